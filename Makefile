@@ -77,6 +77,9 @@ peers-quick: build ## each odd thing once, with those of these programs that are
 differential: build ## generated rules beside what Suricata 8.0.6 makes of them, held to conformance/differential.txt; DIFFERENTIAL="--show 50"
 	@tools/differential $(RELEASE) $(DIFFERENTIAL)
 
+events: build ## every event of real captures beside what Suricata 8.0.6 writes, member by member, held to conformance/events.txt; EVENTS="--only 'dns*' --types tls"
+	@tools/events $(RELEASE) $(EVENTS)
+
 fuzz-replay: setup ## every file of the fuzz corpora through its target
 	@$(CARGO) test --release --locked --quiet --package margay-fuzz-replay --test corpus
 
@@ -105,7 +108,7 @@ portable: setup ## no path for one kind of processor alone: the matching's tests
 	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
-test: begin lint unit doc deny build fuzz-replay conformance differential peers-quick instructions adversarial-quick portable ## everything that must pass, and what of it did not run
+test: begin lint unit doc deny build fuzz-replay conformance differential events peers-quick instructions adversarial-quick portable ## everything that must pass, and what of it did not run
 	@tools/not-run $(NOT_RUN)
 	@echo "make test: all passed"
 

@@ -147,6 +147,11 @@ impl<C: Content> Tx<C> {
         self.finish(dir);
     }
 
+    /// Something new came in a direction that rules may look at.
+    pub(crate) fn touch(&mut self, dir: Direction) {
+        self.base.touch(dir);
+    }
+
     /// Whether nothing more comes in a direction.
     pub(crate) fn is_finished(&self, dir: Direction) -> bool {
         self.base.progress[dir.index()] >= self.complete[dir.index()]

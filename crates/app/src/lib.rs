@@ -16,6 +16,7 @@
 #[macro_use]
 mod tables;
 
+mod ber;
 pub mod bittorrent_dht;
 pub mod config;
 mod conversation;
@@ -34,18 +35,23 @@ pub mod ftp_data;
 pub mod http1;
 pub mod http2;
 pub mod ike;
+pub mod krb5;
+pub mod ldap;
 pub mod mime;
 pub mod ntp;
 pub mod parser;
 pub mod pop3;
 pub mod quic;
+pub mod rdp;
 pub mod recognise;
 mod registry;
+pub mod rfb;
 pub mod script;
 pub mod session;
 pub mod sip;
 pub mod smb;
 pub mod smtp;
+pub mod snmp;
 pub mod ssh;
 #[cfg(test)]
 mod testing;
@@ -60,4 +66,4 @@ pub use event::AppEvents;
 pub use parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared, Upgrade, Wishes};
 pub use registry::{ALL, AppProto, PROTOCOLS, Protocol, protocol};
 pub use session::AppSession;
-pub use tx::{BufferDef, BufferKind, Found, LogFor, NumberDef, Transaction, TxBase, TxDetect, TxFirewall};
+pub use tx::{ABSENT, BufferDef, BufferKind, Found, LogFor, NumberDef, Transaction, TxBase, TxDetect, TxFirewall};

@@ -83,6 +83,8 @@ pub struct AppSession {
     parsing: bool,
     /// Events not yet taken, one bit each.
     events: u8,
+    /// By direction, whether it was given up when the protocol of the flow was known already.
+    refuted: [bool; 2],
     /// Which direction's data came first.
     first: Option<Direction>,
     /// Whether a direction was told of its end.
@@ -387,10 +389,22 @@ impl AppSession {
             // Of datagrams one side that says nothing known is enough to call it that.
             AppProto::Unknown if udp => self.proto = AppProto::Failed,
             AppProto::Unknown => {}
-            _ if udp => {}
-            other if !is_told_in(other, dir) => {}
-            _ => self.events |= SessionEvent::OnlyOneDirection.bit(),
+            _ if udp => self.refuted[dir.index()] = dir == Direction::ToServer,
+            other => {
+                self.refuted[dir.index()] = true;
+                if is_told_in(other, dir) {
+                    self.events |= SessionEvent::OnlyOneDirection.bit();
+                }
+            }
         }
+    }
+
+    /// The protocols of the directions as events show them: one that was given up before anything was known of the flow is not shown as
+    /// failed, nor is a server that answers over UDP.
+    pub fn sides_shown(&self) -> [AppProto; 2] {
+        let [to_server, to_client] = self.side;
+        let shown = |side, refuted: bool| if side == AppProto::Failed && !refuted { AppProto::Unknown } else { side };
+        [shown(to_server, self.refuted[0]), shown(to_client, self.refuted[1])]
     }
 
     fn start(&mut self, cx: &mut Parse<'_>, proto: AppProto) {

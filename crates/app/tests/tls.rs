@@ -254,6 +254,45 @@ fn an_early_end_of_a_session() {
     assert!(t.log().contains("\"version\":\"TLS 1.3\"") && !t.log().contains("resumed"), "{}", t.log());
 }
 
+/// A session without a certificate in clear is logged once both handshakes ended.
+#[test]
+fn when_a_session_is_logged() {
+    let thirteen = |list: &[u8]| extension(43, list);
+    let (change, data, finished) = (record(20, &[1]), record(23, &[9; 60]), record(22, &[1; 40]));
+    let hello = record(22, &client_hello(&[7; 32], &thirteen(&[4, 3, 4, 3, 3])));
+    let answer = [record(22, &server_hello(&[7; 32], &thirteen(&[3, 4]))), change.clone(), data.clone()].concat();
+    // TLS 1.3: the client's change of ciphers, or its data, is the last that is needed.
+    let client_last = [(ToServer, hello.clone(), false), (ToClient, answer.clone(), false), (ToServer, change.clone(), true)];
+    let without_change = [(ToServer, hello, false), (ToClient, answer, false), (ToServer, data.clone(), true)];
+    // Resumed: the server's data is, whatever the client sent before.
+    let resumed = [
+        (ToServer, record(22, &client_hello(&[7; 32], b"")), false),
+        (ToClient, [record(22, &server_hello(&[7; 32], b"")), change.clone(), finished.clone()].concat(), false),
+        (ToServer, [change, finished].concat(), false),
+        (ToServer, data.clone(), false),
+        (ToClient, data, true),
+    ];
+    for (n, acts) in [&client_last[..], &without_change, &resumed].iter().enumerate() {
+        let mut talk = Talk::new(Encryption::TrackOnly);
+        for (dir, bytes, logged) in *acts {
+            talk.feed(*dir, bytes, false);
+            let tx = talk.parser.tx(0).expect("a session");
+            assert_eq!(tx.is_loggable(false), *logged, "session {n}: {dir:?} {}", bytes.len());
+        }
+    }
+}
+
+/// JA4 counts a draft of TLS 1.3 as TLS 1.3.
+#[test]
+fn ja4_of_a_draft() {
+    for (versions, start) in [(&[4, 3, 4, 0xfb, 0x1a][..], "t13i"), (&[4, 0x7f, 0x1c, 3, 3], "t13i"), (&[2, 3, 3], "t12i")] {
+        let acts = [(ToServer, record(22, &client_hello(b"", &extension(43, versions))))];
+        let t = run(&acts, usize::MAX, Encryption::TrackOnly);
+        let ja4 = t.buffer("ja4.hash", ToServer, 0).map(|b| String::from_utf8(b).expect("text")).unwrap_or_default();
+        assert!(ja4.starts_with(start), "{versions:x?}: {ja4}");
+    }
+}
+
 #[test]
 fn what_is_wrong() {
     let hello = |extensions: &[u8]| record(22, &client_hello(b"", extensions));

@@ -55,14 +55,15 @@ impl<W: Watch> State<W> {
             } else {
                 let blocked = drops && (input.ips || action != Action::Drop || decision.new_action.is_some());
                 let guessed = guess.filter(|_| m.tx_id.is_none() && !rule.payload.is_empty());
+                let own = if m.tx_id.is_none() && rule.of_protocol { tx_of_datagram(input) } else { None };
                 self.alerts.push(Alert {
                     rule: m.rule,
                     action,
                     blocked,
                     stream: m.stream,
-                    tx_id: m.tx_id.or(guessed.map(|g| g.1)),
-                    parser: guessed.map_or(m.parser, |g| g.0),
-                    tx_guessed: guessed.is_some(),
+                    tx_id: m.tx_id.or(own.or(guessed).map(|g| g.1)),
+                    parser: own.or(guessed).map_or(m.parser, |g| g.0),
+                    tx_guessed: own.is_none() && guessed.is_some(),
                     file: m.file,
                     frame: m.frame,
                     context: m.context,
@@ -128,6 +129,20 @@ fn only_tx(input: &Input<'_>) -> Option<(u8, u64)> {
         (0u8..).zip(parsers).flat_map(|(n, p)| p.txs().filter(move |&id| here(&**p, id)).map(move |id| (n, id)));
     let first = all.next()?;
     all.next().is_none().then_some(first)
+}
+
+/// The transaction that a datagram brought, where it brought one: its parser's place, and its number. A rule whose header names the
+/// protocol alerts with it though it looks at the payload alone.
+fn tx_of_datagram(input: &Input<'_>) -> Option<(u8, u64)> {
+    if input.packet.proto != 17 {
+        return None;
+    }
+    let (parsers, dir) = (input.txs.as_deref()?, input.dir?);
+    let parser = parsers.last()?;
+    let id = parser.txs().end.checked_sub(1)?;
+    let base = parser.tx(id)?.base();
+    let brought = base.only.is_none_or(|d| d == dir) && base.updated[dir.index()];
+    brought.then_some((u8::try_from(parsers.len() - 1).ok()?, id))
 }
 
 fn set_action(flow: &mut FlowCore, action: FlowAction) {

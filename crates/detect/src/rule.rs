@@ -48,6 +48,8 @@ pub(crate) struct CompiledRule {
     pub(crate) frame: Option<Box<FrameRule>>,
     /// `flow:only_stream`: never looked at in a packet's payload, not in that of packets outside the stream either.
     pub(crate) stream_only: bool,
+    /// The header names an application protocol, and no keyword asks for its transactions.
+    pub(crate) of_protocol: bool,
     /// Of a rule whose contents of the payload are all negated the longest: stream data that has it rules the packet out.
     pub(crate) absent: Option<Box<Absent>>,
     /// What it asks of scripts.
@@ -234,6 +236,7 @@ impl CompiledRule {
         }
         let silent = rule.firewall || rule.noalert || matches!(rule.action, Action::Config);
         Ok(CompiledRule {
+            of_protocol: !of_tx && matches!(rule.protocol, Protocol::App(_)),
             lua: RuleLua::compile(rule, of_tx)?.map(Box::new),
             header,
             kind,

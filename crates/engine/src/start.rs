@@ -521,7 +521,7 @@ pub(crate) fn worker_of(
     if let Some(store) = &files.store {
         store.prepare().map_err(|e| Failed::new("filestore", e.to_string()))?;
     }
-    let ja4 = shown.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4));
+    let ja4 = shown.iter().any(|o| o.tls.asks_ja4);
     let wants = app_wants(config, options, &engines, settings::JaWants { ja3: scripts.ja3, ja4 })?;
     settings::check_store(&files, wants.files.store);
     let certificates = match settings::certificate_folder(config, dir)? {

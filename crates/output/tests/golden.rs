@@ -321,6 +321,23 @@ fn a_packet_in_a_tunnel() {
     assert!(lines[1].contains(r#""proto":"IP-in-IP","ip_v":6,"pkt_src":"wire/pcap""#), "{}", lines[1]);
 }
 
+/// An ICMP error belongs to the flow that it is about, and shows none of its ports.
+#[test]
+fn an_error_about_a_flow() {
+    let hex = "00112233445566778899aabb08004500003800000000400100000a0000010a00000203030000000000004500001c00000000401100000a0000020a0000011388003500080000";
+    let mut r = run(|_| ());
+    decode(hex, 1, Time::new(2, 0), |p| {
+        let addresses =
+            Addresses { src: [10, 0, 0, 2].into(), sport: 5000, dst: [10, 0, 0, 1].into(), dport: 53, proto: 17 };
+        let flow = FlowSummary { pkts: [1, 1], bytes: [42, 70], start: Time::new(1, 0), addresses };
+        r.outputs.alert(&AlertEvent { flow: Some(flow), ..alert(p, any()) });
+    });
+    let lines = r.eve();
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].contains(r#""src_ip":"10.0.0.2","dest_ip":"10.0.0.1"}"#), "{}", lines[0]);
+    assert!(!lines[0].contains("_port"), "{}", lines[0]);
+}
+
 #[test]
 fn what_is_not_ip() {
     if !utc() {

@@ -359,6 +359,12 @@ impl StreamEngine {
     }
 
     fn take_fin(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        // Where the client closes first, what both sent before is inspected at its FIN. Where the server does, it is inspected when
+        // the connection is closed or ends (observed of Suricata 7 and 8). Inline, data is inspected with its packet.
+        let client_first = match session.state {
+            TcpState::Established => s.from == 0,
+            state => matches!(state, TcpState::CloseWait | TcpState::LastAck),
+        };
         self.take_ack(session, s, out);
         let p = &mut session.peers[s.from];
         let end = s.end().wrapping_add(1);
@@ -366,10 +372,11 @@ impl StreamEngine {
             p.advance(end);
             p.flags |= peer_flag::FIN;
         }
-        // What one side sent before it closed can be looked at when the other acknowledges that.
         out.new_data = [true; 2];
-        for p in &mut session.peers {
-            p.flags |= peer_flag::TRIGGER;
+        if client_first {
+            for p in &mut session.peers {
+                p.flags |= peer_flag::TRIGGER;
+            }
         }
     }
 

@@ -127,11 +127,17 @@ fn v2_answer(tx: &DnsTx, json: &mut Json, o: &LogOptions) {
     json.end_object();
 }
 
+/// Names of the flags and their bits (RFC 1035 section 4.1.1), but for QR, which says whether a message is a response.
+const FLAGS: [(&str, u16); 5] = [("aa", 0x0400), ("tc", 0x0200), ("rd", 0x0100), ("ra", 0x0080), ("z", 0x0040)];
+
 /// The flags as a number, and those that are set.
 fn flags(m: &Message, json: &mut Json) {
     let mut digits = [0; 4];
     json.str("flags", hex(m.flags, &mut digits));
-    for (key, bit) in [("qr", 0x8000), ("aa", 0x0400), ("tc", 0x0200), ("rd", 0x0100), ("ra", 0x0080), ("z", 0x0040)] {
+    if m.flags & 0x8000 != 0 {
+        json.bool("qr", true);
+    }
+    for (key, bit) in FLAGS {
         if m.flags & bit != 0 {
             json.bool(key, true);
         }
@@ -196,13 +202,22 @@ fn queries(m: &Message, json: &mut Json) {
     json.end_array();
 }
 
+/// Whether a record is shown: an OPT record without options (RFC 6891 section 6.1.2) is not.
+fn says_something(m: &Message, r: &Record) -> bool {
+    match (r.rrtype, r.rdata) {
+        (types::OPT, Rdata::Bytes(text)) => !m.text(text).is_empty(),
+        (types::OPT, _) => false,
+        _ => true,
+    }
+}
+
 /// The records of a section, one by one; each string of a TXT record is a record by itself.
 fn section(m: &Message, records: &[Record], key: &'static str, json: &mut Json) {
-    if records.is_empty() {
+    if !records.iter().any(|r| says_something(m, r)) {
         return;
     }
     json.array(key);
-    for r in records {
+    for r in records.iter().filter(|r| says_something(m, r)) {
         let head = |json: &mut Json| {
             json.item_object();
             owner(m, r, json);
@@ -402,15 +417,19 @@ fn opt(bytes: &[u8], json: &mut Json) {
     json.end_array();
 }
 
-/// `mdns`: names of types in lower case, and a record's data under the name of its type.
+/// `mdns`: names of types in lower case, flags as a list of those that are set, and a record's data under the name of its type.
 fn mdns(tx: &DnsTx, json: &mut Json) {
     let m = &tx.message;
     json.object("mdns");
     json.str("type", if tx.is_request() { "request" } else { "response" });
     json.uint("id", u64::from(m.id));
-    flags(m, json);
+    if FLAGS.iter().any(|f| m.flags & f.1 != 0) {
+        json.array("flags");
+        FLAGS.iter().filter(|f| m.flags & f.1 != 0).for_each(|f| json.item_str(f.0));
+        json.end_array();
+    }
     json.uint("opcode", u64::from(m.opcode()));
-    rcode(m, json);
+    json.uint("rcode", u64::from(m.rcode()));
     let sections = [
         (Section::Queries, "queries"),
         (Section::Answers, "answers"),
@@ -419,11 +438,11 @@ fn mdns(tx: &DnsTx, json: &mut Json) {
     ];
     for (section, key) in sections {
         let records = m.section(section);
-        if records.is_empty() {
+        if !records.iter().any(|r| section == Section::Queries || says_something(m, r)) {
             continue;
         }
         json.array(key);
-        for r in records {
+        for r in records.iter().filter(|r| section == Section::Queries || says_something(m, r)) {
             json.item_object();
             json.bytes("rrname", m.text(r.name));
             if r.name.cut {
@@ -431,9 +450,9 @@ fn mdns(tx: &DnsTx, json: &mut Json) {
             }
             let mut digits = [0; 5];
             let name = rrtype::name(r.rrtype).unwrap_or_else(|| decimal(r.rrtype, &mut digits)).to_ascii_lowercase();
-            json.str("rrtype", &name);
-            if section != Section::Queries {
-                json.uint("ttl", u64::from(r.ttl));
+            if section == Section::Queries {
+                json.str("rrtype", &name);
+            } else {
                 mdns_data(m, r, &name, json);
             }
             json.end_object();

@@ -174,6 +174,24 @@ fn the_form_of_version_3() {
     assert_eq!((written(*answer, &o, LogFor::Event).len(), written(*query, &o, LogFor::Event).len()), (0, 1));
 }
 
+/// An OPT record without options says nothing (RFC 6891 section 6.1.2): a section that has nothing else is not shown.
+#[test]
+fn a_bare_opt_record() {
+    let opt = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
+    let a = b"\x01b\0\0\x01\0\x01\0\0\0\x0a\0\x04\xc0\0\x02\x01";
+    for (additional, shown) in [(&[&opt[..]][..], false), (&[&a[..], opt], true)] {
+        let mut query = b"\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x00\x00\x01\x00\x01".to_vec();
+        query[11] = additional.len() as u8;
+        query.extend(additional.concat());
+        let mut t = Talk::new(17);
+        t.feed(ToServer, &query, false);
+        let line = &written(t.txs().next().expect("a query"), &AppLogOptions::default(), LogFor::Event)[0];
+        assert!(!line.contains("OPT"), "{line}");
+        assert_eq!(line.contains(r#""additionals":[{"rrname":"b","rrtype":"A""#), shown, "{line}");
+        assert_eq!(line.contains("additionals"), shown, "{line}");
+    }
+}
+
 #[test]
 fn the_form_of_version_2() {
     let mut t = Talk::new(17);
@@ -212,7 +230,7 @@ fn multicast() {
     assert_eq!(
         written(tx, &AppLogOptions::default(), LogFor::Event),
         [
-            r#"{"mdns":{"type":"response","id":0,"flags":"8400","qr":true,"aa":true,"opcode":0,"rcode":"NOERROR","answers":[{"rrname":"a.local","rrtype":"txt","ttl":10,"txt":["x","y=z"]},{"rrname":"local","rrtype":"ptr","ttl":10,"ptr":"a.local"}]}}"#
+            r#"{"mdns":{"type":"response","id":0,"flags":["aa"],"opcode":0,"rcode":0,"answers":[{"rrname":"a.local","txt":["x","y=z"]},{"rrname":"local","ptr":"a.local"}]}}"#
         ]
     );
     assert_eq!(buffers(tx, ToServer, "mdns.response.rrname"), ["a.local", "local", "a.local"]);

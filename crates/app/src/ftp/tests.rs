@@ -287,6 +287,27 @@ fn what_the_server_said_first_is_first_on_any_port() {
     assert_eq!(data(ToServer, user), (user.len(), false, 2));
 }
 
+/// A direction that was given up before anything was known of the flow is not shown as failed, one that was given up later is.
+#[test]
+fn which_direction_is_shown_as_failed() {
+    let config = AppConfig::default();
+    let flow = FlowCore::new(1, 6, (IpAddr::from(CLIENT), 40_000), (IpAddr::from(SERVER), 2121), Time(0));
+    let nothing = vec![0xff; 4096];
+    let greeting = b"SSH-2.0-x\r\n".to_vec();
+    for (first, shown) in [(ToServer, AppProto::Unknown), (ToClient, AppProto::Failed)] {
+        let (mut session, mut shared) = (AppSession::default(), Shared::default());
+        let mut cx =
+            Parse { config: &config, shared: &mut shared, flow: &flow, time: Time(0), end: false, inline: false };
+        let mut acts = [(ToServer, &nothing), (ToClient, &greeting)];
+        acts.sort_by_key(|(d, _)| *d != first);
+        for (dir, bytes) in acts {
+            session.data(&mut cx, dir, bytes);
+        }
+        assert_eq!(session.side, [AppProto::Failed, AppProto::Ssh], "{first:?} first");
+        assert_eq!(session.sides_shown(), [shown, AppProto::Ssh], "{first:?} first");
+    }
+}
+
 /// What `dir` of a data connection carried that the client opened.
 fn carried(
     command: Command,

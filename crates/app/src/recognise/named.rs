@@ -6,11 +6,6 @@ use super::{Mode, Pattern, Probe, Probed, Recognition, TCP, UDP, probes};
 use crate::declare::{Setting, Unit};
 use crate::registry::{AppProto, Opening, Protocol};
 
-/// A literal to the server.
-const fn ts(bytes: &'static [u8]) -> Pattern {
-    Pattern::tcp(Direction::ToServer, bytes)
-}
-
 /// A literal to the client.
 const fn tc(bytes: &'static [u8]) -> Pattern {
     Pattern::tcp(Direction::ToClient, bytes)
@@ -49,9 +44,6 @@ const fn unknown(proto: AppProto, name: &'static str) -> Protocol {
     Protocol { config: "", mode: Mode::Off, ..Protocol::new(proto, name) }
 }
 
-/// The greeting of either side.
-const RFB_LITERALS: &[Pattern] = &[ts(b"RFB "), tc(b"RFB ")];
-
 /// IMAP (RFC 9051 section 7.1).
 pub(crate) static IMAP: Protocol = Protocol {
     opening: Opening::Command,
@@ -69,15 +61,6 @@ pub(crate) static NFS: Protocol = Protocol {
     ],
     ..named(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)])
 };
-/// Kerberos 5 (RFC 4120).
-pub(crate) static KRB5: Protocol = Protocol {
-    settings: &[Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." }],
-    ..named(AppProto::Krb5, "krb5", &[], &[on_tcp(&[88], probes::krb5_tcp), on_udp(&[88], probes::krb5_udp)])
-};
-/// SNMP (RFC 3416).
-pub(crate) static SNMP: Protocol = named(AppProto::Snmp, "snmp", &[], &[on_udp(&[161, 162], probes::snmp)]);
-/// RFB (RFC 6143 section 7.1.1).
-pub(crate) static RFB: Protocol = named(AppProto::Rfb, "rfb", RFB_LITERALS, &[]);
 /// MQTT.
 pub(crate) static MQTT: Protocol = Protocol {
     settings: &[
@@ -105,13 +88,6 @@ pub(crate) static MQTT: Protocol = Protocol {
 };
 /// Telnet (RFC 854).
 pub(crate) static TELNET: Protocol = named(AppProto::Telnet, "telnet", &[], &[on_tcp(&[23], probes::telnet)]);
-/// LDAP (RFC 4511).
-pub(crate) static LDAP: Protocol = Protocol {
-    settings: &[Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." }],
-    ..named(AppProto::Ldap, "ldap", &[], &[on_tcp(&[389, 3268], probes::ldap), on_udp(&[389], probes::ldap)])
-};
-/// RDP (MS-RDPBCGR).
-pub(crate) static RDP: Protocol = named(AppProto::Rdp, "rdp", &[], &[on_tcp(&[3389], probes::rdp)]);
 /// PostgreSQL's protocol, version 3.
 pub(crate) static PGSQL: Protocol = Protocol {
     settings: &[

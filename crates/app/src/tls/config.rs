@@ -141,6 +141,8 @@ impl Fields {
 pub struct LogOptions {
     /// Members.
     pub fields: Fields,
+    /// Whether the output asks for JA4 by name: that turns it on where `ja4-fingerprints` is `auto`.
+    pub asks_ja4: bool,
     /// Whether sessions that were resumed are logged (`session-resumption`).
     pub resumed: bool,
 }
@@ -148,6 +150,6 @@ pub struct LogOptions {
 impl Default for LogOptions {
     fn default() -> Self {
         // As where the type is named without a section.
-        LogOptions { fields: Fields::BASIC, resumed: false }
+        LogOptions { fields: Fields::BASIC, asks_ja4: false, resumed: false }
     }
 }

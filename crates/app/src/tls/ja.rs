@@ -58,7 +58,7 @@ pub fn ja4(hello: &Hello, transport: u8, out: &mut Vec<u8>) {
     let all: Vec<u16> = hello.extensions().filter(Hello::is_real).collect();
     out.push(transport);
     out.extend_from_slice(match hello.newest() {
-        Version(0x0304) => b"13",
+        v if v.is_13() => b"13",
         Version(0x0303) => b"12",
         Version(0x0302) => b"11",
         Version(0x0301) => b"10",

@@ -171,7 +171,7 @@ impl TlsParser {
             if there == total {
                 end_frames(cx, dir, at + total);
             }
-            return self.went_on(cx, head, there);
+            return self.went_on(cx, dir, head, there);
         }
         let body = data.get(HEAD_LEN..total).unwrap_or(&[]);
         match head.kind {
@@ -227,6 +227,9 @@ impl TlsParser {
 
     fn change_cipher(&mut self, dir: Direction) {
         let Some(tx) = &mut self.tx else { return };
+        if dir == Direction::ToServer && tx.server.hello.is_some() {
+            tx.goes_on(dir);
+        }
         // Of TLS 1.3 it means nothing (RFC 8446 appendix D.4).
         if tx.server.said.is_13() {
             return;
@@ -402,13 +405,15 @@ impl TlsParser {
 
     /// Says what is wanted once data is sent, which is encrypted. Of TLS 1.3 that may be the end of the server's handshake: bypass waits
     /// for both directions.
-    fn went_on(&mut self, cx: &mut Parse<'_>, head: Head, used: usize) -> Step {
+    fn went_on(&mut self, cx: &mut Parse<'_>, dir: Direction, head: Head, used: usize) -> Step {
         let Some(tx) = &mut self.tx else { return Step::Used(used) };
         let done = tx.base.progress[0] >= CLIENT_HANDSHAKE && tx.base.progress[1] >= SERVER_HANDSHAKE;
         if head.kind != kind::DATA || !done && cx.config.tls.encryption == Encryption::Bypass {
             return Step::Used(used);
         }
-        tx.data = true;
+        if dir == Direction::ToClient || tx.server.hello.is_some() {
+            tx.goes_on(dir);
+        }
         match cx.config.tls.encryption {
             Encryption::Full => {}
             Encryption::TrackOnly => cx.shared.wishes.no_payload = true,

@@ -16,7 +16,7 @@ use super::hello::Hello;
 use super::ja;
 use super::store::{CertificateStore, Occasion};
 use super::version::Version;
-use super::{CLIENT_FINISHED, SERVER_FINISHED, SERVER_HANDSHAKE, SERVER_HELLO_DONE, buffers, log};
+use super::{CLIENT_FINISHED, SERVER_FINISHED, SERVER_HELLO_DONE, buffers, log};
 
 /// Which message was seen last (`ssl_state`); 16 is none that is known, which never comes that far.
 pub(super) mod state {
@@ -75,8 +75,8 @@ pub struct TlsTx {
     pub(super) state: u8,
     /// Whether the session is one that went on from an earlier one.
     pub resumed: bool,
-    /// Whether data was sent behind the handshake of both.
-    pub(super) data: bool,
+    /// By direction, whether its handshake ended: the client changed its cipher or sent data behind the server's hello, the server sent data.
+    pub(super) went_on: [bool; 2],
     /// What the flow was before TLS began in it.
     pub(super) from: Option<AppProto>,
     /// Whether JA4 is there for rules and logs.
@@ -108,6 +108,13 @@ impl TlsTx {
     pub(super) fn event(&mut self, dir: Direction, event: Event) {
         if !self.base.events.has(event as u8) {
             self.base.events.add(event as u8);
+            self.base.touch(dir);
+        }
+    }
+
+    /// A direction's handshake ended.
+    pub(super) fn goes_on(&mut self, dir: Direction) {
+        if !std::mem::replace(&mut self.went_on[dir.index()], true) {
             self.base.touch(dir);
         }
     }
@@ -153,8 +160,8 @@ impl Transaction for TlsTx {
         let agreed = if self.server.chain.is_some() {
             server >= SERVER_HELLO_DONE
         } else {
-            // Of TLS 1.3 nothing more is seen; what was resumed proves so with its first data.
-            server >= SERVER_HANDSHAKE && (self.server.said.is_13() || self.data)
+            // Without a certificate in clear (TLS 1.3, a session that is resumed) the end of both handshakes says that the session was agreed on.
+            self.went_on == [true; 2]
         };
         complete || agreed || self.base.progress == [CLIENT_FINISHED, SERVER_FINISHED]
     }

@@ -202,13 +202,13 @@ pub(crate) fn test_scripts(config: &Config, dir: &Path) -> Result<bool, Failed> 
     Ok(OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?.ja3)
 }
 
-/// Whether an output shows JA4 fingerprints.
+/// Whether an output asks for JA4 fingerprints.
 ///
 /// # Errors
 /// A value that cannot be read.
 pub(crate) fn shows_ja4(config: &Config, dir: &Path) -> Result<bool, Failed> {
     let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
-    Ok(specs.app.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4)))
+    Ok(specs.app.iter().any(|o| o.tls.asks_ja4))
 }
 
 /// Whether an output shows the Ethernet addresses of flows.

@@ -90,10 +90,13 @@ pub(super) fn log(node: Node<'_>, warnings: &mut Vec<String>) -> Result<LogOptio
             }
         }
     }
-    if !node.bool("ja4")?.unwrap_or(false) {
+    // The extended log shows JA4 where there is one (`ja4-fingerprints`); a custom log only where this setting asks for it.
+    let asked = node.bool("ja4")?;
+    if !asked.unwrap_or(node.node("custom").is_none()) {
         fields = fields.without(Field::Ja4);
     }
-    Ok(LogOptions { fields, resumed: node.bool("session-resumption")?.unwrap_or(true) })
+    let asks_ja4 = asked == Some(true) && fields.has(Field::Ja4);
+    Ok(LogOptions { fields, asks_ja4, resumed: node.bool("session-resumption")?.unwrap_or(true) })
 }
 
 #[cfg(test)]
@@ -141,7 +144,14 @@ mod tests {
             (options, std::mem::take(&mut warnings))
         };
         let (o, w) = read("  extended: yes\n");
-        assert!(o.fields.has(Field::Sni) && !o.fields.has(Field::Ja4) && !o.fields.has(Field::Chain) && w.is_empty());
+        assert!(o.fields.has(Field::Sni) && !o.fields.has(Field::Chain) && w.is_empty());
+        assert!(o.fields.has(Field::Ja4) && !o.asks_ja4);
+        for (text, shown) in
+            [("extended: no", false), ("extended: yes\n  ja4: no", false), ("custom: [sni, ja4]", false)]
+        {
+            assert_eq!(read(&format!("  {text}\n")).0.fields.has(Field::Ja4), shown, "{text}");
+        }
+        assert!(read("  extended: yes\n  ja4: yes\n").0.asks_ja4);
         let (o, w) = read("  extended: yes\n  ja4: on\n  custom: [sni, foo, ja4]\n  session-resumption: no\n");
         assert_eq!(o.fields, Fields::of(&[Field::Sni, Field::Ja4]));
         assert!(!o.resumed);

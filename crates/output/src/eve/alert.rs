@@ -103,7 +103,9 @@ impl Out<'_> {
         if options.flow
             && let Some(flow) = &e.flow
         {
-            self.flow_summary(flow, &client);
+            // Those of a packet that has none, an ICMP error about the flow for example, are left out.
+            let ports = has_ports(e.packet.proto) && e.packet.sport != 0;
+            self.flow_summary(flow, &client, ports);
         }
         if let Some(payload) = &e.payload {
             self.payload(payload);
@@ -155,11 +157,8 @@ impl Out<'_> {
         self.json.end_object();
     }
 
-    /// `tunnel`: the outermost packet around `packet`.
+    /// `tunnel`: the outermost packet around `packet`, of a datagram that was put together its last fragment.
     fn tunnel(&mut self, packet: &Packet<'_>) {
-        if packet.recursion == 0 {
-            return;
-        }
         let Some(mut root) = packet.outer else { return };
         while let Some(outer) = root.outer {
             root = outer;
@@ -197,7 +196,7 @@ impl Out<'_> {
         }
     }
 
-    fn flow_summary(&mut self, f: &FlowSummary, client: &Client) {
+    fn flow_summary(&mut self, f: &FlowSummary, client: &Client, ports: bool) {
         self.begin_flow(&f.pkts, &f.bytes);
         self.json.raw(b",\"start\":\"");
         self.json.time_rest(f.start, self.clock);
@@ -207,7 +206,7 @@ impl Out<'_> {
         j.ip_rest(client.overwrites().unwrap_or(f.addresses.src));
         j.raw(b"\",\"dest_ip\":\"");
         j.ip_rest(f.addresses.dst);
-        if has_ports(f.addresses.proto) {
+        if ports {
             j.raw(b"\",\"src_port\":");
             j.uint_rest(u64::from(f.addresses.sport));
             j.raw(b",\"dest_port\":");
