@@ -56,6 +56,7 @@ pub mod smb;
 pub mod smtp;
 pub mod snmp;
 pub mod ssh;
+pub mod telnet;
 #[cfg(test)]
 mod testing;
 pub mod tftp;

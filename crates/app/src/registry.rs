@@ -228,13 +228,13 @@ protocols! {
         Ldap crate::ldap::PROTOCOL;
         Rdp crate::rdp::PROTOCOL;
         Mqtt crate::mqtt::PROTOCOL;
+        Telnet crate::telnet::PROTOCOL;
         Pgsql crate::pgsql::PROTOCOL;
         Dnp3 crate::dnp3::PROTOCOL;
     }
     named {
         Imap named::IMAP;
         Nfs named::NFS;
-        Telnet named::TELNET;
         Modbus named::MODBUS;
         Enip named::ENIP;
         Irc named::IRC;

@@ -15,7 +15,7 @@ use margay_packet::tcp::flag as tcp;
 use crate::buffer::StreamBuffer;
 use crate::engine::{Outcome, Segment, StreamEngine};
 use crate::established::waits;
-use crate::peer::{Peer, peer_flag};
+use crate::peer::{Peer, TS_SPAN, peer_flag};
 use crate::seq;
 use crate::session::{TcpSession, TcpState, flag};
 
@@ -105,9 +105,6 @@ mod bit {
         (bits & 0b11) << 3 | (bits & 0b1100) << 9
     }
 }
-
-/// How far before a timestamp that is not certain one is that surely is noted, or older: as far as timestamps can be compared, and half.
-const TS_SPAN: u32 = 1 << 30;
 
 /// Connections that may go on, by the hash of their addresses and ports. It is to be seeded: who knows it can choose which are
 /// forgotten.

@@ -395,3 +395,26 @@ fn an_acknowledgment_that_is_too_old_where_the_flow_timed_out() {
     b.send_all(&[acks(1005), client(1005, b"e"), acks(1006)]);
     assert!(b.read(ToServer, false).ends_with('e'));
 }
+
+/// The pointer of a segment that asks, with a byte, whether the other side is there counts.
+#[test]
+fn an_urgent_pointer_of_a_keep_alive() {
+    let mut b = connected();
+    b.send_all(&[client(1001, b"abc"), acks(1004)]);
+    assert_eq!(events(&b.send(&urgent(1003, 4, b"c"))), ["reassembly_urgent_data"]);
+    b.send_all(&[acks(1004), client(1004, b"dXe"), acks(1007)]);
+    assert_eq!(b.read(ToServer, false), "abcde");
+}
+
+/// Timestamps that go more than half round: what is older than the latest one need not be older than the one that is noted.
+#[test]
+fn timestamps_that_go_round() {
+    let mut b = with_timestamps();
+    let far = 1000 + (1 << 31);
+    b.send(&stamped(far, 2000, client(1001, b"a")));
+    b.send(&stamped(2000, far, acks(1002)));
+    b.send(&stamped(1000 - 202, 2000, client(1002, b"b")));
+    b.send(&stamped(1014, 2000, client(1003, b"")));
+    let out = b.send(&stamped(1009, 2000, client(1003, b"c")));
+    assert_eq!((events(&out), out.accepted), (vec!["pkt_invalid_timestamp"], true));
+}

@@ -23,6 +23,8 @@ const MESSAGE_MAX: usize = 256 << 10;
 /// Most responses of a transaction that are kept, and most bytes of them. The last one always is.
 const RESPONSES_MAX: usize = 256;
 const RESPONSE_BYTES_MAX: usize = 512 << 10;
+/// Most messages of a datagram that are read. Servers send an entry and the end of the search in one.
+const DATAGRAM_MAX: usize = 256;
 const MAX_TX: usize = 0;
 
 const TS: Direction = Direction::ToServer;
@@ -158,7 +160,8 @@ impl Conversation for Ldap {
         }
         // A datagram may have several messages.
         let mut reader = Reader::new(message);
-        while let Some(mut inside) = reader.enter(SEQUENCE) {
+        for _ in 0..DATAGRAM_MAX {
+            let Some(mut inside) = reader.enter(SEQUENCE) else { break };
             let read = inside.unsigned(INTEGER).zip(inside.element());
             let Some((id, operation)) = read.and_then(|(id, e)| Some((id, Operation::read(e.tag, e.body)?))) else {
                 let tx = turn.one_way(dir, Exchange::new(0));

@@ -192,6 +192,13 @@ fn in_any_pieces_and_in_datagrams() {
     // What is behind the messages of a datagram is none.
     talk.client(&[ABANDON, b"x"].concat());
     assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Failed, 2));
+    // A datagram with more than is read of one.
+    let mut talk = Talk::udp(AppProto::Ldap, 389);
+    talk.client(&ABANDON.repeat(DATAGRAM_MAX));
+    assert_eq!((talk.outcome, talk.logs().len()), (Outcome::More, DATAGRAM_MAX));
+    let mut talk = Talk::udp(AppProto::Ldap, 389);
+    talk.client(&ABANDON.repeat(DATAGRAM_MAX + 1));
+    assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Failed, DATAGRAM_MAX));
     let mut talk = ldap();
     talk.client(SEARCH).server(&bytes[..bytes.len() - 1]).end();
     assert_eq!(talk.complete(), [[true, false]]);

@@ -55,16 +55,6 @@ pub(super) fn nfs_tcp(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// Telnet (RFC 854): on its port anything; what begins with no command only where it is longer than any other
-/// protocol's pattern.
-pub(super) fn telnet(_: Direction, data: &[u8]) -> Probed {
-    match data {
-        [0xff, 0xf0..=0xff, ..] => YES,
-        d if d.len() > 32 => YES,
-        _ => Probed::More,
-    }
-}
-
 /// Modbus over TCP (Modbus messaging guide 1.0b section 3.1.3): protocol 0, and a length.
 pub(super) fn modbus(_: Direction, data: &[u8]) -> Probed {
     match (be16(data, 2), be16(data, 4)) {
