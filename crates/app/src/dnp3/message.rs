@@ -69,7 +69,20 @@ fn le(data: &[u8]) -> u64 {
     data.iter().take(8).rev().fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-/// Walks through the objects of a fragment. With `headers_alone` no points follow their headers, as in a request to read.
+/// Passes over indexes that no points follow.
+fn indexes(head: Head, data: &mut &[u8]) -> Option<End> {
+    let len = 1usize << (head.prefix_code() - 1);
+    match (head.count as usize).checked_mul(len).and_then(|len| data.get(len..)) {
+        Some(rest) => {
+            *data = rest;
+            None
+        }
+        None => Some(End::Unknown),
+    }
+}
+
+/// Walks through the objects of a fragment. With `headers_alone` no points follow their headers, as in a request to read: indexes
+/// do, and what has a size before it, such as the place in a file.
 pub(super) fn walk(mut data: &[u8], headers_alone: bool, limits: Limits, visit: &mut impl Visit) -> End {
     let (mut objects, mut points) = (0, limits.points);
     while let Some((head, rest)) = data.split_first_chunk::<3>() {
@@ -86,8 +99,10 @@ pub(super) fn walk(mut data: &[u8], headers_alone: bool, limits: Limits, visit: 
             Some(used) => {
                 data = rest.get(used..).unwrap_or(&[]);
                 // Variation 0 asks for any, and has no points.
-                if head.count == 0 || variation == 0 || headers_alone {
+                if head.count == 0 || variation == 0 || headers_alone && head.prefix_code() == 0 {
                     None
+                } else if headers_alone && matches!(head.prefix_code(), 1..=3) {
+                    indexes(head, &mut data)
                 } else {
                     self::points(head, &mut data, &mut points, limits.points == 0, visit)
                 }

@@ -181,6 +181,17 @@ fn a_request_to_read_has_no_points() {
     let mut talk = talk();
     talk.client(&fragment(ToServer, b"\xc0\x01\x1e\x01\x00\x00\x09\x3c\x02\x06"));
     assert_eq!((talk.events(), talk.numbers("dnp3_obj", ToServer)), (vec![], vec![30 << 8 | 1, 60 << 8 | 2]));
+    // But indexes, and the place in a file.
+    let mut talk = Talk::tcp(AppProto::Dnp3, 20000);
+    talk.client(&fragment(
+        ToServer,
+        b"\xc0\x01\x1e\x01\x17\x02\x07\x09\x46\x05\x5b\x01\x08\x00\x78\x56\x34\x12\0\0\0\0",
+    ));
+    assert_eq!((talk.events(), talk.numbers("dnp3_obj", ToServer)), (vec![], vec![30 << 8 | 1, 70 << 8 | 5]));
+    let point = r#""points":[{"prefix":8,"index":0,"size":8,"file_handle":305419896,"block_number":0,"file_data":""}]}],"complete":true"#;
+    assert!(talk.logs()[0].contains(point), "{}", talk.logs()[0]);
+    talk.client(&fragment(ToServer, b"\xc0\x01\x1e\x01\x39\xff\xff\xff\xff\0\0"));
+    assert_eq!(talk.events(), ["unknown_object"]);
 }
 
 #[test]
