@@ -262,7 +262,8 @@ fn when_a_session_is_logged() {
     let hello = record(22, &client_hello(&[7; 32], &thirteen(&[4, 3, 4, 3, 3])));
     let answer = [record(22, &server_hello(&[7; 32], &thirteen(&[3, 4]))), change.clone(), data.clone()].concat();
     // TLS 1.3: the client's change of ciphers, or its data, is the last that is needed.
-    let client_last = [(ToServer, hello.clone(), false), (ToClient, answer.clone(), false), (ToServer, change.clone(), true)];
+    let client_last =
+        [(ToServer, hello.clone(), false), (ToClient, answer.clone(), false), (ToServer, change.clone(), true)];
     let without_change = [(ToServer, hello, false), (ToClient, answer, false), (ToServer, data.clone(), true)];
     // Resumed: the server's data is, whatever the client sent before.
     let resumed = [
@@ -285,7 +286,9 @@ fn when_a_session_is_logged() {
 /// JA4 counts a draft of TLS 1.3 as TLS 1.3.
 #[test]
 fn ja4_of_a_draft() {
-    for (versions, start) in [(&[4, 3, 4, 0xfb, 0x1a][..], "t13i"), (&[4, 0x7f, 0x1c, 3, 3], "t13i"), (&[2, 3, 3], "t12i")] {
+    for (versions, start) in
+        [(&[4, 3, 4, 0xfb, 0x1a][..], "t13i"), (&[4, 0x7f, 0x1c, 3, 3], "t13i"), (&[2, 3, 3], "t12i")]
+    {
         let acts = [(ToServer, record(22, &client_hello(b"", &extension(43, versions))))];
         let t = run(&acts, usize::MAX, Encryption::TrackOnly);
         let ja4 = t.buffer("ja4.hash", ToServer, 0).map(|b| String::from_utf8(b).expect("text")).unwrap_or_default();
