@@ -141,10 +141,20 @@ impl<C: Content> Tx<C> {
         self.base.advance(dir, self.complete[dir.index()]);
     }
 
+    /// It is of one direction: whichever side sends what belongs to it, rules look at it with what goes in `dir`.
+    pub(crate) fn only(&mut self, dir: Direction) {
+        self.base.one_sided(dir.reverse(), self.complete[dir.reverse().index()]);
+    }
+
     /// Nothing will ever come but in `dir`, where all of it is there now.
     pub(crate) fn finish_one_way(&mut self, dir: Direction) {
-        self.base.one_sided(dir.reverse(), self.complete[dir.reverse().index()]);
+        self.only(dir);
         self.finish(dir);
+    }
+
+    /// Something new came in a direction that rules may look at.
+    pub(crate) fn touch(&mut self, dir: Direction) {
+        self.base.touch(dir);
     }
 
     /// Whether nothing more comes in a direction.
@@ -152,9 +162,14 @@ impl<C: Content> Tx<C> {
         self.base.progress[dir.index()] >= self.complete[dir.index()]
     }
 
-    /// Adds an event.
+    /// Adds an event, which rules look at, complete or not.
     pub(crate) fn event(&mut self, event: u8) {
         self.base.events.add(event);
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            if self.base.only.is_none_or(|only| only == dir) {
+                self.base.touch(dir);
+            }
+        }
     }
 }
 

@@ -81,6 +81,9 @@ pub struct Protocol {
     pub log: Option<AppProto>,
     /// Whether its events have the transaction's number (`tx_id`) beside their own member, rather than within.
     pub shows_tx: bool,
+    /// Whether its events have the addresses of the packet that they come with, which over TCP is the one that acknowledges the data,
+    /// rather than those of the transaction ([`crate::Transaction::direction`]).
+    pub packet_addresses: bool,
     /// Settings below `app-layer.protocols.KEY`, by place ([`AppConfig::setting`]).
     pub settings: &'static [Setting],
     /// Options of its event type, by place ([`crate::AppLogOptions::option`]).
@@ -115,6 +118,7 @@ impl Protocol {
             event_type: "",
             log: None,
             shows_tx: false,
+            packet_addresses: false,
             settings: &[],
             eve_options: &[],
         }
@@ -228,20 +232,20 @@ protocols! {
         Sip crate::sip::PROTOCOL;
         Pop3 crate::pop3::PROTOCOL;
         Ike crate::ike::PROTOCOL;
+        Rfb crate::rfb::PROTOCOL;
+        Snmp crate::snmp::PROTOCOL;
+        Krb5 crate::krb5::PROTOCOL;
+        Ldap crate::ldap::PROTOCOL;
+        Rdp crate::rdp::PROTOCOL;
+        Mqtt crate::mqtt::PROTOCOL;
+        Telnet crate::telnet::PROTOCOL;
+        Pgsql crate::pgsql::PROTOCOL;
+        Dnp3 crate::dnp3::PROTOCOL;
     }
     named {
         Imap named::IMAP;
         Nfs named::NFS;
-        Krb5 named::KRB5;
-        Snmp named::SNMP;
-        Rfb named::RFB;
-        Mqtt named::MQTT;
-        Telnet named::TELNET;
-        Ldap named::LDAP;
-        Rdp named::RDP;
-        Pgsql named::PGSQL;
         Modbus named::MODBUS;
-        Dnp3 named::DNP3;
         Enip named::ENIP;
         Irc named::IRC;
         Jabber named::JABBER;

@@ -84,12 +84,25 @@ impl Talk {
         self
     }
 
+    /// Bytes of a direction; while the parser asks for it ([`Outcome::Resume`]), what is left of either is offered again.
     fn send(&mut self, dir: Direction, data: &[u8], end: bool) -> &mut Talk {
+        self.left[dir.index()].extend_from_slice(data);
+        let mut resume = self.offer(dir, end);
+        while resume {
+            resume = false;
+            for d in [dir, dir.reverse()] {
+                resume |= !self.left[d.index()].is_empty() && self.offer(d, end);
+            }
+        }
+        self
+    }
+
+    /// Offers what is left of a direction: whether the parser asks for more.
+    fn offer(&mut self, dir: Direction, end: bool) -> bool {
         let stream = self.flow.proto == 6;
         self.with_parser(
             |parser, cx, outcome, left| {
                 let left = &mut left[dir.index()];
-                left.extend_from_slice(data);
                 let parsed = parser.data(cx, dir, left);
                 assert!(parsed.consumed <= left.len(), "more is consumed than there is");
                 left.drain(..if stream { parsed.consumed } else { left.len() });
@@ -97,7 +110,7 @@ impl Talk {
             },
             end,
         );
-        self
+        self.outcome == Outcome::Resume
     }
 
     fn with_parser(

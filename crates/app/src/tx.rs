@@ -179,6 +179,9 @@ impl TxBase {
     }
 }
 
+/// A number that is not there, in a list whose other places have theirs: no test of a rule holds for it.
+pub const ABSENT: u64 = u64::MAX;
+
 /// What a log is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFor {
@@ -203,7 +206,8 @@ pub trait Transaction: Debug + Send {
     /// which is empty.
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>>;
 
-    /// The number `id` in a direction; of several that of place `index`. `None` where there is none (yet).
+    /// The number `id` in a direction; of several that of place `index`, [`ABSENT`] where that place has none. `None` where there is
+    /// none (yet), or no such place.
     fn number(&self, _id: u8, _dir: Direction, _index: usize) -> Option<u64> {
         None
     }

@@ -26,7 +26,7 @@ pub(crate) struct TxList<T> {
     /// The number that the next one gets.
     next: u64,
     /// Numbers of those that may have changed since [`TxList::rest`], sorted.
-    awake: Vec<u64>,
+    awake: VecDeque<u64>,
     /// Numbers of those that may have changed since their memory was counted; some twice, some that were freed.
     touched: Vec<u64>,
     /// Bytes that they hold, as last counted.
@@ -35,7 +35,7 @@ pub(crate) struct TxList<T> {
 
 impl<T> Default for TxList<T> {
     fn default() -> Self {
-        TxList { entries: VecDeque::new(), next: 0, awake: Vec::new(), touched: Vec::new(), memory: 0 }
+        TxList { entries: VecDeque::new(), next: 0, awake: VecDeque::new(), touched: Vec::new(), memory: 0 }
     }
 }
 
@@ -60,21 +60,17 @@ impl<T: Transaction + 'static> TxList<T> {
         let id = self.next;
         self.next += 1;
         self.entries.push_back(Entry { id, counted: 0, tx: Box::new(make(id)) });
-        self.awake.push(id);
+        self.awake.push_back(id);
         self.touched.push(id);
         id
     }
 
     /// The place of the first from that number on.
     fn place_from(&self, id: u64) -> usize {
-        // Mostly none between was freed.
-        let guess = self.entries.front().map_or(0, |e| id.saturating_sub(e.id));
-        if let Ok(i) = usize::try_from(guess)
-            && self.entries.get(i).is_some_and(|e| e.id == id)
-        {
+        if let Some(i) = self.place_if_none_freed(id) {
             return i;
         }
-        // Where some were, those that are asked for are mostly among the latest, which follow each other.
+        // Where some between were freed, those that are asked for are mostly among the latest, which follow each other.
         let Some(back) = self.entries.back() else { return 0 };
         let Some(behind) = back.id.checked_sub(id) else { return self.entries.len() };
         if let Some(i) = usize::try_from(behind).ok().and_then(|n| (self.entries.len() - 1).checked_sub(n))
@@ -85,7 +81,20 @@ impl<T: Transaction + 'static> TxList<T> {
         self.entries.partition_point(|e| e.id < id)
     }
 
+    /// The place of a number where none before it was freed but the first ones, as it mostly is.
+    #[inline]
+    fn place_if_none_freed(&self, id: u64) -> Option<usize> {
+        let i = usize::try_from(id.checked_sub(self.entries.front()?.id)?).ok()?;
+        (self.entries.get(i)?.id == id).then_some(i)
+    }
+
+    #[inline]
     fn place(&self, id: u64) -> Option<usize> {
+        self.place_if_none_freed(id).or_else(|| self.place_where_some_were_freed(id))
+    }
+
+    #[cold]
+    fn place_where_some_were_freed(&self, id: u64) -> Option<usize> {
         let i = self.place_from(id);
         (self.entries.get(i)?.id == id).then_some(i)
     }
@@ -99,7 +108,7 @@ impl<T: Transaction + 'static> TxList<T> {
     pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
         // A parser asks for the latest one many times in a row.
         if self.touched.last() == Some(&id)
-            && self.awake.last() == Some(&id)
+            && self.awake.back() == Some(&id)
             && self.entries.back().is_some_and(|e| e.id == id)
         {
             return self.entries.back_mut().map(|e| &mut *e.tx);
@@ -132,25 +141,44 @@ impl<T: Transaction + 'static> TxList<T> {
 
     /// The first number from `from` on of one that may have changed since [`TxList::rest`].
     pub(crate) fn next_awake(&self, from: u64) -> Option<u64> {
-        let i = match self.awake.first() {
-            Some(&first) if first >= from => 0,
-            _ => self.awake.partition_point(|id| *id < from),
-        };
-        self.awake.get(i).copied()
+        let (&first, &last) = (self.awake.front()?, self.awake.back()?);
+        if first >= from {
+            return Some(first);
+        }
+        if last < from {
+            return None;
+        }
+        // Mostly they follow each other.
+        if self.awake_at(from).is_some() {
+            return Some(from);
+        }
+        self.awake.get(self.awake.partition_point(|id| *id < from)).copied()
+    }
+
+    /// The place of a number among those that may have changed, where these follow each other.
+    #[inline]
+    fn awake_at(&self, id: u64) -> Option<usize> {
+        let i = usize::try_from(id.checked_sub(*self.awake.front()?)?).ok()?;
+        (*self.awake.get(i)? == id).then_some(i)
     }
 
     fn wake(&mut self, id: u64) {
-        if self.awake.last() == Some(&id) {
-            return;
-        }
-        if let Err(at) = self.awake.binary_search(&id) {
+        if self.awake.back().is_none_or(|last| *last < id) {
+            self.awake.push_back(id);
+        } else if self.awake_at(id).is_none()
+            && let Err(at) = self.awake.binary_search(&id)
+        {
             self.awake.insert(at, id);
         }
     }
 
     /// Nothing is to be done with a transaction until its parser changes it.
     pub(crate) fn rest(&mut self, id: u64) {
-        if let Ok(at) = self.awake.binary_search(&id) {
+        if self.awake.back() == Some(&id) {
+            self.awake.pop_back();
+        } else if self.awake.front() == Some(&id) {
+            self.awake.pop_front();
+        } else if let Some(at) = self.awake_at(id).or_else(|| self.awake.binary_search(&id).ok()) {
             self.awake.remove(at);
         }
     }
@@ -163,7 +191,10 @@ impl<T: Transaction + 'static> TxList<T> {
 
     /// Frees one.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Box<T>> {
-        let entry = self.entries.remove(self.place(id)?)?;
+        let entry = match self.place(id)? {
+            0 => self.entries.pop_front(),
+            i => self.entries.remove(i),
+        }?;
         self.rest(id);
         self.memory = self.memory.saturating_sub(entry.counted);
         if self.entries.is_empty() {
@@ -177,7 +208,8 @@ impl<T: Transaction + 'static> TxList<T> {
 
     /// Bytes that they hold: those that changed are counted anew.
     pub(crate) fn memory(&mut self) -> u64 {
-        if self.touched.len() > 1 {
+        // Those that are new follow each other.
+        if !self.touched.is_sorted_by(|a, b| a < b) {
             self.touched.sort_unstable();
             self.touched.dedup();
         }
@@ -229,3 +261,87 @@ macro_rules! transactions_in_list {
     };
 }
 pub(crate) use transactions_in_list;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use margay_flow::Direction;
+
+    use super::*;
+    use crate::tx::{Found, TxBase};
+
+    #[derive(Debug, Default)]
+    struct Tx {
+        base: TxBase,
+        size: u64,
+    }
+
+    impl Transaction for Tx {
+        fn base(&self) -> &TxBase {
+            &self.base
+        }
+        fn base_mut(&mut self) -> &mut TxBase {
+            &mut self.base
+        }
+        fn buffer<'a>(&'a self, _: u8, _: Direction, _: usize, _: &'a mut Vec<u8>) -> Option<Found<'a>> {
+            None
+        }
+        fn held(&self) -> u64 {
+            self.size
+        }
+        fn inspected(&mut self, _: Direction) {}
+        fn log(&self, _: &mut margay_json::Json, _: &crate::AppLogOptions, _: crate::LogFor) {}
+    }
+
+    /// Whatever order they are made, changed, put to rest and freed in, the list says what plain sets say.
+    #[test]
+    fn what_is_there_and_awake() {
+        let mut random = 1u64;
+        let mut draw = |n: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % n
+        };
+        let mut list = TxList::<Tx>::default();
+        let (mut there, mut awake) = (BTreeSet::new(), BTreeSet::new());
+        let one = (size_of::<Entry<Tx>>() + size_of::<Tx>()) as u64;
+        for _ in 0..20_000 {
+            let first = there.first().copied().unwrap_or(0);
+            let id = if draw(2) == 0 { first } else { first + draw(40) };
+            match draw(6) {
+                0 | 1 if there.len() < 30 => {
+                    let new = list.push(|_| Tx { size: 7, ..Tx::default() });
+                    there.insert(new);
+                    awake.insert(new);
+                }
+                2 => {
+                    let found = list.get_mut(id).is_some();
+                    assert_eq!(found, there.contains(&id));
+                    if found {
+                        awake.insert(id);
+                    }
+                }
+                3 => {
+                    list.rest(id);
+                    awake.remove(&id);
+                }
+                4 => {
+                    awake.remove(&id);
+                    assert_eq!(list.remove(id).is_some(), there.remove(&id));
+                }
+                _ if draw(50) == 0 => {
+                    list.wake_all();
+                    awake.clone_from(&there);
+                }
+                _ => {}
+            }
+            assert_eq!(list.next_awake(id), awake.range(id..).next().copied());
+            assert_eq!(list.next_id(id), there.range(id..).next().copied());
+            assert_eq!(
+                (list.get(id).is_some(), list.look_mut(id).is_some()),
+                (there.contains(&id), there.contains(&id))
+            );
+            assert_eq!(list.memory(), there.len() as u64 * (one + 7));
+        }
+    }
+}

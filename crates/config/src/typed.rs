@@ -42,7 +42,8 @@ pub fn parse_int(text: &str) -> Result<i64, String> {
 /// # Errors
 /// Says what the value is and what it may be.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let fail = || format!("'{text}' is not a size; write a number of bytes, or one with kb, mb or gb as in '64mb'");
+    let fail =
+        || format!("invalid size argument '{text}': write a number of bytes, or one with kb, mb or gb as in '64mb'");
     let trimmed = text.trim();
     let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(end);

@@ -123,7 +123,7 @@ fn errors_have_their_place() {
     let config = Config::from_str("%YAML 1.1\n---\nflow:\n  memcap: lots\n", "t.yaml").unwrap();
     assert_eq!(
         config.size("flow.memcap").unwrap_err().to_string(),
-        "t.yaml:4:3: flow.memcap: 'lots' is not a size; write a number of bytes, or one with kb, mb or gb as in '64mb'"
+        "t.yaml:4:3: flow.memcap: invalid size argument 'lots': write a number of bytes, or one with kb, mb or gb as in '64mb'"
     );
 }
 

@@ -339,7 +339,7 @@ impl CompiledCheck {
             }
             Kind::FragOffset(c) => header::frag_offset(p).is_some_and(|v| c.holds(v.into())),
             Kind::TcpFlags { bits, ignore, mode } => {
-                p.tcp().is_some_and(|t| header::flags((t.flags() & !ignore).into(), (*bits).into(), *mode))
+                p.tcp().is_some_and(|t| header::tcp_flags(t.flags(), *bits, *ignore, *mode))
             }
             Kind::TcpSeq(c) => p.tcp().is_some_and(|t| c.holds(t.seq().into())),
             Kind::TcpAck(c) => p.tcp().is_some_and(|t| c.holds(t.ack().into())),
@@ -355,10 +355,7 @@ impl CompiledCheck {
             Kind::Dsize(c) => {
                 let len = crate::header::payload_of(p).len() as u64;
                 // A negated size asks for a payload of another size, not for none (Suricata 8, `dsize:!9`).
-                !input.no_payload
-                    && !header::is_pseudo(p)
-                    && c.holds(len)
-                    && (len > 0 || !matches!(c, Compare::NotEqual(_)))
+                !header::is_pseudo(p) && c.holds(len) && (len > 0 || !matches!(c, Compare::NotEqual(_)))
             }
             Kind::Checksum { layer, valid } => header::checksum(p, *layer) == Some(*valid),
             Kind::StreamSize { side, value } => input.stream_sizes.is_some_and(|s| {

@@ -105,6 +105,8 @@ impl Quick {
         let byte = |v: u64| u8::try_from(v).unwrap_or(u8::MAX);
         for c in checks {
             match *c {
+                Check::TcpFlags { bits: 0, mode, .. } if mode != FlagMode::Not => q.flags = (0xff, 0),
+                Check::TcpFlags { bits: 0, .. } => {}
                 Check::TcpFlags { bits, ignore, mode: FlagMode::Exact } => q.flags = (!ignore, bits & !ignore),
                 Check::TcpFlags { bits, ignore: 0, mode: FlagMode::All } => q.flags = (bits, bits),
                 // Of several, not all of them: that says nothing of any one.

@@ -59,6 +59,8 @@ pub(crate) fn transport_of(p: &Packet<'_>) -> u8 {
 pub(crate) fn payload_of<'a>(p: &Packet<'a>) -> &'a [u8] {
     match p.l4 {
         L4::None => &[],
+        // What a tunnel over UDP carries is inspected as a packet of its own, and is no payload (observed of Suricata 7 and 8).
+        L4::Udp { .. } if p.has_inner => &[],
         _ => p.payload(),
     }
 }

@@ -99,10 +99,10 @@ mod tests {
     #[test]
     fn protocols_without_a_parser() {
         let said = said(
-            "app-layer: {protocols: {sip: {enabled: yes}, tls: {enabled: yes}, ldap: {udp: {enabled: yes}}, rfb: {enabled: detection-only}}}\n",
+            "app-layer: {protocols: {imap: {enabled: yes}, tls: {enabled: yes}, enip: {udp: {enabled: yes}}, nfs: {enabled: detection-only}}}\n",
         );
         assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains(": ldap, sip are recognised and not parsed"), "{said:?}");
+        assert!(said[0].contains(": enip, imap are recognised and not parsed"), "{said:?}");
     }
 
     #[test]

@@ -15,7 +15,8 @@ pub struct Sent {
     pub version: u8,
     /// Whether data before it was missing, as far as what surely arrived goes.
     pub early: bool,
-    /// Whether it was early when it came, though what was missing may have come since.
+    /// Whether it was early when it came, though what was missing may have come since; or the host had said that it does not have all
+    /// that was sent before.
     pub waited: bool,
     /// Whether a host may discard it: for its acknowledgment, or that it has none, its timestamp, an option that cannot be read, as it
     /// came in fragments, or with a SYN.
@@ -66,6 +67,8 @@ pub struct Course {
     edge: Option<i64>,
     /// The furthest byte that the host said it expects.
     acked: i64,
+    /// Whether its latest acknowledgment is of less than all that surely arrived: it had no memory for some.
+    short: bool,
     /// The latest timestamp.
     time: Option<i64>,
 }
@@ -74,6 +77,7 @@ impl Course {
     /// The host says that it expects the byte at this place, and has room for so many from there on.
     pub fn offered(&mut self, place: i64, window: i64) {
         self.acked = self.acked.max(place);
+        self.short = place < self.next();
         self.edge = Some(self.edge.map_or(place + window, |e| e.max(place + window)));
     }
 
@@ -110,7 +114,7 @@ impl Course {
             data: (start, end),
             version,
             early,
-            waited: early,
+            waited: early || self.short,
             doubtful,
             lost,
             fragments,
@@ -120,7 +124,7 @@ impl Course {
             urgent,
             fin_early: start > next,
             flags: s.flags,
-            again: end <= next && s.len > 0,
+            again: end <= next && (s.len > 0 || end < next),
             premature,
         };
         self.time = self.time.max(time);
@@ -192,6 +196,12 @@ mod tests {
         c.note(&segment(5, 5, 1));
         assert_eq!(c.contested, []);
         assert_eq!(course(&[segment(5, 5, 0), segment(0, 5, 0), segment(5, 5, 1)]).contested, [(5, 10)]);
+        // The host says that it does not have all that was sent: it may have discarded what follows as well.
+        let mut c = course(&[segment(0, 5, 0), segment(5, 5, 0)]);
+        c.offered(5, 1000);
+        c.note(&segment(10, 5, 0));
+        c.note(&segment(8, 4, 1));
+        assert_eq!(c.contested, [(10, 12)]);
         // What came before there was a connection.
         let mut c = Course::default();
         c.note(&segment(0, 5, 0));

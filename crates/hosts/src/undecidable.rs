@@ -103,8 +103,11 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
         return Some(URGENT);
     }
     let lost = || course.sent.iter().filter(|s| s.lost);
+    // A pointer of a segment that is taken makes those void that come later and point at less.
+    let voids = |u: i64| has(URGENT_DATA) && arrived().any(|p| reached(p) && p < u);
     // A host discards a segment that ends before what it has acknowledged, whose acknowledgment passes the sensor later.
-    if has(URGENT_DATA) && course.sent.iter().any(|s| s.again && s.urgent.is_some_and(reached)) {
+    let again = || course.sent.iter().any(|s| s.again && s.urgent.is_some_and(|u| reached(u) || voids(u)));
+    if has(URGENT_DATA) && again() {
         return Some(AGAIN);
     }
     // A pointer that was lost hides those behind it that point at less.
@@ -120,11 +123,16 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     if differs && course.contested.iter().any(|c| places().any(|p| (c.0..c.1 + together).contains(&p))) {
         return Some(EARLY);
     }
-    let points = || course.sent.iter().any(|s| s.beyond && s.urgent.is_some_and(reached));
+    let points = || course.sent.iter().any(|s| s.beyond && s.urgent.is_some_and(|u| reached(u) || voids(u)));
     if OUT_OF_WINDOW.iter().any(|e| has(e)) && (at(&|s| s.beyond) || apart && differs || points()) {
         return Some(BEYOND);
     }
     if differs && has(OLD_TIME) && at(&|s| s.old_time) {
+        return Some(TIME);
+    }
+    // A pointer at a byte that the host has, and has given to its application, says nothing.
+    let given = |p: i64| reached(p) && course.any_at(p, |s| s.old_time);
+    if has(URGENT_DATA) && has(OLD_TIME) && arrived().any(given) {
         return Some(TIME);
     }
     if differs && places().any(|p| course.doubtful_at(p)) {
@@ -174,10 +182,23 @@ mod tests {
             (LOST, vec![lost(urgent(0, 90, 0)), urgent(0, 3, 9)], How::Other, &[URGENT_DATA]),
             (LOST, vec![lost(segment(0, 4)), urgent(0, 3, 9)], How::Unseen, &[URGENT_DATA]),
             (AGAIN, vec![segment(0, 9), urgent(0, 3, 9)], How::Other, &[URGENT_DATA]),
+            (AGAIN, vec![segment(0, 4), urgent(0, 90, 0), urgent(5, 0, 1)], How::Other, &[URGENT_DATA]),
             (FIN, vec![fin(segment(5, 0)), segment(6, 9), segment(0, 5)], How::Unseen, &["data_after_fin"]),
             (EARLY, vec![segment(5, 9), version(segment(5, 9)), segment(0, 5)], How::Other, &[other]),
             (BEYOND, vec![segment(0, 101)], How::Unseen, &["est_packet_out_of_window"]),
             (BEYOND, vec![urgent(0, 4, 101)], How::Unseen, &["est_packet_out_of_window"]),
+            (
+                BEYOND,
+                vec![urgent(50, 90, 101), urgent(5, 0, 1)],
+                How::Unseen,
+                &["est_packet_out_of_window", URGENT_DATA],
+            ),
+            (
+                TIME,
+                vec![stamped(9, segment(0, 1)), stamped(5, segment(1, 9)), urgent(5, 0, 0)],
+                How::Other,
+                &[URGENT_DATA, OLD_TIME],
+            ),
             (TIME, vec![stamped(9, segment(0, 1)), stamped(5, segment(1, 9))], How::Other, &[other, OLD_TIME]),
             (ACK, vec![Segment { ack: -1, ..segment(0, 9) }], How::Unseen, &[INVALID_ACK]),
         ];

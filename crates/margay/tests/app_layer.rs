@@ -350,3 +350,45 @@ fn a_rule_on_the_payload_of_a_protocol_tells_the_transaction() {
         assert!(ran.events("alert").iter().all(|e| e.get("ts_progress").or(e.get("tc_progress")).is_none()));
     }
 }
+
+/// A rule on addresses alone drops the flow with the first query: its receiver reads neither that nor the second one.
+#[test]
+fn datagrams_of_a_dropped_flow_are_not_parsed() {
+    let mut capture = Capture::new();
+    for name in ["first.example", "second.example"] {
+        let data = &query(name);
+        capture.datagram(Datagram {
+            from: Client,
+            client_port: 4001,
+            server_port: 53,
+            data,
+            wrong_by: Some(0),
+            length: None,
+        });
+    }
+    let rule = "drop udp 10.0.0.1 any -> any any (sid:1;)\n";
+    let queries = |name: &str, more: &[&str]| run(name, &capture, rule, more).events("dns").len();
+    assert_eq!((queries("dropped-datagrams", &["--simulate-ips"]), queries("passive-datagrams", &[])), (1, 2));
+}
+
+/// Events of some protocols have the addresses of the packet that they come with: passive, the one that acknowledges the data.
+#[test]
+fn addresses_of_the_packet() {
+    let mut capture = Capture::new();
+    capture.connection(
+        40_000,
+        3389,
+        &[Say(Client, b"\x03\0\0\x0b\x06\xe0\0\0\0\0\0"), Say(Server, b"\x03\0\0\x0b\x06\xd0\0\0\0\0\0")],
+    );
+    let ports = |name: &str, more: &[&str]| {
+        let ran = run(name, &capture, "", more);
+        let of = |e: &serde_json::Value| Some((e["rdp"]["event_type"].as_str()?.to_owned(), e["src_port"].as_u64()?));
+        ran.events("rdp").iter().filter_map(of).collect::<Vec<_>>()
+    };
+    let event = |name: &str, port| (format!("initial_{name}"), port);
+    assert_eq!(ports("packet-addresses", &[]), [event("request", 3389), event("response", 40_000)]);
+    assert_eq!(
+        ports("packet-addresses-inline", &["--simulate-ips"]),
+        [event("request", 40_000), event("response", 3389)]
+    );
+}

@@ -15,7 +15,7 @@ use crate::session::{TcpSession, flag};
 
 /// So much of what was read at once of a session that was picked up in its middle is kept, to be read again where data comes that was
 /// sent before it.
-const FLOAT_KEPT: u64 = 64 << 10;
+pub(crate) const FLOAT_KEPT: u64 = 64 << 10;
 
 impl StreamEngine {
     /// A packet that passed the checks: takes its data, and looks what its acknowledgment makes available.
@@ -219,8 +219,8 @@ impl StreamEngine {
         let seed = session.peers[0].isn;
         let (drops, gap) = (self.config.inline, s.payload.is_empty());
         let dead = session.is_unread();
-        // One that asks whether the other side is there is discarded there.
-        if dead || is_keep_alive(session, s) {
+        // One that asks whether the other side is there is discarded there, unless it has a byte: Linux takes its pointer.
+        if dead || s.payload.is_empty() && is_keep_alive(session, s) {
             return true;
         }
         match self.config.urgent {

@@ -2,6 +2,7 @@
 
 use margay_packet::tcp::flag as tcp;
 
+use crate::data::FLOAT_KEPT;
 use crate::engine::{Outcome, Segment, StreamEngine};
 use crate::event::StreamEvent as E;
 use crate::peer::{FLOAT, Peer, peer_flag};
@@ -88,10 +89,11 @@ impl StreamEngine {
         // The receiver may note one that comes with what it expects, or has. Whether it did is certain once it echoes it: it discards
         // packets for reasons that are not seen here, and some never arrive. The first one counts until then. One that ends before what
         // is acknowledged is discarded.
-        if (seq::leq(s.seq, expected) || seq::leq(s.seq, own.last_ack)) && seq::geq(s.end(), own.last_ack) {
+        let end = s.end().wrapping_add(s.has(tcp::FIN).into());
+        if (seq::leq(s.seq, expected) || seq::leq(s.seq, own.last_ack)) && seq::geq(end, own.last_ack) {
             let latest = own.max_ts;
             own.note_timestamp(value, secs, own.last_ts == 0 && seq::leq(s.seq, own.last_ack));
-            if own.max_ts != latest && seq::leq(s.end(), expected) {
+            if own.max_ts != latest && seq::leq(end, expected) {
                 own.flags |= peer_flag::TIMESTAMP_ALONE;
             }
         }
@@ -131,6 +133,20 @@ impl StreamEngine {
         true
     }
 
+    /// Inline: the other side of a connection that was picked up acknowledges more than was sent since. What made the session is not
+    /// what it has: its stream begins here, so that neither a hole nor the depth is counted from a number that somebody made up.
+    #[cold]
+    fn begin_at_ack(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        let one_sided = session.flags & flag::ASYNC != 0;
+        let other = &mut session.peers[s.to()];
+        let ahead = s.ack.wrapping_sub(other.next_seq) as i32;
+        if !self.config.inline || one_sided || ahead <= 0 || other.data.is_some() && ahead as u64 <= FLOAT_KEPT {
+            return;
+        }
+        other.isn = s.ack.wrapping_sub(1);
+        out.restart |= self.not_taken(other);
+    }
+
     /// Notes an acknowledgment and the window that comes with it.
     fn take_ack(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         if !s.has(tcp::ACK) {
@@ -138,6 +154,7 @@ impl StreamEngine {
         }
         let window = u32::from(s.window) << session.peers[s.from].wscale;
         if session.peers[s.to()].has(peer_flag::FLOATING) {
+            self.begin_at_ack(session, s, out);
             land(session, s, out);
         }
         let other = &mut session.peers[s.to()];
@@ -342,6 +359,12 @@ impl StreamEngine {
     }
 
     fn take_fin(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        // Where the client closes first, what both sent before is inspected at its FIN. Where the server does, it is inspected when
+        // the connection is closed or ends (observed of Suricata 7 and 8). Inline, data is inspected with its packet.
+        let client_first = match session.state {
+            TcpState::Established => s.from == 0,
+            state => matches!(state, TcpState::CloseWait | TcpState::LastAck),
+        };
         self.take_ack(session, s, out);
         let p = &mut session.peers[s.from];
         let end = s.end().wrapping_add(1);
@@ -349,10 +372,11 @@ impl StreamEngine {
             p.advance(end);
             p.flags |= peer_flag::FIN;
         }
-        // What one side sent before it closed can be looked at when the other acknowledges that.
         out.new_data = [true; 2];
-        for p in &mut session.peers {
-            p.flags |= peer_flag::TRIGGER;
+        if client_first {
+            for p in &mut session.peers {
+                p.flags |= peer_flag::TRIGGER;
+            }
         }
     }
 
@@ -404,6 +428,9 @@ impl StreamEngine {
         let again = seq::leq(s.end(), p.next_seq) && p.has(peer_flag::FIN);
         if s.has(tcp::FIN) && !again {
             if !self.fin_in_place(session, s, wrong_fin, out) {
+                // Inline, as in `fin`: a host that believes a FIN with data behind it reads other bytes than one that does not.
+                out.drop |=
+                    self.config.inline && self.config.drop_invalid && seq::lt(s.end(), session.peers[from].next_seq);
                 return self.take_without_fin(session, s, out);
             }
         } else if state == TcpState::CloseWait && s.len() > 0 && seq::lt(s.end(), p.last_ack) {

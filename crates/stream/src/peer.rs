@@ -37,6 +37,9 @@ pub(crate) mod peer_flag {
 /// window is larger (RFC 7323 section 2.3).
 pub(crate) const FLOAT: u64 = 1 << 30;
 
+/// How far before a timestamp that is not certain one is that surely is noted, or older: as far as timestamps can be compared, and half.
+pub(crate) const TS_SPAN: u32 = 1 << 30;
+
 /// The largest window (RFC 7323 section 2.3).
 const WINDOW_MAX: u32 = 65_535 << 14;
 
@@ -200,6 +203,11 @@ impl Peer {
         if self.max_ts == 0 || seq::gt(value, self.max_ts) {
             self.max_ts = value;
             self.flags &= !peer_flag::TIMESTAMP_ALONE;
+            if seq::gt(self.last_ts, value) {
+                // They went half round: the one that is certain no longer compares.
+                let before = value.wrapping_sub(TS_SPAN);
+                self.last_ts = if before == 0 { 1 } else { before };
+            }
         }
     }
 }

@@ -14,7 +14,8 @@ use margay_packet::tcp::flag as tcp;
 
 use crate::buffer::StreamBuffer;
 use crate::engine::{Outcome, Segment, StreamEngine};
-use crate::peer::{Peer, peer_flag};
+use crate::established::waits;
+use crate::peer::{Peer, TS_SPAN, peer_flag};
 use crate::seq;
 use crate::session::{TcpSession, TcpState, flag};
 
@@ -29,7 +30,8 @@ struct Side {
     isn: u32,
     /// What the other side has acknowledged.
     next: u32,
-    /// Bytes that were seen behind that, without a hole; the highest bit says that a FIN follows them, which was not acknowledged.
+    /// Bytes that were seen behind that, without a hole; the highest bit says that a FIN follows them, which was not acknowledged. With
+    /// the bit [`EARLY_FIN`] as many numbers as there are before a FIN that something is missing before.
     sent: u32,
     edge: u32,
     /// The latest timestamp that the other side may have noted; 0: none.
@@ -39,9 +41,17 @@ struct Side {
 /// The bit of [`Side::sent`] for a FIN. No window is that large.
 const FIN: u32 = 1 << 31;
 
+/// The bit of [`Side::sent`] for a FIN that came early. Inline alone: data behind it is refused, however late it comes.
+const EARLY_FIN: u32 = 1 << 30;
+
 impl Side {
+    /// Bytes that were seen behind what is acknowledged, without a hole.
     const fn bytes(&self) -> u32 {
-        self.sent & !FIN
+        if self.has_early_fin() { 0 } else { self.sent & !FIN }
+    }
+
+    const fn has_early_fin(&self) -> bool {
+        self.sent & EARLY_FIN != 0
     }
 
     const fn has_fin(&self) -> bool {
@@ -95,9 +105,6 @@ mod bit {
         (bits & 0b11) << 3 | (bits & 0b1100) << 9
     }
 }
-
-/// How far before a timestamp that is not certain one is that surely is noted, or older: as far as timestamps can be compared, and half.
-const TS_SPAN: u32 = 1 << 30;
 
 /// Connections that may go on, by the hash of their addresses and ports. It is to be seeded: who knows it can choose which are
 /// forgotten.
@@ -177,14 +184,14 @@ impl FlowPrint {
 }
 
 impl Entry {
-    fn side(p: &Peer) -> Side {
-        Side {
-            isn: p.isn,
-            next: p.last_ack,
-            sent: p.unacknowledged() | if p.ends_unacknowledged() { FIN } else { 0 },
-            edge: p.edge,
-            ts: if p.last_ts == 0 { 0 } else { p.max_ts },
-        }
+    fn side(p: &Peer, inline: bool) -> Side {
+        let ahead = p.next_seq.wrapping_sub(p.last_ack).wrapping_sub(1);
+        let sent = if inline && ahead < EARLY_FIN && ends_early(p) {
+            ahead | EARLY_FIN
+        } else {
+            p.unacknowledged() | if p.ends_unacknowledged() { FIN } else { 0 }
+        };
+        Side { isn: p.isn, next: p.last_ack, sent, edge: p.edge, ts: if p.last_ts == 0 { 0 } else { p.max_ts } }
     }
 
     /// How far behind what is acknowledged the byte is that a pending urgent pointer of a side points at, plus 1; 0: there is none, or it
@@ -220,7 +227,7 @@ impl Entry {
                 | scale(1, server),
             max_window: [window(client, server), window(server, client)],
             urgent: [Self::urgent(client), Self::urgent(server)],
-            sides: [Self::side(client), Self::side(server)],
+            sides: [Self::side(client, session.inline()), Self::side(server, session.inline())],
         }
     }
 
@@ -263,6 +270,8 @@ impl Entry {
         } else {
             ack_back <= u64::from(self.max_window(1 - from).max(u32::from(u16::MAX)))
         };
+        // Linux takes data that it expects without a look at how old its acknowledgment is; that is told once the session is there.
+        let ack = ack || !inline && !s.payload.is_empty() && s.seq == own.next.wrapping_add(own.bytes());
         // Its receiver may have room for more than it said, and keeps what is in its window.
         let edge = if inline { own.edge } else { own.edge.wrapping_add(self.max_window(from)) };
         ack && seq::geq(s.end(), own.next) && seq::lt(s.seq, edge)
@@ -271,9 +280,21 @@ impl Entry {
     fn restore(&self, session: &mut TcpSession) {
         session.state = TcpState::Established;
         session.flags |= bit::to_session(self.bits) | flag::RESUMED;
+        let inline = session.inline();
         for (n, (p, side)) in session.peers.iter_mut().zip(self.sides).enumerate() {
             p.start(side.next.wrapping_sub(1));
             p.advance(side.next.wrapping_add(side.bytes()).wrapping_add(side.has_fin().into()));
+            if side.has_early_fin() {
+                p.advance(side.next.wrapping_add(side.sent & !EARLY_FIN).wrapping_add(1));
+            }
+            if inline && (side.has_fin() || side.has_early_fin()) {
+                p.flags |= peer_flag::FIN;
+                session.state = match (n, session.state) {
+                    (0, _) => TcpState::CloseWait,
+                    (_, TcpState::CloseWait) => TcpState::Closing,
+                    _ => TcpState::FinWait1,
+                };
+            }
             p.isn = side.isn;
             p.edge = side.edge;
             (p.window, p.max_window) = (self.max_window(n), self.max_window(n));
@@ -284,6 +305,13 @@ impl Entry {
             p.wscale = self.wscale(n);
         }
     }
+}
+
+/// Whether a side's FIN was seen, and something before it is missing.
+fn ends_early(p: &Peer) -> bool {
+    let pending = p.has(peer_flag::FIN) && seq::lt(p.last_ack, p.next_seq);
+    // Where there is no data, all that is before the FIN is missing.
+    pending && if p.data.is_none() { p.last_ack.wrapping_add(1) != p.next_seq } else { waits(p) }
 }
 
 impl TcpSession {
@@ -297,11 +325,11 @@ impl TcpSession {
     fn may_be_resumed(&self) -> bool {
         let over = match self.state {
             TcpState::Closed => !self.peers.iter().any(|p| p.has(peer_flag::RESET)),
-            // A sender goes on whose FIN did not arrive, for it was lost or something before it is missing, or was not taken. Inline what
-            // it sends then is picked up as anything in the middle, by `stream.midstream-policy`.
+            // A sender goes on whose FIN did not arrive, for it was lost or something before it is missing, or was not taken. Inline, unless
+            // its FIN came early, what it sends then is picked up as anything in the middle, by `stream.midstream-policy`.
+            TcpState::TimeWait | TcpState::LastAck if self.inline() => !self.peers.iter().any(ends_early),
             TcpState::TimeWait | TcpState::LastAck => {
-                self.inline()
-                    || !self.peers.iter().any(|p| seq::lt(p.last_ack, p.next_seq) || p.has(peer_flag::PAST_FIN))
+                !self.peers.iter().any(|p| seq::lt(p.last_ack, p.next_seq) || p.has(peer_flag::PAST_FIN))
             }
             TcpState::SynRecv => self.flags & (flag::MIDSTREAM | flag::FOUR_WAY) != 0,
             state => state < TcpState::Established,

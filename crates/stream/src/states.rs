@@ -356,6 +356,8 @@ impl StreamEngine {
             }
             session.queue.clear();
             syn_ack(session, &Queued::of(s));
+            // A server that signs answers a SYN that is signed, and no other.
+            set(&mut session.flags, flag::SIGNED, s.options.signed);
             session.state = TcpState::SynRecv;
             return true;
         }
@@ -367,11 +369,7 @@ impl StreamEngine {
                     return self.queue(session, Queued::of(s), out);
                 }
                 with_data(session, s);
-                if let Some((value, _)) = s.options.timestamp.filter(|_| session.flags & flag::TIMESTAMP != 0) {
-                    // Either may have arrived: what is older than the older one is old.
-                    let client = &mut session.peers[0];
-                    (client.last_ts, client.max_ts) = (seq::min(client.last_ts, value), seq::max(client.max_ts, value));
-                }
+                syn_again(session, s);
                 return true;
             }
             // Simultaneous or split handshake (RFC 9293 section 3.5): the server opens too.
@@ -411,7 +409,7 @@ impl StreamEngine {
     }
 
     /// The data that came with a side's SYN was not taken by the other: its stream begins with what comes next. Whether there was any.
-    fn not_taken(&mut self, p: &mut Peer) -> bool {
+    pub(crate) fn not_taken(&mut self, p: &mut Peer) -> bool {
         let data = p.data.take();
         if let Some(d) = &data {
             self.counters.reassembly_memuse = self.counters.reassembly_memuse.saturating_sub(d.accounted);
@@ -652,6 +650,32 @@ fn syn_ack(session: &mut TcpSession, q: &Queued) {
     server.edge = server.next_seq;
     let last = server.last_ack;
     server.acked(last, client_window);
+}
+
+/// A SYN that repeats the number of the first one, maybe with other options. Either may have arrived: what one of them offers the SYN/ACK
+/// takes up or not.
+fn syn_again(session: &mut TcpSession, s: &Segment<'_>) {
+    let client = &mut session.peers[0];
+    if let Some((value, _)) = s.options.timestamp {
+        if session.flags & flag::TIMESTAMP != 0 {
+            // What is older than the older one is old.
+            (client.last_ts, client.max_ts) = (seq::min(client.last_ts, value), seq::max(client.max_ts, value));
+        } else {
+            session.flags |= flag::TIMESTAMP;
+            (client.last_ts, client.max_ts) = (value, value);
+            client.last_ts_time = s.time.secs() as u32;
+        }
+        if value == 0 {
+            client.flags |= peer_flag::ZERO_TIMESTAMP;
+        }
+    }
+    if let Some(scale) = s.options.window_scale {
+        session.flags |= flag::SCALED;
+        client.wscale = client.wscale.max(scale.min(MIDSTREAM_SCALE));
+    }
+    if s.options.sack_ok {
+        session.flags |= flag::SACK;
+    }
 }
 
 /// A queued SYN turned out to be the one that counts.

@@ -347,3 +347,74 @@ fn windows_behind_a_lost_reset() {
     let out = b.send(&client(1005, &[b'e'; 8191]));
     assert_eq!((events(&out), out.accepted), (vec![], true));
 }
+
+/// Of two SYNs of the same number that differ in their options the SYN/ACK says which was answered.
+#[test]
+fn a_syn_that_comes_again_with_other_options() {
+    // The first was signed, which this server discards.
+    let mut b = Bench::new(linux());
+    let mut signed = pkt(ToServer, SYN, 1000, 0, b"");
+    signed.options.signed = true;
+    b.send_all(&[signed, pkt(ToServer, SYN, 1000, 0, b""), pkt(ToClient, SYN | ACK, 5000, 1001, b"")]);
+    b.send_all(&[urgent(1001, 0, b"Xa"), acks(1003)]);
+    assert_eq!(b.read(ToServer, false), "a");
+    // The first had no timestamp: what is older than that of the second is old.
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&stamped(110, 0, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(2000, 110, pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    assert_eq!(events(&b.send(&stamped(100, 2000, client(1001, b"X")))), ["pkt_invalid_timestamp"]);
+    // Where the answer has none there are none.
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&stamped(110, 0, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    assert!(b.send(&stamped(100, 0, client(1001, b"a"))).accepted);
+}
+
+/// A FIN ends one number behind its data: where that is what its receiver expects, its timestamp is noted though nothing is taken.
+#[test]
+fn the_timestamp_of_a_fin_that_repeats_what_is_there() {
+    let mut b = with_timestamps();
+    b.send(&pkt(ToServer, FIN | ACK, 1034, 5001, b""));
+    b.send(&stamped(1004, 2000, pkt(ToServer, FIN | ACK, 1000, 5001, b"")));
+    assert!(events(&b.send(&stamped(1002, 2000, client(1001, b"X")))).contains(&"pkt_invalid_timestamp"));
+    b.send_all(&[client(1001, b"a"), acks(1002)]);
+    assert_eq!(b.read(ToServer, false), "a");
+}
+
+/// An acknowledgment that is too old on a connection that timed out: its data may be taken all the same, which is told.
+#[test]
+fn an_acknowledgment_that_is_too_old_where_the_flow_timed_out() {
+    let mut b = connected();
+    b.send_all(&[client(1001, b"abc"), acks(1004)]);
+    b.times_out();
+    let mut p = client(1004, b"d");
+    p.ack = 5001u32.wrapping_sub(188_941_365);
+    assert!(events(&b.send(&p)).contains(&"pkt_invalid_ack"));
+    b.send_all(&[acks(1005), client(1005, b"e"), acks(1006)]);
+    assert!(b.read(ToServer, false).ends_with('e'));
+}
+
+/// The pointer of a segment that asks, with a byte, whether the other side is there counts.
+#[test]
+fn an_urgent_pointer_of_a_keep_alive() {
+    let mut b = connected();
+    b.send_all(&[client(1001, b"abc"), acks(1004)]);
+    assert_eq!(events(&b.send(&urgent(1003, 4, b"c"))), ["reassembly_urgent_data"]);
+    b.send_all(&[acks(1004), client(1004, b"dXe"), acks(1007)]);
+    assert_eq!(b.read(ToServer, false), "abcde");
+}
+
+/// Timestamps that go more than half round: what is older than the latest one need not be older than the one that is noted.
+#[test]
+fn timestamps_that_go_round() {
+    let mut b = with_timestamps();
+    let far = 1000 + (1 << 31);
+    b.send(&stamped(far, 2000, client(1001, b"a")));
+    b.send(&stamped(2000, far, acks(1002)));
+    b.send(&stamped(1000 - 202, 2000, client(1002, b"b")));
+    b.send(&stamped(1014, 2000, client(1003, b"")));
+    let out = b.send(&stamped(1009, 2000, client(1003, b"c")));
+    assert_eq!((events(&out), out.accepted), (vec!["pkt_invalid_timestamp"], true));
+}

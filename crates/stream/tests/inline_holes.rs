@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use margay_flow::Direction;
-use margay_packet::tcp::flag::{ACK, SYN};
+use margay_packet::tcp::flag::{ACK, FIN, SYN};
 use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
-use margay_stream::{StreamConfig, StreamEngine, TcpSession};
+use margay_stream::{FlowPrint, Outcome, StreamConfig, StreamEngine, TcpSession};
 
 use Direction::{ToClient, ToServer};
 
@@ -13,17 +13,25 @@ use Direction::{ToClient, ToServer};
 struct Inline {
     engine: StreamEngine,
     session: Option<Box<TcpSession>>,
+    /// Whether nothing of the flow was seen.
+    fresh: bool,
 }
+
+/// The connection, to what remembers those that time out.
+const PRINT: FlowPrint = FlowPrint { hash: 7, second: false };
 
 impl Inline {
     fn connected() -> Inline {
         let config = StreamConfig {
             inline: true,
+            spare_harmless: true,
+            midstream: true,
+            remembered: 100,
             checksum_validation: false,
             toserver_chunk_size: 100,
             ..StreamConfig::default()
         };
-        let mut b = Inline { engine: StreamEngine::new(config), session: None };
+        let mut b = Inline { engine: StreamEngine::new(config), session: None, fresh: true };
         b.send(ToServer, SYN, 999, b"");
         b.send(ToClient, SYN | ACK, 0, b"");
         b.send(ToServer, ACK, 1000, b"");
@@ -31,7 +39,7 @@ impl Inline {
     }
 
     /// A packet; the other side has what was acknowledged before.
-    fn send(&mut self, to: Direction, flags: u8, number: u32, payload: &[u8]) {
+    fn send(&mut self, to: Direction, flags: u8, number: u32, payload: &[u8]) -> Outcome {
         let (seq, ack) =
             if to == ToServer { (number, 5001) } else { (if flags & SYN == 0 { 5001 } else { 5000 }, 1000 + number) };
         let mut bytes = vec![0u8; 20];
@@ -47,8 +55,18 @@ impl Inline {
         packet.l4 = L4::Tcp { offset: 0, header_len: 20 };
         packet.proto = 6;
         packet.payload = (20, payload.len() as u32);
-        let fresh = self.session.is_none();
-        self.engine.process(&mut self.session, &packet, to, fresh);
+        if self.session.is_none() && self.fresh {
+            self.engine.resume(&mut self.session, &packet, PRINT);
+        }
+        let fresh = std::mem::take(&mut self.fresh);
+        self.engine.process(&mut self.session, &packet, to, fresh)
+    }
+
+    fn times_out(&mut self) {
+        let session = self.session.take().unwrap();
+        self.engine.remember(&session, PRINT, 1000);
+        self.engine.end(&session);
+        self.fresh = true;
     }
 
     fn session(&mut self) -> &mut TcpSession {
@@ -117,4 +135,47 @@ fn a_long_segment_that_begins_before_all_that_is_kept() {
     b.acknowledged(1001);
     let seen = b.data(0, &[&[b'a'; 1000][..], b"bATTACK"].concat());
     assert!(seen.ends_with(b"aabATTACK"), "{}", seen.escape_ascii());
+}
+
+/// A FIN with data behind it: Linux reads that data as if the FIN had no number. Neither is sent on, whoever closed first.
+#[test]
+fn a_fin_with_data_behind_it_on_a_closing_connection() {
+    let mut b = Inline::connected();
+    b.send(ToClient, FIN | ACK, 0, b"");
+    b.data(8, b"ij");
+    assert!(b.send(ToServer, FIN | ACK, 1009, b"").drop);
+    assert!(!b.send(ToServer, FIN | ACK, 1010, b"").drop);
+    b.data(0, b"abcdefgh");
+    assert!(!b.send(ToServer, ACK, 1010, b"k").accepted);
+}
+
+/// A FIN that something is missing before, when the flow times out: data behind it is refused as before that.
+#[test]
+fn data_behind_an_early_fin_when_the_flow_has_timed_out() {
+    for closed in [false, true] {
+        let mut b = Inline::connected();
+        b.send(ToServer, FIN | ACK, 1003, b"");
+        if closed {
+            b.send(ToClient, FIN | ACK, 0, b"");
+        }
+        b.times_out();
+        assert!(b.send(ToServer, ACK, 1004, b"ef").drop);
+        assert_eq!(b.data(0, b"abc"), b"abc");
+        // Both FINs come again, and are let through; another one is not.
+        assert!(!b.send(ToServer, FIN | ACK, 1003, b"").drop);
+        assert!(b.send(ToServer, FIN | ACK, 1002, b"").drop);
+        assert!(!b.send(ToClient, FIN | ACK, 3, b"").drop);
+    }
+}
+
+/// A connection is picked up by a packet whose number is none of it. What is sent where the other side says it is, is looked at.
+#[test]
+fn a_connection_that_is_picked_up_by_a_made_up_number() {
+    for data in [&b""[..], b"x"] {
+        let mut b = Inline::connected();
+        (b.session, b.fresh) = (None, true);
+        b.send(ToServer, ACK, 0xd000_0000, data);
+        b.acknowledged(0);
+        assert_eq!(b.data(0, b"hello"), b"hello");
+    }
 }

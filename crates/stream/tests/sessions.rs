@@ -271,6 +271,30 @@ fn raw_chunks_come_by_size_with_context() {
     assert!(!b.session().needs_flush(ToServer));
 }
 
+/// Suricata inspects what both sides sent at the FIN of a client that closes first; where the server does, when the connection is
+/// closed, and what the client sent when the flow ends.
+#[test]
+fn raw_inspection_at_a_close() {
+    let opened = || {
+        let mut b = Bench::connected(StreamConfig::default());
+        b.send(&pkt(ToServer, ACK, 1001, 5001, b"ask"));
+        b.send(&pkt(ToClient, ACK, 5001, 1004, b"answer"));
+        b.send(&pkt(ToServer, ACK, 1004, 5007, b""));
+        b
+    };
+    let mut b = opened();
+    b.send(&pkt(ToServer, FIN | ACK, 1004, 5007, b""));
+    assert_eq!((b.raw(ToServer, false).as_str(), b.raw(ToClient, false).as_str()), ("()ask|", "()answer|"));
+
+    let mut b = opened();
+    b.send(&pkt(ToClient, FIN | ACK, 5007, 1004, b""));
+    assert_eq!((b.raw(ToServer, false).as_str(), b.raw(ToClient, false).as_str()), ("", ""));
+    b.send(&pkt(ToServer, FIN | ACK, 1004, 5008, b""));
+    assert_eq!((b.raw(ToServer, false).as_str(), b.raw(ToClient, false).as_str()), ("", ""));
+    assert!(b.send(&pkt(ToClient, ACK, 5008, 1005, b"")).flush);
+    assert_eq!((b.raw(ToClient, true).as_str(), b.raw(ToServer, true).as_str()), ("()answer|", "()ask|"));
+}
+
 /// Where what follows is encrypted raw inspection ends; a direction with data that was not looked at has one empty chunk more.
 #[test]
 fn raw_inspection_ends() {

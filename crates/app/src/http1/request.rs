@@ -23,8 +23,13 @@ pub(super) fn version(text: &[u8]) -> Version {
     if !name.eq_ignore_ascii_case(b"HTTP") {
         return Version::Unknown;
     }
-    let number: Vec<u8> = rest.iter().copied().filter(|&b| !space(b)).take(16).collect();
-    match number.as_slice() {
+    let mut number = [0; 16];
+    let mut len = 0;
+    for (to, b) in number.iter_mut().zip(rest.iter().filter(|&&b| !space(b))) {
+        *to = *b;
+        len += 1;
+    }
+    match number.get(..len).unwrap_or(&[]) {
         b"/0.9" => Version::V09,
         b"/1.0" | b"/1.00" => Version::V10,
         [b'/', b'1'..=b'9', b'.', b'0'..=b'9', ..] => Version::V11,
@@ -147,7 +152,11 @@ pub(super) fn known_method(method: &[u8]) -> bool {
 
 /// Whether a line can be a request line: a known method, or a protocol at its end, be it that of a cousin (`RTSP/1.0`).
 pub(super) fn plausible(line: &[u8]) -> bool {
-    let l = request_line(line);
+    plausible_as(line, &request_line(line))
+}
+
+/// As [`plausible`], of a line that was taken apart.
+pub(super) fn plausible_as(line: &[u8], l: &RequestLine) -> bool {
     known_method(part(line, l.method)) || (l.protocol.1 > 0 && l.version > Version::V09) || cousin(line)
 }
 

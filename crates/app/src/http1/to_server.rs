@@ -12,7 +12,7 @@ use super::headers::trim;
 use super::line::{is_blank, next_line};
 use super::parser::{Http1Parser, State, Step};
 use super::request::{self, Version};
-use super::tx::Http1Tx;
+use super::tx::{Http1Tx, Message};
 use super::{HEADERS, LINE, REQUEST_FRAME, auth, multipart, uri};
 
 const DIR: Direction = Direction::ToServer;
@@ -34,7 +34,9 @@ impl Http1Parser {
         if is_blank(content) {
             return Step::Used(line.total);
         }
-        if self.request.state == State::Lost && !request::plausible(content) {
+        let parsed = request::request_line(content);
+        let plausible = request::plausible_as(content, &parsed);
+        if self.request.state == State::Lost && !plausible {
             return Step::Used(line.total);
         }
         if line.total > server.field_limit as usize {
@@ -44,7 +46,7 @@ impl Http1Parser {
             }
             return self.too_long(DIR);
         }
-        if !request::plausible(content) && self.unexpected(cx, server, data.get(..line.total).unwrap_or(content)) {
+        if !plausible && self.unexpected(cx, server, data.get(..line.total).unwrap_or(content)) {
             return Step::Used(line.total);
         }
         let id = match self.make(cx, server) {
@@ -55,7 +57,6 @@ impl Http1Parser {
         cx.shared.frames.begin(DIR, REQUEST_FRAME, self.request.at, Some(id));
         self.request.last = line.ending;
         let Some(tx) = self.get(id) else { return Step::Stop(0, Outcome::Failed) };
-        let parsed = request::request_line(content);
         tx.request.line.extend_from_slice(content);
         tx.request_line = parsed;
         let known = request::known_method(tx.method());
@@ -141,19 +142,19 @@ impl Http1Parser {
         authorisation(tx);
         let mut events = Vec::new();
         let framing = framing(tx, &mut events);
-        let tx_headers = &tx.request.headers;
-        let mut body = std::mem::take(&mut tx.request.body);
-        if let Some(value) = tx_headers.joined(b"content-encoding", &mut Vec::new()) {
+        let (post, put) = (tx.method() == b"POST", tx.method() == b"PUT");
+        let content_type = if post { tx.request.headers.first(b"content-type") } else { None };
+        let multipart = content_type.and_then(multipart::boundary).map(multipart::Multipart::new);
+        let name = if multipart.is_none() && (post || put) { Some(tx.path(server)) } else { None };
+        let Message { headers, body, .. } = &mut tx.request;
+        if let Some(value) = headers.joined(b"content-encoding", &mut Vec::new()) {
             body.set_coding(value, server, DIR, &mut events);
         }
-        let boundary =
-            tx_headers.first(b"content-type").and_then(multipart::boundary).filter(|_| tx.method() == b"POST");
-        if let Some(boundary) = boundary {
-            body.multipart = Some(Box::new(multipart::Multipart::new(boundary)));
-        } else if matches!(tx.method(), b"POST" | b"PUT") {
-            body.file = FileWish { wanted: true, name: tx.path(server), ..FileWish::default() };
+        if let Some(multipart) = multipart {
+            body.multipart = Some(Box::new(multipart));
+        } else if let Some(name) = name {
+            body.file = FileWish { wanted: true, name, ..FileWish::default() };
         }
-        tx.request.body = body;
         for e in events {
             tx.event(e);
         }

@@ -6,11 +6,6 @@ use super::{Mode, Pattern, Probe, Probed, Recognition, TCP, UDP, probes};
 use crate::declare::{Setting, Unit};
 use crate::registry::{AppProto, Opening, Protocol};
 
-/// A literal to the server.
-const fn ts(bytes: &'static [u8]) -> Pattern {
-    Pattern::tcp(Direction::ToServer, bytes)
-}
-
 /// A literal to the client.
 const fn tc(bytes: &'static [u8]) -> Pattern {
     Pattern::tcp(Direction::ToClient, bytes)
@@ -49,9 +44,6 @@ const fn unknown(proto: AppProto, name: &'static str) -> Protocol {
     Protocol { config: "", mode: Mode::Off, ..Protocol::new(proto, name) }
 }
 
-/// The greeting of either side.
-const RFB_LITERALS: &[Pattern] = &[ts(b"RFB "), tc(b"RFB ")];
-
 /// IMAP (RFC 9051 section 7.1).
 pub(crate) static IMAP: Protocol = Protocol {
     opening: Opening::Command,
@@ -69,57 +61,6 @@ pub(crate) static NFS: Protocol = Protocol {
     ],
     ..named(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)])
 };
-/// Kerberos 5 (RFC 4120).
-pub(crate) static KRB5: Protocol = Protocol {
-    settings: &[Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." }],
-    ..named(AppProto::Krb5, "krb5", &[], &[on_tcp(&[88], probes::krb5_tcp), on_udp(&[88], probes::krb5_udp)])
-};
-/// SNMP (RFC 3416).
-pub(crate) static SNMP: Protocol = named(AppProto::Snmp, "snmp", &[], &[on_udp(&[161, 162], probes::snmp)]);
-/// RFB (RFC 6143 section 7.1.1).
-pub(crate) static RFB: Protocol = named(AppProto::Rfb, "rfb", RFB_LITERALS, &[]);
-/// MQTT.
-pub(crate) static MQTT: Protocol = Protocol {
-    settings: &[
-        Setting {
-            key: "max-msg-length",
-            unit: Unit::Bytes,
-            default: 1 << 20,
-            about: "Longest message that is parsed.",
-        },
-        Setting {
-            key: "subscribe-topic-match-limit",
-            unit: Unit::Count,
-            default: 100,
-            about: "Topics that rules look at.",
-        },
-        Setting {
-            key: "unsubscribe-topic-match-limit",
-            unit: Unit::Count,
-            default: 100,
-            about: "Topics that rules look at.",
-        },
-        Setting { key: "max-tx", unit: Unit::Count, default: 4096, about: "Most of a flow." },
-    ],
-    ..named(AppProto::Mqtt, "mqtt", &[], &[on_tcp(&[1883], probes::mqtt)])
-};
-/// Telnet (RFC 854).
-pub(crate) static TELNET: Protocol = named(AppProto::Telnet, "telnet", &[], &[on_tcp(&[23], probes::telnet)]);
-/// LDAP (RFC 4511).
-pub(crate) static LDAP: Protocol = Protocol {
-    settings: &[Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." }],
-    ..named(AppProto::Ldap, "ldap", &[], &[on_tcp(&[389, 3268], probes::ldap), on_udp(&[389], probes::ldap)])
-};
-/// RDP (MS-RDPBCGR).
-pub(crate) static RDP: Protocol = named(AppProto::Rdp, "rdp", &[], &[on_tcp(&[3389], probes::rdp)]);
-/// PostgreSQL's protocol, version 3.
-pub(crate) static PGSQL: Protocol = Protocol {
-    settings: &[
-        Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." },
-        Setting { key: "stream-depth", unit: Unit::Bytes, default: 0, about: "How much of a stream is followed." },
-    ],
-    ..off(named(AppProto::Pgsql, "pgsql", &[], &[on_tcp(&[5432], probes::pgsql)]))
-};
 /// Modbus over TCP.
 pub(crate) static MODBUS: Protocol = Protocol {
     settings: &[
@@ -127,15 +68,6 @@ pub(crate) static MODBUS: Protocol = Protocol {
         Setting { key: "stream-depth", unit: Unit::Bytes, default: 0, about: "How much of a stream is followed." },
     ],
     ..off(named(AppProto::Modbus, "modbus", &[], &[on_tcp(&[502], probes::modbus)]))
-};
-/// DNP3 (IEEE 1815).
-pub(crate) static DNP3: Protocol = Protocol {
-    settings: &[
-        Setting { key: "max-tx", unit: Unit::Count, default: 32, about: "Most of a flow." },
-        Setting { key: "max-points", unit: Unit::Count, default: 16384, about: "Most of a message." },
-        Setting { key: "max-objects", unit: Unit::Count, default: 0, about: "Most of a message." },
-    ],
-    ..off(named(AppProto::Dnp3, "dnp3", &[], &[on_tcp(&[20000], probes::dnp3)]))
 };
 /// EtherNet/IP.
 pub(crate) static ENIP: Protocol =

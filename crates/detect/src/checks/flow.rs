@@ -8,7 +8,7 @@ use margay_rules::ast::{AppProtoMode, Compare, FlowCheck, FlowSide, Side, XBitTr
 use super::{CheckInput, IntOp, IntValue, ProtoSet};
 use crate::hostvars::HostKey;
 
-/// `flow`: `established`, `not_established` and `stateless` need a flow. A packet without one goes to the server.
+/// `flow`: `established`, `not_established`, `stateless` and `no_frag` need a flow. A packet without one goes to the server.
 pub(super) fn flow(c: &FlowCheck, input: &CheckInput<'_>) -> bool {
     let has_flow = input.flow.is_some();
     let side = match c.side {
@@ -16,7 +16,7 @@ pub(super) fn flow(c: &FlowCheck, input: &CheckInput<'_>) -> bool {
         Some(Side::ToServer) => !has_flow || input.direction == Direction::ToServer,
         Some(Side::ToClient) => has_flow && input.direction == Direction::ToClient,
     };
-    if !has_flow && (c.established || c.not_established || c.stateless) {
+    if !has_flow && (c.established || c.not_established || c.stateless || c.frag == Some(false)) {
         return false;
     }
     let established = input.established && has_flow;

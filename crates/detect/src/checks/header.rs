@@ -99,6 +99,14 @@ pub(super) fn flags(have: u32, want: u32, mode: FlagMode) -> bool {
     }
 }
 
+/// Compares the flags of a TCP header. `flags:0` and `flags:!0` are about all flags, whatever is to be ignored (observed).
+pub(super) fn tcp_flags(have: u8, want: u8, ignore: u8, mode: FlagMode) -> bool {
+    if want == 0 {
+        return (have == 0) != (mode == FlagMode::Not);
+    }
+    flags((have & !ignore).into(), want.into(), mode)
+}
+
 pub(super) fn is_icmp(p: &Packet<'_>) -> bool {
     matches!(p.l4, L4::Icmpv4 { .. } | L4::Icmpv6 { .. })
 }

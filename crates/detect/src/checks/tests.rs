@@ -115,6 +115,12 @@ fn tcp_headers() {
     assert!(!holds(flags(0x12, 0, FlagMode::Exact), &p));
     assert!(!holds(flags(0x02, 0, FlagMode::Exact), &tcp(0xc2, b"")));
     assert!(holds(flags(0x02, 0xc0, FlagMode::Exact), &tcp(0xc2, b"")));
+    let data = tcp(0x18, b"a");
+    // None: all flags count, in every mode.
+    for mode in [FlagMode::Exact, FlagMode::All, FlagMode::Any] {
+        assert!(holds(flags(0, 0x18, mode), &tcp(0, b"")) && !holds(flags(0, 0x18, mode), &data));
+    }
+    assert!(!holds(flags(0, 0, FlagMode::Not), &tcp(0, b"")) && holds(flags(0, 0x18, FlagMode::Not), &data));
     assert!(holds(flags(0x12, 0, FlagMode::Any), &p) && !holds(flags(0x12, 0, FlagMode::All), &p));
     assert!(holds(Check::TcpSeq(Equal(100)), &p) && holds(Check::TcpAck(Equal(200)), &p));
     assert!(holds(Check::TcpWindow { value: Equal(1000) }, &p));

@@ -2,7 +2,7 @@
 
 use margay_app::file::FileEngine;
 use margay_app::window::WindowLimits;
-use margay_app::{AppProto, BufferKind, Found, Transaction, TxDetect};
+use margay_app::{ABSENT, AppProto, BufferKind, Found, Transaction, TxDetect};
 use margay_flow::Direction;
 use margay_rules::ast::{Action, ActionScope, NumberTest, Which};
 
@@ -701,7 +701,7 @@ impl<W: Watch> State<W> {
 
 /// Whether what a rule asks of a number, or of several, holds.
 fn number_holds(view: View<'_>, id: u8, test: &NumberTest, which: Which) -> bool {
-    let mut all = (0..).map_while(|i| view.tx.number(id, view.dir, i)).map(|v| test.holds(v));
+    let mut all = (0..).map_while(|i| view.tx.number(id, view.dir, i)).map(|v| v != ABSENT && test.holds(v));
     match which {
         Which::Any => all.any(|h| h),
         Which::All => all.all(|h| h),

@@ -855,19 +855,19 @@ impl Rest {
             self.scripts.tx(self.detect.as_ref().map(|d| &*d.0), about.scene(), tx);
         }
         if let Some(kind) = protocol.log {
-            self.log_as(about, kind, protocol.shows_tx, tx, tx);
+            self.log_as(about, kind, Some(protocol), tx, tx);
         }
         if let Some((kind, carried)) = tx.carried() {
-            self.log_as(about, kind, false, tx, carried);
+            self.log_as(about, kind, None, tx, carried);
         }
     }
 
-    /// Logs what `of` has, a transaction or what it carries, as an event of the protocol `kind`.
+    /// Logs what `of` has, a transaction or what it carries, as an event of the protocol `kind`; `protocol` is that of a transaction.
     fn log_as(
         &mut self,
         about: &About<'_>,
         kind: AppProto,
-        shows_tx: bool,
+        protocol: Option<&Protocol>,
         tx: &dyn Transaction,
         of: &dyn Transaction,
     ) {
@@ -882,11 +882,15 @@ impl Rest {
             if options.iter().all(|o| of.direction(o) != way) {
                 continue;
             }
-            let addresses = header.addresses.map(|a| if way == Direction::ToClient { a.reversed() } else { a });
+            let addresses = if protocol.is_some_and(|p| p.packet_addresses) {
+                Header::of(about.packet).addresses
+            } else {
+                header.addresses.map(|a| if way == Direction::ToClient { a.reversed() } else { a })
+            };
             self.outputs.app(&AppEvent {
                 kind,
                 header: Header { addresses, ..header },
-                tx_id: shows_tx.then_some((tx.base().id, false)),
+                tx_id: protocol.is_some_and(|p| p.shows_tx).then_some((tx.base().id, false)),
                 direction: None,
                 xff: Some(Forwarded {
                     direction: match way {

@@ -655,7 +655,8 @@ impl Lane {
             }
             return;
         }
-        if matches!(packet.l4, margay_packet::L4::Udp { .. }) {
+        // Nobody gets the datagrams of a flow that is dropped.
+        if matches!(packet.l4, margay_packet::L4::Udp { .. }) && !dropped {
             seen.heard = rest.feed_udp(flow, direction, packet);
             if seen.heard.turn {
                 flow.ext.turn_round();

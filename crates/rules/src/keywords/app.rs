@@ -20,15 +20,8 @@ const SMTP: &[&str] = &["smtp"];
 const FTP: &[&str] = &["ftp"];
 pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
-const RFB: &[&str] = &["rfb"];
-const MQTT: &[&str] = &["mqtt"];
 const QUIC: &[&str] = &["quic"];
-const KRB5: &[&str] = &["krb5"];
-const SNMP: &[&str] = &["snmp"];
-const DNP3: &[&str] = &["dnp3"];
-const PGSQL: &[&str] = &["pgsql"];
 const WS: &[&str] = &["websocket"];
-const LDAP: &[&str] = &["ldap"];
 const ENIP: &[&str] = &["enip"];
 const TEMPLATE: &[&str] = &["template"];
 const NFS: &[&str] = &["nfs"];
@@ -101,35 +94,12 @@ buffers! {
     SMB_NTLMSSP_USER "smb.ntlmssp_user" "smb_ntlmssp_user" "smb ntlmssp user" SMB ToServer false "";
     SMB_NTLMSSP_DOMAIN "smb.ntlmssp_domain" "smb_ntlmssp_domain" "smb ntlmssp domain" SMB ToServer false "";
     DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";
-    RFB_NAME "rfb.name" "rfb_name" "rfb name" RFB ToClient false "";
-    MQTT_CONNECT_CLIENTID "mqtt.connect.clientid" "mqtt_connect_clientid" "mqtt connect clientid" MQTT ToServer false "";
-    MQTT_CONNECT_USERNAME "mqtt.connect.username" "mqtt_connect_username" "mqtt connect username" MQTT ToServer false "";
-    MQTT_CONNECT_PASSWORD "mqtt.connect.password" "mqtt_connect_password" "mqtt connect password" MQTT ToServer false "";
-    MQTT_CONNECT_WILLTOPIC "mqtt.connect.willtopic" "mqtt_connect_willtopic" "mqtt connect willtopic" MQTT ToServer false "";
-    MQTT_CONNECT_WILLMESSAGE "mqtt.connect.willmessage" "mqtt_connect_willmessage" "mqtt connect willmessage" MQTT ToServer false "";
-    MQTT_PUBLISH_TOPIC "mqtt.publish.topic" "mqtt_publish_topic" "mqtt publish topic" MQTT Both false "";
-    MQTT_PUBLISH_MESSAGE "mqtt.publish.message" "mqtt_publish_message" "mqtt publish message" MQTT ToServer false "";
-    MQTT_SUBSCRIBE_TOPIC "mqtt.subscribe.topic" "mqtt_subscribe_topic" "mqtt subscribe topic" MQTT Both true "";
-    MQTT_UNSUBSCRIBE_TOPIC "mqtt.unsubscribe.topic" "mqtt_unsubscribe_topic" "mqtt unsubscribe topic" MQTT ToServer true "";
     QUIC_VERSION "quic.version" "quic_version" "quic version" QUIC Both false "";
     QUIC_SNI "quic.sni" "quic_sni" "quic sni" QUIC ToServer false "";
     QUIC_UA "quic.ua" "quic_ua" "quic ua" QUIC ToServer false "";
     QUIC_CYU_HASH "quic.cyu.hash" "quic_cyu_hash" "quic cyu hash" QUIC ToServer true "";
     QUIC_CYU_STRING "quic.cyu.string" "quic_cyu_string" "quic cyu string" QUIC ToServer true "";
-    KRB5_CNAME "krb5.cname" "krb5_cname" "krb5 cname" KRB5 ToClient true "";
-    KRB5_SNAME "krb5.sname" "krb5_sname" "krb5 sname" KRB5 ToClient true "";
-    SNMP_USM "snmp.usm" "snmp_usm" "snmp usm" SNMP Both false "";
-    SNMP_COMMUNITY "snmp.community" "snmp_community" "snmp community" SNMP Both false "";
-    SNMP_TRAP_OID "snmp.trap_oid" "snmp_trap_oid" "snmp trap oid" SNMP Both false "";
-    SNMP_TRAP_ADDRESS "snmp.trap_address" "snmp_trap_address" "snmp trap address" SNMP Both false "";
-    DNP3_DATA "dnp3.data" "dnp3_data" "dnp3 data" DNP3 Both false "";
-    PGSQL_QUERY "pgsql.query" "pgsql_query" "pgsql query" PGSQL ToServer false "";
     WEBSOCKET_PAYLOAD "websocket.payload" "websocket_payload" "websocket payload" WS Both false "";
-    LDAP_REQUEST_DN "ldap.request.dn" "ldap_request_dn" "ldap request dn" LDAP ToServer true "";
-    LDAP_REQUEST_ATTRIBUTE_TYPE "ldap.request.attribute_type" "ldap_request_attribute_type" "ldap request attribute type" LDAP ToServer true "";
-    LDAP_RESPONSES_DN "ldap.responses.dn" "ldap_responses_dn" "ldap responses dn" LDAP ToClient true "";
-    LDAP_RESPONSES_MESSAGE "ldap.responses.message" "ldap_responses_message" "ldap responses message" LDAP ToClient true "";
-    LDAP_RESPONSES_ATTRIBUTE_TYPE "ldap.responses.attribute_type" "ldap_responses_attribute_type" "ldap responses attribute type" LDAP ToClient true "";
     ENIP_PRODUCT_NAME "enip.product_name" "enip_product_name" "enip product name" ENIP Both false "";
     ENIP_SERVICE_NAME "enip.service_name" "enip_service_name" "enip service name" ENIP Both false "";
     TEMPLATE_BUFFER "template.buffer" "template_buffer" "template buffer" TEMPLATE Both false "";
@@ -195,35 +165,12 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["smb.ntlmssp_user"], &SMB_NTLMSSP_USER),
     Keyword::sticky(&["smb.ntlmssp_domain"], &SMB_NTLMSSP_DOMAIN),
     Keyword::sticky(&["dcerpc.stub_data", "dce_stub_data"], &DCERPC_STUB_DATA),
-    Keyword::sticky(&["rfb.name"], &RFB_NAME),
-    Keyword::sticky(&["mqtt.connect.clientid"], &MQTT_CONNECT_CLIENTID),
-    Keyword::sticky(&["mqtt.connect.username"], &MQTT_CONNECT_USERNAME),
-    Keyword::sticky(&["mqtt.connect.password"], &MQTT_CONNECT_PASSWORD),
-    Keyword::sticky(&["mqtt.connect.willtopic"], &MQTT_CONNECT_WILLTOPIC),
-    Keyword::sticky(&["mqtt.connect.willmessage"], &MQTT_CONNECT_WILLMESSAGE),
-    Keyword::sticky(&["mqtt.publish.topic"], &MQTT_PUBLISH_TOPIC),
-    Keyword::sticky(&["mqtt.publish.message"], &MQTT_PUBLISH_MESSAGE),
-    Keyword::sticky(&["mqtt.subscribe.topic"], &MQTT_SUBSCRIBE_TOPIC),
-    Keyword::sticky(&["mqtt.unsubscribe.topic"], &MQTT_UNSUBSCRIBE_TOPIC),
     Keyword::sticky(&["quic.version"], &QUIC_VERSION),
     Keyword::sticky(&["quic.sni"], &QUIC_SNI),
     Keyword::sticky(&["quic.ua"], &QUIC_UA),
     Keyword::sticky(&["quic.cyu.hash"], &QUIC_CYU_HASH),
     Keyword::sticky(&["quic.cyu.string"], &QUIC_CYU_STRING),
-    Keyword::sticky(&["krb5.cname", "krb5_cname"], &KRB5_CNAME),
-    Keyword::sticky(&["krb5.sname", "krb5_sname"], &KRB5_SNAME),
-    Keyword::sticky(&["snmp.usm"], &SNMP_USM),
-    Keyword::sticky(&["snmp.community"], &SNMP_COMMUNITY),
-    Keyword::sticky(&["snmp.trap_oid"], &SNMP_TRAP_OID),
-    Keyword::sticky(&["snmp.trap_address"], &SNMP_TRAP_ADDRESS),
-    Keyword::sticky(&["dnp3.data", "dnp3_data"], &DNP3_DATA),
-    Keyword::sticky(&["pgsql.query"], &PGSQL_QUERY),
     Keyword::sticky(&["websocket.payload"], &WEBSOCKET_PAYLOAD),
-    Keyword::sticky(&["ldap.request.dn"], &LDAP_REQUEST_DN),
-    Keyword::sticky(&["ldap.request.attribute_type"], &LDAP_REQUEST_ATTRIBUTE_TYPE),
-    Keyword::sticky(&["ldap.responses.dn"], &LDAP_RESPONSES_DN),
-    Keyword::sticky(&["ldap.responses.message"], &LDAP_RESPONSES_MESSAGE),
-    Keyword::sticky(&["ldap.responses.attribute_type"], &LDAP_RESPONSES_ATTRIBUTE_TYPE),
     Keyword::sticky(&["enip.product_name"], &ENIP_PRODUCT_NAME),
     Keyword::sticky(&["enip.service_name"], &ENIP_SERVICE_NAME),
     Keyword::sticky(&["template.buffer"], &TEMPLATE_BUFFER),
@@ -252,35 +199,12 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["enip.cip_instance"], Takes::Value, ENIP),
     Keyword::app(&["enip.cip_status"], Takes::Value, ENIP),
     Keyword::app(&["enip.cip_extendedstatus"], Takes::Value, ENIP),
-    Keyword::app(&["dnp3_func"], Takes::Value, DNP3),
-    Keyword::app(&["dnp3_ind"], Takes::Value, DNP3),
-    Keyword::app(&["dnp3_obj"], Takes::Value, DNP3),
-    Keyword::app(&["krb5_err_code"], Takes::Value, KRB5),
-    Keyword::app(&["krb5_msg_type"], Takes::Value, KRB5),
-    Keyword::app(&["krb5.ticket_encryption"], Takes::Value, KRB5),
-    Keyword::app(&["rfb.secresult"], Takes::Value, RFB).only(Direction::ToClient),
-    Keyword::app(&["rfb.sectype"], Takes::Value, RFB).only(Direction::ToServer),
     Keyword::number(&["dhcp.leasetime"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.rebinding_time"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.renewal_time"], Takes::Value, DHCP, seconds),
-    Keyword::app(&["snmp.version"], Takes::Value, SNMP),
-    Keyword::app(&["snmp.pdu_type"], Takes::Value, SNMP),
-    Keyword::app(&["snmp.trap_type"], Takes::Value, SNMP),
-    Keyword::app(&["mqtt.type"], Takes::Value, MQTT),
-    Keyword::app(&["mqtt.flags"], Takes::Value, MQTT),
-    Keyword::app(&["mqtt.qos"], Takes::Value, MQTT).only(Direction::ToServer),
-    Keyword::app(&["mqtt.protocol_version"], Takes::Value, MQTT),
-    Keyword::app(&["mqtt.reason_code", "mqtt.connack.return_code"], Takes::Value, MQTT),
-    Keyword::app(&["mqtt.connect.flags"], Takes::Value, MQTT),
-    Keyword::app(&["mqtt.connack.session_present"], Takes::Value, MQTT).only(Direction::ToClient),
-    Keyword::app(&["mqtt.connect.protocol_string"], Takes::Value, MQTT),
     Keyword::app(&["websocket.opcode"], Takes::Value, WS),
     Keyword::app(&["websocket.mask"], Takes::Value, WS),
     Keyword::app(&["websocket.flags"], Takes::Value, WS),
-    Keyword::app(&["ldap.request.operation"], Takes::Value, LDAP),
-    Keyword::app(&["ldap.responses.operation"], Takes::Value, LDAP),
-    Keyword::app(&["ldap.responses.count"], Takes::Value, LDAP),
-    Keyword::app(&["ldap.responses.result_code"], Takes::Value, LDAP),
     Keyword::value(&["filesize"], filesize).or_unquoted().needs("file"),
     Keyword::value(&["fileext"], file_text).or_unquoted().negatable().needs("file"),
     Keyword::value(&["filename"], file_text).or_unquoted().negatable().needs("file"),

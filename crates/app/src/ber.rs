@@ -1,0 +1,214 @@
+//! A bounded reader of BER (ITU-T X.690), as far as SNMP, Kerberos and LDAP write it: tags up to 30, in the long form as well, and
+//! definite lengths of at most four bytes. Nothing is copied.
+
+use std::fmt::Write;
+
+/// `INTEGER`.
+pub(crate) const INTEGER: u8 = 0x02;
+/// `OCTET STRING`.
+pub(crate) const OCTETS: u8 = 0x04;
+/// `OBJECT IDENTIFIER`.
+pub(crate) const OID: u8 = 0x06;
+/// `SEQUENCE` and `SEQUENCE OF`.
+pub(crate) const SEQUENCE: u8 = 0x30;
+
+/// A length (section 8.1.3): it, and how many bytes it takes.
+///
+/// # Errors
+/// `true` where more bytes are needed; `false` where it is indefinite, or longer than four bytes.
+pub(crate) fn length(data: &[u8]) -> Result<(u32, usize), bool> {
+    let first = *data.first().ok_or(true)?;
+    if first < 0x80 {
+        return Ok((u32::from(first), 1));
+    }
+    let count = usize::from(first & 0x7f);
+    if !(1..=4).contains(&count) {
+        return Err(false);
+    }
+    let bytes = data.get(1..=count).ok_or(true)?;
+    Ok((bytes.iter().fold(0, |n, b| n << 8 | u32::from(*b)), 1 + count))
+}
+
+/// A value with its tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Element<'a> {
+    /// Class, form and number in one byte; a number above 30 is 31.
+    pub(crate) tag: u8,
+    /// The contents.
+    pub(crate) body: &'a [u8],
+}
+
+impl<'a> Element<'a> {
+    /// A reader of what is in it.
+    pub(crate) const fn inside(self) -> Reader<'a> {
+        Reader { rest: self.body }
+    }
+}
+
+/// Reads elements one behind the other. What cannot be read is `None`, and the reader stays where it was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// From the beginning of `data`.
+    pub(crate) const fn new(data: &'a [u8]) -> Reader<'a> {
+        Reader { rest: data }
+    }
+
+    /// Whether nothing is left.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Tag of the next element, as [`Element::tag`] has it.
+    pub(crate) fn tag(&self) -> Option<u8> {
+        Some(self.identifier()?.0)
+    }
+
+    /// The tag, and what is behind it.
+    fn identifier(&self) -> Option<(u8, &'a [u8])> {
+        let (&first, mut rest) = self.rest.split_first()?;
+        if first & 0x1f != 0x1f {
+            return Some((first, rest));
+        }
+        // The long form: seven bits in each byte (section 8.1.2.4). Small numbers may have it too.
+        let mut number = 0u32;
+        for _ in 0..4 {
+            let (&b, behind) = rest.split_first()?;
+            (number, rest) = (number << 7 | u32::from(b & 0x7f), behind);
+            if b & 0x80 == 0 {
+                return Some((first & 0xe0 | number.min(0x1f) as u8, rest));
+            }
+        }
+        None
+    }
+
+    /// The next element; all of it has to be there.
+    pub(crate) fn element(&mut self) -> Option<Element<'a>> {
+        let (tag, rest) = self.identifier()?;
+        let (len, n) = length(rest).ok()?;
+        let (body, rest) = rest.get(n..)?.split_at_checked(usize::try_from(len).ok()?)?;
+        self.rest = rest;
+        Some(Element { tag, body })
+    }
+
+    /// Contents of the next element, which has that tag.
+    pub(crate) fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
+        if self.tag() == Some(tag) { self.element().map(|e| e.body) } else { None }
+    }
+
+    /// A reader of what is in the next element, which has that tag.
+    pub(crate) fn enter(&mut self, tag: u8) -> Option<Reader<'a>> {
+        self.take(tag).map(Reader::new)
+    }
+
+    /// An integer with that tag, of at most eight bytes.
+    pub(crate) fn integer(&mut self, tag: u8) -> Option<i64> {
+        integer(self.take(tag)?)
+    }
+
+    /// An integer with that tag from 0 to 2^32-1.
+    pub(crate) fn unsigned(&mut self, tag: u8) -> Option<u32> {
+        u32::try_from(self.integer(tag)?).ok()
+    }
+}
+
+/// Contents of an integer (section 8.3).
+pub(crate) fn integer(body: &[u8]) -> Option<i64> {
+    let negative = body.first()? & 0x80 != 0;
+    let start = if negative { -1 } else { 0 };
+    (body.len() <= 8).then(|| body.iter().fold(start, |n, b| n << 8 | i64::from(*b)))
+}
+
+/// An object identifier (section 8.19) as `1.3.6.1`; `None` where it is none, or an arc has more than 63 bits.
+pub(crate) fn oid(body: &[u8]) -> Option<String> {
+    if body.last()? & 0x80 != 0 {
+        return None;
+    }
+    let mut text = String::new();
+    let mut arc = 0u64;
+    for b in body {
+        if arc >> 56 != 0 {
+            return None;
+        }
+        arc = arc << 7 | u64::from(b & 0x7f);
+        if b & 0x80 != 0 {
+            continue;
+        }
+        // The first two are in one.
+        let _ = if text.is_empty() {
+            let first = (arc / 40).min(2);
+            write!(text, "{first}.{}", arc - first * 40)
+        } else {
+            write!(text, ".{arc}")
+        };
+        arc = 0;
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths() {
+        for (data, is) in [
+            (&b""[..], Err(true)),
+            (b"\x7f", Ok((127, 1))),
+            (b"\x80", Err(false)),
+            (b"\x81", Err(true)),
+            (b"\x81\xff", Ok((255, 2))),
+            (b"\x84\xff\xff\xff\xff", Ok((u32::MAX, 5))),
+            (b"\x85\0\0\0\0\x01", Err(false)),
+        ] {
+            assert_eq!(length(data), is, "{data:x?}");
+        }
+    }
+
+    #[test]
+    fn elements() {
+        let mut r = Reader::new(b"\x30\x06\x02\x01\xfe\x04\x01a\x02\x02\x01\x00rest");
+        let mut inside = r.enter(SEQUENCE).unwrap();
+        assert_eq!(
+            (inside.integer(INTEGER), inside.take(INTEGER), inside.take(OCTETS)),
+            (Some(-2), None, Some(&b"a"[..]))
+        );
+        assert!(inside.is_empty() && inside.element().is_none());
+        assert_eq!(r.unsigned(INTEGER), Some(256));
+        // `r` is a tag, and `e` a length of 101 bytes that are not there.
+        assert_eq!((r.tag(), r.element()), (Some(b'r'), None));
+        for (data, tag) in [
+            (&b"\xbf\x04\x01a"[..], 0xa4),
+            (b"\xbf\x80\x04\x01a", 0xa4),
+            (b"\x7f\x81\x04\x01a", 0x7f),
+            (b"\x1f\x1f\x01a", 0x1f),
+        ] {
+            assert_eq!(Reader::new(data).element(), Some(Element { tag, body: b"a" }));
+        }
+        for data in [
+            &b"\x1f\x80\x80\x80\x80\x01\x00"[..],
+            b"\x1f\x80",
+            b"\x04\x80",
+            b"\x04\x84\xff\xff\xff\xff",
+            b"\x04\x02a",
+            b"\x04",
+        ] {
+            assert_eq!(Reader::new(data).element(), None);
+        }
+        assert_eq!(Reader::new(b"\x02\x01\xff").unsigned(INTEGER), None);
+        assert_eq!(Reader::new(b"\x02\x00").integer(INTEGER), None);
+        assert_eq!(Reader::new(b"\x02\x09\x01\0\0\0\0\0\0\0\0").integer(INTEGER), None);
+    }
+
+    #[test]
+    fn object_identifiers() {
+        assert_eq!(oid(b"\x2b\x06\x01\x80\x01").as_deref(), Some("1.3.6.1.1"));
+        assert_eq!(oid(b"\x28").as_deref(), Some("1.0"));
+        assert_eq!(oid(b"\x88\x37\x03").as_deref(), Some("2.999.3"));
+        assert_eq!((oid(b""), oid(b"\x2b\x86")), (None, None));
+        assert_eq!(oid(&[&[0x2b], &[0xff; 12][..], &[1]].concat()), None);
+    }
+}

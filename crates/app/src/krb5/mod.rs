@@ -1,0 +1,272 @@
+//! Kerberos 5 (RFC 4120), what a client and a key distribution centre say: each message is a transaction.
+
+mod message;
+mod names;
+
+use margay_flow::{Direction, FlowCore};
+use margay_json::Json;
+
+use crate::ber;
+use crate::config::{AppConfig, AppLogOptions};
+use crate::conversation::{Content, Conversation, Framing, Turn, parser};
+use crate::declare::{Keyword, KeywordDirection, NumberCondition, Setting, Unit};
+use crate::parser::Outcome;
+use crate::recognise::{Probe, Probed, Recognition, TCP, UDP};
+use crate::registry::{AppProto, Protocol};
+use crate::tx::{Found, LogFor, TxBase};
+use message::{Kind, Message, Name};
+
+/// Longest message over TCP that is read; what is longer is passed over. Tickets with many groups have some tens of kilobytes.
+const MESSAGE_MAX: usize = 256 << 10;
+/// Bytes of the length in front of a message over TCP.
+const RECORD_MARK: usize = 4;
+const MAX_TX: usize = 0;
+
+pub mod events {
+    //! What may be wrong, under the names that rules know (`app-layer-event:krb5.NAME`).
+
+    events! { "Kerberos";
+        // Not raised: what cannot be read has no transaction.
+        MalformedData "malformed_data";
+        WeakEncryption "weak_encryption";
+    }
+}
+use events::Event;
+
+keywords! {
+    CName Keyword::buffers(&["krb5.cname", "krb5_cname"], KeywordDirection::ToClient);
+    SName Keyword::buffers(&["krb5.sname", "krb5_sname"], KeywordDirection::ToClient);
+    ErrorCode Keyword::own(&["krb5_err_code"], error_code, KeywordDirection::Both);
+    MessageType Keyword::own(&["krb5_msg_type"], message_type, KeywordDirection::Both);
+    TicketEncryption Keyword::own(&["krb5.ticket_encryption"], ticket_encryption, KeywordDirection::Both);
+}
+
+/// Kerberos.
+pub static PROTOCOL: Protocol = Protocol {
+    recognition: Recognition {
+        patterns: &[],
+        probes: &[
+            Probe { transport: TCP, ports: &[88], probe: probe_tcp },
+            Probe { transport: UDP, ports: &[88], probe: probe_udp },
+        ],
+    },
+    parser: parser::<Krb5>,
+    keywords: KEYWORDS,
+    buffers: &BUFFERS,
+    numbers: &NUMBERS,
+    events: events::NAMES,
+    settings: &[Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." }],
+    packet_addresses: true,
+    ..Protocol::new(AppProto::Krb5, "krb5").logged()
+};
+
+/// An error's number, which cannot be negative in rules.
+fn error_code(text: &str) -> Result<NumberCondition, String> {
+    exact(text, i32::MAX as u64)
+}
+
+/// A message's number.
+fn message_type(text: &str) -> Result<NumberCondition, String> {
+    exact(text, 255)
+}
+
+fn exact(text: &str, max: u64) -> Result<NumberCondition, String> {
+    match text.trim().parse() {
+        Ok(n) if n <= max => Ok(NumberCondition::OneOf { values: vec![n], negated: false }),
+        _ => Err(format!("\"{text}\" is no number from 0 to {max}")),
+    }
+}
+
+/// `weak`, `!weak`, or a list of names and numbers.
+fn ticket_encryption(text: &str) -> Result<NumberCondition, String> {
+    let strong =
+        |negated| NumberCondition::OneOf { values: names::STRONG.iter().map(|n| number_of(*n)).collect(), negated };
+    match text.trim() {
+        "weak" => return Ok(strong(true)),
+        "!weak" => return Ok(strong(false)),
+        _ => {}
+    }
+    let words = text.split([',', ' ']).filter(|w| !w.is_empty());
+    let values = words
+        .map(|w| names::encryption_type(w).map(number_of).ok_or_else(|| format!("\"{w}\" is no type of encryption")))
+        .collect::<Result<Vec<_>, _>>()?;
+    if values.is_empty() {
+        Err("a type of encryption is missing".into())
+    } else {
+        Ok(NumberCondition::OneOf { values, negated: false })
+    }
+}
+
+/// A signed number as rules compare it.
+fn number_of(n: i32) -> u64 {
+    u64::from(n.cast_unsigned())
+}
+
+/// An application tag with a sequence in it.
+fn probe_udp(_: Direction, data: &[u8]) -> Probed {
+    let Some(&tag) = data.first() else { return Probed::More };
+    if tag & 0xe0 != 0x60 {
+        return Probed::No;
+    }
+    match ber::length(data.get(1..).unwrap_or(&[])) {
+        Ok((_, n)) => match data.get(1 + n) {
+            Some(&ber::SEQUENCE) => Probed::Yes { reverse: false },
+            Some(_) => Probed::No,
+            None => Probed::More,
+        },
+        Err(true) => Probed::More,
+        Err(false) => Probed::No,
+    }
+}
+
+/// The same behind a length (section 7.2.2).
+fn probe_tcp(dir: Direction, data: &[u8]) -> Probed {
+    match data.split_first_chunk() {
+        None => Probed::More,
+        Some((mark, message)) if (10..=16384).contains(&u32::from_be_bytes(*mark)) => probe_udp(dir, message),
+        Some(_) => Probed::No,
+    }
+}
+
+/// A flow.
+#[derive(Debug)]
+struct Krb5 {
+    max_txs: usize,
+    tcp: bool,
+    /// The request that has no answer yet, the latest one.
+    request: Option<Kind>,
+    /// By direction, bytes of a message that is too long which are still to be passed over.
+    pass: [usize; 2],
+}
+
+impl Conversation for Krb5 {
+    type Tx = Exchange;
+    const PROTO: AppProto = AppProto::Krb5;
+
+    fn new(config: &AppConfig, flow: &FlowCore) -> Self {
+        let max_txs = usize::try_from(config.settings.get(AppProto::Krb5, MAX_TX)).unwrap_or(usize::MAX);
+        Krb5 { max_txs, tcp: flow.proto == 6, request: None, pass: [0; 2] }
+    }
+
+    fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
+        let pass = &mut self.pass[dir.index()];
+        if *pass > 0 {
+            let n = (*pass).min(data.len());
+            *pass -= n;
+            return Framing::Skip(n);
+        }
+        let Some(mark) = data.first_chunk() else {
+            return if end { Framing::Skip(data.len()) } else { Framing::More };
+        };
+        match u32::from_be_bytes(*mark) as usize {
+            // The highest bit is for extensions that nobody made (section 7.2.2).
+            0x8000_0000.. => Framing::Broken,
+            len if len > MESSAGE_MAX => {
+                *pass = len;
+                Framing::Skip(RECORD_MARK)
+            }
+            len if end && data.len() < RECORD_MARK + len => Framing::Skip(data.len()),
+            len => Framing::Message(RECORD_MARK + len),
+        }
+    }
+
+    fn message(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, message: &[u8]) -> Outcome {
+        let message = if self.tcp { message.get(RECORD_MARK..).unwrap_or_default() } else { message };
+        let Some(message) = Message::read(message) else { return Outcome::More };
+        let request = if message.kind.is_request() {
+            self.request = Some(message.kind);
+            None
+        } else {
+            self.request.take()
+        };
+        let weak = message.encryption.is_some_and(is_weak);
+        let tx = turn.one_way(dir, Exchange { dir, message, request });
+        if weak {
+            tx.event(Event::WeakEncryption as u8);
+        }
+        Outcome::More
+    }
+
+    /// What is missing in a message that is passed over is missed by nobody.
+    fn gap(&mut self, _turn: &mut Turn<'_, '_, Exchange>, dir: Direction, len: u64) -> Outcome {
+        let pass = &mut self.pass[dir.index()];
+        match usize::try_from(len).ok().and_then(|len| pass.checked_sub(len)) {
+            Some(left) => {
+                *pass = left;
+                Outcome::More
+            }
+            None => Outcome::Failed,
+        }
+    }
+
+    fn max_txs(&self) -> usize {
+        self.max_txs
+    }
+}
+
+fn is_weak(encryption: i32) -> bool {
+    !names::STRONG.contains(&encryption)
+}
+
+/// What is kept of a message.
+#[derive(Debug)]
+struct Exchange {
+    dir: Direction,
+    message: Message,
+    /// The request that it answers.
+    request: Option<Kind>,
+}
+
+impl Content for Exchange {
+    fn held(&self) -> u64 {
+        self.message.held() as u64
+    }
+
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
+        let name = match Id::of(id)? {
+            _ if dir != self.dir => return None,
+            Id::CName => &self.message.cname,
+            Id::SName => &self.message.sname,
+            _ => return None,
+        };
+        name.as_ref()?.component(index).map(Found::whole)
+    }
+
+    fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
+        match Id::of(id)? {
+            _ if dir != self.dir || index > 0 => None,
+            Id::ErrorCode => self.message.error.map(number_of),
+            Id::MessageType => Some(self.message.kind as u64),
+            Id::TicketEncryption => self.message.ticket_encryption.map(number_of),
+            _ => None,
+        }
+    }
+
+    fn direction(&self, _only: Option<Direction>) -> Direction {
+        self.dir
+    }
+
+    fn log(&self, _base: &TxBase, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
+        let m = &self.message;
+        json.object("krb5");
+        json.str("msg_type", m.kind.name());
+        if let Some(code) = m.error {
+            json.str("failed_request", self.request.map_or("UNKNOWN", Kind::name));
+            json.str("error_code", &names::error(code));
+        }
+        let name = |n: &Option<Name>| n.as_ref().map_or(b"<empty>".to_vec(), |n| n.joined.clone());
+        json.bytes("cname", &name(&m.cname));
+        json.bytes("realm", m.realm.as_deref().unwrap_or(b"<empty>"));
+        json.bytes("sname", &name(&m.sname));
+        json.str("encryption", &m.encryption.map_or("<none>".into(), names::encryption));
+        json.bool("weak_encryption", m.encryption.is_some_and(is_weak));
+        if let Some(kind) = m.ticket_encryption {
+            json.str("ticket_encryption", &names::encryption(kind));
+            json.bool("ticket_weak_encryption", is_weak(kind));
+        }
+        json.end_object();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! DRAM chips with open rows. A chip serves one access at a time, in the order in which they are asked for.
+
+/// What the chips are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timing {
+    /// Chips; rows are dealt to them in turn.
+    pub chips: u32,
+    /// Banks of a chip, each with one open row.
+    pub banks: u32,
+    /// Bytes in a row, a power of two.
+    pub row: u32,
+    /// To open a row, in ps.
+    pub open: u64,
+    /// From the request to the first byte of an open row, in ps. It overlaps with other accesses.
+    pub first: u64,
+    /// For each byte transferred by one chip, in fs.
+    pub byte: u64,
+    /// The least number of bytes of a transfer.
+    pub burst: u32,
+}
+
+/// The chips with their state.
+#[derive(Debug, Clone)]
+pub struct Dram {
+    timing: Timing,
+    open: Vec<u32>,
+    free: Vec<u64>,
+    /// Time each chip was busy, in ps.
+    pub busy: Vec<u64>,
+    /// Accesses.
+    pub accesses: u64,
+    /// Accesses that had to open a row.
+    pub opened: u64,
+    /// Bytes transferred.
+    pub bytes: u64,
+}
+
+impl Dram {
+    /// Idle chips with no row open.
+    pub fn new(timing: Timing) -> Dram {
+        let chips = timing.chips as usize;
+        Dram {
+            open: vec![u32::MAX; chips * timing.banks as usize],
+            free: vec![0; chips],
+            busy: vec![0; chips],
+            timing,
+            accesses: 0,
+            opened: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Transfers `bytes` within one row, in `parts` transfers that follow each other; asked for at `now`. When the last byte is there.
+    #[inline]
+    pub fn access(&mut self, now: u64, address: u32, bytes: u32, parts: u32) -> u64 {
+        let t = &self.timing;
+        let row = address / t.row;
+        let chip = row % t.chips;
+        let bank = (chip * t.banks + row / t.chips % t.banks) as usize;
+        let chip = chip as usize;
+        let each = u64::from((bytes / parts).max(t.burst)) * t.byte / 1000;
+        let mut time = each * u64::from(parts);
+        if self.open[bank] != row {
+            self.open[bank] = row;
+            self.opened += 1;
+            time += t.open;
+        }
+        let end = now.max(self.free[chip]) + time;
+        self.free[chip] = end;
+        self.busy[chip] += time;
+        self.accesses += u64::from(parts);
+        self.bytes += u64::from(bytes);
+        end + t.first * u64::from(parts)
+    }
+}

@@ -1,0 +1,146 @@
+//! Many designs compared: a grid of parameters, every combination that can be built, on all processors.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use margay_config::{Config, Node};
+
+use crate::Bad;
+use crate::area::{Estimate, estimate};
+use crate::cost::Costs;
+use crate::design::Design;
+use crate::model::{Load, Outcome, simulate};
+use crate::trace::Trace;
+
+/// One design of a grid.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// What differs, as `name=value` with spaces between.
+    pub name: String,
+    /// The design.
+    pub design: Design,
+}
+
+/// Reads a grid, a design file in which a parameter may have a list of values: every combination that can be built, in the order of
+/// the file, and how many cannot.
+///
+/// # Errors
+/// An unknown key or a value that cannot be read, with file and line.
+pub fn grid(text: &str, file: &str) -> Result<(Vec<Candidate>, usize), Bad> {
+    let config = Config::from_str(text, file)?;
+    let mut all = vec![Candidate { name: String::new(), design: Design::default() }];
+    for node in config.root().children() {
+        if !node.is_sequence() {
+            for candidate in &mut all {
+                candidate.design.set(&node)?;
+            }
+            continue;
+        }
+        let values: Vec<Node<'_>> = node.children().collect();
+        if values.is_empty() || all.len() * values.len() > 1_000_000 {
+            return Err(node.error(format!("`{}` makes none or more than a million designs", node.name())).into());
+        }
+        let mut more = Vec::with_capacity(all.len() * values.len());
+        for candidate in &all {
+            for value in &values {
+                let text = format!("%YAML 1.1\n---\n{}: {}\n", node.name(), value.text());
+                let single = Config::from_str(&text, file)?;
+                let mut candidate = candidate.clone();
+                for one in single.root().children() {
+                    candidate.design.set(&one).map_err(|_| {
+                        Bad::from(value.error(format!("`{}` is no value of `{}`", value.text(), node.name())))
+                    })?;
+                }
+                if !candidate.name.is_empty() {
+                    candidate.name.push(' ');
+                }
+                candidate.name.push_str(&format!("{}={}", node.name(), value.text().replace(' ', "")));
+                more.push(candidate);
+            }
+        }
+        all = more;
+    }
+    let before = all.len();
+    all.retain(|c| c.design.check().is_ok());
+    let impossible = before - all.len();
+    Ok((all, impossible))
+}
+
+/// What is known of a design after its run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// Number in the grid.
+    pub number: usize,
+    /// Throughput in bit/s.
+    pub rate: f64,
+    /// Share of packets lost.
+    pub loss: f64,
+    /// Latency that 99 % of packets do not exceed, in s.
+    pub latency: f64,
+    /// Area and power.
+    pub cost: Estimate,
+}
+
+impl Found {
+    fn new(number: usize, design: &Design, outcome: &Outcome) -> Found {
+        Found {
+            number,
+            rate: outcome.rate(),
+            loss: outcome.loss(),
+            latency: outcome.latency_at(0.99),
+            cost: estimate(design),
+        }
+    }
+}
+
+/// Runs the candidates whose numbers are in `todo` on `threads` threads. `each` is told of every one as it is there, by one thread at a
+/// time; it returns whether to go on. The result does not depend on the number of threads, the order of calls does.
+pub fn run(
+    candidates: &[Candidate],
+    todo: &[usize],
+    costs: &Costs,
+    trace: &Trace,
+    load: Load,
+    threads: usize,
+    each: &mut (dyn FnMut(&Found) -> bool + Send),
+) {
+    let next = AtomicUsize::new(0);
+    let each = Mutex::new(each);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                while let Some(number) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let Some(candidate) = candidates.get(*number) else { continue };
+                    let outcome = simulate(&candidate.design, costs, trace, load);
+                    let found = Found::new(*number, &candidate.design, &outcome);
+                    let mut each = each.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    if !each(&found) {
+                        next.store(todo.len(), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// The designs that no other beats in both throughput and area, by rising area.
+pub fn pareto(found: &[Found]) -> Vec<&Found> {
+    let mut by_area: Vec<&Found> = found.iter().collect();
+    by_area.sort_by(|a, b| {
+        a.cost.area.total_cmp(&b.cost.area).then(b.rate.total_cmp(&a.rate)).then(a.number.cmp(&b.number))
+    });
+    let mut best = f64::NEG_INFINITY;
+    by_area.retain(|f| {
+        f.rate > best && {
+            best = f.rate;
+            true
+        }
+    });
+    by_area
+}
+
+/// The design of the least area that reaches `rate` (bit/s) with at most `loss` lost.
+pub fn cheapest(found: &[Found], rate: f64, loss: f64) -> Option<&Found> {
+    let reaches = found.iter().filter(|f| f.rate >= rate && f.loss <= loss);
+    reaches.min_by(|a, b| a.cost.area.total_cmp(&b.cost.area).then(a.number.cmp(&b.number)))
+}

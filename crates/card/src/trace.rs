@@ -1,0 +1,155 @@
+//! The work trace: what each packet asks of a card, in a few whole numbers.
+//!
+//! The file: `MGYCARD\0`, version (u32), numbers of packets, flows and reports (u64 each), then the hashes of the flows (u32), the packets
+//! (28 bytes each) and the reports (u32). All numbers are little-endian.
+
+use crate::Bad;
+
+const MAGIC: &[u8; 8] = b"MGYCARD\0";
+/// The version of the format.
+pub const VERSION: u32 = 1;
+const PACKET: usize = 28;
+
+/// It is TCP.
+pub const TCP: u8 = 1;
+
+/// A packet's work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Number of the flow, from 0.
+    pub flow: u32,
+    /// The first of its reports in [`Trace::reports`].
+    pub first: u32,
+    /// Bytes of the stream or datagram that are inspected now; 0 where there is no flush point.
+    pub flush: u32,
+    /// Bytes of the frame.
+    pub bytes: u16,
+    /// Bytes of the payload.
+    pub payload: u16,
+    /// Reports of the port group's table; they come first.
+    pub group: u16,
+    /// Reports of the one table of all rules, with those of the group.
+    pub all: u16,
+    /// Bytes of URIs to normalise.
+    pub uri_bytes: u16,
+    /// URIs to normalise.
+    pub uris: u16,
+    /// Alerts.
+    pub alerts: u8,
+    /// What it is.
+    pub flags: u8,
+}
+
+/// A trace.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Trace {
+    /// Symmetric hash of the addresses of each flow.
+    pub flows: Vec<u32>,
+    /// Packets in the order of their arrival.
+    pub packets: Vec<Work>,
+    /// Reports of the matcher: number of the rule in the upper half, bytes that its verification looks at in the lower.
+    pub reports: Vec<u32>,
+}
+
+impl Trace {
+    /// The file's bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out =
+            Vec::with_capacity(36 + self.flows.len() * 4 + self.packets.len() * PACKET + self.reports.len() * 4);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        for n in [self.packets.len(), self.flows.len(), self.reports.len()] {
+            out.extend_from_slice(&(n as u64).to_le_bytes());
+        }
+        self.flows.iter().for_each(|h| out.extend_from_slice(&h.to_le_bytes()));
+        for p in &self.packets {
+            for n in [p.flow, p.first, p.flush] {
+                out.extend_from_slice(&n.to_le_bytes());
+            }
+            for n in [p.bytes, p.payload, p.group, p.all, p.uri_bytes, p.uris] {
+                out.extend_from_slice(&n.to_le_bytes());
+            }
+            out.extend_from_slice(&[p.alerts, p.flags, 0, 0]);
+        }
+        self.reports.iter().for_each(|h| out.extend_from_slice(&h.to_le_bytes()));
+        out
+    }
+
+    /// Reads a file; `name` is its name.
+    ///
+    /// # Errors
+    /// It is not a work trace, of another version, cut short, or refers to what is not there.
+    pub fn from_bytes(data: &[u8], name: &str) -> Result<Trace, Bad> {
+        let bad = |why: String| Bad(format!("{name}: {why}"));
+        let short = || bad("the work trace is cut short or longer than its header says".to_owned());
+        if data.get(..8) != Some(MAGIC) {
+            return Err(bad("this is not a work trace; make one with `margay lab card record`".to_owned()));
+        }
+        let u32_at =
+            |at: usize| data.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes).ok_or_else(short);
+        let u64_at =
+            |at: usize| data.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes).ok_or_else(short);
+        let version = u32_at(8)?;
+        if version != VERSION {
+            return Err(bad(format!(
+                "the work trace has version {version}, this program reads {VERSION}: record it again"
+            )));
+        }
+        let (packets, flows, reports) = (u64_at(12)?, u64_at(20)?, u64_at(28)?);
+        let sum = u128::from(packets) * PACKET as u128 + (u128::from(flows) + u128::from(reports)) * 4 + 36;
+        if sum != data.len() as u128 {
+            return Err(short());
+        }
+        let words = |part: &[u8]| part.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect::<Vec<u32>>();
+        let (flows_end, packets_end) = (36 + flows as usize * 4, 36 + flows as usize * 4 + packets as usize * PACKET);
+        let mut trace = Trace {
+            flows: words(&data[36..flows_end]),
+            packets: Vec::with_capacity(packets as usize),
+            reports: words(&data[packets_end..]),
+        };
+        for (number, b) in data[flows_end..packets_end].as_chunks::<PACKET>().0.iter().enumerate() {
+            let long = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
+            let short = |at: usize| u16::from_le_bytes([b[at], b[at + 1]]);
+            let p = Work {
+                flow: long(0),
+                first: long(4),
+                flush: long(8),
+                bytes: short(12),
+                payload: short(14),
+                group: short(16),
+                all: short(18),
+                uri_bytes: short(20),
+                uris: short(22),
+                alerts: b[24],
+                flags: b[25],
+            };
+            let end = p.first as usize + usize::from(p.all);
+            if p.flow as usize >= trace.flows.len()
+                || end > trace.reports.len()
+                || p.group > p.all
+                || p.payload > p.bytes
+            {
+                return Err(bad(format!("packet {} refers to what is not in the trace", number + 1)));
+            }
+            trace.packets.push(p);
+        }
+        trace.check(name)?;
+        Ok(trace)
+    }
+
+    /// Whether it can be replayed.
+    ///
+    /// # Errors
+    /// There is no packet or no payload in it.
+    pub fn check(&self, name: &str) -> Result<(), Bad> {
+        if self.packets.is_empty() {
+            return Err(Bad(format!("{name}: there is no packet in the trace")));
+        }
+        if self.packets.iter().all(|p| p.payload == 0) {
+            return Err(Bad(format!(
+                "{name}: no packet of the trace has payload, so nothing would be inspected; was it captured with a snap length?"
+            )));
+        }
+        Ok(())
+    }
+}
