@@ -182,7 +182,7 @@ proptest! {
     #[test]
     fn the_cache_is_as_a_simple_one(seed: u64, size in 0u32..6, ways in 0u32..3, block in 3u32..7) {
         let (ways, block) = (1usize << ways, 1u32 << block);
-        let size = ways as u32 * block << size;
+        let size = (ways as u32 * block) << size;
         let sets = (size / block) as usize / ways;
         let mut reference = vec![Vec::<u32>::new(); sets];
         let mut cache = Cache::new(size, ways as u32, block);
@@ -265,7 +265,8 @@ fn bad_files_are_told_with_file_and_line() {
 
 /// A file of the checkout.
 fn file(name: &str) -> String {
-    std::fs::read_to_string(format!("{}/../../lab/card/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    let path = format!("{}/../../lab/card/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
 #[test]

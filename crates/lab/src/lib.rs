@@ -3,6 +3,7 @@
 //! It stands beside the engine and uses none of it: `margay lab` drives engines as a person would, by their commands, signals and
 //! the counters that they write.
 
+mod card;
 mod chart;
 mod clock;
 mod compare;
@@ -47,6 +48,9 @@ enum Command {
     Throughput(Box<throughput::Args>),
     Compare(compare::Args),
     Parallel(parallel::Args),
+    /// Simulates a network card that detects
+    #[command(subcommand)]
+    Card(card::Card),
     #[command(subcommand)]
     Tune(tune::Tune),
     Clean(made::Args),
@@ -101,6 +105,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Throughput(args) => throughput::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Parallel(args) => parallel::run(&args),
+        Command::Card(command) => card::run(&command),
         Command::Tune(command) => tune::run(command),
         Command::Clean(args) => made::run(&args),
         Command::Clock(args) => isolate::run_clock(&args),
