@@ -712,7 +712,8 @@ impl Rest {
         let (core, parent, protocols) = (&flow.core, flow.ext.parent, scripts::protocols(app));
         // Most packets come without anything to log.
         let shown = app.shown();
-        let flushed = app.session.is_changing() && !end;
+        // Without data of what follows, the packet itself is what it is logged with.
+        let flushed = app.session.is_changing() && !end && !p.payload().is_empty();
         let about = || About { core, parent, packet: p, inspected, flushed, names: names(shown), protocols };
         for parser in app.session.parsers_mut() {
             let Some(protocol) = protocol(parser.proto()) else { continue };
