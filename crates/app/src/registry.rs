@@ -84,9 +84,9 @@ pub struct Protocol {
     /// Whether its events have the addresses of the packet that they come with, which over TCP is the one that acknowledges the data,
     /// rather than those of the transaction ([`crate::Transaction::direction`]).
     pub packet_addresses: bool,
-    /// Settings below `app-layer.protocols.KEY`, by place ([`AppConfig::setting`]).
+    /// Settings below `app-layer.protocols.KEY`, by place (`AppConfig.settings`).
     pub settings: &'static [Setting],
-    /// Options of its event type, by place ([`crate::AppLogOptions::option`]).
+    /// Options of its event type, by place (`AppLogOptions.options`).
     pub eve_options: &'static [EveOption],
 }
 
