@@ -94,7 +94,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.eve-log.types.#.tls.extended", "no", "More members."),
     list("outputs.#.eve-log.types.#.tls.custom", "fields", "", "These members alone.").like("[sni]"),
     flag("outputs.#.eve-log.types.#.tls.session-resumption", "yes", "Handshakes that resume a session."),
-    flag("outputs.#.eve-log.types.#.tls.ja4", "yes", "JA4 in the extended log. `yes` also has it computed where `ja4-fingerprints` is `auto` and no rule asks for it."),
+    flag("outputs.#.eve-log.types.#.tls.ja4", "*", "JA4 in the extended log, unless `no`. `yes` also has it computed where `ja4-fingerprints` is `auto` and no rule asks for it."),
     flag("outputs.#.eve-log.types.#.tls.ja3", "*", "JA3; `custom` has it.").ignored("custom: [ja3] asks for it"),
     flag("outputs.#.eve-log.types.#.tls.client", "*", "The client's certificate; `custom` has it.").ignored("custom: [client] asks for it"),
     number("outputs.#.eve-log.types.#.tls.subjectaltname-limit", "*", (0, 65535), "names", "How many alternative names are shown.").ignored("all that a certificate has are shown"),

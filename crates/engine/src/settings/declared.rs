@@ -1,15 +1,15 @@
 //! Settings and options of event types that protocols declare ([`margay_app::declare`]).
 
 use margay_app::declare::{Unit, Values};
-use margay_app::{ALL, AppProto};
+use margay_app::{ALL, AppProto, PROTOCOLS};
 use margay_config::{Config, ConfigError, Node};
 
-/// Reads what is below `app-layer.protocols`.
+/// Reads what is below `app-layer.protocols` of the protocols that are parsed; settings of the others have no effect.
 ///
 /// # Errors
 /// A value that cannot be read.
 pub(super) fn settings(config: &Config, values: &mut Values) -> Result<(), ConfigError> {
-    for p in ALL.iter().filter(|p| !p.settings.is_empty()) {
+    for p in PROTOCOLS.iter().filter(|p| !p.settings.is_empty()) {
         let Some(node) = config.node(&format!("app-layer.protocols.{}", p.config)) else { continue };
         for (place, setting) in p.settings.iter().enumerate() {
             if let Some(value) = value(node, setting.key, setting.unit)? {
@@ -38,7 +38,11 @@ fn value(node: Node<'_>, key: &str, unit: Unit) -> Result<Option<u64>, ConfigErr
         Unit::Flag => node.bool(key)?.map(u64::from),
         Unit::Bytes => node.size(key)?,
         Unit::Count => match node.int(key)? {
-            Some(n) => Some(u64::try_from(n).map_err(|_| node.error(format!("{key}: {n} is negative")))?),
+            Some(n) => {
+                let n =
+                    u32::try_from(n).map_err(|_| node.error(format!("{key}: {n} is not from 0 to {}", u32::MAX)))?;
+                Some(n.into())
+            }
             None => None,
         },
     })
