@@ -39,8 +39,9 @@ fn run(name: &str, rules: &Path, more: &[&str]) -> (BTreeMap<u32, Vec<u64>>, Str
     let events = std::fs::read_to_string(dir.join("eve.json")).expect("events");
     for line in events.lines().filter(|l| l.contains("\"event_type\":\"alert\"")) {
         let sid = number(line, "signature_id").expect("a number") as u32;
-        // What was put together from fragments has no number in the capture; its `tunnel` has that of the last fragment.
-        let own = line.split("\"tunnel\":").next().unwrap_or(line);
+        // Only what the capture holds has a number of its own. A packet inside a tunnel counts as the one that carries it,
+        // which `tunnel` names; what was put together from fragments counts as none.
+        let own = if line.contains("\"pkt_src\":\"defrag\"") { "" } else { line };
         alerts.entry(sid).or_default().push(number(own, "pcap_cnt").unwrap_or(0));
     }
     (alerts, said)
