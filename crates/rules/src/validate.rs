@@ -69,7 +69,7 @@ fn flow_and_direction(b: &Builder<'_>) -> Result<(), Fail> {
 /// A rule on transactions (`=>`) has buffers of both directions, and none that could be of either.
 fn both_directions(b: &Builder<'_>) -> Result<(), Fail> {
     if flow(b).side.is_some() {
-        return fail(M, format!("rule {} means both sides, cannot specify a direction for flow", b.rule.sid));
+        return fail(M, format!("rule {} means to use both directions, cannot specify a flow direction", b.rule.sid));
     }
     if !b.to_server || !b.to_client {
         return fail(M, format!("rule {} should use both directions, but does not", b.rule.sid));
@@ -77,9 +77,13 @@ fn both_directions(b: &Builder<'_>) -> Result<(), Fail> {
     let either =
         |g: &&Group| g.checks.side.is_none() && g.info.is_some_and(|i| i.is_app() && i.direction == Direction::Both);
     match b.groups.iter().find(either) {
-        Some(g) => {
-            fail(M, format!("rule {} means both sides, but keyword {} is ambiguous", b.rule.sid, g.checks.buffer))
-        }
+        Some(g) => fail(
+            M,
+            format!(
+                "rule {} means to use both directions, cannot have keywords ambiguous about directions: {} is of either",
+                b.rule.sid, g.checks.buffer
+            ),
+        ),
         None => Ok(()),
     }
 }

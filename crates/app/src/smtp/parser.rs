@@ -435,13 +435,14 @@ impl SmtpParser {
                 self.event(cx, Event::TruncatedLine, TC);
                 self.event(cx, Event::ReplyTooLong, TC);
             }
-            if line.text.is_empty() {
-                continue;
-            }
             let Some(reply) = Reply::read(line.text) else {
                 self.event(cx, Event::InvalidReply, TC);
                 continue;
             };
+            // A code that nobody defined still answers a command: what follows is parsed.
+            if !reply.known() {
+                self.event(cx, Event::InvalidReply, TC);
+            }
             if reply.last
                 && let Some(outcome) = self.reply(cx, reply.code)
             {

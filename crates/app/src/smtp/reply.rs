@@ -1,5 +1,12 @@
 //! Replies (RFC 5321, section 4.2).
 
+/// Codes that servers use: RFC 5321 (section 4.2.3), RFC 4954 (section 6, authentication), RFC 7504, and 401, 402 and 435, which
+/// older servers send. Sorted.
+const KNOWN: [u16; 38] = [
+    211, 214, 220, 221, 235, 250, 251, 252, 334, 354, 401, 402, 421, 432, 435, 450, 451, 452, 454, 455, 500, 501, 502,
+    503, 504, 521, 525, 530, 534, 535, 538, 550, 551, 552, 553, 554, 555, 556,
+];
+
 /// A line of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reply {
@@ -15,6 +22,11 @@ impl Reply {
         let &[a @ b'1'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9', ref rest @ ..] = line else { return None };
         let digit = |d: u8| u16::from(d - b'0');
         Some(Reply { code: digit(a) * 100 + digit(b) * 10 + digit(c), last: rest.first() != Some(&b'-') })
+    }
+
+    /// Whether the code is one that servers use.
+    pub(super) fn known(&self) -> bool {
+        KNOWN.binary_search(&self.code).is_ok()
     }
 }
 
@@ -35,5 +47,7 @@ mod tests {
         ] {
             assert_eq!(Reply::read(line).map(|r| (r.code, r.last)), want);
         }
+        assert!(KNOWN.is_sorted());
+        assert!(Reply { code: 535, last: true }.known() && !Reply { code: 472, last: true }.known());
     }
 }

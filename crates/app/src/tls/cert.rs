@@ -150,7 +150,7 @@ impl Certificate {
         // Of its extensions only one is looked into.
         let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
         let (_, c) = parser.parse(der).map_err(|e| match e {
-            x509_parser::nom::Err::Incomplete(_) => Event::InvalidCertificate,
+            x509_parser::nom::Err::Incomplete(_) => Event::CertificateInvalidLength,
             x509_parser::nom::Err::Error(e) | x509_parser::nom::Err::Failure(e) => event_of(&e),
         })?;
         let mut names = Vec::new();
@@ -198,5 +198,20 @@ const fn event_of(e: &X509Error) -> Event {
         X509Error::InvalidDate => Event::CertificateInvalidDate,
         X509Error::InvalidExtensions | X509Error::DuplicateExtensions => Event::CertificateInvalidExtensions,
         _ => Event::InvalidCertificate,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_ends_within_itself() {
+        // Its first element claims more bytes than the certificate has.
+        let list = [0, 0, 12, 0, 0, 9, 0x30, 5, 0x30, 0x84, 0xff, 0xff, 0xff, 0xfa, 4];
+        let mut events = Vec::new();
+        let chain = Chain::read(&list, &mut |e| events.push(e));
+        assert!(chain.first.is_none() && chain.len() == 1);
+        assert_eq!(events, [Event::CertificateInvalidLength]);
     }
 }
