@@ -20,6 +20,7 @@ pub(super) mod kind {
     pub(crate) const SERVER_HELLO: u8 = 2;
     pub(crate) const CERTIFICATE: u8 = 11;
     pub(crate) const SERVER_KEY_EXCHANGE: u8 = 12;
+    pub(crate) const CERTIFICATE_REQUEST: u8 = 13;
     pub(crate) const SERVER_HELLO_DONE: u8 = 14;
     pub(crate) const CLIENT_KEY_EXCHANGE: u8 = 16;
 }
@@ -48,6 +49,7 @@ pub(super) fn message(tx: &mut TlsTx, cx: &Parse<'_>, dir: Direction, kind: u8, 
             tx.base.advance(dir, if dir == Direction::ToServer { CLIENT_CERT } else { SERVER_CERT });
         }
         (kind::SERVER_KEY_EXCHANGE, Direction::ToClient) => tx.set_state(dir, state::SERVER_KEYX),
+        (kind::CERTIFICATE_REQUEST, Direction::ToClient) => tx.asks_client = true,
         (kind::SERVER_HELLO_DONE, Direction::ToClient) => tx.base.advance(dir, SERVER_HELLO_DONE),
         (kind::CLIENT_KEY_EXCHANGE, Direction::ToServer) => {
             tx.set_state(dir, state::CLIENT_KEYX);

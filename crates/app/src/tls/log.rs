@@ -58,14 +58,17 @@ pub(super) fn log(tx: &TlsTx, json: &mut Json, options: &LogOptions, what: LogFo
         ja::ja4(hello, b't', &mut hash);
         json.bytes("ja4", &hash);
     }
-    if fields.has(Field::Client) && tx.client.chain.is_some() {
+    let of_client = [(Field::ClientCertificate, "certificate"), (Field::ClientChain, "chain")];
+    let wanted = fields.has(Field::Client) || of_client.iter().any(|(f, _)| fields.has(*f));
+    if wanted && tx.client.chain.is_some() {
         json.object("client");
-        certificate(&tx.client, json, Fields::EXTENDED);
-        validity(&tx.client, json, Fields::EXTENDED);
+        if fields.has(Field::Client) {
+            certificate(&tx.client, json, Fields::EXTENDED);
+            validity(&tx.client, json, Fields::EXTENDED);
+        }
+        chain(&tx.client, json, fields, of_client);
         json.end_object();
     }
-    let of_client = [(Field::ClientCertificate, "client_certificate"), (Field::ClientChain, "client_chain")];
-    chain(&tx.client, json, fields, of_client);
     for (field, side, key) in
         [(Field::ClientAlpns, &tx.client, "client_alpns"), (Field::ServerAlpns, &tx.server, "server_alpns")]
     {

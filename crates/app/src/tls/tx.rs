@@ -16,7 +16,7 @@ use super::hello::Hello;
 use super::ja;
 use super::store::{CertificateStore, Occasion};
 use super::version::Version;
-use super::{CLIENT_FINISHED, SERVER_FINISHED, SERVER_HELLO_DONE, buffers, log};
+use super::{CLIENT_CERT, CLIENT_FINISHED, SERVER_FINISHED, SERVER_HELLO_DONE, buffers, log};
 
 /// Which message was seen last (`ssl_state`); 16 is none that is known, which never comes that far.
 pub(super) mod state {
@@ -77,6 +77,8 @@ pub struct TlsTx {
     pub resumed: bool,
     /// By direction, whether its handshake ended: the client changed its cipher or sent data behind the server's hello, the server sent data.
     pub(super) went_on: [bool; 2],
+    /// Whether the server asked for a certificate of the client (RFC 5246, section 7.4.4).
+    pub(super) asks_client: bool,
     /// What the flow was before TLS began in it.
     pub(super) from: Option<AppProto>,
     /// Whether JA4 is there for rules and logs.
@@ -158,7 +160,8 @@ impl Transaction for TlsTx {
     fn is_loggable(&self, complete: bool) -> bool {
         let server = self.base.progress[1];
         let agreed = if self.server.chain.is_some() {
-            server >= SERVER_HELLO_DONE
+            // What the client answers to a request for its certificate is part of the event.
+            server >= SERVER_HELLO_DONE && (!self.asks_client || self.base.progress[0] >= CLIENT_CERT)
         } else {
             // Without a certificate in clear (TLS 1.3, a session that is resumed) the end of both handshakes says that the session was agreed on.
             self.went_on == [true; 2]
