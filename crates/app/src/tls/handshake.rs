@@ -9,7 +9,7 @@ use super::events::Event;
 use super::hello::Hello;
 use super::tx::{TlsTx, state};
 use super::version::Version;
-use super::{CLIENT_CERT, CLIENT_HELLO, SERVER_CERT, SERVER_HELLO, SERVER_HELLO_DONE};
+use super::{CLIENT_CERT, CLIENT_HANDSHAKE, CLIENT_HELLO, SERVER_CERT, SERVER_HANDSHAKE, SERVER_HELLO};
 
 /// Bytes of a message's head: type and length.
 pub(super) const HEAD_LEN: usize = 4;
@@ -50,10 +50,11 @@ pub(super) fn message(tx: &mut TlsTx, cx: &Parse<'_>, dir: Direction, kind: u8, 
         }
         (kind::SERVER_KEY_EXCHANGE, Direction::ToClient) => tx.set_state(dir, state::SERVER_KEYX),
         (kind::CERTIFICATE_REQUEST, Direction::ToClient) => tx.asks_client = true,
-        (kind::SERVER_HELLO_DONE, Direction::ToClient) => tx.base.advance(dir, SERVER_HELLO_DONE),
+        // The rest of the handshake is encrypted, or says nothing: its last message in clear ends it for rules.
+        (kind::SERVER_HELLO_DONE, Direction::ToClient) => tx.base.advance(dir, SERVER_HANDSHAKE),
         (kind::CLIENT_KEY_EXCHANGE, Direction::ToServer) => {
             tx.set_state(dir, state::CLIENT_KEYX);
-            tx.base.advance(dir, CLIENT_CERT);
+            tx.base.advance(dir, CLIENT_HANDSHAKE);
         }
         _ => {}
     }

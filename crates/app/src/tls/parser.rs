@@ -37,6 +37,8 @@ struct Lane {
     over: usize,
     /// What follows in this direction is encrypted.
     encrypted: bool,
+    /// It said so by a change of the cipher, in a version that has one.
+    changed: bool,
     /// A record of SSL 3.0 or TLS was seen.
     tls: bool,
     /// What follows are records of SSL 2.0, with nothing in them that is looked at.
@@ -209,11 +211,15 @@ impl TlsParser {
                 self.event(dir, Event::DataleakHeartbeatMismatch);
             }
         }
-        self.begins(dir);
+        if head.kind == kind::DATA {
+            self.begins(dir);
+        }
     }
 
-    /// A direction begins to be encrypted.
+    /// A direction sends its first data, so that its handshake has ended whatever was seen of it. In a session that is resumed, and in
+    /// TLS 1.3, nothing before says so.
     fn begins(&mut self, dir: Direction) {
+        let change = self.lanes[dir.index()].changed;
         let Some(tx) = &mut self.tx else { return };
         let (hello, handshake) = match dir {
             Direction::ToServer => (CLIENT_HELLO, CLIENT_HANDSHAKE),
@@ -221,6 +227,9 @@ impl TlsParser {
         };
         if tx.base.progress[dir.index()] < hello {
             return;
+        }
+        if dir == Direction::ToClient && change && tx.server.chain.is_none() && tx.server.hello.is_some() {
+            tx.resumed = true;
         }
         tx.base.advance(dir, handshake);
     }
@@ -234,11 +243,9 @@ impl TlsParser {
         if tx.server.said.is_13() {
             return;
         }
-        if dir == Direction::ToClient && tx.server.chain.is_none() && tx.server.hello.is_some() {
-            tx.resumed = true;
-        }
-        self.lane(dir).encrypted = true;
-        self.begins(dir);
+        let lane = self.lane(dir);
+        lane.changed = true;
+        lane.encrypted = true;
     }
 
     /// A heartbeat in clear (RFC 6520 section 4).
