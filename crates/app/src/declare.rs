@@ -212,7 +212,7 @@ pub struct Setting {
     pub about: &'static str,
 }
 
-/// An option of a protocol's event type (`outputs.eve-log.types.TYPE.KEY`).
+/// An option of a protocol's event type (`outputs.eve-log.types.TYPE.KEY`), or of alerts (`outputs.eve-log.types.alert.KEY`).
 #[derive(Debug, Clone, Copy)]
 pub struct EveOption {
     /// Its key.
@@ -250,9 +250,10 @@ impl Values {
         Values::new(crate::registry::ALL.iter().map(|p| p.settings.iter().map(|s| s.default).collect()))
     }
 
-    /// The defaults of all options of event types.
+    /// The defaults of all options of event types, and behind those of a protocol its options of alerts.
     pub fn eve_options() -> Values {
-        Values::new(crate::registry::ALL.iter().map(|p| p.eve_options.iter().map(|s| s.default).collect()))
+        let of = |p: &&crate::Protocol| p.eve_options.iter().chain(p.alert_options).map(|s| s.default).collect();
+        Values::new(crate::registry::ALL.iter().map(of))
     }
 
     /// The value at a place of a protocol's list; 0 where there is no such place.

@@ -63,6 +63,7 @@ pub mod tftp;
 pub mod tls;
 pub mod tx;
 mod tx_list;
+pub mod websocket;
 pub mod window;
 
 pub use config::{AppConfig, AppLogOptions};

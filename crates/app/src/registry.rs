@@ -88,6 +88,8 @@ pub struct Protocol {
     pub settings: &'static [Setting],
     /// Options of its event type, by place (`AppLogOptions.options`).
     pub eve_options: &'static [EveOption],
+    /// Options of alerts about its member in them; their places are behind those of `eve_options`.
+    pub alert_options: &'static [EveOption],
 }
 
 impl Protocol {
@@ -121,6 +123,7 @@ impl Protocol {
             packet_addresses: false,
             settings: &[],
             eve_options: &[],
+            alert_options: &[],
         }
     }
 
@@ -241,6 +244,7 @@ protocols! {
         Telnet crate::telnet::PROTOCOL;
         Pgsql crate::pgsql::PROTOCOL;
         Dnp3 crate::dnp3::PROTOCOL;
+        Websocket crate::websocket::PROTOCOL;
     }
     named {
         Imap named::IMAP;
@@ -249,7 +253,6 @@ protocols! {
         Enip named::ENIP;
         Irc named::IRC;
         Jabber named::JABBER;
-        Websocket named::WEBSOCKET;
         Template named::TEMPLATE;
     }
 }

@@ -136,6 +136,11 @@ impl Talk {
         self.txs().iter().map(|t| [0, 1].map(|d| t.base().progress[d] >= of[d])).collect()
     }
 
+    /// Memory of the parser and its transactions.
+    pub(crate) fn held(&mut self) -> u64 {
+        self.parser.as_mut().map_or(0, |p| p.memory())
+    }
+
     /// Each transaction's event.
     pub(crate) fn logs(&self) -> Vec<String> {
         let mut out = Vec::new();

@@ -242,9 +242,7 @@ impl Recogniser {
         let (mut patterns, mut probes) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         for known in ALL.iter() {
             for (index, transport) in [TCP, UDP].into_iter().enumerate() {
-                let uses = known.recognition.patterns.iter().any(|p| p.transport == transport)
-                    || known.recognition.probes.iter().any(|p| p.transport == transport);
-                if !uses {
+                if !known.transports()[index] {
                     continue;
                 }
                 let set = settings.of(known.proto, transport);

@@ -76,8 +76,5 @@ pub(crate) static ENIP: Protocol =
 pub(crate) static IRC: Protocol = Protocol { opening: Opening::Command, ..unknown(AppProto::Irc, "irc") };
 /// Jabber.
 pub(crate) static JABBER: Protocol = unknown(AppProto::Jabber, "jabber");
-/// WebSocket (RFC 6455).
-pub(crate) static WEBSOCKET: Protocol =
-    Protocol { event_key: "websocket", event_type: "websocket", ..unknown(AppProto::Websocket, "websocket") };
 /// Suricata's example of a protocol.
 pub(crate) static TEMPLATE: Protocol = unknown(AppProto::Template, "template");

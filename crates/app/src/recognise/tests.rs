@@ -313,6 +313,15 @@ fn what_the_other_side_speaks_breaks_a_tie() {
     assert_eq!(r.recognise(&mut state, &f, TO_SERVER, b"USER x\r\n", false), is(AppProto::Pop3));
 }
 
+/// What no recognition tells is parsed where another protocol hands over to it, unless it is off.
+#[test]
+fn a_protocol_that_is_only_handed_over_to() {
+    assert!(recogniser().parses(AppProto::Websocket));
+    let mut settings = RecogniseSettings::default();
+    settings.set(AppProto::Websocket, TCP, ProtocolSettings { mode: Some(Mode::Off), ..Default::default() });
+    assert!(!Recogniser::new(&settings).parses(AppProto::Websocket));
+}
+
 proptest! {
     /// A probe that has said something stands by it, whatever follows (datagrams are whole, so only those of TCP).
     #[test]

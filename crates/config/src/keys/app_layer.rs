@@ -77,7 +77,6 @@ pub(super) const KEYS: &[Key] = &[
     number("app-layer.protocols.dns.request-flood", "*", (0, U32), "requests", "Requests without a response.").ignored("requests do not wait for their responses"),
     size("app-layer.protocols.dns.state-memcap", "*", "Memory of a flow's messages.").ignored("messages are freed as soon as they are inspected and logged"),
     size("app-layer.protocols.dns.global-memcap", "*", "Memory of all messages.").ignored("messages are freed as soon as they are inspected and logged"),
-    section("app-layer.protocols.websocket", "WebSocket.").ignored("this release does not know the protocol"),
     section("app-layer.protocols.sdp", "SDP.").ignored("this release does not know the protocol"),
     section("app-layer.protocols.template", "An example for developers of Suricata.").ignored("this release does not know the protocol"),
     section("app-layer.protocols.ikev2", "The old name of `ike`.").ignored(REMOVED),

@@ -49,11 +49,12 @@ pub(super) fn settings() -> impl Iterator<Item = Key> {
     })
 }
 
-/// Rows of the options of event types.
+/// Rows of the options of event types, and of alerts.
 pub(super) fn eve_options() -> impl Iterator<Item = Key> {
     ALL.iter().flat_map(|p| {
-        p.eve_options.iter().map(|o| {
-            let path = format!("outputs.#.eve-log.types.#.{}.{}", p.event_key, o.key);
+        let own = p.eve_options.iter().map(|o| (p.event_key, o));
+        own.chain(p.alert_options.iter().map(|o| ("alert", o))).map(|(of, o)| {
+            let path = format!("outputs.#.eve-log.types.#.{of}.{}", o.key);
             key(p, path, o.unit, o.default, o.about, NO_EVENTS)
         })
     })

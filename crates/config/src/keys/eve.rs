@@ -57,8 +57,6 @@ pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.eve-log.types.#.alert.reference", "*", "The old form of `metadata`.").ignored(REMOVED),
     flag("outputs.#.eve-log.types.#.alert.verdict", "no", "What became of the packet."),
     flag("outputs.#.eve-log.types.#.alert.tagged-packets", "yes", "Packets that a rule with `tag` asked for."),
-    flag("outputs.#.eve-log.types.#.alert.websocket-payload", "*", "The payload of WebSocket.").ignored(NO_EVENTS),
-    flag("outputs.#.eve-log.types.#.alert.websocket-payload-printable", "*", "The same, readable.").ignored(NO_EVENTS),
     flag("outputs.#.eve-log.types.#.alert.http", "*", "The old form of `metadata`.").ignored(REMOVED),
     flag("outputs.#.eve-log.types.#.alert.tls", "*", "The old form of `metadata`.").ignored(REMOVED),
     flag("outputs.#.eve-log.types.#.alert.ssh", "*", "The old form of `metadata`.").ignored(REMOVED),

@@ -108,6 +108,7 @@ impl AppLog {
             EventType::Alert => {
                 self.options.http_body = node.bool("http-body")?.unwrap_or(false);
                 self.options.http_body_printable = node.bool("http-body-printable")?.unwrap_or(false);
+                super::declared::alert_options(node, &mut self.options.options)?;
             }
             EventType::App(AppProto::Http1) => self.options.http = http(node, warnings)?,
             EventType::Frame => {

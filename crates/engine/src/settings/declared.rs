@@ -33,6 +33,21 @@ pub(super) fn eve_options(proto: AppProto, node: Node<'_>, values: &mut Values) 
     Ok(())
 }
 
+/// Reads the options of alerts about the members of protocols.
+///
+/// # Errors
+/// A value that cannot be read.
+pub(super) fn alert_options(node: Node<'_>, values: &mut Values) -> Result<(), ConfigError> {
+    for p in PROTOCOLS {
+        for (i, option) in p.alert_options.iter().enumerate() {
+            if let Some(value) = value(node, option.key, option.unit)? {
+                values.set(p.proto, p.eve_options.len() + i, value);
+            }
+        }
+    }
+    Ok(())
+}
+
 fn value(node: Node<'_>, key: &str, unit: Unit) -> Result<Option<u64>, ConfigError> {
     Ok(match unit {
         Unit::Flag => node.bool(key)?.map(u64::from),

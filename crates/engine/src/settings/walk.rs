@@ -60,6 +60,7 @@ outputs:
         - stream: {}
         - tftp: {}
         - tls: {extended: yes}
+        - websocket: {}
   - stats: {enabled: yes}
   - pcap-log: {enabled: yes, compression: lz4}
   - file-store: {enabled: yes, version: 2, xff: {enabled: yes, header: X-Forwarded-For}}

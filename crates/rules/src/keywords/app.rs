@@ -21,7 +21,6 @@ const FTP: &[&str] = &["ftp"];
 pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
 const QUIC: &[&str] = &["quic"];
-const WS: &[&str] = &["websocket"];
 const ENIP: &[&str] = &["enip"];
 const TEMPLATE: &[&str] = &["template"];
 const NFS: &[&str] = &["nfs"];
@@ -99,7 +98,6 @@ buffers! {
     QUIC_UA "quic.ua" "quic_ua" "quic ua" QUIC ToServer false "";
     QUIC_CYU_HASH "quic.cyu.hash" "quic_cyu_hash" "quic cyu hash" QUIC ToServer true "";
     QUIC_CYU_STRING "quic.cyu.string" "quic_cyu_string" "quic cyu string" QUIC ToServer true "";
-    WEBSOCKET_PAYLOAD "websocket.payload" "websocket_payload" "websocket payload" WS Both false "";
     ENIP_PRODUCT_NAME "enip.product_name" "enip_product_name" "enip product name" ENIP Both false "";
     ENIP_SERVICE_NAME "enip.service_name" "enip_service_name" "enip service name" ENIP Both false "";
     TEMPLATE_BUFFER "template.buffer" "template_buffer" "template buffer" TEMPLATE Both false "";
@@ -170,7 +168,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["quic.ua"], &QUIC_UA),
     Keyword::sticky(&["quic.cyu.hash"], &QUIC_CYU_HASH),
     Keyword::sticky(&["quic.cyu.string"], &QUIC_CYU_STRING),
-    Keyword::sticky(&["websocket.payload"], &WEBSOCKET_PAYLOAD),
     Keyword::sticky(&["enip.product_name"], &ENIP_PRODUCT_NAME),
     Keyword::sticky(&["enip.service_name"], &ENIP_SERVICE_NAME),
     Keyword::sticky(&["template.buffer"], &TEMPLATE_BUFFER),
@@ -202,9 +199,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::number(&["dhcp.leasetime"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.rebinding_time"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.renewal_time"], Takes::Value, DHCP, seconds),
-    Keyword::app(&["websocket.opcode"], Takes::Value, WS),
-    Keyword::app(&["websocket.mask"], Takes::Value, WS),
-    Keyword::app(&["websocket.flags"], Takes::Value, WS),
     Keyword::value(&["filesize"], filesize).or_unquoted().needs("file"),
     Keyword::value(&["fileext"], file_text).or_unquoted().negatable().needs("file"),
     Keyword::value(&["filename"], file_text).or_unquoted().negatable().needs("file"),

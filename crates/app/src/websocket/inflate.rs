@@ -1,0 +1,95 @@
+//! Messages that are compressed (permessage-deflate, RFC 7692). The parameters of the extension need not be known: what is
+//! compressed with a smaller window, or without what came before, is decompressed by the largest one as well.
+
+use std::fmt;
+
+use flate2::{Decompress, FlushDecompress, Status};
+
+use super::events::Event;
+
+/// What senders leave out at the end of a message (section 7.2.1).
+pub(super) const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
+/// Memory of an inflating stream: its window of 32 KiB, and tables.
+pub(super) const MEMORY: u64 = 48 << 10;
+
+/// What a direction may decompress to whatever it has sent.
+const FREE: u64 = 1 << 20;
+/// On top of that, bytes for each compressed byte.
+const RATIO: u64 = 200;
+
+/// Decompresses the messages of a direction.
+pub(super) struct Inflater {
+    inflate: Decompress,
+    /// Compressed and decompressed bytes of all messages.
+    bytes: [u64; 2],
+    /// The rest of the message cannot be decompressed.
+    failed: bool,
+    /// It decompressed to too much: nothing more is decompressed.
+    bomb: bool,
+}
+
+impl Default for Inflater {
+    fn default() -> Inflater {
+        Inflater { inflate: Decompress::new(false), bytes: [0; 2], failed: false, bomb: false }
+    }
+}
+
+impl fmt::Debug for Inflater {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inflater").field("bytes", &self.bytes).field("failed", &self.failed).finish_non_exhaustive()
+    }
+}
+
+impl Inflater {
+    /// Decompresses bytes of a message. What was given out before an error counts.
+    ///
+    /// # Errors
+    /// The event of what is wrong, once a message.
+    pub(super) fn feed(&mut self, mut data: &[u8], mut sink: impl FnMut(&[u8])) -> Result<(), Event> {
+        if self.failed {
+            return Ok(());
+        }
+        if self.bomb {
+            self.failed = true;
+            return Err(Event::CompressionBomb);
+        }
+        let mut out = [0; 4096];
+        loop {
+            let before = (self.inflate.total_in(), self.inflate.total_out());
+            let status = self.inflate.decompress(data, &mut out, FlushDecompress::Sync);
+            let (took, gave) = (self.inflate.total_in() - before.0, self.inflate.total_out() - before.1);
+            sink(out.get(..gave as usize).unwrap_or(&[]));
+            data = data.get(took as usize..).unwrap_or(&[]);
+            self.bytes = [self.bytes[0] + took, self.bytes[1] + gave];
+            if self.bytes[1] > FREE.saturating_add(self.bytes[0].saturating_mul(RATIO)) {
+                (self.bomb, self.failed) = (true, true);
+                return Err(Event::CompressionBomb);
+            }
+            match status {
+                Err(_) => {
+                    self.failed = true;
+                    return Err(Event::DecompressionFailed);
+                }
+                // A block may be the last one of its stream; another stream follows (section 7.2.3.4).
+                Ok(Status::StreamEnd) => self.inflate.reset(false),
+                Ok(_) if took == 0 && gave == 0 => return Ok(()),
+                Ok(_) => {}
+            }
+            if data.is_empty() && gave < out.len() as u64 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Bytes of the message are missing.
+    pub(super) const fn lose(&mut self) {
+        self.failed = true;
+    }
+
+    /// The message is over. Behind one that could not be decompressed those may that refer to nothing before.
+    pub(super) fn end_message(&mut self) {
+        if std::mem::take(&mut self.failed) {
+            self.inflate.reset(false);
+        }
+    }
+}
