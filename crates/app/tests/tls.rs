@@ -238,12 +238,14 @@ fn ftp_goes_on_in_clear() {
 
 #[test]
 fn an_early_end_of_a_session() {
-    // Resumed: no certificate before the server changes ciphers.
+    // Resumed: no certificate before both sides changed ciphers.
     let acts = [
         (ToServer, record(22, &client_hello(&[7; 32], b""))),
         (ToClient, [record(22, &server_hello(&[7; 32], b"")), record(20, &[1]), record(22, &[1; 40])].concat()),
+        (ToServer, record(20, &[1])),
     ];
     assert!(run(&acts, usize::MAX, Encryption::Full).log().contains("\"session_resumed\":true"));
+    assert!(!run(&acts[..2], usize::MAX, Encryption::Full).log().contains("resumed"));
     // TLS 1.3, where that change means nothing.
     let acts = [
         (ToServer, record(22, &client_hello(&[7; 32], &extension(43, &[4, 3, 4, 3, 3])))),
@@ -280,6 +282,27 @@ fn when_a_session_is_logged() {
             let tx = talk.parser.tx(0).expect("a session");
             assert_eq!(tx.is_loggable(false), *logged, "session {n}: {dir:?} {}", bytes.len());
         }
+    }
+}
+
+/// A server that asks for the client's certificate: the event waits until the client answered.
+#[test]
+fn an_event_waits_for_the_certificate_of_the_client() {
+    let message = |kind: u8, body: &[u8]| [&[kind, 0, 0, body.len() as u8], body].concat();
+    for asks in [false, true] {
+        let mut flight = message(11, &[0, 0, 5, 0, 0, 2, 0x30, 0]);
+        if asks {
+            flight.extend(message(13, &[1, 1, 0, 0]));
+        }
+        flight.extend(message(14, b""));
+        let mut talk = Talk::new(Encryption::TrackOnly);
+        talk.feed(ToServer, &record(22, &client_hello(&[7; 32], b"")), false);
+        talk.feed(ToClient, &[record(22, &server_hello(&[7; 32], b"")), record(22, &flight)].concat(), false);
+        let logged = |t: &Talk| t.parser.tx(0).is_some_and(|tx| tx.is_loggable(false));
+        let progress = |t: &Talk| t.parser.tx(0).map(|tx| tx.base().progress);
+        assert_eq!((logged(&talk), progress(&talk)), (!asks, Some([if asks { 1 } else { 3 }, 4])));
+        talk.feed(ToServer, &record(22, &[message(11, &[0, 0, 0]), message(16, &[1, 2])].concat()), false);
+        assert_eq!((logged(&talk), progress(&talk)), (true, Some([3, 4])));
     }
 }
 

@@ -50,8 +50,15 @@ pub(super) fn message(tx: &mut TlsTx, cx: &Parse<'_>, dir: Direction, kind: u8, 
         }
         (kind::SERVER_KEY_EXCHANGE, Direction::ToClient) => tx.set_state(dir, state::SERVER_KEYX),
         (kind::CERTIFICATE_REQUEST, Direction::ToClient) => tx.asks_client = true,
-        // The rest of the handshake is encrypted, or says nothing: its last message in clear ends it for rules.
-        (kind::SERVER_HELLO_DONE, Direction::ToClient) => tx.base.advance(dir, SERVER_HANDSHAKE),
+        // What follows of the handshake is encrypted, or tells rules nothing, unless the client is to send its certificate.
+        (kind::SERVER_HELLO_DONE, Direction::ToClient) => {
+            tx.base.advance(dir, SERVER_HANDSHAKE);
+            if !tx.asks_client {
+                // The client itself sent nothing new, so that its side is not inspected again for this.
+                let client = &mut tx.base.progress[Direction::ToServer.index()];
+                *client = CLIENT_HANDSHAKE.max(*client);
+            }
+        }
         (kind::CLIENT_KEY_EXCHANGE, Direction::ToServer) => {
             tx.set_state(dir, state::CLIENT_KEYX);
             tx.base.advance(dir, CLIENT_HANDSHAKE);

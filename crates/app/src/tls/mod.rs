@@ -46,9 +46,7 @@ const CLIENT_FINISHED: u8 = 4;
 const SERVER_HELLO: u8 = 1;
 /// See [`SERVER_HELLO`].
 const SERVER_CERT: u8 = 2;
-/// See [`SERVER_HELLO`].
-const SERVER_HELLO_DONE: u8 = 3;
-/// See [`SERVER_HELLO`].
+/// See [`SERVER_HELLO`]. It comes with the hello's end (`server_hello_done`), which is 3.
 const SERVER_HANDSHAKE: u8 = 4;
 /// See [`SERVER_HELLO`].
 const SERVER_FINISHED: u8 = 5;

@@ -219,7 +219,6 @@ impl TlsParser {
     /// A direction sends its first data, so that its handshake has ended whatever was seen of it. In a session that is resumed, and in
     /// TLS 1.3, nothing before says so.
     fn begins(&mut self, dir: Direction) {
-        let change = self.lanes[dir.index()].changed;
         let Some(tx) = &mut self.tx else { return };
         let (hello, handshake) = match dir {
             Direction::ToServer => (CLIENT_HELLO, CLIENT_HANDSHAKE),
@@ -227,9 +226,6 @@ impl TlsParser {
         };
         if tx.base.progress[dir.index()] < hello {
             return;
-        }
-        if dir == Direction::ToClient && change && tx.server.chain.is_none() && tx.server.hello.is_some() {
-            tx.resumed = true;
         }
         tx.base.advance(dir, handshake);
     }
@@ -246,6 +242,11 @@ impl TlsParser {
         let lane = self.lane(dir);
         lane.changed = true;
         lane.encrypted = true;
+        let both = self.lanes.iter().all(|l| l.changed);
+        // Without a certificate the keys are those of an earlier session.
+        if let Some(tx) = self.tx.as_mut().filter(|tx| both && tx.server.chain.is_none() && tx.server.hello.is_some()) {
+            tx.resumed = true;
+        }
     }
 
     /// A heartbeat in clear (RFC 6520 section 4).

@@ -16,7 +16,7 @@ use super::hello::Hello;
 use super::ja;
 use super::store::{CertificateStore, Occasion};
 use super::version::Version;
-use super::{CLIENT_CERT, CLIENT_FINISHED, SERVER_FINISHED, SERVER_HELLO_DONE, buffers, log};
+use super::{CLIENT_FINISHED, CLIENT_HANDSHAKE, SERVER_FINISHED, SERVER_HANDSHAKE, buffers, log};
 
 /// Which message was seen last (`ssl_state`); 16 is none that is known, which never comes that far.
 pub(super) mod state {
@@ -160,8 +160,8 @@ impl Transaction for TlsTx {
     fn is_loggable(&self, complete: bool) -> bool {
         let server = self.base.progress[1];
         let agreed = if self.server.chain.is_some() {
-            // What the client answers to a request for its certificate is part of the event.
-            server >= SERVER_HELLO_DONE && (!self.asks_client || self.base.progress[0] >= CLIENT_CERT)
+            // Where the server asked for the client's certificate, what the client answers is part of the event.
+            server >= SERVER_HANDSHAKE && self.base.progress[0] >= CLIENT_HANDSHAKE
         } else {
             // Without a certificate in clear (TLS 1.3, a session that is resumed) the end of both handshakes says that the session was agreed on.
             self.went_on == [true; 2]
