@@ -94,8 +94,8 @@ fn probe(dir: Direction, data: &[u8]) -> Probed {
     }
     match data {
         [] => Probed::More,
-        // The whole answer to a request for encryption.
-        [b'S' | b'N'] => yes_if(true),
+        // The answer to a request for encryption, whatever comes in one piece with it.
+        [b'S' | b'N', ..] => yes_if(true),
         [b'R' | b'E', ..] => match be32(data, 1) {
             None => Probed::More,
             Some(n) => yes_if((8..0x1_0000).contains(&n)),

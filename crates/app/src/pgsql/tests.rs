@@ -234,5 +234,7 @@ fn recognised() {
     assert_eq!(probe(ToServer, SSL_REQUEST), Probed::Yes { reverse: false });
     assert_eq!(probe(ToServer, &SSL_REQUEST[..7]), Probed::More);
     assert_eq!(probe(ToClient, b"N"), Probed::Yes { reverse: false });
-    assert_eq!(probe(ToClient, b"Nonsense"), Probed::No);
+    // How it is cut into segments makes no difference.
+    assert_eq!(probe(ToClient, b"N\x16\x03"), Probed::Yes { reverse: false });
+    assert_eq!(probe(ToClient, b"+OK"), Probed::No);
 }
