@@ -90,8 +90,9 @@ pub(super) fn app_proto(protos: ProtoSet, negated: bool, mode: AppProtoMode, inp
         AppProtoMode::Original => is(app.original),
         AppProtoMode::Either => match (server, client) {
             (Some(true), _) | (_, Some(true)) => Some(true),
-            (Some(false), Some(false)) => Some(false),
-            _ => None,
+            // One side that is decided tells.
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            (None, None) => None,
         },
     };
     found.is_some_and(|f| f != negated)

@@ -279,7 +279,12 @@ fn application_protocols() {
         }
         i.app.side = [AppProto::Tls, AppProto::Unknown];
         assert!(yes("tls", false, Dir, &i) && !yes("tls", true, Dir, &i) && yes("http", true, Dir, &i));
-        assert!(!yes("http", true, Either, &i) && yes("tls", false, Either, &i) && !yes("tls", true, ToClient, &i));
+        assert!(
+            yes("http", true, Either, &i)
+                && !yes("tls", true, Either, &i)
+                && yes("tls", false, Either, &i)
+                && !yes("tls", true, ToClient, &i)
+        );
         i.app.side[1] = AppProto::Failed;
         assert!(yes("failed", false, ToClient, &i) && yes("http", true, Either, &i));
         i.app.flow = AppProto::Http1;

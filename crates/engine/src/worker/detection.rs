@@ -1,6 +1,6 @@
 //! Detection of a packet, and what its verdict means for the packet, its flow and the events.
 
-use margay_app::Transaction;
+use margay_app::{AppProto, Transaction};
 use margay_detect::checks::AppProtos;
 use margay_detect::{FrameInput, Input, SearchedAhead, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowAction, FlowState};
@@ -15,8 +15,9 @@ use super::tcp::Seen;
 use super::wire::Wire;
 use super::{DropReason, Fate, FlowExt, Rest};
 
-/// When rules that ask for the flow's protocol alone (`pd_only`) look at it: with the first packet of each direction, and with the
-/// next one of a direction after something became known of its protocol, or of the flow's; of datagrams after either.
+/// When rules that ask for the flow's protocol alone (`pd_only`) look at it. In a stream: once for each direction, with its first
+/// packet after the one that decided its protocol, or with that packet inline, where what it carries is not past yet. Of
+/// datagrams: with the first of each direction, and with the next one after something became known.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ProtocolRules {
     protocols: AppProtos,
@@ -24,17 +25,36 @@ pub(super) struct ProtocolRules {
     looked: [bool; 2],
 }
 
+/// What carries a flow's protocol, for [`ProtocolRules`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Carrier {
+    Datagrams,
+    Stream,
+    StreamInline,
+}
+
 impl ProtocolRules {
     /// Whether they are due with a packet of that direction, and whether it made the protocols what they are now.
-    fn are_due(&mut self, dir: Direction, protocols: AppProtos, datagrams: bool) -> (bool, bool) {
-        let due = !std::mem::replace(&mut self.looked[dir.index()], true);
-        let told = protocols != self.protocols;
+    fn are_due(&mut self, dir: Direction, protocols: AppProtos, carrier: Carrier) -> (bool, bool) {
+        let d = dir.index();
+        let mut due = carrier == Carrier::Datagrams && !std::mem::replace(&mut self.looked[d], true);
+        let before = std::mem::replace(&mut self.protocols, protocols);
+        let told = protocols != before;
         if told {
-            let before = std::mem::replace(&mut self.protocols, protocols);
-            let of_flow = datagrams || (before.flow, before.original) != (protocols.flow, protocols.original);
+            let all = carrier == Carrier::Datagrams;
             for (looked, (was, is)) in self.looked.iter_mut().zip(before.side.into_iter().zip(protocols.side)) {
-                *looked &= !of_flow && was == is;
+                *looked &= !all && was == is;
             }
+        }
+        if carrier != Carrier::Datagrams {
+            let sides = if carrier == Carrier::StreamInline { protocols.side } else { before.side };
+            // Nothing has failed for good before both sides have been decided.
+            let decided = match sides[d] {
+                AppProto::Unknown => false,
+                AppProto::Failed => !sides.contains(&AppProto::Unknown),
+                _ => true,
+            };
+            due = decided && !std::mem::replace(&mut self.looked[d], true);
         }
         (due, told)
     }
@@ -127,8 +147,12 @@ impl Rest {
                 }
             }
         }
-        let (protocol_due, protocol_told) =
-            flow.ext.protocol_rules.are_due(dir, protos.unwrap_or_default(), flow.core.proto == 17);
+        let carrier = match (flow.core.proto, self.ips) {
+            (6, false) => Carrier::Stream,
+            (6, true) => Carrier::StreamInline,
+            _ => Carrier::Datagrams,
+        };
+        let (protocol_due, protocol_told) = flow.ext.protocol_rules.are_due(dir, protos.unwrap_or_default(), carrier);
         let mut input = Input {
             flow: Some(&mut flow.core),
             dir: Some(dir),
@@ -265,5 +289,50 @@ impl Rest {
         {
             error!("detect", "{e}: buffers are searched without it, which is slower; detect.search_errors counts them");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Direction::{ToClient as C, ToServer as S};
+
+    /// With which packets rules on the protocol alone are due.
+    fn due(carrier: Carrier, packets: &[(Direction, [AppProto; 2])]) -> Vec<bool> {
+        let mut rules = ProtocolRules::default();
+        packets
+            .iter()
+            .map(|&(dir, side)| rules.are_due(dir, AppProtos { side, ..AppProtos::default() }, carrier).0)
+            .collect()
+    }
+
+    #[test]
+    fn rules_on_a_protocol_look_once_for_each_direction() {
+        use AppProto::{Failed, Http1, Unknown};
+        let none = [Unknown; 2];
+        // A request is known when the server acknowledged it, a response when the client did.
+        let (request, both) = ([Http1, Unknown], [Http1; 2]);
+        let packets = [(S, none), (C, none), (S, none), (C, request), (C, request), (S, both), (C, both), (S, both)];
+        assert_eq!(due(Carrier::Stream, &packets), [false, false, false, false, false, true, true, false]);
+        assert_eq!(due(Carrier::StreamInline, &packets), [false, false, false, false, false, true, true, false]);
+        // Inline it is known with the packet itself.
+        let packets = [(S, none), (C, none), (S, request), (C, request), (C, both), (S, both)];
+        assert_eq!(due(Carrier::StreamInline, &packets), [false, false, true, false, true, false]);
+        // What failed may still be known from the other side.
+        let packets = [
+            (S, none),
+            (C, [Failed, Unknown]),
+            (S, [Failed, Unknown]),
+            (S, [Failed; 2]),
+            (S, [Failed; 2]),
+            (C, [Failed; 2]),
+        ];
+        assert_eq!(due(Carrier::Stream, &packets), [false, false, false, false, true, true]);
+        // A protocol that changes is looked at again.
+        let packets = [(S, both), (S, both), (S, [Unknown; 2]), (S, [AppProto::Tls; 2]), (S, [AppProto::Tls; 2])];
+        assert_eq!(due(Carrier::Stream, &packets), [false, true, true, false, true]);
+        // Datagrams: at once, and behind what became known.
+        let packets = [(S, none), (S, request), (C, request), (S, request), (S, request)];
+        assert_eq!(due(Carrier::Datagrams, &packets), [true, false, true, true, false]);
     }
 }
