@@ -503,6 +503,17 @@ mod tests {
     }
 
     #[test]
+    fn what_protocols_declare_for_alerts_is_not_for_their_events() {
+        let s = read(
+            "  - eve-log:\n      enabled: yes\n      types:\n        - alert: {websocket-payload: yes}\n        - websocket: \
+             {payload-printable: yes}\n",
+        );
+        let [a] = &s.app[..] else { panic!("{}", s.app.len()) };
+        // Payload and printable payload of events, then of alerts.
+        assert_eq!([0, 1, 2, 3].map(|place| a.options.get(AppProto::Websocket, place)), [0, 1, 1, 0]);
+    }
+
+    #[test]
     fn options_of_protocols_are_each_outputs_own() {
         let s = read(
             "  - eve-log:\n      enabled: no\n      types: [http]\n  - eve-log:\n      enabled: yes\n      types:\n        \
