@@ -126,7 +126,7 @@ fn show(protocol: &margay_app::Protocol, tx: &dyn Transaction) {
                 let mut scratch = Vec::new();
                 let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
                 println!("  {} {dir:?} {}", def.name, found.data.escape_ascii());
-                if def.kind != BufferKind::Multi {
+                if !def.kind.is_several() {
                     break;
                 }
             }

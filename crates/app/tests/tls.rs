@@ -89,7 +89,7 @@ impl Talk {
                 for index in 0.. {
                     let Some(data) = self.buffer(def.name, dir, index) else { break };
                     out.push(format!("{} {dir:?} {}", def.name, data.escape_ascii()));
-                    if def.kind != BufferKind::Multi {
+                    if !def.kind.is_several() {
                         break;
                     }
                 }
