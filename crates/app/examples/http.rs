@@ -10,7 +10,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 
 use margay_app::config::AppConfig;
-use margay_app::{AppLogOptions, AppProto, BufferKind, LogFor, Parse, Parser, Shared, Transaction, protocol};
+use margay_app::{AppLogOptions, AppProto, LogFor, Parse, Parser, Shared, Transaction, protocol};
 use margay_flow::{Direction, FlowCore, FlowState};
 use margay_json::Json;
 use margay_packet::Time;
