@@ -577,7 +577,12 @@ impl<'a> Card<'a> {
     fn packet(&mut self, core: usize, now: u64, slot: u32, copied: u32) {
         let work = self.work(slot);
         if work.flush == 0 {
-            return self.notify(core, now, slot);
+            if work.group == 0 && work.uris == 0 {
+                return self.notify(core, now, slot);
+            }
+            // Rules that ask for no bytes, or for what is known already.
+            self.inspect_uris(now, slot, work);
+            return self.verify(core, now, slot, 0);
         }
         if !self.design.gather && copied < work.flush {
             let part = (work.flush - copied).min(CHUNK);
@@ -592,11 +597,7 @@ impl<'a> Card<'a> {
             let end = self.compute(at, f64::from(part) * self.costs.copy_byte);
             return self.busy(core, 1, now, end, Task::Packet { slot, copied: copied + part });
         }
-        self.slots[slot as usize].pending = 1 + u8::from(work.uris > 0);
-        if work.uris > 0 {
-            self.jobs.push_back(Job::Uri(slot));
-            self.wake(now);
-        }
+        self.inspect_uris(now, slot, work);
         if self.design.matcher > 0.0 {
             self.matching.push_back(slot);
             if self.matcher.0 == NEVER {
@@ -609,6 +610,15 @@ impl<'a> Card<'a> {
             let at = self.code(core, now, 2);
             let end = self.compute(at, self.costs.flush);
             self.busy(core, 2, now, end, Task::Match { slot, done: 0 });
+        }
+    }
+
+    /// Puts what remains of a packet down: its verification, and its URIs where it has some.
+    fn inspect_uris(&mut self, now: u64, slot: u32, work: Work) {
+        self.slots[slot as usize].pending = 1 + u8::from(work.uris > 0);
+        if work.uris > 0 {
+            self.jobs.push_back(Job::Uri(slot));
+            self.wake(now);
         }
     }
 
