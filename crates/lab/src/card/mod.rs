@@ -1,6 +1,10 @@
 //! `margay lab card`: a simulated network card that detects (`margay_card`, docs/card.md).
 
+mod experiment;
 mod record;
+mod report;
+mod rules;
+mod run;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -33,6 +37,8 @@ pub(crate) enum Card {
     Record(record::RecordArgs),
     /// Puts flows of recorded work together anew
     Mix(record::MixArgs),
+    /// Runs an experiment file: figures of a study beside ours, with a report
+    Run(run::RunArgs),
     /// Measures how fast the simulator is
     Bench(BenchArgs),
 }
@@ -160,6 +166,7 @@ pub(crate) fn run(command: &Card, recorder: Option<Recorder>) -> Outcome<ExitCod
         Card::Search(args) => many(args)?,
         Card::Record(args) => record::record(args, recorder)?,
         Card::Mix(args) => record::mixed(args)?,
+        Card::Run(args) => run::run(args, recorder)?,
         Card::Bench(args) => bench(args)?,
     }
     Ok(ExitCode::SUCCESS)

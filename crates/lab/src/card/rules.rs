@@ -1,0 +1,84 @@
+//! Chooses rules by protocol, port and server of their headers.
+
+use std::io::Read;
+use std::path::Path;
+
+use crate::problem::{Outcome, Problem};
+
+/// Which rules.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Choice {
+    /// Protocols of rule headers; every rule of them fits.
+    pub(crate) protocols: Vec<String>,
+    /// Ports or port variables; a rule on `tcp` that names one of them fits.
+    pub(crate) ports: Vec<String>,
+    /// Destinations; a rule to one of them fits.
+    pub(crate) servers: Vec<String>,
+    /// No more than so many: those that fit are taken evenly, by their numbers. 0 for all.
+    pub(crate) most: usize,
+}
+
+/// Text of a file, unpacked where its name ends with `.gz`.
+pub(crate) fn text(path: &Path) -> Outcome<String> {
+    let failed = |e| Problem::file("read", path, e);
+    let data = std::fs::read(path).map_err(failed)?;
+    let mut text = String::new();
+    if path.extension().is_some_and(|e| e == "gz") {
+        flate2::read::MultiGzDecoder::new(&data[..]).read_to_string(&mut text).map_err(failed)?;
+        return Ok(text);
+    }
+    String::from_utf8(data).map_err(|_| Problem::Usage(format!("{}: this is not text", path.display())))
+}
+
+/// The rules of `text` that fit, by rising number, a line each.
+pub(crate) fn choose(text: &str, choice: &Choice) -> Vec<String> {
+    let listed = |field: &str, of: &[String]| {
+        field.split(['[', ']', ',']).any(|part| !part.is_empty() && of.iter().any(|wanted| wanted == part))
+    };
+    let fits = |line: &str| {
+        let mut fields = line.split('(').next().unwrap_or_default().split_whitespace().skip(1);
+        let mut next = || fields.next().unwrap_or_default();
+        let (proto, _, from_port, _, to, to_port) = (next(), next(), next(), next(), next(), next());
+        choice.protocols.iter().any(|p| p == proto)
+            || proto == "tcp" && (listed(from_port, &choice.ports) || listed(to_port, &choice.ports))
+            || listed(to, &choice.servers)
+    };
+    let number = |line: &str| -> u64 {
+        let digits = line.rsplit("sid:").next().unwrap_or_default();
+        digits.split(';').next().and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+    };
+    let rules = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+    let mut fitting: Vec<&str> = rules.filter(|l| fits(l)).collect();
+    fitting.sort_by_key(|l| (number(l), *l));
+    let all = fitting.len();
+    let most = if choice.most == 0 { all } else { choice.most.min(all) };
+    (0..most).map(|n| fitting[n * all / most].to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: &str = "\
+        # alert tcp any any -> any 25 (msg:\"off\"; sid:1;)\n\
+        alert tcp any any -> $HOME_NET [25,110] (msg:\"a (b) sid:9;\"; sid:30;)\n\
+        alert tcp any 25 -> any any (msg:\"back\"; sid:20;)\n\
+        alert smtp any any -> any any (msg:\"c\"; sid:10;)\n\
+        alert http any any -> $HTTP_SERVERS any (msg:\"d\"; sid:40;)\n\
+        alert udp any any -> any 25 (msg:\"e\"; sid:50;)\n";
+
+    fn numbers(choice: &Choice) -> Vec<String> {
+        let end = |l: &String| l.rsplit("sid:").next().unwrap().trim_end_matches(";)").to_owned();
+        choose(RULES, choice).iter().map(end).collect()
+    }
+
+    #[test]
+    fn by_protocol_port_and_server() {
+        let list = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        let mail = Choice { protocols: list(&["smtp"]), ports: list(&["25"]), ..Choice::default() };
+        assert_eq!(numbers(&mail), ["10", "20", "30"]);
+        assert_eq!(numbers(&Choice { most: 2, ..mail }), ["10", "20"]);
+        assert_eq!(numbers(&Choice { servers: list(&["$HTTP_SERVERS"]), ..Choice::default() }), ["40"]);
+        assert!(numbers(&Choice::default()).is_empty());
+    }
+}
