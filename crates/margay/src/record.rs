@@ -19,6 +19,8 @@ use margay_engine::in_process::InProcess;
 use margay_engine::witness::{Record, What};
 
 const YAML: &str = include_str!("../../../etc/margay.yaml");
+const CLASSES: &str = include_str!("../../../etc/classification.config");
+const REFERENCES: &str = include_str!("../../../etc/reference.config");
 /// A rule that is looked at for each URI: how often, and in how many bytes, are the URIs to normalise.
 const URI_SID: u32 = u32::MAX - 1;
 const FRAMES: usize = 256;
@@ -81,10 +83,12 @@ pub(crate) fn record(job: &Job<'_>) -> Result<Trace, String> {
     std::fs::write(&rules, text(job.rules)? + &uris).map_err(|e| format!("cannot write {}: {e}", rules.display()))?;
     let mut settings = vec!["stats.enabled=no".to_owned()];
     if job.config.is_none() {
-        // Files that may not be there: what they say is in events only, but for thresholds.
-        settings.extend(
-            ["classification-file", "reference-config-file", "threshold-file"].map(|f| format!("{f}=/dev/null")),
-        );
+        let files = [("classification-file", CLASSES), ("reference-config-file", REFERENCES), ("threshold-file", "")];
+        for (name, text) in files {
+            let path = folder.0.join(name);
+            std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+            settings.push(format!("{name}={}", path.display()));
+        }
     }
     settings.extend_from_slice(job.settings);
     let mut recording = Recording::default();

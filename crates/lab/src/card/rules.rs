@@ -30,13 +30,18 @@ pub(crate) fn text(path: &Path) -> Outcome<String> {
     String::from_utf8(data).map_err(|_| Problem::Usage(format!("{}: this is not text", path.display())))
 }
 
-/// The rules of `text` that fit, by rising number, a line each.
+/// The rules of `text` that fit, by rising number, a line each. Rules whose header negates a variable are left out.
 pub(crate) fn choose(text: &str, choice: &Choice) -> Vec<String> {
     let listed = |field: &str, of: &[String]| {
         field.split(['[', ']', ',']).any(|part| !part.is_empty() && of.iter().any(|wanted| wanted == part))
     };
     let fits = |line: &str| {
-        let mut fields = line.split('(').next().unwrap_or_default().split_whitespace().skip(1);
+        let header = line.split('(').next().unwrap_or_default();
+        // Where every address is one of the home network, nothing is left of those that are not.
+        if header.contains("!$") {
+            return false;
+        }
+        let mut fields = header.split_whitespace().skip(1);
         let mut next = || fields.next().unwrap_or_default();
         let (proto, _, from_port, _, to, to_port) = (next(), next(), next(), next(), next(), next());
         choice.protocols.iter().any(|p| p == proto)
@@ -65,6 +70,7 @@ mod tests {
         alert tcp any 25 -> any any (msg:\"back\"; sid:20;)\n\
         alert smtp any any -> any any (msg:\"c\"; sid:10;)\n\
         alert http any any -> $HTTP_SERVERS any (msg:\"d\"; sid:40;)\n\
+        alert tcp !$HOME_NET any -> $HOME_NET 25 (msg:\"f\"; sid:15;)\n\
         alert udp any any -> any 25 (msg:\"e\"; sid:50;)\n";
 
     fn numbers(choice: &Choice) -> Vec<String> {
