@@ -80,6 +80,14 @@ differential: build ## generated rules beside what Suricata 8.0.6 makes of them,
 events: build ## every event of real captures beside what Suricata 8.0.6 writes, member by member, held to conformance/events.txt; EVENTS="--only 'dns*' --types tls"
 	@tools/events $(RELEASE) $(EVENTS)
 
+defence: build ## every sample of defence/ past the engine: what must stop is stopped by its rule, what must pass by none
+	@tools/defence rules --check
+	@tools/defence table --check
+	@tools/defence test $(RELEASE)
+
+intercept: build ## attacks and ordinary requests of ../shared past the defence, by class, held to defence/figures.txt; INTERCEPT=--evasions
+	@tools/intercept $(RELEASE) $(INTERCEPT)
+
 fuzz-replay: setup ## every file of the fuzz corpora through its target
 	@$(CARGO) test --release --locked --quiet --package margay-fuzz-replay --test corpus
 
@@ -108,7 +116,7 @@ portable: setup ## no path for one kind of processor alone: the matching's tests
 	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
-test: begin lint unit doc deny build fuzz-replay conformance differential events peers-quick instructions adversarial-quick portable ## everything that must pass, and what of it did not run
+test: begin lint unit doc deny build fuzz-replay conformance differential events defence intercept peers-quick instructions adversarial-quick portable ## everything that must pass, and what of it did not run
 	@tools/not-run $(NOT_RUN)
 	@echo "make test: all passed"
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 
 use margay_app::config::AppConfig;
-use margay_app::{AppLogOptions, AppProto, BufferKind, LogFor, Parse, Parser, Shared, Transaction, protocol};
+use margay_app::{AppLogOptions, AppProto, LogFor, Parse, Parser, Shared, Transaction, protocol};
 use margay_flow::{Direction, FlowCore, FlowState};
 use margay_json::Json;
 use margay_packet::Time;
@@ -126,7 +126,7 @@ fn show(protocol: &margay_app::Protocol, tx: &dyn Transaction) {
                 let mut scratch = Vec::new();
                 let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
                 println!("  {} {dir:?} {}", def.name, found.data.escape_ascii());
-                if def.kind != BufferKind::Multi {
+                if !def.kind.is_several() {
                     break;
                 }
             }

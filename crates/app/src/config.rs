@@ -2,6 +2,7 @@
 
 use crate::declare::Values;
 use crate::recognise::Recogniser;
+use margay_meaning::args::ArgLimits;
 
 /// Settings that all flows share.
 #[derive(Debug)]
@@ -11,6 +12,8 @@ pub struct AppConfig {
     pub memcap: u64,
     /// Which protocols are looked for, and how.
     pub recogniser: Recogniser,
+    /// How much is kept of the arguments of requests of HTTP; none where no rule looks at them.
+    pub arguments: Option<ArgLimits>,
     /// HTTP/1.
     pub http1: crate::http1::Config,
     /// HTTP/2.
@@ -41,6 +44,7 @@ impl AppConfig {
         AppConfig {
             memcap: 0,
             recogniser,
+            arguments: None,
             http1: Default::default(),
             http2: Default::default(),
             dns: Default::default(),

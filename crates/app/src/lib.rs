@@ -16,6 +16,8 @@
 #[macro_use]
 mod tables;
 
+mod arguments;
+
 mod ber;
 pub mod bittorrent_dht;
 pub mod config;

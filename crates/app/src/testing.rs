@@ -173,7 +173,7 @@ impl Talk {
                 let mut scratch = Vec::new();
                 let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
                 out.push(found.data.escape_ascii().to_string());
-                if def.kind != crate::BufferKind::Multi {
+                if !def.kind.is_several() {
                     break;
                 }
             }

@@ -20,8 +20,23 @@ pub enum BufferKind {
     Single,
     /// Any number of them, asked for by index from 0 until there is none.
     Multi,
+    /// The same, and more of them may come up to the end of the transaction. They are looked at when its progress is reached, and
+    /// at the end.
+    Growing,
     /// Data that streams by: a window of it now, another one later.
     Stream,
+}
+
+impl BufferKind {
+    /// Whether there may be several, asked for by index.
+    pub const fn is_several(self) -> bool {
+        matches!(self, BufferKind::Multi | BufferKind::Growing)
+    }
+
+    /// Whether what is not there may come up to the end of the transaction.
+    pub const fn grows(self) -> bool {
+        matches!(self, BufferKind::Stream | BufferKind::Growing)
+    }
 }
 
 /// A buffer that a protocol offers to rules.

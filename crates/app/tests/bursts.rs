@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use margay_app::session::ParserError;
-use margay_app::{AppConfig, AppProto, AppSession, BufferKind, Parse, Shared, protocol};
+use margay_app::{AppConfig, AppProto, AppSession, Parse, Shared, protocol};
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::{FlowCore, FlowState};
 use margay_packet::Time;
@@ -101,7 +101,7 @@ impl Flow {
                             let mut scratch = Vec::new();
                             let Some(found) = tx.buffer(def.id, d, index, &mut scratch) else { break };
                             shown.push((def.name, d, String::from_utf8_lossy(found.data).into_owned()));
-                            if def.kind != BufferKind::Multi {
+                            if !def.kind.is_several() {
                                 break;
                             }
                         }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use margay_app::http1::SwfConfig;
-use margay_app::{AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome, Parse, Parser, Shared, protocol};
+use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Shared, protocol};
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::{FlowCore, FlowState};
 use margay_json::Json;
@@ -28,7 +28,8 @@ struct Talk {
 }
 
 impl Talk {
-    fn with(config: AppConfig) -> Talk {
+    fn with(mut config: AppConfig) -> Talk {
+        config.arguments = Some(Default::default());
         let flow = flow();
         let parser = (protocol(AppProto::Http1).expect("HTTP/1 has a parser").parser)(&config, &flow);
         let shared = Shared::default();
@@ -97,7 +98,7 @@ impl Talk {
                         let mut scratch = Vec::new();
                         let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
                         out.push(format!("{} {dir:?} {}", def.name, found.data.escape_ascii()));
-                        if def.kind != BufferKind::Multi {
+                        if !def.kind.is_several() {
                             break;
                         }
                     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use margay_app::tls::{Encryption, Field, Fields};
-use margay_app::{AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome, Parse, Parser, Shared, protocol};
+use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Shared, protocol};
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::{FlowCore, FlowState};
 use margay_json::Json;
@@ -89,7 +89,7 @@ impl Talk {
                 for index in 0.. {
                     let Some(data) = self.buffer(def.name, dir, index) else { break };
                     out.push(format!("{} {dir:?} {}", def.name, data.escape_ascii()));
-                    if def.kind != BufferKind::Multi {
+                    if !def.kind.is_several() {
                         break;
                     }
                 }

@@ -181,6 +181,7 @@ fn run(t: &Transform, from: &mut [u8], to: &mut Vec<u8>, limit: usize) {
         Transform::Domain => to.extend_from_slice(psl::domain(from).map_or(&[][..], |d| d.as_bytes())),
         Transform::Tld => to.extend_from_slice(psl::suffix(from).map_or(&[][..], |s| s.as_bytes())),
         Transform::UrlDecode => url_decode(from, to),
+        Transform::Decode(decoding) => decoding.run(from, to),
         Transform::Xor(key) => to.extend(from.iter().zip(key.iter().cycle()).map(|(b, k)| b ^ k)),
         Transform::FromBase64 { bytes, offset, mode } => {
             let encoded = from.get(*offset as usize..).unwrap_or(&[]);

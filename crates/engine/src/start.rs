@@ -414,6 +414,7 @@ pub(crate) fn app_wants(
             false => set.file_wants(),
         },
         frames: set.wants_frames(),
+        arguments: set.uses(&["http.arg"]),
         ssh: settings::ssh(config, set.uses(&hassh))?,
         tls: settings::tls(config, ja)?,
     })

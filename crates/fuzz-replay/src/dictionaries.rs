@@ -339,6 +339,9 @@ fn words(target: &str) -> Words {
             );
         }
         "lua_pattern" => w.extend(bytes_of(PATTERNS).chain([vec![0]])),
+        "meaning" => w.extend(bytes_of(
+            "%27 &lt; \\u003c union select or 1=1 -- sleep( <script onerror= javascript: ;cat /etc/passwd $( ` ../ {\" \":\" <![CDATA[ --b name=\"",
+        )),
         "transforms" => w.extend(bytes_of("%41 %u0041 YWJj a= .co.uk :method:")),
         _ => {}
     }

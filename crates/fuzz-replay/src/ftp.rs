@@ -7,8 +7,7 @@
 
 use margay_app::expect::{Awaited, Expect};
 use margay_app::{
-    AppConfig, AppLogOptions, AppProto, AppSession, BufferKind, LogFor, Outcome, Parse, Parser, Protocol, Shared,
-    protocol,
+    AppConfig, AppLogOptions, AppProto, AppSession, LogFor, Outcome, Parse, Parser, Protocol, Shared, protocol,
 };
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::FlowCore;
@@ -57,7 +56,7 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
                     let mut scratch = Vec::new();
                     let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
                     out.push(format!("{} {dir:?} {}", def.name, found.data.escape_ascii()));
-                    if def.kind != BufferKind::Multi {
+                    if !def.kind.is_several() {
                         break;
                     }
                 }

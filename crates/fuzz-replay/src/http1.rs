@@ -6,8 +6,7 @@
 
 use margay_app::file::FileWants;
 use margay_app::{
-    AppConfig, AppLogOptions, AppProto, AppSession, BufferKind, LogFor, Outcome, Parse, Parser, Protocol, Shared,
-    protocol,
+    AppConfig, AppLogOptions, AppProto, AppSession, LogFor, Outcome, Parse, Parser, Protocol, Shared, protocol,
 };
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::FlowCore;
@@ -22,6 +21,7 @@ const SMALL_FIELD: usize = 256;
 
 fn config(options: [u8; 3]) -> AppConfig {
     let mut config = app_config();
+    config.arguments = Some(Default::default());
     let [first, second, _] = options;
     let s = &mut config.http1.default;
     s.layers = [if first & 1 != 0 { 3 } else { 0 }, if first & 2 != 0 { 3 } else { 0 }];
@@ -137,7 +137,7 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
                     let mut scratch = Vec::new();
                     let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
                     out.push(format!("{} {dir:?} {} {}", def.name, found.data.escape_ascii(), found.end));
-                    if def.kind != BufferKind::Multi {
+                    if !def.kind.is_several() {
                         break;
                     }
                 }

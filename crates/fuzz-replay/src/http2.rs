@@ -5,9 +5,7 @@
 //! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it
 //! says. Any other byte is itself.
 
-use margay_app::{
-    AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome, Parse, Parser, Shared, Upgrade, protocol,
-};
+use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Shared, Upgrade, protocol};
 use margay_flow::Direction::{ToClient, ToServer};
 use margay_packet::Time;
 
@@ -15,6 +13,7 @@ use crate::talk::{Act, app_config, flow, log, same, script, session};
 
 fn config(first: u8) -> AppConfig {
     let mut config = app_config();
+    config.arguments = Some(Default::default());
     let h = &mut config.http2;
     if first & 1 != 0 {
         (h.max_streams, h.max_frames) = (3, 4);
@@ -42,7 +41,7 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
                     let mut scratch = Vec::new();
                     let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
                     out.push(format!("{} {dir:?} {} {}", def.name, found.data.escape_ascii(), found.end));
-                    if def.kind != BufferKind::Multi {
+                    if !def.kind.is_several() {
                         break;
                     }
                 }

@@ -14,6 +14,7 @@ mod http2;
 mod json;
 mod live;
 mod lua;
+mod meaning;
 mod messages;
 mod mime;
 mod packets;
@@ -42,6 +43,7 @@ pub use http2::{hpack, http2};
 pub use json::json;
 pub use live::{nfqueue, ring};
 pub use lua::{lua, lua_pattern};
+pub use meaning::meaning;
 pub use messages::messages;
 pub use mime::mime;
 pub use packets::{capture, decode, defrag, filter, fragments};
@@ -105,6 +107,7 @@ pub const TARGETS: &[Target] = &[
     ("token", token),
     ("mime", mime),
     ("transforms", transforms),
+    ("meaning", meaning),
     ("lua", lua),
     ("lua_pattern", lua_pattern),
     ("json", json),

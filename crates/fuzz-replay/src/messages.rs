@@ -26,7 +26,7 @@ fn seen(protocol: &Protocol, parser: &dyn Parser) -> Vec<String> {
                     let mut scratch = Vec::new();
                     let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
                     out.push(format!("{} {dir:?} {}", def.name, found.data.escape_ascii()));
-                    if def.kind != margay_app::BufferKind::Multi {
+                    if !def.kind.is_several() {
                         break;
                     }
                 }

@@ -6,7 +6,7 @@
 //! says. Any other byte is itself.
 
 use margay_app::smb::Config;
-use margay_app::{AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome, Parse, Parser, Shared, protocol};
+use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Shared, protocol};
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_packet::Time;
 
@@ -50,7 +50,7 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
                     let mut scratch = Vec::new();
                     let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
                     out.push(format!("{} {dir:?} {}", def.name, found.data.escape_ascii()));
-                    if def.kind != BufferKind::Multi {
+                    if !def.kind.is_several() {
                         break;
                     }
                 }

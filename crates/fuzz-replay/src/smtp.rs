@@ -7,8 +7,7 @@
 use margay_app::file::FileWants;
 use margay_app::smtp::MailField;
 use margay_app::{
-    AppConfig, AppLogOptions, AppProto, AppSession, BufferKind, LogFor, Outcome, Parse, Parser, Protocol, Shared,
-    protocol,
+    AppConfig, AppLogOptions, AppProto, AppSession, LogFor, Outcome, Parse, Parser, Protocol, Shared, protocol,
 };
 use margay_flow::Direction::{ToClient, ToServer};
 use margay_packet::Time;
@@ -56,7 +55,7 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
                 let mut scratch = Vec::new();
                 let Some(found) = tx.buffer(def.id, ToServer, index, &mut scratch) else { break };
                 out.push(format!("{} {}", def.name, found.data.escape_ascii()));
-                if def.kind != BufferKind::Multi {
+                if !def.kind.is_several() {
                     break;
                 }
             }

@@ -6,7 +6,7 @@
 //! size of pieces.
 
 use margay_app::tls::{Encryption, Field, Fields};
-use margay_app::{AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome, Parse, Shared, protocol};
+use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Shared, protocol};
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_packet::Time;
 
@@ -68,7 +68,7 @@ fn run(config: &AppConfig, acts: &[(Direction, Vec<u8>)], size: usize) -> Vec<St
                 let mut scratch = Vec::new();
                 let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
                 out.push(format!("{} {dir:?} {}", def.name, found.data.escape_ascii()));
-                if def.kind != BufferKind::Multi {
+                if !def.kind.is_several() {
                     break;
                 }
             }

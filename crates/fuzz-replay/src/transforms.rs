@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use margay_detect::pcre::PcreScratch;
 use margay_detect::transform::{CompiledTransforms, TransformScratch};
+use margay_meaning::decode::Decoding;
 use margay_rules::ast::{Base64Mode, Transform};
 
 /// Most bytes that a transform makes here.
@@ -12,7 +13,7 @@ const LIMIT: usize = 32 << 10;
 /// What a number stands for, with a value.
 fn transform(number: u8, value: u8) -> Transform {
     let size = u32::from(value) << 4;
-    match number % 18 {
+    match number % 27 {
         0 => Transform::CompressWhitespace,
         1 => Transform::StripWhitespace,
         2 => Transform::StripPseudoHeaders,
@@ -34,7 +35,8 @@ fn transform(number: u8, value: u8) -> Transform {
             mode: [Base64Mode::Rfc4648, Base64Mode::Rfc2045, Base64Mode::Strict][usize::from(value >> 3) % 3],
         },
         16 => Transform::Gunzip { max_size: size },
-        _ => Transform::ZlibDeflate { max_size: size },
+        17 => Transform::ZlibDeflate { max_size: size },
+        other => Transform::Decode(Decoding::ALL[usize::from(other - 18) % Decoding::ALL.len()]),
     }
 }
 

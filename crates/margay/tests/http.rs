@@ -125,11 +125,15 @@ fn by_port(dir: &Path) -> BTreeMap<u64, Vec<String>> {
 }
 
 fn command(dir: &Path, capture: &Capture, more: &[&str]) -> Command {
+    command_with(dir, capture, RULES, more)
+}
+
+fn command_with(dir: &Path, capture: &Capture, text: &str, more: &[&str]) -> Command {
     let root = root();
     let path = |p: &str| root.join(p).display().to_string();
     let (pcap, rules) = (dir.join("in.pcap"), dir.join("test.rules"));
     std::fs::write(&pcap, &capture.bytes).expect("a capture");
-    std::fs::write(&rules, RULES).expect("rules");
+    std::fs::write(&rules, text).expect("rules");
     let mut command = Command::new(env!("CARGO_BIN_EXE_margay"));
     command
         .args(["-c", &path("etc/margay.yaml"), "-k", "none", "--init-errors-fatal"])
@@ -306,4 +310,47 @@ fn a_long_body_takes_constant_memory() {
     if let (Some(peak), Some(small)) = (peak, small_run("http-long-small")) {
         assert!(peak < small + MORE_MEMORY, "{peak} KiB, and {small} KiB of a small run");
     }
+}
+
+/// Arguments of target and fields are looked at when the fields are there, those of a body at its end; each rule alerts once.
+#[test]
+fn arguments_of_a_request() {
+    let dir = folder("http-arguments");
+    let rules = r#"
+alert http any any -> any any (msg:"target"; http.arg; content:"in target"; bsize:9; sid:101;)
+alert http any any -> any any (msg:"cookie"; http.arg; content:"in cookie"; bsize:9; sid:102;)
+alert http any any -> any any (msg:"body"; http.arg; canonicalise; content:"<in body>"; bsize:9; sid:103;)
+alert http any any -> any any (msg:"file"; http.arg; content:"f.php"; bsize:5; sid:104;)
+alert http any any -> any any (msg:"sql"; http.arg; canonicalise; sqli; sid:105;)
+alert http any any -> any any (msg:"never"; http.arg; canonicalise; xss; sid:106;)
+alert http any any -> any any (msg:"both"; http.arg; content:"in target"; http.arg; content:"f.php"; sid:107;)
+"#;
+    let body = b"--X\r\nContent-Disposition: form-data; name=\"a\"; filename=\"f.php\"\r\n\r\nx\r\n\
+        --X\r\nContent-Disposition: form-data; name=\"b\"\r\n\r\n%253CIN%20body&gt;\r\n\
+        --X\r\nContent-Disposition: form-data; name=\"c\"\r\n\r\n1' or 1=1 --\r\n--X--\r\n";
+    let head = format!(
+        "POST /p?a=in%20target HTTP/1.1\r\nHost: h\r\nCookie: b=in+cookie\r\nContent-Type: multipart/form-data; boundary=X\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut capture = Capture::new();
+    let answer: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    let mut piece = 0;
+    capture.connection(40_000, &[(false, head.as_bytes()), (false, body), (true, answer)], &mut || {
+        piece += 1;
+        // The body in pieces, the rest whole.
+        if piece == 1 { head.len() } else { 50 }
+    });
+    let o = command_with(&dir, &capture, rules, &[]).output().expect("the engine starts");
+    assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+    let mut at: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for alert in events(&dir, "alert") {
+        let sid = alert["alert"]["signature_id"].as_u64().expect("a number");
+        at.entry(sid).or_default().push(alert["pcap_cnt"].as_u64().expect("a packet"));
+    }
+    assert_eq!(at.keys().copied().collect::<Vec<_>>(), [101, 102, 103, 104, 105, 107], "{at:?}");
+    assert!(at.values().all(|packets| packets.len() == 1), "{at:?}");
+    let first = |sid| at[&sid][0];
+    assert!(first(101) == first(102) && first(101) + 4 < first(103), "{at:?}");
+    assert!([104, 105, 107].iter().all(|sid| first(*sid) == first(103)), "{at:?}");
 }

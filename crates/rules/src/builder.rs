@@ -230,6 +230,11 @@ impl<'c> Builder<'c> {
     }
 
     /// Adds a transform to the selected buffer; after checks of it, a new selection of the same buffer begins.
+    /// The transform that the sticky buffer ends with.
+    pub(crate) fn last_transform(&self) -> Option<&Transform> {
+        self.groups.get(self.current?)?.checks.transforms.last()
+    }
+
     pub(crate) fn transform(&mut self, t: Transform) -> Result<(), Fail> {
         let Some(current) = self.current else {
             return fail("detect-parse", "transforms must directly follow stickybuffers");
@@ -275,6 +280,7 @@ impl<'c> Builder<'c> {
                 | BufferCheck::Dataset(_)
                 | BufferCheck::DataRep(_)
                 | BufferCheck::Lua(_)
+                | BufferCheck::Judge(_)
                 | BufferCheck::Other { .. }
         );
         let content = matches!(check, BufferCheck::Content(_));

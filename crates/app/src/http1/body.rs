@@ -1,5 +1,6 @@
 //! Bodies: out of their coding, into a window for rules and into a file.
 
+use crate::arguments::Arguments;
 use crate::decompress::{BOMB_RATIO, Decoder, Status, codings};
 use crate::file::Files;
 use crate::http1::config::ServerConfig;
@@ -56,6 +57,8 @@ pub(crate) struct Body {
     pub file: FileWish,
     /// The body is one of several parts (RFC 7578), of which some may be files.
     pub multipart: Option<Box<Multipart>>,
+    /// Of a request: its arguments, where rules look at them.
+    pub arguments: Option<Box<Arguments>>,
     /// What was wrong, until the transaction takes it.
     pub events: Vec<Event>,
     opened: bool,
@@ -136,6 +139,9 @@ impl Body {
         if let Some(mut multipart) = self.multipart.take() {
             multipart.finish(&mut |part| self.part(cx, files, dir, part));
         }
+        if let Some(arguments) = &mut self.arguments {
+            arguments.finish();
+        }
         self.window.shrink();
         if self.opened && files.is_open(dir) {
             files.close(&mut cx.shared.files, cx.files, dir, truncated);
@@ -192,6 +198,9 @@ impl Body {
             return;
         }
         self.open(cx, files, dir);
+        if let Some(arguments) = &mut self.arguments {
+            arguments.push(piece);
+        }
         let limit = cx.server.body_limit.get(dir.index()).copied().unwrap_or(0);
         let depth = files.depth(cx.files, dir, limit);
         let room = if depth == 0 { u64::MAX } else { depth.saturating_sub(self.decoded) };
@@ -243,6 +252,7 @@ impl Body {
         self.window.memory()
             + self.decoder.as_ref().map_or(0, Decoder::memory)
             + self.multipart.as_ref().map_or(0, |m| size_of::<Multipart>() + m.memory())
+            + self.arguments.as_ref().map_or(0, |a| a.memory())
             + self.file.name.capacity()
             + self.file.whole.as_ref().map_or(0, |(key, _)| key.capacity())
     }

@@ -3,7 +3,7 @@
 use margay_flow::Direction;
 
 use crate::decompress::swf;
-use crate::tx::{BufferKind, Found};
+use crate::tx::Found;
 
 use super::request::part;
 use super::tx::Http1Tx;
@@ -40,6 +40,7 @@ buffers! {
     RequestBody "http.request_body" Stream Some(BODY), None;
     ResponseBody "http.response_body" Stream None, Some(BODY);
     FileData "file.data" Stream None, Some(BODY);
+    Arg "http.arg" Growing Some(HEADERS), None;
 }
 
 /// See [`crate::Transaction::buffer`].
@@ -56,7 +57,7 @@ pub(super) fn buffer<'a>(
     if tx.base.progress.get(dir.index()).is_none_or(|&p| p < needed) {
         return None;
     }
-    if index > 0 && def.kind != BufferKind::Multi {
+    if index > 0 && !def.kind.is_several() {
         return None;
     }
     let message = tx.message(dir);
@@ -90,6 +91,7 @@ pub(super) fn buffer<'a>(
             scratch.extend_from_slice(b"\r\n");
             some(scratch)
         }
+        Buffer::Arg => tx.request.body.arguments.as_ref()?.get(index),
         Buffer::RequestHeader | Buffer::ResponseHeader => {
             if !message.headers.one(index, scratch) {
                 return None;

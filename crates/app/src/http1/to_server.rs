@@ -2,6 +2,7 @@
 
 use margay_flow::Direction;
 
+use crate::arguments::Arguments;
 use crate::parser::{Outcome, Parse};
 
 use super::body::{FileWish, Framing};
@@ -146,7 +147,18 @@ impl Http1Parser {
         let content_type = if post { tx.request.headers.first(b"content-type") } else { None };
         let multipart = content_type.and_then(multipart::boundary).map(multipart::Multipart::new);
         let name = if multipart.is_none() && (post || put) { Some(tx.path(server)) } else { None };
+        let arguments = cx.config.arguments.map(|limits| {
+            let headers = &tx.request.headers;
+            Arguments::new(
+                limits,
+                tx.uri_raw(),
+                headers.values(b"cookie"),
+                headers.first(b"referer"),
+                headers.first(b"content-type"),
+            )
+        });
         let Message { headers, body, .. } = &mut tx.request;
+        body.arguments = arguments;
         if let Some(value) = headers.joined(b"content-encoding", &mut Vec::new()) {
             body.set_coding(value, server, DIR, &mut events);
         }

@@ -3,7 +3,7 @@
 use margay_flow::Direction;
 
 use crate::dns;
-use crate::tx::{BufferDef, BufferKind, Found, NumberDef, Transaction};
+use crate::tx::{BufferDef, Found, NumberDef, Transaction};
 
 use super::tx::Http2Tx;
 use super::{BODY, COMPLETE, HEADERS};
@@ -41,6 +41,7 @@ buffers! {
     RequestBody "http.request_body" Stream Some(BODY), None;
     ResponseBody "http.response_body" Stream None, Some(BODY);
     FileData "file.data" Stream None, Some(BODY);
+    Arg "http.arg" Growing H, None;
 }
 
 const FRAME_TYPE: u8 = 0;
@@ -124,7 +125,7 @@ pub(super) fn buffer<'a>(
 ) -> Option<Found<'a>> {
     let def = DOH_BUFFERS.get(usize::from(id))?;
     let needed = def.progress.get(dir.index()).copied().flatten()?;
-    if tx.base.progress.get(dir.index()).is_none_or(|&p| p < needed) || (index > 0 && def.kind != BufferKind::Multi) {
+    if tx.base.progress.get(dir.index()).is_none_or(|&p| p < needed) || (index > 0 && !def.kind.is_several()) {
         return None;
     }
     let message = tx.message(dir);
@@ -173,6 +174,7 @@ pub(super) fn buffer<'a>(
             scratch.extend_from_slice(b"\r\n");
             Some(scratch)
         }
+        Buffer::Arg => message.body.arguments.as_ref()?.get(index),
         Buffer::RequestHeader | Buffer::ResponseHeader => {
             let (name, value) = fields.iter().nth(index)?;
             scratch.extend_from_slice(name);

@@ -327,7 +327,7 @@ impl Http2Parser {
                 if h.reserved {
                     tx.event(Event::InvalidFrameHeader);
                 }
-                let dns = tx.begin(&cx.config.http2, dir);
+                let dns = tx.begin(&cx.config.http2, cx.config.arguments, dir);
                 if pad > left {
                     tx.event(Event::InvalidFrameData);
                     tx.base.touch(dir);

@@ -170,7 +170,7 @@ impl Http2Parser {
         if tx.message(of).is_interim() && !end {
             return;
         }
-        let dns = tx.begin(&cx.config.http2, of);
+        let dns = tx.begin(&cx.config.http2, cx.config.arguments, of);
         tx.base.advance(of, HEADERS);
         self.dns |= dns;
         if end {

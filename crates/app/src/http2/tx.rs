@@ -3,6 +3,9 @@
 use margay_flow::Direction;
 use margay_json::Json;
 
+use margay_meaning::args::ArgLimits;
+
+use crate::arguments::Arguments;
 use crate::config::AppLogOptions;
 use crate::dns::DnsTx;
 use crate::file::Files;
@@ -156,7 +159,7 @@ impl Http2Tx {
 
     /// The fields of a message are there, or its body comes without any: what that means for the body. Whether it shows
     /// that DNS is spoken.
-    pub(super) fn begin(&mut self, config: &Config, dir: Direction) -> bool {
+    pub(super) fn begin(&mut self, config: &Config, arguments: Option<ArgLimits>, dir: Direction) -> bool {
         if std::mem::replace(&mut self.message_mut(dir).begun, true) {
             return false;
         }
@@ -176,8 +179,14 @@ impl Http2Tx {
         }
         let whole = range.and_then(|r| r.total).map(|total| (self.resource(config), total));
         let mut scratch = Vec::new();
+        let arguments = arguments.filter(|_| dir == Direction::ToServer).map(|limits| {
+            let cookies = fields.iter().filter(|f| f.0 == b"cookie").map(|f| f.1);
+            let target = fields.first(b":path").unwrap_or_default();
+            Arguments::new(limits, target, cookies, fields.first(b"referer"), fields.first(b"content-type"))
+        });
         let coding = fields.joined(b"content-encoding", &mut scratch).map(<[u8]>::to_vec);
         let body = &mut self.message_mut(dir).body;
+        body.arguments = arguments;
         body.file = FileWish { wanted: true, name, range: range.map(|r| (r.start, r.end)), whole };
         if let Some(value) = coding {
             body.set_coding(&value, server, dir, &mut events);

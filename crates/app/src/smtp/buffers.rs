@@ -3,7 +3,7 @@
 use margay_flow::Direction;
 
 use crate::mime::Status;
-use crate::tx::{BufferKind, Found};
+use crate::tx::Found;
 
 use super::config::MailField;
 use super::tx::SmtpTx;
@@ -39,7 +39,7 @@ pub(super) fn buffer<'a>(
     if tx.base.progress.get(dir.index()).is_none_or(|&p| p < needed) {
         return None;
     }
-    if index > 0 && def.kind != BufferKind::Multi {
+    if index > 0 && !def.kind.is_several() {
         return None;
     }
     let field = |f: MailField| tx.mail.as_ref().and_then(|m| m.first(f));

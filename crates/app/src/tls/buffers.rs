@@ -2,7 +2,7 @@
 
 use margay_flow::Direction;
 
-use crate::tx::{BufferKind, Found, NumberDef};
+use crate::tx::{Found, NumberDef};
 
 use super::ja;
 use super::tx::TlsTx;
@@ -41,7 +41,7 @@ pub(super) fn buffer<'a>(
     if tx.base.progress.get(dir.index()).is_none_or(|&p| p < needed) {
         return None;
     }
-    if index > 0 && def.kind != BufferKind::Multi {
+    if index > 0 && !def.kind.is_several() {
         return None;
     }
     let side = tx.side(dir);

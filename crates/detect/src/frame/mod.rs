@@ -198,6 +198,6 @@ fn anchors(b: &BufferChecks) -> (bool, bool) {
         | BufferCheck::Asn1(_)
         | BufferCheck::Dataset(_)
         | BufferCheck::DataRep(_) => (true, true),
-        BufferCheck::Pcre(_) | BufferCheck::Lua(_) | BufferCheck::Other { .. } => (start, end),
+        BufferCheck::Pcre(_) | BufferCheck::Lua(_) | BufferCheck::Judge(_) | BufferCheck::Other { .. } => (start, end),
     })
 }

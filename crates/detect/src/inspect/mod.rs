@@ -26,6 +26,7 @@ pub(crate) use base64::decode as decode_base64;
 
 use std::sync::Arc;
 
+use margay_meaning::Judge;
 use margay_rules::ast::{
     Asn1, BufferCheck, BufferChecks, ByteExtract, ByteJump, ByteMath, ByteTest, CaptureKind, Compare, FloatCompare,
     VARIABLES_MAX, Value,
@@ -170,6 +171,7 @@ pub(crate) enum Op {
         name: u32,
     },
     Asn1(Asn1),
+    Judge(Judge),
     Set(Box<SetCheck>),
 }
 
@@ -350,6 +352,7 @@ fn favours_early(op: &Op) -> bool {
         Op::ByteTest(b) => !b.relative,
         Op::Base64 { relative, .. } => !relative,
         Op::Asn1(a) => a.relative_offset.is_none(),
+        Op::Judge(_) => true,
         Op::ByteJump(_) | Op::ByteExtract(_) | Op::ByteMath(_) => false,
     }
 }
@@ -503,6 +506,7 @@ impl CompiledBuffer {
                 Op::Entropy { bytes: *bytes, offset: *offset, value: *value, name: u32::MAX }
             }
             BufferCheck::Asn1(a) => Op::Asn1(*a),
+            BufferCheck::Judge(j) => Op::Judge(*j),
             BufferCheck::Dataset(d) => {
                 Op::Set(Box::new(SetCheck { name: d.name.clone(), test: SetTest::Command(d.command), set: None }))
             }
@@ -704,6 +708,7 @@ fn is_relative(check: &BufferCheck) -> bool {
         | BufferCheck::Dataset(_)
         | BufferCheck::DataRep(_)
         | BufferCheck::Lua(_)
+        | BufferCheck::Judge(_)
         | BufferCheck::Other { .. } => false,
     }
 }

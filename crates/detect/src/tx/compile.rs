@@ -198,7 +198,7 @@ impl TxBuilder {
                 continue;
             }
             let check = numbers.get(i).copied().flatten();
-            if kind == BufferKind::Stream {
+            if kind.grows() {
                 start_streams = Some(start_streams.map_or(progress, |p: u8| p.min(progress)));
             }
             let scripts = lua::of_buffer(rule, i);
@@ -217,8 +217,7 @@ impl TxBuilder {
                 (None, None) => continue,
                 (Some(or_else), check) => What::Absent { slot, or_else: check.filter(|_| or_else), kind },
             };
-            let shows =
-                kind != BufferKind::Stream && numbers.get(i).copied().flatten().is_some() && shows(&b.checks, env.sets);
+            let shows = !kind.grows() && numbers.get(i).copied().flatten().is_some() && shows(&b.checks, env.sets);
             steps.push(Step { progress, what, shows, cost: cost(b, kind) });
         }
         if payload {
@@ -338,7 +337,7 @@ impl TxBuilder {
             Some((buffer, literal)) => {
                 let slot = slots.get(buffer).copied().flatten().unwrap_or_default();
                 streamed = places.get(buffer).is_some_and(|p| match p {
-                    Place::Buffer(def, _) => def.kind == BufferKind::Stream,
+                    Place::Buffer(def, _) => def.kind.grows(),
                     _ => true,
                 });
                 TxTrigger::Pattern(slot, literal)

@@ -41,7 +41,7 @@ pub(crate) struct Slot {
 impl Slot {
     /// Whether there is at most one of it for a look at a transaction: a buffer of the protocol that is not several.
     pub(crate) fn is_one(&self) -> bool {
-        matches!(self.source, SlotSource::Buffer(_)) && self.kind != BufferKind::Multi
+        matches!(self.source, SlotSource::Buffer(_)) && !self.kind.is_several()
     }
 }
 

@@ -46,6 +46,8 @@ struct Cached {
     summary: Option<Summary>,
     raw: Vec<u8>,
     out: Vec<u8>,
+    /// Of several that were transformed: where each ends in `out`, once they were.
+    ends: Vec<usize>,
 }
 
 /// Memory for looking at transactions; one a worker.
@@ -94,6 +96,7 @@ impl TxScratch {
         for c in self.slots.iter_mut().take(group.slots.len()) {
             c.held = Held::Unknown;
             c.summary = None;
+            c.ends.clear();
         }
     }
 }
@@ -106,6 +109,8 @@ pub(crate) struct View<'a> {
     pub(crate) dir: Direction,
     pub(crate) progress: u8,
     pub(crate) complete: bool,
+    /// One more than the progress at which it was looked at before.
+    pub(crate) begun: u8,
     /// What files are looked at with.
     pub(crate) engine: Option<&'a FileEngine>,
     pub(crate) limits: WindowLimits,
@@ -184,9 +189,10 @@ impl<W: Watch> State<W> {
         let base = tx.base_mut();
         let progress = base.progress[dir.index()];
         let mut seen = std::mem::take(&mut base.detect[dir.index()]);
+        let begun = seen.begun;
         let mut candidates = std::mem::take(&mut self.tx.candidates);
         candidates.clear();
-        let view = View { tx: &*tx, group, dir, progress, complete, engine: input.files.as_deref(), limits };
+        let view = View { tx: &*tx, group, dir, progress, complete, begun, engine: input.files.as_deref(), limits };
         self.context.watch.transaction(proto, &view);
         self.tx_candidates(proto, view, &mut seen, &mut candidates);
         candidates.sort_unstable();
@@ -220,7 +226,8 @@ impl<W: Watch> State<W> {
             let Some(txr) = rule.tx.as_deref() else { continue };
             let Some(plan) = txr.plan(proto, dir) else { continue };
             if fresh && !W::CHECKS && !matches!(plan.trigger, TxTrigger::Progress(_)) {
-                let view = View { tx: &*tx, group, dir, progress, complete, engine: input.files.as_deref(), limits };
+                let view =
+                    View { tx: &*tx, group, dir, progress, complete, begun, engine: input.files.as_deref(), limits };
                 if !self.gates_hold(&plan.gates, view) {
                     if plan.streamed && !complete {
                         settle.push(number);
@@ -237,7 +244,8 @@ impl<W: Watch> State<W> {
             let mut files_from = file_mark(&seen, number);
             let mut state = state;
             loop {
-                let view = View { tx: &*tx, group, dir, progress, complete, engine: input.files.as_deref(), limits };
+                let view =
+                    View { tx: &*tx, group, dir, progress, complete, begun, engine: input.files.as_deref(), limits };
                 self.context.watch.begin(number, look);
                 let eval = self.evaluate(number, rule, txr, plan, state, files_from, view, input);
                 self.keep_entropy(input.flow.as_deref_mut());
@@ -331,10 +339,12 @@ impl<W: Watch> State<W> {
             let Some(prefilter) = &slot.prefilter else { continue };
             if let SlotSource::Buffer(id) = slot.source {
                 let bit = 1u64.checked_shl(u32::from(id)).unwrap_or(0);
-                if seen.searched & bit != 0 {
+                if seen.searched & bit != 0 && !(slot.kind == BufferKind::Growing && complete) {
                     continue;
                 }
-                if slot.kind != BufferKind::Stream && (complete || progress > slot.progress) {
+                if slot.kind == BufferKind::Growing
+                    || slot.kind != BufferKind::Stream && (complete || progress > slot.progress)
+                {
                     searched |= bit;
                 }
             } else if !has_files {
@@ -354,7 +364,8 @@ impl<W: Watch> State<W> {
                 }
             } else {
                 let mut any = false;
-                each(one, slot, view, context, transforms, &mut |data, _, context| {
+                let kept = slots.get_mut(usize::from(n));
+                each((one, kept), slot, view, context, transforms, &mut |data, _, context| {
                     any = true;
                     context.watch.searched(place, Some(data));
                     memo.scan(prefilter, data, mpm, out);
@@ -552,7 +563,8 @@ impl<W: Watch> State<W> {
 
     fn step(&mut self, txr: &TxRule, step: &Step, view: View<'_>) -> Outcome {
         // What does not hold now may, as long as the transaction is in the state that fills the buffer.
-        let final_look = view.complete || view.progress > step.progress;
+        let grows = matches!(step.what, What::Buffer { kind: BufferKind::Growing, .. });
+        let final_look = view.complete || !grows && view.progress > step.progress;
         let not_yet = if final_look { Outcome::Never } else { Outcome::Later };
         let to = |holds| if holds { Outcome::Holds } else { not_yet };
         let State { tx: scratch, context, transforms, .. } = self;
@@ -610,9 +622,14 @@ impl<W: Watch> State<W> {
                         _ => Outcome::Later,
                     };
                 }
+                // Nothing came since they were looked at.
+                if grows && !view.complete && view.begun > step.progress {
+                    return Outcome::Later;
+                }
                 let mut found = false;
-                let TxScratch { one, .. } = scratch;
-                each(one, def, view, context, transforms, &mut |data, _, context| {
+                let TxScratch { one, slots, .. } = scratch;
+                let kept = slots.get_mut(usize::from(*slot));
+                each((one, kept), def, view, context, transforms, &mut |data, _, context| {
                     found = check.inspect(data, context);
                     found
                 });
@@ -638,14 +655,15 @@ impl<W: Watch> State<W> {
                         holds = check.is_some_and(|c| c.inspect(f.data, context));
                     }
                 } else {
-                    let TxScratch { one, .. } = scratch;
-                    each(one, def, view, context, transforms, &mut |data, _, context| {
+                    let TxScratch { one, slots, .. } = scratch;
+                    let kept = slots.get_mut(usize::from(*slot));
+                    each((one, kept), def, view, context, transforms, &mut |data, _, context| {
                         there = true;
                         holds = check.is_some_and(|c| c.inspect(data, context));
                         holds
                     });
                 }
-                let streams = *kind == BufferKind::Stream || !matches!(def.source, SlotSource::Buffer(_));
+                let streams = kind.grows() || !matches!(def.source, SlotSource::Buffer(_));
                 match (there, holds) {
                     (true, true) => Outcome::Holds,
                     // Of data that streams by another part may hold, but then it must be asked for.
@@ -689,8 +707,9 @@ impl<W: Watch> State<W> {
             };
         }
         let mut found = false;
-        let TxScratch { one, .. } = scratch;
-        each(one, def, view, context, transforms, &mut |data, _, context| {
+        let TxScratch { one, slots, .. } = scratch;
+        let kept = slots.get_mut(usize::from(slot));
+        each((one, kept), def, view, context, transforms, &mut |data, _, context| {
             found = check.is_none_or(|c| c.inspect(data, context))
                 && scripts.call(&mut call, Some(data), &context.variables);
             found
@@ -768,9 +787,10 @@ fn whole<'x, 'v: 'x, W>(
 /// What takes a value of a slot, and whether it is the end of it; true where no other is wanted.
 type Take<'t, W> = dyn FnMut(&[u8], bool, &mut InspectContext<W>) -> bool + 't;
 
-/// Calls `f` with each of several values of a slot, and whether it is the end of it, until it returns true.
+/// Calls `f` with each of several values of a slot, and whether it is the end of it, until it returns true. `kept` is where those
+/// that are transformed are kept for the next rule of the same look.
 fn each<W>(
-    one: &mut Vec<u8>,
+    (one, kept): (&mut Vec<u8>, Option<&mut Cached>),
     slot: &Slot,
     view: View<'_>,
     context: &mut InspectContext<W>,
@@ -788,6 +808,27 @@ fn each<W>(
     let files = view.tx.base().files.of(view.dir);
     match slot.source {
         SlotSource::Buffer(id) => {
+            if let Some(Cached { held, out, ends, .. }) = kept.filter(|_| !slot.transforms.is_empty()) {
+                if *held == Held::Unknown {
+                    *held = Held::Absent;
+                    out.clear();
+                    ends.clear();
+                    for index in 0.. {
+                        one.clear();
+                        let Some(found) = view.tx.buffer(id, view.dir, index, one) else { break };
+                        out.extend_from_slice(slot.transforms.apply(found.data, transforms, context.pcre_scratch()));
+                        ends.push(out.len());
+                    }
+                }
+                let mut start = 0;
+                for &end in ends.iter() {
+                    if f(out.get(start..end).unwrap_or(&[]), true, context) {
+                        return;
+                    }
+                    start = end;
+                }
+                return;
+            }
             for index in 0.. {
                 one.clear();
                 match view.tx.buffer(id, view.dir, index, one) {

@@ -274,6 +274,7 @@ pub(crate) fn buffer_check(c: &BufferCheck) -> String {
             };
             format!("datarep:{},{op},{}", d.name, d.value)
         }
+        BufferCheck::Judge(j) => j.name().into(),
         BufferCheck::Lua(l) => script(l),
         BufferCheck::Other { keyword, argument } => format!("{keyword}:{}", brief(argument, 80)),
     }
@@ -295,6 +296,7 @@ fn transform(t: &Transform) -> String {
         Transform::Domain => "domain".into(),
         Transform::Tld => "tld".into(),
         Transform::UrlDecode => "url_decode".into(),
+        Transform::Decode(decoding) => decoding.name().into(),
         Transform::Xor(_) => "xor".into(),
         Transform::PcreXform(p) => format!("pcrexform:\"{}\"", brief(p, 60)),
         Transform::FromBase64 { mode, .. } => match mode {

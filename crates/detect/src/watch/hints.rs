@@ -182,6 +182,7 @@ pub(crate) fn of(check: &BufferCheck, seen: &OpSeen<'_>) -> Hint {
         BufferCheck::Dataset(_) | BufferCheck::DataRep(_) => {
             whole(format!("looked up were the {len} bytes \"{}\"", literal(seen.data)))
         }
+        BufferCheck::Judge(_) => whole(format!("judged were the {len} bytes \"{}\"", literal(seen.data))),
         BufferCheck::Lua(_) | BufferCheck::Other { .. } => whole(String::new()),
     }
 }

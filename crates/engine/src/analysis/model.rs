@@ -555,6 +555,7 @@ fn first_places(checks: &mut Vec<BufferCheck>) -> Vec<&'static str> {
                 | BufferCheck::Entropy { .. }
                 | BufferCheck::Asn1(_)
                 | BufferCheck::Lua(_)
+                | BufferCheck::Judge(_)
                 | BufferCheck::Other { .. }
         )
     };

@@ -66,6 +66,7 @@ pub(crate) struct Install {
 pub(crate) struct AppWants {
     pub(crate) files: FileWants,
     pub(crate) frames: bool,
+    pub(crate) arguments: bool,
     pub(crate) ssh: margay_app::ssh::Config,
     pub(crate) tls: margay_app::tls::Config,
 }
@@ -236,6 +237,7 @@ impl Rest {
         frames.watched = wants.frames;
         frames.wanted = wants.frames || self.outputs.wants(margay_output::event::EventType::Frame);
         if let Some(config) = Arc::get_mut(&mut self.app.config) {
+            config.arguments = wants.arguments.then(Default::default);
             config.ssh = wants.ssh;
             config.tls = wants.tls.clone();
         }

@@ -2,6 +2,9 @@
 
 use std::hash::{Hash, Hasher};
 
+use margay_meaning::Judge;
+use margay_meaning::decode::Decoding;
+
 use super::{Compare, DataRep, Dataset, Side};
 
 /// All checks of one buffer of a rule.
@@ -39,6 +42,8 @@ pub enum Transform {
     Domain,
     Tld,
     UrlDecode,
+    /// One of those that undo what an attack hides in.
+    Decode(Decoding),
     Xor(Vec<u8>),
     PcreXform(String),
     FromBase64 {
@@ -151,6 +156,8 @@ pub enum BufferCheck {
     DataRep(Box<DataRep>),
     /// `lua` behind a sticky buffer
     Lua(Box<LuaCheck>),
+    /// `sqli`, `xss`, `shell_injection`
+    Judge(Judge),
     /// Whatever else looks at a buffer, as written
     Other { keyword: String, argument: String },
 }

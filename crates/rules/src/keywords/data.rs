@@ -1,8 +1,11 @@
 //! Checks of buffers that are neither content nor numbers: `isdataat`, `bsize`, `base64_*`, `entropy`, `absent`,
 //! `pkt_data` …
 
+use margay_meaning::Judge;
+use margay_meaning::decode::Decoding;
+
 use super::{Keyword, content};
-use crate::ast::{Asn1, BufferCheck, Check, LuaCheck, Value};
+use crate::ast::{Asn1, BufferCheck, Check, LuaCheck, Transform, Value};
 use crate::builder::{Builder, Input, Last};
 use crate::error::{Fail, fail};
 use crate::number::{compare, compare_float, signed};
@@ -14,6 +17,9 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::bare(&["base64_data"], base64_data),
     Keyword::value(&["entropy"], entropy),
     Keyword::value(&["asn1"], asn1),
+    Keyword::bare(&["sqli"], judge),
+    Keyword::bare(&["xss"], judge),
+    Keyword::bare(&["shell_injection"], judge),
     Keyword::maybe(&["absent"], absent),
     Keyword::bare(&["pkt_data"], pkt_data),
     Keyword::bare(&["prefilter"], prefilter),
@@ -165,6 +171,18 @@ fn asn1(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     let group = b.target(a.relative_offset.is_some());
     b.add(group, BufferCheck::Asn1(a));
+    Ok(())
+}
+
+/// `sqli`, `xss` and `shell_injection`, each behind a sticky buffer whose last transform is `canonicalise`.
+fn judge(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-meaning";
+    let Some(judge) = Judge::ALL.into_iter().find(|j| j.name() == i.name) else { return fail(M, "unknown judgement") };
+    if b.last_transform() != Some(&Transform::Decode(Decoding::Canonical)) {
+        return fail(M, format!("{0} judges values in canonical form: write \"http.arg; canonicalise; {0};\"", i.name));
+    }
+    let group = b.target(false);
+    b.add(group, BufferCheck::Judge(judge));
     Ok(())
 }
 

@@ -27,6 +27,7 @@ buffers! {
     HEADER_NAMES "http.header_names" "http_header_names" "http header names" Both false;
     REQUEST_HEADER "http.request_header" "http_request_header" "HTTP header name and value" ToServer true;
     RESPONSE_HEADER "http.response_header" "http_response_header" "HTTP header name and value" ToClient true;
+    ARG "http.arg" "http_arg" "names and values of path, query, cookies and body" ToServer true;
     COOKIE "http.cookie" "http_cookie" "http cookie header" Both false;
     USER_AGENT "http.user_agent" "http_user_agent" "http user agent" ToServer false;
     HOST "http.host" "http_host" "http host" ToServer false;
@@ -59,6 +60,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["http.header_names", "http_header_names"], &HEADER_NAMES),
     Keyword::sticky(&["http.request_header"], &REQUEST_HEADER),
     Keyword::sticky(&["http.response_header"], &RESPONSE_HEADER),
+    Keyword::sticky(&["http.arg"], &ARG),
     Keyword::sticky(&["http.cookie"], &COOKIE),
     Keyword::sticky(&["http.user_agent"], &USER_AGENT),
     Keyword::sticky(&["http.host"], &HOST),

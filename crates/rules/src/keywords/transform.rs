@@ -1,5 +1,7 @@
 //! Transforms: what happens to a sticky buffer's data before it is looked at.
 
+use margay_meaning::decode::Decoding;
+
 use super::{Keyword, pcre};
 use crate::ast::{Base64Mode, LuaTransform, Transform};
 use crate::builder::{Builder, Input};
@@ -28,6 +30,24 @@ plain! {
     url_decode => UrlDecode;
 }
 
+macro_rules! decodings {
+    ($($name:ident => $d:ident;)*) => {
+        $(fn $name(b: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> { b.transform(Transform::Decode(Decoding::$d)) })*
+    };
+}
+
+decodings! {
+    url_decode_recursive => UrlRecursive;
+    html_entity_decode => HtmlEntity;
+    js_decode => Js;
+    utf8_normalise => Utf8;
+    remove_comments => Comments;
+    shell_unescape => Shell;
+    path_normalise => Path;
+    base64_decode_plausible => Base64;
+    canonicalise => Canonical;
+}
+
 pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::bare(&["compress_whitespace"], compress_whitespace),
     Keyword::bare(&["strip_whitespace"], strip_whitespace),
@@ -42,6 +62,15 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::bare(&["domain"], domain),
     Keyword::bare(&["tld"], tld),
     Keyword::bare(&["url_decode"], url_decode),
+    Keyword::bare(&["url_decode_recursive"], url_decode_recursive),
+    Keyword::bare(&["html_entity_decode"], html_entity_decode),
+    Keyword::bare(&["js_decode"], js_decode),
+    Keyword::bare(&["utf8_normalise"], utf8_normalise),
+    Keyword::bare(&["remove_comments"], remove_comments),
+    Keyword::bare(&["shell_unescape"], shell_unescape),
+    Keyword::bare(&["path_normalise"], path_normalise),
+    Keyword::bare(&["base64_decode_plausible"], base64_decode_plausible),
+    Keyword::bare(&["canonicalise"], canonicalise),
     Keyword::quoted(&["xor"], xor),
     Keyword::quoted(&["pcrexform"], pcrexform),
     Keyword::maybe(&["from_base64"], from_base64),

@@ -1,0 +1,36 @@
+//! The target `meaning`: what a request sends, taken apart, decoded and judged.
+
+use margay_meaning::Judge;
+use margay_meaning::args::{ArgLimits, Args};
+use margay_meaning::decode::canonical;
+
+/// Most bytes of the arguments of a request here.
+const LIMITS: ArgLimits = ArgLimits { count: 64, bytes: 16 << 10 };
+/// Types of bodies.
+const TYPES: [&[u8]; 6] = [
+    b"",
+    b"application/x-www-form-urlencoded",
+    b"application/json",
+    b"text/xml",
+    b"multipart/form-data; boundary=b",
+    b"text/plain",
+];
+
+/// A byte for the type, and a body.
+pub fn meaning(data: &[u8]) {
+    let Some((&kind, body)) = data.split_first() else { return };
+    let mut args = Args::new(LIMITS);
+    args.body(TYPES[usize::from(kind) % TYPES.len()], body);
+    assert!(args.len() <= LIMITS.count, "{} arguments", args.len());
+    let mut bytes = 0;
+    for i in 0..args.len() {
+        let value = args.get(i).expect("each is there");
+        bytes += value.len();
+        let mut out = Vec::new();
+        canonical(value, &mut out);
+        for judge in Judge::ALL {
+            assert_eq!(judge.holds(&out), judge.holds(&out), "{} of {}", judge.name(), out.escape_ascii());
+        }
+    }
+    assert!(bytes <= LIMITS.bytes, "{bytes} bytes");
+}

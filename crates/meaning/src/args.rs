@@ -1,0 +1,354 @@
+//! Arguments of a request, each apart: names and values from its path, query, cookies and body.
+//!
+//! A value is decoded as its server decodes it: percent signs and plus in queries and forms (WHATWG URL, section 5.1), escapes in
+//! strings of JSON (RFC 8259, section 7), entities in XML (XML 1.0, section 4.6). What is not well formed is read as far as it goes:
+//! servers differ in what they put up with.
+
+use crate::decode::{entity, percent_decode};
+use crate::json;
+
+/// How much is kept of a request's arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArgLimits {
+    /// Most names and values.
+    pub count: usize,
+    /// Most bytes of all of them.
+    pub bytes: usize,
+}
+
+impl Default for ArgLimits {
+    /// 512 of them, and 128 KiB.
+    fn default() -> Self {
+        ArgLimits { count: 512, bytes: 128 << 10 }
+    }
+}
+
+/// Names and values of a request.
+#[derive(Debug, Clone, Default)]
+pub struct Args {
+    text: Vec<u8>,
+    /// Where each one ends in `text`.
+    ends: Vec<u32>,
+    limits: ArgLimits,
+    /// There were more than are kept.
+    cut: bool,
+    /// How deep documents within strings are followed.
+    depth: u8,
+}
+
+impl Args {
+    /// None yet.
+    pub fn new(limits: ArgLimits) -> Args {
+        Args { limits, ..Args::default() }
+    }
+
+    /// The one at this place.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(index)? as usize;
+        let start = index.checked_sub(1).and_then(|i| self.ends.get(i)).map_or(0, |&e| e as usize);
+        self.text.get(start..end)
+    }
+
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Whether there were more than are kept.
+    pub const fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Bytes of memory.
+    pub const fn memory(&self) -> usize {
+        self.text.capacity() + self.ends.capacity() * 4
+    }
+
+    /// Adds what `write` appends, unless it is empty or one more than is kept.
+    fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.text.len();
+        if self.ends.len() >= self.limits.count || start >= self.limits.bytes {
+            self.cut = true;
+            return;
+        }
+        write(&mut self.text);
+        if self.text.len() > self.limits.bytes {
+            self.text.truncate(self.limits.bytes);
+            self.cut = true;
+        }
+        if self.text.len() > start {
+            self.ends.push(self.text.len() as u32);
+        }
+    }
+
+    /// The path of a target.
+    pub fn path(&mut self, path: &[u8]) {
+        self.add(|out| percent_decode(path, false, out));
+    }
+
+    /// `name=value&name=value`, as in a query or a form.
+    pub fn form(&mut self, data: &[u8]) {
+        for pair in data.split(|&b| b == b'&').filter(|p| !p.is_empty()) {
+            let at = memchr::memchr(b'=', pair);
+            let (name, value) = at.map_or((pair, &[][..]), |i| (&pair[..i], &pair[i + 1..]));
+            // What is no name may be the beginning of a value that has an equals sign in it.
+            if at.is_some() && name.iter().any(|&b| !is_name(b)) {
+                self.add(|out| percent_decode(pair, true, out));
+            } else {
+                let before = self.ends.len();
+                self.add(|out| percent_decode(name, true, out));
+                // An equals sign that is encoded makes no name, but some read one.
+                if self.ends.len() > before
+                    && let Some(decoded) = self.get(before)
+                    && let Some(at) = memchr::memchr(b'=', decoded)
+                {
+                    let value = decoded.get(at + 1..).unwrap_or(&[]).to_vec();
+                    self.add(|out| out.extend_from_slice(&value));
+                }
+            }
+            self.value(|out| percent_decode(value, true, out));
+        }
+    }
+
+    /// Adds a value, or where it is a document of JSON its strings.
+    fn value(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.ends.len();
+        self.add(write);
+        let Some(value) = self.ends.len().checked_sub(1).filter(|&i| i >= before).and_then(|i| self.get(i)) else {
+            return;
+        };
+        if matches!(value.first(), Some(b'{' | b'[')) && json::is_document(value) {
+            let value = value.to_vec();
+            self.text.truncate(self.text.len() - value.len());
+            self.ends.pop();
+            self.json(&value);
+        }
+    }
+
+    /// The value of a field `Cookie` (RFC 6265, section 4.2).
+    pub fn cookies(&mut self, field: &[u8]) {
+        for pair in field.split(|&b| b == b';') {
+            let pair = pair.trim_ascii();
+            let (name, value) = memchr::memchr(b'=', pair).map_or((pair, &[][..]), |i| (&pair[..i], &pair[i + 1..]));
+            self.add(|out| out.extend_from_slice(name));
+            self.value(|out| percent_decode(value, true, out));
+        }
+    }
+
+    /// A body, read as its type says, or where that says nothing as it looks.
+    pub fn body(&mut self, content_type: &[u8], body: &[u8]) {
+        // What is packed is no text, whatever it is called.
+        if body.starts_with(b"\x1f\x8b") || body.starts_with(b"PK\x03\x04") {
+            return;
+        }
+        let lower = content_type.to_ascii_lowercase();
+        let is = |word: &str| memchr::memmem::find(&lower, word.as_bytes()).is_some();
+        if let Some(boundary) = boundary(content_type, &lower) {
+            return self.multipart(boundary, body);
+        }
+        let start = body.trim_ascii_start();
+        match start.first() {
+            None => {}
+            Some(b'{' | b'[' | b'"') if json::is_document(start) => self.json(body),
+            Some(b'<') if !is("urlencoded") => self.xml(body),
+            _ if is("json") => {
+                self.json(body);
+                self.add(|out| out.extend_from_slice(body));
+            }
+            _ if is("urlencoded") || content_type.is_empty() => self.form(body),
+            _ if is("image/") || is("video/") || is("audio/") || is("octet-stream") || is("zip") => {}
+            _ => {
+                self.add(|out| out.extend_from_slice(body));
+                if body.contains(&b'=') {
+                    self.form(body);
+                }
+            }
+        }
+    }
+
+    /// Strings of JSON, names and values alike.
+    pub fn json(&mut self, data: &[u8]) {
+        let mut at = 0;
+        while let Some(quote) = data.get(at..).and_then(|d| memchr::memchr(b'"', d)) {
+            at += quote + 1;
+            if self.cut {
+                return;
+            }
+            let mut end = at;
+            // What a string holds may be a document again.
+            if self.depth < 3 {
+                self.depth += 1;
+                self.value(|out| end = json_string(data, at, out));
+                self.depth -= 1;
+            } else {
+                self.add(|out| end = json_string(data, at, out));
+            }
+            at = end;
+        }
+    }
+
+    /// Text, values of attributes and comments of XML.
+    pub fn xml(&mut self, data: &[u8]) {
+        let mut at = 0;
+        while let Some(&b) = data.get(at) {
+            if self.cut {
+                return;
+            }
+            let rest = data.get(at..).unwrap_or(&[]);
+            if b != b'<' {
+                let end = memchr::memchr(b'<', rest).unwrap_or(rest.len());
+                let text = rest.get(..end).unwrap_or(rest).trim_ascii();
+                self.add(|out| entities(text, out));
+                at += end;
+            } else if let Some(text) = rest.strip_prefix(b"<![CDATA[") {
+                let end = memchr::memmem::find(text, b"]]>").unwrap_or(text.len());
+                self.add(|out| out.extend_from_slice(text.get(..end).unwrap_or(text)));
+                at += end + 12;
+            } else {
+                at += self.xml_tag(rest);
+            }
+        }
+    }
+
+    /// A tag that begins here: the values of its attributes. Returns its length.
+    fn xml_tag(&mut self, data: &[u8]) -> usize {
+        let mut at = 1;
+        while let Some(&b) = data.get(at) {
+            at += 1;
+            match b {
+                b'>' => break,
+                b'"' | b'\'' => {
+                    let rest = data.get(at..).unwrap_or(&[]);
+                    let end = memchr::memchr(b, rest).unwrap_or(rest.len());
+                    self.add(|out| entities(rest.get(..end).unwrap_or(rest), out));
+                    at += end + 1;
+                }
+                _ => {}
+            }
+        }
+        at
+    }
+
+    /// Parts of a form (RFC 7578): names, names of files, and values of those that are no files.
+    pub fn multipart(&mut self, boundary: &[u8], body: &[u8]) {
+        let mut delimiter = b"--".to_vec();
+        delimiter.extend_from_slice(boundary);
+        let find = memchr::memmem::Finder::new(&delimiter);
+        let mut starts = find.find_iter(body).peekable();
+        while let Some(start) = starts.next() {
+            let end = starts.peek().copied().unwrap_or(body.len());
+            let part = body.get(start + delimiter.len()..end).unwrap_or(&[]);
+            let header_end = memchr::memmem::find(part, b"\r\n\r\n").map(|i| (i, i + 4));
+            let Some((header, data)) = header_end.or_else(|| memchr::memmem::find(part, b"\n\n").map(|i| (i, i + 2)))
+            else {
+                continue;
+            };
+            let (header, data) = (part.get(..header).unwrap_or(&[]), part.get(data..).unwrap_or(&[]));
+            for name in [&b"name="[..], b"filename="] {
+                if let Some(value) = parameter(header, name) {
+                    self.add(|out| percent_decode(value, false, out));
+                }
+            }
+            let lower = header.to_ascii_lowercase();
+            let has = |word: &[u8]| memchr::memmem::find(&lower, word).is_some();
+            let data = data.strip_suffix(b"\r\n").unwrap_or(data);
+            if has(b"application/json") {
+                self.json(data);
+            } else if has(b"/xml") {
+                self.xml(data);
+            } else if !has(b"filename=") && !has(b"filename*=") {
+                self.value(|out| out.extend_from_slice(data));
+            }
+        }
+    }
+}
+
+/// Bytes of the names that forms usually have.
+const fn is_name(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-' | b'[' | b']' | b'%' | b':')
+}
+
+/// The boundary of a type of several parts (RFC 2046, section 5.1.1).
+fn boundary<'a>(content_type: &'a [u8], lower: &[u8]) -> Option<&'a [u8]> {
+    if !lower.starts_with(b"multipart/") {
+        return None;
+    }
+    let at = memchr::memmem::find(lower, b"boundary=")? + 9;
+    let value = content_type.get(at..)?;
+    let value = match value.strip_prefix(b"\"") {
+        Some(quoted) => quoted.get(..memchr::memchr(b'"', quoted)?)?,
+        None => value.get(..value.iter().position(|&b| matches!(b, b';' | b',' | b' ')).unwrap_or(value.len()))?,
+    };
+    (!value.is_empty()).then_some(value)
+}
+
+/// A parameter of a part's header; `name` is in lower case, with its equals sign.
+fn parameter<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let lower = header.to_ascii_lowercase();
+    let before = |at: usize| at == 0 || lower.get(at - 1).is_some_and(|b| matches!(b, b' ' | b';' | b'\t'));
+    let at = memchr::memmem::find_iter(&lower, name).find(|&at| before(at))? + name.len();
+    let value = header.get(at..)?;
+    match value.strip_prefix(b"\"") {
+        Some(quoted) => quoted.get(..memchr::memchr2(b'"', b'\n', quoted).unwrap_or(quoted.len())),
+        None => value.get(..memchr::memchr3(b';', b'\r', b'\n', value).unwrap_or(value.len())),
+    }
+}
+
+/// Appends a string of JSON that begins at `at`, behind its quote. Returns where it ends, behind the other one.
+fn json_string(data: &[u8], mut at: usize, out: &mut Vec<u8>) -> usize {
+    let hex = |at: usize| -> Option<u32> {
+        data.get(at..at + 4)?.iter().try_fold(0, |n, &b| Some(n << 4 | char::from(b).to_digit(16)?))
+    };
+    while let Some(&b) = data.get(at) {
+        at += 1;
+        match b {
+            b'"' => return at,
+            b'\\' => {
+                let escape = data.get(at).copied().unwrap_or(b'\\');
+                at += 1;
+                match escape {
+                    b'n' => out.push(b'\n'),
+                    b't' => out.push(b'\t'),
+                    b'r' => out.push(b'\r'),
+                    b'b' => out.push(8),
+                    b'f' => out.push(12),
+                    b'u' => {
+                        let Some(mut code) = hex(at) else { continue };
+                        at += 4;
+                        if (0xd800..0xdc00).contains(&code)
+                            && data.get(at..at + 2) == Some(b"\\u")
+                            && let Some(low @ 0xdc00..0xe000) = hex(at + 2)
+                        {
+                            code = 0x1_0000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+                            at += 6;
+                        }
+                        let c = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+                        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                    }
+                    other => out.push(other),
+                }
+            }
+            _ => out.push(b),
+        }
+    }
+    at
+}
+
+/// Appends text with its entities resolved.
+fn entities(text: &[u8], out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(&b) = text.get(at) {
+        match (b == b'&').then(|| entity(text.get(at..).unwrap_or(&[]), out)).flatten() {
+            Some(len) => at += len,
+            None => {
+                out.push(b);
+                at += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! Decoding as servers, browsers and interpreters decode: each function appends the result to `out`.
+//!
+//! What is no escape stays as it is. A result is at most four thirds of what was given, and work is linear in its length.
+
+/// A decoding, as a transform of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Decoding {
+    /// [`url_decode_recursive`]
+    UrlRecursive,
+    /// [`html_entity_decode`]
+    HtmlEntity,
+    /// [`js_decode`]
+    Js,
+    /// [`utf8_normalise`]
+    Utf8,
+    /// [`remove_comments`]
+    Comments,
+    /// [`shell_unescape`]
+    Shell,
+    /// [`path_normalise`]
+    Path,
+    /// [`base64_plausible`]; what is not plausible stays.
+    Base64,
+    /// [`canonical`]
+    Canonical,
+}
+
+impl Decoding {
+    /// All of them.
+    pub const ALL: [Decoding; 9] = [
+        Decoding::UrlRecursive,
+        Decoding::HtmlEntity,
+        Decoding::Js,
+        Decoding::Utf8,
+        Decoding::Comments,
+        Decoding::Shell,
+        Decoding::Path,
+        Decoding::Base64,
+        Decoding::Canonical,
+    ];
+
+    /// Its name in rules.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Decoding::UrlRecursive => "url_decode_recursive",
+            Decoding::HtmlEntity => "html_entity_decode",
+            Decoding::Js => "js_decode",
+            Decoding::Utf8 => "utf8_normalise",
+            Decoding::Comments => "remove_comments",
+            Decoding::Shell => "shell_unescape",
+            Decoding::Path => "path_normalise",
+            Decoding::Base64 => "base64_decode_plausible",
+            Decoding::Canonical => "canonicalise",
+        }
+    }
+
+    /// Appends `data`, decoded, to `out`.
+    pub fn run(self, data: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Decoding::UrlRecursive => url_decode_recursive(data, out),
+            Decoding::HtmlEntity => html_entity_decode(data, out),
+            Decoding::Js => js_decode(data, out),
+            Decoding::Utf8 => utf8_normalise(data, out),
+            Decoding::Comments => remove_comments(data, out),
+            Decoding::Shell => shell_unescape(data, out),
+            Decoding::Path => path_normalise(data, out),
+            Decoding::Base64 => {
+                if !base64_plausible(data, out) {
+                    out.extend_from_slice(data);
+                }
+            }
+            Decoding::Canonical => canonical(data, out),
+        }
+    }
+}
+
+/// Rounds of [`canonical`], and of percent signs within percent signs.
+const ROUNDS: usize = 4;
+
+fn hex(data: &[u8], at: usize, digits: usize) -> Option<u32> {
+    data.get(at..at + digits)?.iter().try_fold(0, |n, &b| Some(n << 4 | char::from(b).to_digit(16)?))
+}
+
+fn push_char(out: &mut Vec<u8>, code: u32) {
+    match u8::try_from(code) {
+        Ok(b) if b.is_ascii() => out.push(b),
+        _ => {
+            let c = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+            out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+    }
+}
+
+/// `%xx`, and `%uxxxx` as old servers of Microsoft have it; with `plus` also `+` for a space.
+pub fn percent_decode(data: &[u8], plus: bool, out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(&b) = data.get(at) {
+        at += 1;
+        match b {
+            b'+' if plus => out.push(b' '),
+            b'%' => {
+                if let Some(byte) = hex(data, at, 2) {
+                    out.push(byte as u8);
+                    at += 2;
+                } else if let (Some(b'u' | b'U'), Some(code)) = (data.get(at), hex(data, at + 1, 4)) {
+                    push_char(out, code);
+                    at += 5;
+                } else {
+                    out.push(b);
+                }
+            }
+            _ => out.push(b),
+        }
+    }
+}
+
+/// Percent signs until there are none, at most four times.
+pub fn url_decode_recursive(data: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    percent_decode(data, false, out);
+    let mut last = data.len();
+    for _ in 1..ROUNDS {
+        if out.len() - start == last || !out.get(start..).is_some_and(|d| d.contains(&b'%')) {
+            break;
+        }
+        last = out.len() - start;
+        let before = out.split_off(start);
+        percent_decode(&before, false, out);
+    }
+}
+
+/// Names of characters of HTML that matter to syntax.
+const ENTITIES: &[(&str, u32)] = &[
+    ("amp", 38),
+    ("apos", 39),
+    ("ast", 42),
+    ("bsol", 92),
+    ("colon", 58),
+    ("comma", 44),
+    ("commat", 64),
+    ("dollar", 36),
+    ("equals", 61),
+    ("excl", 33),
+    ("grave", 96),
+    ("gt", 62),
+    ("hat", 94),
+    ("lbrace", 123),
+    ("lbrack", 91),
+    ("lcub", 123),
+    ("lowbar", 95),
+    ("lpar", 40),
+    ("lsqb", 91),
+    ("lt", 60),
+    ("nbsp", 32),
+    ("newline", 10),
+    ("num", 35),
+    ("percnt", 37),
+    ("period", 46),
+    ("plus", 43),
+    ("quest", 63),
+    ("quot", 34),
+    ("rbrace", 125),
+    ("rbrack", 93),
+    ("rcub", 125),
+    ("rpar", 41),
+    ("rsqb", 93),
+    ("semi", 59),
+    ("sol", 47),
+    ("tab", 9),
+    ("verbar", 124),
+    ("vert", 124),
+];
+/// Longest name of them.
+const ENTITY_MAX: usize = 8;
+
+/// Appends the character of an entity that `data` begins with; returns its length. A semicolon may be missing.
+pub(crate) fn entity(data: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    let rest = data.strip_prefix(b"&")?;
+    let semicolon = |len: usize| len + usize::from(data.get(len) == Some(&b';'));
+    if let Some(number) = rest.strip_prefix(b"#") {
+        let (radix, digits) = match number.first() {
+            Some(b'x' | b'X') => (16, number.get(1..)?),
+            _ => (10, number),
+        };
+        let count = digits.iter().take_while(|&&b| char::from(b).is_digit(radix)).count();
+        if count == 0 || count > 16 {
+            return None;
+        }
+        let code = digits
+            .iter()
+            .take(count)
+            .fold(0_u32, |n, &b| n.saturating_mul(radix).saturating_add(char::from(b).to_digit(radix).unwrap_or(0)));
+        push_char(out, code);
+        return Some(semicolon(data.len() - digits.len() + count));
+    }
+    let count = rest.iter().take(ENTITY_MAX).take_while(|b| b.is_ascii_alphabetic()).count();
+    let name = rest.get(..count)?.to_ascii_lowercase();
+    let (_, code) = ENTITIES.iter().find(|(n, _)| n.as_bytes() == name)?;
+    // A word that begins like an entity is none.
+    if rest.get(count) != Some(&b';') && rest.get(count).is_some_and(u8::is_ascii_alphanumeric) {
+        return None;
+    }
+    push_char(out, *code);
+    Some(semicolon(1 + count))
+}
+
+/// `&lt;`, `&#60;`, `&#x3c;`.
+pub fn html_entity_decode(data: &[u8], out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(&b) = data.get(at) {
+        match (b == b'&').then(|| entity(data.get(at..).unwrap_or(&[]), out)).flatten() {
+            Some(len) => at += len,
+            None => {
+                out.push(b);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// `\xXX`, `\uXXXX`, `\u{X}` and `\NNN` of JavaScript (ECMA-262, section 12.9.4). Escapes of one letter stay: they are more often
+/// a path of Windows.
+pub fn js_decode(data: &[u8], out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(&b) = data.get(at) {
+        at += 1;
+        if b != b'\\' {
+            out.push(b);
+            continue;
+        }
+        let octal = || {
+            let digits = data.get(at..at + 3)?;
+            let n = digits.iter().try_fold(0_u32, |n, &b| Some(n << 3 | char::from(b).to_digit(8)?))?;
+            (32..127).contains(&n).then_some(n)
+        };
+        match data.get(at) {
+            Some(b'x') if hex(data, at + 1, 2).is_some() => {
+                push_char(out, hex(data, at + 1, 2).unwrap_or(0));
+                at += 3;
+            }
+            Some(b'u') if hex(data, at + 1, 4).is_some() => {
+                push_char(out, hex(data, at + 1, 4).unwrap_or(0));
+                at += 5;
+            }
+            Some(b'u') if data.get(at + 1) == Some(&b'{') => {
+                let digits = data.iter().skip(at + 2).take(6).take_while(|b| b.is_ascii_hexdigit()).count();
+                match hex(data, at + 2, digits) {
+                    Some(code) if digits > 0 && data.get(at + 2 + digits) == Some(&b'}') => {
+                        push_char(out, code);
+                        at += 3 + digits;
+                    }
+                    _ => out.push(b),
+                }
+            }
+            Some(b'0'..=b'7') if octal().is_some() => {
+                push_char(out, octal().unwrap_or(0));
+                at += 3;
+            }
+            _ => out.push(b),
+        }
+    }
+}
+
+/// UTF-8 as lenient decoders and best-fit tables read it: overlong forms, full-width letters, typographic quotes and slashes become
+/// ASCII, spaces of all kinds a space; what has no width, and null bytes, go.
+pub fn utf8_normalise(data: &[u8], out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(&b) = data.get(at) {
+        at += 1;
+        let tail = |n: usize| data.get(at + n).copied().filter(|b| b & 0xc0 == 0x80).map(|b| u32::from(b & 0x3f));
+        match b {
+            0 => {}
+            1..=0x7f => out.push(b),
+            0xc0..=0xdf if let Some(low) = tail(0) => {
+                at += 1;
+                fit(out, u32::from(b & 0x1f) << 6 | low);
+            }
+            // What some decoders take for a byte of a character though it is none.
+            0xc0 | 0xc1 if let Some(&low) = data.get(at).filter(|b| b.is_ascii()) => {
+                at += 1;
+                fit(out, u32::from(b & 0x1f) << 6 | u32::from(low & 0x3f));
+            }
+            0xe0..=0xef if let (Some(middle), Some(low)) = (tail(0), tail(1)) => {
+                at += 2;
+                fit(out, u32::from(b & 0x0f) << 12 | middle << 6 | low);
+            }
+            0xf0..=0xf7 if let (Some(a), Some(middle), Some(low)) = (tail(0), tail(1), tail(2)) => {
+                at += 3;
+                fit(out, u32::from(b & 0x07) << 18 | a << 12 | middle << 6 | low);
+            }
+            _ => out.push(b),
+        }
+    }
+}
+
+/// Appends what a character is taken for.
+fn fit(out: &mut Vec<u8>, code: u32) {
+    let ascii = match code {
+        0 | 0xad | 0x200b..=0x200f | 0x2060 | 0xfeff => return,
+        0x01..=0x7f => code,
+        0xff01..=0xff5e => code - 0xfee0,
+        0xa0 | 0x1680 | 0x2000..=0x200a | 0x2028 | 0x2029 | 0x202f | 0x205f | 0x3000 => 0x20,
+        0xb4 | 0x2b9 | 0x2bc | 0x2c8 | 0x2018..=0x201b | 0x2032 | 0x275b | 0x275c => 0x27,
+        0x2ba | 0x201c..=0x201f | 0x2033 | 0x275d | 0x275e => 0x22,
+        0x2044 | 0x2215 => 0x2f,
+        0x2216 | 0x29f5 => 0x5c,
+        0x2024 | 0xb7 => 0x2e,
+        0x2039 | 0x3008 | 0x276c => 0x3c,
+        0x203a | 0x3009 | 0x276d => 0x3e,
+        0x2474..=0x247c => code - 0x2474 + 0x31,
+        // Letters and digits in circles.
+        0x2460..=0x2468 => code - 0x2460 + 0x31,
+        0x24b6..=0x24cf => code - 0x24b6 + 0x61,
+        0x24d0..=0x24e9 => code - 0x24d0 + 0x61,
+        0x24ea => 0x30,
+        0x3002 | 0xff61 => 0x2e,
+        _ => return push_char(out, code),
+    };
+    out.push(ascii as u8);
+}
+
+/// `/* … */` becomes a space, and nothing between letters; what MySQL executes (`/*!50000 … */`) stays without its marks.
+pub fn remove_comments(data: &[u8], out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(&b) = data.get(at) {
+        if b == b'/' && data.get(at + 1) == Some(&b'*') {
+            at += 2;
+            if data.get(at) == Some(&b'!') {
+                at += 1;
+                at += data.iter().skip(at).take_while(|b| b.is_ascii_digit()).count();
+                out.push(b' ');
+                continue;
+            }
+            let rest = data.get(at..).unwrap_or(&[]);
+            at += memchr::memmem::find(rest, b"*/").map_or(rest.len(), |i| i + 2);
+            out.push(b' ');
+        } else if b == b'*' && data.get(at + 1) == Some(&b'/') {
+            at += 2;
+            out.push(b' ');
+        } else {
+            out.push(b);
+            at += 1;
+        }
+    }
+}
+
+/// What a shell leaves away: quotes, backslashes, carets of Windows' shell, and variables that are empty or a space
+/// (`$IFS`, `$@`, `$*`, `$1`).
+pub fn shell_unescape(data: &[u8], out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(&b) = data.get(at) {
+        at += 1;
+        match b {
+            b'\'' | b'"' | b'^' => {}
+            b'\\' => match data.get(at) {
+                Some(b'\n') => at += 1,
+                Some(&c) if c.is_ascii_alphanumeric() || c == b'/' || c == b'-' || c == b'.' => {}
+                _ => out.push(b),
+            },
+            b'$' => {
+                let rest = data.get(at..).unwrap_or(&[]);
+                if let Some(after) = rest.strip_prefix(b"{IFS") {
+                    at += 4 + memchr::memchr(b'}', after).map_or(0, |i| i + 1);
+                    out.push(b' ');
+                } else if rest.starts_with(b"IFS") {
+                    at += 3;
+                    if rest.get(3) == Some(&b'$') && rest.get(4).is_some_and(u8::is_ascii_digit) {
+                        at += 2;
+                    }
+                    out.push(b' ');
+                } else if matches!(rest.first(), Some(b'@' | b'*' | b'!' | b'?' | b'-' | b'$' | b'_'))
+                    || rest.first().is_some_and(u8::is_ascii_digit)
+                {
+                    at += 1;
+                } else if matches!(rest.get(..2), Some(b"()" | b"''" | b"\"\"")) || rest.starts_with(b"{}") {
+                    at += 2;
+                } else {
+                    out.push(b);
+                }
+            }
+            b'`' if data.get(at) == Some(&b'`') => at += 1,
+            _ => out.push(b),
+        }
+    }
+}
+
+/// Backslashes to slashes, several slashes and `/./` to one. Steps up stay.
+pub fn path_normalise(data: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    for &b in data {
+        let b = if b == b'\\' { b'/' } else { b };
+        let so_far = out.get(start..).unwrap_or(&[]);
+        if b == b'/' && so_far.ends_with(b"/") {
+            continue;
+        }
+        if b == b'/' && (so_far.ends_with(b"/.") || so_far == b".") {
+            out.pop();
+            if out.len() == start {
+                out.push(b'/');
+            }
+            continue;
+        }
+        out.push(b);
+    }
+}
+
+/// Shortest text that is taken for Base64.
+const BASE64_MIN: usize = 16;
+
+/// Base64, where it is plausible: at least sixteen characters, all of its alphabet, and what comes out is text.
+/// Returns whether it was.
+pub fn base64_plausible(data: &[u8], out: &mut Vec<u8>) -> bool {
+    let text = data.trim_ascii();
+    let body = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
+    if text.len() < BASE64_MIN || body.len() % 4 == 1 {
+        return false;
+    }
+    let start = out.len();
+    let (mut bits, mut count) = (0_u32, 0);
+    for &b in body {
+        let value = match b {
+            b'A'..=b'Z' => b - b'A',
+            b'a'..=b'z' => b - b'a' + 26,
+            b'0'..=b'9' => b - b'0' + 52,
+            b'+' | b'-' | b' ' => 62,
+            b'/' | b'_' => 63,
+            _ => {
+                out.truncate(start);
+                return false;
+            }
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count) as u8);
+        }
+    }
+    let decoded = out.get(start..).unwrap_or(&[]);
+    let text = decoded.iter().filter(|b| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7e)).count();
+    if text * 20 < decoded.len() * 19 {
+        out.truncate(start);
+        return false;
+    }
+    true
+}
+
+/// The one form of a value that its many encodings stand for: percent signs, entities, escapes of JavaScript, UTF-8 and Base64 are
+/// decoded until nothing changes, at most four times; letters become small ones, and white space a
+/// single space, or a line end where there is one in it.
+pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    let mut value = data.to_vec();
+    let mut next = Vec::with_capacity(value.len());
+    for _ in 0..ROUNDS {
+        let before = value.clone();
+        let mut step = |value: &mut Vec<u8>, f: fn(&[u8], &mut Vec<u8>)| {
+            next.clear();
+            f(value, &mut next);
+            std::mem::swap(value, &mut next);
+        };
+        if value.contains(&b'%') {
+            step(&mut value, url_decode_recursive);
+        }
+        if value.contains(&b'&') {
+            step(&mut value, html_entity_decode);
+        }
+        if value.contains(&b'\\') {
+            step(&mut value, js_decode);
+        }
+        if value.iter().any(|&b| b >= 0x80 || b == 0) {
+            step(&mut value, utf8_normalise);
+        }
+        next.clear();
+        if base64_plausible(&value, &mut next) {
+            std::mem::swap(&mut value, &mut next);
+        }
+        if value == before {
+            break;
+        }
+    }
+    let mut space = None;
+    for &b in &value {
+        match (b, space) {
+            (b'\r' | b'\n', Some(at)) => out[at] = b'\n',
+            (b' ' | b'\t'..=b'\r', Some(_)) => {}
+            (b' ' | b'\t'..=b'\r', None) => {
+                space = Some(out.len());
+                out.push(if matches!(b, b'\r' | b'\n') { b'\n' } else { b' ' });
+            }
+            _ => {
+                space = None;
+                out.push(b.to_ascii_lowercase());
+            }
+        }
+    }
+    debug_assert!(out.len() - start <= data.len() * 2 + 4, "grown");
+}

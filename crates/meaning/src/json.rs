@@ -1,0 +1,106 @@
+//! Whether a value is a document of JSON (RFC 8259), without keeping any of it.
+
+/// Deepest nesting that is followed.
+const DEPTH: usize = 64;
+
+/// Whether `data` is one object or array, and nothing behind it.
+pub(crate) fn is_document(data: &[u8]) -> bool {
+    let mut at = 0;
+    // What closes each that is open, and whether names are wanted in it.
+    let mut open: Vec<u8> = Vec::new();
+    let space = |at: &mut usize| *at += data.iter().skip(*at).take_while(|b| b.is_ascii_whitespace()).count();
+    loop {
+        space(&mut at);
+        // A value.
+        match data.get(at) {
+            Some(b'{') if open.len() < DEPTH => {
+                at += 1;
+                space(&mut at);
+                if data.get(at) == Some(&b'}') {
+                    at += 1;
+                } else {
+                    open.push(b'}');
+                    if !name(data, &mut at) {
+                        return false;
+                    }
+                    continue;
+                }
+            }
+            Some(b'[') if open.len() < DEPTH => {
+                at += 1;
+                space(&mut at);
+                if data.get(at) == Some(&b']') {
+                    at += 1;
+                } else {
+                    open.push(b']');
+                    continue;
+                }
+            }
+            Some(b'"') if !open.is_empty() => {
+                if !string(data, &mut at) {
+                    return false;
+                }
+            }
+            Some(b'-' | b'0'..=b'9' | b't' | b'f' | b'n') if !open.is_empty() => {
+                let scalar = data
+                    .iter()
+                    .skip(at)
+                    .take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'+' | b'.'))
+                    .count();
+                let text = data.get(at..at + scalar).unwrap_or(&[]);
+                let number = text.iter().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.' | b'e' | b'E'));
+                if !number && !matches!(text, b"true" | b"false" | b"null") {
+                    return false;
+                }
+                at += scalar;
+            }
+            _ => return false,
+        }
+        // What is behind it.
+        loop {
+            space(&mut at);
+            let Some(&close) = open.last() else { return at == data.len() };
+            match data.get(at) {
+                Some(b',') => {
+                    at += 1;
+                    space(&mut at);
+                    if close == b'}' && !name(data, &mut at) {
+                        return false;
+                    }
+                    break;
+                }
+                Some(&b) if b == close => {
+                    at += 1;
+                    open.pop();
+                }
+                _ => return false,
+            }
+        }
+    }
+}
+
+/// A name with its colon.
+fn name(data: &[u8], at: &mut usize) -> bool {
+    if data.get(*at) != Some(&b'"') || !string(data, at) {
+        return false;
+    }
+    *at += data.iter().skip(*at).take_while(|b| b.is_ascii_whitespace()).count();
+    *at += 1;
+    data.get(*at - 1) == Some(&b':')
+}
+
+/// A string that begins here.
+fn string(data: &[u8], at: &mut usize) -> bool {
+    *at += 1;
+    loop {
+        match data.get(*at) {
+            None => return false,
+            Some(b'"') => {
+                *at += 1;
+                return true;
+            }
+            Some(b'\\') => *at += 2,
+            Some(_) => *at += 1,
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Commands that a shell would run: those of Unix behind a separator or a substitution, and those of Windows.
+//!
+//! A value is cut where a shell ends one command and begins another. What then stands first is looked up, without the quotes,
+//! backslashes, empty variables and paths that a shell leaves away. Names that are words of other languages too (`id`, `time`,
+//! `sort`) count with arguments that only commands have, or where nothing else stands between two separators.
+
+use crate::decode::shell_unescape;
+use crate::words::{List, Words};
+
+/// Names that mean a command wherever one may stand.
+static COMMANDS: List = List::new(|| Words::new(include_str!("../words/commands.txt")));
+/// Names that are words besides.
+static COMMANDS_WEAK: List = List::new(|| Words::new(include_str!("../words/commands-weak.txt")));
+
+/// Those of [`COMMANDS`] that mean a command even where a value begins with them.
+const RARE: &[&str] = &[
+    "visudo",
+    "cscli",
+    "ansible",
+    "ansible-playbook",
+    "ansible-config",
+    "ansible-console",
+    "ansible-inventory",
+    "ansible-galaxy",
+    "ansible-vault",
+    "ansible-pull",
+    "ansible-doc",
+    "chef-shell",
+    "chef-client",
+    "chef-run",
+    "chef-vault",
+    "chef-solo",
+    "aa-disable",
+    "aa-exec",
+    "whoami",
+    "ifconfig",
+    "ipconfig",
+    "netstat",
+    "systeminfo",
+    "tasklist",
+    "nslookup",
+    "certutil",
+    "mshta",
+    "regsvr32",
+    "rundll32",
+    "bitsadmin",
+];
+/// Commands that run the command behind them.
+const WRAPPERS: &[&str] = &[
+    "nohup", "sudo", "time", "exec", "env", "strace", "command", "eval", "builtin", "nice", "ionice", "xargs",
+    "timeout", "setsid", "busybox", "doas", "start", "call", "flock", "stdbuf", "chroot", "ltrace", "cmd", "watch",
+    "!", "then", "do", "else", "if", "while",
+];
+/// Files that commands of attacks ask for.
+const FILES: &[&str] = &[
+    "/etc/passwd",
+    "/etc/shadow",
+    "/etc/hosts",
+    "/etc/group",
+    "/proc/self",
+    "/dev/tcp/",
+    "/dev/udp/",
+    "win.ini",
+    "boot.ini",
+    "/var/log/",
+    "/bin/sh",
+    "/bin/bash",
+    "/tmp/",
+    "/dev/null",
+    "/usr/bin/",
+    "/etc/",
+    "/root/",
+];
+
+/// From how many lines on their beginnings are no commands.
+const LINES: usize = 4;
+/// From which length on a value is a text in which separators mean nothing.
+const LONG: usize = 2048;
+
+/// Whether a value, in canonical form ([`crate::decode::canonical`]), is a command for a shell.
+pub fn is_injection(value: &[u8]) -> bool {
+    if value.len() < 2 || value.len() > 16 << 10 {
+        return false;
+    }
+    if commands(value) {
+        return true;
+    }
+    // A plus that its sender meant for a space.
+    if value.contains(&b'+') && !value.contains(&b' ') {
+        let spaced: Vec<u8> = value.iter().map(|&b| if b == b'+' { b' ' } else { b }).collect();
+        if is_injection(&spaced) {
+            return true;
+        }
+    }
+    if value.iter().any(|b| matches!(b, b'\'' | b'"' | b'\\' | b'^' | b'$' | b'`')) {
+        let mut plain = Vec::with_capacity(value.len());
+        shell_unescape(value, &mut plain);
+        return plain != value && commands(&plain);
+    }
+    false
+}
+
+/// What ends a command, and how surely it does: 2 where other text has no such thing.
+fn separator(data: &[u8]) -> Option<(usize, u8)> {
+    match data {
+        [b'$', b'(', ..] | [b'<' | b'>', b'(', ..] => Some((2, 2)),
+        [b'|', b'|', ..] | [b'&', b'&', ..] => Some((2, 1)),
+        [b'`', ..] => Some((1, 1)),
+        [b'|' | b';' | b'\n' | b'&', ..] => Some((1, 1)),
+        [b'\\', b'n', ..] => Some((2, 1)),
+        [b'%', b'0', b'a', ..] => Some((3, 1)),
+        _ => None,
+    }
+}
+
+fn commands(value: &[u8]) -> bool {
+    let mut at = 0;
+    // Lines of a text are no commands.
+    let lines = memchr::memchr_iter(b'\n', value).take(LINES + 1).count() > LINES;
+    let long = value.len() > LONG;
+    // The first command is one only where it looks like nothing else.
+    if command(value, 0) {
+        return true;
+    }
+    while at < value.len() {
+        let rest = value.get(at..).unwrap_or(&[]);
+        match separator(rest) {
+            Some((len, sure)) => {
+                at += len;
+                let weak = long || lines && rest.first() == Some(&b'\n');
+                let sure = if weak { 0 } else { sure + u8::from(at == len) };
+                if command(value.get(at..).unwrap_or(&[]), sure) {
+                    return true;
+                }
+            }
+            None => at += 1,
+        }
+    }
+    false
+}
+
+/// Whether a command begins here. `sure`: 0 at the beginning of a value, 1 behind a separator, more where that begins the value
+/// or is a substitution.
+fn command(text: &[u8], sure: u8) -> bool {
+    let mut rest = skip(text);
+    let mut wrapped = false;
+    for _ in 0..4 {
+        let (name, after) = word(rest);
+        if WRAPPERS.iter().any(|w| w.as_bytes() == name)
+            && after.first().is_some_and(|b| matches!(b, b' ' | b';' | b'/' | b'-'))
+        {
+            let next = options(after);
+            let (next_name, _) = word(skip(next));
+            if name != b"if" && name != b"do" && name != b"then" && is_command(next_name) {
+                wrapped = true;
+                rest = skip(next);
+                continue;
+            }
+            if matches!(name, b"!" | b"then" | b"do" | b"else" | b"if" | b"while") && sure > 0 {
+                rest = skip(next);
+                continue;
+            }
+        }
+        break;
+    }
+    let (name, after) = word(rest);
+    let end = after
+        .iter()
+        .position(|&b| matches!(b, b';' | b'|' | b'&' | b'\n' | b'`' | b')' | b'>' | b'<'))
+        .unwrap_or(after.len());
+    let arguments = after.get(..end).unwrap_or(&[]);
+    let alone = arguments.trim_ascii().is_empty();
+    let path = rest.first() == Some(&b'/') && rest.iter().take(40).filter(|&&b| b == b'/').count() >= 2;
+    let asks = FILES.iter().any(|f| memchr::memmem::find(arguments, f.as_bytes()).is_some()) || globs(arguments);
+    let behind = after.first().copied();
+    let delimited = behind.is_none_or(|b| {
+        matches!(
+            b,
+            b' ' | b';'
+                | b'|'
+                | b'&'
+                | b'\n'
+                | b'`'
+                | b')'
+                | b'>'
+                | b'<'
+                | b'+'
+                | b'"'
+                | b'\''
+                | b'/'
+                | b'\t'
+                | b'$'
+                | b'}'
+                | b'\\'
+        )
+    });
+    if !delimited {
+        return false;
+    }
+    // An option, a path, an address or a variable.
+    let first = arguments.trim_ascii_start();
+    let option = matches!(first, [b'-', b'a'..=b'z' | b'-' | b'0'..=b'9', ..] | [b'/', b'a'..=b'z', ..] | [b'$', ..] | [b'c', b':', ..] | [b'+', ..])
+        || memchr::memmem::find(arguments, b"://").is_some()
+        || first.iter().take_while(|b| b.is_ascii_digit() || **b == b'.').filter(|b| **b == b'.').count() == 3;
+    let base = without_version(name);
+    let known = COMMANDS.has(base);
+    let common = COMMANDS_WEAK.has(base);
+    if path && (globs(rest.get(..rest.len().min(40)).unwrap_or(rest)) || known || common) && sure > 0 {
+        return true;
+    }
+    match sure {
+        0 if RARE.iter().any(|c| c.as_bytes() == base) => arguments.len() < 80,
+        0 if common && base.len() > 2 && arguments.starts_with(b" --") && arguments.len() < 24 => true,
+        0 => {
+            (known || common) && (asks && !alone && (option || known))
+                || known && wrapped
+                || known
+                    && option
+                    && !alone
+                    && arguments.len() < 200
+                    && (first.len() > 2)
+                    && base.len() > 2
+                    && memchr::memchr(b'=', first).is_none()
+        }
+        _ if known => {
+            alone
+                || option
+                || asks
+                || wrapped
+                || behind == Some(b' ')
+                    && base.len() > 3
+                    && arguments.len() < 80
+                    && text
+                        .first()
+                        .is_some_and(|&b| b == b' ' || b.is_ascii_alphanumeric() || matches!(b, b'\'' | b'"' | b'/'))
+        }
+        _ if common => asks || option && behind == Some(b' ') || alone && (sure > 1 || ends(after)) || wrapped,
+        _ => false,
+    }
+}
+
+/// Whether nothing but separators and quotes is left.
+fn ends(rest: &[u8]) -> bool {
+    let rest = rest.strip_suffix(b"\\n").unwrap_or(rest);
+    rest.len() <= 4
+        && rest
+            .iter()
+            .all(|b| matches!(b, b' ' | b';' | b'|' | b'&' | b'\n' | b'`' | b')' | b'"' | b'\'' | b'#' | b'}'))
+}
+
+/// Whether a path has wildcards in it.
+fn globs(text: &[u8]) -> bool {
+    memchr::memchr_iter(b'/', text).any(|at| {
+        let part = text.get(at + 1..).unwrap_or(&[]);
+        let len = part
+            .iter()
+            .take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'?' | b'*' | b'[' | b']' | b'-' | b'/' | b'.'))
+            .count()
+            .min(40);
+        let part = part.get(..len).unwrap_or(&[]);
+        part.iter().any(|b| matches!(b, b'?' | b'*' | b'[')) && part.contains(&b'/')
+    })
+}
+
+fn is_command(name: &[u8]) -> bool {
+    let base = without_version(name);
+    COMMANDS.has(base) || COMMANDS_WEAK.has(base)
+}
+
+/// `python3.10` is `python3`.
+fn without_version(name: &[u8]) -> &[u8] {
+    match memchr::memchr(b'.', name) {
+        Some(dot)
+            if name
+                .get(dot + 1..)
+                .is_some_and(|r| !r.is_empty() && r.iter().all(u8::is_ascii_digit) || r == b"exe")
+                && dot > 0 =>
+        {
+            let plain = name.get(..dot).unwrap_or(name);
+            if name.ends_with(b".exe") && (name == b"cmd.exe" || name == b"reg.exe") { name } else { plain }
+        }
+        _ => name,
+    }
+}
+
+/// Skips what may stand before a command: spaces, parentheses, quotes, redirections and variables that are set.
+fn skip(mut text: &[u8]) -> &[u8] {
+    loop {
+        text = match text {
+            [b' ' | b'(' | b'{' | b'"' | b'\'' | b'\n' | b'`' | b'@' | b'!', rest @ ..] => rest,
+            [b'%', b'0', b'9' | b'd', rest @ ..] => rest,
+            [b'$', b'(', rest @ ..] => rest,
+            [b'$', b'a'..=b'z', b' ', rest @ ..] => rest,
+            _ => {
+                let name = text.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
+                if (1..=12).contains(&name) && text.get(name) == Some(&b'=') {
+                    let value = text.get(name + 1..).unwrap_or(&[]);
+                    let len = value.iter().take_while(|b| !matches!(b, b' ' | b';' | b'|' | b'&' | b'\n')).count();
+                    if value.get(len) == Some(&b' ') && len < 40 {
+                        text = value.get(len + 1..).unwrap_or(&[]);
+                        continue;
+                    }
+                }
+                return text;
+            }
+        };
+    }
+}
+
+/// Skips options of a command that runs another one, and their values.
+fn options(mut text: &[u8]) -> &[u8] {
+    for _ in 0..4 {
+        text = text.trim_ascii_start();
+        if text.first() == Some(&b';') {
+            return text.get(1..).unwrap_or(&[]);
+        }
+        if !matches!(text.first(), Some(b'-' | b'0'..=b'9' | b'/'))
+            || text.starts_with(b"/bin")
+            || text.starts_with(b"/usr")
+        {
+            return text;
+        }
+        text = text.iter().position(|&b| b == b' ').and_then(|at| text.get(at..)).unwrap_or(&[]);
+    }
+    text
+}
+
+/// The name that stands here, without its path, and what is behind it.
+fn word(text: &[u8]) -> (&[u8], &[u8]) {
+    let len = text
+        .iter()
+        .take_while(|b| {
+            b.is_ascii_alphanumeric()
+                || matches!(b, b'-' | b'_' | b'.' | b'/' | b'\\' | b':' | b'+' | b'[' | b']' | b'?' | b'*' | b'!')
+        })
+        .count();
+    let whole = text.get(..len).unwrap_or(text);
+    let is_path = matches!(whole.first(), Some(b'/' | b'\\' | b'.'))
+        || whole.starts_with(b"usr/")
+        || whole.starts_with(b"bin/")
+        || whole.get(1..3) == Some(b":\\");
+    let name = if is_path {
+        whole.iter().rposition(|b| matches!(b, b'/' | b'\\')).and_then(|at| whole.get(at + 1..)).unwrap_or(whole)
+    } else {
+        whole
+    };
+    (name, text.get(len..).unwrap_or(&[]))
+}

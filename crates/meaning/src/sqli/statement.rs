@@ -1,0 +1,198 @@
+//! Statements of SQL, and queries.
+
+use super::token::Kind;
+use super::{CALLS_SURE, Reader};
+
+impl Reader<'_> {
+    /// `select` and what stands behind it.
+    pub(super) fn select(&self, mut j: usize) -> u32 {
+        while self.word(
+            j,
+            &[
+                "all",
+                "distinct",
+                "distinctrow",
+                "high_priority",
+                "straight_join",
+                "sql_no_cache",
+                "sql_calc_found_rows",
+                "top",
+            ],
+        ) || self.is(j, "(")
+        {
+            j += 1;
+        }
+        let Some(first) = self.at(j) else { return if self.broken { 3 } else { 0 } };
+        let second = self.at(j + 1);
+        match first.kind {
+            Kind::Operator if first.is("*") || second.is_some_and(|t| matches!(t.kind, Kind::Number | Kind::Text)) => {
+                return 5;
+            }
+            Kind::Operator => return 3,
+            Kind::Text | Kind::Open => return 5,
+            Kind::Number if !self.broken && self.word(j + 1, &["from"]) && self.at(j + 3).is_none() => return 4,
+            Kind::Number
+                if second.is_none_or(|t| {
+                    t.is(",") || t.is(")") || t.word(&["from", "where", "union", "and", "or"]) || t.kind != Kind::Word
+                }) =>
+            {
+                return 5;
+            }
+            Kind::Word if first.text.starts_with(b"@") => return 5,
+            Kind::Word if first.word(&["null", "select", "case", "if", "exists", "from"]) => {
+                return if first.word(&["from"]) { 3 } else { 5 };
+            }
+            Kind::Word if second.is_some_and(|t| t.is("(")) => return 5,
+            Kind::Word if CALLS_SURE.has(first.text) => return 5,
+            Kind::Word
+                if second.is_some_and(|t| t.kind == Kind::Operator || t.is(";"))
+                    && !second.is_some_and(|t| t.is("-") || t.is("/") || t.is("&")) =>
+            {
+                return 4;
+            }
+            _ => {}
+        }
+        // Columns, up to `from`.
+        let mut last_was_operand = false;
+        for k in j..self.tokens.len().min(j + 64) {
+            let Some(t) = self.at(k) else { break };
+            if t.word(&["from"]) {
+                let table = self.skip_open(k + 1);
+                let named = self.operand(table);
+                let after = self.at(table + 1);
+                let plain = after.is_none_or(|t| {
+                    t.kind != Kind::Word
+                        || t.word(&[
+                            "where", "limit", "order", "group", "union", "as", "having", "join", "inner", "left",
+                            "into",
+                        ])
+                });
+                return match (named, plain) {
+                    (true, true) if self.broken => 5,
+                    (true, true) if k == j + 1 && j == 1 && after.is_none() => 4,
+                    (true, true) => 4,
+                    (true, false) => 2,
+                    _ => {
+                        if self.broken {
+                            4
+                        } else {
+                            2
+                        }
+                    }
+                };
+            }
+            if t.kind == Kind::Word && last_was_operand && !t.word(&["as", "and", "or", "all"]) {
+                return if self.broken { 3 } else { 0 };
+            }
+            last_was_operand = t.kind == Kind::Word && !t.word(&["as", "and", "or", "all"]);
+        }
+        if self.broken { 4 } else { u32::from(self.is(j + 1, ",")) * 3 }
+    }
+
+    /// A statement that begins here.
+    pub(super) fn statement(&self, i: usize) -> u32 {
+        let Some(t) = self.at(i) else { return 0 };
+        let next = i + 1;
+        let w = |i, list: &[&str]| self.word(i, list);
+        let sure = match t.text {
+            b"select" => return self.select(next),
+            b"insert" => {
+                w(next, &["into", "ignore", "delayed"])
+                    && (self.is(i + 3, "(")
+                        || w(i + 3, &["values", "select", "set", "value"])
+                        || w(next, &["ignore", "delayed"]))
+            }
+            b"replace" => w(next, &["into"]) && self.operand(i + 2),
+            b"update" => self.operand(next) && w(i + 2, &["set"]),
+            b"delete" => {
+                w(next, &["from"])
+                    && self.operand(i + 2)
+                    && self.at(i + 3).is_none_or(|t| t.kind != Kind::Word || t.word(&["where", "limit", "order"]))
+            }
+            b"drop" | b"truncate" | b"alter" | b"create" => {
+                let mut j = next;
+                while w(j, &["or", "replace", "temporary", "temp", "unique", "global", "public", "external"]) {
+                    j += 1;
+                }
+                w(
+                    j,
+                    &[
+                        "table",
+                        "database",
+                        "user",
+                        "login",
+                        "view",
+                        "procedure",
+                        "function",
+                        "trigger",
+                        "index",
+                        "schema",
+                        "column",
+                        "role",
+                        "assembly",
+                        "proc",
+                        "sequence",
+                        "aggregate",
+                        "event",
+                        "server",
+                        "tablespace",
+                        "language",
+                        "extension",
+                        "type",
+                        "domain",
+                    ],
+                ) && self.operand(j + 1)
+                    || t.is("drop")
+                        && self.kind(next, Kind::Word)
+                        && (self.commented && i == 0 && self.at(i + 2).is_none()
+                            || self.at(i + 2).is_some_and(|t| t.is(";") || t.kind == Kind::Comment))
+            }
+            b"exec" | b"execute" | b"call" => {
+                self.at(next).is_some_and(|t| {
+                    t.text.starts_with(b"sp_")
+                        || t.text.starts_with(b"xp_")
+                        || t.text.starts_with(b"master")
+                        || t.text.starts_with(b"@")
+                }) || self.is(next, "(")
+            }
+            b"declare" => {
+                self.at(next).is_some_and(|t| t.text.starts_with(b"@"))
+                    || w(i + 2, &["varchar", "varchar2", "nvarchar", "int", "integer", "cursor", "number", "char"])
+            }
+            b"set" => self.at(next).is_some_and(|t| t.text.starts_with(b"@")) && self.is(i + 2, "="),
+            b"shutdown" => {
+                self.at(next).is_none_or(|t| t.kind == Kind::Comment || t.is(";")) && (self.broken || i > 0)
+                    || w(next, &["with"])
+            }
+            b"grant" | b"revoke" => {
+                w(next, &["all", "select", "insert", "update", "delete", "execute", "dba", "connect"])
+            }
+            b"waitfor" => w(next, &["delay", "time"]),
+            b"load" => w(next, &["data"]),
+            b"copy" => self.operand(next) && w(i + 2, &["from", "to"]),
+            b"backup" | b"restore" => w(next, &["database", "log"]),
+            b"handler" => self.operand(next) && w(i + 2, &["open", "read"]),
+            b"begin" | b"commit" | b"rollback" => {
+                self.is(next, ";") || w(next, &["transaction", "tran", "declare", "dbms_lock.sleep"])
+            }
+            b"attach" | b"detach" => w(next, &["database"]),
+            b"rename" => w(next, &["table", "user"]),
+            b"merge" => w(next, &["into", "using"]),
+            b"analyze" | b"vacuum" | b"pragma" => self.broken || i > 0 && self.operand(next),
+            b"if" => self.is(next, "(") && i > 0,
+            _ => false,
+        };
+        if sure { 5 } else { 0 }
+    }
+
+    /// Whether a statement may begin with this word.
+    pub(super) fn statement_word(&self, i: usize) -> bool {
+        self.word(
+            i,
+            &[
+                "insert", "update", "delete", "drop", "alter", "create", "truncate", "exec", "execute", "declare",
+                "grant", "shutdown", "replace", "merge", "copy",
+            ],
+        ) || self.word(i, &["set"]) && self.at(i + 1).is_some_and(|t| t.text.starts_with(b"@"))
+    }
+}

@@ -1,0 +1,433 @@
+//! Pieces of HTML, and of JavaScript in it, that would run in somebody else's browser.
+//!
+//! A value may land between tags, within the value of an attribute, or within a script. Looked for is what runs code in each of them:
+//! elements that do (`script`, `iframe`, `svg` …), attributes that do in any element (`onerror=`), addresses that do
+//! (`javascript:`), styles that did, templates of frameworks that evaluate, and calls and names of JavaScript that reach the page,
+//! its cookies, or other code.
+
+/// Elements whose mere presence runs code or takes the page over.
+const ELEMENTS: &[&str] = &[
+    "script",
+    "iframe",
+    "object",
+    "embed",
+    "applet",
+    "base",
+    "svg",
+    "math",
+    "isindex",
+    "frameset",
+    "frame",
+    "bgsound",
+    "xml",
+    "xss",
+    "marquee",
+    "meta",
+    "link",
+    "layer",
+    "ilayer",
+    "animate",
+    "set",
+    "animatetransform",
+    "handler",
+    "listener",
+    "noscript",
+    "template",
+    "portal",
+    "blink",
+    "style",
+    "form",
+    "import",
+    "vmlframe",
+    "video",
+    "audio",
+    "keygen",
+    "details",
+    "textarea",
+    "noembed",
+    "plaintext",
+    "html:script",
+    "x:script",
+    "svg:script",
+    "body",
+    "head",
+    "html",
+    "foreignobject",
+    "use",
+    "image",
+    "input",
+    "button",
+    "select",
+    "option",
+    "isindex",
+    "source",
+    "track",
+    "dialog",
+    "stylesheet",
+    "xmp",
+    "comment",
+    "frame",
+    "titl",
+    "title",
+    "!doctype",
+    "!entity",
+    "!attlist",
+    "?xml",
+    "?import",
+    "basefont",
+    "img",
+];
+/// Those of [`ELEMENTS`], from the first one, that are an attack whatever their attributes are.
+const SURE_ELEMENTS: usize = 34;
+/// Schemes of addresses that run code.
+const SCHEMES: &[&str] = &[
+    "javascript:",
+    "vbscript:",
+    "livescript:",
+    "data:text/html",
+    "data:text/javascript",
+    "data:application/javascript",
+    "data:application/x-javascript",
+    "data:text/xml",
+    "data:image/svg+xml",
+    "data:application/xhtml",
+    "jar:http",
+    "mocha:",
+    "ecmascript:",
+    "x-javascript:",
+    "data:text/vbs",
+    "data:,",
+    "data:;",
+];
+/// Calls of JavaScript that an attack shows its success with, or runs text with.
+const CALLS: &[&str] = &[
+    "alert",
+    "prompt",
+    "confirm",
+    "eval",
+    "settimeout",
+    "setinterval",
+    "setimmediate",
+    "execscript",
+    "importscripts",
+    "atob",
+    "write",
+    "writeln",
+    "print",
+    "console.log",
+    "import",
+    "unescape",
+    "decodeuricomponent",
+    "createelement",
+    "appendchild",
+    "postmessage",
+    "msgbox",
+    "msgbox",
+    "expression",
+    "structuredclone",
+    "execcommand",
+];
+/// Names that reach the page.
+const NAMES: &[&str] = &[
+    "document.cookie",
+    "document.write",
+    "document.domain",
+    "document.location",
+    "document.body",
+    "document.url",
+    "document.forms",
+    "document.getelementby",
+    "document.createelement",
+    "window.location",
+    "window.open",
+    "window.name",
+    "location.href=",
+    "location.replace(",
+    "location.assign(",
+    "location=",
+    "location.hash",
+    ".innerhtml",
+    ".outerhtml",
+    ".insertadjacenthtml",
+    ".parentnode",
+    "string.fromcharcode",
+    "fromcharcode(",
+    ".constructor(",
+    "constructor.constructor",
+    "[\"constructor\"]",
+    "['constructor']",
+    "new function(",
+    "self[",
+    "window[",
+    "top[",
+    "parent[",
+    "frames[",
+    "this['",
+    "this[\"",
+    "globalthis[",
+    "document[",
+    "content[",
+    "xmlhttprequest",
+    "navigator.sendbeacon",
+    "-moz-binding",
+    "reflect.construct",
+    "reflect.apply",
+    "symbol.hasinstance",
+    ".source+",
+    "localstorage.",
+    "sessionstorage.",
+    "document.documentelement",
+    "window.onerror",
+    "onerror=",
+    "__defineg",
+    "__lookupg",
+    "tostring(30)",
+    "tostring(36)",
+    "$.get",
+    "$.getscript",
+    "jquery.",
+    "angular.",
+    "ng-app",
+    "ng-init",
+    "ng-bind",
+    "v-html",
+    "data-ng-",
+    "x-init",
+    "@click=",
+    "document['",
+    "document[\"",
+];
+
+/// From this length on JavaScript is a program that somebody shows, rather than an attack.
+const PROGRAM: usize = 400;
+
+/// Whether a value, in canonical form ([`crate::decode::canonical`]), is a piece of HTML that runs code.
+pub fn is_injection(value: &[u8]) -> bool {
+    let has = |byte| memchr::memchr(byte, value).is_some();
+    if has(b'<') && tags(value) {
+        return true;
+    }
+    if has(b'=') && attributes(value) {
+        return true;
+    }
+    if has(b':') && schemes(value) {
+        return true;
+    }
+    script(value)
+}
+
+/// Whether a tag begins somewhere that runs code.
+fn tags(value: &[u8]) -> bool {
+    memchr::memchr_iter(b'<', value).any(|at| {
+        let rest = value.get(at + 1..).unwrap_or(&[]);
+        // Characters that some browsers skip, and a slash.
+        let skip = rest
+            .iter()
+            .take_while(|&&b| matches!(b, b'/' | b'\\' | b'%' | b'\n' | b' ' | 0x0b | 0x0c) || b < b' ')
+            .count()
+            .min(8);
+        let gap = rest.first() == Some(&b' ') || rest.first() == Some(&b'\n');
+        let rest = rest.get(skip..).unwrap_or(&[]);
+        let length =
+            rest.iter().take_while(|&&b| b.is_ascii_alphanumeric() || matches!(b, b':' | b'!' | b'?' | b'-')).count();
+        let name = rest.get(..length).unwrap_or(&[]);
+        let Some(place) = ELEMENTS.iter().position(|e| e.as_bytes() == name) else {
+            return false;
+        };
+        let behind = rest.get(length).copied();
+        let ends = matches!(behind, Some(b' ' | b'\n' | b'/' | b'>' | b'<' | b'+' | b'\'' | b'{' | 0..0x20))
+            || behind.is_none() && at > 0;
+        // An empty drawing does nothing.
+        let empty = matches!(name, b"svg" | b"math") && behind == Some(b'>');
+        place < SURE_ELEMENTS && ends && !gap && !empty
+    }) || spaced(value)
+}
+
+/// Whether the name of an element is written with spaces between its letters.
+fn spaced(value: &[u8]) -> bool {
+    memchr::memchr_iter(b'<', value).any(|at| {
+        let mut name = Vec::new();
+        let mut rest = value.get(at + 1..).unwrap_or(&[]);
+        while let [letter, tail @ ..] = rest
+            && (letter.is_ascii_alphabetic() || *letter == b':')
+            && name.len() < 16
+        {
+            name.push(*letter);
+            match tail {
+                [b' ', after @ ..] => rest = after,
+                _ => break,
+            }
+        }
+        name.len() >= 4 && ELEMENTS.iter().any(|e| e.as_bytes() == name)
+    })
+}
+
+/// Whether an attribute runs code: `on…=`, or one of those that take addresses or styles.
+fn attributes(value: &[u8]) -> bool {
+    let tag = memchr::memchr(b'<', value).is_some();
+    memchr::memchr_iter(b'=', value).any(|at| {
+        let before = value.get(..at).unwrap_or(&[]);
+        // Between name and sign there may be spaces, and what browsers skip.
+        let end =
+            before.iter().rposition(|&b| !(matches!(b, b' ' | b'\n' | b'/' | b'+') || b < b' ')).map_or(0, |i| i + 1);
+        let start = before
+            .get(..end)
+            .unwrap_or(&[])
+            .iter()
+            .rposition(|b| !b.is_ascii_alphanumeric() && !matches!(b, b'-' | b':' | b'_'))
+            .map_or(0, |i| i + 1);
+        let name = before.get(start..end).unwrap_or(&[]);
+        let separator = start.checked_sub(1).and_then(|i| before.get(i)).copied();
+        let separated = matches!(
+            separator,
+            None | Some(
+                b' ' | b'\n' | b'/' | b'"' | b'\'' | b'`' | b';' | b'>' | b'<' | b']' | b'\\' | b'%' | b'+' | b',' | 0
+                    ..0x20
+            )
+        );
+        if !separated {
+            return false;
+        }
+        let after = value.get(at + 1..).unwrap_or(&[]);
+        if let Some(event) = name.strip_prefix(b"on") {
+            // Names of events are letters; a parameter that begins so is one of a query.
+            let letters = (3..=24).contains(&event.len()) && event.iter().all(u8::is_ascii_alphabetic);
+            let quoted = matches!(separator, Some(b'"' | b'\'' | b'`' | b'/' | b'<' | b'>'));
+            return letters && (tag || quoted || code(after));
+        }
+        let dangerous = matches!(
+            name,
+            b"formaction"
+                | b"srcdoc"
+                | b"fscommand"
+                | b"seeksegmenttime"
+                | b"xlink:href"
+                | b"dynsrc"
+                | b"lowsrc"
+                | b"xmlns:ev"
+                | b"-moz-binding"
+                | b"autofocus"
+                | b"style"
+                | b"ontoggle"
+                | b"poster"
+                | b"background"
+                | b"datasrc"
+                | b"dataformatas"
+                | b"datafld"
+        );
+        dangerous
+            && match name {
+                b"style" => {
+                    let end = after.iter().position(|&b| b == b'>').unwrap_or(after.len()).min(512);
+                    let style = after.get(..end).unwrap_or(&[]);
+                    [
+                        "expression",
+                        "javascript",
+                        "behavior",
+                        "-moz-binding",
+                        "@import",
+                        "url(data",
+                        "animation-name",
+                        "-o-link",
+                    ]
+                    .iter()
+                    .any(|w| squeezed(style, w))
+                }
+                b"poster" | b"background" | b"lowsrc" | b"dynsrc" | b"datasrc" => tag && schemes(after),
+                _ => tag || matches!(separator, Some(b'"' | b'\'')),
+            }
+    })
+}
+
+/// Whether text begins with what may be code of a handler of events.
+fn code(after: &[u8]) -> bool {
+    let text = after.trim_ascii_start();
+    let text = text.strip_prefix(b"\"").or_else(|| text.strip_prefix(b"'")).unwrap_or(text);
+    let until = text.get(..text.len().min(64)).unwrap_or(text);
+    until.contains(&b'(') && CALLS.iter().any(|c| memchr::memmem::find(until, c.as_bytes()).is_some())
+        || until.contains(&b'`')
+}
+
+/// Whether `word` is in `text` when white space, comments and control characters are left out.
+fn squeezed(text: &[u8], word: &str) -> bool {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&b) = text.get(at) {
+        if b == b'/' && text.get(at + 1) == Some(&b'*') {
+            let rest = text.get(at + 2..).unwrap_or(&[]);
+            at += memchr::memmem::find(rest, b"*/").map_or(rest.len(), |i| i + 2) + 2;
+            continue;
+        }
+        if b > b' ' && b != b'\\' {
+            plain.push(b);
+        }
+        at += 1;
+    }
+    memchr::memmem::find(&plain, word.as_bytes()).is_some()
+}
+
+/// Whether an address runs code, with white space within its scheme as browsers allow.
+fn schemes(value: &[u8]) -> bool {
+    memchr::memchr_iter(b':', value).any(|at| {
+        // The letters before it, however far apart.
+        let mut name = Vec::new();
+        for &b in value.get(..at).unwrap_or(&[]).iter().rev().take(64) {
+            if b <= b' ' || b == b'\\' {
+                continue;
+            }
+            if !(b.is_ascii_alphanumeric() || b == b'-') || name.len() >= 16 {
+                break;
+            }
+            name.push(b);
+        }
+        name.reverse();
+        let after = value.get(at..(at + 32).min(value.len())).unwrap_or(&[]);
+        let after: Vec<u8> = after.iter().copied().filter(|&b| b > b' ').collect();
+        SCHEMES.iter().any(|scheme| {
+            let colon = scheme.find(':').unwrap_or(0);
+            let (scheme, rest) = scheme.as_bytes().split_at(colon);
+            let starts = name.ends_with(scheme) && after.starts_with(rest);
+            // `javascript:void(0)` is in pages that do no harm.
+            starts
+                && !after.starts_with(b":void0")
+                && !after.starts_with(b":void(0)")
+                && !after.starts_with(b":;")
+                && (rest.len() > 1 || after.len() > 1)
+                && (rest != b":," && rest != b":;" || name == scheme && at < 8)
+        })
+    })
+}
+
+/// Whether it is JavaScript that reaches the page.
+fn script(value: &[u8]) -> bool {
+    // The text is short where it is an attack and long where it is somebody's program.
+    if value.len() > PROGRAM || !value.iter().any(|b| matches!(b, b'(' | b'[' | b'=' | b'`' | b'.')) {
+        return false;
+    }
+    let found = |text: &str| memchr::memmem::find(value, text.as_bytes());
+    let names = NAMES.iter().filter(|n| found(n).is_some()).count();
+    let calls = CALLS
+        .iter()
+        .filter(|c| {
+            memchr::memmem::find_iter(value, c.as_bytes()).any(|at| {
+                let before = at.checked_sub(1).and_then(|i| value.get(i)).copied();
+                let alone = before.is_none_or(|b| !b.is_ascii_alphanumeric() && b != b'_' && b != b'$');
+                let rest = value.get(at + c.len()..).unwrap_or(&[]);
+                let space =
+                    rest.iter().take_while(|&&b| matches!(b, b' ' | b'\n' | b'/' | b'*' | b'?' | b'.')).count().min(8);
+                alone && matches!(rest.get(space), Some(b'(' | b'`'))
+            })
+        })
+        .count();
+    let shows = ["alert", "prompt", "confirm", "eval"].iter().any(|c| {
+        memchr::memmem::find_iter(value, c.as_bytes()).any(|at| {
+            let before = at.checked_sub(1).and_then(|i| value.get(i)).copied();
+            let rest = value.get(at + c.len()..).unwrap_or(&[]);
+            before.is_none_or(|b| !b.is_ascii_alphanumeric() && b != b'_') && matches!(rest.first(), Some(b'(' | b'`'))
+        })
+    });
+    shows
+        || names + calls >= 2
+        || names == 1 && value.len() <= 160 && value.contains(&b'(')
+        || calls == 1 && value.len() < 60 && value.ends_with(b")")
+}

