@@ -16,6 +16,8 @@ pub struct Job<'a> {
     pub config: Option<&'a Path>,
     /// Settings that differ from the configuration (`name=value`).
     pub settings: &'a [String],
+    /// As an engine between two networks inspects: each segment at once, since it goes on only then.
+    pub inline: bool,
 }
 
 /// Records a work trace; the error is one sentence.

@@ -112,18 +112,18 @@ pub fn run(
     threads: usize,
     each: &mut (dyn FnMut(&Found) -> bool + Send),
 ) {
-    replay(candidates, todo, costs, trace, load, threads, &mut |number, outcome| {
+    replay(candidates, todo, costs, trace, &|_| load, threads, &mut |number, outcome| {
         candidates.get(number).is_none_or(|c| each(&Found::new(number, &c.design, &outcome)))
     });
 }
 
-/// As [`run`], with the whole outcome of each.
+/// As [`run`], with a load of its own for each by its number, and the whole outcome of each.
 pub fn replay(
     candidates: &[Candidate],
     todo: &[usize],
     costs: &Costs,
     trace: &Trace,
-    load: Load,
+    load: &(dyn Fn(usize) -> Load + Sync),
     threads: usize,
     each: &mut (dyn FnMut(usize, Outcome) -> bool + Send),
 ) {
@@ -134,7 +134,7 @@ pub fn replay(
             scope.spawn(|| {
                 while let Some(number) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let Some(candidate) = candidates.get(*number) else { continue };
-                    let outcome = simulate(&candidate.design, costs, trace, load);
+                    let outcome = simulate(&candidate.design, costs, trace, load(*number));
                     let mut each = each.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     if !each(*number, outcome) {
                         next.store(todo.len(), Ordering::Relaxed);

@@ -53,13 +53,19 @@ impl InProcess {
         InProcess::watched(yaml, settings, rules, dir, inline, Watching::Nobody)
     }
 
-    /// The same, passive, for a record of what each packet asks for: [`Self::costs`] counts how often rules are looked at and in how
+    /// The same for a record of what each packet asks for: [`Self::costs`] counts how often rules are looked at and in how
     /// many bytes, and [`Self::detect`] has the trees of rules.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn recording(yaml: &str, settings: &[String], rules: &Path, dir: &Path) -> Result<InProcess, String> {
-        InProcess::watched(yaml, settings, rules, dir, false, Watching::Profile(1))
+    pub fn recording(
+        yaml: &str,
+        settings: &[String],
+        rules: &Path,
+        dir: &Path,
+        inline: bool,
+    ) -> Result<InProcess, String> {
+        InProcess::watched(yaml, settings, rules, dir, inline, Watching::Profile(1))
     }
 
     fn watched(

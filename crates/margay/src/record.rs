@@ -47,7 +47,7 @@ impl Drop for Folder {
 #[derive(Default)]
 struct Draft {
     work: Work,
-    /// Rules of the port group that were found or looked at, with the bytes that were looked at.
+    /// Rules of the port group whose pattern was found or that looked at bytes, with how many.
     group: Vec<(u32, u64)>,
     /// Rules of other groups whose pattern was found.
     others: Vec<u32>,
@@ -94,7 +94,7 @@ pub(crate) fn record(job: &Job<'_>) -> Result<Trace, String> {
     let mut recording = Recording::default();
     let mut table = None;
     for capture in job.captures {
-        let mut engine = InProcess::recording(&yaml, &settings, &rules, &folder.0)
+        let mut engine = InProcess::recording(&yaml, &settings, &rules, &folder.0, job.inline)
             .map_err(|e| format!("{}: {e}", job.rules.display()))?;
         if table.is_none() {
             table = Some(Table::new(engine.detect().ok_or("the configuration turns detection off")?)?);
@@ -295,6 +295,8 @@ impl Recording {
             let rule = rule as u32;
             match draft.group.iter_mut().find(|g| g.0 == rule) {
                 Some(known) => known.1 += bytes,
+                // What only header and state spoke against was looked at with the packet.
+                None if buffers == 0 => {}
                 None => draft.group.push((rule, bytes)),
             }
         }

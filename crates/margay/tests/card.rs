@@ -188,3 +188,83 @@ fn what_cannot_be_recorded_is_told_in_one_sentence() {
         assert!(!out.exists());
     }
 }
+
+const EXPERIMENT: &str = "%YAML 1.1\n---\n\
+title: A small experiment\n\
+work:\n\
+  \x20 recorded:\n\
+  \x20   captures: [in.pcap x 3]\n\
+  \x20   rules: {from: work.rules, protocols: [all]}\n\
+  \x20 between: {like: base.yaml recorded, inline: yes}\n\
+  \x20 made: {made-up: {packets: 4000, flows: 100, seed: 4}}\n\
+traces:\n\
+  \x20 recorded: {work: recorded}\n\
+  \x20 between: {work: between}\n\
+  \x20 made: {work: made}\n\
+rows:\n\
+  \x20 - title: Cores\n\
+  \x20   traces: [made]\n\
+  \x20   vary: {cores: [1, 4]}\n\
+  \x20   claims:\n\
+  \x20     - {say: four are faster, study: '> 1', of: {cores: 4}, to: {cores: 1}, least: 1.2}\n\
+  \x20     - {say: one is faster, study: '> 1', of: {cores: 1}, to: {cores: 4}, least: 1.2}\n\
+  \x20     - {say: nobody knows, of: {cores: 2}, to: {cores: 1}}\n\
+  \x20 - title: Latency\n\
+  \x20   traces: [made]\n\
+  \x20   measure: mean-latency\n\
+  \x20   offered: 50 %\n\
+  \x20   vary: {cores: [1, 4]}\n\
+  \x20   claims:\n\
+  \x20     - {say: waiting at 90 %, of: {offered: 90 %}, to: {}}\n\
+  \x20 - title: Recorded\n\
+  \x20   traces: [recorded, between]\n\
+  \x20   measure: reports\n\
+  \x20   vary: {cores: [4]}\n\
+  \x20   claims:\n\
+  \x20     - {say: the host alone, measure: host-bytes, of: {trace: recorded, part: steer}}\n";
+
+#[test]
+fn an_experiment_has_a_report() {
+    let dir = folder("card-experiment");
+    capture().write(&dir.join("in.pcap"));
+    std::fs::write(dir.join("work.rules"), RULES).expect("rules");
+    // The work that is referred to has no reference of its own.
+    let lines: Vec<&str> =
+        EXPERIMENT.lines().take_while(|l| *l != "rows:").filter(|l| !l.contains("between")).collect();
+    let base = lines.join("\n") + "\nrows:\n  - {title: none, vary: {cores: [1]}}\n";
+    std::fs::write(dir.join("base.yaml"), base).expect("an experiment");
+    let file = dir.join("experiment.yaml");
+    std::fs::write(&file, EXPERIMENT).expect("an experiment");
+    let out = dir.join("out");
+    let ran = lab(&["run", text(&file), "--out", text(&out), "--work", text(&dir), "--sensitivity"]);
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+    for (word, say) in [
+        ("repeated", "four are faster"),
+        ("refuted", "one is faster"),
+        ("found", "nobody knows"),
+        ("found", "waiting at 90 %"),
+        ("found", "the host alone: 100"),
+    ] {
+        assert!(said.lines().any(|l| l.starts_with(word) && l.contains(say)), "{word} {say}: {said}");
+    }
+    let line = |say: &str| said.lines().skip_while(|l| !l.contains(say)).nth(1).unwrap_or_default().to_owned();
+    // Packets wait longer at 90 % than at 50 %, whatever the costs; how much longer differs with them.
+    assert!(line("waiting").contains("With each estimated cost at half and twice it is"), "{said}");
+    let report = std::fs::read_to_string(out.join("report.html")).expect("a report");
+    assert!(report.contains("1 claims of the study are") && report.contains("3 questions that no study"), "{report}");
+    // Three copies of the capture's three flows, and what was recorded is kept.
+    assert!(report.contains("9 flows"), "{report}");
+    let kept = std::fs::read_dir(&dir).expect("a folder").filter_map(Result::ok);
+    assert_eq!(kept.filter(|e| e.path().extension().is_some_and(|x| x == "work")).count(), 2);
+    let told = |text: &str, expected: &str| {
+        std::fs::write(&file, text).expect("an experiment");
+        let ran = lab(&["run", self::text(&file), "--out", self::text(&out)]);
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(ran.status.code() == Some(2) && said.contains(expected), "{expected}: {said}");
+    };
+    told(&EXPERIMENT.replace("base.yaml", "experiment.yaml"), "experiments refer to each other");
+    told(&EXPERIMENT.replace("offered: 50 %", "offered: much"), "experiment.yaml:22");
+    told(&EXPERIMENT.replace("study: '> 1', ", ""), "a question has `of` and no bounds");
+    told(&EXPERIMENT.replace("in.pcap x 3", "in.pcap x many"), "how often is not 1 to 1000");
+}

@@ -22,21 +22,19 @@ impl Card<'_> {
         end
     }
 
-    /// Instructions, with what they ask of the scratchpad.
-    ///
-    /// Other cores' accesses come evenly over banks: what one finds busy waits for as a queue of constant service does
-    /// ([`super::waits`]), and all together get no more than the banks give.
+    /// Instructions of a core, with what they ask of scratchpad and data ([`super::pace`]).
     #[inline]
-    pub(super) fn compute(&mut self, now: u64, instructions: f64) -> u64 {
-        let own = instructions * self.instruction;
-        let accesses = instructions * self.access;
-        if accesses <= 0.0 {
-            return now + own as u64;
-        }
+    pub(super) fn compute(&mut self, core: usize, now: u64, instructions: f64) -> u64 {
         let idle = self.idle.count_ones() as usize;
-        let wait = accesses * self.waits.get(idle).copied().unwrap_or(0.0);
-        self.banks = self.banks.max(now) + (accesses * self.share) as u64;
-        (now + (own + wait) as u64).max(self.banks)
+        let Some((pace, done)) = self.paces.get_mut(idle) else { return now };
+        *done += instructions;
+        let mut end = now + (instructions * pace.time) as u64;
+        if self.cold & 1 << core != 0 {
+            self.cold &= !(1 << core);
+            end += self.refill.0;
+            self.refilled += self.refill.1;
+        }
+        end
     }
 
     /// The core reads `bytes` from DRAM through what cache there is.
@@ -118,6 +116,7 @@ impl Card<'_> {
             if *owner != core as u8 {
                 *owner = core as u8;
                 cache.flush();
+                self.cold |= 1 << core;
             }
         }
     }

@@ -4,15 +4,18 @@
 //! equals. A core's work is cut into pieces of at most [`CHUNK`] bytes, so that what cores ask of DRAM and cache comes nearly in order.
 
 mod memory;
+mod pace;
 mod steps;
 
 use std::collections::VecDeque;
 
 use crate::cache::Cache;
 use crate::cost::Costs;
-use crate::design::{Design, Sharing};
+use crate::design::{Design, Part, Sharing};
 use crate::dram::Dram;
 use crate::trace::Trace;
+
+use self::pace::Pace;
 
 /// Bytes of a flush that a core copies or matches before others are looked at again.
 pub const CHUNK: u32 = 512;
@@ -20,6 +23,8 @@ pub const CHUNK: u32 = 512;
 const WRITE_BUFFER: u64 = 100_000;
 const NEVER: u64 = u64::MAX;
 const NOBODY: u8 = u8::MAX;
+/// A flow is inspected to its end.
+const NOT_YET: u32 = u32::MAX;
 const FLOWS: u32 = 0x1000_0000;
 const RULES: u32 = 0x2000_0000;
 const TABLES: u32 = 0x3000_0000;
@@ -73,6 +78,12 @@ pub struct Outcome {
     pub verified: u64,
     /// Alerts of the finished packets.
     pub alerts: u64,
+    /// Packets that were dropped because their flow had an alert.
+    pub dropped: u64,
+    /// Packets that went to the host, and their bytes.
+    pub host: (u64, u64),
+    /// Instructions of the host.
+    pub host_work: f64,
     /// Sum of the times from arrival to end, in ps.
     pub latency: u128,
     /// Packets by the binary logarithm of their latency in ps, in quarters.
@@ -107,6 +118,11 @@ impl Outcome {
         0.0
     }
 
+    /// Cores of a host that does `speed` instructions a second with each, for what the card leaves to it of `rate` bit/s.
+    pub fn host_cores(&self, rate: f64, speed: f64) -> f64 {
+        self.host_work / (self.bytes.max(1) as f64 * 8.0) * rate / speed
+    }
+
     /// Share of the cores' time that they worked.
     pub fn core_share(&self) -> f64 {
         self.cores.iter().sum::<u64>() as f64 / (self.time.max(1) as f64 * self.cores.len().max(1) as f64)
@@ -117,6 +133,7 @@ impl Outcome {
 enum Task {
     Idle,
     Assign { slot: u32, queue: u8 },
+    Segment { slot: u32 },
     Packet { slot: u32, copied: u32 },
     Match { slot: u32, done: u32 },
     Verify { slot: u32, next: u16 },
@@ -143,10 +160,14 @@ struct Core {
 struct Slot {
     packet: u32,
     arrived: u64,
+    /// When it is in memory.
+    ready: u64,
     /// Jobs that are not done yet.
     pending: u8,
     /// A flush point was put in since the flow moved.
     split: bool,
+    /// It was dropped.
+    dropped: bool,
 }
 
 /// Locks; who had each last matters to private caches.
@@ -162,21 +183,18 @@ struct Card<'a> {
     costs: &'a Costs,
     trace: &'a Trace,
     cycle: f64,
-    /// Time of an instruction with its stalls, in ps.
-    instruction: f64,
-    /// Time in which the banks serve the accesses of an instruction, were there one bank, in ps.
-    access: f64,
-    /// One bank's share of accesses.
-    share: f64,
-    /// See [`waits`]; by the number of idle cores.
-    waits: Vec<f64>,
+    /// What an instruction takes, and how many were done, by the number of idle cores.
+    paces: Vec<(Pace, f64)>,
+    /// What a private cache fetches again after a flush (time in ps, accesses), and which cores have to.
+    refill: (u64, u64),
+    cold: u64,
+    refilled: u64,
     stride: u32,
     cores: Vec<Core>,
     idle: u64,
     caches: Vec<Cache>,
     ports: Vec<u64>,
     dram: Dram,
-    banks: u64,
     resident: usize,
     owners: [u8; 3],
     tree: u64,
@@ -189,6 +207,10 @@ struct Card<'a> {
     called: bool,
     blocked: Option<(u32, u8)>,
     flows: Vec<u8>,
+    /// Flows that had an alert, where the card prevents.
+    barred: Vec<bool>,
+    /// The packet of each flow from which on nobody needs more of it, where the card follows flows for the host.
+    enough: Vec<u32>,
     jobs: VecDeque<Job>,
     matching: VecDeque<u32>,
     matcher: (u64, u32),
@@ -202,15 +224,18 @@ pub fn simulate(design: &Design, costs: &Costs, trace: &Trace, load: Load) -> Ou
     Card::new(design, costs, trace).run(load)
 }
 
-/// How long an access to the scratchpad waits, in times of its own service, by the number of idle cores.
-fn waits(design: &Design, costs: &Costs) -> Vec<f64> {
-    let wait = |idle: u32| {
-        let others = f64::from(design.cores - 1 - idle.min(design.cores - 1));
-        let asked = others * costs.scratch / (1.0 / design.issue + costs.stall) / f64::from(design.banks);
-        let share = asked.min(0.9);
-        share / (2.0 * (1.0 - share))
-    };
-    (0..=design.cores).map(wait).collect()
+/// For each flow the first packet with payload behind the last one that anything was inspected of.
+fn enough(trace: &Trace) -> Vec<u32> {
+    let mut from = vec![NOT_YET; trace.flows.len()];
+    for (number, p) in trace.packets.iter().enumerate() {
+        let Some(from) = from.get_mut(p.flow as usize) else { continue };
+        if p.flush > 0 || p.group > 0 || p.uris > 0 || p.alerts > 0 {
+            *from = NOT_YET;
+        } else if p.payload > 0 && *from == NOT_YET {
+            *from = number as u32;
+        }
+    }
+    from
 }
 
 impl<'a> Card<'a> {
@@ -226,11 +251,12 @@ impl<'a> Card<'a> {
         let longest = trace.packets.iter().map(|p| u32::from(p.bytes)).max().unwrap_or(0);
         Card {
             cycle,
-            instruction: cycle * (1.0 / design.issue + costs.stall),
-            access: cycle * costs.scratch,
-            share: 1.0 / f64::from(design.banks),
-            waits: waits(design, costs),
-            stride: longest.next_power_of_two().max(2048),
+            paces: pace::paces(design, costs).into_iter().map(|p| (p, 0.0)).collect(),
+            refill: pace::refill(design, costs),
+            cold: 0,
+            refilled: 0,
+            // An odd number of rows, so that packets go to all chips and banks in turn.
+            stride: (longest.max(2048).div_ceil(design.dram.row) | 1) * design.dram.row,
             cores: (0..n)
                 .map(|_| Core {
                     at: NEVER,
@@ -243,7 +269,6 @@ impl<'a> Card<'a> {
             caches,
             ports: vec![0; design.cache_banks as usize],
             dram: Dram::new(design.dram.clone()),
-            banks: 0,
             resident: if costs.code > 0.0 { ((f64::from(design.icache) / costs.code) as usize).clamp(0, 4) } else { 4 },
             owners: [NOBODY; 3],
             tree: 0,
@@ -255,6 +280,8 @@ impl<'a> Card<'a> {
             called: false,
             blocked: None,
             flows: vec![NOBODY; trace.flows.len()],
+            barred: vec![false; if design.prevention { trace.flows.len() } else { 0 }],
+            enough: if matches!(design.part, Part::Track | Part::Filter) { enough(trace) } else { Vec::new() },
             jobs: VecDeque::with_capacity(2 * slots),
             matching: VecDeque::with_capacity(slots),
             matcher: (NEVER, 0),
@@ -273,7 +300,8 @@ impl<'a> Card<'a> {
         let mut end = 0u64;
         loop {
             // The earliest event; a packet that waits for room is not one.
-            let waits = load == Load::Saturated && self.unused.is_empty();
+            let full = self.unused.is_empty() || self.design.steered && self.blocked.is_some();
+            let waits = load == Load::Saturated && full;
             let mut at = if next < self.trace.packets.len() && !waits { due.max(end) } else { NEVER };
             let mut who = usize::MAX;
             if self.matcher.0 < at {
@@ -304,10 +332,15 @@ impl<'a> Card<'a> {
                     let work = self.trace.packets[next];
                     let bits = f64::from(work.bytes) * 8.0;
                     if let Some(slot) = self.unused.pop() {
-                        self.slots[slot as usize] = Slot { packet: next as u32, arrived: at, pending: 0, split: false };
                         let address = self.address(next as u32);
                         let ready = self.transfer(at, address, u32::from(work.bytes));
-                        self.arrivals.push_back((ready, slot));
+                        let packet = next as u32;
+                        self.slots[slot as usize] = Slot { packet, arrived: at, ready, ..Slot::default() };
+                        if self.design.steered {
+                            self.steer(slot, ready, load == Load::Saturated);
+                        } else {
+                            self.arrivals.push_back((ready, slot));
+                        }
                     } else {
                         self.out.lost += 1;
                     }
@@ -330,8 +363,21 @@ impl<'a> Card<'a> {
         }
         self.out.time = end;
         self.out.dram = self.dram.busy;
-        self.out.accesses = self.dram.accesses;
+        self.out.accesses = self.dram.accesses + self.refilled;
         self.out.rows = self.dram.opened;
+        // What was computed and not replayed.
+        let sum = |of: &dyn Fn(&Pace) -> f64| self.paces.iter().map(|(p, n)| of(p) * n).sum::<f64>();
+        let chips = f64::from(self.design.dram.chips);
+        self.out.accesses += sum(&|p| p.accesses) as u64;
+        self.out.rows += sum(&|p| p.rows) as u64;
+        if !self.caches.is_empty() {
+            self.out.reads.0 += sum(&|p| p.reads) as u64;
+            self.out.reads.1 += sum(&|p| p.accesses) as u64 + self.refilled;
+        }
+        let each = (sum(&|p| p.chip) / chips) as u64;
+        self.out.dram.iter_mut().for_each(|busy| *busy += each);
+        // Where both together are more than the chips can serve, they are what the run takes.
+        self.out.time = self.out.dram.iter().fold(end, |time, busy| time.max(*busy));
         self.out
     }
 

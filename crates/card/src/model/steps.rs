@@ -1,6 +1,6 @@
 //! The firmware: what a core does next, and what each of its tasks does.
 
-use crate::design::Assignment;
+use crate::design::{Assignment, Part};
 use crate::trace::{TCP, Work};
 
 use super::{CHUNK, Card, FLOWS, Job, Lock, NEVER, NOBODY, RULES, STREAMS, TABLES, Task};
@@ -32,6 +32,12 @@ impl Card<'_> {
                 }
                 self.pick(core, now);
             }
+            Task::Segment { slot } => self.segment(core, now, slot),
+            Task::Packet { slot, copied: 0 } => {
+                let flow = FLOWS.wrapping_add(self.work(slot).flow * self.costs.flow as u32);
+                let end = self.write(now, flow);
+                self.packet(core, end, slot, 0);
+            }
             Task::Packet { slot, copied } => self.packet(core, now, slot, copied),
             Task::Match { slot, done } => self.match_software(core, now, slot, done),
             Task::Verify { slot, next } => self.verify(core, now, slot, next),
@@ -42,7 +48,15 @@ impl Card<'_> {
                 let latency = now - s.arrived;
                 self.out.done += 1;
                 self.out.bytes += u64::from(work.bytes);
-                self.out.alerts += u64::from(work.alerts);
+                if work.alerts > 0 && !s.dropped {
+                    self.out.alerts += u64::from(work.alerts);
+                    if let Some(barred) = self.barred.get_mut(work.flow as usize) {
+                        *barred = true;
+                    }
+                    if self.design.part == Part::All {
+                        self.out.host_work += self.costs.host_packet;
+                    }
+                }
                 self.out.latency += u128::from(latency);
                 let quarter = (latency.max(1) as f64).log2() * 4.0;
                 self.out.latencies[(quarter as usize).min(255)] += 1;
@@ -67,7 +81,7 @@ impl Card<'_> {
                 let start = self.code(core, now, 3);
                 let instructions =
                     f64::from(work.uris) * self.costs.uri + f64::from(work.uri_bytes) * self.costs.uri_byte;
-                let end = self.compute(start, instructions);
+                let end = self.compute(core, start, instructions);
                 return self.busy(core, 4, now, end, Task::Uri { slot });
             }
             None => {}
@@ -120,35 +134,102 @@ impl Card<'_> {
             self.flows[flow] = queue;
             queue
         };
-        let end = self.compute(at, instructions);
+        let end = self.compute(core, at, instructions);
         self.busy(core, 0, now, end, Task::Assign { slot, queue });
+    }
+
+    /// Hardware puts a packet that is in memory from `ready` on into a queue. Where that is full, the packet waits if it `may`, and all
+    /// behind it with it, or is lost.
+    pub(super) fn steer(&mut self, slot: u32, ready: u64, may: bool) {
+        let flow = self.work(slot).flow as usize;
+        let queue = (self.trace.flows[flow] as usize % self.cores.len()) as u8;
+        if self.cores[usize::from(queue)].queue.len() < self.design.queue as usize {
+            self.enqueue(slot, queue, ready);
+        } else if may {
+            self.blocked = Some((slot, queue));
+        } else {
+            self.out.lost += 1;
+            self.unused.push(slot);
+        }
+    }
+
+    /// A packet goes to the host, which does what the card did not.
+    fn leave_to_host(&mut self, work: Work) {
+        let costs = self.costs;
+        let (mut bytes, mut instructions) = (u64::from(work.bytes), costs.host_packet);
+        if self.design.part == Part::Filter {
+            // Of a stream what was put together goes up.
+            bytes = bytes.max(u64::from(work.flush));
+        } else {
+            instructions += f64::from(work.flush) * costs.host_byte;
+        }
+        instructions += f64::from(work.group) * costs.host_verify;
+        instructions += f64::from(work.uris) * costs.uri + f64::from(work.uri_bytes) * costs.uri_byte;
+        self.out.host.0 += 1;
+        self.out.host.1 += bytes;
+        self.out.host_work += instructions;
+    }
+
+    /// Nobody needs more of the flow of a packet.
+    fn enough(&self, slot: u32, work: Work) -> bool {
+        self.enough.get(work.flow as usize).is_some_and(|from| self.slots[slot as usize].packet >= *from)
     }
 
     pub(super) fn begin_packet(&mut self, core: usize, now: u64, slot: u32) {
         let work = self.work(slot);
+        let now = now.max(self.slots[slot as usize].ready);
+        if self.design.part == Part::Steer {
+            self.leave_to_host(work);
+            return self.notify(core, now, slot);
+        }
+        if self.barred.get(work.flow as usize).copied().unwrap_or(false) {
+            self.out.dropped += 1;
+            self.slots[slot as usize].dropped = true;
+            return self.notify(core, now, slot);
+        }
         let mut at = self.code(core, now, 1);
         let flow = FLOWS.wrapping_add(work.flow * self.costs.flow as u32);
         at = self.read(core, at, self.address(self.slots[slot as usize].packet), 64);
         at = self.read(core, at, flow, self.costs.flow as u32);
-        at = self.compute(at, self.costs.packet + if self.slots[slot as usize].split { self.costs.flush } else { 0.0 });
-        if work.flags & TCP != 0 && work.payload > 0 {
-            if self.design.assignment == Assignment::Reassign {
-                at = self.compute(at, self.costs.segment);
-            } else {
-                // One tree for all cores.
-                self.lock(core, Lock::Tree);
-                let start = at.max(self.tree);
-                at = self.compute(start, self.costs.segment);
-                self.tree = at;
-            }
+        at = self.compute(
+            core,
+            at,
+            self.costs.packet + if self.slots[slot as usize].split { self.costs.flush } else { 0.0 },
+        );
+        let follows = self.design.part == Part::Track || self.enough(slot, work);
+        let segment = work.flags & TCP != 0 && work.payload > 0 && !follows;
+        if segment {
+            at = self.compute(core, at, (self.costs.segment - self.costs.tree).max(0.0));
         }
-        at = self.write(at, flow);
-        self.busy(core, 1, now, at, Task::Packet { slot, copied: 0 });
+        let next = if segment { Task::Segment { slot } } else { Task::Packet { slot, copied: 0 } };
+        self.busy(core, 1, now, at, next);
+    }
+
+    /// Puts a segment into the tree. What others may have locked is taken when its time has come, not ahead of it.
+    fn segment(&mut self, core: usize, now: u64, slot: u32) {
+        let mut start = now;
+        if self.design.assignment != Assignment::Reassign {
+            // One tree for all cores.
+            self.lock(core, Lock::Tree);
+            start = now.max(self.tree);
+        }
+        let end = self.compute(core, start, self.costs.tree);
+        self.tree = self.tree.max(end);
+        self.busy(core, 1, now, end, Task::Packet { slot, copied: 0 });
     }
 
     /// Copies what is to be inspected, a piece at a time.
     pub(super) fn packet(&mut self, core: usize, now: u64, slot: u32, copied: u32) {
         let work = self.work(slot);
+        match self.design.part {
+            Part::All | Part::Steer => {}
+            _ if self.enough(slot, work) => return self.notify(core, now, slot),
+            Part::Track => {
+                self.leave_to_host(work);
+                return self.notify(core, now, slot);
+            }
+            Part::Filter => {}
+        }
         if work.flush == 0 {
             if work.group == 0 && work.uris == 0 {
                 return self.notify(core, now, slot);
@@ -167,7 +248,7 @@ impl Card<'_> {
                 STREAMS + self.address(packet)
             };
             let at = self.read(core, now, base.wrapping_add(copied), part);
-            let end = self.compute(at, f64::from(part) * self.costs.copy_byte);
+            let end = self.compute(core, at, f64::from(part) * self.costs.copy_byte);
             return self.busy(core, 1, now, end, Task::Packet { slot, copied: copied + part });
         }
         self.inspect_uris(now, slot, work);
@@ -177,19 +258,20 @@ impl Card<'_> {
                 self.match_next(now);
             }
             // The descriptor is written after the copy; its instructions are the core's.
-            let end = self.compute(now, self.costs.flush);
+            let end = self.compute(core, now, self.costs.flush);
             self.busy(core, 1, now, end, Task::Idle);
         } else {
             let at = self.code(core, now, 2);
-            let end = self.compute(at, self.costs.flush);
+            let end = self.compute(core, at, self.costs.flush);
             self.busy(core, 2, now, end, Task::Match { slot, done: 0 });
         }
     }
 
     /// Puts what remains of a packet down: its verification, and its URIs where it has some.
     pub(super) fn inspect_uris(&mut self, now: u64, slot: u32, work: Work) {
-        self.slots[slot as usize].pending = 1 + u8::from(work.uris > 0);
-        if work.uris > 0 {
+        let uris = work.uris > 0 && self.design.part == Part::All;
+        self.slots[slot as usize].pending = 1 + u8::from(uris);
+        if uris {
             self.jobs.push_back(Job::Uri(slot));
             self.wake(now);
         }
@@ -231,7 +313,7 @@ impl Card<'_> {
             let mixed = (packet ^ (done + look).wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
             at = self.read(core, at, TABLES + (mixed >> 8) % table, 4);
         }
-        let end = self.compute(at, f64::from(part) * self.costs.match_byte);
+        let end = self.compute(core, at, f64::from(part) * self.costs.match_byte);
         self.busy(core, 2, now, end, Task::Match { slot, done: done + part });
     }
 
@@ -239,7 +321,12 @@ impl Card<'_> {
     pub(super) fn verify(&mut self, core: usize, now: u64, slot: u32, next: u16) {
         let work = self.work(slot);
         let reports = if self.design.matcher > 0.0 { work.all } else { work.group };
+        // A filter only compares ports.
+        let next = if self.design.part == Part::Filter { next.max(work.group) } else { next };
         if next >= reports {
+            if self.design.part == Part::Filter && (work.group > 0 || work.uris > 0) {
+                self.leave_to_host(work);
+            }
             return self.job_done(core, now, slot);
         }
         let report = self.trace.reports[work.first as usize + usize::from(next)];
@@ -248,7 +335,7 @@ impl Card<'_> {
         let looked = if next < work.group { looked } else { 0 };
         let at = self.code(core, now, 2);
         let at = self.read(core, at, RULES + rule * self.costs.rule as u32, self.costs.rule as u32);
-        let end = self.compute(at, self.costs.verify + f64::from(looked) * self.costs.verify_byte);
+        let end = self.compute(core, at, self.costs.verify + f64::from(looked) * self.costs.verify_byte);
         self.out.verified += 1;
         self.busy(core, 3, now, end, Task::Verify { slot, next: next + 1 });
     }
@@ -266,7 +353,7 @@ impl Card<'_> {
     pub(super) fn notify(&mut self, core: usize, now: u64, slot: u32) {
         self.lock(core, Lock::Notify);
         let start = now.max(self.notify);
-        let end = self.compute(start, self.costs.notify);
+        let end = self.compute(core, start, self.costs.notify);
         self.notify = end;
         self.busy(core, 5, now, end, Task::Notify { slot });
     }

@@ -11,13 +11,16 @@ use margay_config::{Config, Node};
 use super::rules::Choice;
 use crate::problem::{Outcome, Problem};
 
+/// How many experiments may take their work from one another in a row.
+const MOST_LIKE: u32 = 4;
+
 /// Where recorded work comes from.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// Made up: packets, flows, seed.
     MadeUp(usize, usize, u64),
     /// Captures, the file that rules are chosen from, the choice, settings.
-    Recorded { captures: Vec<PathBuf>, rules: PathBuf, choice: Choice, settings: Vec<String> },
+    Recorded { captures: Vec<(PathBuf, usize)>, rules: PathBuf, choice: Choice, settings: Vec<String>, inline: bool },
     /// A work trace.
     File(PathBuf),
 }
@@ -39,23 +42,45 @@ pub(crate) enum Measure {
     Cores,
     Matcher,
     Latency,
+    Mean,
+    Loss,
+    Reports,
+    Host,
+    HostBytes,
 }
 
 /// Names and units of measures.
-pub(crate) const MEASURES: [(&str, Measure, &str); 6] = [
+pub(crate) const MEASURES: [(&str, Measure, &str); 11] = [
     ("rate", Measure::Rate, "Mbit/s"),
     ("rows", Measure::Rows, "rows opened a packet"),
     ("verification", Measure::Verification, "ns of verification a packet"),
     ("cores", Measure::Cores, "% of the cores' time"),
     ("matcher", Measure::Matcher, "% of the matcher's time"),
     ("latency", Measure::Latency, "µs for 99 % of packets"),
+    ("mean-latency", Measure::Mean, "µs a packet"),
+    ("loss", Measure::Loss, "% of packets lost"),
+    ("reports", Measure::Reports, "reports verified for 1,000 packets"),
+    ("host", Measure::Host, "host cores at 100 Gbit/s"),
+    ("host-bytes", Measure::HostBytes, "% of the bytes go to the host"),
 ];
+
+/// How packets are offered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Offered {
+    /// As fast as the card has room.
+    Saturated,
+    /// At so many bit/s, at random.
+    Rate(f64),
+    /// At a share of what the same design takes when it is saturated, at random.
+    Share(f64),
+}
 
 /// A design on traces; the value is the mean over the traces.
 #[derive(Debug, Clone)]
 pub(crate) struct Point {
     pub(crate) traces: Vec<String>,
     pub(crate) design: Design,
+    pub(crate) offered: Offered,
 }
 
 /// What is held against the study.
@@ -90,7 +115,14 @@ pub(crate) struct Row {
     pub(crate) axis: Option<(String, Vec<String>)>,
     /// Designs: for each value of the axis all other combinations.
     pub(crate) candidates: Vec<Candidate>,
+    pub(crate) offered: Offered,
     pub(crate) claims: Vec<Claim>,
+}
+
+/// Where an experiment is.
+struct At<'e> {
+    file: &'e str,
+    base: &'e Path,
 }
 
 /// An experiment.
@@ -121,6 +153,14 @@ fn number(node: &Node<'_>) -> Outcome<f64> {
     number.ok_or_else(|| wrong(node, format!("`{}` is not a number", node.text())))
 }
 
+fn yes(node: &Node<'_>) -> Outcome<bool> {
+    match node.text().trim() {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        other => Err(wrong(node, format!("`{other}` is not yes or no"))),
+    }
+}
+
 fn count(node: &Node<'_>) -> Outcome<usize> {
     let number = node.text().trim().parse::<usize>().ok().filter(|n| (1..=50_000_000).contains(n));
     number.ok_or_else(|| wrong(node, format!("`{}` is not a number from 1 to 50,000,000", node.text())))
@@ -144,6 +184,11 @@ impl Experiment {
     /// # Errors
     /// An unknown key, or what cannot be read or built, with file and line.
     pub(crate) fn read(path: &Path) -> Outcome<Experiment> {
+        Experiment::read_from(path, 0)
+    }
+
+    /// As [`Self::read`]; `depth` experiments refer to this one.
+    fn read_from(path: &Path, depth: u32) -> Outcome<Experiment> {
         let text = std::fs::read_to_string(path).map_err(|e| Problem::file("read", path, e))?;
         let file = path.display().to_string();
         let config = Config::from_str(&text, &file)?;
@@ -164,7 +209,7 @@ impl Experiment {
                 "costs" => e.costs = Some(base.join(node.text())),
                 "work" => {
                     for one in node.children() {
-                        e.work.push((one.name().to_owned(), source(&one, base)?));
+                        e.work.push((one.name().to_owned(), source(&one, base, depth)?));
                     }
                 }
                 "traces" => {
@@ -172,10 +217,10 @@ impl Experiment {
                         e.traces.push(mixed(&one, &e.work)?);
                     }
                 }
-                "design" => parameters(&mut design, &node)?,
+                "design" => parameters(&mut design, &node, base)?,
                 "rows" => {
                     for one in node.children() {
-                        e.rows.push(row(&one, &design, &e.traces, &file)?);
+                        e.rows.push(row(&one, &design, &e.traces, &At { file: &file, base })?);
                     }
                 }
                 _ => return Err(unknown(&node)),
@@ -188,19 +233,76 @@ impl Experiment {
     }
 }
 
-fn parameters(design: &mut Design, node: &Node<'_>) -> Outcome<()> {
+fn parameters(design: &mut Design, node: &Node<'_>, base: &Path) -> Outcome<()> {
     for one in node.children() {
-        design.set(&one).map_err(told)?;
+        parameter(design, &one, base)?;
     }
     design.check().map_err(|why| wrong(node, why))
 }
 
-fn source(node: &Node<'_>, base: &Path) -> Outcome<Source> {
+/// Sets a parameter; `card` is a design file, which sets all.
+fn parameter(design: &mut Design, node: &Node<'_>, base: &Path) -> Outcome<()> {
+    if node.name() != "card" {
+        return design.set(node).map_err(told);
+    }
+    let path = base.join(node.text());
+    let text = std::fs::read_to_string(&path).map_err(|e| Problem::file("read", &path, e))?;
+    *design = Design::from_yaml(&text, &path.display().to_string()).map_err(told)?;
+    Ok(())
+}
+
+/// Captures of a list, and how often the flows of each come: three times with ` x 3` behind its name.
+fn weighted(node: &Node<'_>, base: &Path) -> Outcome<Vec<(PathBuf, usize)>> {
+    let mut all = Vec::new();
+    for named in list(node) {
+        let (name, times) = match named.rsplit_once(" x ") {
+            Some((name, times)) => {
+                let times = times.trim().parse::<usize>().ok().filter(|n| (1..=1000).contains(n));
+                (name.trim(), times.ok_or_else(|| wrong(node, format!("`{named}`: how often is not 1 to 1000")))?)
+            }
+            None => (named.as_str(), 1),
+        };
+        all.push((base.join(name), times));
+    }
+    Ok(all)
+}
+
+/// Ranges of numbers, as `2100000-2103999`.
+fn ranges(node: &Node<'_>) -> Outcome<Vec<(u64, u64)>> {
+    let range = |text: &String| {
+        let (first, last) = text.split_once('-')?;
+        let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        (first <= last).then_some((first, last))
+    };
+    let read =
+        |text: &String| range(text).ok_or_else(|| wrong(node, format!("`{text}` is not a range of numbers (1-9)")));
+    list(node).iter().map(read).collect()
+}
+
+/// The work of another experiment: its file, and the name of the work where it is not the same.
+fn like(node: &Node<'_>, name: &str, base: &Path, depth: u32) -> Outcome<Source> {
+    let (file, name) = node.text().split_once(' ').unwrap_or((node.text(), name));
+    if depth == MOST_LIKE {
+        return Err(wrong(node, "experiments refer to each other"));
+    }
+    let other = Experiment::read_from(&base.join(file), depth + 1)?;
+    let found = other.work.into_iter().find(|w| w.0 == name.trim());
+    found.map(|w| w.1).ok_or_else(|| wrong(node, format!("{file} has no work `{name}`")))
+}
+
+fn source(node: &Node<'_>, base: &Path, depth: u32) -> Outcome<Source> {
     let (mut captures, mut rules, mut settings, mut choice) = (Vec::new(), None, Vec::new(), Choice::default());
-    let mut made = None;
+    let (mut made, mut inline) = (None, false);
     for one in node.children() {
         match one.name() {
-            "captures" => captures = list(&one).iter().map(|c| base.join(c)).collect(),
+            "like" => match like(&one, node.name(), base, depth)? {
+                Source::Recorded { captures: c, rules: r, choice: o, settings: s, inline: i } => {
+                    (captures, rules, choice, settings, inline) = (c, Some(r), o, s, i);
+                }
+                _ => return Err(wrong(&one, "that work is not recorded")),
+            },
+            "inline" => inline = yes(&one)?,
+            "captures" => captures = weighted(&one, base)?,
             "settings" => settings = list(&one),
             "file" => return Ok(Source::File(base.join(one.text()))),
             "made-up" => {
@@ -216,6 +318,7 @@ fn source(node: &Node<'_>, base: &Path) -> Outcome<Source> {
                 made = Some(Source::MadeUp(packets, flows, seed));
             }
             "rules" => {
+                (rules, choice) = (None, Choice::default());
                 for part in one.children() {
                     match part.name() {
                         "from" => rules = Some(base.join(part.text())),
@@ -223,6 +326,15 @@ fn source(node: &Node<'_>, base: &Path) -> Outcome<Source> {
                         "ports" => choice.ports = list(&part),
                         "servers" => choice.servers = list(&part),
                         "most" => choice.most = count(&part)?,
+                        "numbers" => choice.numbers = ranges(&part)?,
+                        "except" => {
+                            let read = |text: &String| {
+                                text.trim()
+                                    .parse()
+                                    .map_err(|_| wrong(&part, format!("`{text}` is not the number of a rule")))
+                            };
+                            choice.except = list(&part).iter().map(read).collect::<Outcome<_>>()?;
+                        }
                         _ => return Err(unknown(&part)),
                     }
                 }
@@ -232,7 +344,9 @@ fn source(node: &Node<'_>, base: &Path) -> Outcome<Source> {
     }
     match (made, rules) {
         (Some(made), None) if captures.is_empty() => Ok(made),
-        (None, Some(rules)) if !captures.is_empty() => Ok(Source::Recorded { captures, rules, choice, settings }),
+        (None, Some(rules)) if !captures.is_empty() => {
+            Ok(Source::Recorded { captures, rules, choice, settings, inline })
+        }
         _ => Err(wrong(node, "work is `made-up`, or a `file`, or it has `captures` and `rules` with `from`")),
     }
 }
@@ -262,6 +376,19 @@ fn mixed(node: &Node<'_>, known: &[(String, Source)]) -> Outcome<Mixed> {
     Ok(trace)
 }
 
+fn offered(node: &Node<'_>) -> Outcome<Offered> {
+    let text = node.text().trim();
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
+    let read = match (text.strip_suffix('%'), text.strip_suffix("Mbit/s"), text.strip_suffix("Gbit/s")) {
+        (Some(share), _, _) => number(share).filter(|n| *n <= 1000.0).map(|n| Offered::Share(n / 100.0)),
+        (_, Some(rate), _) => number(rate).map(|n| Offered::Rate(n * 1e6)),
+        (_, _, Some(rate)) => number(rate).map(|n| Offered::Rate(n * 1e9)),
+        _ if text == "saturated" => Some(Offered::Saturated),
+        _ => None,
+    };
+    read.ok_or_else(|| wrong(node, format!("`{text}` is not `saturated`, a rate (600 Mbit/s), or a share (80 %)")))
+}
+
 fn traces(node: &Node<'_>, known: &[Mixed]) -> Outcome<Vec<String>> {
     let named = list(node);
     match named.iter().find(|n| !known.iter().any(|t| t.name == **n)) {
@@ -270,7 +397,7 @@ fn traces(node: &Node<'_>, known: &[Mixed]) -> Outcome<Vec<String>> {
     }
 }
 
-fn row(node: &Node<'_>, base: &Design, known: &[Mixed], file: &str) -> Outcome<Row> {
+fn row(node: &Node<'_>, base: &Design, known: &[Mixed], at: &At<'_>) -> Outcome<Row> {
     let mut row = Row {
         title: String::new(),
         about: String::new(),
@@ -278,6 +405,7 @@ fn row(node: &Node<'_>, base: &Design, known: &[Mixed], file: &str) -> Outcome<R
         measure: Measure::Rate,
         axis: None,
         candidates: Vec::new(),
+        offered: Offered::Saturated,
         claims: Vec::new(),
     };
     let mut design = base.clone();
@@ -287,14 +415,15 @@ fn row(node: &Node<'_>, base: &Design, known: &[Mixed], file: &str) -> Outcome<R
             "about" => row.about = one.text().to_owned(),
             "traces" => row.traces = traces(&one, known)?,
             "measure" => row.measure = measure(&one)?,
-            "design" => parameters(&mut design, &one)?,
+            "design" => parameters(&mut design, &one, at.base)?,
+            "offered" => row.offered = offered(&one)?,
             "vary" => {
                 row.candidates = vec![Candidate { name: String::new(), design: design.clone() }];
                 for part in one.children() {
                     if row.axis.is_none() {
                         row.axis = Some((part.name().to_owned(), list(&part)));
                     }
-                    row.candidates = expand(row.candidates, &part, file).map_err(told)?;
+                    row.candidates = expand(row.candidates, &part, at.file).map_err(told)?;
                 }
                 for candidate in &row.candidates {
                     candidate.design.check().map_err(|why| wrong(&one, format!("{}: {why}", candidate.name)))?;
@@ -302,7 +431,7 @@ fn row(node: &Node<'_>, base: &Design, known: &[Mixed], file: &str) -> Outcome<R
             }
             "claims" => {
                 for part in one.children() {
-                    row.claims.push(claim(&part, &design, &row, known)?);
+                    row.claims.push(claim(&part, &design, &row, known, at.base)?);
                 }
             }
             _ => return Err(unknown(&one)),
@@ -311,19 +440,20 @@ fn row(node: &Node<'_>, base: &Design, known: &[Mixed], file: &str) -> Outcome<R
     Ok(row)
 }
 
-fn point(node: &Node<'_>, base: &Design, row: &Row, known: &[Mixed]) -> Outcome<Point> {
-    let mut point = Point { traces: row.traces.clone(), design: base.clone() };
+fn point(node: &Node<'_>, base: &Design, row: &Row, known: &[Mixed], dir: &Path) -> Outcome<Point> {
+    let mut point = Point { traces: row.traces.clone(), design: base.clone(), offered: row.offered };
     for one in node.children() {
         match one.name() {
             "trace" => point.traces = traces(&one, known)?,
-            _ => point.design.set(&one).map_err(told)?,
+            "offered" => point.offered = offered(&one)?,
+            _ => parameter(&mut point.design, &one, dir)?,
         }
     }
     point.design.check().map_err(|why| wrong(node, why))?;
     Ok(point)
 }
 
-fn claim(node: &Node<'_>, base: &Design, row: &Row, known: &[Mixed]) -> Outcome<Claim> {
+fn claim(node: &Node<'_>, base: &Design, row: &Row, known: &[Mixed], dir: &Path) -> Outcome<Claim> {
     let mut claim = Claim {
         say: String::new(),
         measure: row.measure,
@@ -341,10 +471,10 @@ fn claim(node: &Node<'_>, base: &Design, row: &Row, known: &[Mixed]) -> Outcome<
         match one.name() {
             "say" => claim.say = one.text().to_owned(),
             "measure" => claim.measure = measure(&one)?,
-            "of" => claim.of = Some(point(&one, base, row, known)?),
-            "to" => claim.to = Some(point(&one, base, row, known)?),
-            "than" => than = Some(point(&one, base, row, known)?),
-            "than-to" => than_to = Some(point(&one, base, row, known)?),
+            "of" => claim.of = Some(point(&one, base, row, known, dir)?),
+            "to" => claim.to = Some(point(&one, base, row, known, dir)?),
+            "than" => than = Some(point(&one, base, row, known, dir)?),
+            "than-to" => than_to = Some(point(&one, base, row, known, dir)?),
             "study" => claim.study = one.text().to_owned(),
             "least" => claim.least = number(&one)?,
             "most" => claim.most = number(&one)?,
@@ -360,8 +490,33 @@ fn claim(node: &Node<'_>, base: &Design, row: &Row, known: &[Mixed]) -> Outcome<
     };
     let bounded = claim.least > 0.0 || claim.most.is_finite();
     match (&claim.of, &claim.incomparable) {
-        (Some(_), None) if bounded => Ok(claim),
+        // What a study says is held against bounds; a question of our own is answered by the figure.
+        (Some(_), None) if bounded != claim.study.is_empty() => Ok(claim),
         (None, Some(_)) => Ok(claim),
-        _ => Err(wrong(node, "a claim has `of` with `least` or `most`, or says why it is `not-comparable`")),
+        _ => Err(wrong(
+            node,
+            "a claim of a `study` has `of` with `least` or `most`, or says why it is `not-comparable`; a question has `of` and no bounds",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_projects_own_experiments_can_be_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/experiments");
+        let mut count = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if !path.file_name().unwrap().to_string_lossy().starts_with("card-") {
+                continue;
+            }
+            let experiment = Experiment::read(&path).unwrap_or_else(|problem| panic!("{problem}"));
+            assert!(!experiment.about.is_empty() && experiment.costs.is_some(), "{}", path.display());
+            count += 1;
+        }
+        assert_eq!(count, 4);
     }
 }

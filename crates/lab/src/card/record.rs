@@ -23,6 +23,9 @@ pub(crate) struct RecordArgs {
     /// Settings that differ from the configuration (name=value)
     #[arg(long)]
     set: Vec<String>,
+    /// Inspect as an engine between two networks does: each segment at once
+    #[arg(long)]
+    inline: bool,
     /// Where the work trace is written
     #[arg(long, short)]
     out: PathBuf,
@@ -114,7 +117,8 @@ pub(crate) fn summary(trace: &Trace) -> String {
 pub(crate) fn record(args: &RecordArgs, program: Option<Recorder>) -> Outcome<()> {
     let record = recorder(program)?;
     let captures = captures(&args.captures)?;
-    let job = Job { captures: &captures, rules: &args.rules, config: args.config.as_deref(), settings: &args.set };
+    let (rules, config, settings) = (args.rules.as_path(), args.config.as_deref(), args.set.as_slice());
+    let job = Job { captures: &captures, rules, config, settings, inline: args.inline };
     let trace = record(&job).map_err(Problem::Usage)?;
     trace.check(&args.captures.first().map_or_else(String::new, |c| c.display().to_string())).map_err(bad)?;
     write(&trace, &args.out)

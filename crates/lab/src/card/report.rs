@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::experiment::{Claim, Experiment, MEASURES, Measure, Row};
-use super::run::{Results, measured};
+use super::run::{Changed, Results, measured};
 use crate::chart::{Chart, Series, escaped};
 use crate::problem::{Outcome, Problem};
 
@@ -17,7 +17,7 @@ const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:62em;margin:2em au
 /// What became of a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Verdict {
-    /// *repeated*, *refuted* or *not comparable*.
+    /// *repeated*, *refuted*, *not comparable*, or *found* where no study says anything.
     pub(crate) word: &'static str,
     /// Our figure; none where it is not comparable.
     pub(crate) value: Option<f64>,
@@ -48,6 +48,9 @@ pub(crate) fn verdict(claim: &Claim, results: &Results) -> Verdict {
     if let Some((than, to)) = &claim.than {
         value /= ratio(than, Some(to));
     }
+    if claim.study.is_empty() {
+        return Verdict { word: "found", value: Some(value), because: claim.because.clone() };
+    }
     let within = value >= claim.least && value <= claim.most;
     let bounds = match (claim.least > 0.0, claim.most.is_finite()) {
         (true, true) => format!("{} to {}", figure(claim.least), figure(claim.most)),
@@ -76,8 +79,8 @@ fn lines(row: &Row, results: &Results) -> Vec<(String, Vec<f64>)> {
             let of = |place: usize| row.candidates.get(place * others + other);
             let name = of(0).map_or("", |c| c.name.split_once(' ').map_or("", |(_, rest)| rest));
             let name = if name.is_empty() { trace.clone() } else { format!("{trace} {name}") };
-            let values = (0..places).filter_map(|p| results.of(trace, &of(p)?.design));
-            lines.push((name, values.map(|o| measured(row.measure, o)).collect()));
+            let values = (0..places).filter_map(|p| results.of(trace, &of(p)?.design, row.offered));
+            lines.push((name, values.map(|o| measured(row.measure, o, results.host)).collect()));
         }
     }
     lines
@@ -106,15 +109,43 @@ fn chart(row: &Row, lines: &[(String, Vec<f64>)]) -> Option<Chart> {
     })
 }
 
+/// What estimated costs do to a verdict, in a sentence; empty where it was not tried.
+fn estimates(verdict: &Verdict, number: usize, changed: &[Changed]) -> String {
+    let (Some(value), false) = (verdict.value, changed.is_empty()) else { return String::new() };
+    let others: Vec<_> = changed.iter().filter_map(|(name, by, all)| Some((name, *by, all.get(number)?))).collect();
+    let all = || others.iter().filter_map(|o| o.2.value).chain([value]);
+    let range = (all().fold(value, f64::min), all().fold(value, f64::max));
+    let range = format!("{} to {}", figure(range.0), figure(range.1));
+    let how = |by: f64| if by < 1.0 { "half" } else { "twice" };
+    let against: Vec<String> = others
+        .iter()
+        .filter(|o| o.2.word != verdict.word)
+        .map(|(name, by, _)| format!("{name} at {}", how(*by)))
+        .collect();
+    if against.is_empty() {
+        format!("With each estimated cost at half and twice it is {range}.")
+    } else {
+        format!(
+            "With each estimated cost at half and twice it is {range}; the verdict changes with {}.",
+            against.join(", ")
+        )
+    }
+}
+
 /// Writes `report.html` and `results.csv` into `dir`; returns the verdicts as lines for a terminal.
 ///
 /// # Errors
 /// A file that cannot be written.
-pub(crate) fn write(experiment: &Experiment, results: &Results, dir: &Path) -> Outcome<Vec<String>> {
+pub(crate) fn write(
+    experiment: &Experiment,
+    results: &Results,
+    changed: &[Changed],
+    dir: &Path,
+) -> Outcome<Vec<String>> {
     let mut told = Vec::new();
     let mut csv = String::from("row,line,place,value,unit\n");
     let mut body = String::new();
-    let (mut repeated, mut refuted, mut neither) = (0, 0, 0);
+    let (mut repeated, mut refuted, mut neither, mut found, mut number) = (0, 0, 0, 0, 0);
     // Writing to a text cannot fail.
     for row in &experiment.rows {
         let _ = write!(body, "<h2>{}</h2>", escaped(&row.title));
@@ -156,21 +187,31 @@ pub(crate) fn write(experiment: &Experiment, results: &Results, dir: &Path) -> O
                     refuted += 1;
                     "refuted"
                 }
+                "found" => {
+                    found += 1;
+                    "no"
+                }
                 _ => {
                     neither += 1;
                     "no"
                 }
             };
             let ours = v.value.map_or("–".to_owned(), figure);
+            let because = format!("{} {}", v.because, estimates(&v, number, changed));
+            number += 1;
             let _ = write!(
                 body,
                 "<tr><td class=t>{}</td><td class=t>{}</td><td>{ours}</td><td class=\"t {class}\">{}</td><td class=t>{}</td></tr>",
                 escaped(&claim.say),
                 escaped(&claim.study),
                 v.word,
-                escaped(&v.because)
+                escaped(because.trim())
             );
-            told.push(format!("{:<15} {}: study {}, ours {ours}", v.word, claim.say, claim.study));
+            let study = if claim.study.is_empty() { String::new() } else { format!("study {}, ours ", claim.study) };
+            told.push(format!("{:<15} {}: {study}{ours}", v.word, claim.say));
+            if !changed.is_empty() && v.value.is_some() {
+                told.push(format!("{:<15} {}", "", estimates(&v, number - 1, changed)));
+            }
         }
         if !row.claims.is_empty() {
             body.push_str("</table>");
@@ -178,11 +219,21 @@ pub(crate) fn write(experiment: &Experiment, results: &Results, dir: &Path) -> O
     }
     let items =
         |list: &mut dyn Iterator<Item = String>| list.map(|i| format!("<li>{}</li>", escaped(&i))).collect::<String>();
+    let mut verdicts = String::new();
+    if repeated + refuted + neither > 0 {
+        let _ = write!(
+            verdicts,
+            "{repeated} claims of the study are <span class=repeated>repeated</span>, {refuted} are \
+             <span class=refuted>refuted</span>, {neither} are <span class=no>not comparable</span>. "
+        );
+    }
+    if found > 0 {
+        let _ = write!(verdicts, "{found} questions that no study answers have a figure of ours.");
+    }
     let html = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1><p class=about>{about}</p>\
-         <p>{repeated} claims of the study are <span class=repeated>repeated</span>, {refuted} are \
-         <span class=refuted>refuted</span>, {neither} are <span class=no>not comparable</span>.</p>\
+         <p>{verdicts}</p>\
          <h2>Work</h2><p>Recorded with Margay's own engine, so that what packets mean is not made up, unless it is said otherwise.</p>\
          <ul>{work}</ul><p>Traces: flows of that work put together anew.</p><ul>{traces}</ul>{body}\
          <p><small>Model, costs and limits: docs/card.md. Numbers: results.csv.</small></p></body></html>\n",
