@@ -264,7 +264,7 @@ fn an_experiment_has_a_report() {
         assert!(ran.status.code() == Some(2) && said.contains(expected), "{expected}: {said}");
     };
     told(&EXPERIMENT.replace("base.yaml", "experiment.yaml"), "experiments refer to each other");
-    told(&EXPERIMENT.replace("offered: 50 %", "offered: much"), "experiment.yaml:22");
+    told(&EXPERIMENT.replace("offered: 50 %", "offered: much"), "experiment.yaml:25");
     told(&EXPERIMENT.replace("study: '> 1', ", ""), "a question has `of` and no bounds");
     told(&EXPERIMENT.replace("in.pcap x 3", "in.pcap x many"), "how often is not 1 to 1000");
 }
