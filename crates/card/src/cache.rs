@@ -38,6 +38,12 @@ impl Cache {
         if set[0] == tag {
             return true;
         }
+        if let [first, second] = set {
+            let found = *second == tag;
+            *second = *first;
+            *first = tag;
+            return found;
+        }
         let found = set.iter().position(|t| *t == tag);
         let upto = found.unwrap_or(set.len() - 1);
         set[..=upto].rotate_right(1);

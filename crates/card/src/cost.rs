@@ -46,39 +46,71 @@ costs! {
     /// More of them where a flow is moved.
     reassign: "reassign" = 150.0;
     /// Instructions of decoding and of the TCP state for each packet.
-    packet: "packet" = 700.0;
-    /// Instructions to put a segment into the tree of its flow.
-    segment: "segment" = 250.0;
+    packet: "packet" = 2633.0;
+    /// Instructions for a segment: its place in the stream, the tree of segments, what of the stream is ready.
+    segment: "segment" = 2457.0;
+    /// Those of them for which the tree is locked.
+    tree: "tree" = 250.0;
     /// Instructions for each byte copied into a target buffer.
     copy_byte: "copy-byte" = 0.75;
     /// Instructions of a flush, with the descriptor of the match.
-    flush: "flush" = 300.0;
+    flush: "flush" = 1731.0;
     /// Instructions of matching in software, for each byte.
-    match_byte: "match-byte" = 5.0;
+    match_byte: "match-byte" = 8.0;
     /// Bytes matched for each look at a state that is not among the first ones.
     match_stride: "match-stride" = 8.0;
     /// Bytes of the states that software matching uses, for each port group.
     match_table: "match-table" = 32768.0;
     /// Instructions to begin to verify one reported rule.
-    verify: "verify" = 350.0;
+    verify: "verify" = 941.0;
     /// Instructions for each byte that a verification looks at.
-    verify_byte: "verify-byte" = 2.0;
+    verify_byte: "verify-byte" = 0.46;
     /// Bytes of a rule in DRAM that a verification reads.
     rule: "rule" = 128.0;
     /// Instructions to normalise a URI.
     uri: "uri" = 600.0;
     /// More of them for each byte.
-    uri_byte: "uri-byte" = 12.0;
+    uri_byte: "uri-byte" = 36.41;
     /// Instructions to tell that a packet is done; serialised.
     notify: "notify" = 40.0;
     /// Bytes of a flow's state in DRAM.
     flow: "flow" = 128.0;
     /// Accesses to the scratchpad for each instruction.
-    scratch: "scratch" = 0.12;
-    /// Cycles lost to branches and loads for each instruction.
+    scratch: "scratch" = 0.25;
+    /// References to data that is no packet, flow, rule or table, for each instruction.
+    data: "data" = 0.07;
+    /// Of 1,000 of them those that a cache of 512 bytes does not have, with two ways and blocks of 32 bytes; and so on.
+    miss_512: "miss-512" = 295.0;
+    /// The same of 1 KB.
+    miss_1k: "miss-1k" = 216.0;
+    /// The same of 2 KB.
+    miss_2k: "miss-2k" = 153.0;
+    /// The same of 4 KB.
+    miss_4k: "miss-4k" = 111.0;
+    /// The same of 8 KB.
+    miss_8k: "miss-8k" = 65.28;
+    /// The same of 16 KB.
+    miss_16k: "miss-16k" = 27.84;
+    /// The same of 32 KB.
+    miss_32k: "miss-32k" = 9.95;
+    /// The same of 64 KB.
+    miss_64k: "miss-64k" = 5.57;
+    /// Of 1,000 of them those that open a row, were there no cache and no other core.
+    miss_row: "miss-row" = 217.0;
+    /// Bytes of data that a core uses again soon, and fetches anew after a flush.
+    data_set: "data-set" = 2048.0;
+    /// Cycles lost to branches for each instruction.
     stall: "stall" = 0.2;
     /// Bytes of code of each of the four stages (assignment, reassembly, matching and verification, inspection).
-    code: "code" = 3072.0;
+    code: "code" = 2048.0;
+    /// Instructions of the host for each packet that it gets: from the ring to the end of reassembly.
+    host_packet: "host-packet" = 3952.0;
+    /// Instructions of the host to look for strings, for each byte that is inspected.
+    host_byte: "host-byte" = 2.53;
+    /// Instructions of the host to verify a report.
+    host_verify: "host-verify" = 941.0;
+    /// Million instructions that a core of the host does in a second.
+    host_core: "host-core" = 4500.0;
 }
 
 /// A table as read from a file.

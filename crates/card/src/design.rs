@@ -26,6 +26,22 @@ pub enum Sharing {
     Private,
 }
 
+/// What the card does itself; the host does the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Everything: the host gets alerts.
+    All,
+    /// It follows flows, puts streams together and looks for strings. The host gets what has a report of its port group or a URI.
+    Filter,
+    /// It follows flows. The host gets the packets of each until it needs no more of the flow.
+    Track,
+    /// It gives packets to the host's cores.
+    Steer,
+}
+
+/// Names of parts.
+pub const PARTS: [(&str, Part); 4] =
+    [("all", Part::All), ("filter", Part::Filter), ("track", Part::Track), ("steer", Part::Steer)];
 /// Names of ways of assignment.
 pub const ASSIGNMENTS: [(&str, Assignment); 3] =
     [("static", Assignment::Static), ("dynamic", Assignment::Dynamic), ("reassign", Assignment::Reassign)];
@@ -74,6 +90,12 @@ pub struct Design {
     pub full: u32,
     /// A flow is moved to a queue with at most so many packets.
     pub empty: u32,
+    /// Packets are put into queues by hardware, without a core: by hash.
+    pub steered: bool,
+    /// What the card does itself.
+    pub part: Part,
+    /// After an alert the other packets of the flow are dropped.
+    pub prevention: bool,
 }
 
 impl Default for Design {
@@ -98,6 +120,9 @@ impl Default for Design {
             assignment: Assignment::Reassign,
             full: 16,
             empty: 4,
+            steered: false,
+            part: Part::All,
+            prevention: false,
         }
     }
 }
@@ -180,6 +205,9 @@ impl Design {
             "queue" => self.queue = count(node, 1, 4096)?,
             "assignment" => self.assignment = word(node, &ASSIGNMENTS)?,
             "reassign-full" => self.full = count(node, 1, 4096)?,
+            "steering" => self.steered = word(node, &[("core", false), ("hardware", true)])?,
+            "part" => self.part = word(node, &PARTS)?,
+            "prevention" => self.prevention = word(node, &YES)?,
             "reassign-empty" => self.empty = count(node, 0, 4096)?,
             _ => return Err(unknown(node)),
         }
@@ -205,6 +233,12 @@ impl Design {
         }
         if self.assignment == Assignment::Reassign && (self.full > self.queue || self.empty >= self.full) {
             return Err("reassign-empty has to be less than reassign-full, and that no more than queue".to_owned());
+        }
+        if self.steered && self.assignment != Assignment::Static {
+            return Err("steering by hardware is by hash: assignment has to be static".to_owned());
+        }
+        if self.prevention && self.part != Part::All {
+            return Err("prevention needs a card that does all: part is not".to_owned());
         }
         if self.dram.row < self.block {
             return Err("dram-row is less than block".to_owned());

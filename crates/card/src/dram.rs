@@ -23,6 +23,10 @@ pub struct Timing {
 #[derive(Debug, Clone)]
 pub struct Dram {
     timing: Timing,
+    /// Binary logarithm of the bytes in a row.
+    shift: u32,
+    /// Binary logarithms of chips and banks, where both are powers of two: no access divides then.
+    powers: Option<(u32, u32)>,
     open: Vec<u32>,
     free: Vec<u64>,
     /// Time each chip was busy, in ps.
@@ -43,6 +47,9 @@ impl Dram {
             open: vec![u32::MAX; chips * timing.banks as usize],
             free: vec![0; chips],
             busy: vec![0; chips],
+            shift: timing.row.trailing_zeros(),
+            powers: (timing.chips.is_power_of_two() && timing.banks.is_power_of_two())
+                .then(|| (timing.chips.trailing_zeros(), timing.banks.trailing_zeros())),
             timing,
             accesses: 0,
             opened: 0,
@@ -54,11 +61,19 @@ impl Dram {
     #[inline]
     pub fn access(&mut self, now: u64, address: u32, bytes: u32, parts: u32) -> u64 {
         let t = &self.timing;
-        let row = address / t.row;
-        let chip = row % t.chips;
-        let bank = (chip * t.banks + row / t.chips % t.banks) as usize;
-        let chip = chip as usize;
-        let each = u64::from((bytes / parts).max(t.burst)) * t.byte / 1000;
+        let row = address >> self.shift;
+        let (chip, bank) = match self.powers {
+            Some((chips, banks)) => {
+                let chip = row & (t.chips - 1);
+                (chip as usize, (chip << banks | row >> chips & (t.banks - 1)) as usize)
+            }
+            None => {
+                let chip = row % t.chips;
+                (chip as usize, (chip * t.banks + row / t.chips % t.banks) as usize)
+            }
+        };
+        let part = if parts == 1 { bytes } else { bytes / parts };
+        let each = u64::from(part.max(t.burst)) * t.byte / 1000;
         let mut time = each * u64::from(parts);
         if self.open[bank] != row {
             self.open[bank] = row;

@@ -30,40 +30,48 @@ pub fn grid(text: &str, file: &str) -> Result<(Vec<Candidate>, usize), Bad> {
     let config = Config::from_str(text, file)?;
     let mut all = vec![Candidate { name: String::new(), design: Design::default() }];
     for node in config.root().children() {
-        if !node.is_sequence() {
-            for candidate in &mut all {
-                candidate.design.set(&node)?;
-            }
-            continue;
-        }
-        let values: Vec<Node<'_>> = node.children().collect();
-        if values.is_empty() || all.len() * values.len() > 1_000_000 {
-            return Err(node.error(format!("`{}` makes none or more than a million designs", node.name())).into());
-        }
-        let mut more = Vec::with_capacity(all.len() * values.len());
-        for candidate in &all {
-            for value in &values {
-                let text = format!("%YAML 1.1\n---\n{}: {}\n", node.name(), value.text());
-                let single = Config::from_str(&text, file)?;
-                let mut candidate = candidate.clone();
-                for one in single.root().children() {
-                    candidate.design.set(&one).map_err(|_| {
-                        Bad::from(value.error(format!("`{}` is no value of `{}`", value.text(), node.name())))
-                    })?;
-                }
-                if !candidate.name.is_empty() {
-                    candidate.name.push(' ');
-                }
-                candidate.name.push_str(&format!("{}={}", node.name(), value.text().replace(' ', "")));
-                more.push(candidate);
-            }
-        }
-        all = more;
+        all = expand(all, &node, file)?;
     }
     let before = all.len();
     all.retain(|c| c.design.check().is_ok());
     let impossible = before - all.len();
     Ok((all, impossible))
+}
+
+/// Sets a parameter of every candidate; where it has a list of values, every candidate comes once with each.
+///
+/// # Errors
+/// An unknown key or a value that cannot be read, with file and line.
+pub fn expand(mut all: Vec<Candidate>, node: &Node<'_>, file: &str) -> Result<Vec<Candidate>, Bad> {
+    if !node.is_sequence() {
+        for candidate in &mut all {
+            candidate.design.set(node)?;
+        }
+        return Ok(all);
+    }
+    let values: Vec<Node<'_>> = node.children().collect();
+    if values.is_empty() || all.len() * values.len() > 1_000_000 {
+        return Err(node.error(format!("`{}` makes none or more than a million designs", node.name())).into());
+    }
+    let mut more = Vec::with_capacity(all.len() * values.len());
+    for candidate in &all {
+        for value in &values {
+            let text = format!("%YAML 1.1\n---\n{}: {}\n", node.name(), value.text());
+            let single = Config::from_str(&text, file)?;
+            let mut candidate = candidate.clone();
+            for one in single.root().children() {
+                candidate.design.set(&one).map_err(|_| {
+                    Bad::from(value.error(format!("`{}` is no value of `{}`", value.text(), node.name())))
+                })?;
+            }
+            if !candidate.name.is_empty() {
+                candidate.name.push(' ');
+            }
+            candidate.name.push_str(&format!("{}={}", node.name(), value.text().replace(' ', "")));
+            more.push(candidate);
+        }
+    }
+    Ok(more)
 }
 
 /// What is known of a design after its run.
@@ -104,6 +112,21 @@ pub fn run(
     threads: usize,
     each: &mut (dyn FnMut(&Found) -> bool + Send),
 ) {
+    replay(candidates, todo, costs, trace, &|_| load, threads, &mut |number, outcome| {
+        candidates.get(number).is_none_or(|c| each(&Found::new(number, &c.design, &outcome)))
+    });
+}
+
+/// As [`run`], with a load of its own for each by its number, and the whole outcome of each.
+pub fn replay(
+    candidates: &[Candidate],
+    todo: &[usize],
+    costs: &Costs,
+    trace: &Trace,
+    load: &(dyn Fn(usize) -> Load + Sync),
+    threads: usize,
+    each: &mut (dyn FnMut(usize, Outcome) -> bool + Send),
+) {
     let next = AtomicUsize::new(0);
     let each = Mutex::new(each);
     std::thread::scope(|scope| {
@@ -111,10 +134,9 @@ pub fn run(
             scope.spawn(|| {
                 while let Some(number) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let Some(candidate) = candidates.get(*number) else { continue };
-                    let outcome = simulate(&candidate.design, costs, trace, load);
-                    let found = Found::new(*number, &candidate.design, &outcome);
+                    let outcome = simulate(&candidate.design, costs, trace, load(*number));
                     let mut each = each.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    if !each(&found) {
+                    if !each(*number, outcome) {
                         next.store(todo.len(), Ordering::Relaxed);
                     }
                 }

@@ -137,6 +137,27 @@ impl Trace {
         Ok(trace)
     }
 
+    /// Adds the flows of `other` behind what is there, `times` over: each time as flows of their own with the same hashes.
+    ///
+    /// # Errors
+    /// There would be more flows, packets or reports than 32-bit numbers can name.
+    pub fn append(&mut self, other: &Trace, times: usize) -> Result<(), Bad> {
+        for _ in 0..times {
+            let (flow, report) = (self.flows.len(), self.reports.len());
+            let most =
+                [flow + other.flows.len(), report + other.reports.len(), self.packets.len() + other.packets.len()];
+            if most.iter().any(|n| u32::try_from(*n).is_err()) {
+                return Err(Bad("more flows, packets or reports than a work trace has numbers for".to_owned()));
+            }
+            let (flow, report) = (flow as u32, report as u32);
+            self.flows.extend_from_slice(&other.flows);
+            self.reports.extend_from_slice(&other.reports);
+            let moved = other.packets.iter().map(|p| Work { flow: p.flow + flow, first: p.first + report, ..*p });
+            self.packets.extend(moved);
+        }
+        Ok(())
+    }
+
     /// Whether it can be replayed.
     ///
     /// # Errors
@@ -151,5 +172,29 @@ impl Trace {
             )));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::synthetic;
+
+    use super::Trace;
+
+    #[test]
+    fn an_appended_trace_has_its_own_flows_and_reports() {
+        let (a, b) = (synthetic::trace(200, 20, 1), synthetic::trace(100, 10, 2));
+        let mut both = a.clone();
+        both.append(&b, 3).unwrap();
+        assert_eq!((both.packets.len(), both.flows.len()), (500, a.flows.len() + 3 * b.flows.len()));
+        assert_eq!(Trace::from_bytes(&both.to_bytes(), "appended").unwrap(), both);
+        let reports = |t: &Trace, n: usize| {
+            let p = t.packets[n];
+            t.reports[p.first as usize..p.first as usize + usize::from(p.all)].to_vec()
+        };
+        for n in 0..100 {
+            assert_eq!(both.packets[400 + n].flow, b.packets[n].flow + a.flows.len() as u32 + 2 * b.flows.len() as u32);
+            assert_eq!(reports(&both, 400 + n), reports(&b, n));
+        }
     }
 }

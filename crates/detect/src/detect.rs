@@ -1,11 +1,13 @@
 //! All rules, compiled: what workers share.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use margay_app::file::FileWants;
 use margay_app::{AppProto, PROTOCOLS, Protocol};
+use margay_flow::Direction;
 use margay_rules::ast::{
     Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Protocol as RuleProtocol, Rule, Threshold,
 };
@@ -18,7 +20,7 @@ use crate::firewall::{Firewall, FirewallPolicies, is_before_flow};
 use crate::frame::{FrameBuilder, FrameGroups};
 use crate::geoip::Countries;
 use crate::group::{GroupCounts, GroupRule, Groups, OF_TRANSACTION, Source, Trigger};
-use crate::header::{Sets, SetsBuilder};
+use crate::header::{PacketKey, Sets, SetsBuilder};
 use crate::hostvars::Tables;
 use crate::inspect::InspectLimits;
 use crate::iponly::{IpOnly, IpOnlyRule};
@@ -435,6 +437,13 @@ impl Detect {
     /// The kind of the rule at `index`.
     pub fn kind(&self, index: u32) -> Option<RuleKind> {
         self.compiled.get(index as usize).map(|c| c.kind)
+    }
+
+    /// Whether the header of the rule at `index` (protocol, addresses, ports, direction) fits a packet of the IP protocol `proto`
+    /// from `from` to `to`. What the rule says of application protocols is not asked.
+    pub fn fits(&self, index: u32, proto: u8, from: (IpAddr, u16), to: (IpAddr, u16), dir: Option<Direction>) -> bool {
+        let key = PacketKey::of_ends(proto, from, to, dir);
+        self.compiled.get(index as usize).is_some_and(|c| c.header.misfit(&key, &self.sets).is_none())
     }
 
     /// Names of flowbits, flowints and the like.

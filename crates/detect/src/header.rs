@@ -249,6 +249,25 @@ impl PacketKey {
             fragment: p.fragment,
         }
     }
+
+    /// Of a whole packet of the IP protocol `proto`.
+    pub(crate) fn of_ends(proto: u8, from: (IpAddr, u16), to: (IpAddr, u16), dir: Option<Direction>) -> Self {
+        let known = NUMBERS.iter().find(|n| n.1 == u64::from(proto));
+        PacketKey {
+            transport: known.map_or(transport::OTHER, |n| n.0),
+            family: if from.0.is_ipv4() { family::V4 } else { family::V6 },
+            side: match dir {
+                Some(Direction::ToServer) => TO_SERVER,
+                Some(Direction::ToClient) => TO_CLIENT,
+                None => TO_SERVER | TO_CLIENT,
+            },
+            src: from.0,
+            dst: to.0,
+            sport: from.1,
+            dport: to.1,
+            fragment: false,
+        }
+    }
 }
 
 /// A compiled header.

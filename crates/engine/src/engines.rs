@@ -99,6 +99,8 @@ pub(crate) struct Loading<'a> {
     pub(crate) options: &'a RunOptions,
     pub(crate) ips: bool,
     pub(crate) dir: &'a Path,
+    /// Whether trees of rules are kept.
+    pub(crate) trees: bool,
 }
 
 /// The settings of detection for a run.
@@ -116,7 +118,7 @@ pub(crate) fn detection(config: &Config, options: &RunOptions) -> Result<DetectC
 /// # Errors
 /// Where any cannot be loaded.
 pub(crate) fn load(with: &Loading<'_>, previous: Option<&EngineSet>) -> Result<EngineSet, Failed> {
-    let Loading { config, options, ips, dir } = *with;
+    let Loading { config, options, ips, dir, trees } = *with;
     let settings = detection(config, options)?;
     let tenancy = settings::tenants(config)?;
     if tenancy.enabled && settings::is_firewall(config, options)? {
@@ -133,7 +135,7 @@ pub(crate) fn load(with: &Loading<'_>, previous: Option<&EngineSet>) -> Result<E
         tenant: false,
         previous: previous.map(|p| &*p.default),
         sets: pool.as_ref(),
-        explain: false,
+        explain: trees,
     };
     let default = Arc::new(rules::load(&source)?);
     let mut set = EngineSet {
@@ -216,7 +218,7 @@ pub(crate) fn load_tenant(
     before: Option<&Tenant>,
     pool: &Datasets,
 ) -> Result<Tenant, Failed> {
-    let Loading { config, options, ips, dir } = *with;
+    let Loading { config, options, ips, dir, trees } = *with;
     let own = settings::tenant_config(id, &yaml, &options.sets)?;
     let settings = detection(config, options)?;
     info!("multi-detect", "loading tenant {id}: {}", yaml.display());
@@ -230,7 +232,7 @@ pub(crate) fn load_tenant(
         tenant: true,
         previous: before.map(|t| &*t.loaded),
         sets: Some(pool),
-        explain: false,
+        explain: trees,
     };
     let loaded = rules::load(&source).map_err(|f| Failed::new(f.module, format!("tenant {id}: {}", f.message)))?;
     Ok(Tenant { id, yaml, loaded: Arc::new(loaded) })

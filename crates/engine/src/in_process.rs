@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use margay_capture::live::{Decisions, Verdict};
 use margay_config::{Config, RuleFiles, RunOptions};
+use margay_detect::{Detect, RuleCosts};
 use margay_packet::{Frame, LinkType, Time};
 
 use crate::engines::{self, Loading};
@@ -49,6 +50,32 @@ impl InProcess {
     /// # Errors
     /// A setting or a rule file that cannot be read, as a sentence.
     pub fn new(yaml: &str, settings: &[String], rules: &Path, dir: &Path, inline: bool) -> Result<InProcess, String> {
+        InProcess::watched(yaml, settings, rules, dir, inline, Watching::Nobody)
+    }
+
+    /// The same for a record of what each packet asks for: [`Self::costs`] counts how often rules are looked at and in how
+    /// many bytes, and [`Self::detect`] has the trees of rules.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn recording(
+        yaml: &str,
+        settings: &[String],
+        rules: &Path,
+        dir: &Path,
+        inline: bool,
+    ) -> Result<InProcess, String> {
+        InProcess::watched(yaml, settings, rules, dir, inline, Watching::Profile(1))
+    }
+
+    fn watched(
+        yaml: &str,
+        settings: &[String],
+        rules: &Path,
+        dir: &Path,
+        inline: bool,
+        watching: Watching,
+    ) -> Result<InProcess, String> {
         let make = || -> Result<Worker, Failed> {
             let mut config = Config::from_str(yaml, "in process")?;
             for s in settings {
@@ -65,9 +92,10 @@ impl InProcess {
             if inline {
                 policies.spare_midstream(&config);
             }
-            let set = engines::load(&Loading { config: &config, options: &options, ips: inline, dir }, None)?;
+            let trees = !matches!(watching, Watching::Nobody);
+            let set = engines::load(&Loading { config: &config, options: &options, ips: inline, dir, trees }, None)?;
             let part = Part { opened: all::Opened::nothing()?, files: all::files(&config, dir, &options)?, workers: 1 };
-            let (set, watching) = (Arc::new(set), Watching::Nobody);
+            let set = Arc::new(set);
             let mut worker = start::worker_of(&config, &options, inline, &policies, set, dir, &watching, part)?;
             live::prepare(&mut worker, Wire::new(inline, None));
             worker.lane.rest.app.witness = Some(Box::default());
@@ -79,11 +107,16 @@ impl InProcess {
 
     /// Takes a frame of Ethernet that came at `time`. Passive, everything goes on as it is.
     pub fn frame(&mut self, data: &[u8], time: Time) -> Forwarded<'_> {
+        let wire_len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        self.take(&Frame { data, wire_len, time, link: LinkType::ETHERNET, number: 0 })
+    }
+
+    /// Takes a frame. Passive, everything goes on as it is.
+    pub fn take(&mut self, frame: &Frame<'_>) -> Forwarded<'_> {
         let worker = &mut self.worker;
         // What was decided of the frame before was carried out.
         worker.decided(std::mem::take(&mut self.decisions));
-        let wire_len = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let verdict = worker.frame(&Frame { data, wire_len, time, link: LinkType::ETHERNET, number: 0 });
+        let verdict = worker.frame(frame);
         if !self.inline {
             return Forwarded::AsIs;
         }
@@ -105,6 +138,16 @@ impl InProcess {
     /// Ends every flow: what is left of their streams is inspected.
     pub fn finish(&mut self) {
         self.worker.finish();
+    }
+
+    /// The rules; none where detection is off.
+    pub fn detect(&self) -> Option<&Detect> {
+        self.worker.lane.rest.detect.as_ref().map(|(detect, _)| &**detect)
+    }
+
+    /// What each rule cost so far, by its place; nothing unless made by [`Self::recording`].
+    pub fn costs(&self) -> &[RuleCosts] {
+        self.worker.lane.rest.detect.as_ref().map_or(&[], |(_, state)| state.costs())
     }
 
     /// What was inspected since it was last cleared.

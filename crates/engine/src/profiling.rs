@@ -258,7 +258,14 @@ mod tests {
 
     #[test]
     fn tables_and_objects() {
-        let costs = |checks, matches, ticks, ticks_match| RuleCosts { checks, matches, ticks, ticks_match, max: 60 };
+        let costs = |checks, matches, ticks, ticks_match| RuleCosts {
+            checks,
+            matches,
+            ticks,
+            ticks_match,
+            max: 60,
+            ..RuleCosts::default()
+        };
         let rows = [
             Row { sid: 7, gid: 1, rev: 2, costs: costs(4, 1, 300, 60) },
             Row { sid: 8, gid: 1, rev: 1, costs: costs(1, 0, 100, 0) },

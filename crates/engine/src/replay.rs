@@ -36,7 +36,7 @@ impl Bed {
         let rules = RuleFiles::Exclusive(file.display().to_string());
         let options = RunOptions { rules, no_cache: true, ..RunOptions::default() };
         let policies = Policies::from_config(&config, false, false).map_err(|e| e.to_string())?;
-        let loading = Loading { config: &config, options: &options, ips: false, dir: folder };
+        let loading = Loading { config: &config, options: &options, ips: false, dir: folder, trees: false };
         let engines = Arc::new(engines::load(&loading, None).map_err(|e| e.to_string())?);
         let worker = start::worker(&config, &options, false, &policies, engines, folder, &Watching::Nobody);
         Ok(Bed { worker: worker.map_err(|e| e.to_string())?, log: folder.join("eve.json") })

@@ -207,7 +207,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         settings::detect(&config)?;
         EngineSet::default()
     } else {
-        engines::load(&Loading { config: &config, options, ips, dir: &dir }, None)?
+        engines::load(&Loading { config: &config, options, ips, dir: &dir, trees: false }, None)?
     };
     if options.engine_analysis {
         return Ok(());

@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
+use margay_detect::StreamChunk;
 use margay_flow::{Direction, FlowCore};
 use margay_packet::Packet;
 use margay_stream::{StreamEvent, TcpSession};
@@ -20,6 +21,8 @@ pub enum What {
         offset: u64,
         /// Its bytes ([`Witness::bytes`]).
         bytes: Range<usize>,
+        /// How many of them, from the first, were in a chunk before.
+        seen: usize,
     },
     /// Bytes of the stream went to protocol detection or to a parser, which may leave some of them for later.
     App {
@@ -52,6 +55,8 @@ pub enum What {
     Payload(Range<usize>),
     /// A decoder or stream event that rules can ask for, by its name.
     Event(&'static str),
+    /// An alert was written; the rule's place in [`margay_detect::Detect::rules`].
+    Alert(u32),
 }
 
 /// One thing that happened.
@@ -59,6 +64,10 @@ pub enum What {
 pub struct Record {
     /// Number of the flow; 0 where the packet has none.
     pub flow: u64,
+    /// IP protocol.
+    pub proto: u8,
+    /// Direction in the flow, where the packet has one.
+    pub dir: Option<Direction>,
     /// Address and port of the sender.
     pub from: (IpAddr, u16),
     /// Address and port of the receiver.
@@ -103,12 +112,12 @@ impl Witness {
             Direction::ToServer => (client, server),
             Direction::ToClient => (server, client),
         };
-        self.records.push(Record { flow: core.id, from, to, what });
+        self.records.push(Record { flow: core.id, proto: core.proto, dir: Some(dir), from, to, what });
     }
 
-    pub(crate) fn stream(&mut self, core: &FlowCore, dir: Direction, first: u32, offset: u64, data: &[u8]) {
-        let bytes = self.keep(data);
-        self.note(core, dir, What::Stream { first, offset, bytes });
+    pub(crate) fn stream(&mut self, core: &FlowCore, dir: Direction, first: u32, chunk: &StreamChunk<'_>) {
+        let bytes = self.keep(chunk.data);
+        self.note(core, dir, What::Stream { first, offset: chunk.offset, bytes, seen: chunk.seen });
     }
 
     pub(crate) fn app(&mut self, core: &FlowCore, dir: Direction, first: u32, offset: u64, data: &[u8]) {
@@ -134,18 +143,33 @@ impl Witness {
     }
 
     /// A packet that goes to detection.
-    pub(crate) fn payload(&mut self, packet: &Packet<'_>, flow: u64) {
+    pub(crate) fn payload(&mut self, packet: &Packet<'_>, flow: Option<(u64, Direction)>) {
         let bytes = self.keep(packet.payload());
+        let (flow, dir) = of(flow);
+        self.note_packet(packet, flow, dir, What::Payload(bytes));
+    }
+
+    /// An alert of a packet.
+    pub(crate) fn alert(&mut self, packet: &Packet<'_>, flow: Option<(u64, Direction)>, rule: u32) {
+        let (flow, dir) = of(flow);
+        self.note_packet(packet, flow, dir, What::Alert(rule));
+    }
+
+    fn note_packet(&mut self, packet: &Packet<'_>, flow: u64, dir: Option<Direction>, what: What) {
         let (from, to) = ((packet.src, packet.sport), (packet.dst, packet.dport));
-        self.records.push(Record { flow, from, to, what: What::Payload(bytes) });
+        self.records.push(Record { flow, proto: packet.proto, dir, from, to, what });
     }
 
     /// What was wrong with a packet.
     pub(crate) fn events(&mut self, packet: &Packet<'_>, flow: u64, stream: &[StreamEvent]) {
-        let (from, to) = ((packet.src, packet.sport), (packet.dst, packet.dport));
         let decoder = packet.events.as_slice().iter().map(|e| e.name());
         for name in decoder.chain(stream.iter().map(|e| e.name())) {
-            self.records.push(Record { flow, from, to, what: What::Event(name) });
+            self.note_packet(packet, flow, None, What::Event(name));
         }
     }
+}
+
+/// Number of a flow (0 for none) and direction in it.
+fn of(flow: Option<(u64, Direction)>) -> (u64, Option<Direction>) {
+    flow.map_or((0, None), |(flow, dir)| (flow, Some(dir)))
 }

@@ -172,7 +172,7 @@ impl Seen {
                 i64::from(first.wrapping_add(*offset as u32).wrapping_sub(isn.wrapping_add(1)) as i32)
             };
             match &r.what {
-                What::Stream { first, offset, bytes } => t.raw.put(place(first, offset), witness.bytes(bytes)),
+                What::Stream { first, offset, bytes, .. } => t.raw.put(place(first, offset), witness.bytes(bytes)),
                 What::App { first, offset, bytes } => t.app.put(place(first, offset), witness.bytes(bytes)),
                 What::AppGap { first, offset, len } => {
                     let at = place(first, offset);
@@ -189,7 +189,7 @@ impl Seen {
                         t.anew.push(at);
                     }
                 }
-                What::Payload(_) | What::Event(_) => {}
+                What::Payload(_) | What::Event(_) | What::Alert(_) => {}
             }
         }
     }

@@ -29,6 +29,8 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use margay_card::record::Recorder;
+
 use clap::{Parser, Subcommand};
 
 /// `margay lab`.
@@ -93,8 +95,9 @@ fn ended(who: &str, outcome: problem::Outcome<ExitCode>) -> ExitCode {
 }
 
 /// Runs `margay lab` with the arguments after `lab`. The exit status is 0 where everything worked, 2 where the arguments
-/// do not make sense, 1 where something else went wrong; what went wrong is on standard error.
-pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+/// do not make sense, 1 where something else went wrong; what went wrong is on standard error. `recorder` is
+/// the program's own for `margay lab card record`; a program without an engine has none.
+pub fn run(args: impl Iterator<Item = OsString>, recorder: Option<Recorder>) -> ExitCode {
     let cli = match Cli::try_parse_from(std::iter::once(OsString::from("margay lab")).chain(args)) {
         Ok(cli) => cli,
         Err(e) => return misused(&e),
@@ -105,7 +108,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Throughput(args) => throughput::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Parallel(args) => parallel::run(&args),
-        Command::Card(command) => card::run(&command),
+        Command::Card(command) => card::run(&command, recorder),
         Command::Tune(command) => tune::run(command),
         Command::Clean(args) => made::run(&args),
         Command::Clock(args) => isolate::run_clock(&args),

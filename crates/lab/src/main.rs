@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    margay_lab::run(std::env::args_os().skip(1))
+    margay_lab::run(std::env::args_os().skip(1), None)
 }

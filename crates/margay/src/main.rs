@@ -1,5 +1,7 @@
 //! `margay`: the command.
 
+mod record;
+
 use std::process::ExitCode;
 
 /// Packets, streams and transactions come and go by the million: the system's allocator takes an eighth of the time, and
@@ -11,7 +13,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
     if args.next_if(|first| first == "lab").is_some() {
-        return margay_lab::run(args);
+        return margay_lab::run(args, Some(record::record));
     }
     if args.next_if(|first| first == "tune").is_some() {
         return margay_lab::run_tune(args);
@@ -21,7 +23,7 @@ fn main() -> ExitCode {
         // its own.
         return match args.next_if(|second| second == "steering") {
             Some(_) => margay_engine::bench_steering(args),
-            None => margay_lab::run(args),
+            None => margay_lab::run(args, Some(record::record)),
         };
     }
     margay_engine::run(args)

@@ -585,7 +585,7 @@ impl CompiledBuffer {
         if !matched {
             ctx.rewind(marks);
         }
-        if W::CHECKS {
+        if W::ON {
             ctx.watch.buffer(self, data, matched);
         }
         matched

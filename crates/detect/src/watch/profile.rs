@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::{End, Look, Watch};
 use crate::header::PacketKey;
 use crate::input::Input;
+use crate::inspect::CompiledBuffer;
 
 /// What a rule cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,6 +26,10 @@ pub struct RuleCosts {
     pub ticks_match: u64,
     /// The longest.
     pub max: u64,
+    /// Buffers whose bytes its checks were run on.
+    pub buffers: u64,
+    /// Bytes in those buffers.
+    pub bytes: u64,
 }
 
 impl RuleCosts {
@@ -45,6 +50,8 @@ impl RuleCosts {
         self.ticks = self.ticks.saturating_add(other.ticks);
         self.ticks_match = self.ticks_match.saturating_add(other.ticks_match);
         self.max = self.max.max(other.max);
+        self.buffers += other.buffers;
+        self.bytes += other.bytes;
     }
 
     /// Ticks of the looks that did not match.
@@ -80,6 +87,8 @@ pub(crate) struct Profile {
     measured: bool,
     /// When the look that is going on began.
     since: Option<Instant>,
+    /// Buffers of that look, and their bytes.
+    looked: (u64, u64),
     /// Packets are measured, and rules are not.
     times: Option<PacketTimes>,
     search: Option<Instant>,
@@ -94,6 +103,7 @@ impl Profile {
             left: 0,
             measured: false,
             since: None,
+            looked: (0, 0),
             times: None,
             search: None,
         }
@@ -164,7 +174,13 @@ impl Watch for Profile {
         // A look at a transaction begins with its header and goes on with its buffers.
         if self.measured && self.since.is_none() {
             self.since = Some(Instant::now());
+            self.looked = (0, 0);
         }
+    }
+
+    fn buffer(&mut self, _: &CompiledBuffer, data: &[u8], _: bool) {
+        self.looked.0 += 1;
+        self.looked.1 += data.len() as u64;
     }
 
     fn end(&mut self, rule: u32, end: End) {
@@ -172,6 +188,8 @@ impl Watch for Profile {
         let ticks = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if let Some(c) = self.costs.get_mut(rule as usize) {
             c.add(ticks, matches!(end, End::Match | End::HalfMatch));
+            c.buffers += self.looked.0;
+            c.bytes += self.looked.1;
         }
     }
 }
@@ -186,7 +204,7 @@ mod tests {
         for (ticks, matched) in [(5, false), (9, true), (1, false)] {
             c.add(ticks, matched);
         }
-        let want = RuleCosts { checks: 3, matches: 1, ticks: 15, ticks_match: 9, max: 9 };
+        let want = RuleCosts { checks: 3, matches: 1, ticks: 15, ticks_match: 9, max: 9, buffers: 0, bytes: 0 };
         assert_eq!((c, c.ticks_no_match()), (want, 6));
     }
 }

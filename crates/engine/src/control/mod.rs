@@ -154,7 +154,7 @@ impl Control {
     }
 
     fn loading<'a>(&'a self, config: &'a Config) -> Loading<'a> {
-        Loading { config, options: &self.options, ips: self.ips, dir: &self.dir }
+        Loading { config, options: &self.options, ips: self.ips, dir: &self.dir, trees: false }
     }
 
     /// What rules and outputs want of the application layer.

@@ -50,7 +50,8 @@ fn alerts(name: &str, rules: &Path, capture: &Path, every: Option<usize>) -> Opt
         ..RunOptions::default()
     };
     let config = start::configuration(&options).unwrap();
-    let set = engines::load(&Loading { config: &config, options: &options, ips: false, dir: &dir }, None).ok()?;
+    let set = engines::load(&Loading { config: &config, options: &options, ips: false, dir: &dir, trees: false }, None)
+        .ok()?;
     let policies = Policies::from_config(&config, false, false).unwrap();
     let signals = Arc::new(Signals::default());
     let control = Control::new(config, options, false, dir.clone(), Arc::new(set), signals, Watching::Nobody).unwrap();

@@ -68,7 +68,7 @@ impl Bench {
             ..RunOptions::default()
         };
         let config = start::configuration(&options).unwrap();
-        let with = engines::Loading { config: &config, options: &options, ips: false, dir: &dir };
+        let with = engines::Loading { config: &config, options: &options, ips: false, dir: &dir, trees: false };
         let set = Arc::new(engines::load(&with, None).expect("rules load"));
         let signals = Arc::new(Signals::default());
         let control = Control::new(config, options, false, dir.clone(), set, signals, Watching::Nobody).unwrap();

@@ -65,7 +65,7 @@ impl Rest {
     pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
         let Some((detect, state)) = &mut self.detect else { return };
         if let Some(w) = &mut self.app.witness {
-            w.payload(packet, 0);
+            w.payload(packet, None);
         }
         let mut input = Input { ips: self.ips, td_passed: fate.pass, ..Input::new(packet) };
         let verdict = state.inspect(detect, &mut input);
@@ -88,9 +88,9 @@ impl Rest {
         let chunks =
             chunk.map(|c| StreamChunk { data: c.data, offset: c.offset, seen: if self.ips { 0 } else { c.seen } });
         if let Some(w) = &mut self.app.witness {
-            w.payload(packet, flow.core.id);
+            w.payload(packet, Some((flow.core.id, dir)));
             if let (Some(s), Some(c)) = (session, &chunks) {
-                w.stream(&flow.core, dir, s.first_seq(dir), c.offset, c.data);
+                w.stream(&flow.core, dir, s.first_seq(dir), c);
             }
         }
         let sizes = session.map(|s| (s.stream_size(Direction::ToServer), s.stream_size(Direction::ToClient)));

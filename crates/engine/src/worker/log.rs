@@ -187,6 +187,9 @@ impl Rest {
         if alerts.is_empty() {
             return;
         }
+        if let Some(w) = &mut self.app.witness {
+            alerts.iter().for_each(|a| w.alert(p, flow.map(|(f, d)| (f.core.id, d)), a.rule));
+        }
         let held = HeldVars::of(detect, flow.map(|(f, _)| &f.core), Some(state.packet_vars()));
         let header = Header {
             flow_id: flow.map(|(f, _)| f.core.id),

@@ -1,5 +1,11 @@
 //! `margay lab card`: a simulated network card that detects (`margay_card`, docs/card.md).
 
+mod experiment;
+mod record;
+mod report;
+mod rules;
+mod run;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -11,6 +17,7 @@ use margay_card::area::{Estimate, estimate};
 use margay_card::cost::{Costs, Source, Table};
 use margay_card::design::Design;
 use margay_card::model::{Load, Outcome as Replayed, STAGES, simulate};
+use margay_card::record::Recorder;
 use margay_card::search::{self, Found};
 use margay_card::synthetic;
 use margay_card::trace::Trace;
@@ -26,6 +33,12 @@ pub(crate) enum Card {
     Simulate(SimulateArgs),
     /// Compares every design of a grid by throughput, area and power
     Search(SearchArgs),
+    /// Records the work of captures with rules: what each packet asks of a card
+    Record(record::RecordArgs),
+    /// Puts flows of recorded work together anew
+    Mix(record::MixArgs),
+    /// Runs an experiment file: figures of a study beside ours, with a report
+    Run(run::RunArgs),
     /// Measures how fast the simulator is
     Bench(BenchArgs),
 }
@@ -147,10 +160,13 @@ impl Input {
 ///
 /// # Errors
 /// A file that cannot be read or used, or written.
-pub(crate) fn run(command: &Card) -> Outcome<ExitCode> {
+pub(crate) fn run(command: &Card, recorder: Option<Recorder>) -> Outcome<ExitCode> {
     match command {
         Card::Simulate(args) => one(args)?,
         Card::Search(args) => many(args)?,
+        Card::Record(args) => record::record(args, recorder)?,
+        Card::Mix(args) => record::mixed(args)?,
+        Card::Run(args) => run::run(args, recorder)?,
         Card::Bench(args) => bench(args)?,
     }
     Ok(ExitCode::SUCCESS)
