@@ -18,6 +18,7 @@ impl Arguments {
         limits: ArgLimits,
         target: &[u8],
         cookies: impl Iterator<Item = &'a [u8]>,
+        host: Option<&[u8]>,
         referer: Option<&[u8]>,
         content_type: Option<&[u8]>,
     ) -> Box<Arguments> {
@@ -31,7 +32,8 @@ impl Arguments {
         for field in cookies {
             args.cookies(field);
         }
-        if let Some(query) = referer.and_then(|r| r.get(memchr::memchr2(b'?', b'#', r)? + 1..)) {
+        // What another site was asked says nothing of this one: people search for SQL.
+        if let Some(query) = referer.and_then(|r| same_site_query(r, host)) {
             args.form(query);
         }
         Box::new(Arguments { args, limits, content_type: content_type.unwrap_or_default().to_vec(), body: Vec::new() })
@@ -57,5 +59,32 @@ impl Arguments {
     /// Bytes of memory.
     pub(crate) const fn memory(&self) -> usize {
         size_of::<Arguments>() + self.args.memory() + self.content_type.capacity() + self.body.capacity()
+    }
+}
+
+/// The query and fragment of a `Referer` that names the host of the request, or no host at all.
+fn same_site_query<'a>(referer: &'a [u8], host: Option<&[u8]>) -> Option<&'a [u8]> {
+    let query = referer.get(memchr::memchr2(b'?', b'#', referer)? + 1..)?;
+    let Some(at) = memchr::memmem::find(referer, b"://") else { return Some(query) };
+    let authority = referer.get(at + 3..)?;
+    let authority = authority.get(..authority.iter().position(|b| matches!(b, b'/' | b'?' | b'#'))?)?;
+    host.is_some_and(|h| h.trim_ascii().eq_ignore_ascii_case(authority)).then_some(query)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has(host: Option<&[u8]>, referer: &[u8], want: &[u8]) -> bool {
+        let args = Arguments::new(ArgLimits::default(), b"/", std::iter::empty(), host, Some(referer), None);
+        (0..).map_while(|i| args.get(i)).any(|a| a == want)
+    }
+
+    #[test]
+    fn a_query_of_another_site_is_no_argument() {
+        assert!(has(Some(b"www.example.com"), b"http://WWW.example.com/a?q=x%20y", b"x y"));
+        assert!(has(None, b"/a?q=x%20y", b"x y"));
+        assert!(!has(Some(b"www.example.com"), b"https://search.example/?q=x%20y", b"x y"));
+        assert!(!has(None, b"https://search.example/?q=x%20y", b"x y"));
     }
 }
