@@ -10,6 +10,10 @@ pub(crate) struct Arguments {
     /// Type of the body, and the body so far, out of its coding.
     content_type: Vec<u8>,
     body: Vec<u8>,
+    /// More of the body came than is kept.
+    body_cut: bool,
+    /// That there were more than are kept was told.
+    told: bool,
 }
 
 impl Arguments {
@@ -36,12 +40,20 @@ impl Arguments {
         if let Some(query) = referer.and_then(|r| same_site_query(r, host)) {
             args.form(query);
         }
-        Box::new(Arguments { args, limits, content_type: content_type.unwrap_or_default().to_vec(), body: Vec::new() })
+        Box::new(Arguments {
+            args,
+            limits,
+            content_type: content_type.unwrap_or_default().to_vec(),
+            body: Vec::new(),
+            body_cut: false,
+            told: false,
+        })
     }
 
     /// Bytes of the body.
     pub(crate) fn push(&mut self, data: &[u8]) {
         let room = self.limits.bytes.saturating_sub(self.body.len());
+        self.body_cut |= data.len() > room;
         self.body.extend_from_slice(data.get(..room).unwrap_or(data));
     }
 
@@ -49,6 +61,12 @@ impl Arguments {
     pub(crate) fn finish(&mut self) {
         let body = std::mem::take(&mut self.body);
         self.args.body(&self.content_type, &body);
+    }
+
+    /// Whether there were more than are kept; says so once.
+    pub(crate) fn newly_cut(&mut self) -> bool {
+        let cut = self.args.is_cut() || self.body_cut;
+        cut && !std::mem::replace(&mut self.told, true)
     }
 
     /// The one at this place.
@@ -78,6 +96,22 @@ mod tests {
     fn has(host: Option<&[u8]>, referer: &[u8], want: &[u8]) -> bool {
         let args = Arguments::new(ArgLimits::default(), b"/", std::iter::empty(), host, Some(referer), None);
         (0..).map_while(|i| args.get(i)).any(|a| a == want)
+    }
+
+    #[test]
+    fn what_is_cut_is_told_once() {
+        let made = |limits, target: &[u8]| Arguments::new(limits, target, std::iter::empty(), None, None, None);
+        let mut args = made(ArgLimits { count: 2, bytes: 100 }, b"/?a=b");
+        assert!(args.newly_cut());
+        assert!(!args.newly_cut());
+        let mut args = made(ArgLimits { count: 8, bytes: 8 }, b"/?a=b");
+        assert!(!args.newly_cut());
+        args.push(b"12345678");
+        assert!(!args.newly_cut());
+        args.push(b"9");
+        assert!(args.newly_cut());
+        args.finish();
+        assert!(!args.newly_cut());
     }
 
     #[test]
