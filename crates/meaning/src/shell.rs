@@ -222,7 +222,7 @@ fn command(text: &[u8], sure: u8) -> bool {
     }
     // An option, a path, an address or a variable.
     let first = arguments.trim_ascii_start();
-    let option = matches!(first, [b'-', b'a'..=b'z' | b'-' | b'0'..=b'9', ..] | [b'/', b'a'..=b'z', ..] | [b'$', ..] | [b'c', b':', ..] | [b'+', ..])
+    let option = matches!(first, [b'-', b'a'..=b'z' | b'-' | b'0'..=b'9', ..] | [b'/', b'a'..=b'z', ..] | [b'$', ..] | [b'c', b':', ..] | [b'+', ..] | [b'%', b'a'..=b'z', ..])
         || memchr::memmem::find(arguments, b"://").is_some()
         || first.iter().take_while(|b| b.is_ascii_digit() || **b == b'.').filter(|b| **b == b'.').count() == 3;
     let base = without_version(name);

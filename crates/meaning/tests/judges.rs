@@ -65,6 +65,9 @@ fn sqli() {
         "' = #",
         "' or xyz-",
         "MSBhbmQgMT0y",
+        "select 0x616263",
+        "VALUES ('192.0.2.1', 'x')",
+        "FROM+`a`+WHERE+CONVERT(`a`.`id`+USING+utf8)+=+'x'+LIMIT",
     ];
     all(Judge::Sqli, true, &attacks);
     let harmless = [
@@ -94,6 +97,9 @@ fn sqli() {
         "dr/op",
         "cross/**/over",
         "execute() the plan",
+        "select 2",
+        "values (of a company)",
+        "from+here+where+it+is",
         "can't; don't",
         "'and then he said'",
         "notes; see -- below",
@@ -155,6 +161,7 @@ fn shell() {
         "|$u wget test",
         "https://www.example.com/?a=b#x=env --version",
         "code=ansible-console",
+        "\" | type %SystemDrive%\\config.ini | \"",
         "x%26%26%2B%7C%2Bdir%20c:%5c",
     ];
     all(Judge::Shell, true, &attacks);

@@ -284,5 +284,8 @@ fn scores() {
     assert_eq!(said(both).first(), Some(&("detect-score", text.to_owned())));
     let loaded = load("alert tcp any any -> any any (msg:\"a\"; score:web,+5; sid:1;)");
     assert!(loaded.errors.is_empty(), "{loaded:?}");
-    assert_eq!(loaded.rules.first().unwrap_or_else(|| panic!("{loaded:?}")).effects, [Effect::Score { name: "web".into(), add: 5 }]);
+    assert_eq!(
+        loaded.rules.first().unwrap_or_else(|| panic!("{loaded:?}")).effects,
+        [Effect::Score { name: "web".into(), add: 5 }]
+    );
 }

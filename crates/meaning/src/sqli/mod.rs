@@ -60,6 +60,13 @@ pub fn is_injection(value: &[u8]) -> bool {
     }) {
         return false;
     }
+    // A plus that its sender meant for a space.
+    if value.contains(&b'+') && !value.contains(&b' ') {
+        let spaced: Vec<u8> = value.iter().map(|&b| if b == b'+' { b' ' } else { b }).collect();
+        if is_injection(&spaced) {
+            return true;
+        }
+    }
     if json::is_document(value) {
         let mut strings = Args::new(ArgLimits::default());
         strings.json(value);
@@ -422,6 +429,9 @@ impl<'a> Reader<'a> {
         if t.word(&["select"]) {
             return self.select(next);
         }
+        if t.word(&["values"]) && i == 0 && self.is(next, "(") && self.kind(i + 2, Kind::Text) {
+            return 5;
+        }
         if self.is(next, "(") && is_call(t) {
             return self.call(i, t);
         }
@@ -469,9 +479,6 @@ impl<'a> Reader<'a> {
         }
         if t.word(&["case"]) && self.word(next, &["when"]) {
             return 3;
-        }
-        if t.word(&["values"]) && i == 0 && self.is(next, "(") && self.kind(i + 2, Kind::Text) {
-            return 5;
         }
         if t.word(&["limit"])
             && self.kind(next, Kind::Number)

@@ -32,7 +32,7 @@ impl Reader<'_> {
             Kind::Text | Kind::Open => return 5,
             Kind::Number if !self.broken && self.word(j + 1, &["from"]) && self.at(j + 3).is_none() => return 4,
             // A choice by its number, and nothing else: people write that.
-            Kind::Number if !self.broken && j == 1 && second.is_none() => return 4,
+            Kind::Number if !self.broken && j == 1 && second.is_none() && !first.text.starts_with(b"0x") => return 4,
             Kind::Number
                 if second.is_none_or(|t| {
                     t.is(",") || t.is(")") || t.word(&["from", "where", "union", "and", "or"]) || t.kind != Kind::Word
