@@ -27,6 +27,8 @@ impl Arguments {
         content_type: Option<&[u8]>,
     ) -> Box<Arguments> {
         let mut args = Args::new(limits);
+        // The address of a request to a proxy (RFC 9112, section 3.2.2) is no argument.
+        let target = origin_form(target);
         let (path, query) = match memchr::memchr(b'?', target) {
             Some(at) => target.split_at(at),
             None => (target, &[][..]),
@@ -80,6 +82,15 @@ impl Arguments {
     }
 }
 
+/// The path and query of a target; one in absolute form, with its scheme and host, has them behind those.
+fn origin_form(target: &[u8]) -> &[u8] {
+    let schemes = [&b"http://"[..], b"https://", b"ws://", b"wss://", b"rtsp://"];
+    let behind = |s: &&[u8]| target.get(..s.len()).is_some_and(|t| t.eq_ignore_ascii_case(s));
+    let Some(rest) = schemes.iter().find(|s| behind(s)).and_then(|s| target.get(s.len()..)) else { return target };
+    let end = rest.iter().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    rest.get(end..).unwrap_or(&[])
+}
+
 /// The query and fragment of a `Referer` that names the host of the request, or no host at all.
 fn same_site_query<'a>(referer: &'a [u8], host: Option<&[u8]>) -> Option<&'a [u8]> {
     let query = referer.get(memchr::memchr2(b'?', b'#', referer)? + 1..)?;
@@ -96,6 +107,15 @@ mod tests {
     fn has(host: Option<&[u8]>, referer: &[u8], want: &[u8]) -> bool {
         let args = Arguments::new(ArgLimits::default(), b"/", std::iter::empty(), host, Some(referer), None);
         (0..).map_while(|i| args.get(i)).any(|a| a == want)
+    }
+
+    #[test]
+    fn a_target_in_absolute_form_has_a_path() {
+        assert_eq!(origin_form(b"HTTP://192.0.2.1:8080/a?b"), b"/a?b");
+        assert_eq!(origin_form(b"http://192.0.2.1"), b"");
+        assert_eq!(origin_form(b"rtsp://192.0.2.1/live"), b"/live");
+        assert_eq!(origin_form(b"/a?b=http://c/d"), b"/a?b=http://c/d");
+        assert_eq!(origin_form(b"gopher://a/b"), b"gopher://a/b");
     }
 
     #[test]
