@@ -24,7 +24,7 @@ const PLAIN: &[(&str, &str)] = &[
     ("config", "turn off logging or tracking of the transaction or flow"),
     ("content", "bytes that the buffer holds"),
     ("dataset", "the buffer is in a set, or is added to it"),
-    ("html_entity_decode", "decode the named and numbered entities of HTML"),
+    ("html_entity_decode", "decode entities of HTML: by name, by decimal and by hexadecimal number"),
     ("js_decode", "decode \\x3c, \\u003c and \\074"),
     ("path_normalise", "backslashes, repeated slashes and /./ to one slash"),
     ("remove_comments", "take /* comments */ away"),
