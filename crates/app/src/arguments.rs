@@ -10,6 +10,10 @@ pub(crate) struct Arguments {
     /// Type of the body, and the body so far, out of its coding.
     content_type: Vec<u8>,
     body: Vec<u8>,
+    /// More of the body came than is kept.
+    body_cut: bool,
+    /// That there were more than are kept was told.
+    told: bool,
 }
 
 impl Arguments {
@@ -18,10 +22,13 @@ impl Arguments {
         limits: ArgLimits,
         target: &[u8],
         cookies: impl Iterator<Item = &'a [u8]>,
+        host: Option<&[u8]>,
         referer: Option<&[u8]>,
         content_type: Option<&[u8]>,
     ) -> Box<Arguments> {
         let mut args = Args::new(limits);
+        // The address of a request to a proxy (RFC 9112, section 3.2.2) is no argument.
+        let target = origin_form(target);
         let (path, query) = match memchr::memchr(b'?', target) {
             Some(at) => target.split_at(at),
             None => (target, &[][..]),
@@ -31,15 +38,24 @@ impl Arguments {
         for field in cookies {
             args.cookies(field);
         }
-        if let Some(query) = referer.and_then(|r| r.get(memchr::memchr2(b'?', b'#', r)? + 1..)) {
+        // What another site was asked says nothing of this one: people search for SQL.
+        if let Some(query) = referer.and_then(|r| same_site_query(r, host)) {
             args.form(query);
         }
-        Box::new(Arguments { args, limits, content_type: content_type.unwrap_or_default().to_vec(), body: Vec::new() })
+        Box::new(Arguments {
+            args,
+            limits,
+            content_type: content_type.unwrap_or_default().to_vec(),
+            body: Vec::new(),
+            body_cut: false,
+            told: false,
+        })
     }
 
     /// Bytes of the body.
     pub(crate) fn push(&mut self, data: &[u8]) {
         let room = self.limits.bytes.saturating_sub(self.body.len());
+        self.body_cut |= data.len() > room;
         self.body.extend_from_slice(data.get(..room).unwrap_or(data));
     }
 
@@ -47,6 +63,12 @@ impl Arguments {
     pub(crate) fn finish(&mut self) {
         let body = std::mem::take(&mut self.body);
         self.args.body(&self.content_type, &body);
+    }
+
+    /// Whether there were more than are kept; says so once.
+    pub(crate) fn newly_cut(&mut self) -> bool {
+        let cut = self.args.is_cut() || self.body_cut;
+        cut && !std::mem::replace(&mut self.told, true)
     }
 
     /// The one at this place.
@@ -57,5 +79,66 @@ impl Arguments {
     /// Bytes of memory.
     pub(crate) const fn memory(&self) -> usize {
         size_of::<Arguments>() + self.args.memory() + self.content_type.capacity() + self.body.capacity()
+    }
+}
+
+/// The path and query of a target; one in absolute form, with its scheme and host, has them behind those.
+fn origin_form(target: &[u8]) -> &[u8] {
+    let schemes = [&b"http://"[..], b"https://", b"ws://", b"wss://", b"rtsp://"];
+    let behind = |s: &&[u8]| target.get(..s.len()).is_some_and(|t| t.eq_ignore_ascii_case(s));
+    let Some(rest) = schemes.iter().find(|s| behind(s)).and_then(|s| target.get(s.len()..)) else { return target };
+    let end = rest.iter().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    rest.get(end..).unwrap_or(&[])
+}
+
+/// The query and fragment of a `Referer` that names the host of the request, or no host at all.
+fn same_site_query<'a>(referer: &'a [u8], host: Option<&[u8]>) -> Option<&'a [u8]> {
+    let query = referer.get(memchr::memchr2(b'?', b'#', referer)? + 1..)?;
+    let Some(at) = memchr::memmem::find(referer, b"://") else { return Some(query) };
+    let authority = referer.get(at + 3..)?;
+    let authority = authority.get(..authority.iter().position(|b| matches!(b, b'/' | b'?' | b'#'))?)?;
+    host.is_some_and(|h| h.trim_ascii().eq_ignore_ascii_case(authority)).then_some(query)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has(host: Option<&[u8]>, referer: &[u8], want: &[u8]) -> bool {
+        let args = Arguments::new(ArgLimits::default(), b"/", std::iter::empty(), host, Some(referer), None);
+        (0..).map_while(|i| args.get(i)).any(|a| a == want)
+    }
+
+    #[test]
+    fn a_target_in_absolute_form_has_a_path() {
+        assert_eq!(origin_form(b"HTTP://192.0.2.1:8080/a?b"), b"/a?b");
+        assert_eq!(origin_form(b"http://192.0.2.1"), b"");
+        assert_eq!(origin_form(b"rtsp://192.0.2.1/live"), b"/live");
+        assert_eq!(origin_form(b"/a?b=http://c/d"), b"/a?b=http://c/d");
+        assert_eq!(origin_form(b"gopher://a/b"), b"gopher://a/b");
+    }
+
+    #[test]
+    fn what_is_cut_is_told_once() {
+        let made = |limits, target: &[u8]| Arguments::new(limits, target, std::iter::empty(), None, None, None);
+        let mut args = made(ArgLimits { count: 2, bytes: 100 }, b"/?a=b");
+        assert!(args.newly_cut());
+        assert!(!args.newly_cut());
+        let mut args = made(ArgLimits { count: 8, bytes: 8 }, b"/?a=b");
+        assert!(!args.newly_cut());
+        args.push(b"12345678");
+        assert!(!args.newly_cut());
+        args.push(b"9");
+        assert!(args.newly_cut());
+        args.finish();
+        assert!(!args.newly_cut());
+    }
+
+    #[test]
+    fn a_query_of_another_site_is_no_argument() {
+        assert!(has(Some(b"www.example.com"), b"http://WWW.example.com/a?q=x%20y", b"x y"));
+        assert!(has(None, b"/a?q=x%20y", b"x y"));
+        assert!(!has(Some(b"www.example.com"), b"https://search.example/?q=x%20y", b"x y"));
+        assert!(!has(None, b"https://search.example/?q=x%20y", b"x y"));
     }
 }

@@ -14,6 +14,8 @@ pub struct AppConfig {
     pub recogniser: Recogniser,
     /// How much is kept of the arguments of requests of HTTP; none where no rule looks at them.
     pub arguments: Option<ArgLimits>,
+    /// What that is where rules do (`app-layer.protocols.http.arguments`).
+    pub argument_limits: ArgLimits,
     /// HTTP/1.
     pub http1: crate::http1::Config,
     /// HTTP/2.
@@ -45,6 +47,7 @@ impl AppConfig {
             memcap: 0,
             recogniser,
             arguments: None,
+            argument_limits: Default::default(),
             http1: Default::default(),
             http2: Default::default(),
             dns: Default::default(),

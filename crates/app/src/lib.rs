@@ -70,6 +70,7 @@ pub mod window;
 
 pub use config::{AppConfig, AppLogOptions};
 pub use event::AppEvents;
+pub use margay_meaning::args::ArgLimits;
 pub use parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared, Upgrade, Wishes};
 pub use registry::{ALL, AppProto, PROTOCOLS, Protocol, protocol};
 pub use session::AppSession;

@@ -40,6 +40,8 @@ pub struct AppCounters {
     pub http_memory: u64,
     /// Times HTTP's memcap was reached (`http.memcap`).
     pub http_memcap: u64,
+    /// Requests with more arguments than `http.arg` keeps (`http.arguments_limit`).
+    pub http_arguments: u64,
     /// Bytes that FTP transactions hold now (`ftp.memuse`).
     pub ftp_memory: u64,
     /// Times FTP's memcap was reached (`ftp.memcap`).
@@ -60,6 +62,7 @@ impl Default for AppCounters {
             memcap: 0,
             http_memory: 0,
             http_memcap: 0,
+            http_arguments: 0,
             ftp_memory: 0,
             ftp_memcap: 0,
         }

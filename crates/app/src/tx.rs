@@ -144,6 +144,8 @@ pub struct TxBase {
     pub store_certificates: [bool; 2],
     /// Bits that rules set (`xbits … track tx`), by number of their name.
     pub bits: Vec<u32>,
+    /// What rules added to scores (`score`): the number of the name, and the sum. One entry for each name, at most.
+    pub scores: Vec<(u32, u32)>,
     /// The only direction that there is something in ([`TxBase::one_sided`]).
     pub only: Option<Direction>,
     /// What the firewall remembers; nothing without firewall mode.
@@ -159,6 +161,19 @@ impl TxBase {
         self.only = Some(without.reverse());
     }
 
+    /// A score; 0 where no rule added to it.
+    pub fn score(&self, name: u32) -> u32 {
+        self.scores.iter().find(|(n, _)| *n == name).map_or(0, |(_, sum)| *sum)
+    }
+
+    /// Adds to a score.
+    pub fn add_score(&mut self, name: u32, add: u32) {
+        match self.scores.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, sum)) => *sum = sum.saturating_add(add),
+            None => self.scores.push((name, add)),
+        }
+    }
+
     /// Heap memory in bytes, without the size of the value itself.
     pub fn held(&self) -> u64 {
         let detect = |d: &TxDetect| {
@@ -172,6 +187,7 @@ impl TxBase {
         let own = self.detect.iter().map(detect).sum::<usize>()
             + self.firewall.as_deref().map_or(0, firewall)
             + self.bits.capacity() * size_of::<u32>()
+            + self.scores.capacity() * size_of::<(u32, u32)>()
             + self.events.as_slice().len();
         own as u64 + self.files.held()
     }

@@ -42,6 +42,13 @@ pub enum CompiledEffect {
         /// How.
         op: BitOp,
     },
+    /// Adds to a score of the transaction.
+    TxScore {
+        /// Number of its name.
+        name: u32,
+        /// How much.
+        add: u32,
+    },
     /// Keeps the transaction out of the log.
     NoLog,
     /// Stores files.
@@ -129,6 +136,7 @@ impl CompiledEffect {
             Effect::XBit { name, track: XBitTrack::Transaction, op, .. } => {
                 CompiledEffect::TxBit { name: names.intern(name), op: *op }
             }
+            Effect::Score { name, add } => CompiledEffect::TxScore { name: names.intern(name), add: *add },
             Effect::XBit { name, track: t, op, expire } => {
                 CompiledEffect::XBit { name: names.intern(name), track: track(*t)?, op: *op, expire: *expire }
             }
@@ -207,6 +215,11 @@ impl CompiledEffect {
                         tx.base.bits.swap_remove(at);
                     }
                     _ => {}
+                }
+            }
+            CompiledEffect::TxScore { name, add } => {
+                if let Some(tx) = &mut target.tx {
+                    tx.base.add_score(*name, *add);
                 }
             }
             CompiledEffect::NoLog => {

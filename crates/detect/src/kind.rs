@@ -107,7 +107,7 @@ fn needs(check: &Check) -> Needs {
         | Check::FlowElephant(_)
         | Check::VlanId { .. }
         | Check::VlanLayers(_) => Needs::Packet,
-        Check::XBit { track: XBitTrack::Transaction, .. } => Needs::Transaction,
+        Check::XBit { track: XBitTrack::Transaction, .. } | Check::Score { .. } => Needs::Transaction,
         Check::AppEvent(name) if !name.contains('.') => Needs::State,
         Check::AppEvent(_)
         | Check::File(_)
@@ -219,6 +219,7 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
                     | Effect::FileStore { .. }
                     | Effect::TlsStore
                     | Effect::XBit { track: XBitTrack::Transaction, .. }
+                    | Effect::Score { .. }
             )
         });
     if transaction || rule.arrow == Arrow::Transaction || (app_protocol && rule.hook.is_some()) {

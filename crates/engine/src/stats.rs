@@ -354,6 +354,7 @@ pub(crate) fn app_counters(counters: &AppCounters, errors: Option<&ErrorPolicies
     f("app_layer.tx_limit", counters.tx_limit.iter().sum());
     f("http.memuse", counters.http_memory);
     f("http.memcap", counters.http_memcap);
+    f("http.arguments_limit", counters.http_arguments);
     f("ftp.memuse", counters.ftp_memory);
     f("ftp.memcap", counters.ftp_memcap);
 }
@@ -397,6 +398,7 @@ mod tests {
         (c.memory, c.memcap) = (9, 8);
         (c.tx_limit[AppProto::Ftp as usize], c.tx_limit[AppProto::Smb as usize]) = (3, 4);
         c.http_memcap = 5;
+        c.http_arguments = 6;
         let mut seen = Vec::new();
         let mut by_protocol = [[0; 64]; 2];
         by_protocol[0][AppProto::Http1 as usize] = 4;
@@ -423,6 +425,7 @@ mod tests {
             ("app_layer.tx_limit", 7),
             ("http.memuse", 0),
             ("http.memcap", 5),
+            ("http.arguments_limit", 6),
         ] {
             assert_eq!(seen[at(name)].1, value, "{name}");
         }

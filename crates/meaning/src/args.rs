@@ -102,6 +102,7 @@ impl Args {
             } else {
                 let before = self.ends.len();
                 self.add(|out| percent_decode(name, true, out));
+                self.brackets(before);
                 // An equals sign that is encoded makes no name, but some read one.
                 if self.ends.len() > before
                     && let Some(decoded) = self.get(before)
@@ -122,11 +123,23 @@ impl Args {
         let Some(value) = self.ends.len().checked_sub(1).filter(|&i| i >= before).and_then(|i| self.get(i)) else {
             return;
         };
-        if matches!(value.first(), Some(b'{' | b'[')) && json::is_document(value) {
-            let value = value.to_vec();
-            self.text.truncate(self.text.len() - value.len());
+        if let Some(document) = document(value) {
+            let len = value.len();
+            self.text.truncate(self.text.len() - len);
             self.ends.pop();
-            self.json(&value);
+            self.json(&document);
+        }
+    }
+
+    /// What stands in brackets in the name at `index`: frameworks evaluate it, and it may be encoded.
+    fn brackets(&mut self, index: usize) {
+        let Some(name) = self.get(index).filter(|n| n.contains(&b'[')) else { return };
+        let name = name.to_vec();
+        for part in name.split(|&b| b == b'[').skip(1) {
+            let part = part.get(..memchr::memchr(b']', part).unwrap_or(part.len())).unwrap_or(part);
+            if part.len() >= BRACKETS_MIN {
+                self.add(|out| out.extend_from_slice(part));
+            }
         }
     }
 
@@ -142,14 +155,17 @@ impl Args {
 
     /// A body, read as its type says, or where that says nothing as it looks.
     pub fn body(&mut self, content_type: &[u8], body: &[u8]) {
-        // What is packed is no text, whatever it is called.
-        if body.starts_with(b"\x1f\x8b") || body.starts_with(b"PK\x03\x04") {
-            return;
-        }
         let lower = content_type.to_ascii_lowercase();
         let is = |word: &str| memchr::memmem::find(&lower, word.as_bytes()).is_some();
         if let Some(boundary) = boundary(content_type, &lower) {
             return self.multipart(boundary, body);
+        }
+        // What begins like an archive is one as far as it is not text: two bytes in front of a form hide nothing.
+        if body.starts_with(b"\x1f\x8b") || body.starts_with(b"PK\x03\x04") {
+            for pair in body.split(|&b| b == b'&').filter(|p| !is_packed(p)) {
+                self.form(pair);
+            }
+            return;
         }
         let start = body.trim_ascii_start();
         match start.first() {
@@ -162,6 +178,15 @@ impl Args {
             }
             _ if is("urlencoded") || content_type.is_empty() => self.form(body),
             _ if is("image/") || is("video/") || is("audio/") || is("octet-stream") || is("zip") => {}
+            // Messages in binary hold strings, and no server reads a form in them.
+            _ if ["protobuf", "grpc", "msgpack", "cbor", "thrift"].iter().any(|t| is(t)) => {
+                for chunk in body.utf8_chunks() {
+                    let strings = chunk.valid().split(|c: char| c.is_control());
+                    for text in strings.filter(|t| t.len() >= STRING_MIN) {
+                        self.value(|out| out.extend_from_slice(text.as_bytes()));
+                    }
+                }
+            }
             _ => {
                 self.add(|out| out.extend_from_slice(body));
                 if body.contains(&b'=') {
@@ -266,6 +291,37 @@ impl Args {
             }
         }
     }
+}
+
+/// Whether more than an eighth of it is no ASCII text; of what is compressed two thirds are not.
+fn is_packed(data: &[u8]) -> bool {
+    let other = data.iter().filter(|&&b| !matches!(b, b'\t'..=b'\r' | 0x20..=0x7e)).count();
+    other * 8 > data.len()
+}
+
+/// Shortest text that is taken for a string of a message in binary.
+const STRING_MIN: usize = 4;
+/// Shortest text in brackets that is looked at apart from the name that it stands in.
+const BRACKETS_MIN: usize = 12;
+
+/// A document of JSON that a value is: as it is, within quotes, or with single quotes around its strings as in literals of Python.
+fn document(value: &[u8]) -> Option<Vec<u8>> {
+    let trimmed = value.trim_ascii();
+    let plain = match trimmed {
+        [open @ (b'\'' | b'"'), inner @ .., close] if open == close => inner,
+        _ => trimmed,
+    };
+    if !matches!(plain.first(), Some(b'{' | b'[')) {
+        return None;
+    }
+    if json::is_document(plain) {
+        return Some(plain.to_vec());
+    }
+    if !plain.contains(&b'\'') || plain.contains(&b'"') {
+        return None;
+    }
+    let double: Vec<u8> = plain.iter().map(|&b| if b == b'\'' { b'"' } else { b }).collect();
+    json::is_document(&double).then_some(double)
 }
 
 /// Bytes of the names that forms usually have.

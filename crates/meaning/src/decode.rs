@@ -172,6 +172,8 @@ const ENTITIES: &[(&str, u32)] = &[
 ];
 /// Longest name of them.
 const ENTITY_MAX: usize = 8;
+/// Most digits of a number in an entity: browsers accept any number of leading zeros.
+const ENTITY_DIGITS: usize = 64;
 
 /// Appends the character of an entity that `data` begins with; returns its length. A semicolon may be missing.
 pub(crate) fn entity(data: &[u8], out: &mut Vec<u8>) -> Option<usize> {
@@ -182,8 +184,8 @@ pub(crate) fn entity(data: &[u8], out: &mut Vec<u8>) -> Option<usize> {
             Some(b'x' | b'X') => (16, number.get(1..)?),
             _ => (10, number),
         };
-        let count = digits.iter().take_while(|&&b| char::from(b).is_digit(radix)).count();
-        if count == 0 || count > 16 {
+        let count = digits.iter().take(ENTITY_DIGITS).take_while(|&&b| char::from(b).is_digit(radix)).count();
+        if count == 0 {
             return None;
         }
         let code = digits
@@ -405,9 +407,9 @@ pub fn path_normalise(data: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Shortest text that is taken for Base64.
-const BASE64_MIN: usize = 16;
+const BASE64_MIN: usize = 12;
 
-/// Base64, where it is plausible: at least sixteen characters, all of its alphabet, and what comes out is text.
+/// Base64, where it is plausible: at least twelve characters, all of its alphabet, and what comes out is text.
 /// Returns whether it was.
 pub fn base64_plausible(data: &[u8], out: &mut Vec<u8>) -> bool {
     let text = data.trim_ascii();

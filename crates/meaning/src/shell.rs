@@ -72,6 +72,8 @@ const FILES: &[&str] = &[
     "/root/",
 ];
 
+/// Most parameters of an address that are looked at.
+const PARAMETERS: usize = 64;
 /// From how many lines on their beginnings are no commands.
 const LINES: usize = 4;
 /// From which length on a value is a text in which separators mean nothing.
@@ -82,11 +84,11 @@ pub fn is_injection(value: &[u8]) -> bool {
     if value.len() < 2 || value.len() > 16 << 10 {
         return false;
     }
-    if commands(value) {
+    if commands(value) || parameters(value) {
         return true;
     }
     // A plus that its sender meant for a space.
-    if value.contains(&b'+') && !value.contains(&b' ') {
+    if value.contains(&b'+') {
         let spaced: Vec<u8> = value.iter().map(|&b| if b == b'+' { b' ' } else { b }).collect();
         if is_injection(&spaced) {
             return true;
@@ -113,7 +115,23 @@ fn separator(data: &[u8]) -> Option<(usize, u8)> {
     }
 }
 
+/// Whether a parameter of an address, or the value of `name=value`, begins with a command.
+fn parameters(value: &[u8]) -> bool {
+    let address = memchr::memmem::find(&value[..value.len().min(16)], b"://").is_some();
+    if !address && !value.iter().take(24).take_while(|b| b.is_ascii_alphanumeric() || **b == b'=').any(|&b| b == b'=') {
+        return false;
+    }
+    let begin = if address { value.iter().position(|b| matches!(b, b'?' | b'#')) } else { Some(0) };
+    let pairs = begin.and_then(|at| value.get(at..)).unwrap_or(&[]);
+    pairs.split(|b| matches!(b, b'&' | b'?' | b'#')).take(PARAMETERS).any(|pair| {
+        let at = memchr::memchr(b'=', pair);
+        at.and_then(|at| pair.get(at + 1..)).is_some_and(|v| command(v, 0))
+    })
+}
+
 fn commands(value: &[u8]) -> bool {
+    // A line end that its sender wrote as an escape.
+    let value = value.strip_suffix(b"\\n").unwrap_or(value);
     let mut at = 0;
     // Lines of a text are no commands.
     let lines = memchr::memchr_iter(b'\n', value).take(LINES + 1).count() > LINES;
@@ -127,6 +145,11 @@ fn commands(value: &[u8]) -> bool {
         match separator(rest) {
             Some((len, sure)) => {
                 at += len;
+                // Separators in a row: `&& | dir c:\`.
+                let gap = value.iter().skip(at).take_while(|&&b| b == b' ').count();
+                if gap > 0 && value.get(at + gap).is_some_and(|b| matches!(b, b'|' | b';')) {
+                    continue;
+                }
                 let weak = long || lines && rest.first() == Some(&b'\n');
                 let sure = if weak { 0 } else { sure + u8::from(at == len) };
                 if command(value.get(at..).unwrap_or(&[]), sure) {
@@ -199,7 +222,7 @@ fn command(text: &[u8], sure: u8) -> bool {
     }
     // An option, a path, an address or a variable.
     let first = arguments.trim_ascii_start();
-    let option = matches!(first, [b'-', b'a'..=b'z' | b'-' | b'0'..=b'9', ..] | [b'/', b'a'..=b'z', ..] | [b'$', ..] | [b'c', b':', ..] | [b'+', ..])
+    let option = matches!(first, [b'-', b'a'..=b'z' | b'-' | b'0'..=b'9', ..] | [b'/', b'a'..=b'z', ..] | [b'$', ..] | [b'c', b':', ..] | [b'+', ..] | [b'%', b'a'..=b'z', ..])
         || memchr::memmem::find(arguments, b"://").is_some()
         || first.iter().take_while(|b| b.is_ascii_digit() || **b == b'.').filter(|b| **b == b'.').count() == 3;
     let base = without_version(name);
@@ -230,9 +253,9 @@ fn command(text: &[u8], sure: u8) -> bool {
                 || behind == Some(b' ')
                     && base.len() > 3
                     && arguments.len() < 80
-                    && text
-                        .first()
-                        .is_some_and(|&b| b == b' ' || b.is_ascii_alphanumeric() || matches!(b, b'\'' | b'"' | b'/'))
+                    && text.first().is_some_and(|&b| {
+                        b == b' ' || b.is_ascii_alphanumeric() || matches!(b, b'\'' | b'"' | b'/' | b'$')
+                    })
         }
         _ if common => asks || option && behind == Some(b' ') || alone && (sure > 1 || ends(after)) || wrapped,
         _ => false,

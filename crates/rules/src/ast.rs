@@ -391,6 +391,8 @@ pub enum Check {
     FlowInt { name: String, op: FlowIntCheck },
     /// `xbits`/`hostbits` `isset|isnotset`
     XBit { name: String, track: XBitTrack, set: bool },
+    /// `score:NAME,>=,N`: what rules added to this score of the transaction reaches N
+    Score { name: String, least: u32 },
     /// `ttl` (IPv6: hop limit)
     Ttl(Compare),
     /// `tos`, the value or its negation

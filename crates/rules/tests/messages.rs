@@ -262,3 +262,30 @@ fn taken_and_refused() {
         assert_eq!(loaded.errors.is_empty(), taken == "+ ", "{rule}: {said:?}");
     }
 }
+
+#[test]
+fn scores() {
+    let usage =
+        |v: &str| format!("score:{v}: write \"score:NAME,+N\" to add to a score, or \"score:NAME,>=,N\" to ask for it");
+    for (value, text) in [
+        ("web", usage("web")),
+        ("web,-5", usage("web,-5")),
+        ("web,<,5", usage("web,<,5")),
+        ("web,+0", "score: \"0\" is not a number from 1 to 10000".to_owned()),
+        ("web,>=,x", "score: \"x\" is not a number from 1 to 10000".to_owned()),
+        ("we b,+1", "score: \"we b\" is not a name: write letters, digits, '_', '-' and '.'".to_owned()),
+    ] {
+        let rule = format!("alert http any any -> any any (score:{value}; sid:1;)");
+        assert_eq!(said(&rule).first(), Some(&("detect-score", text)), "{value}");
+    }
+    let both = "alert http any any -> any any (score:a,+1; score:b,>=,2; sid:1;)";
+    let text =
+        "score: a rule adds to scores or asks for one, not both: what it adds would depend on the order of rules";
+    assert_eq!(said(both).first(), Some(&("detect-score", text.to_owned())));
+    let loaded = load("alert tcp any any -> any any (msg:\"a\"; score:web,+5; sid:1;)");
+    assert!(loaded.errors.is_empty(), "{loaded:?}");
+    assert_eq!(
+        loaded.rules.first().unwrap_or_else(|| panic!("{loaded:?}")).effects,
+        [Effect::Score { name: "web".into(), add: 5 }]
+    );
+}

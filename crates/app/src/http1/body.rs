@@ -141,6 +141,7 @@ impl Body {
         }
         if let Some(arguments) = &mut self.arguments {
             arguments.finish();
+            cx.shared.counters.http_arguments += u64::from(arguments.newly_cut());
         }
         self.window.shrink();
         if self.opened && files.is_open(dir) {

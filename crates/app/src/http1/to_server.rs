@@ -153,6 +153,7 @@ impl Http1Parser {
                 limits,
                 tx.uri_raw(),
                 headers.values(b"cookie"),
+                headers.first(b"host"),
                 headers.first(b"referer"),
                 headers.first(b"content-type"),
             )

@@ -182,7 +182,8 @@ impl Http2Tx {
         let arguments = arguments.filter(|_| dir == Direction::ToServer).map(|limits| {
             let cookies = fields.iter().filter(|f| f.0 == b"cookie").map(|f| f.1);
             let target = fields.first(b":path").unwrap_or_default();
-            Arguments::new(limits, target, cookies, fields.first(b"referer"), fields.first(b"content-type"))
+            let host = fields.first(b":authority").or_else(|| fields.first(b"host"));
+            Arguments::new(limits, target, cookies, host, fields.first(b"referer"), fields.first(b"content-type"))
         });
         let coding = fields.joined(b"content-encoding", &mut scratch).map(<[u8]>::to_vec);
         let body = &mut self.message_mut(dir).body;

@@ -11,6 +11,8 @@ const PERSONALITIES: &[&str] =
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
     size("app-layer.protocols.http.memcap", "0", "Memory for bodies and headers; 0 is no limit."),
+    number("app-layer.protocols.http.arguments.max-count", "512", (1, 65535), "names and values", "How many arguments of a request rules look at (`http.arg`); more are counted in `http.arguments_limit`."),
+    size("app-layer.protocols.http.arguments.max-size", "128kb", "How many bytes of them, and of the body that they are read from, up to 64mb."),
     size("app-layer.protocols.http.byterange.memcap", "100mb", "Memory for files that are fetched in ranges."),
     number("app-layer.protocols.http.byterange.timeout", "60", (0, i64::MAX), "seconds", "How long a range is waited for."),
     size("app-layer.protocols.http.byterange.max-size", "1gb", "How large such a file may be."),

@@ -120,6 +120,7 @@ impl CompiledCheck {
                 }
             },
             Check::UriLen { .. } => return missing("urilen"),
+            Check::Score { .. } => return missing("score"),
             Check::File(_) => return missing("file"),
             Check::AppState { .. } => return missing("app-layer-state"),
             Check::Variable { kind: CaptureKind::Alert, .. } => return missing("a variable of an alert"),

@@ -96,7 +96,8 @@ impl TxBuilder {
         limits: &InspectLimits,
     ) -> Result<TxRule, Refused> {
         let both = rule.arrow == Arrow::Transaction;
-        let mut out = TxRule { plans: Box::default(), checks: Box::default(), both, payload_sought: false };
+        let late = rule.checks.iter().any(|c| matches!(c, Check::Score { .. }));
+        let mut out = TxRule { plans: Box::default(), checks: Box::default(), both, payload_sought: false, late };
         let mut checks = Vec::new();
         let mut numbers = Vec::with_capacity(rule.buffers.len());
         for b in &rule.buffers {
@@ -279,6 +280,7 @@ impl TxBuilder {
                 Check::XBit { name, track: XBitTrack::Transaction, set } => {
                     (0, What::Bit { name: env.names.intern(name), set: *set })
                 }
+                Check::Score { name, least } => (0, What::Score { name: env.names.intern(name), least: *least }),
                 _ => continue,
             };
             steps.push(Step::new(what.0, what.1));

@@ -202,8 +202,11 @@ impl<W: Watch> State<W> {
         self.counters.candidates += candidates.len() as u64;
         // Both lists are sorted; rules are looked at in their order.
         let waiting = std::mem::take(&mut seen.waiting);
-        let (mut old, mut new) = (waiting.iter().copied().peekable(), candidates.iter().copied().peekable());
         let mut settle = Vec::new();
+        // Rules that ask for a score come behind those that add to it, whatever their order.
+        let mut later = false;
+        let mut asking = false;
+        let (mut old, mut new) = (waiting.iter().copied().peekable(), candidates.iter().copied().peekable());
         loop {
             let (number, state, fresh) = match (old.peek().copied(), new.peek().copied()) {
                 (Some((o, state)), n) if n.is_none_or(|n| o <= n) => {
@@ -217,6 +220,11 @@ impl<W: Watch> State<W> {
                     new.next();
                     (n, 0, true)
                 }
+                _ if later && !asking => {
+                    asking = true;
+                    (old, new) = (waiting.iter().copied().peekable(), candidates.iter().copied().peekable());
+                    continue;
+                }
                 _ => break,
             };
             if fresh && seen.settled.binary_search(&number).is_ok() {
@@ -224,6 +232,10 @@ impl<W: Watch> State<W> {
             }
             let Some(rule) = detect.compiled.get(number as usize) else { continue };
             let Some(txr) = rule.tx.as_deref() else { continue };
+            if txr.late != asking {
+                later |= txr.late;
+                continue;
+            }
             let Some(plan) = txr.plan(proto, dir) else { continue };
             if fresh && !W::CHECKS && !matches!(plan.trigger, TxTrigger::Progress(_)) {
                 let view =
@@ -291,6 +303,9 @@ impl<W: Watch> State<W> {
                 }
                 break;
             }
+        }
+        if asking {
+            kept.sort_unstable();
         }
         seen.waiting = kept;
         if !settle.is_empty() {
@@ -574,6 +589,10 @@ impl<W: Watch> State<W> {
                 false => Outcome::Later,
             },
             What::Bit { name, set } => match view.tx.base().bits.contains(name) == *set {
+                true => Outcome::Holds,
+                false => Outcome::Later,
+            },
+            What::Score { name, least } => match view.tx.base().score(*name) >= *least {
                 true => Outcome::Holds,
                 false => Outcome::Later,
             },

@@ -45,6 +45,8 @@ pub(crate) struct TxRule {
     /// Whether a pattern of its checks of payload and stream is looked for with each packet whose flow's protocol is that of the
     /// plan: without it they do not hold.
     pub(crate) payload_sought: bool,
+    /// Whether it asks for a score: it is looked at once all others have added to it.
+    pub(crate) late: bool,
 }
 
 impl TxRule {
@@ -144,4 +146,6 @@ pub(crate) enum What {
     Lua { number: u16, buffer: Option<(u16, Option<u16>, BufferKind)>, changes: bool },
     /// A bit of the transaction.
     Bit { name: u32, set: bool },
+    /// A score of the transaction.
+    Score { name: u32, least: u32 },
 }

@@ -519,6 +519,45 @@ fn what_is_put_together_is_so_once() {
 }
 
 #[test]
+fn scores_add_up_whatever_the_order() {
+    // A drop rule is looked at before alert rules, and the lower sid first: the score is asked for last all the same.
+    let mut l = Lab::new(&format!(
+        "drop http {ANY} (msg:\"enough\"; flow:to_server; score:web,>=,8; sid:1;)
+         alert http {ANY} (http.uri; content:\"/x\"; score:web,+5; noalert; sid:2;)
+         alert http {ANY} (http.method; content:\"GET\"; score:web,+3; noalert; sid:3;)
+         alert http {ANY} (http.header; content:\"h\"; score:other,+8; noalert; sid:4;)"
+    ));
+    l.ips = true;
+    l.set(METHOD, "GET").set(URI, "/x").set(HEADER, "h");
+    assert_eq!(l.at(SERVER, 2), [1]);
+    assert_eq!(l.flow.action, margay_flow::FlowAction::Drop);
+}
+
+#[test]
+fn a_score_is_added_to_once_and_kept_until_it_is_reached() {
+    let rules = format!(
+        "alert http {ANY} (flow:to_server; score:web,>=,8; sid:1;)
+         alert http {ANY} (http.uri; content:\"/x\"; score:web,+5; noalert; sid:2;)
+         alert http {ANY} (http.request_body; content:\"body\"; score:web,+3; noalert; sid:3;)"
+    );
+    let mut l = Lab::new(&rules);
+    l.set(METHOD, "GET").set(URI, "/x");
+    assert_eq!(l.at(SERVER, 2), [0u32; 0]);
+    // The same rule does not add again with the next look.
+    assert_eq!(l.at(SERVER, 3), [0u32; 0]);
+    assert_eq!(l.tx.base.scores.iter().map(|s| s.1).collect::<Vec<_>>(), [5]);
+    l.data(REQUEST_BODY, "the body");
+    assert_eq!(l.at(SERVER, 3), [1]);
+    // Once it matched it does not match again.
+    assert_eq!(l.at(SERVER, 5), [0u32; 0]);
+    let mut l = Lab::new(&rules);
+    l.set(METHOD, "GET").set(URI, "/y");
+    l.data(REQUEST_BODY, "the body");
+    assert_eq!(l.at(SERVER, 5), [0u32; 0]);
+    assert_eq!(l.tx.base.scores.iter().map(|s| s.1).collect::<Vec<_>>(), [3]);
+}
+
+#[test]
 fn pass_and_drop() {
     let rules = format!(
         "pass http {ANY} (http.uri; content:\"/good\"; sid:1;)

@@ -201,6 +201,10 @@ pub(super) fn step_text(
             let asked = format!("xbits:{command},{},track tx", detect.names().name(*name).unwrap_or("?"));
             (asked, String::new(), if bits { "it is set".into() } else { "it is not set".into() })
         }
+        What::Score { name, least } => {
+            let asked = format!("score:{},>=,{least}", detect.names().name(*name).unwrap_or("?"));
+            (asked, String::new(), format!("it is {}", view.tx.base().score(*name)))
+        }
         What::File(tests) => {
             let files: Vec<String> = view
                 .tx

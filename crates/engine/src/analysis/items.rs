@@ -99,6 +99,10 @@ pub(super) fn check(c: &Check) -> Item {
         Check::Flow(_) => Item::plain("flow"),
         Check::FlowBit { names, set } => bits(if *set { "isset" } else { "isnotset" }, names),
         Check::FlowInt { .. } => Item::plain("flowint"),
+        Check::Score { name, least } => Item::with("score", "score", |j| {
+            j.str("name", name);
+            j.uint("least", u64::from(*least));
+        }),
         Check::XBit { track, .. } => Item::plain(xbits(*track)),
         Check::Ttl(v) => Item::compare("ttl", "ttl", v),
         Check::Tos { value, negated } => Item::with("tos", "tos", |j| {
@@ -237,6 +241,10 @@ pub(super) fn effect(e: &Effect) -> Option<Item> {
             names,
         ),
         Effect::FlowInt { .. } => Item::plain("flowint"),
+        Effect::Score { name, add } => Item::with("score", "score", |j| {
+            j.str("name", name);
+            j.uint("add", u64::from(*add));
+        }),
         Effect::XBit { track, .. } => Item::plain(xbits(*track)),
         Effect::Tag(_) | Effect::Action { .. } => return None,
         Effect::Bypass => Item::plain("bypass"),

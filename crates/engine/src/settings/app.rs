@@ -2,17 +2,21 @@
 
 use std::net::IpAddr;
 
-use margay_app::AppConfig;
 use margay_app::declare::Values;
 use margay_app::decompress::Limits;
 use margay_app::http1::{Config as HttpConfig, InvalidEncoding, PathConfig, Personality, ServerConfig, SwfConfig};
 use margay_app::recognise::Recogniser;
 use margay_app::window::WindowLimits;
+use margay_app::{AppConfig, ArgLimits};
 use margay_config::{Config, ConfigError, Node};
 
 /// Most bytes of all parsers and transactions together, where the configuration names no other limit.
 const MEMCAP: u64 = 512 << 20;
 
+/// Most arguments that can be asked to be kept of a request.
+const ARGUMENTS_MAX: usize = 65_535;
+/// Most bytes of them.
+const ARGUMENT_BYTES_MAX: usize = 64 << 20;
 /// Where HTTP's settings are.
 const HTTP: &str = "app-layer.protocols.http";
 
@@ -29,6 +33,7 @@ pub(crate) fn app(config: &Config) -> Result<AppConfig, ConfigError> {
         memcap: super::size(config, "app-layer.memcap", MEMCAP)?,
         http2: super::http2::http2(config, &http1.default)?,
         http1,
+        argument_limits: arguments(config)?,
         ftp: super::ftp::ftp(config),
         smb: super::smb::smb(config)?,
         dcerpc: super::smb::dcerpc(config)?,
@@ -62,6 +67,20 @@ fn http(config: &Config) -> Result<HttpConfig, ConfigError> {
         http.servers.push((networks(address)?, special));
     }
     Ok(http)
+}
+
+/// How many arguments of a request, and how many bytes of them, are kept for rules.
+fn arguments(config: &Config) -> Result<ArgLimits, ConfigError> {
+    const COUNT: &str = "app-layer.protocols.http.arguments.max-count";
+    const SIZE: &str = "app-layer.protocols.http.arguments.max-size";
+    let default = ArgLimits::default();
+    let count = super::number(config, COUNT, default.count as i64)?;
+    let bytes = super::size(config, SIZE, default.bytes as u64)?;
+    match (usize::try_from(count), usize::try_from(bytes)) {
+        (Ok(count @ 1..=ARGUMENTS_MAX), Ok(bytes @ 1..=ARGUMENT_BYTES_MAX)) => Ok(ArgLimits { count, bytes }),
+        (Ok(1..=ARGUMENTS_MAX), _) => Err(super::wrong(config, SIZE, "must be from 1 byte to 64mb")),
+        _ => Err(super::wrong(config, COUNT, "must be from 1 to 65535")),
+    }
 }
 
 /// What holds where nothing is configured: less of bodies than the configuration that comes with the engine sets, as in

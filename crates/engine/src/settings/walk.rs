@@ -146,8 +146,17 @@ fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
     line(o, "detect", crate::engines::detection(config, options))?;
     line(o, "recognised", super::recogniser(config))?;
     let app = super::app(config).map_err(|e| e.to_string())?;
-    let parts: [&dyn Debug; 8] =
-        [&app.settings, &app.memcap, &app.http1, &app.http2, &app.ftp, &app.smb, &app.smtp, &app.dcerpc];
+    let parts: [&dyn Debug; 9] = [
+        &app.settings,
+        &app.memcap,
+        &app.argument_limits,
+        &app.http1,
+        &app.http2,
+        &app.ftp,
+        &app.smb,
+        &app.smtp,
+        &app.dcerpc,
+    ];
     line(o, "app", Ok::<_, String>(parts))?;
     for wants in [super::JaWants::default(), all] {
         line(o, "tls", super::tls(config, wants))?;

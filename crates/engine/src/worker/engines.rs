@@ -237,7 +237,7 @@ impl Rest {
         frames.watched = wants.frames;
         frames.wanted = wants.frames || self.outputs.wants(margay_output::event::EventType::Frame);
         if let Some(config) = Arc::get_mut(&mut self.app.config) {
-            config.arguments = wants.arguments.then(Default::default);
+            config.arguments = wants.arguments.then_some(config.argument_limits);
             config.ssh = wants.ssh;
             config.tls = wants.tls.clone();
         }

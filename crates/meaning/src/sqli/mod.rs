@@ -20,6 +20,8 @@ pub const THRESHOLD: u32 = 5;
 const AFTER_COMMENT: usize = 8;
 /// Tokens before a comment among which words of the language are looked for.
 const LOOK_BACK: usize = 64;
+/// Most tokens in front of `order by name desc` that goes on from what the statement has.
+const ORDER_BY_WITHIN: usize = 16;
 /// How many tokens apart constructions count together.
 const NEAR: usize = 16;
 
@@ -29,6 +31,9 @@ const CONTEXTS: [Option<u8>; 3] = [None, Some(b'\''), Some(b'"')];
 /// Whether a value, in canonical form ([`crate::decode::canonical`]), is a piece of SQL that changes a statement.
 pub fn is_injection(value: &[u8]) -> bool {
     // Most values are names, numbers and words.
+    if matches!(value, b"rlike" | b"nvarchar" | b"openrowset") || squeezed(value) {
+        return true;
+    }
     if !value.iter().any(|b| {
         matches!(
             b,
@@ -55,16 +60,57 @@ pub fn is_injection(value: &[u8]) -> bool {
     }) {
         return false;
     }
+    // A plus that its sender meant for a space.
+    if value.contains(&b'+') && !value.contains(&b' ') {
+        let spaced: Vec<u8> = value.iter().map(|&b| if b == b'+' { b' ' } else { b }).collect();
+        if is_injection(&spaced) {
+            return true;
+        }
+    }
     if json::is_document(value) {
         let mut strings = Args::new(ArgLimits::default());
         strings.json(value);
         return (0..strings.len()).filter_map(|i| strings.get(i)).any(|v| !json::is_document(v) && is_injection(v));
     }
-    CONTEXTS.iter().any(|&quote| weigh(value, quote) >= THRESHOLD) || {
-        // Filters that take comments away join what was apart.
-        let joined = memchr::memmem::find(value, b"/*").is_some().then(|| without_comments(value));
-        joined.is_some_and(|v| weigh(&v, None) + 1 >= THRESHOLD)
+    if CONTEXTS.iter().any(|&quote| weigh(value, quote) >= THRESHOLD) {
+        return true;
     }
+    // Where backslashes escape, the first quote is data and the second one ends the string.
+    if let Some(at) = memchr::memmem::find(value, b"\\'")
+        && value.get(at + 2) == Some(&b'\'')
+        && weigh(value.get(at + 2..).unwrap_or(&[]), Some(b'\'')) >= THRESHOLD
+    {
+        return true;
+    }
+    // Filters that remove comments join what was apart.
+    let joined = memchr::memmem::find(value, b"/*").is_some().then(|| without_comments(value));
+    joined.is_some_and(|v| split_keyword(value) || weigh(&v, None) + 1 >= THRESHOLD)
+}
+
+/// Whether keywords stand together without the spaces that a filter removes: `unionselect`, `unionallselect`.
+fn squeezed(value: &[u8]) -> bool {
+    memchr::memmem::find_iter(value, b"union").any(|at| {
+        let rest = value.get(at + 5..).unwrap_or(&[]);
+        rest.strip_prefix(b"all").unwrap_or(rest).starts_with(b"select")
+    })
+}
+
+/// Whether a comment splits a keyword: `sel/**/ect`.
+fn split_keyword(value: &[u8]) -> bool {
+    const KEYWORDS: &[&[u8]] =
+        &[b"select", b"union", b"drop", b"insert", b"update", b"delete", b"having", b"exec", b"sleep", b"benchmark"];
+    memchr::memmem::find_iter(value, b"/*").any(|at| {
+        let (before, rest) = value.split_at(at);
+        let Some(end) = memchr::memmem::find(rest, b"*/") else { return false };
+        let letters = |b: &&u8| b.is_ascii_alphabetic();
+        let (left, after) = (before.iter().rev().take_while(letters).count(), rest.get(end + 2..).unwrap_or(&[]));
+        let right = after.iter().take_while(letters).count();
+        let (left, right) = (before.get(before.len() - left..), after.get(..right));
+        let (Some(left), Some(right)) = (left, right) else { return false };
+        !left.is_empty()
+            && !right.is_empty()
+            && KEYWORDS.iter().any(|k| k.len() == left.len() + right.len() && k.starts_with(left) && k.ends_with(right))
+    })
 }
 
 fn without_comments(value: &[u8]) -> Vec<u8> {
@@ -207,8 +253,68 @@ impl<'a> Reader<'a> {
         if self.broken && self.before {
             return count == 1 && last.is(";");
         }
+        // `in (1, 2, …`
+        if self.word(0, &["in"]) && self.is(1, "(") && (self.kind(2, Kind::Number) || self.word(2, &["select"])) {
+            return true;
+        }
         if count > 24 {
             return false;
+        }
+        // `a`;`: a name in backticks that ends.
+        if last.is(";") && self.kind(count.wrapping_sub(2), Kind::Open) && self.is(count.wrapping_sub(2), "`") {
+            return true;
+        }
+        // `; --`
+        if count == 2 && self.is(0, ";") && self.is(1, "--") {
+            return true;
+        }
+        // `x = (select`
+        if last.is("select") && count >= 3 && self.is(count - 2, "(") && self.is(count - 3, "=") {
+            return true;
+        }
+        // `colour like '`
+        if (3..=4).contains(&count)
+            && self.word(count - 2, &["like", "rlike", "regexp", "ilike"])
+            && last.kind == Kind::Open
+            && last.is("'")
+        {
+            return true;
+        }
+        // `if(2=`
+        if self.word(count.wrapping_sub(4), &["if", "iif"])
+            && self.is(count - 3, "(")
+            && self.kind(count - 2, Kind::Number)
+            && last.is("=")
+        {
+            return true;
+        }
+        // `/3 and(`, `&& 1==(`
+        if (3..=6).contains(&count) && last.is("(") && !self.broken {
+            let joined = self.word(count - 2, &["and", "or", "xor"]) && self.kind(count - 3, Kind::Number);
+            let compared = self.at(count - 2).is_some_and(|t| matches!(t.text, b"=" | b"==" | b"<" | b">"))
+                && self.kind(count - 3, Kind::Number)
+                && (self.is(0, "&&") || self.is(0, "||") || self.word(0, &["and", "or"]));
+            if joined || compared {
+                return true;
+            }
+        }
+        // `and deleted = 0)`: the parenthesis opened in the statement.
+        if (5..=8).contains(&count)
+            && self.word(0, &["and", "or"])
+            && last.is(")")
+            && self.is(2, "=")
+            && matches!(self.at(3).map(|t| t.kind), Some(Kind::Number | Kind::Text))
+            && !self.tokens.iter().any(|t| t.is("("))
+        {
+            return true;
+        }
+        // `set @a`
+        if (2..=3).contains(&count)
+            && self.word(count - 2, &["set"])
+            && last.text.starts_with(b"@")
+            && last.text.contains(&b'_')
+        {
+            return true;
         }
         let compares = |t: &Token<'_>| {
             matches!(
@@ -235,11 +341,9 @@ impl<'a> Reader<'a> {
         };
         let open = last.is("(") || last.kind == Kind::Open || last.kind == Kind::Operator && compares(last);
         match count {
-            1 if self.kind(0, Kind::Word) && !self.broken => last.word(&["openrowset", "regexp", "rlike"]),
-            1 => (compares(last) && last.text.len() > 1 || last.word(&["regexp", "rlike", "xor", "nvarchar", "varchar"])) && !self.broken,
-            2 if self.word(0, &["like", "is", "in", "not"]) => self.word(1, &["null"]),
+            1 => compares(last) && last.text.len() > 1 && !self.broken,
+            2 if self.word(0, &["like", "is", "not"]) => self.word(1, &["null"]),
             2 | 3 if self.word(0, &["or", "xor"]) && self.kind(1, Kind::Number) => true,
-            _ if self.word(0, &["in"]) && self.is(1, "(") && (self.kind(2, Kind::Number) || self.word(2, &["select"])) => true,
             2..=8 if self.is(count - 2, "(") && last.is("select") => true,
             2..=4 if self.is(0, ";") => self.statement_word(1),
             2..=8 if (self.is(0, "&&") || self.is(0, "||")) && self.is(1, "(") && last.is(")") && self.tokens.iter().any(compares) && self.tokens.get(2).is_some_and(|t| t.kind == Kind::Word) => true,
@@ -325,6 +429,9 @@ impl<'a> Reader<'a> {
         if t.word(&["select"]) {
             return self.select(next);
         }
+        if t.word(&["values"]) && i == 0 && self.is(next, "(") && self.kind(i + 2, Kind::Text) {
+            return 5;
+        }
         if self.is(next, "(") && is_call(t) {
             return self.call(i, t);
         }
@@ -339,16 +446,23 @@ impl<'a> Reader<'a> {
         }
         if t.word(&["order", "group"]) && self.word(next, &["by"]) {
             let telling = self.kind(i + 2, Kind::Number) || self.is(i + 2, "(");
-            return if telling
-                || (self.operand(i + 2)
-                    && (self.broken || self.comment_ends() || self.word(i + 3, &["having", "limit", "asc", "desc"])))
-            {
+            // Far into a text it is a query that the text shows.
+            let sorts = self.word(i + 3, &["having", "limit", "asc", "desc"]) && i <= ORDER_BY_WITHIN;
+            return if telling || (self.operand(i + 2) && (self.broken || self.comment_ends() || sorts)) {
                 5
             } else {
                 1
             };
         }
         if t.word(&["into"]) && self.word(next, &["outfile", "dumpfile"]) && !self.kind(i + 2, Kind::Word) {
+            return 5;
+        }
+        if t.word(&["collate"]) && i == 0 && self.broken && self.operand(next) {
+            return 5;
+        }
+        if t.word(&["exec", "execute"])
+            && self.at(next).is_some_and(|t| t.text.starts_with(b"sp_") || t.text.starts_with(b"xp_"))
+        {
             return 5;
         }
         if t.word(&["procedure"]) && self.word(next, &["analyse"]) {
@@ -366,9 +480,6 @@ impl<'a> Reader<'a> {
         if t.word(&["case"]) && self.word(next, &["when"]) {
             return 3;
         }
-        if t.word(&["values"]) && i == 0 && self.is(next, "(") && self.kind(i + 2, Kind::Text) {
-            return 5;
-        }
         if t.word(&["limit"])
             && self.kind(next, Kind::Number)
             && (self.is(i + 2, ",") || self.word(i + 2, &["offset", "procedure", "into"]) || self.broken)
@@ -382,7 +493,10 @@ impl<'a> Reader<'a> {
             }
             let ends = self.word(j, &["limit"]) && (self.at(j + 1).is_none() || self.kind(j + 1, Kind::Number))
                 || self.word(j, &["where", "order", "group"])
-                    && (self.word(j + 1, &["by"]) || self.at(j + 2).is_some_and(|t| t.kind == Kind::Operator));
+                    && (self.word(j + 1, &["by"])
+                        || self.at(j + 2).is_some_and(|t| t.kind == Kind::Operator)
+                        || self.at(j + 1).is_some_and(|t| is_call(t) || t.text.starts_with(b"`"))
+                            && (self.is(j + 2, "(") || self.is(j + 2, ".")));
             return if ends && (i == 0 || self.broken) { 5 } else { 0 };
         }
         if i == 0 || self.broken && i <= 1 || self.word(i.wrapping_sub(1), &["begin", "then", "else", "do"]) {
@@ -424,6 +538,10 @@ impl<'a> Reader<'a> {
         };
         let nested =
             self.at(inner).is_some_and(is_call) && self.is(inner + 1, "(") || self.word(inner, &["select", "case"]);
+        let hex = |k: usize| self.at(k).is_some_and(|t| t.kind == Kind::Number && t.text.starts_with(b"0x"));
+        if hex(inner) && self.is(inner + 1, ",") && self.kind(inner + 2, Kind::Word) && self.is(inner + 3, "(") {
+            return 5;
+        }
         let whole = i == 0 && self.tokens.len() <= 3 && !filled;
         u32::from(self.broken) * 2 + u32::from(compared) * 2 + u32::from(nested) * 2 + u32::from(whole) * 4 + 1
     }
@@ -520,6 +638,16 @@ impl<'a> Reader<'a> {
         if operator.is_some_and(|t| t.is("(")) && self.kind(j, Kind::Word) {
             return if i == 0 || behind { 2 } else { 0 };
         }
+        // `' or name`, and no quote that ends it: nothing stands before the quote.
+        if self.broken
+            && !self.before
+            && i == 0
+            && t.word(&["or", "and", "xor"])
+            && self.tokens.len() <= 4
+            && !self.tokens.iter().any(|t| matches!(t.kind, Kind::Open | Kind::Text))
+        {
+            return 4;
+        }
         // `' or 1`, `' or true --`, `' or sleep(1)`
         let ends = operator.is_none_or(|t| matches!(t.kind, Kind::Comment | Kind::Open) || t.is(")") || t.is(";"));
         match (self.broken && behind, ends, literal(j)) {
@@ -605,7 +733,7 @@ impl<'a> Reader<'a> {
                 return if self.before && self.at(next).is_none() {
                     0
                 } else {
-                    3 + u32::from(self.kind(next, Kind::Open))
+                    3 + u32::from(self.kind(next, Kind::Open) || self.kind(next, Kind::Comment) && !self.before)
                 };
             }
         }

@@ -31,6 +31,8 @@ impl Reader<'_> {
             Kind::Operator => return 3,
             Kind::Text | Kind::Open => return 5,
             Kind::Number if !self.broken && self.word(j + 1, &["from"]) && self.at(j + 3).is_none() => return 4,
+            // A choice by its number, and nothing else: people write that.
+            Kind::Number if !self.broken && j == 1 && second.is_none() && !first.text.starts_with(b"0x") => return 4,
             Kind::Number
                 if second.is_none_or(|t| {
                     t.is(",") || t.is(")") || t.word(&["from", "where", "union", "and", "or"]) || t.kind != Kind::Word
@@ -102,7 +104,12 @@ impl Reader<'_> {
                         || w(i + 3, &["values", "select", "set", "value"])
                         || w(next, &["ignore", "delayed"]))
             }
-            b"replace" => w(next, &["into"]) && self.operand(i + 2),
+            b"replace" => {
+                w(next, &["into"]) && self.operand(i + 2)
+                    || self.operand(next)
+                        && self.is(i + 2, "(")
+                        && self.tokens.iter().skip(i + 3).take(32).any(|t| t.word(&["values", "value", "select"]))
+            }
             b"update" => self.operand(next) && w(i + 2, &["set"]),
             b"delete" => {
                 w(next, &["from"])
@@ -153,7 +160,7 @@ impl Reader<'_> {
                         || t.text.starts_with(b"xp_")
                         || t.text.starts_with(b"master")
                         || t.text.starts_with(b"@")
-                }) || self.is(next, "(")
+                }) || self.is(next, "(") && !self.is(next + 1, ")")
             }
             b"declare" => {
                 self.at(next).is_some_and(|t| t.text.starts_with(b"@"))

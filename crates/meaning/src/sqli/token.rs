@@ -95,7 +95,14 @@ pub(super) fn tokens(data: &[u8]) -> Vec<Token<'_>> {
             b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'@' | b'$' | 0x80.. if b != b'@' || is_word(rest.get(1)) => {
                 let len = rest.iter().take_while(|&&b| b == b'.' || is_word(Some(&b))).count().max(1);
                 let dots = rest.get(..len).unwrap_or(rest).iter().rev().take_while(|&&b| b == b'.').count();
-                (Kind::Word, (len - dots).max(1))
+                let len = (len - dots).max(1);
+                // `select.1` is the word, and a number behind it.
+                let mut keywords = [&b"select."[..], b"union.", b"and.", b"or."].into_iter();
+                let keyword = keywords.find(|k| {
+                    rest.get(..len).is_some_and(|w| w.starts_with(k))
+                        && rest.get(k.len()).is_some_and(u8::is_ascii_digit)
+                });
+                (Kind::Word, keyword.map_or(len, |k| k.len() - 1))
             }
             b'(' | b')' | b',' | b';' | b'[' | b']' | b'{' | b'}' | b'.' => (Kind::Mark, 1),
             b':' if rest.starts_with(b"::") => (Kind::Operator, 2),

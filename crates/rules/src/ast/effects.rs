@@ -12,6 +12,8 @@ pub enum Effect {
     FlowInt { name: String, op: FlowIntOp },
     /// `xbits`, `hostbits` `set|unset|toggle`, with seconds to live
     XBit { name: String, track: XBitTrack, op: BitOp, expire: u32 },
+    /// `score:NAME,+N`: adds to a score of the transaction
+    Score { name: String, add: u32 },
     /// `tag`
     Tag(Tag),
     /// `bypass`

@@ -241,6 +241,7 @@ const fn can_prefilter(c: Option<&Check>) -> bool {
         None | Some(
             Check::FlowInt { .. }
                 | Check::XBit { .. }
+                | Check::Score { .. }
                 | Check::IpRep { .. }
                 | Check::GeoIp(_)
                 | Check::Rpc { .. }

@@ -1,4 +1,5 @@
-//! Bits and integers that outlive a packet: `flowbits`, `flowint`, `xbits`, `hostbits`, `flowvar`, `pktvar`.
+//! Bits and integers that outlive a packet: `flowbits`, `flowint`, `xbits`, `hostbits`, `flowvar`, `pktvar`,
+//! and the scores of transactions: `score`.
 
 use super::Keyword;
 use crate::ast::{BitOp, CaptureKind, Check, Effect, FlowIntCheck, FlowIntOp, FlowIntValue, XBitTrack};
@@ -8,6 +9,7 @@ use crate::error::{Fail, fail};
 pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["flowbits"], flowbits),
     Keyword::value(&["flowint"], flowint),
+    Keyword::value(&["score"], score),
     Keyword::value(&["xbits"], xbits),
     Keyword::value(&["hostbits"], hostbits),
     Keyword::value(&["flowvar"], flowvar).negatable(),
@@ -16,6 +18,8 @@ pub(super) const KEYWORDS: &[Keyword] = &[
 
 /// Seconds that an xbit lives where the rule does not say.
 const EXPIRE: u32 = 30;
+/// Greatest number that `score` takes.
+const SCORE_MAX: u32 = 10_000;
 /// Most names that may be joined by `|`.
 const NAMES_MAX: usize = 256;
 
@@ -118,6 +122,50 @@ fn flowint(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 #[allow(clippy::unnecessary_wraps)]
 fn effect(b: &mut Builder<'_>, name: String, op: FlowIntOp) -> Result<(), Fail> {
     b.rule.effects.push(Effect::FlowInt { name, op });
+    Ok(())
+}
+
+/// `score:NAME,+N` adds to a score of the transaction; `score:NAME,>=,N` asks whether it is reached.
+fn score(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-score";
+    let number = |text: &str| -> Result<u32, Fail> {
+        match text.parse() {
+            Ok(n @ 1..=SCORE_MAX) => Ok(n),
+            _ => fail(M, format!("score: \"{text}\" is not a number from 1 to {SCORE_MAX}")),
+        }
+    };
+    let words: Vec<&str> = i.text.split(',').map(str::trim).collect();
+    let (name, add, least) = match *words.as_slice() {
+        [name, add] if add.starts_with('+') => (name, Some(number(add.get(1..).unwrap_or_default())?), None),
+        [name, ">=", least] => (name, None, Some(number(least)?)),
+        _ => {
+            return fail(
+                M,
+                format!(
+                    "score:{}: write \"score:NAME,+N\" to add to a score, or \"score:NAME,>=,N\" to ask for it",
+                    i.text
+                ),
+            );
+        }
+    };
+    let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
+    if name.is_empty() || !name.bytes().all(plain) {
+        return fail(M, format!("score: \"{name}\" is not a name: write letters, digits, '_', '-' and '.'"));
+    }
+    let name = name.to_owned();
+    let adds = b.rule.effects.iter().any(|e| matches!(e, Effect::Score { .. })) || add.is_some();
+    let asks = b.rule.checks.iter().any(|c| matches!(c, Check::Score { .. })) || least.is_some();
+    if adds && asks {
+        return fail(
+            M,
+            "score: a rule adds to scores or asks for one, not both: what it adds would depend on the order of rules",
+        );
+    }
+    match (add, least) {
+        (Some(add), _) => b.rule.effects.push(Effect::Score { name, add }),
+        (None, Some(least)) => b.check(Check::Score { name, least }),
+        (None, None) => {}
+    }
     Ok(())
 }
 
