@@ -85,6 +85,9 @@ defence: build ## every sample of defence/ past the engine: what must stop is st
 	@tools/defence table --check
 	@tools/defence test $(RELEASE)
 
+defence-captures: build ## every rule of defence/ on the real captures of ../shared: what they block there is an attack (defence/captures.txt)
+	@tools/defence captures $(RELEASE) ../shared/captures/real
+
 intercept: build ## attacks and ordinary requests of ../shared past the defence, by class, held to defence/figures.txt; INTERCEPT=--evasions
 	@tools/intercept $(RELEASE) $(INTERCEPT)
 
