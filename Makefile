@@ -1,6 +1,8 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 CARGO ?= cargo
 RELEASE := target/release/margay
+# Features beyond the default ones. Kafka needs librdkafka, which tools/setup installs; FEATURES= builds without.
+FEATURES ?= --features margay/kafka
 # Whose benchmarks `make micro` runs.
 MICRO_FLAGS ?= $(foreach c,packet capture flow stream json output detect,--bench '*' -p margay-$(c))
 PYTHON ?= python3
@@ -16,7 +18,7 @@ CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 NOT_RUN := $(CURDIR)/target/not-run
 export MARGAY_NOT_RUN = $(NOT_RUN)
 # Programs that tests use beside the engine.
-TEST_PACKAGES := suricata-update ethtool
+TEST_PACKAGES := suricata-update ethtool redis-server rsyslogd openssl
 
 # How flows come to workers (docs/parallel.md).
 SCHEDULERS ?= adaptive hash shortest-queue
@@ -31,7 +33,7 @@ setup: ## install the system packages that are missing
 	@tools/setup
 
 build: setup ## build for release
-	$(CARGO) build --release --locked --package margay --package margay-lab
+	$(CARGO) build --release --locked --package margay --package margay-lab $(FEATURES)
 
 demo: build ## run the engine on a small capture and show what it found
 	@tools/demo $(RELEASE)
@@ -41,12 +43,12 @@ lint: ## formatting and lints, of the fuzz targets too
 	$(CARGO) fmt --all --check
 	@tools/check-portable
 	@tools/check-house
-	$(CARGO) clippy --workspace --all-targets --features margay-fuzz-replay/tools --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features margay-fuzz-replay/tools $(FEATURES) --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --no-default-features --locked -- -D warnings
 
 unit: setup ## unit, integration and property tests
 	@tools/setup $(TEST_PACKAGES)
-	$(CARGO) test --workspace --locked --quiet --no-fail-fast
+	$(CARGO) test --workspace --locked --quiet --no-fail-fast $(FEATURES)
 
 doc: setup ## documentation without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet

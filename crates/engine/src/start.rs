@@ -336,6 +336,7 @@ impl Run<'_> {
         reporter.write(&mut worker);
         worker.lane.rest.outputs.finish();
         worker.lane.rest.scripts.finish();
+        let lost = worker.lane.rest.outputs.lost();
         if let (Some(costs), Some(began)) = (costs, began) {
             costs.write(began);
         }
@@ -346,6 +347,7 @@ impl Run<'_> {
         if let (Some(p), Some((detect, state))) = (Profiling::of(config, dir)?, worker.lane.rest.own()) {
             p.write(detect, state.costs());
         }
+        complete(lost)?;
         Ok(worker.lane.rest.counters.alerts)
     }
 
@@ -365,6 +367,19 @@ impl Run<'_> {
                 error!(f.module, "{}: {}", job.file.display(), f.message);
             }
             queue.done();
+        }
+    }
+}
+
+/// Whether a run over a capture file wrote all that it found.
+///
+/// # Errors
+/// Events were lost: the run must not pass for a whole one.
+pub(crate) fn complete(lost: u64) -> Result<(), Failed> {
+    match lost {
+        0 => Ok(()),
+        n => {
+            Err(Failed::new("output", format!("{n} events could not be written and are lost: see the messages above")))
         }
     }
 }

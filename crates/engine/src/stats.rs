@@ -150,6 +150,7 @@ impl Reporter {
         let pressure = pressure(worker);
         self.pressure_max = self.pressure_max.max(pressure);
         let lost = worker.lane.rest.outputs.lost();
+        let remote = worker.lane.rest.outputs.remote();
         let names = &mut self.names;
         names.clear();
         let StatsSettings { decoder_events: events, decoder_prefix: prefix, stream_events, .. } = &self.settings;
@@ -220,6 +221,17 @@ impl Reporter {
         }
         add("engine.failed_threads", crate::threads::failed());
         add("eve.lost", lost);
+        if let Some(r) = remote {
+            let numbers = [
+                ("sent", r.sent),
+                ("lost", r.lost),
+                ("refused", r.refused),
+                ("reconnects", r.reconnects),
+                ("queued", r.queued),
+                ("spooled", r.spooled),
+            ];
+            numbers.iter().for_each(|(name, value)| add(&format!("output.remote.{name}"), *value));
+        }
         if let Some(waits) = rest.outputs.waits() {
             add("eve.waits", waits);
         }
@@ -230,6 +242,7 @@ impl Reporter {
 fn is_most(name: &str) -> bool {
     matches!(name, "decoder.max_pkt_size" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
         // What all workers have together, whoever is asked.
+        || name.starts_with("output.remote.")
         || matches!(name, "eve.lost" | "engine.failed_threads" | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.threshold_memuse" | "file_store.open_files" | "file_store.open_files_max_hit" | "file_store.fs_errors" | "file_store.files_lost" | "file_store.over_quota" | "file_store.quota_used" | "detect.host_memcap")
 }
 

@@ -7,6 +7,7 @@
 //! | a worker of a capture file | the others come to their end, what was written stays, and the engine ends with status 1 |
 //! | who reads ahead in a file | reading ends there with an error |
 //! | who writes events | workers write them themselves; lines that it was at are counted (`eve.lost`) |
+//! | who sends events to another machine | they are lost and counted (`output.remote.lost`) |
 //! | who writes stored files | no more files are stored (`file_store.files_lost`) |
 //! | who reads what the kernel bypassed | begins anew; if it fails again and again flows are bypassed in user space from then on |
 //! | statistics | none are written any more; packets are inspected |

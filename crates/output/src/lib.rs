@@ -39,7 +39,8 @@
 //! | a file or socket that cannot be written | said once; lines lost are counted ([`Outputs::lost`]); no half line stays |
 //! | a file that cannot be opened at the start | error |
 //! | a capture file that cannot be written | said once; packets lost are counted; the next packet begins a new file |
-//! | `filetype: redis`, `pcap-log` mode `sguil` | error that says so |
+//! | what waits for another machine | `queue-size` in memory, then `max-size` on disk; then lost and counted, or waited for ([`remote`]) |
+//! | `pcap-log` mode `sguil` | error that says so |
 
 pub mod community_id;
 pub mod eve;
@@ -49,6 +50,7 @@ pub mod log;
 pub mod names;
 pub mod outputs;
 pub mod pcaplog;
+pub mod remote;
 pub mod settings;
 pub mod sinks;
 pub mod stats_log;

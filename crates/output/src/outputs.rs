@@ -12,6 +12,7 @@ use crate::event::{
 use crate::fast::Fast;
 use crate::log::{Level, log};
 use crate::pcaplog::{PacketFate, PcapLog, PcapLogCounters, PcapLogError, PcapLogSettings, PcapMode};
+use crate::remote::RemoteCounters;
 use crate::settings::{EveSettings, SinkKind, SinkSettings, StatsLogSettings};
 use crate::sinks::{OpenError, Sink};
 use crate::stats_log::StatsLog;
@@ -335,6 +336,11 @@ impl Outputs {
     pub fn reopen(&mut self, now: Time) {
         self.sinks().for_each(|s| s.reopen(now));
         self.pcap.iter_mut().for_each(PcapLog::reopen);
+    }
+
+    /// Numbers of the outputs on other machines together, of all workers; `None` where there are none.
+    pub fn remote(&mut self) -> Option<RemoteCounters> {
+        self.sinks().filter_map(|s| s.remote()).reduce(RemoteCounters::plus)
     }
 
     /// Lines that could not be written so far, of all workers.

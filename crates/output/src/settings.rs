@@ -4,6 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::event::EventTypes;
+use crate::remote::RemoteSettings;
+
+/// Where syslog listens.
+pub const SYSLOG_SOCKET: &str = "/dev/log";
 
 /// How a file, socket or the like is written to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +30,8 @@ pub struct SinkSettings {
     pub facility: Facility,
     /// Syslog: level of the messages.
     pub level: SyslogLevel,
+    /// Of an output on another machine: where, and how. `path` means nothing then.
+    pub remote: Option<Arc<RemoteSettings>>,
 }
 
 impl SinkSettings {
@@ -41,6 +47,7 @@ impl SinkSettings {
             identity: "suricata".into(),
             facility: Facility::Local0,
             level: SyslogLevel::Info,
+            remote: None,
         }
     }
 }
@@ -60,6 +67,8 @@ pub enum SinkKind {
     Stdout,
     /// Standard error.
     Stderr,
+    /// Another machine, or a server that acknowledges: `redis`, `kafka`, `tcp`, and `syslog` with a server.
+    Remote,
 }
 
 impl SinkKind {
@@ -73,8 +82,10 @@ impl SinkKind {
             "unix_stream" => Ok(SinkKind::UnixStream),
             "unix_dgram" => Ok(SinkKind::UnixDgram),
             "syslog" => Ok(SinkKind::Syslog),
-            "redis" => Err("filetype redis is not supported: write to a unix_stream and forward from there".into()),
-            _ => Err(format!("filetype {name} is none; there are regular, unix_stream, unix_dgram and syslog")),
+            "redis" | "kafka" | "tcp" => Ok(SinkKind::Remote),
+            _ => Err(format!(
+                "filetype {name} is none; there are regular, unix_stream, unix_dgram, syslog, redis, kafka and tcp"
+            )),
         }
     }
 }

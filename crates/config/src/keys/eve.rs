@@ -18,7 +18,6 @@ pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.eve-log.pcap-file", "no", "The name of the capture file in each record."),
     flag("outputs.#.eve-log.community-id", "no", "An identifier of the flow that other tools compute alike."),
     number("outputs.#.eve-log.community-id-seed", "0", (0, 65535), "", "Its seed; the same everywhere."),
-    section("outputs.#.eve-log.redis", "Where Redis is, with `filetype: redis`.").ignored("filetype redis is refused: write to a unix_stream and forward from there"),
     word("outputs.#.eve-log.mode", &["normal"], "*", "Redis' mode.").ignored(REMOVED),
     flag("outputs.#.eve-log.include-mac", "*", "The old name of `ethernet`.").ignored(REMOVED),
     flag("outputs.#.eve-log.payload", "*", "The old place of `alert.payload`.").ignored(REMOVED),

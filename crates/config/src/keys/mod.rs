@@ -229,6 +229,7 @@ pub fn sets() -> &'static [(&'static str, Vec<&'static str>)] {
                 ],
             ),
             ("written", vec!["fast", "eve-log", "stats"]),
+            ("tls-peer", vec!["tcp", "syslog"]),
             ("type", declared::written_types()),
             ("unwritten-type", declared::unwritten_types()),
         ]

@@ -7,7 +7,10 @@ pub(super) const ABOUT: &str = "What is written, and where to. `outputs` is a li
                                 enabled, writes nothing.";
 
 /// Where lines go.
-pub(super) const FILETYPES: &[&str] = &["regular", "unix_stream", "unix_dgram", "syslog"];
+pub(super) const FILETYPES: &[&str] = &["regular", "unix_stream", "unix_dgram", "syslog", "redis", "kafka", "tcp"];
+
+/// The test that shows what settings of outputs on other machines do.
+const REMOTE: &str = "engine/src/settings/remote.rs::every_setting_acts";
 
 /// Facilities of syslog.
 const FACILITIES: &[&str] = &[
@@ -35,6 +38,33 @@ pub(super) const KEYS: &[Key] = &[
     text("outputs.#.<written>.identity", "a name", "suricata", "Who speaks, with `filetype: syslog`."),
     word("outputs.#.<written>.facility", FACILITIES, "local0", "The facility, with `filetype: syslog`."),
     word("outputs.#.<written>.level", &["Emergency", "Alert", "Critical", "Error", "Warning", "Notice", "Info", "Debug"], "Info", "The level, with `filetype: syslog`."),
+    // On another machine, or with a server that acknowledges.
+    size("outputs.#.<written>.queue-size", "64mb", "What waits in memory for another machine, at most.").shown_by(REMOTE),
+    word("outputs.#.<written>.when-full", &["auto", "drop", "wait"], "auto", "Whether events for which there is no room are lost and counted, or packets wait; `auto` waits where a capture file is read.").shown_by(REMOTE),
+    text("outputs.#.<written>.spool.dir", "a folder", "", "Where events wait on disk while the peer is away, in the folder of logs; without it they wait in memory alone.").like("spool").shown_by(REMOTE),
+    size("outputs.#.<written>.spool.max-size", "1gb", "How much may wait there.").shown_by(REMOTE),
+    text("outputs.#.<written>.redis.server", "a host or socket", "127.0.0.1", "Where Redis is, with `filetype: redis`.").shown_by(REMOTE),
+    number("outputs.#.<written>.redis.port", "6379", (0, 65535), "", "Its port.").shown_by(REMOTE),
+    text("outputs.#.<written>.redis.user", "a name", "", "Who logs in, where Redis has users.").shown_by(REMOTE),
+    text("outputs.#.<written>.redis.password", "a password", "", "What it logs in with.").shown_by(REMOTE),
+    word("outputs.#.<written>.redis.mode", &["list", "lpush", "rpush", "channel", "publish", "stream", "xadd"], "list", "A list, at its head or tail, a channel or a stream.").shown_by(REMOTE),
+    text("outputs.#.<written>.redis.key", "a name", "suricata", "What it is called.").shown_by(REMOTE),
+    flag("outputs.#.<written>.redis.async", "yes", "Whether packets wait for Redis.").ignored("events are always sent by a thread of their own"),
+    number("outputs.#.<written>.redis.stream-maxlen", "100000", (0, i64::MAX), "entries", "How long a stream becomes; 0 is no limit.").shown_by(REMOTE),
+    flag("outputs.#.<written>.redis.stream-trim-exact", "no", "Whether it is cut to exactly that.").shown_by(REMOTE),
+    flag("outputs.#.<written>.redis.pipelining.enabled", "yes", "Whether events are sent together.").shown_by(REMOTE),
+    number("outputs.#.<written>.redis.pipelining.batch-size", "10", (1, U32), "events", "How many at a time; without `pipelining`, 1000.").shown_by(REMOTE),
+    text("outputs.#.<written>.kafka.brokers", "host:port, …", "", "Where Kafka is, with `filetype: kafka`.").shown_by(REMOTE),
+    text("outputs.#.<written>.kafka.topic", "a topic", "", "Where events go.").shown_by(REMOTE),
+    word("outputs.#.<written>.kafka.key", &["community-id", "flow-id", "none"], "community-id", "What decides the partition: equal keys meet in one. Without a community identifier it is the flow's.").shown_by(REMOTE),
+    list("outputs.#.<written>.kafka.properties", "name=value", "", "Settings of librdkafka: TLS, SASL, sizes.").shown_by(REMOTE),
+    text("outputs.#.<written>.tcp.server", "host:port", "", "Who takes lines, with `filetype: tcp`.").shown_by(REMOTE),
+    flag("outputs.#.<written>.tcp.tls.enabled", "no", "Whether it is spoken to with TLS.").shown_by(REMOTE),
+    text("outputs.#.<written>.syslog.server", "udp://, tcp:// or tls:// with host:port", "", "A syslog server, with `filetype: syslog`: it gets RFC 5424. Without it messages go to /dev/log.").shown_by(REMOTE),
+    text("outputs.#.<written>.<tls-peer>.tls.ca", "a file", "", "Certificates that are trusted, in PEM; without it the system's.").shown_by(REMOTE),
+    text("outputs.#.<written>.<tls-peer>.tls.certificate", "a file", "", "The sensor's own certificate, in PEM.").shown_by(REMOTE),
+    text("outputs.#.<written>.<tls-peer>.tls.key", "a file", "", "Its key.").shown_by(REMOTE),
+    text("outputs.#.<written>.<tls-peer>.tls.server-name", "a name", "", "The name in the server's certificate, where it is not that of the address.").shown_by(REMOTE),
     // Alerts as lines.
     flag("outputs.#.fast.enabled", "no", "A line for each alert."),
     text("outputs.#.fast.filename", "a file or socket", "fast.log", "Its name, in the folder of logs."),

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use margay_config::{Config, RunOptions};
 use margay_detect::{Detect, RuleCosts};
+use margay_output::remote::WhenFull;
 use margay_output::{Outputs, error, info, notice, warning};
 
 use crate::Failed;
@@ -101,7 +102,7 @@ impl Plan {
         let capture = self.devices.first().map_or("", |d| d.medium.capture());
         // Nobody else sets it.
         let _ = control.live.set(LiveInfo { mode: self.mode.name(), capture, workers, interfaces: interfaces.clone() });
-        let mut first = Some(all::open_files(config, &control.dir, workers)?);
+        let mut first = Some(all::open_files(config, &control.dir, workers, WhenFull::Drop)?);
         if all::writer_thread(config, workers)? {
             // Events go out with the batch that made them.
             privileges::without(|| first.iter_mut().for_each(|o| o.write_aside(0)));

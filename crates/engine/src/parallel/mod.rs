@@ -48,6 +48,7 @@ use std::time::{Duration, Instant};
 use margay_capture::{Progress, ProgressDisplay, Style};
 use margay_config::RunOptions;
 use margay_flow::FlowConfig;
+use margay_output::remote::WhenFull;
 use margay_output::{error, info, notice, warning};
 
 use crate::Failed;
@@ -91,7 +92,7 @@ impl Autofp {
     pub(crate) fn read(&self, control: &Arc<Control>, input: Input, job: &Job<'_>) -> Result<u64, Failed> {
         let config = &control.config;
         let workers = self.workers;
-        let mut first = all::open_files(config, job.dir, workers)?;
+        let mut first = all::open_files(config, job.dir, workers, WhenFull::Wait)?;
         if all::writer_thread(config, workers)? {
             first.write_aside(all::WORTH);
         }
@@ -222,6 +223,7 @@ impl Autofp {
         let inspected = finals.iter().map(|f| f.ended).max().zip(feeder.began).map(|(e, b)| e.duration_since(b));
         let before = Instant::now();
         report.last(&finals, &counters);
+        let lost = report.lost();
         if let Some(inspected) = inspected {
             info!("pcap", "inspected in {:.6} s", (inspected + before.elapsed()).as_secs_f64());
         }
@@ -266,6 +268,7 @@ impl Autofp {
         if let (Watching::Profile(_), Some(p)) = (&control.watching, Profiling::of(&control.config, job.dir)?) {
             crate::live::profile(&p, finals.iter().filter_map(|f| f.costs.as_ref()));
         }
+        crate::start::complete(lost)?;
         Ok(finals.iter().map(|f| f.alerts).sum())
     }
 }

@@ -46,6 +46,12 @@ impl Report {
         })
     }
 
+    /// Lines that could not be written, once everything is.
+    pub(super) fn lost(&mut self) -> u64 {
+        self.outputs.finish();
+        self.outputs.lost()
+    }
+
     /// Writes a report where it is time to.
     pub(super) fn tick(&mut self, file: Option<&str>) {
         if Instant::now() < self.next {

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus,
 };
 use margay_capture::af_xdp::Port;
 use margay_config::{Capture, Config, Node, RuleFiles, RunOptions};
@@ -19,12 +19,14 @@ use super::settings::Settings;
 use crate::Failed;
 use crate::control::socket;
 use crate::live::xdp_interfaces;
-use crate::settings::{datasets, detect, firewall_folder, is_firewall, rule_folder, tenants};
+use crate::settings::{Reach, datasets, detect, firewall_folder, is_firewall, rule_folder, tenants};
 
 /// Rights that are known here; an older kernel holds fewer of them.
 const KNOWN: ABI = ABI::V6;
 /// What everybody reads: the kernel's accounts of processes and interfaces, time zones, the kinds of files, names of users.
 const SYSTEM: [&str; 5] = ["/proc", "/sys", "/usr", "/etc", "/dev/urandom"];
+/// Long answers of name servers come over TCP.
+const DNS: u16 = 53;
 /// Where what nobody wants to read is written.
 const NOWHERE: &str = "/dev/null";
 
@@ -154,13 +156,16 @@ pub(super) fn restrict(
     config: &Config,
     options: &RunOptions,
     settings: &Settings,
+    reach: &Reach,
     dir: &Path,
 ) -> Result<Restricted, Failed> {
-    let places = Places::of(config, options, settings, dir)?;
+    let mut places = Places::of(config, options, settings, dir)?;
+    places.write.extend(reach.write.iter().cloned());
+    places.read.extend(reach.read.iter().map(|f| folder(f)));
     let named: Vec<&PathBuf> = settings.read.iter().chain(&settings.write).collect();
     let missing = named.iter().filter(|p| !p.exists()).map(|p| p.display().to_string()).collect();
     let (read, write) = (places.read.len(), places.write.len());
-    Ok(match enforce(&places, stores_files(config)) {
+    Ok(match enforce(&places, stores_files(config), reach) {
         Ok(RulesetStatus::NotEnforced) => Restricted {
             holds: false,
             words: "the kernel does not have it, or it is not switched on (lsm=landlock,… on its command line; Linux 5.13): \
@@ -188,7 +193,7 @@ fn stores_files(config: &Config) -> bool {
     })
 }
 
-fn enforce(places: &Places, moves: bool) -> Result<RulesetStatus, String> {
+fn enforce(places: &Places, moves: bool, reach: &Reach) -> Result<RulesetStatus, String> {
     let said = |e: landlock::RulesetError| e.to_string();
     let mut rules = Ruleset::default();
     if moves {
@@ -198,10 +203,18 @@ fn enforce(places: &Places, moves: bool) -> Result<RulesetStatus, String> {
             .map_err(|_| "the file store needs Landlock of Linux 5.19 (ABI 2), which is not here".to_owned())?
             .set_compatibility(CompatLevel::BestEffort);
     }
-    // No port is allowed: the engine neither serves nor calls anybody over TCP (Linux 6.7).
-    let rules =
-        rules.handle_access(AccessFs::from_all(KNOWN)).and_then(|r| r.handle_access(AccessNet::from_all(KNOWN)));
+    // The engine serves nobody over TCP, and calls only those whom outputs name (Linux 6.7).
+    let net = match &reach.ports {
+        Some(_) => AccessNet::from_all(KNOWN),
+        None => AccessNet::BindTcp.into(),
+    };
+    let rules = rules.handle_access(AccessFs::from_all(KNOWN)).and_then(|r| r.handle_access(net));
     let mut rules = rules.and_then(|r| r.create()).map_err(said)?;
+    for port in reach.ports.iter().flatten().copied().chain(reach.any.then_some(DNS)) {
+        if reach.ports.is_some() {
+            rules = rules.add_rule(NetPort::new(port, AccessNet::ConnectTcp)).map_err(said)?;
+        }
+    }
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     // Nothing is executed, and no devices are made.
     let write = AccessFs::from_all(KNOWN)
@@ -279,7 +292,9 @@ mod tests {
             let mut places = Places::default();
             places.read.insert(read.clone());
             places.write.insert(write.clone());
-            if enforce(&places, true) != Ok(RulesetStatus::FullyEnforced) {
+            if enforce(&places, true, &Reach { ports: Some(Vec::new()), ..Reach::default() })
+                != Ok(RulesetStatus::FullyEnforced)
+            {
                 return None;
             }
             let sub = write.join("sub");

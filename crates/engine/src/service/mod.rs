@@ -28,6 +28,7 @@ use rustix::thread::set_no_new_privs;
 
 use crate::Failed;
 use crate::control::{Control, socket};
+use crate::settings::{Reach, reach};
 use notify::Notify;
 use pidfile::PidFile;
 use privileges::{Account, Needs};
@@ -42,6 +43,8 @@ pub(crate) struct Service {
     settings: Settings,
     /// Packets come from interfaces.
     live: bool,
+    /// What outputs need of the network.
+    reach: Reach,
     account: Option<Account>,
     /// For the log, once it is open: whether it is a warning, who speaks, what.
     words: Vec<(bool, &'static str, String)>,
@@ -74,6 +77,7 @@ impl Service {
             options: options.clone(),
             settings,
             live,
+            reach: Reach::default(),
             account,
             words: Vec::new(),
             notify: Arc::default(),
@@ -113,8 +117,16 @@ impl Service {
         if self.account.is_some() {
             may_write(&dir, &self.who())?;
         }
+        self.reach = reach(config, &dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
+        for folder in &self.reach.write {
+            // Landlock cannot allow what is not there.
+            std::fs::create_dir_all(folder).map_err(|e| {
+                let (folder, owner) = (folder.display(), owner(folder));
+                Failed::new("output", format!("{folder}: the spool's folder cannot be made: {e}{owner}"))
+            })?;
+        }
         if self.restricts_files(config)? {
-            let r = landlock::restrict(config, &self.options, &self.settings, &dir)?;
+            let r = landlock::restrict(config, &self.options, &self.settings, &self.reach, &dir)?;
             for path in &r.missing {
                 self.warn("landlock", format!("security.landlock.directories: {path} is not there"));
             }
@@ -243,7 +255,9 @@ impl Service {
             Switch::Auto => self.lasting,
         };
         let filters = match (filters, self.settings.limit_noproc) {
-            (true, _) => Some(Filters::Engine { refusal: self.settings.refusal, live: self.live }),
+            (true, _) => {
+                Some(Filters::Engine { refusal: self.settings.refusal, live: self.live, remote: self.reach.any })
+            }
             (false, true) => Some(Filters::Processes),
             (false, false) => None,
         };

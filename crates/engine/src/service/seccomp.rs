@@ -27,8 +27,9 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 pub(super) enum Filters {
     /// Nothing but no other processes.
     Processes,
-    /// What the engine does; with `live` also what capturing from interfaces needs.
-    Engine { refusal: Refusal, live: bool },
+    /// What the engine does; with `live` also what capturing from interfaces needs, and with `remote` what outputs on other
+    /// machines need.
+    Engine { refusal: Refusal, live: bool, remote: bool },
 }
 
 /// Puts the filters on all threads.
@@ -48,13 +49,13 @@ fn programs(filters: Filters) -> Result<Vec<BpfProgram>, String> {
         compile([(libc::SYS_clone3, Vec::new())].into(), SeccompAction::Allow, errno(Errno::NOSYS))?,
         compile(starts_processes()?, SeccompAction::Allow, errno(Errno::PERM))?,
     ];
-    if let Filters::Engine { refusal, live } = filters {
+    if let Filters::Engine { refusal, live, remote } = filters {
         let refused = match refusal {
             Refusal::Errno => errno(Errno::PERM),
             Refusal::Kill => SeccompAction::KillProcess,
             Refusal::Log => SeccompAction::Log,
         };
-        all.push(compile(engine(live)?, refused, SeccompAction::Allow)?);
+        all.push(compile(engine(live, remote)?, refused, SeccompAction::Allow)?);
     }
     Ok(all)
 }
@@ -241,7 +242,7 @@ const PRCTL: [libc::c_int; 4] = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_
 const PR_GET_AUXV: libc::c_int = 0x4155_5856;
 
 /// Everything that the engine does once it runs.
-fn engine(live: bool) -> Result<Rules, String> {
+fn engine(live: bool, remote: bool) -> Result<Rules, String> {
     let mut rules: Rules =
         [MEMORY, THREADS, FILES, OLDER, SOCKETS].concat().into_iter().map(|call| (call, Vec::new())).collect();
     let only = |values: &[libc::c_int], argument| {
@@ -257,6 +258,10 @@ fn engine(live: bool) -> Result<Rules, String> {
         families.extend([libc::AF_PACKET, libc::AF_NETLINK, libc::AF_XDP]);
         // A program of the kernel's may have to be loaded again; without the capability for it this comes to nothing.
         rules.insert(libc::SYS_bpf, Vec::new());
+    }
+    if remote {
+        // A connection that broke is made anew; names are looked up with a socket of the kernel's routing as well.
+        families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
     }
     rules.insert(libc::SYS_socket, only(&families, 0)?);
     Ok(rules)
@@ -286,13 +291,14 @@ mod tests {
     fn filters_compile() {
         for live in [false, true] {
             for refusal in [Refusal::Errno, Refusal::Kill, Refusal::Log] {
-                let all = programs(Filters::Engine { refusal, live }).unwrap();
+                let all = programs(Filters::Engine { refusal, live, remote: live }).unwrap();
                 assert!(all.len() == 3 && all.iter().all(|p| p.len() < 4096));
             }
         }
         assert_eq!(programs(Filters::Processes).unwrap().len(), 2);
-        let (file, live) = (engine(false).unwrap(), engine(true).unwrap());
+        let (file, live) = (engine(false, false).unwrap(), engine(true, false).unwrap());
         assert_eq!(file[&libc::SYS_socket].len(), 1);
+        assert_eq!(engine(false, true).unwrap()[&libc::SYS_socket].len(), 4);
         assert!(live[&libc::SYS_socket].len() > 1 && live.contains_key(&libc::SYS_bpf));
         for never in [libc::SYS_execve, libc::SYS_ptrace, libc::SYS_mount, libc::SYS_setresuid, libc::SYS_kill] {
             assert!(!live.contains_key(&never));

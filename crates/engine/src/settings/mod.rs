@@ -15,6 +15,7 @@ mod ftp;
 mod http2;
 mod outputs;
 mod recognise;
+mod remote;
 mod smb;
 mod smtp;
 mod ssh;
@@ -36,6 +37,7 @@ pub(crate) use outputs::{
     Opened, WORTH, open_files, open_outputs, share_outputs, shows_ja4, test_scripts, wants_ethernet, writer_thread,
 };
 pub(crate) use recognise::{list_app_protos, recogniser};
+pub(crate) use remote::{Reach, reach};
 pub(crate) use ssh::ssh;
 pub(crate) use stream::stream;
 pub(crate) use tenants::{Mappings, Selector, TenantSettings, VLAN_MAX, tenant_config, tenants, vlan_id};

@@ -1,19 +1,22 @@
 //! `outputs:`: what is written, where to, and with which options.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use margay_app::{AppLogOptions, AppProto};
 use margay_config::{Config, ConfigError, Node};
 use margay_output::event::{EventType, EventTypes};
 use margay_output::pcaplog::{Compression, Conditional, MIN_LIMIT, PcapLogSettings, PcapMode};
+use margay_output::remote::WhenFull;
 use margay_output::settings::{
-    AlertOptions, AnomalyOptions, DropOptions, EveSettings, Facility, FlowOptions, SinkKind, SinkSettings,
-    StatsLogSettings, StatsOptions, StreamOptions, SyslogLevel, Xff,
+    AlertOptions, AnomalyOptions, DropOptions, EveSettings, Facility, FlowOptions, SYSLOG_SOCKET, SinkKind,
+    SinkSettings, StatsLogSettings, StatsOptions, StreamOptions, SyslogLevel, Xff,
 };
 use margay_output::{OutputSpec, Outputs, info, warning};
 
 use super::app_log::{AppLog, xff};
 use super::now;
+use super::remote::remote;
 use crate::Failed;
 use crate::worker::{OutputScripts, ScriptFiles};
 
@@ -130,7 +133,7 @@ impl Opened {
 /// # Errors
 /// What cannot be read or opened.
 pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed> {
-    let mut outputs = open_files(config, dir, 1)?;
+    let mut outputs = open_files(config, dir, 1, WhenFull::Wait)?;
     if writer_thread(config, 1)? {
         outputs.write_aside(WORTH);
     }
@@ -138,11 +141,11 @@ pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed
 }
 
 /// Reads `outputs:`, says what is to be said of it, and opens what is enabled but for scripts, for the first of so many
-/// workers.
+/// workers. `auto` is what holds for outputs on other machines that leave it to the engine.
 ///
 /// # Errors
 /// What cannot be read or opened.
-pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize) -> Result<Outputs, Failed> {
+pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize, auto: WhenFull) -> Result<Outputs, Failed> {
     let mut specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
     for w in &specs.warnings {
         warning!("runmodes", "{w}");
@@ -158,13 +161,22 @@ pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize) -> Result<
             );
             s.mode = PcapMode::Multi;
         }
-        let (name, path) = match o {
-            OutputSpec::Eve(s) => ("eve-log", &s.sink.path),
-            OutputSpec::Fast(s) => ("fast", &s.path),
-            OutputSpec::StatsLog(s) => ("stats", &s.sink.path),
-            OutputSpec::PcapLog(s) => ("pcap-log", &s.path),
+        let (name, sink) = match o {
+            OutputSpec::Eve(s) => ("eve-log", &mut s.sink),
+            OutputSpec::Fast(s) => ("fast", s),
+            OutputSpec::StatsLog(s) => ("stats", &mut s.sink),
+            OutputSpec::PcapLog(s) => {
+                info!("logopenfile", "pcap-log output initialized: {}", s.path.display());
+                continue;
+            }
         };
-        info!("logopenfile", "{name} output initialized: {}", path.display());
+        match &mut sink.remote {
+            Some(remote) => {
+                Arc::make_mut(remote).when_full.get_or_insert(auto);
+                info!("logopenfile", "{name} output initialized: {}", remote.name());
+            }
+            None => info!("logopenfile", "{name} output initialized: {}", sink.path.display()),
+        }
     }
     Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
         .map_err(|e| Failed::new("logopenfile", e.to_string()))
@@ -268,7 +280,7 @@ fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
     Ok(s)
 }
 
-fn sink(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkSettings, ConfigError> {
+pub(super) fn sink(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkSettings, ConfigError> {
     let mut s = SinkSettings::file(file(node, dir, default));
     let bad = |key: &str, value: &str| {
         node.node(key).unwrap_or(node).error(format!("{key}: \"{value}\" is not known here; see etc/margay.yaml"))
@@ -292,6 +304,14 @@ fn sink(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkSettings, Confi
     }
     if let Some(l) = node.get("level") {
         s.level = SyslogLevel::from_name(l).ok_or_else(|| bad("level", l))?;
+    }
+    if s.kind == SinkKind::Syslog {
+        s.path = SYSLOG_SOCKET.into();
+    }
+    let filetype = node.get("filetype").or_else(|| node.get("type")).unwrap_or_default().to_ascii_lowercase();
+    s.remote = remote(node, &filetype, &s, dir)?;
+    if s.remote.is_some() {
+        s.kind = SinkKind::Remote;
     }
     Ok(s)
 }

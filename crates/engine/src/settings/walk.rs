@@ -30,7 +30,6 @@ outputs:
   - fast: {enabled: yes}
   - eve-log:
       enabled: yes
-      filetype: syslog
       xff: {enabled: yes, header: X-Forwarded-For}
       types:
         - alert: {}

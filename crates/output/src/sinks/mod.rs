@@ -1,4 +1,4 @@
-//! Where lines go: files, sockets, syslog, the console.
+//! Where lines go: files, sockets, syslog, the console; what is on another machine is in [`crate::remote`].
 //!
 //! A [`Sink`] is one worker's end of an output. It collects whole lines and hands them over at the end of a batch of
 //! packets ([`Sink::end_batch`]), under a lock that is taken for nothing else; what is behind the lock
@@ -29,9 +29,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use margay_packet::Time;
 
 use crate::json::Json;
+use crate::remote::RemoteCounters;
 use crate::settings::SinkSettings;
 use crate::writer::{self, Writer};
 use target::Shared;
+pub(crate) use target::count;
 
 /// How much a worker collects before it hands over in the middle of a batch.
 const LOCAL_LIMIT: usize = 128 * 1024;
@@ -197,6 +199,12 @@ impl Sink {
 
     /// Lines that could not be written so far.
     pub fn lost(&self) -> u64 {
-        self.shared.lock().lost
+        let shared = self.shared.lock();
+        shared.remote().map_or(shared.lost, |r| r.lost + r.refused)
+    }
+
+    /// Numbers of an output on another machine.
+    pub fn remote(&self) -> Option<RemoteCounters> {
+        self.shared.lock().remote()
     }
 }

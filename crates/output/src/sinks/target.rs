@@ -10,11 +10,10 @@ use margay_packet::Time;
 
 use super::{OpenError, file, socket};
 use crate::log::{Level, log};
-use crate::settings::{SinkKind, SinkSettings};
+use crate::remote::{Remote, RemoteCounters};
+use crate::settings::{SYSLOG_SOCKET, SinkKind, SinkSettings};
 use crate::time::{Clock, expand};
 
-/// Where syslog listens.
-const SYSLOG_SOCKET: &str = "/dev/log";
 /// How long the end of the process waits for a slow socket.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
@@ -26,6 +25,7 @@ pub(super) enum Target {
     Datagram(UnixDatagram),
     Stdout,
     Stderr,
+    Remote(Remote),
     /// Nobody listens.
     None,
 }
@@ -68,7 +68,7 @@ impl Shared {
         s.schedule(now);
         if let Err(source) = s.connect(now, s.settings.append) {
             let path = s.path(now);
-            if s.settings.kind == SinkKind::Regular {
+            if matches!(s.settings.kind, SinkKind::Regular | SinkKind::Remote) {
                 return Err(OpenError { path, source });
             }
             s.failing = true;
@@ -84,6 +84,7 @@ impl Shared {
     fn path(&mut self, now: Time) -> PathBuf {
         match self.settings.kind {
             SinkKind::Syslog if self.settings.path.as_os_str().is_empty() => PathBuf::from(SYSLOG_SOCKET),
+            SinkKind::Remote => self.settings.remote.as_ref().map_or_else(PathBuf::new, |r| r.name().into()),
             SinkKind::Regular => expand(&self.settings.path, &mut self.clock, now),
             _ => self.settings.path.clone(),
         }
@@ -102,8 +103,17 @@ impl Shared {
             SinkKind::UnixDgram | SinkKind::Syslog => Target::Datagram(socket::datagram(&path)?),
             SinkKind::Stdout => Target::Stdout,
             SinkKind::Stderr => Target::Stderr,
+            SinkKind::Remote => match &self.settings.remote {
+                Some(settings) => Target::Remote(Remote::start(settings)?),
+                None => Target::None,
+            },
         };
         Ok(())
+    }
+
+    /// Numbers of an output on another machine.
+    pub(super) fn remote(&self) -> Option<RemoteCounters> {
+        if let Target::Remote(r) = &self.target { Some(r.counters()) } else { None }
     }
 
     fn schedule(&mut self, now: Time) {
@@ -177,6 +187,10 @@ impl Shared {
             let _ = s.set_nonblocking(false).and_then(|()| s.set_write_timeout(Some(LAST_WAIT)));
         }
         self.flush();
+        if let Target::Remote(r) = &mut self.target {
+            r.finish();
+            return;
+        }
         if let Target::Stream(s) = &self.target {
             let _ = s.set_nonblocking(true);
         }
@@ -209,6 +223,11 @@ impl Shared {
             Target::Stderr => all(&mut io::stderr().lock(), lines),
             Target::Stream(_) => self.put_stream(lines),
             Target::Datagram(_) => self.put_datagrams(lines),
+            // It counts, and says, what it loses.
+            Target::Remote(r) => {
+                self.lost += r.put(lines);
+                return;
+            }
             Target::None => Err((count(lines), io::ErrorKind::NotConnected.into())),
         };
         match result {
@@ -236,7 +255,7 @@ impl Shared {
 }
 
 /// How many lines these are.
-pub(super) fn count(lines: &[u8]) -> u64 {
+pub(crate) fn count(lines: &[u8]) -> u64 {
     lines.iter().filter(|&&b| b == b'\n').count() as u64
 }
 

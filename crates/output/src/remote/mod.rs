@@ -1,0 +1,601 @@
+//! Lines for another machine: Redis, Kafka, a socket with or without TLS, a syslog server.
+//!
+//! Whoever writes events hands lines to a bounded queue in memory and goes on ([`Remote::put`]). A thread for each output takes
+//! them in batches, sends them, and keeps each batch until the peer has it; what connects and waits is that thread alone.
+//! While the peer is away the thread tries again, less often each time, and moves what fills the queue to disk where there is a
+//! [`spool`]. Order: the batch that is being sent, then the spool, then the queue. Lines that fit nowhere are counted as lost
+//! and said once, with the reason, and once more when the peer is back.
+//!
+//! A [`Transport`] is a file here. It knows how to connect and how to send a batch, and which lines of a failed batch have
+//! to be sent again.
+
+#[cfg(feature = "kafka")]
+mod kafka;
+mod key;
+mod redis;
+mod settings;
+mod spool;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::log::{Level, log};
+use crate::sinks::count;
+pub use settings::{
+    KafkaSettings, PartitionKey, RedisMode, RedisSettings, RemoteKind, RemoteSettings, SpoolSettings, StreamFraming,
+    StreamSettings, TlsSettings, WhenFull,
+};
+use spool::{Place, Spool};
+
+/// Lines go to a peer in batches of about so many bytes.
+const BATCH: usize = 256 << 10;
+/// The first pause after a failure; it doubles up to [`LONGEST_PAUSE`].
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long whoever writes waits for a peer that is away.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How long the end of the process waits for the peer to take what is left.
+const LAST_WAIT: Duration = Duration::from_secs(10);
+/// How long a peer may take for a connection, or to accept or acknowledge something, before it counts as away.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What came of a batch.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The peer has it, but for so many lines that it refuses for good, the last for this reason.
+    Done { refused: u64, why: Option<String> },
+    /// It is on its way: [`Transport::wait`] tells more. `why` is there once it takes longer than [`PATIENCE`].
+    Waiting { why: Option<String> },
+    /// The connection, or the peer, does not work. `rest` are the lines to send again.
+    Failed { rest: Vec<u8>, why: String },
+}
+
+/// A way to a peer. All calls come from one thread, and return within a few times [`PATIENCE`].
+pub(super) trait Transport: Send {
+    /// Connects, or does so again after [`Outcome::Failed`].
+    ///
+    /// # Errors
+    /// A sentence that says what does not work.
+    fn connect(&mut self) -> Result<(), String>;
+
+    /// Sends whole lines.
+    fn send(&mut self, lines: &[u8]) -> Outcome;
+
+    /// What has become of the batch that was last sent.
+    fn wait(&mut self) -> Outcome {
+        Outcome::Done { refused: 0, why: None }
+    }
+}
+
+/// Numbers of an output, or of several together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RemoteCounters {
+    /// Lines that the peer has.
+    pub sent: u64,
+    /// Lines that were lost because neither queue nor spool had room, that a crash cut, or that were left at the end.
+    pub lost: u64,
+    /// Lines that the peer refused for good: too long for it, for example.
+    pub refused: u64,
+    /// Connections made after the first.
+    pub reconnects: u64,
+    /// Bytes in memory now.
+    pub queued: u64,
+    /// Bytes on disk now.
+    pub spooled: u64,
+}
+
+impl RemoteCounters {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: RemoteCounters) -> RemoteCounters {
+        RemoteCounters {
+            sent: self.sent + other.sent,
+            lost: self.lost + other.lost,
+            refused: self.refused + other.refused,
+            reconnects: self.reconnects + other.reconnects,
+            queued: self.queued + other.queued,
+            spooled: self.spooled + other.spooled,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    chunks: VecDeque<Vec<u8>>,
+    bytes: usize,
+    counters: RemoteCounters,
+    /// Since when the peer is away.
+    away: Option<Instant>,
+    /// Somebody waits until everything is sent, or on disk.
+    finishing: bool,
+    /// Everything is sent, or on disk as far as the peer is away.
+    idle: bool,
+    /// The thread is to end.
+    stop: bool,
+    /// The thread is gone: nobody sends.
+    gone: bool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    settings: Arc<RemoteSettings>,
+    queue: Mutex<Queue>,
+    /// There are lines, or no more come.
+    work: Condvar,
+    /// There is room, or everything was sent.
+    room: Condvar,
+}
+
+impl Inner {
+    /// Each change under the lock is complete in itself, so the state is good even if a holder panicked.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn warn(&self, level: Level, text: std::fmt::Arguments<'_>) {
+        log(level, "output", format_args!("{}: {text}", self.name));
+    }
+}
+
+/// An output's queue and its thread.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    inner: Arc<Inner>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Remote {
+    /// Starts the thread. A peer that is not there is no error: it is tried again.
+    ///
+    /// # Errors
+    /// A spool, certificate or address that cannot be used, no thread to be had, or a kind that this build has not.
+    pub(crate) fn start(settings: &Arc<RemoteSettings>) -> io::Result<Remote> {
+        let transport: Box<dyn Transport> = match &settings.kind {
+            RemoteKind::Redis(s) => Box::new(redis::Redis::new(s.clone())),
+            #[cfg(feature = "kafka")]
+            RemoteKind::Kafka(s) => Box::new(kafka::Kafka::new(s)?),
+            #[cfg(not(feature = "kafka"))]
+            RemoteKind::Kafka(_) => {
+                let why = "this build has no Kafka: build it with the feature kafka, which needs librdkafka";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+            }
+            RemoteKind::Stream(s) => Box::new(stream::Stream::new(s.clone())?),
+        };
+        Remote::with(settings, transport)
+    }
+
+    fn with(settings: &Arc<RemoteSettings>, transport: Box<dyn Transport>) -> io::Result<Remote> {
+        let inner = Arc::new(Inner {
+            name: settings.name(),
+            settings: Arc::clone(settings),
+            queue: Mutex::default(),
+            work: Condvar::new(),
+            room: Condvar::new(),
+        });
+        let spool = match &settings.spool {
+            Some(s) => {
+                let (spool, cut) = Spool::open(s.clone())?;
+                if cut > 0 {
+                    inner.warn(Level::Warning, format_args!("{cut} lines in the spool had no end and are lost"));
+                }
+                let mut q = inner.lock();
+                q.counters.lost += cut;
+                q.counters.spooled = spool.held();
+                drop(q);
+                Some(spool)
+            }
+            None => None,
+        };
+        let its = Arc::clone(&inner);
+        let thread = std::thread::Builder::new().name("Shipper".into()).spawn(move || {
+            let leaving = Leaving(&its);
+            Shipper::new(leaving.0, transport, spool).run();
+        })?;
+        Ok(Remote { inner, thread: Some(thread) })
+    }
+
+    /// Queues whole lines. How many of them are lost, since there is no room; with [`WhenFull::Wait`] it waits for room, until
+    /// the peer has been away for [`LONGEST_WAIT`].
+    pub(crate) fn put(&self, lines: &[u8]) -> u64 {
+        if lines.is_empty() {
+            return 0;
+        }
+        let inner = &*self.inner;
+        let limit = inner.settings.queue;
+        let mut q = inner.lock();
+        while q.bytes > 0 && q.bytes + lines.len() > limit && !q.gone {
+            // A run is not held up for ever by a peer that does not come.
+            let given_up = q.away.is_some_and(|since| since.elapsed() >= LONGEST_WAIT);
+            if inner.settings.when_full != Some(WhenFull::Wait) || given_up {
+                break;
+            }
+            q = inner.room.wait_timeout(q, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // A hand-over that is larger than the whole queue goes in when the queue is empty.
+        if q.gone || (q.bytes > 0 && q.bytes + lines.len() > limit) {
+            let lost = count(lines);
+            q.counters.lost += lost;
+            return lost;
+        }
+        q.bytes += lines.len();
+        q.idle = false;
+        match q.chunks.back_mut() {
+            Some(last) if last.len() + lines.len() <= BATCH => last.extend_from_slice(lines),
+            _ => q.chunks.push_back(lines.to_vec()),
+        }
+        q.counters.queued = q.bytes as u64;
+        drop(q);
+        inner.work.notify_one();
+        0
+    }
+
+    pub(crate) fn counters(&self) -> RemoteCounters {
+        self.inner.lock().counters
+    }
+
+    /// At the end, by each worker: waits until the peer has everything, or disk where the peer is away. After [`LAST_WAIT`]
+    /// what is left is counted as lost, and so is what comes later.
+    pub(crate) fn finish(&self) {
+        let until = Instant::now() + LAST_WAIT;
+        let mut q = self.inner.lock();
+        q.finishing = true;
+        self.inner.work.notify_one();
+        while !q.idle && !q.gone {
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                q.stop = true;
+                break;
+            };
+            q = self.inner.room.wait_timeout(q, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        q.finishing = false;
+        if q.stop {
+            self.inner.work.notify_one();
+            // The thread is at most as long in a call as a transport's limits.
+            while !q.gone {
+                q = self.inner.room.wait(q).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.finish();
+        self.inner.lock().stop = true;
+        self.inner.work.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic was shown when it happened, and the lines are counted.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Counts what is left when the thread ends, however that comes, and lets waiting workers go on.
+struct Leaving<'a>(&'a Inner);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let mut q = self.0.lock();
+        q.gone = true;
+        let left = std::mem::take(&mut q.chunks);
+        q.counters.lost += left.iter().map(|c| count(c)).sum::<u64>();
+        q.bytes = 0;
+        q.counters.queued = 0;
+        drop(q);
+        self.0.room.notify_all();
+    }
+}
+
+/// Where the batch that is being sent came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    Memory,
+    /// Its place in the spool, and how many bytes it has there.
+    Spool(Place, u64),
+}
+
+/// The thread's own.
+struct Shipper<'a> {
+    inner: &'a Inner,
+    transport: Box<dyn Transport>,
+    spool: Option<Spool>,
+    connected: bool,
+    ever: bool,
+    failing: bool,
+    lost_before: u64,
+    pause: Duration,
+    /// What is being sent, until the peer has it.
+    batch: Vec<u8>,
+    from: From,
+    /// The batch is with the transport.
+    waiting: bool,
+}
+
+impl Drop for Shipper<'_> {
+    fn drop(&mut self) {
+        // `end` left nothing, unless the thread panicked.
+        if self.from == From::Memory {
+            self.inner.lock().counters.lost += count(&self.batch);
+        }
+    }
+}
+
+impl<'a> Shipper<'a> {
+    fn new(inner: &'a Inner, transport: Box<dyn Transport>, spool: Option<Spool>) -> Shipper<'a> {
+        Shipper {
+            inner,
+            transport,
+            spool,
+            connected: false,
+            ever: false,
+            failing: false,
+            lost_before: 0,
+            pause: PAUSE,
+            batch: Vec::new(),
+            from: From::Memory,
+            waiting: false,
+        }
+    }
+
+    fn run(&mut self) {
+        while !self.inner.lock().stop {
+            self.make_room();
+            if self.batch.is_empty() && !self.next() {
+                self.rest(LONGEST_PAUSE);
+                continue;
+            }
+            if !self.connected {
+                if let Err(why) = self.transport.connect() {
+                    self.failed(&why);
+                    continue;
+                }
+                self.connected = true;
+                if std::mem::replace(&mut self.ever, true) {
+                    self.inner.lock().counters.reconnects += 1;
+                }
+            }
+            let outcome = if self.waiting { self.transport.wait() } else { self.transport.send(&self.batch) };
+            match outcome {
+                Outcome::Waiting { why } => {
+                    self.waiting = true;
+                    if let Some(why) = why {
+                        self.tell(&why);
+                    }
+                }
+                Outcome::Done { refused, why } => self.done(refused, why.as_deref()),
+                Outcome::Failed { rest, why } => {
+                    self.waiting = false;
+                    self.connected = false;
+                    let sent = count(&self.batch).saturating_sub(count(&rest));
+                    self.inner.lock().counters.sent += sent;
+                    self.acknowledge_but(&rest);
+                    self.batch = rest;
+                    self.failed(&why);
+                }
+            }
+        }
+        self.end();
+    }
+
+    /// Takes the next batch; `false` where there is nothing to send.
+    fn next(&mut self) -> bool {
+        if let Some(spool) = &mut self.spool
+            && spool.waits()
+        {
+            match spool.read(BATCH) {
+                Ok(Some((lines, place))) => {
+                    self.from = From::Spool(place, lines.len() as u64);
+                    self.batch = lines;
+                    return true;
+                }
+                Ok(None) => {}
+                Err(e) => {
+                    self.inner.warn(Level::Error, format_args!("the spool cannot be read: {e}"));
+                    return false;
+                }
+            }
+        }
+        let mut q = self.inner.lock();
+        let Some(chunk) = q.chunks.pop_front() else { return false };
+        q.bytes -= chunk.len();
+        q.counters.queued = q.bytes as u64;
+        drop(q);
+        self.inner.room.notify_all();
+        self.from = From::Memory;
+        self.batch = chunk;
+        true
+    }
+
+    /// The peer has the batch.
+    fn done(&mut self, refused: u64, why: Option<&str>) {
+        self.waiting = false;
+        self.pause = PAUSE;
+        let lines = count(&self.batch);
+        {
+            let mut q = self.inner.lock();
+            q.counters.sent += lines.saturating_sub(refused);
+            q.counters.refused += refused;
+        }
+        if let Some(why) = why.filter(|_| refused > 0) {
+            self.inner.warn(Level::Warning, format_args!("{refused} lines were refused: {why}"));
+        }
+        self.acknowledge();
+        self.batch.clear();
+        if std::mem::take(&mut self.failing) {
+            let c = {
+                let mut q = self.inner.lock();
+                q.away = None;
+                q.counters
+            };
+            let lost = c.lost - self.lost_before;
+            self.inner.warn(
+                Level::Notice,
+                format_args!("works again; {lost} lines were lost, {} bytes wait on disk", c.spooled),
+            );
+        }
+    }
+
+    /// Frees what the batch takes on disk.
+    fn acknowledge(&mut self) {
+        let (Some(spool), From::Spool(place, size)) = (&mut self.spool, self.from) else { return };
+        if let Err(e) = spool.acknowledge(place, size) {
+            self.inner
+                .warn(Level::Error, format_args!("the spool cannot be written, its lines may be sent twice: {e}"));
+        }
+        self.inner.lock().counters.spooled = spool.held();
+        self.from = From::Memory;
+    }
+
+    /// Frees what the peer has of a batch that failed, so that the next run does not send it again.
+    fn acknowledge_but(&mut self, rest: &[u8]) {
+        if rest.is_empty() {
+            return self.acknowledge();
+        }
+        let From::Spool(place, size) = self.from else { return };
+        // Kafka's partitions may have taken lines out of order: then all of the batch stays on disk until all is taken.
+        if rest.len() < self.batch.len() && self.batch.ends_with(rest) {
+            let left = rest.len() as u64;
+            self.from = From::Spool(place.before(left), size - left);
+            self.acknowledge();
+            self.from = From::Spool(place, left);
+        }
+    }
+
+    /// Says the first time that the peer is away.
+    fn tell(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.failing, true) {
+            {
+                let mut q = self.inner.lock();
+                self.lost_before = q.counters.lost;
+                q.away = Some(Instant::now());
+            }
+            let until = match &self.spool {
+                Some(_) => "events wait in memory and on disk",
+                None => "events wait in memory as far as there is room",
+            };
+            self.inner.warn(Level::Error, format_args!("{why}; {until}, and it is tried again"));
+        }
+    }
+
+    /// Says it the first time, and waits a little longer each time.
+    fn failed(&mut self, why: &str) {
+        self.tell(why);
+        let pause = self.pause;
+        self.pause = (pause * 2).min(LONGEST_PAUSE);
+        let wake = Instant::now() + pause;
+        while let Some(left) = wake.checked_duration_since(Instant::now()).filter(|l| !l.is_zero()) {
+            self.make_room();
+            if self.rest(left) {
+                return;
+            }
+        }
+    }
+
+    /// Moves lines from memory to disk while the peer is away: once they fill half of the queue, and at the end.
+    fn make_room(&mut self) {
+        let half = self.inner.settings.queue / 2;
+        let Some(waits) = self.spool.as_ref().map(Spool::waits) else { return };
+        // While the spool has lines the queue's are younger, whether the peer is there or not.
+        while self.failing || self.waiting || waits {
+            let mut q = self.inner.lock();
+            let ending = q.finishing && self.failing;
+            if q.bytes <= half && !ending {
+                return;
+            }
+            let chunk = q.chunks.pop_front();
+            q.bytes -= chunk.as_ref().map_or(0, Vec::len);
+            q.counters.queued = q.bytes as u64;
+            drop(q);
+            // The batch in hand is older than what follows: it goes first, in case the process does not live to send it.
+            self.spool_batch();
+            let Some(chunk) = chunk else { return };
+            self.spool_chunk(&chunk);
+            self.inner.room.notify_all();
+        }
+    }
+
+    /// Puts the batch in hand on disk as well, where it is not yet.
+    fn spool_batch(&mut self) {
+        let (Some(spool), From::Memory, false) = (&mut self.spool, self.from, self.batch.is_empty()) else { return };
+        // The spool has nothing unread before it: a batch comes from memory only then.
+        let kept = spool.push(&self.batch).and_then(|fits| if fits { spool.read(self.batch.len()) } else { Ok(None) });
+        match kept {
+            Ok(Some((lines, place))) => self.from = From::Spool(place, lines.len() as u64),
+            // No room: it stays in memory.
+            Ok(None) => {}
+            Err(e) => self.inner.warn(Level::Error, format_args!("the spool cannot be written: {e}")),
+        }
+        self.inner.lock().counters.spooled = self.spool.as_ref().map_or(0, Spool::held);
+    }
+
+    /// Puts lines on disk; they are lost where there is no room.
+    fn spool_chunk(&mut self, chunk: &[u8]) {
+        let Some(spool) = &mut self.spool else { return };
+        let fits = spool.push(chunk).unwrap_or_else(|e| {
+            self.inner.warn(Level::Error, format_args!("the spool cannot be written, lines are lost: {e}"));
+            false
+        });
+        let mut q = self.inner.lock();
+        q.counters.spooled = spool.held();
+        if !fits {
+            q.counters.lost += count(chunk);
+        }
+    }
+
+    /// Waits for lines, no longer than this; whether the thread is to end.
+    fn rest(&mut self, most: Duration) -> bool {
+        let mut q = self.inner.lock();
+        if q.stop {
+            return true;
+        }
+        // Where the peer is away and there is a spool, `make_room` took the queue to disk for whoever is finishing.
+        let idle = q.chunks.is_empty() && (self.batch.is_empty() || matches!(self.from, From::Spool(..)));
+        if idle {
+            q.idle = true;
+            self.inner.room.notify_all();
+        } else if self.batch.is_empty() {
+            return false;
+        }
+        let q = self.inner.work.wait_timeout(q, most).unwrap_or_else(PoisonError::into_inner).0;
+        q.stop
+    }
+
+    /// What is left goes to disk, or is counted as lost.
+    fn end(&mut self) {
+        let mut left: VecDeque<Vec<u8>> = VecDeque::new();
+        if self.from == From::Memory && !self.batch.is_empty() {
+            left.push_back(std::mem::take(&mut self.batch));
+        }
+        {
+            let mut q = self.inner.lock();
+            left.append(&mut q.chunks);
+            q.bytes = 0;
+            q.counters.queued = 0;
+        }
+        let mut lost = 0;
+        for chunk in left {
+            let kept = self.spool.as_mut().is_some_and(|s| s.push(&chunk).unwrap_or(false));
+            if !kept {
+                lost += count(&chunk);
+            }
+        }
+        let mut q = self.inner.lock();
+        q.counters.lost += lost;
+        q.counters.spooled = self.spool.as_ref().map_or(0, Spool::held);
+        let c = q.counters;
+        drop(q);
+        if c.spooled > 0 {
+            self.inner.warn(Level::Notice, format_args!("{} bytes of events wait on disk for the next run", c.spooled));
+        }
+        if lost > 0 {
+            self.inner.warn(Level::Warning, format_args!("{lost} lines could not be sent before the end and are lost"));
+        }
+    }
+}
