@@ -2,7 +2,7 @@
 
 use margay_flow::Direction;
 
-use super::{Mode, Pattern, Probe, Probed, Recognition, TCP, UDP, probes};
+use super::{Mode, Pattern, Probe, Probed, Recognition, TCP, probes};
 use crate::declare::{Setting, Unit};
 use crate::registry::{AppProto, Opening, Protocol};
 
@@ -13,10 +13,6 @@ const fn tc(bytes: &'static [u8]) -> Pattern {
 
 const fn on_tcp(ports: &'static [u16], probe: fn(Direction, &[u8]) -> Probed) -> Probe {
     Probe { transport: TCP, ports, probe }
-}
-
-const fn on_udp(ports: &'static [u16], probe: fn(Direction, &[u8]) -> Probed) -> Probe {
-    Probe { transport: UDP, ports, probe }
 }
 
 /// A protocol that is recognised.
@@ -50,17 +46,6 @@ pub(crate) static IMAP: Protocol = Protocol {
     event_key: "",
     ..named(AppProto::Imap, "imap", &[tc(b"* OK ").nocase(), tc(b"* PREAUTH ").nocase(), tc(b"* BYE ").nocase()], &[])
 };
-/// NFS (RFC 7530), over RPC.
-pub(crate) static NFS: Protocol = Protocol {
-    settings: &[
-        Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." },
-        Setting { key: "max-write-queue-size", unit: Unit::Bytes, default: 64 << 20, about: "What waits of files." },
-        Setting { key: "max-write-queue-cnt", unit: Unit::Count, default: 64, about: "In how many pieces." },
-        Setting { key: "max-read-queue-size", unit: Unit::Bytes, default: 64 << 20, about: "What waits of files." },
-        Setting { key: "max-read-queue-cnt", unit: Unit::Count, default: 64, about: "In how many pieces." },
-    ],
-    ..named(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)])
-};
 /// Modbus over TCP.
 pub(crate) static MODBUS: Protocol = Protocol {
     settings: &[
@@ -69,9 +54,6 @@ pub(crate) static MODBUS: Protocol = Protocol {
     ],
     ..off(named(AppProto::Modbus, "modbus", &[], &[on_tcp(&[502], probes::modbus)]))
 };
-/// EtherNet/IP.
-pub(crate) static ENIP: Protocol =
-    off(named(AppProto::Enip, "enip", &[], &[on_tcp(&[44818], probes::enip), on_udp(&[44818], probes::enip)]));
 /// IRC.
 pub(crate) static IRC: Protocol = Protocol { opening: Opening::Command, ..unknown(AppProto::Irc, "irc") };
 /// Jabber.
