@@ -43,6 +43,7 @@ pub mod ike;
 pub mod krb5;
 pub mod ldap;
 pub mod mime;
+pub mod modbus;
 pub mod mqtt;
 pub mod nfs;
 pub mod ntp;

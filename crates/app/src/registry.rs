@@ -247,10 +247,10 @@ protocols! {
         Websocket crate::websocket::PROTOCOL;
         Enip crate::enip::PROTOCOL;
         Nfs crate::nfs::PROTOCOL;
+        Modbus crate::modbus::PROTOCOL;
     }
     named {
         Imap named::IMAP;
-        Modbus named::MODBUS;
         Irc named::IRC;
         Jabber named::JABBER;
         Template named::TEMPLATE;

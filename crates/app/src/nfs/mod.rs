@@ -3,6 +3,7 @@
 
 mod calls;
 mod compound;
+mod frames;
 mod names;
 mod parser;
 mod rpc;

@@ -10,6 +10,7 @@ use margay_flow::{Direction, FlowCore};
 use super::calls::{self, Args, Chunk, v2, v3};
 use super::compound;
 use super::events::Event;
+use super::frames;
 use super::rpc::{Auth, Call, Reply, Rpc};
 use super::tx::{Exchange, Transfer};
 use super::xdr::Xdr;
@@ -35,23 +36,6 @@ const NAMES_MAX: u32 = 1024;
 
 const TS: Direction = Direction::ToServer;
 const TC: Direction = Direction::ToClient;
-
-const PDU_FRAME: u8 = 0;
-const HEADER_FRAME: u8 = 1;
-const DATA_FRAME: u8 = 2;
-const CREDS_FRAME: u8 = 3;
-const NFS_FRAME: u8 = 4;
-const STATUS_FRAME: u8 = 5;
-/// What the frames of version 4 are behind those of the others; a compound has a head before its operations.
-const V4_FRAMES: u8 = 2;
-const V4_HEADER_FRAME: u8 = 7;
-const V4_OPERATIONS_FRAME: u8 = 8;
-const V4_STATUS_FRAME: u8 = 9;
-
-/// Where a call's credentials begin: flavor, length and body.
-const CREDS_AT: usize = 24;
-/// Number and kind of a message.
-const RPC_HEADER: usize = 8;
 
 /// A call that waits for its reply.
 #[derive(Debug)]
@@ -335,21 +319,14 @@ impl Nfs {
         let next = match Rpc::read(message) {
             Some(Rpc::Call(call)) if dir == TS => {
                 if let Some(at) = at.filter(|_| whole) {
-                    let creds = 8 + be32(message, CREDS_AT + 4).unwrap_or(0) as usize;
-                    turn.frame(dir, PDU_FRAME, 0, at + message.len(), None);
-                    turn.frame(dir, CREDS_FRAME, at + CREDS_AT, creds, None);
-                    mark(turn, dir, call.version, at, message, call.args.len());
+                    frames::call(turn, call.version, at, message, call.args.len());
                 }
                 self.call(turn, call)
             }
             Some(Rpc::Reply(reply)) if dir == TC => {
                 if let Some(at) = at.filter(|_| whole) {
-                    turn.frame(dir, PDU_FRAME, 0, at + message.len(), None);
-                    turn.frame(dir, HEADER_FRAME, 0, at + RPC_HEADER, None);
-                    turn.frame(dir, DATA_FRAME, at + RPC_HEADER, message.len() - RPC_HEADER, None);
-                    if let (Some(call), Some(results)) = (self.calls.get(&reply.xid), reply.results) {
-                        mark(turn, dir, call.version, at, message, results.len());
-                    }
+                    let version = self.calls.get(&reply.xid).map(|call| call.version);
+                    frames::reply(turn, version, at, message, reply.results.map(|r| r.len()));
                 }
                 self.reply(turn, reply)
             }
@@ -686,28 +663,6 @@ impl Nfs {
             if let Some(transfer) = &tx.content.transfer {
                 self.open.remove(&(transfer.dir, transfer.handle.clone()));
             }
-        }
-    }
-}
-
-/// Marks what a message of RPC carries: its last `len` bytes. The message begins `at` bytes into the turn's.
-fn mark(turn: &mut Turn<'_, '_, Exchange>, dir: Direction, version: u32, at: usize, message: &[u8], len: usize) {
-    let body = at + message.len() - len;
-    let v4 = version == 4;
-    turn.frame(dir, NFS_FRAME + if v4 { V4_FRAMES } else { 0 }, body, len, None);
-    if len < 4 {
-        return;
-    }
-    if dir == TC {
-        turn.frame(dir, if v4 { V4_STATUS_FRAME } else { STATUS_FRAME }, body, 4, None);
-    }
-    if v4 {
-        // A call has a tag and a version before its operations, a reply a state and a tag.
-        let text = |n: usize| be32(message, message.len() - len + n).map_or(0, |t| (t as usize).next_multiple_of(4));
-        let head = 8usize.saturating_add(text(if dir == TS { 0 } else { 4 }));
-        if head < len {
-            turn.frame(dir, V4_HEADER_FRAME, body, head, None);
-            turn.frame(dir, V4_OPERATIONS_FRAME, body + head, len - head, None);
         }
     }
 }

@@ -22,7 +22,6 @@ pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
 const QUIC: &[&str] = &["quic"];
 const TEMPLATE: &[&str] = &["template"];
-const MODBUS: &[&str] = &["modbus"];
 const DHCP: &[&str] = &["dhcp"];
 const FILE: &[&str] = &["http", "http1", "http2", "doh2", "smtp", "ftp", "ftp-data", "smb", "nfs", "pop3", "imap"];
 
@@ -169,7 +168,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::maybe(&["file.data", "file_data"], file_data).needs("file"),
     Keyword::sticky(&["file.name"], &FILE_NAME),
     Keyword::sticky(&["file.magic"], &FILE_MAGIC),
-    Keyword::app(&["modbus"], Takes::Value, MODBUS),
     Keyword::number(&["dhcp.leasetime"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.rebinding_time"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.renewal_time"], Takes::Value, DHCP, seconds),
