@@ -77,6 +77,11 @@ pub(crate) trait Conversation: Debug + Send + Sized + 'static {
     /// Event of a transaction that was given up because too many were open; none where the protocol has no name for it.
     const TOO_MANY: Option<u8> = None;
 
+    /// A transaction of that number is freed: what the state keeps of it may go.
+    fn freed(&mut self, id: u64, content: Self::Tx) {
+        let _ = (id, content);
+    }
+
     /// Heap memory of the state itself, in bytes.
     fn held(&self) -> u64 {
         0
@@ -185,7 +190,7 @@ pub(crate) struct Turn<'a, 'b, C> {
     complete: [u8; 2],
 }
 
-impl<C: Content> Turn<'_, '_, C> {
+impl<'b, C: Content> Turn<'_, 'b, C> {
     /// Begins a transaction.
     pub(crate) fn open(&mut self, content: C) -> &mut Tx<C> {
         let complete = self.complete;
@@ -203,6 +208,11 @@ impl<C: Content> Turn<'_, '_, C> {
     /// The transaction of that number, unless it was freed.
     pub(crate) fn tx(&mut self, id: u64) -> Option<&mut Tx<C>> {
         self.txs.get_mut(id)
+    }
+
+    /// The transaction of that number, unless it was freed, beside what the parser is given: for its files.
+    pub(crate) fn tx_and_parse(&mut self, id: u64) -> Option<(&mut Tx<C>, &mut Parse<'b>)> {
+        Some((self.txs.get_mut(id)?, self.cx))
     }
 
     /// The latest transaction.
@@ -329,7 +339,9 @@ impl<S: Conversation> Parser for MessageParser<S> {
     transactions_in_list!();
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
-        self.txs.remove(id);
+        if let Some(tx) = self.txs.remove(id) {
+            self.state.freed(id, tx.content);
+        }
     }
 }
 

@@ -86,6 +86,19 @@ pub enum NumberCondition {
         /// Bits that must not be set.
         none: u64,
     },
+    /// Each of these parts of the number compares: of a number that is put together of several.
+    Parts(Vec<NumberPart>),
+}
+
+/// A part of a number, and what is asked of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumberPart {
+    /// Its lowest bit.
+    pub first: u8,
+    /// How many bits it has, from 1 to 32.
+    pub bits: u8,
+    /// The comparison as written.
+    pub text: String,
 }
 
 impl Keyword {

@@ -245,12 +245,12 @@ protocols! {
         Pgsql crate::pgsql::PROTOCOL;
         Dnp3 crate::dnp3::PROTOCOL;
         Websocket crate::websocket::PROTOCOL;
+        Enip crate::enip::PROTOCOL;
+        Nfs crate::nfs::PROTOCOL;
+        Modbus crate::modbus::PROTOCOL;
     }
     named {
         Imap named::IMAP;
-        Nfs named::NFS;
-        Modbus named::MODBUS;
-        Enip named::ENIP;
         Irc named::IRC;
         Jabber named::JABBER;
         Template named::TEMPLATE;

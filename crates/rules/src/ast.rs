@@ -259,6 +259,8 @@ pub enum NumberTest {
         /// Bits that must not be set.
         none: u64,
     },
+    /// Each part of the number compares: its lowest bit, how many bits it has, and what is asked of it.
+    Parts(Vec<(u8, u8, Compare)>),
     /// The upper 32 bits are this, and what is below them compares: a value of something that has a number.
     Tagged {
         /// What has the value.
@@ -276,6 +278,10 @@ impl NumberTest {
             NumberTest::OneOf { values, negated } => values.contains(&v) != *negated,
             NumberTest::Ranges(ranges) => ranges.iter().any(|(low, high)| (*low..=*high).contains(&v)),
             NumberTest::Tagged { tag, value } => v >> 32 == u64::from(*tag) && value.holds(v & 0xffff_ffff),
+            NumberTest::Parts(parts) => parts.iter().all(|(first, bits, value)| {
+                let mask = (1u64 << u32::from(*bits).min(32)) - 1;
+                value.holds(v >> u32::from(*first).min(63) & mask)
+            }),
             NumberTest::Bits { any, none } => (*any == 0 || v & any != 0) && v & none == 0,
         }
     }

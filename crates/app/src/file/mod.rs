@@ -32,6 +32,7 @@ mod range;
 mod store;
 #[cfg(test)]
 mod tests;
+pub(crate) mod track;
 
 use std::cell::OnceCell;
 use std::sync::Arc;

@@ -13,7 +13,6 @@
 
 pub(crate) mod named;
 mod patterns;
-pub mod probes;
 mod settings;
 
 use margay_flow::{Direction, FlowCore};

@@ -2,8 +2,7 @@
 
 use margay_flow::Direction;
 
-use super::{Mode, Pattern, Probe, Probed, Recognition, TCP, UDP, probes};
-use crate::declare::{Setting, Unit};
+use super::{Mode, Pattern, Recognition};
 use crate::registry::{AppProto, Opening, Protocol};
 
 /// A literal to the client.
@@ -11,32 +10,14 @@ const fn tc(bytes: &'static [u8]) -> Pattern {
     Pattern::tcp(Direction::ToClient, bytes)
 }
 
-const fn on_tcp(ports: &'static [u16], probe: fn(Direction, &[u8]) -> Probed) -> Probe {
-    Probe { transport: TCP, ports, probe }
-}
-
-const fn on_udp(ports: &'static [u16], probe: fn(Direction, &[u8]) -> Probed) -> Probe {
-    Probe { transport: UDP, ports, probe }
-}
-
 /// A protocol that is recognised.
-const fn named(
-    proto: AppProto,
-    name: &'static str,
-    patterns: &'static [Pattern],
-    probes: &'static [Probe],
-) -> Protocol {
+const fn named(proto: AppProto, name: &'static str, patterns: &'static [Pattern]) -> Protocol {
     Protocol {
-        recognition: Recognition { patterns, probes },
+        recognition: Recognition { patterns, probes: &[] },
         event_key: name,
         event_type: name,
         ..Protocol::new(proto, name)
     }
-}
-
-/// The same, not looked for unless the configuration says so.
-const fn off(proto: Protocol) -> Protocol {
-    Protocol { mode: Mode::Off, ..proto }
 }
 
 /// A protocol that has a name in rules alone.
@@ -48,30 +29,8 @@ const fn unknown(proto: AppProto, name: &'static str) -> Protocol {
 pub(crate) static IMAP: Protocol = Protocol {
     opening: Opening::Command,
     event_key: "",
-    ..named(AppProto::Imap, "imap", &[tc(b"* OK ").nocase(), tc(b"* PREAUTH ").nocase(), tc(b"* BYE ").nocase()], &[])
+    ..named(AppProto::Imap, "imap", &[tc(b"* OK ").nocase(), tc(b"* PREAUTH ").nocase(), tc(b"* BYE ").nocase()])
 };
-/// NFS (RFC 7530), over RPC.
-pub(crate) static NFS: Protocol = Protocol {
-    settings: &[
-        Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." },
-        Setting { key: "max-write-queue-size", unit: Unit::Bytes, default: 64 << 20, about: "What waits of files." },
-        Setting { key: "max-write-queue-cnt", unit: Unit::Count, default: 64, about: "In how many pieces." },
-        Setting { key: "max-read-queue-size", unit: Unit::Bytes, default: 64 << 20, about: "What waits of files." },
-        Setting { key: "max-read-queue-cnt", unit: Unit::Count, default: 64, about: "In how many pieces." },
-    ],
-    ..named(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)])
-};
-/// Modbus over TCP.
-pub(crate) static MODBUS: Protocol = Protocol {
-    settings: &[
-        Setting { key: "request-flood", unit: Unit::Count, default: 500, about: "Requests without a response." },
-        Setting { key: "stream-depth", unit: Unit::Bytes, default: 0, about: "How much of a stream is followed." },
-    ],
-    ..off(named(AppProto::Modbus, "modbus", &[], &[on_tcp(&[502], probes::modbus)]))
-};
-/// EtherNet/IP.
-pub(crate) static ENIP: Protocol =
-    off(named(AppProto::Enip, "enip", &[], &[on_tcp(&[44818], probes::enip), on_udp(&[44818], probes::enip)]));
 /// IRC.
 pub(crate) static IRC: Protocol = Protocol { opening: Opening::Command, ..unknown(AppProto::Irc, "irc") };
 /// Jabber.

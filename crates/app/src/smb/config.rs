@@ -1,5 +1,7 @@
 //! Settings of SMB, and of what its log shows.
 
+use margay_flow::Direction;
+
 /// Settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
@@ -31,6 +33,16 @@ pub struct Config {
     /// `max-tx`: most transactions of a flow that are not complete. With one more the oldest is at its end
     /// (`too_many_transactions`).
     pub max_tx: u32,
+}
+
+impl Config {
+    /// Most bytes and chunks of a direction's files that may wait.
+    pub(super) fn queue_limits(&self, dir: Direction) -> (usize, u32) {
+        match dir {
+            Direction::ToServer => (self.max_write_queue_size as usize, self.max_write_queue_cnt),
+            Direction::ToClient => (self.max_read_queue_size as usize, self.max_read_queue_cnt),
+        }
+    }
 }
 
 impl Default for Config {

@@ -1,5 +1,9 @@
 //! What may be wrong with SMB.
 
+use margay_flow::Direction;
+
+use crate::file::track::Odd;
+
 events! { "SMB";
     InternalError "internal_error";
     MalformedData "malformed_data";
@@ -22,4 +26,17 @@ events! { "SMB";
     WriteQueueCntExceeded "write_queue_cnt_exceeded";
     UnusualNtlmsspOrder "unusual_ntlmssp_order";
     TooManyTransactions "too_many_transactions";
+}
+
+impl Event {
+    /// That something was odd about a file's data in a direction.
+    pub(super) const fn of(odd: Odd, dir: Direction) -> Event {
+        match (odd, dir) {
+            (Odd::Overlap, _) => Event::FileOverlap,
+            (Odd::TooManyBytes, Direction::ToServer) => Event::WriteQueueSizeExceeded,
+            (Odd::TooManyBytes, Direction::ToClient) => Event::ReadQueueSizeExceeded,
+            (Odd::TooMany, Direction::ToServer) => Event::WriteQueueCntExceeded,
+            (Odd::TooMany, Direction::ToClient) => Event::ReadQueueCntExceeded,
+        }
+    }
 }

@@ -10,10 +10,8 @@
 
 mod auth;
 mod buffers;
-mod cache;
 mod config;
 pub mod events;
-mod files;
 mod header;
 mod log;
 mod names;

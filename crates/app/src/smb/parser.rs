@@ -9,15 +9,15 @@ use std::collections::HashMap;
 
 use margay_flow::Direction;
 
+use crate::cache::{Cache, Holds};
 use crate::file::Files;
+use crate::file::track::{Budget, FileCx, Odd, Place};
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::registry::AppProto;
 use crate::tx::{Transaction, TxBase};
 use crate::tx_list::{TxList, transactions_in_list};
 
-use super::cache::{Cache, Holds};
 use super::events::Event;
-use super::files::{Budget, FileCx, Place};
 use super::pipe::Pipe;
 use super::tx::{FileAccess, FileId, SmbTx, What};
 use super::{COMPLETE, frame};
@@ -232,7 +232,7 @@ impl SmbParser {
         &mut self,
         cx: &mut Parse<'_>,
         id: u64,
-        f: impl FnOnce(&mut FileAccess, &mut FileCx<'_, '_>, &mut Vec<Event>),
+        f: impl FnOnce(&mut FileAccess, &mut FileCx<'_, '_>, &mut Vec<Odd>),
     ) {
         let Some(tx) = self.txs.get_mut(id) else { return };
         let SmbTx { base: TxBase { files, .. }, what: What::File(file), .. } = tx else { return };
@@ -240,18 +240,19 @@ impl SmbParser {
         let [writes, reads] = &mut self.budgets;
         let budget = if dir == Direction::ToServer { writes } else { reads };
         let files: &mut Files = files;
-        let mut events = Vec::new();
-        f(file, &mut FileCx { cx, files, budget, dir }, &mut events);
-        for e in events {
-            tx.event(e);
+        let mut odd = Vec::new();
+        let limits = cx.config.smb.queue_limits(dir);
+        f(file, &mut FileCx { cx, files, budget, dir, limits }, &mut odd);
+        for o in odd {
+            tx.event(Event::of(o, dir));
         }
         tx.base.touch(dir);
     }
 
     /// Bytes of a file that are there as a whole.
     pub(super) fn file_data(&mut self, cx: &mut Parse<'_>, id: u64, offset: u64, data: &[u8]) {
-        self.with_file(cx, id, |file, f, events| {
-            let place = file.track.begin(f, offset, data.len() as u64, events);
+        self.with_file(cx, id, |file, f, odd| {
+            let place = file.track.begin(f, offset, data.len() as u64, odd);
             file.track.data(f, place, offset, data);
         });
     }
@@ -356,8 +357,8 @@ impl SmbParser {
                 side.left = side.left.saturating_sub(bytes.len() as u64);
                 if let Some(tx) = was.tx {
                     let mut place = was.place;
-                    self.with_file(cx, tx, |file, f, events| {
-                        let here = *place.get_or_insert_with(|| file.track.begin(f, was.offset, was.left, events));
+                    self.with_file(cx, tx, |file, f, odd| {
+                        let here = *place.get_or_insert_with(|| file.track.begin(f, was.offset, was.left, odd));
                         file.track.data(f, here, was.offset, bytes);
                     });
                     if let State::Data(_, d) = &mut self.side(dir).state {
@@ -619,8 +620,8 @@ impl SmbParser {
         d.offset = d.offset.saturating_add(len);
         if let Some(tx) = was.tx {
             let mut place = was.place;
-            self.with_file(cx, tx, |file, f, events| {
-                let here = *place.get_or_insert_with(|| file.track.begin(f, was.offset, was.left, events));
+            self.with_file(cx, tx, |file, f, odd| {
+                let here = *place.get_or_insert_with(|| file.track.begin(f, was.offset, was.left, odd));
                 place = Some(file.track.gap(f, here, was.offset, len, was.left - len));
             });
             d.place = place;

@@ -12,9 +12,9 @@ use crate::dcerpc::call::{Association, Call};
 use crate::dcerpc::pdu::{HEADER, Header, kind};
 use crate::parser::Parse;
 
-use super::cache::Holds;
 use super::parser::SmbParser;
 use super::tx::{FileId, SmbTx, What};
+use crate::cache::Holds;
 
 /// Most calls of a pipe that wait for their response; the oldest are forgotten.
 const CALLS_MAX: usize = 64;

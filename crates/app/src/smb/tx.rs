@@ -10,8 +10,8 @@ use crate::tx::{Found, LogFor, Transaction, TxBase};
 use super::auth::{Kerberos, Ntlmssp};
 use super::config::kinds;
 use super::events::Event;
-use super::files::Track;
 use super::header::Status;
+use crate::file::track::Track;
 
 /// A file as messages name it: 16 bytes of SMB2, or 2 of SMB1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -75,6 +75,12 @@ pub(crate) fn number_test(test: &NumberTest, which: Which) -> String {
             let list: Vec<String> = ranges.iter().take(16).map(|(a, b)| format!("{a}-{b}")).collect();
             list.join(",")
         }
+        NumberTest::Parts(parts) => {
+            let part = |(first, bits, value): &(u8, u8, _)| {
+                format!("bits {first}-{}: {}", u32::from(*first) + u32::from(*bits) - 1, compare(value))
+            };
+            parts.iter().map(part).collect::<Vec<_>>().join(", ")
+        }
         NumberTest::Tagged { tag, value } => format!("{tag}: {}", compare(value)),
     };
     match which {

@@ -21,10 +21,7 @@ const FTP: &[&str] = &["ftp"];
 pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
 const QUIC: &[&str] = &["quic"];
-const ENIP: &[&str] = &["enip"];
 const TEMPLATE: &[&str] = &["template"];
-const NFS: &[&str] = &["nfs"];
-const MODBUS: &[&str] = &["modbus"];
 const DHCP: &[&str] = &["dhcp"];
 const FILE: &[&str] = &["http", "http1", "http2", "doh2", "smtp", "ftp", "ftp-data", "smb", "nfs", "pop3", "imap"];
 
@@ -98,8 +95,6 @@ buffers! {
     QUIC_UA "quic.ua" "quic_ua" "quic ua" QUIC ToServer false "";
     QUIC_CYU_HASH "quic.cyu.hash" "quic_cyu_hash" "quic cyu hash" QUIC ToServer true "";
     QUIC_CYU_STRING "quic.cyu.string" "quic_cyu_string" "quic cyu string" QUIC ToServer true "";
-    ENIP_PRODUCT_NAME "enip.product_name" "enip_product_name" "enip product name" ENIP Both false "";
-    ENIP_SERVICE_NAME "enip.service_name" "enip_service_name" "enip service name" ENIP Both false "";
     TEMPLATE_BUFFER "template.buffer" "template_buffer" "template buffer" TEMPLATE Both false "";
     TEMPLATE2 "template2" "template2" "template2" TEMPLATE Both false "";
     FILE_DATA "file.data" "file_data" "data from tracked files" FILE Both false "file";
@@ -168,34 +163,11 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["quic.ua"], &QUIC_UA),
     Keyword::sticky(&["quic.cyu.hash"], &QUIC_CYU_HASH),
     Keyword::sticky(&["quic.cyu.string"], &QUIC_CYU_STRING),
-    Keyword::sticky(&["enip.product_name"], &ENIP_PRODUCT_NAME),
-    Keyword::sticky(&["enip.service_name"], &ENIP_SERVICE_NAME),
     Keyword::sticky(&["template.buffer"], &TEMPLATE_BUFFER),
     Keyword::sticky(&["template2"], &TEMPLATE2),
     Keyword::maybe(&["file.data", "file_data"], file_data).needs("file"),
     Keyword::sticky(&["file.name"], &FILE_NAME),
     Keyword::sticky(&["file.magic"], &FILE_MAGIC),
-    Keyword::app(&["nfs_procedure"], Takes::Value, NFS).only(Direction::ToServer),
-    Keyword::app(&["nfs.version", "nfs_version"], Takes::Value, NFS).only(Direction::ToServer),
-    Keyword::app(&["modbus"], Takes::Value, MODBUS),
-    Keyword::app(&["cip_service"], Takes::Value, ENIP),
-    Keyword::app(&["enip_command"], Takes::Value, ENIP),
-    Keyword::app(&["enip.status"], Takes::Value, ENIP),
-    Keyword::app(&["enip.product_code"], Takes::Value, ENIP),
-    Keyword::app(&["enip.identity_status"], Takes::Value, ENIP),
-    Keyword::app(&["enip.device_type"], Takes::Value, ENIP),
-    Keyword::app(&["enip.state"], Takes::Value, ENIP),
-    Keyword::app(&["enip.serial"], Takes::Value, ENIP),
-    Keyword::app(&["enip.vendor_id"], Takes::Value, ENIP),
-    Keyword::app(&["enip.protocol_version"], Takes::Value, ENIP),
-    Keyword::app(&["enip.revision"], Takes::Value, ENIP),
-    Keyword::app(&["enip.command"], Takes::Value, ENIP),
-    Keyword::app(&["enip.capabilities"], Takes::Value, ENIP),
-    Keyword::app(&["enip.cip_attribute"], Takes::Value, ENIP),
-    Keyword::app(&["enip.cip_class"], Takes::Value, ENIP),
-    Keyword::app(&["enip.cip_instance"], Takes::Value, ENIP),
-    Keyword::app(&["enip.cip_status"], Takes::Value, ENIP),
-    Keyword::app(&["enip.cip_extendedstatus"], Takes::Value, ENIP),
     Keyword::number(&["dhcp.leasetime"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.rebinding_time"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.renewal_time"], Takes::Value, DHCP, seconds),

@@ -79,6 +79,12 @@ fn own(i: &Input<'_>, condition: NumberCondition) -> Result<NumberTest, Fail> {
         NumberCondition::OneOf { values, negated } => NumberTest::OneOf { values, negated },
         NumberCondition::Tagged { tag, text } => NumberTest::Tagged { tag, value: number(&text, u64::from(u32::MAX))? },
         NumberCondition::Bits { any, none } => NumberTest::Bits { any, none },
+        NumberCondition::Parts(parts) => NumberTest::Parts(
+            parts
+                .into_iter()
+                .map(|p| Ok((p.first, p.bits, number(&p.text, (1u64 << u32::from(p.bits).min(32)) - 1)?)))
+                .collect::<Result<_, Fail>>()?,
+        ),
     })
 }
 
@@ -102,6 +108,8 @@ fn flags(i: &Input<'_>, max: u64, words: &[(&str, u64)]) -> Result<Compare, Fail
 
 #[cfg(test)]
 mod tests {
+    use margay_app::declare::NumberPart;
+
     use super::*;
 
     fn input(text: &str) -> Input<'_> {
@@ -131,6 +139,11 @@ mod tests {
         let tagged = |text: &str| own(NumberCondition::Tagged { tag: 2, text: text.into() });
         assert_eq!(tagged(">3"), Some(NumberTest::Tagged { tag: 2, value: Compare::Greater(3) }));
         assert_eq!(tagged("x"), None);
+        let part = |text: &str| NumberPart { first: 8, bits: 4, text: text.into() };
+        let parts = |text: &str| own(NumberCondition::Parts(vec![part(text)]));
+        let test = parts(">3").unwrap();
+        assert!(test.holds(0xf400) && !test.holds(0xf3ff));
+        assert_eq!(parts("16"), None);
         let compare = |text: &str, max| own(NumberCondition::Compare { text: text.into(), max });
         assert_eq!((compare("256", 255), compare("2", 255)), (None, Some(NumberTest::Compare(Compare::Equal(2)))));
     }

@@ -8,21 +8,30 @@ use std::collections::BTreeMap;
 
 use margay_flow::Direction;
 
-use crate::file::Files;
+use super::Files;
 use crate::parser::Parse;
 
-use super::events::Event;
+/// Something odd about a read or a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Odd {
+    /// It begins before what came already, or where another one waits.
+    Overlap,
+    /// So many bytes wait that it cannot.
+    TooManyBytes,
+    /// So many others wait that it cannot.
+    TooMany,
+}
 
 /// What waits of all files of a flow in a direction.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     pub bytes: usize,
     pub chunks: u32,
 }
 
 /// How far a file is.
 #[derive(Debug, Default)]
-pub(super) struct Track {
+pub(crate) struct Track {
     /// Offset of the next byte.
     next: u64,
     /// What waits, by offset.
@@ -32,11 +41,13 @@ pub(super) struct Track {
 }
 
 /// What a file is put together with.
-pub(super) struct FileCx<'a, 'b> {
+pub(crate) struct FileCx<'a, 'b> {
     pub cx: &'a mut Parse<'b>,
     pub files: &'a mut Files,
     pub budget: &'a mut Budget,
     pub dir: Direction,
+    /// Most bytes and reads or writes that may wait; 0 for any number.
+    pub limits: (usize, u32),
 }
 
 impl FileCx<'_, '_> {
@@ -50,20 +61,11 @@ impl FileCx<'_, '_> {
         let config = self.cx.config;
         self.files.gap(&mut self.cx.shared.files, &config.files, self.dir, len);
     }
-
-    /// Most bytes and chunks that may wait.
-    fn limits(&self) -> (usize, u32) {
-        let c = &self.cx.config.smb;
-        match self.dir {
-            Direction::ToServer => (c.max_write_queue_size as usize, c.max_write_queue_cnt),
-            Direction::ToClient => (c.max_read_queue_size as usize, c.max_read_queue_cnt),
-        }
-    }
 }
 
 /// What is done with a chunk: one read or write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// It goes into the file, but for what is there already.
     Direct,
     /// It waits, as the one at this offset.
@@ -74,41 +76,37 @@ pub(super) enum Place {
 
 impl Track {
     /// Bytes of memory that wait.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.bytes + self.queue.len() * size_of::<(u64, Vec<u8>)>()
     }
 
-    /// A chunk of `len` bytes begins at `offset`. What is odd about it is added to `events`.
-    pub(super) fn begin(&mut self, f: &mut FileCx<'_, '_>, offset: u64, len: u64, events: &mut Vec<Event>) -> Place {
+    /// A chunk of `len` bytes begins at `offset`. What is odd about it is added to `odd`.
+    pub(crate) fn begin(&mut self, f: &mut FileCx<'_, '_>, offset: u64, len: u64, odd: &mut Vec<Odd>) -> Place {
         if offset <= self.next {
             if offset < self.next && len > 0 {
-                events.push(Event::FileOverlap);
+                odd.push(Odd::Overlap);
             }
             return Place::Direct;
         }
         if self.queue.contains_key(&offset) {
-            events.push(Event::FileOverlap);
+            odd.push(Odd::Overlap);
             return Place::Dropped;
         }
-        let (most, chunks) = f.limits();
-        let (size, count) = match f.dir {
-            Direction::ToServer => (Event::WriteQueueSizeExceeded, Event::WriteQueueCntExceeded),
-            Direction::ToClient => (Event::ReadQueueSizeExceeded, Event::ReadQueueCntExceeded),
-        };
+        let (most, chunks) = f.limits;
         let over = if most > 0 && (f.budget.bytes as u64).saturating_add(len) > most as u64 {
-            Some(size)
+            Some(Odd::TooManyBytes)
         } else if chunks > 0 && f.budget.chunks >= chunks {
-            Some(count)
+            Some(Odd::TooMany)
         } else {
             None
         };
-        let Some(event) = over else {
+        let Some(why) = over else {
             self.queue.insert(offset, Vec::new());
             f.budget.chunks += 1;
             return Place::Waits(offset);
         };
         // There is no more room: what is missing will not be waited for.
-        events.push(event);
+        odd.push(why);
         self.drain(f, true);
         if offset > self.next {
             f.gap(offset - self.next);
@@ -118,7 +116,7 @@ impl Track {
     }
 
     /// Bytes of a chunk, at `at` in the file.
-    pub(super) fn data(&mut self, f: &mut FileCx<'_, '_>, place: Place, at: u64, data: &[u8]) {
+    pub(crate) fn data(&mut self, f: &mut FileCx<'_, '_>, place: Place, at: u64, data: &[u8]) {
         match place {
             Place::Dropped => {}
             Place::Waits(offset) => {
@@ -165,7 +163,7 @@ impl Track {
     }
 
     /// Bytes of a chunk, at `at` in the file, are missing, and `left` of it are to come: what is done with those.
-    pub(super) fn gap(&mut self, f: &mut FileCx<'_, '_>, place: Place, at: u64, len: u64, left: u64) -> Place {
+    pub(crate) fn gap(&mut self, f: &mut FileCx<'_, '_>, place: Place, at: u64, len: u64, left: u64) -> Place {
         let behind = at.saturating_add(len);
         match place {
             Place::Dropped => Place::Dropped,
@@ -183,7 +181,7 @@ impl Track {
     }
 
     /// Nothing more will come.
-    pub(super) fn finish(&mut self, f: &mut FileCx<'_, '_>) {
+    pub(crate) fn finish(&mut self, f: &mut FileCx<'_, '_>) {
         self.drain(f, true);
         let config = f.cx.config;
         if f.files.is_open(f.dir) {
@@ -192,7 +190,7 @@ impl Track {
     }
 
     /// Gives back what waits, unseen.
-    pub(super) fn discard(&mut self, budget: &mut Budget) {
+    pub(crate) fn discard(&mut self, budget: &mut Budget) {
         self.bytes = 0;
         for data in std::mem::take(&mut self.queue).into_values() {
             budget.bytes = budget.bytes.saturating_sub(data.len());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 /// What a value holds in memory beyond its own size.
-pub(super) trait Holds {
+pub(crate) trait Holds {
     fn holds(&self) -> usize {
         0
     }
@@ -20,7 +20,7 @@ impl Holds for Vec<u8> {
 
 /// A table. With one entry more than there is room for the oldest goes.
 #[derive(Debug)]
-pub(super) struct Cache<K, V> {
+pub(crate) struct Cache<K, V> {
     map: HashMap<K, (V, u64)>,
     order: BTreeMap<u64, K>,
     next: u64,
@@ -36,17 +36,17 @@ impl<K, V> Default for Cache<K, V> {
 
 impl<K: Hash + Eq + Clone, V: Holds> Cache<K, V> {
     /// Bytes of memory that it holds.
-    pub(super) fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.map.capacity() * size_of::<(K, (V, u64))>() + self.order.len() * size_of::<(u64, K)>() + self.held
     }
 
     /// What a value holds has changed by so many bytes.
-    pub(super) const fn changed(&mut self, before: usize, now: usize) {
+    pub(crate) const fn changed(&mut self, before: usize, now: usize) {
         self.held = (self.held + now).saturating_sub(before);
     }
 
     /// Puts an entry in; the value that made room for it.
-    pub(super) fn insert(&mut self, max: u32, key: K, value: V) -> Option<V> {
+    pub(crate) fn insert(&mut self, max: u32, key: K, value: V) -> Option<V> {
         let old = self.remove(&key);
         let mut gone = None;
         if self.map.len() >= (max as usize).max(1)
@@ -62,15 +62,15 @@ impl<K: Hash + Eq + Clone, V: Holds> Cache<K, V> {
         old.or(gone)
     }
 
-    pub(super) fn get(&self, key: &K) -> Option<&V> {
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
         self.map.get(key).map(|(v, _)| v)
     }
 
-    pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.map.get_mut(key).map(|(v, _)| v)
     }
 
-    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let (value, place) = self.map.remove(key)?;
         self.order.remove(&place);
         self.held = self.held.saturating_sub(value.holds());

@@ -1,0 +1,204 @@
+//! Modbus over TCP (Modbus Messaging on TCP/IP V1.0b, Modbus Application Protocol V1.1b3): a request with its response is a
+//! transaction.
+
+mod message;
+mod rule;
+mod tx;
+
+use std::collections::HashMap;
+
+use margay_flow::{Direction, FlowCore};
+
+use crate::config::AppConfig;
+use crate::conversation::{Conversation, Framing, Turn, parser};
+use crate::declare::{Keyword, KeywordDirection, Setting, Unit};
+use crate::parser::Outcome;
+use crate::recognise::{Mode, Probe, Probed, Recognition, TCP};
+use crate::registry::{AppProto, Protocol};
+
+use message::{Message, be16};
+use rule::Fields;
+use tx::Exchange;
+
+/// Bytes before those that the length counts (Messaging section 3.1.3).
+const BEFORE: usize = 6;
+/// Least and most that the length may be: a unit and a function; a unit and the longest message (Application Protocol section 4.1).
+const LENGTHS: std::ops::RangeInclusive<u16> = 2..=254;
+
+pub mod events {
+    //! What may be wrong, under the names that rules know (`app-layer-event:modbus.NAME`).
+
+    events! { "Modbus";
+        InvalidProtocolId "invalid_protocol_id";
+        UnsolicitedResponse "unsolicited_response";
+        InvalidLength "invalid_length";
+        // Not raised: gateways use any unit.
+        InvalidUnitIdentifier "invalid_unit_identifier";
+        InvalidFunctionCode "invalid_function_code";
+        InvalidValue "invalid_value";
+        InvalidExceptionCode "invalid_exception_code";
+        ValueMismatch "value_mismatch";
+        Flooded "flooded";
+    }
+}
+use events::Event;
+
+keywords! {
+    Request Keyword::own(&["modbus"], rule::read, KeywordDirection::ToServer);
+}
+
+const REQUEST_FLOOD: usize = 0;
+const STREAM_DEPTH: usize = 1;
+
+/// Modbus.
+pub static PROTOCOL: Protocol = Protocol {
+    settings: &[
+        Setting {
+            key: "request-flood",
+            unit: Unit::Count,
+            default: 500,
+            about: "Most requests of a flow without a response; with more they are given up (`flooded`).",
+        },
+        Setting {
+            key: "stream-depth",
+            unit: Unit::Bytes,
+            default: 0,
+            about: "How much of each direction's stream is followed; 0 for all.",
+        },
+    ],
+    mode: Mode::Off,
+    recognition: Recognition { patterns: &[], probes: &[Probe { transport: TCP, ports: &[502], probe }] },
+    parser: parser::<Modbus>,
+    keywords: KEYWORDS,
+    buffers: &BUFFERS,
+    numbers: &NUMBERS,
+    events: events::NAMES,
+    ..Protocol::new(AppProto::Modbus, "modbus").logged()
+};
+
+/// Protocol 0, and a length (Messaging section 3.1.3).
+fn probe(_: Direction, data: &[u8]) -> Probed {
+    match (be16(data, 2), be16(data, 4)) {
+        (Some(0), Some(len)) if LENGTHS.contains(&len) => Probed::Yes { reverse: false },
+        (Some(_), Some(_)) => Probed::No,
+        _ => Probed::More,
+    }
+}
+
+/// A flow.
+#[derive(Debug)]
+struct Modbus {
+    max_txs: usize,
+    stream_depth: u64,
+    /// Requests that wait for a response, by the number of their transaction.
+    pending: HashMap<u16, u64>,
+}
+
+impl Conversation for Modbus {
+    type Tx = Exchange;
+    const PROTO: AppProto = AppProto::Modbus;
+    const TOO_MANY: Option<u8> = Some(Event::Flooded as u8);
+
+    fn new(config: &AppConfig, _flow: &FlowCore) -> Self {
+        Modbus {
+            max_txs: config.settings.get(AppProto::Modbus, REQUEST_FLOOD) as usize,
+            stream_depth: config.settings.get(AppProto::Modbus, STREAM_DEPTH),
+            pending: HashMap::new(),
+        }
+    }
+
+    fn framing(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Framing {
+        match be16(data, 4) {
+            Some(len) if LENGTHS.contains(&len) => Framing::Message(BEFORE + usize::from(len)),
+            // What is malformed is handled at once.
+            Some(_) => Framing::Message(BEFORE),
+            None => Framing::More,
+        }
+    }
+
+    fn message(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, data: &[u8]) -> Outcome {
+        turn.cx.shared.wishes.stream_depth = Some(self.stream_depth);
+        if !be16(data, 4).is_some_and(|len| LENGTHS.contains(&len)) {
+            turn.one_way(dir, Exchange::default()).event(Event::InvalidLength as u8);
+            return Outcome::Failed;
+        }
+        let is_request = dir == Direction::ToServer;
+        // The stream may end within it.
+        let Some(message) = Message::read(data, is_request) else { return Outcome::More };
+        let flaws = message.flaws;
+        let mut events = Vec::new();
+        let id = if is_request {
+            let key = message.transaction;
+            let tx = turn.open(Exchange { request: Some(message), response: None });
+            tx.finish(dir);
+            let id = tx.base.id;
+            self.wait(turn, key, id);
+            id
+        } else {
+            let key = message.transaction;
+            let asked = self.pending.get(&key).copied().and_then(|id| turn.tx(id));
+            let asks = |tx: &&mut crate::conversation::Tx<Exchange>| {
+                tx.content.request.as_ref().is_some_and(|r| r.function == message.function & 0x7f)
+            };
+            match asked.filter(asks) {
+                Some(tx) => {
+                    if !tx.content.request.as_ref().is_none_or(|r| r.is_met_by(&message)) {
+                        events.push(Event::ValueMismatch);
+                    }
+                    tx.content.response = Some(message);
+                    if events.contains(&Event::ValueMismatch)
+                        && let Some(response) = tx.content.response.as_mut()
+                    {
+                        response.flaws |= message::VALUE;
+                    }
+                    tx.finish(dir);
+                    self.pending.remove(&key);
+                    tx.base.id
+                }
+                None => {
+                    events.push(Event::UnsolicitedResponse);
+                    turn.one_way(dir, Exchange { request: None, response: Some(message) }).base.id
+                }
+            }
+        };
+        for (flaw, event) in [
+            (message::PROTOCOL, Event::InvalidProtocolId),
+            (message::FUNCTION, Event::InvalidFunctionCode),
+            (message::VALUE, Event::InvalidValue),
+            (message::LENGTH, Event::InvalidLength),
+            (message::EXCEPTION, Event::InvalidExceptionCode),
+        ] {
+            if flaws & flaw != 0 {
+                events.push(event);
+            }
+        }
+        if let Some(tx) = turn.tx(id) {
+            events.into_iter().for_each(|event| tx.event(event as u8));
+        }
+        Outcome::More
+    }
+
+    fn max_txs(&self) -> usize {
+        self.max_txs
+    }
+
+    fn held(&self) -> u64 {
+        (self.pending.capacity() * size_of::<(u16, u64)>()) as u64
+    }
+}
+
+impl Modbus {
+    /// Remembers a request until its response comes. Who uses a number again is done with what had it.
+    fn wait(&mut self, turn: &mut Turn<'_, '_, Exchange>, key: u16, id: u64) {
+        if self.pending.len() >= self.max_txs.max(1) {
+            // Transactions that were given up.
+            self.pending.retain(|_, tx| turn.tx(*tx).is_some());
+        }
+        if let Some(old) = self.pending.insert(key, id).and_then(|id| turn.tx(id)) {
+            old.finish(Direction::ToClient);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! NFS, versions 2 (RFC 1094), 3 (RFC 1813) and 4 (RFC 7530, RFC 8881), over ONC RPC (RFC 5531): a call with its reply is a
+//! transaction, and so are all reads or all writes of a file.
+
+mod calls;
+mod compound;
+mod frames;
+mod names;
+mod parser;
+mod rpc;
+mod tx;
+mod xdr;
+
+use margay_flow::Direction;
+
+use crate::declare::{Keyword, KeywordDirection, NumberCondition, Setting, Unit};
+use crate::recognise::{Probe, Probed, Recognition, TCP, UDP};
+use crate::registry::{AppProto, Protocol};
+
+pub mod events {
+    //! What may be wrong, under the names that rules know (`app-layer-event:nfs.NAME`).
+
+    events! { "NFS";
+        MalformedData "malformed_data";
+        NonexistingVersion "nonexisting_version";
+        // Not raised: all versions that exist are read.
+        UnsupportedVersion "unsupported_version";
+        TooManyTransactions "too_many_transactions";
+    }
+}
+
+keywords! {
+    Version Keyword::number(&["nfs.version", "nfs_version"], u32::MAX as u64, KeywordDirection::ToServer);
+    Procedure Keyword::own(&["nfs_procedure"], procedure, KeywordDirection::ToServer);
+}
+
+/// What is set in the number of a procedure's name, as opposed to the procedure's own.
+const NAMED: u64 = 1 << 32;
+
+/// Reads a name, or a comparison whose ranges include their ends.
+fn procedure(text: &str) -> Result<NumberCondition, String> {
+    let text = text.trim();
+    let (name, not) = text.strip_prefix('!').map_or((text, ""), |n| (n.trim(), "!"));
+    if let Some(word) = names::word(name) {
+        return Ok(NumberCondition::Tagged { tag: 1, text: format!("{not}{word}") });
+    }
+    let number = |t: &str| match t.trim().strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => t.trim().parse().ok(),
+    };
+    let range = text.split_once("<>").or_else(|| text.split_once('-'));
+    let ends = range.and_then(|(a, b)| Some((number(a)?, number(b)?)));
+    let text = match ends {
+        Some((a, b)) if a > b => {
+            return Err(format!("\"{text}\" ends before it begins; write the lower procedure first"));
+        }
+        Some((a, b)) if a == b => a.to_string(),
+        Some((0, b)) => format!("<={b}"),
+        Some((a, u32::MAX)) => format!(">={a}"),
+        Some((a, b)) => format!("{}-{}", a - 1, b + 1),
+        None => text.to_owned(),
+    };
+    Ok(NumberCondition::Tagged { tag: 0, text })
+}
+
+const MAX_TX: usize = 0;
+const MAX_WRITE_QUEUE_SIZE: usize = 1;
+const MAX_WRITE_QUEUE_CNT: usize = 2;
+const MAX_READ_QUEUE_SIZE: usize = 3;
+const MAX_READ_QUEUE_CNT: usize = 4;
+
+/// NFS.
+pub static PROTOCOL: Protocol = Protocol {
+    settings: &[
+        Setting {
+            key: "max-tx",
+            unit: Unit::Count,
+            default: 1024,
+            about: "Most transactions of a flow that are not complete, and most calls that wait for a reply.",
+        },
+        Setting {
+            key: "max-write-queue-size",
+            unit: Unit::Bytes,
+            default: 64 << 20,
+            about: "Most bytes of a flow's writes that wait for what is before them in the file; 0 for any number. With more they wait no longer: what is missing is a hole in the file.",
+        },
+        Setting {
+            key: "max-write-queue-cnt",
+            unit: Unit::Count,
+            default: 64,
+            about: "Most writes of a flow that wait; 0 for any number.",
+        },
+        Setting {
+            key: "max-read-queue-size",
+            unit: Unit::Bytes,
+            default: 64 << 20,
+            about: "Most bytes of a flow's reads that wait for what is before them in the file; 0 for any number.",
+        },
+        Setting {
+            key: "max-read-queue-cnt",
+            unit: Unit::Count,
+            default: 64,
+            about: "Most reads of a flow that wait; 0 for any number.",
+        },
+    ],
+    recognition: Recognition {
+        patterns: &[],
+        probes: &[
+            Probe { transport: TCP, ports: &[2049], probe: probe_tcp },
+            Probe { transport: UDP, ports: &[2049], probe: probe_udp },
+        ],
+    },
+    parser: crate::conversation::parser::<parser::Nfs>,
+    keywords: KEYWORDS,
+    buffers: &BUFFERS,
+    numbers: &NUMBERS,
+    frames: &[
+        "rpc.pdu",
+        "rpc.hdr",
+        "rpc.data",
+        "rpc.creds",
+        "nfs.pdu",
+        "nfs.status",
+        "nfs4.pdu",
+        "nfs4.hdr",
+        "nfs4.ops",
+        "nfs4.status",
+    ],
+    events: events::NAMES,
+    ..Protocol::new(AppProto::Nfs, "nfs").logged()
+};
+
+fn be32(data: &[u8], at: usize) -> Option<u32> {
+    data.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
+}
+
+/// ONC RPC (RFC 5531 section 9): a call of NFS, or a reply.
+fn probe(message: &[u8]) -> Probed {
+    let yes_if = |is| if is { Probed::Yes { reverse: false } } else { Probed::No };
+    let Some(kind) = be32(message, 4) else { return Probed::More };
+    match kind {
+        0 => match (be32(message, 8), be32(message, 12), be32(message, 16)) {
+            (Some(rpc), Some(program), Some(version)) => {
+                yes_if(rpc == 2 && program == 100_003 && (2..=4).contains(&version))
+            }
+            _ => Probed::More,
+        },
+        1 => match be32(message, 8) {
+            Some(status) => yes_if(status <= 1),
+            None => Probed::More,
+        },
+        _ => Probed::No,
+    }
+}
+
+/// NFS over UDP. Whether a server is there (procedure 0) tells nothing.
+fn probe_udp(_: Direction, data: &[u8]) -> Probed {
+    let least = if be32(data, 4) == Some(0) { 40 } else { 24 };
+    if data.len() > least { probe(data) } else { Probed::No }
+}
+
+/// NFS over TCP: behind a record mark (RFC 5531 section 11).
+fn probe_tcp(_: Direction, data: &[u8]) -> Probed {
+    match be32(data, 0) {
+        None => Probed::More,
+        Some(mark) if mark & 0x7fff_ffff < 12 => Probed::No,
+        Some(_) => probe(data.get(4..).unwrap_or(&[])),
+    }
+}
+
+#[cfg(test)]
+mod tests;

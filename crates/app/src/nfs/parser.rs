@@ -1,0 +1,668 @@
+//! Records of a stream, calls and replies, and the data of files.
+//!
+//! Over TCP a message is a record of one or several fragments (RFC 5531 section 11). Of a long one the first [`WHOLE`] bytes are waited
+//! for; what follows them of a file's data is taken as it comes, and other long messages are passed over from there.
+
+use std::collections::HashMap;
+
+use margay_flow::{Direction, FlowCore};
+
+use super::calls::{self, Args, Chunk, v2, v3};
+use super::compound;
+use super::events::Event;
+use super::frames;
+use super::rpc::{Auth, Call, Reply, Rpc};
+use super::tx::{Exchange, Transfer};
+use super::xdr::Xdr;
+use super::{MAX_READ_QUEUE_CNT, MAX_READ_QUEUE_SIZE, MAX_TX, MAX_WRITE_QUEUE_CNT, MAX_WRITE_QUEUE_SIZE, be32};
+use crate::cache::{Cache, Holds};
+use crate::config::AppConfig;
+use crate::conversation::{Conversation, Framing, Turn};
+use crate::file::track::{Budget, FileCx, Odd, Place};
+use crate::parser::Outcome;
+use crate::registry::AppProto;
+use crate::tx::TxBase;
+
+/// Most bytes of a message that are waited for.
+const WHOLE: usize = 64 << 10;
+/// Length of a record mark.
+const MARK: usize = 4;
+/// Bytes by which a message is told behind a gap.
+const TELLING: usize = 24;
+/// Most bytes of a message that is looked for behind a gap.
+const RECORD_MAX: usize = 4 << 20;
+/// Most handles of a flow whose names are known; the oldest are forgotten.
+const NAMES_MAX: u32 = 1024;
+
+const TS: Direction = Direction::ToServer;
+const TC: Direction = Direction::ToClient;
+
+/// A call that waits for its reply.
+#[derive(Debug)]
+struct Pending {
+    /// Its transaction; reads get theirs with the data.
+    tx: Option<u64>,
+    version: u32,
+    procedure: u32,
+    auth: Auth,
+    handle: Box<[u8]>,
+    name: Box<[u8]>,
+    offset: u64,
+}
+
+impl Holds for Pending {
+    fn holds(&self) -> usize {
+        self.handle.len() + self.name.len() + self.auth.held()
+    }
+}
+
+/// Data of a file, as it comes.
+#[derive(Debug, Clone, Copy)]
+struct Data {
+    tx: u64,
+    /// Offset in the file of the next byte.
+    offset: u64,
+    /// Bytes to come.
+    left: u64,
+    place: Place,
+    /// The file ends with them.
+    end: bool,
+    xid: u32,
+}
+
+/// What a record is at.
+#[derive(Debug, Clone, Copy, Default)]
+enum State {
+    /// Its beginning is put together.
+    #[default]
+    Head,
+    /// Data of a file comes.
+    Data(Data),
+    /// What comes is of no use.
+    Skip,
+}
+
+/// One direction of a stream.
+#[derive(Debug, Default)]
+struct Side {
+    /// Bytes of the fragment to come, and whether it is the record's last.
+    left: usize,
+    last: bool,
+    /// A fragment of the record was begun.
+    begun: bool,
+    state: State,
+    /// The beginning of a record of several fragments.
+    parts: Vec<u8>,
+    /// Bytes that were given and not taken.
+    waiting: usize,
+    /// Those of them that come again behind a gap, and are of no use.
+    stale: usize,
+    /// Bytes are missing, and a record is to be found.
+    lost: bool,
+}
+
+impl Side {
+    /// So many bytes of the fragment were taken.
+    fn take(&mut self, len: usize) {
+        self.left = self.left.saturating_sub(len);
+        self.waiting = 0;
+        if self.left == 0 && self.last {
+            self.begun = false;
+            self.parts = Vec::new();
+        }
+    }
+}
+
+/// A flow.
+#[derive(Debug)]
+pub(super) struct Nfs {
+    max_txs: usize,
+    /// Most bytes and chunks that may wait, by direction of the data.
+    limits: [(usize, u32); 2],
+    calls: Cache<u32, Pending>,
+    /// Names of files by handle.
+    names: Cache<Vec<u8>, Vec<u8>>,
+    /// Transactions of files, by direction of their data.
+    open: HashMap<(Direction, Box<[u8]>), u64>,
+    budgets: [Budget; 2],
+    sides: [Side; 2],
+}
+
+impl Conversation for Nfs {
+    type Tx = Exchange;
+    const PROTO: AppProto = AppProto::Nfs;
+    const TOO_MANY: Option<u8> = Some(Event::TooManyTransactions as u8);
+
+    fn new(config: &AppConfig, _flow: &FlowCore) -> Self {
+        let setting = |place| config.settings.get(AppProto::Nfs, place);
+        let limits = |size, count| {
+            let size = usize::try_from(setting(size)).unwrap_or(usize::MAX);
+            (size, u32::try_from(setting(count)).unwrap_or(u32::MAX))
+        };
+        Nfs {
+            max_txs: (setting(MAX_TX) as usize).max(1),
+            limits: [
+                limits(MAX_WRITE_QUEUE_SIZE, MAX_WRITE_QUEUE_CNT),
+                limits(MAX_READ_QUEUE_SIZE, MAX_READ_QUEUE_CNT),
+            ],
+            calls: Cache::default(),
+            names: Cache::default(),
+            open: HashMap::new(),
+            budgets: [Budget::default(); 2],
+            sides: [Side::default(), Side::default()],
+        }
+    }
+
+    fn framing(&mut self, dir: Direction, data: &[u8], _end: bool) -> Framing {
+        let Nfs { sides, calls, .. } = self;
+        let side = &mut sides[dir.index()];
+        if side.stale > 0 {
+            let len = data.len().min(side.stale);
+            side.stale -= len;
+            return Framing::Skip(len);
+        }
+        side.waiting = data.len();
+        if side.lost {
+            let telling = |w: &[u8]| tells(w, calls);
+            let skip = match data.windows(MARK + TELLING).position(telling) {
+                Some(0) => {
+                    side.lost = false;
+                    0
+                }
+                Some(at) => at,
+                None => (data.len() + 1).saturating_sub(MARK + TELLING),
+            };
+            side.waiting -= skip;
+            match skip {
+                0 if side.lost => return Framing::More,
+                0 => {}
+                _ => return Framing::Skip(skip),
+            }
+        }
+        if side.left == 0 {
+            let Some(mark) = be32(data, 0) else { return Framing::More };
+            side.last = mark >> 31 != 0;
+            side.left = (mark & 0x7fff_ffff) as usize;
+            if !side.begun {
+                // Not even a refusal is shorter (RFC 5531 section 9).
+                if side.last && side.left < 12 {
+                    return Framing::Broken;
+                }
+                if side.last && side.left <= WHOLE {
+                    return Framing::Message(MARK + std::mem::take(&mut side.left));
+                }
+                (side.begun, side.state) = (true, State::Head);
+            }
+            side.take(0);
+            side.waiting = data.len() - MARK;
+            return Framing::Skip(MARK);
+        }
+        match side.state {
+            State::Skip => {
+                let len = data.len().min(side.left);
+                side.take(len);
+                side.waiting = data.len() - len;
+                Framing::Skip(len)
+            }
+            State::Data(_) => Framing::Message(data.len().min(side.left)),
+            // What is put together is copied, so any piece of it will do.
+            State::Head => {
+                Framing::Message(data.len().min(side.left).min(WHOLE.saturating_sub(side.parts.len()).max(1)))
+            }
+        }
+    }
+
+    fn message(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, data: &[u8]) -> Outcome {
+        if turn.cx.flow.proto != 6 {
+            let (_, holds) = self.record(turn, dir, data, true, Some(0));
+            return if holds { Outcome::More } else { Outcome::Failed };
+        }
+        let side = &mut self.sides[dir.index()];
+        if !side.begun {
+            side.waiting = 0;
+            // The stream may end within it.
+            let len = be32(data, 0).map_or(0, |mark| (mark & 0x7fff_ffff) as usize);
+            let message = data.get(MARK..).unwrap_or(&[]);
+            self.record(turn, dir, message, message.len() >= len, Some(MARK));
+            return Outcome::More;
+        }
+        let ends = side.last && side.left <= data.len();
+        let next = match side.state {
+            State::Skip => State::Skip,
+            State::Data(d) => self.data(turn, d, data),
+            State::Head => {
+                side.parts.extend_from_slice(data);
+                if ends || side.parts.len() >= WHOLE {
+                    let parts = std::mem::take(&mut side.parts);
+                    self.record(turn, dir, &parts, ends, None).0
+                } else {
+                    State::Head
+                }
+            }
+        };
+        let side = &mut self.sides[dir.index()];
+        side.state = next;
+        side.take(data.len());
+        Outcome::More
+    }
+
+    fn gap(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, len: u64) -> Outcome {
+        let side = &mut self.sides[dir.index()];
+        let waiting = std::mem::take(&mut side.waiting);
+        let within = usize::try_from(len).ok().filter(|len| waiting.saturating_add(*len) <= side.left && side.left > 0);
+        let was = side.state;
+        match within {
+            // What waits comes again, and goes with the rest of the record.
+            Some(len) => {
+                side.state = State::Skip;
+                side.parts = Vec::new();
+                side.take(len);
+            }
+            None => *side = Side { lost: true, stale: side.stale + waiting, ..Side::default() },
+        }
+        if let State::Data(mut d) = was {
+            let next = self.data_gap(turn, &mut d, len.saturating_add(waiting as u64));
+            let side = &mut self.sides[dir.index()];
+            if within.is_some() && waiting == 0 {
+                side.state = next;
+            }
+        }
+        Outcome::More
+    }
+
+    fn max_txs(&self) -> usize {
+        self.max_txs
+    }
+
+    fn freed(&mut self, id: u64, content: Exchange) {
+        let Some(mut transfer) = content.transfer else { return };
+        transfer.track.discard(&mut self.budgets[transfer.dir.index()]);
+        let key = (transfer.dir, transfer.handle);
+        if self.open.get(&key) == Some(&id) {
+            self.open.remove(&key);
+        }
+    }
+
+    fn held(&self) -> u64 {
+        let open = self.open.capacity() * size_of::<((Direction, Box<[u8]>), u64)>();
+        let handles: usize = self.open.len() * calls::HANDLE_MAX;
+        let parts: usize = self.sides.iter().map(|s| s.parts.capacity()).sum();
+        (self.calls.memory() + self.names.memory() + open + handles + parts) as u64
+    }
+}
+
+/// Whether a record begins here: a call of NFS, or a reply to a call that waits.
+fn tells(record: &[u8], calls: &Cache<u32, Pending>) -> bool {
+    let at = |n| be32(record, n).unwrap_or(0);
+    let mark = at(0);
+    if mark >> 31 == 0 || !(TELLING..=RECORD_MAX).contains(&((mark & 0x7fff_ffff) as usize)) {
+        return false;
+    }
+    match at(8) {
+        0 => at(12) == 2 && at(16) == 100_003 && (2..=4).contains(&at(20)),
+        1 => at(12) <= 1 && calls.get(&at(4)).is_some(),
+        _ => false,
+    }
+}
+
+impl Nfs {
+    /// A message, or with `whole` not set its first bytes. What is done with what follows, and whether it could be read. `at` is where it
+    /// begins in the turn's message, if it is there.
+    fn record(
+        &mut self,
+        turn: &mut Turn<'_, '_, Exchange>,
+        dir: Direction,
+        message: &[u8],
+        whole: bool,
+        at: Option<usize>,
+    ) -> (State, bool) {
+        let next = match Rpc::read(message) {
+            Some(Rpc::Call(call)) if dir == TS => {
+                if let Some(at) = at.filter(|_| whole) {
+                    frames::call(turn, call.version, at, message, call.args.len());
+                }
+                self.call(turn, call)
+            }
+            Some(Rpc::Reply(reply)) if dir == TC => {
+                if let Some(at) = at.filter(|_| whole) {
+                    let version = self.calls.get(&reply.xid).map(|call| call.version);
+                    frames::reply(turn, version, at, message, reply.results.map(|r| r.len()));
+                }
+                self.reply(turn, reply)
+            }
+            // A server's own calls of its client, and answers to them.
+            Some(_) => Some(State::Skip),
+            None => None,
+        };
+        match next {
+            Some(next) => (next, true),
+            // The end of it may be what is missing.
+            None if !whole => (State::Skip, true),
+            None => {
+                let tx = turn.one_way(dir, Exchange::new(0, 0, be32(message, 0).unwrap_or(0), Auth::default()));
+                tx.event(Event::MalformedData as u8);
+                (State::Skip, false)
+            }
+        }
+    }
+
+    /// A call. `None` where its arguments cannot be read.
+    fn call(&mut self, turn: &mut Turn<'_, '_, Exchange>, call: Call<'_>) -> Option<State> {
+        let Call { xid, version, procedure, auth, args } = call;
+        if !(2..=4).contains(&version) {
+            turn.one_way(TS, Exchange::new(version, procedure, xid, auth)).event(Event::NonexistingVersion as u8);
+            return Some(State::Skip);
+        }
+        // Whether a server is there.
+        if procedure == 0 {
+            return Some(State::Skip);
+        }
+        if version == 4 {
+            return self.compound(turn, xid, auth, args);
+        }
+        let args = if version == 2 { calls::args2(procedure, args)? } else { calls::args3(procedure, args)? };
+        let Args { handle, name, to, offset, chunk } = args;
+        let mut pending = Pending {
+            tx: None,
+            version,
+            procedure,
+            auth: auth.clone(),
+            handle: handle.into(),
+            name: name.into(),
+            offset,
+        };
+        match (version, procedure, chunk) {
+            (3, _, Some(chunk)) => {
+                let seed = Exchange::new(version, procedure, xid, Auth::default());
+                return Some(self.write(turn, seed, handle, chunk));
+            }
+            (2, v2::READ, _) => {}
+            (3, v3::READ, _) => {
+                self.file(turn, TC, Exchange::new(version, procedure, xid, auth), handle);
+            }
+            _ => {
+                if (version, procedure) == (3, v3::COMMIT) {
+                    self.close(turn, TS, handle, xid);
+                }
+                let mut exchange = Exchange::new(version, procedure, xid, auth);
+                if version == 3 {
+                    exchange.name = match procedure {
+                        v3::ACCESS => self.name_of(handle),
+                        _ => name.into(),
+                    };
+                    if matches!(
+                        procedure,
+                        v3::ACCESS | v3::CREATE | v3::MKDIR | v3::REMOVE | v3::RMDIR | v3::RENAME | v3::READDIRPLUS
+                    ) {
+                        exchange.handle = handle.into();
+                    }
+                    if procedure == v3::RENAME {
+                        exchange.renamed = Some(to.into());
+                    }
+                }
+                let tx = turn.open(exchange);
+                tx.finish(TS);
+                pending.tx = Some(tx.base.id);
+            }
+        }
+        self.wait(turn, xid, pending);
+        Some(State::Skip)
+    }
+
+    /// A call of version 4.
+    fn compound(&mut self, turn: &mut Turn<'_, '_, Exchange>, xid: u32, auth: Auth, args: Xdr<'_>) -> Option<State> {
+        let asked = compound::asked(args)?;
+        if asked.ends {
+            self.close(turn, TS, asked.handle, xid);
+            self.close(turn, TC, asked.handle, xid);
+        }
+        let procedure = compound::leading(&asked.operations);
+        let mut seed = Exchange::new(4, procedure, xid, Auth::default());
+        seed.operations.clone_from(&asked.operations);
+        let mut pending = Pending {
+            tx: None,
+            version: 4,
+            procedure,
+            auth: auth.clone(),
+            handle: asked.handle.into(),
+            name: asked.name.into(),
+            offset: asked.offset,
+        };
+        let next = match asked.chunk {
+            Some(chunk) => self.write(turn, seed, asked.handle, chunk),
+            None => {
+                seed.auth = auth;
+                seed.name = asked.name.into();
+                seed.handle = asked.handle.into();
+                seed.renamed = (!asked.to.is_empty()).then(|| asked.to.into());
+                let tx = turn.open(seed);
+                tx.finish(TS);
+                pending.tx = Some(tx.base.id);
+                State::Skip
+            }
+        };
+        self.wait(turn, xid, pending);
+        Some(next)
+    }
+
+    /// Remembers a call until its reply comes.
+    fn wait(&mut self, turn: &mut Turn<'_, '_, Exchange>, xid: u32, pending: Pending) {
+        let max = u32::try_from(self.max_txs).unwrap_or(u32::MAX);
+        let old = self.calls.insert(max, xid, pending);
+        // A call that is sent again, or one that no reply came to.
+        if let Some(tx) = old.and_then(|old| old.tx).and_then(|id| turn.tx(id)) {
+            tx.finish(TC);
+        }
+    }
+
+    /// A reply. `None` where it cannot be read.
+    fn reply(&mut self, turn: &mut Turn<'_, '_, Exchange>, reply: Reply<'_>) -> Option<State> {
+        let Some(call) = self.calls.remove(&reply.xid) else { return Some(State::Skip) };
+        let tx = call.tx;
+        let (status, handle, chunk) = match reply.results {
+            None => (0, &[][..], None),
+            Some(results) => match call.version {
+                2 => calls::results2(call.procedure, call.offset, results).map(|r| (r.status, r.handle, r.chunk)),
+                3 => calls::results3(call.procedure, call.offset, results).map(|r| (r.status, r.handle, r.chunk)),
+                _ => compound::given(results, call.offset).map(|r| (r.status, r.handle, r.chunk)),
+            }?,
+        };
+        if !handle.is_empty() && !call.name.is_empty() && status == 0 {
+            self.names.insert(NAMES_MAX, handle.into(), call.name.to_vec());
+        }
+        if let Some(tx) = tx.and_then(|id| turn.tx(id)) {
+            tx.content.denied = !reply.accepted;
+            tx.content.status = status;
+            // A name that was looked up has a handle now.
+            if call.version == 3 && call.procedure == v3::LOOKUP {
+                tx.content.handle = handle.into();
+            }
+            tx.finish(TC);
+        }
+        let Some(chunk) = chunk else {
+            if call.version == 3 && call.procedure == v3::READ {
+                self.refused(turn, &call.handle, reply.accepted, status);
+            }
+            return Some(State::Skip);
+        };
+        let auth = if call.version == 2 { Auth::default() } else { call.auth };
+        let procedure = if call.version == 4 { 25 } else { call.procedure };
+        let seed = Exchange::new(call.version, procedure, reply.xid, auth);
+        let tx = self.file(turn, TC, seed, &call.handle);
+        Some(self.chunk(turn, tx, chunk, reply.xid))
+    }
+
+    fn name_of(&self, handle: &[u8]) -> Box<[u8]> {
+        self.names.get(&handle.to_vec()).map(|n| n.as_slice().into()).unwrap_or_default()
+    }
+
+    /// The transaction of a file's reads or writes, which is made of `seed` where there is none.
+    fn file(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, mut seed: Exchange, handle: &[u8]) -> u64 {
+        let key = (dir, Box::from(handle));
+        if let Some(id) = self.open.get(&key)
+            && turn.tx(*id).is_some()
+        {
+            return *id;
+        }
+        if seed.version != 2 {
+            seed.name = self.name_of(handle);
+        }
+        seed.handle = handle.into();
+        seed.transfer =
+            Some(Box::new(Transfer { dir, handle: handle.into(), chunks: 0, last: None, track: Default::default() }));
+        let tx = turn.open(seed);
+        let id = tx.base.id;
+        // Rules look at the call at once, and at what is read when it comes.
+        if dir == TC {
+            tx.finish(TS);
+        }
+        tx.touch(TS);
+        self.open.insert(key, id);
+        id
+    }
+
+    /// A read was refused: where nothing was read before, that is all there is to its transaction.
+    fn refused(&mut self, turn: &mut Turn<'_, '_, Exchange>, handle: &[u8], accepted: bool, status: u32) {
+        let Some(id) = self.open.get(&(TC, Box::from(handle))).copied() else { return };
+        let Some(tx) = turn.tx(id).filter(|tx| tx.base.files.is_empty()) else { return };
+        tx.content.denied = !accepted;
+        tx.content.status = status;
+        tx.finish(TC);
+        self.open.remove(&(TC, Box::from(handle)));
+    }
+
+    /// A write.
+    fn write(&mut self, turn: &mut Turn<'_, '_, Exchange>, seed: Exchange, handle: &[u8], chunk: Chunk<'_>) -> State {
+        let xid = seed.xid;
+        let id = self.file(turn, TS, seed, handle);
+        let again =
+            turn.tx(id).and_then(|tx| tx.content.transfer.as_ref()).is_some_and(|t| chunk.offset == 0 && t.chunks > 0);
+        if again {
+            self.begin_again(turn, id);
+        }
+        self.chunk(turn, id, chunk, xid)
+    }
+
+    /// A file is written anew: what was written before is another file, whose end was not seen.
+    fn begin_again(&mut self, turn: &mut Turn<'_, '_, Exchange>, id: u64) {
+        let Some((tx, cx)) = turn.tx_and_parse(id) else { return };
+        let Some(transfer) = tx.content.transfer.as_mut() else { return };
+        transfer.track.discard(&mut self.budgets[transfer.dir.index()]);
+        transfer.track = Default::default();
+        transfer.chunks = 0;
+        let (dir, name) = (transfer.dir, tx.content.name.clone());
+        tx.base.files.close(&mut cx.shared.files, &cx.config.files, dir, true);
+        tx.base.files.open(&mut cx.shared.files, &cx.config.files, dir, &name, None);
+        tx.touch(dir);
+    }
+
+    /// Does something with a file.
+    fn with_file<T>(
+        &mut self,
+        turn: &mut Turn<'_, '_, Exchange>,
+        id: u64,
+        f: impl FnOnce(&mut Transfer, &mut FileCx<'_, '_>, &mut Vec<Odd>) -> T,
+    ) -> Option<T> {
+        let Nfs { budgets, limits, .. } = self;
+        let (tx, cx) = turn.tx_and_parse(id)?;
+        let transfer = tx.content.transfer.as_mut()?;
+        let dir = transfer.dir;
+        let TxBase { files, .. } = &mut tx.base;
+        let i = dir.index();
+        // What is odd has no event: the file tells of its holes.
+        let made =
+            f(transfer, &mut FileCx { cx, files, budget: &mut budgets[i], dir, limits: limits[i] }, &mut Vec::new());
+        tx.touch(dir);
+        Some(made)
+    }
+
+    /// Bytes of a file, of which the first are there.
+    fn chunk(&mut self, turn: &mut Turn<'_, '_, Exchange>, id: u64, chunk: Chunk<'_>, xid: u32) -> State {
+        let name = turn.tx(id).map(|tx| tx.content.name.clone()).unwrap_or_default();
+        let place = self.with_file(turn, id, |transfer, f, odd| {
+            // The first data makes the file.
+            if f.files.is_empty() {
+                f.files.open(&mut f.cx.shared.files, &f.cx.config.files, f.dir, &name, None);
+            }
+            let place = transfer.track.begin(f, chunk.offset, chunk.len, odd);
+            transfer.track.data(f, place, chunk.offset, chunk.data);
+            place
+        });
+        if let Some(tx) = turn.tx(id) {
+            let counted = tx.content.version != 2;
+            if let Some(transfer) = tx.content.transfer.as_mut() {
+                transfer.chunks = transfer.chunks.saturating_add(u32::from(counted));
+            }
+        }
+        let Some(place) = place else { return State::Skip };
+        let here = chunk.data.len() as u64;
+        let d = Data {
+            tx: id,
+            offset: chunk.offset.saturating_add(here),
+            left: chunk.len - here.min(chunk.len),
+            place,
+            end: chunk.end,
+            xid,
+        };
+        self.after(turn, d)
+    }
+
+    /// More of them.
+    fn data(&mut self, turn: &mut Turn<'_, '_, Exchange>, mut d: Data, data: &[u8]) -> State {
+        let len = usize::try_from(d.left).unwrap_or(usize::MAX).min(data.len());
+        let bytes = data.get(..len).unwrap_or(data);
+        self.with_file(turn, d.tx, |transfer, f, _| transfer.track.data(f, d.place, d.offset, bytes));
+        d.offset = d.offset.saturating_add(len as u64);
+        d.left -= len as u64;
+        self.after(turn, d)
+    }
+
+    /// So many bytes of the record are missing.
+    fn data_gap(&mut self, turn: &mut Turn<'_, '_, Exchange>, d: &mut Data, len: u64) -> State {
+        let len = len.min(d.left);
+        let (at, left) = (d.offset, d.left - len);
+        let place = self.with_file(turn, d.tx, |transfer, f, _| transfer.track.gap(f, d.place, at, len, left));
+        d.offset = at.saturating_add(len);
+        d.left = left;
+        match place {
+            Some(place) => {
+                d.place = place;
+                self.after(turn, *d)
+            }
+            None => State::Skip,
+        }
+    }
+
+    /// What comes behind what came.
+    fn after(&mut self, turn: &mut Turn<'_, '_, Exchange>, d: Data) -> State {
+        if d.left > 0 {
+            return State::Data(d);
+        }
+        if d.end {
+            self.finish(turn, d.tx, d.xid);
+        }
+        State::Skip
+    }
+
+    /// A file is closed by its handle.
+    fn close(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, handle: &[u8], xid: u32) {
+        if let Some(id) = self.open.get(&(dir, Box::from(handle))).copied() {
+            self.finish(turn, id, xid);
+        }
+    }
+
+    /// A file is at its end.
+    fn finish(&mut self, turn: &mut Turn<'_, '_, Exchange>, id: u64, xid: u32) {
+        self.with_file(turn, id, |transfer, f, _| {
+            std::mem::take(&mut transfer.track).finish(f);
+            transfer.last = Some(xid);
+        });
+        if let Some(tx) = turn.tx(id) {
+            tx.finish(TS);
+            tx.finish(TC);
+            if let Some(transfer) = &tx.content.transfer {
+                self.open.remove(&(transfer.dir, transfer.handle.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Calls and replies of the three versions, records in pieces, and broken ones.
+
+use margay_flow::Direction;
+
+use super::*;
+use crate::parser::Outcome;
+use crate::testing::Talk;
+
+const TS: Direction = Direction::ToServer;
+const TC: Direction = Direction::ToClient;
+
+fn word(n: u32) -> Vec<u8> {
+    n.to_be_bytes().to_vec()
+}
+
+fn opaque(data: &[u8]) -> Vec<u8> {
+    let padding = data.len().next_multiple_of(4) - data.len();
+    [&word(data.len() as u32)[..], data, &[0; 3][..padding]].concat()
+}
+
+/// A call by user 3 of group 4 at the machine `me`.
+fn call(xid: u32, version: u32, procedure: u32, args: &[Vec<u8>]) -> Vec<u8> {
+    let creds = [word(9), opaque(b"me"), word(3), word(4), word(0)].concat();
+    let head =
+        [word(xid), word(0), word(2), word(100_003), word(version), word(procedure), word(1), opaque(&creds)].concat();
+    [head, word(0), word(0), args.concat()].concat()
+}
+
+fn reply(xid: u32, results: &[Vec<u8>]) -> Vec<u8> {
+    [word(xid), word(1), word(0), word(0), word(0), word(0), results.concat()].concat()
+}
+
+/// A record of one fragment.
+fn record(message: &[u8]) -> Vec<u8> {
+    [word(1 << 31 | message.len() as u32), message.to_vec()].concat()
+}
+
+/// Records of version 3: a write, and the reply to a read.
+fn write3(xid: u32, handle: &[u8], offset: u64, data: &[u8]) -> Vec<u8> {
+    let at = offset.to_be_bytes().to_vec();
+    record(&call(xid, 3, 7, &[opaque(handle), at, word(data.len() as u32), word(2), opaque(data)]))
+}
+
+fn read3(xid: u32, end: u32, data: &[u8]) -> Vec<u8> {
+    record(&reply(xid, &[word(0), word(0), word(data.len() as u32), word(end), opaque(data)]))
+}
+
+fn ask3(xid: u32, handle: &[u8], offset: u64) -> Vec<u8> {
+    record(&call(xid, 3, 6, &[opaque(handle), offset.to_be_bytes().to_vec(), word(4096)]))
+}
+
+fn tcp() -> Talk {
+    let mut talk = Talk::tcp(AppProto::Nfs, 2049);
+    talk.shared.files.wants.data = false;
+    talk
+}
+
+/// State, size and whether it has holes, of each file.
+fn files(talk: &Talk) -> Vec<(String, u64, bool)> {
+    let of = |f: &crate::file::File| (format!("{:?}", f.state), f.size, f.gaps);
+    talk.txs().iter().flat_map(|t| t.base().files.all().iter().map(of)).collect()
+}
+
+#[test]
+fn names_and_handles_of_version_3() {
+    let mut talk = Talk::udp(AppProto::Nfs, 2049);
+    let handle = b"file-handle";
+    talk.client(&call(1, 3, 3, &[opaque(b"dir"), opaque(b"a.txt")]));
+    talk.server(&reply(1, &[word(0), opaque(handle), word(0), word(0)]));
+    talk.client(&call(2, 3, 4, &[opaque(handle), word(1)])).server(&reply(2, &[word(13), word(0)]));
+    talk.client(&call(3, 3, 14, &[opaque(b"dir"), opaque(b"a.txt"), opaque(b"dir"), opaque(b"b.txt")]));
+    talk.server(&reply(3, &[word(0)]));
+    talk.client(&call(4, 3, 1, &[opaque(handle)])).server(&reply(4, &[word(0)]));
+    let rpc = |xid: u32| {
+        format!(
+            r#"{{"rpc":{{"xid":{xid},"status":"ACCEPTED","auth_type":"UNIX","creds":{{"machine_name":"me","uid":3,"gid":4}}}},"#
+        )
+    };
+    let hash = format!("{:08x}", tx::hash(handle));
+    let dir = format!("{:08x}", tx::hash(b"dir"));
+    assert_eq!(
+        talk.logs(),
+        [
+            format!(
+                r#"{}"nfs":{{"version":3,"procedure":"LOOKUP","filename":"a.txt","hhash":"{hash}","id":1,"file_tx":false,"type":"response","status":"OK"}}}}"#,
+                rpc(1)
+            ),
+            format!(
+                r#"{}"nfs":{{"version":3,"procedure":"ACCESS","filename":"a.txt","hhash":"{hash}","id":2,"file_tx":false,"type":"response","status":"ERR_ACCES"}}}}"#,
+                rpc(2)
+            ),
+            format!(
+                r#"{}"nfs":{{"version":3,"procedure":"RENAME","filename":"a.txt","hhash":"{dir}","id":3,"file_tx":false,"type":"response","status":"OK","rename":{{"from":"a.txt","to":"b.txt"}}}}}}"#,
+                rpc(3)
+            ),
+        ]
+    );
+    assert_eq!(talk.numbers("nfs.version", TS), [3, 3, 3, 3]);
+    assert_eq!((talk.numbers("nfs.version", TC), talk.complete()), (vec![], vec![[true, true]; 4]));
+    // The hash is the usual one.
+    assert_eq!(tx::hash(b"123456789"), 0xcbf4_3926);
+}
+
+#[test]
+fn a_file_that_is_read() {
+    let mut talk = tcp();
+    talk.client(&ask3(1, b"h", 0)).server(&read3(1, 0, b"hello "));
+    talk.client(&ask3(2, b"h", 6)).server(&read3(2, 1, b"world"));
+    assert_eq!(files(&talk), [("Closed".into(), 11, false)]);
+    assert_eq!(talk.complete(), [[true, true]]);
+    assert!(talk.logs()[0].contains(
+        r#""file_tx":true,"type":"response","status":"OK","read":{"first":true,"last":true,"last_xid":2,"chunks":2}"#
+    ));
+    // The next read is of another file, and one that is refused of none.
+    talk.client(&ask3(3, b"h", 0)).server(&record(&reply(3, &[word(70), word(0)])));
+    assert!(talk.logs()[1].contains(r#""status":"ERR_STALE""#));
+    assert_eq!((files(&talk).len(), talk.complete()), (1, vec![[true, true]; 2]));
+}
+
+#[test]
+fn a_file_that_is_read_in_version_2() {
+    let mut talk = Talk::udp(AppProto::Nfs, 2049);
+    let attributes = [&[0; 20][..], &word(5), &[0; 44]].concat();
+    talk.client(&call(1, 2, 6, &[vec![7; 32], word(0), word(4096), word(0)]));
+    assert_eq!(talk.txs().len(), 0);
+    talk.server(&reply(1, &[word(0), attributes, opaque(b"hello")]));
+    assert_eq!(files(&talk), [("Closed".into(), 5, false)]);
+    let log = &talk.logs()[0];
+    assert!(log.contains(r#""auth_type":"NULL"}"#) && log.contains(r#""filename":"","hhash":""#), "{log}");
+    assert!(log.contains(r#""read":{"first":true,"last":true,"last_xid":1,"chunks":0}"#), "{log}");
+}
+
+#[test]
+fn a_file_that_is_written() {
+    let mut talk = tcp();
+    talk.client(&write3(1, b"h", 0, b"hello "))
+        .client(&write3(2, b"h", 12, b"!"))
+        .client(&write3(3, b"h", 6, b"world,"));
+    assert_eq!(files(&talk), [("Open".into(), 13, false)]);
+    // Written anew.
+    talk.client(&write3(4, b"h", 0, b"again"));
+    assert_eq!(files(&talk), [("Truncated".into(), 13, false), ("Open".into(), 5, false)]);
+    talk.client(&record(&call(5, 3, 21, &[opaque(b"h"), vec![0; 12]])));
+    assert_eq!(files(&talk)[1], ("Closed".into(), 5, false));
+    assert_eq!(talk.txs().len(), 2);
+    assert!(talk.logs()[0].contains(r#""write":{"first":true,"last":true,"last_xid":5,"chunks":1}"#));
+}
+
+#[test]
+fn a_long_write_is_taken_as_it_comes() {
+    let data: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
+    let whole = write3(1, b"h", 0, &data);
+    let mut talk = tcp();
+    for piece in whole.chunks(1400) {
+        talk.client(piece);
+        assert!(talk.held() < 200_000, "{}", talk.held());
+    }
+    talk.client(&record(&call(2, 3, 21, &[opaque(b"h"), vec![0; 12]])));
+    assert_eq!(files(&talk), [("Closed".into(), 300_000, false)]);
+    // The same in fragments, one of which ends in the head.
+    let mut talk = tcp();
+    let message = &whole[4..];
+    let mut from = 0;
+    for len in [50, 100, 8192, 100_000, message.len()] {
+        let to = (from + len).min(message.len());
+        let last = u32::from(to == message.len()) << 31;
+        talk.client(&[word(last | (to - from) as u32), message[from..to].to_vec()].concat());
+        from = to;
+    }
+    talk.client(&record(&call(2, 3, 21, &[opaque(b"h"), vec![0; 12]])));
+    assert_eq!(files(&talk), [("Closed".into(), 300_000, false)]);
+}
+
+#[test]
+fn a_gap_in_a_write_is_a_hole() {
+    let whole = write3(1, b"h", 0, &[7; 300_000]);
+    let mut talk = tcp();
+    talk.client(&whole[..100_000]).gap(TS, 50_000).client(&whole[150_000..]);
+    talk.client(&record(&call(2, 3, 21, &[opaque(b"h"), vec![0; 12]])));
+    // With a hole it is not whole.
+    assert_eq!(files(&talk), [("Truncated".into(), 300_000, true)]);
+    // One that is larger than the record: the next record is found.
+    let mut talk = tcp();
+    talk.client(&whole[..100_000]).gap(TS, 300_000);
+    talk.client(&[&b"rubbish"[..], &record(&call(2, 3, 3, &[opaque(b"d"), opaque(b"name")]))].concat());
+    assert_eq!(talk.txs().len(), 2);
+    // In a head that waits.
+    let mut talk = tcp();
+    talk.client(&whole[..20]).gap(TS, 400_000);
+    talk.client(&record(&call(2, 3, 3, &[opaque(b"d"), opaque(b"name")])));
+    assert_eq!(talk.txs().len(), 1);
+}
+
+#[test]
+fn compounds_of_version_4() {
+    let mut talk = tcp();
+    let sequence = [word(53), vec![0; 32]].concat();
+    let putfh = [word(22), opaque(b"fh")].concat();
+    let open =
+        [word(18), word(0), word(2), word(0), vec![0; 8], opaque(b"owner"), word(0), word(0), opaque(b"name")].concat();
+    let compound =
+        |xid, ops: &[Vec<u8>]| record(&call(xid, 4, 1, &[word(0), word(1), word(ops.len() as u32), ops.concat()]));
+    let answer = |xid, results: &[Vec<u8>]| {
+        record(&reply(xid, &[word(0), word(0), word(results.len() as u32), results.concat()]))
+    };
+    let ok = |op| [word(op), word(0)].concat();
+    talk.client(&compound(1, &[sequence.clone(), putfh.clone(), open, word(10)]));
+    let opened = [ok(18), vec![0; 16 + 20 + 4], word(0), word(0)].concat();
+    let got = [ok(10), opaque(b"file")].concat();
+    talk.server(&answer(1, &[[ok(53), vec![0; 36]].concat(), ok(22), opened, got]));
+    let write = [word(38), vec![0; 16], vec![0; 8], word(2), opaque(b"hello")].concat();
+    let file = [word(22), opaque(b"file")].concat();
+    talk.client(&compound(2, &[sequence.clone(), file.clone(), write]));
+    talk.server(&answer(2, &[[ok(53), vec![0; 36]].concat(), ok(22), [ok(38), vec![0; 16]].concat()]));
+    assert_eq!(files(&talk), [("Open".into(), 5, false)]);
+    let close = [word(4), word(0), vec![0; 16]].concat();
+    talk.client(&compound(3, &[sequence, file, close]));
+    assert_eq!(files(&talk), [("Closed".into(), 5, false)]);
+    let logs = talk.logs();
+    // What opens a file has an event, what closes it has none.
+    assert_eq!(logs.len(), 2);
+    assert!(logs[0].contains(r#""procedure":"OPEN","filename":"name""#), "{}", logs[0]);
+    assert!(logs[1].contains(r#""procedure":"WRITE","filename":"name","hhash":""#), "{}", logs[1]);
+    assert!(logs[1].contains(r#""write":{"first":true,"last":true,"last_xid":3,"chunks":1}"#), "{}", logs[1]);
+    let numbers = talk.numbers("nfs_procedure", TS);
+    assert_eq!(numbers[..8].iter().step_by(2).copied().collect::<Vec<_>>(), [53, 22, 18, 10]);
+}
+
+#[test]
+fn procedures_that_rules_name() {
+    let text = |t: &str| match procedure(t) {
+        Ok(NumberCondition::Tagged { tag, text }) => Some((tag, text)),
+        _ => None,
+    };
+    assert_eq!(text("17"), Some((0, "17".into())));
+    // Both ends are included.
+    assert_eq!((text("5<>8"), text("11-13")), (Some((0, "4-9".into())), Some((0, "10-14".into()))));
+    assert_eq!((text("0-3"), text("7-7"), text("9<>4")), (Some((0, "<=3".into())), Some((0, "7".into())), None));
+    assert_eq!(text("0x2-0x3"), Some((0, "1-4".into())));
+    let getattr = text("getattr").unwrap();
+    assert_eq!((getattr.0, text("!GetAttr")), (1, Some((1, format!("!{}", getattr.1)))));
+    // The same name in versions 3 and 4.
+    let named = u64::from(getattr.1.parse::<u32>().unwrap()) | NAMED;
+    let mut talk = Talk::udp(AppProto::Nfs, 2049);
+    talk.client(&call(1, 3, 1, &[opaque(b"h")]));
+    talk.client(&call(2, 4, 1, &[word(0), word(0), word(1), word(9), word(0)]));
+    assert_eq!(talk.numbers("nfs_procedure", TS), [1, named, 9, named]);
+}
+
+#[test]
+fn what_is_odd() {
+    let mut talk = tcp();
+    talk.client(&record(&call(1, 5, 1, &[])));
+    assert_eq!(talk.events(), ["nonexisting_version"]);
+    // A text that is longer than the message.
+    talk.client(&record(&call(2, 3, 3, &[opaque(b"d"), word(900)])));
+    assert_eq!(talk.events(), ["nonexisting_version", "malformed_data"]);
+    // Another program, a reply to nothing, and whether the server is there.
+    let mut other = call(3, 3, 1, &[]);
+    other[15] = 0xcb;
+    talk.client(&record(&other)).server(&record(&reply(9, &[word(0)]))).client(&record(&call(4, 3, 0, &[])));
+    assert_eq!((talk.txs().len(), talk.outcome), (2, Outcome::More));
+    // A call that the server refuses.
+    talk.client(&record(&call(5, 3, 3, &[opaque(b"d"), opaque(b"n")])));
+    talk.server(&record(&[word(5), word(1), word(1), word(1), word(1)].concat()));
+    assert!(talk.logs().last().unwrap().contains(r#""status":"DENIED""#), "{:?}", talk.logs());
+    talk.client(b"\x80\0\0\x01\0");
+    assert_eq!(talk.outcome, Outcome::Failed);
+}
+
+#[test]
+fn what_waits_is_limited() {
+    let mut talk = tcp().set("max-tx", 20).set("max-write-queue-cnt", 2).set("max-write-queue-size", 1000);
+    for xid in 0..200 {
+        talk.client(&record(&call(xid, 3, 3, &[opaque(b"d"), opaque(b"name")])));
+    }
+    assert!(talk.txs().len() <= 20);
+    assert!(talk.events().contains(&"too_many_transactions"));
+    assert!(talk.held() < 200_000);
+    let mut talk = tcp().set("max-write-queue-cnt", 2);
+    for (xid, offset) in [(1, 100), (2, 300), (3, 500)] {
+        talk.client(&write3(xid, b"h", offset, b"x"));
+    }
+    // The third is not waited for: what is before it is a hole.
+    assert_eq!(files(&talk), [("Open".into(), 501, true)]);
+}
+
+#[test]
+fn any_byte_may_be_wrong() {
+    let messages = [
+        ask3(1, b"handle", 0),
+        write3(2, b"handle", 0, b"data"),
+        record(&call(3, 4, 1, &[word(0), word(0), word(2), word(22), opaque(b"fh"), word(28), opaque(b"name")])),
+    ];
+    let answer = read3(1, 1, b"data");
+    for whole in &messages {
+        for i in 0..whole.len() {
+            for b in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut bad = whole.clone();
+                bad[i] = b;
+                let mut talk = tcp();
+                talk.client(&bad).server(&answer).end();
+                talk.logs();
+            }
+        }
+    }
+}
+
+#[test]
+fn recognised_by_a_call() {
+    let yes = Probed::Yes { reverse: false };
+    let whole = record(&call(1, 3, 3, &[opaque(b"d"), opaque(b"name")]));
+    assert_eq!((probe_tcp(TS, &whole), probe_tcp(TS, &whole[..20])), (yes, Probed::More));
+    assert_eq!((probe_udp(TS, &whole[4..]), probe_udp(TS, &[0; 40])), (yes, Probed::No));
+}

@@ -1,0 +1,73 @@
+//! Reading of XDR (RFC 4506): everything is a multiple of four bytes, the highest first.
+
+/// What is left of a message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Xdr<'a>(&'a [u8]);
+
+impl<'a> Xdr<'a> {
+    pub(super) const fn new(data: &'a [u8]) -> Xdr<'a> {
+        Xdr(data)
+    }
+
+    /// Bytes that are left.
+    pub(super) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// So many bytes, without padding.
+    pub(super) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_be_bytes(*self.bytes(4)?.first_chunk()?))
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_be_bytes(*self.bytes(8)?.first_chunk()?))
+    }
+
+    /// Bytes with their length before them, of which there may be at most so many (section 4.10).
+    pub(super) fn opaque(&mut self, max: usize) -> Option<&'a [u8]> {
+        let len = self.u32()? as usize;
+        let bytes = self.bytes(len.min(max.checked_add(1)?)).filter(|_| len <= max)?;
+        // Padding may be missing at the end of a message that is cut.
+        let padding = (len.next_multiple_of(4) - len).min(self.0.len());
+        self.bytes(padding)?;
+        Some(bytes)
+    }
+
+    /// Bytes with their length before them, of which only the first may be there: the whole length, and those.
+    pub(super) fn beginning(&mut self) -> Option<(u64, &'a [u8])> {
+        let len = u64::from(self.u32()?);
+        let here = usize::try_from(len).unwrap_or(usize::MAX).min(self.0.len());
+        let bytes = self.bytes(here)?;
+        let padding = (len.next_multiple_of(4) - len) as usize;
+        self.bytes(padding.min(self.0.len()))?;
+        Some((len, bytes))
+    }
+
+    /// An array of numbers of four bytes.
+    pub(super) fn skip_words(&mut self) -> Option<()> {
+        let count = self.u32()? as usize;
+        self.bytes(count.checked_mul(4)?).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_padded() {
+        let mut xdr = Xdr::new(b"\0\0\0\x05hello\0\0\0\0\0\0\x07");
+        assert_eq!((xdr.opaque(5), xdr.u32(), xdr.len()), (Some(&b"hello"[..]), Some(7), 0));
+        assert_eq!(Xdr::new(b"\0\0\0\x05hello\0\0\0").opaque(4), None);
+        assert_eq!(Xdr::new(b"\xff\xff\xff\xffhello").opaque(8), None);
+        let mut xdr = Xdr::new(b"\0\0\x01\0abc");
+        assert_eq!((xdr.beginning(), xdr.len()), (Some((256, &b"abc"[..])), 0));
+        assert_eq!(Xdr::new(b"\xff\xff\xff\xff\0\0\0\0").skip_words(), None);
+    }
+}
