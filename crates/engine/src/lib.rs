@@ -8,6 +8,7 @@ mod analysis;
 mod checksums;
 mod control;
 mod ctl;
+mod dry;
 mod engines;
 mod exception;
 mod explain;

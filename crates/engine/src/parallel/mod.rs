@@ -213,7 +213,7 @@ impl Autofp {
         mut report: Report,
     ) -> Result<u64, Failed> {
         finals.sort_by_key(|f| f.number);
-        let feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counters = feeder.counters();
         for f in &finals {
             counters.add(f);
@@ -266,7 +266,10 @@ impl Autofp {
         if let (Watching::Profile(_), Some(p)) = (&control.watching, Profiling::of(&control.config, job.dir)?) {
             crate::live::profile(&p, finals.iter().filter_map(|f| f.costs.as_ref()));
         }
-        Ok(finals.iter().map(|f| f.alerts).sum())
+        match feeder.refused.take() {
+            Some(refused) => Err(refused),
+            None => Ok(finals.iter().map(|f| f.alerts).sum()),
+        }
     }
 }
 
