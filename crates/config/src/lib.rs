@@ -41,7 +41,7 @@ mod yaml;
 pub use cli::{Capture, Checksums, Cli, CliError, Command, Keywords, Own, RuleFiles, RunOptions, Strict};
 pub use error::{ConfigError, Level, Note, Place};
 pub use known::Ignored;
-pub use options::{Unserved, help, rows as option_rows, unserved};
+pub use options::{COMMANDS, Unserved, help, rows as option_rows, unserved};
 pub use plain::{Value, Yaml};
 pub use tree::{Config, Node};
 pub use watch::Reads;

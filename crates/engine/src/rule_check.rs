@@ -19,7 +19,20 @@ use margay_stream::StreamEvent;
 use crate::rules;
 use crate::start::{self, say};
 
-const HELP: &str = "\
+/// `margay rules --help`.
+pub(crate) const COMMANDS: &str = "\
+Usage: margay rules COMMAND [OPTIONS] ...
+
+Works with rule files.
+
+Commands:
+  check    say what is wrong with rule files, as text or JSON, with an exit status for CI
+  explain  say why a rule did, or did not, match on a capture
+
+'margay rules COMMAND --help' tells about one.
+";
+
+pub(crate) const HELP: &str = "\
 Usage: margay rules check [OPTIONS] FILE...
 
 Reads rule files as a run would, and says what is wrong with them.
@@ -121,9 +134,8 @@ fn parse(args: &[OsString]) -> Result<Option<Options>, String> {
     let mut args = args.iter();
     match args.next().and_then(|a| a.to_str()) {
         Some("check") => {}
-        Some("-h" | "--help") => return Ok(None),
-        Some(other) => return Err(format!("there is no command 'rules {other}'; there is: check")),
-        None => return Err("'rules' needs a command: check".to_owned()),
+        Some(other) => return Err(format!("there is no command 'rules {other}'; there are: check, explain")),
+        None => return Err("'rules' needs a command: check or explain".to_owned()),
     }
     let mut o = Options::default();
     let mut plain = false;
@@ -151,11 +163,14 @@ fn parse(args: &[OsString]) -> Result<Option<Options>, String> {
 
 /// Serves `margay rules …`; `args` are those after `rules`.
 pub(crate) fn run(args: &[OsString]) -> ExitCode {
+    if args.first().is_some_and(|a| a == "-h" || a == "--help") {
+        return say(COMMANDS);
+    }
     let options = match parse(args) {
         Ok(Some(o)) => o,
         Ok(None) => return say(HELP),
         Err(e) => {
-            eprintln!("margay rules: {e}\nTry 'margay rules check --help'.");
+            eprintln!("margay rules: {e}\nTry 'margay rules --help'.");
             return ExitCode::from(2);
         }
     };

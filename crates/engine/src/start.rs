@@ -140,7 +140,13 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let config = configuration(options)?;
     if options.dump_config {
         let mut out = std::io::stdout().lock();
-        return config.dump(&mut out).map_err(|e| Failed::new("suricata", format!("cannot print the settings: {e}")));
+        return match config.dump(&mut out) {
+            // A reader that went away is no error.
+            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(Failed::new("suricata", format!("cannot print the settings: {e}")))
+            }
+            _ => Ok(()),
+        };
     }
     refuse(options)?;
     let service = Service::begin(&config, options)?;

@@ -30,7 +30,7 @@ use crate::start::{self, Watching, say};
 use crate::stats::Reporter;
 use crate::{Failed, files, rules, settings};
 
-const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 Usage: margay rules explain SID --pcap FILE [OPTIONS]
 
 Runs a capture through the engine and says of one rule which of its checks held or

@@ -12,8 +12,8 @@
 //!   something goes from one to the other.
 //! - `order`: waits where rules of one worker touch what those of all count together; `whereabouts`: for whom it need not.
 //! - `seat`: a worker's thread. `report`: statistics of all together.
-//! - `costs`: what packets cost one worker, for the simulation of many (`margay bench parallel`). `measure`: what handing over takes
-//!   (`margay bench steering`).
+//! - `costs`: what packets cost one worker, for the simulation of many (`margay lab parallel`). `measure`: what handing over takes
+//!   (`margay lab steering`).
 //!
 //! # The same alerts
 //!

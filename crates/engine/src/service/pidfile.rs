@@ -133,7 +133,7 @@ mod tests {
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
         let program = dir.join("margay");
-        std::fs::copy("/bin/sleep", &program).unwrap();
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
         let mut child = std::process::Command::new(&program).arg("60").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let named = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().starts_with("margay");
