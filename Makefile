@@ -18,7 +18,7 @@ CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 NOT_RUN := $(CURDIR)/target/not-run
 export MARGAY_NOT_RUN = $(NOT_RUN)
 # Programs that tests use beside the engine.
-TEST_PACKAGES := suricata-update ethtool redis-server rsyslogd openssl
+TEST_PACKAGES := suricata-update ethtool groff zsh fish redis-server rsyslogd openssl
 
 # How flows come to workers (docs/parallel.md).
 SCHEDULERS ?= adaptive hash shortest-queue
@@ -34,6 +34,34 @@ setup: ## install the system packages that are missing
 
 build: setup ## build for release
 	$(CARGO) build --release --locked --package margay --package margay-lab $(FEATURES)
+
+# Where `make install` puts things; DESTDIR is a root to put them below. PACKAGE is where packages go.
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+PACKAGE ?= target/package
+# What is installed (make install BINARY=…), and what packages hold: a sensor has no laboratory.
+BINARY ?= $(RELEASE)
+SENSOR := --no-default-features --features mimalloc,kafka
+INSTALL = DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" BINARY="$(BINARY)" packaging/install
+
+install: ## install what `make build` built below PREFIX (/usr/local), settings below SYSCONFDIR (/etc): docs/install.md
+	@$(INSTALL)
+
+uninstall: ## remove what `make install` installed, but for settings that were changed
+	@$(INSTALL) --remove
+
+sensor: setup ## build for release without the laboratory
+	$(CARGO) build --release --locked --package margay $(SENSOR)
+
+package: sensor ## a Debian package, in PACKAGE (target/package)
+	@tools/setup dpkg-shlibdeps:dpkg-dev
+	@packaging/deb $(BINARY) $(PACKAGE)
+
+package-test: sensor ## the package built, checked by lintian, and in a clean Debian root installed, run, upgraded, purged; needs root
+	@tools/package-test $(BINARY) $(PACKAGE)
+
+tarball: sensor ## the program with its files, to be unpacked anywhere, in PACKAGE
+	@packaging/tarball $(BINARY) $(PACKAGE)
 
 demo: build ## run the engine on a small capture and show what it found
 	@tools/demo $(RELEASE)

@@ -37,7 +37,7 @@
 //! # What Suricata does
 //!
 //! Observed with Suricata 7.0.10 and `-r`; the engine decides what of it to follow. Once the engine has started the exit
-//! status is 0 whatever the file holds.
+//! status is 0 whatever the file holds. Here it is 1 where the one file that was named is no capture, since nothing was inspected then.
 //!
 //! | input | exit status | what happens | here |
 //! | --- | --- | --- | --- |

@@ -37,9 +37,10 @@ pub enum Style {
 }
 
 impl Style {
-    /// [`Style::Terminal`] where `out` is one.
+    /// [`Style::Terminal`] where `out` is one that lines can be drawn over on.
     pub fn of(out: &impl io::IsTerminal) -> Style {
-        if out.is_terminal() { Style::Terminal } else { Style::Log }
+        let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
+        if out.is_terminal() && !dumb { Style::Terminal } else { Style::Log }
     }
 
     const fn interval(self) -> Duration {

@@ -278,6 +278,11 @@ impl CaptureSource {
         })
     }
 
+    /// Whether it is a folder of files, of which one may be broken and the others go on.
+    pub fn is_folder(&self) -> bool {
+        matches!(self.origin, Origin::Folder(_))
+    }
+
     /// Has each file read into memory wholly before its first packet is handed out (`--pcap-preload`), so that what comes
     /// after does not wait for a disk.
     #[must_use]

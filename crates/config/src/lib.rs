@@ -19,12 +19,13 @@
 //! Then the command line: [`Cli::parse`] turns arguments into a [`Command`], for the most part
 //! [`Command::Run`] with one field for each of Suricata's options, so that the engine can say which it cannot serve.
 //! One table (`options.rs`) holds the options for the parser and for [`help`]. [`Config::load_with`] takes what the
-//! options `-c`, `--include` and `--set` gave.
+//! options `-c`, `--include` and `--set` gave, [`Config::built_in`] what holds without `-c`.
 //!
 //! Where we differ from Suricata 7, which is what could be observed: a list inside a list keeps its items (there they
 //! are mixed with the outer ones), aliases work, an include that includes itself is an error (there a crash), and a
 //! document whose top is not a mapping is an error.
 
+pub mod built_in;
 mod cli;
 mod error;
 pub mod keys;
@@ -40,7 +41,7 @@ mod yaml;
 pub use cli::{Capture, Checksums, Cli, CliError, Command, Keywords, Own, RuleFiles, RunOptions, Strict};
 pub use error::{ConfigError, Level, Note, Place};
 pub use known::Ignored;
-pub use options::{Unserved, help, rows as option_rows, unserved};
+pub use options::{COMMANDS, Unserved, help, rows as option_rows, unserved};
 pub use plain::{Value, Yaml};
 pub use tree::{Config, Node};
 pub use watch::Reads;

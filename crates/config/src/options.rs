@@ -286,15 +286,32 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Opt> {
     OPTIONS.iter().flat_map(|(_, options)| options.iter())
 }
 
+/// The commands that are no run: name, and what each does.
+pub const COMMANDS: &[(&str, &str)] = &[
+    ("setup", "write a first configuration for this machine, and test it"),
+    ("rules", "check rule files, explain why a rule matched or did not"),
+    ("ctl", "ask a running engine, over its unix socket"),
+    ("tune", "tune card, interrupts, processors and kernel for a sensor"),
+    ("lab", "make traffic, measure and compare engines"),
+    ("help", "explain a command, a setting or a keyword"),
+    ("completions", "print completions for a shell: bash, zsh or fish"),
+];
+
 /// The text of `--help`.
 pub fn help() -> String {
     const COLUMN: usize = 36;
+    const COMMAND: usize = 14;
     let mut out = String::from(
         "Margay: network intrusion detection and prevention.\n\
          \n\
          Usage: margay [OPTIONS] [BPF FILTER]\n       \
-                margay rules|ctl|lab COMMAND\n",
+                margay COMMAND ...\n\
+         \n\
+         Commands:\n",
     );
+    for (name, text) in COMMANDS {
+        out.push_str(&format!("  {name:<COMMAND$}{text}\n"));
+    }
     for (group, options) in OPTIONS {
         out.push_str(&format!("\n{group}:\n"));
         for option in *options {
@@ -321,6 +338,7 @@ pub fn help() -> String {
     }
     out.push_str(
         "\nExamples:\n  \
+           margay -r traffic.pcap -S my.rules\n  \
            margay -c margay.yaml -S my.rules -r traffic.pcap -l logs\n  \
            margay -c margay.yaml --af-packet=eth0 'not port 22'\n  \
            margay -c margay.yaml -T\n",

@@ -16,7 +16,7 @@ use crate::start::say;
 /// How long an answer is waited for: a reload of many rules takes its time.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-fn help() -> String {
+pub(crate) fn help() -> String {
     let mut out = String::from(
         "Usage: margay ctl [--socket FILE] COMMAND [ARGUMENT]...\n\n\
          Asks a running engine over its unix socket, and prints the answer as one JSON object.\n\n  \

@@ -128,8 +128,27 @@ impl Steering<'_> {
     }
 }
 
-/// Reads everything through `worker`, until the end or a signal to stop. Returns when the first file began, if one did. With
-/// `costs` the clock is read at every step of every packet.
+/// What came of reading.
+#[derive(Debug, Default)]
+pub(crate) struct Ran {
+    /// When the first file began, if one did.
+    pub(crate) began: Option<Instant>,
+    /// The one file that was to be read is no capture.
+    pub(crate) refused: Option<Failed>,
+}
+
+/// A file is no capture: of a folder it is passed over; where it is all there was to read, the run has failed.
+pub(crate) fn refused(in_folder: bool, file: &Path, error: &margay_capture::Error) -> Option<Failed> {
+    if !in_folder {
+        return Some(Failed::new("pcap", error.to_string()));
+    }
+    error!("pcap", "{error}");
+    warning!("pcap", "{}: skipped", file.display());
+    None
+}
+
+/// Reads everything through `worker`, until the end or a signal to stop. With `costs` the clock is read at every step of every
+/// packet.
 pub(crate) fn run(
     input: Input,
     worker: &mut Worker,
@@ -137,8 +156,8 @@ pub(crate) fn run(
     steering: &Steering<'_>,
     beat: &mut Beat,
     mut costs: Option<&mut PacketCosts>,
-) -> Option<Instant> {
-    let mut began = None;
+) -> Ran {
+    let mut ran = Ran::default();
     let signals = steering.signals;
     let Input { mut source, delete: policy, batch, checks } = input;
     let stderr = std::io::stderr();
@@ -146,6 +165,7 @@ pub(crate) fn run(
     let show = reporter.show_progress(style == Style::Terminal);
     let mut display = ProgressDisplay::new(std::io::stderr(), style, Instant::now());
     let mut bad_link: Option<PathBuf> = None;
+    let folder = source.is_folder();
     loop {
         if signals.stop() {
             notice!("suricata", "Signal Received.  Stopping engine.");
@@ -168,7 +188,7 @@ pub(crate) fn run(
         match event {
             Event::FileStart(start) => {
                 info!("pcap", "Starting file run for {}", start.file.display());
-                began = began.or_else(|| Some(Instant::now()));
+                ran.began = ran.began.or_else(|| Some(Instant::now()));
                 bad_link = None;
                 if let Some(link) = start.link.filter(|l| !l.is_supported()) {
                     error!(
@@ -211,10 +231,7 @@ pub(crate) fn run(
                     }
                 }
             }
-            Event::Failed { file, error } => {
-                error!("pcap", "{error}");
-                warning!("pcap", "{}: skipped", file.display());
-            }
+            Event::Failed { file, error } => ran.refused = refused(folder, &file, &error).or(ran.refused),
             Event::Skipped { file, reason } => info!("pcap", "{} {reason}: skipped", file.display()),
             Event::Wait(time) => {
                 worker.lane.rest.outputs.flush();
@@ -237,5 +254,5 @@ pub(crate) fn run(
     let files = source.files();
     let c = source.counters();
     notice!("pcap", "read {files} file{}, {} packets, {} bytes", if files == 1 { "" } else { "s" }, c.frames, c.bytes);
-    began
+    ran
 }

@@ -31,7 +31,10 @@ pub(crate) fn build() -> String {
     ));
     out.push_str(&row("Regular expressions:", "PCRE2"));
     out.push_str(&row("Lua:", "5.4: rules (lua, luaxform), outputs"));
-    out.push_str(&row("Capture:", "files (pcap, pcapng), handed over on a unix socket too; AF_PACKET"));
+    out.push_str(&row(
+        "Capture:",
+        "files (pcap, pcapng), handed over on a unix socket too; AF_PACKET, AF_XDP, NFQUEUE, libpcap",
+    ));
     let kafka = if cfg!(feature = "kafka") { ", Kafka" } else { "" };
     out.push_str(&row("Outputs:", &format!("files, unix sockets, syslog, TCP, TLS, Redis{kafka}")));
     out.push_str(&row("Run modes:", "single, autofp, workers"));

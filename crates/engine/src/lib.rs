@@ -8,6 +8,7 @@ mod analysis;
 mod checksums;
 mod control;
 mod ctl;
+mod dry;
 mod engines;
 mod exception;
 mod explain;
@@ -38,6 +39,17 @@ mod worker;
 pub use control::message::messages as control_messages;
 pub use parallel::bench_steering;
 pub use start::run;
+
+/// The texts of `--help` of the engine's own commands: words (`rules check`), and the text.
+pub fn helps() -> Vec<(String, String)> {
+    let of = |words: &str, text: &str| (words.to_owned(), text.to_owned());
+    vec![
+        of("rules", rule_check::COMMANDS),
+        of("rules check", rule_check::HELP),
+        of("rules explain", explain::HELP),
+        of("ctl", &ctl::help()),
+    ]
+}
 
 /// The engine's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -19,7 +19,11 @@ const IDENTITY: &str = "suricata";
 /// # Errors
 /// A value that cannot be read.
 pub(crate) fn open(config: &Config, options: &RunOptions, dir: &Path) -> Result<(), Failed> {
-    let outputs = outputs(config, dir)?;
+    let mut outputs = outputs(config, dir)?;
+    if options.test && !dir.is_dir() {
+        // A test makes no folder.
+        outputs.retain(|o| !matches!(o.target, LogTarget::File(_)));
+    }
     let filter = filter(config)?.map(|f| -> LineFilter { Box::new(move |line| f.takes(line)) });
     // A log that cannot be written is no reason not to look at the traffic.
     if let Err(e) = init(&outputs, Level::verbose(options.verbose), filter) {

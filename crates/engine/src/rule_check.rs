@@ -1,7 +1,7 @@
 //! `margay rules check FILE…`: what is wrong with rule files, for people and for CI.
 //!
 //! Rules are read and compiled as they would be for a run, with the variables and classes of a configuration where one is
-//! named or installed, else with common ones. The exit status is 0 where every rule loads, 1 where one does not (with
+//! named or installed, else with the built-in ones. The exit status is 0 where every rule loads, 1 where one does not (with
 //! `--strict` also for warnings), and 2 where the command cannot be carried out.
 
 use std::ffi::OsString;
@@ -9,23 +9,36 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use margay_config::{Config, RunOptions};
-use margay_detect::{Detect, DetectConfig, Environment};
+use margay_config::RunOptions;
+use margay_detect::{Detect, Environment};
 use margay_json::Json;
 use margay_rules::ast::Place;
-use margay_rules::{Context, Loader, Message, Severity};
+use margay_rules::{Loader, Message, Severity};
 use margay_stream::StreamEvent;
 
 use crate::rules;
-use crate::start::say;
+use crate::start::{self, say};
 
-const HELP: &str = "\
+/// `margay rules --help`.
+pub(crate) const COMMANDS: &str = "\
+Usage: margay rules COMMAND [OPTIONS] ...
+
+Works with rule files.
+
+Commands:
+  check    say what is wrong with rule files, as text or JSON, with an exit status for CI
+  explain  say why a rule did, or did not, match on a capture
+
+'margay rules COMMAND --help' tells about one.
+";
+
+pub(crate) const HELP: &str = "\
 Usage: margay rules check [OPTIONS] FILE...
 
 Reads rule files as a run would, and says what is wrong with them.
 
   -c FILE          take variables, classes and references from this configuration
-                   (default: the installed one; without one, common variables)
+                   (default: the installed one, else the built-in one)
   --set NAME=VALUE change a setting of it
   --json           one JSON object in place of text
   --strict         warnings count as errors
@@ -121,9 +134,8 @@ fn parse(args: &[OsString]) -> Result<Option<Options>, String> {
     let mut args = args.iter();
     match args.next().and_then(|a| a.to_str()) {
         Some("check") => {}
-        Some("-h" | "--help") => return Ok(None),
-        Some(other) => return Err(format!("there is no command 'rules {other}'; there is: check")),
-        None => return Err("'rules' needs a command: check".to_owned()),
+        Some(other) => return Err(format!("there is no command 'rules {other}'; there are: check, explain")),
+        None => return Err("'rules' needs a command: check or explain".to_owned()),
     }
     let mut o = Options::default();
     let mut plain = false;
@@ -151,11 +163,14 @@ fn parse(args: &[OsString]) -> Result<Option<Options>, String> {
 
 /// Serves `margay rules …`; `args` are those after `rules`.
 pub(crate) fn run(args: &[OsString]) -> ExitCode {
+    if args.first().is_some_and(|a| a == "-h" || a == "--help") {
+        return say(COMMANDS);
+    }
     let options = match parse(args) {
         Ok(Some(o)) => o,
         Ok(None) => return say(HELP),
         Err(e) => {
-            eprintln!("margay rules: {e}\nTry 'margay rules check --help'.");
+            eprintln!("margay rules: {e}\nTry 'margay rules --help'.");
             return ExitCode::from(2);
         }
     };
@@ -173,28 +188,13 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     }
 }
 
-/// The configuration: the named one, else an installed one.
-fn configuration(o: &Options) -> Result<Option<Config>, String> {
-    const PLACES: [&str; 2] = ["/etc/margay/margay.yaml", "/etc/suricata/suricata.yaml"];
-    let path = o.config.clone().or_else(|| PLACES.iter().map(PathBuf::from).find(|p| p.exists()));
-    match path {
-        Some(p) => Config::load_with(p, &[] as &[PathBuf], &o.sets).map(Some).map_err(|e| e.to_string()),
-        None if o.sets.is_empty() => Ok(None),
-        None => Err("--set needs a configuration: name one with -c".to_owned()),
-    }
-}
-
 fn check(o: &Options) -> Result<Checked, String> {
-    let config = configuration(o)?;
+    let run = RunOptions { config: o.config.clone(), sets: o.sets.clone(), ..RunOptions::default() };
+    let config = start::configuration(&run).map_err(|f| f.message)?;
     let mut checked = Checked::default();
-    let mut ctx = match &config {
-        Some(c) => rules::context(c, &RunOptions::default(), true),
-        None => Context { available: rules::available(), ..Context::customary() },
-    };
-    if let Some(config) = &config {
-        for p in rules::classes_and_references(config, config, &mut ctx) {
-            checked.findings.push(Finding::of(&p.place, &p.message));
-        }
+    let mut ctx = rules::context(&config, &RunOptions::default(), true);
+    for p in rules::classes_and_references(&config, &config, &mut ctx) {
+        checked.findings.push(Finding::of(&p.place, &p.message));
     }
     // Without classes and references to look up, every one would be unknown.
     let (no_classes, no_references) = (ctx.classes.is_empty(), ctx.references.is_empty());
@@ -234,11 +234,8 @@ fn check(o: &Options) -> Result<Checked, String> {
         checked.findings.push(Finding::new(Level::Aside, &r.place, "rules", text));
     }
     checked.aside = set.set_aside.len();
-    let folder = config.as_ref().and_then(|c| c.get("default-rule-path").map(PathBuf::from));
-    let detect_config = match &config {
-        Some(c) => crate::settings::detect(c).map_err(|e| e.to_string())?,
-        None => DetectConfig::default(),
-    };
+    let folder = config.get("default-rule-path").map(PathBuf::from);
+    let detect_config = crate::settings::detect(&config).map_err(|e| e.to_string())?;
     let environment = Environment {
         stream_event: &|name| StreamEvent::from_name(name).map(|e| e as u8),
         rule_folder: folder.as_deref().map(Path::new),

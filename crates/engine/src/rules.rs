@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use margay_config::{Config, Node, RuleFiles, RunOptions, Strict};
+use margay_config::{Config, Node, RuleFiles, RunOptions, Strict, built_in};
 use margay_detect::dataset::{Datasets, DatasetsBuilder, SetLevel};
 use margay_detect::geoip::Countries;
 use margay_detect::iprep::{IpReputation, IpReputationBuilder};
@@ -109,19 +109,65 @@ fn read(config: &Config, key: &str, module: &'static str) -> Option<(String, Str
     }
 }
 
+/// A table that rules look names up in: where it is named, what it is called, and the one that the program carries.
+struct Table {
+    key: &'static str,
+    module: &'static str,
+    file: &'static str,
+    built_in: &'static str,
+}
+
+const CLASSES: Table = Table {
+    key: "classification-file",
+    module: "classification-config",
+    file: "classification.config",
+    built_in: built_in::CLASSIFICATION,
+};
+const REFERENCES: Table = Table {
+    key: "reference-config-file",
+    module: "reference-config",
+    file: "reference.config",
+    built_in: built_in::REFERENCES,
+};
+
+impl Table {
+    /// Its text and name: of the file that the configuration names, else of that beside the configuration, else built in. A file
+    /// that is named and cannot be read is worth a warning.
+    fn read(&self, config: &Config) -> (String, String) {
+        let named = config.get(self.key).filter(|p| !p.is_empty());
+        let text = |path: &Path| std::fs::read(path).map(|b| String::from_utf8_lossy(&b).into_owned());
+        let mut refused = None;
+        if let Some(path) = named {
+            match text(Path::new(path)) {
+                Ok(t) => return (t, path.to_owned()),
+                Err(e) => refused = Some(format!("Error opening file: \"{path}\": {e}")),
+            }
+        }
+        let name = named.and_then(|n| Path::new(n).file_name()).map_or(Path::new(self.file), Path::new);
+        let beside = config.folder().map(|f| f.join(name));
+        if let Some((path, text)) = beside.and_then(|p| text(&p).ok().map(|t| (p, t))) {
+            let path = path.display().to_string();
+            if let Some(refused) = refused {
+                info!(self.module, "{refused}: {path} is taken, which is beside the configuration");
+            }
+            return (text, path);
+        }
+        if let Some(refused) = refused {
+            warning!(self.module, "{refused}: the built-in table is taken");
+        }
+        (self.built_in.to_owned(), format!("built-in {}", self.file))
+    }
+}
+
 /// Reads the classes and references that rules may name into `ctx`; returns what is wrong with their files.
 pub(crate) fn classes_and_references(classes: &Config, references: &Config, ctx: &mut Context) -> Vec<ConfigProblem> {
-    let mut bad = Vec::new();
-    if let Some((text, name)) = read(classes, "classification-file", "classification-config") {
-        let (classes, wrong) = margay_rules::parse_classification(&text, &name);
-        ctx.classes = classes.into_iter().map(|c| (c.name.to_ascii_lowercase(), c)).collect();
-        bad.extend(wrong);
-    }
-    if let Some((text, name)) = read(references, "reference-config-file", "reference-config") {
-        let (references, wrong) = margay_rules::parse_references(&text, &name);
-        ctx.references = references.into_iter().map(|r| (r.system.to_ascii_lowercase(), r.prefix)).collect();
-        bad.extend(wrong);
-    }
+    let (text, name) = CLASSES.read(classes);
+    let (classes, mut bad) = margay_rules::parse_classification(&text, &name);
+    ctx.classes = classes.into_iter().map(|c| (c.name.to_ascii_lowercase(), c)).collect();
+    let (text, name) = REFERENCES.read(references);
+    let (references, wrong) = margay_rules::parse_references(&text, &name);
+    ctx.references = references.into_iter().map(|r| (r.system.to_ascii_lowercase(), r.prefix)).collect();
+    bad.extend(wrong);
     bad
 }
 
@@ -145,7 +191,9 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     {
         warning!("classification-config", "Error loading classification configuration from {name}");
     }
-    if broken && fatal {
+    let wrong = ctx.wrong_variables();
+    wrong.iter().for_each(say);
+    if (broken || !wrong.is_empty()) && fatal {
         return Err(Failed::new("suricata", "initializing detection engine failed."));
     }
 
@@ -590,10 +638,11 @@ pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> 
     let countries = countries(config, true).map(|c| c.is_some()).map_err(|f| f.message);
     writeln!(
         out,
-        "variables: {:?} {:?}\nclasses: {} {} {}\nstrict: {:?}\nthresholds: {thresholds:?}\nreputation: {reputation:?}\n\
+        "variables: {:?} {:?}\ntables: {:?}\nclasses: {} {} {}\nstrict: {:?}\nthresholds: {thresholds:?}\nreputation: {reputation:?}\n\
          countries: {countries:?}\nfiles: {:?}",
         sorted(addresses),
         sorted(ports),
+        [CLASSES, REFERENCES].map(|t| (config.get(t.key).map(str::to_owned), t.read(config).1)),
         ctx.classes.len(),
         ctx.references.len(),
         bad.len(),

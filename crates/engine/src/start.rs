@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use margay_app::file::FileEngine;
 use margay_app::tls::store::CertificateStore;
-use margay_config::{Capture, Checksums, Cli, Command, Config, Level, Own, RunOptions};
+use margay_config::{Capture, Checksums, Cli, Command, Config, Level, Own, RuleFiles, RunOptions};
 use margay_detect::{Detect, DetectState};
 use margay_flow::FlowTable;
 use margay_output::event::EventType;
@@ -28,7 +28,8 @@ use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
 use crate::worker::{AppLane, FrameVerdict, Lane, Rest, Worker};
 use crate::{
-    Failed, ctl, engines, explain, files, info as about, listing, live, logging, notices, rule_check, settings, threads,
+    Failed, ctl, dry, engines, explain, files, info as about, listing, live, logging, notices, rule_check, settings,
+    threads,
 };
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
@@ -97,24 +98,40 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The configuration: that of `-c`, or the system's.
+/// Where the configuration is that no option names.
+pub(crate) const CONFIGURATION: &str = "/etc/margay/margay.yaml";
+
+/// The configuration: that of `-c`, else the installed one, else what is built in.
+///
+/// # Errors
+/// A file that cannot be read, or is no configuration.
 pub(crate) fn configuration(options: &RunOptions) -> Result<Config, Failed> {
-    const PLACES: [&str; 2] = ["/etc/margay/margay.yaml", "/etc/suricata/suricata.yaml"];
-    let path = match &options.config {
-        Some(p) => p.clone(),
-        None => match PLACES.iter().find(|p| Path::new(p).exists()) {
-            Some(p) => PathBuf::from(p),
-            None => {
-                return Err(Failed::new(
-                    "conf-yaml-loader",
-                    format!("no configuration: name one with -c, or put it at {}", PLACES.join(" or ")),
-                ));
-            }
-        },
+    let installed = || Some(PathBuf::from(CONFIGURATION)).filter(|p| p.exists());
+    let mut config = match options.config.clone().or_else(installed) {
+        Some(path) => Config::load_with(path, &options.includes, &options.sets)?,
+        None => Config::built_in(&options.includes, &options.sets)?,
     };
-    let mut config = Config::load_with(path, &options.includes, &options.sets)?;
     config.check_reads();
     Ok(config)
+}
+
+/// Says what a run without a configuration goes by.
+fn tell_built_in(config: &Config, options: &RunOptions, dir: &Path) {
+    const OTHER: &str = "/etc/suricata/suricata.yaml";
+    if !config.is_built_in() {
+        return;
+    }
+    let other = if Path::new(OTHER).exists() { format!("; -c {OTHER} takes Suricata's") } else { String::new() };
+    info!(
+        "conf-yaml-loader",
+        "no configuration (-c, {CONFIGURATION}): the built-in one holds, logs go to \"{}\"{other}",
+        dir.display()
+    );
+    let rules = config.node("rule-files").is_some_and(|n| n.values().next().is_some());
+    let wanted = !options.disable_detection && options.rules == RuleFiles::Configured && !rules;
+    if wanted && !options.firewall && options.firewall_rules.is_none() {
+        notice!("rules", "no rules are named: events are logged and nothing alerts; -S FILE loads rules");
+    }
 }
 
 fn start(options: &RunOptions) -> Result<(), Failed> {
@@ -123,7 +140,13 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let config = configuration(options)?;
     if options.dump_config {
         let mut out = std::io::stdout().lock();
-        return config.dump(&mut out).map_err(|e| Failed::new("suricata", format!("cannot print the settings: {e}")));
+        return match config.dump(&mut out) {
+            // A reader that went away is no error.
+            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(Failed::new("suricata", format!("cannot print the settings: {e}")))
+            }
+            _ => Ok(()),
+        };
     }
     refuse(options)?;
     let service = Service::begin(&config, options)?;
@@ -138,6 +161,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
             Level::Info => info!("conf-yaml-loader", "{note}"),
         }
     }
+    tell_built_in(&config, options, &dir);
     notices::say(&config, options);
     service.tell();
     let queues = matches!(options.capture, Some(Capture::Nfqueue(_)));
@@ -213,8 +237,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         return Ok(());
     }
     if options.test {
-        settings::app(&config)?;
-        settings::test_scripts(&config, &dir)?;
+        dry::test(&config, options, ips, &policies, engines, &dir)?;
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
     }
@@ -326,7 +349,7 @@ impl Run<'_> {
         drop(beat);
         control.leave(&post);
         post.close(&mut worker, &mut reporter);
-        let Some(began) = ran else {
+        let Some(files::Ran { began, refused }) = ran else {
             // Flows are left as they are: what failed once would fail again. What was written stays.
             worker.lane.rest.end_batch();
             worker.lane.rest.outputs.finish();
@@ -348,7 +371,10 @@ impl Run<'_> {
             p.write(detect, state.costs());
         }
         complete(lost)?;
-        Ok(worker.lane.rest.counters.alerts)
+        match refused {
+            Some(f) => Err(f),
+            None => Ok(worker.lane.rest.counters.alerts),
+        }
     }
 
     /// Reads the capture files that are handed over, until the engine is to stop.

@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 use margay_card::record::Recorder;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// `margay lab`.
 #[derive(Parser)]
@@ -80,6 +80,21 @@ pub fn run_tune(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(cli) => ended("margay tune", tune::run(cli.command)),
         Err(e) => misused(&e),
     }
+}
+
+/// The texts of `--help` of every command that is shown: its words (`lab traffic gen`), and the text.
+pub fn helps() -> Vec<(String, String)> {
+    fn walk(mut command: clap::Command, words: String, out: &mut Vec<(String, String)>) {
+        command = command.bin_name(format!("margay {words}")).term_width(100);
+        out.push((words.clone(), command.render_help().to_string()));
+        for sub in command.get_subcommands().filter(|s| !s.is_hide_set() && s.get_name() != "help") {
+            walk(sub.clone(), format!("{words} {}", sub.get_name()), out);
+        }
+    }
+    let mut out = Vec::new();
+    walk(Cli::command(), "lab".into(), &mut out);
+    walk(TuneCli::command(), "tune".into(), &mut out);
+    out
 }
 
 fn misused(error: &clap::Error) -> ExitCode {

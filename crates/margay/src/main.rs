@@ -1,6 +1,12 @@
 //! `margay`: the command.
 
+mod complete;
+mod help;
+mod man;
+mod pages;
+#[cfg(feature = "lab")]
 mod record;
+mod setup;
 
 use std::process::ExitCode;
 
@@ -12,19 +18,56 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
-    if args.next_if(|first| first == "lab").is_some() {
-        return margay_lab::run(args, Some(record::record));
+    let first = args.peek().and_then(|a| a.to_str()).unwrap_or_default();
+    // Only a name that no option and no BPF filter begins with.
+    match first {
+        "lab" => {
+            args.next();
+            lab(args)
+        }
+        "tune" => {
+            args.next();
+            quiet_pipes();
+            margay_lab::run_tune(args)
+        }
+        "setup" => setup::run(args.skip(1)),
+        "help" => help::run(args.skip(1)),
+        "completions" => complete::run(args.skip(1)),
+        "bench" => {
+            eprintln!("margay: there is no 'bench': it is 'margay lab parallel' and 'margay lab steering'");
+            ExitCode::from(2)
+        }
+        _ => margay_engine::run(args),
     }
-    if args.next_if(|first| first == "tune").is_some() {
-        return margay_lab::run_tune(args);
+}
+
+/// `margay lab`. What is measured inside of the engine (`steering`) is the engine's own.
+#[cfg(feature = "lab")]
+fn lab(mut args: std::iter::Peekable<impl Iterator<Item = std::ffi::OsString>>) -> ExitCode {
+    quiet_pipes();
+    match args.next_if(|second| second == "steering") {
+        Some(_) => margay_engine::bench_steering(args),
+        None => margay_lab::run(args, Some(record::record)),
     }
-    if args.next_if(|first| first == "bench").is_some() {
-        // What is measured inside of the engine is the engine's own; `margay bench parallel` is the laboratory's, under a name of
-        // its own.
-        return match args.next_if(|second| second == "steering") {
-            Some(_) => margay_engine::bench_steering(args),
-            None => margay_lab::run(args, Some(record::record)),
-        };
-    }
-    margay_engine::run(args)
+}
+
+#[cfg(not(feature = "lab"))]
+fn lab(_args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
+    eprintln!(
+        "margay: this program was built without the laboratory. One with it comes from the sources: \
+         cargo install --locked --path crates/margay, or make build. 'margay tune' is here."
+    );
+    ExitCode::FAILURE
+}
+
+/// A reader that went away (`margay lab --help | head`) is no error: the process ends without a word, as others do.
+fn quiet_pipes() {
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if text.starts_with("failed printing to std") && text.contains("Broken pipe") {
+            std::process::exit(0);
+        }
+        told(panic);
+    }));
 }

@@ -162,8 +162,12 @@ pub fn reopen() {
     }
 }
 
+/// Colours are for terminals that have them, where nobody forbids them (NO_COLOR).
 fn console() -> Writer {
-    Writer::Console { colour: [std::io::stdout().is_terminal(), std::io::stderr().is_terminal()] }
+    let forbidden = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+    let allowed = !forbidden && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
+    let terminals = [std::io::stdout().is_terminal(), std::io::stderr().is_terminal()];
+    Writer::Console { colour: terminals.map(|t| t && allowed) }
 }
 
 fn open_file(path: &PathBuf) -> std::io::Result<std::fs::File> {

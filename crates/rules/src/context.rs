@@ -3,7 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use crate::address::Addresses;
 use crate::ast::Class;
+use crate::port::Ports;
+use crate::{Message, Severity};
 
 /// A release, for `requires: version`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,6 +106,34 @@ impl Default for Context {
 }
 
 impl Context {
+    /// What is wrong with the variables, whether a rule names them or not: each that stands for no addresses or ports, by name.
+    pub fn wrong_variables(&self) -> Vec<Message> {
+        let mut wrong = Vec::new();
+        let mut say = |kind: &str, name: &str, value: &str, why: Vec<Message>| {
+            wrong.extend(why);
+            let text = format!("failed to parse {kind} var \"{name}\" with value \"{value}\". Please check its syntax");
+            wrong.push(Message { severity: Severity::Error, module: "detect", text });
+        };
+        let sorted = |map: &HashMap<String, String>| {
+            let mut all: Vec<_> = map.iter().map(|(n, v)| (n.clone(), v.clone())).collect();
+            all.sort();
+            all
+        };
+        let mut addresses = Addresses::default();
+        for (name, value) in sorted(&self.addresses) {
+            if let Err(e) = addresses.parse(&format!("${name}"), &self.addresses) {
+                say("address", &name, &value, e.messages);
+            }
+        }
+        let mut ports = Ports::default();
+        for (name, value) in sorted(&self.ports) {
+            if let Err(e) = ports.parse(&format!("${name}"), &self.ports) {
+                say("port", &name, &value, e.messages);
+            }
+        }
+        wrong
+    }
+
     /// With the variables that Suricata's configuration comes with, for where there is no configuration: a home network of
     /// private addresses, servers in it, and the usual ports.
     pub fn customary() -> Context {
@@ -139,5 +170,22 @@ impl Context {
         ];
         let of = |list: &[(&str, &str)]| list.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         Context { addresses: of(ADDRESSES), ports: of(PORTS), ..Context::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_that_stand_for_nothing() {
+        let mut context = Context::customary();
+        assert_eq!(context.wrong_variables(), []);
+        context.addresses.insert("HOME_NET".into(), "10.0.0.0/33".into());
+        context.ports.insert("HTTP_PORTS".into(), "99999".into());
+        let said: Vec<String> = context.wrong_variables().into_iter().map(|m| m.text).collect();
+        for words in ["address var \"HOME_NET\" with value \"10.0.0.0/33\"", "port var \"HTTP_PORTS\""] {
+            assert!(said.iter().any(|s| s.contains(words)), "{said:?}");
+        }
     }
 }

@@ -17,8 +17,8 @@ use margay_config::{Capture, Checksums, Config, RuleFiles, RunOptions};
 use margay_detect::explain::RuleTrace;
 use margay_detect::{Detect, DetectConfig, Environment, RuleKind};
 use margay_output::log::{self, LogOutput, LogTarget};
+use margay_rules::Loader;
 use margay_rules::ast::Rule;
-use margay_rules::{Context, Loader};
 use margay_stream::StreamEvent;
 
 use crate::control::post::Post;
@@ -30,7 +30,7 @@ use crate::start::{self, Watching, say};
 use crate::stats::Reporter;
 use crate::{Failed, files, rules, settings};
 
-const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 Usage: margay rules explain SID --pcap FILE [OPTIONS]
 
 Runs a capture through the engine and says of one rule which of its checks held or
@@ -38,8 +38,8 @@ failed, with which packet, in which buffer and on which bytes.
 
   --pcap FILE, -r FILE  the capture, or a folder of captures
   -S FILE               the rules (default: those of the configuration); may be a pattern
-  -c FILE               the configuration (default: the installed one; without one,
-                        common variables and everything enabled)
+  -c FILE               the configuration (default: the installed one, else the
+                        built-in one)
   --set NAME=VALUE      change a setting of it
   --gid N               the rule's generator (default: any)
   -k none|all           as of a run: whether wrong checksums count
@@ -131,27 +131,6 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     }
 }
 
-/// Everything as a run without a configuration file would have it, with the variables that rules are written for.
-fn customary() -> Result<Config, Failed> {
-    let context = Context::customary();
-    let mut text = "%YAML 1.1\n---\nvars:\n  address-groups:\n".to_owned();
-    let mut add = |name: &str, value: &str| text.push_str(&format!("    {name}: \"{value}\"\n"));
-    let mut addresses: Vec<_> = context.addresses.iter().collect();
-    addresses.sort();
-    addresses.iter().for_each(|(n, v)| add(n, v));
-    text.push_str("  port-groups:\n");
-    let mut ports: Vec<_> = context.ports.iter().collect();
-    ports.sort();
-    for (n, v) in ports {
-        text.push_str(&format!("    {n}: \"{v}\"\n"));
-    }
-    text.push_str("app-layer:\n  protocols:\n");
-    for p in margay_app::PROTOCOLS {
-        text.push_str(&format!("    {}:\n      enabled: yes\n", p.config));
-    }
-    Ok(Config::from_str(&text, "common settings")?)
-}
-
 /// The engine's own words: none while rules are loaded (what is wrong with other rules is for `rules check`), errors after.
 fn quiet(loading: bool) {
     let target = if loading { LogTarget::File("/dev/null".into()) } else { LogTarget::Console };
@@ -162,11 +141,7 @@ fn quiet(loading: bool) {
 
 fn explain(o: &Options) -> Result<bool, Failed> {
     quiet(true);
-    let config = match (&o.run.config, start::configuration(&o.run)) {
-        (_, Ok(c)) => c,
-        (None, Err(_)) if o.run.sets.is_empty() => customary()?,
-        (_, Err(e)) => return Err(e),
-    };
+    let config = start::configuration(&o.run)?;
     let ips = o.run.simulate_ips;
     let source = files::open(&config, &o.run, &o.pcap, false)?;
     let nowhere = std::env::temp_dir();
@@ -199,7 +174,7 @@ fn explain(o: &Options) -> Result<bool, Failed> {
     let signals = Signals::install().map_err(|e| Failed::new("suricata", format!("cannot take signals: {e}")))?;
     quiet(false);
     let steering = files::Steering { signals: &signals, post: &Post::default(), queue: None };
-    files::run(
+    let ran = files::run(
         source,
         &mut worker,
         &mut reporter,
@@ -207,6 +182,9 @@ fn explain(o: &Options) -> Result<bool, Failed> {
         &mut crate::service::watchdog::Watch::default().join("explain"),
         None,
     );
+    if let Some(refused) = ran.refused {
+        return Err(refused);
+    }
     worker.finish();
     let Some((_, state)) = &worker.lane.rest.detect else { return Err(Failed::new("detect", "there are no rules")) };
     let explained: Vec<Explained<'_>> = state
@@ -323,11 +301,5 @@ mod tests {
     fn signatures_in_texts() {
         assert!(names("alert ip any any -> any any (sid : 12;)", 12));
         assert!(!names("alert ip any any -> any any (msg:\"sid 12\"; sid:123;)", 12));
-    }
-
-    #[test]
-    fn common_settings_are_a_configuration() {
-        let c = customary().unwrap();
-        assert!(c.address_groups().any(|(n, _)| n == "HOME_NET"));
     }
 }

@@ -233,6 +233,14 @@ impl Plan {
     }
 }
 
+/// Reads what the configuration says of interfaces, whether they are there or not.
+///
+/// # Errors
+/// A setting that cannot be.
+pub(crate) fn test(config: &Config) -> Result<(), Failed> {
+    settings::test(config, RunMode::Workers, &Cpus::from_config(config)?)
+}
+
 /// Makes a worker one whose packets come as time goes by, and where what it decides goes.
 pub(crate) fn prepare(worker: &mut Worker, wire: Wire) {
     worker.decoder.live = true;

@@ -1,4 +1,4 @@
-//! What each packet costs one worker (`margay.packet-costs`): what `margay bench parallel --simulate` works from.
+//! What each packet costs one worker (`margay.packet-costs`): what `margay lab parallel --simulate` works from.
 //!
 //! The clock is read before and after each step of each packet, and what reading it takes is taken off again. A run that is not asked to
 //! do this reads no clock for a packet. The file, all numbers little-endian: the eight bytes `MGYCOST1`; in 8 bytes each how many packets

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use margay_capture::{Batch, CaptureSource, Counters, DeletePolicy, Event, FileEnd, FileStart, Progress};
 use margay_flow::JUMP_BACK;
-use margay_output::{error, info, warning};
+use margay_output::{error, info};
 use margay_packet::{Frame, Time};
 use rtrb::RingBuffer;
 
@@ -29,6 +29,7 @@ use super::turns::{Outcome, Turns};
 use super::whereabouts::{Whereabouts, Whose};
 use crate::checksums::FileChecks;
 use crate::control::Control;
+use crate::{Failed, files};
 use lane::{Lane, Stream};
 
 /// Pieces that a queue holds.
@@ -119,6 +120,8 @@ pub(super) struct Feeder {
     bad_link: bool,
     /// When the first file began.
     pub(super) began: Option<Instant>,
+    /// The one file that was to be read is no capture.
+    pub(super) refused: Option<Failed>,
     /// Nothing is asked for before.
     not_before: Option<Instant>,
     ending: bool,
@@ -193,6 +196,7 @@ impl Shared {
             batch,
             steer,
             bad_link: false,
+            refused: None,
             began: None,
             not_before: None,
             ending: false,
@@ -303,7 +307,7 @@ impl Feeder {
 
     /// Takes one event of the source.
     fn step(&mut self) {
-        let mut ended = None;
+        let (mut ended, mut failed) = (None, None);
         match self.source.next_event(self.batch, SystemTime::now) {
             Event::Batch(batch) if !self.bad_link => return self.steer.batch(&batch),
             Event::Batch(_) => {}
@@ -314,10 +318,7 @@ impl Feeder {
                 self.tell(|| Item::Begin(Arc::clone(&begun)));
             }
             Event::FileEnd(end) => ended = Some(end),
-            Event::Failed { file, error } => {
-                error!("pcap", "{error}");
-                warning!("pcap", "{}: skipped", file.display());
-            }
+            Event::Failed { file, error } => failed = Some((file, error)),
             Event::Skipped { file, reason } => info!("pcap", "{} {reason}: skipped", file.display()),
             Event::Wait(time) => self.not_before = Some(Instant::now() + time.min(Duration::from_secs(3600))),
             Event::Done => self.ending = true,
@@ -325,6 +326,11 @@ impl Feeder {
         }
         if let Some(end) = ended {
             self.ends(end);
+        }
+        if let Some((file, error)) = failed
+            && let Some(refused) = files::refused(self.source.is_folder(), &file, &error)
+        {
+            self.refused = Some(refused);
         }
         if self.ending {
             self.steer.release(u64::MAX);

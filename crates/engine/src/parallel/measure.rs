@@ -1,4 +1,4 @@
-//! `margay bench steering`: what reading, steering and handing over take, without any inspection.
+//! `margay lab steering`: what reading, steering and handing over take, without any inspection.
 //!
 //! Each figure is of the engine's own code: a capture in memory is read; read, and each frame's flow found; read, steered and handed
 //! over, with the receiving ends emptied in turn by the same thread, so that no wait is measured. What is left out there, that a
@@ -46,7 +46,7 @@ const QUEUE: usize = 8;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
 
-const USAGE: &str = "usage: margay bench steering CAPTURE [--workers N] [--repeats N] [--only read|place|hash|shortest-queue]\n\
+const USAGE: &str = "usage: margay lab steering CAPTURE [--workers N] [--repeats N] [--only read|place|hash|shortest-queue]\n\
     \n\
     What reading, steering and handing over take for each packet of a capture, without inspection.\n";
 
@@ -58,7 +58,7 @@ struct Wanted {
     only: Option<String>,
 }
 
-/// Runs the command with the arguments after `bench steering`.
+/// Runs the command with the arguments after `lab steering`.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let wanted = match wanted(args) {
         Ok(Some(wanted)) => wanted,
@@ -67,7 +67,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(why) => {
-            eprint!("margay bench steering: {why}\n{USAGE}");
+            eprint!("margay lab steering: {why}\n{USAGE}");
             return ExitCode::from(2);
         }
     };
@@ -77,7 +77,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(f) => {
-            eprintln!("margay bench steering: {}", f.message);
+            eprintln!("margay lab steering: {}", f.message);
             ExitCode::FAILURE
         }
     }

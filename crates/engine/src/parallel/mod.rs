@@ -12,8 +12,8 @@
 //!   something goes from one to the other.
 //! - `order`: waits where rules of one worker touch what those of all count together; `whereabouts`: for whom it need not.
 //! - `seat`: a worker's thread. `report`: statistics of all together.
-//! - `costs`: what packets cost one worker, for the simulation of many (`margay bench parallel`). `measure`: what handing over takes
-//!   (`margay bench steering`).
+//! - `costs`: what packets cost one worker, for the simulation of many (`margay lab parallel`). `measure`: what handing over takes
+//!   (`margay lab steering`).
 //!
 //! # The same alerts
 //!
@@ -214,7 +214,7 @@ impl Autofp {
         mut report: Report,
     ) -> Result<u64, Failed> {
         finals.sort_by_key(|f| f.number);
-        let feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counters = feeder.counters();
         for f in &finals {
             counters.add(f);
@@ -269,7 +269,10 @@ impl Autofp {
             crate::live::profile(&p, finals.iter().filter_map(|f| f.costs.as_ref()));
         }
         crate::start::complete(lost)?;
-        Ok(finals.iter().map(|f| f.alerts).sum())
+        match feeder.refused.take() {
+            Some(refused) => Err(refused),
+            None => Ok(finals.iter().map(|f| f.alerts).sum()),
+        }
     }
 }
 

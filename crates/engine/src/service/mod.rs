@@ -96,6 +96,10 @@ impl Service {
             rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
         }
         if self.options.daemon {
+            if config.is_built_in() && config.get("default-log-dir").is_none() {
+                // Where it was started, not where daemons go.
+                self.options.log_dir.get_or_insert_with(|| ".".into());
+            }
             absolute(&mut self.options)?;
             self.settings.pidfile = self.options.pidfile.clone().or(self.settings.pidfile.take());
             daemon::enter(&self.settings.directory)?;
@@ -207,9 +211,20 @@ impl Service {
     }
 
     /// Makes the folder of the unix socket, which could not be made later on, and gives it to the user. One that is there
-    /// stays as it is.
+    /// stays as it is, but for the engine's own below `/run`, which a run as root may have made.
     fn own_folder(&self, config: &Config) -> Result<(), Failed> {
         let Some(path) = socket::wanted(config, &self.options)? else { return Ok(()) };
+        if let (Some(a), Ok(meta)) = (&self.account, std::fs::symlink_metadata(socket::FOLDER))
+            && path.parent() == Some(Path::new(socket::FOLDER))
+            && meta.is_dir()
+            && meta.uid() == 0
+            && !a.uid.is_root()
+        {
+            std::os::unix::fs::chown(socket::FOLDER, Some(a.uid.as_raw()), Some(a.gid.as_raw())).map_err(|e| {
+                let owner = owner(Path::new(socket::FOLDER));
+                Failed::new("unix-manager", format!("{}: cannot be given to {}: {e}{owner}", socket::FOLDER, a.name))
+            })?;
+        }
         let folder = path.parent().filter(|f| !f.as_os_str().is_empty() && !f.exists());
         let (Some(folder), true) = (folder, self.account.is_some() || self.restricts_files(config)?) else {
             return Ok(());

@@ -76,10 +76,13 @@ impl PidFile {
     }
 }
 
-/// Whether that process is there and has the name of an engine.
+/// Whether that process is there, lives and has the name of an engine. One that has ended and that nobody has waited for yet keeps
+/// its name; its state in `/proc/PID/stat`, behind the name in brackets, is `Z` or `X`.
 fn is_engine(pid: i32) -> bool {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().to_ascii_lowercase();
-    u32::try_from(pid).is_ok_and(|p| p != std::process::id()) && ENGINES.iter().any(|e| name.starts_with(e))
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default().to_ascii_lowercase();
+    let Some((name, rest)) = stat.split_once('(').and_then(|(_, s)| s.rsplit_once(") ")) else { return false };
+    let ended = rest.starts_with(['z', 'x']);
+    u32::try_from(pid).is_ok_and(|p| p != std::process::id()) && !ended && ENGINES.iter().any(|e| name.starts_with(e))
 }
 
 impl Drop for PidFile {
@@ -121,6 +124,35 @@ mod tests {
         }
         std::fs::write(&path, [0xff, 0xfe]).unwrap();
         drop(PidFile::create(&path).unwrap());
+    }
+
+    #[test]
+    fn a_process_that_has_ended_has_none() {
+        // A program by the name of an engine, which nobody waits for until it was looked at.
+        let dir = std::env::temp_dir().join(format!("margay-pidfile-{}-zombie", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        let program = dir.join("margay");
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let named = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().starts_with("margay");
+        while !named() {
+            std::thread::yield_now();
+        }
+        assert!(is_engine(pid));
+        let path = place("zombie");
+        std::fs::write(&path, format!("{pid}\n")).unwrap();
+        assert!(PidFile::create(&path).is_err());
+        child.kill().unwrap();
+        let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        while !stat().contains(") Z") {
+            std::thread::yield_now();
+        }
+        assert!(named() && !is_engine(pid));
+        drop(PidFile::create(&path).unwrap());
+        child.wait().unwrap();
+        let _ = std::fs::remove_dir_all(&dir);
     }
 
     #[test]

@@ -1,37 +1,52 @@
 //! A picture of points from an SVG document.
 
-use std::sync::LazyLock;
+#[cfg(feature = "plots")]
+pub(crate) use drawn::render;
 
-use resvg::tiny_skia::{Pixmap, Transform};
-use resvg::usvg::{Options, Tree, fontdb};
-
-/// Twice as many points as the drawing's units: sharp on paper and on good screens.
-const SCALE: f32 = 2.0;
-
-static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(|| {
-    let mut options = Options::default();
-    let fonts = options.fontdb_mut();
-    fonts.load_system_fonts();
-    // Where none of the families that the drawing names is there, any will do.
-    let any = fonts.faces().find_map(|face| face.families.first().map(|(name, _)| name.clone()));
-    if let Some(name) = any
-        && fonts.query(&fontdb::Query { families: &[fontdb::Family::SansSerif], ..Default::default() }).is_none()
-    {
-        fonts.set_sans_serif_family(name);
-    }
-    options
-});
-
-/// The document as PNG, and whether there were fonts to write its text with.
+/// As with the feature `plots`: a sentence that says where pictures are to be had.
 ///
 /// # Errors
-/// A sentence, where it cannot be drawn.
-pub(crate) fn render(svg: &str) -> Result<(Vec<u8>, bool), String> {
-    let tree = Tree::from_str(svg, &OPTIONS).map_err(|error| error.to_string())?;
-    let size = tree.size();
-    let (width, height) = ((size.width() * SCALE) as u32, (size.height() * SCALE) as u32);
-    let mut picture = Pixmap::new(width, height).ok_or("the picture has no size")?;
-    resvg::render(&tree, Transform::from_scale(SCALE, SCALE), &mut picture.as_mut());
-    let bytes = picture.encode_png().map_err(|error| error.to_string())?;
-    Ok((bytes, !OPTIONS.fontdb.is_empty()))
+/// Always.
+#[cfg(not(feature = "plots"))]
+pub(crate) fn render(_svg: &str) -> Result<(Vec<u8>, bool), String> {
+    Err("this program was built without pictures (the feature lab)".into())
+}
+
+#[cfg(feature = "plots")]
+mod drawn {
+    use std::sync::LazyLock;
+
+    use resvg::tiny_skia::{Pixmap, Transform};
+    use resvg::usvg::{Options, Tree, fontdb};
+
+    /// Twice as many points as the drawing's units: sharp on paper and on good screens.
+    const SCALE: f32 = 2.0;
+
+    static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(|| {
+        let mut options = Options::default();
+        let fonts = options.fontdb_mut();
+        fonts.load_system_fonts();
+        // Where none of the families that the drawing names is there, any will do.
+        let any = fonts.faces().find_map(|face| face.families.first().map(|(name, _)| name.clone()));
+        if let Some(name) = any
+            && fonts.query(&fontdb::Query { families: &[fontdb::Family::SansSerif], ..Default::default() }).is_none()
+        {
+            fonts.set_sans_serif_family(name);
+        }
+        options
+    });
+
+    /// The document as PNG, and whether there were fonts to write its text with.
+    ///
+    /// # Errors
+    /// A sentence, where it cannot be drawn.
+    pub(crate) fn render(svg: &str) -> Result<(Vec<u8>, bool), String> {
+        let tree = Tree::from_str(svg, &OPTIONS).map_err(|error| error.to_string())?;
+        let size = tree.size();
+        let (width, height) = ((size.width() * SCALE) as u32, (size.height() * SCALE) as u32);
+        let mut picture = Pixmap::new(width, height).ok_or("the picture has no size")?;
+        resvg::render(&tree, Transform::from_scale(SCALE, SCALE), &mut picture.as_mut());
+        let bytes = picture.encode_png().map_err(|error| error.to_string())?;
+        Ok((bytes, !OPTIONS.fontdb.is_empty()))
+    }
 }

@@ -1,4 +1,4 @@
-//! `margay bench parallel`: one capture, many workers: how much faster each way of distributing flows is than one worker.
+//! `margay lab parallel`: one capture, many workers: how much faster each way of distributing flows is than one worker.
 //!
 //! Every run is a process of its own that reads the capture into memory before it looks at the first packet
 //! (`--pcap-preload`), so that neither start nor disk is measured. Runs with one worker and with several take turns, and what

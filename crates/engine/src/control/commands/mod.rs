@@ -81,7 +81,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("shutdown", &[], shutdown),
     command("command-list", &[], list),
     command("help", &[], list),
-    command("version", &[], |_, _| Ok(json!(format!("{} RELEASE", crate::VERSION)))),
+    command("version", &[], |_, _| Ok(json!(crate::info::version()))),
     command("uptime", &[], |c, _| Ok(json!(c.started.elapsed().as_secs()))),
     command("running-mode", &[], |c, _| Ok(json!(c.live.get().map_or("single", |l| l.mode)))),
     command("capture-mode", &[], |c, _| {

@@ -1,0 +1,124 @@
+//! `margay help`: what there is to know of a command, a setting or a keyword, and the manual pages.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use margay_config::keys::{self, Effect};
+
+use crate::man;
+use crate::pages::{Page, all};
+
+pub(crate) const HELP: &str = "\
+Usage: margay help [TOPIC]
+       margay help man [COMMAND]
+       margay help man --all DIR
+
+Explains a topic: a command (rules, rules check, lab traffic), a setting or a part of one
+(stream.reassembly, memcap), or a keyword of rules (content). Without one it tells about
+the options of a run, as --help does.
+
+'margay help man' prints a manual page as groff reads it (margay help man rules | man -l -).
+
+  --all DIR   write all manual pages to this folder
+  -h, --help  this text
+";
+
+/// Writes to standard output; a reader that went away is no error.
+pub(crate) fn print(text: &str) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    ExitCode::SUCCESS
+}
+
+/// Serves `margay help`.
+pub(crate) fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let words: Vec<String> = args.map(|a| a.to_string_lossy().into_owned()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => print(&margay_config::help()),
+        ["-h" | "--help"] => print(HELP),
+        ["man", "--all", dir] => write_all(Path::new(dir)),
+        ["man", command @ ..] if command.len() < 2 => match man::page(command.first().unwrap_or(&""), &all()) {
+            Some((_, text)) => print(&text),
+            None => wrong(&format!("there is no command '{}'", command.join(" "))),
+        },
+        topic => match explain(topic) {
+            Some(text) => print(&text),
+            // Keywords are the engine's to explain, and so is that there is no such one.
+            None if topic.len() == 1 && !topic.concat().starts_with('-') => {
+                margay_engine::run([OsString::from(format!("--list-keywords={}", topic.concat()))])
+            }
+            None => wrong(&format!("there is nothing to tell about '{}'; see 'margay help --help'", topic.join(" "))),
+        },
+    }
+}
+
+fn wrong(what: &str) -> ExitCode {
+    eprintln!("margay help: {what}");
+    ExitCode::from(2)
+}
+
+fn write_all(dir: &Path) -> ExitCode {
+    let pages = all();
+    let mut commands: Vec<&str> = pages.iter().map(|p| p.words.first().map_or("", String::as_str)).collect();
+    commands.dedup();
+    for (name, text) in commands.iter().filter_map(|c| man::page(c, &pages)) {
+        let file = dir.join(name);
+        if let Err(e) = std::fs::write(&file, text) {
+            eprintln!("margay help: cannot write {}: {e}", file.display());
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// The text about a command or a setting.
+fn explain(topic: &[&str]) -> Option<String> {
+    let pages = all();
+    if let Some(page) = pages.iter().find(|p: &&Page| p.words == topic) {
+        return Some(page.help.clone());
+    }
+    let [word] = topic else { return None };
+    settings(word)
+}
+
+/// The settings whose path has that part.
+fn settings(word: &str) -> Option<String> {
+    let parts = |path: &str| path == word || format!(".{path}.").contains(&format!(".{word}."));
+    let found: Vec<_> = keys::all().filter(|k| parts(k.path)).collect();
+    if found.is_empty() {
+        return None;
+    }
+    let mut out = String::new();
+    for key in found {
+        let default = if key.default.is_empty() { "none" } else { key.default };
+        let _ = writeln!(out, "{}\n    {}\n    default: {default}", key.path, key.text);
+        match key.effect {
+            Effect::Acts => {}
+            Effect::Ignored(why) => {
+                let _ = writeln!(out, "    no effect: {why}");
+            }
+            Effect::Refused(why) => {
+                let _ = writeln!(out, "    refused: {why}");
+            }
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics() {
+        assert!(explain(&["rules", "check"]).is_some_and(|t| t.contains("--strict")));
+        assert!(explain(&["stream.memcap"]).is_some_and(|t| t.contains("default: 64mb")));
+        assert!(explain(&["memcap"]).is_some_and(|t| t.contains("flow.memcap") && t.contains("stream.memcap")));
+        assert!(explain(&["no-such-thing"]).is_none());
+        assert!(explain(&["rules", "nothing"]).is_none());
+    }
+}
