@@ -64,6 +64,7 @@ pub(crate) enum Id {
     RejectDev,
     Daemon,
     Pidfile,
+    Web,
     User,
     Group,
     NoCache,
@@ -229,6 +230,7 @@ pub(crate) const OPTIONS: &[(&str, &[Opt])] = &[
         opt(Id::RejectDev, None, Some("reject-dev"), Value("IF"), "send the packets of 'reject' through this interface"),
         opt(Id::Daemon, Some('D'), None, Nothing, "run in the background"),
         opt(Id::Pidfile, None, Some("pidfile"), Value("FILE"), "write the process id to FILE"),
+        opt(Id::Web, None, Some("web"), Value("ADDRESS:PORT"), "serve a live page and /metrics there (127.0.0.1:9300)"),
         opt(Id::User, None, Some("user"), Value("NAME"), "run as this user once everything is open"),
         opt(Id::Group, None, Some("group"), Value("NAME"), "run as this group once everything is open"),
         opt(Id::NoRandom, None, Some("no-random"), Nothing, "choose nothing at random, so that runs can be compared"),
@@ -293,7 +295,7 @@ pub fn help() -> String {
         "Margay: network intrusion detection and prevention.\n\
          \n\
          Usage: margay [OPTIONS] [BPF FILTER]\n       \
-                margay rules|ctl|lab COMMAND\n",
+                margay rules|ctl|top|lab COMMAND\n",
     );
     for (group, options) in OPTIONS {
         out.push_str(&format!("\n{group}:\n"));

@@ -32,6 +32,7 @@ mod signals;
 mod start;
 mod stats;
 mod threads;
+mod watched;
 pub mod witness;
 mod worker;
 

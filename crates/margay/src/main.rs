@@ -15,6 +15,9 @@ fn main() -> ExitCode {
     if args.next_if(|first| first == "lab").is_some() {
         return margay_lab::run(args, Some(record::record));
     }
+    if args.next_if(|first| first == "top").is_some() {
+        return margay_watch::run_top(args);
+    }
     if args.next_if(|first| first == "tune").is_some() {
         return margay_lab::run_tune(args);
     }
