@@ -16,7 +16,7 @@ CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 NOT_RUN := $(CURDIR)/target/not-run
 export MARGAY_NOT_RUN = $(NOT_RUN)
 # Programs that tests use beside the engine.
-TEST_PACKAGES := suricata-update ethtool prometheus
+TEST_PACKAGES := suricata-update ethtool prometheus chromium
 
 # How flows come to workers (docs/parallel.md).
 SCHEDULERS ?= adaptive hash shortest-queue

@@ -57,10 +57,12 @@ impl Web {
     /// # Errors
     /// A setting that cannot be; an address that cannot be had.
     pub(crate) fn listen(config: &Config, options: &RunOptions) -> Result<Option<Web>, Failed> {
-        let Some(settings) = crate::settings::web(config, options)? else { return Ok(None) };
+        let Some(mut settings) = crate::settings::web(config, options)? else { return Ok(None) };
         let listener = TcpListener::bind(settings.listen).map_err(|e| {
             Failed::new("web", format!("cannot listen on {}: {e}; name another address with --web", settings.listen))
         })?;
+        // Port 0 is any that is free.
+        settings.listen = listener.local_addr().unwrap_or(settings.listen);
         Ok(Some(Web { listener, settings }))
     }
 }

@@ -109,7 +109,7 @@ export class Alerts {
     head.append(element("time", (e.timestamp ?? "").slice(11, 19)));
     const title = element("b", e.alert.signature || `rule ${e.alert.signature_id}`);
     if (e.alert.action === "blocked") title.append(" ", element("span", "blocked", "tag bad"));
-    if (e.app_proto) title.append(" ", element("span", e.app_proto, "tag"));
+    if (e.app_proto && e.app_proto !== "failed") title.append(" ", element("span", e.app_proto, "tag"));
     head.append(title, element("span", `${end(e.src_ip, e.src_port)} → ${end(e.dest_ip, e.dest_port)}`, "ends"));
     details.append(head);
     // What is not looked at is not made.

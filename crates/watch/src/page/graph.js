@@ -75,7 +75,7 @@ export class Graph {
     }
     this.svg.replaceChildren(...parts);
     const now = this.points.length ? this.points[this.points.length - 1][1] : 0;
-    this.value.textContent = `${this.format(now)} · top ${this.format(most)}`;
+    this.value.textContent = `${this.format(now)} · up to ${this.format(most)}`;
     this.svg.setAttribute("aria-label", `${this.title}: ${this.format(now)} now`);
     this.box.classList.toggle("bad", Boolean(this.alarming) && this.points.some((p) => p[1] > 0));
     const minutes = Math.round((this.end - this.start) / 60000);
@@ -90,6 +90,6 @@ export class Graph {
     if (!near) return;
     this.draw();
     this.svg.append(shape("line", { class: "cursor", x1: this.x(near[0]), x2: this.x(near[0]), y1: 0, y2: HEIGHT }));
-    this.value.textContent = `${new Date(near[0]).toLocaleTimeString()}: ${this.format(near[1])}`;
+    this.value.textContent = `${new Date(near[0]).toLocaleTimeString([], { hourCycle: "h23" })}: ${this.format(near[1])}`;
   }
 }

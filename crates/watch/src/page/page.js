@@ -81,7 +81,7 @@ const graphs = [["Packets per second", "packets", rate], ["Bits per second", "bi
   ["Alerts per second", "alerts", rate], ["Open flows", "flows", count], ["Processor, all threads", "cpu", percent]]
   .map(([title, of, format, bad]) => [new Graph($("graphs"), title, format, bad), of]);
 const alerts = new Alerts();
-let points = [], seconds = 900, uptime = Infinity;
+let points = [], seconds = 300, uptime = Infinity;
 
 function overview(s) {
   const n = s.now;
@@ -146,7 +146,7 @@ function health(s) {
 
 function show(s) {
   const a = s.about;
-  $("about").textContent = `${a.version} · ${a.interfaces.length ? a.interfaces.join(", ") : a.capture} · ${a.mode} · up ${duration(s.uptime)} · ${count(a.rules_loaded)} rules${a.rules_failed ? ` (${a.rules_failed} failed)` : ""}`;
+  $("about").textContent = `${a.version} · ${a.interfaces.length ? a.interfaces.join(", ") : a.capture} · ${a.mode} · up ${duration(s.uptime)} · ${count(a.rules_loaded)} rule${a.rules_loaded === 1 ? "" : "s"}${a.rules_failed ? ` (${a.rules_failed} failed)` : ""}`;
   overview(s);
   traffic(s);
   health(s);
@@ -163,7 +163,7 @@ async function look() {
     $("login").hidden = true;
     // A link carries no token.
     $("metrics").hidden = token !== "";
-    $("state").textContent = new Date(s.time).toLocaleTimeString();
+    $("state").textContent = new Date(s.time).toLocaleTimeString([], { hourCycle: "h23" });
     $("state").className = "";
     show(s);
   } catch (e) {
