@@ -56,7 +56,8 @@ pub(super) fn of(sample: &Sample, before: Option<&Sample>) -> Snapshot {
         t: sample.time,
         packets: grows("decoder.pkts"),
         bits: grows("decoder.bytes") * 8.0,
-        lost: lost().map(|s| s.rate).sum(),
+        // Of no stage, `sum` would be -0.
+        lost: lost().map(|s| s.rate).fold(0.0, |a, b| a + b),
         alerts: grows("detect.alert"),
         new_flows: grows("flow.total"),
         flows: total("flow.active"),
