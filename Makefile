@@ -18,7 +18,7 @@ CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 NOT_RUN := $(CURDIR)/target/not-run
 export MARGAY_NOT_RUN = $(NOT_RUN)
 # Programs that tests use beside the engine.
-TEST_PACKAGES := suricata-update ethtool groff zsh fish redis-server rsyslogd openssl
+TEST_PACKAGES := suricata-update ethtool groff zsh fish redis-server rsyslogd openssl prometheus chromium
 
 # How flows come to workers (docs/parallel.md).
 SCHEDULERS ?= adaptive hash shortest-queue
@@ -77,6 +77,14 @@ lint: ## formatting and lints, of the fuzz targets too
 unit: setup ## unit, integration and property tests
 	@tools/setup $(TEST_PACKAGES)
 	$(CARGO) test --workspace --locked --quiet --no-fail-fast $(FEATURES)
+
+test-web: setup ## the live page in a browser, over a socket, and its metrics
+	@tools/setup chromium prometheus
+	$(CARGO) test --locked --package margay-watch --test web
+
+test-watch: build ## Prometheus scrapes a running engine; what watching costs it (docs/watch.md)
+	@tools/setup prometheus
+	@$(PYTHON) tools/watch $(RELEASE)
 
 doc: setup ## documentation without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet

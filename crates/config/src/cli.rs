@@ -178,6 +178,8 @@ pub struct RunOptions {
     pub daemon: bool,
     /// `--pidfile`.
     pub pidfile: Option<PathBuf>,
+    /// `--web`: an address and a port.
+    pub web: Option<String>,
     /// `--user`.
     pub user: Option<String>,
     /// `--group`.
@@ -385,6 +387,7 @@ impl State {
             Id::RejectDev => run.reject_dev = Some(text),
             Id::Daemon => run.daemon = true,
             Id::Pidfile => run.pidfile = Some(path()),
+            Id::Web => run.web = Some(text),
             Id::User => run.user = Some(text),
             Id::Group => run.group = Some(text),
             Id::NoCache => run.no_cache = true,

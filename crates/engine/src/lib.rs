@@ -33,6 +33,7 @@ mod signals;
 mod start;
 mod stats;
 mod threads;
+mod watched;
 pub mod witness;
 mod worker;
 

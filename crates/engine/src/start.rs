@@ -29,7 +29,7 @@ use crate::worker::engines::{AppWants, Install};
 use crate::worker::{AppLane, FrameVerdict, Lane, Rest, Worker};
 use crate::{
     Failed, ctl, dry, engines, explain, files, info as about, listing, live, logging, notices, rule_check, settings,
-    threads,
+    threads, watched,
 };
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
@@ -238,6 +238,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     }
     if options.test {
         dry::test(&config, options, ips, &policies, engines, &dir)?;
+        settings::web(&config, options)?;
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
     }
@@ -261,13 +262,17 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let _ = control.service.set(Arc::clone(&service));
     control.serve_signals(wakes)?;
     // A capture file is read without its socket as well.
-    let _socket = match socket.map(|path| socket::listen(&control, &path)) {
+    let listening = match socket.map(|path| socket::listen(&control, &path)) {
         Some(Err(f)) if !socket_mode && !options.init_errors_fatal => {
             warning!(f.module, "{}", f.message);
             None
         }
         other => other.transpose()?,
     };
+    let web = service.take_web();
+    if listening.is_some() || web.is_some() {
+        watched::start(&control, web)?;
+    }
     if let Some(input) = source {
         notice!("threads", "Threads created -> W: {}   Engine started.", run.autofp.map_or(1, |a| a.workers));
         let alerts = run.read(&control, input, &control.dir, 0)?;
@@ -336,6 +341,7 @@ impl Run<'_> {
             Ok(())
         })?;
         let Some(mut worker) = entered else { return Ok(0) };
+        worker.lane.rest.outputs.tell(&control.watched.feed);
         worker.lane.rest.engines.direct = tenant;
         if control.queue.is_none() {
             // Where files are handed over that was before the first one.

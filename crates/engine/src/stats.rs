@@ -239,7 +239,7 @@ impl Reporter {
 }
 
 /// What is no sum of what workers have.
-fn is_most(name: &str) -> bool {
+pub(crate) fn is_most(name: &str) -> bool {
     matches!(name, "decoder.max_pkt_size" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
         // What all workers have together, whoever is asked.
         || name.starts_with("output.remote.")
@@ -289,18 +289,23 @@ pub(crate) fn shown<'a>(counters: &'a [(String, u64)], last: &[(String, u64)]) -
 /// How near the memory of a worker is to its limits: that of the stage which used most of its own, in percent. Stages
 /// without a limit do not count.
 fn pressure(worker: &Worker) -> u64 {
+    memory(worker).into_iter().map(|(_, used, limit)| percent(used, limit)).max().unwrap_or(0)
+}
+
+/// What a worker uses of its part of each limit of memory: the setting, bytes in use, the limit; 0 is none.
+pub(crate) fn memory(worker: &Worker) -> [(&'static str, u64, u64); 7] {
     let (flows, rest) = (&worker.lane.flows, &worker.lane.rest);
     let (stream, limits) = (&rest.stream.counters, rest.stream.config());
-    let uses = [
-        (stream.memuse, limits.memcap),
-        (stream.reassembly_memuse, limits.reassembly_memcap),
-        (flows.counters.memuse, flows.config().memcap),
-        (worker.decoder.counters.defrag_memuse, worker.decoder.config().defrag.memcap as u64),
-        (rest.app.shared.counters.memory, rest.app.config.memcap),
-        (rest.app.shared.counters.http_memory, rest.app.config.http1.memcap),
-        (rest.app.shared.counters.ftp_memory, rest.app.config.ftp.memcap),
-    ];
-    uses.into_iter().map(|(used, limit)| percent(used, limit)).max().unwrap_or(0)
+    let (app, shared) = (&rest.app.config, &rest.app.shared.counters);
+    [
+        ("stream.memcap", stream.memuse, limits.memcap),
+        ("stream.reassembly.memcap", stream.reassembly_memuse, limits.reassembly_memcap),
+        ("flow.memcap", flows.counters.memuse, flows.config().memcap),
+        ("defrag.memcap", worker.decoder.counters.defrag_memuse, worker.decoder.config().defrag.memcap as u64),
+        ("app-layer.memcap", shared.memory, app.memcap),
+        ("app-layer.protocols.http.memcap", shared.http_memory, app.http1.memcap),
+        ("app-layer.protocols.ftp.memcap", shared.ftp_memory, app.ftp.memcap),
+    ]
 }
 
 /// What part of a limit is used, in percent; 0 where there is no limit.

@@ -12,7 +12,7 @@
 //! | who reads what the kernel bypassed | begins anew; if it fails again and again flows are bypassed in user space from then on |
 //! | statistics | none are written any more; packets are inspected |
 //! | who loads rules | the rules in use stay |
-//! | the unix socket, signals, the watchdog, who drops old rules | begin anew; a client's connection ends |
+//! | the unix socket, signals, the watchdog, who drops old rules, who watches the engine, the live page | begin anew; a client's connection ends |
 
 use std::any::Any;
 use std::cell::Cell;

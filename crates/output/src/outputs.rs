@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use margay_packet::{Packet, Time};
 
-use crate::eve::Eve;
+use crate::eve::{Eve, Feed, Tee};
 use crate::event::{
     AlertEvent, AnomalyEvent, AppEvent, ArpEvent, DropEvent, EventType, EventTypes, FlowEvent, PacketEvent, StatsEvent,
     StreamEvent,
@@ -69,6 +69,8 @@ pub struct Outputs {
     stats: Vec<StatsLog>,
     pcap: Vec<PcapLog>,
     writer: Option<Arc<Writer>>,
+    /// Somebody looks on.
+    tee: Option<Box<Tee>>,
 }
 
 impl Outputs {
@@ -86,6 +88,7 @@ impl Outputs {
             stats: Vec::new(),
             pcap: Vec::new(),
             writer: None,
+            tee: None,
         };
         for spec in &o.specs {
             match spec {
@@ -123,6 +126,7 @@ impl Outputs {
             stats: Vec::new(),
             pcap: Vec::new(),
             writer: self.writer.clone(),
+            tee: self.tee.as_ref().map(|t| Box::new(t.share())),
         };
         let (mut eve, mut fast, mut stats) = (self.eve.iter_mut(), self.fast.iter_mut(), self.stats.iter_mut());
         for spec in &self.specs {
@@ -198,12 +202,21 @@ impl Outputs {
             pcap: Vec::new(),
             specs: self.specs.clone(),
             writer: self.writer.clone(),
+            tee: None,
         }
+    }
+
+    /// From here on `feed` is told of alerts and of flows that end, beside the outputs. For all workers: to be called before
+    /// [`Outputs::share`].
+    pub fn tell(&mut self, feed: &Arc<Feed>) {
+        self.wants = self.wants.union(Tee::WANTS);
+        self.tee = Some(Box::new(Tee::new(Arc::clone(feed))));
     }
 
     /// The interface that packets come from (`in_iface`).
     pub fn set_interface(&mut self, interface: &str) {
         self.eve.iter_mut().for_each(|e| e.set_interface(interface));
+        self.tee.iter_mut().for_each(|t| t.set_interface(interface));
     }
 
     /// Whose the events are from here on (`tenant_id`); 0 is no tenant.
@@ -211,6 +224,7 @@ impl Outputs {
         for e in &mut self.eve {
             e.set_tenant(tenant);
         }
+        self.tee.iter_mut().for_each(|t| t.set_tenant(tenant));
     }
 
     /// Whether any output wants events of this type: ask before making one.
@@ -240,6 +254,7 @@ impl Outputs {
     pub fn alert(&mut self, event: &AlertEvent<'_>) {
         self.eve_for(EventType::Alert).for_each(|e| e.alert(event));
         self.fast.iter_mut().for_each(|f| f.alert(event));
+        self.tee.iter_mut().for_each(|t| t.alert(event));
     }
 
     /// Something that should not be was seen.
@@ -260,6 +275,7 @@ impl Outputs {
     /// A flow ended: one `flow` event.
     pub fn flow(&mut self, event: &FlowEvent<'_>) {
         self.eve_for(EventType::Flow).for_each(|e| e.flow(event));
+        self.tee.iter_mut().for_each(|t| t.flow(event));
     }
 
     /// A flow ended: one `netflow` event a direction.
@@ -311,6 +327,7 @@ impl Outputs {
     /// Hands over the lines of a batch of packets.
     pub fn end_batch(&mut self) {
         self.sinks().for_each(Sink::end_batch);
+        self.tee.iter_mut().for_each(|t| t.end_batch());
     }
 
     /// For the clock's sake, about once a second from one worker: flushes buffers, rotates files whose interval is over,

@@ -112,5 +112,7 @@ pub(super) const KEYS: &[Key] = &[
     number("margay.move-difference", "256", (0, i64::MAX), "packets", "With `conservative` and `optimistic`: by how much another worker's queue must be shorter for a flow to go there."),
     number("margay.move-waiting", "100", (0, U32), "packets", "With `optimistic`: how many of a flow must wait for it to go."),
     number("margay.resumable-connections", "65536", (0, U32), "connections", "Connections that timed out which are remembered, 64 bytes each, and followed again when they go on; 0: none."),
+    text("margay.web.listen", "an address", "", "With a port: where the live page and the metrics are served; `--web` comes first. Another address than loopback needs a token.").like("127.0.0.1:9300"),
+    text("margay.web.token", "a word", "", "What clients must show (`Authorization: Bearer`), of 16 characters or more; without one whoever reaches a loopback address may look.").like("0123456789abcdef").shown_by("engine/src/settings/web.rs::only_with_a_token_beyond_this_host"),
     text("margay.packet-costs", "a file", "", "Where the cost of each packet is written, for `margay lab`.").like("/tmp/costs"),
 ];

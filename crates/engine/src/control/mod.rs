@@ -36,6 +36,7 @@ use crate::service::{Service, privileges};
 use crate::settings;
 use crate::signals::Signals;
 use crate::start::Watching;
+use crate::watched::Watched;
 use crate::worker::engines::{AppWants, Install, Retired};
 use crate::{Failed, start, threads};
 use post::{Post, Unanswered};
@@ -78,6 +79,8 @@ pub(crate) struct Control {
     pub(crate) watch: Arc<Watch>,
     /// What the process is beyond a run; none in tests.
     pub(crate) service: OnceLock<Arc<Service>>,
+    /// What those see who look on.
+    pub(crate) watched: Watched,
     /// Why the engine stops before somebody asks it to.
     pub(crate) failed: OnceLock<Failed>,
 }
@@ -144,6 +147,7 @@ impl Control {
             live: OnceLock::new(),
             watch: Arc::default(),
             service: OnceLock::new(),
+            watched: Watched::default(),
             failed: OnceLock::new(),
         }))
     }

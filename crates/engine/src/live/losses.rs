@@ -17,24 +17,24 @@ use margay_capture::live::LiveCounters;
 
 /// What the card and the host have counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Host {
+pub(crate) struct Host {
     /// Packets that the interface received.
-    pub(super) received: u64,
+    pub(crate) received: u64,
     /// Packets that it received and lost: errors, missed, no room.
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
     /// What the driver has that sounds like a loss, by its own names.
-    pub(super) driver: Vec<(String, u64)>,
+    pub(crate) driver: Vec<(String, u64)>,
     /// Packets that the host lost between card and socket, of all interfaces.
-    pub(super) softnet: u64,
+    pub(crate) softnet: u64,
     /// How often its time was over before all packets were handled.
-    pub(super) squeezed: u64,
+    pub(crate) squeezed: u64,
     /// There is no card: packets come from a queue of netfilter.
     queue: bool,
 }
 
 impl Host {
     /// As it is now.
-    pub(super) fn of(interface: &str) -> Host {
+    pub(crate) fn of(interface: &str) -> Host {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         // Sysfs may be of another network namespace than this thread; the numbers of interfaces tell.
         let here = |file: &str| read(&format!("/sys/class/net/{interface}/{file}")).trim().parse::<u64>().ok();
@@ -52,19 +52,19 @@ impl Host {
     }
 
     /// Of a queue, as it is now.
-    pub(super) fn of_queue(_: &str) -> Host {
+    pub(crate) fn of_queue(_: &str) -> Host {
         let (softnet, squeezed) =
             backlog(&std::fs::read_to_string("/proc/thread-self/net/softnet_stat").unwrap_or_default());
         Host { softnet, squeezed, queue: true, ..Host::default() }
     }
 
     /// The same, as it is now.
-    pub(super) fn again(&self, interface: &str) -> Host {
+    pub(crate) fn again(&self, interface: &str) -> Host {
         if self.queue { Host::of_queue(interface) } else { Host::of(interface) }
     }
 
     /// What was counted since `before`. An interface that was made anew counts from 0.
-    pub(super) fn since(&self, before: &Host) -> Host {
+    pub(crate) fn since(&self, before: &Host) -> Host {
         let step = |now: u64, then: u64| now.checked_sub(then).unwrap_or(now);
         let of = |name: &str| before.driver.iter().find(|d| d.0 == name).map_or(0, |d| d.1);
         Host {
@@ -108,24 +108,24 @@ fn sounds_like_loss(name: &str) -> bool {
 
 /// An interface's row of the table.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Row {
-    pub(super) interface: String,
-    pub(super) host: Host,
-    pub(super) live: LiveCounters,
+pub(crate) struct Row {
+    pub(crate) interface: String,
+    pub(crate) host: Host,
+    pub(crate) live: LiveCounters,
     /// Frames that the engine decoded.
-    pub(super) decoded: u64,
+    pub(crate) decoded: u64,
     /// TCP packets with a wrong checksum.
-    pub(super) invalid_checksums: u64,
+    pub(crate) invalid_checksums: u64,
 }
 
 impl Row {
     /// Frames that were taken out of the ring and not decoded.
-    pub(super) fn engine_lost(&self) -> u64 {
+    pub(crate) fn engine_lost(&self) -> u64 {
         self.live.frames.saturating_sub(self.decoded) + self.live.unreadable
     }
 
     /// What cannot be explained: received = decoded + lost in the ring + lost in the engine, or not.
-    pub(super) fn unexplained(&self) -> i128 {
+    pub(crate) fn unexplained(&self) -> i128 {
         i128::from(self.live.kernel_packets)
             - i128::from(self.decoded)
             - i128::from(self.live.kernel_drops)
@@ -133,7 +133,7 @@ impl Row {
     }
 
     /// Its counters, for statistics by interface.
-    pub(super) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
+    pub(crate) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
         if !self.host.queue {
             f("capture.nic.received", self.host.received);
             f("capture.nic.lost", self.host.lost);

@@ -8,7 +8,7 @@
 pub(crate) mod bypass;
 pub(crate) mod cpus;
 mod libpcap;
-mod losses;
+pub(crate) mod losses;
 mod numa;
 mod offload;
 mod report;
@@ -107,6 +107,7 @@ impl Plan {
             // Events go out with the batch that made them.
             privileges::without(|| first.iter_mut().for_each(|o| o.write_aside(0)));
         }
+        first.iter_mut().for_each(|o| o.tell(&control.watched.feed));
         let beside = first.as_mut().map(Outputs::beside);
         let files = all::files(config, &control.dir, options)?;
         if let Some(store) = &files.store {

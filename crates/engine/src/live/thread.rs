@@ -242,7 +242,7 @@ impl Seat {
             let wait = if inline && worker.has_flows_to_end() { Duration::ZERO } else { WAIT };
             let received = source.receive(batch, wait);
             if post.is_waiting() {
-                self.serve(worker, reporter, &mut *source, post);
+                self.serve(worker, reporter, &mut *source, post, &received);
             }
             self.take(worker, &mut *source, received);
             if judging && worker.decoder.counters.pkts >= JUDGED {
@@ -353,8 +353,21 @@ impl Seat {
     }
 
     #[cold]
-    fn serve(&self, worker: &mut Worker, reporter: &mut Reporter, source: &mut dyn LiveSource, post: &Post) {
+    fn serve(
+        &self,
+        worker: &mut Worker,
+        reporter: &mut Reporter,
+        source: &mut dyn LiveSource,
+        post: &Post,
+        received: &Received,
+    ) {
         self.note(worker, source);
+        // What is inspected next is not lost: it came, and is not decoded yet.
+        if let (Received::Frames, Some(c)) = (received, &mut worker.lane.rest.captured)
+            && let Some(end) = c.ends.get_mut(source.end())
+        {
+            end.live.frames = end.live.frames.saturating_sub(source.batch().len() as u64);
+        }
         post.serve(worker, reporter);
     }
 

@@ -96,6 +96,7 @@ impl Autofp {
         if all::writer_thread(config, workers)? {
             first.write_aside(all::WORTH);
         }
+        first.tell(&control.watched.feed);
         let beside = first.beside();
         let mut outputs = vec![first];
         for number in 1..workers {

@@ -29,6 +29,7 @@ use rustix::thread::set_no_new_privs;
 use crate::Failed;
 use crate::control::{Control, socket};
 use crate::settings::{Reach, reach};
+use crate::watched::Web;
 use notify::Notify;
 use pidfile::PidFile;
 use privileges::{Account, Needs};
@@ -53,6 +54,8 @@ pub(crate) struct Service {
     lasting: bool,
     stopping: AtomicBool,
     pidfile: Mutex<Option<PidFile>>,
+    /// The live page's socket, until somebody serves it.
+    web: Mutex<Option<Web>>,
 }
 
 impl Service {
@@ -84,6 +87,7 @@ impl Service {
             lasting,
             stopping: AtomicBool::new(false),
             pidfile: Mutex::default(),
+            web: Mutex::default(),
         };
         if !options.test && !options.engine_analysis {
             service.start(config)?;
@@ -115,6 +119,8 @@ impl Service {
         if let Some(path) = &self.settings.pidfile {
             *self.pidfile.lock().unwrap_or_else(PoisonError::into_inner) = Some(PidFile::create(path)?);
         }
+        // No TCP socket is made once files are restricted (Landlock) or the user is another.
+        *self.web.lock().unwrap_or_else(PoisonError::into_inner) = Web::listen(config, &self.options)?;
         self.limits();
         self.step_down(config)?;
         let dir = crate::start::log_dir(config, &self.options)?;
@@ -318,6 +324,11 @@ impl Service {
             Ok(()) => info!("memory", "memory is locked"),
             Err(e) => warning!("memory", "memory is not locked (margay.lock-memory): {e}"),
         }
+    }
+
+    /// The live page's socket, where there is one: for who serves it.
+    pub(crate) fn take_web(&self) -> Option<Web> {
+        self.web.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The engine stops.

@@ -24,6 +24,7 @@ mod tenants;
 mod tls;
 #[cfg(test)]
 mod walk;
+mod web;
 
 pub(crate) use app::app;
 pub(crate) use datasets::{configured_sets, datasets};
@@ -42,6 +43,7 @@ pub(crate) use ssh::ssh;
 pub(crate) use stream::stream;
 pub(crate) use tenants::{Mappings, Selector, TenantSettings, VLAN_MAX, tenant_config, tenants, vlan_id};
 pub(crate) use tls::{JaWants, certificate_folder, tls};
+pub(crate) use web::{WebSettings, web};
 
 use margay_config::{Config, ConfigError};
 

@@ -173,6 +173,7 @@ fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
     line(o, "firewall policies", super::firewall_policies(config).map_err(|f| f.message))?;
     line(o, "tenants", super::tenants(config))?;
     line(o, "stack", super::stack_size(config))?;
+    line(o, "web", super::web(config, options))?;
     line(o, "groups", GroupSettings::of(config))?;
     line(o, "statistics", StatsSettings::of(config))?;
     line(o, "log", logging::outputs(config, dir).map_err(|f| f.message))?;

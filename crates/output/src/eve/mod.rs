@@ -12,9 +12,12 @@ mod header;
 mod packet;
 mod stats;
 mod stream;
+mod tee;
 mod xff;
 
 pub use alert::{metadata_json, signature_json};
+pub(crate) use tee::Tee;
+pub use tee::{AlertSeen, Feed, FlowSeen, Seen};
 
 use crate::event::{
     AlertEvent, AnomalyEvent, AnomalyKind, AppEvent, ArpEvent, DropEvent, EventType, EventTypes, FlowEvent,

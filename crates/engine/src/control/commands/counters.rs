@@ -120,6 +120,15 @@ pub(super) fn dump_counters(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     Ok(all)
 }
 
+/// How long a first picture is waited for: the next second's.
+const PICTURE: std::time::Duration = std::time::Duration::from_secs(4);
+
+pub(super) fn watch(control: &Arc<Control>, _: &Args<'_>) -> Answer {
+    let picture =
+        control.watched.hub.snapshot(PICTURE).ok_or("nothing is known yet: the engine is starting, or stops")?;
+    serde_json::to_value(&*picture).map_err(|e| e.to_string())
+}
+
 /// Flows looked at in one go: some tens of microseconds.
 const FLOWS_AT_ONCE: u32 = 4096;
 

@@ -97,6 +97,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("ebpf-bypassed-stat", &[], counters::bypassed),
     command("conf-get", &[text("variable")], conf_get),
     command("dump-counters", &[], counters::dump_counters),
+    command("watch", &[], counters::watch),
     command("reload-rules", &[], rules::reload),
     command("ruleset-reload-rules", &[], rules::reload),
     command("ruleset-reload-nonblocking", &[], rules::reload_beside),

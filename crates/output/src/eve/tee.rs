@@ -1,0 +1,258 @@
+//! What somebody who looks on is told of alerts and flows: a few events a second as text, and all of them as numbers.
+//!
+//! A worker collects both in memory of its own and adds them at the end of a batch to what all workers share, where that is
+//! free: it never waits ([`Feed`]). What finds no room is counted. While nobody looks ([`Feed::look`]) an event costs one
+//! look at a flag.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use crate::event::{AlertEvent, EventType, EventTypes, FlowEvent};
+use crate::json::Json;
+use crate::settings::EveSettings;
+use crate::time::Clock;
+
+use super::Out;
+
+/// Alerts or flows that a worker holds until it can hand them over, and bytes of texts.
+const HELD: usize = 4096;
+const HELD_BYTES: usize = 256 << 10;
+/// The same of all workers together, until somebody takes them.
+const SHARED: usize = 65_536;
+const SHARED_BYTES: usize = 4 << 20;
+
+/// An alert as numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AlertSeen {
+    /// The rule's group.
+    pub gid: u32,
+    /// The rule's number.
+    pub sid: u32,
+    /// Source and destination, where the packet has any.
+    pub addresses: Option<[IpAddr; 2]>,
+}
+
+/// A flow that ended, as numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowSeen {
+    /// Source and destination.
+    pub addresses: [IpAddr; 2],
+    /// Bytes in both directions.
+    pub bytes: u64,
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Alerts as EVE JSON, a line each, with their packet and rule.
+    pub lines: Vec<u8>,
+    /// All alerts.
+    pub alerts: Vec<AlertSeen>,
+    /// All flows that ended.
+    pub flows: Vec<FlowSeen>,
+}
+
+/// What all workers share.
+#[derive(Debug, Default)]
+pub struct Feed {
+    looking: AtomicBool,
+    /// How many more alerts are taken as text.
+    texts: AtomicI64,
+    unshown: AtomicU64,
+    uncounted: AtomicU64,
+    seen: Mutex<Seen>,
+}
+
+impl Feed {
+    /// Somebody looks: up to the next call `texts` alerts are taken as text. `None`: nobody looks.
+    pub fn look(&self, texts: Option<u32>) {
+        self.texts.store(texts.map_or(0, i64::from), Ordering::Relaxed);
+        self.looking.store(texts.is_some(), Ordering::Relaxed);
+    }
+
+    /// Takes what was seen. `empty` is what is filled next.
+    pub fn take(&self, empty: Seen) -> Seen {
+        std::mem::replace(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner), empty)
+    }
+
+    /// Alerts that were not taken as text since the last call, and events that were not counted.
+    pub fn left_out(&self) -> (u64, u64) {
+        (self.unshown.swap(0, Ordering::Relaxed), self.uncounted.swap(0, Ordering::Relaxed))
+    }
+}
+
+/// A worker's end.
+#[derive(Debug)]
+pub(crate) struct Tee {
+    feed: Arc<Feed>,
+    settings: EveSettings,
+    clock: Clock,
+    tenant: u32,
+    lines: Json,
+    held: Seen,
+}
+
+impl Tee {
+    /// The events that it wants to be told of.
+    pub(crate) const WANTS: EventTypes = EventTypes::NONE.with(EventType::Alert).with(EventType::Flow);
+
+    pub(crate) fn new(feed: Arc<Feed>) -> Tee {
+        let mut settings = EveSettings::file("", EventTypes::NONE.with(EventType::Alert));
+        (settings.alert.packet, settings.alert.rule_raw, settings.alert.rule_reference) = (true, true, true);
+        settings.pcap_file = true;
+        Tee { feed, settings, clock: Clock::system(), tenant: 0, lines: Json::new(), held: Seen::default() }
+    }
+
+    /// That of another worker.
+    pub(crate) fn share(&self) -> Tee {
+        Tee::new(Arc::clone(&self.feed))
+    }
+
+    pub(crate) fn set_tenant(&mut self, tenant: u32) {
+        self.tenant = tenant;
+    }
+
+    pub(crate) fn set_interface(&mut self, interface: &str) {
+        let name = self.settings.in_iface.get_or_insert_default();
+        name.clear();
+        name.push_str(interface);
+    }
+
+    pub(crate) fn alert(&mut self, event: &AlertEvent<'_>) {
+        if !self.feed.looking.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.held.alerts.len() < HELD {
+            let addresses = event.header.addresses.as_ref().map(|a| [a.src, a.dst]);
+            self.held.alerts.push(AlertSeen { gid: event.signature.gid, sid: event.signature.id, addresses });
+        } else {
+            self.feed.uncounted.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.lines.len() >= HELD_BYTES || self.feed.texts.fetch_sub(1, Ordering::Relaxed) <= 0 {
+            self.feed.unshown.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let Tee { settings, clock, lines: json, tenant, .. } = self;
+        json.raw(b"{");
+        Out { json, clock, settings, number: 0, tenant: *tenant }.alert(event);
+        self.lines.raw(b"}\n");
+    }
+
+    pub(crate) fn flow(&mut self, event: &FlowEvent<'_>) {
+        if !self.feed.looking.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(a) = &event.header.addresses else { return };
+        if self.held.flows.len() < HELD {
+            let bytes = event.bytes.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
+            self.held.flows.push(FlowSeen { addresses: [a.src, a.dst], bytes });
+        } else {
+            self.feed.uncounted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// At the end of a batch: adds what is held to what all share, unless somebody is at that just now.
+    pub(crate) fn end_batch(&mut self) {
+        if self.held.alerts.is_empty() && self.held.flows.is_empty() {
+            return;
+        }
+        let mut seen = match self.feed.seen.try_lock() {
+            Ok(seen) => seen,
+            Err(TryLockError::Poisoned(p)) => p.into_inner(),
+            // The next batch does it.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let (mut unshown, mut uncounted) = (0, 0);
+        if seen.lines.len() + self.lines.len() <= SHARED_BYTES {
+            seen.lines.extend_from_slice(self.lines.as_bytes());
+        } else {
+            unshown = self.lines.as_bytes().iter().filter(|b| **b == b'\n').count() as u64;
+        }
+        uncounted += add(&mut seen.alerts, &mut self.held.alerts);
+        uncounted += add(&mut seen.flows, &mut self.held.flows);
+        drop(seen);
+        self.lines.clear();
+        self.feed.unshown.fetch_add(unshown, Ordering::Relaxed);
+        self.feed.uncounted.fetch_add(uncounted, Ordering::Relaxed);
+    }
+}
+
+/// Moves what there is room for; returns how many there was none for.
+fn add<T>(to: &mut Vec<T>, from: &mut Vec<T>) -> u64 {
+    let room = SHARED.saturating_sub(to.len()).min(from.len());
+    let over = (from.len() - room) as u64;
+    to.extend(from.drain(..room));
+    from.clear();
+    over
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Addresses, AppProtos, Header};
+    use margay_packet::Time;
+
+    fn flow(bytes: u64) -> FlowEvent<'static> {
+        let [src, dst] = [IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2])];
+        let addresses = Addresses { src, dst, sport: 1, dport: 2, proto: 6 };
+        FlowEvent {
+            header: Header { addresses: Some(addresses), ..Header::default() },
+            app_protos: AppProtos::default(),
+            pkts: [1, 1],
+            bytes: [bytes, 1],
+            start: Time(0),
+            end: Time(0),
+            state: "new",
+            reason: "timeout",
+            alerted: false,
+            action: None,
+            emergency: false,
+            bypass: None,
+            bypassed: None,
+            exception_policies: &[],
+            tx_cnt: 0,
+            elephant: false,
+            ttl: [(0, 0); 2],
+            tcp: None,
+        }
+    }
+
+    #[test]
+    fn nobody_looks_nothing_is_held() {
+        let feed = Arc::new(Feed::default());
+        let mut tee = Tee::new(Arc::clone(&feed));
+        tee.flow(&flow(5));
+        tee.end_batch();
+        assert!(feed.take(Seen::default()).flows.is_empty());
+        feed.look(Some(10));
+        tee.flow(&flow(5));
+        assert!(feed.take(Seen::default()).flows.is_empty(), "not before the batch ends");
+        tee.end_batch();
+        assert_eq!(feed.take(Seen::default()).flows.iter().map(|f| f.bytes).collect::<Vec<_>>(), [6]);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted_and_nobody_waits() {
+        let feed = Arc::new(Feed::default());
+        let mut tee = Tee::new(Arc::clone(&feed));
+        feed.look(Some(0));
+        {
+            let _held = feed.seen.lock().unwrap();
+            for n in 0..HELD as u64 + 3 {
+                tee.flow(&flow(n));
+            }
+            tee.end_batch();
+        }
+        assert_eq!(feed.left_out(), (0, 3));
+        for _ in 0..SHARED / HELD {
+            tee.end_batch();
+            while tee.held.flows.len() < HELD {
+                tee.flow(&flow(1));
+            }
+        }
+        tee.end_batch();
+        assert_eq!(feed.take(Seen::default()).flows.len(), SHARED);
+        assert_eq!(feed.left_out(), (0, HELD as u64));
+    }
+}

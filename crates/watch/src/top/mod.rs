@@ -1,0 +1,189 @@
+//! `margay top`: a running engine in a terminal. It asks the engine for its picture over the unix socket (the command `watch`)
+//! once a second, and draws it; to a file or a dumb terminal it prints one picture as text.
+
+mod client;
+mod draw;
+mod format;
+mod text;
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+
+use crate::model::Snapshot;
+use client::Client;
+use draw::View;
+
+/// Where an engine's socket is unless it is named.
+const SOCKET: &str = "/run/margay/margay-command.socket";
+/// How often the picture is asked for, unless it is said; its limits.
+const INTERVAL: Duration = Duration::from_secs(1);
+const SECONDS: std::ops::RangeInclusive<u64> = 1..=3600;
+/// How often keys are looked for.
+const STEP: Duration = Duration::from_millis(100);
+
+const HELP: &str = "\
+Usage: margay top [OPTIONS]
+
+Shows a running engine: packets and losses, workers, memory, flows, alerts, addresses.
+
+  -s, --socket FILE    the engine's socket (default: /run/margay/margay-command.socket)
+  -i, --interval SECS  seconds between two pictures, 1 to 3600 (default: 1)
+  -1, --once           print one picture as text and end; so it is where the output is
+                       no terminal, and with TERM=dumb
+      --json           with --once: the picture as JSON
+  -h, --help           this text
+
+Keys: q quits, p pauses, h or ? shows the keys, Tab or 1 to 4 changes the view,
+arrows move. With NO_COLOR in the environment there are no colours.
+
+Exit status: 0; 2 where no engine answers or the command cannot be made out.
+";
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    socket: PathBuf,
+    interval: Duration,
+    once: bool,
+    json: bool,
+    help: bool,
+}
+
+fn options(args: impl IntoIterator<Item = OsString>) -> Result<Options, String> {
+    let mut o = Options { socket: SOCKET.into(), interval: INTERVAL, once: false, json: false, help: false };
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        let text = arg.to_string_lossy().into_owned();
+        let (name, attached) = match text.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(OsString::from(value))),
+            _ => (text.clone(), None),
+        };
+        let mut value = |what: &str| attached.clone().or_else(|| args.next()).ok_or(format!("{name} needs {what}"));
+        match name.as_str() {
+            "-s" | "--socket" => o.socket = value("a file")?.into(),
+            "-i" | "--interval" => {
+                let given = value("a number of seconds")?;
+                let seconds = given.to_str().and_then(|t| t.parse().ok()).filter(|n| SECONDS.contains(n));
+                o.interval = Duration::from_secs(seconds.ok_or("--interval is 1 to 3600 seconds")?);
+            }
+            "-1" | "--once" => o.once = true,
+            "--json" => (o.once, o.json) = (true, true),
+            "-h" | "--help" => o.help = true,
+            _ => return Err(format!("there is no option {text}; see 'margay top --help'")),
+        }
+    }
+    Ok(o)
+}
+
+/// Serves `margay top`; `args` come without the two words.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let wrong = |what: &str| {
+        eprintln!("margay top: {what}");
+        ExitCode::from(2)
+    };
+    let options = match options(args) {
+        Ok(o) => o,
+        Err(e) => return wrong(&e),
+    };
+    if options.help {
+        return say(HELP);
+    }
+    let mut client = Client::new(&options.socket);
+    let first = match client.snapshot() {
+        Ok(s) => s,
+        Err(e) => return wrong(&e),
+    };
+    let dumb = std::env::var_os("TERM").is_none_or(|t| t == "dumb" || t.is_empty());
+    if options.once || dumb || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        // A rate needs two pictures.
+        std::thread::sleep(INTERVAL + Duration::from_millis(200));
+        return match client.snapshot() {
+            Ok(s) if options.json => say(&serde_json::to_string(&s).unwrap_or_default()),
+            Ok(s) => say(&text::of(&s)),
+            Err(e) => wrong(&e),
+        };
+    }
+    match live(&options, &mut client, first) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => wrong(&format!("the terminal cannot be used: {e}; margay top --once prints text")),
+    }
+}
+
+fn say(text: &str) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    // A reader that went away (`margay top --once | head`) is no error.
+    let _ =
+        out.write_all(text.as_bytes()).and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
+    ExitCode::SUCCESS
+}
+
+/// Draws until the user quits.
+fn live(options: &Options, client: &mut Client, first: Snapshot) -> std::io::Result<()> {
+    // The terminal is put back also where this panics.
+    let mut terminal = ratatui::try_init()?;
+    let mut view = View::new(std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()));
+    view.take(Ok(first));
+    let done = follow(options, client, &mut terminal, &mut view);
+    ratatui::restore();
+    done
+}
+
+fn follow(
+    options: &Options,
+    client: &mut Client,
+    terminal: &mut ratatui::DefaultTerminal,
+    view: &mut View,
+) -> std::io::Result<()> {
+    let mut next = Instant::now() + options.interval;
+    loop {
+        terminal.draw(|frame| view.draw(frame))?;
+        // Until something is to be drawn anew.
+        loop {
+            if event::poll(STEP)? {
+                match event::read()? {
+                    Event::Key(key) if key.kind == KeyEventKind::Press => {
+                        let quits = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+                        if quits || !view.key(key.code) {
+                            return Ok(());
+                        }
+                        break;
+                    }
+                    Event::Resize(..) => break,
+                    _ => {}
+                }
+            }
+            if Instant::now() >= next {
+                next = Instant::now() + options.interval;
+                if !view.is_paused() {
+                    view.take(client.snapshot());
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<Options, String> {
+        options(words.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn command_lines() {
+        let plain = read(&[]).unwrap();
+        assert_eq!((plain.socket.to_str(), plain.interval, plain.once), (Some(SOCKET), INTERVAL, false));
+        let o = read(&["-s", "/a", "--interval=5", "--json"]).unwrap();
+        assert_eq!((o.socket.to_str(), o.interval.as_secs(), o.once, o.json), (Some("/a"), 5, true, true));
+        for wrong in [&["-x"][..], &["--socket"], &["-i", "0"], &["-i", "4000"], &["-i", "x"], &["word"]] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
