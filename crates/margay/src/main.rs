@@ -26,5 +26,8 @@ fn main() -> ExitCode {
             None => margay_lab::run(args, Some(record::record)),
         };
     }
+    if args.next_if(|first| first == "split").is_some() {
+        return margay_archive::run(args);
+    }
     margay_engine::run(args)
 }
