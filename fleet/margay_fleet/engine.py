@@ -145,12 +145,14 @@ def _rows(eve, numbers, unit):
                 if sys.byteorder == "big":
                     of.byteswap()
             event = json.loads(text)
-            packet = event.get("pcap_cnt")
+            # What a tunnel carries shows the number with the packet that carries it.
+            shown = event if "pcap_cnt" in event else event.get("tunnel", {})
+            packet = shown.get("pcap_cnt")
             # What the end of a flow brings has no packet of its own: it stands behind what came before it.
             number = of[packet - 1] if packet else before
             before = number
             if packet:
-                event["pcap_cnt"] = number
+                shown["pcap_cnt"] = number
             if len(rows) >= MOST_ROWS:
                 raise ValueError(f"more than {MOST_ROWS} alerts come of it: hunt with fewer rules, or in a shorter time")
             rows.append((number, len(rows), unit["number"], json.dumps(event, separators=(",", ":"))))

@@ -196,6 +196,10 @@ def hunt(options):
         if whole:
             parts, packets = [p.name for p in whole], sum(p.packets for p in whole)
             units.append({"number": unit.number, "group": unit.group, "parts": parts, "packets": packets})
+    # `auto` looks at the first packets of a file, and must judge all parts as it would the whole.
+    settings = list(options.set)
+    if config.get("pcap-file.checksum-checks", "auto") in ("auto", ""):
+        settings.append(f"pcap-file.checksum-checks={'no' if archive.checksums_believed else 'yes'}")
     if options.plan:
         because = {f"{gid}:{sid}": why for (gid, sid), why in made.whole_because.items()}
         print(json.dumps({"parts": made.considered, "pruned": made.pruned, "units": units, "whole": because}, indent=1))
@@ -204,7 +208,7 @@ def hunt(options):
     merge = Merge(made, start, end, int(most) if most.isdigit() else 15)
     job = engine.Job(
         os.path.abspath(shutil.which(options.engine) or options.engine), archive.folder, made.rules, options.config and os.path.abspath(options.config),
-        options.set, options.memory and options.memory << 20, options.timeout, suppress,
+        settings, options.memory and options.memory << 20, options.timeout, suppress,
     )  # fmt: skip
     session, rows, reports = None, [], []
     if units and options.local:

@@ -132,6 +132,7 @@ class Archive:
                 )
             self.buckets, self.packets, self.window = manifest["buckets"], manifest["packets"], manifest["window"]
             self.together = [tuple(s) for s in manifest["together"]]
+            self.checksums_believed = manifest["checksums_believed"]
             self.ports_known = manifest["fragments_refused"] == 0
             self.parts = [Part(**p) for p in manifest["parts"]]
         except (KeyError, TypeError) as e:

@@ -66,6 +66,9 @@ pub struct Manifest {
     /// Fragments that were not kept while splitting, for want of memory. What their datagrams carry is not in the indexes: where there are any,
     /// an index must not be asked about ports.
     pub fragments_refused: u64,
+    /// Whether more than a tenth of the first 1,000 packets have a wrong checksum, so that an engine would believe all checksums of the
+    /// whole capture (`pcap-file.checksum-checks: auto`). What it would make of a part does not count.
+    pub checksums_believed: bool,
     /// The parts, by bucket and window.
     pub parts: Vec<Part>,
 }

@@ -22,6 +22,9 @@ const MAX_PARTS: usize = 1_000_000;
 const WAITING: usize = 64 << 20;
 /// Entries of indexes that are kept one by one, of all buckets and both of their open indexes.
 const ENTRIES: usize = 4 << 20;
+/// Frames by which checksums are judged, and one wrong packet in how many has them believed: as the engine does.
+const JUDGED: u64 = 1000;
+const RATIO: u64 = 10;
 /// Frames of a batch.
 const BATCH: usize = 256;
 
@@ -55,6 +58,8 @@ struct Splitter<'o> {
     seen: Vec<Seen>,
     parts: usize,
     refused: u64,
+    /// Packets of the first [`JUDGED`] frames that have a wrong checksum.
+    wrong: u64,
 }
 
 /// Splits `captures`, one after the other in the order given, as one capture. A capture that is broken is kept as far as it can be read,
@@ -104,6 +109,7 @@ fn into_folder(captures: &[PathBuf], options: &Options, folder: &Path) -> Result
         together: Vec::new(),
         claims_refused: 0,
         fragments_refused: 0,
+        checksums_believed: false,
         parts: Vec::new(),
     };
     let mut splitter = Splitter {
@@ -117,6 +123,7 @@ fn into_folder(captures: &[PathBuf], options: &Options, folder: &Path) -> Result
         seen: Vec::new(),
         parts: 0,
         refused: 0,
+        wrong: 0,
     };
     for capture in captures {
         splitter.capture(capture)?;
@@ -159,11 +166,13 @@ impl Splitter<'_> {
 
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), Error> {
         self.turn(frame.time.0)?;
-        let Splitter { seen, refused, .. } = self;
+        let judged = self.manifest.packets < JUDGED;
+        let Splitter { seen, refused, wrong, .. } = self;
         seen.clear();
         self.decoder.decode(frame, &mut |p: &Packet<'_>| {
             seen.push(Seen::of(p));
             *refused += u64::from(p.defrag_memcap_hit);
+            *wrong += u64::from(judged && p.l4_checksum_ok() == Some(false));
         });
         // The captured packet comes last.
         let pair = self.seen.last().and_then(|s| s.pair);
@@ -231,6 +240,7 @@ impl Splitter<'_> {
         self.manifest.together = self.claims.together();
         self.manifest.claims_refused = self.claims.refused;
         self.manifest.fragments_refused = self.refused;
+        self.manifest.checksums_believed = self.manifest.packets >= JUDGED && self.wrong * RATIO > JUDGED;
         write_json(&self.folder.join(MANIFEST), &self.manifest)?;
         let synced = File::open(&self.folder).and_then(|f| f.sync_all());
         synced.map_err(Error::write(&self.folder))?;
