@@ -7,11 +7,9 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import zipfile
 from datetime import datetime, timezone
 
-from . import FleetError, engine, plan
+from . import FleetError, engine, plan, ship
 from .index import Archive
 from .rules import Variables, read_rules
 from .thresholds import Counts, Match, canonical
@@ -116,17 +114,6 @@ class Merge:
             yield event
 
 
-def _package():
-    """This package as a file that workers load."""
-    folder = os.path.dirname(os.path.abspath(__file__))
-    path = os.path.join(tempfile.mkdtemp(prefix="margay-fleet-"), "margay_fleet.zip")
-    with zipfile.ZipFile(path, "w") as z:
-        for name in sorted(os.listdir(folder)):
-            if name.endswith(".py"):
-                z.write(os.path.join(folder, name), f"margay_fleet/{name}")
-    return path
-
-
 def _task(pair):
     return engine.run(*pair)
 
@@ -156,8 +143,7 @@ def run_spark(job, units, master=None, conf=()):
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     context = session.sparkContext
-    package = _package()
-    context.addPyFile(package)
+    package = ship.send(context)
     done = context.parallelize(units, len(units)).map(lambda unit: engine.run(job, unit)).persist(StorageLevel.DISK_ONLY)
     reports = done.map(lambda r: r[1]).collect()
     shutil.rmtree(os.path.dirname(package), ignore_errors=True)

@@ -5,10 +5,12 @@ One stateful operator holds all detectors, keyed by detector and by what it coun
 may repeat after a crash, and each finding has an `id` that is the same then.
 """
 
+import atexit
 import json
 import os
+import shutil
 
-from . import FleetError
+from . import FleetError, ship
 from .detectors import Settings, advance, all_of, parse
 
 SPARK_KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.12"
@@ -30,7 +32,10 @@ def session(master=None, kafka=False, conf=()):
         builder = builder.config("spark.jars.packages", f"{SPARK_KAFKA}:{pyspark.__version__}")
     for name, value in conf:
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    package = ship.send(made.sparkContext)
+    atexit.register(shutil.rmtree, os.path.dirname(package), ignore_errors=True)
+    return made
 
 
 def from_kafka(spark, servers, topic, conf=()):
