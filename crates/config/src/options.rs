@@ -293,7 +293,7 @@ pub fn help() -> String {
         "Margay: network intrusion detection and prevention.\n\
          \n\
          Usage: margay [OPTIONS] [BPF FILTER]\n       \
-                margay rules|ctl|lab COMMAND\n",
+                margay rules|ctl|lab|split COMMAND\n",
     );
     for (group, options) in OPTIONS {
         out.push_str(&format!("\n{group}:\n"));
