@@ -114,15 +114,24 @@ class Merge:
             yield event
 
 
-def _task(pair):
-    return engine.run(*pair)
+_job = None
+
+
+def _begin(job):
+    """What all tasks have in common is sent to a process once: rules may be many."""
+    global _job
+    _job = job
+
+
+def _task(unit):
+    return engine.run(_job, unit)
 
 
 def run_here(job, units, processes):
     """Runs units in processes of this machine: (rows in order, reports)."""
     rows, reports = [], []
-    with multiprocessing.get_context("spawn").Pool(max(1, min(processes, len(units)))) as pool:
-        for found, report in pool.imap_unordered(_task, [(job, u) for u in units], chunksize=1):
+    with multiprocessing.get_context("spawn").Pool(max(1, min(processes, len(units))), _begin, (job,)) as pool:
+        for found, report in pool.imap_unordered(_task, units, chunksize=1):
             rows.extend(found)
             reports.append(report)
     rows.sort()
@@ -144,7 +153,8 @@ def run_spark(job, units, master=None, conf=()):
     session = builder.getOrCreate()
     context = session.sparkContext
     package = ship.send(context)
-    done = context.parallelize(units, len(units)).map(lambda unit: engine.run(job, unit)).persist(StorageLevel.DISK_ONLY)
+    shared = context.broadcast(job)
+    done = context.parallelize(units, len(units)).map(lambda unit: engine.run(shared.value, unit)).persist(StorageLevel.DISK_ONLY)
     reports = done.map(lambda r: r[1]).collect()
     shutil.rmtree(os.path.dirname(package), ignore_errors=True)
     rows = done.flatMap(lambda r: r[0]).sortBy(lambda row: row[:3], numPartitions=max(1, min(len(units), 64))).toLocalIterator()

@@ -21,7 +21,7 @@ TRANSPORTS = {
 PORTLESS = {"icmp", "icmpv4", "icmpv6", "ftp-data", "ip", "pkthdr", "ipv4", "ipv6", "arp", "ether"}
 # State of hosts, pairs or everything: it is the same only where all packets pass one engine in order.
 SHARED_STATE = {"hostbits", "xbits", "lua", "luajit", "luaxform"}
-NAMED_STATE = {"flowbits", "hostbits", "xbits", "flowint", "flowvar", "pktvar", "dataset"}
+NAMED_STATE = {"flowbits", "hostbits", "xbits", "flowint", "flowvar", "pktvar", "dataset", "score"}
 WORD = re.compile(r"[^\s,;:]+")
 
 
@@ -68,13 +68,15 @@ class Rule:
             if name == "flowint":
                 found.update(("flowint", w) for w in (words[0], words[-1]) if WORD.fullmatch(w))
             elif name in ("flowvar", "pktvar"):
+                # Who sets them names them within a regular expression.
+                found.add(("variable", "*"))
+            elif name == "score":
                 found.add((name, words[0]))
             elif len(words) > 1:
                 found.update((name, w.strip()) for w in words[1].split("|"))
-        # `pcre` and `byte_extract` may set variables of flows by name; the first two are what names them.
         for name, value in self.options:
-            if name == "pcre" and value and "flow:" in value:
-                found.add(("flowvar", "*"))
+            if name == "pcre" and value and ("flow:" in value or "pkt:" in value or "flow_" in value):
+                found.add(("variable", "*"))
         return found
 
     def needs_whole(self):

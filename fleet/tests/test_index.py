@@ -99,6 +99,8 @@ def test_what_shares_state_is_run_together():
     bits = ("alert flowbits:set,a;", "alert flowbits:isset,a; flowbits:set,b;", "alert flowbits:isset,b; hostbits:set,h;", "alert")
     assert grouped(*bits) == ({3}, {0, 1, 2}, set())
     assert grouped("alert flowbits:set,a;", "pass flowbits:isset,a;", "alert") == ({0, 1, 2}, set(), {0, 1})
+    assert grouped("alert score:s,+3;", "alert score:s,>=,3; hostbits:set,h;", "alert score:t,+1;") == ({2}, {0, 1}, set())
+    assert grouped('alert pcre:"/(?P<flow_x>a)/";', "alert flowvar:x,a; xbits:set,y,track ip_src;") == (set(), {0, 1}, set())
     # What passes by bits of hosts passes for all.
     assert grouped("alert", "pass xbits:isset,a,track ip_src;") == (set(), {0, 1}, set())
     assert grouped("alert", "alert dataset:isset,x;", "alert dataset:set,y;") == ({0, 1}, {2}, set())
