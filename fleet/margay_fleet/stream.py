@@ -13,7 +13,7 @@ import shutil
 from . import FleetError, ship
 from .detectors import Settings, advance, all_of, parse
 
-SPARK_KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.12"
+SPARK_KAFKA = "org.apache.spark:spark-sql-kafka-0-10"
 STATE = "kept string"
 FOUND = "time timestamp, detector string, key string, id string, finding string"
 KEYED = "detector string, key string, time timestamp, event string"
@@ -29,7 +29,8 @@ def session(master=None, kafka=False, conf=()):
     builder = SparkSession.builder.appName("margay-fleet stream").config("spark.sql.session.timeZone", "UTC").config("spark.ui.enabled", "false")
     builder = builder.master(master) if master else builder
     if kafka:
-        builder = builder.config("spark.jars.packages", f"{SPARK_KAFKA}:{pyspark.__version__}")
+        scala = "2.12" if pyspark.__version__.startswith("3.") else "2.13"
+        builder = builder.config("spark.jars.packages", f"{SPARK_KAFKA}_{scala}:{pyspark.__version__}")
     for name, value in conf:
         builder = builder.config(name, value)
     made = builder.getOrCreate()

@@ -11,11 +11,11 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
 
 
-def did_not_run(what, why):
-    """Says that a test cannot run here, also to `make test`."""
+def did_not_run(what, why, kind="left out"):
+    """Says that a test cannot run here, also to `make test`; `kind` is `unavailable` where this machine cannot be given what is missing."""
     if path := os.environ.get("MARGAY_NOT_RUN"):
         with open(path, "a", encoding="utf-8") as f:
-            f.write(f"{what}: {why}\n")
+            f.write(f"fleet\t{what}\t{why}\t{kind}\n")
     pytest.skip(why)
 
 
@@ -26,7 +26,7 @@ def engine():
     if not found:
         built = [p for p in (TOP.parent / "target" / kind / "margay" for kind in ("release", "fast", "debug")) if p.exists()]
         if not built:
-            did_not_run("fleet: hunts", "no engine was built: cargo build --package margay")
+            did_not_run("hunts", "no engine was built: cargo build --package margay")
         found = str(max(built, key=lambda p: p.stat().st_mtime))
     return found
 
