@@ -157,12 +157,24 @@ portable: setup ## no path for one kind of processor alone: the matching's tests
 	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
-test: begin lint unit doc deny build fuzz-replay conformance differential events defence intercept peers-quick instructions adversarial-quick portable ## everything that must pass, and what of it did not run
+test: begin lint unit doc deny build fuzz-replay conformance differential events defence intercept peers-quick instructions adversarial-quick portable test-fleet ## everything that must pass, and what of it did not run
 	@tools/not-run $(NOT_RUN)
 	@echo "make test: all passed"
 
 begin:
 	@mkdir -p $(dir $(NOT_RUN)); rm -f $(NOT_RUN)
+
+# Python with Spark, for what is in fleet/.
+FLEET := target/fleet/bin/python
+target/fleet/installed: fleet/pyproject.toml
+	@tools/setup python3-venv java
+	$(PYTHON) -m venv target/fleet && target/fleet/bin/pip install -q -e './fleet[test]' && touch $@
+
+test-fleet: build target/fleet/installed ## margay-fleet: hunts beside one engine, detectors, streams on Spark's local mode (docs/fleet.md); FLEET_TESTS="-k hunt"
+	@MARGAY_ENGINE=$(CURDIR)/$(RELEASE) $(FLEET) -m pytest -q fleet/tests $(FLEET_TESTS)
+
+demo-fleet: build target/fleet/installed ## a scan spread over three sensors, found by the fleet; then a hunt with a rule that came later
+	@$(FLEET) fleet/demo.py $(RELEASE)
 
 fresh: ## both commands of the README on a machine that has nothing: a Debian 12 root made anew; needs root. FRESH="--toolchain here"
 	@tools/fresh $(FRESH)

@@ -295,6 +295,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("ctl", "ask a running engine, over its unix socket"),
     ("top", "watch a running engine in the terminal"),
     ("tune", "tune card, interrupts, processors and kernel for a sensor"),
+    ("split", "make an archive of captures that can be searched part by part"),
     ("lab", "make traffic, measure and compare engines"),
     ("help", "explain a command, a setting or a keyword"),
     ("completions", "print completions for a shell: bash, zsh or fish"),

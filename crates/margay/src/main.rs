@@ -31,6 +31,7 @@ fn main() -> ExitCode {
             margay_lab::run_tune(args)
         }
         "top" => margay_watch::run_top(args.skip(1)),
+        "split" => margay_archive::run(args.skip(1)),
         "setup" => setup::run(args.skip(1)),
         "help" => help::run(args.skip(1)),
         "completions" => complete::run(args.skip(1)),

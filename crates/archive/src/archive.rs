@@ -1,0 +1,124 @@
+//! What an archive says of itself: `archive.json`, and the index beside each part.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// The version of the layout that this program writes and reads.
+pub const VERSION: u32 = 1;
+/// The manifest's name.
+pub const MANIFEST: &str = "archive.json";
+
+/// A capture that went into an archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// As it was named.
+    pub file: String,
+    /// Packets that were read of it.
+    pub packets: u64,
+    /// Why reading stopped before its end, or could not begin.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub problem: Option<String>,
+}
+
+/// A part, as the manifest lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Its files' name without extension.
+    pub name: String,
+    /// Its bucket.
+    pub bucket: u16,
+    /// Number of its window, from 0. Of a bucket's parts each later one goes on where the one before ends.
+    pub window: u32,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of its `.pcapng`.
+    pub bytes: u64,
+    /// Time of its earliest packet, in microseconds since 1970.
+    pub first: i64,
+    /// Time of its latest packet.
+    pub last: i64,
+    /// SHA-256 of its `.pcapng`, in hexadecimal digits.
+    pub sha256: String,
+}
+
+/// `archive.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Buckets, among which are such as have no packet.
+    pub buckets: u16,
+    /// Length of a window in microseconds; 0: one window for all.
+    pub window: i64,
+    /// Packets of all parts.
+    pub packets: u64,
+    /// What was read.
+    pub captures: Vec<Source>,
+    /// Sets of buckets that must be read together, since the same inner flow is in tunnels of each.
+    pub together: Vec<Vec<u16>>,
+    /// Inner flows that were not remembered; where there are any, all buckets with tunnels are in `together`.
+    pub claims_refused: u64,
+    /// Fragments that were not kept while splitting, for want of memory. What their datagrams carry is not in the indexes: where there are any,
+    /// an index must not be asked about ports.
+    pub fragments_refused: u64,
+    /// Whether more than a tenth of the first 1,000 packets have a wrong checksum, so that an engine would believe all checksums of the
+    /// whole capture (`pcap-file.checksum-checks: auto`). What it would make of a part does not count.
+    pub checksums_believed: bool,
+    /// The parts, by bucket and window.
+    pub parts: Vec<Part>,
+}
+
+/// `NAME.index.json`: what may be in a part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartIndex {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The same as in the manifest.
+    #[serde(flatten)]
+    pub part: Part,
+    /// IP protocols of its packets and of those that they carry, by number.
+    pub protocols: Vec<u8>,
+    /// Packets that are fragments.
+    pub fragments: u64,
+    /// Frames that carry other packets.
+    pub tunnels: u64,
+    /// Frames without an IP header.
+    pub other: u64,
+    /// [`crate::bloom::Filter`] of addresses, networks and ports, in base64.
+    pub filter: String,
+}
+
+impl Manifest {
+    /// Reads that of an archive.
+    ///
+    /// # Errors
+    /// [`Error::Read`]; [`Error::Index`] where it is not one, or of another version.
+    pub fn read(archive: &Path) -> Result<Manifest, Error> {
+        let file = archive.join(MANIFEST);
+        let text = fs::read(&file).map_err(Error::read(&file))?;
+        let manifest: Manifest =
+            serde_json::from_slice(&text).map_err(|e| Error::Index { file: file.clone(), reason: e.to_string() })?;
+        if manifest.version != VERSION {
+            return Err(Error::Index { file, reason: format!("it has version {}, not {VERSION}", manifest.version) });
+        }
+        Ok(manifest)
+    }
+}
+
+/// Writes a file of JSON and has it on disk.
+pub(crate) fn write_json(file: &Path, value: &impl Serialize) -> Result<(), Error> {
+    let text = serde_json::to_vec(value)
+        .map_err(|e| Error::Write { file: file.to_owned(), source: std::io::Error::other(e) })?;
+    let written = File::create(file).and_then(|mut f| f.write_all(&text).and_then(|()| f.sync_all()));
+    written.map_err(Error::write(file))
+}
+
+/// The file of a part with this extension.
+pub(crate) fn part_file(archive: &Path, name: &str, extension: &str) -> PathBuf {
+    archive.join(format!("{name}.{extension}"))
+}

@@ -1,0 +1,75 @@
+//! What can go wrong with an archive.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why an archive could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The archive, or something else, is there already.
+    #[error("'{}' is there already: choose another folder with --into, or remove it", .0.display())]
+    Exists(PathBuf),
+    /// An earlier run did not come to its end.
+    #[error("'{}' holds a split that did not finish: remove that folder and split again", .0.display())]
+    Unfinished(PathBuf),
+    /// A file could not be written.
+    #[error("'{}' cannot be written: {source}", file.display())]
+    Write {
+        /// Which.
+        file: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file could not be read.
+    #[error("'{}' cannot be read: {source}", file.display())]
+    Read {
+        /// Which.
+        file: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// `archive.json` or an index is not what this version writes.
+    #[error("'{}' is no index that this version reads: {reason}; split the captures again", file.display())]
+    Index {
+        /// Which.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A part is cut or damaged.
+    #[error("'{}' is broken at byte {at}: {reason}; restore the part from a copy, or split the captures again", file.display())]
+    Part {
+        /// Which.
+        file: PathBuf,
+        /// Where the block begins that cannot be read.
+        at: u64,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A part that was asked for is not in the archive.
+    #[error("the archive has no part '{0}': archive.json lists those that it has")]
+    NoPart(String),
+    /// The limit of files.
+    #[error("the captures come to more than {0} parts: take longer windows (--by-time) or fewer buckets (--parts)")]
+    TooManyParts(usize),
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Options(String),
+    /// None of the captures could be read.
+    #[error("no packet could be read from the captures given: no archive was made")]
+    Nothing,
+}
+
+impl Error {
+    /// A file that could not be written.
+    pub(crate) fn write(file: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
+        let file = file.to_owned();
+        |source| Error::Write { file, source }
+    }
+
+    /// A file that could not be read.
+    pub(crate) fn read(file: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
+        let file = file.to_owned();
+        |source| Error::Read { file, source }
+    }
+}

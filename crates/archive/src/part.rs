@@ -1,0 +1,153 @@
+//! Writing one part and its index.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::Path;
+
+use base64::Engine;
+use margay_packet::Frame;
+use sha2::{Digest, Sha256};
+
+use crate::archive::{Part, PartIndex, VERSION, part_file, write_json};
+use crate::bloom::{Entry, Filter, V4, V6};
+use crate::error::Error;
+use crate::pair::Seen;
+use crate::pcapng::Blocks;
+
+/// What is known of a part's content.
+#[derive(Debug)]
+pub(crate) struct Content {
+    protocols: [bool; 256],
+    fragments: u64,
+    tunnels: u64,
+    other: u64,
+    filter: Filter,
+}
+
+impl Content {
+    fn new(entries: usize) -> Content {
+        Content { protocols: [false; 256], fragments: 0, tunnels: 0, other: 0, filter: Filter::new(entries) }
+    }
+
+    fn address(&mut self, a: IpAddr) {
+        let prefixes = if a.is_ipv4() { V4 } else { V6 };
+        prefixes.iter().for_each(|&bits| self.filter.insert(Entry::Network(a, bits).hash()));
+    }
+
+    /// A frame of the part has these packets.
+    pub(crate) fn note(&mut self, packets: &[Seen]) {
+        for seen in packets {
+            for (a, b) in [seen.ends, seen.pair.filter(|_| seen.pair != seen.ends)].into_iter().flatten() {
+                self.address(a);
+                self.address(b);
+            }
+            if seen.ends.is_some() {
+                self.protocols[usize::from(seen.proto)] = true;
+            }
+            if let Some((source, destination)) = seen.ports {
+                self.filter.insert(Entry::Port(seen.proto, source).hash());
+                self.filter.insert(Entry::Port(seen.proto, destination).hash());
+            }
+        }
+    }
+
+    fn count(&mut self, packets: &[Seen]) {
+        self.fragments += u64::from(packets.iter().any(|s| s.captured && s.fragment));
+        self.tunnels += u64::from(packets.iter().any(|s| s.depth > 0));
+        self.other += u64::from(packets.iter().all(|s| s.ends.is_none()));
+    }
+}
+
+/// A part that packets are added to.
+#[derive(Debug)]
+pub(crate) struct Open {
+    part: Part,
+    blocks: Blocks,
+    waiting: Vec<u8>,
+    numbers: Vec<u8>,
+    sum: Sha256,
+    pub(crate) content: Content,
+}
+
+/// A part that is whole but for its index, to which the window after may add: a datagram that begins here and ends there.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    part: Part,
+    pub(crate) content: Content,
+}
+
+impl Open {
+    /// One without a packet. `entries` is how many entries of its index are kept one by one.
+    pub(crate) fn new(bucket: u16, window: u32, entries: usize) -> Open {
+        let part = Part {
+            name: format!("{bucket:03}-{window:06}"),
+            bucket,
+            window,
+            packets: 0,
+            bytes: 0,
+            first: i64::MAX,
+            last: i64::MIN,
+            sha256: String::new(),
+        };
+        let (waiting, numbers) = (Vec::new(), Vec::new());
+        Open { part, blocks: Blocks::default(), waiting, numbers, sum: Sha256::new(), content: Content::new(entries) }
+    }
+
+    /// Adds a frame; returns how many bytes now wait to be written.
+    pub(crate) fn add(&mut self, frame: &Frame<'_>, number: u64, packets: &[Seen]) -> usize {
+        self.blocks.packet(frame, &mut self.waiting);
+        self.numbers.extend_from_slice(&number.to_le_bytes());
+        self.part.packets += 1;
+        self.part.first = self.part.first.min(frame.time.0);
+        self.part.last = self.part.last.max(frame.time.0);
+        self.content.note(packets);
+        self.content.count(packets);
+        self.waiting.len() + self.numbers.len()
+    }
+
+    /// Writes what waits. The files are opened for it and closed again, so that many parts take no more handles than one.
+    pub(crate) fn flush(&mut self, archive: &Path) -> Result<(), Error> {
+        self.sum.update(&self.waiting);
+        self.part.bytes += self.waiting.len() as u64;
+        append(&part_file(archive, &self.part.name, "pcapng"), &mut self.waiting)?;
+        append(&part_file(archive, &self.part.name, "numbers"), &mut self.numbers)
+    }
+
+    /// Writes the rest and has it on disk.
+    pub(crate) fn close(mut self, archive: &Path) -> Result<Whole, Error> {
+        self.flush(archive)?;
+        for extension in ["pcapng", "numbers"] {
+            let file = part_file(archive, &self.part.name, extension);
+            let open = OpenOptions::new().append(true).open(&file);
+            open.and_then(|f| f.sync_all()).map_err(Error::write(&file))?;
+        }
+        self.part.sha256 = self.sum.finalize().iter().map(|b| format!("{b:02x}")).collect();
+        Ok(Whole { part: self.part, content: self.content })
+    }
+}
+
+fn append(file: &Path, bytes: &mut Vec<u8>) -> Result<(), Error> {
+    let open = OpenOptions::new().create(true).append(true).open(file);
+    open.and_then(|mut f| f.write_all(bytes)).map_err(Error::write(file))?;
+    bytes.clear();
+    Ok(())
+}
+
+impl Whole {
+    /// Writes the index; returns what the manifest lists.
+    pub(crate) fn finish(self, archive: &Path) -> Result<Part, Error> {
+        let Content { protocols, fragments, tunnels, other, filter } = self.content;
+        let index = PartIndex {
+            version: VERSION,
+            part: self.part.clone(),
+            protocols: (0..=255u8).filter(|&p| protocols[usize::from(p)]).collect(),
+            fragments,
+            tunnels,
+            other,
+            filter: base64::engine::general_purpose::STANDARD.encode(filter.bits()),
+        };
+        write_json(&part_file(archive, &self.part.name, "index.json"), &index)?;
+        Ok(self.part)
+    }
+}

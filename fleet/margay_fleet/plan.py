@@ -1,0 +1,157 @@
+"""What a hunt runs: which parts rules can match in, which rules run where, and what must pass one engine in one piece.
+
+Each rule belongs to one of two groups. Rules of `parts` are run on each part for itself, without the thresholds that count over hosts; those
+are counted again over the merged stream (`thresholds`). Rules of `whole` depend on state that packets of several parts change (bits of hosts,
+datasets that grow, scripts, thresholds of rules that act), and are run once over all parts joined in the order of the capture. Rules that
+share bits of flows are in the same group. Rules that act on what others see (`pass`, `drop`, `reject`), and those that they share bits with,
+are loaded with both groups and reported by one.
+"""
+
+from dataclasses import dataclass, field
+
+from .rules import PORTLESS, TRANSPORTS
+
+
+@dataclass
+class Unit:
+    """Parts that one engine reads, joined in the order of the capture, and which rules it has: `parts` or `whole`."""
+
+    number: int
+    group: str
+    parts: list
+
+    @property
+    def bytes(self):
+        """Of all its parts."""
+        return sum(p.bytes for p in self.parts)
+
+
+@dataclass
+class Plan:
+    """A hunt."""
+
+    units: list
+    rules: dict
+    """Texts of the rules that each group has."""
+    owned: dict
+    """Keys of the rules whose alerts are taken from each group."""
+    recount: dict
+    """Thresholds by key of rule, to be counted over the merged stream."""
+    whole_because: dict
+    """Why a rule is in `whole`, by its key."""
+    pruned: int = 0
+    """Parts in the time asked for that no rule can match in."""
+    considered: int = 0
+    """Parts in the time asked for."""
+    problems: list = field(default_factory=list)
+
+
+def _components(rules):
+    """Sets of places of rules that share named state."""
+    parent = list(range(len(rules)))
+
+    def root(i):
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    first = {}
+    for i, rule in enumerate(rules):
+        for name in rule.names():
+            parent[root(i)] = root(first.setdefault(name, i))
+    sets = {}
+    for i in range(len(rules)):
+        sets.setdefault(root(i), []).append(i)
+    return list(sets.values())
+
+
+def group(rules, forced=None):
+    """Sorts rules into groups: (places of `parts`, places of `whole`, places loaded with both, reasons by place). `forced` has
+    reasons by key of rule for which a rule is to be in `whole`, besides its own."""
+    parts, whole, both, reasons = set(), set(), set(), {}
+    forced = forced or {}
+
+    def needs(rule):
+        return forced.get(rule.key) or forced.get((0, 0)) or rule.needs_whole()
+
+    for members in _components(rules):
+        why = next(((i, r) for i in members if (r := needs(rules[i]))), None)
+        # A threshold that is taken off lets more matches through; that must not be seen by other rules.
+        if why:
+            whole.update(members)
+            reasons.update((i, why[1]) for i in members)
+        else:
+            parts.update(members)
+        if any(rules[i].action != "alert" for i in members):
+            both.update(members)
+    if both & whole:
+        # What acts on all packets depends on the whole: so do all.
+        reason = reasons[min(both & whole)]
+        reasons = {i: reasons.get(i, f"beside a {rules[min(both & whole)].action} rule with {reason}") for i in parts | whole}
+        return set(), parts | whole, set(), reasons
+    return parts, whole, both, reasons
+
+
+class Header:
+    """What a rule's header says of the packets that it can match."""
+
+    def __init__(self, rule, variables):
+        self.protocols = TRANSPORTS.get(rule.proto)
+        self.networks = [n for n in map(variables.networks, rule.addresses) if n is not None]
+        self.ports = []
+        if rule.proto not in PORTLESS and self.protocols:
+            self.ports = [r for r in map(variables.port_ranges, rule.ports) if r is not None]
+
+    @property
+    def key(self):
+        """The same for headers that match the same."""
+        return repr((self.protocols, self.networks, self.ports))
+
+    def may_match(self, index, ports_known):
+        """Whether a packet of a part may fit; `False` is certain."""
+        if self.protocols and not index.protocols.intersection(self.protocols):
+            return False
+        if any(not any(map(index.may_hold_network, networks)) for networks in self.networks):
+            return False
+        return not ports_known or all(index.may_hold_ports(self.protocols, ranges) for ranges in self.ports)
+
+
+def make(archive, rules, variables, start=None, end=None, lead=3_600_000_000, forced=None):
+    """Plans a hunt for `rules` in `archive` between `start` and `end` (microseconds, or None). Parts of up to `lead` microseconds before
+    `start` are read as well, since flows and counts that alert may have begun there."""
+    parts, whole, both, reasons = group(rules, forced)
+    recount = {rules[i].key: rules[i].thresholds for i in parts if rules[i].recounted()}
+
+    def text(places):
+        return [rules[i].stripped() if rules[i].key in recount else rules[i].text for i in sorted(places)]
+
+    plan = Plan(
+        [],
+        {"parts": text(parts | both), "whole": text(whole | both) if whole else []},
+        {"parts": {rules[i].key for i in parts}, "whole": {rules[i].key for i in whole}},
+        recount,
+        {rules[i].key: why for i, why in reasons.items()},
+    )
+    headers = {name: {h.key: h for h in (Header(rules[i], variables) for i in places)} for name, places in (("parts", parts), ("whole", whole))}
+    chosen = {"parts": [], "whole": []}
+    for part in archive.parts:
+        if (start is not None and part.last < start - lead) or (end is not None and part.first >= end):
+            continue
+        plan.considered += 1
+        index = archive.index(part)
+        for name, of in headers.items():
+            if any(h.may_match(index, archive.ports_known) for h in of.values()):
+                chosen[name].append(part)
+        if part not in chosen["parts"][-1:] and part not in chosen["whole"][-1:]:
+            plan.pruned += 1
+    bucket_of = {b: min(s) for s in archive.together for b in s}
+    chains = {}
+    for part in chosen["parts"]:
+        chains.setdefault(bucket_of.get(part.bucket, part.bucket), []).append(part)
+    # The longest first: what comes last is then short, and no worker waits long for another.
+    ordered = sorted(chains.values(), key=lambda c: -sum(p.bytes for p in c))
+    plan.units = [Unit(n, "parts", chain) for n, chain in enumerate(ordered)]
+    if chosen["whole"]:
+        plan.units.insert(0, Unit(len(plan.units), "whole", chosen["whole"]))
+    return plan

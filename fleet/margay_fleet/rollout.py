@@ -1,0 +1,231 @@
+"""What sensors run, and having them reload their rules: ring by ring, stopped where loss or CPU grows."""
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+from . import FleetError
+from .engine import micros
+
+
+def seen_in_stats(lines):
+    """What each sensor runs, from its last `stats` event: by name a dict. Lines that are no such events are passed over."""
+    sensors = {}
+    for line in lines:
+        if '"stats"' not in line:
+            continue
+        try:
+            event = json.loads(line)
+            stats, name = event["stats"], event.get("host") or "unnamed"
+            when = micros(event["timestamp"])
+            engines = stats.get("detect", {}).get("engines", [])
+            capture = stats.get("capture", {})
+            row = {
+                "when": when, "timestamp": event["timestamp"], "uptime": stats.get("uptime", 0),
+                "rules": sum(e.get("rules_loaded", 0) for e in engines), "failed": sum(e.get("rules_failed", 0) for e in engines),
+                "reloaded": max((e.get("last_reload", "") for e in engines), default=""),
+                "packets": capture.get("kernel_packets", 0), "lost": capture.get("kernel_drops", 0),
+            }  # fmt: skip
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+        if name not in sensors or sensors[name]["when"] <= when:
+            sensors[name] = row
+    return sensors
+
+
+def table(sensors, newest=None):
+    """Lines that show them. A sensor whose rules differ from those that most have, and one that is behind by a minute, are marked."""
+    counts = {}
+    for row in sensors.values():
+        counts[row["rules"], row["failed"]] = counts.get((row["rules"], row["failed"]), 0) + 1
+    usual = max(counts, key=lambda k: (counts[k], k), default=None)
+    newest = newest if newest is not None else max((r["when"] for r in sensors.values()), default=0)
+    yield f"{'sensor':<24} {'rules':>7} {'failed':>6} {'loss':>8}  {'reloaded':<31} {'last told':<31} "
+    for name, row in sorted(sensors.items()):
+        marks = []
+        if (row["rules"], row["failed"]) != usual:
+            marks.append("other rules than most")
+        if newest - row["when"] > 60_000_000:
+            marks.append("silent")
+        loss = row["lost"] / row["packets"] if row["packets"] else 0.0
+        yield (f"{name:<24} {row['rules']:>7} {row['failed']:>6} {loss:>8.3%}  {row['reloaded']:<31} {row['timestamp']:<31} {', '.join(marks)}").rstrip()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where a rollout stops."""
+
+    loss: float = 0.001
+    """Part of the packets that may be lost more than before."""
+    cpu: float = 0.25
+    """Part by which the CPU's use may grow."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Counters of a sensor: packets and lost ones, and seconds of CPU (None: not known)."""
+
+    at: float
+    packets: int
+    lost: int
+    cpu: float | None
+
+
+def rates(first, last):
+    """Loss as a part of the packets, and CPUs in use, between two samples."""
+    packets, lost = last.packets - first.packets, last.lost - first.lost
+    if packets < 0 or lost < 0:
+        raise FleetError("its counters began anew: it was restarted meanwhile")
+    cpu = None
+    if first.cpu is not None and last.cpu is not None and last.at > first.at:
+        cpu = max(0.0, last.cpu - first.cpu) / (last.at - first.at)
+    return lost / packets if packets else 0.0, cpu
+
+
+def judge(before, after, limits):
+    """Why a sensor is worse than it was, or None. Both are (loss, CPUs)."""
+    if after[0] > before[0] + limits.loss:
+        return f"it loses {after[0]:.3%} of its packets, and lost {before[0]:.3%} before"
+    if before[1] is not None and after[1] is not None and after[1] > max(before[1], 0.05) * (1 + limits.cpu):
+        return f"it uses {after[1]:.2f} CPUs, and used {before[1]:.2f} before"
+    return None
+
+
+class Sensors:
+    """Sensors that commands reach: `template` is a command line in which `{host}` stands for the sensor, and to which a command is added."""
+
+    def __init__(self, template, ctl="margay ctl", cpu="ps -o cputimes= -C margay", timeout=120):
+        self.template, self.ctl, self.cpu, self.timeout = template, ctl, cpu, timeout
+
+    def line(self, host, command):
+        """The command line as words."""
+        return [w.replace("{host}", host) for w in shlex.split(self.template)] + shlex.split(command)
+
+    def _run(self, host, command):
+        line = self.line(host, command)
+        try:
+            done = subprocess.run(line, capture_output=True, text=True, errors="replace", timeout=self.timeout, check=False)
+        except (OSError, subprocess.TimeoutExpired) as e:
+            raise FleetError(f"{host}: {shlex.join(line)}: {e}") from e
+        if done.returncode != 0:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise FleetError(f"{host}: {shlex.join(line)}: status {done.returncode}: {said[-1] if said else 'it says nothing'}")
+        return done.stdout
+
+    def ask(self, host, command):
+        """The answer of the engine's socket to a command."""
+        text = self._run(host, f"{self.ctl} {command}")
+        try:
+            answer = json.loads(text)
+            if answer["return"] != "OK":
+                raise FleetError(f"{host}: {command}: {answer.get('message')}")
+            return answer["message"]
+        except (ValueError, KeyError, TypeError) as e:
+            raise FleetError(f"{host}: {command}: answers what is no answer of an engine: {text[:80]!r}") from e
+
+    def sample(self, host):
+        """Its counters now."""
+        counters = self.ask(host, "dump-counters")
+        capture = counters.get("capture", {}) if isinstance(counters, dict) else {}
+        cpu = None
+        if self.cpu:
+            words = self._run(host, self.cpu).split()
+            if not words or not all(w.replace(".", "", 1).isdigit() for w in words):
+                raise FleetError(f"{host}: '{self.cpu}' tells no seconds of CPU: give another command with --cpu, or --cpu '' to go without")
+            cpu = sum(map(float, words))
+        return Sample(time.monotonic(), capture.get("kernel_packets", 0), capture.get("kernel_drops", 0), cpu)
+
+
+def rollout(rings, sensors, limits, watch, say, sleep=time.sleep):
+    """Reloads ring by ring. Returns the hosts that reloaded, and why it stopped, or None."""
+    done = []
+    for number, ring in enumerate(rings, 1):
+        say(f"ring {number} of {len(rings)}: {', '.join(ring)}")
+        try:
+            first = {h: sensors.sample(h) for h in ring}
+            sleep(watch)
+            before = {h: rates(first[h], sensors.sample(h)) for h in ring}
+            for host in ring:
+                failed = _failed(sensors.ask(host, "ruleset-stats"))
+                sensors.ask(host, "reload-rules")
+                done.append(host)
+                loaded, now = _loaded(stats := sensors.ask(host, "ruleset-stats")), _failed(stats)
+                say(f"  {host}: {loaded} rules, {now} failed")
+                if loaded == 0 or now > failed:
+                    return done, f"{host}: {now} rules do not load, and {failed} did not before"
+            first = {h: sensors.sample(h) for h in ring}
+            sleep(watch)
+            for host in ring:
+                after = rates(first[host], sensors.sample(host))
+                if why := judge(before[host], after, limits):
+                    return done, f"{host}: {why}"
+        except FleetError as e:
+            return done, str(e)
+    return done, None
+
+
+def _sum(stats, name):
+    rows = stats if isinstance(stats, list) else [stats]
+    return sum(r.get(name, 0) for r in rows if isinstance(r, dict))
+
+
+def _loaded(stats):
+    return _sum(stats, "rules_loaded")
+
+
+def _failed(stats):
+    return _sum(stats, "rules_failed")
+
+
+def read_rings(path):
+    """Rings from a file: a ring a line, its hosts apart by spaces; `#` begins a remark."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            rings = [words for line in f if (words := line.split("#")[0].split())]
+    except OSError as e:
+        raise FleetError(f"{path}: cannot be read: {e.strerror}") from e
+    hosts = [h for ring in rings for h in ring]
+    if not hosts:
+        raise FleetError(f"{path}: has no host: write a ring a line, its hosts apart by spaces")
+    for host in hosts:
+        if hosts.count(host) > 1:
+            raise FleetError(f"{path}: {host} is there twice")
+        if host.startswith("-"):
+            raise FleetError(f"{path}: '{host}' is no host")
+    return rings
+
+
+def reload(options):
+    """Carries out `margay-fleet reload`; returns the exit status."""
+    rings, sensors = read_rings(options.rings), Sensors(options.ssh, options.ctl, options.cpu)
+    if not options.really:
+        for number, ring in enumerate(rings, 1):
+            print(f"ring {number} of {len(rings)}: watches for {options.watch} s, reloads, watches for {options.watch} s again")
+            for host in ring:
+                print(f"  {shlex.join(sensors.line(host, options.ctl + ' reload-rules'))}")
+        print("nothing was done: --really does it")
+        return 0
+    done, why = rollout(rings, sensors, Limits(options.max_loss, options.max_cpu), options.watch, lambda text: print(text, flush=True))
+    if why:
+        print(f"margay-fleet reload: stopped: {why}; these have reloaded: {', '.join(done) or 'none'}", file=sys.stderr)
+        return 1
+    print(f"{len(done)} sensors have reloaded")
+    return 0
+
+
+def sensors(options):
+    """Carries out `margay-fleet sensors`; returns the exit status."""
+    found = {}
+    for path in options.files:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as f:
+                for name, row in seen_in_stats(f).items():
+                    if name not in found or found[name]["when"] <= row["when"]:
+                        found[name] = row
+        except OSError as e:
+            raise FleetError(f"{path}: cannot be read: {e.strerror}") from e
+    print("\n".join(table(found)))
+    return 0 if found else 1

@@ -1,0 +1,113 @@
+"""Thresholds as the engine counts them (docs/fleet.md, crates/detect/src/threshold), over matches of many parts or sensors.
+
+Time is that of packets, in microseconds. A window starts with the match that opens it and holds matches up to and including `seconds`
+later; the first match after it opens the next. A `detection_filter` is asked first, then the rule's `threshold`.
+"""
+
+import ipaddress
+from dataclasses import dataclass
+
+# Microseconds that a count by flow without a window is kept after its last match.
+IDLE = 3600 * 1_000_000
+
+
+@dataclass
+class Entry:
+    """What is counted of one host, pair, flow or rule."""
+
+    start: int
+    end: int
+    count: int = 0
+    next: int = 0
+
+
+@dataclass(frozen=True)
+class Match:
+    """A match of a rule: addresses as the event shows them, the flow's name, microseconds since 1970."""
+
+    src: str
+    dst: str
+    flow: object
+    time: int
+
+
+def who(track, match):
+    """What a match is counted by, or None where it has no such thing."""
+    if track == "by_src":
+        return ("host", match.src)
+    if track == "by_dst":
+        return ("host", match.dst)
+    if track == "by_both":
+        # Both directions between two hosts are one pair.
+        return ("pair", *sorted((match.src, match.dst)))
+    if track == "by_rule":
+        return ("rule",)
+    return None if match.flow is None else ("flow", match.flow)
+
+
+def step(threshold, entry, now):
+    """Counts a match at `now` in `entry` (None: there is none yet). Returns the entry, and whether it alerts, is limited or is nothing."""
+    if threshold.kind == "backoff":
+        if entry is None or entry.end < now:
+            entry = Entry(now, now + IDLE, 0, threshold.count)
+        entry.end = now + IDLE
+        entry.count += 1
+        if entry.count < entry.next:
+            return entry, "nothing" if entry.next == threshold.count else "limited"
+        entry.next = max(entry.next * max(threshold.multiplier, 1), entry.count + 1)
+        return entry, "alert"
+    window = threshold.seconds * 1_000_000
+    if entry is None or now - entry.start > window:
+        entry = Entry(now, now + window)
+    entry.count += 1
+    if threshold.kind == "limit":
+        return entry, "alert" if entry.count <= threshold.count else "limited"
+    if threshold.kind == "threshold":
+        if entry.count < threshold.count:
+            return entry, "nothing"
+        # The window goes on; only the count starts anew.
+        entry.count = 0
+        return entry, "alert"
+    if threshold.kind == "both":
+        state = "nothing" if entry.count < threshold.count else "limited"
+        return entry, "alert" if entry.count == threshold.count else state
+    return entry, "alert" if entry.count > threshold.count else "nothing"
+
+
+class Counts:
+    """Counts of all rules, with a limit: the entries whose windows are over go first; where there are none, the oldest goes and is counted."""
+
+    def __init__(self, limit=2_000_000):
+        self.limit, self.entries, self.evicted, self.swept = limit, {}, 0, 0
+
+    def alerts(self, key, thresholds, match):
+        """Counts a match of the rule `key`, and says whether it alerts."""
+        ordered = sorted(thresholds, key=lambda t: t.kind != "detection_filter")
+        for threshold in ordered:
+            subject = who(threshold.track, match)
+            if subject is None:
+                continue
+            name = (key, threshold.kind == "detection_filter", subject)
+            entry, state = step(threshold, self.entries.get(name), match.time)
+            self._keep(name, entry, match.time)
+            if state != "alert":
+                return False
+        return True
+
+    def _keep(self, name, entry, now):
+        if name not in self.entries and len(self.entries) >= self.limit:
+            if now - self.swept > 1_000_000:
+                self.swept = now
+                self.entries = {n: e for n, e in self.entries.items() if e.end >= now}
+            if len(self.entries) >= self.limit:
+                self.entries.pop(next(iter(self.entries)))
+                self.evicted += 1
+        self.entries[name] = entry
+
+
+def canonical(address):
+    """An address in its shortest form, so that two spellings of one are counted as one."""
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return address
