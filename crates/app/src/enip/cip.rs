@@ -246,7 +246,12 @@ impl Summary {
                 self.extended.extend(extended.chunks_exact(2).map(|e| u16::from_le_bytes([e[0], e[1]])));
             }
         }
-        depth >= DEPTH_MAX || cip.inner().fold(true, |holds, inner| self.add(inner, depth + 1) && holds)
+        // One that is broken hides none of those behind it.
+        let mut holds = true;
+        for inner in cip.inner().filter(|_| depth < DEPTH_MAX) {
+            holds &= self.add(inner, depth + 1);
+        }
+        holds
     }
 
     fn attribute(&mut self, service: u8, class: Option<u32>, n: u32, any: &mut bool) {

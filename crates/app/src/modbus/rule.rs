@@ -93,11 +93,14 @@ pub(super) fn read(text: &str) -> Result<NumberCondition, String> {
     let (mut seen, mut access) = (Vec::new(), 0);
     for clause in text.trim().trim_matches('"').split(',').map(str::trim) {
         let (word, rest) = clause.split_once(char::is_whitespace).map_or((clause, ""), |(w, r)| (w, r.trim()));
-        let allowed = match (word, seen.last().copied()) {
-            ("unit", None) | ("function" | "access", None | Some("unit")) => true,
-            ("subfunction", Some("function")) | ("address", Some("access")) | ("value", Some("address")) => true,
-            _ => false,
-        };
+        let allowed = matches!(
+            (word, seen.last().copied()),
+            ("unit", None)
+                | ("function" | "access", None | Some("unit"))
+                | ("subfunction", Some("function"))
+                | ("address", Some("access"))
+                | ("value", Some("address"))
+        );
         if !allowed || rest.is_empty() {
             return wrong(&format!("\"{clause}\" is not understood in \"{text}\""));
         }

@@ -188,10 +188,9 @@ pub(super) const fn flavor(number: u32) -> &'static str {
 /// A number for the name of a procedure, whatever its version: that in the list of version 3, and behind those the others of version 4.
 /// Rules name procedures; version 2 has a few of its own, which it shares with none.
 fn number_of(name: &str) -> Option<u64> {
-    let same = |n: &&str| n.eq_ignore_ascii_case(name);
     let mut from = 0;
     for names in [V3, V4, V2] {
-        if let Some(at) = names.iter().position(|n| same(&n)) {
+        if let Some(at) = names.iter().position(|n| n.eq_ignore_ascii_case(name)) {
             return Some(from + at as u64);
         }
         from += names.len() as u64;

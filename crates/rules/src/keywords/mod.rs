@@ -106,8 +106,6 @@ pub(crate) enum Does {
     Number(&'static [&'static str], fn(&Input<'_>) -> Result<(NumberTest, Which), Fail>),
     /// A check of a number that a protocol declares
     Declared(&'static [&'static str], KeywordKind),
-    /// A check of a protocol, kept as written
-    App(&'static [&'static str]),
 }
 
 /// One keyword.
@@ -205,23 +203,6 @@ impl Keyword {
     /// An old-style content modifier.
     pub(crate) const fn modifier(names: &'static [&'static str], buffer: &'static Buffer) -> Keyword {
         Keyword { does: Does::Modify(buffer), ..Keyword::sticky(names, buffer) }
-    }
-
-    /// A check of a protocol, kept as written.
-    pub(crate) const fn app(
-        names: &'static [&'static str],
-        takes: Takes,
-        protocols: &'static [&'static str],
-    ) -> Keyword {
-        Keyword {
-            names,
-            takes,
-            quotes: Quotes::May,
-            negatable: false,
-            feature: "",
-            direction: Direction::Both,
-            does: Does::App(protocols),
-        }
     }
 }
 
@@ -332,13 +313,6 @@ pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), F
             b.restrict(protocols)?;
             let (test, which) = declared::test(&input, kind)?;
             b.check(Check::Number { keyword: input.name, test, which });
-            Ok(())
-        }
-        Does::App(protocols) => {
-            need_protocol(b, protocols, &written);
-            b.restrict(protocols)?;
-            let argument = input.text.into_owned();
-            b.check(Check::Other { keyword: input.name.to_owned(), argument, negated: input.negated });
             Ok(())
         }
     }
