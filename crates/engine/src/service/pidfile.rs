@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_process_that_has_ended_has_none() {
         // A program by the name of an engine, which nobody waits for until it was looked at.
-        let dir = std::env::temp_dir().join(format!("margay-pidfile-{}-zombie", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("margay-pidfile-{}-program", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
         let program = dir.join("margay");
