@@ -186,7 +186,7 @@ pub fn findings(
                 .into(),
         });
     }
-    all.sort_by(|a, b| b.grade.cmp(&a.grade));
+    all.sort_by_key(|f| std::cmp::Reverse(f.grade));
     all
 }
 
