@@ -46,6 +46,11 @@ struct Cli {
     numbers: Option<PathBuf>,
 }
 
+/// The text of `margay split --help`.
+pub fn help() -> String {
+    <Cli as clap::CommandFactory>::command().bin_name("margay split").term_width(100).render_help().to_string()
+}
+
 fn unit(text: &str, units: &[(&str, u64)], example: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -45,5 +45,5 @@ pub mod part;
 pub mod pcapng;
 pub mod split;
 
-pub use command::run;
+pub use command::{help, run};
 pub use error::Error;

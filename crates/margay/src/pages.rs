@@ -141,9 +141,15 @@ fn choice(left: &str, right: &str) -> Option<Choice> {
 
 /// Every command that is shown.
 pub(crate) fn all() -> Vec<Page> {
-    let own = [("setup", crate::setup::HELP), ("help", crate::help::HELP), ("completions", crate::complete::HELP)];
+    let own = [
+        ("top", margay_watch::TOP_HELP),
+        ("setup", crate::setup::HELP),
+        ("help", crate::help::HELP),
+        ("completions", crate::complete::HELP),
+    ];
     let mut pages = vec![Page::read("", &margay_config::help())];
     pages.extend(own.map(|(words, text)| Page::read(words, text)));
+    pages.push(Page::read("split", &margay_archive::help()));
     pages.extend(margay_engine::helps().iter().map(|(words, text)| Page::read(words, text)));
     // `margay lab` is not there without its feature; `margay tune` is.
     let lab = margay_lab::helps();

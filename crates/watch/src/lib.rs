@@ -20,4 +20,4 @@ pub mod top;
 pub mod web;
 
 pub use hub::Hub;
-pub use top::run as run_top;
+pub use top::{HELP as TOP_HELP, run as run_top};

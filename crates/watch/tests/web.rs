@@ -68,8 +68,8 @@ fn served(token: Option<&str>, test: impl FnOnce(SocketAddr, &Hub)) {
         hub.feed().lines(alert(n).as_bytes());
         hub.feed().alert(1, 2_000_000, None);
     }
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let listen = listener.local_addr().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listen = listener.local_addr().expect("its address");
     let access = Access { listen, token: token.map(str::to_owned) };
     let stop = AtomicBool::new(false);
     struct Stop<'a>(&'a AtomicBool);
@@ -88,9 +88,9 @@ fn served(token: Option<&str>, test: impl FnOnce(SocketAddr, &Hub)) {
 
 /// Sends bytes, and reads until the connection is closed: status, head, body.
 fn raw(to: SocketAddr, bytes: &[u8]) -> (u16, String, String) {
-    let mut stream = TcpStream::connect(to).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream.write_all(bytes).unwrap();
+    let mut stream = TcpStream::connect(to).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit of time");
+    stream.write_all(bytes).expect("it is sent");
     let mut all = Vec::new();
     // What is left unread may reset the connection; the answer came before.
     let _ = stream.read_to_end(&mut all);
@@ -208,7 +208,7 @@ fn browser(to: SocketAddr, hash: &str) -> Option<String> {
         margay_testing::not_run("there is no chromium (Debian's package chromium)");
         return None;
     };
-    let home = tempfile::tempdir().unwrap();
+    let home = tempfile::tempdir().expect("a folder");
     let out = Command::new(program)
         .args([
             "--headless",
@@ -221,7 +221,7 @@ fn browser(to: SocketAddr, hash: &str) -> Option<String> {
         .arg(format!("--user-data-dir={}", home.path().display()))
         .arg(format!("http://{to}/{hash}"))
         .output()
-        .unwrap();
+        .expect("the browser runs");
     Some(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 

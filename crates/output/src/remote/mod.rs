@@ -47,6 +47,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What came of a batch.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "kafka"), allow(dead_code))] // Only Kafka leaves a batch on its way, or refuses lines for good.
 pub(super) enum Outcome {
     /// The peer has it, but for so many lines that it refuses for good, the last for this reason.
     Done { refused: u64, why: Option<String> },

@@ -26,7 +26,8 @@ const SECONDS: std::ops::RangeInclusive<u64> = 1..=3600;
 /// How often keys are looked for.
 const STEP: Duration = Duration::from_millis(100);
 
-const HELP: &str = "\
+/// The text of `margay top --help`.
+pub const HELP: &str = "\
 Usage: margay top [OPTIONS]
 
 Shows a running engine: packets and losses, workers, memory, flows, alerts, addresses.
