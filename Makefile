@@ -157,7 +157,7 @@ portable: setup ## no path for one kind of processor alone: the matching's tests
 	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
-test: begin lint unit doc deny build fuzz-replay conformance differential events defence intercept peers-quick instructions adversarial-quick portable test-fleet ## everything that must pass, and what of it did not run
+test: begin lint unit doc deny build fuzz-replay conformance differential events defence intercept peers-quick instructions adversarial-quick portable ## everything that must pass, and what of it did not run
 	@tools/not-run $(NOT_RUN)
 	@echo "make test: all passed"
 

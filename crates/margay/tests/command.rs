@@ -148,9 +148,11 @@ fn a_full_disk_is_said_and_survived() {
     }
     let dir = folder("full");
     let o = run(&dir, &root().join("demo/demo.pcap"), &["--set", "outputs.1.eve-log.filename=/dev/full"]);
-    assert!(o.status.success(), "{}", stderr(&o));
     let said = stderr(&o);
     assert_eq!(said.matches("/dev/full").count(), 1, "{said}");
+    // The run comes to its end, and does not pass for a whole one.
+    assert!(dir.join("fast.log").exists() && said.contains("events could not be written and are lost"), "{said}");
+    assert_eq!(o.status.code(), Some(1), "{said}");
 }
 
 #[test]

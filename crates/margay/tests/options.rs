@@ -151,6 +151,13 @@ fn acts(option: &str) -> bool {
             let more = write(&dir, "more.yaml", "%YAML 1.1\n---\nsensor-name: included\n");
             assert_eq!(read("include", &["--include", &more]).events("alert")[0]["host"], "included");
         }
+        // A page of a run that ends at once is served by nobody, but the port is asked for: tests/watch.rs looks at the page.
+        "--web" => {
+            let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let at = taken.local_addr().expect("its address").to_string();
+            let r = read("web", &["--web", &at]);
+            assert!(r.code() == 1 && r.said().contains(&at), "{}", r.said());
+        }
         "--set" => assert_eq!(read("set", &["--set", "sensor-name=here"]).events("alert")[0]["host"], "here"),
         "-l" => {
             let r = read("l", &["-l", &dir.display().to_string()]);
