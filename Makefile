@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 CARGO ?= cargo
 RELEASE := target/release/margay
-# Features beyond the default ones. Kafka needs librdkafka, which tools/setup installs; FEATURES= builds without.
+# What lints and tests have beyond the default features, and packages too. A plain build has no Kafka: its library would cost every start 2 ms.
 FEATURES ?= --features margay/kafka
 # Whose benchmarks `make micro` runs.
 MICRO_FLAGS ?= $(foreach c,packet capture flow stream json output detect,--bench '*' -p margay-$(c))
@@ -33,7 +33,7 @@ setup: ## install the system packages that are missing
 	@tools/setup
 
 build: setup ## build for release
-	$(CARGO) build --release --locked --package margay --package margay-lab $(FEATURES)
+	$(CARGO) build --release --locked --package margay --package margay-lab
 
 # Where `make install` puts things; DESTDIR is a root to put them below. PACKAGE is where packages go.
 PREFIX ?= /usr/local

@@ -88,7 +88,7 @@ pub static PROTOCOL: Protocol = Protocol {
     mode: Mode::Off,
     recognition: Recognition {
         patterns: &[],
-        probes: &[Probe { transport: TCP, ports: &[44818], probe }, Probe { transport: UDP, ports: &[44818], probe }],
+        probes: &[Probe { transport: TCP, ports: &[44818], probe }, Probe { transport: UDP, ports: &[44818], probe: datagram }],
     },
     parser: parser::<Enip>,
     keywords: KEYWORDS,
@@ -105,6 +105,15 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
         None => Probed::More,
         Some(header) if header.is_known() => Probed::Yes { reverse: false },
         Some(_) => Probed::No,
+    }
+}
+
+/// The same of a datagram, which is a message as a whole. The port is one that clients of anything may have: bytes that happen to
+/// look like a header do not have its length as well.
+fn datagram(direction: Direction, data: &[u8]) -> Probed {
+    match Header::read(data) {
+        Some(header) if HEADER + header.len != data.len() => Probed::No,
+        _ => probe(direction, data),
     }
 }
 

@@ -255,5 +255,7 @@ fn any_byte_may_be_wrong() {
 #[test]
 fn recognised_by_its_header() {
     assert_eq!(probe(TS, &message(0x63, 0, 0, b"")), Probed::Yes { reverse: false });
+    assert_eq!(datagram(TS, &message(0x63, 0, 0, b"")), Probed::Yes { reverse: false });
+    assert_eq!(datagram(TS, &[message(0, 0, 0, b""), b"more".to_vec()].concat()), Probed::No);
     assert_eq!((probe(TS, b"\x63\0"), probe(TS, &message(0x12, 0, 0, b""))), (Probed::More, Probed::No));
 }
