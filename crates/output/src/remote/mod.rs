@@ -1,12 +1,12 @@
 //! Lines for another machine: Redis, Kafka, a socket with or without TLS, a syslog server.
 //!
-//! Whoever writes events hands lines to a bounded queue in memory and goes on ([`Remote::put`]). A thread for each output takes
+//! Whoever writes events hands lines to a bounded queue in memory and goes on (`Remote::put`). A thread for each output takes
 //! them in batches, sends them, and keeps each batch until the peer has it; what connects and waits is that thread alone.
 //! While the peer is away the thread tries again, less often each time, and moves what fills the queue to disk where there is a
-//! [`spool`]. Order: the batch that is being sent, then the spool, then the queue. Lines that fit nowhere are counted as lost
+//! spool (`spool.rs`). Order: the batch that is being sent, then the spool, then the queue. Lines that fit nowhere are counted as lost
 //! and said once, with the reason, and once more when the peer is back.
 //!
-//! A [`Transport`] is a file here. It knows how to connect and how to send a batch, and which lines of a failed batch have
+//! A `Transport` is a file here. It knows how to connect and how to send a batch, and which lines of a failed batch have
 //! to be sent again.
 
 #[cfg(feature = "kafka")]
