@@ -88,7 +88,10 @@ pub static PROTOCOL: Protocol = Protocol {
     mode: Mode::Off,
     recognition: Recognition {
         patterns: &[],
-        probes: &[Probe { transport: TCP, ports: &[44818], probe }, Probe { transport: UDP, ports: &[44818], probe: datagram }],
+        probes: &[
+            Probe { transport: TCP, ports: &[44818], probe },
+            Probe { transport: UDP, ports: &[44818], probe: datagram },
+        ],
     },
     parser: parser::<Enip>,
     keywords: KEYWORDS,
