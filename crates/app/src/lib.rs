@@ -20,6 +20,7 @@ mod arguments;
 
 mod ber;
 pub mod bittorrent_dht;
+mod bytes;
 mod cache;
 pub mod config;
 mod conversation;

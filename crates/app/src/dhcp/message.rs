@@ -2,6 +2,8 @@
 
 use std::net::Ipv4Addr;
 
+use crate::bytes::be32;
+
 /// Bytes of the header, with the cookie that is before the options.
 pub const HEADER: usize = 240;
 
@@ -54,10 +56,6 @@ pub struct Message {
 
 fn address(data: &[u8], at: usize) -> Ipv4Addr {
     data.get(at..).and_then(|d| d.first_chunk::<4>()).map_or(Ipv4Addr::UNSPECIFIED, |b| Ipv4Addr::from(*b))
-}
-
-fn be32(data: &[u8], at: usize) -> Option<u32> {
-    data.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
 }
 
 impl Message {

@@ -1,6 +1,7 @@
 //! Messages of CIP (CIP volume 1, chapter 2): a request to an object, or a response.
 
 use super::names;
+use crate::bytes::{le16, le32};
 
 /// Services that have a layout of their own.
 const GET_ATTRIBUTE_LIST: u8 = 0x03;
@@ -13,14 +14,6 @@ const CONNECTION_MANAGER: u32 = 6;
 const RESPONSE: u8 = 0x80;
 /// How deep messages may be within messages.
 const DEPTH_MAX: usize = 3;
-
-fn le16(data: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(*data.get(at..)?.first_chunk()?))
-}
-
-fn le32(data: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*data.get(at..)?.first_chunk()?))
-}
 
 /// A segment of a path (CIP volume 1, appendix C).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

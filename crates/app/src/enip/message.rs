@@ -1,6 +1,7 @@
 //! Messages of the encapsulation (CIP volume 2, chapter 2), and the items of the common packet format that they carry.
 
 use super::cip::{self, Summary};
+use crate::bytes::{le16, le32};
 
 /// Length of the encapsulation's header.
 pub(super) const HEADER: usize = 24;
@@ -19,14 +20,6 @@ const ITEM_UNCONNECTED: u16 = 0xb2;
 const ITEM_SERVICE: u16 = 0x100;
 /// Most items of a message that are read: those that are known to be sent are at most four, and one for each service of a device.
 const ITEMS_MAX: usize = 64;
-
-fn le16(data: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(*data.get(at..)?.first_chunk()?))
-}
-
-fn le32(data: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*data.get(at..)?.first_chunk()?))
-}
 
 /// The header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

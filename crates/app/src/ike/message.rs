@@ -1,5 +1,7 @@
 //! Messages of version 1 (RFC 2408) and 2 (RFC 7296 section 3): a header, and payloads that each say what the next one is.
 
+use crate::bytes::{be16, be32};
+
 /// Bytes of the header.
 pub(super) const HEADER: usize = 28;
 
@@ -35,14 +37,6 @@ impl Header {
             message_id: be32(head, 20)?,
         })
     }
-}
-
-pub(super) fn be16(data: &[u8], at: usize) -> Option<u16> {
-    data.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b))
-}
-
-pub(super) fn be32(data: &[u8], at: usize) -> Option<u32> {
-    data.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
 }
 
 /// The payloads of a message or of a payload: type of each, its content, and the type of the next. `Err` where a length is wrong.

@@ -15,7 +15,8 @@ use crate::parser::Outcome;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
 use crate::registry::{AppProto, Protocol};
 
-use message::{HEADER, Header, Payloads, attributes, be16, proposals};
+use crate::bytes::{be16, be32};
+use message::{HEADER, Header, Payloads, attributes, proposals};
 use tx::{Chosen, Exchange, Message, V1, V2};
 
 pub mod events {
@@ -206,7 +207,7 @@ impl Ike {
         v1: &mut V1,
         events: &mut Vec<Event>,
     ) -> Result<(), ()> {
-        self.v1_doi = Some(message::be32(content, 0).ok_or(())?);
+        self.v1_doi = Some(be32(content, 0).ok_or(())?);
         let mut transforms = Vec::new();
         for proposal in proposals(content.get(8..).ok_or(())?, 2)? {
             for transform in proposal.transforms {

@@ -10,9 +10,10 @@ use crate::conversation::Content;
 use crate::tx::{Found, LogFor, TxBase};
 
 use super::events::Event;
-use super::message::{Header, Proposal, be16};
+use super::message::{Header, Proposal};
 use super::names::{self, name, v1};
 use super::{Id, hex};
+use crate::bytes::be16;
 
 /// A key exchange, and a nonce.
 #[derive(Debug, Clone, Default)]

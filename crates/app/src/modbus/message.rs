@@ -1,5 +1,7 @@
 //! Messages of Modbus (Modbus Application Protocol V1.1b3): functions, what they access, and what may be wrong with them.
 
+use crate::bytes::be16;
+
 /// Bits of what a function accesses, with their names in events.
 pub(super) const ACCESSES: &[(u8, &str)] = &[
     (READ, "READ"),
@@ -170,11 +172,6 @@ fn category(function: u8, data: &[u8]) -> Category {
         41 | 42 | 90 | 91 | 125..=127 => Category::Reserved,
         _ => Category::Unassigned,
     }
-}
-
-/// The big-endian number of two bytes at a place.
-pub(super) fn be16(data: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(*data.get(at..)?.first_chunk()?))
 }
 
 /// What a message says.

@@ -16,7 +16,8 @@ use crate::parser::Outcome;
 use crate::recognise::{Mode, Probe, Probed, Recognition, TCP};
 use crate::registry::{AppProto, Protocol};
 
-use message::{Message, be16};
+use crate::bytes::be16;
+use message::Message;
 use rule::Fields;
 use tx::Exchange;
 

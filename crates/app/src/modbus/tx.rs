@@ -3,8 +3,9 @@
 use margay_flow::Direction;
 use margay_json::Json;
 
-use super::message::{self, ACCESSES, Body, FLAWS, Message, be16};
+use super::message::{self, ACCESSES, Body, FLAWS, Message};
 use super::{Fields, Id};
+use crate::bytes::be16;
 use crate::config::AppLogOptions;
 use crate::conversation::Content;
 use crate::tx::{LogFor, TxBase};

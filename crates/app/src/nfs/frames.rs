@@ -2,8 +2,8 @@
 
 use margay_flow::Direction;
 
-use super::be32;
 use super::tx::Exchange;
+use crate::bytes::be32;
 use crate::conversation::Turn;
 
 const TS: Direction = Direction::ToServer;

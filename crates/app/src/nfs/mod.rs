@@ -12,6 +12,7 @@ mod xdr;
 
 use margay_flow::Direction;
 
+use crate::bytes::be32;
 use crate::declare::{Keyword, KeywordDirection, NumberCondition, Setting, Unit};
 use crate::recognise::{Probe, Probed, Recognition, TCP, UDP};
 use crate::registry::{AppProto, Protocol};
@@ -128,10 +129,6 @@ pub static PROTOCOL: Protocol = Protocol {
     events: events::NAMES,
     ..Protocol::new(AppProto::Nfs, "nfs").logged()
 };
-
-fn be32(data: &[u8], at: usize) -> Option<u32> {
-    data.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
-}
 
 /// ONC RPC (RFC 5531 section 9): a call of NFS, or a reply.
 fn probe(message: &[u8]) -> Probed {

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use margay_flow::{Direction, FlowCore};
 
+use crate::bytes::be32;
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Turn, Tx, parser};
 use crate::declare::{EveOption, Keyword, KeywordDirection, Setting, Unit};
@@ -76,10 +77,6 @@ pub static PROTOCOL: Protocol = Protocol {
 const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
-
-fn be32(data: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(*data.get(at..)?.first_chunk()?))
-}
 
 /// A startup packet of a client; what a server says to one.
 fn probe(dir: Direction, data: &[u8]) -> Probed {

@@ -3,7 +3,8 @@
 use margay_flow::Direction;
 use margay_json::Json;
 
-use super::{Id, be32, text};
+use super::{Id, text};
+use crate::bytes::{be16, be32};
 use crate::config::AppLogOptions;
 use crate::conversation::Content;
 use crate::registry::AppProto;
@@ -99,10 +100,6 @@ pub(super) struct Exchange {
 
 fn some_of(data: &[u8]) -> Box<[u8]> {
     data.get(..TEXT_MAX).unwrap_or(data).into()
-}
-
-fn be16(data: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(*data.get(at..)?.first_chunk()?))
 }
 
 impl Response {

@@ -1,6 +1,7 @@
 //! Packets as they are sent: headers, and where a packet ends (RFC 9000 section 17.2; gQUIC's public header).
 
 use super::keys::V2;
+use crate::bytes::be32;
 
 /// A number of one to eight bytes (RFC 9000 section 16), and what is behind it.
 pub(super) fn varint(data: &[u8]) -> Option<(u64, &[u8])> {
@@ -80,10 +81,6 @@ pub(super) fn next(data: &[u8]) -> Option<Next<'_>> {
     }
     let version = be32(data, 1)?;
     Some(long(first, version, data).unwrap_or(Next::Other))
-}
-
-fn be32(data: &[u8], at: usize) -> Option<u32> {
-    data.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
 }
 
 /// gQUIC's public header with a version.
