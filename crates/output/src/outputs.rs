@@ -63,7 +63,10 @@ fn eve_sink(s: &EveSettings, number: usize) -> SinkSettings {
 #[derive(Debug)]
 pub struct Outputs {
     specs: Vec<OutputSpec>,
+    /// What is asked for now.
     wants: EventTypes,
+    /// What outputs ask for, whether somebody looks on or not.
+    written: EventTypes,
     eve: Vec<Eve>,
     fast: Vec<Fast>,
     stats: Vec<StatsLog>,
@@ -83,6 +86,7 @@ impl Outputs {
         let mut o = Outputs {
             specs,
             wants: EventTypes::NONE,
+            written: EventTypes::NONE,
             eve: Vec::new(),
             fast: Vec::new(),
             stats: Vec::new(),
@@ -109,6 +113,7 @@ impl Outputs {
                 OutputSpec::PcapLog(s) => o.pcap.push(PcapLog::new(s.clone(), 1, thread)?),
             }
         }
+        o.written = o.wants;
         Ok(o)
     }
 
@@ -120,7 +125,8 @@ impl Outputs {
     pub fn share(&mut self, number: usize, now: Time, thread: u64) -> Result<Outputs, OutputError> {
         let mut o = Outputs {
             specs: self.specs.clone(),
-            wants: self.wants,
+            wants: self.written,
+            written: self.written,
             eve: Vec::new(),
             fast: Vec::new(),
             stats: Vec::new(),
@@ -195,7 +201,8 @@ impl Outputs {
             self.specs.iter().filter_map(|s| if let OutputSpec::StatsLog(l) = s { Some(l.options) } else { None });
         let stats = self.stats.iter_mut().zip(stats);
         Outputs {
-            wants: self.wants,
+            wants: self.written,
+            written: self.written,
             eve: eve.into_iter().enumerate().map(|(n, (s, sink))| Eve::new(s, n, sink, Clock::system())).collect(),
             fast: self.fast.iter_mut().map(|f| Fast::new(f.sink().share(), Clock::system())).collect(),
             stats: stats.map(|(l, o)| StatsLog::new(o, l.sink().share(), Clock::system())).collect(),
@@ -209,7 +216,6 @@ impl Outputs {
     /// From here on `feed` is told of alerts and of flows that end, beside the outputs. For all workers: to be called before
     /// [`Outputs::share`].
     pub fn tell(&mut self, feed: &Arc<Feed>) {
-        self.wants = self.wants.union(Tee::WANTS);
         self.tee = Some(Box::new(Tee::new(Arc::clone(feed))));
     }
 
@@ -327,7 +333,11 @@ impl Outputs {
     /// Hands over the lines of a batch of packets.
     pub fn end_batch(&mut self) {
         self.sinks().for_each(Sink::end_batch);
-        self.tee.iter_mut().for_each(|t| t.end_batch());
+        if let Some(tee) = &mut self.tee {
+            tee.end_batch();
+            // While nobody looks on, no event is made for it.
+            self.wants = if tee.is_looking() { self.written.union(Tee::WANTS) } else { self.written };
+        }
     }
 
     /// For the clock's sake, about once a second from one worker: flushes buffers, rotates files whose interval is over,

@@ -1,8 +1,7 @@
 //! What somebody who looks on is told of alerts and flows: a few events a second as text, and all of them as numbers.
 //!
 //! A worker collects both in memory of its own and adds them at the end of a batch to what all workers share, where that is
-//! free: it never waits ([`Feed`]). What finds no room is counted. While nobody looks ([`Feed::look`]) an event costs one
-//! look at a flag.
+//! free: it never waits ([`Feed`]). What finds no room is counted. While nobody looks ([`Feed::look`]) no event is made for it.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -109,6 +108,11 @@ impl Tee {
         Tee::new(Arc::clone(&self.feed))
     }
 
+    /// Whether somebody looks.
+    pub(crate) fn is_looking(&self) -> bool {
+        self.feed.looking.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn set_tenant(&mut self, tenant: u32) {
         self.tenant = tenant;
     }
@@ -120,7 +124,7 @@ impl Tee {
     }
 
     pub(crate) fn alert(&mut self, event: &AlertEvent<'_>) {
-        if !self.feed.looking.load(Ordering::Relaxed) {
+        if !self.is_looking() {
             return;
         }
         if self.held.alerts.len() < HELD {
@@ -140,7 +144,7 @@ impl Tee {
     }
 
     pub(crate) fn flow(&mut self, event: &FlowEvent<'_>) {
-        if !self.feed.looking.load(Ordering::Relaxed) {
+        if !self.is_looking() {
             return;
         }
         let Some(a) = &event.header.addresses else { return };
@@ -230,6 +234,18 @@ mod tests {
         assert!(feed.take(Seen::default()).flows.is_empty(), "not before the batch ends");
         tee.end_batch();
         assert_eq!(feed.take(Seen::default()).flows.iter().map(|f| f.bytes).collect::<Vec<_>>(), [6]);
+    }
+
+    #[test]
+    fn events_are_made_for_it_while_somebody_looks() {
+        let feed = Arc::new(Feed::default());
+        let mut outputs = crate::Outputs::new(Vec::new(), Time(0), 0).unwrap();
+        outputs.tell(&feed);
+        for (texts, wanted) in [(None, false), (Some(1), true), (None, false)] {
+            feed.look(texts);
+            outputs.end_batch();
+            assert_eq!(outputs.wants(EventType::Flow), wanted);
+        }
     }
 
     #[test]
