@@ -90,7 +90,7 @@ pub enum NumberCondition {
     Parts(Vec<NumberPart>),
 }
 
-/// A part of a number, and what is asked of it.
+/// A range of bits of a number, and the condition on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumberPart {
     /// Its lowest bit.

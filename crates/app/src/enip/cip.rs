@@ -22,11 +22,11 @@ pub(super) enum Segment<'a> {
     Logical(&'static str, u32),
     /// The name of a tag.
     Symbol(&'a [u8]),
-    /// What leads to another device, or qualifies what is before it.
+    /// A segment that routes to another device, or qualifies the segment before it.
     Other,
 }
 
-/// What logical segments are of, by their type.
+/// Names of the types of logical segments, by type.
 const LOGICAL: [&str; 8] =
     ["class", "instance", "member", "connection_point", "attribute", "special", "service", "extended_logical"];
 
@@ -93,7 +93,7 @@ pub(super) enum Cip<'a> {
         service: u8,
         /// Path of the object.
         path: &'a [u8],
-        /// What the service is given.
+        /// Data of the request.
         data: &'a [u8],
     },
     /// A response.
@@ -104,7 +104,7 @@ pub(super) enum Cip<'a> {
         status: u8,
         /// Additional states, of two bytes each, the lowest first.
         extended: &'a [u8],
-        /// What the service gives.
+        /// Data of the response.
         data: &'a [u8],
     },
 }
@@ -173,7 +173,7 @@ fn packed(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What rules ask of a message and of those within it.
+/// Values that keywords read from a message and from the messages within it.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     /// Classes of the paths of requests.

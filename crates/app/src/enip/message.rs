@@ -28,7 +28,7 @@ pub(super) struct Header {
     /// Bytes behind the header.
     pub(super) len: usize,
     pub(super) status: u32,
-    /// What the requester chose, and the answer repeats.
+    /// Sender context: the requester chooses it, and the response repeats it.
     pub(super) context: [u8; 8],
     /// Reserved: a message with any of them is to be discarded.
     pub(super) options: u32,

@@ -296,7 +296,7 @@ impl Drop for Leaving<'_> {
 
 /// Where the batch that is being sent came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum From {
+enum Origin {
     Memory,
     /// Its place in the spool, and how many bytes it has there.
     Spool(Place, u64),
@@ -314,7 +314,7 @@ struct Shipper<'a> {
     pause: Duration,
     /// What is being sent, until the peer has it.
     batch: Vec<u8>,
-    from: From,
+    from: Origin,
     /// The batch is with the transport.
     waiting: bool,
 }
@@ -322,7 +322,7 @@ struct Shipper<'a> {
 impl Drop for Shipper<'_> {
     fn drop(&mut self) {
         // `end` left nothing, unless the thread panicked.
-        if self.from == From::Memory {
+        if self.from == Origin::Memory {
             self.inner.lock().counters.lost += count(&self.batch);
         }
     }
@@ -340,7 +340,7 @@ impl<'a> Shipper<'a> {
             lost_before: 0,
             pause: PAUSE,
             batch: Vec::new(),
-            from: From::Memory,
+            from: Origin::Memory,
             waiting: false,
         }
     }
@@ -392,7 +392,7 @@ impl<'a> Shipper<'a> {
         {
             match spool.read(BATCH) {
                 Ok(Some((lines, place))) => {
-                    self.from = From::Spool(place, lines.len() as u64);
+                    self.from = Origin::Spool(place, lines.len() as u64);
                     self.batch = lines;
                     return true;
                 }
@@ -409,7 +409,7 @@ impl<'a> Shipper<'a> {
         q.counters.queued = q.bytes as u64;
         drop(q);
         self.inner.room.notify_all();
-        self.from = From::Memory;
+        self.from = Origin::Memory;
         self.batch = chunk;
         true
     }
@@ -445,13 +445,13 @@ impl<'a> Shipper<'a> {
 
     /// Frees what the batch takes on disk.
     fn acknowledge(&mut self) {
-        let (Some(spool), From::Spool(place, size)) = (&mut self.spool, self.from) else { return };
+        let (Some(spool), Origin::Spool(place, size)) = (&mut self.spool, self.from) else { return };
         if let Err(e) = spool.acknowledge(place, size) {
             self.inner
                 .warn(Level::Error, format_args!("the spool cannot be written, its lines may be sent twice: {e}"));
         }
         self.inner.lock().counters.spooled = spool.held();
-        self.from = From::Memory;
+        self.from = Origin::Memory;
     }
 
     /// Frees what the peer has of a batch that failed, so that the next run does not send it again.
@@ -459,13 +459,13 @@ impl<'a> Shipper<'a> {
         if rest.is_empty() {
             return self.acknowledge();
         }
-        let From::Spool(place, size) = self.from else { return };
+        let Origin::Spool(place, size) = self.from else { return };
         // Kafka's partitions may have taken lines out of order: then all of the batch stays on disk until all is taken.
         if rest.len() < self.batch.len() && self.batch.ends_with(rest) {
             let left = rest.len() as u64;
-            self.from = From::Spool(place.before(left), size - left);
+            self.from = Origin::Spool(place.before(left), size - left);
             self.acknowledge();
-            self.from = From::Spool(place, left);
+            self.from = Origin::Spool(place, left);
         }
     }
 
@@ -524,11 +524,11 @@ impl<'a> Shipper<'a> {
 
     /// Puts the batch in hand on disk as well, where it is not yet.
     fn spool_batch(&mut self) {
-        let (Some(spool), From::Memory, false) = (&mut self.spool, self.from, self.batch.is_empty()) else { return };
+        let (Some(spool), Origin::Memory, false) = (&mut self.spool, self.from, self.batch.is_empty()) else { return };
         // The spool has nothing unread before it: a batch comes from memory only then.
         let kept = spool.push(&self.batch).and_then(|fits| if fits { spool.read(self.batch.len()) } else { Ok(None) });
         match kept {
-            Ok(Some((lines, place))) => self.from = From::Spool(place, lines.len() as u64),
+            Ok(Some((lines, place))) => self.from = Origin::Spool(place, lines.len() as u64),
             // No room: it stays in memory.
             Ok(None) => {}
             Err(e) => self.inner.warn(Level::Error, format_args!("the spool cannot be written: {e}")),
@@ -557,7 +557,7 @@ impl<'a> Shipper<'a> {
             return true;
         }
         // Where the peer is away and there is a spool, `make_room` took the queue to disk for whoever is finishing.
-        let idle = q.chunks.is_empty() && (self.batch.is_empty() || matches!(self.from, From::Spool(..)));
+        let idle = q.chunks.is_empty() && (self.batch.is_empty() || matches!(self.from, Origin::Spool(..)));
         if idle {
             q.idle = true;
             self.inner.room.notify_all();
@@ -571,7 +571,7 @@ impl<'a> Shipper<'a> {
     /// What is left goes to disk, or is counted as lost.
     fn end(&mut self) {
         let mut left: VecDeque<Vec<u8>> = VecDeque::new();
-        if self.from == From::Memory && !self.batch.is_empty() {
+        if self.from == Origin::Memory && !self.batch.is_empty() {
             left.push_back(std::mem::take(&mut self.batch));
         }
         {

@@ -225,7 +225,7 @@ impl Shared {
             Target::Datagram(_) => self.put_datagrams(lines),
             // It counts, and says, what it loses.
             Target::Remote(r) => {
-                self.lost += r.put(lines);
+                r.put(lines);
                 return;
             }
             Target::None => Err((count(lines), io::ErrorKind::NotConnected.into())),
