@@ -33,7 +33,7 @@ setup: ## install the system packages that are missing
 	@tools/setup
 
 build: setup ## build for release
-	$(CARGO) build --release --locked --package margay --package margay-lab
+	$(CARGO) build --release --locked --package margay
 
 # Where `make install` puts things; DESTDIR is a root to put them below. PACKAGE is where packages go.
 PREFIX ?= /usr/local
@@ -157,12 +157,21 @@ portable: setup ## no path for one kind of processor alone: the matching's tests
 	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
-test: begin lint unit doc deny build fuzz-replay conformance differential events defence intercept peers-quick instructions adversarial-quick portable ## everything that must pass, and what of it did not run
+# Everything of `make test`. What measures, counts instructions or needs network namespaces runs alone or beside one other step.
+ALONE := lint unit doc deny build fuzz-replay
+BESIDE := conformance instructions adversarial-quick events differential defence peers-quick intercept
+export MARGAY_STEPS = $(CURDIR)/target/steps
+
+test: begin ## everything that must pass, what of it did not run, and how long each step took
+	@tools/steps $(ALONE)
+	@tools/steps --two $(BESIDE)
+	@tools/steps portable
+	@tools/steps --report
 	@tools/not-run $(NOT_RUN)
 	@echo "make test: all passed"
 
 begin:
-	@mkdir -p $(dir $(NOT_RUN)); rm -f $(NOT_RUN)
+	@mkdir -p $(dir $(NOT_RUN)); rm -f $(NOT_RUN) $(MARGAY_STEPS)
 
 # Python with Spark, for what is in fleet/.
 FLEET := target/fleet/bin/python
