@@ -122,6 +122,7 @@ defence: build ## every sample of defence/ past the engine: what must stop is st
 	@tools/defence rules --check
 	@tools/defence table --check
 	@tools/defence test $(RELEASE)
+	@tools/defence held-out $(RELEASE)
 
 defence-captures: build ## every rule of defence/ on the real captures of ../shared: what they block there is an attack (defence/captures.txt)
 	@tools/defence captures $(RELEASE) ../shared/captures/real

@@ -7,7 +7,9 @@ A sample of a network defence is a table:
     client  the client's port (one of its own)
     say     what is said, in order: '>' from the client or '<' from the server, and the bytes, with escapes as in Python ('\\x00');
             of ICMP type and code, and what follows the checksum; of IP the payload of each packet
+    again   how often the last thing is said once more, each time in a segment of its own (0)
     flags   of TCP: packets with these flags in place of a connection ("S", "FPU", "" for none)
+    window  of TCP with flags: the window that the packets announce (65535)
     times   how often it happens, each time from another port of the client (1)
     apart   microseconds from one time to the next (1000)
     from    "outside" (the client has an address that is not of HOME_NET, which it has not where nothing is said) or "inside": the
@@ -51,8 +53,8 @@ class Capture:
         self.now += 50
         self.file.write(struct.pack('<IIII', *divmod(self.now, 1_000_000), len(frame), len(frame)) + frame)
 
-    def tcp(self, src, dst, sport, dport, seq, ack, flags, data=b''):
-        self.ip(src, dst, 6, struct.pack('>HHIIBBHHH', sport, dport, seq & 0xffffffff, ack & 0xffffffff, 0x50, flags, 65535, 0, 0) + data)
+    def tcp(self, src, dst, sport, dport, seq, ack, flags, data=b'', window=65535):
+        self.ip(src, dst, 6, struct.pack('>HHIIBBHHH', sport, dport, seq & 0xffffffff, ack & 0xffffffff, 0x50, flags, window, 0, 0) + data)
 
     def connection(self, c, s, sport, dport, say):
         """A connection on which the two sides say this: (from the client, bytes)."""
@@ -84,19 +86,20 @@ class Capture:
 
     def sample(self, n, sample):
         """A sample of a network defence."""
-        known = {'over', 'port', 'client', 'say', 'flags', 'times', 'apart', 'from', 'ip'}
+        known = {'over', 'port', 'client', 'say', 'flags', 'times', 'apart', 'from', 'ip', 'again', 'window'}
         if set(sample) - known:
             raise ValueError(f'a sample has {", ".join(sorted(set(sample) - known))}, which means nothing')
         c, s = OUTSIDE + n, INSIDE + n
         if sample.get('from') == 'inside':
             c, s = s, c
         say = [(text[0] == '>', bytes_of(text[1:])) for text in sample.get('say', ['>'])]
+        say += say[-1:] * sample.get('again', 0)
         port, over = sample.get('port', 0), sample['over']
         for i in range(sample.get('times', 1)):
             begin, sport = self.now, sample.get('client', 20000 + (n * 7 + i) % 40000)
             if over == 'tcp' and 'flags' in sample:
                 for flags in sample['flags']:
-                    self.tcp(c, s, sport, port, 100, 0, sum(FLAGS[f] for f in flags), say[0][1])
+                    self.tcp(c, s, sport, port, 100, 0, sum(FLAGS[f] for f in flags), say[0][1], sample.get('window', 65535))
             elif over == 'tcp':
                 self.connection(c, s, sport, port, say)
             else:

@@ -1,0 +1,104 @@
+"""Requests that the defence was not written for: defence/held-out/*.txt, and others that somebody recorded.
+
+A file of attacks (attacks-*.txt) has sections, `[class]` or `[class place …]`, and a value a line. Without places a value is put into
+one of those in which applications expect values, chosen by the value itself, so that it stays the same when others are added. Places:
+
+    query form json multipart xml cookie     a value of that kind
+    path                                     the target as it is
+    header [Name]                            a header field
+    body [type]                              the whole body
+
+A file of ordinary values (ordinary-*.txt) has values of one or more lines with a line `%%` between them; each is sent as a field of a form, of
+JSON and of several parts, and a short one in a query too. In both ␍ ␊ ␀ ␉ stand for control characters. Lines with a # in front before the
+first section are comments.
+"""
+import base64
+import gzip
+import json
+import os
+import re
+import urllib.parse
+import zlib
+
+VALUES = ('query', 'form', 'json', 'multipart', 'xml', 'cookie', 'query', 'form', 'json')
+HEADERS = ('User-Agent', 'X-Forwarded-For', 'Referer', 'X-Api-Version')
+NAMES = ('id', 'q', 'name', 'file', 'search', 'comment', 'url', 'page', 'user', 'data', 'text', 'title', 'filter', 'input')
+AGENTS = ('Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/124.0.0.0 Safari/537.36',
+          'Mozilla/5.0 (X11; Linux x86_64; rv:126.0) Gecko/20100101 Firefox/126.0',
+          'Mozilla/5.0 (Macintosh; Intel Mac OS X 14_4) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.4 Safari/605.1.15')
+CONTROLS = str.maketrans('␍␊␀␉', '\r\n\0\t')
+#: Longest ordinary value that is sent in a query.
+QUERY = 1500
+
+
+def request(place, detail, value):
+    """A browser's request that has the value in that place."""
+    data = value.encode('utf-8', 'surrogateescape')
+    n = zlib.crc32(data)
+    name = NAMES[n // 7 % len(NAMES)]
+    method, target, kind, body = 'POST', f'/app/{("view", "items", "search", "api/v1/save")[n % 4]}', None, b''
+    fields = {'Host': 'www.example.com', 'User-Agent': AGENTS[n % len(AGENTS)], 'Accept': '*/*', 'Accept-Language': 'en-GB,en;q=0.8'}
+    quoted = urllib.parse.quote_from_bytes(data, safe='')
+    if place == 'query':
+        method, target = 'GET', f'{target}?{name}={quoted}&lang=en'
+    elif place == 'path':
+        method, target = 'GET', urllib.parse.quote_from_bytes(data, safe="/%.;:@!$&'()*+,=~?")
+    elif place == 'cookie':
+        method, fields['Cookie'] = 'GET', f'session=9f2c1e; {name}={quoted}'
+    elif place == 'header':
+        method = 'GET'
+        fields[detail or HEADERS[n % len(HEADERS)]] = value
+    elif place == 'form':
+        kind, body = 'application/x-www-form-urlencoded', f'{name}={quoted}&submit=1'.encode()
+    elif place == 'json':
+        kind, body = 'application/json', json.dumps({'id': n % 1000, name: data.decode('utf-8', 'replace'), 'tags': ['a', 'b']}).encode()
+    elif place == 'xml':
+        text = data.translate(None, bytes(set(range(32)) - {9, 10, 13})).decode('utf-8', 'replace')
+        text = text.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;')
+        kind, body = 'application/xml', f'<?xml version="1.0"?><order><{name}>{text}</{name}></order>'.encode()
+    elif place == 'multipart':
+        kind = 'multipart/form-data; boundary=----b7c1'
+        body = b'------b7c1\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n------b7c1--\r\n' % (name.encode(), data)
+    elif place == 'body':
+        kind, body = detail, data
+    else:
+        raise ValueError(f'{place} is no place')
+    if body:
+        fields |= {'Content-Type': kind, 'Content-Length': str(len(body))}
+    lines = [f'{method} {target} HTTP/1.1', *(f'{k}: {v}' for k, v in fields.items())]
+    return '\r\n'.join(lines).encode('utf-8', 'surrogateescape') + b'\r\n\r\n' + body
+
+
+def attacks(text):
+    """The class, place and value of each attack of a file."""
+    kind, places, detail = None, VALUES, None
+    for line in text.split('\n'):
+        if m := re.fullmatch(r'\[([a-z]+)(?: ([a-z]+)(?: (\S+))?)?\]', line):
+            kind, detail = m[1], m[3]
+            places = (m[2],) if m[2] else VALUES
+        elif line and kind:
+            value = line.translate(CONTROLS)
+            yield kind, places[zlib.crc32(line.encode()) % len(places)], detail, value
+
+
+def ordinary(text):
+    """The place and value of each ordinary value of a file, in every place."""
+    for value in re.sub(r'\A(?:#.*\n)+', '', text).split('\n%%\n'):
+        value = value.strip('\n').translate(CONTROLS)
+        for place in ('form', 'json', 'multipart', *(['query'] if len(value) <= QUERY else [])):
+            yield 'ordinary', place, None, value
+
+
+def requests(path):
+    """Class, value and request of all that is in a file: those of defence/held-out, or requests in JSON as ../shared/attacks has them."""
+    name = os.path.basename(path)
+    if name.endswith(('.jsonl', '.jsonl.gz')):
+        with (gzip.open if name.endswith('.gz') else open)(path, 'rt') as f:
+            for row in map(json.loads, f):
+                raw = base64.b64decode(row['request'])
+                yield 'ordinary' if row['label'] == 'benign' else row['class'], row['id'], raw
+        return
+    with open(path, encoding='utf-8', errors='surrogateescape') as f:
+        text = f.read()
+    for kind, place, detail, value in (ordinary if name.startswith('ordinary') else attacks)(text):
+        yield kind, f'{place}: {value}', request(place, detail, value)
