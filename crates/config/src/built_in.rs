@@ -1,4 +1,4 @@
-//! What holds without a configuration file, and the tables that rules need beside one.
+//! The configuration without a file, and the tables that rules need.
 //!
 //! The program carries the files that it is shipped with, so that it runs where nothing was installed.
 
@@ -80,7 +80,7 @@ mod tests {
             assert_eq!(config.get(path), None, "{path}");
         }
         assert_eq!(config.bool("detect.sgh-mpm-caching"), Ok(Some(false)));
-        // What stands beside it in the same section stays.
+        // Other settings of the same section stay.
         assert_eq!(config.get("detect.profile"), Some("medium"));
         assert_eq!(config.get("outputs.1"), Some("eve-log"));
     }

@@ -109,7 +109,7 @@ pub enum Strict {
     Keywords(Vec<String>),
 }
 
-/// Everything a run can be told. Empty, false or none where an option was not given.
+/// All options of a run. Empty, false or none if an option was not given.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RunOptions {
     /// `-c`: the configuration.

@@ -40,7 +40,7 @@ impl fmt::Display for Place {
 pub struct ConfigError {
     /// The file, line and column.
     pub place: Place,
-    /// What is wrong and what to do about it, as one sentence.
+    /// The error and its remedy, as one sentence.
     pub reason: String,
 }
 
@@ -51,23 +51,23 @@ impl ConfigError {
     }
 }
 
-/// How loud a [`Note`] is.
+/// The level of a [`Note`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Worth knowing: a file was included, a section was defined twice.
     Info,
-    /// Worth changing: an old spelling, a key that nobody knows.
+    /// Worth changing: an old spelling, an unknown key.
     Warning,
 }
 
-/// Something noticed while reading that is no error.
+/// A remark about a configuration that is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// How loud to say it.
+    /// Its level.
     pub level: Level,
-    /// Where it was noticed.
+    /// Its place.
     pub place: Place,
-    /// What was noticed.
+    /// The message.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Settings of a configuration that nobody knows, and those that change nothing.
+//! Unknown settings of a configuration, and settings without effect.
 
 use crate::error::{Level, Note};
 use crate::keys::{self, Effect, Key};
@@ -20,16 +20,15 @@ pub struct Ignored {
 }
 
 impl Config {
-    /// The settings that no row of the table knows, each with its place; of a section only its top. They are no errors: say
-    /// them and go on.
+    /// The settings without a row in the table, each with its place; of a section only its top. Report them as warnings.
     pub fn unknown_keys(&self) -> Vec<Note> {
         let mut found = Found::default();
         walk(self.root(), &[keys::top()], &mut String::new(), &mut found);
         found.unknown
     }
 
-    /// The settings without effect whose value is not the one that needs no word. What is in a section that is switched off
-    /// (`enabled: no`) is passed over.
+    /// The settings without effect, unless their value is the one that needs no notice. Sections that are switched off
+    /// (`enabled: no`) are skipped.
     pub fn ignored_keys(&self) -> Vec<Ignored> {
         let mut found = Found::default();
         walk(self.root(), &[keys::top()], &mut String::new(), &mut found);
@@ -108,7 +107,7 @@ fn item(child: Node<'_>, known: &[&'static keys::Level], path: &mut String, foun
     walk(child, &below, path, found);
 }
 
-/// Misspelt names are told in what is switched off as well.
+/// Misspelt names are reported in sections that are switched off, too.
 fn unknown_only(node: Node<'_>, known: &[&'static keys::Level], path: &mut String, found: &mut Found) {
     if known.iter().any(|l| l.is_section()) {
         return;
@@ -124,7 +123,7 @@ fn ignored(row: &'static Key, path: String, node: Node<'_>, found: &mut Found) {
     }
 }
 
-/// The known name that is most like this one.
+/// The known name most similar to this one.
 fn similar(name: &str, known: &[&'static keys::Level]) -> Option<&'static str> {
     if name.len() > 64 {
         return None;

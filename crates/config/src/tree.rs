@@ -26,7 +26,7 @@ pub struct Config {
     pub(crate) files: Vec<Arc<str>>,
     pub(crate) notes: Vec<Note>,
     bytes: usize,
-    /// Who is told of the settings that are asked for.
+    /// The test observer of reads.
     pub(crate) watch: Watch,
 }
 
@@ -66,7 +66,7 @@ impl Config {
         }
     }
 
-    /// What was noticed while reading: included files, sections defined twice, old spellings.
+    /// Remarks from reading: included files, sections defined twice, old spellings.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
@@ -257,7 +257,7 @@ impl Config {
         Ok(())
     }
 
-    /// Takes away a node's value and children, to define it anew.
+    /// Removes a node's value and children before a second definition.
     pub(crate) fn clear(&mut self, id: u32) {
         let data = self.node_mut(id);
         data.value = None;
@@ -352,7 +352,7 @@ impl<'a> Node<'a> {
         path.split('.').try_fold(*self, |n, part| n.peek(part))
     }
 
-    /// The child called `name`, whoever watches what is asked for.
+    /// The child called `name`, without notifying the observer.
     pub(crate) fn peek(&self, name: &str) -> Option<Node<'a>> {
         let id = self.config.find(self.id, name)?;
         Some(Node { config: self.config, id })

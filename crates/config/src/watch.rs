@@ -1,22 +1,22 @@
-//! Who is told of the settings that are asked for: tests, so that what is read is in the table.
+//! An observer of reads, for tests: every setting that the program reads must be in the table.
 
 use crate::keys;
 use crate::tree::Config;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Who it is.
+/// The observer.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Watch {
     #[default]
     Nobody,
     /// A setting that no row of the table knows is a mistake in the program.
     Check,
-    /// All that are asked for are written down.
+    /// Records every read.
     Note(Reads),
 }
 
-/// The settings that a configuration and its clones were asked for, by their paths.
+/// The settings read from a configuration and its clones, by path.
 #[derive(Clone, Debug, Default)]
 pub struct Reads(Arc<Mutex<BTreeSet<String>>>);
 
@@ -28,22 +28,22 @@ impl Reads {
 }
 
 impl Config {
-    /// In debug builds: whoever asks for a setting that is not in the table stops the program. Where it is not in the table it
-    /// is not in the reference, and who sets it is told that nothing knows it.
+    /// In debug builds, reading a setting that is not in the table stops the program: the reference would lack it, and a
+    /// user who sets it would get the warning for unknown settings.
     pub fn check_reads(&mut self) {
         if cfg!(debug_assertions) {
             self.watch = Watch::Check;
         }
     }
 
-    /// Notes from here on what this configuration is asked for.
+    /// Records the reads of this configuration from now on.
     pub fn note_reads(&mut self) -> Reads {
         let reads = Reads::default();
         self.watch = Watch::Note(reads.clone());
         reads
     }
 
-    /// Somebody asks for `path` below a node.
+    /// Records a read of `path` below a node.
     pub(crate) fn asked(&self, id: u32, path: &str) {
         if let Watch::Nobody = self.watch {
             return;

@@ -1,4 +1,4 @@
-//! What is not well, and what to do about it: each counter that should stay at 0, what it means, and the setting to change.
+//! Findings: each counter that should stay at 0, with its meaning and the setting to change.
 
 use crate::model::{Counters, Finding, Grade, Stage, value};
 
@@ -22,7 +22,7 @@ const SIGNS: &[Sign] = &[
     ),
     sign(
         "tcp.segment_memcap_drop",
-        "TCP data is not put together: no memory for it",
+        "TCP data is not reassembled: no memory for it",
         "raise stream.reassembly.memcap, or lower stream.reassembly.depth",
     ),
     sign("flow.memcap", "flows are not kept: no memory for them", "raise flow.memcap, or shorten flow-timeouts"),
@@ -38,17 +38,17 @@ const SIGNS: &[Sign] = &[
     ),
     sign(
         "defrag.max_trackers_reached",
-        "fragments are left out: too many datagrams are incomplete",
+        "fragments are discarded: too many incomplete datagrams",
         "raise defrag.trackers",
     ),
-    sign("defrag.max_frags_reached", "fragments are left out: too many are held", "raise defrag.max-frags"),
-    sign("defrag.memcap", "fragments are left out: no memory for them", "raise defrag.memcap"),
+    sign("defrag.max_frags_reached", "fragments are discarded: too many are held", "raise defrag.max-frags"),
+    sign("defrag.memcap", "fragments are discarded: no memory for them", "raise defrag.memcap"),
     sign("app_layer.memcap", "protocols are not parsed further: no memory for it", "raise app-layer.memcap"),
     sign("http.memcap", "HTTP is not parsed further: no memory for it", "raise app-layer.protocols.http.memcap"),
     sign("ftp.memcap", "FTP is not parsed further: no memory for it", "raise app-layer.protocols.ftp.memcap"),
     sign(
         "detect.alert_queue_overflow",
-        "alerts of a packet are left out: too many rules match it",
+        "alerts on a packet are lost: too many rules match it",
         "raise packet-alert-max, or look for rules that match too much",
     ),
     sign(
@@ -56,11 +56,11 @@ const SIGNS: &[Sign] = &[
         "thresholds do not count all addresses: no memory for it",
         "raise detect.thresholds.memcap",
     ),
-    sign("detect.host_memcap", "bits of hosts are not kept: no memory for them", "raise host.memcap"),
+    sign("detect.host_memcap", "host bits are not set: no memory for them", "raise host.memcap"),
     sign(
         "detect.flowvar_memcap",
-        "variables of flows are not kept: no memory for them",
-        "look for rules that capture much",
+        "flow variables are not set: no memory for them",
+        "look for rules that capture large values",
     ),
     sign(
         "detect.dataset_memcap",
@@ -70,12 +70,12 @@ const SIGNS: &[Sign] = &[
     sign(
         "detect.lua.instruction_limit_errors",
         "Lua scripts are stopped: they take too long",
-        "mend the script, or raise security.lua.max-instructions",
+        "fix the script, or raise security.lua.max-instructions",
     ),
     sign(
         "detect.lua.memory_limit_errors",
         "Lua scripts are stopped: they take too much memory",
-        "mend the script, or raise security.lua.max-bytes",
+        "fix the script, or raise security.lua.max-bytes",
     ),
     sign(
         "file_store.files_lost",
@@ -94,13 +94,13 @@ const SIGNS: &[Sign] = &[
     ),
     sign(
         "file.range_memcap_hit",
-        "files that come in ranges are not put together: no memory for them",
+        "files fetched in ranges are not joined: no memory for them",
         "raise app-layer.protocols.http.byterange.memcap",
     ),
     sign(
         "eve.lost",
         "events are lost: a file or socket did not take them",
-        "look at the disk, and at who reads the socket",
+        "look at the disk, and at the reader of the socket",
     ),
     sign(
         "eve.waits",
@@ -108,11 +108,11 @@ const SIGNS: &[Sign] = &[
         "write fewer event types, or to a faster disk, or set buffer-size",
     ),
     sign("pcap_log.lost", "packets are missing in the capture log", "look at the disk of pcap-log"),
-    sign("engine.failed_threads", "a thread of the engine failed", "look at the engine's log, and report the fault"),
-    sign("watchdog.stuck", "a worker was stuck", "look at the engine's log, and report the fault"),
+    sign("engine.failed_threads", "a thread of the engine failed", "look at the engine's log, and report a bug"),
+    sign("watchdog.stuck", "a worker was stuck", "look at the engine's log, and report a bug"),
 ];
 
-/// What a stage's loss means, and what to do about it.
+/// The meaning of a stage's loss, and its remedy.
 fn of_stage(stage: &str) -> (&'static str, &'static str) {
     match stage {
         "card" => (
@@ -125,21 +125,21 @@ fn of_stage(stage: &str) -> (&'static str, &'static str) {
         ),
         "ring" => (
             "the ring is full: workers are slower than the packets",
-            "raise threads, or ring-size of the interface; look for expensive rules (profiling.rules); bypass what needs no inspection",
+            "raise threads, or ring-size of the interface; look for expensive rules (profiling.rules); bypass traffic that needs no inspection",
         ),
         "queue" => (
             "the queue of netfilter is full: the worker is slower than the packets",
             "raise the queue's length (nfq.queue-length) or use more queues (-q 0:3)",
         ),
-        "engine" => ("packets came out of the ring and could not be decoded", "report the fault with a capture"),
-        _ => ("accepted packets were not sent on", "look at the other interface: is it up, is its MTU as large?"),
+        "engine" => ("packets from the ring could not be decoded", "report a bug with a capture"),
+        _ => ("accepted packets were not forwarded", "look at the other interface: is it up, is its MTU as large?"),
     }
 }
 
-/// Whether processor time beyond this is worth a word, in percent of one processor.
+/// A worker above this share of one CPU is reported, in percent.
 const BUSY: f64 = 95.0;
 
-/// What is not well now and was not since the start: the worst first. `before` are the counters of `seconds` earlier.
+/// Problems now and since the start, the worst first. `before` are the counters of `seconds` earlier.
 pub fn findings(
     totals: &Counters,
     before: &Counters,

@@ -3,20 +3,20 @@
 use super::reasons::{INFORMATION, PLUGINS, REMOVED};
 use super::{Key, flag, list, number, section, text};
 
-pub(super) const ABOUT: &str = "Variables for rules, where files are, and how the sensor is called.";
+pub(super) const ABOUT: &str = "Variables for rules, folders, and the name of the sensor.";
 
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
     text("suricata-version", "a release", "*", "The release of Suricata that the file was written for.").ignored(INFORMATION),
     text("vars.address-groups.*", "addresses", "", "A variable that rules name as `$NAME` where addresses stand.").like("[10.0.0.0/8]"),
     text("vars.port-groups.*", "ports", "", "A variable that rules name as `$NAME` where ports stand.").like("[80, 81]"),
-    text("default-log-dir", "a folder", ".", "Where logs go; `-l` comes first. A folder that is missing is made.").like("/tmp"),
-    text("default-rule-path", "a folder", "/var/lib/margay/rules", "Where rule files named without a path are.").like("/tmp/rules"),
-    text("data-dir", "a folder", "/var/lib/margay/data", "Where datasets keep their state; `--data-dir` comes first.").like("/tmp/data"),
+    text("default-log-dir", "a folder", ".", "Folder for logs; `-l` overrides it. It is created if missing.").like("/tmp"),
+    text("default-rule-path", "a folder", "/var/lib/margay/rules", "Folder for rule files named without a path.").like("/tmp/rules"),
+    text("data-dir", "a folder", "/var/lib/margay/data", "Folder where datasets keep their state; `--data-dir` overrides it.").like("/tmp/data"),
     text("sensor-name", "a name", "", "The name of this sensor, written as `host` into every record.").like("s1"),
-    list("include", "files", "", "Files that are read as if they stood here.").shown_by("config/tests/tree.rs::files_include_files"),
+    list("include", "files", "", "Files read as if they stood here.").shown_by("config/tests/tree.rs::files_include_files"),
     text("geoip-database", "a file", "", "The MaxMind database for the keyword `geoip`.").like("/tmp/none.mmdb"),
-    text("magic-file", "a file", "", "The database of libmagic; without it that of the system.").like("/tmp/magic"),
+    text("magic-file", "a file", "", "The libmagic database; default: the system's.").like("/tmp/magic"),
     number("sensor-id", "*", (0, 0), "", "A number of this sensor, for outputs that are gone.").ignored(REMOVED),
     section("plugins", "Programs that add to Suricata.").ignored(PLUGINS),
     section("cuda", "Matching on graphics cards.").ignored(REMOVED),

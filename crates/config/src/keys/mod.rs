@@ -66,7 +66,7 @@ pub enum Kind {
         least: i64,
         /// The largest one.
         most: i64,
-        /// What is counted.
+        /// The unit of the number.
         unit: &'static str,
     },
     /// Bytes, from `least` to `most`; with a unit (`kb`, `mb`, `gb`) or without.

@@ -17,24 +17,24 @@ pub(super) const NO_PARSER: &str = "this release recognises the protocol and doe
 /// Event types without a writer.
 pub(super) const NO_EVENTS: &str = "this release does not parse the protocol, so there is nothing to write";
 /// Outputs that are not there.
-pub(super) const NO_OUTPUT: &str = "this release does not have the output; eve-log has what it would write";
+pub(super) const NO_OUTPUT: &str = "this release does not have the output; eve-log writes the same events";
 /// Sections of profiling.
 pub(super) const NO_PROFILE: &str = "this release measures rules (profiling.rules) and nothing else";
-/// What older releases of Suricata had.
-pub(super) const REMOVED: &str = "Suricata 8 does not have it any more either";
+/// Settings of older releases of Suricata.
+pub(super) const REMOVED: &str = "Suricata 8 removed it";
 /// Programs for Suricata.
 pub(super) const PLUGINS: &str = "plugins are programs for Suricata's own interfaces, and cannot be loaded";
-/// Words about the file.
+/// Settings that describe the file.
 pub(super) const INFORMATION: &str = "it says which release the file was written for";
 /// Other ways of capture, read only with an option that is refused.
 pub(super) const OTHER_CAPTURE: &str = "this release captures with AF_PACKET, AF_XDP, libpcap and NFQUEUE; the section is read only with the option that is refused";
 /// AF_PACKET's older rings.
 pub(super) const TPACKET_V3: &str = "packets always come through a memory-mapped ring of TPACKET_V3";
-/// Programs of users in the kernel.
+/// BPF programs of users.
 pub(super) const OWN_PROGRAMS: &str = "programs of your own are not loaded; those of the engine need no file";
 /// Card features.
-pub(super) const NO_OFFLOAD: &str = "this release has nothing for it";
+pub(super) const NO_OFFLOAD: &str = "this release does not support it";
 /// Syslog's and the console's forms.
 pub(super) const LOG_FORM: &str = "the log has one form for text and one for JSON (type: json)";
-/// What is always so.
-pub(super) const ALWAYS: &str = "it is always so here";
+/// Settings for what Margay always does.
+pub(super) const ALWAYS: &str = "Margay always does this";

@@ -7,14 +7,12 @@ use std::fmt::Write;
 /// The text of `docs/configuration.md`.
 pub fn reference() -> String {
     let mut out = String::from(
-        "# Configuration\n\n\
-         Every setting of the configuration, and every option of the command line. This file is made from the table that the \
-         engine itself uses (`crates/config/src/keys`); a test says how when it is out of date. `etc/margay.yaml` has the \
-         settings that act, in their place.\n\n\
-         The format is Suricata 8's. What is set otherwise than written here ends the start with a sentence that says what and \
-         where; a setting that is not known is a warning and no more. Settings that have no effect are accepted, and start says \
-         in one line why they have none, unless their value is the one that needs no notice.\n\n\
-         `#` is any item of a list, `*` any name. A word in angle brackets is one of a list:\n\n",
+        "# Settings\n\n\
+         Every setting of the configuration, and every option of the command line. This page is generated from the engine's own \
+         table (`crates/config/src/keys`); a test fails when it is out of date. `etc/margay.yaml` shows the settings that act.\n\n\
+         The format is Suricata 8's. An invalid value is an error with file and line. An unknown setting is a warning. A setting \
+         without effect is accepted; the start says in one line why it has none, unless its value is the one in the table.\n\n\
+         `#` stands for any item of a list, `*` for any name. A word in angle brackets stands for one of a list:\n\n",
     );
     for (name, words) in sets() {
         let words: Vec<String> = words.iter().map(|w| format!("`{w}`")).collect();
@@ -26,18 +24,14 @@ pub fn reference() -> String {
         let (ignored, refused): (Vec<&Key>, Vec<&Key>) =
             keys.iter().filter(|k| k.effect != Effect::Acts).partition(|k| matches!(k.effect, Effect::Ignored(_)));
         if !refused.is_empty() {
-            out.push_str(
-                "\nRefused:\n\n| setting | what it is in Suricata | why it is refused |\n| --- | --- | --- |\n",
-            );
+            out.push_str("\nRefused:\n\n| setting | meaning in Suricata | why it is refused |\n| --- | --- | --- |\n");
             for k in refused {
                 let Effect::Refused(why) = k.effect else { continue };
                 let _ = writeln!(out, "| `{}` | {} | {why} |", cell(k.path), cell(k.text));
             }
         }
         if !ignored.is_empty() {
-            out.push_str(
-                "\nWithout effect:\n\n| setting | value without a notice | why it has none |\n| --- | --- | --- |\n",
-            );
+            out.push_str("\nWithout effect:\n\n| setting | value without a notice | reason |\n| --- | --- | --- |\n");
             for k in ignored {
                 let Effect::Ignored(why) = k.effect else { continue };
                 let value = match k.default {
@@ -50,8 +44,8 @@ pub fn reference() -> String {
         }
     }
     out.push_str(
-        "\n## The command line\n\n`margay --help` has the same in short. Options for hardware and systems that this release \
-         does not capture from are known, and refused with a sentence.\n\n| option | what it does |\n| --- | --- |\n",
+        "\n## The command line\n\n`margay --help` is the short form. Options for capture hardware and systems that this release does \
+         not support are refused with an error.\n\n| option | effect |\n| --- | --- |\n",
     );
     for option in options::all() {
         let _ = writeln!(out, "| {} | {} |", cell(&option.shown()), cell(&option.meaning()));
@@ -61,19 +55,19 @@ pub fn reference() -> String {
 
 fn table(out: &mut String, keys: &[Key]) {
     let acting = keys.iter().filter(|k| k.effect == Effect::Acts);
-    out.push_str("| setting | value | default | |\n| --- | --- | --- | --- |\n");
+    out.push_str("| setting | value | default | effect |\n| --- | --- | --- | --- |\n");
     for k in acting {
         let default = if k.default.is_empty() { String::new() } else { format!("`{}`", cell(k.default)) };
         let _ = writeln!(out, "| `{}` | {} | {default} | {} |", cell(k.path), cell(&values(k.kind)), cell(k.text));
     }
 }
 
-/// What stands in a cell of a table.
+/// Escapes text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// What a value may be, in words.
+/// The allowed values, in words.
 fn values(kind: Kind) -> String {
     let words = |words: &[&str]| words.join(", ");
     match kind {
