@@ -147,18 +147,18 @@ mod tests {
             w.write(Time::new(1, 0), &[0; 1000], 1000).unwrap();
         }
         let (sender, ended) = channel();
-        struct Told(io::Cursor<Vec<u8>>, Sender<()>);
-        impl Read for Told {
+        struct DropSignal(io::Cursor<Vec<u8>>, Sender<()>);
+        impl Read for DropSignal {
             fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
                 self.0.read(buf)
             }
         }
-        impl Drop for Told {
+        impl Drop for DropSignal {
             fn drop(&mut self) {
                 let _ = self.1.send(());
             }
         }
-        let mut reader = Reader::new(Told(io::Cursor::new(file), sender), Path::new("x.pcap")).unwrap().ahead();
+        let mut reader = Reader::new(DropSignal(io::Cursor::new(file), sender), Path::new("x.pcap")).unwrap().ahead();
         assert!(reader.next_batch(1).unwrap().is_some());
         drop(reader);
         ended.recv_timeout(std::time::Duration::from_secs(20)).unwrap();

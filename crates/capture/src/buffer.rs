@@ -78,7 +78,7 @@ impl Buffer {
         Arc::make_mut(&mut self.bytes)
     }
 
-    /// What was read and not yet consumed.
+    /// The bytes read and not yet consumed.
     pub(crate) fn data(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).unwrap_or(&[])
     }

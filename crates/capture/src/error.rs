@@ -89,7 +89,7 @@ pub enum Error {
         file: PathBuf,
         /// Where the broken record begins.
         offset: u64,
-        /// What is wrong there.
+        /// The error.
         reason: Broken,
     },
     /// The filter does not compile for this file's link type.
@@ -121,7 +121,7 @@ pub enum Error {
     },
 }
 
-/// What is wrong with a record.
+/// An error in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Broken {

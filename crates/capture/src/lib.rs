@@ -57,7 +57,7 @@
 //! | filter file (`-F`) missing | 1 | error before start | [`Filter::from_file`] fails |
 //! | filter file and filter arguments | 0 | the arguments are used | the caller chooses |
 //! | pcapng with several link types | 0 | libpcap refuses the file's second link type | each frame has its own |
-//! | folder | 0 | regular files by modification time, hidden ones too; links and pipes are left out silently; broken files are reported, the others go on; frame numbers count on | the same; what is left out is told with [`Event::Skipped`] |
+//! | folder | 0 | regular files by modification time, hidden ones too; links and pipes are left out silently; broken files are reported, the others go on; frame numbers count on | the same; [`Event::Skipped`] reports omitted files |
 //! | empty folder | 0 | `read 0 files, 0 packets, 0 bytes` | [`Event::Done`] |
 //! | `--pcap-file-recursive` and `--pcap-file-continuous` | 1 | error `cannot be used together` | [`Error::Options`] |
 //! | `--pcap-file-continuous`, one file | 0 | ends with the file | the same |

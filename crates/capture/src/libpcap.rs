@@ -14,7 +14,7 @@ use pcap::{Active, Capture};
 
 use crate::af_packet::{Interface, Sender, Trust, send_answers};
 use crate::filter::FilterError;
-use crate::link::{LOOK, State, told};
+use crate::link::{LOOK, State, received};
 use crate::live::{Decisions, LiveCounters, LiveError, LiveSource, Received};
 use crate::reader::{Batch, Meta};
 use crate::sys::{self, Polled};
@@ -168,7 +168,7 @@ impl Libpcap {
         let found = Interface::find(&self.name).ok();
         if self.handle.is_some() {
             return match found {
-                Some(i) => told(self.state.is_there(i.up)),
+                Some(i) => received(self.state.is_there(i.up)),
                 None => self.gone(now),
             };
         }
@@ -180,9 +180,9 @@ impl Libpcap {
                     return self.gone(now);
                 }
                 self.state = State::Down;
-                told(self.state.is_there(true))
+                received(self.state.is_there(true))
             }
-            None => told(self.state.is_gone(now)),
+            None => received(self.state.is_gone(now)),
         }
     }
 
@@ -190,7 +190,7 @@ impl Libpcap {
     fn gone(&mut self, now: Instant) -> Received {
         self.count();
         self.handle = None;
-        told(self.state.is_gone(now))
+        received(self.state.is_gone(now))
     }
 
     fn let_in(&mut self) -> Result<(), LiveError> {
@@ -236,7 +236,7 @@ fn open(name: &str, s: &Settings) -> Result<(Capture<Active>, LinkType), LiveErr
         let hardware = u16::try_from(link.0).unwrap_or(u16::MAX);
         return Err(LiveError::LinkLayer { interface: name.to_owned(), hardware });
     }
-    // What is wrong with the filter is said at the start, not when packets come in.
+    // An error in the filter is reported at start, not when packets arrive.
     if let Some(expression) = &s.filter {
         handle.compile(expression, true).map_err(|e| wrong_filter(name, expression, link, &e))?;
     }
@@ -278,7 +278,7 @@ impl LiveSource for Libpcap {
         for attempt in 0..2 {
             if self.fill(max.max(1)).is_err() {
                 self.counters.errors += 1;
-                // What was copied before is received first.
+                // Packets copied earlier are received first.
                 if self.metas.is_empty() {
                     return self.gone(Instant::now());
                 }

@@ -1,4 +1,4 @@
-//! Whether an interface is there, and what is told of that: it goes down and up, it is gone, another one of its name is there.
+//! The state of an interface and its changes: it goes down and up, it is gone, another one of its name appears.
 
 use std::time::{Duration, Instant};
 
@@ -60,8 +60,8 @@ impl State {
     }
 }
 
-/// What is received in the place of packets.
-pub(crate) fn told(change: Option<LinkChange>) -> Received {
+/// The change as a result of receiving.
+pub(crate) fn received(change: Option<LinkChange>) -> Received {
     change.map_or(Received::Idle, Received::Link)
 }
 
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_new_is_told_once() {
+    fn a_change_is_reported_once() {
         let mut state = State::of(true);
         assert_eq!((state.is_there(true), state.has_packets()), (None, None));
         assert_eq!((state.is_there(false), state.is_there(false)), (Some(LinkChange::Down), None));

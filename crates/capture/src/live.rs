@@ -118,7 +118,7 @@ impl Decisions {
         self.verdicts.get(index).copied().unwrap_or_default()
     }
 
-    /// What goes in the place of the packet at `index`, where that is replaced.
+    /// The replacement of the packet at `index`, if there is one.
     pub fn replacement(&self, index: usize) -> Option<&[u8]> {
         match self.verdict(index) {
             Verdict::Replace(at, len) => Some(self.kept(at, len)),
@@ -126,13 +126,13 @@ impl Decisions {
         }
     }
 
-    /// What is sent besides, in order.
+    /// Additional packets to send, in order.
     pub fn answers(&self) -> impl ExactSizeIterator<Item = (Side, &[u8])> {
         self.answers.iter().map(|&(to, at, len)| (to, self.kept(at, len)))
     }
 }
 
-/// What came of waiting for packets.
+/// The result of waiting for packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
     /// [`LiveSource::batch`] has frames.
@@ -162,8 +162,8 @@ pub enum LinkChange {
 ///
 /// A source may be of several interfaces, its ends: the two that are bridged. Each batch is of one of them.
 pub trait LiveSource {
-    /// Waits at most `wait` for packets, and makes at most `max` of them the next batch (at least 1). What was not released
-    /// is accepted. Never fails for good: an interface that goes away is waited for, and opened anew when it is back.
+    /// Waits at most `wait` for packets, and makes at most `max` of them the next batch (at least 1). Unreleased packets
+    /// are accepted. Never fails for good: it waits for an interface that disappears, and opens it again.
     fn receive(&mut self, max: usize, wait: Duration) -> Received;
 
     /// The frames of the last [`LiveSource::receive`]. They have the number 0.
@@ -208,7 +208,7 @@ pub trait LiveSource {
     /// How long packets may be on their way from the kernel to [`LiveSource::receive`].
     fn settle(&self) -> Duration;
 
-    /// What was received and lost so far at one of its ends. Asks the kernel.
+    /// Packets received and lost so far at one of its ends. Asks the kernel.
     fn counters(&mut self, end: usize) -> LiveCounters;
 }
 
@@ -337,7 +337,7 @@ pub enum LiveError {
     NotAllowedProgram {
         /// The interface.
         interface: String,
-        /// What is not allowed.
+        /// The refused operation.
         what: &'static str,
         /// The capabilities that are needed for the program, beside that for capturing.
         needs: &'static str,
@@ -366,7 +366,7 @@ pub enum LiveError {
         interface: String,
         /// Which.
         setting: &'static str,
-        /// What is wrong with it.
+        /// The error.
         message: String,
     },
     /// The filter does not compile.
@@ -400,7 +400,7 @@ pub enum LiveError {
     System {
         /// The interface.
         interface: String,
-        /// What was asked of it.
+        /// The operation.
         what: &'static str,
         /// What it said.
         source: std::io::Error,

@@ -91,12 +91,12 @@ impl Offloads {
         &self.interface
     }
 
-    /// What was switched off, by the names of `ethtool -K`.
+    /// Offloads that were switched off, by the names of `ethtool -K`.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.off.iter().map(|o| o.name)
     }
 
-    /// What is on all the same.
+    /// Offloads that stay on.
     pub fn fixed(&self) -> &[&'static str] {
         &self.fixed
     }
@@ -120,7 +120,7 @@ impl Offloads {
 
 impl Drop for Offloads {
     fn drop(&mut self) {
-        // Who wants to know calls `restore`.
+        // A caller that needs the result calls `restore`.
         let _ = self.restore();
     }
 }

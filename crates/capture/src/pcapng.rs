@@ -203,7 +203,7 @@ impl PcapNg {
         Ok(4)
     }
 
-    /// A section header: the byte order may change, and interfaces are numbered anew.
+    /// A section header: the byte order may change, and interface numbers start again.
     fn section(&mut self, rest: &[u8]) -> Result<usize, Stop> {
         let Some(magic) = (Fields { data: rest, swapped: false }).u32(8) else { return Err(Stop::Need(12)) };
         let swapped = match magic {

@@ -68,7 +68,7 @@ enum Format {
     PcapNg(PcapNg),
 }
 
-/// What was read so far; plain numbers, cheap to copy.
+/// Counters of reading; plain numbers, cheap to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Frames delivered.
@@ -348,7 +348,7 @@ impl<R: Read> Reader<R> {
         self.memory.buffer.bytes_read()
     }
 
-    /// What was read so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         let skipped_blocks = match &self.format {
             Format::PcapNg(f) => f.skipped_blocks,

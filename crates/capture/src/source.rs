@@ -121,7 +121,7 @@ pub struct FileStart {
 pub struct FileEnd {
     /// As in [`FileStart`].
     pub file: PathBuf,
-    /// What was read of it.
+    /// Its counters.
     pub counters: Counters,
     /// Why reading stopped before the end of the file; all whole packets before that were handed out.
     pub error: Option<Error>,
@@ -206,7 +206,7 @@ pub struct CaptureSource {
     current_size: u64,
     /// Still to be read, the next one last.
     queue: Vec<Candidate>,
-    /// Still to be told, the next one last.
+    /// Reports to come, the next one last.
     reports: Vec<Report>,
     scanned: bool,
     /// Modification time of the file read last.

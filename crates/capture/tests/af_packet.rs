@@ -110,7 +110,7 @@ fn inner_start() {
     source.stop();
     (0..50).for_each(|_| sender.send(&frame));
     std::thread::sleep(source.settle());
-    // What came before the stop is there.
+    // Packets before the stop are there.
     assert_eq!(drain(&mut source).len(), 50);
     accounted(&mut source);
     assert_eq!(source.counters(0).kernel_packets, 50);
@@ -238,7 +238,7 @@ fn inner_link() {
     for _ in 0..2 {
         assert!(ip("link set vb down"));
         assert!(until(&mut source, LinkChange::Down));
-        // It is told once.
+        // It is reported once.
         for _ in 0..5 {
             assert_eq!(source.receive(64, Duration::from_millis(20)), Received::Idle);
         }

@@ -138,7 +138,7 @@ fn inner_start() {
     std::thread::sleep(source.settle());
     source.stop();
     (0..50).for_each(|_| sender.send(&frame));
-    // What came before the stop is there.
+    // Packets before the stop are there.
     receive(&mut source, 50);
     assert!(quiet(&mut source));
     accounted(&mut source);

@@ -194,7 +194,7 @@ fn inner_workers() {
     let [there, back] = shares(&mut bridges, &mut a, &mut b);
     assert_eq!(there, back);
     assert!((0..3).all(|n| there.contains(&Some(n))), "{there:?}");
-    // An interface that is made anew is joined again in the same order, whoever comes first.
+    // Workers join a recreated interface in the same order, whichever is first.
     assert!(ip("link del vc"));
     assert!(bridges.iter_mut().rev().all(|b| until(b, LinkChange::Gone)));
     namespace::pair("vc", "vd", "mtu 1500");
@@ -240,8 +240,8 @@ fn inner_down() {
     assert_eq!(arrive(&mut there, 1), [frame(7, 100)]);
 }
 
-/// Packets too large for their slot wait in the socket's own queue, in front of which the kernel tells once that the interface went down:
-/// that is none of them, and each is still that of its slot.
+/// Packets too large for their slot wait in the socket's own queue, before which the kernel reports once that the interface went down:
+/// that report is not a packet, and each packet still belongs to its slot.
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_large() {

@@ -1,4 +1,4 @@
-//! A queue of netfilter on the loopback of a network namespace: what is handed over, and what becomes of it.
+//! A queue of netfilter on the loopback of a network namespace: the packets handed over, and their verdicts.
 
 #[macro_use]
 #[path = "common/namespace.rs"]
@@ -139,10 +139,10 @@ fn inner_full() {
         let mut got = 0;
         for _ in 0..1000 {
             a.send(&[0; 500]).expect("it is sent");
-            // What is let past is taken at once: there is not room for all of it.
+            // Accepted packets are read immediately: there is not room for all.
             got += come();
         }
-        // What is there by now is what there was room for.
+        // The packets present are those that had room.
         q.stop();
         let mut inspected = 0;
         while q.receive(64, q.settle()) == Received::Frames {

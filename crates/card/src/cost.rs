@@ -97,11 +97,11 @@ costs! {
     miss_64k: "miss-64k" = 5.57;
     /// Of 1,000 of them those that open a row, were there no cache and no other core.
     miss_row: "miss-row" = 217.0;
-    /// Bytes of data that a core uses again soon, and fetches anew after a flush.
+    /// Bytes of data that a core uses again soon, and fetches again after a flush.
     data_set: "data-set" = 2048.0;
     /// Cycles lost to branches for each instruction.
     stall: "stall" = 0.2;
-    /// Bytes of code of each of the four stages (assignment, reassembly, matching and verification, inspection).
+    /// Code size in bytes of each of the four stages (assignment, reassembly, matching and verification, inspection).
     code: "code" = 2048.0;
     /// Instructions of the host for each packet that it gets: from the ring to the end of reassembly.
     host_packet: "host-packet" = 3952.0;

@@ -1,6 +1,6 @@
-//! Flows of recorded work put together anew.
+//! Recombination of recorded flows.
 //!
-//! The study's traces are not to be had. As it did, flows are taken from what was captured and interleaved: each copy of a flow has a
+//! The study's traces are not available. As in the study, captured flows are interleaved: each copy of a flow has a
 //! number and a hash of its own, and keeps the order and the work of its packets. Work that one flow causes for another (counts of
 //! addresses) is as in the recording.
 
@@ -17,7 +17,7 @@ pub enum Interleaving {
     Bursts(u32),
 }
 
-/// What is made.
+/// The target of a recombination.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mix {
     /// Packets.
@@ -34,8 +34,8 @@ pub struct Mix {
     pub seed: u64,
 }
 
-/// Puts flows of `base` together anew. Flows whose packets are larger than the mean are taken while the mean is below what is aimed at,
-/// others while it is above.
+/// Recombines flows of `base`. Flows whose packets are larger than the mean are taken while the mean is below the target, others
+/// while it is above.
 ///
 /// # Errors
 /// No flow of `base` has payload and is short enough, or all are on one side of the mean.

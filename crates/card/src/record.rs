@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::trace::Trace;
 
-/// What is to be recorded.
+/// The parameters of a recording.
 #[derive(Debug, Clone)]
 pub struct Job<'a> {
     /// Capture files. Each is read by an engine of its own, so that times may differ.

@@ -74,7 +74,7 @@ pub fn expand(mut all: Vec<Candidate>, node: &Node<'_>, file: &str) -> Result<Ve
     Ok(more)
 }
 
-/// What is known of a design after its run.
+/// The result of a design's run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// Number in the grid.
@@ -101,8 +101,8 @@ impl Found {
     }
 }
 
-/// Runs the candidates whose numbers are in `todo` on `threads` threads. `each` is told of every one as it is there, by one thread at a
-/// time; it returns whether to go on. The result does not depend on the number of threads, the order of calls does.
+/// Runs the candidates whose numbers are in `todo` on `threads` threads. `each` gets every result, from one thread at a
+/// time, and returns whether to continue. The result does not depend on the number of threads, the order of calls does.
 pub fn run(
     candidates: &[Candidate],
     todo: &[usize],

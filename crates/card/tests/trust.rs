@@ -186,7 +186,7 @@ fn what_the_card_does_the_host_does_not() {
     assert_eq!(outcomes[2].host.0, trace.packets.iter().filter(wanted).count() as u64);
     let alerts: f64 = trace.packets.iter().map(|p| f64::from(p.alerts)).sum();
     assert_eq!((outcomes[3].host.0, outcomes[3].host_work), (0, alerts * Costs::default().host_packet));
-    // What is steered: packets, strings in what is inspected, verification, URIs.
+    // The inputs: packets, strings in inspected bytes, verification, URIs.
     let costs = Costs::default();
     let sum = |of: &dyn Fn(&Work) -> f64| trace.packets.iter().map(of).sum::<f64>();
     let all = 8_000.0 * costs.host_packet

@@ -1,4 +1,4 @@
-//! What is known of one flow, whatever its protocol.
+//! The state of one flow, for all protocols.
 
 use std::net::IpAddr;
 
@@ -164,8 +164,8 @@ pub struct CapturedVar {
     pub value: Box<[u8]>,
 }
 
-/// Variables of a flow or a packet. What is beyond [`CAPTURED_MAX`] or [`CAPTURED_BYTES_MAX`] is not kept: what was there
-/// before stays.
+/// Variables of a flow or a packet. A value beyond [`CAPTURED_MAX`] or [`CAPTURED_BYTES_MAX`] is not stored: the earlier
+/// ones stay.
 #[derive(Debug, Clone, Default)]
 pub struct CapturedVars {
     list: Vec<CapturedVar>,
@@ -252,7 +252,7 @@ pub struct FlowCore {
     /// It is bypassed, and what it carried is over: it may be silent no longer than one that is closed
     /// ([`crate::FlowTable::set_over`]).
     pub over: bool,
-    /// What was decided for the rest of it.
+    /// The verdict on the rest of the flow.
     pub action: FlowAction,
     /// Firewall mode: rules for threat detection look at it no more; `action` is what the firewall decided.
     pub td_passed: bool,

@@ -18,10 +18,10 @@ pub(crate) const fn fold(a: u64, b: u64) -> u64 {
 /// Words that a hash takes.
 const WORDS: usize = 6;
 
-/// The key of the hash. Whoever does not know it cannot choose what collides.
+/// The key of the hash. Without it an attacker cannot choose keys that collide.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashKey {
-    /// What is added to each word.
+    /// The addend of each word.
     words: [u64; WORDS],
     /// What the sum is mixed with.
     last: [u64; 4],

@@ -74,7 +74,7 @@ pub struct HostTable<K, V> {
     entries: Vec<Entry<K, V>>,
     cursor: usize,
     limit: usize,
-    /// What was counted.
+    /// Counters.
     pub counters: HostCounters,
 }
 

@@ -10,7 +10,7 @@
 //! Which packets have a flow: TCP, UDP and SCTP by addresses and ports; ICMP and ICMPv6 by addresses, and the type with
 //! that of its answer; an ICMP destination unreachable message belongs to the flow of the packet that it carries, other
 //! ICMPv4 errors to none; ESP by SPI, each direction for itself; IP-in-IP tunnels by addresses. Fragments have none (the
-//! datagram put together has), nor have broken packets and other protocols.
+//! reassembled datagram has), nor have broken packets and other protocols.
 //!
 //! Time is that of the packets. Flows end in [`FlowTable::expire`], when the next packet of the same key comes after the
 //! timeout, when memory runs out (oldest first; emergency mode then shortens the timeouts), or with

@@ -69,7 +69,7 @@ pub struct FlowRef(u32);
 #[derive(Debug, Clone)]
 #[repr(C)]
 pub struct Flow<X> {
-    /// What is known of any flow.
+    /// The state that every flow has.
     pub core: FlowCore,
     /// The engine's part.
     pub ext: X,
@@ -130,7 +130,7 @@ pub struct FlowTable<X> {
     emergency: bool,
     /// Where the search of emergency mode goes on.
     sweep: u32,
-    /// What was counted.
+    /// Counters.
     pub counters: FlowCounters,
 }
 
@@ -241,7 +241,7 @@ impl<X> FlowTable<X> {
 
     /// Another capture begins, whose time may be any.
     pub const fn begin_capture(&mut self) {
-        // What was seen in this very moment is of the capture before.
+        // A packet with exactly this time belongs to the capture before.
         self.border = self.clock.now().saturating_add(1);
         self.captures += 1;
     }
@@ -392,7 +392,7 @@ impl<X> FlowTable<X> {
     }
 
     /// Ends flows that were silent for too long at packet time `now`, looking at no more than `budget` of them; call it
-    /// again where it returns `false`: there may be more. What is left of the budget goes to the flows of emergency mode.
+    /// again where it returns `false`: there may be more. The rest of the budget goes to the flows of emergency mode.
     pub fn expire(&mut self, now: Time, budget: usize, ended: &mut dyn FnMut(Flow<X>, EndReason)) -> bool {
         let now = self.clock.advance(now);
         let mut left = budget;

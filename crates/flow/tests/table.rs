@@ -314,7 +314,7 @@ fn chosen_collisions_need_the_key_and_end_the_flow_that_is_oldest() {
         }
         b
     };
-    // Who knows the key makes all of them collide: a bucket has 16 flows all the same.
+    // With the key known all of them collide, and a bucket still has at most 16 flows.
     let b = with(known);
     assert_eq!((b.table.len(), b.table.counters.chain_evicted), (16, FLOWS as u64 - 16));
     assert!(b.ended.iter().all(|e| e.2 == EndReason::Forced) && b.ended.iter().all(|e| e.1 != chosen[0].1));

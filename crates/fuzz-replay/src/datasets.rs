@@ -7,8 +7,8 @@ use margay_rules::ast::{SetFormat, SetKind, SetOptions};
 const MEMCAP: u64 = 1 << 20;
 const KINDS: [SetKind; 5] = [SetKind::String, SetKind::Md5, SetKind::Sha256, SetKind::Ipv4, SetKind::Ip];
 
-/// Files of sets: the first byte says which type and format, after that the file. What was read of one can be written, and
-/// that read again gives the same.
+/// Dataset files: the first byte selects type and format, the rest is the file. Its content can be written, and reading that
+/// gives the same content.
 pub fn datasets(data: &[u8]) {
     let Some((&which, text)) = data.split_first() else { return };
     let kind = KINDS.get(usize::from(which) % KINDS.len()).copied();

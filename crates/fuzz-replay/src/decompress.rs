@@ -6,7 +6,7 @@ use margay_app::http1::SwfConfig;
 
 const LIMITS: Limits = Limits { bomb: 64 << 10, lzma_memory: 64 << 10, work: 1 << 20 };
 
-/// Decodes pieces of a size, and returns what came out and the worst that was said.
+/// Decodes pieces of a size, and returns the output and the worst status.
 fn run(list: &[Coding], data: &[u8], size: usize) -> (Vec<u8>, Status) {
     let mut out = Vec::new();
     let mut sink = |piece: &[u8]| {
@@ -64,8 +64,8 @@ pub fn brotli(data: &[u8]) {
     one(Coding::Brotli, data);
 }
 
-/// A `Content-Encoding` value to the first line feed, then the size of pieces and the body it speaks of, and what comes of
-/// that, and the body itself, as Flash files.
+/// A `Content-Encoding` value to the first line feed, then the size of pieces and the body. The body and its decoded form are
+/// also read as Flash files.
 pub fn layers(data: &[u8]) {
     let Some(end) = data.iter().position(|&b| b == b'\n') else { return };
     let (value, rest) = data.split_at(end);

@@ -84,7 +84,7 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// What is kept of a message is bounded.
+/// The stored part of a message is bounded.
 fn bounded(data: &[u8]) {
     let m = Message::read(data);
     assert!(m.records().len() <= data.len() / 5 + 1, "more records than fit");

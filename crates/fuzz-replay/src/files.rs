@@ -41,8 +41,8 @@ pub fn include(data: &[u8]) {
     }
 }
 
-/// A file of the cache of compiled patterns: as it is, or, where the first byte is odd, with the right checksum behind it.
-/// What is read is what was written, bit by bit, or nothing.
+/// A file of the pattern cache: as it is, or with a correct checksum if the first byte is odd. The result is the written
+/// content, bit by bit, or nothing.
 pub fn matcher_cache(data: &[u8]) {
     let Some((&first, bytes)) = data.split_first() else { return };
     let folder = folder("matcher-cache");

@@ -116,7 +116,7 @@ pub fn http2(data: &[u8]) {
     conversation(*first, *size, &script(rest), upgrade.as_ref());
 }
 
-/// Holds for what is said on a connection, in whatever pieces.
+/// Checks a conversation in any pieces.
 fn conversation(first: u8, size: u8, acts: &[Act], upgrade: Option<&Upgrade>) {
     let config = config(first);
     let mut shared = Shared::default();

@@ -11,17 +11,17 @@ const MEMORY_MAX: usize = 128 << 10;
 
 /// What a message called back with.
 #[derive(Default)]
-struct Heard {
+struct Findings {
     /// What it has, in its order. Data that follow one another are one.
     parts: Vec<String>,
     data: Vec<u8>,
-    /// What is wrong with it: at what byte of the data that is told depends on the pieces.
+    /// Its problems; the byte at which one is reported depends on the pieces.
     problems: Vec<String>,
     /// Bytes of files.
     total: usize,
 }
 
-impl Heard {
+impl Findings {
     fn note(&mut self, part: Part<'_>) {
         match part {
             Part::Data(piece) => {
@@ -59,7 +59,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 
 /// Reads a message of which what is behind the first bytes of a line comes in pieces of `size`.
 fn run(settings: &Settings, text: &[u8], size: usize, truncated: bool) -> Vec<String> {
-    let (mut message, mut heard) = (Message::new(settings), Heard::default());
+    let (mut message, mut findings) = (Message::new(settings), Findings::default());
     for (line, ending) in lines(text) {
         let (start, rest) = line.split_at(line.len().min(FIRST));
         let mut pieces = vec![start];
@@ -67,13 +67,13 @@ fn run(settings: &Settings, text: &[u8], size: usize, truncated: bool) -> Vec<St
         let last = pieces.len() - 1;
         for (n, piece) in pieces.into_iter().enumerate() {
             let ending = if n == last { ending } else { b"" };
-            message.line(settings, piece, n == 0, ending, &mut |p| heard.note(p));
+            message.line(settings, piece, n == 0, ending, &mut |p| findings.note(p));
             assert!(message.memory() <= MEMORY_MAX, "{} bytes held", message.memory());
         }
     }
-    message.finish(settings, truncated, &mut |p| heard.note(p));
-    assert!(heard.total <= text.len() + 8, "{} bytes of files of {}", heard.total, text.len());
-    let mut lines = heard.lines();
+    message.finish(settings, truncated, &mut |p| findings.note(p));
+    assert!(findings.total <= text.len() + 8, "{} bytes of files of {}", findings.total, text.len());
+    let mut lines = findings.lines();
     lines.push(format!("{:?} {:?}", message.status(), message.body_md5()));
     lines
 }

@@ -126,7 +126,7 @@ fn ip(six: bool, proto: u8, body: &[u8], fragment: Option<(usize, bool)>) -> Vec
     p
 }
 
-/// What is seen of a packet that is the same whether it came in fragments or not.
+/// The properties of a packet that do not depend on fragmentation.
 fn seen(p: &Packet<'_>) -> String {
     let events: Vec<_> = p.events.as_slice().iter().map(|e| format!("{e:?}")).collect();
     format!("{} {} {} {} {events:?}", p.proto, p.sport, p.dport, p.payload().escape_ascii())

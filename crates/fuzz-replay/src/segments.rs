@@ -1,5 +1,5 @@
-//! The target `segments`: a conversation over TCP through a whole worker, its bytes cut into segments in several ways. What is
-//! recognised, logged and alerted is the same.
+//! The target `segments`: a conversation over TCP through a whole worker, its bytes cut into segments in several ways. Detected
+//! protocol, log and alerts are the same.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -164,7 +164,7 @@ fn events(frames: &mut [(Time, Vec<u8>)]) -> Vec<String> {
             alerts.insert(event["alert"]["signature_id"].to_string());
             continue;
         }
-        // What is of the packet that the event was written with, and not of the transaction.
+        // Members that describe the packet, not the transaction.
         if let Some(members) = event.as_object_mut() {
             for name in ["timestamp", "pcap_cnt", "flow_id", "src_ip", "src_port", "dest_ip", "dest_port", "pkt_src"] {
                 members.remove(name);

@@ -109,7 +109,7 @@ fn conversation(proto: AppProto, data: &[u8]) {
     said(proto, *first, *size, &script(rest));
 }
 
-/// Holds for what is said on a connection, in whatever pieces.
+/// Checks a conversation in any pieces.
 fn said(proto: AppProto, first: u8, size: u8, acts: &[Act]) {
     let config = config(first);
     let transport = if proto == AppProto::Dcerpc && first & 4 != 0 { 17 } else { 6 };

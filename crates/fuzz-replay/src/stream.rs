@@ -30,9 +30,9 @@ impl Bytes<'_> {
     }
 }
 
-/// What is kept with the flow.
+/// The state kept with a flow.
 #[derive(Default)]
-struct Kept {
+struct FlowState {
     tcp: Option<Box<TcpSession>>,
     /// Payload bytes of packets, by direction.
     sent: [u64; 2],
@@ -197,7 +197,7 @@ fn read(session: &mut TcpSession, kept: (&[u64; 2], &mut [u64; 2]), all: bool, t
 }
 
 /// Ends a flow: everything left is read, and nothing is left after that.
-fn end(engine: &mut StreamEngine, hasher: FlowHasher, mut flow: Flow<Kept>) {
+fn end(engine: &mut StreamEngine, hasher: FlowHasher, mut flow: Flow<FlowState>) {
     let Some(mut session) = flow.ext.tcp.take() else { return };
     let (hash, second) = hasher.of(&flow.core);
     engine.remember(&session, FlowPrint { hash, second }, 1);
@@ -221,7 +221,7 @@ pub fn stream(data: &[u8]) {
     let config = settings(input.byte(), input.byte());
     let memcap = config.reassembly_memcap;
     let mut engine = StreamEngine::new(config);
-    let mut flows: FlowTable<Kept> =
+    let mut flows: FlowTable<FlowState> =
         FlowTable::new(FlowConfig { hash_size: 16, prealloc: 0, memcap: 0, ..FlowConfig::default() });
     let hasher = flows.hasher();
     let mut decoder = Decoder::new(DecodeConfig::default());
@@ -252,10 +252,10 @@ pub fn stream(data: &[u8]) {
 }
 
 /// One packet, as a worker takes it.
-fn packet(flows: &mut FlowTable<Kept>, engine: &mut StreamEngine, p: &Packet<'_>, take: u8) {
+fn packet(flows: &mut FlowTable<FlowState>, engine: &mut StreamEngine, p: &Packet<'_>, take: u8) {
     let Some(key) = flows.key(p, 0) else { return };
     let mut ended = Vec::new();
-    let found = flows.lookup(p, &key, Kept::default, &mut |f: Flow<Kept>, _: EndReason| ended.push(f));
+    let found = flows.lookup(p, &key, FlowState::default, &mut |f: Flow<FlowState>, _: EndReason| ended.push(f));
     let (mut at, mut dir) = match found {
         Lookup::Found(at, dir) => (at, dir),
         Lookup::Created(at) => (at, Direction::ToServer),
@@ -280,7 +280,7 @@ fn packet(flows: &mut FlowTable<Kept>, engine: &mut StreamEngine, p: &Packet<'_>
     let mut out: Outcome = engine.process(&mut flow.ext.tcp, p, dir, fresh);
     if out.reuse {
         let answered = flow.ext.tcp.as_deref().and_then(|old| engine.open_answered(old, p));
-        let new = flows.replace(at, p, &key, Kept::default, &mut |f, _| end(engine, hasher, f));
+        let new = flows.replace(at, p, &key, FlowState::default, &mut |f, _| end(engine, hasher, f));
         at = new.expect("memory without a limit");
         dir = Direction::ToServer;
         if answered.is_some() {

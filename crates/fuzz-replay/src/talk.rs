@@ -95,7 +95,7 @@ pub(crate) fn log(tx: &dyn Transaction, options: &AppLogOptions, what: LogFor) -
     json(|j| tx.log(j, options, what))
 }
 
-/// Holds what came of pieces of `size` to what came of the whole.
+/// Compares the result of pieces of `size` with that of the whole.
 pub(crate) fn same(whole: &[String], split: &[String], size: usize) {
     if let Some((a, b)) = whole.iter().zip(split).find(|(a, b)| a != b) {
         panic!("in pieces of {size}:\n{a}\n{b}");

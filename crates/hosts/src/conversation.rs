@@ -6,7 +6,7 @@
 
 use std::fmt::{self, Write as _};
 
-/// Who opens the connection.
+/// The side that opens the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Role {
     /// The host listens.
@@ -23,7 +23,7 @@ pub struct Conversation {
     pub class: String,
     /// Over IPv6.
     pub v6: bool,
-    /// Who opens the connection.
+    /// The side that opens the connection.
     pub role: Role,
     /// Which of the host's ports, by index.
     pub port: usize,

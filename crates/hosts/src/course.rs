@@ -55,13 +55,13 @@ impl Sent {
     }
 }
 
-/// What was sent so far.
+/// The packets sent so far.
 #[derive(Debug, Clone, Default)]
 pub struct Course {
     /// The segments, oldest first.
     pub sent: Vec<Sent>,
-    /// Places that are said differently by two segments, where a host may have either: something before them was missing when they
-    /// came, or was discarded.
+    /// Places with two versions of which a host may have either: something before them was missing or discarded when they
+    /// came.
     pub contested: Vec<(i64, i64)>,
     /// One past the furthest byte that the host has offered to take.
     edge: Option<i64>,
@@ -140,7 +140,7 @@ impl Course {
                 self.contested.push((o.data.0.max(start).max(self.acked), o.data.1.min(end)));
             }
         }
-        // What was early is in place now.
+        // Early data is in place now.
         let mut next = if early || !new.is_sure() { next } else { next.max(end) };
         self.sent.push(new);
         for _ in 0..self.sent.len() {
@@ -202,7 +202,7 @@ mod tests {
         c.note(&segment(10, 5, 0));
         c.note(&segment(8, 4, 1));
         assert_eq!(c.contested, [(10, 12)]);
-        // What came before there was a connection.
+        // Packets from before the connection.
         let mut c = Course::default();
         c.note(&segment(0, 5, 0));
         assert_eq!(c.next(), 0);

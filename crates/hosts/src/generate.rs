@@ -79,7 +79,7 @@ struct Maker<'a> {
     total: i64,
 }
 
-/// What is done to the steps between the handshake and the end.
+/// A change of the steps between the handshake and the end.
 type Change = fn(&mut Maker<'_>, &mut Vec<Step>);
 
 impl<'a> Maker<'a> {

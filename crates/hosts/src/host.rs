@@ -1,7 +1,7 @@
 //! The host: the kernel's TCP/IP stack in a network namespace of the calling thread, behind a TUN device.
 //!
-//! What is written to the device the kernel has processed when the call returns, and what it answers can be read at once. So a
-//! conversation needs no waiting, and its course depends on nothing but its packets.
+//! The kernel has processed a packet when the write to the device returns, and its answers can be read immediately. So a
+//! conversation needs no waiting, and its course depends only on its packets.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -83,7 +83,7 @@ impl Host {
     /// Moves the calling thread to a namespace of its own and makes the host there.
     ///
     /// # Errors
-    /// What is missing: rights, `ip`, the TUN driver.
+    /// The missing part: permissions, `ip`, the TUN driver.
     pub fn new() -> Result<Host, NoHost> {
         sys::new_namespace().map_err(NoHost::NotAllowed)?;
         for (key, value) in SYSCTLS {

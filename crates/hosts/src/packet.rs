@@ -38,9 +38,9 @@ pub struct Answer {
     pub timestamp: Option<u32>,
 }
 
-/// What is needed of the host to make a segment.
+/// The host's state that a segment depends on.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Heard {
+pub struct HostState {
     /// The next byte that the host is going to send.
     pub next: u32,
     /// Its last timestamp.
@@ -129,7 +129,7 @@ fn ip_header(
     }
 }
 
-fn options(all: &[Opt], heard: Heard, out: &mut Vec<u8>) {
+fn options(all: &[Opt], state: HostState, out: &mut Vec<u8>) {
     for o in all {
         match o {
             Opt::Mss(n) => {
@@ -141,7 +141,7 @@ fn options(all: &[Opt], heard: Heard, out: &mut Vec<u8>) {
             Opt::Time(value, echo) => {
                 out.extend_from_slice(&[1, 1, 8, 10]);
                 out.extend_from_slice(&TIMESTAMP.wrapping_add(*value as u32).to_be_bytes());
-                out.extend_from_slice(&echo.unwrap_or(heard.timestamp).to_be_bytes());
+                out.extend_from_slice(&echo.unwrap_or(state.timestamp).to_be_bytes());
             }
             Opt::FastOpen(n) => {
                 out.extend_from_slice(&[34, n + 2]);
@@ -160,19 +160,19 @@ fn options(all: &[Opt], heard: Heard, out: &mut Vec<u8>) {
 /// Bytes of the header of a segment, as it is made.
 pub fn header_len(s: &Segment) -> usize {
     let mut all = Vec::new();
-    options(&s.options, Heard::default(), &mut all);
+    options(&s.options, HostState::default(), &mut all);
     20 + all.len()
 }
 
 /// The TCP header and payload of a segment.
-fn tcp(s: &Segment, (from, to): (End, End), isn: u32, http: bool, heard: Heard) -> Vec<u8> {
+fn tcp(s: &Segment, (from, to): (End, End), isn: u32, http: bool, state: HostState) -> Vec<u8> {
     let mut opts = Vec::with_capacity(40);
-    options(&s.options, heard, &mut opts);
+    options(&s.options, state, &mut opts);
     let mut out = Vec::with_capacity(60 + usize::from(s.len));
     out.extend_from_slice(&from.1.to_be_bytes());
     out.extend_from_slice(&to.1.to_be_bytes());
     out.extend_from_slice(&isn.wrapping_add(1).wrapping_add(s.at as u32).to_be_bytes());
-    let ack = if s.flags & flag::ACK != 0 || s.ack != 0 { heard.next.wrapping_add(s.ack as u32) } else { 0 };
+    let ack = if s.flags & flag::ACK != 0 || s.ack != 0 { state.next.wrapping_add(s.ack as u32) } else { 0 };
     out.extend_from_slice(&ack.to_be_bytes());
     let words = s.offset.unwrap_or(5 + (opts.len() / 4) as u8);
     out.extend_from_slice(&[words << 4, s.flags]);
@@ -198,11 +198,11 @@ pub fn segment(
     ends: (End, End),
     isn: u32,
     http: bool,
-    heard: Heard,
+    state: HostState,
     base: u32,
     each: &mut dyn FnMut(&[u8], bool),
 ) {
-    let bytes = tcp(s, ends, isn, http, heard);
+    let bytes = tcp(s, ends, isn, http, state);
     let addresses = (ends.0.0, ends.1.0);
     if s.pieces.is_empty() {
         let mut frame = Vec::with_capacity(ETHERNET + 60 + bytes.len());
@@ -238,7 +238,7 @@ fn piece_of(
         frame[start + 10] ^= 1;
     }
     let from = usize::from(p.from & 0xfff8);
-    // What is behind the end of the packet is filled up.
+    // Bytes beyond the end of the packet are filled.
     frame.extend((from..from + usize::from(p.len)).map(|at| {
         let at =
             if p.version == 0 || at < header.next_multiple_of(8) { at } else { shuffled(at, p.version, whole.len()) };

@@ -14,7 +14,7 @@ use margay_packet::Time;
 use crate::conversation::{Conversation, Opt, Role, Segment, Step, flag};
 use crate::course::Course;
 use crate::host::{FRAGMENT_SECONDS, HOST4, HOST6, Host, PORTS, plain};
-use crate::packet::{self, Answer, ETHERNET, End, Heard};
+use crate::packet::{self, Answer, ETHERNET, End, HostState};
 use crate::seen::{Difference, How, Seen};
 use crate::sys;
 
@@ -122,7 +122,7 @@ struct Talk<'a> {
     next: usize,
     sender: End,
     host: End,
-    heard: Heard,
+    host_state: HostState,
     /// Whether the host has sent anything.
     answered: bool,
     stream: Option<TcpStream>,
@@ -145,7 +145,7 @@ impl Bench {
     /// A host in a namespace of the calling thread, and an engine. `dir` is a folder that files may be written to.
     ///
     /// # Errors
-    /// What is missing, as a sentence.
+    /// The missing part, as a sentence.
     pub fn new(mode: Mode, host: Host, dir: &Path) -> Result<Bench, String> {
         std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         let rules = dir.join("hosts.rules");
@@ -178,7 +178,7 @@ impl Bench {
         }
     }
 
-    /// Who sends: one address for many conversations, each from another port; of fragments one for each.
+    /// The sender: one address for many conversations, each from another port; for fragments one address each.
     fn sender(&mut self, c: &Conversation) -> End {
         let n = self.held;
         self.held += 1;
@@ -259,7 +259,7 @@ impl Bench {
             next: 0,
             sender,
             host: (address, port),
-            heard: Heard::default(),
+            host_state: HostState::default(),
             answered: false,
             stream: None,
             over: false,
@@ -354,7 +354,7 @@ impl Bench {
 
     fn segment(&mut self, t: &mut Talk<'_>, s: &Segment) -> io::Result<()> {
         let mut frames = Vec::new();
-        packet::segment(s, (t.sender, t.host), t.c.isn, t.c.http, t.heard, t.base, &mut |f, arrives| {
+        packet::segment(s, (t.sender, t.host), t.c.isn, t.c.http, t.host_state, t.base, &mut |f, arrives| {
             frames.push((f.to_vec(), arrives));
         });
         // A host that listens discards a SYN with a FIN; one that opens the connection does not.
@@ -425,11 +425,11 @@ impl Bench {
             }
             t.note_offer(&a);
             if passed && a.flags & flag::RST == 0 {
-                if !t.answered || a.flags & flag::SYN != 0 || (a.end.wrapping_sub(t.heard.next) as i32) > 0 {
-                    t.heard.next = a.end;
+                if !t.answered || a.flags & flag::SYN != 0 || (a.end.wrapping_sub(t.host_state.next) as i32) > 0 {
+                    t.host_state.next = a.end;
                 }
                 t.answered = true;
-                t.heard.timestamp = a.timestamp.unwrap_or(t.heard.timestamp);
+                t.host_state.timestamp = a.timestamp.unwrap_or(t.host_state.timestamp);
             }
         }
         Ok(())
@@ -532,7 +532,7 @@ impl Bench {
                 // A connection that waits to be completed.
                 let s = Segment { flags: flag::RST, ..Segment::default() };
                 let mut frames = Vec::new();
-                packet::segment(&s, (t.sender, t.host), t.c.isn, false, t.heard, 0, &mut |f, _| {
+                packet::segment(&s, (t.sender, t.host), t.c.isn, false, t.host_state, 0, &mut |f, _| {
                     frames.push(f.to_vec());
                 });
                 for f in frames {

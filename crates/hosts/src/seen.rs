@@ -18,7 +18,7 @@ struct Bytes {
 }
 
 impl Bytes {
-    /// Puts bytes at a place. What is before the first byte of the conversation is left out.
+    /// Puts bytes at a place. Bytes before the first of the conversation are omitted.
     fn put(&mut self, place: i64, data: &[u8]) {
         let cut = usize::try_from(-place).unwrap_or(0);
         let (start, data) = (usize::try_from(place).unwrap_or(0), data.get(cut..).unwrap_or(&[]));
@@ -42,7 +42,7 @@ impl Bytes {
             }
         }
         if changed.is_some() {
-            // What is behind was seen with other bytes than are here now.
+            // Later bytes were seen together with other bytes than these.
             for from in self.from.iter_mut().skip(end).filter(|f| **f != 0) {
                 *from = (*from).max(end as u32 + 1);
             }
@@ -116,7 +116,7 @@ impl How {
     }
 }
 
-/// What was inspected of one conversation.
+/// The inspected bytes of one conversation.
 #[derive(Debug, Default)]
 pub struct Seen {
     tracks: Vec<Track>,

@@ -92,7 +92,7 @@ pub(crate) fn connect(to: SocketAddr) -> io::Result<TcpStream> {
         sin6_scope_id: 0,
     };
     let len = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
-    // SAFETY: the descriptor is open; the address is as long as is said.
+    // SAFETY: the descriptor is open; `len` is the size of the address.
     match check(unsafe { libc::connect(fd, (&raw const address).cast(), len) }) {
         Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
         _ => Ok(stream),

@@ -37,7 +37,7 @@ impl Json {
         self.buf.clear();
     }
 
-    /// What was written.
+    /// The text so far.
     pub fn as_bytes(&self) -> &[u8] {
         &self.buf
     }
@@ -53,7 +53,7 @@ impl Json {
         self.buf.is_empty()
     }
 
-    /// What was written, and `empty` in its place: to hand a full buffer on and go on with another.
+    /// Takes the text and continues with `empty`: to hand on a full buffer.
     pub fn replace(&mut self, empty: Vec<u8>) -> Vec<u8> {
         std::mem::replace(&mut self.buf, empty)
     }

@@ -128,7 +128,7 @@ impl Clock {
         let minutes = self.offset.unsigned_abs() / 60;
         two(out, (minutes / 60) as u8);
         two(out, (minutes % 60) as u8);
-        // Years of more than four digits are longer: those are made anew each time.
+        // Years of more than four digits are longer and never cached.
         if let Ok(text) = out[from..].try_into() {
             let utc = time.secs();
             self.seconds[utc as usize % SECONDS] = Second { utc, text };

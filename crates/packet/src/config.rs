@@ -127,8 +127,8 @@ pub struct DefragConfig {
     /// Whether IPv4 fragments with a wrong header checksum are left out, as hosts do (`stream.checksum-validation`, `-k`). Inline they
     /// are refused in any case.
     pub checksums: bool,
-    /// Fragments go on to their destination as they come, unless they are refused ([`crate::Packet::refused`]): what a host
-    /// could put together in another way than it is done here is, and no datagram is forgotten to make room for others.
+    /// Fragments are forwarded as they come, unless refused ([`crate::Packet::refused`]). A fragment that a host could
+    /// reassemble differently is refused, and no datagram is evicted to make room for others.
     pub inline: bool,
 }
 

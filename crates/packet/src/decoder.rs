@@ -36,7 +36,7 @@ pub struct Decoder {
     pub unfinished_checksums: bool,
     /// Frames come from an interface: one of which not all is there is an event. Capture files are often made so.
     pub live: bool,
-    /// What was seen so far.
+    /// Counters of packets so far.
     pub counters: DecodeCounters,
 }
 

@@ -3,7 +3,7 @@
 //! A [`Frame`] comes from a capture; [`Decoder::decode`] walks its headers and hands every packet it finds to a
 //! [`PacketSink`]: for a tunnel the inner packet first, then the outer one; for the last fragment of a datagram the
 //! reassembled packet first, then the fragment. Packets borrow the frame; nothing is allocated except by the
-//! defragmenter, which reuses its buffers. What was wrong on the way is in [`Packet::events`].
+//! defragmenter, which reuses its buffers. [`Packet::events`] has the anomalies.
 //!
 //! Nothing here knows a flow.
 //!

@@ -341,7 +341,7 @@ pub struct Completed {
     pub at: u32,
 }
 
-/// One decoded packet: a captured frame, what a tunnel carried, or a datagram put together from fragments.
+/// One decoded packet: a captured frame, a tunnel's inner packet, or a datagram reassembled from fragments.
 ///
 /// All offsets count from the start of [`Packet::data`]. A packet of which a layer could not be understood has
 /// [`L3::None`] or [`L4::None`] there, and events that say why.
@@ -389,7 +389,7 @@ pub struct Packet<'a> {
     pub payload: (u32, u32),
     /// TCP options, where `l4` is TCP.
     pub tcp_options: TcpOptions,
-    /// What was wrong.
+    /// Anomalies.
     pub events: PacketEvents,
     /// Whether a header was broken in a way that stops further processing (`decoder.invalid` counts these).
     pub invalid: bool,
@@ -404,7 +404,7 @@ pub struct Packet<'a> {
     pub defrag_memcap_hit: bool,
     /// This fragment was not kept, and must not go on where packets do.
     pub refused: Option<Refused>,
-    /// Of a datagram put together from fragments of which none overlaps another: what came last.
+    /// For a datagram reassembled from fragments without an overlap: the fragment that came last.
     pub completed: Option<Completed>,
     /// Headers walked so far, those of the packets outside this one included (`decoder.max-layers` limits it).
     pub layers: u8,
@@ -520,9 +520,9 @@ pub trait PacketSink {
     /// Called once for each packet, inner ones first.
     fn packet(&mut self, packet: &Packet<'_>);
 
-    /// Called after a datagram that was put together from fragments, and all that it carried, was handed over: whether it
-    /// is dropped. Its other fragments are on their way already, so that nothing that would complete it may follow: what
-    /// comes of it until it is forgotten is [`Refused::Datagram`].
+    /// Called after a reassembled datagram and all that it carried were handed over: whether it is dropped. Its other
+    /// fragments are forwarded already, so nothing that would complete it may follow: until it is forgotten, its fragments
+    /// are [`Refused::Datagram`].
     fn dropped(&mut self) -> bool {
         false
     }

@@ -206,7 +206,7 @@ proptest! {
     }
 }
 
-/// Where the datagram ends is said twice, and not the same; or a fragment is empty: Linux forgets all.
+/// Two fragments disagree about the end, or a fragment is empty: Linux discards all.
 #[test]
 fn linux_forgets_what_makes_no_sense() {
     for v6 in [false, true] {
@@ -316,7 +316,7 @@ fn linux_wants_all_headers_in_the_first_fragment() {
     assert_eq!(feed(&mut d, &ipv4_fragment(1, 4, (2, 4, b'c'), 6), 1).len(), 1);
 }
 
-/// What has a wrong header checksum is for nobody, unless checksums are not to be looked at.
+/// Every host discards a wrong header checksum, unless checksums are not checked.
 #[test]
 fn a_wrong_checksum_is_looked_at_where_it_counts() {
     for checksums in [false, true] {
@@ -392,7 +392,7 @@ fn tables_stay_within_their_limits() {
     assert_eq!(feed(&mut d, &ipv4_fragment(3, 2, (1, 2, b'b'), 253), 100).len(), 0);
 }
 
-/// Passive, the oldest datagram gives way, and the newest is put together however many there are.
+/// Passive, the oldest datagram is evicted, and the newest is reassembled however many there are.
 #[test]
 fn fragments_stay_within_their_limit() {
     let mut config = DecodeConfig::default();
@@ -421,7 +421,7 @@ fn from(mut fragment: Vec<u8>, from: u8) -> Vec<u8> {
     fragment
 }
 
-/// Who sends more than a quarter of all fragments makes room for them itself.
+/// A sender with more than a quarter of all fragments evicts its own.
 #[test]
 fn a_flood_of_one_sender_leaves_others_alone() {
     let set: [fn(&mut DecodeConfig); 3] =

@@ -56,11 +56,11 @@ fn account(why: &str, kind: &str) {
     }
 }
 
-/// Records that a part of the current test did not run for want of what a machine cannot be given here: a part of its kernel, or an
-/// emulator of half a gigabyte. Unlike [`not_run`] it is no failure where every test has to run.
+/// Records that a part of the current test did not run because the machine cannot have what it needs: a kernel feature, or a large
+/// emulator. Unlike [`not_run`] this is no failure when every test must run.
 ///
 /// # Panics
-/// Where the account of tests that did not run cannot be written.
+/// If the account of tests that did not run cannot be written.
 pub fn unavailable(why: &str) {
     account(why, "unavailable");
 }

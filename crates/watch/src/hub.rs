@@ -233,7 +233,7 @@ impl Feeding<'_> {
 }
 
 impl Hub {
-    /// What was done under the lock is whole, whoever panicked.
+    /// Takes the lock also after a panic: each change under it is complete.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

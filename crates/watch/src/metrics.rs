@@ -136,7 +136,7 @@ pub fn render(sample: &Sample, shared: &dyn Fn(&str) -> bool, format: Format) ->
     written(&f, format)
 }
 
-/// What is of the process.
+/// Metrics of the process.
 fn about(sample: &Sample, f: &mut Families) {
     let a = &sample.about;
     let list = [("version", a.version.as_str()), ("mode", a.mode.as_str()), ("capture", a.capture.as_str())];
@@ -171,7 +171,7 @@ fn about(sample: &Sample, f: &mut Families) {
     );
 }
 
-/// What was received and lost at each stage of an interface.
+/// Packets received and lost at each stage of an interface.
 fn interfaces(sample: &Sample, f: &mut Families) {
     const RECEIVED: (&str, &str) = (
         "margay_interface_received_packets",

@@ -1,4 +1,4 @@
-//! What is told of an engine: counters as they are ([`Sample`]), and what a view shows of them ([`Snapshot`]).
+//! Data about an engine: its counters ([`Sample`]), and the picture that views show ([`Snapshot`]).
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ pub struct About {
     pub version: String,
     /// The run mode: `workers`, `autofp`, `single`.
     pub mode: String,
-    /// What is captured by, as `capture-mode` says.
+    /// The capture method, as in `capture-mode`.
     pub capture: String,
     /// Interfaces that packets come from.
     pub interfaces: Vec<String>,
@@ -101,7 +101,7 @@ pub struct RuleCost {
     pub ticks: f64,
 }
 
-/// The picture of an engine, made anew about once a second. This is what the socket's command `watch` answers.
+/// The picture of an engine, made about once a second. The socket's command `watch` returns it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// When, in milliseconds since 1970.
@@ -114,7 +114,7 @@ pub struct Snapshot {
     pub now: Point,
     /// Packets, bytes, alerts and losses since the start.
     pub totals: Totals,
-    /// What was received and lost at each stage.
+    /// Packets received and lost at each stage.
     pub stages: Vec<Stage>,
     /// Each worker.
     pub workers: Vec<Worker>,
@@ -134,7 +134,7 @@ pub struct Snapshot {
     pub recent: Vec<Recent>,
     /// What rules cost, the most expensive first; empty unless rules are profiled.
     pub rules: Vec<RuleCost>,
-    /// What is not well.
+    /// Problems.
     pub findings: Vec<Finding>,
     /// What this picture leaves out.
     pub watched: Watched,
@@ -180,18 +180,18 @@ pub struct Totals {
     pub flows: u64,
 }
 
-/// What was received and lost at a stage of an interface, or of the host.
+/// Packets received and lost at a stage of an interface, or of the host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
     /// The interface; `host` for what is not of one.
     pub interface: String,
     /// `card`, `softnet`, `ring`, `queue`, `engine`, `send`.
     pub stage: String,
-    /// What came to it since the start; `None` where nobody counts.
+    /// Packets received since the start; `None` if there is no counter.
     pub received: Option<u64>,
-    /// What was lost there since the start.
+    /// Packets lost since the start.
     pub lost: u64,
-    /// What is lost there per second.
+    /// Packets lost per second.
     pub rate: f64,
 }
 
@@ -297,7 +297,7 @@ pub enum Grade {
 pub struct Finding {
     /// How bad it is.
     pub grade: Grade,
-    /// What is counted: the counter's name, with the interface where it is of one.
+    /// The counter's name, with the interface if it belongs to one.
     pub counter: String,
     /// How often since the start.
     pub count: u64,

@@ -1,8 +1,8 @@
-//! Who was counted most often, with a bounded number of counters: the Space-Saving algorithm of Metwally, Agrawal and El Abbadi
+//! The most frequent keys, with a bounded number of counters: the Space-Saving algorithm of Metwally, Agrawal and El Abbadi
 //! ("Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005).
 //!
-//! A key without a counter takes over the smallest one with its count, which is then by how much the new count may be too
-//! high. Whatever is more than a [`Sketch::capacity`]th of the whole is in the sketch, whoever chooses the keys.
+//! A new key takes over the smallest counter with its count, which bounds the error of the new one. Every key above a
+//! [`Sketch::capacity`]th of the total is in the sketch, even if an attacker chooses the keys.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;

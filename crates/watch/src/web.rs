@@ -47,7 +47,7 @@ const STACK: usize = 512 << 10;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Who may look.
+/// Which clients are admitted.
 #[derive(Clone)]
 pub struct Access {
     /// The address that is listened on.
@@ -86,7 +86,7 @@ pub fn serve(
                 continue;
             };
             if clients.load(Ordering::Acquire) >= CLIENTS_MAX {
-                // Who is turned away need not hear it.
+                // A refused client may not get the answer.
                 let _ = stream.set_nonblocking(true);
                 let _ = stream.write_all(&Answer::text(503, "too many connections; try again").bytes(false, false));
                 continue;
@@ -125,7 +125,7 @@ struct Request {
     close: bool,
 }
 
-/// What is answered.
+/// A response.
 struct Answer {
     status: u16,
     kind: &'static str,
@@ -184,7 +184,7 @@ impl Answer {
 /// Reads a request's head.
 ///
 /// # Errors
-/// What is wrong with it, as the answer.
+/// The error response.
 fn parse(head: &[u8]) -> Result<Request, Answer> {
     let bad = |why: &str| Answer::text(400, why);
     let text = std::str::from_utf8(head).map_err(|_| bad("the request is no text"))?;

@@ -92,7 +92,7 @@ fn raw(to: SocketAddr, bytes: &[u8]) -> (u16, String, String) {
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit of time");
     stream.write_all(bytes).expect("it is sent");
     let mut all = Vec::new();
-    // What is left unread may reset the connection; the answer came before.
+    // Unread data may reset the connection; the answer came before.
     let _ = stream.read_to_end(&mut all);
     let all = String::from_utf8_lossy(&all).into_owned();
     let (head, body) = all.split_once("\r\n\r\n").unwrap_or((&all, ""));
@@ -200,7 +200,7 @@ fn nothing_is_changed_and_nobody_takes_more_than_their_share() {
     });
 }
 
-/// What is in the page after it ran in a browser.
+/// The page's content after it ran in a browser.
 fn browser(to: SocketAddr, hash: &str) -> Option<String> {
     let Some(program) =
         ["chromium", "chromium-browser"].into_iter().find(|p| Command::new(p).arg("--version").output().is_ok())

@@ -1,5 +1,5 @@
-//! What is in a block: `tpacket_block_desc` with its `tpacket3_hdr`s (linux/if_packet.h). Safe code: what the kernel wrote is
-//! read like any other bytes.
+//! The content of a block: `tpacket_block_desc` with its `tpacket3_hdr`s (linux/if_packet.h). Safe code: the kernel's bytes
+//! are parsed like any others.
 
 use margay_packet::{LinkType, Time};
 
@@ -151,7 +151,7 @@ const SLOT_HEADER: usize = 28;
 pub(super) struct Slot {
     /// Where the frame is in the slot, after its VLAN tag was put back.
     pub(super) meta: Meta,
-    /// What is known of its checksum and segments, fit for sending.
+    /// Its checksum and segment information, in the form for sending.
     pub(super) offload: Offload,
 }
 

@@ -1,33 +1,32 @@
-//! Two interfaces, bridged: what comes in at one goes out of the other, unless it is dropped (`copy-mode`, `copy-iface`).
+//! Two bridged interfaces: packets received at one leave through the other, unless they are dropped (`copy-mode`, `copy-iface`).
 //!
-//! A worker has a ring on each of the two, so that it sees both directions of its flows. Packets wait in slots
-//! (TPACKET_V2) and not in blocks, for a block is handed over only when it is full or its time is over, and every packet would
-//! be late by that. They are inspected there and sent from there: the kernel copies them once, into what it sends. A batch is
-//! of one end; it is sent in the order in which it came, with one call for many packets.
+//! A worker has a ring on each interface, so it sees both directions of its flows. Packets wait in slots (TPACKET_V2) instead of blocks,
+//! since a block is handed over only when it is full or its time is over, which would delay every packet. They are inspected and sent
+//! from there: the kernel copies them once, into the packet that it sends. A batch belongs to one end and is sent in order, with one call
+//! for many packets.
 //!
-//! Several workers share the flows of a bridge by the kernel's fan-out groups, one for each interface. The hash of a flow is the
-//! same for both directions and on both interfaces, and chooses among the members of a group in the order in which they joined.
-//! [`Agreement`] sees to it that workers have the same place in both groups, also where an interface was made anew.
+//! Several workers share a bridge's flows through kernel fan-out groups, one per interface. A flow's hash is the same for both directions
+//! and interfaces, and selects a group member by the order of joining. [`Agreement`] gives a worker the same place in both groups, also
+//! after an interface was recreated.
 //!
-//! # What a card would have done
+//! # Work of a card
 //!
-//! Packets come as the host has them, not as the wire will: without their VLAN tag, without a checksum where the sender leaves it
-//! to its card (virtual interfaces do), several in one that the sender leaves to its card to cut apart (TSO) or that were put
-//! together on their way in (GRO). The tag is put back. The rest the kernel tells in a header of ten bytes before the frame
-//! (`PACKET_VNET_HDR`), and is told again when the frame is sent: it fills in checksums, and cuts to the size that the packets
-//! had, or leaves it to the card that sends. What came as one packet is inspected as one. Packets larger than a slot come
-//! with a call each (`PACKET_COPY_THRESH`); they are mostly such.
+//! Packets arrive as the host has them, not as on the wire: without their VLAN tag, without a checksum if the sender leaves it to its
+//! card (virtual interfaces do), several in one if the sender leaves cutting to its card (TSO) or the receiver merged them (GRO). The
+//! bridge restores the tag. The kernel describes the rest in a header of ten bytes before the frame (`PACKET_VNET_HDR`) and reads it
+//! again on sending: it fills in checksums and cuts to the original sizes, or leaves that to the sending card. A merged packet is
+//! inspected as one. Packets larger than a slot, mostly merged ones, need a call each (`PACKET_COPY_THRESH`).
 //!
-//! A checksum that is not filled in yet is the sum of the pseudo-header: it stays as it is in a packet whose payload is changed.
+//! An unfinished checksum is the sum of the pseudo-header, so it stays unchanged when the payload changes.
 //!
 //! # Limits
 //!
 //! | what | limit or policy |
 //! | --- | --- |
-//! | packets that wait | the ring's slots; the kernel drops and counts those that find no room ([`LiveCounters::kernel_drops`]) |
-//! | packets larger than a slot that wait | 32 MiB; those without room are cut, counted ([`LiveCounters::truncated`]) and not sent on |
-//! | no room where packets go out | tried 20 times in 10 ms for each 64 packets; then lost, [`LiveCounters::send_errors`] |
-//! | the other interface is down | what was to go there is lost, counted in the same way |
+//! | packets that wait | the ring's slots; the kernel drops and counts those without room ([`LiveCounters::kernel_drops`]) |
+//! | packets larger than a slot that wait | 32 MiB; those without room are cut, counted ([`LiveCounters::truncated`]) and not forwarded |
+//! | no room to send | tried 20 times in 10 ms for each 64 packets; then lost, [`LiveCounters::send_errors`] |
+//! | the other interface is down | packets for it are lost, counted in the same way |
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -48,16 +47,16 @@ const LARGE: usize = 1 << 17;
 const LARGE_TOGETHER: usize = 16;
 /// More packets larger than a slot than ever wait.
 const LEFT_OVER: usize = 1 << 16;
-/// How long nothing is done where a socket says again and again that there is something, and there is nothing: at first and
-/// at most. A packet that is being written needs no longer than that.
+/// Pause after a socket reported packets without having any: at first and at most. A packet that is being written
+/// needs no longer than that.
 const QUIET: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(10)];
-/// How often it is so until what is in the socket's queue is taken for what nobody will ask for.
+/// Number of such pauses after which the packets in the socket's queue count as orphaned.
 const QUIET_TIMES: u32 = 100;
-/// How often an interface that cannot be sent to is looked at.
+/// Interval for checking an interface that cannot be sent to.
 const LOST: Duration = Duration::from_millis(5);
-/// What a slot has before the frame: the header, an address, a VLAN tag's room.
+/// Bytes of a slot before the frame: header, address, room for a VLAN tag.
 const BEFORE: u32 = 128;
-/// Batches after which interfaces are looked at even though there is always something to do.
+/// Batches after which a busy worker checks the interfaces.
 const BATCHES: u32 = 4096;
 /// The same, where one of them is waited for.
 const SOON: u32 = 64;
@@ -79,7 +78,7 @@ pub struct Agreement(Arc<Mutex<[Places; 2]>>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Places {
-    /// The interface's number: another one when it is made anew.
+    /// The interface's index, which changes when it is recreated.
     index: i32,
     /// How many workers have joined.
     taken: usize,
@@ -223,7 +222,7 @@ impl Bridge {
             if verdict == Verdict::Drop {
                 dropped += 1;
             } else if meta.len < meta.wire_len {
-                // What is missing of it cannot be sent.
+                // A truncated packet cannot be sent.
                 post.lost += 1;
             } else if let Some(frame) = decisions.replacement(i).filter(|_| from.drops) {
                 match offload.checksum() {
@@ -273,7 +272,7 @@ impl Bridge {
         }
     }
 
-    /// Looks whether the interfaces are there; what changed first is told.
+    /// Checks the interfaces and returns the first change.
     #[cold]
     fn look(&mut self) -> Option<Received> {
         self.looked = Instant::now();
@@ -300,7 +299,7 @@ impl Bridge {
             _ => None,
         };
         if end.ring.as_ref().is_some_and(|r| r.ready().is_some()) {
-            // What came before is inspected first.
+            // Earlier packets are inspected first.
             return None;
         }
         end.close();
@@ -382,12 +381,12 @@ impl Bridge {
         }
         let [a, b] = &self.ends;
         let sockets = [a, b].map(|e| e.ring.as_ref().map(|r| &r.socket));
-        let told = poll_all(sockets, wait);
+        let polled = poll_all(sockets, wait);
         let (mut idle, mut error) = (true, false);
-        for (end, told) in self.ends.iter_mut().zip(told) {
-            let Some(told) = told else { continue };
-            told.count(&mut end.counters);
-            match told {
+        for (end, polled) in self.ends.iter_mut().zip(polled) {
+            let Some(polled) = polled else { continue };
+            polled.count(&mut end.counters);
+            match polled {
                 Polled::Data | Polled::Signal => idle = false,
                 Polled::Timeout => {}
                 Polled::Error => {
@@ -525,7 +524,7 @@ impl End {
             settings: &self.settings,
             interface: &self.interface,
             group: places.group,
-            // What is sent on must not come in again.
+            // A forwarded packet must not come in again.
             ignore_outgoing: true,
         };
         let (ring, group) = opening.open(|socket| socket.into_slots(slot, slots), |ring| &ring.socket)?;
@@ -624,7 +623,7 @@ fn beside(ring: &SlotRing, head: &[u8; block::START], room: &mut [u8], errors: &
 
 impl LiveSource for Bridge {
     fn receive(&mut self, max: usize, wait: Duration) -> Received {
-        // What was not released is accepted.
+        // Unreleased packets are accepted.
         self.release(&Decisions::default());
         self.batches = self.batches.saturating_add(1);
         if self.batches > BATCHES

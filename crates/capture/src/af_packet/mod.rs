@@ -1,28 +1,26 @@
-//! AF_PACKET: packets of an interface of Linux, through a ring that the kernel fills (TPACKET_V3).
+//! AF_PACKET: packets of a Linux interface, through a ring that the kernel fills (TPACKET_V3).
 //!
-//! [`Interface`] says what there is. [`AfPacket::open`] makes a socket whose ring is allocated by the thread that calls, with
-//! a filter that lets nothing in, bound and in its fan-out group; [`LiveSource::start`] puts the filter that is wanted in its
-//! place. So the sockets of all workers are made ready first, and then let packets in together: none comes that nobody is
-//! ready for, none to a socket that is not in its group yet, and none that the filter forbids.
+//! [`Interface`] describes an interface. [`AfPacket::open`] makes a socket that is bound and in its fan-out group, with a ring allocated
+//! by the calling thread and a filter that rejects everything; [`LiveSource::start`] installs the real filter. So all workers' sockets
+//! are ready before any receives packets: no packet arrives early, at a socket outside its group, or against the filter.
 //!
-//! A batch borrows its frames from the block that the kernel handed over, which is given back when all its frames were
-//! released. A VLAN tag, which the kernel takes out of the frame, is put back in front of it, in the room that
-//! `PACKET_RESERVE` left: the frame is as it was on the wire, and is decoded like one from a file.
+//! A batch borrows its frames from the kernel's block, which goes back when all its frames are released. The kernel removes VLAN tags
+//! from frames; they are restored in the room that `PACKET_RESERVE` left, so a frame is decoded like one from a file.
 //!
-//! [`Bridge`] is inline: two interfaces, of which each sends out what came in at the other, but for what is dropped (`bridge`).
-//! Passive sources send nothing but answers, with a socket of their own.
+//! [`Bridge`] is inline: each of two interfaces sends what the other received, except dropped packets (`bridge`). Passive sources send
+//! only answers, through a separate socket.
 //!
-//! Where the interface goes down the socket stays, and goes on when it is up again. Where it is gone, the socket is closed
-//! when its ring was read, and another one opened once there is an interface of that name, looked for at growing intervals.
+//! When the interface goes down the socket stays and continues when it is up again. When it disappears, the socket is closed once its
+//! ring is read, and a new one is opened when an interface of that name appears, looked for at growing intervals.
 //!
 //! | what | limit or policy |
 //! | --- | --- |
-//! | packets that wait | the ring; the kernel counts those that find no room ([`LiveCounters::kernel_drops`]) |
+//! | packets that wait | the ring; the kernel counts those without room ([`LiveCounters::kernel_drops`]) |
 //! | a packet larger than a block | cut; counted ([`LiveCounters::truncated`]) |
 //! | memory of a ring | 4 GiB |
 //!
-//! Observed of Suricata 7.0.10 and followed: an interface's own packets on their way out are seen too, but not those of the
-//! loopback, which come in as well.
+//! Observed in Suricata 7.0.10 and followed: an interface's own outgoing packets are captured too, except those of the loopback, which
+//! also come in.
 
 pub(crate) mod block;
 mod bridge;
@@ -41,7 +39,7 @@ use crate::bypass::SocketFilter;
 use crate::ebpf::sys::{Program, ProgramType};
 use crate::ebpf::{Purpose, programs};
 use crate::filter::Filter;
-use crate::link::{LOOK, State, told};
+use crate::link::{LOOK, State, received};
 use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received};
 use crate::reader::{Batch, Meta};
 use crate::sys::Polled;
@@ -108,8 +106,8 @@ impl Distribution {
 /// A group of sockets among which an interface's packets are distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fanout {
-    /// Its number; `None`: one that nobody else has, which the first socket gets and the others are told
-    /// ([`AfPacket::group`]).
+    /// Its number; `None`: an unused one, which the kernel gives to the first socket; the others take it from
+    /// [`AfPacket::group`].
     pub id: Option<u16>,
     /// How.
     pub distribution: Distribution,
@@ -252,7 +250,7 @@ const NOTHING: [Raw; 1] = [Raw { code: 6, jt: 0, jf: 0, k: 0 }];
 pub struct AfPacket {
     name: String,
     settings: Settings,
-    /// What is wanted, as a program; `None` lets everything in.
+    /// The filter as a program; `None` accepts everything.
     program: Option<Vec<Raw>>,
     interface: Interface,
     /// `None` while the interface is gone.
@@ -319,7 +317,7 @@ impl AfPacket {
             settings: s,
             interface: &self.interface,
             group: self.group,
-            // What goes out of the loopback comes in again.
+            // Outgoing packets of the loopback come in again.
             ignore_outgoing: self.interface.loopback,
         };
         let (ring, group) = opening.open(|socket| socket.into_ring(shape), |ring| &ring.socket)?;
@@ -423,12 +421,14 @@ impl AfPacket {
             return Received::Idle;
         }
         let here = match Interface::find(&self.name) {
-            Ok(i) if self.ring.is_some() && i.index == self.interface.index => return told(self.state.is_there(i.up)),
+            Ok(i) if self.ring.is_some() && i.index == self.interface.index => {
+                return received(self.state.is_there(i.up));
+            }
             Ok(i) if i.up => Some(i),
             _ => None,
         };
         if let Some(ring) = &self.ring {
-            // What came before is inspected first, also what is in a block that is not full.
+            // Earlier packets are inspected first, those in a partly filled block too.
             if !ring.ready() {
                 std::thread::sleep(self.settle());
             }
@@ -450,7 +450,7 @@ impl AfPacket {
                 return Received::Link(LinkChange::Back);
             }
         }
-        told(self.state.is_gone(now))
+        received(self.state.is_gone(now))
     }
 }
 

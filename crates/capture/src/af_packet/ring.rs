@@ -174,9 +174,9 @@ impl Socket {
         Map::new(self.raw(), len, 0, libc::MAP_SHARED)
     }
 
-    /// Makes the socket one with a ring of slots, each for one packet (TPACKET_V2): a packet can be had as soon as it is
-    /// there. Before each are what the kernel knows of its checksum and segments (`PACKET_VNET_HDR`). What is larger than a
-    /// slot is had with [`SlotRing::receive`].
+    /// Gives the socket a ring of slots, each for one packet (TPACKET_V2), so that a packet is available immediately. Before
+    /// each packet is its checksum and segment information (`PACKET_VNET_HDR`). [`SlotRing::receive`] gets packets larger
+    /// than a slot.
     ///
     /// `slot` is a power of two of 2 KiB or more; `slots` are rounded up.
     pub(crate) fn into_slots(self, slot: u32, slots: u32) -> io::Result<SlotRing> {
@@ -272,9 +272,9 @@ impl SlotRing {
         }
     }
 
-    /// Receives the oldest packet that was too large for its slot: what is known of it, and its length, which may be more than
-    /// `into` has room for. An error that the socket has is told in the place of a packet, once, and the packet is still there:
-    /// it is counted in `errors`, and the packet received nevertheless.
+    /// Receives the oldest packet that was too large for its slot, with its offload information and its length, which may
+    /// exceed `into`. A pending socket error is returned once instead of the packet: it is counted in `errors`, and the
+    /// packet is then received.
     ///
     /// # Errors
     /// `WouldBlock` where there is none; with others it is gone.
@@ -306,7 +306,7 @@ impl SlotRing {
     }
 }
 
-/// Errors of a socket that are told one after the other: its interface went down, came up and went down.
+/// Pending socket errors in a row: the interface went down, came up and went down.
 const ERRORS_TOGETHER: u32 = 64;
 
 /// Whether an error of receiving is the socket's own (`SO_ERROR`: its interface went down, or is gone), and not about the packet.
@@ -386,7 +386,7 @@ impl Ring {
         if !self.ready() {
             return &mut [];
         }
-        // SAFETY: as in `block`; that it is borrowed once only is said by `&mut self`.
+        // SAFETY: as in `block`; `&mut self` makes the borrow unique.
         unsafe { std::slice::from_raw_parts_mut(self.base(), self.block_size) }
     }
 

@@ -54,7 +54,7 @@ impl Offload {
     /// As it was received, made fit for sending: of a frame of so many bytes, which had so many put in front of its network
     /// header.
     pub(crate) fn for_sending(mut self, frame: usize, inserted: u16) -> Offload {
-        // What was found out about the checksum is of no use to whom it is sent.
+        // The result of the checksum check means nothing to the receiver.
         self.0[0] &= Offload::NEEDS_CHECKSUM;
         if self.0[0] == 0 {
             self.set(6, 0);
@@ -78,7 +78,7 @@ pub(crate) struct Out<'a> {
     pub(crate) frame: &'a [u8],
 }
 
-/// What came of sending.
+/// The result of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Sent {
     pub(crate) sent: u64,

@@ -1,20 +1,20 @@
-//! AF_XDP: packets of an interface of Linux, taken from its driver before the network stack has them.
+//! AF_XDP: packets of a Linux interface, taken from its driver before the network stack.
 //!
-//! A [`Port`] is an interface with our program at it ([`crate::ebpf`]), which hands each packet to the socket of the queue that it
-//! came in on. [`AfXdp`] is the sockets of one worker: one for each of its queues. All are made first, and none is known to the
-//! program; [`LiveSource::start`] makes it known. So, as with AF_PACKET, no packet comes that nobody is ready for. What comes in on a
-//! queue without a socket goes on into the network stack, as if the program were not there.
+//! A [`Port`] is an interface with our program at it ([`crate::ebpf`]), which hands each packet to the socket of its receive queue.
+//! [`AfXdp`] is the sockets of one worker, one for each of its queues. All sockets exist before the program knows any of them;
+//! [`LiveSource::start`] registers them. So, as with AF_PACKET, no packet arrives before the worker is ready. Packets of a queue without a
+//! socket continue into the network stack.
 //!
-//! Packets that a socket has taken are gone for the host: it does not see them. What the host sends is not seen here.
+//! The host does not see packets that a socket has taken. Packets that the host sends are not seen here.
 //!
-//! A batch borrows its frames from chunks of memory that card (without copying) or kernel (with) wrote to; they go back to be
-//! filled again when it was released. Frames have the time at which their batch was taken: the kernel has none to tell.
+//! A batch borrows its frames from chunks of memory that the card (zero-copy) or the kernel wrote to; released chunks are filled again.
+//! Frames have the time of their batch, since the kernel reports none.
 //!
-//! Where the interface is gone, sockets and program went with it; both are made anew once there is an interface of that name.
+//! When the interface disappears, sockets and program go with it; both are created again when an interface of that name appears.
 //!
 //! | what | limit or policy |
 //! | --- | --- |
-//! | packets that wait | 16 MiB of chunks for each queue; the kernel counts those that find none ([`LiveCounters::kernel_drops`]) |
+//! | packets that wait | 16 MiB of chunks for each queue; the kernel counts packets without one ([`LiveCounters::kernel_drops`]) |
 //! | a packet larger than a chunk | lost; counted ([`crate::live::XdpRings::dropped`]). A chunk holds what the interface's MTU allows |
 //! | queues | as many as the interface has; a worker has one or more |
 
@@ -30,7 +30,7 @@ use crate::af_packet::Interface;
 pub use crate::af_packet::Trust;
 use crate::ebpf::XdpMode;
 use crate::filter::Filter;
-use crate::link::{LOOK, State, told};
+use crate::link::{LOOK, State, received};
 use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received, XdpRings};
 use crate::reader::{Batch, Meta};
 use crate::sys::{self, Polled};
@@ -249,7 +249,7 @@ impl AfXdp {
         for b in &self.sockets {
             standing.connect(b.queue, b.socket.fd()).map_err(|source| LiveError::System {
                 interface: self.port.name().to_owned(),
-                what: "its program cannot be told of a socket",
+                what: "a socket cannot be registered with its program",
                 source,
             })?;
         }
@@ -360,7 +360,7 @@ impl AfXdp {
         if let Some(i) = &found
             && Some(i.index) == ours
         {
-            return told(self.state.is_there(i.up));
+            return received(self.state.is_there(i.up));
         }
         self.close();
         if found.is_some_and(|i| i.up) {
@@ -371,7 +371,7 @@ impl AfXdp {
             }
             self.close();
         }
-        told(self.state.is_gone(now))
+        received(self.state.is_gone(now))
     }
 }
 

@@ -106,7 +106,7 @@ impl<T: Copy> Ring<T> {
         self.next = self.next.wrapping_add(1);
     }
 
-    fn told(&self) {
+    fn publish(&self) {
         self.producer().store(self.next, Ordering::Release);
     }
 }
@@ -171,7 +171,7 @@ impl Socket {
         let fill = Ring::new(&fd, shape.chunks, &offsets.fr, page).map_err(rings)?;
         let mut socket = Socket { rx, fill, fd, memory, shape, held: Vec::new() };
         (0..shape.chunks).for_each(|n| socket.fill.put(u64::from(n) * u64::from(shape.chunk)));
-        socket.fill.told();
+        socket.fill.publish();
         socket.bind(index, queue).map_err(at(match shape.copy {
             Some(false) => "cannot be bound to without copying (force-bind-mode: zero): its driver may not be able to",
             _ => "cannot be bound to",
@@ -278,7 +278,7 @@ impl Socket {
             }
             keeps
         });
-        fill.told();
+        fill.publish();
     }
 
     /// Gives back all that was taken.
@@ -290,18 +290,18 @@ impl Socket {
         for p in self.held.drain(..) {
             self.fill.put(p.chunk);
         }
-        self.fill.told();
+        self.fill.publish();
         if self.fill.wants_call() {
             self.call();
         }
     }
 
-    /// What was taken.
+    /// The taken chunks.
     pub(super) fn held(&self) -> &[Place] {
         &self.held
     }
 
-    /// What was taken, to be read.
+    /// The taken chunks, to read.
     pub(super) fn view(&self) -> View<'_> {
         View { memory: &self.memory, held: &self.held }
     }

@@ -1,16 +1,16 @@
 //! Bypass between bridged interfaces in the network stack, without touching packets.
 //!
-//! A program at tc (TCX) counts packets of bypassed flows and has the kernel send them out of the other interface, as large as they
-//! came and with what is known of their checksums and segments. Sockets of AF_PACKET have packets before that: so a program at each of
-//! them, with the same table and the same code, keeps these out.
+//! A program at tc (TCX) counts packets of bypassed flows and makes the kernel send them out of the other interface, with their size,
+//! checksum and segment information unchanged. AF_PACKET sockets receive packets before tc, so a program at each of these sockets, with
+//! the same table and code, keeps them out.
 //!
-//! A packet is asked for twice, and flows come and go in between. So that none goes both ways, or neither, the socket's program writes
-//! down in the packet what it decided (20 bytes of `skb->cb` that programs have for themselves and that nobody else writes to until the
-//! one at tc is there), as a number that an engine has chosen by chance, and that one does what is written there. Only what no socket
-//! has looked at it decides itself: while sockets take nothing, because the engine ends.
+//! Both programs look up the same packet, and the table may change in between. So that a packet is neither duplicated nor lost, the
+//! socket's program stores its decision in the packet (20 bytes of `skb->cb`, free for programs and unused before tc) as a random number
+//! that the engine chose, and the program at tc obeys it. It decides itself only on packets that no socket saw, when the engine ends and
+//! the sockets are closed.
 //!
-//! What they are told of an interface ([`port`]) says for which number of it packets may pass by. Sockets of an interface that is made
-//! anew have the program from the start, and take all packets until there is one at tc again.
+//! The entry [`port`] tells the programs which interface index may forward. Sockets of a recreated interface have the program from the
+//! start and receive all packets until the program at tc is attached again.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::live::LiveError;
 /// What there is of an interface beside the program at tc.
 #[derive(Debug)]
 pub(super) struct Ingress {
-    told: Map,
+    port: Map,
     mark: u64,
     pub(super) filter: SocketFilter,
 }
@@ -35,14 +35,14 @@ impl Ingress {
     /// The sockets' program for the interface `name`, which keeps nothing out yet.
     pub(super) fn new(flows: &Map, name: &str) -> Result<Ingress, LiveError> {
         let purpose = Purpose { interface: name, needs: NEEDS };
-        let told = Map::new(MapType::Array, "port", [4, port::LEN as u32], 1, 0)
+        let port_map = Map::new(MapType::Array, "port", [4, port::LEN as u32], 1, 0)
             .map_err(|e| purpose.refused("cannot have a table for its program", e))?;
         let mark = RandomState::new().build_hasher().finish();
-        let shared = Shared { port: told.fd(), flows: flows.fd(), mark };
+        let shared = Shared { port: port_map.fd(), flows: flows.fd(), mark };
         let program = Program::load(ProgramType::SocketFilter, "leave_out", &shared.leave_out()?).map_err(|r| {
             purpose.not_taken("the program that leaves out bypassed flows is not taken by the kernel", r)
         })?;
-        Ok(Ingress { told, mark, filter: SocketFilter(Arc::new(program)) })
+        Ok(Ingress { port: port_map, mark, filter: SocketFilter(Arc::new(program)) })
     }
 
     /// Brings the program to tc of the interface `name`, and lets packets pass by to the interface `to`.
@@ -53,13 +53,13 @@ impl Ingress {
         let (interface, own) = ethernet(name, &asker)?;
         let out = Interface::find(to)?.index;
         let longest = asker.mtu(to).map_err(failed("its peer (copy-iface) cannot be looked at"))?;
-        let shared = Shared { port: self.told.fd(), flows: flows.fd(), mark: self.mark };
+        let shared = Shared { port: self.port.fd(), flows: flows.fd(), mark: self.mark };
         let program = Program::load(ProgramType::SchedCls, "send_on", &shared.send_on(out)?)
             .map_err(|r| purpose.not_taken("the program that sends on bypassed flows is not taken by the kernel", r))?;
-        self.tell(0, longest, own).map_err(failed("its program cannot be told of it"))?;
+        self.tell(0, longest, own).map_err(failed("its program cannot be given the interface"))?;
         let link = Link::ingress(&program, interface.index)
             .map_err(failed("a program cannot be put where packets come in (tc with links: Linux 6.6)"))?;
-        self.tell(interface.index, longest, own).map_err(failed("its program cannot be told of it"))?;
+        self.tell(interface.index, longest, own).map_err(failed("its program cannot be given the interface"))?;
         Ok(Standing { index: interface.index, to: Some(out), place: Place::Ingress, _devices: None, _link: link })
     }
 
@@ -78,7 +78,7 @@ impl Ingress {
                 place.copy_from_slice(bytes);
             }
         }
-        self.told.update(&[0; 4], &said, false)
+        self.port.update(&[0; 4], &said, false)
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
             let (bypass, xdp) = loaded()?;
             let ingress = Ingress::new(&bypass.flows, "lo").unwrap();
             ingress.tell(LOOPBACK, longest, [2, 0, 0, 0, 0, 8]).unwrap();
-            let shared = Shared { port: ingress.told.fd(), flows: bypass.flows.fd(), mark: ingress.mark };
+            let shared = Shared { port: ingress.port.fd(), flows: bypass.flows.fd(), mark: ingress.mark };
             let load = |code: &[_]| {
                 Program::load(ProgramType::SchedCls, "test", code).unwrap_or_else(|r| panic!("{}\n{}", r.error, r.log))
             };
@@ -133,11 +133,11 @@ mod tests {
             let xdp = self.xdp.run(f).unwrap();
             let (out, mark) = Pair::run(&self.out, f, 77);
             let (alone, _) = Pair::run(&self.on, f, 77);
-            let (told, _) = Pair::run(&self.on, f, mark);
+            let (bridged, _) = Pair::run(&self.on, f, mark);
             let own = self.ingress.mark;
             match xdp {
-                DROP => assert_eq!((out, mark, alone, told), (TAKEN, own.wrapping_add(1), REDIRECT, REDIRECT)),
-                _ => assert_eq!((xdp, out, mark, alone, told), (PASS, u32::MAX, own, u32::MAX, u32::MAX)),
+                DROP => assert_eq!((out, mark, alone, bridged), (TAKEN, own.wrapping_add(1), REDIRECT, REDIRECT)),
+                _ => assert_eq!((xdp, out, mark, alone, bridged), (PASS, u32::MAX, own, u32::MAX, u32::MAX)),
             }
             xdp == DROP
         }

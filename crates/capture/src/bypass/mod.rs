@@ -1,28 +1,26 @@
-//! Bypass in the kernel: packets of flows that need no more looking do not come to us at all.
+//! Bypass in the kernel: packets of flows that need no more inspection do not reach the engine.
 //!
-//! A [`Bypass`] is a program at one interface, or at two that are bridged, and the table of flows in which it looks
-//! ([`crate::ebpf`]). A flow is entered with the keys of both its directions ([`Bypass::enter`]); from then on its packets are
-//! dropped there, or, between bridged interfaces, sent on to the other one. The program counts what it does so, for each direction
-//! and CPU; [`Bypass::read`] reads the counts of all flows, for a thread beside the packet path, and [`Bypass::take`] removes a
-//! flow and says what it had at last.
+//! A [`Bypass`] is a program at one interface, or at two bridged ones, and its table of flows ([`crate::ebpf`]). A flow is entered with
+//! the keys of both directions ([`Bypass::enter`]). From then on the program drops its packets, or between bridged interfaces forwards
+//! them, and counts them per direction and CPU. [`Bypass::read`] reads the counts of all flows, for a thread beside the packet path;
+//! [`Bypass::take`] removes a flow and returns its last counts.
 //!
-//! Where it stands ([`Place`]): XDP, in the driver or in the network stack; there the kernel copies each packet larger than a page for
-//! it, of whatever flow. Bridged interfaces in the network stack have it at tc instead, together with a program at their sockets
+//! The program's place ([`Place`]) is XDP, in the driver or in the network stack, where the kernel copies each packet larger than a page
+//! for it, of every flow. Bridged interfaces in the network stack have it at tc instead, with a second program at their sockets
 //! (`ingress`), and no packet is touched.
 //!
-//! These packets come to us all the same:
-//! - those that open or end a TCP connection (SYN, FIN, RST), so that a flow's end is seen;
+//! These packets still reach the engine:
+//! - SYN, FIN and RST, so that a flow's end is seen;
 //! - fragments, IPv6 with extension headers, anything in a tunnel, more than two VLAN tags;
-//! - what is for the host itself: frames to the interface's own address, and to many. So whoever bypasses on an interface that is
-//!   used for something else does not cut off the host. (What the host bridges or routes does pass the interface with other
-//!   addresses: bypass is for taps, mirrors and inline pairs.)
-//! - between bridged interfaces, packets larger than the other one sends: with XDP those too that the kernel put together (GRO, LRO),
-//!   at tc only such as would not be cut apart.
+//! - frames to the interface's own address, multicast and broadcast, so that a host that uses the interface stays reachable. (Packets
+//!   that the host bridges or routes have other addresses: bypass is for taps, mirrors and inline pairs.)
+//! - between bridged interfaces, packets larger than the other one sends: with XDP also those that the kernel merged (GRO, LRO), at tc
+//!   only those that may not be cut.
 //!
 //! | what | limit or policy |
 //! | --- | --- |
-//! | flows | [`FLOWS`] for each program; those that find no room are bypassed in user space ([`Refusal::Full`]) |
-//! | an entry | stays until it is taken, so that no count is lost; all go with the process |
+//! | flows | [`FLOWS`] for each program; further ones are bypassed in user space ([`Refusal::Full`]) |
+//! | an entry | stays until it is taken, so that no count is lost; all disappear with the process |
 //! | an interface that is gone | the program goes with it; [`Bypass::repair`] brings it back |
 
 mod ingress;
@@ -49,7 +47,7 @@ pub const FLOWS: u32 = 65_536;
 const CHUNK: usize = 1024;
 /// An Ethernet header with its type, and two tags: what may be before a packet as large as the MTU.
 const LINK_HEADER: u32 = 22;
-/// What the program needs: it calculates with addresses of packets, which is the third.
+/// Capabilities of the program; the third is for arithmetic with packet addresses.
 const NEEDS: &str = "CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON";
 
 /// One direction of a flow, as the program sees it.
@@ -232,8 +230,8 @@ impl Bypass {
         self.instead.as_ref()
     }
 
-    /// The program that sockets of AF_PACKET at that interface need: they have packets before tc has them. `None` where there is none
-    /// at tc. It holds for as long as this is there, also for interfaces that are made anew.
+    /// The program for AF_PACKET sockets at that interface, which receive packets before tc. `None` without a program at tc.
+    /// It is valid as long as this exists, also for recreated interfaces.
     pub fn filter(&self, interface: &str) -> Option<SocketFilter> {
         let at = self.ports.iter().position(|p| p.interface == interface)?;
         self.ingress.get(at).map(|i| i.filter.clone())
@@ -260,7 +258,7 @@ impl Bypass {
         })
     }
 
-    /// Ends the bypass of a flow: its packets come to us again. What was counted of each direction since it was entered.
+    /// Ends the bypass of a flow: its packets reach the engine again. Returns the counts of each direction since its entry.
     pub fn take(&self, keys: &[BypassKey; 2]) -> [BypassCount; 2] {
         let clock = Clock::now();
         keys.map(|k| {

@@ -25,7 +25,7 @@ pub(crate) mod key {
     pub(crate) const FAMILY: usize = 41;
 }
 
-/// What is counted of a flow's direction, on each CPU: 64-bit numbers.
+/// The counters of a flow's direction on each CPU: 64-bit numbers.
 pub(crate) mod value {
     /// Its size in bytes.
     pub(crate) const LEN: usize = 24;
@@ -35,7 +35,7 @@ pub(crate) mod value {
     pub(crate) const LAST: usize = 16;
 }
 
-/// What programs of the network stack are told of the interface that they look at: the one entry of a map.
+/// The interface's data for programs in the network stack: the one entry of a map.
 pub(crate) mod port {
     /// Its size in bytes.
     pub(crate) const LEN: usize = 16;
@@ -90,8 +90,8 @@ const fn wire16(n: u16) -> u32 {
 enum View {
     /// R7 is where it begins, R8 where it ends, R9 the place in it.
     Direct { own: [u8; 6] },
-    /// R6 is the context, R8 the place in the packet as a number, R9 where headers from there on are copied to. R7 is what is told of
-    /// the [`port`].
+    /// R6 is the context, R8 the place in the packet as a number, R9 the copy of the headers from there. R7 is the [`port`]
+    /// entry.
     Copied,
 }
 
@@ -283,10 +283,10 @@ impl Shared {
 /// Ethernet and up to two tags: the place is after them then, R2 the type of what follows.
 fn link_layer(a: &mut Asm, view: View, pass: Label) {
     view.need(a, 14, pass);
-    // What is for many.
+    // Multicast and broadcast.
     a.load(Size::B, Reg::R2, Reg::R9, 0);
     a.jump_if_imm(When::Bits, Reg::R2, 1, pass);
-    // What is for this host.
+    // Frames to this host.
     let other = a.label();
     a.load(Size::W, Reg::R2, Reg::R9, 0);
     a.load(Size::H, Reg::R3, Reg::R9, 4);

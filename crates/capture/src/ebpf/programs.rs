@@ -1,4 +1,4 @@
-//! Programs that hand packets to whom they are for. Those that bypass flows: [`super::passing`].
+//! Programs that distribute packets to sockets. [`super::passing`] has those that bypass flows.
 
 use super::asm::{Alu, Asm, Helper, Insn, Reg, Size, When};
 use crate::live::LiveError;
@@ -60,9 +60,9 @@ pub(super) fn increment(a: &mut Asm, at: Reg, off: i16) {
 /// Layers of addresses in one another that the program of a fan-out group goes through.
 const LAYERS: usize = 3;
 
-/// Chooses a socket of a fan-out group for a packet: the same for all of one pair of addresses, whichever way. Those are what is
-/// inside of tunnels (IP in IP, GRE), where they can be seen, so that what a tunnel carries is spread too. Fragments go where
-/// the rest goes. What has no addresses goes to the first socket.
+/// Selects a socket of a fan-out group: the same one for all packets of an address pair, in both directions. For IP-in-IP and
+/// GRE it uses the inner addresses, so that a tunnel's traffic is spread. Fragments stay with their flow. Packets without
+/// addresses go to the first socket.
 pub(crate) fn spread() -> Result<Vec<Insn>, LiveError> {
     /// Of `struct __sk_buff`.
     const PROTOCOL: i16 = 16;
@@ -95,7 +95,7 @@ pub(crate) fn spread() -> Result<Vec<Insn>, LiveError> {
         addresses(&mut a, 12, 1);
         a.load_packet_at(Size::B, Reg::R7, 9);
         a.mov(Reg::R8, Reg::R0);
-        // What is in a fragment but the first is no header.
+        // Only the first fragment has a header.
         a.load_packet_at(Size::H, Reg::R7, 6);
         a.jump_if_imm(When::Bits, Reg::R0, 0x3fff, hash);
         a.load_packet_at(Size::B, Reg::R7, 0);

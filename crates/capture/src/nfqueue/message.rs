@@ -64,7 +64,7 @@ pub(super) struct Queued {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     Packet(Queued),
-    /// What was asked (its sequence number) did not work: an error number, or 0 where it did.
+    /// The answer to a request (by sequence number): an error number, or 0.
     Answer {
         sequence: u32,
         error: i32,

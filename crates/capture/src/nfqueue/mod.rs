@@ -1,24 +1,23 @@
-//! NFQUEUE: packets that netfilter hands over, waits for a verdict on, and then lets go on or not (nfnetlink_queue).
+//! NFQUEUE: netfilter hands over packets and waits for a verdict on each (nfnetlink_queue).
 //!
-//! [`Nfqueue::open`] makes the socket; [`LiveSource::start`] takes over the queue. Before that, what the rule of the firewall
-//! that names the queue says happens: packets go on (`bypass`) or are dropped. Several messages are taken with one call, and
-//! each batch is answered with one call too: packets in a row that fare the same are answered together
-//! (`NFQNL_MSG_VERDICT_BATCH`).
+//! [`Nfqueue::open`] makes the socket; [`LiveSource::start`] takes over the queue. Before that the firewall rule decides: packets pass
+//! (`bypass`) or are dropped. One call receives several messages, and one call answers a batch: consecutive packets with the same
+//! verdict share a message (`NFQNL_MSG_VERDICT_BATCH`).
 //!
-//! A packet begins with its IP header. Where the kernel hands over packets that it put together, or that have yet to be taken
-//! apart (`gso`), these come as one; their checksums are not filled in yet, and are not to be looked at.
+//! A packet starts with its IP header. With `gso`, packets that the kernel merged, or has not cut yet, arrive as one; their checksums are
+//! not filled in and must not be checked.
 //!
 //! | what | limit or policy |
 //! | --- | --- |
-//! | packets that wait | `length`, and what the socket's buffer holds; what finds no room is dropped, or passes where it is to fail open; counted either way ([`LiveCounters::kernel_drops`]) |
-//! | bytes of a packet | 65,531, which is what the kernel hands over; counted ([`LiveCounters::truncated`]). Of longer ones the last bytes are not seen: TCP segments go on without them, and their sender sends them again, so that nothing passes unseen; others go on whole |
+//! | packets that wait | `length`, and the socket's buffer; a packet without room is dropped, or passes with fail-open; counted either way ([`LiveCounters::kernel_drops`]) |
+//! | bytes of a packet | 65,531, the kernel's limit; counted ([`LiveCounters::truncated`]). The last bytes of longer ones are not seen: TCP segments continue without them and the sender retransmits, so nothing passes unseen; others pass whole |
 //! | packets of a batch | 256 |
 //!
-//! The kernel does not count what passes since too many packets wait. It numbers what passes since the socket has no room, so
-//! that there are gaps. So where it is to fail open, the queue has no length: its socket's buffer is its limit.
+//! The kernel does not count packets that pass because the queue is full. It numbers packets that pass because the socket is full, which
+//! leaves gaps. So with fail-open the queue has no length, and its socket's buffer is the limit.
 //!
-//! [`LiveSource::stop`] gives the queue a length of 0: what comes then passes or is dropped as if it were full, and what waits
-//! still gets its verdict. When the socket is closed, the kernel drops what waits, and the rule says what happens.
+//! [`LiveSource::stop`] sets the queue's length to 0: new packets pass or are dropped as if it were full, and waiting ones still get
+//! their verdict. When the socket closes, the kernel drops the waiting packets, and the firewall rule decides on new ones.
 
 mod finish;
 mod message;
@@ -41,9 +40,9 @@ use message::{Queued, Row, Said, Writer};
 use raw::Answerer;
 use socket::{Slots, Socket};
 
-/// Bytes of a slot: a packet of the greatest length with all that is said of it, in whole pages.
+/// Bytes of a slot: a packet of maximum length with its attributes, in whole pages.
 const SLOT: usize = 17 * 4096;
-/// So many bytes of verdicts are sent at once.
+/// Bytes of verdicts per call.
 const SEND: usize = 64 << 10;
 /// The longest queue: far more than sockets have room for.
 const ENDLESS: u32 = 1 << 30;
@@ -54,7 +53,7 @@ pub enum Mode {
     /// They go on, past the rest of the chain.
     #[default]
     Accept,
-    /// They begin the chain anew, with a mark, by which the rule lets them past this time.
+    /// They restart the chain with a mark, by which the rule lets them pass this time.
     Repeat,
     /// They go to that queue.
     Route(u16),
@@ -83,7 +82,7 @@ pub struct Settings {
     pub queue: u16,
     /// What becomes of packets that are accepted.
     pub mode: Mode,
-    /// Their mark where they begin the chain anew.
+    /// Their mark when they restart the chain.
     pub repeat: Mark,
     /// The mark of packets of flows that need no more looking.
     pub bypass: Option<Mark>,
@@ -95,7 +94,7 @@ pub struct Settings {
     pub length: u32,
     /// Bytes of messages that may wait in the socket.
     pub buffer_size: u32,
-    /// Packets that the kernel put together come as one.
+    /// Merged packets arrive as one.
     pub gso: bool,
 }
 
@@ -298,7 +297,7 @@ impl Nfqueue {
         polled != Polled::Timeout
     }
 
-    /// What the kernel is told of a packet: a verdict, and its mark where that changes.
+    /// The kernel's instructions for a packet: a verdict, and its mark if that changes.
     fn outcome(&self, decisions: &Decisions, n: usize, q: &Queued) -> (u32, Option<u32>) {
         if decisions.verdict(n) == Verdict::Drop {
             return (libc::NF_DROP as u32, None);

@@ -25,7 +25,7 @@ pub fn messages(bytes: &mut [u8]) -> Vec<Vec<u8>> {
         verdict(&mut writer, &q, packet);
         packets.push(packet.to_vec());
     }
-    // What is written are messages, which end where they say.
+    // The output is messages, each with its length.
     let mut at = 0;
     while let Some((_, next)) = message::read(&writer.bytes, at) {
         at = next;

@@ -1,7 +1,6 @@
 //! The card at work: an event-driven replay of a work trace through a design.
 //!
-//! Events are ends of pieces of work of the cores, of the matcher and arrivals; the earliest is next, the lowest number first among
-//! equals. A core's work is cut into pieces of at most [`CHUNK`] bytes, so that what cores ask of DRAM and cache comes nearly in order.
+//! Events are arrivals, and the ends of work of cores and matcher; the earliest is next, and among equals the lowest number. A core's work is cut into pieces of at most [`CHUNK`] bytes, so that what cores ask of DRAM and cache comes nearly in order.
 
 mod memory;
 mod pace;
@@ -365,7 +364,7 @@ impl<'a> Card<'a> {
         self.out.dram = self.dram.busy;
         self.out.accesses = self.dram.accesses + self.refilled;
         self.out.rows = self.dram.opened;
-        // What was computed and not replayed.
+        // The part that was computed instead of replayed.
         let sum = |of: &dyn Fn(&Pace) -> f64| self.paces.iter().map(|(p, n)| of(p) * n).sum::<f64>();
         let chips = f64::from(self.design.dram.chips);
         self.out.accesses += sum(&|p| p.accesses) as u64;

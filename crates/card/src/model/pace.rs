@@ -89,7 +89,7 @@ fn pace(design: &Design, costs: &Costs, active: f64) -> Pace {
     let chips = f64::from(dram.chips);
     let alone = time + accesses * dram.first as f64 + chip;
     time = alone + chip * wait(others * chip / (chips * alone));
-    // What is left of the chips is for packets, flows, rules and tables.
+    // The rest of the chips' time is for packets, flows, rules and tables.
     time = time.max(active * chip / (chips * MOST));
     Pace { time, reads: costs.data, accesses, rows, chip }
 }

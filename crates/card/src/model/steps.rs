@@ -158,7 +158,7 @@ impl Card<'_> {
         let costs = self.costs;
         let (mut bytes, mut instructions) = (u64::from(work.bytes), costs.host_packet);
         if self.design.part == Part::Filter {
-            // Of a stream what was put together goes up.
+            // For a stream, the reassembled bytes go to the host.
             bytes = bytes.max(u64::from(work.flush));
         } else {
             instructions += f64::from(work.flush) * costs.host_byte;

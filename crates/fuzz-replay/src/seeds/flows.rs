@@ -31,7 +31,7 @@ pub(crate) struct Segment {
     pub(crate) wait: i64,
 }
 
-/// What was said in a flow.
+/// The conversation of a flow.
 #[derive(Debug, Clone)]
 pub(crate) struct Conversation {
     /// 6 or 17.
@@ -47,7 +47,7 @@ pub(crate) struct Conversation {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct FlowState {
     tcp: Option<Box<TcpSession>>,
     acts: Vec<Act>,
     bytes: usize,
@@ -55,7 +55,7 @@ struct Kept {
     last: Option<Time>,
 }
 
-impl Kept {
+impl FlowState {
     /// Adds bytes; those of one direction that follow one another without a break become one step, as long as `join`.
     fn bytes(&mut self, dir: Direction, data: &[u8], join: bool) {
         let data = data.get(..data.len().min(BYTES_MAX.saturating_sub(self.bytes))).unwrap_or(data);
@@ -81,7 +81,7 @@ pub(crate) fn conversations(capture: &[u8]) -> Vec<Conversation> {
     let config = app_config();
     let mut stream =
         StreamEngine::new(StreamConfig { checksum_validation: false, midstream: true, ..Default::default() });
-    let mut flows: FlowTable<Kept> = FlowTable::new(FlowConfig { memcap: 0, ..FlowConfig::default() });
+    let mut flows: FlowTable<FlowState> = FlowTable::new(FlowConfig { memcap: 0, ..FlowConfig::default() });
     let mut decoder = Decoder::new(DecodeConfig::default());
     let mut out = Vec::new();
     frames(capture, |f| {
@@ -96,16 +96,16 @@ pub(crate) fn conversations(capture: &[u8]) -> Vec<Conversation> {
 }
 
 fn packet(
-    flows: &mut FlowTable<Kept>,
+    flows: &mut FlowTable<FlowState>,
     stream: &mut StreamEngine,
     p: &Packet<'_>,
-    ended: &mut dyn FnMut(Flow<Kept>, EndReason),
+    ended: &mut dyn FnMut(Flow<FlowState>, EndReason),
 ) {
     if !matches!(p.proto, 6 | 17) || p.fragment || p.invalid {
         return;
     }
     let Some(key) = flows.key(p, 0) else { return };
-    let found = flows.lookup(p, &key, Kept::default, ended);
+    let found = flows.lookup(p, &key, FlowState::default, ended);
     let (mut at, mut dir) = match found {
         Lookup::Found(at, dir) => (at, dir),
         Lookup::Created(at) => (at, Direction::ToServer),
@@ -120,7 +120,7 @@ fn packet(
     let fresh = matches!(found, Lookup::Created(_));
     let mut said = stream.process(&mut flow.ext.tcp, p, dir, fresh);
     if said.reuse {
-        let Some(new) = flows.replace(at, p, &key, Kept::default, ended) else { return };
+        let Some(new) = flows.replace(at, p, &key, FlowState::default, ended) else { return };
         (at, dir) = (new, Direction::ToServer);
         let Some(flow) = flows.get_mut(at) else { return };
         said = stream.process(&mut flow.ext.tcp, p, dir, true);
@@ -144,18 +144,18 @@ fn packet(
 }
 
 /// Keeps what the target `stream` is to know of a segment.
-fn note(kept: &mut Kept, p: &Packet<'_>, dir: Direction) {
+fn note(state: &mut FlowState, p: &Packet<'_>, dir: Direction) {
     let Some(tcp) = p.tcp() else { return };
-    if kept.segments.len() >= SEGMENTS_MAX {
+    if state.segments.len() >= SEGMENTS_MAX {
         return;
     }
     let header = p.l4_bytes();
     let half = |at: usize| header.get(at..).and_then(|h| h.first_chunk()).map_or(0, |b| u16::from_be_bytes(*b));
     let ack = u32::from(half(8)) << 16 | u32::from(half(10));
     let options = header.len().saturating_sub(p.payload().len()).max(20);
-    let wait = kept.last.map_or(0, |last| p.time.micros_since(last).max(0));
-    kept.last = Some(p.time);
-    kept.segments.push(Segment {
+    let wait = state.last.map_or(0, |last| p.time.micros_since(last).max(0));
+    state.last = Some(p.time);
+    state.segments.push(Segment {
         dir,
         seq: tcp.seq(),
         ack,
@@ -169,17 +169,17 @@ fn note(kept: &mut Kept, p: &Packet<'_>, dir: Direction) {
 }
 
 /// Takes what the stream has in order.
-fn take(kept: &mut Kept, all: bool) {
-    let Some(mut session) = kept.tcp.take() else { return };
+fn take(state: &mut FlowState, all: bool) {
+    let Some(mut session) = state.tcp.take() else { return };
     for dir in DIRECTIONS {
         while let Some(data) = session.app_data(dir, all) {
             let n = match data {
                 AppData::Data { bytes, .. } => {
-                    kept.bytes(dir, bytes, true);
+                    state.bytes(dir, bytes, true);
                     bytes.len() as u64
                 }
                 AppData::Gap(n) => {
-                    kept.acts.push(Act::Gap(dir, n.min(256)));
+                    state.acts.push(Act::Gap(dir, n.min(256)));
                     n
                 }
             };
@@ -190,16 +190,16 @@ fn take(kept: &mut Kept, all: bool) {
             session.raw_done(dir, end);
         }
     }
-    kept.tcp = Some(session);
+    state.tcp = Some(session);
 }
 
-fn finish(config: &AppConfig, stream: &mut StreamEngine, mut flow: Flow<Kept>) -> Option<Conversation> {
+fn finish(config: &AppConfig, stream: &mut StreamEngine, mut flow: Flow<FlowState>) -> Option<Conversation> {
     take(&mut flow.ext, true);
     if let Some(mut session) = flow.ext.tcp.take() {
         stream.account(&mut session);
         stream.end(&session);
     }
-    let Kept { mut acts, mut segments, .. } = flow.ext;
+    let FlowState { mut acts, mut segments, .. } = flow.ext;
     let mut core = flow.core;
     core.pkts = core.pkts.map(|n| n.max(1));
     let mut proto = AppProto::Unknown;

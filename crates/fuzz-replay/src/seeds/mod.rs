@@ -61,7 +61,7 @@ impl Cutter {
     }
 }
 
-/// Seeds of what was said in a flow.
+/// Seeds from the conversation of a flow.
 fn conversation(c: &Conversation, turn: usize, out: &mut Vec<Seed>) {
     let pieces = PIECES[turn % PIECES.len()];
     let whole = |head: &[u8]| [head, &write_script(&c.acts)].concat();

@@ -15,7 +15,7 @@ pub(super) fn encode(segments: &[Segment], which: usize) -> Vec<u8> {
     let mut next = ISN;
     for s in segments {
         let (i, syn) = (s.dir.index(), s.flags & flag::SYN != 0);
-        // What is seen first of a direction is where it begins.
+        // A direction begins with its first packet.
         let first = *isn[i].get_or_insert(if syn { s.seq } else { s.seq.wrapping_sub(1) });
         let other = *isn[1 - i].get_or_insert(s.ack.wrapping_sub(1));
         let seq = ISN[i].wrapping_add(s.seq.wrapping_sub(first));

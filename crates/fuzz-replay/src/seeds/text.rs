@@ -52,7 +52,7 @@ fn rules(text: &[u8], seen: &mut HashSet<u64>, out: &mut Vec<Seed>) {
         header.split(|b| *b == b' ').take(2).for_each(|w| w.hash(&mut h));
         for (name, value) in &options {
             name.hash(&mut h);
-            // What comes behind commas are other options to many keywords.
+            // Many keywords have more options after commas.
             value.split(|&b| b == b',').skip(1).for_each(|v| v.trim_ascii().split(|&b| b == b' ').next().hash(&mut h));
         }
         if !seen.insert(h.finish()) {

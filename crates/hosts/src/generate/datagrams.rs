@@ -103,7 +103,7 @@ pub(super) fn timeouts(m: &mut Maker<'_>) {
     let place = m.r.below(m.c.steps.len() as u64 + 1) as usize;
     let mut late = m.c.steps.split_off(place);
     if m.r.chance(60) {
-        // What came before comes again, and says something else.
+        // Earlier fragments come again with other content.
         let again = m.c.steps.iter().filter_map(|s| match s {
             Step::Piece(p) => Some(Step::Piece(Piece { version: p.version ^ 1, lost: false, ..*p })),
             _ => None,

@@ -1,4 +1,4 @@
-//! What is done to a stream.
+//! Changes to a stream.
 
 use super::Maker;
 use crate::conversation::{Opt, Piece, Segment, Step, flag};

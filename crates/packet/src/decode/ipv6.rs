@@ -63,7 +63,7 @@ impl Decoder {
         }
         let mut payload_len = usize::from(u16_at(b, 4));
         if payload_len == 0 && b[6] == next::HOP_BY_HOP && self.config.defrag.inline {
-            // The length is said in the options (RFC 2675 section 2), or there is none: some hosts take all that came.
+            // The length is in the options (RFC 2675 section 2), or missing: some hosts take all received bytes.
             payload_len = b.len() - FIXED;
         }
         if FIXED + payload_len > b.len() {
@@ -105,7 +105,7 @@ impl Decoder {
                     match fragment_header(p, ip, w) {
                         FragmentHeader::Broken => break false,
                         FragmentHeader::Useless => {
-                            // One in another is put together by some hosts, and refused by others.
+                            // Some hosts reassemble a nested fragment, others refuse it.
                             if again && self.config.defrag.inline {
                                 p.refused = Some(Refused::Unsound);
                             }

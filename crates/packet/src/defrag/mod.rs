@@ -4,20 +4,19 @@
 //! come; a tree of segments says which bytes of that buffer make up the datagram, and whose they are, so that the
 //! policy of the destination can decide where fragments overlap.
 //!
-//! **Passive**, the defragmenter does what the destination does, as far as its policy says what that is: it forgets what the
-//! destination forgets, and when. Two things nobody beside the wire can know, and events say so: a fragment that comes at the very time
-//! at which a host forgets the others (`frag_late`); and one that was not among those of a datagram that was whole (`frag_again`), of
-//! which the host may not have got all.
+//! **Passive**, the defragmenter imitates the destination, as far as its policy is known: it discards what the destination discards,
+//! at the same time. It cannot know two things, and raises events for them: a fragment that comes just when a host discards the others
+//! (`frag_late`), and an additional fragment of a complete datagram (`frag_again`), of which the host may not have received all.
 //!
-//! **Inline**, fragments go on as they come, and a host may put together any of those that it has not forgotten. So what went on is
-//! remembered for as long as any host may have it, and a fragment that says something else is refused ([`Refused`]): before its
-//! datagram is whole by its bytes, and afterwards, when a host may still miss what was lost on the way, by a hash of each fragment.
-//! Whatever a host puts together has then been inspected. Nothing more goes on of a datagram that was dropped.
+//! **Inline**, fragments are forwarded as they come, and a host may reassemble any of those that it still holds. So forwarded fragments
+//! are remembered for as long as any host may hold them, and a contradicting fragment is refused ([`Refused`]): by its bytes while the
+//! datagram is incomplete, and later, since a host may still miss a lost fragment, by a hash of each fragment. So a host reassembles
+//! only what was inspected. Nothing more of a dropped datagram is forwarded.
 //!
-//! Limits: trackers, fragments and memory, and time. No sender (an address, or the first 64 bits of one of IPv6) takes more than a
-//! quarter of trackers, fragments and memory where others need them: passive, the oldest datagram of such a sender gives way, and where there
-//! is none the oldest of all; inline, where nothing may be forgotten that a host may have, its new datagrams are not let in, and what
-//! is whole and went on gives way. What does not fit is not kept, and the packet says so.
+//! Limits: trackers, fragments, memory, and time. Under pressure no sender (an address, or the first 64 bits of an IPv6 address) has
+//! more than a quarter of each. Passive, the oldest datagram of such a sender is evicted, otherwise the oldest of all. Inline, no
+//! datagram that a host may hold is forgotten, so new datagrams of that sender are refused, and complete, forwarded ones are evicted.
+//! A fragment that does not fit is not stored, and its packet says so.
 
 mod segments;
 mod table;

@@ -27,7 +27,7 @@ impl Key {
         Key { src: p.src, dst: p.dst, id, proto: if is_v6 { 0 } else { p.proto }, vlans }
     }
 
-    /// Who sends it: an address of IPv4, or the first 64 bits of one of IPv6, of which one sender has all.
+    /// The sender: an IPv4 address, or the first 64 bits of an IPv6 address, since one sender may own all addresses of a /64.
     fn source(&self) -> IpAddr {
         match self.src {
             IpAddr::V6(a) => IpAddr::from(Ipv6Addr::from_bits(a.to_bits() & !u128::from(u64::MAX))),
@@ -40,13 +40,13 @@ impl Key {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
-/// What is done with more fragments of a datagram.
+/// The treatment of further fragments of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum State {
-    /// They are put together.
+    /// They are reassembled.
     #[default]
     Open,
-    /// Inline: it was dropped when it was whole, and so is what comes of it.
+    /// Inline: the complete datagram was dropped, and further fragments are dropped too.
     Refused,
     /// It was whole. Which fragments it was made of is remembered: inline nothing else goes on.
     Settled,
@@ -121,7 +121,7 @@ pub(super) struct Tracker {
     pub(super) last_end: usize,
     /// Where the furthest fragment ended.
     pub(super) end: usize,
-    /// What lies before the payload in the first fragment's packet.
+    /// The bytes before the payload in the first fragment's packet.
     pub(super) head: Vec<u8>,
     /// Where in `head` the IP header starts.
     pub(super) ip: usize,
@@ -158,7 +158,7 @@ impl List {
     const EMPTY: List = List { oldest: NONE, newest: NONE, len: 0 };
 }
 
-/// What one sender's datagrams take that are put together, or refused.
+/// Memory of one sender's datagrams in reassembly, or refused.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sender {
     list: List,
@@ -201,11 +201,11 @@ pub(super) struct Table {
     /// Not in use.
     spare: Vec<u32>,
     limit: usize,
-    /// Those that are put together, or refused.
+    /// Datagrams in reassembly, or refused.
     live: List,
     /// Those that went on.
     settled: List,
-    /// What each sender has of those that are put together, or refused.
+    /// The share of each sender in `live`.
     senders: HashMap<IpAddr, Sender>,
     /// Fragments kept.
     frags: usize,
@@ -278,7 +278,7 @@ impl Table {
         self.live.len + self.settled.len >= self.limit
     }
 
-    /// The oldest that is put together or refused.
+    /// The oldest datagram in reassembly, or refused.
     pub(super) fn oldest(&self) -> Option<Slot> {
         (self.live.oldest != NONE).then_some(Slot(self.live.oldest))
     }
@@ -386,7 +386,7 @@ impl Table {
         self.account(slot);
     }
 
-    /// The datagram of a tracker was whole, and another fragment came: it begins anew, and which fragments came stays known.
+    /// Another fragment of a complete datagram arrived: reassembly starts again, and the record of its fragments stays.
     pub(super) fn reopen(&mut self, slot: Slot, now: Time) {
         self.unlink(slot.0);
         let t = &mut self.trackers[slot.0 as usize];
@@ -397,7 +397,7 @@ impl Table {
         self.link(slot.0);
     }
 
-    /// The datagram of a tracker was whole and is dropped: so is what comes of it.
+    /// A complete datagram is dropped: its further fragments are refused.
     pub(super) fn refuse(&mut self, slot: Slot) {
         let last = self.tracker(slot).last;
         self.start_over(slot, last);
@@ -440,7 +440,7 @@ impl Table {
     }
 
     fn mark_of(&self, f: &Fragment, payload: &[u8], next: u8) -> Mark {
-        // What comes behind the fragment header counts in the first one alone.
+        // The next header counts only in the first fragment.
         let first = u64::from(if f.offset == 0 { next } else { 0 });
         // Seven bytes at a time are below the prime.
         let step = |h: u64, bytes: [u8; 8]| {
@@ -588,7 +588,7 @@ impl Table {
         self.account(slot);
     }
 
-    /// Counts a tracker's memory anew.
+    /// Updates a tracker's memory.
     pub(super) fn account(&mut self, slot: Slot) {
         let t = &mut self.trackers[slot.0 as usize];
         let memory = t.memory();

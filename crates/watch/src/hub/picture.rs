@@ -9,7 +9,7 @@ use crate::model::{Counters, Memory, Point, Protocol, Sample, Snapshot, Stage, T
 /// Most protocols shown.
 const PROTOCOLS: usize = 32;
 
-/// How much a counter grew per second; one that was begun anew did not.
+/// The growth of a counter per second; 0 after a reset.
 fn rate(now: u64, before: Option<u64>, seconds: f64) -> f64 {
     match before {
         Some(before) if seconds > 0.0 => now.saturating_sub(before) as f64 / seconds,
@@ -108,7 +108,7 @@ fn worker(w: &WorkerSample, before: Option<&WorkerSample>, seconds: f64) -> Work
     }
 }
 
-/// What was received and lost, from the card to the wire.
+/// Packets received and lost by stage, from the card to the wire.
 fn stages(sample: &Sample, before: Option<&Sample>, seconds: f64) -> Vec<Stage> {
     let mut out = Vec::new();
     for (interface, counters) in &sample.interfaces {
@@ -248,7 +248,7 @@ pub(super) mod tests {
             s.protocols.iter().map(|p| (p.name.as_str(), p.flows, p.rate, p.transactions)).collect();
         assert_eq!(protocols, [("dns_udp", 1500, 500.0, 0), ("http", 600, 200.0, 4)]);
         assert_eq!(s.findings[0].counter, "eth0 ring");
-        // Without one before there are sums and no rates; counters that began anew have none either.
+        // Without an earlier sample, and after a reset, there are sums and no rates.
         for s in [of(&a, None), of(&a, Some(&b))] {
             assert_eq!((s.now.packets, s.now.cpu, s.totals.packets), (0.0, 0.0, 1000));
         }

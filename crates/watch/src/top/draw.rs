@@ -22,7 +22,7 @@ p, Space         pause, and go on
 Up, Down, j, k   move in a list
 h, ?             these keys";
 
-/// What is shown.
+/// The view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Page {
     Overview,

@@ -20,7 +20,7 @@ use draw::View;
 
 /// Where an engine's socket is unless it is named.
 const SOCKET: &str = "/run/margay/margay-command.socket";
-/// How often the picture is asked for, unless it is said; its limits.
+/// The default interval between pictures, and its limits.
 const INTERVAL: Duration = Duration::from_secs(1);
 const SECONDS: std::ops::RangeInclusive<u64> = 1..=3600;
 /// How often keys are looked for.
@@ -143,7 +143,7 @@ fn follow(
     let mut next = Instant::now() + options.interval;
     loop {
         terminal.draw(|frame| view.draw(frame))?;
-        // Until something is to be drawn anew.
+        // Wait until there is something new to draw.
         loop {
             if event::poll(STEP)? {
                 match event::read()? {
