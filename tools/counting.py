@@ -1,4 +1,4 @@
-"""Counts instructions with valgrind's callgrind, and tells whose they are."""
+"""Counts instructions with valgrind's callgrind, by function and stage."""
 import collections
 import os
 import platform

@@ -5,14 +5,14 @@ A sample of a network defence is a table:
     over    "tcp", "udp", "icmp" or "ip"
     port    the server's port
     client  the client's port (one of its own)
-    say     what is said, in order: '>' from the client or '<' from the server, and the bytes, with escapes as in Python ('\\x00');
+    say     the messages, in order: '>' from the client or '<' from the server, and the bytes, with escapes as in Python ('\\x00');
             of ICMP type and code, and what follows the checksum; of IP the payload of each packet
-    again   how often the last thing is said once more, each time in a segment of its own (0)
+    again   how often the last message is repeated, each time in its own segment (0)
     flags   of TCP: packets with these flags in place of a connection ("S", "FPU", "" for none)
     window  of TCP with flags: the window that the packets announce (65535)
     times   how often it happens, each time from another port of the client (1)
     apart   microseconds from one time to the next (1000)
-    from    "outside" (the client has an address that is not of HOME_NET, which it has not where nothing is said) or "inside": the
+    from    "outside" (the client's address is not in HOME_NET; the default) or "inside": the
             server is outside
     ip      of IP: fields that are not as usual: proto, options (hexadecimal), frag (flags and offset), src and dst ("same", "broadcast")
 """

@@ -1,4 +1,4 @@
-"""Stacks of `perf script` as tables and as a flame graph: one SVG that a browser shows, with zoom and search."""
+"""Shows stacks of `perf script` as tables and as a flame graph: one SVG for a browser, with zoom and search."""
 import collections
 import html
 import re

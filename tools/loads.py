@@ -1,4 +1,4 @@
-"""The loads that Margay is measured with, and the rules: made once, in a folder of their own."""
+"""The captures and rules that Margay is measured with: made once, in their own folder."""
 import gzip
 import os
 import random

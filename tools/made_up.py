@@ -1,4 +1,4 @@
-"""What is made up: words, names and rules, the same for the same seed on every machine and release of Python."""
+"""Generators of words, names and rules: the same for the same seed on every machine and Python release."""
 import random
 
 WORDS = """account action admin agent ajax api archive auth backup banner base beacon build cache cart cgi chat check
