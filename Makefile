@@ -60,6 +60,9 @@ package: sensor ## a Debian package, in PACKAGE (target/package)
 package-test: sensor ## build the package; check it with lintian; install, run, upgrade and purge it in a clean Debian root; needs root
 	@tools/package-test $(BINARY) $(PACKAGE)
 
+rpm-check: sensor ## check the RPM specification with rpmlint; build the package and inspect it
+	@tools/rpm-check $(BINARY)
+
 tarball: sensor ## an archive of the program and its files, in PACKAGE
 	@packaging/tarball $(BINARY) $(PACKAGE)
 
@@ -87,6 +90,10 @@ test-web: setup ## the web page in a browser, and its metrics
 test-watch: build ## Prometheus scrapes a running engine; cost of watching (docs/watch.md)
 	@tools/setup prometheus
 	@$(PYTHON) tools/watch $(RELEASE)
+
+outage: build ## kill Redis and rsyslog while events arrive, restart them, count losses and repeats (docs/outputs.md)
+	@tools/setup redis-server rsyslogd
+	@$(PYTHON) tools/outage $(RELEASE)
 
 doc: setup ## API documentation, without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
@@ -127,6 +134,9 @@ differential: build ## generated rules compared with Suricata 8.0.6, held to con
 
 events: build ## every event of real captures compared with Suricata 8.0.6, member by member, held to conformance/events.txt; EVENTS="--only 'dns*' --types tls"
 	@tools/events $(RELEASE) $(EVENTS)
+
+eve-schema: build ## every event of the captures and cases is valid against docs/eve-schema.json
+	@tools/eve-schema $(RELEASE)
 
 defence: build ## every sample of defence/: attacks are stopped by their rule, the others by none
 	@tools/defence rules --check
@@ -170,7 +180,7 @@ portable: setup ## matching tests and core cases with the feature `portable`: no
 
 # Steps of `make test`. Steps that measure, count instructions or use network namespaces run alone, or beside one other step.
 ALONE := lint unit doc deny build manual fuzz-replay
-BESIDE := conformance instructions adversarial-quick events differential defence peers-quick intercept
+BESIDE := conformance instructions adversarial-quick events eve-schema differential defence peers-quick intercept
 export MARGAY_STEPS = $(CURDIR)/target/steps
 
 test: begin ## everything that must pass, a list of what did not run, and the time of each step
