@@ -1,4 +1,4 @@
-//! What it takes to read the packets of a capture file that lies in memory.
+//! Cost of reading packets from a capture file in memory.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;

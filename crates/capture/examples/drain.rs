@@ -1,4 +1,4 @@
-//! Reads what the first argument names (a file, `-` or a folder), with the second as filter, and shows how fast.
+//! Reads the first argument (a file, `-` or a folder), with the second as filter, and shows the speed.
 
 use std::path::Path;
 use std::time::{Instant, SystemTime};

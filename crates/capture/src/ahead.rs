@@ -1,4 +1,4 @@
-//! Reading ahead: a large file is read by a thread of its own, so that who looks at packets does not wait for it.
+//! Reading ahead: a large file is read by a thread of its own, so that the worker does not wait for it.
 //!
 //! Buffers go round: the thread fills one while another is being looked at. At most [`BUFFERS`] of them are full.
 
@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::buffer::READ_AHEAD;
 
-/// Bytes that each buffer leaves free before what was read, for the rest of a record that began in the one before.
+/// Free bytes at the start of each buffer, for the rest of a record that began in the one before.
 pub(crate) const HEADROOM: usize = 64 << 10;
 /// Full buffers that wait at most.
 const BUFFERS: usize = 2;
@@ -16,7 +16,7 @@ const BUFFERS: usize = 2;
 /// A buffer, and how many bytes from [`HEADROOM`] on are full: none at the end.
 type Full = io::Result<(Vec<u8>, usize)>;
 
-/// What a thread reads.
+/// The result of a read by the thread.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     full: Receiver<Full>,
@@ -55,7 +55,7 @@ impl ReadAhead {
 
     /// Gives back a buffer that is done with.
     pub(crate) fn give_back(&mut self, buffer: Vec<u8>) {
-        // After the end nobody wants it.
+        // After the end there is no receiver.
         let _ = self.empty.send(buffer);
     }
 }

@@ -98,7 +98,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Checks a program; `Err` says what is wrong with which instruction. With `family`, packets begin with a loopback
+    /// Checks a program; `Err` names the instruction and its error. With `family`, packets begin with a loopback
     /// header.
     pub(crate) fn new(raw: &[Raw], family: Option<Family>) -> Result<Self, String> {
         if raw.is_empty() || raw.len() > MAX_PROGRAM {

@@ -1,4 +1,4 @@
-//! The read-ahead buffer: what of the file is in memory.
+//! The read-ahead buffer: the part of the file in memory.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Buffer {
     /// Offset in the source of `bytes[start]`.
     offset: u64,
     eof: bool,
-    /// Those before, that somebody may still hold: taken again when nobody does.
+    /// Earlier buffers that may still be referenced; reused without references.
     lent: Vec<Arc<Vec<u8>>>,
 }
 
@@ -74,7 +74,7 @@ impl Buffer {
             (self.start, self.end) = (0, rest.len());
             self.lent.push(std::mem::replace(&mut self.bytes, other));
         }
-        // It is not held by anybody else: this copies nothing.
+        // There is no other reference: this copies nothing.
         Arc::make_mut(&mut self.bytes)
     }
 

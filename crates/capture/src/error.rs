@@ -1,4 +1,4 @@
-//! What can go wrong while reading a capture.
+//! Errors of reading a capture.
 
 use std::io;
 use std::path::PathBuf;
@@ -51,10 +51,10 @@ pub enum Error {
         file: PathBuf,
         /// Its first four bytes.
         magic: [u8; 4],
-        /// What it may be instead and what to do; empty where that is not known.
+        /// Its probable format and the remedy; empty if unknown.
         hint: &'static str,
     },
-    /// A version of the format that nobody has defined yet, or a broken header.
+    /// An undefined version of the format, or a broken header.
     #[error("{}: is a {format} file of version {major}.{minor}, which is not supported", file.display())]
     Version {
         /// The file.
@@ -97,7 +97,7 @@ pub enum Error {
     Filter {
         /// The file.
         file: PathBuf,
-        /// What the filter compiler says.
+        /// The filter compiler's error.
         source: FilterError,
     },
     /// Options that exclude each other.
@@ -149,7 +149,7 @@ pub enum Broken {
         /// Length at the end.
         end: u32,
     },
-    /// A section header block whose byte-order magic is none.
+    /// A section header block with an invalid byte-order magic.
     #[error("a pcapng section has the byte-order magic {0:#010x}, which is none")]
     ByteOrder(u32),
     /// A pcapng packet of an interface that was not described.

@@ -18,7 +18,7 @@ pub enum FilterError {
         expression: String,
         /// For which link type.
         link: LinkType,
-        /// What libpcap says.
+        /// libpcap's error.
         message: String,
     },
     /// The filter file cannot be read.
@@ -86,7 +86,7 @@ impl Filter {
         self.program.run(data, wire_len) != 0
     }
 
-    /// The expression in the file at `path`: line breaks count as spaces, and what follows `#` on a line is dropped.
+    /// The expression in the file at `path`: line breaks count as spaces, `#` starts a comment.
     /// `None` where nothing remains: no filter, as Suricata has it.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ fn message(error: &pcap::Error) -> String {
     }
 }
 
-/// What libpcap makes of an expression.
+/// The program that libpcap compiles from an expression.
 fn instructions<T: pcap::Activated + ?Sized>(handle: &pcap::Capture<T>, expression: &str) -> Result<Vec<Raw>, String> {
     let compiled = handle.compile(expression, true).map_err(|e| message(&e))?;
     // The binding shows an instruction's fields only in print, as `tcpdump -ddd` does.
@@ -143,7 +143,7 @@ fn dlt(link: LinkType) -> u32 {
 /// Link types that one run compiles filters for at most.
 const MAX_LINKS: usize = 64;
 
-/// What a filter is compiled for: link type, and whether the file is big endian.
+/// The target of a compiled filter: link type, and whether the file is big endian.
 type Key = (LinkType, bool);
 
 /// One expression, compiled for each link type when its first frame comes.
@@ -181,7 +181,7 @@ impl FilterSet {
         Ok(&self.compiled[at].1)
     }
 
-    /// Drops from `metas` what does not match, and what follows a link type that the expression is no filter for.
+    /// Removes from `metas` frames that do not match, and those after a link type for which the expression is invalid.
     pub(crate) fn retain(
         &mut self,
         data: &[u8],

@@ -23,7 +23,7 @@ use crate::sys::{self, Polled};
 pub const ANY: &str = "any";
 /// How long libpcap waits for a block of its ring to become full, in milliseconds.
 const BLOCK_TIMEOUT: i32 = 10;
-/// How much of a packet is captured unless a setting says otherwise, as tcpdump does.
+/// Default bytes to capture of a packet, as in tcpdump.
 pub const SNAPLEN: u32 = 262_144;
 /// A batch ends with the packet that makes it larger than this, in bytes.
 const BATCH_BYTES: usize = 4 << 20;
@@ -43,7 +43,7 @@ pub struct Settings {
     pub promiscuous: bool,
     /// `bpf-filter`
     pub filter: Option<String>,
-    /// `checksum-checks`: whose checksums are believed.
+    /// `checksum-checks`: which checksums are trusted.
     pub trust: Trust,
 }
 
@@ -67,10 +67,10 @@ pub struct Libpcap {
     last: Option<u64>,
     data: Vec<u8>,
     metas: Vec<Meta>,
-    /// The batch comes with the next call: this one told that the interface is up.
+    /// The batch comes with the next call: this one reported that the interface is up.
     held: bool,
     counters: LiveCounters,
-    /// What libpcap had counted when it was last asked; its numbers have 32 bits and go round.
+    /// libpcap's last counts; they have 32 bits and wrap around.
     asked: (u32, u32),
     sender: Option<Sender>,
 }
@@ -79,7 +79,7 @@ impl Libpcap {
     /// Opens the interface `name`, or [`ANY`]. No packet comes in before [`LiveSource::start`].
     ///
     /// # Errors
-    /// What libpcap says; a link layer that the decoder does not know; a filter that does not compile.
+    /// libpcap's error; a link layer that the decoder does not know; a filter that does not compile.
     pub fn open(name: &str, settings: Settings) -> Result<Libpcap, LiveError> {
         let up = if name == ANY { true } else { Interface::find(name)?.up };
         let (handle, link) = open(name, &settings)?;
@@ -101,12 +101,12 @@ impl Libpcap {
         })
     }
 
-    /// What its packets begin with.
+    /// The link type of its packets.
     pub const fn link(&self) -> LinkType {
         self.link
     }
 
-    /// Copies what libpcap has into the batch.
+    /// Copies libpcap's packets into the batch.
     ///
     /// # Errors
     /// The interface is gone.
@@ -143,7 +143,7 @@ impl Libpcap {
         Ok(())
     }
 
-    /// Waits until libpcap has something; otherwise what is found in its place.
+    /// Waits until libpcap has packets; otherwise returns the change or error.
     fn wait(&mut self, wait: Duration) -> Option<Received> {
         let Some(handle) = &self.handle else {
             std::thread::sleep(wait);
@@ -199,7 +199,7 @@ impl Libpcap {
         handle.filter(&expression, true).map_err(|e| wrong_filter(&self.name, &expression, self.link, &e))
     }
 
-    /// Adds what libpcap counted since it was last asked.
+    /// Adds libpcap's counts since the last call.
     fn count(&mut self) {
         if self.last.is_some() {
             return;
@@ -212,7 +212,7 @@ impl Libpcap {
     }
 }
 
-/// A handle that lets nothing in, and what its packets begin with.
+/// A handle that rejects everything, and its link type.
 fn open(name: &str, s: &Settings) -> Result<(Capture<Active>, LinkType), LiveError> {
     let failed = |what: &'static str, e: pcap::Error| match &e {
         pcap::Error::PcapError(text) if text.contains("permission") || text.contains("Operation not permitted") => {
@@ -253,7 +253,7 @@ fn wrong_filter(name: &str, expression: &str, link: LinkType, e: &pcap::Error) -
     LiveError::Filter { interface: name.to_owned(), source }
 }
 
-/// The link type in files of what libpcap calls its data link: the numbers differ for raw IP.
+/// The link type for files of libpcap's data link: the numbers differ for raw IP.
 fn link(datalink: pcap::Linktype) -> LinkType {
     match u32::try_from(datalink.0).unwrap_or(u32::MAX) {
         12 | 14 => LinkType::RAW,

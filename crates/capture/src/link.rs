@@ -13,7 +13,7 @@ pub(crate) const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Up,
-    /// As the kernel said, or the interface itself.
+    /// From the kernel, or from the interface itself.
     Down,
     /// To be looked for again then.
     Gone {

@@ -1,10 +1,10 @@
-//! What live captures have in common: packets come when they come, wait in memory that the kernel fills, and are given back.
+//! The interface of live captures: packets arrive at any time, wait in memory that the kernel fills, and are released.
 
 use std::time::Duration;
 
 use crate::reader::Batch;
 
-/// What becomes of a packet.
+/// The verdict on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Verdict {
     /// It goes on its way, as it is.
@@ -25,8 +25,8 @@ pub enum Side {
     Destination,
 }
 
-/// What becomes of the packets of a batch, and what is sent besides. It is filled while the batch is borrowed, and handed to
-/// [`LiveSource::release`]; its memory is used again.
+/// The verdicts on a batch's packets, and additional packets to send. Filled while the batch is borrowed and handed to
+/// [`LiveSource::release`], which reuses its memory.
 #[derive(Debug, Clone, Default)]
 pub struct Decisions {
     verdicts: Vec<Verdict>,
@@ -113,7 +113,7 @@ impl Decisions {
         self.answers.is_empty() && self.verdicts.iter().all(|v| *v == Verdict::Accept)
     }
 
-    /// What becomes of the packet at `index`; those without a verdict are accepted.
+    /// The verdict on the packet at `index`; accepted by default.
     pub fn verdict(&self, index: usize) -> Verdict {
         self.verdicts.get(index).copied().unwrap_or_default()
     }
@@ -139,11 +139,11 @@ pub enum Received {
     Frames,
     /// None came in that time.
     Idle,
-    /// Something about the interface changed; told once.
+    /// The interface changed; reported once.
     Link(LinkChange),
 }
 
-/// What happened to an interface.
+/// A change of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkChange {
     /// It is down.
@@ -157,8 +157,7 @@ pub enum LinkChange {
 /// A source of live packets, for one worker.
 ///
 /// The worker's loop is `receive`, `batch`, `release`: the frames of a batch borrow from memory that the kernel fills again
-/// once they were released. An inline source carries out in `release` what was decided of them, in their order; a passive one
-/// sends the answers and has no use for verdicts.
+/// after their release. In `release` an inline source carries out the verdicts in order; a passive one only sends the answers.
 ///
 /// A source may be of several interfaces, its ends: the two that are bridged. Each batch is of one of them.
 pub trait LiveSource {
@@ -212,9 +211,9 @@ pub trait LiveSource {
     fn counters(&mut self, end: usize) -> LiveCounters;
 }
 
-/// What a live source has received and lost.
+/// Packets received and lost by a live source.
 ///
-/// `kernel_packets` = `frames` + `kernel_drops` + `unreadable` + what waits in the ring; at the end nothing waits.
+/// `kernel_packets` = `frames` + `kernel_drops` + `unreadable` + packets that wait in the ring; at the end none waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LiveCounters {
     /// Packets that the kernel had for the source: those it delivered, and those it dropped.
@@ -245,7 +244,7 @@ pub struct LiveCounters {
     pub answers: u64,
     /// Answers that could not be sent.
     pub answer_errors: u64,
-    /// AF_XDP: what the kernel counts of its rings.
+    /// AF_XDP: the kernel's counters of its rings.
     pub rings: XdpRings,
     /// How often packets were waited for…
     pub polls: u64,
@@ -285,14 +284,14 @@ impl LiveCounters {
     }
 }
 
-/// What the kernel counts of the rings of an AF_XDP socket (`XDP_STATISTICS`).
+/// The kernel's counters of an AF_XDP socket's rings (`XDP_STATISTICS`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct XdpRings {
     /// Packets for which there was no chunk, or that are larger than one. Part of [`LiveCounters::kernel_drops`].
     pub dropped: u64,
     /// Packets for which there was no room in the receive ring. Part of [`LiveCounters::kernel_drops`].
     pub full: u64,
-    /// How often there was no chunk: no packets of their own. Without copying the card waits for chunks, and counts what it lost.
+    /// How often no chunk was free; these are not packets. With zero-copy the card waits for chunks and counts its losses.
     pub fill_empty: u64,
     /// Entries of ours that the kernel could not read; none, unless this engine is broken.
     pub invalid: u64,
@@ -351,7 +350,7 @@ pub enum LiveError {
         /// The interface.
         interface: String,
     },
-    /// The decoder does not know what its packets begin with.
+    /// The decoder does not know its link type.
     #[error("{interface}: its link layer (ARPHRD type {hardware}) is not supported")]
     LinkLayer {
         /// The interface.
@@ -374,7 +373,7 @@ pub enum LiveError {
     Filter {
         /// The interface.
         interface: String,
-        /// What the compiler says.
+        /// The compiler's error.
         source: crate::FilterError,
     },
     /// Only privileged processes may.
@@ -402,7 +401,7 @@ pub enum LiveError {
         interface: String,
         /// The operation.
         what: &'static str,
-        /// What it said.
+        /// Its error.
         source: std::io::Error,
     },
 }

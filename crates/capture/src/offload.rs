@@ -1,4 +1,4 @@
-//! Offloads of an interface: what the card and the kernel make of packets before they are captured.
+//! Offloads of an interface: changes of packets by card and kernel before capture.
 //!
 //! LRO and GRO merge received segments into larger packets, TSO and GSO cut large ones of the host's own only after they were
 //! captured. [`Offloads::disable`] switches off those that are on, and on again when it is dropped.
@@ -25,7 +25,7 @@ struct Offload {
     bit: Option<u32>,
 }
 
-/// In the order in which they are switched off: GSO is what TSO falls back to.
+/// In the order in which they are switched off: TSO falls back to GSO.
 const ALL: [Offload; 4] = [
     Offload { name: "lro", get: GET_FLAGS, set: SET_FLAGS, bit: Some(FLAG_LRO) },
     Offload { name: "gro", get: 0x2b, set: 0x2c, bit: None },

@@ -13,7 +13,7 @@ use crate::filter::FilterSet;
 use crate::pcap::{self, FILE_HEADER, Pcap};
 use crate::pcapng::{self, PcapNg};
 
-/// What `fill` found of one frame: where its bytes are, counted from where `fill` began.
+/// A frame found by `fill`: the place of its bytes, counted from the start of `fill`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meta {
     pub(crate) start: u32,
@@ -150,7 +150,7 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the file header. `name` is what errors call the source.
+    /// Reads the file header. `name` is the source's name in errors.
     ///
     /// # Errors
     /// [`Error::Empty`], [`Error::Compressed`], [`Error::UnknownFormat`], [`Error::Version`], [`Error::Truncated`] where
@@ -196,7 +196,7 @@ impl<R: Read> Reader<R> {
         Self::of(source, name, memory, format)
     }
 
-    /// Has what follows read ahead by a thread, where there can be one.
+    /// Makes a thread read ahead, if there can be one.
     #[must_use]
     pub(crate) fn ahead(self) -> Self
     where
@@ -216,7 +216,7 @@ impl<R: Read> Reader<R> {
         self
     }
 
-    /// Numbers frames from `number` on, so that a folder's files count on; 1 unless told.
+    /// Numbers frames from `number` on, so that numbers continue across a folder's files; default 1.
     #[must_use]
     pub fn with_first_number(mut self, number: u64) -> Self {
         self.next_number = number;
@@ -233,7 +233,7 @@ impl<R: Read> Reader<R> {
         Ok(self.step(max)?.map(|ready| self.batch(ready)))
     }
 
-    /// [`Reader::next_batch`] in two halves: this one reads, [`Reader::batch`] shows what was read.
+    /// [`Reader::next_batch`] in two halves: this one reads, [`Reader::batch`] returns the frames.
     pub(crate) fn step(&mut self, max: usize) -> Result<Option<Ready>, Error> {
         if self.done {
             return Ok(None);
@@ -405,8 +405,8 @@ impl<'a> Batch<'a> {
         Batch { data: Bytes::Chunks(chunks), metas, first: 0, shared: None }
     }
 
-    /// The buffer that frames of a file lie in, for who holds on to them beyond the next call: what is in it stays while
-    /// it is held. `None` for live captures.
+    /// The buffer of a file's frames, for callers that keep them beyond the next call: its content stays while it is
+    /// referenced. `None` for live captures.
     #[inline]
     pub fn buffer(&self) -> Option<&'a Arc<Vec<u8>>> {
         self.shared.map(|s| s.0)
@@ -463,7 +463,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What a file begins with that is not a capture, but known.
+/// Magic numbers of known formats that are not captures.
 const COMPRESSED: [(&[u8], &str); 7] = [
     (&[0x1f, 0x8b], "gzip"),
     (&[0xfd, b'7', b'z', b'X', b'Z'], "xz"),
@@ -507,7 +507,7 @@ fn detect(head: &[u8], name: &Path) -> Result<Format, Error> {
     }
 }
 
-/// Reads all of `bytes` as a capture and looks at every frame; for fuzzing. Returns what was read and how it ended.
+/// Reads all of `bytes` as a capture and looks at every frame; for fuzzing. Returns the counters and how it ended.
 pub fn drain(bytes: &[u8]) -> (Counters, Option<Error>) {
     let mut reader = match Reader::new(bytes, Path::new("(memory)")) {
         Ok(reader) => reader,

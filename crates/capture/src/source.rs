@@ -1,4 +1,4 @@
-//! What `-r` names: a file, standard input, or a folder of captures, as one stream of events.
+//! The argument of `-r`: a file, standard input, or a folder of captures, as one stream of events.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -127,7 +127,7 @@ pub struct FileEnd {
     pub error: Option<Error>,
 }
 
-/// What happens next.
+/// The next event.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -213,7 +213,7 @@ pub struct CaptureSource {
     newest: Option<SystemTime>,
     /// Files read that are exactly as old as `newest`.
     at_newest: HashSet<PathBuf>,
-    /// Entries told as skipped or failed, as long as they are in the folder.
+    /// Entries reported as skipped or failed, as long as they are in the folder.
     reported: HashSet<PathBuf>,
     next_number: u64,
     counters: Counters,
@@ -221,7 +221,7 @@ pub struct CaptureSource {
     total: Option<u64>,
     files: u64,
     preload: bool,
-    /// Reading is left to those who call: no thread reads ahead.
+    /// The caller reads: no thread reads ahead.
     direct: bool,
 }
 
@@ -290,7 +290,7 @@ impl CaptureSource {
         CaptureSource { preload, ..self }
     }
 
-    /// For who holds on to buffers ([`Batch::buffer`]): files are read when events are asked for, and by no other thread.
+    /// For callers that keep buffers ([`Batch::buffer`]): files are read when events are requested, and by no other thread.
     #[must_use]
     pub fn direct(self) -> Self {
         CaptureSource { direct: true, ..self }
@@ -343,7 +343,7 @@ impl CaptureSource {
         }
     }
 
-    /// No file is open: tells what is left to tell, opens the next file or looks for more.
+    /// No file is open: returns pending reports, opens the next file or looks for more.
     fn between(&mut self, now: impl FnOnce() -> SystemTime) -> Event<'static> {
         let mut now = Some(now);
         loop {

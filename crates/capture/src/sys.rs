@@ -19,7 +19,7 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 pub(crate) fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: no memory is handed over.
     let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
-    // SAFETY: the descriptor was just made, and nobody else has it.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn family(packet: &[u8]) -> Option<libc::c_int> {
     }
 }
 
-/// Sends a whole IP packet to where it says, with a socket of its family.
+/// Sends a whole IP packet to its destination, with a socket of its family.
 pub(crate) fn send_ip(fd: &OwnedFd, packet: &[u8]) -> io::Result<()> {
     let bad = || io::Error::from(io::ErrorKind::InvalidInput);
     if family(packet) == Some(libc::AF_INET) {
@@ -94,7 +94,7 @@ fn send_to<T>(fd: &OwnedFd, packet: &[u8], to: &T) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What waiting came to.
+/// The result of waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Polled {
     Data,
@@ -124,7 +124,7 @@ pub(crate) fn polled(fd: RawFd) -> libc::pollfd {
 /// Waits until one of the sockets has something, or an error.
 ///
 /// # Errors
-/// What it came to in the place of that.
+/// The result instead of data.
 pub(crate) fn wait(sockets: &mut [libc::pollfd], wait: Duration) -> Result<(), Polled> {
     let millis = libc::c_int::try_from(wait.as_millis()).unwrap_or(libc::c_int::MAX);
     // SAFETY: there are as many structures as said, and the kernel writes within them.
@@ -182,7 +182,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, of that length, and nobody uses it any more: who borrowed from it borrowed `self`.
+        // SAFETY: the mapping is ours, of that length, and unused: every borrow from it borrows `self`.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.len) };
     }
 }

@@ -6,7 +6,7 @@ use margay_packet::{LinkType, Time};
 
 use crate::pcap::{MAGIC_MICRO, MAGIC_NANO};
 
-/// What a fraction of a second is counted in.
+/// The unit of fractions of a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resolution {
     /// Microseconds, which every program reads.
@@ -92,7 +92,7 @@ impl<W: Write> PcapWriter<W> {
         self.bytes
     }
 
-    /// Hands what is buffered to the operating system.
+    /// Writes buffered data to the operating system.
     ///
     /// # Errors
     /// Those of the writer given.

@@ -86,7 +86,7 @@ fn inner_frames() {
     }
     assert_eq!(got.len(), sent.len());
     assert!(got == sent, "as they were");
-    // What the interface sends itself is seen as well.
+    // The interface's own packets are captured too.
     Sender::on("vb").send(&sent[0]);
     assert_eq!(drain(&mut source), sent[..1]);
     accounted(&mut source);

@@ -46,7 +46,7 @@ fn generic() -> Settings {
     Settings { mode: Some(XdpMode::Generic), ..Settings::default() }
 }
 
-/// Takes what is there; what it said besides.
+/// Receives what is there, and returns the other results.
 fn step(source: &mut AfXdp, into: &mut Vec<Vec<u8>>) -> Received {
     let received = source.receive(7, Duration::from_millis(50));
     if received == Received::Frames {

@@ -1,4 +1,4 @@
-//! Two interfaces, bridged: what goes out is what came in, but for what is dropped, replaced and answered.
+//! Two bridged interfaces: packets leave as they came in, except dropped, replaced and answered ones.
 #![cfg(target_os = "linux")]
 
 #[macro_use]
@@ -57,7 +57,7 @@ fn listener(name: &str) -> AfPacket {
     l
 }
 
-/// What arrives, until there are so many, or nothing comes.
+/// Arriving packets, up to a number, or until none comes.
 fn arrive(l: &mut AfPacket, count: usize) -> Vec<Vec<u8>> {
     let end = Instant::now() + Duration::from_secs(30);
     let mut all = Vec::new();
@@ -157,7 +157,7 @@ fn datagram(flow: u8, back: bool) -> Vec<u8> {
     udp(from.0, from.1, to.0, to.1, &[1, 2, 3, 4])
 }
 
-/// Whose each flow is, by direction.
+/// The worker of each flow, by direction.
 fn shares(bridges: &mut [Bridge], a: &mut Sender, b: &mut Sender) -> [Vec<Option<usize>>; 2] {
     const FLOWS: u8 = 60;
     for flow in 0..FLOWS {

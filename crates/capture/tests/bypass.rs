@@ -1,4 +1,4 @@
-//! Bypass in the kernel between two interfaces that are bridged: each packet arrives, once, whoever sends it on.
+//! Bypass in the kernel between two interfaces that are bridged: each packet arrives once, forwarded by the kernel or the engine.
 #![cfg(target_os = "linux")]
 
 #[macro_use]
@@ -105,7 +105,7 @@ impl Workers {
         Workers { stop, seen, count, threads }
     }
 
-    /// What they have got since they were last asked.
+    /// Packets received since the last call.
     fn seen(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut *self.seen.lock().expect("a list"))
     }
@@ -124,7 +124,7 @@ fn listener(name: &str) -> AfPacket {
     l
 }
 
-/// What arrives, until there are so many and nothing more comes for a moment.
+/// Arriving packets, until there are as many as expected and no more come for a moment.
 fn arrive(l: &mut AfPacket, count: usize) -> Vec<Vec<u8>> {
     let end = Instant::now() + PATIENCE;
     let mut all = Vec::new();
@@ -240,7 +240,7 @@ fn inner_back() {
     assert!(ip("link del vb"));
     namespace::pair("va", "vb", "mtu 1500");
     let (mut a, mut there) = (Sender::on("va"), listener("vd"));
-    // The workers find it; nobody else sends on what comes until the program is there again.
+    // The workers find it; until the program is attached again, only they forward packets.
     let end = Instant::now() + PATIENCE;
     while workers.count.load(Ordering::Relaxed) == 0 {
         assert!(Instant::now() < end, "the interface is found again");

@@ -70,7 +70,7 @@ fn inner_spread() {
     let wraps: [Wrap; 5] = [|f| f, gre, in_ipv6, in_two_networks, fragment];
     for (kind, wrap) in wraps.into_iter().enumerate() {
         for n in 0..40u8 {
-            // Each says in its last bytes whose it is.
+            // The last bytes of each name its flow.
             let mark = [kind as u8, n];
             sender.send(&wrap(udp([10, 0, 0, n], 1000, [10, 1, 0, 1], 53, &mark)));
             sender.send(&wrap(udp([10, 1, 0, 1], 53, [10, 0, 0, n], 1000, &mark)));

@@ -109,7 +109,7 @@ fn inner_decided() {
     let got = come(&b, 90);
     assert_eq!(got.iter().filter(|p| p[0] == 200).count(), 10);
     assert!(got.iter().all(|p| p[0] % 10 != 3) && got.iter().any(|p| p[0] == 94));
-    // An answer goes where it says, past the queue.
+    // An answer goes to its destination, past the queue.
     let mut answer = Vec::new();
     a.send(b"question").expect("it is sent");
     serve(&mut q, 1, |data, d| {

@@ -35,7 +35,7 @@ fn name(file: &Path) -> String {
     file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// What happened, one line an event, until `Done` or `Wait`. `now` is seconds after the day.
+/// The events, one line each, until `Done` or `Wait`. `now` is seconds after the day.
 fn run(source: &mut CaptureSource, now: u64) -> Vec<String> {
     let mut log = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! What a design takes in silicon and power, roughly: enough to order designs, not to build one.
+//! Rough silicon area and power of a design: enough to rank designs, not to build one.
 //!
 //! All figures are estimates for a 90 nm process: a small in-order core without its memories 0.6 mm² and 0.15 mW/MHz, SRAM 0.0125 mm²
 //! and 0.002 mW/MHz for each KB (a cell of 1 µm² a bit and half as much again around it), a bank's decoder and its part of the crossbar

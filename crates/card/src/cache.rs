@@ -1,4 +1,4 @@
-//! A set-associative cache with least-recently-used replacement. Only tags are kept: what matters is hit or miss.
+//! A set-associative cache with least-recently-used replacement. Only tags are stored, since only hit or miss matters.
 
 /// The tag of an empty way.
 const EMPTY: u32 = u32::MAX;

@@ -1,4 +1,4 @@
-//! What each step of the firmware costs: a table in a file, each row with the source of its figure.
+//! Costs of the firmware's steps: a table in a file, each row with the source of its figure.
 
 use margay_config::Config;
 
@@ -10,9 +10,9 @@ use crate::read::unknown;
 pub enum Source {
     /// Counted from Margay's own code with callgrind.
     Counted,
-    /// The study says so.
+    /// From the study.
     Study,
-    /// Nobody measured it.
+    /// An estimate without a measurement.
     Estimated,
 }
 

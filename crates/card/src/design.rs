@@ -1,4 +1,4 @@
-//! A card's design: a YAML file, each parameter with its unit. What a file does not say is as in the study (table 4.1).
+//! A card's design: a YAML file, each parameter with its unit. Defaults are the study's (table 4.1).
 
 use margay_config::{Config, Node};
 
@@ -17,7 +17,7 @@ pub enum Assignment {
     Reassign,
 }
 
-/// Whose the data cache is.
+/// The owner of the data cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
     /// One for all cores.
@@ -26,12 +26,12 @@ pub enum Sharing {
     Private,
 }
 
-/// What the card does itself; the host does the rest.
+/// The card's part of the work; the host does the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// Everything: the host gets alerts.
     All,
-    /// It follows flows, puts streams together and looks for strings. The host gets what has a report of its port group or a URI.
+    /// It follows flows, reassembles streams and searches for strings. The host gets packets with a match of their port group, or a URI.
     Filter,
     /// It follows flows. The host gets the packets of each until it needs no more of the flow.
     Track,
@@ -68,7 +68,7 @@ pub struct Design {
     pub ways: u32,
     /// Bytes of a block.
     pub block: u32,
-    /// Whose the data cache is.
+    /// The owner of the data cache.
     pub sharing: Sharing,
     /// Banks of a shared cache, each of which serves one access in a cycle.
     pub cache_banks: u32,
@@ -92,7 +92,7 @@ pub struct Design {
     pub empty: u32,
     /// Packets are put into queues by hardware, without a core: by hash.
     pub steered: bool,
-    /// What the card does itself.
+    /// The card's part of the work.
     pub part: Part,
     /// After an alert the other packets of the flow are dropped.
     pub prevention: bool,

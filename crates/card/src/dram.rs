@@ -1,6 +1,6 @@
 //! DRAM chips with open rows. A chip serves one access at a time, in the order in which they are asked for.
 
-/// What the chips are.
+/// The parameters of the chips.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timing {
     /// Chips; rows are dealt to them in turn.

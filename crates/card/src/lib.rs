@@ -1,8 +1,8 @@
 //! A simulator of a network card that detects, after LineSnort (study 2).
 //!
-//! [`trace::Trace`] says what each packet asks for (bytes, flow, flush points, literals found, verifications, URIs).
+//! [`trace::Trace`] has the work of each packet (bytes, flow, flush points, literals found, verifications, URIs).
 //! [`design::Design`] describes a card, [`cost::Costs`] what each step costs. [`model::simulate`] replays the trace through
-//! the card and returns what happened. Time is a whole number of picoseconds; the same design, costs, trace and seed give the same result.
+//! the card and returns the result. Time is a whole number of picoseconds; the same design, costs, trace and seed give the same result.
 
 pub mod area;
 pub mod cache;

@@ -1,5 +1,5 @@
-//! What a recorder of work traces is given. The recorder itself drives the engine and is part of the program that has one
-//! (`crates/margay/src/record.rs`): this crate and the laboratory use nothing of the engine.
+//! The parameters of a recorder of work traces. The recorder drives the engine, so it is in the command
+//! (`crates/margay/src/record.rs`): this crate and the laboratory do not depend on the engine.
 
 use std::path::{Path, PathBuf};
 

@@ -15,7 +15,7 @@ use crate::trace::Trace;
 /// One design of a grid.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// What differs, as `name=value` with spaces between.
+    /// The varied parameters, as `name=value` separated by spaces.
     pub name: String,
     /// The design.
     pub design: Design,

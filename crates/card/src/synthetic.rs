@@ -1,4 +1,4 @@
-//! Made-up work, for tests and for the benchmark of the simulator: what real packets ask for comes from `record`.
+//! Generated work, for tests and the simulator's benchmark; `record` records that of real packets.
 
 use crate::trace::{TCP, Trace, Work};
 

@@ -1,4 +1,4 @@
-//! The work trace: what each packet asks of a card, in a few whole numbers.
+//! The work trace: the work of each packet on a card, in a few integers.
 //!
 //! The file: `MGYCARD\0`, version (u32), numbers of packets, flows and reports (u64 each), then the hashes of the flows (u32), the packets
 //! (28 bytes each) and the reports (u32). All numbers are little-endian.
@@ -78,7 +78,7 @@ impl Trace {
     /// Reads a file; `name` is its name.
     ///
     /// # Errors
-    /// It is not a work trace, of another version, cut short, or refers to what is not there.
+    /// It is not a work trace, has another version, is truncated, or has dangling references.
     pub fn from_bytes(data: &[u8], name: &str) -> Result<Trace, Bad> {
         let bad = |why: String| Bad(format!("{name}: {why}"));
         let short = || bad("the work trace is cut short or longer than its header says".to_owned());

@@ -1,4 +1,4 @@
-//! Why the simulator can be believed: work is conserved, queues behave as theory says, cache and rows as simple references do.
+//! Evidence for the simulator: work is conserved, queues behave as theory says, cache and rows as simple references do.
 
 use margay_card::cache::Cache;
 use margay_card::cost::{Costs, Table};

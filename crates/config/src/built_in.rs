@@ -17,8 +17,8 @@ pub const REFERENCES: &str = include_str!("../../../etc/reference.config");
 /// The name of the built-in configuration in messages; it is no file.
 pub(crate) const NAME: &str = "<built-in>";
 
-/// What a run without a configuration does otherwise than the shipped one: it writes only to the folder of its logs (the current
-/// one, or that of `-l`), and reads nothing that was not named.
+/// Differences of a run without a configuration from the shipped one: it writes only to its log folder (the current one, or
+/// that of `-l`), and reads only named files.
 const INSTEAD: &str = "%YAML 1.1
 ---
 default-log-dir:
@@ -46,7 +46,7 @@ impl Config {
         if !there && !sets.iter().any(|s| s.starts_with("rule-files")) {
             config.read_str("%YAML 1.1\n---\nrule-files: []\n", NAME)?;
         }
-        // That it takes back what it said itself is no news.
+        // Overriding its own defaults is not worth a note.
         config.notes.clear();
         for include in includes {
             config.read_file(include)?;

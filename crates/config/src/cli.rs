@@ -5,7 +5,7 @@ use crate::typed;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Read a configuration and do something with it: run, test it, print it, analyse the rules.
@@ -75,7 +75,7 @@ pub enum Capture {
     Nfqueue(Vec<u16>),
     /// `--unix-socket`: files named by commands on this socket; none: the configuration's.
     UnixSocket(Option<PathBuf>),
-    /// What Suricata can and this program cannot: the option (`--dpdk`) and its values.
+    /// An option that Suricata has and this program lacks (`--dpdk`), and its values.
     Foreign(&'static str, Vec<String>),
 }
 
@@ -240,7 +240,7 @@ impl Cli {
                 filter.push(word);
             }
         }
-        // An empty word is what a shell's empty variable leaves behind.
+        // An empty shell variable leaves an empty word.
         filter.retain(|w| !w.is_empty());
         if let Some(other) = state.other {
             return Ok(other);

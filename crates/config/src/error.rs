@@ -1,4 +1,4 @@
-//! What can go wrong with a configuration, and where.
+//! Errors of a configuration, with their place.
 
 use std::fmt;
 use std::sync::Arc;

@@ -47,7 +47,7 @@ fn is_off(node: Node<'_>) -> bool {
     node.peek("enabled").and_then(|n| n.value()).is_some_and(|v| typed::parse_bool(v) == Ok(false))
 }
 
-/// Compares the children of `node` with what may stand below it: a name may be known by more than one row (`*`).
+/// Compares the children of `node` with the keys allowed below it: more than one row may know a name (`*`).
 fn walk(node: Node<'_>, known: &[&'static keys::Level], path: &mut String, found: &mut Found) {
     for child in node.children() {
         if found.unknown.len() >= NOTES || found.ignored.len() >= NOTES {
@@ -70,8 +70,7 @@ fn item(child: Node<'_>, known: &[&'static keys::Level], path: &mut String, foun
     let alone = child.children().next().is_none();
     let below: Vec<&'static keys::Level> = known.iter().flat_map(|k| k.of(name)).collect();
     if index && alone {
-        // A value in a list: what it may be is its reader's business. One that is a name of its own, as that of a type of
-        // events, may have no effect.
+        // A value in a list: its reader checks it. A value that is a name, such as an event type, may have no effect.
         let named: Vec<&'static keys::Level> = below.iter().flat_map(|k| k.of(child.text())).collect();
         if let Some(row) = named.iter().find(|l| l.is_section()).and_then(|l| l.row) {
             ignored(row, format!("{path}.{}", child.text()), child, found);

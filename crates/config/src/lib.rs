@@ -11,17 +11,17 @@
 //! Files may be hostile or merely broken: size, depth, number of settings and what aliases expand to are limited, and
 //! every error has its file, line and column.
 //!
-//! [`keys`] is the table of all settings: what each may be, what holds without it, and whether it acts. [`Config::unknown_keys`]
-//! names what is not in it and most likely misspelt, [`Config::ignored_keys`] what changes nothing, and `docs/configuration.md`
-//! is made from it. A new setting needs a row there: in debug builds asking a configuration for another one is an error
+//! [`keys`] is the table of all settings: allowed values, default, and whether each acts. [`Config::unknown_keys`] names settings
+//! that are not in it and probably misspelt, [`Config::ignored_keys`] those without effect, and `docs/configuration.md` is
+//! generated from it. A new setting needs a row there: in debug builds reading a setting without a row is an error
 //! ([`Config::check_reads`]).
 //!
 //! Then the command line: [`Cli::parse`] turns arguments into a [`Command`], for the most part
 //! [`Command::Run`] with one field for each of Suricata's options, so that the engine can say which it cannot serve.
-//! One table (`options.rs`) holds the options for the parser and for [`help`]. [`Config::load_with`] takes what the
-//! options `-c`, `--include` and `--set` gave, [`Config::built_in`] what holds without `-c`.
+//! One table (`options.rs`) holds the options for the parser and for [`help`]. [`Config::load_with`] reads the
+//! configuration of `-c`, `--include` and `--set`, [`Config::built_in`] the one without `-c`.
 //!
-//! Where we differ from Suricata 7, which is what could be observed: a list inside a list keeps its items (there they
+//! Differences from Suricata 7, as observed: a list inside a list keeps its items (there they
 //! are mixed with the outer ones), aliases work, an include that includes itself is an error (there a crash), and a
 //! document whose top is not a mapping is an error.
 

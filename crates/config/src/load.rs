@@ -1,4 +1,4 @@
-//! Files into the tree: includes, spellings, what a second definition does.
+//! Files into the tree: includes, spellings, second definitions.
 
 use crate::error::{ConfigError, Level, Note, Place};
 use crate::tree::{At, Config};
@@ -14,7 +14,7 @@ const MAX_INCLUDE_DEPTH: usize = 16;
 const MAX_FILES: usize = 256;
 
 impl Config {
-    /// Reads the file at `path` and what it includes.
+    /// Reads the file at `path` and its includes.
     ///
     /// # Errors
     /// The file (or one it includes) cannot be read, is not YAML, lacks the header or breaks a limit.

@@ -1,9 +1,9 @@
-//! The table of command line options: what the parser takes, the help shows and start says of them.
+//! The table of command line options, for the parser, the help and the start's notices.
 
 use crate::cli::{Capture, RunOptions};
 use crate::keys::Effect;
 
-/// What an option is followed by.
+/// The value of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
     Nothing,
@@ -87,7 +87,7 @@ pub(crate) struct Opt {
     pub(crate) short: Option<char>,
     pub(crate) long: Option<&'static str>,
     pub(crate) takes: Takes,
-    /// What it does; none: taken, not shown.
+    /// Its effect; none: accepted, not shown.
     pub(crate) text: Option<&'static str>,
     /// Whether it does it here.
     pub(crate) effect: Effect,
@@ -105,7 +105,7 @@ impl Opt {
         }
     }
 
-    /// The same in the reference, with its letter and what it takes.
+    /// The same in the reference, with its letter and value.
     pub(crate) fn shown(&self) -> String {
         let short = self.short.filter(|_| self.long.is_some()).map(|s| format!("-{s}, ")).unwrap_or_default();
         let takes = match self.takes {
@@ -116,7 +116,7 @@ impl Opt {
         format!("`{short}{}{takes}`", self.name())
     }
 
-    /// What it does, or why it does nothing.
+    /// Its effect, or why it has none.
     pub(crate) fn meaning(&self) -> String {
         let text = self.text.unwrap_or("capture of another kind");
         match self.effect {
@@ -149,7 +149,7 @@ const fn opt(id: Id, short: Option<char>, long: Option<&'static str>, takes: Tak
 const OTHER_CAPTURE: &str = "this release reads capture files (-r, --unix-socket), interfaces (-i, --af-packet, --af-xdp, --pcap) \
                              and queues of netfilter (-q)";
 
-/// Of Suricata, for hardware and systems that others have.
+/// Options of Suricata for hardware and systems that Margay does not support.
 const fn foreign(
     id: Id,
     short: Option<char>,
@@ -249,7 +249,7 @@ pub(crate) const OPTIONS: &[(&str, &[Opt])] = &[
     ]),
 ];
 
-/// An option that a run was given and that does not do what it says: its name, and why.
+/// An option of a run that has no effect or is refused: its name, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unserved {
     /// As it is written: `--dpdk`.
@@ -272,7 +272,7 @@ pub fn unserved(run: &RunOptions) -> Vec<Unserved> {
         .collect()
 }
 
-/// Every option as the table has it: its name as on a command line, what it takes, what it does here.
+/// Every option of the table: its name as on a command line, its value, its effect.
 pub fn rows() -> impl Iterator<Item = (String, Option<&'static str>, Effect)> {
     all().map(|o| {
         let takes = match o.takes {
@@ -288,7 +288,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Opt> {
     OPTIONS.iter().flat_map(|(_, options)| options.iter())
 }
 
-/// The commands that are no run: name, and what each does.
+/// The subcommands: name and purpose.
 pub const COMMANDS: &[(&str, &str)] = &[
     ("setup", "write a first configuration for this machine, and test it"),
     ("rules", "check rule files, explain why a rule matched or did not"),

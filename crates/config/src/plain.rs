@@ -14,11 +14,11 @@ const MAX_VALUES: usize = 200_000;
 pub struct Yaml {
     /// Where it begins.
     pub place: Place,
-    /// What it is.
+    /// Its content.
     pub value: Value,
 }
 
-/// What a [`Yaml`] value is.
+/// The content of a [`Yaml`] value.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Nothing, or an unquoted `null` or `~`.

@@ -71,7 +71,7 @@ impl Config {
         &self.notes
     }
 
-    /// The files that were read, those that others include too, as they were named; what is built in is none.
+    /// The files that were read, those that others include too, as they were named; the built-in configuration is not one.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         // The first stands for the command line.
         self.files.iter().skip(1).map(|f| &**f).filter(|f| *f != crate::built_in::NAME)

@@ -3,7 +3,7 @@
 /// Reads `yes`, `true`, `on`, `1` and `no`, `false`, `off`, `0`, in any case.
 ///
 /// # Errors
-/// Says what the value is and what it may be.
+/// Names the value and the allowed values.
 pub fn parse_bool(text: &str) -> Result<bool, String> {
     let is = |words: [&str; 4]| words.iter().any(|w| w.eq_ignore_ascii_case(text));
     if is(["yes", "true", "on", "1"]) {
@@ -18,7 +18,7 @@ pub fn parse_bool(text: &str) -> Result<bool, String> {
 /// Reads a whole number: decimal, or hexadecimal after `0x`.
 ///
 /// # Errors
-/// Says what the value is and what it may be.
+/// Names the value and the allowed values.
 pub fn parse_int(text: &str) -> Result<i64, String> {
     let trimmed = text.trim();
     let (negative, digits) = match trimmed.strip_prefix('-') {
@@ -40,7 +40,7 @@ pub fn parse_int(text: &str) -> Result<i64, String> {
 /// `MiB`, `GiB`, `TiB` (all powers of 1024, in any case, blanks before it allowed).
 ///
 /// # Errors
-/// Says what the value is and what it may be.
+/// Names the value and the allowed values.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let fail =
         || format!("invalid size argument '{text}': write a number of bytes, or one with kb, mb or gb as in '64mb'");
@@ -71,7 +71,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// Reads a finite number.
 ///
 /// # Errors
-/// Says what the value is and what it may be.
+/// Names the value and the allowed values.
 pub fn parse_float(text: &str) -> Result<f64, String> {
     text.trim().parse::<f64>().ok().filter(|n| n.is_finite()).ok_or_else(|| format!("'{text}' is not a number"))
 }

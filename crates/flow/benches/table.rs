@@ -1,4 +1,4 @@
-//! What it takes to find a packet's flow, and to make one.
+//! Cost of finding a packet's flow, and of creating one.
 #![allow(clippy::unwrap_used)]
 
 use divan::counter::ItemsCount;

@@ -48,7 +48,7 @@ pub enum FlowState {
     CaptureBypassed,
 }
 
-/// What rules or policies decided for the rest of a flow.
+/// The verdict of rules or policies on the rest of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FlowAction {
     /// Nothing.
@@ -71,7 +71,7 @@ pub struct FlowVars {
     more: Option<Box<MoreVars>>,
 }
 
-/// What few flows have.
+/// State that few flows have.
 #[derive(Debug, Clone, Default)]
 struct MoreVars {
     captured: CapturedVars,
@@ -112,7 +112,7 @@ impl FlowVars {
     pub fn ints(&self) -> &[(u32, u32)] {
         &self.ints
     }
-    /// What expressions captured (`flowvar`).
+    /// Values captured by expressions (`flowvar`).
     pub fn captured(&self) -> &CapturedVars {
         static NONE: CapturedVars = CapturedVars { list: Vec::new(), bytes: 0 };
         self.more.as_ref().map_or(&NONE, |m| &m.captured)
@@ -219,7 +219,7 @@ pub struct FlowCore {
     pub start: Time,
     /// Packets and bytes seen while bypassed, by [`Direction::index`].
     pub bypassed: [(u64, u64); 2],
-    /// What it carried of late, where that is asked for.
+    /// Its recent traffic, if rate tracking is on.
     pub rate: Option<Box<Rate>>,
     /// ESP: security parameters index.
     pub spi: u32,
@@ -254,7 +254,7 @@ pub struct FlowCore {
     pub over: bool,
     /// The verdict on the rest of the flow.
     pub action: FlowAction,
-    /// Firewall mode: rules for threat detection look at it no more; `action` is what the firewall decided.
+    /// Firewall mode: threat detection rules no longer inspect it; `action` is the firewall's verdict.
     pub td_passed: bool,
     /// Whether a rule alerted on it.
     pub alerted: bool,

@@ -1,4 +1,4 @@
-//! What the flow table counts, by the names of Suricata's statistics.
+//! The flow table's counters, by the names of Suricata's statistics.
 
 use crate::FlowState;
 

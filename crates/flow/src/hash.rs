@@ -23,7 +23,7 @@ const WORDS: usize = 6;
 pub struct HashKey {
     /// The addend of each word.
     words: [u64; WORDS],
-    /// What the sum is mixed with.
+    /// The multipliers that mix the sum.
     last: [u64; 4],
 }
 
@@ -34,7 +34,7 @@ impl std::fmt::Debug for HashKey {
 }
 
 impl HashKey {
-    /// A key that nobody outside knows: from 128 random bits of the operating system.
+    /// A secret key, from 128 random bits of the operating system.
     pub fn random() -> HashKey {
         let state = RandomState::new();
         HashKey::of(|n| state.hash_one(n))

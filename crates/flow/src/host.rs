@@ -38,7 +38,7 @@ impl Default for HostConfig {
     }
 }
 
-/// What a table counted.
+/// A table's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HostCounters {
     /// Entries in the table.

@@ -8,7 +8,7 @@ use crate::config::FlowConfig;
 use crate::core::{Direction, FlowCore};
 use crate::hash::HashKey;
 
-/// What tells flows apart: both directions have the same key. The end with the smaller address (then port) comes first.
+/// The identity of a flow: both directions have the same key. The end with the smaller address (then port) comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     low: [u64; 2],

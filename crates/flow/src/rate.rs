@@ -28,7 +28,7 @@ impl RateConfig {
     }
 }
 
-/// What a flow carried of late.
+/// The recent traffic of a flow.
 #[derive(Debug, Clone)]
 pub struct Rate {
     /// Bytes of each step by direction, a ring.

@@ -22,7 +22,7 @@ const NONE: u32 = u32::MAX;
 /// Slots of the wheel, one second each. Later deadlines wait in the last one and are looked at again.
 const SLOTS: usize = 1024;
 const SECOND: i64 = 1_000_000;
-/// What the capture counts of a flow may be known only after a second or two.
+/// The capture's counts of a flow may arrive a second or two late.
 pub const OVER_MIN: u32 = 4;
 /// Flows looked at, at most, to find one to evict.
 const EVICT_TRIES: usize = 16;
@@ -65,7 +65,7 @@ impl EndReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlowRef(u32);
 
-/// One flow and what the engine keeps with it.
+/// One flow and the engine's extension of it.
 #[derive(Debug, Clone)]
 #[repr(C)]
 pub struct Flow<X> {

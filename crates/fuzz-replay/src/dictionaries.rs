@@ -1,7 +1,7 @@
-//! Dictionaries of the targets: words that a fuzzer puts into what it makes up (`fuzz/dictionaries`).
+//! Dictionaries of the targets: words that a fuzzer inserts (`fuzz/dictionaries`).
 //!
-//! They come from the engine's own tables where there are such: keywords, names of events and buffers, what protocols are
-//! recognised by, settings, numbers of statuses. `fuzz-dictionaries` writes the files; a test holds them to what it would write.
+//! They come from the engine's own tables where possible: keywords, names of events and buffers, protocol detection
+//! patterns, settings, status numbers. `fuzz-dictionaries` writes the files; a test holds them to what it would write.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ const WORD_MAX: usize = 64;
 /// Words of a dictionary.
 type Words = BTreeSet<Vec<u8>>;
 
-/// What begins a step in the scripts of conversations.
+/// The start of a step in a conversation's script.
 const MARKS: [&[u8]; 4] = [b"\xff>", b"\xff<", b"\xff{", b"\xff}"];
 /// Libraries and functions for scripts.
 const PRELUDE: &str = include_str!("../../lua/src/prelude.lua");
@@ -78,7 +78,7 @@ fn numbers(table: &str) -> impl Iterator<Item = Vec<u8>> + '_ {
     numbers.map(|n| n.to_le_bytes().to_vec())
 }
 
-/// What a protocol is recognised by.
+/// The detection patterns of a protocol.
 fn recognised(proto: AppProto) -> impl Iterator<Item = Vec<u8>> {
     protocol(proto).into_iter().flat_map(|p| p.recognition.patterns).map(|p| p.bytes.to_vec())
 }
@@ -98,7 +98,7 @@ fn rule_words(words: &mut Words) {
     words.extend(events.into_iter().flatten().map(|e| e.as_bytes().to_vec()));
 }
 
-/// Words of a target; none of one whose inputs have none.
+/// The words of a target; some have none.
 fn words(target: &str) -> Words {
     let mut w = Words::new();
     let conversation = [

@@ -14,7 +14,7 @@ use margay_packet::Time;
 
 use crate::talk::{Act, app_config, flow, json, log, same, script};
 
-/// A parser with what it needs, fed as a session feeds it.
+/// A parser and its environment, fed as a session feeds it.
 struct Talk<'a> {
     config: &'a AppConfig,
     flow: FlowCore,

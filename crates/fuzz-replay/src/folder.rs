@@ -4,8 +4,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A folder for a target, emptied; the same for each call of this process. What a fuzzer that is killed leaves there is a few
-/// kilobytes.
+/// A folder for a target, emptied; the same for each call of this process. A killed fuzzer leaves a few kilobytes
+/// there.
 pub(crate) fn folder(target: &str) -> PathBuf {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     let root = ROOT.get_or_init(|| {

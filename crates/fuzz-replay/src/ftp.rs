@@ -1,9 +1,9 @@
-//! The target `ftp`: a control connection in pieces, as it is written, byte by byte, and in pieces of another size; then what
-//! its data connections carry.
+//! The target `ftp`: a control connection in pieces, as it is written, byte by byte, and in pieces of another size; then
+//! the content of its data connections.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
-//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the
-//! byte behind it says. Any other byte is itself.
+//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, with the length in the
+//! next byte. Any other byte is itself.
 
 use margay_app::expect::{Awaited, Expect};
 use margay_app::{
@@ -35,7 +35,7 @@ fn config(first: u8) -> AppConfig {
     config
 }
 
-/// What a control connection came to.
+/// The result of a control connection.
 struct Talk {
     lines: Vec<String>,
     said: Vec<Expect>,
@@ -179,7 +179,7 @@ fn session(config: &AppConfig, acts: &[Act], dice: u8) {
     assert!(!session.has_txs(), "transactions that are not freed");
 }
 
-/// A data connection that was announced, with the script's bytes as what it carries, in pieces of a size.
+/// An announced data connection with the script's bytes as content, in pieces of a size.
 fn carried(config: &AppConfig, said: &Expect, acts: &[Act], size: usize) -> Vec<String> {
     let Awaited::Carries(carries) = said.what.clone() else { return Vec::new() };
     let f = said.flow;

@@ -1,8 +1,8 @@
 //! The target `http1`: a conversation in pieces, as it is written, byte by byte, and in pieces of another size.
 //!
 //! Input: three bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
-//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it
-//! says. Any other byte is itself.
+//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, with the length in the next byte.
+//! Any other byte is itself.
 
 use margay_app::file::FileWants;
 use margay_app::{
@@ -72,7 +72,7 @@ fn shared() -> Shared {
     Shared::default()
 }
 
-/// A parser with what it needs, fed as a session feeds it.
+/// A parser and its environment, fed as a session feeds it.
 struct Talk<'a> {
     config: &'a AppConfig,
     flow: FlowCore,
@@ -283,7 +283,7 @@ fn session(config: &AppConfig, acts: &[Act], inline: bool, dice: u8) {
         }
         session.tidy();
         let limits = config.http1.default.window.iter().map(|w| (w.min + w.window) as usize).sum::<usize>();
-        // What decompression makes of a piece is bounded by its own limits, a body's by its limit.
+        // Decompression of a piece is bounded by its own limits, that of a body by the body's.
         let most = 8 * fed + txs * (8192 + 2 * limits) + (4 << 20);
         assert!(shared.counters.http_memory <= most as u64, "{} of {fed}", shared.counters.http_memory);
     }

@@ -2,8 +2,8 @@
 //! header blocks with just enough around them.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
-//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it
-//! says. Any other byte is itself.
+//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, with the length in the next byte.
+//! Any other byte is itself.
 
 use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Shared, Upgrade, protocol};
 use margay_flow::Direction::{ToClient, ToServer};
@@ -129,7 +129,7 @@ fn conversation(first: u8, size: u8, acts: &[Act], upgrade: Option<&Upgrade>) {
         return;
     }
     let whole = run(&config, acts, 0, upgrade);
-    // What decompression gives up depends on the pieces.
+    // The point at which decompression gives up depends on the pieces.
     if whole.iter().any(|l| l.contains("failed_decompression")) {
         return;
     }

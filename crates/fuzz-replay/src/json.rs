@@ -1,9 +1,9 @@
-//! The target `json`: what events are written with, read by another reader.
+//! The target `json`: the writer of events, checked with another reader.
 
 use margay_json::Json;
 use serde_json::Value;
 
-/// Text as the writer has it: what is UTF-8 is itself, else each byte above 0x7f is `\xff`.
+/// Text as the writer has it: UTF-8 unchanged, otherwise each byte above 0x7f as `\xff`.
 fn shown(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -13,7 +13,7 @@ fn shown(bytes: &[u8]) -> String {
     }
 }
 
-/// Members of an object: each is a byte that says of which kind, a byte of length, and as many bytes.
+/// Members of an object: each is a byte for the kind, a byte of length, and as many bytes.
 pub fn json(data: &[u8]) {
     let mut json = Json::new();
     let (mut want, mut rest) = (Vec::new(), data);

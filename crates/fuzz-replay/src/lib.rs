@@ -1,5 +1,5 @@
-//! One function a fuzz target: `fuzz/fuzz_targets` call them with what the fuzzer makes up, and this crate's tests with
-//! every file of `fuzz/corpus`. What must hold for any input is asserted here.
+//! One function per fuzz target: `fuzz/fuzz_targets` call them with the fuzzer's inputs, and this crate's tests with every
+//! file of `fuzz/corpus`. The properties of every input are asserted here.
 
 mod datasets;
 mod decompress;
@@ -114,14 +114,14 @@ pub const TARGETS: &[Target] = &[
     ("segments", segments),
 ];
 
-/// What every packet must keep to, whatever its bytes.
+/// Properties of every packet, whatever its bytes.
 fn check(p: &Packet<'_>) {
     assert!(p.payload().len() <= p.data.len());
     let _ = (p.l3_bytes(), p.l4_bytes(), p.checksum_ok(), p.tcp().map(|t| (t.seq(), t.flags())));
     assert!(p.vlans.as_slice().len() <= 3);
 }
 
-/// The unix socket: the first byte says in how large pieces the rest comes, which makes no difference to the messages in it.
+/// The unix socket: the first byte is the size of pieces, which does not change the messages.
 pub fn control(data: &[u8]) {
     let Some((&first, data)) = data.split_first() else { return };
     let whole = margay_engine::control_messages([data]);
@@ -133,7 +133,7 @@ pub fn control(data: &[u8]) {
 /// The configuration: any text as YAML.
 pub fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    // Inclusion reads files: not what is tested here.
+    // Includes read files, which is not tested here.
     if text.contains("include") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Targets of what the kernel hands over: `ring`, blocks and slots of AF_PACKET, and `nfqueue`, messages of netlink.
+//! Targets for data from the kernel: `ring`, blocks and slots of AF_PACKET, and `nfqueue`, messages of netlink.
 
 use margay_capture::af_packet::{Trust, replay as ring_memory};
 use margay_capture::nfqueue::replay as queue;

@@ -29,7 +29,7 @@ impl Host for Answers {
 
 /// Scripts: any text as a script of a rule, loaded, asked what it needs, and called; then as a transform.
 pub fn lua(data: &[u8]) {
-    // Few instructions: what is within the limits is done soon.
+    // Few instructions, so that a run within the limits is short.
     let limits = Limits { bytes: 500_000, instructions: 20_000, time: Duration::from_secs(1) };
     let said = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&said);
@@ -68,7 +68,7 @@ const TEXT_MAX: usize = 48;
 /// Steps of ours within which real Lua is asked as well.
 const STEPS: u64 = 50_000;
 
-/// What a search came to: the place, and the captures as Lua's `string.find` returns them.
+/// The result of a search: the place, and the captures as Lua's `string.find` returns them.
 #[derive(Debug, PartialEq, Eq)]
 enum Search {
     Found(usize, usize, Vec<Result<usize, Vec<u8>>>),
@@ -122,7 +122,7 @@ fn luas(text: &[u8], pattern: &[u8]) -> Search {
     }
 }
 
-/// A pattern of Lua up to the first zero byte, then a text: what is found is what Lua finds.
+/// A Lua pattern up to the first zero byte, then a text: the result is Lua's.
 pub fn lua_pattern(data: &[u8]) {
     let mut parts = data.splitn(2, |&b| b == 0);
     let (pattern, text) = (parts.next().unwrap_or(&[]), parts.next().unwrap_or(&[]));

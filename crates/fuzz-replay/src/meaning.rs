@@ -1,4 +1,4 @@
-//! The target `meaning`: what a request sends, taken apart, decoded and judged.
+//! The target `meaning`: the content of a request, split, decoded and judged.
 
 use margay_meaning::Judge;
 use margay_meaning::args::{ArgLimits, Args};

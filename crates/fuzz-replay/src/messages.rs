@@ -3,7 +3,7 @@
 //!
 //! Input: the name of the protocol in rules and a line feed; a byte of options (1: over UDP where the protocol runs over both, 2:
 //! inline), the size of pieces less one, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
-//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it says.
+//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, with the length in the next byte.
 //! Any other byte is itself.
 
 use margay_app::{AppConfig, AppLogOptions, LogFor, Outcome, PROTOCOLS, Parse, Parser, Protocol, Shared};
@@ -85,7 +85,7 @@ fn run(protocol: &Protocol, config: &AppConfig, acts: &[Act], transport: u8, siz
 pub fn messages(data: &[u8]) {
     let Some(at) = data.iter().position(|b| *b == b'\n') else { return };
     let (name, [_, options, size, rest @ ..]) = data.split_at(at) else { return };
-    // Protocols with options of their own have a target of their own; what is declared as data is tested here.
+    // Protocols with their own options have their own target; those declared as data are tested here.
     let declared = PROTOCOLS.iter().filter(|p| !p.keywords.is_empty() || p.buffers.is_empty() && p.numbers.is_empty());
     let Some(protocol) = declared.into_iter().find(|p| p.rule_name.as_bytes() == name) else { return };
     let [tcp, udp] = protocol.transports();
@@ -94,7 +94,7 @@ pub fn messages(data: &[u8]) {
     let whole = run(protocol, &config, &acts, transport, usize::MAX, inline);
     let flow = flow(transport, protocol.usual_port.unwrap_or(9));
     session(&config, &flow, &mut Shared::default(), &acts, u32::from(*size) + 1, |_| {});
-    // What a hole falls into depends on the pieces, and a datagram is not divided.
+    // The place of a hole depends on the pieces, and a datagram is not divided.
     if transport == 6 && !acts.iter().any(|a| matches!(a, Act::Gap(..))) {
         for size in [1, usize::from(*size) + 1] {
             same(&whole, &run(protocol, &config, &acts, transport, size, inline), size);

@@ -6,13 +6,13 @@ use crate::talk::same;
 
 /// A delimiter may be that long: a line's first piece must hold one.
 const FIRST: usize = 300;
-/// Bytes that a message may hold: a field, 32 boundaries, what is at hand of a coding.
+/// Bytes that a message may hold: a field, 32 boundaries, the state of a decoder.
 const MEMORY_MAX: usize = 128 << 10;
 
-/// What a message called back with.
+/// The callbacks of a message.
 #[derive(Default)]
 struct Findings {
-    /// What it has, in its order. Data that follow one another are one.
+    /// Its parts in order. Consecutive data are joined.
     parts: Vec<String>,
     data: Vec<u8>,
     /// Its problems; the byte at which one is reported depends on the pieces.
@@ -57,7 +57,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Reads a message of which what is behind the first bytes of a line comes in pieces of `size`.
+/// Reads a message whose lines come in pieces of `size` after their first bytes.
 fn run(settings: &Settings, text: &[u8], size: usize, truncated: bool) -> Vec<String> {
     let (mut message, mut findings) = (Message::new(settings), Findings::default());
     for (line, ending) in lines(text) {

@@ -132,9 +132,9 @@ fn seen(p: &Packet<'_>) -> String {
     format!("{} {} {} {} {events:?}", p.proto, p.sport, p.dport, p.payload().escape_ascii())
 }
 
-/// A datagram cut into fragments: options (1: IPv6; 2: TCP, else UDP; 4: one comes twice), a byte that says in what order they
-/// come, a byte with the number of cuts, as many bytes that say where, and what is behind the IP header. In any order they come
-/// to what the whole comes to.
+/// A datagram cut into fragments: options (1: IPv6; 2: TCP, else UDP; 4: one comes twice), a byte for their order, a byte
+/// with the number of cuts, as many bytes with their places, and the payload of the IP header. Any order gives the result of
+/// the whole.
 pub fn fragments(data: &[u8]) {
     let [options, order, count, rest @ ..] = data else { return };
     let (cuts, body) = rest.split_at(usize::from(count % 16).min(rest.len()));
@@ -182,7 +182,7 @@ pub fn fragments(data: &[u8]) {
     assert_eq!(whole, together, "in {} fragments", list.len());
 }
 
-/// What filters ask: every kind of instruction that libpcap makes.
+/// Filter expressions that cover every kind of instruction that libpcap generates.
 const FILTERS: [&str; 16] = [
     "tcp port 80",
     "udp and not port 53",
@@ -202,7 +202,7 @@ const FILTERS: [&str; 16] = [
     "sctp or pppoes or mpls or vlan",
 ];
 
-/// Filters over a frame: the first byte says which, and which link type; what ours says is what libpcap says.
+/// Filters over a frame: the first byte says which, and which link type; our result is libpcap's.
 pub fn filter(data: &[u8]) {
     type Made = Option<(Filter, pcap::BpfProgram)>;
     thread_local! {

@@ -21,7 +21,7 @@ use crate::talk::app_config;
 /// Longest input of a target: a rule has at most as much.
 const INPUT_MAX: usize = margay_rules::RULE_BYTES_MAX + 4096;
 
-/// What the rules of the corpora refer to.
+/// Names that the rules of the corpora refer to.
 fn context() -> &'static Context {
     static CONTEXT: OnceLock<Context> = OnceLock::new();
     CONTEXT.get_or_init(|| {
@@ -136,7 +136,7 @@ fn compiled(rules: Vec<Rule>, thresholds: &[margay_rules::ast::GlobalThreshold],
     algorithms
         .into_iter()
         .map(|a| {
-            // What rules put in sets must not be there when the next matcher is tried.
+            // Entries that rules added to sets must be gone when the next matcher runs.
             let config = DatasetsConfig { memcap: 1 << 20, allow_write: false, ..DatasetsConfig::default() };
             let mut sets = DatasetsBuilder::new(config, None);
             let usable: Vec<Rule> = rules.iter().filter(|r| sets.rule(r)).cloned().collect();
@@ -149,7 +149,7 @@ fn compiled(rules: Vec<Rule>, thresholds: &[margay_rules::ast::GlobalThreshold],
         .collect()
 }
 
-/// A conversation in HTTP/1, packet by packet: what alerts, by place of the rule, with which transaction.
+/// An HTTP/1 conversation, packet by packet: the alerts, by place of the rule, with their transaction.
 fn conversation(detect: &Detect, state: &mut DetectState) -> Vec<(u32, Option<u64>)> {
     const TALK: [(Direction, &[u8]); 4] = [
         (Direction::ToServer, b"POST /a/index.php?id=1 HTTP/1.1\r\nHost: www.example.org\r\nUser-Agent: curl/8\r\n"),
@@ -261,7 +261,7 @@ pub fn inspect(data: &[u8]) {
     inspected(&sets, &ip(6, payload), payload);
 }
 
-/// Options of a rule, each made of a few bytes: what a fuzzer that changes letters hardly comes across.
+/// Options of a rule, each made of a few bytes: a fuzzer that changes letters hardly finds them.
 fn spelled(bytes: &[u8]) -> String {
     const WORDS: [&str; 12] = ["a", "b", "ab", "aa", "aba", "|00|", "|61 00|", "aaaa", "A", "bA", "|0d 0a|", "1"];
     const PCRE: [&str; 10] = [

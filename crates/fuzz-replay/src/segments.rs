@@ -142,7 +142,7 @@ impl Wire {
     }
 }
 
-/// What a way of cutting came to: events of transactions and files in their order, and which rules alerted.
+/// The result of a way of cutting: events of transactions and files in order, and the rules that alerted.
 fn events(frames: &mut [(Time, Vec<u8>)]) -> Vec<String> {
     let text = BED.with_borrow_mut(|bed| {
         let make = || (Bed::new(YAML, RULES, &folder("segments")).expect("a worker"), 0);

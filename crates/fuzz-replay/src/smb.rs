@@ -1,9 +1,9 @@
 //! The targets `smb` and `dcerpc`: a connection in pieces, as it is written, byte by byte, and in pieces of another size;
-//! and of DCE/RPC, datagrams. Of SMB alone `token`: what clients are authenticated with, and just enough around it.
+//! and of DCE/RPC, datagrams. Only for SMB, `token`: authentication tokens in a minimal message.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
-//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it
-//! says. Any other byte is itself.
+//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, with the length in the next byte.
+//! Any other byte is itself.
 
 use margay_app::smb::Config;
 use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Shared, protocol};

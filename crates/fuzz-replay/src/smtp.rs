@@ -1,8 +1,8 @@
 //! The target `smtp`: a conversation with its mails in pieces, as it is written, byte by byte, and in pieces of another size.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
-//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it
-//! says. Any other byte is itself.
+//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, with the length in the next byte.
+//! Any other byte is itself.
 
 use margay_app::file::FileWants;
 use margay_app::smtp::MailField;

@@ -2,7 +2,7 @@
 //!
 //! Input: a byte of options (1: fingerprints, 2: bypass, 4: full, 8: inline), the size of pieces less one, then the script.
 //! In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the server; `FF 7B` (`{`) is a hole in the client's
-//! bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it says. Any other byte is itself.
+//! bytes and `FF 7D` (`}`) in the server's, with the length in the next byte. Any other byte is itself.
 
 use margay_app::ssh::{Config, EncryptionHandling};
 use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Protocol, Shared, protocol};
@@ -87,7 +87,7 @@ pub fn ssh(data: &[u8]) {
     let config = AppConfig { ssh: Config { hassh: options & 1 != 0, encryption }, ..app_config() };
     let (acts, inline) = (script(rest), options & 8 != 0);
     let whole = run(&config, &acts, usize::MAX, inline);
-    // What a hole falls into, and whether something follows the last message inline, depends on the pieces.
+    // The place of a hole, and data after the last message inline, depend on the pieces.
     if inline || acts.iter().any(|a| matches!(a, Act::Gap(..))) {
         return;
     }

@@ -1,4 +1,4 @@
-//! What the targets that are conversations have in common: the script, the flow, what is compared.
+//! Shared parts of the conversation targets: the script, the flow, the comparison.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use margay_flow::{FlowCore, FlowState};
 use margay_json::Json;
 use margay_packet::Time;
 
-/// Default settings; what recognises protocols is made once, for that takes longer than most inputs.
+/// Default settings. The protocol detector is built once, since that takes longer than most inputs.
 pub(crate) fn app_config() -> AppConfig {
     static RECOGNISER: OnceLock<Recogniser> = OnceLock::new();
     AppConfig::new(RECOGNISER.get_or_init(Recogniser::default).clone())
@@ -24,7 +24,7 @@ pub(crate) enum Act {
 }
 
 /// Reads a script: `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the server; `FF 7B` (`{`) is a hole in the
-/// client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it says. Any other byte is itself.
+/// client's bytes and `FF 7D` (`}`) in the server's, with the length in the next byte. Any other byte is itself.
 pub(crate) fn script(mut data: &[u8]) -> Vec<Act> {
     let (mut acts, mut dir, mut bytes) = (Vec::new(), ToServer, Vec::new());
     while let [first, rest @ ..] = data {
@@ -81,7 +81,7 @@ pub(crate) fn flow(transport: u8, port: u16) -> FlowCore {
     }
 }
 
-/// What `write` puts into an object, as text.
+/// The object that `write` fills, as text.
 pub(crate) fn json(write: impl FnOnce(&mut Json)) -> String {
     let mut json = Json::new();
     json.item_object();

@@ -10,7 +10,7 @@ use margay_rules::ast::{Base64Mode, Transform};
 /// Most bytes that a transform makes here.
 const LIMIT: usize = 32 << 10;
 
-/// What a number stands for, with a value.
+/// The transform of a number, with a value.
 fn transform(number: u8, value: u8) -> Transform {
     let size = u32::from(value) << 4;
     match number % 27 {

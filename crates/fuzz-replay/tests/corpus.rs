@@ -26,7 +26,7 @@ fn corpus_holds() {
     assert!(broken.is_empty(), "these do not hold: {broken:#?}");
 }
 
-/// Names of what is in a folder, without their endings.
+/// Names of a folder's files, without their extensions.
 fn names(folder: &str) -> BTreeSet<String> {
     let entries = std::fs::read_dir(fuzz().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
     let paths = entries.map(|e| e.expect("a folder entry").path());

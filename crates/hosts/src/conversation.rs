@@ -1,4 +1,4 @@
-//! A conversation: what one side sends to the host, and what the application on the host does, step by step.
+//! A conversation: the packets of one side, and the actions of the host's application, step by step.
 //!
 //! It is written as text, a step a line, so that a failing one can be kept and run again ([`Conversation::parse`]). Sequence numbers
 //! count from the sender's first data byte (its SYN is at -1), acknowledgments from the next byte that the host is going to send, and
@@ -19,7 +19,7 @@ pub enum Role {
 /// A conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conversation {
-    /// What it is about: a row of the report.
+    /// Its subject: a row of the report.
     pub class: String,
     /// Over IPv6.
     pub v6: bool,
@@ -168,10 +168,10 @@ pub enum Opt {
     Raw(Vec<u8>),
 }
 
-/// What timestamps count from.
+/// The start of timestamps.
 pub const TIMESTAMP: u32 = 0x1000_0000;
 
-/// What an HTTP conversation begins with.
+/// The start of an HTTP conversation.
 pub const HTTP: &[u8] = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\n\r\n";
 
 /// The byte of that version at a place of the stream.

@@ -1,4 +1,4 @@
-//! What the sender sent in which order, as far as it matters to what a sensor can know of it.
+//! The order of the sender's packets, as far as a sensor can know it.
 
 use crate::conversation::{Opt, Segment, flag};
 use crate::packet;
@@ -65,7 +65,7 @@ pub struct Course {
     pub contested: Vec<(i64, i64)>,
     /// One past the furthest byte that the host has offered to take.
     edge: Option<i64>,
-    /// The furthest byte that the host said it expects.
+    /// The highest acknowledgment of the host.
     acked: i64,
     /// Whether its latest acknowledgment is of less than all that surely arrived: it had no memory for some.
     short: bool,
@@ -74,7 +74,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// The host says that it expects the byte at this place, and has room for so many from there on.
+    /// The host acknowledges up to this place and offers this window.
     pub fn offered(&mut self, place: i64, window: i64) {
         self.acked = self.acked.max(place);
         self.short = place < self.next();

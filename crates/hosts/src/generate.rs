@@ -10,7 +10,7 @@ mod datagrams;
 mod handshake;
 mod stream;
 
-/// What a class is about.
+/// The subject of a class.
 type Make = fn(&mut Maker<'_>);
 
 /// Every class and how many of a hundred conversations are of it.
@@ -117,7 +117,7 @@ impl<'a> Maker<'a> {
         s
     }
 
-    /// What an ordinary SYN says.
+    /// The options of an ordinary SYN.
     fn syn_options(&mut self) -> Vec<Opt> {
         let mut all = vec![Opt::Mss(self.r.pick(&[1460, 1460, 536, 8960]))];
         if self.r.chance(70) {

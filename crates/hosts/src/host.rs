@@ -27,7 +27,7 @@ const SYSCTLS: &[(&str, &str)] = &[
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv4/tcp_no_metrics_save", "1"),
-    // A connection that nobody completes is soon forgotten.
+    // Incomplete connections are discarded soon.
     ("ipv4/tcp_synack_retries", "0"),
     // Client and server; the server asks for no cookie.
     ("ipv4/tcp_fastopen", "515"),

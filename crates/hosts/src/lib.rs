@@ -1,9 +1,9 @@
 //! Ways past the engine, looked for with the real thing: the Linux kernel's TCP/IP stack.
 //!
 //! Random conversations ([`generate`]) go through the engine ([`margay_engine::in_process`]) to a listening socket of the kernel
-//! ([`host`]); the kernel's answers go back through the engine. What the application on the host reads is compared with what was
-//! inspected ([`play`]). A conversation that gets past is made as small as possible ([`shrink`]) and written to a file, which is
-//! run again as a test. `docs/hosts.md` is for those who run it.
+//! ([`host`]); the kernel's answers go back through the engine. The bytes that the host's application reads are compared with
+//! the inspected ones ([`play`]). A conversation that slips past is minimised ([`shrink`]) and written to a file, which becomes
+//! a test. `docs/hosts.md` is the user's view.
 
 pub mod conversation;
 pub mod course;

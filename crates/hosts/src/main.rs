@@ -154,7 +154,7 @@ fn bench(mode: Mode, nth: usize) -> Result<Bench, String> {
     made
 }
 
-/// What a thread found.
+/// The findings of a thread.
 #[derive(Default)]
 struct Found {
     report: Report,
@@ -221,7 +221,7 @@ fn slips(w: &Wanted, b: &mut Bench, c: &Conversation) -> bool {
     b.play(c).is_ok_and(|out| matches!(verdict(w, mode, &out), Verdict::Slipped(_)))
 }
 
-/// What becomes of a conversation where some reasons do not count.
+/// The outcome of a conversation when some reasons do not count.
 fn verdict(w: &Wanted, mode: Mode, out: &Outcome) -> Verdict {
     match (Verdict::of(mode, out), &out.difference) {
         (Verdict::Undecidable(why), Some(d)) if w.without.iter().any(|reason| reason == why) => {

@@ -1,4 +1,4 @@
-//! Packets byte by byte: what a sender's steps come to on the wire, and what the host's answers say.
+//! Packets byte by byte: encodes a sender's steps, decodes the host's answers.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ const IPV6_FRAGMENT: u8 = 44;
 /// An address and a port.
 pub type End = (IpAddr, u16);
 
-/// What an answer of the host says.
+/// A decoded answer of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     /// Its port and the one it is for.
@@ -277,7 +277,7 @@ pub fn piece(p: &Piece, (from, to): (End, End), base: u32, each: &mut dyn FnMut(
     piece_of(p, &whole, 8, (from.0, to.0), UDP, base, &mut |frame| each(frame, !p.lost));
 }
 
-/// What a TCP packet of the host says; `None` of any other packet.
+/// Decodes a TCP packet of the host; `None` for any other packet.
 pub fn answer(packet: &[u8]) -> Option<Answer> {
     let (to, proto, header, len) = match packet.first()? >> 4 {
         4 => {

@@ -1,5 +1,5 @@
-//! A conversation is held: packet by packet through the engine to the host, its answers back, and what the application reads is
-//! compared with what was inspected.
+//! Holds a conversation: packet by packet through the engine to the host, answers back, and compares the bytes that the
+//! application reads with the inspected ones.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,7 +42,7 @@ impl Mode {
     }
 }
 
-/// The configuration that is shipped, and what differs from it: nothing is written; hosts are Linux.
+/// The shipped configuration with two changes: no outputs; hosts are Linux.
 const YAML: &str = include_str!("../../../etc/margay.yaml");
 const SETTINGS: &[&str] = &[
     "stats.enabled=no",
@@ -72,7 +72,7 @@ const ANSWERS: usize = 64;
 #[derive(Debug)]
 pub struct Bench {
     host: Host,
-    /// Passive a second one: applications that read urgent data in line are told to it.
+    /// Passive, a second engine, configured for applications that read urgent data in line.
     engines: Vec<InProcess>,
     mode: Mode,
     now: i64,
@@ -80,11 +80,11 @@ pub struct Bench {
     held: u64,
     buffer: Vec<u8>,
     frame: Vec<u8>,
-    /// Whether what happens is printed.
+    /// Whether to print each step.
     pub trace: bool,
 }
 
-/// What a conversation came to.
+/// The result of a conversation.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Bytes that the application read.
@@ -99,7 +99,7 @@ pub struct Outcome {
     pub replaced: u64,
     /// Events of the decoder and the stream engine.
     pub events: Vec<&'static str>,
-    /// What the host read that was not inspected.
+    /// The bytes that the host read without inspection.
     pub difference: Option<Difference>,
     /// Whether there was a connection, or a datagram arrived.
     pub arrived: bool,
@@ -111,7 +111,7 @@ pub struct Outcome {
     pub waits: bool,
     /// Where the stream begins that the application reads.
     pub first: i64,
-    /// What the sender sent.
+    /// The sender's packets.
     pub course: Course,
 }
 
@@ -396,7 +396,7 @@ impl Bench {
         self.answers(t)
     }
 
-    /// What the host sends goes through the engine to the sender.
+    /// Sends the host's packets through the engine to the sender.
     fn answers(&mut self, t: &mut Talk<'_>) -> io::Result<()> {
         for _ in 0..ANSWERS {
             let Some(packet) = self.host.sent()? else { break };
@@ -462,7 +462,7 @@ impl Bench {
         }
     }
 
-    /// The application reads what there is; inline that must have been inspected by now.
+    /// The application reads; inline these bytes must be inspected by now.
     fn read(&mut self, t: &mut Talk<'_>, all: bool) {
         self.accept(t);
         let Some(stream) = t.stream.as_ref().filter(|_| !t.over) else { return };
@@ -563,7 +563,7 @@ impl Talk<'_> {
         }
     }
 
-    /// What an answer offers to take.
+    /// The window of an answer.
     fn note_offer(&mut self, a: &Answer) {
         if a.flags & flag::SYN != 0 {
             // Both scale, or none does (RFC 7323 section 2.2); a host that answers knows.

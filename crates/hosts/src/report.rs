@@ -1,4 +1,4 @@
-//! What a run came to, by class.
+//! The results of a run, by class.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,19 +7,19 @@ use crate::play::{Mode, Outcome};
 use crate::seen::Difference;
 use crate::undecidable;
 
-/// What becomes of a conversation.
+/// The outcome of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// What the host read was inspected.
+    /// Every byte that the host read was inspected.
     Fine,
-    /// It was not, which nobody beside the wire can know; an event says so.
+    /// A byte was not, which no sensor can know; an event says so.
     Undecidable(&'static str),
     /// It was not.
     Slipped(Difference),
 }
 
 impl Verdict {
-    /// Of what a conversation came to.
+    /// From the result of a conversation.
     pub fn of(mode: Mode, out: &Outcome) -> Verdict {
         let Some(d) = &out.difference else { return Verdict::Fine };
         match undecidable::reason(d, out).filter(|_| mode == Mode::Passive) {
@@ -29,7 +29,7 @@ impl Verdict {
     }
 }
 
-/// A row: what the conversations of a class came to.
+/// A row: the outcomes of a class.
 #[derive(Debug, Clone, Default)]
 struct Row {
     conversations: u64,
@@ -43,7 +43,7 @@ struct Row {
     slipped: u64,
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     rows: BTreeMap<String, Row>,
@@ -100,7 +100,7 @@ impl Report {
         self.rows.values().map(|r| r.conversations).sum()
     }
 
-    /// Conversations of which the host read something that was not inspected, and nothing said so.
+    /// Conversations with a byte that the host read without inspection and without an event.
     pub fn slipped(&self) -> u64 {
         self.rows.values().map(|r| r.slipped).sum()
     }

@@ -1,4 +1,4 @@
-//! What the engine inspected of one conversation, as far as it goes to the host.
+//! The bytes of one conversation, to the host, that the engine inspected.
 
 use margay_engine::witness::{What, Witness};
 
@@ -49,7 +49,7 @@ impl Bytes {
         }
     }
 
-    /// Forgets what is from a place on.
+    /// Discards everything from a place on.
     fn forget(&mut self, place: i64) {
         let from = usize::try_from(place).unwrap_or(0);
         self.from.iter_mut().skip(from).for_each(|f| *f = 0);
@@ -76,29 +76,29 @@ struct Track {
     gaps: Vec<(i64, i64)>,
 }
 
-/// How what the host read is different from what was inspected.
+/// A difference between the bytes that the host read and the inspected ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Which byte of what the host read.
+    /// The place of the byte.
     pub at: usize,
-    /// In what way.
+    /// The kind of difference.
     pub how: How,
 }
 
-/// In what way a byte is different.
+/// The kind of difference of a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
     /// It was not inspected.
     Unseen,
     /// Another one was inspected in its place.
     Other,
-    /// It was inspected, but not together with what is before it.
+    /// It was inspected, but not together with the bytes before it.
     Apart,
     /// No parser was given it, though one takes the stream.
     UnseenByParser,
     /// A parser was given another one.
     OtherByParser,
-    /// A parser that knew nothing of what is before it was given it.
+    /// A parser received it without the bytes before it.
     Anew,
 }
 

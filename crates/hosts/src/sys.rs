@@ -78,7 +78,7 @@ pub(crate) fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     // SAFETY: no memory is handed over.
     let fd = unsafe { libc::socket(libc::AF_INET6, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
     check(fd)?;
-    // SAFETY: the descriptor was just made, and nobody else has it.
+    // SAFETY: the descriptor is new and has no other owner.
     let stream = TcpStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
     let ip = match to.ip() {
         IpAddr::V4(a) => a.to_ipv6_mapped(),
@@ -99,7 +99,7 @@ pub(crate) fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// Reads what a socket has, without waiting; `None` where there is nothing yet.
+/// Reads from a socket without waiting; `None` if it has no data yet.
 ///
 /// # Errors
 /// The kernel's: the connection was reset.

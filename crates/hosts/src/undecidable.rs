@@ -1,4 +1,4 @@
-//! What cannot be known beside the wire: the reasons, each with the condition that a conversation has to meet.
+//! Facts that no passive sensor can know: the reasons, each with the condition that a conversation must meet.
 
 use crate::conversation::flag;
 use crate::play::Outcome;
@@ -22,7 +22,7 @@ const URGENT_DATA: &str = "reassembly_urgent_data";
 const PASSED_OVER: &str = "reassembly_urgent_passed_over";
 /// Whether a host takes the urgent pointer of a segment that it has depends on whether it has acknowledged all of it.
 const AGAIN: &str = "urgent pointer of a segment that came again";
-/// Whether a host has noted the timestamp of a segment depends on whether it had acknowledged what is before that.
+/// A host notes the timestamp of a segment only if it had acknowledged all data before it.
 const TIME: &str = "timestamp that may be too old";
 const OLD_TIME: &str = "pkt_invalid_timestamp";
 /// Of two versions that a host may both discard the likelier one is kept.
@@ -32,8 +32,7 @@ const ACK: &str = "acknowledgment that is too old";
 const INVALID_ACK: &str = "pkt_invalid_ack";
 /// An urgent byte that the next urgent pointer goes past is taken out where its application has read up to it by then.
 const URGENT: &str = "urgent byte that was passed over";
-/// Which of two versions of early data Linux keeps depends on whether it could put the first together with what was beside it, which
-/// its memory decides.
+/// Of two versions of early data Linux keeps the one that it can merge with its neighbours, which depends on its memory.
 const EARLY: &str = "early segments that disagree";
 /// Whether a host takes a segment that reaches beyond its window depends on what its application has read, and on its kernel.
 const BEYOND: &str = "segment beyond the window";
@@ -75,7 +74,7 @@ pub const REASONS: &[&str] = &[
     TIME,
 ];
 
-/// Why nobody beside the wire can know of a difference, where that is so: an event says so, or the packets themselves.
+/// The reason why no passive sensor can know of a difference, if there is one: an event or the packets show it.
 pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     let has = |e: &str| out.events.contains(&e);
     let course = &out.course;

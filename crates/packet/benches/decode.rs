@@ -1,4 +1,4 @@
-//! What it takes to decode one frame.
+//! Cost of decoding one frame.
 #![allow(clippy::unwrap_used)]
 
 use divan::counter::{BytesCount, ItemsCount};

@@ -1,4 +1,4 @@
-//! Prints what the decoder makes of capture files, as JSON: a line for each packet (with `--packets`, or those with
+//! Prints decoded capture files as JSON: a line for each packet (with `--packets`, or those with
 //! events with `--events`), then one with the counters that are not zero.
 //!
 //! Options: `--vntag`, `--no-erspan-type1`, `--policies` (a policy for each of 10.1.0.0/16, 10.2.0.0/16, …).

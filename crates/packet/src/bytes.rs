@@ -1,4 +1,4 @@
-//! Reading big-endian numbers out of bytes that may be too few: what is missing reads as 0.
+//! Reads big-endian numbers from bytes that may be too few: missing bytes read as 0.
 
 /// The byte at `at`.
 pub(crate) fn u8_at(b: &[u8], at: usize) -> u8 {

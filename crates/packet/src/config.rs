@@ -59,8 +59,8 @@ impl Default for DecodeConfig {
     }
 }
 
-/// Which bytes count where fragments of a datagram overlap: what an operating system is known to do
-/// (Novak, *Target-Based Fragmentation Reassembly*, 2005), and Linux as it is today.
+/// The overlap policy for fragments: the known behaviour of operating systems
+/// (Novak, *Target-Based Fragmentation Reassembly*, 2005), and of Linux today.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Policy {
     /// The bytes that came first.
@@ -113,9 +113,9 @@ pub struct DefragConfig {
     pub trackers: usize,
     /// Most fragments kept, of all datagrams (`defrag.max-frags`).
     pub max_frags: usize,
-    /// Seconds of packet time after which an incomplete datagram is forgotten (`defrag.timeout`), counted from its first fragment, or
-    /// where it is less what its destination is known to take ([`Policy::Linux`]). Inline, seconds for which whatever went on is
-    /// remembered, counted from the last fragment: no less than any host takes.
+    /// Seconds of packet time after which an incomplete datagram is discarded (`defrag.timeout`), from its first fragment, or the
+    /// destination's own timeout if that is known and shorter ([`Policy::Linux`]). Inline, seconds for which forwarded fragments
+    /// are remembered, from the last one: at least as long as any host holds them.
     pub timeout: u32,
     /// Whether VLAN tags tell datagrams apart (`vlan.use-for-tracking`).
     pub vlan_tracking: bool,

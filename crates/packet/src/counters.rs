@@ -1,4 +1,4 @@
-//! What the decoder counts, by the names of Suricata's statistics.
+//! The decoder's counters, by the names of Suricata's statistics.
 
 use crate::event::DecodeEvent;
 

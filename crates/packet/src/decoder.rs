@@ -1,4 +1,4 @@
-//! The decoder: where a frame enters, and what every layer's decoding has in common.
+//! The decoder: the entry of a frame, and the parts shared by all layers.
 //!
 //! A layer's function takes the packet and the range of `data` that the header may use, notes what it finds in the
 //! packet and goes on to the next layer. It returns whether its own header was sound: a tunnel whose first inner header
@@ -12,7 +12,7 @@ use crate::defrag::{Defrag, Whole};
 use crate::event::DecodeEvent;
 use crate::packet::{Frame, L3, LinkType, Packet, PacketSink, PacketSource};
 
-/// What a tunnel carries.
+/// The payload of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inner {
     Ipv4,
@@ -52,14 +52,14 @@ impl Decoder {
         &self.config
     }
 
-    /// Changes the limit of memory for fragments, in bytes. What there is stays.
+    /// Changes the memory limit for fragments, in bytes. Stored fragments stay.
     pub fn set_defrag_memcap(&mut self, memcap: usize) {
         self.config.defrag.memcap = memcap;
         self.defrag.set_memcap(memcap);
     }
 
-    /// Decodes `frame` and hands `sink` each packet found: what a tunnel or a reassembled datagram carried first, the
-    /// captured packet last. The captured packet always comes, also when nothing of it was understood.
+    /// Decodes `frame` and hands `sink` each packet: the payload of a tunnel or reassembled datagram first, the captured
+    /// packet last. The captured packet always comes, even if nothing of it was decoded.
     pub fn decode<S: PacketSink>(&mut self, frame: &Frame<'_>, sink: &mut S) {
         let len = frame.data.len() as u64;
         self.counters.pkts += 1;
@@ -110,7 +110,7 @@ impl Decoder {
         p.layers < self.config.max_layers || bad(p, DecodeEvent::TooManyLayers)
     }
 
-    /// Decodes what `outer` carries from `at` to `end` as a packet of its own. `false` where that was no packet.
+    /// Decodes the payload of `outer` from `at` to `end` as a separate packet. `false` if that was no packet.
     pub(crate) fn tunnel<S: PacketSink>(
         &mut self,
         outer: &mut Packet<'_>,

@@ -1,4 +1,4 @@
-//! Decoder events: what was wrong with a packet, by the names that Suricata's rules, statistics and anomaly events use.
+//! Decoder events: anomalies of a packet, by the names of Suricata's rules, statistics and anomaly events.
 
 macro_rules! events {
     ($($variant:ident $name:literal),* $(,)?) => {

@@ -9,10 +9,10 @@
 //!
 //! # How it works
 //!
-//! - `decoder`: where frames enter; what layers have in common; how inner packets are made. A layer's function takes the
+//! - `decoder`: entry of frames; shared parts of the layers; inner packets. A layer's function takes the
 //!   packet and the range of its bytes that the header may use, notes what it finds, and calls the next one.
-//! - `decode`: the layers, a file for each family. What they accept, and which event they raise for what they do not,
-//!   follows the RFCs and, where these leave it open, what Suricata is seen to do.
+//! - `decode`: the layers, a file for each family. What they accept, and which events they raise, follows the RFCs
+//!   and, where these leave it open, Suricata's observed behaviour.
 //! - `defrag`: fragments by datagram; overlaps resolved as the destination's system would ([`Policy`]).
 //! - `config`, `counters`, [`event`]: settings, statistics and events, by the names of Suricata's configuration, `stats`
 //!   and rules.

@@ -1,4 +1,4 @@
-//! The packet: what the decoder found, as offsets into the captured bytes.
+//! The packet: the decoder's result, as offsets into the captured bytes.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -326,11 +326,11 @@ pub enum Refused {
     /// Its datagram was dropped when it was whole ([`PacketSink::dropped`]), or went on as it was then, and would be another
     /// one with this.
     Datagram,
-    /// Inline: it does not fit those of before, or hosts do not agree on what it is.
+    /// Inline: it contradicts earlier fragments, or hosts disagree about it.
     Unsound,
 }
 
-/// What the fragment that completed a datagram brought of it.
+/// The part of a datagram in the fragment that completed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completed {
     /// Where that is in the datagram's [`Packet::data`].
@@ -489,7 +489,7 @@ impl<'a> Packet<'a> {
         self.data.get(at).copied()
     }
 
-    /// Bytes of the transport header and what follows it, to the end of the IP payload; empty where there is none.
+    /// Bytes from the transport header to the end of the IP payload; empty if there is none.
     pub fn l4_bytes(&self) -> &'a [u8] {
         let start = match self.l4 {
             L4::None => return &[],

@@ -8,7 +8,7 @@ use margay_packet::{
 };
 use proptest::prelude::*;
 
-/// What the tests look at of a packet.
+/// The properties of a packet that the tests compare.
 #[derive(Debug, PartialEq, Eq, Clone)]
 struct Seen {
     source: PacketSource,

@@ -11,10 +11,10 @@ use proptest::prelude::*;
 const POLICIES: [Policy; 7] =
     [Policy::First, Policy::Last, Policy::Bsd, Policy::BsdRight, Policy::OldLinux, Policy::Solaris, Policy::Windows];
 
-/// A fragment: where it starts and ends in units of 8 bytes, and what its bytes are.
+/// A fragment: start and end in units of 8 bytes, and its bytes.
 type Piece = (usize, usize, u8);
 
-/// What a datagram of `units` is made of, were each byte decided on its own; `None` where bytes are missing.
+/// The content of a datagram of `units` if each byte is decided separately; `None` if bytes are missing.
 fn model(policy: Policy, units: usize, pieces: &[Piece]) -> Option<Vec<u8>> {
     let mut owner: Vec<Option<Piece>> = vec![None; units];
     for &new in pieces {
@@ -39,7 +39,7 @@ fn model(policy: Policy, units: usize, pieces: &[Piece]) -> Option<Vec<u8>> {
     owner.into_iter().map(|o| o.map(|(_, _, b)| b)).collect::<Option<Vec<u8>>>()
 }
 
-/// What Linux makes of the pieces, one after the other: the datagram that the last one completes, or nothing.
+/// Linux's result for the pieces in order: the datagram that the last one completes, or nothing.
 #[derive(Default)]
 struct LinuxModel {
     /// Fragments kept, by their order; `usize` is the run that each is of.
@@ -264,7 +264,7 @@ fn linux_starts_over_after_many_other_fragments() {
     }
 }
 
-/// A host may have lost a fragment behind the sensor: what comes in its place when the datagram was whole here has an event.
+/// A host may have lost a fragment behind the sensor: a replacement after the datagram was complete here raises an event.
 #[test]
 fn what_comes_after_a_datagram_was_whole() {
     for v6 in [false, true] {
@@ -457,7 +457,7 @@ fn a_flood_of_one_sender_leaves_others_alone() {
     }
 }
 
-/// Inline, what one sender has no room for does not go on: a host could put it together, and nobody would have looked.
+/// Inline, a sender's fragments without room are not forwarded: a host could reassemble them without inspection.
 #[test]
 fn inline_a_flood_is_not_let_in() {
     let mut config = DecodeConfig::default();
@@ -500,7 +500,7 @@ fn memory_stays_within_its_cap() {
             assert!(d.counters.defrag_memuse < (64 << 10) + 64 * 1024, "{}", d.counters.defrag_memuse);
         }
         if inline {
-            // A host may have what went on: that is kept, and more does not go on.
+            // A host may hold the forwarded fragments: they are remembered, and further ones are refused.
             assert!(hit > 100, "{hit}");
             assert_eq!(u64::from(hit), d.counters.defrag_memcap);
         } else {
@@ -552,7 +552,7 @@ fn overlaps_are_events() {
     assert_eq!(d.counters.event(DecodeEvent::Ipv6FragOverlap), 1);
 }
 
-/// As [`decoder`], of what is inline.
+/// As [`decoder`], inline.
 fn inline() -> Decoder {
     let mut config = DecodeConfig::default();
     config.defrag.inline = true;
@@ -574,7 +574,7 @@ fn fragment(v6: bool, id: u16, units: usize, piece: Piece, ttl: u8) -> Vec<u8> {
     b
 }
 
-/// What became of fragments: whether they are refused, and which datagrams came out; each is dropped where `dropped` says so.
+/// The result of fragments: refusals, and reassembled datagrams; `dropped` selects the datagrams to drop.
 struct Looks(Option<Option<Refused>>, usize, bool);
 
 impl PacketSink for Looks {
@@ -629,7 +629,7 @@ fn inline_what_came_first_counts() {
         assert_eq!(feed((4, 6, b'c'), 6, 64), (None, 0));
         assert_eq!(feed((2, 3, b'x'), 3, 64), (Some(Refused::Unsound), 0), "another end");
         assert_eq!(feed((6, 8, b'x'), 9, 64), (Some(Refused::Unsound), 0), "behind the end");
-        // It is whole, and stays what it is: a host may miss some of it.
+        // It is complete and stays so: a host may miss a part of it.
         assert_eq!(feed((2, 4, b'b'), 6, 64), (None, 1));
         assert_eq!(feed((2, 4, b'x'), 6, 64), (Some(Refused::Datagram), 0), "something else");
         assert_eq!(feed((0, 6, b'a'), 7, 64), (Some(Refused::Datagram), 0), "cut in another way");
@@ -646,7 +646,7 @@ fn inline_what_came_first_counts() {
     other[40] = 59;
     assert_eq!(look(&mut d, &first, 10, false), (None, 0));
     assert_eq!(look(&mut d, &other, 10, false), (Some(Refused::Unsound), 0));
-    // Without room the new ones do not go on; what is over makes room.
+    // Without room new ones are refused; expired ones make room.
     for id in 20..23 {
         assert_eq!(look(&mut d, &fragment(false, id, 4, (0, 2, b'a'), 64), 10, false), (None, 0));
     }
@@ -661,7 +661,7 @@ fn inline_what_came_first_counts() {
     assert!(hit, "the oldest of all is not over");
 }
 
-/// Some hosts take what does not say how long it is for all that came.
+/// Some hosts take a packet without a length as everything received.
 #[test]
 fn inline_what_has_no_length_is_all_there_is() {
     let udp = [0, 1, 0, 2, 0, 0, 0x12, 0x34, b'h', b'i'];

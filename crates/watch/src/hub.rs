@@ -1,4 +1,4 @@
-//! Where samples and events come together, and whoever shows them finds them.
+//! The meeting point of samples and events, and of the views that read them.
 //!
 //! Everything is bounded: an hour of points ([`HISTORY`]), the last [`ALERTS`] alerts of at most [`ALERT_BYTES`] together, and
 //! [`COUNTERS`] counters for each list of the most frequent, which are of the current [`PERIOD`] and the one before.
@@ -30,7 +30,7 @@ pub const COUNTERS: usize = 1024;
 pub const PERIOD: Duration = Duration::from_secs(600);
 /// Entries of such a list in a snapshot.
 pub const SHOWN: usize = 20;
-/// How long after somebody asked samples are still taken.
+/// How long sampling continues after the last request.
 pub const INTEREST: Duration = Duration::from_secs(60);
 /// Age beyond which a snapshot is of before, and a new one is waited for.
 const STALE: Duration = Duration::from_secs(5);
@@ -64,7 +64,7 @@ struct State {
     asked: Option<Instant>,
 }
 
-/// All that is known of a running engine, for those who show it.
+/// The data about a running engine, for the views.
 #[derive(Debug)]
 pub struct Hub {
     state: Mutex<State>,
@@ -96,7 +96,7 @@ impl Default for Hub {
     }
 }
 
-/// What of an alert's event is looked at.
+/// The members of an alert's event that the views use.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(default)]
@@ -238,12 +238,12 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody always looks: samples are taken from here on to the end.
+    /// There is a permanent viewer: samples are taken from now on.
     pub fn always(&self) {
         self.always.store(true, Ordering::Relaxed);
     }
 
-    /// Whether samples are to be taken now: somebody looks, or did in the last [`INTEREST`].
+    /// Whether to take samples now: there is a viewer, or there was one in the last [`INTEREST`].
     pub fn is_wanted(&self) -> bool {
         self.always.load(Ordering::Relaxed) || self.lock().asked.is_some_and(|a| a.elapsed() < INTEREST)
     }
@@ -263,7 +263,7 @@ impl Hub {
             state.alerted.turn();
         }
         state.watched.late = sample.late;
-        // After a time in which nobody looked there is nothing to compare with.
+        // After a time without a viewer there is no sample to compare with.
         let before = state.sample.take().filter(|b| sample.at.saturating_duration_since(b.at) < STALE);
         let mut snapshot = picture::of(&sample, before.as_deref());
         snapshot.top_alerts = state.top_alerts();
@@ -283,7 +283,7 @@ impl Hub {
         self.made.notify_all();
     }
 
-    /// The last snapshot. Where nobody looked for a while, a new one is waited for; `None` where none comes in `patience`.
+    /// The last snapshot. After a time without a viewer it waits for a new one; `None` if none comes in `patience`.
     pub fn snapshot(&self, patience: Duration) -> Option<Arc<Snapshot>> {
         self.fresh(patience).0
     }

@@ -1,8 +1,8 @@
-//! Every counter as metrics: OpenMetrics 1.0, and the text format of Prometheus for those who ask for nothing else.
+//! Every counter as metrics: OpenMetrics 1.0, and the text format of Prometheus for other clients.
 //!
 //! A counter of `stats` events, `tcp.reassembly_gap`, is a family of that name with `margay_` before it, and a sample for each
 //! worker, labelled `worker` and `interface`. Names that differ in one word alone (protocols, events, states) are one family
-//! with a label for the word. What all workers have together has one sample without labels.
+//! with a label for the word. Counters of all workers together have one sample without labels.
 
 mod names;
 

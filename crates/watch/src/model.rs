@@ -21,25 +21,25 @@ pub struct Sample {
     pub time: u64,
     /// Seconds since the engine started.
     pub uptime: u64,
-    /// What the engine is.
+    /// Data about the engine.
     pub about: About,
     /// The sums over all workers.
     pub totals: Counters,
     /// Each worker.
     pub workers: Vec<WorkerSample>,
-    /// Each interface: what was received and lost, stage by stage.
+    /// Packets received and lost of each interface, by stage.
     pub interfaces: Vec<(String, Counters)>,
     /// Processor time of all threads of the process.
     pub process_cpu: Duration,
     /// Memory of the process that is in use (resident), in bytes.
     pub resident: u64,
-    /// What rules cost, the most expensive first; empty unless rules are profiled.
+    /// The cost of rules, the most expensive first; empty unless rules are profiled.
     pub rules: Vec<RuleCost>,
     /// Workers that did not answer in time, whose last counters are shown.
     pub late: u64,
 }
 
-/// What the engine is.
+/// Data about the engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// Its version.
@@ -71,7 +71,7 @@ pub struct WorkerSample {
     pub memory: Vec<Memory>,
 }
 
-/// What of a limit of memory is used.
+/// The use of a memory limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     /// The setting that has the limit: `flow.memcap`.
@@ -82,7 +82,7 @@ pub struct Memory {
     pub cap: u64,
 }
 
-/// What a rule costs.
+/// The cost of a rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RuleCost {
     /// Its group.
@@ -108,7 +108,7 @@ pub struct Snapshot {
     pub time: u64,
     /// Seconds since the engine started.
     pub uptime: u64,
-    /// What the engine is.
+    /// Data about the engine.
     pub about: About,
     /// How much, now.
     pub now: Point,
@@ -132,11 +132,11 @@ pub struct Snapshot {
     pub talkers: Vec<Talker>,
     /// The last alerts, the newest first.
     pub recent: Vec<Recent>,
-    /// What rules cost, the most expensive first; empty unless rules are profiled.
+    /// The cost of rules, the most expensive first; empty unless rules are profiled.
     pub rules: Vec<RuleCost>,
     /// Problems.
     pub findings: Vec<Finding>,
-    /// What this picture leaves out.
+    /// Omissions of this picture.
     pub watched: Watched,
 }
 
@@ -183,7 +183,7 @@ pub struct Totals {
 /// Packets received and lost at a stage of an interface, or of the host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
-    /// The interface; `host` for what is not of one.
+    /// The interface, or `host`.
     pub interface: String,
     /// `card`, `softnet`, `ring`, `queue`, `engine`, `send`.
     pub stage: String,
@@ -276,7 +276,7 @@ pub struct Recent {
     pub source: String,
     /// Where it went, with its port.
     pub destination: String,
-    /// What became of it: `allowed`, `blocked`.
+    /// Its verdict: `allowed`, `blocked`.
     pub action: String,
 }
 
@@ -303,16 +303,16 @@ pub struct Finding {
     pub count: u64,
     /// How often per second, now.
     pub rate: f64,
-    /// What it means.
+    /// Its meaning.
     pub what: String,
-    /// What to do: the setting to change.
+    /// The remedy: the setting to change.
     pub advice: String,
 }
 
-/// What the picture leaves out, since the start.
+/// Omissions of the picture since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watched {
-    /// Alerts whose text was taken over.
+    /// Alerts rendered as text.
     pub alerts: u64,
     /// Alerts that came too fast for their text to be taken over; logs have them.
     pub alerts_unshown: u64,

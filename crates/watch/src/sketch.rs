@@ -67,7 +67,7 @@ impl<K: Copy + Eq + Hash + Ord> Sketch<K> {
     }
 }
 
-/// A sketch of what is not long ago: counts are of the current period and the one before.
+/// A sketch of the recent past: counts are of the current period and the one before.
 #[derive(Debug, Clone)]
 pub struct Window<K> {
     now: Sketch<K>,

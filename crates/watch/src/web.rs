@@ -1,5 +1,5 @@
 //! The live page and the metrics over HTTP/1.1 (RFC 9112): a small server of our own, because it answers a handful of paths, only
-//! reads, and must cost an engine nothing when nobody asks.
+//! reads, and must cost the engine nothing without a client.
 //!
 //! | path | what |
 //! | --- | --- |
@@ -52,11 +52,11 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 pub struct Access {
     /// The address that is listened on.
     pub listen: SocketAddr,
-    /// What clients must show, if anything.
+    /// The token that clients must send, if any.
     pub token: Option<String>,
 }
 
-/// What a connection needs to answer.
+/// The state for answering a connection.
 struct Served<'a> {
     hub: &'a Hub,
     access: &'a Access,
@@ -64,8 +64,8 @@ struct Served<'a> {
     stop: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// Serves until `stop` says so. `shared` tells of a counter's name whether it is of all workers together. Each connection has a
-/// thread of its own, which ends with it.
+/// Serves until `stop` is set. `shared` says whether a counter belongs to all workers together. Each connection has its own
+/// thread.
 pub fn serve(
     listener: &TcpListener,
     hub: &Hub,

@@ -57,10 +57,10 @@ impl Cursor {
     }
 }
 
-/// Whose checksums are taken to be right (`checksum-checks`).
+/// Which checksums are trusted without a check (`checksum-checks`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Trust {
-    /// Those of packets that this host sends and whose card has yet to fill them in.
+    /// Those of packets that this host sends and its card has yet to fill in.
     #[default]
     Kernel,
     /// None.
@@ -69,7 +69,7 @@ pub enum Trust {
     Everybody,
 }
 
-/// What the kernel says of a packet, in whatever header.
+/// The kernel's metadata of a packet, in any header version.
 struct Said {
     secs: u32,
     nanos: u32,

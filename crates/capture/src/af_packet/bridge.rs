@@ -72,7 +72,7 @@ pub struct BridgeEnd {
     pub drops: bool,
 }
 
-/// What the workers of a bridge agree upon: the numbers of the groups, and who has which place.
+/// State shared by the workers of a bridge: the group numbers, and each worker's place.
 #[derive(Debug, Clone, Default)]
 pub struct Agreement(Arc<Mutex<[Places; 2]>>);
 
@@ -94,9 +94,9 @@ struct End {
     interface: Interface,
     /// `None` while the interface is gone.
     ring: Option<SlotRing>,
-    /// Sends out of this interface what came in at the other.
+    /// Sends packets received at the other interface.
     sender: Option<Sender>,
-    /// Leaves out what the kernel sends on.
+    /// Excludes packets that the kernel forwards.
     filter: Option<SocketFilter>,
     state: State,
     /// Packets are let in.
@@ -126,9 +126,9 @@ pub struct Bridge {
     batches: u32,
     /// How long packets are looked for before they are waited for.
     patience: Patience,
-    /// How often in a row a socket said that there was something, and there was nothing.
+    /// Consecutive polls that reported packets without having any.
     quiet: u32,
-    /// A packet that was changed and whose checksum is filled in later.
+    /// A changed packet with an unfinished checksum.
     patched: Vec<u8>,
 }
 
@@ -154,7 +154,7 @@ impl Bridge {
             quiet: 0,
             patched: Vec::new(),
         };
-        // Nobody joins in between.
+        // No other worker joins in between.
         let agreement = agreement.clone();
         let mut places = agreement.0.lock().unwrap_or_else(PoisonError::into_inner);
         bridge.place = places[0].taken;
@@ -195,7 +195,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Sends on what is accepted of the batch.
+    /// Forwards the accepted packets of the batch.
     fn carry_out(&mut self, decisions: &Decisions) {
         let [a, b] = &mut self.ends;
         let (from, to) = if self.current == 0 { (a, b) } else { (b, a) };
@@ -226,7 +226,7 @@ impl Bridge {
                 post.lost += 1;
             } else if let Some(frame) = decisions.replacement(i).filter(|_| from.drops) {
                 match offload.checksum() {
-                    // It is no longer what was to be cut into segments, or summed up.
+                    // A replaced packet is not to be cut or checksummed any more.
                     _ if frame.len() < own.len() => post.add(Out { frame, ..Out::default() }),
                     None => post.add(Out { offload, frame }),
                     Some(at) => {
@@ -279,7 +279,7 @@ impl Bridge {
         self.batches = 0;
         let changed = (0..2).find_map(|at| Some((at, self.look_at(at)?)));
         if self.started && self.ends.iter().any(|e| !e.open) {
-            // What cannot be now is tried again at the next look, which is soon.
+            // A failure is tried again at the next check, which is soon.
             let _ = self.let_in();
             self.batches = BATCHES - SOON;
         }
@@ -342,8 +342,8 @@ impl Bridge {
         }
     }
 
-    /// A socket says that there is something, and there is nothing: a packet that is still being written, or one in the
-    /// socket's own queue that no slot speaks of. Neither makes this a busy loop.
+    /// A poll reported packets without having any: one is still being written, or is in the socket's own queue without a
+    /// slot. Neither may cause a busy loop.
     #[cold]
     fn calm(&mut self, wait: Duration) -> Option<Received> {
         self.quiet = self.quiet.saturating_add(1);
@@ -401,7 +401,7 @@ impl Bridge {
         if error {
             let found = self.look();
             if found.is_none() && nothing {
-                // An error that says nothing does not make this a busy loop.
+                // An error without a cause must not start a busy loop.
                 std::thread::sleep(wait.min(Duration::from_millis(5)));
             }
             return found;
@@ -546,7 +546,7 @@ impl End {
         self.offloads.clear();
     }
 
-    /// Reads what the kernel counted.
+    /// Reads the kernel's counters.
     fn count(&mut self) {
         if let Some(ring) = &self.ring
             && let Ok([packets, drops]) = ring.socket.statistics_of_slots()

@@ -133,7 +133,7 @@ pub struct Settings {
     pub buffer_size: u32,
     /// Whether the interface is to be promiscuous.
     pub promiscuous: bool,
-    /// Whose checksums are taken to be right.
+    /// Which checksums are trusted without a check.
     pub trust: Trust,
     /// Only packets that match.
     pub filter: Option<String>,
@@ -165,7 +165,7 @@ impl Default for Settings {
 pub struct Interface {
     /// Its number.
     pub index: i32,
-    /// What its packets begin with.
+    /// The link type of its packets.
     pub link: LinkType,
     /// Whether it is up.
     pub up: bool,
@@ -199,7 +199,7 @@ impl Interface {
         Asker::new().and_then(|a| a.mtu(name)).unwrap_or(0)
     }
 
-    /// How many receive queues it has: as its driver says, or else the system. At least 1.
+    /// Number of its receive queues, from the driver or the system. At least 1.
     pub fn queues(name: &str) -> u32 {
         let driver = Asker::new().and_then(|a| a.queues(name)).ok().filter(|n| *n > 0);
         let system = || {
@@ -210,8 +210,8 @@ impl Interface {
         driver.or_else(system).unwrap_or(1).max(1)
     }
 
-    /// Whether its card takes VLAN tags out of frames, so that what looks at them before the network stack does not see them.
-    /// Virtual interfaces say so too, of tags that were never in the frame: see [`Interface::is_physical`].
+    /// Whether its card removes VLAN tags from frames, so that programs before the network stack do not see them.
+    /// Virtual interfaces report it too, for tags that were never in the frame: see [`Interface::is_physical`].
     pub fn takes_tags_out(name: &str) -> bool {
         Asker::new().and_then(|a| a.takes_tags_out(name)).unwrap_or(false)
     }
@@ -221,13 +221,13 @@ impl Interface {
         std::fs::metadata(format!("/sys/class/net/{name}/device")).is_ok()
     }
 
-    /// What the driver of `name` counts, by names of its own (`ethtool -S`). Empty where it does not.
+    /// The driver's own counters of `name` (`ethtool -S`). Empty if it has none.
     pub fn statistics(name: &str) -> Vec<(String, u64)> {
         Asker::new().and_then(|a| a.statistics(name)).unwrap_or_default()
     }
 }
 
-/// What a socket of type `SOCK_RAW` hands out of an interface of that hardware type.
+/// The link type of a `SOCK_RAW` socket on an interface of that hardware type.
 fn link(hardware: u16) -> Option<LinkType> {
     Some(match hardware {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => LinkType::ETHERNET,
@@ -336,7 +336,7 @@ impl AfPacket {
         let_in(&self.name, &ring.socket, self.program.as_deref())
     }
 
-    /// Reads what the kernel counted.
+    /// Reads the kernel's counters.
     fn count(&mut self) {
         if let Some(ring) = &self.ring
             && let Ok([packets, drops, freezes]) = ring.socket.statistics()
@@ -403,7 +403,7 @@ impl AfPacket {
                 if !ring.ready() {
                     let found = self.look();
                     if found == Received::Idle {
-                        // An error that says nothing does not make this a busy loop.
+                        // An error without a cause must not start a busy loop.
                         std::thread::sleep(wait.min(Duration::from_millis(10)));
                     }
                     return Some(found);
@@ -454,7 +454,7 @@ impl AfPacket {
     }
 }
 
-/// What a socket with a ring is made of.
+/// The parameters of a socket with a ring.
 struct Opening<'a> {
     name: &'a str,
     settings: &'a Settings,
@@ -464,7 +464,7 @@ struct Opening<'a> {
     ignore_outgoing: bool,
 }
 
-/// Has a fan-out group run our program, which says whose each packet is.
+/// Makes a fan-out group select workers with our program.
 fn choose(name: &str, socket: &Socket) -> Result<(), LiveError> {
     let what = "the program that distributes packets (cluster_ebpf) is not taken by the kernel";
     let purpose = Purpose { interface: name, needs: "CAP_BPF" };
@@ -578,7 +578,7 @@ pub(crate) fn send_answers(
     }
 }
 
-/// What the kernel would refuse without saying why.
+/// Settings that the kernel would refuse without a reason.
 fn check(name: &str, s: &Settings) -> Result<(), LiveError> {
     let bad = |setting, message: String| Err(LiveError::Setting { interface: name.to_owned(), setting, message });
     if s.block_size == 0 || !s.block_size.is_multiple_of(4096) {

@@ -1,5 +1,5 @@
 //! The system's side of an AF_PACKET socket: its calls, and the memory that it shares with the kernel. All `unsafe` code of
-//! AF_PACKET alone is here and in `send`; what is in a block is read by safe code (`block`).
+//! AF_PACKET alone is here and in `send`; safe code reads the content of blocks (`block`).
 //!
 //! See `Documentation/networking/packet_mmap.rst` of Linux and packet(7).
 
@@ -17,7 +17,7 @@ use crate::sys::{self, Map, Polled, check};
 /// Where a block's status word is: after `version` and `offset_to_priv` of `tpacket_block_desc`.
 const STATUS: usize = 8;
 
-/// How many bytes a ring's memory has, and in what parts.
+/// Size and layout of a ring's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// A multiple of the page size.
@@ -110,8 +110,8 @@ impl Socket {
         check(unsafe { libc::bind(self.raw(), (&raw const address).cast(), len) }).map(drop)
     }
 
-    /// Joins the group `id` of sockets among which packets are distributed; returns its number, which is another one where
-    /// the flags ask for one that nobody has.
+    /// Joins the group `id` of sockets among which packets are distributed; returns its number, which is another one if
+    /// the flags ask for an unused one.
     pub(crate) fn fan_out(&self, id: u16, kind: u32) -> io::Result<u16> {
         let value = u32::from(id) | kind << 16;
         self.set(libc::SOL_PACKET, libc::PACKET_FANOUT, &value)?;
@@ -299,7 +299,7 @@ impl SlotRing {
         message.msg_iov = parts.as_mut_ptr();
         message.msg_iovlen = parts.len() as _;
         let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-        // SAFETY: the kernel writes to the two parts, which are as large as they say and borrowed by nobody else.
+        // SAFETY: the kernel writes to the two parts, which have the given sizes and are borrowed only here.
         let got = unsafe { libc::recvmsg(self.socket.raw(), &raw mut message, flags) };
         let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
         Ok((offload, got.saturating_sub(Offload::LEN)))
@@ -315,7 +315,7 @@ fn is_of_the_socket(e: &io::Error) -> bool {
     e.raw_os_error().is_some_and(|code| own.contains(&code))
 }
 
-/// Waits until one of the sockets has something, or an error; what each of them has.
+/// Waits until a socket has data or an error; returns the state of each.
 pub(crate) fn poll_all<const N: usize>(sockets: [Option<&Socket>; N], wait: Duration) -> [Option<Polled>; N] {
     let mut all = sockets.map(|s| sys::polled(s.map_or(-1, Socket::raw)));
     let waited = sys::wait(&mut all, wait);
@@ -402,7 +402,7 @@ impl Ring {
     }
 }
 
-/// `struct ifreq`: a name, and what is asked about it.
+/// `struct ifreq`: a name, and the request.
 #[repr(C)]
 struct Request {
     name: [u8; libc::IFNAMSIZ],
@@ -489,7 +489,7 @@ impl Asker {
         Ok([a, b, c, d, e, f])
     }
 
-    /// How many receive queues its driver says that it has.
+    /// The number of receive queues by its driver.
     pub(crate) fn queues(&self, interface: &str) -> io::Result<u32> {
         // struct ethtool_channels: cmd; at most: rx, tx, other, combined; now: the same.
         let mut c = [0u32; 9];
@@ -516,7 +516,7 @@ impl Asker {
         self.ask(interface, libc::SIOCETHTOOL, Value { data: v.as_mut_ptr().cast() }).map(drop)
     }
 
-    /// What the driver counts, by its own names. Empty where it counts nothing.
+    /// The driver's own counters. Empty if it has none.
     pub(crate) fn statistics(&self, interface: &str) -> io::Result<Vec<(String, u64)>> {
         let word =
             |b: &[u8], at: usize| b.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);

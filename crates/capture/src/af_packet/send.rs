@@ -1,5 +1,4 @@
-//! Sending frames: many with one call, straight from where they are, with what the kernel has to know of their checksums
-//! and segments.
+//! Sending frames: many with one call, without a copy, with the checksum and segment information for the kernel.
 
 #![allow(unsafe_code)]
 
@@ -21,8 +20,8 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// Bytes that may wait in the socket to be sent.
 const QUEUE: libc::c_int = 8 << 20;
 
-/// What the kernel knows of a frame (`struct virtio_net_hdr`, linux/virtio_net.h): which checksum has yet to be filled in, and
-/// into what segments it is to be cut.
+/// Offload information of a frame (`struct virtio_net_hdr`, linux/virtio_net.h): the checksum to fill in, and the segments
+/// to cut it into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Offload(pub(crate) [u8; Offload::LEN]);
 

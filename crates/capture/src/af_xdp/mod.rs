@@ -42,11 +42,11 @@ use umem::{Failed, Shape, Socket};
 
 /// Bytes of memory of a socket.
 const MEMORY: u32 = 16 << 20;
-/// What the kernel leaves free at the start of a chunk (`XDP_PACKET_HEADROOM`).
+/// Free bytes at the start of a chunk (`XDP_PACKET_HEADROOM`).
 const HEADROOM: u32 = 256;
 /// An Ethernet header with two tags.
 const LINK_HEADER: u32 = 22;
-/// How long a packet may be between the program and the ring: the time that a driver works on what its card had for it.
+/// Maximum time of a packet between the program and the ring: the duration of a driver's poll.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// Whether packets are copied (`force-bind-mode`).
@@ -87,7 +87,7 @@ pub struct Settings {
     /// before it takes interrupts again (`napi_defer_hard_irqs`). `None`: 2,000,000 and 2 where packets are not copied, and what
     /// the interface has otherwise. They are put back at the end.
     pub defer: Option<[u64; 2]>,
-    /// Whose checksums are taken to be right.
+    /// Which checksums are trusted without a check.
     pub trust: Trust,
     /// Only packets that match; this process runs it.
     pub filter: Option<String>,
@@ -184,7 +184,7 @@ impl AfXdp {
         format!("program {mode}, packets {copies}")
     }
 
-    /// What could not be had, and was done without: a sentence each.
+    /// Features that were unavailable and skipped: a sentence each.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
@@ -256,7 +256,7 @@ impl AfXdp {
         Ok(())
     }
 
-    /// What the program and the sockets that are there now have counted: packets, and the rings.
+    /// Counters of the program and of the present sockets: packets, and the rings.
     fn counted(&self) -> (u64, XdpRings) {
         let mut rings = XdpRings::default();
         let mut packets = 0;
@@ -340,7 +340,7 @@ impl AfXdp {
         if broken || self.state != State::Up || self.looked.is_none_or(|l| l.elapsed() >= LOOK) {
             let found = self.look();
             if broken && found == Received::Idle {
-                // An error that says nothing does not make this a busy loop.
+                // An error without a cause must not start a busy loop.
                 std::thread::sleep(wait.min(Duration::from_millis(10)));
             }
             return Some(found);

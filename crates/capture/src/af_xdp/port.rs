@@ -18,9 +18,9 @@ use crate::live::LiveError;
 
 /// How long an interface that another program has just left is waited for.
 const LEFT: Duration = Duration::from_secs(2);
-/// What settings of the interface are where polling is to have it, unless the configuration says otherwise.
+/// Default settings of an interface that is polled.
 const DEFER: [u64; 2] = [2_000_000, 2];
-/// What the program needs, and the sockets beside it.
+/// Capabilities of the program and the sockets.
 const NEEDS: &str = "CAP_BPF, CAP_NET_ADMIN";
 const DEFER_FILES: [&str; 2] = ["gro_flush_timeout", "napi_defer_hard_irqs"];
 
@@ -97,7 +97,7 @@ impl Port {
         Ok(new)
     }
 
-    /// Has the kernel leave the interface's interrupts alone while it is polled. Returns what could not be done.
+    /// Makes the kernel defer the interface's interrupts while it is polled. Returns the failures.
     pub(super) fn defer_interrupts(&self, standing: &Standing) -> Vec<String> {
         let mut changed = standing.changed.lock().unwrap_or_else(PoisonError::into_inner);
         if changed.is_some() || self.settings.busy_poll.is_none() {
@@ -134,8 +134,8 @@ pub(super) struct Standing {
     mode: XdpMode,
     sockets: Map,
     counts: Map,
-    /// Settings of the interface that were changed, their files, and what they were. The files stay open: at the end whoever this
-    /// runs as may not open them any more.
+    /// Changed settings of the interface: their files and old values. The files stay open, since the engine's user may not be
+    /// allowed to open them at the end.
     changed: Mutex<Option<Vec<(File, String)>>>,
     _link: Link,
     _promiscuous: Option<Raw>,
@@ -218,7 +218,7 @@ impl Standing {
     }
 }
 
-/// Puts a program at an interface: as `mode` says, or in the driver where it can and in the stack where it cannot.
+/// Attaches a program to an interface: as `mode` says, or in the driver if possible, else in the stack.
 pub(crate) fn attach(
     purpose: Purpose<'_>,
     program: &Program,

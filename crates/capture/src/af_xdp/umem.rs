@@ -31,7 +31,7 @@ pub(super) struct Shape {
     pub(super) copy: Option<bool>,
 }
 
-/// What failed.
+/// The operation that failed.
 #[derive(Debug)]
 pub(super) struct Failed(pub(super) &'static str, pub(super) io::Error);
 
@@ -267,7 +267,7 @@ impl Socket {
         unreadable
     }
 
-    /// Gives back those of what was taken that `wanted` does not want.
+    /// Gives back the taken chunks that `wanted` rejects.
     pub(super) fn keep(&mut self, mut wanted: impl FnMut(&[u8]) -> bool) {
         let Socket { memory, held, fill, .. } = self;
         held.retain(|p| {
@@ -306,7 +306,7 @@ impl Socket {
         View { memory: &self.memory, held: &self.held }
     }
 
-    /// What the kernel counted of it: dropped, invalid descriptors, ring full, no chunk to fill.
+    /// The kernel's counters: dropped, invalid descriptors, ring full, no chunk to fill.
     pub(super) fn statistics(&self) -> io::Result<[u64; 4]> {
         // struct xdp_statistics: rx_dropped, rx_invalid_descs, tx_invalid_descs, rx_ring_full, rx_fill_ring_empty_descs,
         // tx_ring_empty_descs.

@@ -23,7 +23,7 @@ use crate::ebpf::passing::{Shared, port};
 use crate::ebpf::sys::{Link, Map, MapType, Program, ProgramType};
 use crate::live::LiveError;
 
-/// What there is of an interface beside the program at tc.
+/// The parts for an interface beside the program at tc.
 #[derive(Debug)]
 pub(super) struct Ingress {
     port: Map,
@@ -92,7 +92,7 @@ mod tests {
 
     /// Where the kernel runs a program for a test.
     const LOOPBACK: i32 = 1;
-    /// `struct __sk_buff`, and of it what programs have for themselves.
+    /// `struct __sk_buff`, and its area for programs.
     const CONTEXT: usize = 192;
     const CB: usize = 48;
     const TAKEN: u32 = 0;
@@ -120,7 +120,7 @@ mod tests {
             Some(Pair { bypass, ingress, xdp, out, on })
         }
 
-        /// What the program returns for a frame with that mark, and the mark after it.
+        /// The program's result for a frame with that mark, and the mark afterwards.
         fn run(program: &Program, f: &[u8], mark: u64) -> (u32, u64) {
             let mut context = vec![0; CONTEXT];
             context[CB..CB + 8].copy_from_slice(&mark.to_ne_bytes());
@@ -201,7 +201,7 @@ mod tests {
         let (a, b) = (v4(1, 1000), v4(2, 80));
         let (f, keys) = (frame(a, b, 6, ACK, &[]), keys(a, b, 6, &[]));
         let [to_engine, by] = [p.ingress.mark, p.ingress.mark.wrapping_add(1)];
-        // Taken out in between: it is sent on, though nobody counts it.
+        // The entry was removed in between: the packet is forwarded, and not counted.
         assert_eq!(Pair::run(&p.on, &f, by).0, REDIRECT);
         p.bypass.enter(&keys).unwrap();
         // Entered in between: the engine has it.
@@ -227,7 +227,7 @@ mod tests {
                 assert_eq!(Pair::run(&p.on, &f, 0).0 == REDIRECT, fits);
                 assert_eq!(Pair::run(&p.out, &f, 0).0 == TAKEN, fits);
             }
-            // Nobody stands there any more, or at another interface of that name.
+            // The program is not attached any more, or to another interface of that name.
             let f = frame(a, b, 6, ACK, &[]);
             for index in [0, LOOPBACK + 1] {
                 p.ingress.tell(index, 1500, [0; 6]).unwrap();

@@ -45,7 +45,7 @@ use ingress::Ingress;
 pub const FLOWS: u32 = 65_536;
 /// Entries that are read at a time.
 const CHUNK: usize = 1024;
-/// An Ethernet header with its type, and two tags: what may be before a packet as large as the MTU.
+/// An Ethernet header with two tags: the most that precedes a packet as large as the MTU.
 const LINK_HEADER: u32 = 22;
 /// Capabilities of the program; the third is for arithmetic with packet addresses.
 const NEEDS: &str = "CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON";
@@ -88,7 +88,7 @@ impl BypassKey {
     }
 }
 
-/// What the program has counted of one direction of a flow.
+/// The program's counters of one direction of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BypassCount {
     /// Packets.
@@ -109,10 +109,10 @@ pub enum Refusal {
     /// It is there already.
     #[error("the flow is bypassed already")]
     Twice,
-    /// Nobody would read what is counted of it.
+    /// There would be no reader of its counters.
     #[error("nobody reads the counts of flows any more")]
     Unread,
-    /// The kernel says no.
+    /// The kernel refuses.
     #[error("the kernel does not take the flow: {0}")]
     System(#[from] io::Error),
 }
@@ -172,7 +172,7 @@ struct Standing {
 pub struct Bypass {
     flows: Map,
     ports: Vec<BypassPort>,
-    /// What there is at tc for each port; nothing where programs are of XDP.
+    /// The parts at tc for each port; none with XDP programs.
     ingress: Vec<Ingress>,
     instead: Option<LiveError>,
     mode: Option<XdpMode>,
@@ -253,7 +253,7 @@ impl Bypass {
         };
         add(one)?;
         add(other).inspect_err(|_| {
-            // What it has counted in between came to nobody: there is not a packet's time between the two.
+            // Packets counted in between are lost; the gap is shorter than the time between two packets.
             let _ = self.flows.delete(&one.0);
         })
     }
@@ -270,10 +270,10 @@ impl Bypass {
         })
     }
 
-    /// Calls `f` with each direction of a flow and what was counted of it since it was entered.
+    /// Calls `f` with each direction of a flow and its counts since its entry.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn read(&self, f: &mut dyn FnMut(&BypassKey, BypassCount)) -> io::Result<()> {
         let size = self.flows.value_size();
         let (mut keys, mut values) = (vec![0; CHUNK * key::LEN], vec![0; CHUNK * size]);
@@ -306,7 +306,7 @@ impl Bypass {
             if place.as_ref().is_some_and(|s| Some(s.index) == here && there.is_none_or(|t| t == s.to)) {
                 continue;
             }
-            // Sockets take what nobody sends on.
+            // Sockets receive packets that no program forwards.
             self.ingress.get(at).inspect(|i| i.hold());
             *place = None;
             if here.is_some() && there.is_none_or(|t| t.is_some()) {
@@ -381,7 +381,7 @@ fn stand(flows: &Map, port: &BypassPort, mode: Option<XdpMode>) -> Result<Standi
     Ok(Standing { index: interface.index, to, place: Place::of(mode), _devices: devices, _link: link })
 }
 
-/// What all CPUs have counted.
+/// The sums over all CPUs.
 fn sum(values: &[u8], clock: &Clock) -> BypassCount {
     let mut all = BypassCount::default();
     let mut last = 0;
@@ -516,7 +516,7 @@ mod tests {
                 }
                 assert_eq!(run(&frame(a, b, 6, 0x18, vlans)), DROP);
             }
-            // A cut one, wherever it is cut, harms nobody.
+            // A frame cut at any place does no harm.
             for n in 14..there.len() {
                 run(&there[..n]);
             }

@@ -16,7 +16,7 @@ pub(crate) struct Insn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Reg {
-    /// What a call or the program returns.
+    /// The result of a call or of the program.
     R0 = 0,
     /// First argument of a call, the context at the start.
     R1,
@@ -29,7 +29,7 @@ pub(crate) enum Reg {
     R7,
     R8,
     R9,
-    /// The stack's end: what is below it may be written, up to 512 bytes.
+    /// The stack's end: the 512 bytes below it are writable.
     Fp,
 }
 
@@ -108,7 +108,7 @@ const JMP32: u8 = 0x06;
 const X: u8 = 0x08;
 const CALL: u8 = 0x80;
 const EXIT: u8 = 0x90;
-/// Converts to network order: what was loaded from a packet is a number then.
+/// Converts to network order, so that bytes from a packet become a number.
 const END_BE: u8 = 0xd0 | X;
 /// A 64-bit constant, of two instructions.
 const LD_IMM64: u8 = 0x18;
@@ -119,7 +119,7 @@ const PSEUDO_MAP_FD: u8 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
-/// What keeps a program from being assembled: a mistake in this crate.
+/// An assembly error: a mistake in this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AsmError {
     #[error("a jump leads nowhere")]
@@ -223,7 +223,7 @@ impl Asm {
         self.push(JMP32 | when as u8, dst as u8, 0, 0, imm as i32);
     }
 
-    /// Jumps where the 64 bits of `dst` are 0: what a lookup that found nothing returns.
+    /// Jumps if the 64 bits of `dst` are 0, the result of a lookup without an entry.
     pub(crate) fn jump_if_null(&mut self, dst: Reg, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.push(JMP | When::Equal as u8, dst as u8, 0, 0, 0);

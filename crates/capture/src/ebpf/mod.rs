@@ -1,4 +1,4 @@
-//! eBPF: small programs of our own that the kernel runs over packets before anybody else sees them.
+//! eBPF: small programs of ours that the kernel runs on packets before other programs see them.
 //!
 //! Programs are written with an assembler (`asm`), so that neither a compiler nor a file is needed at run time, and given to
 //! the kernel together with the maps through which they and this process speak (`sys`). What there is (`programs`, `passing`):
@@ -25,7 +25,7 @@ pub use sys::XdpMode;
 use crate::live::LiveError;
 use sys::Refused;
 
-/// What a program is for.
+/// The purpose of a program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Purpose<'a> {
     pub(crate) interface: &'a str,
@@ -34,7 +34,7 @@ pub(crate) struct Purpose<'a> {
 }
 
 impl Purpose<'_> {
-    /// What to say where the kernel refuses.
+    /// The error if the kernel refuses.
     pub(crate) fn refused(&self, what: &'static str, error: io::Error) -> LiveError {
         let interface = self.interface.to_owned();
         match error.raw_os_error() {

@@ -47,7 +47,7 @@ pub(crate) mod port {
     pub(crate) const OWN: usize = 8;
 }
 
-/// What the XDP program does with what it found.
+/// The XDP program's action on a packet of a bypassed flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// It goes no further.
@@ -68,7 +68,7 @@ mod skb {
     pub(super) const GSO_SIZE: i16 = 176;
 }
 
-/// What a program at tc returns (`TC_ACT_`, `TCX_`).
+/// Results of a program at tc (`TC_ACT_`, `TCX_`).
 const NEXT: i32 = -1;
 
 /// The stack: below it are the key, a copy of headers, the key of the port's map.
@@ -126,7 +126,7 @@ fn ask(a: &mut Asm, view: View, flows: i32, pass: Label) {
     (0..6).for_each(|n| a.store_imm(Size::DW, Reg::Fp, KEY + n * 8, 0));
     link_layer(a, view, pass);
     if view == View::Copied {
-        // What the other interface cannot send is for the engine to find out.
+        // The engine handles packets that the other interface cannot send.
         let fits = a.label();
         a.load(Size::W, Reg::R1, Reg::R6, skb::GSO_SIZE);
         a.jump_if_imm(When::NotEqual, Reg::R1, 0, fits);
@@ -223,8 +223,8 @@ impl Shared {
         self.mark.wrapping_add(1)
     }
 
-    /// For sockets of AF_PACKET: keeps packets of bypassed flows out of them. What it decided it writes down in the packet, for
-    /// that is looked at once more ([`Shared::send_on`]) when the table may be another.
+    /// For AF_PACKET sockets: keeps packets of bypassed flows out. It stores its decision in the packet, since the program at tc
+    /// ([`Shared::send_on`]) looks at it again when the table may have changed.
     pub(crate) fn leave_out(self) -> Result<Vec<Insn>, LiveError> {
         let mut a = Asm::new();
         let pass = a.label();
@@ -243,9 +243,8 @@ impl Shared {
         done(a)
     }
 
-    /// For tc, where packets come in after sockets of AF_PACKET had them: counts those of bypassed flows, and sends them out of the
-    /// interface with the number `to`. Where the socket's program has decided it is as that said; where it has not (the sockets take
-    /// nothing at the moment), it is as the table says.
+    /// For tc, after the AF_PACKET sockets: counts packets of bypassed flows and sends them out of the interface with index `to`.
+    /// It follows the decision of the socket's program. Without one (the sockets are closed at the moment) the table decides.
     pub(crate) fn send_on(self, to: i32) -> Result<Vec<Insn>, LiveError> {
         let mut a = Asm::new();
         let (next, absent, out) = (a.label(), a.label(), a.label());
@@ -269,7 +268,7 @@ impl Shared {
         a.call(Helper::Redirect);
         a.exit();
         a.bind(absent);
-        // The flow was taken out in between, and nobody else has the packet.
+        // The entry was removed in between, and no other program has the packet.
         a.load(Size::DW, Reg::R2, Reg::R6, skb::CB);
         a.constant(Reg::R1, self.passes_by());
         a.jump_if(When::Equal, Reg::R2, Reg::R1, out);

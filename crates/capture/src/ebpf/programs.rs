@@ -3,7 +3,7 @@
 use super::asm::{Alu, Asm, Helper, Insn, Reg, Size, When};
 use crate::live::LiveError;
 
-/// What an XDP program returns (`enum xdp_action`).
+/// Results of an XDP program (`enum xdp_action`).
 pub(super) mod action {
     pub(in crate::ebpf) const DROP: i32 = 1;
     pub(in crate::ebpf) const PASS: i32 = 2;
@@ -50,7 +50,7 @@ pub(super) fn done(a: Asm) -> Result<Vec<Insn>, LiveError> {
     })
 }
 
-/// `*(at + off) += 1`; there is one such number for each CPU, and nobody else on this one.
+/// `*(at + off) += 1`; each CPU has its own number, so no atomic is needed.
 pub(super) fn increment(a: &mut Asm, at: Reg, off: i16) {
     a.load(Size::DW, Reg::R1, at, off);
     a.alu_imm(Alu::Add, Reg::R1, 1);

@@ -1,4 +1,4 @@
-//! The bpf(2) system call: maps, programs, and what holds a program at an interface. All `unsafe` code of eBPF is here.
+//! The bpf(2) system call: maps, programs, and links to interfaces. All `unsafe` code of eBPF is here.
 //!
 //! See bpf(2) and `include/uapi/linux/bpf.h`, whose `union bpf_attr` is written here as bytes: [`Attr`].
 
@@ -112,7 +112,7 @@ impl Attr {
         // SAFETY: as the caller says.
         let n = unsafe { self.call(command) }?;
         let fd = RawFd::try_from(n).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        // SAFETY: the descriptor is new, and nobody else has it.
+        // SAFETY: the descriptor is new and has no other owner.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }
@@ -289,7 +289,7 @@ pub(crate) struct Program {
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) error: io::Error,
-    /// What the verifier says, if it said something.
+    /// The verifier's log, if there is one.
     pub(crate) log: String,
 }
 
@@ -326,7 +326,7 @@ impl Program {
         self.fd.as_raw_fd()
     }
 
-    /// Runs it over a packet, as if that came in; what it returns.
+    /// Runs it over a packet, as if received, and returns its result.
     #[cfg(test)]
     pub(crate) fn run(&self, packet: &[u8]) -> io::Result<u32> {
         self.run_with(packet, &mut [])

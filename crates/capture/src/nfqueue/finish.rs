@@ -1,4 +1,4 @@
-//! Packets whose checksum is not filled in yet, or whose end did not come, made whole.
+//! Completes packets with an unfinished checksum, or without their end.
 
 use margay_packet::checksum::internet;
 
@@ -7,7 +7,7 @@ pub(super) fn fill_in(packet: &mut [u8]) {
     let _ = try_fill_in(packet);
 }
 
-/// What an IP packet carries.
+/// The payload of an IP packet.
 struct Carried {
     proto: u8,
     start: usize,

@@ -54,13 +54,13 @@ pub(super) struct Queued {
     pub(super) full: Option<u32>,
     /// Not all of it came, and it goes on as far as it did.
     pub(super) shortened: bool,
-    /// Where its bytes are, from the start of what was read.
+    /// The place of its bytes in the read buffer.
     pub(super) start: usize,
     /// How many.
     pub(super) len: usize,
 }
 
-/// What the kernel says.
+/// A message of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     Packet(Queued),
@@ -153,7 +153,7 @@ impl Writer {
         }
     }
 
-    /// Takes over a queue, and says how it is to be: all at once, so that none is lost between.
+    /// Takes over a queue with all its parameters in one message, so that no packet is lost in between.
     pub(super) fn bind(&mut self, queue: u16, sequence: u32, length: u32, flags: u32) {
         self.begin(CONFIG, queue, sequence);
         // nfqnl_msg_config_cmd: command, padding, protocol family (not looked at any more).
@@ -175,8 +175,8 @@ impl Writer {
         self.end();
     }
 
-    /// What becomes of the packet `id`, or (`all`) of all up to it that wait; its new mark; its new bytes, and whether their
-    /// checksum is yet to be filled in: the kernel leaves it as it is.
+    /// The verdict on the packet `id`, or (`all`) on all waiting ones up to it; its new mark; its new bytes, and whether their
+    /// checksum is unfinished: the kernel leaves it as it is.
     pub(super) fn verdict(
         &mut self,
         queue: u16,
@@ -202,10 +202,10 @@ impl Writer {
     }
 }
 
-/// What the kernel counts of a queue.
+/// The kernel's counters of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Row {
-    /// The netlink port of who has it.
+    /// The netlink port of its owner.
     pub(super) port: u32,
     /// Packets that wait.
     pub(super) waiting: u64,

@@ -47,7 +47,7 @@ const SEND: usize = 64 << 10;
 /// The longest queue: far more than sockets have room for.
 const ENDLESS: u32 = 1 << 30;
 
-/// What becomes of packets that are accepted (`mode`).
+/// The way of accepted packets (`mode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// They go on, past the rest of the chain.
@@ -69,7 +69,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// What it makes of a packet's mark.
+    /// The new value of a packet's mark.
     pub fn on(self, mark: u32) -> u32 {
         mark & !self.mask | self.value & self.mask
     }
@@ -80,7 +80,7 @@ impl Mark {
 pub struct Settings {
     /// Its number.
     pub queue: u16,
-    /// What becomes of packets that are accepted.
+    /// The way of accepted packets.
     pub mode: Mode,
     /// Their mark when they restart the chain.
     pub repeat: Mark,
@@ -114,7 +114,7 @@ impl Default for Settings {
     }
 }
 
-/// What the kernel counted, without its counters' going round.
+/// The kernel's counts, without wrap-around.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counted {
     last: Row,
@@ -202,7 +202,7 @@ impl Nfqueue {
         })
     }
 
-    /// Its row in the kernel's table, whoever has it.
+    /// Its row in the kernel's table, for any owner.
     fn row(&mut self) -> Option<Row> {
         let table = match &mut self.table {
             Some(open) => open,
@@ -215,7 +215,7 @@ impl Nfqueue {
         message::row(&text, self.settings.queue)
     }
 
-    /// Asks the kernel what it counted.
+    /// Reads the kernel's counters.
     fn count(&mut self) {
         if !self.started {
             return;
@@ -233,7 +233,7 @@ impl Nfqueue {
             };
     }
 
-    /// Takes what waits in the socket; whether there was something.
+    /// Receives waiting messages; whether there were any.
     fn fill(&mut self, max: usize) -> bool {
         let got = match self.socket.receive(&mut self.slots, max) {
             Ok(n) => n,
@@ -291,7 +291,7 @@ impl Nfqueue {
         let polled = self.socket.poll(wait);
         polled.count(&mut self.counters);
         if polled == Polled::Error {
-            // An error that says nothing does not make this a busy loop.
+            // An error without a cause must not start a busy loop.
             std::thread::sleep(wait.min(Duration::from_millis(1)));
         }
         polled != Polled::Timeout
@@ -380,7 +380,7 @@ impl Nfqueue {
         }
     }
 
-    /// Tells the kernel what the writer has; what it answers.
+    /// Sends the writer's messages to the kernel; returns its answer.
     fn configure(&mut self) -> std::io::Result<()> {
         let sent = self.socket.send(&self.writer.bytes);
         self.writer.clear();

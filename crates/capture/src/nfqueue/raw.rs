@@ -1,4 +1,4 @@
-//! Packets of our own, sent as they are: answers to what is rejected.
+//! Packets of our own, sent unchanged: answers of `reject`.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ impl Answerer {
         Answerer { mark, sockets }
     }
 
-    /// Sends a whole packet to where it says.
+    /// Sends a whole packet to its destination.
     pub(super) fn send(&mut self, packet: &[u8]) -> io::Result<()> {
         let family = sys::family(packet).ok_or(io::ErrorKind::InvalidInput)?;
         let [four, six] = &mut self.sockets;

@@ -1,4 +1,4 @@
-//! The system's side of a netlink socket: its calls. All `unsafe` code of NFQUEUE alone is here, and in `raw`; what messages say is read by safe code
+//! The system's side of a netlink socket: its calls. All `unsafe` code of NFQUEUE alone is here, and in `raw`; safe code parses the messages
 //! (`message`).
 
 #![allow(unsafe_code)]
@@ -83,7 +83,7 @@ impl Socket {
         self.set(libc::SOL_NETLINK, libc::NETLINK_NO_ENOBUFS, 1)
     }
 
-    /// Hands messages to the kernel, which has done what they say when this returns.
+    /// Hands messages to the kernel, which has processed them on return.
     pub(super) fn send(&self, bytes: &[u8]) -> io::Result<()> {
         let to = kernel();
         let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;

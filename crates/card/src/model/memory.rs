@@ -1,4 +1,4 @@
-//! What memory makes cores wait for: scratchpad, caches, DRAM, code.
+//! Waits of cores for memory: scratchpad, caches, DRAM, code.
 
 use crate::design::Sharing;
 

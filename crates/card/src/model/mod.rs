@@ -37,16 +37,16 @@ const WIRE: u64 = 24;
 pub enum Load {
     /// As fast as the card has room: nothing is lost.
     Saturated,
-    /// At a rate in bit/s of frames, evenly; what finds no room is lost.
+    /// At a rate in bit/s of frames, evenly; packets without room are lost.
     Even(f64),
-    /// At a rate in bit/s of frames with gaps of exponential length, made from the seed; what finds no room is lost.
+    /// At a rate in bit/s of frames with exponential gaps from the seed; packets without room are lost.
     Poisson(f64, u64),
 }
 
 /// Stages, as in [`Outcome::stages`].
 pub const STAGES: [&str; 6] = ["assignment", "reassembly", "software matching", "verification", "URI", "notification"];
 
-/// What happened.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
     /// Packets that the card finished.
@@ -184,7 +184,7 @@ struct Card<'a> {
     cycle: f64,
     /// What an instruction takes, and how many were done, by the number of idle cores.
     paces: Vec<(Pace, f64)>,
-    /// What a private cache fetches again after a flush (time in ps, accesses), and which cores have to.
+    /// The refill of a private cache after a flush (time in ps, accesses), and which cores need it.
     refill: (u64, u64),
     cold: u64,
     refilled: u64,
@@ -208,7 +208,7 @@ struct Card<'a> {
     flows: Vec<u8>,
     /// Flows that had an alert, where the card prevents.
     barred: Vec<bool>,
-    /// The packet of each flow from which on nobody needs more of it, where the card follows flows for the host.
+    /// The packet of each flow after which the host needs no more of it, if the card follows flows for the host.
     enough: Vec<u32>,
     jobs: VecDeque<Job>,
     matching: VecDeque<u32>,

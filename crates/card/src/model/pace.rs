@@ -1,4 +1,4 @@
-//! What an instruction takes: its cycle, what it loses to branches, and its share of what it asks of scratchpad and data in DRAM.
+//! The time of an instruction: its cycle, its share of branch losses, and its share of waits for scratchpad and DRAM.
 //!
 //! Packets, flows, rules and tables are read from simulated caches and rows. Other data of the firmware (nodes of trees, stack, heap) is
 //! too much to replay: how often it misses follows from curves that are counted from Margay's own code for caches of each size, and how
@@ -10,7 +10,7 @@ use crate::design::{Design, Sharing};
 /// Of scratchpad, cache ports and DRAM, others take at most this share of what a core finds.
 const MOST: f64 = 0.9;
 
-/// What one instruction takes while some cores are idle.
+/// The time of an instruction while some cores are idle.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pace {
     /// Time in ps.
@@ -47,7 +47,7 @@ fn wait(busy: f64) -> f64 {
     busy / (2.0 * (1.0 - busy))
 }
 
-/// What a private cache fetches again after it was flushed: time of the core in ps, accesses.
+/// The refill of a private cache after a flush: time of the core in ps, accesses.
 pub(super) fn refill(design: &Design, costs: &Costs) -> (u64, u64) {
     if design.sharing == Sharing::Shared || design.cache == 0 || costs.data <= 0.0 {
         return (0, 0);

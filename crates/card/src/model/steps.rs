@@ -1,4 +1,4 @@
-//! The firmware: what a core does next, and what each of its tasks does.
+//! The firmware: the choice of a core's next task, and the tasks.
 
 use crate::design::{Assignment, Part};
 use crate::trace::{TCP, Work};
@@ -71,7 +71,7 @@ impl Card<'_> {
         self.wake_core(usize::from(queue), now);
     }
 
-    /// What a free core does next: what others wait for, then its own packets, then arrivals.
+    /// The next task of a free core: tasks that others wait for, then its own packets, then arrivals.
     pub(super) fn pick(&mut self, core: usize, now: u64) {
         self.cores[core].task = Task::Idle;
         match self.jobs.pop_front() {
@@ -153,7 +153,7 @@ impl Card<'_> {
         }
     }
 
-    /// A packet goes to the host, which does what the card did not.
+    /// A packet goes to the host, which does the rest.
     fn leave_to_host(&mut self, work: Work) {
         let costs = self.costs;
         let (mut bytes, mut instructions) = (u64::from(work.bytes), costs.host_packet);
@@ -170,7 +170,7 @@ impl Card<'_> {
         self.out.host_work += instructions;
     }
 
-    /// Nobody needs more of the flow of a packet.
+    /// The flow of a packet needs no more work.
     fn enough(&self, slot: u32, work: Work) -> bool {
         self.enough.get(work.flow as usize).is_some_and(|from| self.slots[slot as usize].packet >= *from)
     }
@@ -218,7 +218,7 @@ impl Card<'_> {
         self.busy(core, 1, now, end, Task::Packet { slot, copied: 0 });
     }
 
-    /// Copies what is to be inspected, a piece at a time.
+    /// Copies the bytes to inspect, a piece at a time.
     pub(super) fn packet(&mut self, core: usize, now: u64, slot: u32, copied: u32) {
         let work = self.work(slot);
         match self.design.part {

@@ -4,7 +4,7 @@ use super::{Key, Kind, all, sets};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// What may stand below a name of a path.
+/// The keys allowed below a name of a path.
 #[derive(Debug, Default)]
 pub(crate) struct Level {
     below: HashMap<&'static str, Level>,
@@ -12,7 +12,7 @@ pub(crate) struct Level {
     pub(crate) row: Option<&'static Key>,
 }
 
-/// Settings that stand in several places: what is below the second path may stand below the first as well.
+/// Settings with several places: those below the second path may also stand below the first.
 const SHARED: &[(&str, &str)] = &[
     ("app-layer.protocols.http.libhtp.server-config.#.*", "app-layer.protocols.http.libhtp.default-config"),
     ("app-layer.protocols.http.libhtp.server-config.#", "app-layer.protocols.http.libhtp.default-config"),

@@ -34,14 +34,14 @@ pub(crate) use lookup::{Level, top};
 pub struct Key {
     /// Its name from the top of the configuration.
     pub path: &'static str,
-    /// What its value may be.
+    /// Its allowed values.
     pub kind: Kind,
-    /// What holds where it is not set, written as in a configuration; empty where nothing holds. For settings without effect
-    /// the value that needs no word at start, which is that of the configuration Suricata installs; `*` is any value.
+    /// Its default, written as in a configuration; empty if there is none. For a setting without effect, the value that needs
+    /// no notice at start, which is that of Suricata's installed configuration; `*` is any value.
     pub default: &'static str,
-    /// What it does here.
+    /// Its effect.
     pub effect: Effect,
-    /// What it is for, in one sentence.
+    /// Its purpose, in one sentence.
     pub text: &'static str,
     /// A value other than the default that is accepted, where the kind alone does not give one.
     pub example: Option<&'static str>,
@@ -51,7 +51,7 @@ pub struct Key {
     pub shown_by: Option<&'static str>,
 }
 
-/// What a value may be.
+/// Allowed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `yes` or `no`.
@@ -80,20 +80,20 @@ pub enum Kind {
     Fraction,
     /// A percentage.
     Percent,
-    /// Text: what it stands for.
+    /// Text: its meaning.
     Text(&'static str),
-    /// A list: what of.
+    /// A list: the meaning of its items.
     List(&'static str),
     /// A section that counts as a whole, with whatever is in it.
     Section,
 }
 
-/// What a setting does here.
+/// The effect of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It changes what the engine does.
     Acts,
-    /// It is accepted and changes nothing, for this reason; start says so where its value is not the default.
+    /// It is accepted and changes nothing, for this reason; the start reports it if its value is not the default.
     Ignored(&'static str),
     /// A value other than the default ends the start, for this reason.
     Refused(&'static str),
@@ -122,7 +122,7 @@ impl Key {
         self
     }
 
-    /// What it cannot be is a warning.
+    /// An invalid value is a warning.
     const fn lenient(mut self) -> Key {
         self.lenient = true;
         self
@@ -140,7 +140,7 @@ impl Key {
         self
     }
 
-    /// Whether `value` says what holds anyway.
+    /// Whether `value` is the default.
     pub fn is_default(&self, value: &str) -> bool {
         let (value, default) = (value.trim(), self.default.trim());
         if default == "*" || value.is_empty() || value.eq_ignore_ascii_case(default) {
@@ -250,7 +250,7 @@ const TABLES: &[(&str, &str, &[Key])] = &[
     ("The process", process::ABOUT, process::KEYS),
 ];
 
-/// The table with what protocols declare.
+/// The table with the settings that protocols declare.
 pub fn chapters() -> &'static [(&'static str, &'static str, Vec<Key>)] {
     static CHAPTERS: LazyLock<Vec<(&str, &str, Vec<Key>)>> = LazyLock::new(|| {
         let with = |title: &str, keys: &[Key]| match title {

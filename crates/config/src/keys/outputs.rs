@@ -9,7 +9,7 @@ pub(super) const ABOUT: &str = "Logs and their destinations. `outputs` is a list
 /// Values of `filetype`.
 pub(super) const FILETYPES: &[&str] = &["regular", "unix_stream", "unix_dgram", "syslog", "redis", "kafka", "tcp"];
 
-/// The test that shows what settings of outputs on other machines do.
+/// The test that shows the effect of settings of remote outputs.
 const REMOTE: &str = "engine/src/settings/remote.rs::every_setting_acts";
 
 /// Facilities of syslog.
@@ -28,7 +28,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("stats.exception-policy.global-stats", "yes", "Whether exception policies that took effect are counted.").ignored(ALWAYS),
     flag("stats.exception-policy.per-app-proto-errors", "no", "Whether parser errors are also counted per protocol."),
     number("heartbeat.output-flush-interval", "0", (0, 60), "seconds", "How often buffered outputs are flushed.").ignored("buffered outputs are flushed every second"),
-    // What all outputs of lines have.
+    // Settings of all outputs of lines.
     word("outputs.#.<written>.filetype", FILETYPES, "regular", "Destination: a file, a socket, or another machine."),
     word("outputs.#.<written>.type", FILETYPES, "regular", "The old name of `filetype`."),
     flag("outputs.#.<written>.append", "yes", "Whether to append to an existing file."),

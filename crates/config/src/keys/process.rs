@@ -1,4 +1,4 @@
-//! The process: its log, its threads, its user, what it may do.
+//! The process: its log, threads, user and permissions.
 
 use super::reasons::{ALWAYS, LOG_FORM, NO_PROFILE};
 use super::{Key, Kind, U32, flag, flag_or, list, number, section, size, text, word};

@@ -1,4 +1,4 @@
-//! Compressed bodies in what HTTP/1 servers said, for the targets that decompress.
+//! Compressed bodies of HTTP/1 responses, for the targets that decompress.
 
 use super::Seed;
 
@@ -9,7 +9,7 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).position(|w| w.eq_ignore_ascii_case(needle))
 }
 
-/// The bodies with a `Content-Encoding` in what a server said.
+/// The bodies with a `Content-Encoding` in a server's data.
 pub(super) fn cut(mut said: &[u8], out: &mut Vec<Seed>) {
     while let Some(at) = find(said, b"\ncontent-encoding:") {
         let rest = said.get(at + 18..).unwrap_or(&[]);

@@ -143,7 +143,7 @@ fn packet(
     }
 }
 
-/// Keeps what the target `stream` is to know of a segment.
+/// Keeps the properties of a segment for the target `stream`.
 fn note(state: &mut FlowState, p: &Packet<'_>, dir: Direction) {
     let Some(tcp) = p.tcp() else { return };
     if state.segments.len() >= SEGMENTS_MAX {
@@ -168,7 +168,7 @@ fn note(state: &mut FlowState, p: &Packet<'_>, dir: Direction) {
     });
 }
 
-/// Takes what the stream has in order.
+/// Takes the in-order data of the stream.
 fn take(state: &mut FlowState, all: bool) {
     let Some(mut session) = state.tcp.take() else { return };
     for dir in DIRECTIONS {

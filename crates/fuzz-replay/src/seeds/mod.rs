@@ -1,5 +1,5 @@
-//! Seeds for the targets, cut from captures, rules and other files: what real applications say, in the format that each
-//! target reads (`tools/fuzz-seeds`).
+//! Seeds for the targets, cut from captures, rules and other files: messages of real applications, in the format of each
+//! target (`tools/fuzz-seeds`).
 
 mod bodies;
 mod flows;
@@ -111,7 +111,7 @@ fn conversation(c: &Conversation, turn: usize, out: &mut Vec<Seed>) {
     out.push(("recognise", [&head, first, second].concat()));
 }
 
-/// All that one side said, the client where `client` is set.
+/// All bytes of one side, the client's if `client` is set.
 fn side(acts: &[Act], client: bool) -> Vec<u8> {
     let wanted = if client { ToServer } else { ToClient };
     let bytes = acts.iter().filter_map(|a| match a {

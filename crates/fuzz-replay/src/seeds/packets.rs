@@ -16,7 +16,7 @@ const FRAGMENT_MAX: usize = 255;
 /// Datagrams of a capture that are cut into fragments.
 const CUT_MAX: usize = 4;
 
-/// What a packet is made of, without its values: frames of the same shape go the same way through the decoder.
+/// The shape of a packet, without values: frames of the same shape take the same path through the decoder.
 fn shape(p: &Packet<'_>, h: &mut DefaultHasher) {
     (p.source.name(), p.vlans.as_slice().len(), p.proto, p.fragment, p.invalid, p.icmp).hash(h);
     match p.l3 {

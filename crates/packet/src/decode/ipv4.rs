@@ -28,7 +28,7 @@ mod kind {
 }
 
 impl Decoder {
-    /// An IPv4 header and what it carries.
+    /// An IPv4 header and its payload.
     pub(crate) fn ipv4<S: PacketSink>(&mut self, p: &mut Packet<'_>, at: usize, end: usize, sink: &mut S) -> bool {
         self.counters.ipv4 += 1;
         let b = p.range(at, end);

@@ -48,7 +48,7 @@ struct Walk {
 }
 
 impl Decoder {
-    /// An IPv6 header and what it carries.
+    /// An IPv6 header and its payload.
     pub(crate) fn ipv6<S: PacketSink>(&mut self, p: &mut Packet<'_>, at: usize, end: usize, sink: &mut S) -> bool {
         self.counters.ipv6 += 1;
         let b = p.range(at, end);
@@ -77,14 +77,14 @@ impl Decoder {
         true
     }
 
-    /// Walks the extension headers from `w` on, then decodes what they announce.
+    /// Walks the extension headers from `w` on, then decodes the payload.
     fn ipv6_from<S: PacketSink>(&mut self, p: &mut Packet<'_>, ip: usize, w: &mut Walk, sink: &mut S) {
         let sound = loop {
             // Whatever comes after an extension header has two bytes at least.
             if w.at > ip + FIXED && w.end - w.at < 2 && w.next != next::NONE {
                 break bad(p, E::Ipv6TruncExthdr);
             }
-            // What the transport is counts, or else the last of the headers that are about delivery.
+            // The transport protocol counts, or else the last delivery header.
             if !matches!(w.next, next::NONE | next::MOBILITY | next::HIP | next::SHIM6) {
                 p.proto = w.next;
             }
@@ -251,7 +251,7 @@ fn options(p: &mut Packet<'_>, header: &[u8], hop_by_hop: bool) {
     }
 }
 
-/// What a fragment header turned out to be.
+/// The result of reading a fragment header.
 enum FragmentHeader {
     /// Cut off.
     Broken,

@@ -65,7 +65,7 @@ impl Decoder {
         true
     }
 
-    /// What an EtherType announces. `false` where it is not known, or not looked into.
+    /// Decodes the payload of an EtherType. `false` if it is unknown or not decoded.
     pub(crate) fn ether_type<S: PacketSink>(
         &mut self,
         p: &mut Packet<'_>,
@@ -239,7 +239,7 @@ impl Decoder {
         }
     }
 
-    /// Raw IP: the version says which.
+    /// Raw IP: the version field selects the family.
     pub(crate) fn raw<S: PacketSink>(&mut self, p: &mut Packet<'_>, end: usize, sink: &mut S) -> bool {
         self.counters.raw += 1;
         let b = p.range(0, end);

@@ -42,7 +42,7 @@ impl Decoder {
         self.ppp_protocol(p, protocol, known, at + header, end, sink)
     }
 
-    /// What a PPP protocol number announces; `known` ones that are not looked into are no error.
+    /// Decodes the payload of a PPP protocol; `known` protocols that are not decoded are no error.
     fn ppp_protocol<S: PacketSink>(
         &mut self,
         p: &mut Packet<'_>,

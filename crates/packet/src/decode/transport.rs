@@ -16,7 +16,7 @@ mod len {
 }
 
 impl Decoder {
-    /// What the transports that IPv4 and IPv6 have in common carry; nothing is done for others.
+    /// Decodes the transports that IPv4 and IPv6 share; ignores others.
     pub(crate) fn transport<S: PacketSink>(
         &mut self,
         p: &mut Packet<'_>,

@@ -164,7 +164,7 @@ impl Decoder {
             b = &b[8..];
             at += 8;
         }
-        // A hop limit of 0 is nothing that anybody would send.
+        // No host sends a hop limit of 0.
         if b[0] >> 4 != 6 || len::IPV6 + usize::from(u16_at(b, 4)) != b.len() || b[7] == 0 {
             return false;
         }
@@ -175,7 +175,7 @@ impl Decoder {
         taken
     }
 
-    /// VXLAN (RFC 7348 section 5): what the inner Ethernet frame carries is a packet without that frame's header.
+    /// VXLAN (RFC 7348 section 5): the payload of the inner Ethernet frame is a packet without that frame's header.
     fn vxlan<S: PacketSink>(&mut self, p: &mut Packet<'_>, at: usize, end: usize, sink: &mut S) -> bool {
         let b = p.range(at, end);
         if b.len() < len::VXLAN + len::ETHERNET || u8_at(b, 0) & 0x08 == 0 || u8_at(b, 7) != 0 {

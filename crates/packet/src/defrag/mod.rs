@@ -68,7 +68,7 @@ pub(crate) struct Whole {
     pub(crate) data: Vec<u8>,
     /// Where its IP header starts.
     pub(crate) ip: usize,
-    /// What the last fragment brought, where none overlaps another.
+    /// The content of the last fragment, if none overlaps another.
     pub(crate) completed: Option<Completed>,
 }
 
@@ -111,7 +111,7 @@ impl Defrag {
         }
     }
 
-    /// Changes the limit of memory; what there is stays.
+    /// Changes the memory limit; stored fragments stay.
     pub(crate) fn set_memcap(&mut self, memcap: usize) {
         self.memcap = memcap;
     }
@@ -152,7 +152,7 @@ impl Defrag {
             }
         }
         let unsound = self.inline.then_some(Refused::Unsound);
-        // Inline nothing goes on that says something else than what came first.
+        // Inline a fragment that contradicts an earlier one is not forwarded.
         let policy = if self.inline { Policy::First } else { self.policy(p.dst) };
         let linux = policy == Policy::Linux;
         // An IPv4 datagram's length includes its header, of 20 bytes at least.
@@ -266,7 +266,7 @@ impl Defrag {
         let t = self.table.tracker(slot);
         self.table.count_frags(slot, t.frags + 1);
         let t = self.table.tracker(slot);
-        // What ends behind the last fragment is no part of a datagram: such a one never gets whole.
+        // Data behind the last fragment makes the datagram impossible to complete.
         let whole = t.end > 0 && t.last_end == t.end && t.segments.covered() == t.end && !t.head.is_empty();
         let result = if whole { self.assemble(slot, is_v6, p, f) } else { None };
         if result.is_some() {
@@ -345,7 +345,7 @@ impl Defrag {
             self.release(slot);
         }
         while self.inline && self.is_greedy(key) {
-            // What it has goes on; there is room for others.
+            // Its fragments are forwarded already; there is room for others.
             let oldest = self.table.sender(key).oldest().filter(|slot| self.timed_out(*slot, now));
             let Some(slot) = oldest else {
                 counters.defrag_max_trackers_reached += 1;

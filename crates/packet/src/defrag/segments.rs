@@ -23,7 +23,7 @@ impl Segment {
     }
 }
 
-/// Memory of an entry of a tree, with what the tree leaves free.
+/// Memory of a tree entry, with the tree's free space.
 const ENTRY: usize = 48;
 
 /// The fragments of a datagram, overlaps resolved. A fragment costs what its bytes cost and the depth of a tree, in whatever order
@@ -42,7 +42,7 @@ pub(super) struct Segments {
     scratch: Vec<Segment>,
 }
 
-/// What became of a fragment.
+/// The result of adding a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Inserted {
     /// Whether bytes were there already.
@@ -126,8 +126,8 @@ impl Segments {
         true
     }
 
-    /// Adds a fragment to the runs, as Linux does (since 4.20 and 5.0; RFC 5722 for IPv6): what lies within a run is a duplicate,
-    /// whatever it says; any other overlap makes it forget the datagram. Returns whether it overlaps, and whether all is forgotten.
+    /// Adds a fragment to the runs, as Linux does (since 4.20 and 5.0; RFC 5722 for IPv6): data within a run is a duplicate,
+    /// whatever its content; any other overlap discards the datagram. Returns whether it overlaps, and whether all is discarded.
     fn run(&mut self, start: u32, end: u32) -> (bool, bool) {
         let Some(mut last) = self.runs.last_entry() else {
             self.runs.insert(start, end);
@@ -157,7 +157,7 @@ impl Segments {
         (false, false)
     }
 
-    /// What there is between two places, in order.
+    /// The segments between two places, in order.
     fn overlapping(&self, start: u32, end: u32) -> impl Iterator<Item = &Segment> {
         let before = self.list.range(..start).next_back().map(|s| s.1).filter(|s| s.end > start);
         before.into_iter().chain(self.list.range(start..end).map(|s| s.1))

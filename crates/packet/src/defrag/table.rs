@@ -1,4 +1,4 @@
-//! The table of trackers: by key, by age, and by who sends.
+//! The table of trackers: by key, by age, and by sender.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -55,7 +55,7 @@ pub(super) enum State {
 }
 
 /// A fragment that came, by its place and a hash of its bytes: a polynomial over the field of [`PRIME`], at a place that is drawn at
-/// random. Two different fragments of `n` bytes have the same one in `n` of 7 * 2^61 cases, whoever made them up.
+/// random. Two different fragments of `n` bytes have the same hash in `n` of 7 * 2^61 cases, even if an attacker made them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Mark {
     from: u16,
@@ -65,8 +65,8 @@ struct Mark {
 }
 
 impl Tracker {
-    /// Whether a fragment says something else than those of before: other bytes, another end, or if it is the first one, another
-    /// protocol. `next` is what it says comes behind its fragment header.
+    /// Whether a fragment contradicts earlier ones: other bytes, another end, or for the first one another protocol. `next` is its
+    /// next header.
     pub(super) fn contradicts(&self, f: &Fragment, payload: &[u8], next: u8) -> bool {
         let end = f.offset + payload.len();
         let ends = if f.more {
@@ -105,7 +105,7 @@ pub(super) struct Tracker {
     /// When its last fragment came.
     pub(super) last: Time,
     pub(super) segments: Segments,
-    /// It was whole before, and other fragments of its number come: another datagram, or what its host did not get of that one.
+    /// It was complete, and more fragments with its identification come: a new datagram, or retransmitted parts of the old one.
     pub(super) reopened: bool,
     /// The fragments that came.
     marks: BTreeSet<Mark>,
@@ -115,7 +115,7 @@ pub(super) struct Tracker {
     pub(super) overlap: bool,
     /// How many fragments its sender had sent to its receiver when the last one of it came.
     pub(super) serial: u32,
-    /// For IPv6: what the first fragment says comes behind its fragment header.
+    /// For IPv6: the next header in the first fragment.
     pub(super) next: u8,
     /// Where the last fragment (without "more fragments") ended; 0 as long as it is missing.
     pub(super) last_end: usize,
@@ -213,7 +213,7 @@ pub(super) struct Table {
     pairs: HashMap<(IpAddr, IpAddr), (u32, u32)>,
     memuse: usize,
     hasher: RandomState,
-    /// Where the hash of a fragment is evaluated; nobody knows it.
+    /// The secret point at which fragment hashes are evaluated.
     point: u64,
 }
 
@@ -298,7 +298,7 @@ impl Table {
         self.frags
     }
 
-    /// What the sender of a datagram has.
+    /// The share of a datagram's sender.
     pub(super) fn sender(&self, key: &Key) -> Sender {
         self.senders.get(&key.source()).copied().unwrap_or(Sender::NONE)
     }
@@ -374,7 +374,7 @@ impl Table {
         self.link(slot.0);
     }
 
-    /// The datagram of a tracker is whole: what is remembered of it is which fragments it was made of.
+    /// The datagram of a tracker is complete: only the record of its fragments stays.
     pub(super) fn settle(&mut self, slot: Slot) {
         self.count_frags(slot, 0);
         self.unlink(slot.0);

@@ -30,7 +30,7 @@ fn pressure(memory: &[Memory]) -> f64 {
     memory.iter().map(of).fold(0.0, f64::max)
 }
 
-/// The picture, but for what comes from events.
+/// The picture without the parts from events.
 pub(super) fn of(sample: &Sample, before: Option<&Sample>) -> Snapshot {
     let seconds = before.map_or(0.0, |b| sample.at.saturating_duration_since(b.at).as_secs_f64());
     let none = Counters::new();
@@ -50,7 +50,7 @@ pub(super) fn of(sample: &Sample, before: Option<&Sample>) -> Snapshot {
     }
     let memory: Vec<Memory> =
         sums.into_iter().map(|(name, (used, cap))| Memory { name: name.to_owned(), used, cap }).collect();
-    // What the host loses is of all its interfaces, ours or not.
+    // The host's losses cover all its interfaces.
     let lost = || stages.iter().filter(|s| s.stage != "softnet");
     let now = Point {
         t: sample.time,

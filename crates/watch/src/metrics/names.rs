@@ -1,6 +1,6 @@
 //! Names of counters as names of metrics.
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It only grows while the engine runs.
@@ -15,17 +15,17 @@ pub(super) struct Name {
     /// The family, without `_total`.
     pub(super) family: String,
     pub(super) kind: Kind,
-    /// `bytes`, `ratio`; empty for what is counted one by one.
+    /// `bytes`, `ratio`; empty for plain counts.
     pub(super) unit: &'static str,
-    /// What it is.
+    /// Its description.
     pub(super) help: String,
-    /// What of the name is a label.
+    /// The part of the name that becomes a label.
     pub(super) labels: Vec<(&'static str, String)>,
-    /// What the value is multiplied by, to be in the unit.
+    /// The factor that converts the value to the unit.
     pub(super) scale: f64,
 }
 
-/// Names that end in one word of many: what stands before it, the family, the label, what is counted.
+/// Names that end in a variable word: its prefix, the family, the label, the description.
 const GROUPS: &[(&str, &str, &str, &str)] = &[
     ("app_layer.flow.", "app_layer_flows", "app_proto", "Flows, by application protocol."),
     ("app_layer.tx.", "app_layer_transactions", "app_proto", "Transactions, by application protocol."),
@@ -64,7 +64,7 @@ const GAUGES: &[&str] = &[
     "file_store.quota_used",
 ];
 
-/// What counters mean; the others are named after `stats` events, whose documentation says it.
+/// Descriptions of counters; the others have those of the `stats` events.
 const HELP: &[(&str, &str)] = &[
     ("decoder.pkts", "Packets decoded."),
     ("decoder.bytes", "Bytes of packets decoded."),
@@ -102,11 +102,11 @@ const HELP: &[(&str, &str)] = &[
     ("watchdog.stuck", "How often a worker made no progress for too long."),
 ];
 
-/// What may be in a metric's name.
+/// The characters allowed in a metric's name.
 fn plain(name: &str) -> String {
     let mut out: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
-    // A unit is written in full, and what only grows gets this ending anyway.
+    // A unit is written in full, and counters get this ending anyway.
     if let Some(rest) = out.strip_suffix("_per_sec") {
         out = format!("{rest}_per_second");
     } else if let Some(rest) = out.strip_suffix("_total") {

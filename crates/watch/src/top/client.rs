@@ -71,7 +71,7 @@ impl Client {
     /// The picture now. A connection that broke is made again.
     ///
     /// # Errors
-    /// What to tell the user.
+    /// A message for the user.
     pub(super) fn snapshot(&mut self) -> Result<Snapshot, String> {
         let mut stream = match self.stream.take() {
             Some(s) => s,

@@ -38,7 +38,7 @@ const PAGES: [(Page, &str); 4] = [
     (Page::Health, "4 health"),
 ];
 
-/// What the user sees, and has chosen.
+/// The state of the display, and the user's choices.
 pub(super) struct View {
     colours: bool,
     page: Page,

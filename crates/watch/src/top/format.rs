@@ -18,7 +18,7 @@ pub(super) fn bits(n: f64) -> String {
 fn scaled(n: f64, step: f64, units: &[&str]) -> String {
     let mut n = n.max(0.0);
     let mut unit = 0;
-    // What would be rounded up to four digits has the next unit.
+    // A value that rounds up to four digits gets the next unit.
     while n >= step - 0.5 && unit + 1 < units.len() {
         n /= step;
         unit += 1;
@@ -34,7 +34,7 @@ pub(super) fn duration(seconds: u64) -> String {
     if d > 0 { format!("{d}d {h:02}:{m:02}:{s:02}") } else { format!("{h:02}:{m:02}:{s:02}") }
 }
 
-/// At most `width` characters, with `…` for what is cut off; what a terminal would obey is shown as `·`.
+/// At most `width` characters, with `…` for the cut end; control characters are shown as `·`.
 pub(super) fn cut(text: &str, width: usize) -> String {
     let plain = |c: char| if c.is_control() { '·' } else { c };
     if text.chars().count() <= width {

@@ -45,7 +45,7 @@ arrows move. With NO_COLOR in the environment there are no colours.
 Exit status: 0; 2 where no engine answers or the command cannot be made out.
 ";
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     socket: PathBuf,
