@@ -94,7 +94,7 @@ pub struct FlowConfig {
     pub emergency_recovery: u8,
     /// Timeouts.
     pub timeouts: FlowTimeouts,
-    /// What makes a flow an elephant (`flow.rate-tracking`); without it none is.
+    /// The definition of an elephant flow (`flow.rate-tracking`); without it there are none.
     pub rate: Option<RateConfig>,
     /// Whether VLAN tags tell flows apart (`vlan.use-for-tracking`).
     pub vlan_use_for_tracking: bool,
@@ -102,7 +102,7 @@ pub struct FlowConfig {
     pub livedev_use_for_tracking: bool,
     /// Whether the tunnel depth tells flows apart (`decoder.recursion-level.use-for-tracking`).
     pub recursion_use_for_tracking: bool,
-    /// The key of the table's hash. A random one ([`HashKey::random`]) keeps the senders of packets from choosing what collides.
+    /// The key of the table's hash. A random one ([`HashKey::random`]) keeps attackers from choosing keys that collide.
     pub hash_key: HashKey,
     /// The key that flow identifiers come from. With a fixed one the same packets have the same identifiers in every run,
     /// whatever the key of the table.

@@ -271,8 +271,8 @@ pub struct FlowCore {
 }
 
 impl FlowCore {
-    /// A flow of protocol `proto` whose first packet is seen at `time`, and of which nothing is known but its ends: client and
-    /// server, each with its port.
+    /// A flow of protocol `proto` with its first packet at `time`, of which only the ends are known: client and server, each
+    /// with its port.
     pub fn new(id: u64, proto: u8, client: (IpAddr, u16), server: (IpAddr, u16), time: Time) -> FlowCore {
         FlowCore {
             id,

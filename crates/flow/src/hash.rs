@@ -1,10 +1,10 @@
 //! The keyed hash of flow keys.
 //!
-//! What chooses a bucket comes from packets, so the sender of packets could choose what collides, if the hash were known.
+//! The keys of buckets come from packets, so an attacker who knew the hash could choose keys that collide.
 //! [`HashKey::hash`] is NH (J. Black et al., "UMAC: Fast and Secure Message Authentication", 1999, section 4) with words of
 //! 64 bits: each pair of words is added to a pair of key words and multiplied to 128 bits, and the products are summed. For
 //! any two different inputs at most one key in 2^64 makes the sums equal. Two folded multiplications with further key words
-//! make 64 bits of the sum. A hash is never shown to anybody outside.
+//! make 64 bits of the sum. A hash is never shown outside.
 
 use std::hash::{BuildHasher, RandomState};
 

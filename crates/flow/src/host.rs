@@ -160,8 +160,7 @@ impl<K: Hash + Eq + Copy, V> HostTable<K, V> {
         self.take(at)
     }
 
-    /// Takes out what is gone at `now`, looking at no more than `budget` entries, from where the last call stopped.
-    /// Returns how many went.
+    /// Removes entries expired at `now`, examining at most `budget` from where the last call stopped. Returns how many.
     pub fn expire(&mut self, now: Time, budget: usize) -> usize {
         let mut gone = 0;
         for _ in 0..budget.min(self.entries.len()) {

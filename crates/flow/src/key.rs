@@ -183,7 +183,7 @@ pub(crate) fn of(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Opti
     Some(FlowKey { error, ..of_ends(with, &ends, recursion << 9 | livedev << 16, one_way) })
 }
 
-/// What tells plain flows of TCP and UDP apart, from a packet's headers: outside tunnels, of a capture file.
+/// The identity of plain TCP and UDP flows, from a packet's headers: outside tunnels, of a capture file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
     /// Source address; IPv4's in the low half of the second word, else in network order.
@@ -203,8 +203,8 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// A hash that is the same in both directions, and differs for any two flows that a table tells apart (but for chance: whoever
-    /// does not know the key cannot choose what collides). `vlans` says whether tags tell flows apart.
+    /// A hash that is equal for both directions, and differs for different flows except by chance: without the key an attacker
+    /// cannot choose flows that collide. `vlans`: tags are part of a flow's identity.
     pub fn hash(&self, key: &HashKey, vlans: bool) -> u64 {
         of_ends((key, vlans), self, 0, false).hash
     }
@@ -221,7 +221,7 @@ pub(crate) fn of_ends(with: (&HashKey, bool), ends: &Ends, meta: u32, one_way: b
     } else {
         (s, d, u32::from(sport) << 16 | u32::from(dport))
     };
-    // An ESP security association goes one way; its SPI says nothing of the other.
+    // An ESP security association is one-way; its SPI does not identify the other direction.
     let ports = if one_way { u32::from(sport) << 16 | u32::from(dport) } else { ports };
     let one_way = if one_way { 1 + u64::from(swapped) } else { 0 };
     let [v0, v1, v2] = if with.1 { vlans } else { [0; 3] }.map(u64::from);

@@ -2,7 +2,7 @@
 
 use margay_packet::Time;
 
-/// What makes a flow an elephant (`flow.rate-tracking`): so many bytes to one side within so many seconds.
+/// The definition of an elephant flow (`flow.rate-tracking`): bytes in one direction within seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateConfig {
     /// Bytes on the wire (`bytes`), at least 1.

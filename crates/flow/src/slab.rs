@@ -1,4 +1,4 @@
-//! Storage in chunks: growing never moves what is there, and memory grows in small steps.
+//! Storage in chunks: growing never moves existing entries, and memory grows in small steps.
 
 const SHIFT: u32 = 10;
 const CHUNK: usize = 1 << SHIFT;

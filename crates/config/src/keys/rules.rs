@@ -75,7 +75,7 @@ pub(super) const KEYS: &[Key] = &[
     text("detect.grouping.udp-priority-ports", "ports", "", "Ports that get a group of their own.").like("53"),
     text("detect.grouping.tcp-whitelist", "ports", "53, 80, 139, 443, 445, 1433, 3306, 3389, 6666, 6667, 8080", "The old name of `tcp-priority-ports`.").like("53, 80"),
     text("detect.grouping.udp-whitelist", "ports", "53, 135, 5060", "The old name of `udp-priority-ports`.").like("53"),
-    number("detect.profiling.inspect-logging-threshold", "*", (0, U32), "times", "How often a rule is checked before it is told of.").ignored("profiling.rules tells what every rule costs"),
+    number("detect.profiling.inspect-logging-threshold", "*", (0, U32), "times", "Checks of a rule before it is logged.").ignored("profiling.rules shows the cost of every rule"),
     flag("detect.profiling.grouping.dump-to-disk", "no", "Whether to write the rule groups to rule_group.json."),
     flag("detect.profiling.grouping.include-rules", "no", "Whether rule_group.json includes the rules."),
     flag("detect.profiling.grouping.include-mpm-stats", "no", "Whether rule_group.json includes the patterns."),

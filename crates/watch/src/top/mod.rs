@@ -18,12 +18,12 @@ use crate::model::Snapshot;
 use client::Client;
 use draw::View;
 
-/// Where an engine's socket is unless it is named.
+/// The default path of an engine's socket.
 const SOCKET: &str = "/run/margay/margay-command.socket";
 /// The default interval between pictures, and its limits.
 const INTERVAL: Duration = Duration::from_secs(1);
 const SECONDS: std::ops::RangeInclusive<u64> = 1..=3600;
-/// How often keys are looked for.
+/// Interval of key polls.
 const STEP: Duration = Duration::from_millis(100);
 
 /// The text of `margay top --help`.
@@ -34,15 +34,15 @@ Shows a running engine: packets and losses, workers, memory, flows, alerts, addr
 
   -s, --socket FILE    the engine's socket (default: /run/margay/margay-command.socket)
   -i, --interval SECS  seconds between two pictures, 1 to 3600 (default: 1)
-  -1, --once           print one picture as text and end; so it is where the output is
-                       no terminal, and with TERM=dumb
+  -1, --once           print one picture as text and end; the default if the output
+                       is not a terminal, and with TERM=dumb
       --json           with --once: the picture as JSON
   -h, --help           this text
 
 Keys: q quits, p pauses, h or ? shows the keys, Tab or 1 to 4 changes the view,
 arrows move. With NO_COLOR in the environment there are no colours.
 
-Exit status: 0; 2 where no engine answers or the command cannot be made out.
+Exit status: 0; 2 if no engine answers or the command is invalid.
 ";
 
 /// The parsed command line.
