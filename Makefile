@@ -145,6 +145,9 @@ defence: build ## every sample of defence/: attacks are stopped by their rule, t
 	@tools/defence test $(RELEASE)
 	@tools/defence held-out $(RELEASE)
 
+defence-report: build ## a page of what of the defence's samples is stopped, missed and stopped by mistake (REPORT=FILE)
+	@tools/defence report $(RELEASE) -o $(or $(REPORT),target/defence.html)
+
 defence-captures: build ## every rule of defence/ on the real captures of ../shared blocks only attacks (defence/captures.txt)
 	@tools/defence captures $(RELEASE) ../shared/captures/real
 

@@ -102,3 +102,42 @@ def requests(path):
         text = f.read()
     for kind, place, detail, value in (ordinary if name.startswith('ordinary') else attacks)(text):
         yield kind, f'{place}: {value}', request(place, detail, value)
+
+
+def frame(kind, flags, stream, body=b''):
+    """A frame of HTTP/2 (RFC 9113, section 4.1)."""
+    return len(body).to_bytes(3, 'big') + bytes([kind, flags]) + stream.to_bytes(4, 'big') + body
+
+
+def string(text):
+    """A string of HPACK as it is (RFC 7541, section 5.2)."""
+    n = len(text)
+    if n < 127:
+        return bytes([n]) + text
+    out, n = bytearray([127]), n - 127
+    while n >= 128:
+        out.append(n % 128 | 128)
+        n //= 128
+    return bytes(out) + bytes([n]) + text
+
+
+def as_http2(raw):
+    """The same request in HTTP/2, known in advance; None where it has no place there."""
+    head, _, body = raw.partition(b'\r\n\r\n')
+    first, *lines = head.split(b'\r\n')
+    method, _, rest = first.partition(b' ')
+    target, _, version = rest.rpartition(b' ')
+    fields = [line.partition(b': ')[::2] for line in lines]
+    if not version.startswith(b'HTTP/1') or any(b'\n' in line for line in lines):
+        return None
+    host = next((v for k, v in fields if k.lower() == b'host'), b'www.example.com')
+    block = [(b':method', method), (b':scheme', b'http'), (b':path', target), (b':authority', host)]
+    block += [(k.lower(), v) for k, v in fields if k.lower() not in (b'host', b'connection', b'transfer-encoding')]
+    packed = b''.join(b'\0' + string(k) + string(v) for k, v in block)
+    out = b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0)
+    for at in range(0, max(len(packed), 1), 16384):
+        last = at + 16384 >= len(packed)
+        out += frame(1 if at == 0 else 9, (4 if last else 0) | (0 if body or at else 1), 1, packed[at:at + 16384])
+    for at in range(0, len(body), 16384):
+        out += frame(0, int(at + 16384 >= len(body)), 1, body[at:at + 16384])
+    return out
