@@ -16,7 +16,7 @@ const POLICIES: &[&str] =
 pub(super) const KEYS: &[Key] = &[
     word("app-layer.error-policy", POLICIES, "auto", "What becomes of a flow whose parser gave up."),
     size("app-layer.memcap", "512mb", "Memory of all parsers and their transactions together. A flow that grows beyond it loses its parser, and `app-layer.error-policy` applies; 0 is no limit."),
-    flag_or("app-layer.protocols.<protocol>.enabled", &["detection-only"], "", "Whether the protocol is recognised and parsed: yes, unless it is dnp3, enip, modbus or pgsql."),
+    flag_or("app-layer.protocols.<protocol>.enabled", &["detection-only"], "", "Whether the protocol is recognised and parsed: yes, unless it is dnp3, enip, modbus, pgsql or one of Margay's own (docs/own-protocols.md)."),
     flag_or("app-layer.protocols.<protocol>.<transport>.enabled", &["detection-only"], "", "The same for one transport."),
     text("app-layer.protocols.<protocol>.detection-ports.dp", "ports", "", "The server's ports that the protocol is looked for on first.").like("4444"),
     text("app-layer.protocols.<protocol>.detection-ports.sp", "ports", "", "The client's.").like("4444"),

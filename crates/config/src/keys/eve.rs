@@ -110,7 +110,6 @@ pub(super) const KEYS: &[Key] = &[
     list("outputs.#.eve-log.types.#.smtp.md5", "body, subject", "", "Digests.").like("[body]"),
     flag("outputs.#.eve-log.types.#.quic.ja4", "yes", "JA4."),
     list("outputs.#.eve-log.types.#.smb.types", "kinds of records", "", "These alone.").like("[file]"),
-    flag("outputs.#.eve-log.types.#.dhcp.extended", "no", "All messages, not only those that tell who has which address."),
     flag("outputs.#.eve-log.types.#.flow.exception-policy", "yes", "Exception policies that took effect.").ignored(ALWAYS),
     flag("outputs.#.eve-log.types.#.stats.totals", "yes", "Counters of all threads together."),
     flag("outputs.#.eve-log.types.#.stats.threads", "no", "Counters of each thread."),
