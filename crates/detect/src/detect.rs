@@ -41,6 +41,8 @@ use crate::tx::{TxBuilder, TxGroups, payload_pattern};
 pub struct CompileReport {
     /// Rules that are wrong, with the place and the reason.
     pub errors: Vec<(Place, String)>,
+    /// The texts of these rules, in the same order.
+    pub error_texts: Vec<Arc<str>>,
     /// Rules that are right but need what this build does not have.
     pub set_aside: Vec<(Place, String)>,
     /// How many of the wrong ones are firewall rules: also those that need what this build does not have.
@@ -296,6 +298,7 @@ impl Detect {
             Ok(()) => true,
             Err(e) => {
                 report.firewall_errors += usize::from(rule.firewall);
+                report.error_texts.push(Arc::clone(&rule.text));
                 report.errors.push((rule.place.clone(), e));
                 false
             }
@@ -334,9 +337,13 @@ impl Detect {
                 }
                 Err(Refused::Error(e) | Refused::Unsupported(e)) if rule.firewall => {
                     report.firewall_errors += 1;
+                    report.error_texts.push(rule.text);
                     report.errors.push((rule.place, e));
                 }
-                Err(Refused::Error(e)) => report.errors.push((rule.place, e)),
+                Err(Refused::Error(e)) => {
+                    report.error_texts.push(rule.text);
+                    report.errors.push((rule.place, e));
+                }
                 Err(Refused::Unsupported(e)) => report.set_aside.push((rule.place, e)),
             }
         }

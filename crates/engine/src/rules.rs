@@ -14,7 +14,7 @@ use margay_output::log::{Level, log};
 use margay_output::{error, info, notice, warning};
 use margay_packet::Time;
 use margay_rules::ast::{GlobalThreshold, Place};
-use margay_rules::{ConfigProblem, Context, Loader, Message, Severity, StrictKeywords};
+use margay_rules::{ConfigProblem, Context, Loader, Message, RuleError, Severity, StrictKeywords};
 use margay_stream::StreamEvent;
 
 use crate::analysis::{self, GroupSettings};
@@ -33,6 +33,8 @@ pub(crate) struct Counts {
 #[derive(Debug, Clone)]
 pub(crate) struct FailedRule {
     pub(crate) text: Arc<str>,
+    /// Why, in a line.
+    pub(crate) reason: String,
     pub(crate) file: String,
     pub(crate) line: u32,
 }
@@ -55,8 +57,15 @@ pub(crate) struct Loaded {
 }
 
 impl FailedRule {
-    fn new(text: Arc<str>, place: &Place) -> FailedRule {
-        FailedRule { text, file: place.file.to_string(), line: place.line }
+    fn new(text: &Arc<str>, reason: String, place: &Place) -> FailedRule {
+        FailedRule { text: Arc::clone(text), reason, file: place.file.to_string(), line: place.line }
+    }
+
+    /// A rule that the loader refused. The last of its messages repeats its place and text.
+    fn of(error: &RuleError) -> FailedRule {
+        let said = error.messages.iter().map(|m| m.text.as_str());
+        let reasons: Vec<&str> = said.filter(|text| !text.starts_with("error parsing signature")).collect();
+        FailedRule::new(&error.text, reasons.join("; "), &error.place)
     }
 }
 
@@ -325,10 +334,9 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     }
     let texts = RuleTexts::new(detect.rules().len(), std::mem::take(&mut ctx.references));
     let refused = set.errors.iter().filter(|e| !e.silent);
-    let mut refused: Vec<FailedRule> =
-        refused.take(FAILED_MAX).map(|e| FailedRule::new(e.text.clone(), &e.place)).collect();
-    let uncompiled = report.errors.iter().take(FAILED_MAX.saturating_sub(refused.len()));
-    refused.extend(uncompiled.map(|(place, reason)| FailedRule::new(Arc::from(reason.as_str()), place)));
+    let mut refused: Vec<FailedRule> = refused.take(FAILED_MAX).map(FailedRule::of).collect();
+    let uncompiled = report.errors.iter().zip(&report.error_texts).take(FAILED_MAX.saturating_sub(refused.len()));
+    refused.extend(uncompiled.map(|((place, reason), text)| FailedRule::new(text, reason.clone(), place)));
     Ok(Loaded {
         failed: refused,
         at: settings::now(),

@@ -16,6 +16,7 @@ mod made;
 mod monitor;
 mod parallel;
 mod problem;
+mod quiet;
 mod run;
 mod signals;
 mod sim;

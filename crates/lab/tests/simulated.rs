@@ -332,3 +332,18 @@ fn a_run_that_fails_is_named_and_the_others_go_on() {
         "what failed is missing"
     );
 }
+
+#[test]
+fn a_plan_names_rates_that_are_not_known_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.yaml");
+    let engine = "engines:\n  a: {adapter: simulated, capacity: 1000}\n";
+    let loads = "loads:\n  steps: {preset: office, rates: [0.5, 2], base: auto, copies: [1, 3]}\n";
+    std::fs::write(&path, format!("%YAML 1.1\n---\n{engine}{loads}repeats: 1\n")).unwrap();
+    let out = folder.path().join("out");
+    let run = lab(folder.path(), &["compare", &path.to_string_lossy(), "--plan", "-o", &out.to_string_lossy()]);
+    let said = text(&run);
+    assert!(run.status.success(), "{said}");
+    assert!(!said.contains("NaN"), "{said}");
+    assert!(said.contains("steps, 2× the base, which the run measures first, 3 copies at once: a"), "{said}");
+}

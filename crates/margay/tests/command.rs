@@ -235,6 +235,77 @@ fn rules_are_explained() {
     assert!(out.contains("\"kind\":\"header\"") && out.contains("the destination port is not 54"), "{out}");
 }
 
+/// The report names the address or port of an application rule that does not fit, and counts each packet once.
+#[test]
+fn addresses_of_application_rules_are_explained() {
+    let dir = folder("explain-app");
+    let text = "alert http any any -> any 8081 (http.uri; content:\"/\"; sid:1;)\n\
+                alert http 10.9.9.9 any -> any any (http.uri; content:\"/\"; sid:2;)\n\
+                alert http any any -> any any (http.method; content:\"PUT\"; sid:3;)\n";
+    let (rules, root) = (rules(&dir, text), root());
+    let (config, pcap) = (root.join("etc/margay.yaml"), root.join("demo/demo.pcap"));
+    let (config, pcap) = (config.display().to_string(), pcap.display().to_string());
+    let o = run(&dir, Path::new(&pcap), &["-S", &rules]);
+    let read = stderr(&o);
+    let packets: u64 = read
+        .split("read 1 file, ")
+        .nth(1)
+        .and_then(|r| r.split(' ').next()?.parse().ok())
+        .unwrap_or_else(|| panic!("{read}"));
+    for (sid, says) in [
+        ("1", "mostly: the destination port is not 8081"),
+        ("2", "mostly: the source address is not 10.9.9.9"),
+        ("3", "it got furthest with packet"),
+    ] {
+        let o = margay(&["rules", "explain", sid, "--pcap", &pcap, "-c", &config, "-S", &rules, "-k", "none"]);
+        let out = String::from_utf8_lossy(&o.stdout).into_owned();
+        assert!(out.contains(says) && !out.contains("it does not match"), "{out}");
+        assert!(out.contains(&format!("NO MATCH in {packets} packets and 1 packet that the engine made up")), "{out}");
+    }
+}
+
+#[test]
+fn a_test_refuses_outputs_that_do_not_open() {
+    let dir = folder("test-outputs");
+    let head = "%YAML 1.1\n---\noutputs:\n- eve-log:\n    enabled: yes\n    types: [alert]\n    filetype: ";
+    let tcp = "tcp\n    tcp: {server: \"127.0.0.1:9\", tls: {enabled: yes, ca: no-such.pem}}\n";
+    let mut cases = vec![(tcp, "no-such.pem")];
+    if cfg!(not(feature = "kafka")) {
+        cases.push(("kafka\n    kafka: {brokers: \"127.0.0.1:9\", topic: t}\n", "this build has no Kafka"));
+    }
+    for (text, says) in cases {
+        let config = dir.join("c.yaml");
+        std::fs::write(&config, format!("{head}{text}")).expect("a configuration");
+        let o =
+            margay(&["-T", "-c", &config.display().to_string(), "-S", "/dev/null", "-l", &dir.display().to_string()]);
+        assert!(o.status.code() == Some(1) && stderr(&o).contains(says), "{says}: {}", stderr(&o));
+    }
+}
+
+#[test]
+fn bits_that_nothing_sets_are_warned_of() {
+    let dir = folder("flowbits");
+    let rules = rules(&dir, "alert tcp any any -> any any (flowbits:isset,ghost; sid:1;)\n");
+    let o = run(&dir, &root().join("demo/demo.pcap"), &["-S", &rules]);
+    assert!(o.status.success(), "{}", stderr(&o));
+    let said = stderr(&o);
+    assert!(said.contains("flowbit 'ghost' is checked but not set. Checked in 1 and 0 other sigs"), "{said}");
+    let o = margay(&["rules", "check", &rules]);
+    let out = String::from_utf8_lossy(&o.stdout).into_owned();
+    assert!(out.contains("own.rules:1:") && out.contains("'ghost' is checked but not set"), "{out}");
+}
+
+/// The shipped configuration shows what an inline engine drops.
+#[test]
+fn drops_are_logged_inline() {
+    let dir = folder("drops");
+    let rules = rules(&dir, "drop udp any any -> any 53 (content:\"example\"; sid:1;)\n");
+    let o = run(&dir, &root().join("demo/demo.pcap"), &["-S", &rules, "--simulate-ips"]);
+    assert!(o.status.success(), "{}", stderr(&o));
+    let drops = events(&dir, "drop");
+    assert!(drops.first().is_some_and(|d| d.contains("\"signature_id\":1")), "{drops:?}");
+}
+
 #[test]
 fn rules_are_profiled() {
     let dir = folder("profile");

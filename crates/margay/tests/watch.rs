@@ -111,3 +111,25 @@ fn an_open_page_is_refused() {
         }
     }
 }
+
+/// Beside the laboratory `margay top` is there before the engine is.
+#[test]
+fn top_waits_for_an_engine() {
+    let dir = folder("watch-wait");
+    let pcaps = dir.join("in");
+    std::fs::create_dir_all(&pcaps).expect("a folder");
+    std::fs::copy(root().join("demo/demo.rules"), dir.join("a.rules")).expect("rules");
+    let configuration = dir.join("m.yaml");
+    std::fs::write(&configuration, "%YAML 1.1\n---\npcap-file: {delay: 0}\n").expect("a configuration");
+    let mut c = Command::new(process::MARGAY);
+    c.args(["top", "--wait", "--json", "--socket"]).arg(dir.join("s.sock"));
+    let top = c.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("top runs");
+    std::thread::sleep(Duration::from_millis(500));
+    let mut c = engine(process::MARGAY, &configuration, &dir);
+    c.args(["--pcap-file-continuous", "-r"]).arg(&pcaps);
+    let _engine = Engine::spawn(c, dir.join("s.sock"));
+    let out = top.wait_with_output().expect("top ends");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && said.contains("waiting: no engine answers"), "{said}");
+    assert!(String::from_utf8_lossy(&out.stdout).starts_with('{'), "{}", String::from_utf8_lossy(&out.stdout));
+}

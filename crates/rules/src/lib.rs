@@ -26,6 +26,7 @@ mod descriptions;
 mod error;
 mod event_names;
 mod firewall;
+mod flowbits;
 pub mod info;
 mod keywords;
 mod lexer;

@@ -14,7 +14,7 @@ use crate::error::{ConfigProblem, Fail, Message, RuleError, RuleWarning, Severit
 use crate::keywords::{self, requires_unmet};
 use crate::lexer::{self, Parts};
 use crate::port::Ports;
-use crate::{firewall, protocol, validate};
+use crate::{firewall, flowbits, protocol, validate};
 
 /// Longest rule in bytes, continuation lines joined.
 pub const RULE_BYTES_MAX: usize = 64 * 1024;
@@ -192,6 +192,11 @@ impl<'c> Loader<'c> {
         let mut loaded = self.loaded;
         loaded.rules.retain(|r| r.sid != 0);
         loaded.set_aside.retain(|r| r.sid != 0);
+        let mut unset = flowbits::never_set(&loaded.rules, &loaded.set_aside);
+        let room = MESSAGES_MAX.saturating_sub(loaded.warnings.len());
+        loaded.dropped_messages += unset.len().saturating_sub(room) as u64;
+        unset.truncate(room);
+        loaded.warnings.append(&mut unset);
         loaded
     }
 

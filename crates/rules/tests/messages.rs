@@ -289,3 +289,30 @@ fn scores() {
         [Effect::Score { name: "web".into(), add: 5 }]
     );
 }
+
+/// As the peer words it: `isset` counts, `isnotset` does not; `set` and `toggle` set, `unset` does not.
+#[test]
+fn flowbits_that_no_rule_sets_are_warned_of() {
+    let rule = |options: &str| format!("alert tcp any any -> any any ({options})\n");
+    let rules = [
+        "flowbits:isset,nobody; sid:1;",
+        "flowbits:isset,nobody; content:\"x\"; sid:2;",
+        "flowbits:isnotset,other; sid:3;",
+        "flowbits:isset,a|b; sid:4;",
+        "flowbits:set,a; sid:5;",
+        "flowbits:unset,nobody; sid:6;",
+        "flowbits:toggle,t; sid:7;",
+        "flowbits:isset,t; sid:8;",
+    ]
+    .map(rule)
+    .concat();
+    let l = load(&rules);
+    let said: Vec<(u32, &str)> = l.warnings.iter().map(|w| (w.place.line, w.message.text.as_str())).collect();
+    assert_eq!(
+        said,
+        [
+            (1, "flowbit 'nobody' is checked but not set. Checked in 1 and 1 other sigs"),
+            (4, "flowbit 'b' is checked but not set. Checked in 4 and 0 other sigs"),
+        ]
+    );
+}

@@ -7,7 +7,7 @@ use margay_rules::ast::{BufferCheck, BufferChecks, Check, FileCheck};
 
 use super::Look;
 use super::describe::{literal, transformed};
-use super::report::{FateCount, Line, LineCame, LookReport, Reason, ReasonKind};
+use super::report::{FateCount, Line, LineCame, LookReport, PacketRef, Reason, ReasonKind};
 use crate::detect::Detect;
 use crate::group::{Needs, Source, Trigger};
 use crate::header::Misfit;
@@ -27,8 +27,12 @@ pub(super) const REASONS_MAX: usize = 256;
 pub struct RuleTrace {
     /// Its place in [`Detect::rules`].
     pub rule: u32,
-    /// Packets inspected, those that the engine made up included.
+    /// Packets of the capture that were inspected. What a tunnel or a datagram in fragments holds counts with the packet that carried it.
     pub packets: u64,
+    /// Packets inspected that the engine made up, as at the end of a flow.
+    pub made_up: u64,
+    /// The packet that was inspected last, by its number.
+    pub(super) last: u64,
     /// Looks at the rule's checks.
     pub looks: u64,
     /// How many of them were matches.
@@ -217,6 +221,8 @@ impl RuleTrace {
         Some(RuleTrace {
             rule: number,
             packets: 0,
+            made_up: 0,
+            last: 0,
             looks: 0,
             matched: 0,
             matches: Vec::new(),
@@ -227,6 +233,16 @@ impl RuleTrace {
             own,
             work: Work::default(),
         })
+    }
+
+    /// Counts a packet that is inspected.
+    pub(super) fn saw(&mut self, packet: &PacketRef) {
+        if packet.made_up {
+            self.made_up += 1;
+        } else if packet.number == 0 || packet.number != self.last {
+            self.packets += 1;
+            self.last = packet.number;
+        }
     }
 
     pub(super) fn reason(&mut self, kind: ReasonKind, text: String, look: LookReport) {

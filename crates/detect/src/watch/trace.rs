@@ -222,11 +222,12 @@ impl Watch for Tracer {
     const CHECKS: bool = true;
 
     fn packet(&mut self, input: &Input<'_>, key: &PacketKey, first: bool) {
-        self.packet = Some(Self::packet_ref(input));
+        let packet = Self::packet_ref(input);
+        self.packet = Some(packet);
         self.app = (input.app.flow, input.txs.as_ref().is_some_and(|t| !t.is_empty()));
         self.first = first;
         for t in &mut self.traces {
-            t.packets += 1;
+            t.saw(&packet);
             let misfit =
                 self.detect.compiled.get(t.rule as usize).and_then(|r| r.header.misfit(key, &self.detect.sets));
             t.work = Work { misfit, ..Work::default() };
@@ -240,7 +241,7 @@ impl Watch for Tracer {
             _ => "a pass rule let the packet's flow pass: it is not inspected",
         };
         for t in &mut self.traces {
-            t.packets += 1;
+            t.saw(&packet);
             let look = LookReport { packet, subject: "packet".into(), lines: Vec::new(), depth: 0, failing: None };
             t.reason(ReasonKind::NotInspected, text.to_owned(), look);
         }
@@ -342,6 +343,18 @@ impl Watch for Tracer {
         };
         current.settle();
         t.work.told = true;
+        // A rule on transactions begins with addresses and ports as others do; its checks come behind them.
+        if let (Some(m), true) = (t.work.misfit, current.lines.is_empty() && end != End::Match) {
+            let rule = self.detect.rules().get(t.rule as usize).and_then(|r| r.tree());
+            let text = rule.map_or(String::new(), |r| misfit_text(m, r));
+            let subject = Self::subject(&look);
+            t.reason(
+                ReasonKind::Header,
+                text,
+                LookReport { packet, subject, lines: Vec::new(), depth: m as u32, failing: None },
+            );
+            return;
+        }
         t.looks += 1;
         let depth = 1000 + current.best.max(current.base * 10);
         let mut subject = Self::subject(&look);

@@ -279,12 +279,15 @@ fn rules_that_do_not_load_leave_the_old_ones() {
     // Right again: it loads, and one rule that is wrong among others is no reason not to.
     b.write("margay.yaml", &yaml);
     b.write("a.rules", &format!("{good}alert nonsense\n"));
-    assert_eq!(b.command("ruleset-reload-rules", json!({})), Ok(json!("done")));
+    let answer = json!("done, but 1 rule does not load: ruleset-failed-rules says which and why");
+    assert_eq!(b.command("ruleset-reload-rules", json!({})), Ok(answer));
     assert_ne!(serial(&b), before);
     let stats = b.command("ruleset-stats", json!({})).unwrap();
     assert_eq!((&stats[0]["rules_loaded"], &stats[0]["rules_failed"]), (&json!(1), &json!(1)));
     let failed = b.command("ruleset-failed-rules", json!({})).unwrap();
     assert_eq!((&failed[0]["rule"], &failed[0]["line"]), (&json!("alert nonsense"), &json!(2)));
+    let reason = failed[0]["reason"].as_str().unwrap();
+    assert!(!reason.is_empty() && !reason.contains("error parsing signature"), "{reason}");
     assert_eq!(sids(&b.finish()), [1]);
 }
 

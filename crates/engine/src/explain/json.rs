@@ -82,6 +82,7 @@ fn rule(j: &mut Json, e: &Explained<'_>, clock: &mut Clock) {
         j.str("fast_pattern", p);
     }
     j.uint("packets", t.packets);
+    j.uint("made_up_packets", t.made_up);
     j.uint("looks", t.looks);
     j.uint("matches", t.matched);
     j.array("outcomes");

@@ -187,7 +187,10 @@ fn rule(e: &Explained<'_>, clock: &mut Clock, out: &mut String) {
 
 fn summary(e: &Explained<'_>, clock: &mut Clock, out: &mut String) {
     let t = e.trace;
-    let inspected = plural(t.packets, "packet");
+    let mut inspected = plural(t.packets, "packet");
+    if t.made_up > 0 {
+        inspected += &format!(" and {} that the engine made up at the end of flows", t.made_up);
+    }
     if t.matched > 0 {
         let _ = writeln!(out, "MATCHED {} in {inspected}", times(t.matched));
         for f in &t.fates {

@@ -35,7 +35,8 @@ pub(crate) use filter::filter;
 pub(crate) use firewall::{firewall_files, firewall_folder, firewall_policies, is_firewall};
 pub(crate) use flow::flow;
 pub(crate) use outputs::{
-    Opened, WORTH, open_files, open_outputs, share_outputs, shows_ja4, test_scripts, wants_ethernet, writer_thread,
+    Opened, WORTH, open_files, open_outputs, share_outputs, shows_ja4, test_remotes, test_scripts, wants_ethernet,
+    writer_thread,
 };
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use remote::{Reach, reach};

@@ -204,6 +204,25 @@ pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize, auto: When
         .map_err(|e| Failed::new("logopenfile", e.to_string()))
 }
 
+/// For `-T`: whether outputs on other machines could be opened.
+///
+/// # Errors
+/// What cannot be read, or what keeps one from being opened.
+pub(crate) fn test_remotes(config: &Config, dir: &Path) -> Result<(), Failed> {
+    for o in outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?.outputs {
+        let sink = match &o {
+            OutputSpec::Eve(s) => &s.sink,
+            OutputSpec::Fast(s) => s,
+            OutputSpec::StatsLog(s) => &s.sink,
+            OutputSpec::PcapLog(_) => continue,
+        };
+        if let Some(remote) = &sink.remote {
+            remote.check().map_err(|e| Failed::new("logopenfile", format!("{}: {e}", remote.name())))?;
+        }
+    }
+    Ok(())
+}
+
 /// What belongs to `outputs`, those of a worker: by the worker's own thread, for scripts stay there.
 ///
 /// # Errors

@@ -260,9 +260,13 @@ fn read_engines(
     let cores = cpus.engine.count();
     for words in [&mut contract.live, &mut contract.offline] {
         for at in 1..words.len() {
-            // A relative path after an option that takes a file is one from the experiment's folder.
+            // A relative path after an option that takes a file starts at the experiment's folder. What names no file, such as the
+            // script of `sh -c`, stays as it is.
             if ["-c", "-S"].contains(&words[at - 1].as_str()) {
-                words[at] = found(&words[at], folder).to_string_lossy().into_owned();
+                let path = found(&words[at], folder);
+                if path.is_file() {
+                    words[at] = path.to_string_lossy().into_owned();
+                }
             }
         }
     }
@@ -486,6 +490,19 @@ mod tests {
         assert!(matches!(experiment.loads[1].kind, Kind::Search { allowed: 0.0, .. }));
         assert_eq!(experiment.loads[0].way, Way::default());
         assert_eq!((experiment.loads[1].way, experiment.close), (Way { renew: true, inline: true }, 0.05));
+    }
+
+    #[test]
+    fn a_word_after_an_option_is_a_path_only_where_there_is_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("mine.yaml"), "").unwrap();
+        let text = "engines:\n  a: {offline: [sh, -c, 'exec mine \"$0\"', x, -c, mine.yaml]}\nloads:\n  l: {preset: a, rates: [1mpps]}\n";
+        let path = folder.path().join("x.yaml");
+        let experiment =
+            Experiment::read(&format!("%YAML 1.1\n---\n{text}"), &path, &Shared::of_machine(3), &Options::default());
+        let words = &experiment.unwrap().engines[0].offline;
+        assert_eq!(words[2], "exec mine \"$0\"");
+        assert_eq!(words[5], folder.path().join("mine.yaml").to_string_lossy());
     }
 
     #[test]

@@ -237,12 +237,11 @@ impl Comparison {
                     for speed in speeds {
                         for copies in copies {
                             let rate = self.rate(*speed, capture.as_ref(), base, &described.name)? * f64::from(*copies);
-                            let times = match speed {
-                                Speed::Base(times) => format!("{times}× = "),
-                                Speed::Rate(_) => String::new(),
-                            };
-                            let label = format!("{times}{} packets/s{}", short(rate), at_once(*copies));
-                            add(label, rate, PointKind::Rate { what: what.clone(), copies: *copies });
+                            add(
+                                label(*speed, rate, *copies),
+                                rate,
+                                PointKind::Rate { what: what.clone(), copies: *copies },
+                            );
                         }
                     }
                 }
@@ -447,6 +446,16 @@ impl Comparison {
     }
 }
 
+/// What a rate is called in tables. A base that is still to be measured has no number yet.
+fn label(speed: Speed, rate: f64, copies: u32) -> String {
+    let copies = at_once(copies);
+    match speed {
+        Speed::Base(times) if rate.is_nan() => format!("{times}× the base, which the run measures first{copies}"),
+        Speed::Base(times) => format!("{times}× = {} packets/s{copies}", short(rate)),
+        Speed::Rate(_) => format!("{} packets/s{copies}", short(rate)),
+    }
+}
+
 /// What is known of a load's packets before they are sent.
 fn captured(what: &What) -> Outcome<Option<Capture>> {
     match what {
@@ -461,7 +470,7 @@ fn at_once(copies: u32) -> String {
 
 /// Removes what an engine wrote beside what is worth keeping of every run.
 fn tidy(dir: &Path) {
-    let keep = ["samples.csv", "console.log", "command", "trials.csv", "counters", "lab-counters.json"];
+    let keep = ["samples.csv", "console.log", "command", "trials.csv", "counters", "lab-counters.log"];
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if !keep.iter().any(|name| entry.file_name() == *name) {
             // What cannot be removed is a little room lost.

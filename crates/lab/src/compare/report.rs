@@ -240,9 +240,12 @@ fn in_short(comparison: &Comparison, state: &State, out: &mut String) {
             } else {
                 format!(" ({} pairs: too few to say how sure that is)", ratio.count)
             };
+            let busy = comparison.busy_note(state, at, engine);
+            let busy =
+                busy.map_or_else(String::new, |note| format!(" <strong class=\"bad\">{}.</strong>", escaped(&note)));
             let _ = writeln!(
                 out,
-                "<li>{}, {}: <strong>{name}</strong> {said}{trust}.</li>",
+                "<li>{}, {}: <strong>{name}</strong> {said}{trust}.{busy}</li>",
                 escaped(load),
                 escaped(&point.label)
             );
@@ -327,7 +330,8 @@ fn files(comparison: &Comparison, out: &mut String) {
         for words in [&engine.live, &engine.offline] {
             for pair in words.windows(2) {
                 let list = match pair[0].as_str() {
-                    "-c" => &mut configurations,
+                    // The script of `sh -c` is no configuration.
+                    "-c" if Path::new(&pair[1]).is_file() => &mut configurations,
                     "-S" | "-s" => &mut rules,
                     _ => continue,
                 };

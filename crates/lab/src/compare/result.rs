@@ -5,6 +5,7 @@ use std::path::Path;
 use super::plan::{Key, Metrics, State};
 use super::{Comparison, Point, PointKind, stage_columns};
 use crate::problem::{Outcome, Problem};
+use crate::quiet::Company;
 use crate::run::Capture;
 use crate::run::live::Trial;
 use crate::run::offline::Offline;
@@ -16,9 +17,21 @@ fn metrics<const N: usize>(pairs: [(&str, f64); N]) -> Metrics {
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
+/// What else the machine did during a run.
+fn with_company(mut all: Metrics, company: &Company) -> Metrics {
+    all.extend(Company::NAMES.iter().map(|name| (*name).to_owned()).zip(company.values()));
+    all
+}
+
+/// The same, of numbers that were kept.
+fn company(metrics: &Metrics) -> Company {
+    let [steal, foreign, waiting] = Company::NAMES.map(|name| metrics.get(name).copied().unwrap_or(f64::NAN));
+    Company { steal, foreign, waiting }
+}
+
 /// Of a run over a capture.
 pub(super) fn of_offline(run: &Offline, capture: &Capture) -> Metrics {
-    metrics([
+    let all = metrics([
         ("processing_s", run.processing),
         ("start_s", run.start),
         ("cpu_s", run.busy),
@@ -28,7 +41,8 @@ pub(super) fn of_offline(run: &Offline, capture: &Capture) -> Metrics {
         ("decoded", run.counts.decoded),
         ("gaps", run.counts.gaps),
         ("alerts", run.counts.alerts),
-    ])
+    ]);
+    with_company(all, &run.company)
 }
 
 /// Of a run at a rate.
@@ -56,6 +70,7 @@ pub(super) fn of_trial(trial: &Trial) -> Metrics {
         ("peak_bytes", trial.peak),
     ]);
     all.extend(stage_columns().map(|(stage, name)| (name, trial.losses.at(stage))));
+    all = with_company(all, &trial.company);
     if let Some(latency) = trial.latency {
         all.extend(LATENCIES.into_iter().map(str::to_owned).zip([
             latency.p50,
@@ -103,6 +118,9 @@ pub(super) fn of_search(bound: &Bound, trials: &[Trial]) -> Metrics {
         // The most that was sent in any trial: how far the sender could have gone, at least.
         ("sender_pps", trials.iter().map(sent_a_second).fold(f64::NAN, f64::max)),
     ]);
+    if let Some(worst) = trials.iter().map(|trial| trial.company).reduce(|a, b| a.worse(&b)) {
+        all = with_company(all, &worst);
+    }
     // At its bound.
     if let Some(at) = trials.iter().rev().find(|trial| trial.rate == bound.rate.value) {
         all.insert("cpu_cores".to_owned(), at.busy);
@@ -126,7 +144,7 @@ fn late(seconds: [f64; 3]) -> String {
 /// A run in a few words.
 pub(super) fn brief(point: &Point, metrics: &Metrics) -> String {
     let get = |name: &str| metrics.get(name).copied().unwrap_or(f64::NAN);
-    match point.kind {
+    let said = match point.kind {
         PointKind::Offline { .. } => {
             format!("{:.3} s, {:.0} MiB", get("processing_s"), get("peak_bytes") / 1_048_576.0)
         }
@@ -142,7 +160,8 @@ pub(super) fn brief(point: &Point, metrics: &Metrics) -> String {
             };
             format!("lost {:.2} %, {:.2} cores{latency}", get("loss") * 100.0, get("cpu_cores"))
         }
-    }
+    };
+    said + &company(metrics).mark()
 }
 
 /// The number that a point is about.
@@ -174,6 +193,26 @@ impl Comparison {
     pub(super) fn unreached(&self, state: &State, point: usize, engine: usize) -> bool {
         let short = self.summary(state, point, engine, "lost_sender");
         short.is_some_and(|summary| summary.median > crate::throughput::SHORT)
+    }
+
+    /// Of the runs at a point that a result is of (an engine's, or a comparison's with the baseline): how many had company that
+    /// they are not to be published with, and of how many.
+    pub(super) fn disturbed(&self, state: &State, point: usize, engines: &[usize]) -> (usize, usize) {
+        let of = |(key, _): &&(Key, Metrics)| {
+            key.point == point && engines.contains(&key.engine) && key.repeat <= self.experiment.repeats
+        };
+        let runs: Vec<&(Key, Metrics)> = state.done.iter().filter(of).collect();
+        (runs.iter().filter(|(_, metrics)| company(metrics).disturbs()).count(), runs.len())
+    }
+
+    /// The note for a comparison with the baseline that is not to be published; none for others.
+    pub(super) fn busy_note(&self, state: &State, point: usize, engine: usize) -> Option<String> {
+        match self.disturbed(state, point, &[engine, self.experiment.baseline]) {
+            (0, _) => None,
+            (disturbed, runs) => {
+                Some(format!("not to be published: the machine was busy in {disturbed} of {runs} runs"))
+            }
+        }
     }
 
     /// The values themselves.
@@ -253,7 +292,8 @@ impl Comparison {
                         true => format!(" (95 % interval {:.2} to {:.2})", ratio.low, ratio.high),
                         false => String::new(),
                     };
-                    lines.push(format!("  {:<12} {:.2} times {baseline}{interval}", contract.name, ratio.value));
+                    let busy = self.busy_note(state, at, engine).map_or_else(String::new, |note| format!("; {note}"));
+                    lines.push(format!("  {:<12} {:.2} times {baseline}{interval}{busy}", contract.name, ratio.value));
                 }
             }
         }

@@ -90,8 +90,11 @@ impl Study {
 }
 
 /// What our interval says of a study's figure, of which a tenth is granted on either side.
-fn verdict(theirs: (f64, f64), ours: Option<Interval>, emulated: bool) -> &'static str {
+fn verdict(theirs: (f64, f64), ours: Option<Interval>, emulated: bool, busy: bool) -> &'static str {
     let Some(ours) = ours else { return "not measured here" };
+    if busy {
+        return "no verdict: the machine was busy";
+    }
     if emulated {
         return "no verdict: the processor is emulated here, the study had a virtual one";
     }
@@ -134,6 +137,7 @@ impl Comparison {
                     .filter(|engine| !unreached(*engine) && !unreached(self.experiment.baseline))
                     .and_then(|engine| self.ratio(state, at, engine, &figure.metric));
                 let tcg = figure.of == Of::Isolation(Kind::Machine) && ours.is_some() && emulated();
+                let busy = engine.is_some_and(|engine| self.busy_note(state, at, engine).is_some());
                 let shown = ours.map_or_else(
                     || "—".to_owned(),
                     |ours| match ours.low.is_finite() {
@@ -146,7 +150,7 @@ impl Comparison {
                     at: point.label.clone(),
                     theirs: theirs.clone(),
                     ours: shown,
-                    verdict: verdict(figure.theirs, ours, tcg),
+                    verdict: verdict(figure.theirs, ours, tcg, busy),
                 });
             }
         }
@@ -161,12 +165,13 @@ mod tests {
     #[test]
     fn a_verdict_is_by_the_whole_interval() {
         let ours = |low: f64, high: f64| Some(Interval { value: (low + high) / 2.0, low, high, count: 5 });
-        assert_eq!(verdict((1.0, 1.0), ours(0.95, 1.05), false), "repeated");
-        assert_eq!(verdict((1.0, 1.0), ours(1.2, 1.4), false), "not repeated");
-        assert_eq!(verdict((8.0, 14.0), ours(2.0, 3.0), false), "not repeated");
-        assert!(verdict((1.0, 1.0), ours(0.95, 1.4), false).starts_with("open"));
-        assert!(verdict((1.0, 1.0), ours(f64::NAN, f64::NAN), false).contains("too few repeats"));
-        assert!(verdict((8.0, 14.0), ours(8.0, 9.0), true).contains("emulated"));
-        assert_eq!(verdict((1.0, 1.0), None, false), "not measured here");
+        assert_eq!(verdict((1.0, 1.0), ours(0.95, 1.05), false, false), "repeated");
+        assert_eq!(verdict((1.0, 1.0), ours(1.2, 1.4), false, false), "not repeated");
+        assert_eq!(verdict((8.0, 14.0), ours(2.0, 3.0), false, false), "not repeated");
+        assert!(verdict((1.0, 1.0), ours(0.95, 1.4), false, false).starts_with("open"));
+        assert!(verdict((1.0, 1.0), ours(f64::NAN, f64::NAN), false, false).contains("too few repeats"));
+        assert!(verdict((8.0, 14.0), ours(8.0, 9.0), true, false).contains("emulated"));
+        assert_eq!(verdict((1.0, 1.0), None, false, false), "not measured here");
+        assert_eq!(verdict((1.0, 1.0), ours(0.95, 1.05), false, true), "no verdict: the machine was busy");
     }
 }

@@ -20,6 +20,7 @@ use clap::Args as Arguments;
 use crate::engine::{own_command, own_engine};
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
+use crate::quiet::{Company, Witness};
 use crate::signals;
 use engine::{Measured, Run, Way};
 use predict::Prediction;
@@ -98,6 +99,8 @@ pub(crate) struct Row {
     runs: Vec<Measured>,
     /// Times as fast as one worker, run by run.
     speedup: Vec<(f64, f64)>,
+    /// What else the machine did, at worst.
+    company: Option<Company>,
 }
 
 /// All that there is to tell.
@@ -197,6 +200,7 @@ impl Bench<'_> {
                 way: way.clone(),
                 runs: Vec::new(),
                 speedup: Vec::new(),
+                company: None,
             }));
             let rows = results.rows.get_mut(first..).unwrap_or_default();
             let ended = self.measure(trace, rows, traces.len());
@@ -217,15 +221,19 @@ impl Bench<'_> {
             }
             let mut one = f64::NAN;
             for row in &mut *rows {
+                let witness = Witness::begin();
                 let measured = engine_run(self.args, &self.logs, trace).measure(&row.way, &mut self.session)?;
+                let company = witness.end();
                 eprintln!(
-                    "{:>4.0} s  {} {} {}: {:.3} s",
+                    "{:>4.0} s  {} {} {}: {:.3} s{}",
                     self.begun.elapsed().as_secs_f64(),
                     trace.name,
                     repeat + 1,
                     row.way,
-                    measured.seconds
+                    measured.seconds,
+                    company.mark()
                 );
+                row.company = Some(row.company.map_or(company, |before| before.worse(&company)));
                 // So many engines did as much each.
                 let work = match row.way {
                     Way::One => {

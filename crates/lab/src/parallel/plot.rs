@@ -158,6 +158,7 @@ mod tests {
             way,
             runs: vec![Measured { seconds, ..Measured::default() }; 3],
             speedup: vec![(2.0, seconds); 3],
+            company: None,
         };
         let hash = |workers| Way::Several { scheduler: "hash".into(), workers };
         let rows = vec![row(Way::One, 2.0), row(hash(1), 2.0), row(hash(2), 1.25), row(Way::Beside(2), 1.1)];

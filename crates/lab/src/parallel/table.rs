@@ -73,6 +73,7 @@ fn measured(rows: &[Row], out: &mut String) {
             Way::Several { scheduler, .. } => scheduler,
             Way::Beside(_) => "engines side by side",
         };
+        let busy = if busy(row) { "; machine busy" } else { "" };
         let ratio = match paired_ratio(&row.speedup) {
             Some(r) if r.low.is_finite() => format!("{:.2} ({:.2} to {:.2})", r.value, r.low, r.high),
             Some(r) => format!("{:.2}", r.value),
@@ -84,7 +85,7 @@ fn measured(rows: &[Row], out: &mut String) {
         // Writing to a text cannot fail.
         let _ = writeln!(
             out,
-            "| {} | {name} | {} | {:.3} | {ratio} | {}{alerts} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {name} | {} | {:.3} | {ratio}{busy} | {}{alerts} | {} | {} | {} | {} | {} | {} | {} |",
             row.trace,
             row.way.workers(),
             of(row, |m| m.seconds),
@@ -98,6 +99,14 @@ fn measured(rows: &[Row], out: &mut String) {
             only(format!("{:.0}", of(row, helped))),
         );
     }
+    if rows.iter().any(busy) {
+        out.push_str("\nNot to be published: the rows in which the machine was busy with something else.\n");
+    }
+}
+
+/// Whether something else ran while it was measured that its figures are not to be published with.
+fn busy(row: &Row) -> bool {
+    row.company.is_some_and(|company| company.disturbs())
 }
 
 fn simulated(p: &Prediction, what: &str, out: &mut String) {
@@ -206,6 +215,7 @@ fn row_json(row: &Row) -> Value {
         "way": row.way.to_string(),
         "scheduler": if let Way::Several { scheduler, .. } = &row.way { Some(scheduler) } else { None },
         "workers": row.way.workers(),
+        "publishable": !busy(row),
         "speedup": ratio.map(|r| r.value),
         "speedup_low": ratio.filter(|r| r.low.is_finite()).map(|r| r.low),
         "speedup_high": ratio.filter(|r| r.high.is_finite()).map(|r| r.high),
@@ -281,7 +291,7 @@ mod tests {
         };
         let workers = if way == Way::One { Vec::new() } else { vec![worker(300.0, 0.1), worker(100.0, 0.3)] };
         let m = Measured { seconds, packets: 400.0, alerts, stalls: 2.0, moves: 0.0, waited: 0.0, workers };
-        Row { trace: "t".into(), way, runs: vec![m.clone(), m], speedup: vec![(2.0, seconds); 2] }
+        Row { trace: "t".into(), way, runs: vec![m.clone(), m], speedup: vec![(2.0, seconds); 2], company: None }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::engine::{Contract, Counts, From, Running};
 use crate::load::{Interfaces, Latency, Order, Probe, Sender, Wire, softnet_drops};
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
+use crate::quiet::{Company, Witness};
 use crate::throughput::{Counted, Losses};
 use crate::watch::Watch;
 
@@ -38,6 +39,8 @@ pub(crate) struct Trial {
     pub(crate) peak: f64,
     /// How long packets of a flow of its own took, after the warm-up, through an engine that is inline.
     pub(crate) latency: Option<Latency>,
+    /// What else the machine did after the warm-up.
+    pub(crate) company: Company,
 }
 
 /// Seconds that all processors of the machine were busy since it started.
@@ -177,6 +180,7 @@ impl Rig {
         let running = running.ok_or_else(|| Problem::Failed("the engine does not run".to_owned()))?;
         running.keep(times.warm_up, &format!("while warming up {doing}"))?;
         let (middle, sent_middle) = (running.counts(), sending.so_far().unwrap_or(0.0));
+        let witness = Witness::begin();
         let (busy_middle, host_middle, at_middle) = (running.busy(), host_busy(), Moment::now());
         let wire = self.wire.as_ref();
         let probe = match wire.and_then(|wire| Some((wire, wire.far.as_ref()?))) {
@@ -196,6 +200,7 @@ impl Rig {
         }
         let held = Moment::now().since(at_middle).as_secs_f64();
         let (busy, host) = ((running.busy() - busy_middle) / held, (host_busy() - host_middle) / held);
+        let company = witness.end();
         let sent = sending.report()?;
         drop(sending);
         let probed = probe.map(Probe::end);
@@ -240,7 +245,7 @@ impl Rig {
             )));
         }
         let peak = self.running.as_ref().map_or(f64::NAN, |(running, _)| running.peak());
-        Ok(Trial { rate, counted, losses: Losses::of(&counted), busy, host, peak, latency })
+        Ok(Trial { rate, counted, losses: Losses::of(&counted), busy, host, peak, latency, company })
     }
 
     fn engine_pid(&self) -> Option<u32> {

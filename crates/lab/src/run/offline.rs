@@ -7,6 +7,7 @@ use super::Capture;
 use crate::engine::{Contract, Counts, From, Running};
 use crate::made::Session;
 use crate::problem::Outcome;
+use crate::quiet::{Company, Witness};
 use crate::watch::Watch;
 
 /// What a run over a capture took.
@@ -24,6 +25,8 @@ pub(crate) struct Offline {
     pub(crate) counts: Counts,
     /// Packets a second while processing.
     pub(crate) rate: f64,
+    /// What else the machine did, the start included.
+    pub(crate) company: Company,
 }
 
 /// Runs the engine over the capture at `path`, with samples every `period` in folder `dir`.
@@ -39,12 +42,14 @@ pub(crate) fn run(
     dir: &Path,
     session: &mut Session,
 ) -> Outcome<Offline> {
+    let witness = Witness::begin();
     // Where an engine says nothing when it is ready, the whole run is processing.
     let running = Running::start(contract, &From::Capture(path.to_owned()), dir, dir, session)?;
     let watch = Watch::start(running.pid(), running.counters(), period, dir);
     let (started, ready) = (running.started, running.ready);
     let mut counters = running.counters();
     let end = running.finish(within)?;
+    let company = witness.end();
     watch.end()?;
     let processing = end.at.since(ready).as_secs_f64();
     Ok(Offline {
@@ -54,5 +59,6 @@ pub(crate) fn run(
         peak: end.peak,
         counts: counters.as_mut().map_or(Counts::UNKNOWN, |counters| counters.read()),
         rate: capture.packets / processing,
+        company,
     })
 }

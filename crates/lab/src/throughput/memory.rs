@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::stages::{Losses, Stage};
 use crate::problem::{Outcome, Problem};
+use crate::quiet::Company;
 use crate::run::live::Trial;
 
 /// A trial that was made.
@@ -20,6 +21,8 @@ pub(super) struct Tried {
     /// Packets a second.
     pub(super) rate: f64,
     pub(super) losses: Losses,
+    /// What else the machine did meanwhile.
+    pub(super) company: Company,
 }
 
 /// See the module.
@@ -88,7 +91,8 @@ impl Memory {
             memory.remember(&json!({ "measurement": what }))?;
             let stages = Stage::ALL.map(|stage| format!("lost_{}", stage.name().to_lowercase())).join(",");
             let counts = crate::engine::Counts::NAMES.join(",");
-            memory.row(&format!("search,rate,offered,sent,bytes,seconds,late_p99,{counts},loss,{stages}"))?;
+            let company = Company::NAMES.join(",");
+            memory.row(&format!("search,rate,offered,sent,bytes,seconds,late_p99,{counts},loss,{stages},{company}"))?;
         } else if !text.ends_with('\n') {
             let (file, path) = &mut memory.state;
             writeln!(file).map_err(|error| Problem::file("write", path, error))?;
@@ -119,13 +123,14 @@ impl Memory {
         let sent = trial.counted.sent;
         let values = [trial.rate, sent.offered, sent.packets, sent.bytes, sent.seconds, sent.late];
         let values = values.into_iter().chain(trial.counted.engine.values());
-        let values = values.chain([trial.losses.total()]).chain(trial.losses.share);
+        let values = values.chain([trial.losses.total()]).chain(trial.losses.share).chain(trial.company.values());
         let text = |value: f64| if value.is_finite() { format!("{value}") } else { String::new() };
         let line = std::iter::once(search.to_string()).chain(values.map(text)).collect::<Vec<_>>().join(",");
         self.row(&line)?;
-        let tried = Tried { search, rate: trial.rate, losses: trial.losses };
+        let tried = Tried { search, rate: trial.rate, losses: trial.losses, company: trial.company };
         self.remember(&json!({
             "search": search, "rate": trial.rate, "lost": trial.losses.share, "gaps": trial.losses.gaps,
+            "company": trial.company.values(),
         }))?;
         Ok(tried)
     }
@@ -148,7 +153,9 @@ impl Tried {
         for (share, value) in share.iter_mut().zip(line["lost"].as_array()?) {
             *share = value.as_f64()?;
         }
+        let beside = |at: usize| line["company"][at].as_f64().unwrap_or(f64::NAN);
         Some(Tried {
+            company: Company { steal: beside(0), foreign: beside(1), waiting: beside(2) },
             search: u32::try_from(line["search"].as_u64()?).ok()?,
             rate: line["rate"].as_f64()?,
             losses: Losses { share, gaps: line["gaps"].as_f64().unwrap_or(f64::NAN) },
@@ -178,7 +185,7 @@ mod tests {
             forwarded: f64::NAN,
         };
         let losses = Losses { share: [0.0, 0.0, 0.0, 0.0, ring, 0.0, 0.0], gaps: 3.0 };
-        Trial { rate, counted, losses, busy: 1.0, host: 1.0, peak: 1.0, latency: None }
+        Trial { rate, counted, losses, busy: 1.0, host: 1.0, peak: 1.0, latency: None, company: Company::UNKNOWN }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::engine::{Contract, Options};
 use crate::load::{self, Sender, What, Wire};
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
+use crate::quiet::Company;
 use crate::run::live::{Rig, Times};
 use crate::run::{Capture, offline};
 use crate::stats::Summary;
@@ -351,10 +352,11 @@ fn line(trial: &Tried, capture: Option<&Capture>) -> String {
         capture.map_or_else(String::new, |capture| format!(" ({}bit/s)", short(trial.rate * capture.bits_a_packet())));
     let total = trial.losses.total() * 100.0;
     format!(
-        "search {}: {:>9} packets/s{bits}: lost {total:.2} %; by stage: {}",
+        "search {}: {:>9} packets/s{bits}: lost {total:.2} %; by stage: {}{}",
         trial.search,
         short(trial.rate),
-        trial.losses.describe()
+        trial.losses.describe(),
+        trial.company.mark()
     )
 }
 
@@ -389,8 +391,21 @@ fn report(
     if let Some(stage) = stage {
         println!("  just above it most is lost at: {}", stage.name());
     }
+    let disturbed: Vec<&Tried> = trials.iter().filter(|trial| trial.company.disturbs()).collect();
+    let worst = trials.iter().map(|trial| trial.company).reduce(|a, b| a.worse(&b));
+    if let (Some(worst), false) = (worst, disturbed.is_empty()) {
+        println!(
+            "  NOT TO BE PUBLISHED: the machine was busy in {} of {} trials (at worst {})",
+            disturbed.len(),
+            trials.len(),
+            worst.describe()
+        );
+    }
     let number = |value: f64| if value.is_finite() { serde_json::json!(value) } else { serde_json::Value::Null };
     let value = serde_json::json!({
+        "publishable": disturbed.is_empty(),
+        "disturbed_trials": disturbed.len(),
+        "company": worst.map(|worst| Company::NAMES.iter().zip(worst.values()).map(|(name, value)| ((*name).to_owned(), number(value))).collect::<serde_json::Map<_, _>>()),
         "loss_allowed_percent": loss,
         "packets_per_second": number(rate.value),
         "low": number(rate.low),
@@ -414,7 +429,8 @@ fn over_capture(args: &Args, contract: &Contract, path: &Path, dir: &Path) -> Ou
     let path = std::path::absolute(path).map_err(|error| Problem::file("find", path, error))?;
     let mut session = Session::begin()?;
     let mut runs: Vec<offline::Offline> = Vec::new();
-    let mut table = "run,start_s,processing_s,cpu_s,peak_bytes,packets_per_s,decoded,gaps,alerts\n".to_owned();
+    let company = Company::NAMES.join(",");
+    let mut table = format!("run,start_s,processing_s,cpu_s,peak_bytes,packets_per_s,decoded,gaps,alerts,{company}\n");
     let file = dir.join("runs.csv");
     let begun = Instant::now();
     for number in 1..=args.repeats {
@@ -422,19 +438,21 @@ fn over_capture(args: &Args, contract: &Contract, path: &Path, dir: &Path) -> Ou
         let within = Duration::from_secs(24 * 3600);
         let run = offline::run(contract, &path, &capture, args.period, within, &folder, &mut session)?;
         println!(
-            "run {number} of {}: start {:.2} s, processing {:.3} s ({} packets/s), {:.2} s of processor, {:.0} MiB",
+            "run {number} of {}: start {:.2} s, processing {:.3} s ({} packets/s), {:.2} s of processor, {:.0} MiB{}",
             args.repeats,
             run.start,
             run.processing,
             short(run.rate),
             run.busy,
-            run.peak / 1_048_576.0
+            run.peak / 1_048_576.0,
+            run.company.mark()
         );
         let counts = run.counts;
         let values =
             [run.start, run.processing, run.busy, run.peak, run.rate, counts.decoded, counts.gaps, counts.alerts];
+        let values = values.into_iter().chain(run.company.values());
         let text = values.map(|value| if value.is_finite() { format!(",{value}") } else { ",".to_owned() });
-        table.push_str(&format!("{number}{}\n", text.concat()));
+        table.push_str(&format!("{number}{}\n", text.collect::<String>()));
         std::fs::write(&file, &table).map_err(|error| Problem::file("write", &file, error))?;
         runs.push(run);
         let left = begun.elapsed() / number * (args.repeats - number);
@@ -455,6 +473,16 @@ fn over_capture(args: &Args, contract: &Contract, path: &Path, dir: &Path) -> Ou
             short(rate.median),
             short(rate.median * capture.bits_a_packet())
         );
+        if let Some(worst) = runs.iter().map(|run| run.company).reduce(|a, b| a.worse(&b)) {
+            let disturbed = runs.iter().filter(|run| run.company.disturbs()).count();
+            if disturbed > 0 {
+                println!(
+                    "NOT TO BE PUBLISHED: the machine was busy in {disturbed} of {} runs (at worst {})",
+                    runs.len(),
+                    worst.describe()
+                );
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -40,6 +40,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How long whoever writes waits for a peer that is away.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How often the log reports losses to a connected peer that is too slow.
+const LOSSES_TOLD: Duration = Duration::from_secs(10);
 /// How long the end of the process waits for the peer to take what is left.
 const LAST_WAIT: Duration = Duration::from_secs(10);
 /// How long a peer may take for a connection, or to accept or acknowledge something, before it counts as away.
@@ -145,6 +147,34 @@ impl Inner {
     }
 }
 
+/// The transport to such a peer.
+///
+/// # Errors
+/// A certificate, address or property that cannot be used, or a kind that this build has not.
+fn transport(kind: &RemoteKind) -> io::Result<Box<dyn Transport>> {
+    Ok(match kind {
+        RemoteKind::Redis(s) => Box::new(redis::Redis::new(s.clone())),
+        #[cfg(feature = "kafka")]
+        RemoteKind::Kafka(s) => Box::new(kafka::Kafka::new(s)?),
+        #[cfg(not(feature = "kafka"))]
+        RemoteKind::Kafka(_) => {
+            let why = "this build has no Kafka: build it with the feature kafka, which needs librdkafka";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        RemoteKind::Stream(s) => Box::new(stream::Stream::new(s.clone())?),
+    })
+}
+
+impl RemoteSettings {
+    /// Whether an output can be opened with these settings. Nothing is sent, and no spool is touched.
+    ///
+    /// # Errors
+    /// What would keep it from being opened.
+    pub fn check(&self) -> io::Result<()> {
+        transport(&self.kind).map(drop)
+    }
+}
+
 /// An output's queue and its thread.
 #[derive(Debug)]
 pub(crate) struct Remote {
@@ -158,18 +188,7 @@ impl Remote {
     /// # Errors
     /// A spool, certificate or address that cannot be used, no thread to be had, or a kind that this build has not.
     pub(crate) fn start(settings: &Arc<RemoteSettings>) -> io::Result<Remote> {
-        let transport: Box<dyn Transport> = match &settings.kind {
-            RemoteKind::Redis(s) => Box::new(redis::Redis::new(s.clone())),
-            #[cfg(feature = "kafka")]
-            RemoteKind::Kafka(s) => Box::new(kafka::Kafka::new(s)?),
-            #[cfg(not(feature = "kafka"))]
-            RemoteKind::Kafka(_) => {
-                let why = "this build has no Kafka: build it with the feature kafka, which needs librdkafka";
-                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-            }
-            RemoteKind::Stream(s) => Box::new(stream::Stream::new(s.clone())?),
-        };
-        Remote::with(settings, transport)
+        Remote::with(settings, transport(&settings.kind)?)
     }
 
     fn with(settings: &Arc<RemoteSettings>, transport: Box<dyn Transport>) -> io::Result<Remote> {
@@ -311,6 +330,8 @@ struct Shipper<'a> {
     ever: bool,
     failing: bool,
     lost_before: u64,
+    /// When the log last reported losses to a connected peer.
+    told: Option<Instant>,
     pause: Duration,
     /// What is being sent, until the peer has it.
     batch: Vec<u8>,
@@ -338,6 +359,7 @@ impl<'a> Shipper<'a> {
             ever: false,
             failing: false,
             lost_before: 0,
+            told: None,
             pause: PAUSE,
             batch: Vec::new(),
             from: Origin::Memory,
@@ -381,6 +403,9 @@ impl<'a> Shipper<'a> {
                     self.failed(&why);
                 }
             }
+        }
+        if !self.failing {
+            self.tell_of_losses();
         }
         self.end();
     }
@@ -436,10 +461,27 @@ impl<'a> Shipper<'a> {
                 q.counters
             };
             let lost = c.lost - self.lost_before;
+            self.lost_before = c.lost;
             self.inner.warn(
                 Level::Notice,
                 format_args!("works again; {lost} lines were lost, {} bytes wait on disk", c.spooled),
             );
+        } else if self.told.is_none_or(|told| told.elapsed() >= LOSSES_TOLD) {
+            self.tell_of_losses();
+        }
+    }
+
+    /// Logs lines lost to a connected peer: they arrive faster than it takes them.
+    fn tell_of_losses(&mut self) {
+        let lost = self.inner.lock().counters.lost;
+        if lost > self.lost_before {
+            let (new, queue) = (lost - self.lost_before, self.inner.settings.queue);
+            self.inner.warn(
+                Level::Error,
+                format_args!("{new} lines were lost: they arrive faster than the peer takes them, and the queue is full (queue-size, {queue} bytes)"),
+            );
+            self.lost_before = lost;
+            self.told = Some(Instant::now());
         }
     }
 

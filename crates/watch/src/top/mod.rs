@@ -37,6 +37,8 @@ Shows a running engine: packets and losses, workers, memory, flows, alerts, addr
   -1, --once           print one picture as text and end; the default if the output
                        is not a terminal, and with TERM=dumb
       --json           with --once: the picture as JSON
+  -w, --wait           wait for an engine where there is none yet: beside 'margay lab',
+                       which starts one after the other, each is shown in its turn
   -h, --help           this text
 
 Keys: q quits, p pauses, h or ? shows the keys, Tab or 1 to 4 changes the view,
@@ -52,11 +54,13 @@ struct Options {
     interval: Duration,
     once: bool,
     json: bool,
+    wait: bool,
     help: bool,
 }
 
 fn options(args: impl IntoIterator<Item = OsString>) -> Result<Options, String> {
-    let mut o = Options { socket: SOCKET.into(), interval: INTERVAL, once: false, json: false, help: false };
+    let mut o =
+        Options { socket: SOCKET.into(), interval: INTERVAL, once: false, json: false, wait: false, help: false };
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         let text = arg.to_string_lossy().into_owned();
@@ -74,6 +78,7 @@ fn options(args: impl IntoIterator<Item = OsString>) -> Result<Options, String> 
             }
             "-1" | "--once" => o.once = true,
             "--json" => (o.once, o.json) = (true, true),
+            "-w" | "--wait" => o.wait = true,
             "-h" | "--help" => o.help = true,
             _ => return Err(format!("there is no option {text}; see 'margay top --help'")),
         }
@@ -95,7 +100,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         return say(HELP);
     }
     let mut client = Client::new(&options.socket);
-    let first = match client.snapshot() {
+    let first = match first(&mut client, options.wait) {
         Ok(s) => s,
         Err(e) => return wrong(&e),
     };
@@ -112,6 +117,23 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match live(&options, &mut client, first) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => wrong(&format!("the terminal cannot be used: {e}; margay top --once prints text")),
+    }
+}
+
+/// The first picture; with `wait`, when there is an engine.
+fn first(client: &mut Client, wait: bool) -> Result<Snapshot, String> {
+    let mut told = false;
+    loop {
+        match client.snapshot() {
+            Err(e) if wait => {
+                if !told {
+                    eprintln!("margay top: waiting: {e}");
+                    told = true;
+                }
+                std::thread::sleep(STEP);
+            }
+            answer => return answer,
+        }
     }
 }
 

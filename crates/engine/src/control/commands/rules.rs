@@ -27,7 +27,13 @@ pub(super) fn engine(e: &EngineStats) -> Value {
 }
 
 pub(super) fn reload(control: &Arc<Control>, _: &Args<'_>) -> Answer {
-    control.reload().map(|()| json!("done")).map_err(|f| f.message)
+    control.reload().map_err(|f| f.message)?;
+    let failed: u64 = control.engines().all().map(|(_, l)| l.counts.failed).sum();
+    Ok(match failed {
+        0 => json!("done"),
+        1 => json!("done, but 1 rule does not load: ruleset-failed-rules says which and why"),
+        n => json!(format!("done, but {n} rules do not load: ruleset-failed-rules says which and why")),
+    })
 }
 
 pub(super) fn reload_beside(control: &Arc<Control>, _: &Args<'_>) -> Answer {
@@ -56,7 +62,9 @@ pub(super) fn ruleset_stats(control: &Arc<Control>, _: &Args<'_>) -> Answer {
 pub(super) fn failed_rules(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     let set = control.engines();
     let rules = set.all().flat_map(|(id, l)| {
-        l.failed.iter().map(move |f| json!({"tenant_id": id, "rule": *f.text, "filename": f.file, "line": f.line}))
+        l.failed.iter().map(
+            move |f| json!({"tenant_id": id, "rule": *f.text, "filename": f.file, "line": f.line, "reason": f.reason}),
+        )
     });
     Ok(Value::Array(rules.collect()))
 }
