@@ -134,6 +134,9 @@ peers-quick: build ## each odd message once, with the programs that are installe
 differential: build ## generated rules compared with Suricata 8.0.6, held to conformance/differential.txt; DIFFERENTIAL="--show 50"
 	@tools/differential $(RELEASE) $(DIFFERENTIAL)
 
+generated: build ## rules made from captures, given to the installed Suricata and to this engine: what differs, made small, by class; GENERATED="--minutes 30 --variants" (docs/generated-rules.md)
+	@$(PYTHON) tools/generate-differential $(RELEASE) $(GENERATED)
+
 events: build ## every event of real captures compared with Suricata 8.0.6, member by member, held to conformance/events.txt; EVENTS="--only 'dns*' --types tls"
 	@tools/events $(RELEASE) $(EVENTS)
 

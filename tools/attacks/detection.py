@@ -54,7 +54,7 @@ def alerts(wire):
 @attack('thresholds', counters=['detect.threshold_memcap'], caps=HOSTS + ('detect.thresholds.memcap',), rules='''
 alert udp any any -> any 9 (msg:"limit"; content:"count"; threshold:type limit, track by_src, count 1, seconds 3600; sid:1;)
 alert udp any any -> any 9 (msg:"threshold"; content:"count"; threshold:type threshold, track by_src, count 100, seconds 3600; sid:2;)
-alert udp any any -> any 9 (msg:"filter"; content:"count"; detection_filter:track by_both, count 100, seconds 3600; sid:3;)
+alert udp any any -> any 9 (msg:"filter"; content:"count"; detection_filter:track by_src, count 100, seconds 3600; sid:3;)
 ''')
 def thresholds(wire):
     """matches that are counted by address, each from another one"""

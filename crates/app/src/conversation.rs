@@ -107,6 +107,9 @@ pub trait Conversation: Debug + Send + Sized + 'static {
     /// Event of a transaction that was given up because too many were open; none where the protocol has no name for it.
     const TOO_MANY: Option<u8> = None;
 
+    /// As [`Parser::is_prompt`]: whether rules on the stream look at a message once it is complete, or wait for a chunk.
+    const PROMPT: bool = true;
+
     /// A transaction is freed: what the state keeps of it may go.
     fn freed(&mut self, tx: Tx<Self::Tx>) {
         let _ = tx;
@@ -173,6 +176,12 @@ pub trait Content: Debug + Send + 'static {
     /// Whether it counts among the transactions of its protocol (`app_layer.tx.*`).
     fn is_counted(&self) -> bool {
         true
+    }
+
+    /// As [`Transaction::ask`].
+    fn ask(&self, base: &TxBase, protocol: &str, what: &str) -> Option<Answer> {
+        let _ = (base, protocol, what);
+        None
     }
 
     /// Appends the members of its event: `"sip":{...}` with its key. `base` has its number and files.
@@ -438,6 +447,10 @@ impl<S: Conversation> MessageParser<S> {
 }
 
 impl<S: Conversation> Parser for MessageParser<S> {
+    fn is_prompt(&self) -> bool {
+        S::PROMPT
+    }
+
     fn proto(&self) -> AppProto {
         S::PROTO
     }
@@ -534,6 +547,10 @@ impl<C: Content> Transaction for Tx<C> {
     }
 
     fn inspected(&mut self, _dir: Direction) {}
+
+    fn ask(&self, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
+        self.content.ask(&self.base, protocol, what)
+    }
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
         self.content.log(&self.base, json, options, what);

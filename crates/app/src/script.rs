@@ -13,6 +13,8 @@ pub enum Answer {
     Bytes(Vec<u8>),
     /// A number.
     Int(i64),
+    /// A number that need not be whole.
+    Number(f64),
     /// A truth value.
     Bool(bool),
     /// Several of a kind.

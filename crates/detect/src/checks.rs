@@ -335,7 +335,7 @@ impl CompiledCheck {
             Kind::L3Proto(v) => header::version(p) == Some(*v),
             Kind::IpOption(o) => header::ip_option(p, *o),
             Kind::FragBits { bits, mode } => {
-                header::frag_word(p).is_some_and(|w| header::flags((w & 0xe000).into(), (*bits).into(), *mode))
+                header::frag_word(p).is_some_and(|w| header::fragment_bits(w & 0xe000, *bits, *mode))
             }
             Kind::FragOffset(c) => header::frag_offset(p).is_some_and(|v| c.holds(v.into())),
             Kind::TcpFlags { bits, ignore, mode } => {

@@ -177,6 +177,7 @@ fn grouped(rule: &Rule, c: &CompiledRule, number: u32, trigger: Trigger) -> Grou
             RuleProtocol::App(name) => Some(ProtoSet::named(name)),
             _ => None,
         },
+        of_streams: matches!(c.kind, RuleKind::PacketStream | RuleKind::Stream | RuleKind::AppTransaction),
         trigger,
     }
 }
@@ -424,6 +425,7 @@ impl Detect {
     pub fn uses(&self, buffers: &[&str]) -> bool {
         buffers.iter().any(|b| self.buffers.contains(*b))
             || (self.scripts.ja3 && buffers.iter().any(|b| b.starts_with("ja3")))
+            || (self.scripts.hassh && buffers.iter().any(|b| b.starts_with("ssh.hassh")))
     }
 
     /// The progress of a complete transaction, by direction.

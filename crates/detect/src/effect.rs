@@ -137,7 +137,7 @@ impl CompiledEffect {
                 CompiledEffect::TxBit { name: names.intern(name), op: *op }
             }
             Effect::Score { name, add } => CompiledEffect::TxScore { name: names.intern(name), add: *add },
-            Effect::XBit { name, track: t, op, expire } => {
+            Effect::XBit { name, track: t, op, expire, .. } => {
                 CompiledEffect::XBit { name: names.intern(name), track: track(*t)?, op: *op, expire: *expire }
             }
             Effect::Bypass => CompiledEffect::Bypass,
@@ -327,7 +327,7 @@ mod tests {
         assert!(vars.bit(0) && vars.bit(1));
         apply(&[bit(&["a"], BitOp::Unset), bit(&["b", "c"], BitOp::Toggle)], &mut names, &mut vars, &mut hosts);
         assert_eq!(vars.bits(), [2]);
-        let x = |track, op| Effect::XBit { name: "x".into(), track, op, expire: 10 };
+        let x = |track, op| Effect::XBit { name: "x".into(), track, op, expire: 10, hostbits: false };
         apply(&[x(XBitTrack::Pair, BitOp::Set), x(XBitTrack::Both, BitOp::Toggle)], &mut names, &mut vars, &mut hosts);
         let now = Time::new(105, 0);
         let (a, b) = (packet().src, packet().dst);

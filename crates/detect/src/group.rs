@@ -244,6 +244,8 @@ pub(crate) struct GroupRule {
     pub(crate) dport: PortSet,
     /// The flow's protocol must be one of these; any where it is `None`.
     pub(crate) app: Option<ProtoSet>,
+    /// It looks at streams.
+    pub(crate) of_streams: bool,
     pub(crate) trigger: Trigger,
 }
 
@@ -253,6 +255,7 @@ pub(crate) struct Group {
     prefilters: Vec<(Source, Prefilter)>,
     always: Box<[Block]>,
     waiting: Waiting,
+    of_streams: bool,
 }
 
 /// Rules without a pattern that need the same.
@@ -427,7 +430,13 @@ impl Group {
             prefilters: lists.into_iter().map(|(s, l)| (s, l.finish(cache))).collect(),
             always: blocks.into_boxed_slice(),
             waiting: Waiting::new(asking),
+            of_streams: rules.iter().any(|r| r.of_streams),
         }
+    }
+
+    /// Whether a rule of it looks at streams.
+    pub(crate) const fn looks_at_streams(&self) -> bool {
+        self.of_streams
     }
 
     /// Adds the rules whose pattern is in `data`.

@@ -1,6 +1,8 @@
 //! Bits that rules keep with hosts and pairs of hosts: `xbits` and `hostbits`.
 //!
-//! A bit lives until its time is over; setting it again renews that. The number of bits is limited: where the table is
+//! A bit lives until its time is over. Setting it while it is there does not prolong that, as observed in Suricata: a bit that
+//! every packet of a host sets still ends `expire` seconds after the first of them. A bit whose time is over is there until some
+//! rule asks for it; only then can it be set anew. The number of bits is limited: where the table is
 //! full a few of its bits are looked at, and those whose time is over go; where there is none among them the new bit is not
 //! set, and counted. The tables are keyed at random (`bounded`).
 //!
@@ -9,6 +11,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use margay_packet::Time;
 
@@ -50,8 +53,34 @@ pub(crate) struct Tables {
 
 #[derive(Debug)]
 struct Bits {
-    bits: Bounded<(HostKey, u32), Time>,
+    bits: Bounded<(HostKey, u32), Until>,
     refused: u64,
+}
+
+/// When a bit ends, or [`GONE`]. Whoever asks for a bit whose time is over marks it, and has it through a shared reference.
+#[derive(Debug)]
+struct Until(AtomicI64);
+
+/// In [`Until`]: a rule asked for the bit when its time was over.
+const GONE: i64 = i64::MIN;
+
+impl Until {
+    const fn new(t: Time) -> Self {
+        Until(AtomicI64::new(t.0))
+    }
+
+    fn get(&self) -> Time {
+        Time(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Whether the bit is set at `now`. If its time is over it is gone from here on.
+    fn ask(&self, now: Time) -> bool {
+        let set = self.get() >= now;
+        if !set {
+            self.0.store(GONE, Ordering::Relaxed);
+        }
+        set
+    }
 }
 
 impl Bits {
@@ -60,9 +89,10 @@ impl Bits {
     }
 
     fn set(&mut self, key: (HostKey, u32), now: Time, until: Time) -> bool {
-        let worth = |until: &Time| if *until < now { Worth::Nothing } else { Worth::Kept };
-        match self.bits.insert(key, || until, worth) {
-            Inserted::There(bit) => *bit = until,
+        let worth = |until: &Until| if until.get() < now { Worth::Nothing } else { Worth::Kept };
+        match self.bits.insert(key, || Until::new(until), worth) {
+            Inserted::There(bit) if bit.get().0 == GONE => *bit = Until::new(until),
+            Inserted::There(_) => {}
             Inserted::New { .. } => {}
             Inserted::Full => {
                 self.refused += 1;
@@ -143,14 +173,14 @@ impl HostVars {
     pub fn bits_of(&self, key: HostKey, names: u32, now: Time) -> Vec<(u32, Time)> {
         self.0.look(&key, |t| {
             let bits = &t.of(key).bits;
-            (0..names).filter_map(|n| Some((n, *bits.get(&(key, n))?))).filter(|b| b.1 >= now).collect()
+            (0..names).filter_map(|n| Some((n, bits.get(&(key, n))?.get()))).filter(|b| b.1 >= now).collect()
         })
     }
 
     /// Whether bit `name` is set on `key` at `now`.
     pub fn is_set(&self, key: HostKey, name: u32, now: Time) -> bool {
         self.0.wait(key.about());
-        self.0.look(&key, |t| t.of(key).bits.get(&(key, name)).is_some_and(|&until| until >= now))
+        self.0.look(&key, |t| t.of(key).bits.get(&(key, name)).is_some_and(|until| until.ask(now)))
     }
 
     /// Sets the bit for `seconds`; 0 for as long as the table lives. `false` where there was no room.
@@ -204,8 +234,12 @@ mod tests {
         assert!(h.is_set(key, 1, Time::new(130, 0)));
         assert!(!h.is_set(key, 1, Time::new(130, 1)));
         assert!(!h.is_set(key, 2, Time::new(100, 0)));
-        h.set(key, 1, Time::new(120, 0), 30);
-        assert!(h.is_set(key, 1, Time::new(150, 0)));
+        h.set(key, 1, Time::new(140, 0), 30);
+        h.set(key, 1, Time::new(160, 0), 30);
+        h.set(key, 1, Time::new(171, 0), 30);
+        assert!(!h.is_set(key, 1, Time::new(172, 0)), "nobody asked for it since its time was over");
+        h.set(key, 1, Time::new(180, 0), 30);
+        assert!(h.is_set(key, 1, Time::new(210, 0)) && !h.is_set(key, 1, Time::new(211, 0)));
         h.unset(key, 1);
         assert!(!h.is_set(key, 1, Time::new(120, 0)) && h.is_empty());
         h.set(key, 1, Time::new(0, 0), 0);
@@ -241,7 +275,7 @@ mod tests {
         assert!(h.set(HostKey::Host(ip(1)), 1, now, 5) && h.set(HostKey::Host(ip(2)), 1, now, 50));
         assert!(!h.set(HostKey::Host(ip(3)), 1, now, 5));
         assert_eq!(h.refused(), 1);
-        assert!(h.set(HostKey::Host(ip(1)), 1, now, 5), "renewing needs no room");
+        assert!(h.set(HostKey::Host(ip(1)), 1, now, 5), "it is there");
         assert!(h.set(HostKey::Host(ip(3)), 1, Time::new(20, 0), 5), "the first one's time is over");
         assert_eq!(h.len(), 2);
         // Pairs have room of their own.

@@ -2,8 +2,10 @@
 //!
 //! As documented under "Rule Prioritization": action, then who writes and who reads flowbits, flowints, flow and packet
 //! variables, bits of hosts, of pairs of hosts and of transactions, then priority, and last the signature's number. For
-//! each kind of variable rules that only write it come first, then those that read and write, then those that only read,
-//! and last those that do neither.
+//! variables of flows, packets and transactions rules that only write come first, then those that read and write, then those
+//! that only read, and last those that do neither. `hostbits` and `xbits` of addresses have two ranks, as observed in
+//! Suricata: rules that write `hostbits` come before all others, and rules that read `xbits` before all others, so that an
+//! `xbits` rule sees what earlier packets set, never what its own packet sets.
 
 use margay_rules::ast::{Action, BufferCheck, CaptureKind, Check, Effect, Rule, XBitTrack};
 
@@ -28,6 +30,7 @@ struct Key {
     flowvars: Rank,
     pktvars: Rank,
     hostbits: Rank,
+    xbits: Rank,
     pairbits: Rank,
     txbits: Rank,
     priority: u32,
@@ -55,7 +58,14 @@ fn key(rule: &Rule, order: &[Action]) -> Key {
     let place = order.iter().position(|&a| class(a) == action).unwrap_or(order.len());
     let checks = |f: &dyn Fn(&Check) -> bool| rule.checks.iter().any(f);
     let effects = |f: &dyn Fn(&Effect) -> bool| rule.effects.iter().any(f);
-    let host = |t: XBitTrack| matches!(t, XBitTrack::Source | XBitTrack::Destination | XBitTrack::Both);
+    // Whether a rule asks for `xbits` of an address or a pair, and whether it changes `hostbits`.
+    let asks = |pair: bool| {
+        checks(&|c| {
+            matches!(c, Check::XBit { track, hostbits: false, .. }
+                if *track != XBitTrack::Transaction && (*track == XBitTrack::Pair) == pair)
+        })
+    };
+    let changes = effects(&|e| matches!(e, Effect::XBit { hostbits: true, .. }));
     let variable = |want: CaptureKind| checks(&|c| matches!(c, Check::Variable { kind, .. } if *kind == want));
     Key {
         action: u8::try_from(place).unwrap_or(u8::MAX),
@@ -69,14 +79,9 @@ fn key(rule: &Rule, order: &[Action]) -> Key {
         ),
         flowvars: rank(captures(rule, CaptureKind::Flow), variable(CaptureKind::Flow)),
         pktvars: rank(captures(rule, CaptureKind::Packet), variable(CaptureKind::Packet)),
-        hostbits: rank(
-            effects(&|e| matches!(e, Effect::XBit { track, .. } if host(*track))),
-            checks(&|c| matches!(c, Check::XBit { track, .. } if host(*track))),
-        ),
-        pairbits: rank(
-            effects(&|e| matches!(e, Effect::XBit { track: XBitTrack::Pair, .. })),
-            checks(&|c| matches!(c, Check::XBit { track: XBitTrack::Pair, .. })),
-        ),
+        hostbits: Rank::from(!changes),
+        xbits: Rank::from(!asks(false)),
+        pairbits: Rank::from(!asks(true)),
         txbits: rank(
             effects(&|e| matches!(e, Effect::XBit { track: XBitTrack::Transaction, .. })),
             checks(&|c| matches!(c, Check::XBit { track: XBitTrack::Transaction, .. })),

@@ -67,6 +67,8 @@ pub(crate) struct State<W = Off> {
     pub(crate) candidates: Vec<u32>,
     /// Whether the packet is the first of its flow's direction.
     pub(crate) flow_start: bool,
+    /// Stream data is due with the packet, and rules of its groups look at streams.
+    stream_due: bool,
     pub(crate) matches: Vec<Match>,
     /// The transaction that the packet, a datagram that rules matched in, brought: its parser's place, and its number.
     pub(crate) datagram_tx: Option<(u8, u64)>,
@@ -102,6 +104,7 @@ impl<W: Watch> State<W> {
             cache: SetCache::default(),
             candidates: Vec::with_capacity(1024),
             flow_start: false,
+            stream_due: false,
             matches: Vec::with_capacity(256),
             datagram_tx: None,
             alerts: Vec::with_capacity(c.alert_max()),
@@ -311,17 +314,22 @@ impl<W: Watch> State<W> {
     }
 
     /// Gathers the rules that may hold, from the groups of the packet.
-    fn collect(&mut self, detect: &Detect, input: &Input<'_>, key: &PacketKey) -> GroupIds {
+    fn collect(&mut self, detect: &Detect, input: &mut Input<'_>, key: &PacketKey) -> GroupIds {
         let packet = input.packet;
         let to_client = input.dir == Some(Direction::ToClient);
         let groups = detect.groups.of(key, to_client, input.app.flow);
+        self.stream_due = !input.chunks.is_empty() && detect.groups.each(groups).any(Group::looks_at_streams);
+        // The last of the stream before what is encrypted: as in Suricata rules on streams are asked about it, and those on packets
+        // about the packet's payload, unless they have a pattern, since nothing is searched.
+        let search = !(input.no_payload && self.stream_due);
+        input.no_payload &= search;
         let payload = if input.no_payload { &[] } else { payload_of(packet) };
         let has = has::<W>(input, payload);
-        let ahead = !W::CHECKS && self.searched_ahead(detect, input, groups, payload);
+        let ahead = search && !W::CHECKS && self.searched_ahead(detect, input, groups, payload);
         for group in detect.groups.each(groups) {
             group.always(&has, key, &detect.sets, &mut self.candidates);
             group.waiting(&has, key, &detect.sets, &mut |rule| self.candidates.push(rule));
-            if !payload.is_empty() && !ahead {
+            if search && !payload.is_empty() && !ahead {
                 self.context.watch.searching();
                 self.scan(group, Source::Payload, payload);
                 if !input.in_stream {
@@ -329,7 +337,7 @@ impl<W: Watch> State<W> {
                 }
                 self.context.watch.search_over(false);
             }
-            for chunk in input.chunks {
+            for chunk in input.chunks.iter().filter(|_| search) {
                 self.context.watch.searching();
                 self.scan(group, Source::Stream, chunk.data);
                 self.context.watch.search_over(true);
@@ -443,8 +451,8 @@ impl<W: Watch> State<W> {
     /// Whether all of a rule's checks hold; and whether that was in stream data.
     fn holds(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
         // Nobody sent it: there is nothing in it but the stream that it comes with.
-        if rule.payload.is_empty() && made_up(input.packet) && !rule.lua.as_ref().is_some_and(|l| l.at == LuaAt::Stream)
-        {
+        let of_packet = rule.payload.is_empty() || rule.kind == RuleKind::Packet;
+        if of_packet && made_up(input.packet) && !rule.lua.as_ref().is_some_and(|l| l.at == LuaAt::Stream) {
             return None;
         }
         self.checks_hold(detect, rule, input)
@@ -548,9 +556,12 @@ impl<W: Watch> State<W> {
             true => self.context.watch.missing(At::Payload, "the packet has no payload"),
             false => self.context.watch.at(At::Payload),
         }
-        // With stream data a packet without payload is inspected as well: what is not to be in it is not.
+        // With stream data a packet without payload is inspected as well: what is not to be in it is not. Rules on packets alone do not
+        // know of the stream where no rule beside them looks at it.
         let bare = payload.is_empty()
-            && (input.chunks.is_empty()
+            && (input.no_payload
+                || input.chunks.is_empty()
+                || (rule.kind == RuleKind::Packet && !self.stream_due)
                 || rule.payload.is_empty()
                 || rule.absent.as_ref().is_some_and(|a| input.chunks.iter().any(|c| a.is_in(c.data))));
         if bare

@@ -258,6 +258,26 @@ mod tests {
         assert_eq!(alerts(&limit(ThresholdKind::Limit, 1, 2, 0), &TIMES), [1, 6, 11, 16, 19, 24, 28]);
     }
 
+    /// As the peer: a limit of none lets the first match of a window alert, a threshold of none all but the first.
+    #[test]
+    fn count_0_as_the_reference() {
+        let times = [0.0, 0.1, 0.2, 5.0, 5.1];
+        assert_eq!(alerts(&limit(ThresholdKind::Limit, 0, 1, 0), &times), [1, 4]);
+        assert_eq!(alerts(&limit(ThresholdKind::Threshold, 0, 1, 0), &times), [2, 3, 5]);
+        assert_eq!(alerts(&limit(ThresholdKind::Both, 0, 1, 0), &times), []);
+    }
+
+    #[test]
+    fn without_a_flow_none_is_counted() {
+        for kind in [ThresholdKind::Limit, ThresholdKind::Both, ThresholdKind::DetectionFilter, ThresholdKind::Backoff]
+        {
+            let t = Threshold { kind, track: Track::Flow, count: 1, seconds: 60, multiplier: 2 };
+            let t = one(RuleThresholds { limit: Some(t), ..Default::default() });
+            let s = Subject { flow: None, ..subject(0.0) };
+            assert_eq!(ThresholdState::new(1 << 20, 0).decide(&t, 0, &s).outcome, Outcome::Nothing);
+        }
+    }
+
     #[test]
     fn threshold_as_the_reference() {
         assert_eq!(alerts(&limit(ThresholdKind::Threshold, 3, 2, 0), &TIMES), [3, 8, 13, 18, 21, 26]);

@@ -156,7 +156,9 @@ fn an_open_frame_is_looked_at_by_chunks_and_at_the_end_of_the_stream() {
     assert_eq!(t.text("n").look(false), []);
     // What straddles two looks is found.
     assert_eq!(t.text("e ").text(&chunk).look(false), [(1, 1)]);
-    assert_eq!(t.text("one").text(&chunk).look(false), []);
+    // A chunk in which the rule holds again is another match.
+    assert_eq!(t.text(&chunk).look(false), []);
+    assert_eq!(t.text("one").text(&chunk).look(false), [(1, 1)]);
 }
 
 #[test]

@@ -454,6 +454,7 @@ pub(crate) fn app_wants(
     let ja = settings::JaWants {
         ja3: set.uses(&["ja3.hash", "ja3.string", "ja3s.hash", "ja3s.string"]) || shown.ja3,
         ja4: set.uses(&["ja4.hash"]) || shown.ja4,
+        hassh: set.uses(&hassh) || shown.hassh,
     };
     Ok(AppWants {
         files: match options.disable_hashing {
@@ -462,7 +463,7 @@ pub(crate) fn app_wants(
         },
         frames: set.wants_frames(),
         arguments: set.uses(&["http.arg"]),
-        ssh: settings::ssh(config, set.uses(&hassh))?,
+        ssh: settings::ssh(config, ja.hassh)?,
         tls: settings::tls(config, ja)?,
     })
 }
@@ -570,7 +571,8 @@ pub(crate) fn worker_of(
         store.prepare().map_err(|e| Failed::new("filestore", e.to_string()))?;
     }
     let ja4 = shown.iter().any(|o| o.tls.asks_ja4);
-    let wants = app_wants(config, options, &engines, settings::JaWants { ja3: scripts.ja3, ja4 })?;
+    let wants =
+        app_wants(config, options, &engines, settings::JaWants { ja3: scripts.ja3, ja4, hassh: scripts.hassh })?;
     settings::check_store(&files, wants.files.store);
     let certificates = match settings::certificate_folder(config, dir)? {
         Some(folder) if !quiet => CertificateStore::new(folder.clone())

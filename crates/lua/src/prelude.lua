@@ -78,7 +78,9 @@ end
 
 local ssh
 libs["suricata.ssh"], ssh = library("get_tx", "tx",
-    { "server_proto", "client_proto", "server_software", "client_software" }, "ssh")
+    { "server_proto", "client_proto", "server_software", "client_software", "client_hassh", "client_hassh_string",
+      "server_hassh", "server_hassh_string" }, "ssh")
+libs["suricata.ssh"].enable_hassh = function() native.register("hassh", "hassh") end
 
 local smtp
 libs["suricata.smtp"], smtp = library("get_tx", "tx",
@@ -96,9 +98,16 @@ local dns, dns_methods = library("get_tx", "tx",
 for name, f in pairs(dns_methods) do dns[name] = f end
 libs["suricata.dns"] = dns
 
+-- A table with all that there is of the message, not an object.
 libs["suricata.dnp3"] = {
-    get_tx = function() return ask("tx", "table", "dnp3") end,
+    get_tx = function()
+        local tx, why = ask("tx", "table", "dnp3")
+        return tx, why
+    end,
 }
+
+local ntp
+libs["suricata.ntp"], ntp = library("get_tx", "tx", { "version", "mode", "stratum", "reference_id" }, "ntp")
 
 libs["suricata.flowvar"] = {
     register = function(name) native.register("flowvar", name) end,
@@ -260,6 +269,8 @@ for old, name in pairs({
 for old, name in pairs({
     SshGetServerProtoVersion = "server_proto", SshGetServerSoftwareVersion = "server_software",
     SshGetClientProtoVersion = "client_proto", SshGetClientSoftwareVersion = "client_software",
+    HasshGet = "client_hassh", HasshGetString = "client_hassh_string", HasshServerGet = "server_hassh",
+    HasshServerGetString = "server_hassh_string",
 }) do _G[old] = get("ssh", name) end
 for old, name in pairs({
     SMTPGetMimeField = "get_mime_field", SMTPGetMimeList = "get_mime_list", SMTPGetMailFrom = "get_mail_from",

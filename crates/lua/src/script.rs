@@ -30,6 +30,8 @@ pub struct Registered {
     pub bytevars: Vec<String>,
     /// It asks for JA3 digests.
     pub ja3: bool,
+    /// It asks for HASSH digests.
+    pub hassh: bool,
 }
 
 impl Registered {
@@ -38,6 +40,10 @@ impl Registered {
             "flowvar" => &mut self.flowvars,
             "flowint" => &mut self.flowints,
             "bytevar" => &mut self.bytevars,
+            "hassh" => {
+                self.hassh = true;
+                return Ok(());
+            }
             _ => {
                 self.ja3 = true;
                 return Ok(());

@@ -153,14 +153,18 @@ impl Addresses {
     }
 }
 
-/// What is left of a list once its negated members are taken out; a list of nothing but negations starts from all.
+/// What is left of a list once its negated members are taken out. A list that names only negations of a family starts from
+/// all of that family, and only of that one: `!192.0.2.0/24` holds for no IPv6 address, as in Suricata.
 fn combine(mut p: Parsed) -> Result<Ranges, Fail> {
     p.unwanted.tidy();
     if p.unwanted.v4 == [(0, u32::MAX)] && (p.unwanted.v6 == [(0, u128::MAX)] || p.wanted.v6.is_empty()) {
         return fail(MODULE, NEGATED);
     }
-    if p.wanted.is_empty() && !p.unwanted.is_empty() {
-        p.wanted = Ranges::all();
+    if p.wanted.v4.is_empty() && !p.unwanted.v4.is_empty() {
+        p.wanted.v4 = Ranges::all().v4;
+    }
+    if p.wanted.v6.is_empty() && !p.unwanted.v6.is_empty() {
+        p.wanted.v6 = Ranges::all().v6;
     }
     p.wanted.tidy();
     Ok(Ranges { v4: subtract(&p.wanted.v4, &p.unwanted.v4), v6: subtract(&p.wanted.v6, &p.unwanted.v6) })
@@ -314,7 +318,11 @@ mod tests {
         assert!(get("$ANY").unwrap().any);
         let ext = get("$EXT").unwrap();
         assert!(!overlap(&ext, &get("$HOME").unwrap()));
-        assert_eq!(ext.v6, [(0, u128::MAX)]);
+        assert_eq!(ext.v6, [], "no IPv6 network is negated");
+        let mixed = get("[!192.0.2.0/24,2000::/3]").unwrap();
+        assert_eq!((mixed.v4.len(), mixed.v6.len()), (2, 1));
+        let both = get("[!192.0.2.0/24,!2001:db8::/32]").unwrap();
+        assert_eq!((both.v4.len(), both.v6.len()), (2, 2));
         assert_eq!(negate(&ext).v4, get("$HOME").unwrap().v4);
         assert_eq!(get("!$EXT").unwrap().v4, get("$HOME").unwrap().v4);
     }

@@ -395,8 +395,8 @@ pub enum Check {
     FlowBit { names: Vec<String>, set: bool },
     /// `flowint` comparisons and `isset`/`isnotset`
     FlowInt { name: String, op: FlowIntCheck },
-    /// `xbits`/`hostbits` `isset|isnotset`
-    XBit { name: String, track: XBitTrack, set: bool },
+    /// `xbits`/`hostbits` `isset|isnotset`; which of the two decides when a rule is evaluated
+    XBit { name: String, track: XBitTrack, set: bool, hostbits: bool },
     /// `score:NAME,>=,N`: what rules added to this score of the transaction reaches N
     Score { name: String, least: u32 },
     /// `ttl` (IPv6: hop limit)

@@ -25,6 +25,9 @@ pub(crate) fn finish(b: &mut Builder<'_>) -> Result<(), Fail> {
         group(g, sid)?;
     }
     sizes(b)?;
+    negated_dsize(b);
+    upper_case_serials(b);
+    frames_of_any_flow(b);
     let groups = std::mem::take(&mut b.groups);
     b.rule.buffers =
         groups.into_iter().map(|g| g.checks).filter(|c| !c.checks.is_empty() || c.absent.is_some()).collect();
@@ -261,11 +264,60 @@ fn required(checks: &[BufferCheck], limit: i64) -> Option<i64> {
         .find(|&n| n > limit)
 }
 
+/// `dsize:!N` limits contents of the payload to its first N bytes, as `dsize:N` does, though the payload is longer: Suricata takes
+/// the number for the depth without looking at the negation. Contents that follow another one are not limited.
+fn negated_dsize(b: &mut Builder<'_>) {
+    let size = b.rule.checks.iter().find_map(|c| match c {
+        Check::Dsize(Compare::NotEqual(n)) => i64::try_from(*n).ok(),
+        _ => None,
+    });
+    let Some(limit) = size else { return };
+    for c in b.groups.iter_mut().filter(|g| g.checks.buffer == PAYLOAD).flat_map(|g| &mut g.checks.checks) {
+        let BufferCheck::Content(c) = c else { continue };
+        // `depth` counts from `offset`.
+        let offset = match &c.offset {
+            None => Some(0),
+            offset => number(offset.as_ref()),
+        };
+        let Some(most) = offset.map(|o| limit.saturating_sub(o)) else { continue };
+        let deeper = match &c.depth {
+            None => true,
+            Some(Value::Number(depth)) => *depth > most,
+            Some(_) => false,
+        };
+        if deeper && c.distance.is_none() && c.within.is_none() {
+            c.depth = Some(Value::Number(most));
+        }
+    }
+}
+
+/// Serial numbers of certificates are in capital letters, and so is what is looked for in them, however the rule writes it.
+fn upper_case_serials(b: &mut Builder<'_>) {
+    let serials =
+        b.groups.iter_mut().filter(|g| g.checks.buffer == "tls.cert_serial" && g.checks.transforms.is_empty());
+    for c in serials.flat_map(|g| &mut g.checks.checks) {
+        if let BufferCheck::Content(c) = c {
+            c.bytes.make_ascii_uppercase();
+        }
+    }
+}
+
+/// Rules on frames are not asked whether the flow is established: of `flow` its direction counts for them, as in Suricata.
+fn frames_of_any_flow(b: &mut Builder<'_>) {
+    if b.groups.iter().any(|g| g.checks.buffer.starts_with("frame:")) {
+        for c in &mut b.rule.checks {
+            if let Check::Flow(f) = c {
+                (f.established, f.not_established) = (false, false);
+            }
+        }
+    }
+}
+
 /// Sizes that no buffer with the rule's contents can have.
 fn sizes(b: &Builder<'_>) -> Result<(), Fail> {
     let clamp = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    let dsize = b.rule.checks.iter().find_map(|c| if let Check::Dsize(c) = c { bound(c) } else { None });
-    if let Some(limit) = dsize
+    let dsize = b.rule.checks.iter().find_map(|c| if let Check::Dsize(c) = c { Some(*c) } else { None });
+    if let Some(limit) = dsize.and_then(|c| if let Compare::NotEqual(n) = c { Some(n) } else { bound(&c) })
         && let Some(payload) = b.groups.iter().find(|g| g.checks.buffer == PAYLOAD)
         && let Some(n) = required(&payload.checks.checks, clamp(limit))
     {

@@ -27,8 +27,9 @@ impl StreamEngine {
         if s.payload.is_empty() || s.has(tcp::RST) || other || !takes {
             // Nothing to take.
         } else if is_keep_alive(session, s) {
-            // Its byte is none of the stream (RFC 9293 section 3.8.4): hosts send what they like there.
-            out.in_stream = true;
+            // Its byte is none of the stream (RFC 9293 section 3.8.4): hosts send what they like there. Passive, rules look at it by
+            // itself, as in Suricata.
+            out.in_stream = self.config.inline;
             out.rewrite |= self.config.inline && says_something_else(&session.peers[s.from], s);
         } else {
             if s.from == 0 && session.flags & flag::UNTAKEN != 0 {

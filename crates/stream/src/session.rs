@@ -402,7 +402,7 @@ impl TcpSession {
     }
 
     /// What follows is encrypted: nothing looks at the raw stream any more. Of a direction with data that was not looked at the next
-    /// [`TcpSession::raw_chunk`] is empty: rules that look for the absence of something are asked once more, as the peer does.
+    /// [`TcpSession::raw_chunk`] is that data: rules that need no search are asked once more, as the peer does.
     pub fn raw_finish(&mut self) {
         if self.flags & flag::RAW_OFF != 0 {
             return;
@@ -448,8 +448,8 @@ impl TcpSession {
     pub fn raw_chunk(&self, direction: Direction, all: bool) -> Option<StreamChunk<'_>> {
         let peer = &self.peers[direction.index()];
         if self.flags & flag::RAW_OFF != 0 {
-            let offset = peer.data.as_ref().filter(|_| peer.has(peer_flag::RAW_LEFT) && !all)?.raw;
-            return Some(StreamChunk { data: &[], offset, seen: 0 });
+            let d = peer.data.as_deref().filter(|_| peer.has(peer_flag::RAW_LEFT) && !all)?;
+            return Some(StreamChunk { data: d.buffer.contiguous(d.raw, d.acked), offset: d.raw, seen: 0 });
         }
         let d = peer.data.as_deref()?;
         if self.inline() && !all {
@@ -566,7 +566,8 @@ impl TcpSession {
 
     /// Frees what nobody needs any more, and settles what was seen.
     pub(crate) fn release(&mut self, direction: Direction) {
-        let (app_off, raw_off) = (self.flags & flag::APP_OFF != 0, self.flags & flag::RAW_OFF != 0);
+        let left = self.peers[direction.index()].has(peer_flag::RAW_LEFT);
+        let (app_off, raw_off) = (self.flags & flag::APP_OFF != 0, self.flags & flag::RAW_OFF != 0 && !left);
         let inline = self.inline();
         let closed = self.state == TcpState::Closed;
         // What was not acknowledged may have to be read again: not every host believes a reset.

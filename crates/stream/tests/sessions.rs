@@ -152,7 +152,7 @@ fn keep_alives_are_no_data() {
         let out = b.send(&pkt(ToServer, ACK, 1005, 5001, b"\0"));
         assert!(out.events.is_empty() && !out.drop, "{:?}", out.events.as_slice());
         // Inline it says what it said before: its receiver may not have it.
-        assert_eq!(out.rewrite, inline);
+        assert_eq!((out.rewrite, out.in_stream), (inline, inline));
         let out = b.send(&pkt(ToServer, PSH | ACK, 1006, 5001, b"world"));
         assert!(out.in_stream && out.events.is_empty());
         assert_eq!(b.engine.counters.overlap_diff_data, 0);

@@ -234,6 +234,11 @@ impl Point<'_> {
         Some(at)
     }
 
+    /// Its index.
+    pub(super) const fn index(&self) -> u32 {
+        self.index
+    }
+
     /// Writes it as an object.
     pub(super) fn log(&self, json: &mut Json) {
         json.item_object();
@@ -242,31 +247,51 @@ impl Point<'_> {
         if let Some(size) = self.size {
             json.uint("size", u64::from(size));
         }
-        let mut bit = self.bit;
-        self.fields(|field, bytes| match *field {
-            Field::B(name, width) => {
-                json.uint(name, le(bytes) >> bit & ((1 << width) - 1));
-                bit = (bit + width) % 8;
-            }
-            Field::U(name, _) | Field::N(name, ..) => json.uint(name, le(bytes)),
-            Field::I(name, len) => {
-                let shift = 64 - 8 * len as u32;
-                json.uint(name, ((le(bytes) << shift) as i64 >> shift) as u64);
-            }
-            Field::F(name) => json.float(name, f64::from(f32::from_bits(le(bytes) as u32))),
-            Field::D(name) => json.float(name, f64::from_bits(le(bytes))),
-            Field::T(name, _) => json.bytes(name, bytes),
-            // A name that is shorter ends with zeros.
-            Field::V(name, _) => {
-                let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-                json.bytes(name, bytes.get(..end).unwrap_or(bytes));
-            }
-            Field::X(name, _) => {
-                if !bytes.is_empty() {
-                    json.base64(name, bytes);
-                }
-            }
+        let encoded = |name: &str| self.layout.iter().any(|f| matches!(f, Field::X(n, _) if *n == name));
+        self.show(|name, value| match value {
+            Shown::Uint(n) => json.uint(name, n),
+            Shown::Float(f) => json.float(name, f),
+            Shown::Bytes(b) if encoded(name) => json.base64(name, b),
+            Shown::Bytes(b) => json.bytes(name, b),
         });
         json.end_object();
     }
+
+    /// Calls `each` with the name and the value of each field.
+    pub(super) fn show(&self, mut each: impl FnMut(&'static str, Shown<'_>)) {
+        let mut bit = self.bit;
+        self.fields(|field, bytes| match *field {
+            Field::B(name, width) => {
+                each(name, Shown::Uint(le(bytes) >> bit & ((1 << width) - 1)));
+                bit = (bit + width) % 8;
+            }
+            Field::U(name, _) | Field::N(name, ..) => each(name, Shown::Uint(le(bytes))),
+            Field::I(name, len) => {
+                let shift = 64 - 8 * len as u32;
+                each(name, Shown::Uint(((le(bytes) << shift) as i64 >> shift) as u64));
+            }
+            Field::F(name) => each(name, Shown::Float(f64::from(f32::from_bits(le(bytes) as u32)))),
+            Field::D(name) => each(name, Shown::Float(f64::from_bits(le(bytes)))),
+            Field::T(name, _) => each(name, Shown::Bytes(bytes)),
+            // A name that is shorter ends with zeros.
+            Field::V(name, _) => {
+                let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+                each(name, Shown::Bytes(bytes.get(..end).unwrap_or(bytes)));
+            }
+            Field::X(name, _) => {
+                if !bytes.is_empty() {
+                    each(name, Shown::Bytes(bytes));
+                }
+            }
+        });
+    }
+}
+
+/// A field's value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Shown<'a> {
+    /// An integer; one with a sign as its 64 bits.
+    Uint(u64),
+    Float(f64),
+    Bytes(&'a [u8]),
 }

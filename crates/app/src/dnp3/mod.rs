@@ -3,6 +3,7 @@
 
 mod layout;
 mod message;
+mod script;
 mod tx;
 
 use margay_flow::{Direction, FlowCore};
@@ -230,6 +231,7 @@ fn frame_len(len: u8) -> usize {
 impl Conversation for Dnp3 {
     type Tx = Fragment;
     const PROTO: AppProto = AppProto::Dnp3;
+    const PROMPT: bool = false;
     const TOO_MANY: Option<u8> = Some(Event::Flooded as u8);
 
     fn new(config: &AppConfig, _flow: &FlowCore) -> Self {
@@ -254,7 +256,7 @@ impl Conversation for Dnp3 {
         let wrong = |turn: &mut Turn<'_, '_, Fragment>, event: Event| {
             turn.one_way(dir, Fragment::without_content()).event(event as u8);
         };
-        let Some(&[_, _, len, control, d0, d1, s0, s1, ..]) = frame.first_chunk::<HEADER>() else {
+        let Some(&[_, _, len, control, d0, d1, s0, s1, c0, c1]) = frame.first_chunk::<HEADER>() else {
             if frame.get(2).is_some_and(|len| *len < 5) {
                 wrong(turn, Event::LenTooSmall);
                 return Outcome::Failed;
@@ -270,7 +272,14 @@ impl Conversation for Dnp3 {
             wrong(turn, Event::BadLinkCrc);
             return Outcome::More;
         }
-        let link = Link { control, dst: u16::from_le_bytes([d0, d1]), src: u16::from_le_bytes([s0, s1]) };
+        let mut link = Link {
+            len,
+            control,
+            dst: u16::from_le_bytes([d0, d1]),
+            src: u16::from_le_bytes([s0, s1]),
+            crc: u16::from_le_bytes([c0, c1]),
+            transport: 0,
+        };
         if !link.has_user_data() {
             return Outcome::More;
         }
@@ -291,7 +300,8 @@ impl Conversation for Dnp3 {
             }
         }
         if let Some((transport, segment)) = data.get(..used).and_then(|d| d.split_first()) {
-            self.segment(turn, dir, link, *transport, segment);
+            link.transport = *transport;
+            self.segment(turn, dir, link, segment);
         }
         Outcome::More
     }
@@ -325,15 +335,8 @@ impl Conversation for Dnp3 {
 
 impl Dnp3 {
     /// A segment of the transport function (clause 8).
-    fn segment(
-        &mut self,
-        turn: &mut Turn<'_, '_, Fragment>,
-        dir: Direction,
-        link: Link,
-        transport: u8,
-        segment: &[u8],
-    ) {
-        let (fin, fir, number) = (transport & 0x80 != 0, transport & 0x40 != 0, transport & 0x3f);
+    fn segment(&mut self, turn: &mut Turn<'_, '_, Fragment>, dir: Direction, link: Link, segment: &[u8]) {
+        let (fin, fir, number) = (link.transport & 0x80 != 0, link.transport & 0x40 != 0, link.transport & 0x3f);
         let assembly = &mut self.assemblies[dir.index()];
         if fir {
             assembly.data.clear();

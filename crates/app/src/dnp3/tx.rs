@@ -4,17 +4,23 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use super::message::{End, Head, Limits, Point, Visit, walk};
+use super::script::{Shows, table};
 use super::{CONFIRM, Event, INDICATORS, Id, READ, UNSOLICITED};
 use crate::config::AppLogOptions;
 use crate::conversation::Content;
+use crate::script::Answer;
 use crate::tx::{Found, LogFor, TxBase};
 
 /// The header of a link frame (clause 9.2.4).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Link {
+    pub(super) len: u8,
     pub(super) control: u8,
     pub(super) dst: u16,
     pub(super) src: u16,
+    pub(super) crc: u16,
+    /// The header of the transport function behind it.
+    pub(super) transport: u8,
 }
 
 impl Link {
@@ -159,6 +165,26 @@ impl Content for Fragment {
 
     fn records(&self, _options: &AppLogOptions) -> usize {
         usize::from(!self.data.is_empty())
+    }
+
+    fn ask(&self, base: &TxBase, protocol: &str, what: &str) -> Option<Answer> {
+        if protocol != "dnp3" || self.data.is_empty() {
+            return None;
+        }
+        match what {
+            "get" => Some(Answer::Bool(true)),
+            "table" => Some(table(&Shows {
+                tx: base.id,
+                dir: self.dir,
+                link: self.link,
+                data: &self.data,
+                header: self.header,
+                limits: self.limits,
+                complete: self.complete,
+                indications: self.indications(),
+            })),
+            _ => None,
+        }
     }
 
     fn log(&self, _base: &TxBase, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {

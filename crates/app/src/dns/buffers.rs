@@ -71,10 +71,9 @@ pub(super) fn number(tx: &Dns, id: u8, dir: Direction, index: usize) -> Option<u
         (Id::Opcode, 0) if tx.message.readable => Some(u64::from(tx.message.opcode())),
         (Id::Rcode, 0) if tx.message.readable => Some(u64::from(tx.message.rcode())),
         (Id::Rrtype, _) => {
-            let queries = tx.message.section(Section::Queries);
-            let answers = tx.message.section(Section::Answers);
-            let record = queries.get(index).or_else(|| answers.get(index - queries.len().min(index)))?;
-            Some(u64::from(record.rrtype))
+            // Of requests the types asked for, of responses those of the answers.
+            let section = if dir == Direction::ToServer { Section::Queries } else { Section::Answers };
+            Some(u64::from(tx.message.section(section).get(index)?.rrtype))
         }
         _ => None,
     }

@@ -98,6 +98,7 @@ struct Modbus {
 impl Conversation for Modbus {
     type Tx = Exchange;
     const PROTO: AppProto = AppProto::Modbus;
+    const PROMPT: bool = false;
     const TOO_MANY: Option<u8> = Some(Event::Flooded as u8);
 
     fn new(config: &AppConfig, _flow: &FlowCore) -> Self {

@@ -9,6 +9,7 @@ use crate::declare::{Keyword, KeywordDirection};
 use crate::parser::Outcome;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
 use crate::registry::{AppProto, Protocol};
+use crate::script::Answer;
 use crate::tx::{Found, LogFor, TxBase};
 
 /// Bytes of a packet without extensions (section 7.3).
@@ -109,6 +110,20 @@ impl Content for Packet {
 
     fn direction(&self, _only: Option<Direction>) -> Direction {
         self.dir
+    }
+
+    fn ask(&self, _base: &TxBase, protocol: &str, what: &str) -> Option<Answer> {
+        if protocol != "ntp" {
+            return None;
+        }
+        Some(match what {
+            "get" => Answer::Bool(true),
+            "version" => Answer::Int(self.version.into()),
+            "mode" => Answer::Int(self.mode.into()),
+            "stratum" => Answer::Int(self.stratum.into()),
+            "reference_id" => Answer::Bytes(self.reference_id.to_vec()),
+            _ => return None,
+        })
     }
 
     fn log(&self, _base: &TxBase, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {

@@ -41,6 +41,8 @@ pub(super) fn buffer<'a>(
     }
     let client = dir == Direction::ToServer;
     let data: &[u8] = match buffer {
+        // Rules see the versions of long headers alone, as in Suricata; events show those of gQUIC's public header as well.
+        Buffer::Version if tx.public => return None,
         Buffer::Version => {
             scratch.extend(tx.version.to_be_bytes());
             scratch

@@ -57,6 +57,7 @@ impl QuicParser {
     /// One packet, as a transaction. Keys may be derived from it as often as `fresh` says.
     fn packet(&mut self, cx: &mut Parse<'_>, dir: Direction, p: &Packet<'_>, fresh: &mut usize) -> QuicTx {
         let mut tx = QuicTx::new(self.txs.next(), dir, p.version);
+        tx.public = p.whole.first().is_some_and(|first| first & 0x80 == 0);
         match p.kind {
             Kind::Initial if keys::known(p.version) => self.initial(cx, dir, p, fresh, &mut tx),
             Kind::Initial | Kind::Clear => {

@@ -22,6 +22,8 @@ pub struct QuicTx {
     pub(super) dir: Direction,
     /// Its version.
     pub(super) version: u32,
+    /// Its header is gQUIC's public one.
+    pub(super) public: bool,
     /// The greeting that it completed.
     pub(super) hello: Option<Box<Hello>>,
     /// The greeting of gQUIC in it.
@@ -37,7 +39,7 @@ impl QuicTx {
         let mut base = TxBase { id, ..TxBase::default() };
         base.one_sided(dir.reverse(), COMPLETE);
         base.advance(dir, COMPLETE);
-        QuicTx { base, dir, version, hello: None, chlo: None, ja3: OnceLock::new(), cyu: None }
+        QuicTx { base, dir, version, public: false, hello: None, chlo: None, ja3: OnceLock::new(), cyu: None }
     }
 
     pub(super) fn set_chlo(&mut self, chlo: Chlo) {

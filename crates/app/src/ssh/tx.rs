@@ -131,6 +131,12 @@ impl Transaction for SshTx {
             ("ssh", "server_proto") => Some(shown(&self.said(ToClient).proto)),
             ("ssh", "client_software") => Some(shown(&self.said(ToServer).software)),
             ("ssh", "server_software") => Some(shown(&self.said(ToClient).software)),
+            ("ssh", "client_hassh" | "server_hassh" | "client_hassh_string" | "server_hassh_string") => {
+                let dir = if what.starts_with("client") { ToServer } else { ToClient };
+                let hassh = self.said(dir).hassh.as_ref();
+                let part = |h: &Hassh| if what.ends_with("string") { h.string.clone() } else { h.hash.to_vec() };
+                Some(hassh.map(part).filter(|b| !b.is_empty()).map_or(Answer::Nothing, Answer::Bytes))
+            }
             _ => None,
         }
     }

@@ -377,13 +377,13 @@ impl TlsParser {
                     }
                     None => tx.event(dir, Event::InvalidSslv2Header),
                 }
-                tx.set_state(dir, state::CLIENT_HELLO);
+                tx.set_state(state::CLIENT_HELLO);
                 tx.base.advance(dir, CLIENT_HELLO);
             }
             sslv2::kind::SERVER_HELLO => {
                 if let Some((version, certificate)) = sslv2::server_hello(body) {
                     (tx.server.said, tx.server.version) = (version, version);
-                    tx.set_state(dir, state::SERVER_HELLO);
+                    tx.set_state(state::SERVER_HELLO);
                     tx.base.advance(dir, SERVER_HELLO);
                     if !certificate.is_empty() {
                         let mut events = Vec::new();
@@ -443,8 +443,8 @@ fn message_len(message: &[u8]) -> Option<usize> {
     Some(u32::from_be_bytes([0, a, b, c]) as usize)
 }
 
-/// Marks the frames of a record that begins `at` into what the parser was given: all of it, its head, its content, and what
-/// it is where that is of note.
+/// Marks the frames of a record that begins `at` into what the parser was given: all of it, its head, and its content, which is
+/// `data` unless it is an alert or a heartbeat.
 fn mark(cx: &mut Parse<'_>, dir: Direction, head: Head, at: usize) {
     let frames = &mut cx.shared.frames;
     if !frames.wanted {
@@ -455,10 +455,9 @@ fn mark(cx: &mut Parse<'_>, dir: Direction, head: Head, at: usize) {
     frames.begin(dir, HEADER_FRAME, at, tx);
     frames.end(dir, (at + HEAD_LEN) as u64);
     let content = match head.kind {
-        kind::DATA => DATA_FRAME,
         kind::ALERT => ALERT_FRAME,
         kind::HEARTBEAT => HEARTBEAT_FRAME,
-        _ => return,
+        _ => DATA_FRAME,
     };
     frames.begin(dir, content, at + HEAD_LEN, tx);
 }
@@ -483,6 +482,9 @@ impl Parser for TlsParser {
     }
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        if !data.is_empty() {
+            cx.shared.frames.begin_stream(dir);
+        }
         let mut used = 0;
         loop {
             match self.step(cx, dir, data.get(used..).unwrap_or(&[]), used) {

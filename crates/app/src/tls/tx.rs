@@ -121,9 +121,12 @@ impl TlsTx {
         }
     }
 
-    pub(super) fn set_state(&mut self, dir: Direction, state: u8) {
+    /// A message was seen. Rules on `ssl_state` look at the session in both directions: which message was last says the same in
+    /// either, and the next packet that goes the message's own way may come after another message.
+    pub(super) fn set_state(&mut self, state: u8) {
         self.state = state;
-        self.base.touch(dir);
+        self.base.touch(Direction::ToServer);
+        self.base.touch(Direction::ToClient);
     }
 }
 

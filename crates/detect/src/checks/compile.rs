@@ -52,7 +52,7 @@ impl CompiledCheck {
                     FlowIntCheck::IsNotSet => Kind::FlowIntSet { name, set: false },
                 }
             }
-            Check::XBit { name, track: t, set } => {
+            Check::XBit { name, track: t, set, .. } => {
                 Kind::XBit { name: env.names.intern(name), track: track(*t)?, set: *set }
             }
             Check::Ttl(c) => Kind::Ttl(*c),

@@ -104,7 +104,25 @@ pub(super) fn tcp_flags(have: u8, want: u8, ignore: u8, mode: FlagMode) -> bool 
     if want == 0 {
         return (have == 0) != (mode == FlagMode::Not);
     }
-    flags((have & !ignore).into(), want.into(), mode)
+    has_groups(have, want, mode) && flags((have & !ignore).into(), want.into(), mode)
+}
+
+/// Whether a packet has what Suricata asks of it before it compares flags: one of SYN, FIN and RST where the rule names one of them, one
+/// of URG, ECE and CWR where it names one of these, and SYN where the rule names it without `!`. It matters for `!` and `*`: `flags:!S`
+/// holds only for packets with FIN or RST.
+const fn has_groups(have: u8, want: u8, mode: FlagMode) -> bool {
+    use margay_packet::tcp::flag::{ACK, FIN, PSH, RST, SYN};
+    const ENDS: u8 = SYN | FIN | RST;
+    const RARE: u8 = !(ENDS | ACK | PSH);
+    (want & ENDS == 0 || have & ENDS != 0)
+        && (want & RARE == 0 || have & RARE != 0)
+        && (want & SYN == 0 || matches!(mode, FlagMode::Not) || have & SYN != 0)
+}
+
+/// Compares the fragment bits of an IPv4 header. `+` asks for a further bit beside those that are named (observed).
+pub(super) fn fragment_bits(have: u16, want: u16, mode: FlagMode) -> bool {
+    let more = mode != FlagMode::All || have & !want != 0;
+    more && flags(have.into(), want.into(), mode)
 }
 
 pub(super) fn is_icmp(p: &Packet<'_>) -> bool {

@@ -97,12 +97,12 @@ fn ip_headers() {
 fn flag_modes() {
     let which = |bits: u16, mode| -> Vec<u16> {
         let all = [0u16, 0x4000, 0x2000, 0x8000, 0x6000, 0xc000];
-        all.into_iter().filter(|&have| header::flags(have.into(), bits.into(), mode)).collect()
+        all.into_iter().filter(|&have| header::fragment_bits(have, bits, mode)).collect()
     };
     assert_eq!(which(0x4000, FlagMode::Exact), [0x4000]);
     assert_eq!(which(0x4000, FlagMode::Not), [0, 0x2000, 0x8000]);
     assert_eq!(which(0x6000, FlagMode::Not), [0, 0x4000, 0x2000, 0x8000, 0xc000]);
-    assert_eq!(which(0x4000, FlagMode::All), [0x4000, 0x6000, 0xc000]);
+    assert_eq!(which(0x4000, FlagMode::All), [0x6000, 0xc000]);
     assert_eq!(which(0x6000, FlagMode::Any), [0x4000, 0x2000, 0x6000, 0xc000]);
     assert_eq!(which(0xc000, FlagMode::Not), [0, 0x4000, 0x2000, 0x8000, 0x6000]);
 }
@@ -121,6 +121,12 @@ fn tcp_headers() {
         assert!(holds(flags(0, 0x18, mode), &tcp(0, b"")) && !holds(flags(0, 0x18, mode), &data));
     }
     assert!(!holds(flags(0, 0, FlagMode::Not), &tcp(0, b"")) && holds(flags(0, 0x18, FlagMode::Not), &data));
+    // SYN, FIN and RST are asked for in packets that have one of them, and URG, ECE and CWR in those that have one of these.
+    assert!(!holds(flags(0x02, 0, FlagMode::Not), &data) && holds(flags(0x02, 0, FlagMode::Not), &tcp(0x11, b"")));
+    assert!(!holds(flags(0x12, 0, FlagMode::Any), &tcp(0x11, b"")) && !holds(flags(0x11, 0, FlagMode::Any), &p));
+    assert!(holds(flags(0x11, 0, FlagMode::Any), &tcp(0x12, b"")) && !holds(flags(0x11, 0, FlagMode::Any), &data));
+    assert!(!holds(flags(0x20, 0, FlagMode::Not), &data) && holds(flags(0x20, 0, FlagMode::Not), &tcp(0x82, b"")));
+    assert!(holds(flags(0x10, 0, FlagMode::Not), &p) && holds(flags(0x18, 0, FlagMode::Any), &data));
     assert!(holds(flags(0x12, 0, FlagMode::Any), &p) && !holds(flags(0x12, 0, FlagMode::All), &p));
     assert!(holds(Check::TcpSeq(Equal(100)), &p) && holds(Check::TcpAck(Equal(200)), &p));
     assert!(holds(Check::TcpWindow { value: Equal(1000) }, &p));
@@ -244,7 +250,7 @@ fn hosts_streams_vlans_and_reputation() {
         i.stream_sizes = Some(StreamSizes { server: 5000, client: 10 });
         i.stream_events = 1 << 5;
         let mut yes = |c: Check| compile(&c, &mut names).expect("compiles").holds(&i);
-        let x = |track, set| Check::XBit { name: "x".into(), track, set };
+        let x = |track, set| Check::XBit { name: "x".into(), track, set, hostbits: false };
         assert!(yes(x(XBitTrack::Pair, true)) && !yes(x(XBitTrack::Source, true)) && yes(x(XBitTrack::Both, false)));
         let rep = |side, op| Check::IpRep { side, category: "BadHosts".into(), op };
         assert!(yes(rep(IpRepSide::Any, IpRepOp::Score(Greater(80)))) && !yes(rep(IpRepSide::Source, IpRepOp::IsSet)));

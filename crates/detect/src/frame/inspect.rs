@@ -46,6 +46,10 @@ struct Part<'a> {
     data: &'a [u8],
     starts: bool,
     ends: bool,
+    /// Bytes of it that were looked at before.
+    seen: usize,
+    /// Bytes from the frame's beginning to the part's end.
+    size: u64,
 }
 
 impl<W: Watch> State<W> {
@@ -71,7 +75,14 @@ impl<W: Watch> State<W> {
                 let mut candidates = std::mem::take(&mut self.candidates);
                 of.bytes.stretches(from, to, &mut |offset, data| {
                     let end = offset + data.len() as u64;
-                    let part = Part { data, starts: offset == frame.offset, ends: whole && end == to };
+                    let part = Part {
+                        data,
+                        starts: offset == frame.offset,
+                        ends: whole && end == to,
+                        seen: usize::try_from(frame.seen.saturating_sub(offset))
+                            .map_or(data.len(), |n| n.min(data.len())),
+                        size: end - frame.offset,
+                    };
                     candidates.clear();
                     candidates.extend_from_slice(&group.always);
                     if let Some(p) = &group.prefilter {
@@ -83,22 +94,26 @@ impl<W: Watch> State<W> {
                     self.counters.candidates += candidates.len() as u64;
                     for &number in &candidates {
                         let Some(rule) = detect.compiled.get(number as usize) else { continue };
-                        let Some(asked) = rule.frame.as_deref().filter(|_| !frame.matched.contains(&number)) else {
+                        let Some(asked) = rule.frame.as_deref() else { continue };
+                        let matched = frame.matched.contains(&number);
+                        if matched && asked.again.is_none() {
                             continue;
-                        };
+                        }
                         self.context
                             .watch
                             .begin(number, Look::Frame { proto: of.proto, kind: frame.kind, id: frame.id });
                         self.context.watch.at(At::Frame(offset));
-                        let holds =
-                            self.tx_applies(detect, rule, input, key) && self.part_holds(asked, rule, &part, input);
+                        let holds = self.tx_applies(detect, rule, input, key)
+                            && self.part_holds(asked, rule, &part, matched, input);
                         self.keep_script_writes(input.flow.as_deref_mut());
                         self.context.watch.end(number, if holds { End::Match } else { End::Fail });
                         if holds {
                             self.keep_captures(input.flow.as_deref_mut());
                             self.apply(rule, input, verdict, None);
                             let context = self.keep_contexts();
-                            frame.matched.push(number);
+                            if !matched {
+                                frame.matched.push(number);
+                            }
                             let found = Match {
                                 rule: number,
                                 tx_id: frame.tx,
@@ -119,14 +134,28 @@ impl<W: Watch> State<W> {
         }
     }
 
-    fn part_holds(&mut self, asked: &FrameRule, rule: &CompiledRule, part: &Part<'_>, input: &Input<'_>) -> bool {
-        if (asked.from_start && !part.starts) || (asked.to_end && !part.ends) || part.data.is_empty() {
+    /// Whether a rule holds in a part of a frame. If it matched the frame before it has to hold in what came since.
+    fn part_holds(
+        &mut self,
+        asked: &FrameRule,
+        rule: &CompiledRule,
+        part: &Part<'_>,
+        matched: bool,
+        input: &Input<'_>,
+    ) -> bool {
+        let (checks, data) = match &asked.again {
+            Some(again) if matched => (again, part.data.get(part.seen..).unwrap_or(&[])),
+            _ => (&asked.checks, part.data),
+        };
+        let starts = part.starts || matched;
+        if (asked.from_start && !starts) || (asked.to_end && !part.ends) || data.is_empty() {
             self.context.watch.missing(At::Frame(0), "only part of the frame is there");
             return false;
         }
         self.context.clear_results();
-        asked.checks.iter().all(|i| self.matches(i, part.data))
+        (!matched || asked.sizes.iter().all(|s| s.holds(part.size)))
+            && checks.iter().all(|i| self.matches(i, data))
             && (rule.payload.is_empty() || self.payload_holds(rule, input).is_some())
-            && (!rule.payload.is_empty() || self.scripts_hold(rule, input, Some(part.data)))
+            && (!rule.payload.is_empty() || self.scripts_hold(rule, input, Some(data)))
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! All that such a rule asks of frames has to hold in one stretch of one frame: a hole divides a frame. Rules of one
 //! protocol, direction and type of frame share a [`FrameGroup`] with a matcher for their patterns. A frame is looked at when
-//! all of it is there, or once more of it came than a chunk of the stream is long; a rule matches it once.
+//! all of it is there, or once more of it came than a chunk of the stream is long. A rule that matched a frame matches it again
+//! with each later chunk in which it holds, as in Suricata.
 
 mod inspect;
 
 use margay_app::frame::STREAM;
 use margay_app::{AppProto, Protocol};
 use margay_flow::Direction;
-use margay_rules::ast::{BufferCheck, BufferChecks, Rule};
+use margay_rules::ast::{BufferCheck, BufferChecks, Compare, Rule};
 
 use crate::checks::{CheckEnv, ProtoSet};
 use crate::fast_pattern;
@@ -26,6 +27,10 @@ pub use inspect::{FrameBytes, FrameInput};
 #[derive(Debug)]
 pub(crate) struct FrameRule {
     pub(crate) checks: Box<[Inspection]>,
+    /// The same without sizes, for what came after the rule matched; `None` where it holds only where the frame begins.
+    again: Option<Box<[Inspection]>>,
+    /// Sizes that it asks for: then of the frame as far as it came.
+    sizes: Box<[Compare]>,
     /// It can hold only in a stretch that begins where the frame does.
     from_start: bool,
     /// It can hold only in a stretch that ends where the frame does.
@@ -95,7 +100,7 @@ impl FrameBuilder {
         limits: &InspectLimits,
     ) -> Result<FrameRule, Refused> {
         let mut name = None;
-        let mut checks = Vec::new();
+        let (mut checks, mut again, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
         let (mut from_start, mut to_end) = (false, false);
         for b in rule.buffers.iter().filter(|b| b.app) {
             let Some(frame) = b.buffer.strip_prefix("frame:") else {
@@ -109,12 +114,23 @@ impl FrameBuilder {
             }
             let (start, end) = anchors(b);
             (from_start, to_end) = (from_start || start, to_end || end);
-            let mut compiled = Inspection {
-                transforms: CompiledTransforms::compile(&b.transforms, limits.pcre)?,
-                checks: CompiledBuffer::compile(b, limits)?,
+            let mut compile = |b: &BufferChecks| -> Result<Inspection, Refused> {
+                let mut compiled = Inspection {
+                    transforms: CompiledTransforms::compile(&b.transforms, limits.pcre)?,
+                    checks: CompiledBuffer::compile(b, limits)?,
+                };
+                compiled.checks.resolve(&b.buffer, env.names, env.sets)?;
+                Ok(compiled)
             };
-            compiled.checks.resolve(&b.buffer, env.names, env.sets)?;
-            checks.push(compiled);
+            checks.push(compile(b)?);
+            if !start {
+                let mut rest = b.clone();
+                rest.checks.retain(|c| !matches!(c, BufferCheck::Bsize(_)));
+                again.push(compile(&rest)?);
+                sizes.extend(
+                    b.checks.iter().filter_map(|c| if let BufferCheck::Bsize(c) = c { Some(*c) } else { None }),
+                );
+            }
         }
         let name = name.unwrap_or_default();
         let kinds = self.kinds(rule, name);
@@ -134,7 +150,14 @@ impl FrameBuilder {
                 }
             }
         }
-        Ok(FrameRule { checks: checks.into_boxed_slice(), from_start, to_end, prefiltered: pattern.is_some() })
+        Ok(FrameRule {
+            checks: checks.into_boxed_slice(),
+            again: (!from_start).then(|| again.into_boxed_slice()),
+            sizes: sizes.into_boxed_slice(),
+            from_start,
+            to_end,
+            prefiltered: pattern.is_some(),
+        })
     }
 
     /// The protocols, with their number for it, that have a frame called `name`: `protocol.type`, or the type alone where the

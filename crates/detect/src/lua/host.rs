@@ -149,6 +149,7 @@ fn value(a: Answer) -> Value<'static> {
         Answer::Nothing => Value::Nil,
         Answer::Bytes(b) => Value::Bytes(Cow::Owned(b)),
         Answer::Int(n) => Value::Int(n),
+        Answer::Number(n) => Value::Number(n),
         Answer::Bool(b) => Value::Bool(b),
         Answer::List(l) => Value::List(all(l)),
         Answer::Several(l) => Value::Many(all(l)),

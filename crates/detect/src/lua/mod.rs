@@ -118,6 +118,8 @@ pub(crate) struct RuleScripts {
     names: Vec<String>,
     /// A script asks for JA3.
     pub(crate) ja3: bool,
+    /// A script asks for HASSH.
+    pub(crate) hassh: bool,
 }
 
 impl RuleScripts {
@@ -136,6 +138,7 @@ impl RuleScripts {
             sources: HashMap::new(),
             names: Vec::new(),
             ja3: false,
+            hassh: false,
         }
     }
 
@@ -225,6 +228,7 @@ impl RuleScripts {
         self.wanted(check, &needs, of_buffer).map_err(|e| format!("{}: {e}", script.source.name))?;
         let registered = needs.registered;
         self.names.extend(registered.flowvars.into_iter().chain(registered.flowints));
+        self.hassh |= registered.hassh;
         self.ja3 |= registered.ja3 || check.buffers.iter().any(|b| b.starts_with("ja3"));
         check.number = Some(u32::try_from(self.rules.len()).map_err(|_| "too many scripts")?);
         self.rules.push(script);

@@ -152,7 +152,8 @@ impl ThresholdState {
     }
 
     fn count(&mut self, key: u32, t: &Threshold, counter: Counter, s: &Subject) -> Outcome {
-        let Some(who) = who(t.track, s) else { return Outcome::Alert };
+        // A packet without a flow is counted by none: as in Suricata there is no alert.
+        let Some(who) = who(t.track, s) else { return Outcome::Nothing };
         let key = (key, counter, who);
         self.0.at(&key, |c| c.count(key, t, s.time))
     }
@@ -226,14 +227,16 @@ impl Counts {
                 }
             };
         }
-        if !new && over(now, e.start, t.seconds) {
+        let begins = new || over(now, e.start, t.seconds);
+        if begins && !new {
             (e.start, e.count, e.end) = (now, 0, end);
         }
         e.count = e.count.saturating_add(1);
+        // With `count 0` the match that begins a window alerts where it is a limit, and all but that one where it is a threshold (observed).
         match t.kind {
-            ThresholdKind::Limit if e.count <= t.count => Outcome::Alert,
+            ThresholdKind::Limit if begins || e.count <= t.count => Outcome::Alert,
             ThresholdKind::Limit => Outcome::Limited,
-            ThresholdKind::Threshold if e.count >= t.count => {
+            ThresholdKind::Threshold if e.count >= t.count && !(begins && t.count == 0) => {
                 // The window goes on; only the count starts anew.
                 e.count = 0;
                 Outcome::Alert

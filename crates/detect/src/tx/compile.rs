@@ -277,7 +277,7 @@ impl TxBuilder {
                     Some(s) => (if *order == Ordering::Less { 0 } else { s }, What::State { state: s, order: *order }),
                     None => return Ok(None),
                 },
-                Check::XBit { name, track: XBitTrack::Transaction, set } => {
+                Check::XBit { name, track: XBitTrack::Transaction, set, .. } => {
                     (0, What::Bit { name: env.names.intern(name), set: *set })
                 }
                 Check::Score { name, least } => (0, What::Score { name: env.names.intern(name), least: *least }),

@@ -127,8 +127,8 @@ impl Control {
         let queue = matches!(options.capture, Some(Capture::UnixSocket(_))).then(Queue::default);
         Ok(Arc::new(Control {
             shown: settings::JaWants {
-                ja3: settings::test_scripts(&config, &dir)?,
                 ja4: settings::shows_ja4(&config, &dir)?,
+                ..settings::test_scripts(&config, &dir)?
             },
             rules_config: RwLock::new(Arc::new(config.clone())),
             config,

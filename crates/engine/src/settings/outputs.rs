@@ -18,6 +18,7 @@ use margay_output::{OutputSettings, Outputs, info, warning};
 use super::app_log::{AppLog, xff};
 use super::now;
 use super::remote::remote;
+use super::tls::JaWants;
 use crate::Failed;
 use crate::worker::{OutputScripts, ScriptFiles};
 
@@ -246,13 +247,14 @@ pub(crate) fn writer_thread(config: &Config, workers: usize) -> Result<bool, Fai
     }
 }
 
-/// Loads the scripts that write logs as a run would, and forgets them; whether one asks for JA3.
+/// Loads the scripts that write logs as a run would, and forgets them; which fingerprints they ask for.
 ///
 /// # Errors
 /// One that does not load.
-pub(crate) fn test_scripts(config: &Config, dir: &Path) -> Result<bool, Failed> {
+pub(crate) fn test_scripts(config: &Config, dir: &Path) -> Result<JaWants, Failed> {
     let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
-    Ok(OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?.ja3)
+    let scripts = OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?;
+    Ok(JaWants { ja3: scripts.ja3, ja4: false, hassh: scripts.hassh })
 }
 
 /// Whether an output asks for JA4 fingerprints.

@@ -17,6 +17,8 @@ pub(crate) struct JaWants {
     pub(crate) ja3: bool,
     /// Rules use JA4, or a log shows it.
     pub(crate) ja4: bool,
+    /// Rules or scripts use HASSH.
+    pub(crate) hassh: bool,
 }
 
 /// The settings of TLS.
@@ -115,7 +117,7 @@ mod tests {
         assert_eq!((c.encryption, c.ja3, c.ja4), (Encryption::TrackOnly, false, false));
         let c = read("      encryption-handling: bypass\n      ja3-fingerprints: yes\n", none).unwrap();
         assert_eq!((c.encryption, c.ja3, c.ja4), (Encryption::Bypass, true, false));
-        let all = JaWants { ja3: true, ja4: true };
+        let all = JaWants { ja3: true, ja4: true, hassh: true };
         let c = read("      ja3-fingerprints: no\n      ja4-fingerprints: auto\n", all).unwrap();
         assert_eq!((c.ja3, c.ja4), (false, true));
         for (line, word) in [("encryption-handling: some", "some"), ("ja3-fingerprints: perhaps", "perhaps")] {

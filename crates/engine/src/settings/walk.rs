@@ -130,7 +130,7 @@ fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
     let dir = Path::new("/tmp");
     let mut out = String::new();
     let o = &mut out;
-    let all = super::JaWants { ja3: true, ja4: true };
+    let all = super::JaWants { ja3: true, ja4: true, hassh: true };
     for ips in [false, true] {
         line(o, "stream", super::stream(config, ips))?;
         let policies = Policies::from_config(config, ips, false).map(|mut p| {
@@ -159,7 +159,7 @@ fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
     line(o, "app", Ok::<_, String>(parts))?;
     for wants in [super::JaWants::default(), all] {
         line(o, "tls", super::tls(config, wants))?;
-        line(o, "ssh", super::ssh(config, wants.ja3))?;
+        line(o, "ssh", super::ssh(config, wants.hassh))?;
     }
     line(o, "outputs", super::outputs::outputs(config, dir))?;
     line(o, "ethernet", super::wants_ethernet(config))?;

@@ -58,6 +58,8 @@ pub(crate) struct OutputScripts {
     clock: Clock,
     /// A script asks for JA3.
     pub(crate) ja3: bool,
+    /// A script asks for HASSH.
+    pub(crate) hassh: bool,
     /// Calls that ended with an error.
     pub(crate) errors: u64,
     /// Streams and bodies that were not handed on because there were too many.
@@ -75,6 +77,7 @@ impl Default for OutputScripts {
             occasions: 0,
             clock: Clock::utc(),
             ja3: false,
+            hassh: false,
             errors: 0,
             refused: 0,
             streams: HashMap::new(),
@@ -202,6 +205,7 @@ impl OutputScripts {
             let (script, needs) = load().map_err(|e| e.to_string())?;
             let (occasion, protocol) = occasion(&needs).map_err(|e| format!("{}: {e}", script.name()))?;
             all.ja3 |= needs.registered.ja3;
+            all.hassh |= needs.registered.hassh;
             all.occasions |= 1 << occasion as u8;
             all.list.push(OutputScript { script, occasion, protocol, told: false });
         }

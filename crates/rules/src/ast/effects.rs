@@ -11,7 +11,7 @@ pub enum Effect {
     /// `flowint` changes
     FlowInt { name: String, op: FlowIntOp },
     /// `xbits`, `hostbits` `set|unset|toggle`, with seconds to live
-    XBit { name: String, track: XBitTrack, op: BitOp, expire: u32 },
+    XBit { name: String, track: XBitTrack, op: BitOp, expire: u32, hostbits: bool },
     /// `score:NAME,+N`: adds to a score of the transaction
     Score { name: String, add: u32 },
     /// `tag`

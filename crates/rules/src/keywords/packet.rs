@@ -313,7 +313,11 @@ fn flag_letters(text: &str) -> (FlagMode, String) {
 }
 
 fn fragbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    let (mode, letters) = flag_letters(&i.text);
+    // Unlike that of `flags`, a modifier behind the letters means nothing to the peer.
+    let text = i.text.trim();
+    let (modifier, letters) = text.split_at(usize::from(text.starts_with(['+', '*', '!'])));
+    let (mode, _) = flag_letters(modifier);
+    let letters = letters.split(['+', '*', '!']).next().unwrap_or_default();
     let mut bits = 0;
     for c in letters.chars() {
         bits |= match c {

@@ -133,7 +133,8 @@ fn detection_filter(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     else {
         return Err(bad());
     };
-    if !matches!(track, Track::Source | Track::Destination | Track::Flow | Track::Both | Track::Rule) {
+    // The manual lists `by_both` and `by_rule` as well; Suricata 8.0.6 refuses them.
+    if !matches!(track, Track::Source | Track::Destination | Track::Flow) {
         return Err(bad());
     }
     if count == 0 || seconds == 0 {

@@ -94,7 +94,7 @@ fn state(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     Ok((NumberTest::Bits { any, none }, Which::Any))
 }
 
-/// A moment, `>` or `<` one, or between two: seconds since 1970 with the sign bit turned, so that they compare as unsigned.
+/// A moment, `>` or `<` one, or between two, which all include the moment that is named (observed): seconds since 1970 with the sign bit turned, so that they compare as unsigned.
 fn date(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     const M: &str = "detect-tls-cert-validity";
     let text = i.text.trim();
@@ -103,15 +103,15 @@ fn date(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
         None => fail(M, format!("{}: \"{}\" is no date: write 2015, 2015-10-22 or 2015-10-22T23:59:59", i.written, t)),
     };
     let test = if let Some(t) = text.strip_prefix('>') {
-        Compare::Greater(moment(t)?)
+        Compare::GreaterEqual(moment(t)?)
     } else if let Some(t) = text.strip_prefix('<') {
-        Compare::Less(moment(t)?)
+        Compare::LessEqual(moment(t)?)
     } else if let Some((a, b)) = text.split_once("<>") {
         let (a, b) = (moment(a)?, moment(b)?);
         if b <= a {
             return fail(M, format!("{}: second value in range must not be smaller than the first", i.written));
         }
-        Compare::Between(a, b)
+        Compare::Between(a.saturating_sub(1), b.saturating_add(1))
     } else {
         Compare::Equal(moment(text)?)
     };

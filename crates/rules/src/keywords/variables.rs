@@ -170,11 +170,11 @@ fn score(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 }
 
 /// Adds what `set`, `isset` … of an xbit or hostbit means.
-fn bit(b: &mut Builder<'_>, action: &str, name: &str, track: XBitTrack, expire: u32) -> bool {
+fn bit(b: &mut Builder<'_>, action: &str, name: &str, track: XBitTrack, expire: u32, hostbits: bool) -> bool {
     let name = name.to_owned();
     let op = match action {
         "isset" | "isnotset" => {
-            b.check(Check::XBit { name, track, set: action == "isset" });
+            b.check(Check::XBit { name, track, set: action == "isset", hostbits });
             return true;
         }
         "set" => BitOp::Set,
@@ -182,7 +182,7 @@ fn bit(b: &mut Builder<'_>, action: &str, name: &str, track: XBitTrack, expire: 
         "toggle" => BitOp::Toggle,
         _ => return false,
     };
-    b.rule.effects.push(Effect::XBit { name, track, op, expire });
+    b.rule.effects.push(Effect::XBit { name, track, op, expire, hostbits });
     true
 }
 
@@ -226,7 +226,7 @@ fn xbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     if track == XBitTrack::Transaction && !b.ctx.available.contains("app-layer") {
         b.missing("xbits");
     }
-    if !bit(b, action, name, track, expire) {
+    if !bit(b, action, name, track, expire, false) {
         return fail(M, format!("xbits action \"{action}\" is not supported."));
     }
     Ok(())
@@ -261,7 +261,7 @@ fn hostbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         Some(Ok(n)) if n > 0 => n,
         _ => return fail(M, "the expiry of a hostbit is a number of seconds above 0"),
     };
-    if !bit(b, action, name, track, expire) {
+    if !bit(b, action, name, track, expire, true) {
         return fail(M, format!("ERROR: flowbits action \"{action}\" is not supported."));
     }
     Ok(())

@@ -1,0 +1,61 @@
+"""Runs an engine over a capture with a file of rules: on which packets each alerts, and which it refuses."""
+import collections
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+LIMIT = 120
+# Many rules alert on one packet here; none may push another one out.
+ALWAYS = ['-k', 'none', '--runmode', 'single', '--set', 'packet-alert-max=4000']
+
+
+class Engine:
+    def __init__(self, command, config, extra=()):
+        self.command, self.config, self.extra = command, config, list(extra)
+        # Keywords that it said it does not know.
+        self.unknown = set()
+
+    def run(self, capture, rules, variant=(), keep=False):
+        """Of each rule, by its place, the packets it alerts on or 'refused'; with `keep` the events instead."""
+        out = tempfile.mkdtemp(prefix='generated-')
+        try:
+            path = os.path.join(out, 'the.rules')
+            with open(path, 'w') as f: f.write(''.join(r + '\n' for r in rules))
+            argv = [*self.command, '-c', self.config, *ALWAYS, *self.extra, *variant, '-S', path, '-r', capture, '-l', out]
+            p = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT)
+            said = p.stdout.decode(errors='replace')
+            if p.returncode: raise Failed(f'exit status {p.returncode}: {said.strip()[-300:]}')
+            with open(os.path.join(out, 'eve.json'), errors='replace') as f: events = [json.loads(line) for line in f]
+        except subprocess.TimeoutExpired:
+            raise Failed(f'no end within {LIMIT} s') from None
+        except (FileNotFoundError, ValueError) as e:
+            raise Failed(f'eve.json: {e}') from None
+        finally:
+            shutil.rmtree(out, ignore_errors=True)
+        if keep: return events
+        self.unknown |= set(re.findall(r"unknown rule keyword '([^']+)'", said))
+        alerts = collections.defaultdict(list)
+        for e in events:
+            if e['event_type'] == 'alert': alerts[e['alert']['signature_id']].append(e.get('pcap_cnt', 0))
+        refused = {int(n) for n in re.findall(r'from file .* at line (\d+)\s*$', said, re.M)}
+        return ['refused' if n in refused else sorted(alerts.get(sid(r), [])) for n, r in enumerate(rules, 1)]
+
+
+class Failed(Exception):
+    """An engine that did not end well: a finding of its own."""
+
+
+def sid(rule):
+    m = re.search(r'\bsid:(\d+);\)$', rule)
+    return int(m[1]) if m else 0
+
+
+def peer_config(config, folder):
+    """The configuration as Suricata 7 reads it: it knows no KiB."""
+    with open(config) as f: text = f.read()
+    path = os.path.join(folder, 'peer.yaml')
+    with open(path, 'w') as f: f.write(re.sub(r'(\d+) ([KMG])iB', lambda m: m[1] + m[2].lower() + 'b', text))
+    return path
