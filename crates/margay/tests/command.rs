@@ -241,7 +241,8 @@ fn addresses_of_application_rules_are_explained() {
     let dir = folder("explain-app");
     let text = "alert http any any -> any 8081 (http.uri; content:\"/\"; sid:1;)\n\
                 alert http 10.9.9.9 any -> any any (http.uri; content:\"/\"; sid:2;)\n\
-                alert http any any -> any any (http.method; content:\"PUT\"; sid:3;)\n";
+                alert http any any -> any any (http.method; content:\"PUT\"; sid:3;)\n\
+                alert dns any any -> any 5353 (dns.query; content:\"example\"; sid:4;)\n";
     let (rules, root) = (rules(&dir, text), root());
     let (config, pcap) = (root.join("etc/margay.yaml"), root.join("demo/demo.pcap"));
     let (config, pcap) = (config.display().to_string(), pcap.display().to_string());
@@ -254,8 +255,9 @@ fn addresses_of_application_rules_are_explained() {
         .unwrap_or_else(|| panic!("{read}"));
     for (sid, says) in [
         ("1", "mostly: the destination port is not 8081"),
-        ("2", "mostly: the source address is not 10.9.9.9"),
+        ("2", "mostly: the source address is not one of the rule's"),
         ("3", "it got furthest with packet"),
+        ("4", "mostly: the destination port is not 5353"),
     ] {
         let o = margay(&["rules", "explain", sid, "--pcap", &pcap, "-c", &config, "-S", &rules, "-k", "none"]);
         let out = String::from_utf8_lossy(&o.stdout).into_owned();

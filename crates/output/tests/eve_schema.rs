@@ -12,7 +12,8 @@ fn types_are_those_that_are_declared() {
     let schema: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let listed = schema["properties"]["event_type"]["enum"].as_array().expect("a list of types");
     let listed: BTreeSet<&str> = listed.iter().filter_map(serde_json::Value::as_str).collect();
-    // The engine's own log as JSON has a type as well.
-    let declared: BTreeSet<&str> = EventType::all().map(EventType::name).chain(["engine"]).collect();
+    // The engine's own log as JSON has a type as well. `telnet` may be asked for and writes nothing, as in Suricata.
+    let declared = EventType::all().map(EventType::name).filter(|name| *name != "telnet").chain(["engine"]);
+    let declared: BTreeSet<&str> = declared.collect();
     assert_eq!(listed, declared);
 }

@@ -343,15 +343,16 @@ impl Watch for Tracer {
         };
         current.settle();
         t.work.told = true;
-        // A rule on transactions begins with addresses and ports as others do; its checks come behind them.
-        if let (Some(m), true) = (t.work.misfit, current.lines.is_empty() && end != End::Match) {
+        // A rule on transactions compares addresses and ports before its checks. Only a fast pattern can have been found until then.
+        let unchecked = current.lines.iter().all(|l| l.came == LineCame::Held) && end == End::Fail;
+        if let (Some(m), true) = (t.work.misfit, unchecked) {
             let rule = self.detect.rules().get(t.rule as usize).and_then(|r| r.tree());
             let text = rule.map_or(String::new(), |r| misfit_text(m, r));
             let subject = Self::subject(&look);
             t.reason(
                 ReasonKind::Header,
                 text,
-                LookReport { packet, subject, lines: Vec::new(), depth: m as u32, failing: None },
+                LookReport { packet, subject, lines: current.lines, depth: m as u32, failing: None },
             );
             return;
         }
