@@ -152,6 +152,9 @@ defence: build ## every sample of defence/: attacks are stopped by their rule, t
 defence-report: build ## a page of what of the defence's samples is stopped, missed and stopped by mistake (REPORT=FILE)
 	@tools/defence report $(RELEASE) -o $(or $(REPORT),target/defence.html)
 
+defence-live: build ## the held-out requests past an engine between two namespaces, and what the server received (root)
+	@tools/defence-live $(RELEASE) defence/margay-defence.rules defence/held-out/*-*.txt
+
 defence-captures: build ## every rule of defence/ on the real captures of ../shared blocks only attacks (defence/captures.txt)
 	@tools/defence captures $(RELEASE) ../shared/captures/real
 
