@@ -64,6 +64,7 @@ pub mod smtp;
 pub mod snmp;
 pub mod ssh;
 pub mod telnet;
+pub mod template;
 #[cfg(test)]
 mod testing;
 pub mod tftp;

@@ -248,12 +248,12 @@ protocols! {
         Enip crate::enip::PROTOCOL;
         Nfs crate::nfs::PROTOCOL;
         Modbus crate::modbus::PROTOCOL;
+        Template crate::template::PROTOCOL;
     }
     named {
         Imap named::IMAP;
         Irc named::IRC;
         Jabber named::JABBER;
-        Template named::TEMPLATE;
     }
 }
 
