@@ -71,6 +71,7 @@ pub mod ssh;
 pub mod stun;
 pub mod syslog;
 pub mod telnet;
+pub mod template;
 #[cfg(test)]
 mod testing;
 pub mod tftp;

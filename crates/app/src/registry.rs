@@ -276,12 +276,12 @@ protocols! {
         Bacnet crate::bacnet::PROTOCOL;
         Iec104 crate::iec104::PROTOCOL;
         Opcua crate::opcua::PROTOCOL;
+        Template crate::template::PROTOCOL;
     }
     named {
         Imap named::IMAP;
         Irc named::IRC;
         Jabber named::JABBER;
-        Template named::TEMPLATE;
     }
 }
 

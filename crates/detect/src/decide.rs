@@ -84,7 +84,7 @@ impl<W: Watch> State<W> {
                     });
                     verdict.dropped_by = Some(m.rule);
                 }
-                if input.ips && whole_flow {
+                if whole_flow {
                     flow_action = FlowAction::Drop;
                 }
             }

@@ -228,6 +228,8 @@ pub(crate) const fn of_flow(action: FlowAction, ips: bool) -> Option<Verdict> {
             v.drop_reason = Some(DropReason::FlowDrop);
             Some(v)
         }
+        // Where nothing can be dropped the packet goes on.
+        FlowAction::Drop => Some(v),
         FlowAction::Pass | FlowAction::Accept => {
             v.action = VerdictAction::Pass;
             Some(v)

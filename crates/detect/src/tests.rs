@@ -337,10 +337,13 @@ fn a_passed_or_dropped_flow_is_not_inspected() {
 fn passive_mode_drops_nothing() {
     let mut lab = Lab::new(vec![ip_only(1, Action::Drop), ip_only(2, Action::Reject)]);
     let (alerts, v) = lab.payload(b"");
-    assert_eq!((alerts, v.action, v.flow), (vec![1, 2], VerdictAction::Accept, FlowAction::None));
+    // The flow is one that would be dropped: no further packet of it is looked at.
+    assert_eq!((alerts, v.action, v.flow), (vec![1, 2], VerdictAction::Accept, FlowAction::Drop));
     assert!(v.reject.is_some());
     let blocked: Vec<bool> = lab.state.alerts().iter().map(|a: &Alert| a.blocked).collect();
     assert_eq!(blocked, [false, true]);
+    let (alerts, v) = lab.payload(b"");
+    assert_eq!((alerts, v.action), (vec![], VerdictAction::Accept));
 }
 
 #[test]

@@ -62,6 +62,14 @@ pub enum FlowAction {
     Accept,
 }
 
+impl FlowAction {
+    /// Whether rules look at no further packet although all of them go on: those of a flow that passes, and where nothing can be dropped
+    /// those of a flow that would be.
+    pub const fn is_unwatched(self, inline: bool) -> bool {
+        matches!(self, FlowAction::Pass) || (matches!(self, FlowAction::Drop) && !inline)
+    }
+}
+
 /// Bits and integers that rules keep with a flow, by number of their name (interned when rules are loaded), and what
 /// their expressions captured.
 #[derive(Debug, Clone, Default)]

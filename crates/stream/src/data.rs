@@ -87,9 +87,12 @@ impl StreamEngine {
         {
             d.gap_seen = next;
             d.first_gap.get_or_insert(at);
-            peer.flags |= peer_flag::GAP;
-            self.counters.reassembly_gap += 1;
-            self.event(out, StreamEvent::ReassemblySeqGap);
+            // A hole that no parser could miss anything in is not reported.
+            if !app_off {
+                peer.flags |= peer_flag::GAP;
+                self.counters.reassembly_gap += 1;
+                self.event(out, StreamEvent::ReassemblySeqGap);
+            }
         }
     }
 

@@ -16,6 +16,10 @@ use crate::tx::{LogFor, TxBase};
 
 use bencode::Value;
 
+/// How a message of the table begins: a query, a response (alone or behind the sender's address), an error. Clients speak µTP on the
+/// same port; its datagrams are no messages and raise no event.
+const BEGINNINGS: [&[u8]; 4] = [b"d1:ad", b"d1:rd", b"d2:ip", b"d1:el"];
+
 /// Most nodes, and most peers, that an event shows.
 const LIST_MAX: usize = 256;
 
@@ -54,6 +58,9 @@ impl Conversation for Dht {
     }
 
     fn message(&mut self, turn: &mut Turn<'_, '_, Message>, dir: Direction, message: &[u8]) -> Outcome {
+        if message.len() < 6 || !BEGINNINGS.iter().any(|b| message.starts_with(b)) {
+            return Outcome::More;
+        }
         let complete = Parts::read(message).is_complete;
         let tx = turn.one_way(dir, Message { dir, raw: message.into() });
         if !complete {
@@ -89,7 +96,8 @@ struct Parts<'a> {
 impl Parts<'_> {
     fn read(data: &[u8]) -> Parts<'_> {
         let (mut p, mut kind, mut has_id) = (Parts::default(), None, false);
-        let Some((Value::Dictionary(entries), [])) = bencode::value(data) else { return p };
+        // Bytes behind the dictionary do not count.
+        let Some((Value::Dictionary(entries), _)) = bencode::value(data) else { return p };
         let read = bencode::entries(entries, |key, value| match (key, value) {
             (b"t", Value::Bytes(id)) => (p.transaction_id, has_id) = (id, true),
             (b"v", Value::Bytes(version)) => p.client_version = Some(version),
@@ -280,6 +288,24 @@ mod tests {
             "{}",
             t.logs()[0]
         );
-        assert_eq!(talk(b"d1:q4:ping1:t2:aa1:y1:qe", b"d1:t2:aa1:y1:xe").events(), ["malformed_packet"; 2]);
+        assert_eq!(
+            talk(b"d1:ad2:id1:ae1:t2:aa1:y1:qe", b"d1:rd2:id1:ae1:t2:aa1:y1:xe").events(),
+            ["malformed_packet"; 2]
+        );
+    }
+
+    #[test]
+    fn other_datagrams_of_the_port_are_no_messages() {
+        let t = talk(b"\x21\0abcdefghijklmnopqrst", b"d1:xbroken");
+        assert!(t.logs().is_empty() && t.events().is_empty());
+        assert!(talk(b"d1:el", b"i5e").logs().is_empty());
+        assert_eq!(talk(b"d1:elX", b"d2:ipX").events(), ["malformed_packet"; 2]);
+    }
+
+    #[test]
+    fn bytes_behind_a_message_do_not_count() {
+        let t = talk(b"d1:ad2:id1:ae1:q4:ping1:t2:aa1:y1:qexx", b"d2:ip6:abcdef1:rd2:id1:ae1:t2:aa1:y1:re");
+        assert_eq!(t.logs().len(), 2);
+        assert!(t.events().is_empty());
     }
 }

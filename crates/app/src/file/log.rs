@@ -32,7 +32,9 @@ pub fn log_files<'a>(files: impl IntoIterator<Item = &'a File>, tx_id: u64, json
 }
 
 fn members(file: &File, tx_id: u64, json: &mut Json, _options: &FileLogOptions) {
-    json.bytes("filename", &file.name);
+    if !file.name.is_empty() {
+        json.bytes("filename", &file.name);
+    }
     if !file.sids.is_empty() {
         json.array("sid");
         for &sid in &file.sids {

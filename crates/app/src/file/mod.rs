@@ -129,6 +129,8 @@ pub struct File {
     seen: bool,
     /// Detection finds its data elsewhere: there is no window of it.
     elsewhere: bool,
+    /// It goes on behind the limit up to which bodies are looked at.
+    at_limit: bool,
     logged: bool,
 }
 
@@ -199,7 +201,7 @@ impl File {
         }
     }
 
-    /// The digests of what was seen, once nothing more will come: what logs show. Of truncated files that is SHA-256 alone.
+    /// The digests of what was seen, once nothing more will come: what logs show. Of truncated files that is SHA-256 at most.
     pub fn digests(&self) -> &Digests {
         &self.digests
     }
@@ -312,12 +314,15 @@ impl File {
     }
 
     fn close(&mut self, engine: &FileEngine, config: &FileConfig, truncated: bool) {
-        self.state = if truncated || self.gaps { FileState::Truncated } else { FileState::Closed };
+        self.state = if truncated || self.gaps || self.at_limit { FileState::Truncated } else { FileState::Closed };
         if let Some(h) = self.hasher.take() {
             self.digests = h.finish();
             if self.state != FileState::Closed {
-                // Of a part, only the digest that it is stored under is shown.
+                // Of a part, only the digest that it is stored under is shown, and of one that does not end with its flow none.
                 (self.digests.md5, self.digests.sha1) = (None, None);
+                if !self.at_limit && matches!(self.store, StoreState::No) {
+                    self.digests.sha256 = None;
+                }
             }
         }
         if config.force.magic {
@@ -502,6 +507,13 @@ impl Files {
             whole.request_store(Some(sid));
         }
         self.list.push(whole);
+    }
+
+    /// The open file of a direction goes on, and no more of it is looked at: it will end as truncated.
+    pub fn limit_reached(&mut self, dir: Direction) {
+        if let Some(file) = self.current(dir) {
+            file.at_limit = true;
+        }
     }
 
     /// Nothing more will come of the transaction: what is open ends as truncated.

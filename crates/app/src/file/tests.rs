@@ -151,7 +151,7 @@ fn hashes_are_those_wanted() {
     assert_eq!(
         t.log(0),
         concat!(
-            r#"{"fileinfo":{"filename":"","gaps":false,"state":"CLOSED","md5":"900150983cd24fb0d6963f7d28e17f72","#,
+            r#"{"fileinfo":{"gaps":false,"state":"CLOSED","md5":"900150983cd24fb0d6963f7d28e17f72","#,
             r#""sha1":"a9993e364706816aba3e25717850c26c9cd0d89d","stored":false,"size":3,"tx_id":3}}"#
         )
     );
@@ -164,6 +164,14 @@ fn a_truncated_file_has_no_digest_for_rules() {
     t.append(ToClient, b"abc");
     t.close(ToClient, true);
     let f = &t.files.all()[0];
+    assert_eq!((f.md5(), f.sha256()), (None, None));
+    assert!(f.digests().md5.is_none() && f.digests().sha256.is_none() && !f.size_known() && f.ended());
+    // One that goes on behind the limit has a digest of what was looked at, for logs.
+    t.open(ToClient, "");
+    t.append(ToClient, b"abc");
+    t.files.limit_reached(ToClient);
+    t.close(ToClient, false);
+    let f = &t.files.all()[1];
     assert_eq!((f.md5(), f.sha256()), (None, None));
     assert!(f.digests().md5.is_none() && f.digests().sha256.is_some() && !f.size_known() && f.ended());
 }

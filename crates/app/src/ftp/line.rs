@@ -1,5 +1,8 @@
 //! Lines, commands and reply codes.
 
+/// Bytes of a command's first word in which its name is looked for.
+const WORD_MAX: usize = 16;
+
 /// A line of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line<'a> {
@@ -30,19 +33,81 @@ pub(super) fn next<'a>(data: &'a [u8], scan: &mut usize, limit: usize, end: bool
     }
 }
 
-/// A command and what is behind it and one blank; `AUTH TLS` is a command as a whole. Bytes of Telnet before it (RFC 959 section 4.1.3: `ABOR` comes behind an interrupt) are
-/// passed over.
-pub(super) fn command(mut line: &[u8]) -> (&[u8], &[u8]) {
+/// Commands that are known by name: RFC 959, what came before and after it, and asking for TLS.
+const COMMANDS: &[&[u8]] = &[
+    b"ABOR",
+    b"ACCT",
+    b"ALLO",
+    b"APPE",
+    b"AUTH TLS",
+    b"CDUP",
+    b"CHMOD",
+    b"CWD",
+    b"DELE",
+    b"EPRT",
+    b"EPSV",
+    b"HELP",
+    b"IDLE",
+    b"LIST",
+    b"MAIL",
+    b"MDTM",
+    b"MKD",
+    b"MLFL",
+    b"MODE",
+    b"MRCP",
+    b"MRSQ",
+    b"MSAM",
+    b"MSND",
+    b"MSOM",
+    b"NLST",
+    b"NOOP",
+    b"PASS",
+    b"PASV",
+    b"PORT",
+    b"PWD",
+    b"QUIT",
+    b"REIN",
+    b"REST",
+    b"RETR",
+    b"RMD",
+    b"RNFR",
+    b"RNTO",
+    b"SITE",
+    b"SIZE",
+    b"SMNT",
+    b"STAT",
+    b"STOR",
+    b"STOU",
+    b"STRU",
+    b"SYST",
+    b"TYPE",
+    b"UMASK",
+    b"USER",
+];
+
+/// The line of a command. Bytes of Telnet before it (RFC 959 section 4.1.3: `ABOR` comes behind an interrupt) are no part of it.
+pub(super) fn command(mut line: &[u8]) -> &[u8] {
     while let [0xff, 0xf0..=0xff, rest @ ..] = line {
         line = rest;
     }
-    let line = line.trim_ascii();
-    if line.eq_ignore_ascii_case(b"AUTH TLS") {
-        return (line, &[]);
+    line.trim_ascii()
+}
+
+/// The command of a line that is known by name, and what is behind so many bytes and one more. The name may be part of the first
+/// word (`USERHOST`, `XCWD`), as rules of Suricata have it; the one that ends first counts.
+pub(super) fn known(line: &[u8]) -> Option<(&'static [u8], &[u8])> {
+    let auth = COMMANDS.iter().find(|c| c.contains(&b' ') && line.eq_ignore_ascii_case(c));
+    if let Some(name) = auth {
+        return Some((name, &[]));
     }
-    let end = line.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(line.len());
-    let (name, rest) = line.split_at(end);
-    (name, rest.get(1..).unwrap_or(&[]))
+    let word = line.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(line.len());
+    (1..=word.min(WORD_MAX)).find_map(|end| {
+        let word = line.get(..end)?;
+        let name = COMMANDS.iter().find(|c| {
+            word.split_at_checked(word.len().wrapping_sub(c.len())).is_some_and(|(_, w)| w.eq_ignore_ascii_case(c))
+        })?;
+        Some((*name, line.get(name.len() + 1..).unwrap_or(&[])))
+    })
 }
 
 /// What begins a line of a reply.
@@ -88,12 +153,18 @@ mod tests {
 
     #[test]
     fn commands() {
-        assert_eq!(command(b"RETR a b"), (&b"RETR"[..], &b"a b"[..]));
-        assert_eq!(command(b"\xff\xf4\xff\xf2ABOR"), (&b"ABOR"[..], &b""[..]));
-        assert_eq!(command(b"  pass "), (&b"pass"[..], &b""[..]));
-        assert_eq!(command(b"PASS  x y "), (&b"PASS"[..], &b" x y"[..]));
-        assert_eq!(command(b"auth tls"), (&b"auth tls"[..], &b""[..]));
-        assert_eq!(command(b"AUTH TLS-P"), (&b"AUTH"[..], &b"TLS-P"[..]));
+        let of = |line| known(command(line));
+        assert_eq!(of(b"RETR a b"), Some((&b"RETR"[..], &b"a b"[..])));
+        assert_eq!(of(b"\xff\xf4\xff\xf2ABOR"), Some((&b"ABOR"[..], &b""[..])));
+        assert_eq!(of(b"  pass "), Some((&b"PASS"[..], &b""[..])));
+        assert_eq!(of(b"PASS  x y "), Some((&b"PASS"[..], &b" x y"[..])));
+        assert_eq!(of(b"auth tls"), Some((&b"AUTH TLS"[..], &b""[..])));
+        assert_eq!(of(b"USERHOST a"), Some((&b"USER"[..], &b"OST a"[..])));
+        assert_eq!(of(b"xcwd /a"), Some((&b"CWD"[..], &b" /a"[..])));
+        assert_eq!(of(b"SITE CHMOD 644"), Some((&b"SITE"[..], &b"CHMOD 644"[..])));
+        for unknown in [&b"AUTH TLS-P"[..], b"FEAT", b"MLSD x", b"OPTS UTF8 ON", b"X LIST", b""] {
+            assert_eq!(of(unknown), None, "{}", unknown.escape_ascii());
+        }
     }
 
     #[test]

@@ -29,8 +29,8 @@ struct Data {
 }
 
 /// Commands that mean something here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verb {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Verb {
     Port,
     ExtendedPort,
     Passive,
@@ -39,22 +39,24 @@ enum Verb {
     Transfer(Command),
     /// TLS is asked for.
     Auth,
+    #[default]
     Other,
 }
 
 impl Verb {
-    /// Of a command in capital letters.
-    fn of(name: &[u8]) -> Verb {
+    /// Of the line of a command, `name` being what it is known by.
+    fn of(name: &[u8], line: &[u8]) -> Verb {
         match name {
             b"PORT" => Verb::Port,
             b"EPRT" => Verb::ExtendedPort,
             b"PASV" => Verb::Passive,
             b"EPSV" => Verb::ExtendedPassive,
             b"AUTH TLS" => Verb::Auth,
-            name => match Command::ALL.into_iter().find(|c| c.name().as_bytes() == name) {
-                Some(command) => Verb::Transfer(command),
-                None => Verb::Other,
-            },
+            _ => {
+                let word = line.split(|b| matches!(b, b' ' | b'\t')).next().unwrap_or(line);
+                let transfer = Command::ALL.into_iter().find(|c| word.eq_ignore_ascii_case(c.name().as_bytes()));
+                transfer.map_or(Verb::Other, Verb::Transfer)
+            }
         }
     }
 }
@@ -75,8 +77,10 @@ pub(super) struct FtpParser {
     /// Number of the first that waits for its reply: all behind it do as well, for replies come in order.
     open: u64,
     sides: [Side; 2],
-    /// Within a reply of several lines.
+    /// Within a reply of several lines, or behind a gap: lines without a code belong to it.
     within: bool,
+    /// The open transaction has lines that are no reply (IRC, which begins with commands of FTP): they end it once what came is read.
+    loose: bool,
     /// The data connection that was agreed on.
     data: Option<Data>,
 }
@@ -137,10 +141,12 @@ impl FtpParser {
 
     /// A line of the client.
     fn command(&mut self, cx: &mut Parse<'_>, line: &[u8], too_long: bool) -> Outcome {
-        let (name, data) = line::command(line);
-        if name.is_empty() {
+        let line = line::command(line);
+        if line.is_empty() {
             return Outcome::More;
         }
+        // A command that is not known by name is a transaction that shows its reply alone.
+        let (name, data) = line::known(line).unwrap_or_default();
         if let Err(outcome) = self.make_room(cx) {
             return outcome;
         }
@@ -155,7 +161,8 @@ impl FtpParser {
             tx.command_truncated = true;
             tx.event(Event::RequestTooLong, Direction::ToServer);
         }
-        let verb = Verb::of(&tx.command);
+        let verb = Verb::of(name, line);
+        tx.verb = verb;
         let announced = match verb {
             Verb::Port => address::host_port(data),
             Verb::ExtendedPort => address::extended(data),
@@ -192,10 +199,8 @@ impl FtpParser {
     /// A line of the server.
     fn reply(&mut self, cx: &mut Parse<'_>, line: &[u8], too_long: bool) -> Outcome {
         let (code, text) = line::reply(line);
-        let id = match self.whose(cx, code.is_some()) {
-            Ok(Some(id)) => id,
-            // What is no reply, and to nothing, has no meaning.
-            Ok(None) => return Outcome::More,
+        let id = match self.whose(cx) {
+            Ok(id) => id,
             Err(outcome) => return outcome,
         };
         let (room, limit) = (room(cx), cx.config.ftp.max_line as usize);
@@ -208,8 +213,11 @@ impl FtpParser {
             tx.event(Event::ResponseTooLong, Direction::ToClient);
         }
         tx.count(&mut cx.shared.counters.ftp_memory);
-        let Some(code) = code else { return Outcome::More };
-        self.within = code.more;
+        let Some(code) = code else {
+            self.loose |= !self.within;
+            return Outcome::More;
+        };
+        (self.within, self.loose) = (code.more, false);
         if code.more || code.digits[0] == b'1' {
             return Outcome::More;
         }
@@ -221,28 +229,36 @@ impl FtpParser {
         outcome
     }
 
-    /// The transaction of a line of the server; where there is none to which it could be a reply, one is made for it if it has
-    /// a code.
-    fn whose(&mut self, cx: &mut Parse<'_>, has_code: bool) -> Result<Option<u64>, Outcome> {
+    /// The transaction of a line of the server; where there is none to which it could be a reply, one is made for it.
+    fn whose(&mut self, cx: &mut Parse<'_>) -> Result<u64, Outcome> {
         self.skip_freed();
         if self.open < self.txs.next() {
-            return Ok(Some(self.open));
-        }
-        if !has_code {
-            return Ok(None);
+            return Ok(self.open);
         }
         self.has_room(cx)?;
         let id = self.make();
         if let Some(tx) = self.get(id) {
             tx.base.one_sided(Direction::ToServer, super::COMPLETE);
         }
-        Ok(Some(id))
+        Ok(id)
+    }
+
+    /// What came of the server is read: lines that are no reply end their transaction.
+    fn end_loose(&mut self) {
+        if std::mem::take(&mut self.loose) {
+            let id = self.open;
+            self.open += 1;
+            if let Some(tx) = self.get(id) {
+                tx.answered = true;
+                tx.complete();
+            }
+        }
     }
 
     /// The last reply to a command is there.
     fn answered(&mut self, cx: &mut Parse<'_>, id: u64, code: [u8; 3], text: &[u8]) -> Outcome {
         let Some(tx) = self.get(id) else { return Outcome::More };
-        let verb = Verb::of(&tx.command);
+        let verb = tx.verb;
         let refused = matches!(code[0], b'4' | b'5');
         match verb {
             Verb::Passive | Verb::ExtendedPassive => {
@@ -330,6 +346,9 @@ impl Parser for FtpParser {
                 return Parsed { consumed: at, outcome };
             }
         }
+        if dir == Direction::ToClient {
+            self.end_loose();
+        }
         if cx.end && dir == Direction::ToClient {
             // No reply will come to what is left.
             let mut from = self.open;
@@ -349,7 +368,7 @@ impl Parser for FtpParser {
         let side = self.side(dir);
         (side.scan, side.skip) = (0, true);
         if dir == Direction::ToClient {
-            self.within = false;
+            self.within = true;
         }
         Outcome::More
     }

@@ -15,8 +15,6 @@ pub(super) const RECOGNITION: Recognition = Recognition {
         command(b"PASS "),
         command(b"PORT "),
         command(b"FEAT"),
-        command(b"AUTH SSL"),
-        command(b"AUTH TLS"),
         // As many servers greet, and none of SMTP, which says its name there.
         Pattern::tcp(Direction::ToClient, b"220 ("),
     ],

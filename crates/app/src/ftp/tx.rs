@@ -7,6 +7,7 @@ use crate::config::AppLogOptions;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 
 use super::events::Event;
+use super::parser::Verb;
 use super::{
     ACTIVE, BEGUN, BOUNCE, COMMAND, COMMAND_DATA, COMPLETE, COMPLETION_CODE, DYNAMIC_PORT, MODE, PASSIVE, REPLY,
     REPLY_RECEIVED,
@@ -25,8 +26,10 @@ const NAME_MIN: usize = 8;
 #[derive(Debug, Default)]
 pub struct FtpTx {
     pub(super) base: TxBase,
-    /// The command in capital letters; empty where the server spoke unasked.
+    /// The command in capital letters; empty where it is not known by name, or the server spoke unasked.
     pub(super) command: Vec<u8>,
+    /// What the command means here.
+    pub(super) verb: Verb,
     /// What is behind the command.
     pub(super) data: Vec<u8>,
     pub(super) command_truncated: bool,

@@ -213,7 +213,11 @@ impl Body {
             files.append(&mut cx.shared.files, cx.files, dir, keep);
         }
         if keep.len() < piece.len() && self.opened && files.is_open(dir) {
-            files.close(&mut cx.shared.files, cx.files, dir, true);
+            files.limit_reached(dir);
+            // It ends with the first data of which nothing is kept.
+            if keep.is_empty() {
+                files.close(&mut cx.shared.files, cx.files, dir, true);
+            }
         }
         if !self.limited {
             let room = if limit == 0 { u64::MAX } else { limit.saturating_sub(self.decoded) };

@@ -61,6 +61,7 @@ events! {
     MultipartHeader "multipart_invalid_header";
     ResponseBodyUnexpected "response_body_unexpected";
     TooManyTransactions "too_many_transactions";
+    UnknownMethodInvalidProtocol "request_line_unknown_method_invalid_protocol";
 }
 
 #[cfg(test)]

@@ -63,6 +63,13 @@ pub(super) struct RequestLine {
     pub invalid: bool,
 }
 
+impl RequestLine {
+    /// The line names a protocol, and that is no version of HTTP (`RTSP/1.0`).
+    pub(super) fn is_other_protocol(&self) -> bool {
+        self.protocol.1 > 0 && self.version == Version::Unknown
+    }
+}
+
 /// Whether a byte ends a method: white space, also what is white space to Python's `str.split` alone, which `http.server` uses.
 /// No other server has these bytes in a method.
 const fn ends_method(b: u8) -> bool {

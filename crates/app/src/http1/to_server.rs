@@ -68,6 +68,7 @@ impl Http1Parser {
             (parsed.uri_delimiter, Event::UriDelimiter),
             (parsed.incomplete, Event::LineIncomplete),
             (parsed.invalid || (!known && parsed.incomplete), Event::LineInvalid),
+            (!known && parsed.is_other_protocol(), Event::UnknownMethodInvalidProtocol),
         ] {
             if is {
                 events.push(event);

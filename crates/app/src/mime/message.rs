@@ -264,6 +264,7 @@ impl Message {
         }
         self.end_part(settings, truncated, sink);
         if truncated {
+            self.status = Status::Done;
             return;
         }
         if !self.boundaries.is_empty() || (self.state == State::Header && self.status == Status::Body) {

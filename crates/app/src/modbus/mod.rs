@@ -77,12 +77,19 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Modbus, "modbus").logged()
 };
 
-/// Protocol 0, and a length (Messaging section 3.1.3).
-fn probe(_: Direction, data: &[u8]) -> Probed {
-    match (be16(data, 2), be16(data, 4)) {
-        (Some(0), Some(len)) if LENGTHS.contains(&len) => Probed::Yes { reverse: false },
-        (Some(_), Some(_)) => Probed::No,
-        _ => Probed::More,
+/// Protocol 0, a length (Messaging section 3.1.3), and a public function (Application Protocol section 5.1): what vendors speak on
+/// the port under functions of their own is not Modbus to rules.
+fn probe(dir: Direction, data: &[u8]) -> Probed {
+    let (Some(protocol), Some(len)) = (be16(data, 2), be16(data, 4)) else { return Probed::More };
+    if protocol != 0 || !LENGTHS.contains(&len) {
+        return Probed::No;
+    }
+    // A response may say that there was an exception.
+    let exception = if dir == Direction::ToClient { 0x80 } else { 0 };
+    match data.get(7).map(|function| function & !exception) {
+        Some(1..=24 | 43) => Probed::Yes { reverse: false },
+        Some(_) => Probed::No,
+        None => Probed::More,
     }
 }
 

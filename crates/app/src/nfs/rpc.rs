@@ -101,8 +101,12 @@ impl<'a> Rpc<'a> {
     }
 }
 
+/// Credentials of `AUTH_SYS`. Suricata reads user and group right behind the machine's name, without the padding of RFC 4506
+/// section 4.11; rules and events compare with its numbers, so these are read at the same place.
 fn creds(body: &[u8]) -> Option<Creds> {
     let mut xdr = Xdr::new(body);
     xdr.u32()?;
-    Some(Creds { machine: xdr.opaque(MACHINE_MAX)?.into(), uid: xdr.u32()?, gid: xdr.u32()? })
+    let len = xdr.u32()? as usize;
+    let machine = xdr.bytes(len).filter(|_| len <= MACHINE_MAX)?.into();
+    Some(Creds { machine, uid: xdr.u32()?, gid: xdr.u32()? })
 }

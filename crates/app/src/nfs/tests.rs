@@ -18,9 +18,13 @@ fn opaque(data: &[u8]) -> Vec<u8> {
     [&word(data.len() as u32)[..], data, &[0; 3][..padding]].concat()
 }
 
-/// A call by user 3 of group 4 at the machine `me`.
+/// A call by user 3 of group 4 at the machine `host`.
 fn call(xid: u32, version: u32, procedure: u32, args: &[Vec<u8>]) -> Vec<u8> {
-    let creds = [word(9), opaque(b"me"), word(3), word(4), word(0)].concat();
+    call_from(b"host", xid, version, procedure, args)
+}
+
+fn call_from(machine: &[u8], xid: u32, version: u32, procedure: u32, args: &[Vec<u8>]) -> Vec<u8> {
+    let creds = [word(9), opaque(machine), word(3), word(4), word(0)].concat();
     let head =
         [word(xid), word(0), word(2), word(100_003), word(version), word(procedure), word(1), opaque(&creds)].concat();
     [head, word(0), word(0), args.concat()].concat()
@@ -73,7 +77,7 @@ fn names_and_handles_of_version_3() {
     talk.client(&call(4, 3, 1, &[opaque(handle)])).server(&reply(4, &[word(0)]));
     let rpc = |xid: u32| {
         format!(
-            r#"{{"rpc":{{"xid":{xid},"status":"ACCEPTED","auth_type":"UNIX","creds":{{"machine_name":"me","uid":3,"gid":4}}}},"#
+            r#"{{"rpc":{{"xid":{xid},"status":"ACCEPTED","auth_type":"UNIX","creds":{{"machine_name":"host","uid":3,"gid":4}}}},"#
         )
     };
     let hash = format!("{:08x}", tx::hash(handle));
@@ -99,6 +103,14 @@ fn names_and_handles_of_version_3() {
     assert_eq!((talk.numbers("nfs.version", TC), talk.complete()), (vec![], vec![[true, true]; 4]));
     // The hash is the usual one.
     assert_eq!(tx::hash(b"123456789"), 0xcbf4_3926);
+}
+
+#[test]
+fn user_and_group_are_read_without_the_padding_of_the_name() {
+    let mut talk = Talk::udp(AppProto::Nfs, 2049);
+    talk.client(&call_from(b"me", 1, 3, 4, &[opaque(b"handle"), word(1)])).server(&reply(1, &[word(0), word(0)]));
+    let log = &talk.logs()[0];
+    assert!(log.contains(r#""machine_name":"me","uid":0,"gid":196608"#), "{log}");
 }
 
 #[test]

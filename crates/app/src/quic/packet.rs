@@ -47,6 +47,9 @@ pub(super) struct Packet<'a> {
     pub(super) whole: &'a [u8],
     /// Where in that the packet number begins, or in clear the frames.
     pub(super) content: usize,
+    /// A public header of gQUIC with a packet number of four bytes behind a connection number. Clients begin with a short one: its frames
+    /// count as broken, as in Suricata.
+    pub(super) far: bool,
 }
 
 /// What comes next in a datagram.
@@ -73,6 +76,15 @@ pub(super) const fn gquic(version: u32) -> Option<&'static str> {
 /// Bytes of the hash that is before gQUIC's frames.
 const HASH: usize = 12;
 
+/// Bytes between the packet number and the frames of gQUIC: the hash, and up to Q033 a byte of private flags.
+const fn before_frames(version: u32) -> usize {
+    match version.to_be_bytes() {
+        [b'Q', b'0', b'0'..=b'2', b'0'..=b'9'] | [b'Q', b'0', b'3', b'0'..=b'3'] => HASH + 1,
+        [b'Q', b'0', b'0'..=b'9', b'0'..=b'9'] => HASH,
+        _ => 0,
+    }
+}
+
 /// Takes a packet from the beginning of a datagram, or of what is left of it.
 pub(super) fn next(data: &[u8]) -> Option<Next<'_>> {
     let first = *data.first()?;
@@ -92,12 +104,15 @@ fn public(first: u8, data: &[u8]) -> Option<Next<'_>> {
     let at = 1 + id + nonce;
     let version = be32(data, at)?;
     let number = [1, 2, 4, 6].get(usize::from(first >> 4 & 3)).copied().unwrap_or(1);
-    let content = at + 4 + number + if gquic(version).is_some() { HASH } else { 0 };
-    Some(Next::Packet(Packet { version, kind: Kind::Clear, dcid, whole: data, content }, &[]))
+    let content = at + 4 + number + before_frames(version);
+    Some(Next::Packet(
+        Packet { version, kind: Kind::Clear, dcid, whole: data, content, far: first & 0x38 == 0x28 },
+        &[],
+    ))
 }
 
 fn long(first: u8, version: u32, data: &[u8]) -> Option<Next<'_>> {
-    let packet = |kind, dcid, whole, content| Packet { version, kind, dcid, whole, content };
+    let packet = |kind, dcid, whole, content| Packet { version, kind, dcid, whole, content, far: false };
     if matches!(gquic(version), Some("44" | "45" | "46")) {
         // Lengths of connection numbers in four bits each, less three.
         let lens = *data.get(5)?;

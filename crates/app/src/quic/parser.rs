@@ -60,6 +60,9 @@ impl QuicParser {
         tx.public = p.whole.first().is_some_and(|first| first & 0x80 == 0);
         match p.kind {
             Kind::Initial if keys::known(p.version) => self.initial(cx, dir, p, fresh, &mut tx),
+            // A public header of gQUIC with a version of QUIC: no key opens it.
+            Kind::Clear if keys::known(p.version) => tx.base.events.add(Event::FailedDecrypt as u8),
+            Kind::Clear if p.far => tx.base.events.add(Event::ErrorOnData as u8),
             Kind::Initial | Kind::Clear => {
                 let mut chlo = None;
                 // What is too short for its header has no frames.
@@ -148,11 +151,13 @@ impl Parser for QuicParser {
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         let mut rest = data;
         let mut fresh = if data.len() >= INITIAL_MIN { DERIVED_MAX } else { 0 };
+        let mut broken = false;
         for _ in 0..PACKETS_MAX {
             match packet::next(rest) {
                 None | Some(Next::Other) => break,
                 Some(Next::Packet(p, behind)) => {
                     let tx = self.packet(cx, dir, &p, &mut fresh);
+                    broken |= tx.base.events.has(Event::ErrorOnData as u8);
                     self.push(cx, tx);
                     if self.greeted == [true; 2] {
                         return Parsed { consumed: data.len(), outcome: Outcome::Done };
@@ -161,7 +166,9 @@ impl Parser for QuicParser {
                 }
             }
         }
-        Parsed::used(data.len())
+        // Voice and tunnels share QUIC's port, and inline an error would end them: there it stays an event.
+        let outcome = if broken && !cx.inline { Outcome::Failed } else { Outcome::More };
+        Parsed { consumed: data.len(), outcome }
     }
 
     fn gap(&mut self, _cx: &mut Parse<'_>, _dir: Direction, _len: u64) -> Outcome {

@@ -35,5 +35,3 @@ pub(crate) static IMAP: Protocol = Protocol {
 pub(crate) static IRC: Protocol = Protocol { opening: Opening::Command, ..unknown(AppProto::Irc, "irc") };
 /// Jabber.
 pub(crate) static JABBER: Protocol = unknown(AppProto::Jabber, "jabber");
-/// Suricata's example of a protocol.
-pub(crate) static TEMPLATE: Protocol = unknown(AppProto::Template, "template");

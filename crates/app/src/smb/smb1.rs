@@ -5,13 +5,13 @@
 use margay_flow::Direction;
 
 use super::events::Event;
-use super::frame;
 use super::header::{Smb1, Status};
 use super::parser::{Access, SmbParser, State, Step, Tree, mark};
 use super::pipe;
 use super::smb2::{token_events, unix};
 use super::text;
 use super::tx::{Create, FileId, Negotiation, Set, SetInfo, Setup, SmbTx, TreeConnect, What};
+use super::{COMPLETE, frame};
 use crate::dcerpc::bytes::Reader;
 use crate::parser::Parse;
 
@@ -314,17 +314,26 @@ impl SmbParser {
             _ => Some(()),
         };
         let events = token_events(&what);
-        let id = self.make(cx, SmbTx { what, ..Self::seed1(h) })?;
+        let mut tx = SmbTx { what, ..Self::seed1(h) };
+        if h.command == command::NEGOTIATE {
+            // Before it there is neither session nor tree, whatever the client says.
+            (tx.session, tx.tree) = (0, 0);
+        }
+        let id = self.make(cx, tx)?;
         if h.command == command::NEGOTIATE {
             self.first_negotiation = Some(id);
         }
-        let silent = matches!(
-            h.command,
-            command::TRANS_SECONDARY | command::TRANS2_SECONDARY | command::NT_TRANS_SECONDARY | command::NT_CANCEL
-        );
+        let part =
+            matches!(h.command, command::TRANS_SECONDARY | command::TRANS2_SECONDARY | command::NT_TRANS_SECONDARY);
         // One number for several messages that wait for their responses is odd, and happens.
         let free = (0..ALIKE_MAX).map(|turn| key(h, n, turn)).find(|k| self.requests.get(k).is_none());
-        self.asked(cx, id, (!silent).then(|| free.unwrap_or(key(h, n, 0))));
+        if !part {
+            let silent = h.command == command::NT_CANCEL;
+            self.asked(cx, id, (!silent).then(|| free.unwrap_or(key(h, n, 0))));
+        } else if let Some(tx) = self.get(id) {
+            // The response is that of the request that it is a part of: its own does not come, and its event is written at the end.
+            tx.base.advance(Direction::ToServer, COMPLETE);
+        }
         for e in events.into_iter().flatten() {
             self.report(cx, dir, 1, Some(id), e);
         }
@@ -427,11 +436,13 @@ impl SmbParser {
         let mut guid = None;
         let tx = self.get(id)?;
         tx.status = Some(status);
-        if h.user != 0 {
-            tx.session = u64::from(h.user);
-        }
-        if h.tree != 0 && !matches!(h.command, command::NEGOTIATE) {
-            tx.tree = u32::from(h.tree);
+        if h.command != command::NEGOTIATE {
+            if h.user != 0 {
+                tx.session = u64::from(h.user);
+            }
+            if h.tree != 0 {
+                tx.tree = u32::from(h.tree);
+            }
         }
         let works = status.is_success() || status == Status::Nt(0xc000_0016);
         let fine = match &mut tx.what {

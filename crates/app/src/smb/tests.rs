@@ -11,7 +11,7 @@ use super::{COMPLETE, PROTOCOL, kinds};
 use crate::config::{AppConfig, AppLogOptions};
 use crate::dcerpc::tests as rpc;
 use crate::file::FileState;
-use crate::parser::{Parse, Parser, Shared};
+use crate::parser::{Outcome, Parse, Parser, Shared};
 use crate::recognise::Probed;
 use crate::tx::LogFor;
 
@@ -119,6 +119,8 @@ struct Talk {
     shared: Shared,
     flow: FlowCore,
     waiting: [Vec<u8>; 2],
+    /// Of what was said last.
+    outcome: Outcome,
 }
 
 impl Talk {
@@ -131,6 +133,7 @@ impl Talk {
             shared,
             flow: FlowCore::new(1, 6, ([192, 0, 2, 1].into(), 40_000), ([192, 0, 2, 2].into(), 445), Time(0)),
             waiting: Default::default(),
+            outcome: Outcome::More,
         }
     }
 
@@ -141,6 +144,7 @@ impl Talk {
         let mut cx = Parse { config, shared: &mut self.shared, flow, time: Time(0), end: false, inline: false };
         let parsed = self.parser.data(&mut cx, dir, held);
         held.drain(..parsed.consumed);
+        self.outcome = parsed.outcome;
     }
 
     fn gap(&mut self, dir: Direction, len: u64) {
@@ -384,10 +388,24 @@ fn what_is_odd() {
 fn too_many() {
     let mut t = Talk::new();
     t.config.smb.max_tx = 3;
-    for n in 0..100 {
+    for n in 0..4 {
+        assert_eq!(t.outcome, Outcome::More);
         t.say(ToServer, &tree(n, "\\\\srv\\x"));
     }
-    assert!(t.has(0, Event::TooManyTransactions) && t.parser.txs().count() <= 6);
+    // Nobody answers: the parser gives up.
+    assert!(t.has(0, Event::TooManyTransactions));
+    assert_eq!((t.outcome, t.parser.txs().count()), (Outcome::Failed, 4));
+}
+
+#[test]
+fn answered_requests_are_not_too_many() {
+    let mut t = Talk::new();
+    t.config.smb.max_tx = 3;
+    for n in 0..5 {
+        t.say(ToServer, &tree(n, "\\\\srv\\x"));
+        t.say(ToClient, &tree_response(n, 1, 1));
+        assert_eq!(t.outcome, Outcome::More, "{n}");
+    }
 }
 
 #[test]

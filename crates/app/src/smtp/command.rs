@@ -29,7 +29,7 @@ const VERBS: [&[u8]; 11] =
 impl Command<'_> {
     /// Reads a line, without its line break.
     pub(super) fn read(line: &[u8]) -> Command<'_> {
-        let line = line.trim_ascii();
+        let line = line.trim_ascii_start();
         let end = line.iter().position(|b| b.is_ascii_whitespace()).unwrap_or(line.len());
         let (verb, rest) = line.split_at(end);
         let is = |name: &[u8]| verb.eq_ignore_ascii_case(name);
@@ -64,9 +64,9 @@ fn prefixed<'a>(line: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     own.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// The first word, which may be empty.
+/// The first word, which may be empty. Blanks alone end it: of a line that was cut between CR and LF it has the CR.
 fn word(text: &[u8]) -> &[u8] {
-    text.trim_ascii_start().split(|b| b.is_ascii_whitespace()).next().unwrap_or(&[])
+    text.trim_ascii_start().split(|b| matches!(b, b' ' | b'\t')).next().unwrap_or(&[])
 }
 
 /// `20` or `20 LAST`.
@@ -94,6 +94,7 @@ mod tests {
             (&b"EHLO mx.example"[..], Command::Hello(b"mx.example")),
             (b"helo  a b ", Command::Hello(b"a")),
             (b"HELO", Command::Hello(b"")),
+            (b"EHLO a\r", Command::Hello(b"a\r")),
             (b"MAIL FROM: <a@b> SIZE=3", Command::Mail(b"<a@b>")),
             (b"mail from:<>", Command::Mail(b"<>")),
             (b"RCPT TO:c@d x", Command::Rcpt(b"c@d")),

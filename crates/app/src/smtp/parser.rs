@@ -435,14 +435,18 @@ impl SmtpParser {
                 self.event(cx, Event::TruncatedLine, TC);
                 self.event(cx, Event::ReplyTooLong, TC);
             }
-            let Some(reply) = Reply::read(line.text) else {
-                self.event(cx, Event::InvalidReply, TC);
-                continue;
+            // A line without a code, or with one that nobody defined: this is no SMTP.
+            let Some(reply) = Reply::read(line.text).filter(Reply::known) else {
+                // Behind a mail that is whole there is nothing that it belongs to.
+                if self.open.is_some() || self.frame_tx().is_none() {
+                    self.event(cx, Event::InvalidReply, TC);
+                }
+                // Of a line that was cut it cannot be said.
+                if line.cut {
+                    continue;
+                }
+                return Parsed { consumed: at, outcome: Outcome::Failed };
             };
-            // A code that nobody defined still answers a command: what follows is parsed.
-            if !reply.known() {
-                self.event(cx, Event::InvalidReply, TC);
-            }
             if reply.last
                 && let Some(outcome) = self.reply(cx, reply.code)
             {

@@ -176,15 +176,8 @@ fn name(name: &X509Name<'_>) -> Vec<u8> {
 fn general_name(name: &GeneralName<'_>) -> Option<Vec<u8>> {
     match name {
         GeneralName::DNSName(s) | GeneralName::RFC822Name(s) | GeneralName::URI(s) => Some(s.as_bytes().to_vec()),
-        GeneralName::IPAddress(a) => {
-            let mut out = Vec::new();
-            if let Ok(a) = <[u8; 4]>::try_from(*a) {
-                margay_json::ip(&mut out, a.into());
-            } else {
-                margay_json::ip(&mut out, <[u8; 16]>::try_from(*a).ok()?.into());
-            }
-            Some(out)
-        }
+        // Rules and events of Suricata have an address as the list of its bytes.
+        GeneralName::IPAddress(a) => Some(format!("{a:?}").into_bytes()),
         _ => None,
     }
 }

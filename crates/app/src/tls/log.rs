@@ -14,10 +14,17 @@ pub(super) fn is_logged(tx: &TlsTx, options: &LogOptions) -> bool {
     if tx.version().is_unknown() {
         return false;
     }
-    if tx.resumed && tx.server.chain.is_none() {
+    if is_resumed(tx) {
         return options.resumed;
     }
     true
+}
+
+/// Whether the event of a session shows it as resumed: up to TLS 1.2, a server that greets and shows no certificate. A session that
+/// ends before its certificate came looks the same.
+fn is_resumed(tx: &TlsTx) -> bool {
+    let greeted = tx.server.hello.is_some() && !tx.server.said.is_13();
+    tx.server.chain.is_none() && (tx.resumed || greeted)
 }
 
 /// Appends `"tls":{...}`. Alerts have the extended form whatever the output's own setting is.
@@ -28,7 +35,8 @@ pub(super) fn log(tx: &TlsTx, json: &mut Json, options: &LogOptions, what: LogFo
     if let Some(from) = tx.from {
         json.str("from_proto", from.name());
     }
-    if fields.has(Field::SessionResumed) && tx.resumed && tx.server.chain.is_none() {
+    let resumed = if what == LogFor::Event { is_resumed(tx) } else { tx.resumed && tx.server.chain.is_none() };
+    if fields.has(Field::SessionResumed) && resumed {
         json.bool("session_resumed", true);
     }
     if fields.has(Field::Sni)

@@ -78,7 +78,6 @@ pub(super) const KEYS: &[Key] = &[
     size("app-layer.protocols.dns.state-memcap", "*", "Memory of a flow's messages.").ignored("messages are freed as soon as they are inspected and logged"),
     size("app-layer.protocols.dns.global-memcap", "*", "Memory of all messages.").ignored("messages are freed as soon as they are inspected and logged"),
     section("app-layer.protocols.sdp", "SDP.").ignored("this release does not know the protocol"),
-    section("app-layer.protocols.template", "An example for developers of Suricata.").ignored("this release does not know the protocol"),
     section("app-layer.protocols.ikev2", "The old name of `ike`.").ignored(REMOVED),
     section("app-layer.protocols.msn", "MSN.").ignored(REMOVED),
     section("app-layer.protocols.irc", "IRC.").ignored(REMOVED),

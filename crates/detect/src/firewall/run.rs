@@ -394,8 +394,8 @@ impl<W: Watch> State<W> {
         self.firewall.matches = matches;
         (self.firewall.accepted, self.firewall.passed) = (false, false);
         let mut verdict = verdict;
+        // What both drop the firewall drops.
         if let Came::Dropped(reason, rule) = came
-            && !td_dropped
             && input.ips
         {
             verdict.action = VerdictAction::Drop;

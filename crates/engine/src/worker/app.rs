@@ -666,10 +666,15 @@ impl Rest {
         if events == 0 || !self.outputs.wants(EventType::Anomaly) {
             return;
         }
+        let held = match &self.detect {
+            Some((detect, _)) => HeldVars::of(detect, Some(&flow.core), None),
+            None => HeldVars::default(),
+        };
         let header = Header {
             flow_id: Some(flow.core.id),
             parent_id: flow.ext.parent,
             pcap_filename: self.file.as_deref(),
+            vars: held.vars(),
             ..Header::of(p)
         };
         let proto = flow.ext.app.as_ref().and_then(|a| a.names().proto);
@@ -690,7 +695,7 @@ impl Rest {
     /// Logs what transactions of a flow have come to, and frees those that nobody needs any more; at the flow's `end` all.
     /// `inspected` says whether rules looked at `p`: only then the variables that they last captured are those of `p`.
     pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool, inspected: bool) {
-        let passed = flow.core.action == margay_flow::FlowAction::Pass;
+        let passed = flow.core.action.is_unwatched(self.ips);
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
         let detects = self.detect.is_some() && !passed;
         // Nothing more will come that its files could be logged with.

@@ -4,7 +4,7 @@
 //! inspects the transactions of both directions, logs and frees them, and the parser goes on with what is left, until all that the
 //! packet brought is parsed. A burst costs no more memory than the limit, and all of it is inspected before the packet's verdict.
 
-use margay_flow::{Direction, Flow, FlowAction, FlowCore};
+use margay_flow::{Direction, Flow, FlowCore};
 use margay_packet::{Packet, PacketSource};
 
 use super::app::Heard;
@@ -102,7 +102,7 @@ impl Rest {
         heard: Heard,
         fate: &mut Fate,
     ) -> bool {
-        let passes = (fate.pass || flow.core.action == FlowAction::Pass) && !self.firewall;
+        let passes = (fate.pass || flow.core.action.is_unwatched(self.ips)) && !self.firewall;
         if self.detect.is_none() || passes {
             return true;
         }

@@ -26,7 +26,7 @@ impl Rest {
         // What was not let through was not said.
         let dropped = self.ips && flow.core.action == FlowAction::Drop;
         let mut inspected = false;
-        if carries(&flow) && flow.core.action != FlowAction::Pass && !dropped {
+        if carries(&flow) && !flow.core.action.is_unwatched(self.ips) && !dropped {
             // What was heard before is looked at before what the end brings.
             if flow.ext.app.as_ref().is_some_and(|a| a.has_news(Direction::ToServer)) {
                 inspected |= self.flush(&mut flow, Direction::ToServer, Heard::default());

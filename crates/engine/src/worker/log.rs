@@ -175,7 +175,9 @@ impl Rest {
             header.vars = held.vars();
         }
         let events = p.events.as_slice().iter().map(|e| Anomaly::Decode(e.name()));
-        for anomaly in events.chain(stream.iter().map(|e| Anomaly::Stream(e.name()))) {
+        // Two of the stream's have another name in events than in rules.
+        let name = |e: &StreamEvent| e.stat_name().strip_prefix("stream.").unwrap_or(e.name());
+        for anomaly in events.chain(stream.iter().map(|e| Anomaly::Stream(name(e)))) {
             self.outputs.anomaly(&AnomalyEvent { header, anomaly, tx_id: None, packet: Some(p) });
         }
     }

@@ -665,14 +665,11 @@ impl Lane {
             }
             None => packet,
         };
-        rest.log_anomalies(packet, Some(flow), seen.events.as_slice());
-        rest.log_stream(packet, flow, dir, &seen);
-        rest.log_recognition(packet, flow, seen.heard.events);
         if rest.ips && flow.core.action == FlowAction::Drop && fate.drop.is_none() {
             fate.drop = Some(DropReason::of_flow(flow.ext.dropped_by));
         }
         // The firewall has its say about what exception policies let pass as well.
-        let passes = (fate.pass || flow.core.action == FlowAction::Pass) && !rest.firewall;
+        let passes = (fate.pass || flow.core.action.is_unwatched(rest.ips)) && !rest.firewall;
         if fate.drop.is_none() && !passes {
             rest.detect_in_flow(packet, flow, dir, &seen, fate);
             if fate.drop.is_none() && !fate.pass {
@@ -681,6 +678,10 @@ impl Lane {
         } else {
             rest.frames_unwatched(flow);
         }
+        // Behind detection: events show the bits that the packet set.
+        rest.log_anomalies(packet, Some(flow), seen.events.as_slice());
+        rest.log_stream(packet, flow, dir, &seen);
+        rest.log_recognition(packet, flow, seen.heard.events);
         if seen.heard.full && fate.drop.is_none() {
             rest.work_off(packet, flow, dir, &mut seen, fate);
         }

@@ -80,7 +80,6 @@ buffers! {
     QUIC_UA "quic.ua" "quic_ua" "quic ua" QUIC ToServer false "";
     QUIC_CYU_HASH "quic.cyu.hash" "quic_cyu_hash" "quic cyu hash" QUIC ToServer true "";
     QUIC_CYU_STRING "quic.cyu.string" "quic_cyu_string" "quic cyu string" QUIC ToServer true "";
-    TEMPLATE_BUFFER "template.buffer" "template_buffer" "template buffer" TEMPLATE Both false "";
     TEMPLATE2 "template2" "template2" "template2" TEMPLATE Both false "";
     FILE_DATA "file.data" "file_data" "data from tracked files" FILE Both false "file";
     FILE_NAME "file.name" "file_name" "file name" FILE Both true "file";
@@ -137,7 +136,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["quic.ua"], &QUIC_UA),
     Keyword::sticky(&["quic.cyu.hash"], &QUIC_CYU_HASH),
     Keyword::sticky(&["quic.cyu.string"], &QUIC_CYU_STRING),
-    Keyword::sticky(&["template.buffer"], &TEMPLATE_BUFFER),
     Keyword::sticky(&["template2"], &TEMPLATE2),
     Keyword::maybe(&["file.data", "file_data"], file_data).needs("file"),
     Keyword::sticky(&["file.name"], &FILE_NAME),
