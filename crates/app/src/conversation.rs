@@ -162,8 +162,8 @@ pub trait Content: Debug + Send + 'static {
     }
 
     /// As [`Transaction::ask`].
-    fn ask(&self, protocol: &str, what: &str, arg: Option<&[u8]>) -> Option<Answer> {
-        let _ = (protocol, what, arg);
+    fn ask(&self, base: &TxBase, protocol: &str, what: &str, arg: Option<&[u8]>) -> Option<Answer> {
+        let _ = (base, protocol, what, arg);
         None
     }
 
@@ -176,12 +176,6 @@ pub trait Content: Debug + Send + 'static {
     /// Whether it counts among the transactions of its protocol (`app_layer.tx.*`).
     fn is_counted(&self) -> bool {
         true
-    }
-
-    /// As [`Transaction::ask`].
-    fn ask(&self, base: &TxBase, protocol: &str, what: &str) -> Option<Answer> {
-        let _ = (base, protocol, what);
-        None
     }
 
     /// Appends the members of its event: `"sip":{...}` with its key. `base` has its number and files.
@@ -531,7 +525,7 @@ impl<C: Content> Transaction for Tx<C> {
     }
 
     fn ask(&self, protocol: &str, what: &str, arg: Option<&[u8]>) -> Option<Answer> {
-        self.content.ask(protocol, what, arg)
+        self.content.ask(&self.base, protocol, what, arg)
     }
 
     fn log_record(&self, record: usize, json: &mut Json, options: &AppLogOptions) {
@@ -547,10 +541,6 @@ impl<C: Content> Transaction for Tx<C> {
     }
 
     fn inspected(&mut self, _dir: Direction) {}
-
-    fn ask(&self, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
-        self.content.ask(&self.base, protocol, what)
-    }
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
         self.content.log(&self.base, json, options, what);

@@ -264,7 +264,7 @@ mod tests {
         let times = [0.0, 0.1, 0.2, 5.0, 5.1];
         assert_eq!(alerts(&limit(ThresholdKind::Limit, 0, 1, 0), &times), [1, 4]);
         assert_eq!(alerts(&limit(ThresholdKind::Threshold, 0, 1, 0), &times), [2, 3, 5]);
-        assert_eq!(alerts(&limit(ThresholdKind::Both, 0, 1, 0), &times), []);
+        assert!(alerts(&limit(ThresholdKind::Both, 0, 1, 0), &times).is_empty());
     }
 
     #[test]

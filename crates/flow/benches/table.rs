@@ -30,8 +30,8 @@ fn packet<'a>(n: u32, back: bool, seconds: i64) -> Packet<'a> {
 fn see(table: &mut FlowTable<()>, p: &Packet<'_>) {
     let Some(key) = table.key(p, 0) else { return };
     match table.lookup(p, &key, || (), &mut |_, _| {}) {
-        Lookup::Created(at) => table.update(at, p, &key, Direction::ToServer),
-        Lookup::Found(at, d) => table.update(at, p, &key, d),
+        Lookup::Created(at) => _ = table.update(at, p, &key, Direction::ToServer),
+        Lookup::Found(at, d) => _ = table.update(at, p, &key, d),
         _ => {}
     }
 }

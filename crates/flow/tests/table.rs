@@ -49,8 +49,8 @@ impl Bench {
         let ended = &mut self.ended;
         let found = self.table.lookup(p, &key, || (), &mut |f: Flow<()>, r| ended.push((f.core.id, f.core.sport, r)));
         match found {
-            Lookup::Created(at) => self.table.update(at, p, &key, Direction::ToServer),
-            Lookup::Found(at, d) => self.table.update(at, p, &key, d),
+            Lookup::Created(at) => assert!(self.table.update(at, p, &key, Direction::ToServer).is_some()),
+            Lookup::Found(at, d) => assert!(self.table.update(at, p, &key, d).is_some()),
             _ => {}
         }
         found

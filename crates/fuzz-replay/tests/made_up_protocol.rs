@@ -135,7 +135,7 @@ const ARGUMENTS: &str = "MADE_UP_PROTOCOL_ARGUMENTS";
 fn as_the_command() {
     let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
     margay_app::add(&PROTOCOL).expect("it is added before anything else");
-    let status = margay_engine::run(arguments.lines().map(Into::into).collect::<Vec<_>>().into_iter());
+    let status = margay_engine::run(arguments.lines().map(Into::into).collect::<Vec<_>>());
     assert_eq!(format!("{status:?}"), format!("{:?}", std::process::ExitCode::SUCCESS));
 }
 

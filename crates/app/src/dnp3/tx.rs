@@ -167,7 +167,7 @@ impl Content for Fragment {
         usize::from(!self.data.is_empty())
     }
 
-    fn ask(&self, base: &TxBase, protocol: &str, what: &str) -> Option<Answer> {
+    fn ask(&self, base: &TxBase, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
         if protocol != "dnp3" || self.data.is_empty() {
             return None;
         }

@@ -94,7 +94,7 @@ impl Content for Dns {
         super::log::log_record(self, base.id, record, json, &options.dns);
     }
 
-    fn ask(&self, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
+    fn ask(&self, _base: &TxBase, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
         if protocol == "dns" { super::script::answer(&self.message, what) } else { None }
     }
 

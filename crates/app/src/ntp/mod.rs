@@ -112,7 +112,7 @@ impl Content for Packet {
         self.dir
     }
 
-    fn ask(&self, _base: &TxBase, protocol: &str, what: &str) -> Option<Answer> {
+    fn ask(&self, _base: &TxBase, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
         if protocol != "ntp" {
             return None;
         }

@@ -37,14 +37,14 @@ pub(crate) fn devices(
 pub(super) type Groups = [Option<u16>; 2];
 
 /// Who opens a source.
-pub(super) struct Opening<'a> {
-    pub(super) device: &'a Device,
+pub(crate) struct Opening<'a> {
+    pub(crate) device: &'a Device,
     /// Number of the worker on the device, from 0.
-    pub(super) nth: usize,
+    pub(crate) nth: usize,
     /// Name of its thread.
-    pub(super) thread: &'a str,
+    pub(crate) thread: &'a str,
     /// Flows that the kernel bypasses, where that is wanted.
-    pub(super) bypass: Option<&'a Table>,
+    pub(crate) bypass: Option<&'a Table>,
 }
 
 /// Gives what a source counts under the names of its counters.

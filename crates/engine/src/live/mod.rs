@@ -68,7 +68,7 @@ impl Plan {
     pub(crate) fn new(config: &Config, options: &RunOptions) -> Result<Plan, Failed> {
         let cpus = Cpus::from_config(config)?;
         let mode = settings::run_mode(config, options)?;
-        let devices = settings::devices(config, options, mode, &cpus)?;
+        let devices = medium::devices(config, options, mode, &cpus)?;
         let workers: usize = devices.iter().map(|d| d.workers).sum();
         if workers > WORKERS_MAX {
             return Err(Failed::new(
@@ -330,7 +330,7 @@ pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> 
     let mode = settings::run_mode(config, options).map_err(|f| f.message)?;
     for capture in [Capture::AfPacket(Vec::new()), Capture::Nfqueue(vec![0]), Capture::Pcap(Vec::new())] {
         let options = RunOptions { capture: Some(capture), ..options.clone() };
-        let devices = settings::devices(config, &options, mode, &cpus).map_err(|f| f.message)?;
+        let devices = medium::devices(config, &options, mode, &cpus).map_err(|f| f.message)?;
         let inline = is_inline(config, &options);
         writeln!(out, "devices: {devices:?} {inline}").map_err(|e| e.to_string())?;
     }

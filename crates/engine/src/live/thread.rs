@@ -11,7 +11,7 @@ use margay_capture::live::{LinkChange, LiveSource, Received};
 use margay_config::{Config, RunOptions};
 use margay_detect::Detect;
 use margay_detect::RuleCosts;
-use margay_output::{Outputs, info, notice, warning};
+use margay_output::{Outputs, notice, warning};
 
 use super::Cpus;
 use super::bypass::Table;

@@ -210,14 +210,8 @@ pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize, auto: When
 /// # Errors
 /// What cannot be read, or what keeps one from being opened.
 pub(crate) fn test_remotes(config: &Config, dir: &Path) -> Result<(), Failed> {
-    for o in outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?.outputs {
-        let sink = match &o {
-            OutputSpec::Eve(s) => &s.sink,
-            OutputSpec::Fast(s) => s,
-            OutputSpec::StatsLog(s) => &s.sink,
-            OutputSpec::PcapLog(_) => continue,
-        };
-        if let Some(remote) = &sink.remote {
+    for mut o in outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?.outputs {
+        if let Some(SinkSettings { remote: Some(remote), .. }) = o.sink() {
             remote.check().map_err(|e| Failed::new("logopenfile", format!("{}: {e}", remote.name())))?;
         }
     }

@@ -127,11 +127,14 @@ mod tests {
         ip
     }
 
+    fn frame(data: &[u8]) -> Frame<'_> {
+        Frame { data, wire_len: 64, time: Time(0), link: LinkType::ETHERNET, number: 1 }
+    }
+
     /// Where it knows the flow of a frame it is the one that its packet looks up.
     #[test]
     fn plain_ends_are_those_of_the_packet() {
         let flows = FlowTable::<()>::new(FlowConfig::default());
-        let frame = |data| Frame { data, wire_len: 64, time: Time(0), link: LinkType::ETHERNET, number: 1 };
         for data in [
             ethernet(0x0800, None, &ipv4(6, 0, 0, &TCP)),
             ethernet(0x0800, None, &ipv4(17, 8, 0x4000, &UDP)),
