@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use divan::Bencher;
+use margay_output::Outputs;
 use margay_output::eve::signature_json;
 use margay_output::event::*;
 use margay_output::settings::EveSettings;
-use margay_output::{OutputSpec, Outputs};
 use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
 
 fn main() {
@@ -15,7 +15,7 @@ fn main() {
 fn outputs(change: impl FnOnce(&mut EveSettings)) -> Outputs {
     let mut eve = EveSettings::file("/dev/null", EventType::all().collect());
     change(&mut eve);
-    Outputs::new(vec![OutputSpec::Eve(Box::new(eve))], Time(0), 1).unwrap()
+    Outputs::new(vec![Box::new(eve)], Time(0), 1).unwrap()
 }
 
 fn packet(data: &[u8]) -> Packet<'_> {

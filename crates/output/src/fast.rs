@@ -1,38 +1,75 @@
 //! `fast.log`: a line an alert.
 
-use crate::event::AlertEvent;
+use crate::event::{AlertEvent, EventType, EventTypes};
 use crate::json::{digits, ip};
 use crate::names::{has_ports, is_icmp, protocol_name};
+use crate::output::{Event, EventSink, Opening, OutputSettings};
+use crate::outputs::OutputError;
+use crate::settings::SinkSettings;
 use crate::sinks::Sink;
 use crate::time::Clock;
 
 /// How many bytes of a packet without addresses are shown.
 const RAW_BYTES: usize = 32;
 
+/// The options of `fast`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FastSettings {
+    /// Where its lines go.
+    pub sink: SinkSettings,
+}
+
+impl OutputSettings for FastSettings {
+    fn name(&self) -> &'static str {
+        "fast"
+    }
+
+    fn open(&self, at: &Opening<'_>) -> Result<Box<dyn EventSink>, OutputError> {
+        Ok(Box::new(Fast::new(Sink::open(self.sink.clone(), at.now)?, Clock::system())))
+    }
+
+    fn sink(&mut self) -> Option<&mut SinkSettings> {
+        Some(&mut self.sink)
+    }
+}
+
 /// The `fast` output.
 #[derive(Debug)]
-pub struct Fast {
+struct Fast {
     line: Vec<u8>,
     clock: Clock,
     sink: Sink,
 }
 
 impl Fast {
-    /// An output that writes to `sink`.
-    pub fn new(sink: Sink, clock: Clock) -> Self {
+    fn new(sink: Sink, clock: Clock) -> Self {
         Fast { line: Vec::with_capacity(512), clock, sink }
     }
+}
 
-    /// The sink.
-    pub fn sink(&mut self) -> &mut Sink {
-        &mut self.sink
+impl EventSink for Fast {
+    fn types(&self) -> EventTypes {
+        EventTypes::NONE.with(EventType::Alert)
     }
 
-    /// Writes an alert.
-    pub fn alert(&mut self, e: &AlertEvent<'_>) {
-        self.line.clear();
-        render(&mut self.line, &mut self.clock, e);
-        self.sink.line(&self.line);
+    fn event(&mut self, event: Event<'_>) {
+        if let Event::Alert(e) = event {
+            self.line.clear();
+            render(&mut self.line, &mut self.clock, e);
+            self.sink.line(&self.line);
+        }
+    }
+
+    fn sink(&mut self) -> Option<&mut Sink> {
+        Some(&mut self.sink)
+    }
+
+    fn share(&mut self, _at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError> {
+        Ok(self.beside())
+    }
+
+    fn beside(&mut self) -> Option<Box<dyn EventSink>> {
+        Some(Box::new(Fast::new(self.sink.share(), Clock::system())))
     }
 }
 

@@ -4,8 +4,8 @@
 //!
 //! The engine tells what happened with the structs of [`event`], whose fields borrow from packets, flows and rules.
 //! Before it makes one it asks [`Outputs::wants`], a bit test, so that what nobody wants costs nothing. [`Outputs`] is
-//! what one worker has; it hands an event to each output that wants it: [`eve`] (JSON lines), [`fast`] (`fast.log`),
-//! [`stats_log`] (`stats.log`); and packets to [`pcaplog`] (capture files). Nothing here decides what happened, and
+//! what one worker has; it hands an event to each output that wants it, an [`EventSink`]: [`eve`] (JSON lines), [`fast`]
+//! (`fast.log`), [`stats_log`] (`stats.log`); and packets to [`pcaplog`] (capture files). Nothing here decides what happened, and
 //! nothing here reads the configuration: [`settings`] holds each output's options, which the engine fills in.
 //!
 //! An event becomes text in the buffer of a [`sinks::Sink`], once and in its place ([`json::Json`]; times from a
@@ -48,6 +48,7 @@ pub mod event;
 pub mod fast;
 pub mod log;
 pub mod names;
+pub mod output;
 pub mod outputs;
 pub mod pcaplog;
 pub mod remote;
@@ -57,4 +58,5 @@ pub mod stats_log;
 mod writer;
 
 pub use margay_json::{self as json, time};
-pub use outputs::{OutputError, OutputSpec, Outputs};
+pub use output::{Event, EventSink, OutputSettings};
+pub use outputs::{OutputError, Outputs};

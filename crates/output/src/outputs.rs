@@ -4,33 +4,17 @@ use std::sync::Arc;
 
 use margay_packet::{Packet, Time};
 
-use crate::eve::{Eve, Feed, Tee};
+use crate::eve::{Feed, Tee};
 use crate::event::{
     AlertEvent, AnomalyEvent, AppEvent, ArpEvent, DropEvent, EventType, EventTypes, FlowEvent, PacketEvent, StatsEvent,
     StreamEvent,
 };
-use crate::fast::Fast;
 use crate::log::{Level, log};
-use crate::pcaplog::{PacketFate, PcapLog, PcapLogCounters, PcapLogError, PcapLogSettings, PcapMode};
+use crate::output::{Event, EventSink, Opening, OutputSettings};
+use crate::pcaplog::{PacketFate, PcapLogCounters, PcapLogError};
 use crate::remote::RemoteCounters;
-use crate::settings::{EveSettings, SinkKind, SinkSettings, StatsLogSettings};
 use crate::sinks::{OpenError, Sink};
-use crate::stats_log::StatsLog;
-use crate::time::Clock;
 use crate::writer::Writer;
-
-/// One output of the configuration.
-#[derive(Debug, Clone, PartialEq)]
-pub enum OutputSpec {
-    /// `eve-log`.
-    Eve(Box<EveSettings>),
-    /// `fast`.
-    Fast(SinkSettings),
-    /// `stats`.
-    StatsLog(StatsLogSettings),
-    /// `pcap-log`.
-    PcapLog(PcapLogSettings),
-}
 
 /// Why an output cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -43,17 +27,19 @@ pub enum OutputError {
     PcapLog(#[from] PcapLogError),
 }
 
-/// The sink of worker `number`: with `threaded` the number goes before the extension.
-fn eve_sink(s: &EveSettings, number: usize) -> SinkSettings {
-    let mut sink = s.sink.clone();
-    if s.threaded && sink.kind == SinkKind::Regular {
-        let extension = sink.path.extension().map(|e| e.to_string_lossy().into_owned());
-        sink.path.set_extension(match extension {
-            Some(e) => format!("{number}.{e}"),
-            None => number.to_string(),
-        });
+/// One output of a worker.
+#[derive(Debug)]
+struct Output {
+    types: EventTypes,
+    /// How many outputs of the same name are before it.
+    before: usize,
+    sink: Box<dyn EventSink>,
+}
+
+impl Output {
+    fn new(sink: Box<dyn EventSink>, before: usize) -> Output {
+        Output { types: sink.types(), before, sink }
     }
-    sink
 }
 
 /// The outputs of one worker.
@@ -62,59 +48,38 @@ fn eve_sink(s: &EveSettings, number: usize) -> SinkSettings {
 /// output wants is [`Outputs::wants`]: a bit test. Lines are collected and handed over with [`Outputs::end_batch`].
 #[derive(Debug)]
 pub struct Outputs {
-    specs: Vec<OutputSpec>,
     /// What is asked for now.
     wants: EventTypes,
     /// What outputs ask for, whether somebody looks on or not.
     written: EventTypes,
-    eve: Vec<Eve>,
-    fast: Vec<Fast>,
-    stats: Vec<StatsLog>,
-    pcap: Vec<PcapLog>,
+    all: Vec<Output>,
+    /// Whether one of them takes packets.
+    wants_packets: bool,
     writer: Option<Arc<Writer>>,
     /// Somebody looks on.
     tee: Option<Box<Tee>>,
 }
 
 impl Outputs {
+    fn of(all: Vec<Output>, writer: Option<Arc<Writer>>, tee: Option<Box<Tee>>) -> Outputs {
+        let written = all.iter().fold(EventTypes::NONE, |types, o| types.union(o.types));
+        let wants_packets = all.iter().any(|o| o.sink.wants_packets());
+        Outputs { wants: written, written, all, wants_packets, writer, tee }
+    }
+
     /// Opens all outputs, for worker 0. `now` is the time that names of files are made from; `thread` is the identifier
     /// of the worker's thread, for `pcap-log`.
     ///
     /// # Errors
     /// The first output that cannot be opened.
-    pub fn new(specs: Vec<OutputSpec>, now: Time, thread: u64) -> Result<Outputs, OutputError> {
-        let mut o = Outputs {
-            specs,
-            wants: EventTypes::NONE,
-            written: EventTypes::NONE,
-            eve: Vec::new(),
-            fast: Vec::new(),
-            stats: Vec::new(),
-            pcap: Vec::new(),
-            writer: None,
-            tee: None,
-        };
-        for spec in &o.specs {
-            match spec {
-                OutputSpec::Eve(s) => {
-                    let sink = Sink::open(eve_sink(s, 1), now)?;
-                    let eve = Eve::new((**s).clone(), o.eve.len(), sink, Clock::system());
-                    o.wants = o.wants.union(eve.types());
-                    o.eve.push(eve);
-                }
-                OutputSpec::Fast(s) => {
-                    o.wants = o.wants.with(EventType::Alert);
-                    o.fast.push(Fast::new(Sink::open(s.clone(), now)?, Clock::system()));
-                }
-                OutputSpec::StatsLog(s) => {
-                    o.wants = o.wants.with(EventType::Stats);
-                    o.stats.push(StatsLog::new(s.options, Sink::open(s.sink.clone(), now)?, Clock::system()));
-                }
-                OutputSpec::PcapLog(s) => o.pcap.push(PcapLog::new(s.clone(), 1, thread)?),
-            }
+    pub fn new(settings: Vec<Box<dyn OutputSettings>>, now: Time, thread: u64) -> Result<Outputs, OutputError> {
+        let mut all: Vec<Output> = Vec::new();
+        for (n, s) in settings.iter().enumerate() {
+            let before = settings.iter().take(n).filter(|other| other.name() == s.name()).count();
+            let sink = s.open(&Opening { now, thread, worker: 1, before, writer: None })?;
+            all.push(Output::new(sink, before));
         }
-        o.written = o.wants;
-        Ok(o)
+        Ok(Outputs::of(all, None, None))
     }
 
     /// The same outputs for worker `number`, from 1. Capture logs of mode `multi` get files of their own; those of mode
@@ -123,46 +88,13 @@ impl Outputs {
     /// # Errors
     /// Files of its own that cannot be made.
     pub fn share(&mut self, number: usize, now: Time, thread: u64) -> Result<Outputs, OutputError> {
-        let mut o = Outputs {
-            specs: self.specs.clone(),
-            wants: self.written,
-            written: self.written,
-            eve: Vec::new(),
-            fast: Vec::new(),
-            stats: Vec::new(),
-            pcap: Vec::new(),
-            writer: self.writer.clone(),
-            tee: self.tee.as_ref().map(|t| Box::new(t.share())),
-        };
-        let (mut eve, mut fast, mut stats) = (self.eve.iter_mut(), self.fast.iter_mut(), self.stats.iter_mut());
-        for spec in &self.specs {
-            match spec {
-                OutputSpec::Eve(s) => {
-                    if let Some(e) = eve.next() {
-                        let sink = if s.threaded && s.sink.kind == SinkKind::Regular {
-                            let mut sink = Sink::open(eve_sink(s, number + 1), now)?;
-                            self.writer.iter().for_each(|w| sink.write_aside(w, e.sink().worth()));
-                            sink
-                        } else {
-                            e.sink().share()
-                        };
-                        o.eve.push(Eve::new((**s).clone(), o.eve.len(), sink, Clock::system()));
-                    }
-                }
-                OutputSpec::Fast(_) => {
-                    o.fast.extend(fast.next().map(|f| Fast::new(f.sink().share(), Clock::system())));
-                }
-                OutputSpec::StatsLog(s) => {
-                    let new = stats.next().map(|l| StatsLog::new(s.options, l.sink().share(), Clock::system()));
-                    o.stats.extend(new);
-                }
-                OutputSpec::PcapLog(s) if s.mode == PcapMode::Multi => {
-                    o.pcap.push(PcapLog::new(s.clone(), number + 1, thread)?);
-                }
-                OutputSpec::PcapLog(_) => {}
-            }
+        let mut all = Vec::new();
+        for o in &mut self.all {
+            let at = Opening { now, thread, worker: number + 1, before: o.before, writer: self.writer.as_ref() };
+            all.extend(o.sink.share(&at)?.map(|sink| Output::new(sink, o.before)));
         }
-        Ok(o)
+        let tee = self.tee.as_ref().map(|t| Box::new(t.share()));
+        Ok(Outputs { written: self.written, wants: self.written, ..Outputs::of(all, self.writer.clone(), tee) })
     }
 
     /// From here on lines are written by a thread, and a worker waits for files and sockets only where it is faster than
@@ -194,23 +126,9 @@ impl Outputs {
 
     /// The same outputs for a thread that has no packets, and tells of the workers: it writes where the first worker does.
     pub fn beside(&mut self) -> Outputs {
-        let eve = |(e, s): (&mut Eve, &EveSettings)| (s.clone(), e.sink().share());
-        let settings = self.specs.iter().filter_map(|s| if let OutputSpec::Eve(e) = s { Some(&**e) } else { None });
-        let eve: Vec<_> = self.eve.iter_mut().zip(settings).map(eve).collect();
-        let stats =
-            self.specs.iter().filter_map(|s| if let OutputSpec::StatsLog(l) = s { Some(l.options) } else { None });
-        let stats = self.stats.iter_mut().zip(stats);
-        Outputs {
-            wants: self.written,
-            written: self.written,
-            eve: eve.into_iter().enumerate().map(|(n, (s, sink))| Eve::new(s, n, sink, Clock::system())).collect(),
-            fast: self.fast.iter_mut().map(|f| Fast::new(f.sink().share(), Clock::system())).collect(),
-            stats: stats.map(|(l, o)| StatsLog::new(o, l.sink().share(), Clock::system())).collect(),
-            pcap: Vec::new(),
-            specs: self.specs.clone(),
-            writer: self.writer.clone(),
-            tee: None,
-        }
+        let one = |o: &mut Output| Some(Output::new(o.sink.beside()?, o.before));
+        let all = self.all.iter_mut().filter_map(one).collect();
+        Outputs { written: self.written, wants: self.written, ..Outputs::of(all, self.writer.clone(), None) }
     }
 
     /// From here on `feed` is told of alerts and of flows that end, beside the outputs. For all workers: to be called before
@@ -221,15 +139,13 @@ impl Outputs {
 
     /// The interface that packets come from (`in_iface`).
     pub fn set_interface(&mut self, interface: &str) {
-        self.eve.iter_mut().for_each(|e| e.set_interface(interface));
+        self.all.iter_mut().for_each(|o| o.sink.set_interface(interface));
         self.tee.iter_mut().for_each(|t| t.set_interface(interface));
     }
 
     /// Whose the events are from here on (`tenant_id`); 0 is no tenant.
     pub fn set_tenant(&mut self, tenant: u32) {
-        for e in &mut self.eve {
-            e.set_tenant(tenant);
-        }
+        self.all.iter_mut().for_each(|o| o.sink.set_tenant(tenant));
         self.tee.iter_mut().for_each(|t| t.set_tenant(tenant));
     }
 
@@ -241,83 +157,83 @@ impl Outputs {
 
     /// How many bytes of a stream the alerts of any output show.
     pub fn stream_payload(&self) -> usize {
-        let eve = self.specs.iter().filter_map(|s| if let OutputSpec::Eve(e) = s { Some(e) } else { None });
-        eve.map(|e| e.alert.stream_payload()).max().unwrap_or(0)
+        self.all.iter().map(|o| o.sink.stream_payload()).max().unwrap_or(0)
     }
 
     /// Whether packets are written as capture files here.
     #[inline]
     pub fn wants_pcap(&self) -> bool {
-        !self.pcap.is_empty()
+        self.wants_packets
     }
 
-    fn eve_for(&mut self, kind: EventType) -> impl Iterator<Item = &mut Eve> {
-        let eve: &mut [Eve] = if self.wants.contains(kind) { &mut self.eve } else { &mut [] };
-        eve.iter_mut().filter(move |e| e.types().contains(kind))
+    fn event(&mut self, event: Event<'_>) {
+        let kind = event.kind();
+        if self.wants.contains(kind) {
+            self.all.iter_mut().filter(|o| o.types.contains(kind)).for_each(|o| o.sink.event(event));
+        }
     }
 
     /// A rule matched.
     pub fn alert(&mut self, event: &AlertEvent<'_>) {
-        self.eve_for(EventType::Alert).for_each(|e| e.alert(event));
-        self.fast.iter_mut().for_each(|f| f.alert(event));
+        self.event(Event::Alert(event));
         self.tee.iter_mut().for_each(|t| t.alert(event));
     }
 
     /// Something that should not be was seen.
     pub fn anomaly(&mut self, event: &AnomalyEvent<'_>) {
-        self.eve_for(EventType::Anomaly).for_each(|e| e.anomaly(event));
+        self.event(Event::Anomaly(event));
     }
 
     /// The TCP engine is done with a packet.
     pub fn stream(&mut self, event: &StreamEvent<'_>) {
-        self.eve_for(EventType::Stream).for_each(|e| e.stream(event));
+        self.event(Event::Stream(event));
     }
 
     /// A packet was dropped.
     pub fn dropped(&mut self, event: &DropEvent<'_>) {
-        self.eve_for(EventType::Drop).for_each(|e| e.dropped(event));
+        self.event(Event::Drop(event));
     }
 
     /// A flow ended: one `flow` event.
     pub fn flow(&mut self, event: &FlowEvent<'_>) {
-        self.eve_for(EventType::Flow).for_each(|e| e.flow(event));
+        self.event(Event::Flow(event));
         self.tee.iter_mut().for_each(|t| t.flow(event));
     }
 
     /// A flow ended: one `netflow` event a direction.
     pub fn netflow(&mut self, event: &FlowEvent<'_>) {
-        self.eve_for(EventType::Netflow).for_each(|e| e.netflow(event));
+        self.event(Event::Netflow(event));
     }
 
     /// A packet is kept by a `tag`.
     pub fn packet(&mut self, event: &PacketEvent<'_>) {
-        self.eve_for(EventType::Packet).for_each(|e| e.packet(event));
+        self.event(Event::Packet(event));
     }
 
     /// An ARP packet.
     pub fn arp(&mut self, event: &ArpEvent<'_>) {
-        self.eve_for(EventType::Arp).for_each(|e| e.arp(event));
+        self.event(Event::Arp(event));
     }
 
     /// An event of the application layer.
     pub fn app(&mut self, event: &AppEvent<'_>) {
-        self.eve_for(event.kind).for_each(|e| e.app(event));
+        self.event(Event::App(event));
     }
 
     /// The counters.
     pub fn stats(&mut self, event: &StatsEvent<'_>) {
-        self.eve_for(EventType::Stats).for_each(|e| e.stats(event));
-        self.stats.iter_mut().for_each(|s| s.stats(event));
+        self.event(Event::Stats(event));
     }
 
     /// A packet for the capture files.
     pub fn pcap_packet(&mut self, packet: &Packet<'_>, fate: PacketFate) {
-        self.pcap.iter_mut().for_each(|p| p.packet(packet, fate));
+        self.all.iter_mut().for_each(|o| o.sink.packet(packet, fate));
     }
 
     /// Numbers of the capture files of this worker, summed up.
     pub fn pcap_counters(&self) -> PcapLogCounters {
-        self.pcap.iter().map(PcapLog::counters).fold(PcapLogCounters::default(), |a, b| PcapLogCounters {
+        let all = self.all.iter().filter_map(|o| o.sink.packet_counters());
+        all.fold(PcapLogCounters::default(), |a, b| PcapLogCounters {
             written: a.written + b.written,
             filtered_bpf: a.filtered_bpf + b.filtered_bpf,
             lost: a.lost + b.lost,
@@ -325,9 +241,7 @@ impl Outputs {
     }
 
     fn sinks(&mut self) -> impl Iterator<Item = &mut Sink> {
-        let eve = self.eve.iter_mut().map(Eve::sink);
-        let fast = self.fast.iter_mut().map(Fast::sink);
-        eve.chain(fast).chain(self.stats.iter_mut().map(StatsLog::sink))
+        self.all.iter_mut().filter_map(|o| o.sink.sink())
     }
 
     /// Hands over the lines of a batch of packets.
@@ -343,26 +257,22 @@ impl Outputs {
     /// For the clock's sake, about once a second from one worker: flushes buffers, rotates files whose interval is over,
     /// connects to sockets again.
     pub fn tick(&mut self, now: Time) {
-        self.sinks().for_each(|s| s.tick(now));
-        self.pcap.iter_mut().for_each(PcapLog::flush);
+        self.all.iter_mut().for_each(|o| o.sink.tick(now));
     }
 
     /// Writes everything that is buffered.
     pub fn flush(&mut self) {
-        self.sinks().for_each(Sink::flush);
-        self.pcap.iter_mut().for_each(PcapLog::flush);
+        self.all.iter_mut().for_each(|o| o.sink.flush());
     }
 
     /// As [`Outputs::flush`], at the end: also tells how many lines were lost. Every worker calls it for its own lines.
     pub fn finish(&mut self) {
-        self.sinks().for_each(Sink::finish);
-        self.pcap.iter_mut().for_each(PcapLog::finish);
+        self.all.iter_mut().for_each(|o| o.sink.finish());
     }
 
     /// Opens all files anew, after they were moved away.
     pub fn reopen(&mut self, now: Time) {
-        self.sinks().for_each(|s| s.reopen(now));
-        self.pcap.iter_mut().for_each(PcapLog::reopen);
+        self.all.iter_mut().for_each(|o| o.sink.reopen(now));
     }
 
     /// Numbers of the outputs on other machines together, of all workers; `None` where there are none.

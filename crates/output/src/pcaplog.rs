@@ -9,6 +9,8 @@
 //! take it over `limit`. With `max-files` the oldest one then goes. Files of earlier runs count for the ring where their
 //! names fit. All packets of a file have one link type: another one begins a new file.
 
+mod output;
+
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

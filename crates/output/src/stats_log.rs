@@ -2,16 +2,32 @@
 
 use std::io::Write;
 
-use crate::event::{Counter, StatsEvent};
-use crate::settings::StatsOptions;
+use crate::event::{Counter, EventType, EventTypes, StatsEvent};
+use crate::output::{Event, EventSink, Opening, OutputSettings};
+use crate::outputs::OutputError;
+use crate::settings::{SinkSettings, StatsLogSettings, StatsOptions};
 use crate::sinks::Sink;
 use crate::time::Clock;
 
 const RULE: &[u8] = b"------------------------------------------------------------------------------------\n";
 
+impl OutputSettings for StatsLogSettings {
+    fn name(&self) -> &'static str {
+        "stats"
+    }
+
+    fn open(&self, at: &Opening<'_>) -> Result<Box<dyn EventSink>, OutputError> {
+        Ok(Box::new(StatsLog::new(self.options, Sink::open(self.sink.clone(), at.now)?, Clock::system())))
+    }
+
+    fn sink(&mut self) -> Option<&mut SinkSettings> {
+        Some(&mut self.sink)
+    }
+}
+
 /// The `stats` output.
 #[derive(Debug)]
-pub struct StatsLog {
+struct StatsLog {
     options: StatsOptions,
     table: Vec<u8>,
     clock: Clock,
@@ -19,21 +35,34 @@ pub struct StatsLog {
 }
 
 impl StatsLog {
-    /// An output that writes to `sink`.
-    pub fn new(options: StatsOptions, sink: Sink, clock: Clock) -> Self {
+    fn new(options: StatsOptions, sink: Sink, clock: Clock) -> Self {
         StatsLog { options, table: Vec::new(), clock, sink }
     }
+}
 
-    /// The sink.
-    pub fn sink(&mut self) -> &mut Sink {
-        &mut self.sink
+impl EventSink for StatsLog {
+    fn types(&self) -> EventTypes {
+        EventTypes::NONE.with(EventType::Stats)
     }
 
-    /// Writes one table.
-    pub fn stats(&mut self, e: &StatsEvent<'_>) {
-        self.table.clear();
-        render(&mut self.table, &mut self.clock, self.options, e);
-        self.sink.line(&self.table);
+    fn event(&mut self, event: Event<'_>) {
+        if let Event::Stats(e) = event {
+            self.table.clear();
+            render(&mut self.table, &mut self.clock, self.options, e);
+            self.sink.line(&self.table);
+        }
+    }
+
+    fn sink(&mut self) -> Option<&mut Sink> {
+        Some(&mut self.sink)
+    }
+
+    fn share(&mut self, _at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError> {
+        Ok(self.beside())
+    }
+
+    fn beside(&mut self) -> Option<Box<dyn EventSink>> {
+        Some(Box::new(StatsLog::new(self.options, self.sink.share(), Clock::system())))
     }
 }
 

@@ -5,9 +5,10 @@
 use margay_app::AppProto;
 use margay_output::eve::Record;
 use margay_output::event::*;
+use margay_output::fast::FastSettings;
 use margay_output::json::Json;
 use margay_output::settings::{EveSettings, SinkSettings, Xff, XffMode};
-use margay_output::{OutputSpec, Outputs};
+use margay_output::{OutputSettings, Outputs};
 use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, Time};
 
 const TO_SERVER: &str = "0015170d06f7d8cb8aeda146080045000034d2c84000400658a10a10010b52a5b19ab6540050d53fda5bffd7a504801000ed873600000101080a105d8a2d150c248c";
@@ -49,7 +50,7 @@ fn outputs(dir: &std::path::Path) -> Outputs {
         s.xff.http = xff(mode, true);
         s.xff.files = xff(mode, false);
         change(&mut s);
-        OutputSpec::Eve(Box::new(s))
+        Box::new(s) as Box<dyn OutputSettings>
     };
     let specs = vec![
         eve("extra", XffMode::ExtraData, &|_| ()),
@@ -59,7 +60,7 @@ fn outputs(dir: &std::path::Path) -> Outputs {
             s.alert.app_layer = false;
             s.alert.flow = false;
         }),
-        OutputSpec::Fast(SinkSettings::file(dir.join("fast"))),
+        Box::new(FastSettings { sink: SinkSettings::file(dir.join("fast")) }),
     ];
     Outputs::new(specs, Time(0), 1).unwrap()
 }

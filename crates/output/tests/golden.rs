@@ -5,8 +5,9 @@
 use margay_app::AppProto;
 use margay_output::eve::metadata_json;
 use margay_output::event::*;
+use margay_output::fast::FastSettings;
 use margay_output::settings::{EveSettings, SinkSettings, StatsOptions, Xff, XffMode};
-use margay_output::{OutputSpec, Outputs};
+use margay_output::{OutputSettings, Outputs};
 use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, Time};
 
 const MACS_V4: &str = "0001020304051011121314150800";
@@ -51,7 +52,7 @@ fn run(change: impl FnOnce(&mut EveSettings)) -> Run {
     eve.flow.exception_policy = true;
     change(&mut eve);
     let fast = SinkSettings::file(dir.path().join("fast.log"));
-    let specs = vec![OutputSpec::Eve(Box::new(eve)), OutputSpec::Fast(fast)];
+    let specs: Vec<Box<dyn OutputSettings>> = vec![Box::new(eve), Box::new(FastSettings { sink: fast })];
     let outputs = Outputs::new(specs, Time(0), 1).unwrap();
     Run { dir, outputs }
 }
@@ -605,7 +606,7 @@ fn options_are_each_outputs_own_and_types_too() {
     alerts.alert.tagged_packets = false;
     let mut flows = file("flows", &[EventType::Flow]);
     flows.metadata = false;
-    let specs = [alerts, flows].map(|s| OutputSpec::Eve(Box::new(s))).to_vec();
+    let specs = [alerts, flows].map(|s| Box::new(s) as Box<dyn OutputSettings>).into();
     let mut outputs = Outputs::new(specs, Time(0), 1).unwrap();
     assert!(outputs.wants(EventType::Alert) && outputs.wants(EventType::Flow));
     assert!(
@@ -643,7 +644,7 @@ fn a_file_for_each_worker() {
     let dir = tempfile::tempdir().unwrap();
     let mut eve = EveSettings::file(dir.path().join("eve.json"), EventTypes::NONE.with(EventType::Flow));
     eve.threaded = true;
-    let mut first = Outputs::new(vec![OutputSpec::Eve(Box::new(eve))], Time(0), 1).unwrap();
+    let mut first = Outputs::new(vec![Box::new(eve)], Time(0), 1).unwrap();
     let mut second = first.share(1, Time(0), 2).unwrap();
     first.flow(&flow(&[], &[]));
     second.flow(&flow(&[], &[]));

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use margay_app::{AppLogOptions, AppProto};
 use margay_config::{Config, ConfigError, Node};
 use margay_output::event::{EventType, EventTypes};
+use margay_output::fast::FastSettings;
 use margay_output::pcaplog::{Compression, Conditional, MIN_LIMIT, PcapLogSettings, PcapMode};
 use margay_output::remote::WhenFull;
 use margay_output::settings::{
     AlertOptions, AnomalyOptions, DropOptions, EveSettings, Facility, FlowOptions, SYSLOG_SOCKET, SinkKind,
     SinkSettings, StatsLogSettings, StatsOptions, StreamOptions, SyslogLevel, Xff,
 };
-use margay_output::{OutputSpec, Outputs, info, warning};
+use margay_output::{OutputSettings, Outputs, info, warning};
 
 use super::app_log::{AppLog, xff};
 use super::now;
@@ -26,7 +27,7 @@ pub(crate) const WORTH: usize = 64 << 10;
 /// The enabled outputs in order, and what was asked for that there is none of.
 #[derive(Debug)]
 pub(crate) struct Specs {
-    pub(crate) outputs: Vec<OutputSpec>,
+    pub(crate) outputs: Vec<Box<dyn OutputSettings>>,
     /// What each `eve-log` shows of the application layer, in their order.
     pub(crate) app: Vec<AppLogOptions>,
     /// `xff` of the file store, for its records; `None` where there is no store or it is off.
@@ -35,6 +36,64 @@ pub(crate) struct Specs {
     pub(crate) scripts: ScriptFiles,
     /// Sentences for the log.
     pub(crate) warnings: Vec<String>,
+    /// An output writes anomalies.
+    has_anomaly: bool,
+}
+
+/// What reads the section of an output.
+type Read = fn(&Reading<'_>, &mut Specs) -> Result<(), ConfigError>;
+
+/// The outputs that a configuration may name.
+static OUTPUTS: &[(&str, Read)] = &[
+    ("fast", read_fast),
+    ("eve-log", read_eve),
+    ("stats", read_stats),
+    ("pcap-log", read_pcap),
+    ("file-store", read_file_store),
+    // Read with the settings of TLS.
+    ("tls-store", |_, _| Ok(())),
+    ("lua", |r, specs| lua(r.config, r.node, specs)),
+];
+
+/// The section of an output.
+struct Reading<'a> {
+    config: &'a Config,
+    node: Node<'a>,
+    dir: &'a Path,
+}
+
+fn read_fast(r: &Reading<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
+    specs.outputs.push(Box::new(FastSettings { sink: sink(r.node, r.dir, "fast.log")? }));
+    Ok(())
+}
+
+fn read_eve(r: &Reading<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
+    let (eve, app) = eve(r.config, r.node, r.dir, &mut specs.warnings)?;
+    if eve.types.contains(EventType::Anomaly) && std::mem::replace(&mut specs.has_anomaly, true) {
+        return Err(r.node.error("only one 'anomaly' logger can be enabled"));
+    }
+    specs.outputs.push(Box::new(eve));
+    specs.app.push(app.options);
+    Ok(())
+}
+
+fn read_stats(r: &Reading<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
+    let options = stats(Some(r.node), StatsOptions { null_values: false, ..StatsOptions::default() })?;
+    specs.outputs.push(Box::new(StatsLogSettings { sink: sink(r.node, r.dir, "stats.log")?, options }));
+    Ok(())
+}
+
+fn read_pcap(r: &Reading<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
+    specs.outputs.push(Box::new(pcap(r.node, r.dir)?));
+    Ok(())
+}
+
+/// The rest of it is read with the settings of files.
+fn read_file_store(r: &Reading<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
+    if let Some(section) = r.node.node("xff") {
+        specs.store_xff = xff(section, &mut specs.warnings)?;
+    }
+    Ok(())
 }
 
 /// Reads `outputs:`.
@@ -48,44 +107,20 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
         store_xff: None,
         scripts: ScriptFiles::default(),
         warnings: Vec::new(),
+        has_anomaly: false,
     };
     let Some(list) = config.node("outputs") else { return Ok(specs) };
-    let mut anomaly = false;
     for item in list.children() {
         let (name, node) = item.entry();
         let Some(node) = node else { continue };
         if !node.bool("enabled")?.unwrap_or(false) {
             continue;
         }
-        match name {
-            "fast" => specs.outputs.push(OutputSpec::Fast(sink(node, dir, "fast.log")?)),
-            "eve-log" => {
-                let (eve, app) = eve(config, node, dir, &mut specs.warnings)?;
-                if eve.types.contains(EventType::Anomaly) && std::mem::replace(&mut anomaly, true) {
-                    return Err(node.error("only one 'anomaly' logger can be enabled"));
-                }
-                specs.outputs.push(OutputSpec::Eve(Box::new(eve)));
-                specs.app.push(app.options);
-            }
-            "stats" => {
-                let options = stats(Some(node), StatsOptions { null_values: false, ..StatsOptions::default() })?;
-                specs
-                    .outputs
-                    .push(OutputSpec::StatsLog(StatsLogSettings { sink: sink(node, dir, "stats.log")?, options }));
-            }
-            "pcap-log" => specs.outputs.push(OutputSpec::PcapLog(pcap(node, dir)?)),
-            // The rest is read with the settings of files.
-            "file-store" => {
-                if let Some(section) = node.node("xff") {
-                    specs.store_xff = xff(section, &mut specs.warnings)?;
-                }
-            }
-            "lua" => lua(config, node, &mut specs)?,
-            // Read with the settings of TLS.
-            "tls-store" => {}
+        match OUTPUTS.iter().find(|o| o.0 == name) {
+            Some((_, read)) => read(&Reading { config, node, dir }, &mut specs)?,
             // The table of settings says so at start.
-            other if is_ignored(other) => {}
-            other => return Err(node.error(format!("there is no output called \"{other}\""))),
+            None if is_ignored(name) => {}
+            None => return Err(node.error(format!("there is no output called \"{name}\""))),
         }
     }
     Ok(specs)
@@ -151,32 +186,19 @@ pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize, auto: When
         warning!("runmodes", "{w}");
     }
     for o in &mut specs.outputs {
-        if let OutputSpec::PcapLog(s) = o
-            && s.mode == PcapMode::Normal
-            && workers > 1
-        {
-            warning!(
-                "pcap-log",
-                "mode normal is for one worker; there are {workers}: each writes files of its own (mode multi)"
-            );
-            s.mode = PcapMode::Multi;
+        let name = o.name();
+        if let Some(why) = o.for_workers(workers) {
+            warning!("runmodes", "{name}: {why}; there are {workers}");
         }
-        let (name, sink) = match o {
-            OutputSpec::Eve(s) => ("eve-log", &mut s.sink),
-            OutputSpec::Fast(s) => ("fast", s),
-            OutputSpec::StatsLog(s) => ("stats", &mut s.sink),
-            OutputSpec::PcapLog(s) => {
-                info!("logopenfile", "pcap-log output initialized: {}", s.path.display());
-                continue;
-            }
-        };
-        match &mut sink.remote {
-            Some(remote) => {
+        let place = match o.sink() {
+            Some(SinkSettings { remote: Some(remote), .. }) => {
                 Arc::make_mut(remote).when_full.get_or_insert(auto);
-                info!("logopenfile", "{name} output initialized: {}", remote.name());
+                remote.name()
             }
-            None => info!("logopenfile", "{name} output initialized: {}", sink.path.display()),
-        }
+            Some(sink) => sink.path.display().to_string(),
+            None => o.path().map(|p| p.display().to_string()).unwrap_or_default(),
+        };
+        info!("logopenfile", "{name} output initialized: {place}");
     }
     Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
         .map_err(|e| Failed::new("logopenfile", e.to_string()))
@@ -503,7 +525,8 @@ mod tests {
         assert_eq!(specs(text).unwrap(), 2);
         let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t").unwrap();
         let s = outputs(&config, Path::new("logs")).unwrap();
-        let Some(OutputSpec::Eve(eve)) = s.outputs.get(1) else { panic!("no eve-log") };
+        assert_eq!(s.outputs[1].name(), "eve-log");
+        let eve = eve_of(&s, 0);
         assert!(eve.alert.payload && eve.types.contains(EventType::Flow) && !eve.types.contains(EventType::Stats));
         assert_eq!(eve.sink.path, Path::new("logs/eve.json"));
     }
@@ -511,15 +534,16 @@ mod tests {
     fn read(text: &str) -> Specs {
         let config = Config::from_str(&format!("%YAML 1.1\n---\noutputs:\n{text}"), "t").unwrap();
         let specs = outputs(&config, Path::new("logs")).unwrap();
-        assert_eq!(specs.app.len(), specs.outputs.iter().filter(|s| matches!(s, OutputSpec::Eve(_))).count());
+        assert_eq!(specs.app.len(), eves(&specs).count());
         specs
     }
 
+    fn eves(specs: &Specs) -> impl Iterator<Item = &EveSettings> {
+        specs.outputs.iter().filter_map(|o| (&**o as &dyn std::any::Any).downcast_ref())
+    }
+
     fn eve_of(specs: &Specs, n: usize) -> &EveSettings {
-        match specs.outputs.iter().filter(|s| matches!(s, OutputSpec::Eve(_))).nth(n) {
-            Some(OutputSpec::Eve(e)) => e,
-            _ => panic!("no such eve-log"),
-        }
+        eves(specs).nth(n).expect("an eve-log")
     }
 
     #[test]

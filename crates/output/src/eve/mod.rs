@@ -1,7 +1,6 @@
 //! EVE: each event one JSON object on one line.
 //!
-//! A file for each type of event. [`Eve`] is one `eve-log`: its options, its clock, its sink, in whose buffer events are
-//! written.
+//! A file for each type of event. An `eve-log` has its options, its clock, and its sink, in whose buffer events are written.
 
 mod alert;
 mod anomaly;
@@ -19,12 +18,11 @@ pub use alert::{metadata_json, signature_json};
 pub(crate) use tee::Tee;
 pub use tee::{AlertSeen, Feed, FlowSeen, Seen};
 
-use crate::event::{
-    AlertEvent, AnomalyEvent, AnomalyKind, AppEvent, ArpEvent, DropEvent, EventType, EventTypes, FlowEvent,
-    PacketEvent, StatsEvent, StreamEvent,
-};
+use crate::event::{AnomalyKind, AppEvent, EventType, EventTypes};
 use crate::json::Json;
-use crate::settings::{EveSettings, Xff};
+use crate::output::{Event, EventSink, Opening, OutputSettings};
+use crate::outputs::OutputError;
+use crate::settings::{EveSettings, SinkKind, SinkSettings, Xff};
 use crate::sinks::Sink;
 use crate::time::Clock;
 
@@ -90,7 +88,7 @@ impl Record {
 
 /// One `eve-log` output.
 #[derive(Debug)]
-pub struct Eve {
+struct Eve {
     settings: EveSettings,
     number: usize,
     clock: Clock,
@@ -100,35 +98,8 @@ pub struct Eve {
 
 impl Eve {
     /// An output that writes to `sink`; `number` counts the `eve-log` outputs in the order of the configuration.
-    pub fn new(settings: EveSettings, number: usize, sink: Sink, clock: Clock) -> Self {
+    fn new(settings: EveSettings, number: usize, sink: Sink, clock: Clock) -> Self {
         Eve { settings, number, clock, sink, tenant: 0 }
-    }
-
-    /// Whose the events are from here on, where they are of packets or flows (`tenant_id`); 0 is no tenant.
-    pub fn set_tenant(&mut self, tenant: u32) {
-        self.tenant = tenant;
-    }
-
-    /// The interface that packets come from.
-    pub fn set_interface(&mut self, interface: &str) {
-        let name = self.settings.in_iface.get_or_insert_default();
-        name.clear();
-        name.push_str(interface);
-    }
-
-    /// The types that this output wants to be told of.
-    pub fn types(&self) -> EventTypes {
-        let types = self.settings.types;
-        if types.contains(EventType::Alert) && self.settings.alert.tagged_packets {
-            types.with(EventType::Packet)
-        } else {
-            types
-        }
-    }
-
-    /// The sink.
-    pub fn sink(&mut self) -> &mut Sink {
-        &mut self.sink
     }
 
     fn line(&mut self, write: impl FnOnce(&mut Out<'_>)) {
@@ -140,71 +111,120 @@ impl Eve {
             json.raw(b"}\n");
         });
     }
+}
 
-    /// Writes an alert.
-    pub fn alert(&mut self, event: &AlertEvent<'_>) {
-        self.line(|o| o.alert(event));
+/// The sink of worker `number`, from 1: with `threaded` the number goes before the extension.
+fn sink_of(s: &EveSettings, number: usize) -> SinkSettings {
+    let mut sink = s.sink.clone();
+    if is_by_worker(s) {
+        let extension = sink.path.extension().map(|e| e.to_string_lossy().into_owned());
+        sink.path.set_extension(match extension {
+            Some(e) => format!("{number}.{e}"),
+            None => number.to_string(),
+        });
+    }
+    sink
+}
+
+/// Whether each worker has a file of its own.
+fn is_by_worker(s: &EveSettings) -> bool {
+    s.threaded && s.sink.kind == SinkKind::Regular
+}
+
+impl OutputSettings for EveSettings {
+    fn name(&self) -> &'static str {
+        "eve-log"
     }
 
-    /// Writes an anomaly, if its kind is wanted.
-    pub fn anomaly(&mut self, event: &AnomalyEvent<'_>) {
-        let options = self.settings.anomaly;
-        let wanted = match event.anomaly.kind() {
-            AnomalyKind::Decode => options.decode,
-            AnomalyKind::Stream => options.stream,
-            AnomalyKind::AppLayer => options.applayer,
-        };
-        if wanted {
-            self.line(|o| o.anomaly(event));
+    fn open(&self, at: &Opening<'_>) -> Result<Box<dyn EventSink>, OutputError> {
+        let sink = Sink::open(sink_of(self, at.worker), at.now)?;
+        Ok(Box::new(Eve::new(self.clone(), at.before, sink, Clock::system())))
+    }
+
+    fn sink(&mut self) -> Option<&mut SinkSettings> {
+        Some(&mut self.sink)
+    }
+}
+
+impl EventSink for Eve {
+    fn types(&self) -> EventTypes {
+        let types = self.settings.types;
+        if types.contains(EventType::Alert) && self.settings.alert.tagged_packets {
+            types.with(EventType::Packet)
+        } else {
+            types
         }
     }
 
-    /// Writes a dropped packet, if its flow was not reported yet or all are wanted.
-    pub fn dropped(&mut self, event: &DropEvent<'_>) {
-        if event.first_of_flow || self.settings.drop.all {
-            self.line(|o| o.drop(event));
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Alert(e) => self.line(|o| o.alert(e)),
+            Event::Anomaly(e) => {
+                let options = self.settings.anomaly;
+                let wanted = match e.anomaly.kind() {
+                    AnomalyKind::Decode => options.decode,
+                    AnomalyKind::Stream => options.stream,
+                    AnomalyKind::AppLayer => options.applayer,
+                };
+                if wanted {
+                    self.line(|o| o.anomaly(e));
+                }
+            }
+            // The first of a flow alone, unless all are wanted.
+            Event::Drop(e) if e.first_of_flow || self.settings.drop.all => self.line(|o| o.drop(e)),
+            Event::Drop(_) => {}
+            Event::Flow(e) => self.line(|o| o.flow(e)),
+            Event::Netflow(e) => {
+                self.line(|o| o.netflow(e, 0));
+                // A direction without packets has none.
+                if e.pkts[1] > 0 {
+                    self.line(|o| o.netflow(e, 1));
+                }
+            }
+            Event::Stream(e) => {
+                if stream::is_wanted(self.settings.stream, e) {
+                    self.line(|o| o.stream(e));
+                }
+            }
+            Event::Packet(e) => self.line(|o| o.packet(e)),
+            Event::Arp(e) => self.line(|o| o.arp(e)),
+            Event::App(e) => {
+                for record in 0..(e.records)(self.number) {
+                    self.line(|o| o.app(e, record));
+                }
+            }
+            Event::Stats(e) => self.line(|o| o.stats(e)),
         }
     }
 
-    /// Writes a flow.
-    pub fn flow(&mut self, event: &FlowEvent<'_>) {
-        self.line(|o| o.flow(event));
+    fn sink(&mut self) -> Option<&mut Sink> {
+        Some(&mut self.sink)
     }
 
-    /// Writes a flow as one event a direction; a direction without packets has none.
-    pub fn netflow(&mut self, event: &FlowEvent<'_>) {
-        self.line(|o| o.netflow(event, 0));
-        if event.pkts[1] > 0 {
-            self.line(|o| o.netflow(event, 1));
+    fn share(&mut self, at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError> {
+        if !is_by_worker(&self.settings) {
+            return Ok(self.beside());
         }
+        let mut sink = Sink::open(sink_of(&self.settings, at.worker), at.now)?;
+        at.writer.iter().for_each(|w| sink.write_aside(w, self.sink.worth()));
+        Ok(Some(Box::new(Eve::new(self.settings.clone(), self.number, sink, Clock::system()))))
     }
 
-    /// Writes what the TCP engine made of a packet, if that is wanted of it.
-    pub fn stream(&mut self, event: &StreamEvent<'_>) {
-        if stream::is_wanted(self.settings.stream, event) {
-            self.line(|o| o.stream(event));
-        }
+    fn beside(&mut self) -> Option<Box<dyn EventSink>> {
+        Some(Box::new(Eve::new(self.settings.clone(), self.number, self.sink.share(), Clock::system())))
     }
 
-    /// Writes a tagged packet.
-    pub fn packet(&mut self, event: &PacketEvent<'_>) {
-        self.line(|o| o.packet(event));
+    fn set_interface(&mut self, interface: &str) {
+        let name = self.settings.in_iface.get_or_insert_default();
+        name.clear();
+        name.push_str(interface);
     }
 
-    /// Writes an ARP packet.
-    pub fn arp(&mut self, event: &ArpEvent<'_>) {
-        self.line(|o| o.arp(event));
+    fn set_tenant(&mut self, tenant: u32) {
+        self.tenant = tenant;
     }
 
-    /// Writes what this output makes of an event of the application layer.
-    pub fn app(&mut self, event: &AppEvent<'_>) {
-        for record in 0..(event.records)(self.number) {
-            self.line(|o| o.app(event, record));
-        }
-    }
-
-    /// Writes the counters.
-    pub fn stats(&mut self, event: &StatsEvent<'_>) {
-        self.line(|o| o.stats(event));
+    fn stream_payload(&self) -> usize {
+        self.settings.alert.stream_payload()
     }
 }
