@@ -1,10 +1,13 @@
 //! `pcap:`: which interfaces are captured from with libpcap, and how.
 
 use margay_capture::af_packet::{Interface, Trust};
-use margay_capture::libpcap::{ANY, SNAPLEN, Settings};
+use margay_capture::libpcap::{ANY, Libpcap, SNAPLEN, Settings};
+use margay_capture::live::LiveSource;
 use margay_config::{Capture, Config, RunOptions};
 
-use super::settings::{Device, Entries, Entry, Medium, RunMode};
+use super::cpus::Cpus;
+use super::medium::{Groups, Medium, Opening};
+use super::settings::{Device, Entries, Entry, RunMode};
 use crate::Failed;
 
 const SECTION: &str = "pcap";
@@ -13,7 +16,7 @@ const SECTION: &str = "pcap";
 ///
 /// # Errors
 /// None; one that does not exist; a setting that cannot be.
-pub(super) fn devices(config: &Config, options: &RunOptions, mode: RunMode) -> Result<Vec<Device>, Failed> {
+fn devices(config: &Config, options: &RunOptions, mode: RunMode) -> Result<Vec<Device>, Failed> {
     let entries = Entries::of(config, SECTION);
     let names = match &options.capture {
         Some(Capture::Pcap(names)) if !names.is_empty() => names.clone(),
@@ -33,9 +36,34 @@ pub(super) fn devices(config: &Config, options: &RunOptions, mode: RunMode) -> R
             Interface::find(&name).map_err(|e| Failed::new(SECTION, e.to_string()))?;
         }
         let (settings, auto_trust) = entries.of_interface(&name).libpcap(filter.as_deref(), options)?;
-        devices.push(Device { name, workers: 1, medium: Medium::Libpcap(settings), auto_trust, bypass: None });
+        devices.push(Device { name, workers: 1, medium: Box::new(settings), auto_trust, bypass: None });
     }
     Ok(devices)
+}
+
+/// The same, where libpcap was asked for.
+pub(super) fn chosen(
+    config: &Config,
+    options: &RunOptions,
+    mode: RunMode,
+    _cpus: &Cpus,
+) -> Option<Result<Vec<Device>, Failed>> {
+    matches!(options.capture, Some(Capture::Pcap(_))).then(|| devices(config, options, mode))
+}
+
+impl Medium for Settings {
+    fn section(&self) -> &'static str {
+        SECTION
+    }
+
+    fn capture(&self) -> &'static str {
+        "PCAP_DEV"
+    }
+
+    fn open(&self, at: &Opening<'_>, _groups: &mut Groups) -> Result<Box<dyn LiveSource>, Failed> {
+        let source = Libpcap::open(&at.device.name, self.clone());
+        Ok(Box::new(source.map_err(|e| Failed::new(SECTION, e.to_string()))?))
+    }
 }
 
 impl Entry<'_> {
@@ -80,10 +108,8 @@ mod tests {
         let config = Config::from_str(&format!("%YAML 1.1\n---\npcap:\n{text}"), "t").unwrap();
         let options = RunOptions { capture: Some(Capture::Pcap(Vec::new())), ..options.clone() };
         let device = devices(&config, &options, RunMode::Workers).map_err(|f| f.message)?.remove(0);
-        match device.medium {
-            Medium::Libpcap(settings) => Ok((settings, device.auto_trust)),
-            other => panic!("{other:?}"),
-        }
+        let settings = (&*device.medium as &dyn std::any::Any).downcast_ref::<Settings>().expect("libpcap").clone();
+        Ok((settings, device.auto_trust))
     }
 
     #[test]

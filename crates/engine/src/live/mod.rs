@@ -5,10 +5,12 @@
 //! after signals and statistics, and tells at the end where packets were lost (`losses`). Workers share the compiled rules,
 //! the datasets and the outputs, and nothing else: limits of memory are divided among them.
 
+mod af_packet;
 pub(crate) mod bypass;
 pub(crate) mod cpus;
 mod libpcap;
 pub(crate) mod losses;
+pub(crate) mod medium;
 mod numa;
 mod offload;
 mod report;
@@ -40,7 +42,7 @@ use bypass::Table;
 use cpus::Cpus;
 use losses::{Host, Row};
 use report::Report;
-use settings::{Device, Medium, RunMode};
+use settings::{Device, RunMode};
 use thread::{Final, Seat};
 
 pub(crate) use settings::{bypasses, is_inline};
@@ -98,7 +100,7 @@ impl Plan {
         let config = &control.config;
         let workers: usize = self.devices.iter().map(|d| d.workers).sum();
         let interfaces: Vec<String> = self.devices.iter().flat_map(|d| d.interfaces()).map(str::to_owned).collect();
-        let queues = self.devices.iter().any(|d| matches!(d.medium, Medium::Nfqueue(_)));
+        let queues = self.devices.iter().any(|d| !d.medium.is_of_interface());
         let capture = self.devices.first().map_or("", |d| d.medium.capture());
         // Nobody else sets it.
         let _ = control.live.set(LiveInfo { mode: self.mode.name(), capture, workers, interfaces: interfaces.clone() });

@@ -1,17 +1,18 @@
 //! `af-packet:`: which interfaces are captured from, by how many workers, and how.
 
-use std::sync::Arc;
+use std::any::Any;
 
 use margay_capture::af_packet::{Agreement, BridgeEnd, Distribution, Fanout, Interface, Settings, Trust};
-use margay_capture::af_xdp::Port;
 use margay_capture::ebpf::XdpMode;
 use margay_config::{Capture, Config, ConfigError, Node, RunOptions};
 use margay_output::{notice, warning};
 
+use super::af_packet::Bridged;
 use super::cpus::Cpus;
+use super::medium::Medium;
 use crate::Failed;
 
-mod nfqueue;
+pub(super) mod nfqueue;
 
 /// Workers that one interface may have: as many sockets as the kernel takes into a fan-out group unless told otherwise.
 const WORKERS_MAX: usize = 256;
@@ -23,83 +24,36 @@ const BUSY_POLL_MAX: u32 = 10_000;
 const BLOCK: u64 = 1 << 17;
 
 /// An interface to capture from.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) workers: usize,
-    pub(crate) medium: Medium,
+    pub(crate) medium: Box<dyn Medium>,
     /// Checksums are not looked at any more where too many are wrong (`checksum-checks: auto`).
     pub(crate) auto_trust: bool,
     /// Flows that need no more looking are bypassed in the kernel (`bypass`), there.
     pub(crate) bypass: Option<XdpMode>,
 }
 
-/// By what packets come from it.
-#[derive(Debug, Clone)]
-pub(crate) enum Medium {
-    /// AF_PACKET, passively.
-    AfPacket(Settings),
-    /// AF_PACKET, inline between two interfaces; and what its workers agree upon.
-    Bridge(Box<[BridgeEnd; 2]>, Agreement),
-    /// A queue of netfilter.
-    Nfqueue(margay_capture::nfqueue::Settings),
-    /// AF_XDP.
-    AfXdp(Arc<Port>),
-    /// libpcap.
-    Libpcap(margay_capture::libpcap::Settings),
-}
-
-impl Medium {
-    /// Its name in counters, and that of its settings in messages.
-    pub(crate) const fn names(&self) -> (&'static str, &'static str) {
-        match self {
-            Medium::AfPacket(_) | Medium::Bridge(..) => ("afpacket", "af-packet"),
-            Medium::AfXdp(_) => ("afxdp", "af-xdp"),
-            Medium::Nfqueue(_) => ("nfq", "nfq"),
-            Medium::Libpcap(_) => ("pcap", "pcap"),
-        }
-    }
-
-    /// Its name as a kind of capture.
-    pub(crate) const fn capture(&self) -> &'static str {
-        match self {
-            Medium::AfPacket(_) | Medium::Bridge(..) => "AF_PACKET_DEV",
-            Medium::AfXdp(_) => "AF_XDP_DEV",
-            Medium::Nfqueue(_) => "NFQ",
-            Medium::Libpcap(_) => "PCAP_DEV",
-        }
-    }
-}
-
 impl Device {
     /// Whether packets may be dropped.
     pub(crate) fn drops(&self) -> bool {
-        match &self.medium {
-            Medium::AfPacket(_) | Medium::AfXdp(_) | Medium::Libpcap(_) => false,
-            Medium::Nfqueue(_) => true,
-            Medium::Bridge(ends, _) => ends.iter().any(|e| e.drops),
-        }
+        self.medium.drops()
     }
 
     /// The interfaces that it is of, by the numbers of a source's ends.
     pub(crate) fn interfaces(&self) -> impl Iterator<Item = &str> {
-        let names = match &self.medium {
-            Medium::AfPacket(_) | Medium::AfXdp(_) | Medium::Nfqueue(_) | Medium::Libpcap(_) => {
-                [Some(self.name.as_str()), None]
-            }
-            Medium::Bridge(ends, _) => [Some(ends[0].name.as_str()), Some(ends[1].name.as_str())],
-        };
-        names.into_iter().flatten()
+        self.medium.interfaces(&self.name).into_iter().flatten()
     }
 
     /// The groups that were asked for by number.
     fn groups(&self) -> impl Iterator<Item = u16> {
-        let groups = match &self.medium {
-            Medium::AfPacket(s) => [s.fanout, None],
-            Medium::AfXdp(_) | Medium::Nfqueue(_) | Medium::Libpcap(_) => [None, None],
-            Medium::Bridge(ends, _) => [ends[0].settings.fanout, ends[1].settings.fanout],
-        };
-        groups.into_iter().flatten().filter_map(|f| f.id)
+        self.medium.groups().into_iter().flatten()
+    }
+
+    /// The settings of AF_PACKET, of an interface that is captured from with it.
+    fn packet_settings(&mut self) -> Option<&mut Settings> {
+        (&mut *self.medium as &mut dyn Any).downcast_mut()
     }
 }
 
@@ -150,28 +104,16 @@ pub(crate) fn run_mode(config: &Config, options: &RunOptions) -> Result<RunMode,
     }
 }
 
-/// The interfaces that the command line names, or else all of the configuration.
+/// The interfaces of AF_PACKET that the command line names, or else all of the configuration.
 ///
 /// # Errors
 /// None; one that does not exist; a setting that cannot be, or that is for something that is not here.
-pub(crate) fn devices(
+pub(super) fn af_packet_devices(
     config: &Config,
     options: &RunOptions,
     mode: RunMode,
     cpus: &Cpus,
 ) -> Result<Vec<Device>, Failed> {
-    if let Some(Capture::Nfqueue(queues)) = &options.capture {
-        if options.filter.is_some() || options.filter_file.is_some() {
-            return Err(Failed::new("nfq", "no filter goes with -q: netfilter's rules say which packets are queued"));
-        }
-        return nfqueue::devices(config, queues, mode);
-    }
-    if let Some(Capture::AfXdp(_)) = &options.capture {
-        return super::xdp::devices(config, options, mode, cpus);
-    }
-    if let Some(Capture::Pcap(_)) = &options.capture {
-        return super::libpcap::devices(config, options, mode);
-    }
     let entries = Entries::of(config, "af-packet");
     let names = entries.chosen(options);
     if names.is_empty() {
@@ -264,8 +206,8 @@ const NO_FILTER: &str = "a filter cannot go with it: packets that do not match w
 
 /// Puts two interfaces together, each of which sends out what comes in at the other.
 fn bridge(
-    (of, name, mine, drops): (&Entry<'_>, &str, Device, bool),
-    (back, other, theirs): (&Entry<'_>, &str, Device),
+    (of, name, mut mine, drops): (&Entry<'_>, &str, Device, bool),
+    (back, other, mut theirs): (&Entry<'_>, &str, Device),
 ) -> Result<Device, Failed> {
     if name == other {
         return Err(of.wrong("copy-iface", &format!("{name} cannot be bridged with itself")).into());
@@ -304,7 +246,7 @@ fn bridge(
             sizes[1]
         );
     }
-    let (Medium::AfPacket(a), Medium::AfPacket(b)) = (mine.medium, theirs.medium) else {
+    let (Some(a), Some(b)) = (mine.packet_settings().cloned(), theirs.packet_settings().cloned()) else {
         return Err(of.wrong("copy-mode", "cannot be bridged").into());
     };
     if mine.bypass != theirs.bypass {
@@ -321,7 +263,7 @@ fn bridge(
     Ok(Device {
         name: name.to_owned(),
         workers: mine.workers,
-        medium: Medium::Bridge(Box::new(ends), Agreement::default()),
+        medium: Box::new(Bridged { ends, agreement: Agreement::default() }),
         auto_trust: mine.auto_trust,
         bypass: mine.bypass,
     })
@@ -427,7 +369,7 @@ impl<'a> Entry<'a> {
     fn copies(&self, mode: RunMode, cpus: &Cpus) -> Result<Device, Failed> {
         let name = self.own.and_then(|n| n.get("interface")).unwrap_or_default();
         let mut device = self.device(name, mode, None, cpus)?;
-        let Medium::AfPacket(s) = &mut device.medium else { return Ok(device) };
+        let Some(s) = device.packet_settings() else { return Ok(device) };
         if s.filter.is_some() {
             return Err(self.wrong("bpf-filter", NO_FILTER).into());
         }
@@ -509,7 +451,7 @@ impl<'a> Entry<'a> {
         Ok(Device {
             name: name.to_owned(),
             workers,
-            medium: Medium::AfPacket(settings),
+            medium: Box::new(settings),
             auto_trust,
             bypass: self.bypass(name)?,
         })

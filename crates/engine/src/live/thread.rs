@@ -6,11 +6,8 @@ use std::time::{Duration, Instant};
 
 use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileConfig;
-use margay_capture::af_packet::{AfPacket, Bridge, Injector};
-use margay_capture::af_xdp::AfXdp;
-use margay_capture::libpcap::Libpcap;
+use margay_capture::af_packet::Injector;
 use margay_capture::live::{LinkChange, LiveSource, Received};
-use margay_capture::nfqueue::Nfqueue;
 use margay_config::{Config, RunOptions};
 use margay_detect::Detect;
 use margay_detect::RuleCosts;
@@ -18,7 +15,8 @@ use margay_output::{Outputs, info, notice, warning};
 
 use super::Cpus;
 use super::bypass::Table;
-use super::settings::{Device, Medium};
+use super::medium::{Groups, Opening};
+use super::settings::Device;
 use super::turns::{Turn, Turns};
 use crate::control::Control;
 use crate::control::post::Post;
@@ -70,9 +68,6 @@ pub(super) struct Seat {
     pub(super) go: Receiver<()>,
 }
 
-/// The numbers of fan-out groups, of one interface or of two that are bridged.
-pub(super) type Groups = [Option<u16>; 2];
-
 /// Where packets come from.
 type Source = Box<dyn LiveSource>;
 
@@ -105,7 +100,7 @@ impl Seat {
                 let mut go = ready.send(Ok(())).is_ok() && self.go.recv().is_ok();
                 if go {
                     let started = privileges::borrowing(|| source.start())
-                        .map_err(|e| Failed::new(self.device.medium.names().1, e.to_string()));
+                        .map_err(|e| Failed::new(self.device.medium.section(), e.to_string()));
                     // What is left is for opening the socket again.
                     let started = started.and_then(|()| privileges::keep());
                     go = started.is_ok();
@@ -138,20 +133,21 @@ impl Seat {
             Ok(())
         })?;
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
-        // Packets of a queue are of whatever interface netfilter had them from.
-        if !matches!(self.device.medium, Medium::Nfqueue(_)) {
+        if self.device.medium.is_of_interface() {
             worker.lane.rest.set_interface(&self.device.name);
         }
         worker.lane.rest.captured = Some(Captured {
             ends: (self.device.interfaces().map(|i| End { interface: i.to_owned(), ..End::default() })).collect(),
             thread: self.thread.clone(),
-            medium: self.device.medium.names().0,
+            counters: self.device.medium.counters(),
             announce: self.announce(&post),
         });
         let in_kernel = |t: &Arc<Table>| Box::new(InKernel::new(Arc::clone(t), Arc::clone(&post)));
         worker.lane.rest.kernel = self.bypass.as_ref().map(in_kernel);
         let reporter = Reporter::new(config, false)?;
-        let source = turn.take(|groups| privileges::borrowing(|| self.open(groups)))?;
+        let (device, bypass) = (&*self.device, self.bypass.as_deref());
+        let at = Opening { device, nth: self.nth, thread: &self.thread, bypass };
+        let source = turn.take(|groups| privileges::borrowing(|| self.device.medium.open(&at, groups)))?;
         let injector = injector(config, &self.options)?;
         super::prepare(&mut worker, Wire::new(source.is_inline() && control.ips, injector));
         if self.nth == 0 && !source.is_up() {
@@ -159,45 +155,6 @@ impl Seat {
             warning!("af-packet", "{}: is down; waiting for it to come up", names.join(" or "));
         }
         Ok((worker, reporter, source, post))
-    }
-
-    /// One after the other on each interface: the first says which group they are.
-    fn open(&self, groups: &mut Groups) -> Result<Source, Failed> {
-        match &self.device.medium {
-            Medium::AfPacket(settings) => {
-                let mut settings = settings.clone();
-                if let Some(f) = &mut settings.fanout {
-                    f.id = groups[0].or(f.id);
-                }
-                let source =
-                    AfPacket::open(&self.device.name, settings).map_err(|e| Failed::new("af-packet", e.to_string()))?;
-                groups[0] = source.group();
-                Ok(Box::new(source))
-            }
-            Medium::AfXdp(port) => {
-                let queues = super::xdp::queues(port, self.nth, self.device.workers);
-                let source = AfXdp::open(port, &queues).map_err(|e| Failed::new("af-xdp", e.to_string()))?;
-                source.remarks().iter().for_each(|r| warning!("af-xdp", "{r}"));
-                info!("af-xdp", "{}: queues {queues:?}: {}", self.thread, source.way());
-                Ok(Box::new(source))
-            }
-            Medium::Bridge(ends, agreement) => {
-                let mut source = Bridge::open(*ends.clone(), agreement, self.device.workers)
-                    .map_err(|e| Failed::new("af-packet", e.to_string()))?;
-                if let Some(table) = &self.bypass {
-                    source.leave_out(table.kernel());
-                }
-                Ok(Box::new(source))
-            }
-            Medium::Libpcap(settings) => {
-                let source = Libpcap::open(&self.device.name, settings.clone());
-                Ok(Box::new(source.map_err(|e| Failed::new("pcap", e.to_string()))?))
-            }
-            Medium::Nfqueue(settings) => {
-                let source = Nfqueue::open(settings.clone()).map_err(|e| Failed::new("nfq", e.to_string()))?;
-                Ok(Box::new(source))
-            }
-        }
     }
 
     /// Says what parsers announce to all other workers.
@@ -228,8 +185,8 @@ impl Seat {
     ) -> Final {
         let signals = Arc::clone(&self.control.signals);
         let mut batch = files::batch_size(&self.control.config).unwrap_or(256);
-        if let Medium::Nfqueue(settings) = &self.device.medium {
-            batch = settings.batch;
+        if let Some(own) = self.device.medium.batch() {
+            batch = own;
         } else if source.is_inline() {
             // Packets go on with the batch: the first waits for the last.
             batch = batch.min(INLINE_BATCH);

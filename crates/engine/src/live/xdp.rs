@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use margay_capture::af_packet::{Interface, Trust};
-use margay_capture::af_xdp::{BindMode, BusyPoll, Port, Settings};
+use margay_capture::af_xdp::{AfXdp, BindMode, BusyPoll, Port, Settings};
 use margay_capture::ebpf::XdpMode;
+use margay_capture::live::{LiveCounters, LiveSource};
 use margay_config::{Capture, Config, RunOptions};
-use margay_output::warning;
+use margay_output::{info, warning};
 
 use super::cpus::Cpus;
-use super::settings::{Device, Entries, Entry, Medium, RunMode};
+use super::medium::{Counters, Groups, Medium, Opening};
+use super::settings::{Device, Entries, Entry, RunMode};
 use crate::Failed;
 
 const SECTION: &str = "af-xdp";
@@ -18,12 +20,7 @@ const SECTION: &str = "af-xdp";
 ///
 /// # Errors
 /// None; one that does not exist; a setting that cannot be.
-pub(super) fn devices(
-    config: &Config,
-    options: &RunOptions,
-    mode: RunMode,
-    cpus: &Cpus,
-) -> Result<Vec<Device>, Failed> {
+fn devices(config: &Config, options: &RunOptions, mode: RunMode, cpus: &Cpus) -> Result<Vec<Device>, Failed> {
     let entries = Entries::of(config, SECTION);
     let names = interfaces(config, options);
     if names.is_empty() {
@@ -47,7 +44,7 @@ pub(super) fn devices(
                  `ethtool -K {name} rxvlan off` keeps them"
             );
         }
-        devices.push(Device { name, workers, medium: Medium::AfXdp(Arc::new(port)), auto_trust, bypass: None });
+        devices.push(Device { name, workers, medium: Box::new(Arc::new(port)), auto_trust, bypass: None });
     }
     Ok(devices)
 }
@@ -61,8 +58,58 @@ pub(crate) fn interfaces(config: &Config, options: &RunOptions) -> Vec<String> {
     }
 }
 
+/// The same as devices, where AF_XDP was asked for.
+pub(super) fn chosen(
+    config: &Config,
+    options: &RunOptions,
+    mode: RunMode,
+    cpus: &Cpus,
+) -> Option<Result<Vec<Device>, Failed>> {
+    matches!(options.capture, Some(Capture::AfXdp(_))).then(|| devices(config, options, mode, cpus))
+}
+
+impl Medium for Arc<Port> {
+    fn section(&self) -> &'static str {
+        SECTION
+    }
+
+    fn capture(&self) -> &'static str {
+        "AF_XDP_DEV"
+    }
+
+    fn counters(&self) -> Counters {
+        counters
+    }
+
+    fn open(&self, at: &Opening<'_>, _groups: &mut Groups) -> Result<Box<dyn LiveSource>, Failed> {
+        let queues = queues(self, at.nth, at.device.workers);
+        let source = AfXdp::open(self, &queues).map_err(|e| Failed::new(SECTION, e.to_string()))?;
+        source.remarks().iter().for_each(|r| warning!(SECTION, "{r}"));
+        info!(SECTION, "{}: queues {queues:?}: {}", at.thread, source.way());
+        Ok(Box::new(source))
+    }
+}
+
+fn counters(c: &LiveCounters, f: &mut dyn FnMut(&str, u64)) {
+    let mut of = |name: &str, n| f(&format!("capture.afxdp.{name}"), n);
+    of("poll", c.polls);
+    of("poll_timeout", c.poll_timeout);
+    of("poll_failed", c.poll_errors);
+    of("empty_reads", c.rings.empty);
+    of("failed_reads", c.unreadable);
+    of("acquire_pkt_failed", 0);
+    of("poll_signal", c.poll_signal);
+    of("poll_data", c.poll_data);
+    of("rx_dropped", c.rings.dropped);
+    of("rx_ring_full", c.rings.full);
+    of("rx_fill_ring_empty_descs", c.rings.fill_empty);
+    of("rx_invalid_descs", c.rings.invalid);
+    of("filtered", c.rings.filtered);
+    of("reopened", c.reopened);
+}
+
 /// The queues of worker `nth` of `workers`.
-pub(super) fn queues(port: &Port, nth: usize, workers: usize) -> Vec<u32> {
+fn queues(port: &Port, nth: usize, workers: usize) -> Vec<u32> {
     (0..port.queues()).skip(nth).step_by(workers.max(1)).collect()
 }
 

@@ -344,8 +344,8 @@ pub(crate) struct Captured {
     pub(crate) ends: Vec<End>,
     /// The thread, as statistics name it.
     pub(crate) thread: String,
-    /// By what they come: a part of the counters' names.
-    pub(crate) medium: &'static str,
+    /// The names of its source's counters.
+    pub(crate) counters: crate::live::medium::Counters,
     /// Tells the other workers of connections that this one's parsers announced.
     pub(crate) announce: Option<Announce>,
 }
@@ -373,50 +373,7 @@ impl Captured {
         f("capture.kernel_packets", c.kernel_packets);
         f("capture.kernel_drops", c.kernel_drops);
         f("capture.errors", c.errors);
-        if self.medium == "nfq" {
-            let mut of = |name: &str, n| f(&format!("capture.nfq.{name}"), n);
-            of("polls", c.polls);
-            of("poll_signal", c.poll_signal);
-            of("poll_timeout", c.poll_timeout);
-            of("poll_data", c.poll_data);
-            of("poll_errors", c.poll_errors);
-            of("accepted", c.sent);
-            of("dropped", c.dropped);
-            of("verdict_errors", c.send_errors);
-            of("truncated", c.truncated);
-            of("unreadable", c.unreadable);
-            return;
-        }
-        if self.medium == "afxdp" {
-            let mut of = |name: &str, n| f(&format!("capture.afxdp.{name}"), n);
-            of("poll", c.polls);
-            of("poll_timeout", c.poll_timeout);
-            of("poll_failed", c.poll_errors);
-            of("empty_reads", c.rings.empty);
-            of("failed_reads", c.unreadable);
-            of("acquire_pkt_failed", 0);
-            of("poll_signal", c.poll_signal);
-            of("poll_data", c.poll_data);
-            of("rx_dropped", c.rings.dropped);
-            of("rx_ring_full", c.rings.full);
-            of("rx_fill_ring_empty_descs", c.rings.fill_empty);
-            of("rx_invalid_descs", c.rings.invalid);
-            of("filtered", c.rings.filtered);
-            of("reopened", c.reopened);
-            return;
-        }
-        f("capture.afpacket.busy_loop_avg", 0);
-        f("capture.afpacket.polls", c.polls);
-        f("capture.afpacket.poll_signal", c.poll_signal);
-        f("capture.afpacket.poll_timeout", c.poll_timeout);
-        f("capture.afpacket.poll_data", c.poll_data);
-        f("capture.afpacket.poll_errors", c.poll_errors);
-        f("capture.afpacket.send_errors", c.send_errors);
-        f("capture.afpacket.ring_full", c.freezes);
-        f("capture.afpacket.truncated", c.truncated);
-        f("capture.afpacket.unreadable", c.unreadable);
-        f("capture.afpacket.reopened", c.reopened);
-        f("capture.afpacket.sent", c.sent);
+        (self.counters)(&c, f);
     }
 
     /// Notes that a batch of one of the interfaces was inspected: so many frames, and so many of them with wrong checksums.

@@ -1,17 +1,82 @@
 //! `nfq:`: how the queues of `-q` are served.
 
+use margay_capture::live::{LiveCounters, LiveSource};
+use margay_capture::nfqueue::Nfqueue;
 use margay_capture::nfqueue::{Mark, Mode, Settings};
-use margay_config::{Config, ConfigError, Node};
+use margay_config::{Capture, Config, ConfigError, Node, RunOptions};
 use margay_output::{notice, warning};
 
-use super::{Device, Medium, RunMode};
+use super::{Device, RunMode};
 use crate::Failed;
+use crate::live::cpus::Cpus;
+use crate::live::medium::{Counters, Groups, Medium, Opening};
+
+/// The queues that the command line names.
+pub(in crate::live) fn chosen(
+    config: &Config,
+    options: &RunOptions,
+    mode: RunMode,
+    _cpus: &Cpus,
+) -> Option<Result<Vec<Device>, Failed>> {
+    let Some(Capture::Nfqueue(queues)) = &options.capture else { return None };
+    if options.filter.is_some() || options.filter_file.is_some() {
+        let why = "no filter goes with -q: netfilter's rules say which packets are queued";
+        return Some(Err(Failed::new("nfq", why)));
+    }
+    Some(devices(config, queues, mode))
+}
+
+impl Medium for Settings {
+    fn section(&self) -> &'static str {
+        "nfq"
+    }
+
+    fn capture(&self) -> &'static str {
+        "NFQ"
+    }
+
+    fn drops(&self) -> bool {
+        true
+    }
+
+    /// Packets of a queue are of whatever interface netfilter had them from.
+    fn is_of_interface(&self) -> bool {
+        false
+    }
+
+    fn batch(&self) -> Option<usize> {
+        Some(self.batch)
+    }
+
+    fn counters(&self) -> Counters {
+        counters
+    }
+
+    fn open(&self, _at: &Opening<'_>, _groups: &mut Groups) -> Result<Box<dyn LiveSource>, Failed> {
+        let source = Nfqueue::open(self.clone()).map_err(|e| Failed::new("nfq", e.to_string()))?;
+        Ok(Box::new(source))
+    }
+}
+
+fn counters(c: &LiveCounters, f: &mut dyn FnMut(&str, u64)) {
+    let mut of = |name: &str, n| f(&format!("capture.nfq.{name}"), n);
+    of("polls", c.polls);
+    of("poll_signal", c.poll_signal);
+    of("poll_timeout", c.poll_timeout);
+    of("poll_data", c.poll_data);
+    of("poll_errors", c.poll_errors);
+    of("accepted", c.sent);
+    of("dropped", c.dropped);
+    of("verdict_errors", c.send_errors);
+    of("truncated", c.truncated);
+    of("unreadable", c.unreadable);
+}
 
 /// A device for each queue, each with one worker.
 ///
 /// # Errors
 /// A setting that cannot be; a queue that is named twice; several where there is to be one worker.
-pub(super) fn devices(config: &Config, queues: &[u16], mode: RunMode) -> Result<Vec<Device>, Failed> {
+fn devices(config: &Config, queues: &[u16], mode: RunMode) -> Result<Vec<Device>, Failed> {
     if mode == RunMode::Single && queues.len() > 1 {
         return Err(Failed::new("runmodes", "the run mode \"single\" takes one queue; there are several"));
     }
@@ -28,7 +93,7 @@ pub(super) fn devices(config: &Config, queues: &[u16], mode: RunMode) -> Result<
                 format!("route-queue: {queue} is one of the queues of -q: packets would go round and round"),
             ));
         }
-        let medium = Medium::Nfqueue(Settings { queue, ..of_all.clone() });
+        let medium = Box::new(Settings { queue, ..of_all.clone() });
         devices.push(Device { name, workers: 1, medium, auto_trust: false, bypass: None });
     }
     match of_all.mode {
@@ -122,10 +187,7 @@ mod tests {
     fn read(text: &str, queues: &[u16], mode: RunMode) -> Result<Vec<Settings>, String> {
         let config = Config::from_str(&format!("%YAML 1.1\n---\nnfq:\n{text}\n"), "t").unwrap();
         let all = devices(&config, queues, mode).map_err(|f| f.message)?;
-        let one = |d: Device| match d.medium {
-            Medium::Nfqueue(s) => s,
-            other => panic!("{other:?}"),
-        };
+        let one = |d: Device| (&*d.medium as &dyn std::any::Any).downcast_ref::<Settings>().expect("a queue").clone();
         Ok(all.into_iter().map(one).collect())
     }
 

@@ -1,5 +1,9 @@
 use super::*;
 
+fn settings(d: &Device) -> &Settings {
+    (&*d.medium as &dyn Any).downcast_ref().expect("passive")
+}
+
 fn read(yaml: &str) -> Result<Device, String> {
     let config = Config::from_str(&format!("%YAML 1.1\n---\naf-packet:\n{yaml}\n"), "t").unwrap();
     let entries: Vec<Node<'_>> = config.node("af-packet").iter().flat_map(Node::children).collect();
@@ -16,7 +20,7 @@ fn an_interface_has_what_is_said_of_it_or_of_all() {
          disable-promisc: yes\n    bpf-filter: tcp port 80\n    rollover: yes",
     )
     .unwrap();
-    let Medium::AfPacket(s) = d.medium else { panic!("passive") };
+    let s = settings(&d);
     let fanout = Fanout { id: Some(7), distribution: Distribution::Queue, defrag: false, rollover: true };
     assert_eq!((d.workers, s.fanout, d.auto_trust), (3, Some(fanout), true));
     assert_eq!((s.block_size, s.blocks, s.promiscuous), (1 << 20, 16, false));
@@ -27,7 +31,7 @@ fn an_interface_has_what_is_said_of_it_or_of_all() {
 fn rings() {
     let of = |text: &str| {
         read(&format!("  - interface: e0\n    {text}")).map(|d| {
-            let Medium::AfPacket(s) = d.medium else { panic!("passive") };
+            let s = settings(&d);
             (s.block_size, s.blocks)
         })
     };
@@ -86,7 +90,7 @@ fn two_interfaces_are_bridged() {
     let a = "copy-mode: ips; copy-iface: e1; threads: 2; cluster-id: 7";
     let d = bridged(a, "copy-mode: tap; copy-iface: e0; threads: 2; defrag: yes").expect("a bridge");
     assert_eq!((d.interfaces().collect::<Vec<_>>(), d.workers), (vec!["e0", "e1"], 2));
-    let Medium::Bridge(ends, _) = &d.medium else { panic!("a bridge") };
+    let ends = (&*d.medium as &dyn Any).downcast_ref::<Bridged>().map(|b| &b.ends).expect("a bridge");
     assert_eq!(
         ends.each_ref().map(|e| (e.drops, e.settings.fanout.map(|f| f.defrag))),
         [(true, Some(false)), (false, Some(false))]
