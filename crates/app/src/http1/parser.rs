@@ -4,6 +4,8 @@
 //! more. Lines and fields are used as soon as they are whole, bodies as they come, so that little ever waits. What differs
 //! between the directions is in `to_server` and `to_client`.
 
+mod chunks;
+
 use std::collections::VecDeque;
 
 use margay_flow::Direction;
@@ -14,11 +16,11 @@ use crate::tx::Transaction;
 use crate::tx_list::{TxList, transactions_in_list};
 
 use super::body::Framing;
-use super::chunked::{self, Chunk};
+use super::chunked::Chunk;
 use super::config::ServerConfig;
 use super::events::Event;
 use super::headers::{FieldFlags, is_token};
-use super::line::{Ending, Line, is_blank, next_line};
+use super::line::{Ending, is_blank, next_line};
 use super::response::is_status;
 use super::tx::Http1Tx;
 use super::{BODY, COMPLETE, TRAILER};
@@ -450,89 +452,6 @@ impl Http1Parser {
             self.payload(cx, server, dir, rest.get(..n).unwrap_or(rest));
         }
         n
-    }
-
-    fn chunk(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8], at: Chunk) -> Step {
-        match at {
-            Chunk::Data(left) => {
-                let n = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
-                self.payload(cx, server, dir, data.get(..n).unwrap_or(data));
-                let left = left.saturating_sub(n as u64);
-                self.side(dir).framing = Framing::Chunked(if left == 0 { Chunk::End } else { Chunk::Data(left) });
-                Step::Used(n)
-            }
-            Chunk::End => {
-                // What is behind the data up to the line's end is of no chunk.
-                let lf = data.iter().position(|&b| b == b'\n');
-                let n = lf.map_or(data.len(), |i| i + 1);
-                self.framed(dir, n);
-                if lf.is_some() {
-                    self.side(dir).framing = Framing::Chunked(Chunk::Size);
-                }
-                Step::Used(n)
-            }
-            Chunk::Size => self.chunk_size(cx, dir, data),
-        }
-    }
-
-    fn chunk_size(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Step {
-        /// Longest line of a size, with its extension.
-        const LONGEST: usize = 4096;
-        let end = cx.end;
-        let line = next_line(data, &mut self.side(dir).scan, false, end);
-        let known = data.get(..line.map_or(data.len(), |l| l.content)).unwrap_or(data);
-        if let Some(Line { total, .. }) = line
-            && chunked::blank(known)
-        {
-            self.framed(dir, total);
-            return Step::Used(total);
-        }
-        let size = chunked::size(known);
-        let hopeless = size.len.is_none() && !chunked::blank(known);
-        let Some(line) = line.filter(|_| !hopeless) else {
-            if hopeless || known.len() > LONGEST {
-                return self.chunk_invalid(cx, dir);
-            }
-            return Step::More;
-        };
-        if dir == Direction::ToServer
-            && size.extension
-            && let Some(tx) = self.current(dir)
-        {
-            tx.event(Event::RequestChunkExtension);
-        }
-        self.framed(dir, line.total);
-        match size.len {
-            Some(0) => {
-                if let Some(tx) = self.current(dir) {
-                    tx.base.advance(dir, TRAILER);
-                }
-                let side = self.side(dir);
-                side.state = State::Trailer;
-                side.last = Ending::CrLf;
-            }
-            Some(n) => self.side(dir).framing = Framing::Chunked(Chunk::Data(n)),
-            None => return self.chunk_invalid(cx, dir),
-        }
-        Step::Used(line.total)
-    }
-
-    /// The size is none: a response's body is taken as it is up to the end, as browsers do; a request's cannot be followed.
-    fn chunk_invalid(&mut self, cx: &mut Parse<'_>, dir: Direction) -> Step {
-        let request = dir == Direction::ToServer;
-        if let Some(tx) = self.current(dir) {
-            tx.event(if request { Event::RequestChunkLen } else { Event::ResponseChunkLen });
-            tx.base.touch(dir);
-        }
-        if request {
-            // Servers hand over the chunks before it.
-            self.finish(cx, dir, true);
-            return Step::Stop(0, Outcome::Failed);
-        }
-        let side = self.side(dir);
-        side.framing = Framing::Close;
-        side.scan = 0;
-        Step::Used(0)
     }
 
     fn payload(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8]) {

@@ -28,19 +28,22 @@
 //! | no room to send | tried 20 times in 10 ms for each 64 packets; then lost, [`LiveCounters::send_errors`] |
 //! | the other interface is down | packets for it are lost, counted in the same way |
 
+mod post;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::block::{self, Trust, VLAN_TAG};
 use super::patience::Patience;
 use super::ring::{SlotRing, poll_all};
-use super::send::{Offload, Out, Sender, TOGETHER};
+use super::send::{Offload, Out, Sender};
 use super::{Interface, NOTHING, Opening, Settings, let_in_others};
 use crate::bypass::{Bypass, SocketFilter};
 use crate::link::{LOOK, State};
 use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received, Side, Verdict};
 use crate::reader::{Batch, Meta};
 use crate::sys::Polled;
+use post::Post;
 
 /// Room for a packet that is larger than a slot, and how many of them are received together.
 const LARGE: usize = 1 << 17;
@@ -202,14 +205,7 @@ impl Bridge {
         if from.metas.is_empty() && decisions.is_plain() {
             return;
         }
-        let mut post = Post {
-            sender: to.sender.as_ref(),
-            out: [Out::default(); TOGETHER],
-            waiting: 0,
-            lost: 0,
-            sent: 0,
-            gone: false,
-        };
+        let mut post = Post::new(to.sender.as_ref());
         let mut dropped = 0;
         let data = match from.large {
             true => &from.beside[..],
@@ -422,54 +418,6 @@ impl Bridge {
 
 /// How often the rings are looked at between two looks at the clock.
 const SPINS: u32 = 32;
-
-/// Frames on their way out.
-struct Post<'a> {
-    sender: Option<&'a Sender>,
-    out: [Out<'a>; TOGETHER],
-    waiting: usize,
-    sent: u64,
-    lost: u64,
-    gone: bool,
-}
-
-impl<'a> Post<'a> {
-    #[inline]
-    fn add(&mut self, out: Out<'a>) {
-        if let Some(place) = self.out.get_mut(self.waiting) {
-            *place = out;
-            self.waiting += 1;
-        }
-        if self.waiting == TOGETHER {
-            self.flush();
-        }
-    }
-
-    fn flush(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting);
-        let Some(out) = self.out.get(..waiting).filter(|o| !o.is_empty()) else { return };
-        let Some(sender) = self.sender else {
-            self.lost += waiting as u64;
-            return;
-        };
-        let done = sender.send(out);
-        self.sent += done.sent;
-        self.lost += done.lost;
-        self.gone |= done.gone;
-    }
-
-    /// Sends one alone.
-    fn one(&mut self, out: Out<'_>) {
-        match self.sender.map(|s| s.send(&[out])) {
-            Some(done) => {
-                self.sent += done.sent;
-                self.lost += done.lost;
-                self.gone |= done.gone;
-            }
-            None => self.lost += 1,
-        }
-    }
-}
 
 impl End {
     fn new(end: BridgeEnd) -> Result<End, LiveError> {
