@@ -84,8 +84,6 @@ pub struct AppLogOptions {
     pub tls: crate::tls::LogOptions,
     /// QUIC.
     pub quic: crate::quic::LogOptions,
-    /// DHCP.
-    pub dhcp: crate::dhcp::LogOptions,
     /// Files.
     pub files: crate::file::FileLogOptions,
     /// Alerts: bodies in base64 (`http-body`), as `http_request_body` and `http_response_body`.
@@ -108,7 +106,6 @@ impl Default for AppLogOptions {
             smtp: Default::default(),
             tls: Default::default(),
             quic: Default::default(),
-            dhcp: Default::default(),
             files: Default::default(),
             http_body: false,
             http_body_printable: false,

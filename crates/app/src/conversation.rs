@@ -2,8 +2,8 @@
 //!
 //! A protocol implements [`Conversation`]: how long a message is ([`Conversation::framing`], for streams alone; a datagram is one
 //! message) and what a message means ([`Conversation::message`]). What it keeps of a request and its answer is its [`Content`].
-//! [`MessageParser`] does the rest: it puts messages together, keeps and frees transactions, holds the limit of open ones, counts
-//! their memory, and offers them to rules and logs.
+//! The parser that [`parser`] makes does the rest: it puts messages together, passes over bytes that nobody needs, finds the way on behind a gap,
+//! keeps and frees transactions, holds the limit of open ones, counts their memory, and offers them to rules and logs.
 
 use std::fmt::Debug;
 
@@ -13,6 +13,7 @@ use margay_json::Json;
 use crate::config::{AppConfig, AppLogOptions};
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared, Upgrade};
 use crate::registry::{AppProto, protocol};
+use crate::script::Answer;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::tx_list::{TxList, transactions_in_list};
 
@@ -21,19 +22,34 @@ const TXS_MAX: usize = 256;
 
 /// What the bytes at the beginning of a stream's data are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub enum Framing {
     /// A message of this many bytes, at least one. It is handled once all of them are there.
     Message(usize),
     /// The beginning of a message whose length cannot be told yet.
     More,
-    /// So many bytes that are no message.
+    /// A message of this many bytes, and behind it so many that nobody needs. They may be missing, too.
+    Head(usize, u64),
+    /// So many bytes, of those that are there, that are no message.
     Skip(usize),
+    /// So many bytes that nobody needs. They may be more than are there, and may be missing.
+    Pass(u64),
     /// Not this protocol.
     Broken,
 }
 
+/// Where the next message begins after bytes were lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resume {
+    /// At the first of these bytes.
+    Here,
+    /// Not among so many of them, at least one.
+    Skip(usize),
+    /// That cannot be told yet.
+    More,
+}
+
 /// The parser's state of one flow of a protocol.
-pub(crate) trait Conversation: Debug + Send + Sized + 'static {
+pub trait Conversation: Debug + Send + Sized + 'static {
     /// What is kept of a transaction.
     type Tx: Content;
 
@@ -53,11 +69,25 @@ pub(crate) trait Conversation: Debug + Send + Sized + 'static {
     /// [`Outcome::Done`] leave what is behind the message to others.
     fn message(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, message: &[u8]) -> Outcome;
 
-    /// `len` bytes are missing: whether the protocol can find its way behind them. The default gives the flow up.
+    /// Whether the protocol finds its way behind a gap: what is left of a message that misses bytes is passed over, and where the
+    /// gap ends in no known message, [`Conversation::resume`] looks for the next one. Without it a gap ends the parser, unless
+    /// [`Conversation::gap`] knows better.
+    const RESUMES: bool = false;
+
+    /// Where the next message begins; `data` is not empty. With `end` nothing will follow it.
+    fn resume(&mut self, dir: Direction, data: &[u8], end: bool) -> Resume {
+        let _ = (dir, data, end);
+        Resume::Here
+    }
+
+    /// `len` bytes are missing, and not only of those that are passed over.
     fn gap(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, len: u64) -> Outcome {
         let _ = (turn, dir, len);
-        Outcome::Failed
+        if Self::RESUMES { Outcome::More } else { Outcome::Failed }
     }
+
+    /// Whether each direction's stream is a frame that rules may look at.
+    const STREAM_FRAMES: bool = false;
 
     /// The flow changed to this protocol with a request of HTTP/1.
     fn take_over(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, from: Upgrade) {
@@ -77,9 +107,9 @@ pub(crate) trait Conversation: Debug + Send + Sized + 'static {
     /// Event of a transaction that was given up because too many were open; none where the protocol has no name for it.
     const TOO_MANY: Option<u8> = None;
 
-    /// A transaction of that number is freed: what the state keeps of it may go.
-    fn freed(&mut self, id: u64, content: Self::Tx) {
-        let _ = (id, content);
+    /// A transaction is freed: what the state keeps of it may go.
+    fn freed(&mut self, tx: Tx<Self::Tx>) {
+        let _ = tx;
     }
 
     /// Heap memory of the state itself, in bytes.
@@ -89,7 +119,7 @@ pub(crate) trait Conversation: Debug + Send + Sized + 'static {
 }
 
 /// What a protocol keeps of a transaction.
-pub(crate) trait Content: Debug + Send + 'static {
+pub trait Content: Debug + Send + 'static {
     /// Heap memory in bytes, without the size of the value itself.
     fn held(&self) -> u64;
 
@@ -122,6 +152,24 @@ pub(crate) trait Content: Debug + Send + 'static {
         Direction::ToServer
     }
 
+    /// The same where options of the event type have a say in it.
+    fn addresses(&self, only: Option<Direction>, options: &AppLogOptions) -> Direction {
+        let _ = options;
+        self.direction(only)
+    }
+
+    /// As [`Transaction::ask`].
+    fn ask(&self, protocol: &str, what: &str, arg: Option<&[u8]>) -> Option<Answer> {
+        let _ = (protocol, what, arg);
+        None
+    }
+
+    /// As [`Content::log`] for [`LogFor::Event`], where there are several events: that of number `record`.
+    fn log_record(&self, base: &TxBase, record: usize, json: &mut Json, options: &AppLogOptions) {
+        let _ = record;
+        self.log(base, json, options, LogFor::Event);
+    }
+
     /// Whether it counts among the transactions of its protocol (`app_layer.tx.*`).
     fn is_counted(&self) -> bool {
         true
@@ -133,42 +181,51 @@ pub(crate) trait Content: Debug + Send + 'static {
 
 /// A transaction: what all have, and what the protocol keeps.
 #[derive(Debug)]
-pub(crate) struct Tx<C> {
-    pub(crate) base: TxBase,
-    pub(crate) content: C,
+pub struct Tx<C> {
+    /// What all transactions have.
+    pub base: TxBase,
+    /// What the protocol keeps.
+    pub content: C,
     /// Progress of a complete transaction, by direction.
     complete: [u8; 2],
 }
 
 impl<C: Content> Tx<C> {
+    /// A transaction of one message that is carried by one of another protocol. `complete` is the progress of a complete one.
+    pub fn carried(id: u64, dir: Direction, content: C, complete: [u8; 2]) -> Tx<C> {
+        let mut tx = Tx { base: TxBase { id, ..TxBase::default() }, content, complete };
+        tx.finish_one_way(dir);
+        tx
+    }
+
     /// Nothing more comes in a direction.
-    pub(crate) fn finish(&mut self, dir: Direction) {
+    pub fn finish(&mut self, dir: Direction) {
         self.base.advance(dir, self.complete[dir.index()]);
     }
 
     /// It is of one direction: whichever side sends what belongs to it, rules look at it with what goes in `dir`.
-    pub(crate) fn only(&mut self, dir: Direction) {
+    pub fn only(&mut self, dir: Direction) {
         self.base.one_sided(dir.reverse(), self.complete[dir.reverse().index()]);
     }
 
     /// Nothing will ever come but in `dir`, where all of it is there now.
-    pub(crate) fn finish_one_way(&mut self, dir: Direction) {
+    pub fn finish_one_way(&mut self, dir: Direction) {
         self.only(dir);
         self.finish(dir);
     }
 
     /// Something new came in a direction that rules may look at.
-    pub(crate) fn touch(&mut self, dir: Direction) {
+    pub fn touch(&mut self, dir: Direction) {
         self.base.touch(dir);
     }
 
     /// Whether nothing more comes in a direction.
-    pub(crate) fn is_finished(&self, dir: Direction) -> bool {
+    pub fn is_finished(&self, dir: Direction) -> bool {
         self.base.progress[dir.index()] >= self.complete[dir.index()]
     }
 
     /// Adds an event, which rules look at, complete or not.
-    pub(crate) fn event(&mut self, event: u8) {
+    pub fn event(&mut self, event: u8) {
         self.base.events.add(event);
         for dir in [Direction::ToServer, Direction::ToClient] {
             if self.base.only.is_none_or(|only| only == dir) {
@@ -180,9 +237,9 @@ impl<C: Content> Tx<C> {
 
 /// What a parser may do while it handles a message.
 #[derive(Debug)]
-pub(crate) struct Turn<'a, 'b, C> {
+pub struct Turn<'a, 'b, C> {
     /// The flow, the settings, and what parsers share.
-    pub(crate) cx: &'a mut Parse<'b>,
+    pub cx: &'a mut Parse<'b>,
     txs: &'a mut TxList<Tx<C>>,
     /// Where the message begins in what the parser was given, and how long it is.
     at: usize,
@@ -192,37 +249,37 @@ pub(crate) struct Turn<'a, 'b, C> {
 
 impl<'b, C: Content> Turn<'_, 'b, C> {
     /// Begins a transaction.
-    pub(crate) fn open(&mut self, content: C) -> &mut Tx<C> {
+    pub fn open(&mut self, content: C) -> &mut Tx<C> {
         let complete = self.complete;
         let id = self.txs.push(|id| Tx { base: TxBase { id, ..TxBase::default() }, content, complete });
         self.txs.get_mut(id).unwrap_or_else(|| unreachable!("it was added"))
     }
 
     /// A transaction of one message that has no answer.
-    pub(crate) fn one_way(&mut self, dir: Direction, content: C) -> &mut Tx<C> {
+    pub fn one_way(&mut self, dir: Direction, content: C) -> &mut Tx<C> {
         let tx = self.open(content);
         tx.finish_one_way(dir);
         tx
     }
 
     /// The transaction of that number, unless it was freed.
-    pub(crate) fn tx(&mut self, id: u64) -> Option<&mut Tx<C>> {
+    pub fn tx(&mut self, id: u64) -> Option<&mut Tx<C>> {
         self.txs.get_mut(id)
     }
 
     /// The transaction of that number, unless it was freed, beside what the parser is given: for its files.
-    pub(crate) fn tx_and_parse(&mut self, id: u64) -> Option<(&mut Tx<C>, &mut Parse<'b>)> {
+    pub fn tx_and_parse(&mut self, id: u64) -> Option<(&mut Tx<C>, &mut Parse<'b>)> {
         Some((self.txs.get_mut(id)?, self.cx))
     }
 
     /// The latest transaction.
-    pub(crate) fn latest(&mut self) -> Option<&mut Tx<C>> {
+    pub fn latest(&mut self) -> Option<&mut Tx<C>> {
         let id = self.txs.next().checked_sub(1)?;
         self.txs.get_mut(id)
     }
 
     /// Marks a frame of the message: `len` bytes from `from` on.
-    pub(crate) fn frame(&mut self, dir: Direction, kind: u8, from: usize, len: usize, tx: Option<u64>) {
+    pub fn frame(&mut self, dir: Direction, kind: u8, from: usize, len: usize, tx: Option<u64>) {
         let frames = &mut self.cx.shared.frames;
         if frames.wanted && from <= self.len {
             frames.begin(dir, kind, self.at + from, tx);
@@ -231,18 +288,58 @@ impl<'b, C: Content> Turn<'_, 'b, C> {
     }
 }
 
+/// A direction of a stream.
+#[derive(Debug, Clone, Copy, Default)]
+struct Side {
+    /// Bytes that were given and not taken.
+    waiting: usize,
+    /// Length of the message that they begin; 0 where it is not known.
+    message: usize,
+    /// Bytes to pass over.
+    pass: u64,
+    /// Bytes are missing, and it is not known where the next message begins.
+    lost: bool,
+}
+
+impl Side {
+    /// `len` bytes are missing. Whether they are all of those that are passed over anyway.
+    fn passes_gap(&mut self, len: u64) -> bool {
+        // What waits comes again before what is behind the gap.
+        let waiting = self.waiting as u64;
+        match self.pass.saturating_sub(waiting).checked_sub(len) {
+            Some(left) if self.pass > 0 => {
+                self.pass = waiting + left;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// `len` bytes are missing, and not only of those that are passed over: the way on is behind what is left of the message that
+    /// waits, or is to be found.
+    fn loses(&mut self, len: u64) {
+        let (waiting, message) = (self.waiting as u64, self.message as u64);
+        let is_within =
+            self.pass == 0 && !self.lost && message.checked_sub(waiting).is_some_and(|missing| len <= missing);
+        self.pass = if is_within { message - len } else { waiting };
+        self.lost |= !is_within;
+        self.message = 0;
+    }
+}
+
 /// A flow's parser.
 #[derive(Debug)]
-pub(crate) struct MessageParser<S: Conversation> {
+struct MessageParser<S: Conversation> {
     state: S,
     txs: TxList<Tx<S::Tx>>,
+    sides: [Side; 2],
     complete: [u8; 2],
 }
 
 /// Makes the parser of a flow; for a protocol's declaration.
-pub(crate) fn parser<S: Conversation>(config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {
+pub fn parser<S: Conversation>(config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {
     let complete = protocol(S::PROTO).map_or([1; 2], |p| p.complete());
-    Box::new(MessageParser { state: S::new(config, flow), txs: TxList::default(), complete })
+    Box::new(MessageParser { state: S::new(config, flow), txs: TxList::default(), sides: Default::default(), complete })
 }
 
 impl<S: Conversation> MessageParser<S> {
@@ -282,6 +379,64 @@ impl<S: Conversation> MessageParser<S> {
     }
 }
 
+impl<S: Conversation> MessageParser<S> {
+    fn stream(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        let mut at = 0;
+        while let Some(rest) = data.get(at..).filter(|r| !r.is_empty()) {
+            let side = &mut self.sides[dir.index()];
+            side.message = 0;
+            if side.pass > 0 {
+                let len = usize::try_from(side.pass).unwrap_or(usize::MAX).min(rest.len());
+                side.pass -= len as u64;
+                at += len;
+                continue;
+            }
+            if side.lost {
+                match self.state.resume(dir, rest, cx.end) {
+                    Resume::Here => side.lost = false,
+                    Resume::Skip(len) => {
+                        at += len.clamp(1, rest.len());
+                        continue;
+                    }
+                    Resume::More => break,
+                }
+            }
+            let (len, behind) = match self.state.framing(dir, rest, cx.end) {
+                Framing::Message(len) => (len, 0),
+                Framing::Head(len, behind) => (len, behind),
+                Framing::More => break,
+                Framing::Skip(len) => {
+                    at += len.clamp(1, rest.len());
+                    continue;
+                }
+                Framing::Pass(len) => {
+                    self.sides[dir.index()].pass = len.max(1);
+                    continue;
+                }
+                Framing::Broken => return Parsed { consumed: at, outcome: Outcome::Failed },
+            };
+            if len > rest.len() && !cx.end {
+                self.sides[dir.index()].message = len;
+                break;
+            }
+            // What was cut off is a message as far as it goes.
+            let len = len.clamp(1, rest.len());
+            if self.is_full(cx) {
+                return Parsed { consumed: at, outcome: Outcome::Full };
+            }
+            let message = rest.get(..len).unwrap_or(rest);
+            let (state, mut turn) = self.turn(cx, at, len);
+            let outcome = state.message(&mut turn, dir, message);
+            self.sides[dir.index()].pass = behind;
+            at += len;
+            if outcome != Outcome::More {
+                return Parsed { consumed: at, outcome };
+            }
+        }
+        Parsed::used(if cx.end { data.len() } else { at })
+    }
+}
+
 impl<S: Conversation> Parser for MessageParser<S> {
     fn proto(&self) -> AppProto {
         S::PROTO
@@ -295,34 +450,22 @@ impl<S: Conversation> Parser for MessageParser<S> {
         if cx.flow.proto != 6 {
             return self.datagram(cx, dir, data);
         }
-        let mut at = 0;
-        while let Some(rest) = data.get(at..).filter(|r| !r.is_empty()) {
-            let len = match self.state.framing(dir, rest, cx.end) {
-                Framing::Message(len) if len > rest.len() && !cx.end => break,
-                // What was cut off is a message as far as it goes.
-                Framing::Message(len) => len.clamp(1, rest.len()),
-                Framing::More => break,
-                Framing::Skip(len) => {
-                    at += len.clamp(1, rest.len());
-                    continue;
-                }
-                Framing::Broken => return Parsed { consumed: at, outcome: Outcome::Failed },
-            };
-            if self.is_full(cx) {
-                return Parsed { consumed: at, outcome: Outcome::Full };
-            }
-            let message = rest.get(..len).unwrap_or(rest);
-            let (state, mut turn) = self.turn(cx, at, len);
-            let outcome = state.message(&mut turn, dir, message);
-            at += len;
-            if outcome != Outcome::More {
-                return Parsed { consumed: at, outcome };
-            }
+        if S::STREAM_FRAMES && !data.is_empty() {
+            cx.shared.frames.begin_stream(dir);
         }
-        Parsed::used(if cx.end { data.len() } else { at })
+        let parsed = self.stream(cx, dir, data);
+        self.sides[dir.index()].waiting = data.len().saturating_sub(parsed.consumed);
+        parsed
     }
 
     fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
+        let side = &mut self.sides[dir.index()];
+        if side.passes_gap(len) {
+            return Outcome::More;
+        }
+        if S::RESUMES {
+            side.loses(len);
+        }
         let (state, mut turn) = self.turn(cx, 0, 0);
         state.gap(&mut turn, dir, len)
     }
@@ -340,7 +483,7 @@ impl<S: Conversation> Parser for MessageParser<S> {
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
         if let Some(tx) = self.txs.remove(id) {
-            self.state.freed(id, tx.content);
+            self.state.freed(*tx);
         }
     }
 }
@@ -370,8 +513,16 @@ impl<C: Content> Transaction for Tx<C> {
         self.content.is_loggable(complete)
     }
 
-    fn direction(&self, _options: &AppLogOptions) -> Direction {
-        self.content.direction(self.base.only)
+    fn direction(&self, options: &AppLogOptions) -> Direction {
+        self.content.addresses(self.base.only, options)
+    }
+
+    fn ask(&self, protocol: &str, what: &str, arg: Option<&[u8]>) -> Option<Answer> {
+        self.content.ask(protocol, what, arg)
+    }
+
+    fn log_record(&self, record: usize, json: &mut Json, options: &AppLogOptions) {
+        self.content.log_record(&self.base, record, json, options);
     }
 
     fn is_counted(&self) -> bool {

@@ -169,8 +169,13 @@ impl Keyword {
     }
 }
 
+/// The name of a value among words.
+pub fn word(words: &[(&'static str, u64)], value: u64) -> Option<&'static str> {
+    words.iter().find(|w| w.1 == value).map(|w| w.0)
+}
+
 /// How many buffers, or numbers, there are among keywords.
-pub(crate) const fn count(keywords: &[Keyword], buffers: bool) -> usize {
+pub const fn count(keywords: &[Keyword], buffers: bool) -> usize {
     let (mut n, mut i) = (0, 0);
     while i < keywords.len() {
         if keywords[i].is_buffer() == buffers {
@@ -182,7 +187,7 @@ pub(crate) const fn count(keywords: &[Keyword], buffers: bool) -> usize {
 }
 
 /// The buffers among keywords; each has its place as number.
-pub(crate) const fn buffers<const N: usize>(keywords: &[Keyword]) -> [BufferDef; N] {
+pub const fn buffers<const N: usize>(keywords: &[Keyword]) -> [BufferDef; N] {
     let mut all = [BufferDef { name: "", id: 0, progress: [None; 2], kind: BufferKind::Single }; N];
     let (mut n, mut i) = (0, 0);
     while i < keywords.len() {
@@ -198,7 +203,7 @@ pub(crate) const fn buffers<const N: usize>(keywords: &[Keyword]) -> [BufferDef;
 }
 
 /// The numbers among keywords; each has its place as number.
-pub(crate) const fn numbers<const N: usize>(keywords: &[Keyword]) -> [NumberDef; N] {
+pub const fn numbers<const N: usize>(keywords: &[Keyword]) -> [NumberDef; N] {
     let mut all = [NumberDef { name: "", id: 0, progress: [None; 2] }; N];
     let (mut n, mut i) = (0, 0);
     while i < keywords.len() {

@@ -2,9 +2,11 @@
 //!
 //! To add a protocol, make its folder with a `static PROTOCOL: Protocol` and add one line to the list below. Everything else
 //! follows from the declaration: its number and names ([`AppProto`]), the names that rules may use, recognition, keywords,
-//! settings, event types, counters, listings, and the generic fuzz target and tests.
+//! settings, event types, counters, listings, and the generic fuzz target and tests. A protocol of another crate is
+//! added at the start of the program ([`add`]).
 
 use std::ops::Range;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use margay_flow::{Direction, FlowCore};
 
@@ -45,6 +47,8 @@ pub struct Protocol {
     pub config: &'static str,
     /// What is done with its flows where the configuration says nothing.
     pub mode: Mode,
+    /// Whether Suricata does not know it. It is off unless the configuration asks for it.
+    pub is_own: bool,
     /// Port of the server that most of its traffic uses. Rules for it are searched together with the rules of that port.
     pub usual_port: Option<u16>,
     /// How it is recognised.
@@ -103,6 +107,7 @@ impl Protocol {
             meant_by: &[],
             config: name,
             mode: Mode::On,
+            is_own: false,
             usual_port: None,
             recognition: Recognition { patterns: &[], probes: &[] },
             opening: Opening::Any,
@@ -136,6 +141,11 @@ impl Protocol {
     /// The same, with an event type of this name.
     pub const fn logged_as(self, name: &'static str) -> Protocol {
         Protocol { event_key: name, event_type: name, log: Some(self.proto), ..self }
+    }
+
+    /// The same, of Margay's own: Suricata does not know it, so it is off unless the configuration asks for it.
+    pub const fn own(self) -> Protocol {
+        Protocol { mode: Mode::Off, is_own: true, ..self }
     }
 
     /// The name of an event in anomaly records.
@@ -199,17 +209,26 @@ macro_rules! protocols {
             Failed,
             $($parsed,)*
             $($named,)*
+            /// A protocol of another crate: the first that was [added](add).
+            Added1,
+            /// The second.
+            Added2,
+            /// The third.
+            Added3,
+            /// The fourth.
+            Added4,
         }
 
         const VARIANTS: &[AppProto] = &[
             AppProto::Unknown, AppProto::Failed, $(AppProto::$parsed,)* $(AppProto::$named,)*
+            AppProto::Added1, AppProto::Added2, AppProto::Added3, AppProto::Added4,
         ];
 
-        /// All protocols that have a parser.
-        pub static PROTOCOLS: &[&Protocol] = &[$(&$parsed_at,)*];
+        /// The protocols of this crate, those that have a parser first.
+        pub(crate) static BUILT_IN: &[&Protocol] = &[$(&$parsed_at,)* $(&$named_at,)*];
 
-        /// All protocols, those that have a parser first.
-        pub static ALL: &[&Protocol] = &[$(&$parsed_at,)* $(&$named_at,)*];
+        /// How many of them have a parser.
+        const PARSED: usize = [$(AppProto::$parsed,)*].len();
     };
 }
 
@@ -248,6 +267,15 @@ protocols! {
         Enip crate::enip::PROTOCOL;
         Nfs crate::nfs::PROTOCOL;
         Modbus crate::modbus::PROTOCOL;
+        Stun crate::stun::PROTOCOL;
+        Wireguard crate::wireguard::PROTOCOL;
+        Openvpn crate::openvpn::PROTOCOL;
+        Radius crate::radius::PROTOCOL;
+        Syslog crate::syslog::PROTOCOL;
+        S7comm crate::s7comm::PROTOCOL;
+        Bacnet crate::bacnet::PROTOCOL;
+        Iec104 crate::iec104::PROTOCOL;
+        Opcua crate::opcua::PROTOCOL;
     }
     named {
         Imap named::IMAP;
@@ -261,27 +289,98 @@ protocols! {
 #[expect(dead_code, reason = "it only has to be evaluated")]
 static NUMBERS_FIT: () = {
     let mut i = 0;
-    while i < ALL.len() {
-        assert!(ALL[i].proto as usize == i + 2, "a protocol's declaration names another protocol");
+    while i < BUILT_IN.len() {
+        assert!(BUILT_IN[i].proto as usize == i + 2, "a protocol's declaration names another protocol");
         i += 1;
     }
     assert!(VARIANTS.len() <= 64, "there are more protocols than bits in a set of them");
 };
 
+/// All protocols that have a parser.
+pub static PROTOCOLS: &List = &List { of: |lists| &lists.parsed };
+
+/// All protocols, by number.
+pub static ALL: &List = &List { of: |lists| &lists.all };
+
+/// A list of protocols: those of this crate, and those that other crates [added](add).
+#[derive(Debug)]
+pub struct List {
+    of: fn(&'static Lists) -> &'static [&'static Protocol],
+}
+
+impl std::ops::Deref for List {
+    type Target = [&'static Protocol];
+
+    fn deref(&self) -> &Self::Target {
+        (self.of)(lists())
+    }
+}
+
+impl IntoIterator for &'static List {
+    type Item = &'static &'static Protocol;
+    type IntoIter = std::slice::Iter<'static, &'static Protocol>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+#[derive(Debug)]
+struct Lists {
+    all: Vec<&'static Protocol>,
+    parsed: Vec<&'static Protocol>,
+}
+
+/// Protocols of other crates, until the lists are made.
+static ADDED: Mutex<Vec<&'static Protocol>> = Mutex::new(Vec::new());
+static LISTS: OnceLock<Lists> = OnceLock::new();
+
+/// The lists. They are made when they are first asked for, and stay as they are.
+fn lists() -> &'static Lists {
+    LISTS.get_or_init(|| {
+        let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+        let built_in = |of: &[&'static Protocol]| of.iter().chain(added.iter()).copied().collect();
+        Lists { all: built_in(BUILT_IN), parsed: built_in(BUILT_IN.get(..PARSED).unwrap_or(BUILT_IN)) }
+    })
+}
+
+/// Adds a protocol of another crate, which is then one like those of this crate: recognised, parsed, logged, listed, with its
+/// keywords and settings. To be called before anything asks for the lists, at the start of the program. The declaration's number is
+/// [`AppProto::Added1`], and of further ones those behind it, in the order in which they are added.
+///
+/// # Errors
+/// A sentence: the lists were made before, or the number or the name is another protocol's.
+pub fn add(protocol: &'static Protocol) -> Result<(), String> {
+    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = protocol.name;
+    if LISTS.get().is_some() {
+        return Err(format!("{name} comes too late: the protocols are in use"));
+    }
+    if protocol.proto as usize != 2 + BUILT_IN.len() + added.len() {
+        return Err(format!("{name} has the number of another protocol, {:?}", protocol.proto));
+    }
+    if BUILT_IN.iter().chain(added.iter()).any(|p| p.name == name || p.rule_name == protocol.rule_name) {
+        return Err(format!("there is a protocol called {name}"));
+    }
+    added.push(protocol);
+    Ok(())
+}
+
 /// What is known of a protocol that has a parser.
 pub fn protocol(proto: AppProto) -> Option<&'static Protocol> {
-    PROTOCOLS.get((proto as usize).checked_sub(2)?).copied()
+    let at = (proto as usize).checked_sub(2)?;
+    lists().all.get(at).copied().filter(|_| at < PARSED || at >= BUILT_IN.len())
 }
 
 /// What is known of a protocol, with a parser or without.
 pub(crate) fn declaration(proto: AppProto) -> Option<&'static Protocol> {
-    ALL.get((proto as usize).checked_sub(2)?).copied()
+    lists().all.get((proto as usize).checked_sub(2)?).copied()
 }
 
 impl AppProto {
-    /// All of them; the number of each (`as u8`) is below 64.
+    /// All that there are; the number of each (`as u8`) is below 64.
     pub fn all() -> impl Iterator<Item = AppProto> {
-        VARIANTS.iter().copied()
+        VARIANTS.iter().copied().filter(|p| !p.is_known() || declaration(*p).is_some())
     }
 
     /// Its name in events and counters: HTTP/1 is `http` there.

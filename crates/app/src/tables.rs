@@ -1,6 +1,7 @@
 //! Tables that protocols fill in: what stands in one place as a name is a variant in code, numbered by its place.
 
 /// The events of a protocol: an enum `Event`, and their names by number.
+#[macro_export]
 macro_rules! events {
     ($of:literal; $($variant:ident $name:literal;)*) => {
         #[doc = concat!("An event of ", $of, "; its number is that of [`NAMES`].")]
@@ -42,6 +43,7 @@ macro_rules! buffers {
 
 /// The keywords of a protocol, each with an identifier: an enum `Id`, and `KEYWORDS`, `BUFFERS` and `NUMBERS` for its declaration.
 /// `Id::of` is the identifier that [`crate::conversation::Content`] is asked for.
+#[macro_export]
 macro_rules! keywords {
     ($($id:ident $keyword:expr;)*) => {
         /// A keyword.

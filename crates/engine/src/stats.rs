@@ -338,7 +338,8 @@ pub(crate) fn app_counters(counters: &AppCounters, errors: Option<&ErrorPolicies
                     || p.recognition.probes.iter().any(|p| p.transport == n)
             };
             let other = is_over(23 - number);
-            if is_over(number) {
+            // A protocol that Suricata does not know has counters where it is seen.
+            if is_over(number) && (!p.is_own || over(&counters.flows, p.proto, transport) > 0) {
                 names.push((format!("{}{}", p.proto.name(), if other { suffix } else { "" }), p.proto, transport));
             }
         }

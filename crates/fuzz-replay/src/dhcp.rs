@@ -1,6 +1,5 @@
 //! The target `dhcp`: a datagram of the server.
 
-use margay_app::dhcp::LogOptions;
 use margay_app::{AppLogOptions, AppProto, LogFor, Parse, Shared, protocol};
 use margay_flow::Direction::ToClient;
 use margay_packet::Time;
@@ -20,7 +19,9 @@ pub fn dhcp(data: &[u8]) {
     for def in proto.numbers {
         assert!(tx.number(def.id, ToClient, 0).is_none_or(|n| n <= u64::from(u32::MAX)));
     }
-    let options = AppLogOptions { dhcp: LogOptions { extended: true }, ..AppLogOptions::default() };
+    let mut options = AppLogOptions::default();
+    let extended = proto.eve_options.iter().position(|o| o.key == "extended").expect("the option is declared");
+    options.options.set(AppProto::Dhcp, extended, 1);
     let text = log(tx, &options, LogFor::Event);
     assert!(text.starts_with("{\"dhcp\":{\"type\":") && text.len() < 16 * data.len() + 512);
     parser.free_tx(&mut shared, 0);

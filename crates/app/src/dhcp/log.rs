@@ -6,13 +6,6 @@ use margay_json::Json;
 
 use super::message::{Message, option};
 
-/// What an output shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LogOptions {
-    /// Every message with its options, instead of those alone that tell which address a client has got.
-    pub extended: bool,
-}
-
 /// Names of parameters that clients ask for; others are not shown.
 const PARAMETERS: &[(u8, &str)] =
     &[(1, "subnet_mask"), (3, "router"), (6, "dns_server"), (15, "domain"), (42, "ntp_server")];
@@ -20,8 +13,8 @@ const PARAMETERS: &[(u8, &str)] =
 /// Most addresses of a list, and parameters, that are shown: those of an option.
 const LIST_MAX: usize = 255;
 
-/// Appends the event's member.
-pub(super) fn log(m: &Message, json: &mut Json, options: LogOptions) {
+/// Appends the event's member, with `extended` addresses of servers and options too.
+pub(super) fn log(m: &Message, json: &mut Json, extended: bool) {
     json.object("dhcp");
     json.str(
         "type",
@@ -34,7 +27,7 @@ pub(super) fn log(m: &Message, json: &mut Json, options: LogOptions) {
     json.uint("id", u64::from(m.id));
     json.str("client_mac", &colons(&m.hardware));
     json.ip("assigned_ip", m.assigned.into());
-    if options.extended {
+    if extended {
         json.ip("client_ip", m.client.into());
         if m.op == 2 {
             json.ip("relay_ip", m.relay.into());
@@ -42,7 +35,7 @@ pub(super) fn log(m: &Message, json: &mut Json, options: LogOptions) {
         }
     }
     json.str("dhcp_type", m.kind());
-    if options.extended {
+    if extended {
         let mut seen = [false; 256];
         for (code, content) in &m.options {
             // An object has each member once.

@@ -1,16 +1,11 @@
-//! Messages, from their bytes to what rules and logs have of them.
+//! Messages: what rules and logs see of them.
 
 use margay_flow::Direction::{ToClient, ToServer};
-use margay_json::Json;
 use proptest::prelude::*;
 
-use crate::config::AppLogOptions;
-use crate::tx::{LogFor, Transaction};
-
-use super::LogOptions;
-use super::events::NAMES;
-use super::message::{HEADER, Message, option};
-use super::tx::DhcpTx;
+use super::message::{HEADER, Message};
+use super::*;
+use crate::testing::Talk;
 
 /// A server's message with these options.
 fn reply(options: &[u8]) -> Vec<u8> {
@@ -23,35 +18,33 @@ fn reply(options: &[u8]) -> Vec<u8> {
     m
 }
 
-fn log(tx: &DhcpTx, extended: bool) -> String {
-    let options = AppLogOptions { dhcp: LogOptions { extended }, ..AppLogOptions::default() };
-    let mut json = Json::new();
-    json.item_object();
-    tx.log(&mut json, &options, LogFor::Event);
-    json.end_object();
-    String::from_utf8(json.as_bytes().to_vec()).unwrap()
-}
-
-fn events(tx: &DhcpTx) -> Vec<&'static str> {
-    tx.base().events.as_slice().iter().map(|e| NAMES[usize::from(*e)]).collect()
+/// The server sends a message.
+fn sent(message: &[u8], extended: bool) -> Talk {
+    let mut talk = Talk::udp(AppProto::Dhcp, 67);
+    talk.options.options.set(AppProto::Dhcp, EXTENDED, u64::from(extended));
+    talk.server(message);
+    talk
 }
 
 #[test]
 fn an_address_is_given() {
-    let options =
-        b"\x35\x01\x05\x00\x33\x04\0\0\x0e\x10\x03\x08\xc0\0\x02\x01\xc0\0\x02\x02\x0c\x04nas1\x37\x03\x01\x02\x0f\xff";
-    let tx = DhcpTx::new(0, ToClient, Message::read(&reply(options)).unwrap());
-    assert!(events(&tx).is_empty());
-    assert_eq!(
-        (tx.number(option::LEASE_TIME, ToClient, 0), tx.number(option::LEASE_TIME, ToServer, 0)),
-        (Some(3600), None)
+    let ack = reply(
+        b"\x35\x01\x05\x00\x33\x04\0\0\x0e\x10\x03\x08\xc0\0\x02\x01\xc0\0\x02\x02\x0c\x04nas1\x37\x03\x01\x02\x0f\xff",
     );
+    let talk = sent(&ack, false);
+    assert!(talk.events().is_empty());
+    assert_eq!(talk.complete(), [[true, true]]);
+    assert_eq!(talk.numbers("dhcp.leasetime", ToClient), [3600]);
+    assert!(talk.numbers("dhcp.leasetime", ToServer).is_empty());
+    assert!(talk.numbers("dhcp.renewal_time", ToClient).is_empty());
     assert_eq!(
-        log(&tx, false),
-        "{\"dhcp\":{\"type\":\"reply\",\"id\":3735928559,\"client_mac\":\"00:11:32:17:49:f0\",\"assigned_ip\":\"192.0.2.7\",\
-         \"dhcp_type\":\"ack\"}}"
+        talk.logs(),
+        [
+            "{\"dhcp\":{\"type\":\"reply\",\"id\":3735928559,\"client_mac\":\"00:11:32:17:49:f0\",\"assigned_ip\":\"192.0.2.7\",\
+          \"dhcp_type\":\"ack\"}}"
+        ]
     );
-    let all = log(&tx, true);
+    let all = sent(&ack, true).logs().concat();
     for part in [
         "\"lease_time\":3600",
         "\"routers\":[\"192.0.2.1\",\"192.0.2.2\"]",
@@ -62,26 +55,26 @@ fn an_address_is_given() {
         assert!(all.contains(part), "{part} in {all}");
     }
     // An offer does not give one yet.
-    let offer = DhcpTx::new(0, ToClient, Message::read(&reply(b"\x35\x01\x02\xff")).unwrap());
-    assert_eq!((tx.records(&AppLogOptions::default()), offer.records(&AppLogOptions::default())), (1, 0));
+    let offer = reply(b"\x35\x01\x02\xff");
+    assert_eq!((sent(&offer, false).logs().len(), sent(&offer, true).logs().len()), (0, 1));
 }
 
 #[test]
 fn what_is_wrong() {
-    let of = |bytes: &[u8]| events(&DhcpTx::new(0, ToClient, Message::read(bytes).unwrap()));
+    let of = |bytes: &[u8]| sent(bytes, false).events();
     assert_eq!(of(&reply(b"\x35\x01\x05\x0c\x09nas")), ["truncated_options"]);
     assert_eq!(of(&reply(b"")), ["truncated_options"]);
     let mut other = reply(b"\xff");
     other[236] = 0;
     assert_eq!(of(&other), ["malformed_options"]);
     assert!(Message::read(&other[..HEADER - 1]).is_none());
+    assert!(sent(&other[..HEADER - 1], true).txs().is_empty());
 }
 
 proptest! {
     #[test]
     fn any_options(options in prop::collection::vec(any::<u8>(), 0..600)) {
-        let tx = DhcpTx::new(0, ToClient, Message::read(&reply(&options)).unwrap());
-        let text = log(&tx, true);
+        let text = sent(&reply(&options), true).logs().concat();
         prop_assert!(text.ends_with("}}"));
         prop_assert_eq!(text.matches("\"lease_time\":").count() <= 1, true);
     }

@@ -8,7 +8,7 @@ mod tx;
 use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
-use crate::conversation::{Conversation, Framing, Turn, parser};
+use crate::conversation::{Conversation, Framing, Resume, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, NumberCondition, Setting, Unit};
 use crate::parser::Outcome;
 use crate::recognise::{Mode, Probe, Probed, Recognition, TCP};
@@ -219,8 +219,6 @@ struct Dnp3 {
     max_txs: usize,
     limits: Limits,
     assemblies: [Assembly; 2],
-    /// By direction: bytes are missing, and a frame's beginning is to be found.
-    lost: [bool; 2],
 }
 
 /// Length of a link frame: its header, and user data with a checksum behind each block.
@@ -240,21 +238,10 @@ impl Conversation for Dnp3 {
             max_txs: setting(MAX_TX),
             limits: Limits { objects: setting(MAX_OBJECTS), points: setting(MAX_POINTS) },
             assemblies: Default::default(),
-            lost: [false; 2],
         }
     }
 
-    fn framing(&mut self, dir: Direction, data: &[u8], _end: bool) -> Framing {
-        let lost = &mut self.lost[dir.index()];
-        if *lost {
-            match data.windows(2).position(|w| w == START) {
-                Some(0) => *lost = false,
-                Some(at) => return Framing::Skip(at),
-                // The last byte may be the first of two.
-                None if data.len() > 1 => return Framing::Skip(data.len() - 1),
-                None => return Framing::More,
-            }
-        }
+    fn framing(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Framing {
         match data {
             [5, 0x64, len, ..] if *len >= 5 => Framing::Message(frame_len(*len)),
             [5, 0x64, ..] if data.len() > 2 => Framing::Message(3),
@@ -310,8 +297,19 @@ impl Conversation for Dnp3 {
     }
 
     /// A fragment of which something is missing is lost; the next one begins a frame.
+    const RESUMES: bool = true;
+
+    fn resume(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Resume {
+        match data.windows(2).position(|w| w == START) {
+            Some(0) => Resume::Here,
+            Some(at) => Resume::Skip(at),
+            // The last byte may be the first of two.
+            None if data.len() > 1 => Resume::Skip(data.len() - 1),
+            None => Resume::More,
+        }
+    }
+
     fn gap(&mut self, _turn: &mut Turn<'_, '_, Fragment>, dir: Direction, _len: u64) -> Outcome {
-        self.lost[dir.index()] = true;
         self.assemblies[dir.index()].open = false;
         Outcome::More
     }

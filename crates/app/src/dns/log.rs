@@ -11,10 +11,10 @@ use super::config::{LogOptions, Version};
 use super::message::{Message, Rdata, Record, Section, Text};
 use super::rdata::{options as edns, strings};
 use super::rrtype::{self, types};
-use super::tx::DnsTx;
+use super::tx::Dns;
 
 /// The way an event's addresses have: that of the message; in the older form that of the flow.
-pub(super) fn direction(tx: &DnsTx, options: &AppLogOptions) -> Direction {
+pub(super) fn direction(tx: &Dns, options: &AppLogOptions) -> Direction {
     match options.dns.version {
         Version::V2 if tx.proto == AppProto::Dns => Direction::ToServer,
         _ => tx.dir,
@@ -22,7 +22,7 @@ pub(super) fn direction(tx: &DnsTx, options: &AppLogOptions) -> Direction {
 }
 
 /// How many events a message makes.
-pub(super) fn records(tx: &DnsTx, o: &LogOptions) -> usize {
+pub(super) fn records(tx: &Dns, o: &LogOptions) -> usize {
     if !tx.is_sound() {
         return 0;
     }
@@ -42,15 +42,15 @@ pub(super) fn records(tx: &DnsTx, o: &LogOptions) -> usize {
     }
 }
 
-/// The event of number `record` of those.
-pub(super) fn log_record(tx: &DnsTx, record: usize, json: &mut Json, o: &LogOptions) {
+/// The event of number `record` of those, of the transaction of that number.
+pub(super) fn log_record(tx: &Dns, id: u64, record: usize, json: &mut Json, o: &LogOptions) {
     match (tx.proto, o.version, tx.is_request()) {
         (AppProto::Mdns, ..) => mdns(tx, json),
-        (_, Version::V3, _) => v3(tx, json, o.detailed, o.grouped),
+        (_, Version::V3, _) => v3(tx, id, json, o.detailed, o.grouped),
         (_, Version::V2, true) => {
             let queries = tx.message.section(Section::Queries);
             if let Some(query) = queries.iter().filter(|q| o.wants(q.rrtype)).nth(record) {
-                v2_query(tx, query, json);
+                v2_query(tx, id, query, json);
             }
         }
         (_, Version::V2, false) => v2_answer(tx, json, o),
@@ -58,20 +58,20 @@ pub(super) fn log_record(tx: &DnsTx, record: usize, json: &mut Json, o: &LogOpti
 }
 
 /// The member of an alert or a file: it has one form.
-pub(super) fn log(tx: &DnsTx, json: &mut Json, o: &LogOptions, what: LogFor) {
+pub(super) fn log(tx: &Dns, id: u64, json: &mut Json, o: &LogOptions, what: LogFor) {
     match what {
-        LogFor::Event => log_record(tx, 0, json, o),
+        LogFor::Event => log_record(tx, id, 0, json, o),
         _ if tx.proto == AppProto::Mdns => mdns(tx, json),
-        _ => v3(tx, json, true, false),
+        _ => v3(tx, id, json, true, false),
     }
 }
 
-fn v3(tx: &DnsTx, json: &mut Json, detailed: bool, grouped: bool) {
+fn v3(tx: &Dns, id: u64, json: &mut Json, detailed: bool, grouped: bool) {
     let m = &tx.message;
     json.object("dns");
     json.uint("version", 3);
     json.str("type", if tx.is_request() { "request" } else { "response" });
-    json.uint("tx_id", tx.base.id);
+    json.uint("tx_id", id);
     json.uint("id", u64::from(m.id));
     flags(m, json);
     json.uint("opcode", u64::from(m.opcode()));
@@ -89,14 +89,14 @@ fn v3(tx: &DnsTx, json: &mut Json, detailed: bool, grouped: bool) {
     json.end_object();
 }
 
-fn v2_query(tx: &DnsTx, query: &Record, json: &mut Json) {
+fn v2_query(tx: &Dns, id: u64, query: &Record, json: &mut Json) {
     let m = &tx.message;
     json.object("dns");
     json.uint("version", 2);
     json.str("type", "query");
     json.uint("id", u64::from(m.id));
     owner(m, query, json);
-    json.uint("tx_id", tx.base.id);
+    json.uint("tx_id", id);
     if m.flags & 0x0040 != 0 {
         json.bool("z", true);
     }
@@ -104,7 +104,7 @@ fn v2_query(tx: &DnsTx, query: &Record, json: &mut Json) {
     json.end_object();
 }
 
-fn v2_answer(tx: &DnsTx, json: &mut Json, o: &LogOptions) {
+fn v2_answer(tx: &Dns, json: &mut Json, o: &LogOptions) {
     let m = &tx.message;
     json.object("dns");
     json.uint("version", 2);
@@ -418,7 +418,7 @@ fn opt(bytes: &[u8], json: &mut Json) {
 }
 
 /// `mdns`: names of types in lower case, flags as a list of those that are set, and a record's data under the name of its type.
-fn mdns(tx: &DnsTx, json: &mut Json) {
+fn mdns(tx: &Dns, json: &mut Json) {
     let m = &tx.message;
     json.object("mdns");
     json.str("type", if tx.is_request() { "request" } else { "response" });

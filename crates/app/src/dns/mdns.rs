@@ -1,23 +1,43 @@
 //! Multicast DNS (RFC 6762): messages of DNS that go to a group, queries and answers alike.
 
-use margay_flow::FlowCore;
+use margay_flow::Direction;
 
-use crate::config::AppConfig;
-use crate::parser::Parser;
+use crate::conversation::parser;
+use crate::declare::{Keyword, KeywordDirection};
 use crate::registry::{AppProto, Protocol};
 
-use super::{buffers, events, parser::DnsParser, recognition};
+use super::buffers::{Names, name};
+use super::message::Section;
+use super::tx::Dns;
+use super::{events, parser::DnsFlow, recognition};
+
+keywords! {
+    Queries Keyword::buffers(&["mdns.queries.rrname"], KeywordDirection::Both);
+    Answers Keyword::buffers(&["mdns.answers.rrname"], KeywordDirection::Both);
+    Authorities Keyword::buffers(&["mdns.authorities.rrname"], KeywordDirection::Both);
+    Additionals Keyword::buffers(&["mdns.additionals.rrname"], KeywordDirection::Both);
+    Response Keyword::buffers(&["mdns.response.rrname"], KeywordDirection::Both);
+}
 
 /// Multicast DNS.
 pub static PROTOCOL: Protocol = Protocol {
     recognition: recognition::MDNS,
-    parser,
-    buffers: buffers::MDNS_BUFFERS,
+    parser: parser::<DnsFlow<true>>,
+    keywords: KEYWORDS,
+    buffers: &BUFFERS,
     events: events::NAMES,
     frames: &["pdu"],
     ..Protocol::new(AppProto::Mdns, "mdns").logged()
 };
 
-fn parser(_config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {
-    Box::new(DnsParser::new(AppProto::Mdns, flow.proto == 6))
+/// See [`crate::Transaction::buffer`].
+pub(super) fn buffer(tx: &Dns, id: u8, dir: Direction, index: usize) -> Option<&[u8]> {
+    let names = match Id::of(id)? {
+        Id::Queries => Names::Of(Section::Queries),
+        Id::Answers => Names::Of(Section::Answers),
+        Id::Authorities => Names::Of(Section::Authorities),
+        Id::Additionals => Names::Of(Section::Additionals),
+        Id::Response => Names::OfResponse,
+    };
+    name(tx, names, dir, index)
 }

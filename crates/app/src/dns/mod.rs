@@ -18,17 +18,16 @@ mod script;
 #[cfg(test)]
 mod tests;
 mod tx;
+mod words;
 
-use margay_flow::FlowCore;
-
-use crate::config::AppConfig;
-use crate::parser::Parser;
+use crate::conversation::parser;
 use crate::registry::{AppProto, Protocol};
 
-pub(crate) use buffers::{BUFFERS, NUMBERS};
+pub(crate) use buffers::{ALL_BUFFERS as BUFFERS, ALL_NUMBERS as NUMBERS};
 pub use config::{Config, LogOptions, Version};
 pub use mdns::PROTOCOL as MDNS;
-pub use tx::DnsTx;
+use parser::DnsFlow;
+pub(crate) use tx::{DnsTx, carried};
 
 /// Progress of a complete transaction: place in the states of [`PROTOCOL`].
 const COMPLETE: u8 = 1;
@@ -41,14 +40,11 @@ pub static PROTOCOL: Protocol = Protocol {
     headers: &[("dns", &["dns", "doh2"])],
     usual_port: Some(53),
     recognition: recognition::DNS,
-    parser,
-    buffers: buffers::BUFFERS,
-    numbers: buffers::NUMBERS,
+    parser: parser::<DnsFlow<false>>,
+    keywords: buffers::ALL_KEYWORDS,
+    buffers: buffers::ALL_BUFFERS,
+    numbers: buffers::ALL_NUMBERS,
     events: events::NAMES,
     frames: &["pdu"],
     ..Protocol::new(AppProto::Dns, "dns").logged()
 };
-
-fn parser(_config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {
-    Box::new(parser::DnsParser::new(AppProto::Dns, flow.proto == 6))
-}

@@ -274,6 +274,7 @@ fn over_a_stream_with_holes() {
 fn too_many_messages_wait() {
     let mut t = Talk::new(6);
     t.config.dns.max_tx = 10;
+    t.parser = (PROTOCOL.parser)(&t.config, &t.flow);
     let q = over_tcp(QUERY);
     t.feed(ToServer, &q.repeat(12), false);
     assert_eq!((t.outcome, t.txs().count(), t.waiting[0].len()), (Outcome::Full, 10, 2 * q.len()));
@@ -287,6 +288,7 @@ fn too_many_messages_wait() {
     // Of datagrams each is looked at before the next one comes.
     let mut t = Talk::new(17);
     t.config.dns.max_tx = 1;
+    t.parser = (PROTOCOL.parser)(&t.config, &t.flow);
     t.feed(ToServer, QUERY, false).feed(ToServer, QUERY, false);
     assert_eq!((t.outcome, t.txs().count()), (Outcome::More, 1));
 }

@@ -4,42 +4,52 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
+use crate::conversation::{Content, Tx};
 use crate::registry::AppProto;
 use crate::script::Answer;
-use crate::tx::{Found, LogFor, Transaction, TxBase};
+use crate::tx::{Found, LogFor, TxBase};
 
 use super::COMPLETE;
 use super::events::Event;
 use super::message::Message;
 
 /// A message, as a transaction.
+pub(crate) type DnsTx = Tx<Dns>;
+
+/// A message and its direction.
 #[derive(Debug)]
-pub struct DnsTx {
-    pub(super) base: TxBase,
+pub(crate) struct Dns {
     /// DNS or multicast DNS.
     pub(super) proto: AppProto,
     /// Where it went.
     pub(super) dir: Direction,
-    /// The message.
-    pub message: Message,
+    pub(super) message: Message,
+}
+
+/// A message that another protocol carries, in a transaction of that number.
+pub(crate) fn carried(id: u64, dir: Direction, data: &[u8]) -> DnsTx {
+    let content = Dns { proto: AppProto::Dns, dir, message: Message::read(data) };
+    let mut tx = Tx::carried(id, dir, content, [COMPLETE; 2]);
+    tx.add_faults();
+    tx
 }
 
 impl DnsTx {
-    pub(crate) fn new(id: u64, proto: AppProto, dir: Direction, message: Message) -> Self {
-        let mut base = TxBase { id, ..TxBase::default() };
-        message.faults.iter().for_each(|e| base.events.add(e as u8));
-        if proto == AppProto::Dns && message.readable {
+    /// Adds an event for each thing that is wrong with the message.
+    pub(super) fn add_faults(&mut self) {
+        let Dns { proto, dir, message } = &self.content;
+        message.faults.iter().for_each(|e| self.base.events.add(e as u8));
+        if *proto == AppProto::Dns && message.readable {
             match dir {
-                Direction::ToServer if message.is_response() => base.events.add(Event::NotRequest as u8),
-                Direction::ToClient if !message.is_response() => base.events.add(Event::NotResponse as u8),
+                Direction::ToServer if message.is_response() => self.base.events.add(Event::NotRequest as u8),
+                Direction::ToClient if !message.is_response() => self.base.events.add(Event::NotResponse as u8),
                 _ => {}
             }
         }
-        base.one_sided(dir.reverse(), COMPLETE);
-        base.advance(dir, COMPLETE);
-        DnsTx { base, proto, dir, message }
     }
+}
 
+impl Dns {
     /// Whether it is a request: by where it went, or with multicast by what it says.
     pub(super) const fn is_request(&self) -> bool {
         match (self.proto, self.dir) {
@@ -55,30 +65,24 @@ impl DnsTx {
     }
 }
 
-impl Transaction for DnsTx {
-    fn base(&self) -> &TxBase {
-        &self.base
-    }
-
-    fn base_mut(&mut self) -> &mut TxBase {
-        &mut self.base
-    }
-
+impl Content for Dns {
     fn held(&self) -> u64 {
-        self.base.held() + self.message.held() as u64
+        self.message.held() as u64
     }
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
-        super::buffers::buffer(self, id, dir, index).map(Found::whole)
+        let name = match self.proto {
+            AppProto::Mdns => super::mdns::buffer(self, id, dir, index),
+            _ => super::buffers::buffer(self, id, dir, index),
+        };
+        name.map(Found::whole)
     }
 
     fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
-        super::buffers::number(self, id, dir, index)
+        if self.proto == AppProto::Mdns { None } else { super::buffers::number(self, id, dir, index) }
     }
 
-    fn inspected(&mut self, _dir: Direction) {}
-
-    fn direction(&self, options: &AppLogOptions) -> Direction {
+    fn addresses(&self, _only: Option<Direction>, options: &AppLogOptions) -> Direction {
         super::log::direction(self, options)
     }
 
@@ -86,15 +90,15 @@ impl Transaction for DnsTx {
         super::log::records(self, &options.dns)
     }
 
-    fn log_record(&self, record: usize, json: &mut Json, options: &AppLogOptions) {
-        super::log::log_record(self, record, json, &options.dns);
+    fn log_record(&self, base: &TxBase, record: usize, json: &mut Json, options: &AppLogOptions) {
+        super::log::log_record(self, base.id, record, json, &options.dns);
     }
 
     fn ask(&self, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
         if protocol == "dns" { super::script::answer(&self.message, what) } else { None }
     }
 
-    fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
-        super::log::log(self, json, &options.dns, what);
+    fn log(&self, base: &TxBase, json: &mut Json, options: &AppLogOptions, what: LogFor) {
+        super::log::log(self, base.id, json, &options.dns, what);
     }
 }

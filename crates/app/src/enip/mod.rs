@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
-use crate::conversation::{Conversation, Framing, Turn, parser};
+use crate::conversation::{Conversation, Framing, Resume, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, NumberCondition};
 use crate::parser::Outcome;
 use crate::recognise::{Mode, Probe, Probed, Recognition, TCP, UDP};
@@ -128,12 +128,6 @@ type Key = (u16, [u8; 8], Option<u16>);
 struct Enip {
     /// Requests that wait for an answer.
     pending: HashMap<Key, u64>,
-    /// By direction: bytes are missing, and a header is to be found.
-    lost: [bool; 2],
-    /// By direction: bytes of a message that is not whole yet.
-    waiting: [usize; 2],
-    /// By direction: those of them that come again behind a gap, and are of no use.
-    stale: [usize; 2],
 }
 
 impl Conversation for Enip {
@@ -142,27 +136,10 @@ impl Conversation for Enip {
     const TOO_MANY: Option<u8> = Some(Event::TooManyTransactions as u8);
 
     fn new(_config: &AppConfig, _flow: &FlowCore) -> Self {
-        Enip { pending: HashMap::new(), lost: [false; 2], waiting: [0; 2], stale: [0; 2] }
+        Enip { pending: HashMap::new() }
     }
 
-    fn framing(&mut self, dir: Direction, data: &[u8], _end: bool) -> Framing {
-        let stale = &mut self.stale[dir.index()];
-        if *stale > 0 {
-            let len = data.len().min(*stale);
-            *stale -= len;
-            return Framing::Skip(len);
-        }
-        self.waiting[dir.index()] = data.len();
-        let lost = &mut self.lost[dir.index()];
-        if *lost {
-            let known = |w: &[u8]| Header::read(w).is_some_and(|h| h.is_known());
-            match data.windows(HEADER).position(known) {
-                Some(0) => *lost = false,
-                Some(at) => return self.skip(dir, at),
-                None if data.len() >= HEADER => return self.skip(dir, data.len() - HEADER + 1),
-                None => return Framing::More,
-            }
-        }
+    fn framing(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Framing {
         match Header::read(data) {
             Some(header) if header.is_known() => Framing::Message(HEADER + header.len),
             // What is malformed is handled at once.
@@ -176,7 +153,6 @@ impl Conversation for Enip {
             turn.one_way(dir, Exchange::default()).event(Event::InvalidPdu as u8);
             return Outcome::Failed;
         };
-        self.waiting[dir.index()] = 0;
         let (message, layout) = Message::read(header, data, turn.cx.shared.frames.wanted);
         let len = (HEADER + header.len).min(data.len());
         let key = (header.command, header.context, layout.sequence);
@@ -218,10 +194,16 @@ impl Conversation for Enip {
     }
 
     /// Connections of devices last for months: one that loses a segment is followed on from the next header.
-    fn gap(&mut self, _turn: &mut Turn<'_, '_, Exchange>, dir: Direction, _len: u64) -> Outcome {
-        self.lost[dir.index()] = true;
-        self.stale[dir.index()] += std::mem::take(&mut self.waiting[dir.index()]);
-        Outcome::More
+    const RESUMES: bool = true;
+
+    fn resume(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Resume {
+        let known = |w: &[u8]| Header::read(w).is_some_and(|h| h.is_known());
+        match data.windows(HEADER).position(known) {
+            Some(0) => Resume::Here,
+            Some(at) => Resume::Skip(at),
+            None if data.len() >= HEADER => Resume::Skip(data.len() - HEADER + 1),
+            None => Resume::More,
+        }
     }
 
     fn max_txs(&self) -> usize {
@@ -234,12 +216,6 @@ impl Conversation for Enip {
 }
 
 impl Enip {
-    /// Passes over bytes before a header.
-    fn skip(&mut self, dir: Direction, len: usize) -> Framing {
-        self.waiting[dir.index()] -= len;
-        Framing::Skip(len)
-    }
-
     /// Remembers what an answer will repeat. Who uses the same again is done with what had it.
     fn wait(&mut self, turn: &mut Turn<'_, '_, Exchange>, key: Key, id: u64) {
         if self.pending.len() >= TXS_MAX {

@@ -5,9 +5,7 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use margay_flow::Direction;
 
-use crate::dns::DnsTx;
-use crate::dns::message::Message as Dns;
-use crate::registry::AppProto;
+use crate::dns;
 
 use super::tx::{Http2Tx, Message};
 
@@ -53,7 +51,7 @@ pub(super) fn begin(tx: &mut Http2Tx, dir: Direction) -> bool {
     let text = query.and_then(|q| q.split(|&b| b == b'&').find_map(|p| p.strip_prefix(b"dns=")));
     let Some(data) = text.and_then(|t| BASE64.decode(t).ok()).filter(|d| !d.is_empty()) else { return false };
     let data = data.get(..LONGEST).unwrap_or(&data);
-    message.dns = Some(Box::new(DnsTx::new(id, AppProto::Dns, dir, Dns::read(data))));
+    message.dns = Some(Box::new(dns::carried(id, dir, data)));
     true
 }
 
@@ -74,6 +72,6 @@ pub(super) fn end(id: u64, message: &mut Message, dir: Direction) {
     if let Some(data) = message.dns_data.take()
         && !data.is_empty()
     {
-        message.dns = Some(Box::new(DnsTx::new(id, AppProto::Dns, dir, Dns::read(&data))));
+        message.dns = Some(Box::new(dns::carried(id, dir, &data)));
     }
 }

@@ -52,7 +52,7 @@ pub(super) struct Message {
     /// Settings, with their values.
     pub settings: Vec<(u16, u32)>,
     /// A message of DNS.
-    pub dns: Option<Box<DnsTx>>,
+    pub(crate) dns: Option<Box<DnsTx>>,
     /// Bytes of one that is still to come.
     pub dns_data: Option<Vec<u8>>,
     begun: bool,

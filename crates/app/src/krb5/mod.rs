@@ -135,8 +135,6 @@ struct Krb5 {
     tcp: bool,
     /// The request that has no answer yet, the latest one.
     request: Option<Kind>,
-    /// By direction, bytes of a message that is too long which are still to be passed over.
-    pass: [usize; 2],
 }
 
 impl Conversation for Krb5 {
@@ -145,26 +143,17 @@ impl Conversation for Krb5 {
 
     fn new(config: &AppConfig, flow: &FlowCore) -> Self {
         let max_txs = usize::try_from(config.settings.get(AppProto::Krb5, MAX_TX)).unwrap_or(usize::MAX);
-        Krb5 { max_txs, tcp: flow.proto == 6, request: None, pass: [0; 2] }
+        Krb5 { max_txs, tcp: flow.proto == 6, request: None }
     }
 
-    fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
-        let pass = &mut self.pass[dir.index()];
-        if *pass > 0 {
-            let n = (*pass).min(data.len());
-            *pass -= n;
-            return Framing::Skip(n);
-        }
+    fn framing(&mut self, _dir: Direction, data: &[u8], end: bool) -> Framing {
         let Some(mark) = data.first_chunk() else {
             return if end { Framing::Skip(data.len()) } else { Framing::More };
         };
         match u32::from_be_bytes(*mark) as usize {
             // The highest bit is for extensions that nobody made (section 7.2.2).
             0x8000_0000.. => Framing::Broken,
-            len if len > MESSAGE_MAX => {
-                *pass = len;
-                Framing::Skip(RECORD_MARK)
-            }
+            len if len > MESSAGE_MAX => Framing::Pass((RECORD_MARK + len) as u64),
             len if end && data.len() < RECORD_MARK + len => Framing::Skip(data.len()),
             len => Framing::Message(RECORD_MARK + len),
         }
@@ -185,18 +174,6 @@ impl Conversation for Krb5 {
             tx.event(Event::WeakEncryption as u8);
         }
         Outcome::More
-    }
-
-    /// What is missing in a message that is passed over is missed by nobody.
-    fn gap(&mut self, _turn: &mut Turn<'_, '_, Exchange>, dir: Direction, len: u64) -> Outcome {
-        let pass = &mut self.pass[dir.index()];
-        match usize::try_from(len).ok().and_then(|len| pass.checked_sub(len)) {
-            Some(left) => {
-                *pass = left;
-                Outcome::More
-            }
-            None => Outcome::Failed,
-        }
     }
 
     fn max_txs(&self) -> usize {

@@ -105,8 +105,6 @@ struct Ldap {
     /// A client is bound with SASL: messages may be sealed from then on. Each has its length in front, whose first byte is 0
     /// (RFC 4422 section 3.7).
     sasl: bool,
-    /// By direction, bytes of a message that is too long which are still to be passed over.
-    pass: [u64; 2],
 }
 
 impl Conversation for Ldap {
@@ -116,18 +114,12 @@ impl Conversation for Ldap {
 
     fn new(config: &AppConfig, flow: &FlowCore) -> Self {
         let max_txs = usize::try_from(config.settings.get(AppProto::Ldap, MAX_TX)).unwrap_or(usize::MAX);
-        Ldap { max_txs, tcp: flow.proto == 6, pending: HashMap::new(), start_tls: None, sasl: false, pass: [0; 2] }
+        Ldap { max_txs, tcp: flow.proto == 6, pending: HashMap::new(), start_tls: None, sasl: false }
     }
 
     fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
         if dir == TS && self.start_tls.is_some() {
             return Framing::More;
-        }
-        let pass = &mut self.pass[dir.index()];
-        if *pass > 0 {
-            let n = (*pass).min(data.len() as u64);
-            *pass -= n;
-            return Framing::Skip(n as usize);
         }
         if self.sasl && data.first() == Some(&0) {
             return Framing::Message(data.len());
@@ -139,8 +131,7 @@ impl Conversation for Ldap {
             Ok((len, n)) => {
                 let whole = 1 + n as u64 + u64::from(len);
                 if whole > MESSAGE_MAX as u64 {
-                    *pass = whole;
-                    return self.framing(dir, data, end);
+                    return Framing::Pass(whole);
                 }
                 if end && whole > data.len() as u64 {
                     Framing::Skip(data.len())
@@ -178,18 +169,6 @@ impl Conversation for Ldap {
             }
         }
         if self.tcp || reader.is_empty() { Outcome::More } else { Outcome::Failed }
-    }
-
-    /// What is missing in a message that is passed over is missed by nobody.
-    fn gap(&mut self, _turn: &mut Turn<'_, '_, Exchange>, dir: Direction, len: u64) -> Outcome {
-        let pass = &mut self.pass[dir.index()];
-        match pass.checked_sub(len) {
-            Some(left) => {
-                *pass = left;
-                Outcome::More
-            }
-            None => Outcome::Failed,
-        }
     }
 
     fn max_txs(&self) -> usize {

@@ -146,8 +146,6 @@ struct Mqtt {
     connect: Option<u64>,
     /// Requests that wait for an answer.
     pending: HashMap<Key, u64>,
-    /// By direction: bytes of a message that is too long, still to be passed over.
-    skip: [usize; 2],
 }
 
 impl Conversation for Mqtt {
@@ -169,19 +167,12 @@ impl Conversation for Mqtt {
             connected: false,
             connect: None,
             pending: HashMap::new(),
-            skip: [0; 2],
         }
     }
 
-    fn framing(&mut self, dir: Direction, data: &[u8], _end: bool) -> Framing {
-        let skip = &mut self.skip[dir.index()];
-        if *skip > 0 {
-            let len = data.len().min(*skip);
-            *skip -= len;
-            return Framing::Skip(len);
-        }
+    fn framing(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Framing {
         match Header::read(data) {
-            Ok(header) if header.total() > self.max_length => Framing::Message(header.len),
+            Ok(header) if header.total() > self.max_length => Framing::Head(header.len, header.remaining as u64),
             Ok(header) => Framing::Message(header.total()),
             Err(true) => Framing::More,
             Err(false) => Framing::Message(data.len()),
@@ -193,9 +184,7 @@ impl Conversation for Mqtt {
             turn.one_way(dir, self.exchange(dir, None)).event(Event::MalformedTraffic as u8);
             return Outcome::Failed;
         };
-        if header.total() > self.max_length {
-            self.skip[dir.index()] = header.remaining;
-        } else if data.len() < header.total() {
+        if header.total() <= self.max_length && data.len() < header.total() {
             // The stream ends within it.
             return Outcome::More;
         }
@@ -212,18 +201,6 @@ impl Conversation for Mqtt {
             None => turn.one_way(dir, self.exchange(dir, None)).event(Event::MalformedTraffic as u8),
         }
         Outcome::More
-    }
-
-    /// Within a message that is passed over nothing is lost. Elsewhere nothing tells where the next message begins.
-    fn gap(&mut self, _turn: &mut Turn<'_, '_, Exchange>, dir: Direction, len: u64) -> Outcome {
-        let skip = &mut self.skip[dir.index()];
-        match usize::try_from(len).ok().and_then(|len| skip.checked_sub(len)) {
-            Some(left) => {
-                *skip = left;
-                Outcome::More
-            }
-            None => Outcome::Failed,
-        }
     }
 
     fn max_txs(&self) -> usize {

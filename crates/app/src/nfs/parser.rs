@@ -18,7 +18,7 @@ use super::{MAX_READ_QUEUE_CNT, MAX_READ_QUEUE_SIZE, MAX_TX, MAX_WRITE_QUEUE_CNT
 use crate::bytes::be32;
 use crate::cache::{Cache, Holds};
 use crate::config::AppConfig;
-use crate::conversation::{Conversation, Framing, Turn};
+use crate::conversation::{Conversation, Framing, Turn, Tx};
 use crate::file::track::{Budget, FileCx, Odd, Place};
 use crate::parser::Outcome;
 use crate::registry::AppProto;
@@ -275,11 +275,11 @@ impl Conversation for Nfs {
         self.max_txs
     }
 
-    fn freed(&mut self, id: u64, content: Exchange) {
-        let Some(mut transfer) = content.transfer else { return };
+    fn freed(&mut self, tx: Tx<Exchange>) {
+        let Some(mut transfer) = tx.content.transfer else { return };
         transfer.track.discard(&mut self.budgets[transfer.dir.index()]);
         let key = (transfer.dir, transfer.handle);
-        if self.open.get(&key) == Some(&id) {
+        if self.open.get(&key) == Some(&tx.base.id) {
             self.open.remove(&key);
         }
     }

@@ -126,8 +126,6 @@ struct Pgsql {
     ready: bool,
     /// The transaction of data that the client copies in.
     copy: Option<u64>,
-    /// By direction: bytes of a message that are passed over.
-    skip: [usize; 2],
 }
 
 /// How long a message is, and how much of it is looked at. `None` where it goes on.
@@ -157,24 +155,17 @@ impl Conversation for Pgsql {
             asked: Asked::Password,
             ready: false,
             copy: None,
-            skip: [0; 2],
         }
     }
 
     fn framing(&mut self, dir: Direction, data: &[u8], _end: bool) -> Framing {
-        let skip = &mut self.skip[dir.index()];
-        if *skip > 0 {
-            let len = data.len().min(*skip);
-            *skip -= len;
-            return Framing::Skip(len);
-        }
         if self.encryption {
             return if dir == TS { Framing::More } else { Framing::Message(1) };
         }
         match extent(data) {
             // What is malformed is handled at once.
             Some((len, _)) if !is_sane(dir, data, len) => Framing::Message(data.len()),
-            Some((_, seen)) => Framing::Message(seen),
+            Some((len, seen)) => Framing::Head(seen, (len - seen) as u64),
             None => Framing::More,
         }
     }
@@ -194,7 +185,6 @@ impl Conversation for Pgsql {
             // The stream ends within it.
             return Outcome::More;
         }
-        self.skip[dir.index()] = len - seen;
         // A client that never waits for a response is no client.
         if self.pending.len() >= self.max_txs.max(1).saturating_mul(4) {
             return Outcome::Failed;
@@ -206,18 +196,6 @@ impl Conversation for Pgsql {
             _ => {}
         }
         Outcome::More
-    }
-
-    /// Within data that is passed over nothing is lost. Elsewhere nothing tells where the next message begins.
-    fn gap(&mut self, _turn: &mut Turn<'_, '_, Exchange>, dir: Direction, len: u64) -> Outcome {
-        let skip = &mut self.skip[dir.index()];
-        match usize::try_from(len).ok().and_then(|len| skip.checked_sub(len)) {
-            Some(left) => {
-                *skip = left;
-                Outcome::More
-            }
-            None => Outcome::Failed,
-        }
     }
 
     fn max_txs(&self) -> usize {

@@ -17,7 +17,7 @@ mod settings;
 
 use margay_flow::{Direction, FlowCore};
 
-use crate::registry::{ALL, AppProto, Opening, PROTOCOLS, declaration};
+use crate::registry::{ALL, AppProto, BUILT_IN, Opening, PROTOCOLS, declaration};
 use patterns::PatternSets;
 
 pub use settings::{Mode, Ports, ProtocolSettings, RecogniseSettings};
@@ -41,8 +41,8 @@ static PROBES_FIT: () = {
 /// How many probes a transport has.
 const fn probes_of(transport: u8) -> usize {
     let (mut n, mut i) = (0, 0);
-    while i < ALL.len() {
-        n += probes_in(ALL[i].recognition.probes, transport);
+    while i < BUILT_IN.len() {
+        n += probes_in(BUILT_IN[i].recognition.probes, transport);
         i += 1;
     }
     n

@@ -130,10 +130,8 @@ pub static PROTOCOL: Protocol = Protocol {
 struct Side {
     /// Bytes of the head at hand that hold no blank line.
     scanned: usize,
-    /// How long the message at hand is, where its head is there.
-    message: Option<usize>,
-    /// Bytes of a body that are still to be passed over.
-    body: u64,
+    /// How long the message at hand is, and what is left of its body behind that, where its head is there.
+    message: Option<(usize, u64)>,
 }
 
 /// A flow.
@@ -152,13 +150,8 @@ impl Conversation for Sip {
 
     fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
         let side = &mut self.sides[dir.index()];
-        if side.body > 0 {
-            let n = usize::try_from(side.body).unwrap_or(usize::MAX).min(data.len());
-            side.body -= n as u64;
-            return Framing::Skip(n);
-        }
-        if let Some(len) = side.message {
-            return Framing::Message(len);
+        if let Some((len, body)) = side.message {
+            return Framing::Head(len, body);
         }
         // Line ends before a start line are passed over (section 7.5); clients send them to keep a connection open.
         let blank = data.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
@@ -175,9 +168,10 @@ impl Conversation for Sip {
             };
         };
         let Some(head) = Head::read(dir, data.get(..len).unwrap_or(data)) else { return Framing::Broken };
-        let wanted = if head.has_sdp() { head.content_length().min(SDP_MAX as u64) as usize } else { 0 };
-        side.message = Some(len + wanted);
-        Framing::Message(len + wanted)
+        let body = head.content_length();
+        let wanted = if head.has_sdp() { body.min(SDP_MAX as u64) as usize } else { 0 };
+        side.message = Some((len + wanted, body - wanted as u64));
+        Framing::Head(len + wanted, body - wanted as u64)
     }
 
     fn message(&mut self, turn: &mut Turn<'_, '_, Message>, dir: Direction, message: &[u8]) -> Outcome {
@@ -197,7 +191,6 @@ impl Conversation for Sip {
         let mut body = rest.len() as u64;
         if turn.cx.flow.proto == 6 {
             body = head.content_length();
-            side.body = body.saturating_sub(rest.len() as u64);
         }
         let sdp = if head.has_sdp() { Sdp::read(rest.get(..SDP_MAX).unwrap_or(rest)) } else { None };
         let line = head.line_len();
@@ -213,18 +206,6 @@ impl Conversation for Sip {
             turn.frame(dir, first + 2, len, body, Some(id));
         }
         Outcome::More
-    }
-
-    /// Within a body that is passed over nothing is lost; elsewhere nothing tells where the next message begins.
-    fn gap(&mut self, _turn: &mut Turn<'_, '_, Message>, dir: Direction, len: u64) -> Outcome {
-        let side = &mut self.sides[dir.index()];
-        match side.body.checked_sub(len) {
-            Some(left) if side.body > 0 => {
-                side.body = left;
-                Outcome::More
-            }
-            _ => Outcome::Failed,
-        }
     }
 }
 

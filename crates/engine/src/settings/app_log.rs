@@ -117,7 +117,6 @@ impl AppLog {
                 }
             }
             EventType::App(AppProto::Tls) => self.options.tls = super::tls::log(node, warnings)?,
-            EventType::App(AppProto::Dhcp) => self.options.dhcp.extended = node.bool("extended")?.unwrap_or(false),
             EventType::App(AppProto::Quic) => self.options.quic.ja4 = node.bool("ja4")?.unwrap_or(true),
             EventType::App(AppProto::Smb) => self.options.smb = super::smb::log(node, warnings),
             EventType::App(AppProto::Smtp) => self.options.smtp = super::smtp::log(node, warnings)?,

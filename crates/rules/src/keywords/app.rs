@@ -3,16 +3,13 @@
 
 use std::cmp::Ordering;
 
-use super::number;
-use super::{Buffer, Direction, Keyword, Takes, need_protocol, side};
-use crate::ast::{Arrow, Check, Effect, FileCheck, FileHash, FileScope, FileSide, NumberTest, Which};
+use super::{Buffer, Direction, Keyword, need_protocol, side};
+use crate::ast::{Arrow, Check, Effect, FileCheck, FileHash, FileScope, FileSide};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::number::compare;
 use crate::protocol;
 
-const DNS: &[&str] = &["dns", "doh2"];
-const MDNS: &[&str] = &["mdns"];
 const TLS: &[&str] = &["tls"];
 const JA: &[&str] = &["tls", "quic"];
 pub(super) const SSH: &[&str] = &["ssh"];
@@ -22,7 +19,6 @@ pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
 const QUIC: &[&str] = &["quic"];
 const TEMPLATE: &[&str] = &["template"];
-const DHCP: &[&str] = &["dhcp"];
 const FILE: &[&str] = &["http", "http1", "http2", "doh2", "smtp", "ftp", "ftp-data", "smb", "nfs", "pop3", "imap"];
 
 macro_rules! buffers {
@@ -35,17 +31,6 @@ macro_rules! buffers {
 }
 
 buffers! {
-    DNS_QUERY "dns.query" "dns_query" "dns query" DNS ToServer true "";
-    DNS_QUERIES_RRNAME "dns.queries.rrname" "dns_queries_rrname" "dns queries rrname" DNS Both true "";
-    DNS_ANSWERS_RRNAME "dns.answers.rrname" "dns_answers_rrname" "dns answers rrname" DNS Both true "";
-    DNS_AUTHORITIES_RRNAME "dns.authorities.rrname" "dns_authorities_rrname" "dns authorities rrname" DNS Both true "";
-    DNS_ADDITIONALS_RRNAME "dns.additionals.rrname" "dns_additionals_rrname" "dns additionals rrname" DNS Both true "";
-    DNS_RESPONSE_RRNAME "dns.response.rrname" "dns_response_rrname" "dns response rrname" DNS ToClient true "";
-    MDNS_QUERIES_RRNAME "mdns.queries.rrname" "mdns_queries_rrname" "mdns queries rrname" MDNS Both true "";
-    MDNS_ANSWERS_RRNAME "mdns.answers.rrname" "mdns_answers_rrname" "mdns answers rrname" MDNS Both true "";
-    MDNS_AUTHORITIES_RRNAME "mdns.authorities.rrname" "mdns_authorities_rrname" "mdns authorities rrname" MDNS Both true "";
-    MDNS_ADDITIONALS_RRNAME "mdns.additionals.rrname" "mdns_additionals_rrname" "mdns additionals rrname" MDNS Both true "";
-    MDNS_RESPONSE_RRNAME "mdns.response.rrname" "mdns_response_rrname" "mdns response rrname" MDNS Both true "";
     TLS_SNI "tls.sni" "tls_sni" "tls sni" TLS ToServer false "";
     TLS_CERTS "tls.certs" "tls_certs" "tls certs" TLS Both true "";
     TLS_CERT_ISSUER "tls.cert_issuer" "tls_cert_issuer" "tls cert issuer" TLS Both false "";
@@ -103,17 +88,6 @@ buffers! {
 }
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::sticky(&["dns.query", "dns_query"], &DNS_QUERY),
-    Keyword::sticky(&["dns.queries.rrname"], &DNS_QUERIES_RRNAME),
-    Keyword::sticky(&["dns.answers.rrname"], &DNS_ANSWERS_RRNAME),
-    Keyword::sticky(&["dns.authorities.rrname"], &DNS_AUTHORITIES_RRNAME),
-    Keyword::sticky(&["dns.additionals.rrname"], &DNS_ADDITIONALS_RRNAME),
-    Keyword::sticky(&["dns.response.rrname", "dns.response"], &DNS_RESPONSE_RRNAME),
-    Keyword::sticky(&["mdns.queries.rrname"], &MDNS_QUERIES_RRNAME),
-    Keyword::sticky(&["mdns.answers.rrname"], &MDNS_ANSWERS_RRNAME),
-    Keyword::sticky(&["mdns.authorities.rrname"], &MDNS_AUTHORITIES_RRNAME),
-    Keyword::sticky(&["mdns.additionals.rrname"], &MDNS_ADDITIONALS_RRNAME),
-    Keyword::sticky(&["mdns.response.rrname"], &MDNS_RESPONSE_RRNAME),
     Keyword::sticky(&["tls.sni", "tls_sni"], &TLS_SNI),
     Keyword::sticky(&["tls.certs", "tls_certs"], &TLS_CERTS),
     Keyword::sticky(&["tls.cert_issuer", "tls_cert_issuer"], &TLS_CERT_ISSUER),
@@ -168,9 +142,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::maybe(&["file.data", "file_data"], file_data).needs("file"),
     Keyword::sticky(&["file.name"], &FILE_NAME),
     Keyword::sticky(&["file.magic"], &FILE_MAGIC),
-    Keyword::number(&["dhcp.leasetime"], Takes::Value, DHCP, seconds),
-    Keyword::number(&["dhcp.rebinding_time"], Takes::Value, DHCP, seconds),
-    Keyword::number(&["dhcp.renewal_time"], Takes::Value, DHCP, seconds),
     Keyword::value(&["filesize"], filesize).or_unquoted().needs("file"),
     Keyword::value(&["fileext"], file_text).or_unquoted().negatable().needs("file"),
     Keyword::value(&["filename"], file_text).or_unquoted().negatable().needs("file"),
@@ -302,8 +273,4 @@ fn app_layer_state(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     b.check(Check::AppState { state: state.to_owned(), order });
     Ok(())
-}
-/// Seconds of DHCP.
-fn seconds(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
-    number::integer(i, u64::MAX, &|_| None)
 }

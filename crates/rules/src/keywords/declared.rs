@@ -19,7 +19,8 @@ pub(super) fn keywords() -> &'static [Keyword] {
 }
 
 fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Keyword) -> Keyword {
-    let protocols = std::slice::from_ref(&p.rule_name);
+    // The first name of its headers says for which protocols its keywords are as well: those that carry it.
+    let protocols = p.headers.first().map_or(std::slice::from_ref(&p.rule_name), |h| h.1);
     let direction = match k.direction {
         KeywordDirection::ToServer => Direction::ToServer,
         KeywordDirection::ToClient => Direction::ToClient,

@@ -19,7 +19,6 @@ mod content;
 mod data;
 mod dataset;
 mod declared;
-mod dns;
 mod events;
 mod flow;
 mod ftp;
@@ -223,7 +222,6 @@ static FAMILIES: &[(&[Keyword], &str)] = &[
     (http::KEYWORDS, "rules/http-keywords.html"),
     (http2::KEYWORDS, "rules/http2-keywords.html"),
     (app::KEYWORDS, "rules/index.html"),
-    (dns::KEYWORDS, "rules/dns-keywords.html"),
     (ftp::KEYWORDS, "rules/ftp-keywords.html"),
     (ssh::KEYWORDS, "rules/ssh-keywords.html"),
     (tls::KEYWORDS, "rules/tls-keywords.html"),

@@ -1,20 +1,7 @@
-//! Keywords of DNS that ask for a number.
-
-use super::{Keyword, Takes, number};
-use crate::ast::{NumberTest, Which};
-use crate::builder::Input;
-use crate::error::Fail;
-
-const DNS: &[&str] = &["dns", "doh2"];
-
-pub(super) static KEYWORDS: &[Keyword] = &[
-    Keyword::number(&["dns.opcode"], Takes::Value, DNS, opcode),
-    Keyword::number(&["dns.rcode"], Takes::Value, DNS, rcode),
-    Keyword::number(&["dns.rrtype"], Takes::Value, DNS, rrtype),
-];
+//! Names of values that rules may give in the place of numbers.
 
 /// Response codes by their names, in lower case (RFC 1035 section 4.1.1, RFC 2136 section 2.2, RFC 6895 section 2.3).
-const RCODES: &[(&str, u64)] = &[
+pub(super) const RCODES: &[(&str, u64)] = &[
     ("noerror", 0),
     ("formerr", 1),
     ("servfail", 2),
@@ -38,7 +25,7 @@ const RCODES: &[(&str, u64)] = &[
 ];
 
 /// Types of records by their names, in lower case (IANA, "Domain Name System (DNS) Parameters").
-const RRTYPES: &[(&str, u64)] = &[
+pub(super) const RRTYPES: &[(&str, u64)] = &[
     ("a", 1),
     ("ns", 2),
     ("md", 3),
@@ -99,19 +86,3 @@ const RRTYPES: &[(&str, u64)] = &[
     ("any", 255),
     ("uri", 256),
 ];
-
-fn named(names: &[(&str, u64)], name: &str) -> Option<u64> {
-    names.iter().find(|n| n.0 == name).map(|n| n.1)
-}
-
-fn opcode(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
-    number::integer(i, u64::from(u8::MAX), &|_| None)
-}
-
-fn rcode(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
-    number::integer(i, u64::from(u8::MAX), &|name| named(RCODES, name))
-}
-
-fn rrtype(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
-    number::integer(i, u64::from(u16::MAX), &|name| named(RRTYPES, name))
-}

@@ -1,0 +1,370 @@
+//! S7 communication, between controllers and what programs them: over ISO transport (RFC 1006) on port 102. A job with its
+//! acknowledgement is a transaction.
+
+mod names;
+mod pdu;
+
+use std::collections::HashMap;
+
+use margay_flow::{Direction, FlowCore};
+use margay_json::Json;
+
+use crate::bytes::be16;
+use crate::config::{AppConfig, AppLogOptions};
+use crate::conversation::{Content, Conversation, Framing, Turn, parser};
+use crate::declare::{Keyword, KeywordDirection, word};
+use crate::parser::Outcome;
+use crate::recognise::{Probe, Probed, Recognition, TCP};
+use crate::registry::{AppProto, Protocol};
+use crate::tx::{LogFor, TxBase};
+
+use names::{AREAS, FUNCTIONS, KINDS, USER_GROUPS};
+use pdu::{Pdu, USER_DATA};
+
+/// Bytes of the header of RFC 1006: version 3, 0, and the length of the whole.
+const TPKT: usize = 4;
+/// Bytes of data transport before what it carries (ISO 8073 section 13.7, class 0).
+const COTP: usize = 3;
+/// The type of a PDU of ISO transport that carries data.
+const DATA: u8 = 0xf0;
+/// First byte of a PDU of S7.
+const PROTOCOL_ID: u8 = 0x32;
+/// Most packets that recognition looks at: a request for a connection and the first with data.
+const PACKETS: usize = 3;
+
+pub mod events {
+    //! What may be wrong, under the names that rules know (`app-layer-event:s7comm.NAME`).
+
+    events! {
+        "S7 communication";
+        MalformedPdu "malformed_pdu";
+        UnsolicitedResponse "unsolicited_response";
+    }
+}
+use events::Event;
+
+keywords! {
+    Kind Keyword::words(&["s7comm.type"], 255, KINDS, KeywordDirection::Both);
+    Function Keyword::words(&["s7comm.function"], 255, FUNCTIONS, KeywordDirection::Both);
+    UserGroup Keyword::words(&["s7comm.user_group"], 15, USER_GROUPS, KeywordDirection::Both);
+    Subfunction Keyword::number(&["s7comm.subfunction"], 255, KeywordDirection::Both);
+    Area Keyword::words(&["s7comm.area"], 255, AREAS, KeywordDirection::Both);
+    Block Keyword::number(&["s7comm.db"], 65_535, KeywordDirection::Both);
+    Error Keyword::number(&["s7comm.error"], 65_535, KeywordDirection::Both);
+}
+
+/// S7 communication.
+pub static PROTOCOL: Protocol = Protocol {
+    recognition: Recognition { patterns: &[], probes: &[Probe { transport: TCP, ports: &[102], probe }] },
+    parser: parser::<S7>,
+    keywords: KEYWORDS,
+    numbers: &NUMBERS,
+    events: events::NAMES,
+    ..Protocol::new(AppProto::S7comm, "s7comm").logged().own()
+};
+
+/// How long a packet is; `None` where that is not there yet, or `Some(None)` of what is none.
+fn packet(data: &[u8]) -> Option<Option<usize>> {
+    match data {
+        [3, 0, ..] => be16(data, 2).map(|len| Some(usize::from(len)).filter(|len| *len > TPKT + 2)),
+        [] | [3] => None,
+        _ => Some(None),
+    }
+}
+
+/// The first data that ISO transport carries tells: other protocols begin connections in the same way.
+fn probe(_: Direction, data: &[u8]) -> Probed {
+    let mut rest = data;
+    for _ in 0..PACKETS {
+        let Some(len) = packet(rest) else { return Probed::More };
+        let Some(len) = len else { return Probed::No };
+        match rest.get(TPKT + 1) {
+            None => return Probed::More,
+            Some(&DATA) => {
+                return match rest.get(TPKT + COTP) {
+                    None if len > TPKT + COTP => Probed::More,
+                    Some(&PROTOCOL_ID) => Probed::Yes { reverse: false },
+                    _ => Probed::No,
+                };
+            }
+            Some(_) => match rest.get(len..) {
+                Some(behind) => rest = behind,
+                None => return Probed::More,
+            },
+        }
+    }
+    Probed::No
+}
+
+/// A flow.
+#[derive(Debug)]
+struct S7 {
+    /// Jobs that wait, by the side that asks and their reference.
+    pending: HashMap<(Direction, u16), u64>,
+}
+
+impl Conversation for S7 {
+    type Tx = Exchange;
+    const PROTO: AppProto = AppProto::S7comm;
+
+    fn new(_config: &AppConfig, _flow: &FlowCore) -> Self {
+        S7 { pending: HashMap::new() }
+    }
+
+    fn framing(&mut self, _dir: Direction, data: &[u8], end: bool) -> Framing {
+        match packet(data) {
+            Some(Some(len)) => Framing::Message(len),
+            Some(None) => Framing::Broken,
+            None if end => Framing::Skip(data.len()),
+            None => Framing::More,
+        }
+    }
+
+    fn message(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, message: &[u8]) -> Outcome {
+        let carried = match message.get(TPKT..) {
+            // The rest of a PDU that is divided begins otherwise, and is not needed.
+            Some([_, DATA, _, carried @ ..]) if carried.first() == Some(&PROTOCOL_ID) => carried,
+            _ => return Outcome::More,
+        };
+        let Some(pdu) = Pdu::read(carried) else {
+            turn.one_way(dir, Exchange::default()).event(Event::MalformedPdu as u8);
+            return Outcome::More;
+        };
+        let (reference, is_cut, kind) = (pdu.reference, pdu.is_cut, pdu.kind);
+        let number = if pdu.is_request() {
+            let tx = turn.open(Exchange::of(dir, pdu));
+            tx.finish(dir);
+            let number = tx.base.id;
+            self.wait(turn, (dir, reference), number);
+            number
+        } else {
+            let asked = self.pending.remove(&(dir.reverse(), reference)).filter(|n| turn.tx(*n).is_some());
+            match asked.and_then(|number| turn.tx(number)) {
+                Some(tx) => {
+                    tx.content.pdus[dir.index()] = Some(pdu);
+                    tx.finish(dir);
+                    tx.base.id
+                }
+                None => {
+                    let tx = turn.one_way(dir, Exchange::of(dir, pdu));
+                    // Cyclic data comes unasked.
+                    if kind != USER_DATA {
+                        tx.event(Event::UnsolicitedResponse as u8);
+                    }
+                    tx.base.id
+                }
+            }
+        };
+        if let Some(tx) = turn.tx(number).filter(|_| is_cut) {
+            tx.event(Event::MalformedPdu as u8);
+        }
+        Outcome::More
+    }
+
+    fn held(&self) -> u64 {
+        (self.pending.capacity() * size_of::<((Direction, u16), u64)>()) as u64
+    }
+}
+
+/// Most jobs that may wait.
+const PENDING_MAX: usize = 256;
+
+impl S7 {
+    /// Remembers a job until its acknowledgement comes. One whose reference is used again is done.
+    fn wait(&mut self, turn: &mut Turn<'_, '_, Exchange>, key: (Direction, u16), number: u64) {
+        if self.pending.len() >= PENDING_MAX {
+            self.pending.retain(|_, n| turn.tx(*n).is_some());
+        }
+        if let Some(old) = self.pending.insert(key, number).and_then(|old| turn.tx(old)) {
+            old.finish(key.0.reverse());
+        }
+    }
+}
+
+/// What is kept of a job and its acknowledgement.
+#[derive(Debug, Default)]
+struct Exchange {
+    /// By direction.
+    pdus: [Option<Pdu>; 2],
+}
+
+impl Exchange {
+    fn of(dir: Direction, pdu: Pdu) -> Exchange {
+        let mut exchange = Exchange::default();
+        exchange.pdus[dir.index()] = Some(pdu);
+        exchange
+    }
+
+    fn request(&self) -> Option<&Pdu> {
+        self.pdus.iter().flatten().find(|p| p.is_request())
+    }
+
+    fn response(&self) -> Option<&Pdu> {
+        self.pdus.iter().flatten().find(|p| !p.is_request())
+    }
+}
+
+impl Content for Exchange {
+    fn held(&self) -> u64 {
+        self.pdus.iter().flatten().map(Pdu::held).sum()
+    }
+
+    fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
+        let pdu = self.pdus[dir.index()].as_ref()?;
+        match Id::of(id)? {
+            Id::Area => pdu.items.get(index).map(|i| u64::from(i.area)),
+            Id::Block => pdu.items.iter().filter(|i| i.db > 0).nth(index).map(|i| u64::from(i.db)),
+            _ if index > 0 => None,
+            Id::Kind => Some(u64::from(pdu.kind)),
+            Id::Function => pdu.function.map(u64::from),
+            Id::UserGroup => pdu.user.map(|u| u64::from(u.0)),
+            Id::Subfunction => pdu.user.map(|u| u64::from(u.1)),
+            Id::Error => pdu.error.map(u64::from),
+        }
+    }
+
+    fn direction(&self, only: Option<Direction>) -> Direction {
+        let is_request = |dir: Direction| self.pdus[dir.index()].as_ref().is_some_and(Pdu::is_request);
+        only.unwrap_or(if is_request(Direction::ToClient) { Direction::ToClient } else { Direction::ToServer })
+    }
+
+    /// What cannot be read is an anomaly alone.
+    fn records(&self, _options: &AppLogOptions) -> usize {
+        usize::from(self.pdus.iter().any(Option::is_some))
+    }
+
+    fn log(&self, _base: &TxBase, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
+        json.object("s7comm");
+        if let Some(p) = self.request().or(self.response()) {
+            json.uint("reference", u64::from(p.reference));
+        }
+        if let Some(request) = self.request() {
+            shown(request, json);
+        }
+        if let Some(response) = self.response() {
+            json.object("response");
+            shown(response, json);
+            json.end_object();
+        }
+        json.end_object();
+    }
+}
+
+/// A value by its name, or as a number in text.
+fn named(json: &mut Json, key: &'static str, words: &[(&'static str, u64)], value: u8) {
+    match word(words, u64::from(value)) {
+        Some(name) => json.str(key, name),
+        None => json.str(key, &value.to_string()),
+    }
+}
+
+/// The members of a PDU.
+fn shown(pdu: &Pdu, json: &mut Json) {
+    named(json, "type", KINDS, pdu.kind);
+    if let Some(function) = pdu.function {
+        named(json, "function", FUNCTIONS, function);
+    }
+    if let Some((group, subfunction)) = pdu.user {
+        named(json, "user_group", USER_GROUPS, group);
+        json.uint("subfunction", u64::from(subfunction));
+    }
+    if let Some(error) = pdu.error {
+        json.uint("error", u64::from(error));
+    }
+    if !pdu.items.is_empty() {
+        json.array("items");
+        for item in &pdu.items {
+            json.item_object();
+            named(json, "area", AREAS, item.area);
+            if item.db > 0 {
+                json.uint("db", u64::from(item.db));
+            }
+            json.uint("address", u64::from(item.bit >> 3));
+            json.uint("bit", u64::from(item.bit & 7));
+            json.uint("count", u64::from(item.count));
+            json.end_object();
+        }
+        json.end_array();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use margay_flow::Direction::{ToClient, ToServer};
+
+    use super::*;
+    use crate::testing::Talk;
+
+    const CONNECT: &[u8] = b"\x03\0\0\x16\x11\xe0\0\0\0\x01\0\xc1\x02\x01\0\xc2\x02\x01\x02\xc0\x01\x09";
+    /// Reads four bytes from byte 10 of data block 5.
+    const READ: &[u8] =
+        b"\x03\0\0\x1f\x02\xf0\x80\x32\x01\0\0\x02\0\0\x0e\0\0\x04\x01\x12\x0a\x10\x02\0\x04\0\x05\x84\0\0\x50";
+    const VALUE: &[u8] =
+        b"\x03\0\0\x1d\x02\xf0\x80\x32\x03\0\0\x02\0\0\x02\0\x08\0\0\x04\x01\xff\x04\0\x20\x01\x02\x03\x04";
+
+    #[test]
+    fn a_value_is_read() {
+        let mut talk = Talk::tcp(AppProto::S7comm, 102);
+        talk.client(CONNECT).client(READ);
+        assert_eq!(talk.complete(), [[true, false]]);
+        talk.server(VALUE);
+        assert_eq!(talk.complete(), [[true, true]]);
+        assert_eq!(
+            talk.logs(),
+            [
+                r#"{"s7comm":{"reference":512,"type":"job","function":"read","items":[{"area":"db","db":5,"address":10,"bit":0,"count":4}],"response":{"type":"ack_data","function":"read","error":0}}}"#
+            ]
+        );
+        assert_eq!(
+            (talk.numbers("s7comm.function", ToServer), talk.numbers("s7comm.db", ToServer)),
+            (vec![4], vec![5])
+        );
+        assert_eq!(
+            (talk.numbers("s7comm.error", ToClient), talk.numbers("s7comm.area", ToServer)),
+            (vec![0], vec![0x84])
+        );
+        assert!(talk.events().is_empty());
+    }
+
+    #[test]
+    fn stops_and_user_data() {
+        let stop = b"\x03\0\0\x21\x02\xf0\x80\x32\x01\0\0\x0c\0\0\x10\0\0\x29\0\0\0\0\0\x09P_PROGRAM";
+        let read_list = b"\x03\0\0\x21\x02\xf0\x80\x32\x07\0\0\x05\0\0\x08\0\x08\0\x01\x12\x04\x11\x44\x01\0\xff\x09\0\x04\0\x11\0\x01";
+        let mut talk = Talk::tcp(AppProto::S7comm, 102);
+        talk.client(stop).client(read_list);
+        assert_eq!(talk.numbers("s7comm.function", ToServer), [0x29]);
+        assert_eq!(
+            (talk.numbers("s7comm.user_group", ToServer), talk.numbers("s7comm.subfunction", ToServer)),
+            (vec![4], vec![1])
+        );
+        assert!(talk.logs()[0].contains(r#""function":"plc_stop""#), "{:?}", talk.logs());
+        assert!(talk.logs()[1].contains(r#""user_group":"cpu""#), "{:?}", talk.logs());
+        // An answer to neither.
+        talk.server(VALUE);
+        assert_eq!(talk.events(), ["unsolicited_response"]);
+    }
+
+    #[test]
+    fn what_is_wrong() {
+        let mut talk = Talk::tcp(AppProto::S7comm, 102);
+        // Parameters beyond the packet, and no header.
+        let mut cut = READ.to_vec();
+        cut[14] = 0x40;
+        talk.client(&cut).client(b"\x03\0\0\x0a\x02\xf0\x80\x32\x01\0");
+        assert_eq!(talk.events(), ["malformed_pdu", "malformed_pdu"]);
+        assert_eq!(talk.logs().len(), 1);
+        talk.client(b"GET /");
+        assert_eq!(talk.outcome, Outcome::Failed);
+    }
+
+    #[test]
+    fn recognition() {
+        assert_eq!(probe(ToServer, CONNECT), Probed::More);
+        assert_eq!(probe(ToServer, &[CONNECT, READ].concat()), Probed::Yes { reverse: false });
+        assert_eq!(probe(ToServer, READ), Probed::Yes { reverse: false });
+        let other = [CONNECT, b"\x03\0\0\x0a\x02\xf0\x80\x0d\x01\0"].concat();
+        assert_eq!(probe(ToServer, &other), Probed::No);
+        assert_eq!(probe(ToServer, &CONNECT.repeat(PACKETS)), Probed::No);
+        assert_eq!(probe(ToServer, b"GET"), Probed::No);
+    }
+}
