@@ -76,6 +76,7 @@ lint: ## formatting, clippy, layout of the code, language, links of the manual
 	$(CARGO) fmt --all --check
 	@tools/check-portable
 	@tools/check-house
+	@tools/house-counts --check
 	$(CARGO) clippy --workspace --all-targets --features margay-fuzz-replay/tools $(FEATURES) --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --no-default-features --locked -- -D warnings
 
