@@ -99,6 +99,7 @@ doc: setup ## API documentation, without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
 manual: build ## every command of the manual runs as shown; links, table of contents and generated pages are right (docs/)
+	@tools/setup curl
 	@tools/manual $(RELEASE)
 
 book: ## the manual as a website, in target/book; installs mdBook if it is missing

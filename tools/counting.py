@@ -86,13 +86,13 @@ def functions(path):
             elif line.startswith('cob='):
                 name('ob', line[4:].rstrip())
             elif line.startswith('calls='):
-                # What follows is what the called function came to.
+                # The next line has the cost of the called function.
                 callee = True
     return total
 
 
 def room(symbol, library):
-    """Whose a function is: a crate of the project (its room), another crate, or a library of the system."""
+    """The owner of a function: a crate of the project (its stage), another crate, or a system library."""
     path = re.search(r'\b([a-z_][a-z0-9_]*)::', symbol)
     crate = path[1] if path else 'std' if symbol.startswith('<') else ''
     if crate.startswith('margay_'):
@@ -117,7 +117,7 @@ def rooms(functions):
 
 
 def machine(engine):
-    """What the counts depend on beside the code: those of two machines that differ in it are not to be compared."""
+    """The dependencies of the counts beside the code: counts with different ones cannot be compared."""
     def first(argv, pattern):
         try:
             text = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout

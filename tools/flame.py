@@ -11,7 +11,7 @@ HASH = re.compile(r'::h[0-9a-f]{16}$')
 
 
 def stacks(lines):
-    """{((function, library), …) from the root: samples} of what `perf script -F comm,ip,sym,dso` writes."""
+    """{((function, library), …) from the root: samples} from `perf script -F comm,ip,sym,dso`."""
     out, stack = collections.Counter(), None
     for line in lines:
         if not line.strip():
@@ -61,7 +61,7 @@ def colour(room):
 
 
 def svg(counts, title):
-    """The flame graph: wide is where the time went, above each function what it called; colours are rooms."""
+    """The flame graph: width is time, callees are above their callers, colours are stages."""
     root = {'n': 0, 'kids': {}}
     for stack, n in counts.items():
         root['n'] += n
