@@ -39,6 +39,13 @@ impl Window {
         }
     }
 
+    /// So many bytes stream by, and nobody looks at them, nor at what is held.
+    pub fn pass(&mut self, bytes: u64) {
+        self.discard();
+        self.start = self.start.saturating_add(bytes);
+        self.inspected = self.start;
+    }
+
     fn bytes(&self) -> &[u8] {
         self.data.get(self.head..).unwrap_or(&[])
     }

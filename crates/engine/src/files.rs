@@ -209,7 +209,8 @@ pub(crate) fn run(
                     costs.batch(asked, batch.iter(), worker);
                     continue;
                 }
-                for frame in batch.iter() {
+                for (index, frame) in batch.iter().enumerate() {
+                    worker.warm(&batch, index);
                     worker.frame(&frame);
                 }
                 worker.expire();

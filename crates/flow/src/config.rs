@@ -60,6 +60,13 @@ impl FlowTimeouts {
             _ => &self.default,
         }
     }
+
+    /// The least of a flow that is new or established, whatever its protocol.
+    pub(crate) fn least(&self) -> u32 {
+        let pairs = [self.default, self.tcp, self.udp, self.icmp];
+        let all = pairs.iter().flat_map(|p| [p.normal, p.emergency]).flat_map(|t| [t.new, t.established]);
+        all.min().unwrap_or(0)
+    }
 }
 
 impl Default for FlowTimeouts {

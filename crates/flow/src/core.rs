@@ -211,34 +211,11 @@ impl CapturedVars {
 
 /// One flow. Addresses and ports are those of its first packet: source is the client.
 ///
-/// What every packet touches is at its end, in few cache lines, and what the engine keeps with it follows.
+/// The first cache line holds what every packet touches, the second what rules keep with a flow. The rest is for events, and what
+/// the engine keeps with the flow follows in a line of its own.
 #[derive(Debug, Clone)]
 #[repr(C)]
 pub struct FlowCore {
-    /// Time of the first packet.
-    pub start: Time,
-    /// Packets and bytes seen while bypassed, by [`Direction::index`].
-    pub bypassed: [(u64, u64); 2],
-    /// Its recent traffic, if rate tracking is on.
-    pub rate: Option<Box<Rate>>,
-    /// ESP: security parameters index.
-    pub spi: u32,
-    /// VLAN tags, 0 where unused.
-    pub vlans: margay_packet::Vlans,
-    /// Client port; for ICMP its type.
-    pub sport: u16,
-    /// Server port; for ICMP its code.
-    pub dport: u16,
-    /// Client address.
-    pub src: IpAddr,
-    /// Server address.
-    pub dst: IpAddr,
-    /// Tunnel depth.
-    pub recursion: u8,
-    /// Emergency mode was on when it was made or ended.
-    pub emergency: bool,
-    /// Bits and integers.
-    pub vars: FlowVars,
     /// Its number in events (`flow_id`): unique in a run.
     pub id: u64,
     /// Time of the latest packet.
@@ -268,7 +245,34 @@ pub struct FlowCore {
     pub elephant: [bool; 2],
     /// IP protocol.
     pub proto: u8,
+    /// Bits and integers.
+    pub vars: FlowVars,
+    /// What it carried of late, where that is asked for.
+    pub rate: Option<Box<Rate>>,
+    /// Time of the first packet.
+    pub start: Time,
+    /// Packets and bytes seen while bypassed, by [`Direction::index`].
+    pub bypassed: [(u64, u64); 2],
+    /// ESP: security parameters index.
+    pub spi: u32,
+    /// VLAN tags, 0 where unused.
+    pub vlans: margay_packet::Vlans,
+    /// Client port; for ICMP its type.
+    pub sport: u16,
+    /// Server port; for ICMP its code.
+    pub dport: u16,
+    /// Client address.
+    pub src: IpAddr,
+    /// Server address.
+    pub dst: IpAddr,
+    /// Tunnel depth.
+    pub recursion: u8,
+    /// Emergency mode was on when it was made or ended.
+    pub emergency: bool,
 }
+
+// What every packet touches is one cache line, and what rules touch besides another one.
+const _: () = assert!(std::mem::offset_of!(FlowCore, vars) == 64 && std::mem::offset_of!(FlowCore, start) == 128);
 
 impl FlowCore {
     /// A flow of protocol `proto` whose first packet is seen at `time`, and of which nothing is known but its ends: client and

@@ -140,7 +140,44 @@ fn embedded(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr, u8, u16, u16)> {
 /// The key of `packet`, which came in on interface `livedev` (0 where that does not matter). `None` for packets without a
 /// flow: not IP, broken, fragments, ICMP errors about nothing we can tell, and protocols other than TCP, UDP, SCTP, ESP,
 /// ICMP and the IP-in-IP tunnels.
+#[inline]
 pub(crate) fn of(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Option<FlowKey> {
+    // What most packets are.
+    if let (L3::Ipv4 { .. }, L4::Tcp { .. } | L4::Udp { .. }, IpAddr::V4(src), IpAddr::V4(dst), false) =
+        (packet.l3, packet.l4, packet.src, packet.dst, packet.fragment)
+    {
+        let ends = [(src, packet.sport), (dst, packet.dport)].map(|(a, port)| (u64::from(u32::from(a)), port));
+        return Some(of_ipv4(config, packet, ends, livedev));
+    }
+    of_any(config, packet, livedev)
+}
+
+/// Tunnel depth and interface in their places, where they tell flows apart.
+#[inline]
+fn meta(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> u32 {
+    let recursion = if config.recursion_use_for_tracking { u32::from(packet.recursion & 0x7f) } else { 0 };
+    let livedev = if config.livedev_use_for_tracking { u32::from(livedev) } else { 0 };
+    recursion << 9 | livedev << 16
+}
+
+/// The key of a packet of TCP or UDP over IPv4, as [`of_ends`] makes it.
+#[inline]
+fn of_ipv4(config: &FlowConfig, packet: &Packet<'_>, [s, d]: [(u64, u16); 2], livedev: u16) -> FlowKey {
+    let end = |(address, port): (u64, u16)| address << 16 | u64::from(port);
+    let swapped = end(s) > end(d);
+    let (low, high) = if swapped { (d, s) } else { (s, d) };
+    let [v0, v1, v2] = if config.vlan_use_for_tracking { packet.vlans.raw() } else { [0; 3] }.map(u64::from);
+    let key = Key {
+        low: [0, low.0],
+        high: [0, high.0],
+        ports: u32::from(low.1) << 16 | u32::from(high.1),
+        meta: u32::from(packet.proto) | meta(config, packet, livedev),
+        vlans: v0 | v1 << 16 | v2 << 32,
+    };
+    FlowKey { key, hash: config.hash_key.hash(key.words()), swapped, error: false }
+}
+
+fn of_any(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Option<FlowKey> {
     if packet.fragment {
         return None;
     }
@@ -176,11 +213,9 @@ pub(crate) fn of(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Opti
         L4::None if matches!(proto, 4 | 41) && packet.has_inner => {}
         _ => return None,
     }
-    let recursion = if config.recursion_use_for_tracking { u32::from(packet.recursion & 0x7f) } else { 0 };
-    let livedev = if config.livedev_use_for_tracking { u32::from(livedev) } else { 0 };
     let ends = Ends { src: address(src), dst: address(dst), sport, dport, proto, v6, vlans: packet.vlans.raw() };
     let with = (&config.hash_key, config.vlan_use_for_tracking);
-    Some(FlowKey { error, ..of_ends(with, &ends, recursion << 9 | livedev << 16, one_way) })
+    Some(FlowKey { error, ..of_ends(with, &ends, meta(config, packet, livedev), one_way) })
 }
 
 /// What tells plain flows of TCP and UDP apart, from a packet's headers: outside tunnels, of a capture file.
@@ -280,5 +315,30 @@ pub(crate) fn spi(packet: &Packet<'_>) -> u32 {
     match packet.l4 {
         L4::Esp { .. } => packet.l4_bytes().get(..4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use margay_packet::{Frame, LinkType, Time};
+
+    use super::*;
+
+    /// What most packets are has a way of its own to its key: the key is the same.
+    #[test]
+    fn keys_of_ipv4_are_those_of_its_ends() {
+        let frame = Frame { data: &[], wire_len: 0, time: Time(0), link: LinkType::RAW, number: 1 };
+        let config = FlowConfig::default();
+        let addresses = ["0.0.0.0", "10.0.0.1", "10.0.0.2", "255.255.255.255"].map(|a| a.parse().unwrap());
+        for (src, dst) in addresses.iter().flat_map(|s| addresses.iter().map(move |d| (*s, *d))) {
+            for (sport, dport, proto, recursion, vlan) in [(1, 2, 6, 0, 0), (2, 1, 17, 3, 7), (65_535, 0, 6, 1, 4095)] {
+                let mut p = Packet { src, dst, sport, dport, proto, recursion, ..Packet::new(&frame) };
+                p.l3 = L3::Ipv4 { offset: 0, header_len: 20, options: 0 };
+                p.l4 = if proto == 6 { L4::Tcp { offset: 20, header_len: 20 } } else { L4::Udp { offset: 20 } };
+                assert!(p.vlans.push(vlan));
+                let (quick, slow) = (of(&config, &p, 5).unwrap(), of_any(&config, &p, 5).unwrap());
+                assert_eq!((quick.key, quick.hash, quick.swapped), (slow.key, slow.hash, slow.swapped));
+            }
+        }
     }
 }

@@ -48,4 +48,4 @@ pub use hash::HashKey;
 pub use host::{HostConfig, HostCounters, HostTable, IpPair};
 pub use key::{Ends, FlowHasher, FlowKey, icmpv4_counterpart, icmpv6_counterpart};
 pub use rate::{Rate, RateConfig, SLOTS as RATE_SLOTS};
-pub use table::{EndReason, Flow, FlowRef, FlowTable, Leaving, Lookup, OVER_MIN};
+pub use table::{EndReason, Flow, FlowRef, FlowTable, Leaving, Lookup, OVER_MIN, Wanted};

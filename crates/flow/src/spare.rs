@@ -1,13 +1,18 @@
 //! Memory that comes back: the buffer that one flow's data has grown, the next flow's data takes.
 //!
 //! Data of streams, bodies and files is gathered a packet at a time. Without this every such buffer would be moved three or four
-//! times as it grows, into memory that is not in the cache, or not even mapped. A thread keeps a few for itself; what is kept
-//! was needed at some time, and is no more than 64 times 64 KiB.
+//! times as it grows, into memory that is not in the cache, or not even mapped. A thread keeps a few for itself, and takes the one
+//! that came back last, which is still in the cache; what is kept was needed at some time, and is no more than 64 times 64 KiB
+//! and 256 times 2 KiB.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// Smaller buffers are not worth keeping, larger ones are rare.
+/// What holds the data of a packet: the first buffer of data that comes in packets of the usual size.
+const PACKET: usize = 2 << 10;
+/// Most buffers of that size that a thread keeps.
+const PACKETS_KEPT: usize = 256;
+/// Smaller buffers are not worth keeping, but for those of a packet; larger ones are rare.
 const MIN: usize = 8 << 10;
 const MAX: usize = 64 << 10;
 /// What data grows to that goes on beyond its first packet: few sizes, no more than three times apart, so that what one grew
@@ -28,6 +33,7 @@ const TRUST: usize = 4;
 
 thread_local! {
     static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static PACKETS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Bytes whose memory comes back when they are dropped.
@@ -67,6 +73,21 @@ impl Buffer {
             self.append_of(bytes, total);
         }
         moves
+    }
+
+    /// What is before `from` is not needed: moves what is behind it to the front. Whether that gave memory back: where little is left
+    /// it goes to a buffer for a packet, and whoever needs a large one next gets this, which is in the cache.
+    pub fn forget_before(&mut self, from: usize) -> bool {
+        let left = self.0.get(from..).unwrap_or(&[]);
+        let gives = left.len() <= PACKET && self.0.capacity() >= MIN;
+        if gives {
+            let mut new = packet();
+            new.extend_from_slice(left);
+            *self = Buffer(new);
+        } else {
+            self.0.drain(..from.min(self.0.len()));
+        }
+        gives
     }
 
     /// Nothing more will come, and what is before `from` is not needed: gives back the memory that no other byte is in, where
@@ -126,6 +147,12 @@ fn grow(data: &mut Vec<u8>, from: usize, more: usize, total: usize) {
     let live = data.get(from..).unwrap_or(&[]);
     let needed = live.len() + more;
     let announced = total.min(ANNOUNCED.max(TRUST * needed));
+    if announced <= needed && needed <= PACKET {
+        let mut new = packet();
+        new.extend_from_slice(live);
+        give(std::mem::replace(data, new));
+        return;
+    }
     let (size, fits) = if announced > needed {
         (announced, announced..=announced + announced / 4)
     } else if live.len() < GROWS {
@@ -146,20 +173,31 @@ fn grow(data: &mut Vec<u8>, from: usize, more: usize, total: usize) {
     give(std::mem::replace(data, new));
 }
 
+/// An empty buffer for a packet.
+fn packet() -> Vec<u8> {
+    let spare = PACKETS.try_with(|s| s.try_borrow_mut().ok()?.pop());
+    spare.ok().flatten().unwrap_or_else(|| Vec::with_capacity(PACKET))
+}
+
 /// Keeps the memory of a buffer that nobody needs, if it is worth it.
 #[inline]
 fn give(data: Vec<u8>) {
-    if (MIN..=MAX).contains(&data.capacity()) {
+    if (PACKET..=MAX).contains(&data.capacity()) {
         keep(data);
     }
 }
 
 fn keep(mut data: Vec<u8>) {
     data.clear();
+    let (list, most) = match data.capacity() {
+        PACKET => (&PACKETS, PACKETS_KEPT),
+        MIN.. => (&SPARE, KEPT),
+        _ => return,
+    };
     // A thread that ends keeps nothing.
-    let _ = SPARE.try_with(|s| {
+    let _ = list.try_with(|s| {
         if let Ok(mut spare) = s.try_borrow_mut()
-            && spare.len() < KEPT
+            && spare.len() < most
         {
             spare.push(data);
         }
@@ -261,7 +299,42 @@ mod tests {
     }
 
     #[test]
+    fn what_is_forgotten_gives_a_large_buffer_back() {
+        let mut a = Buffer::from(Vec::with_capacity(MIN));
+        a.append(&[1; 6000]);
+        a.append(&[2; 2000]);
+        assert!(a.forget_before(7000));
+        assert_eq!((a.as_slice(), a.capacity(), kept()), (&[2; 1000][..], PACKET, 1));
+        assert!(!a.forget_before(900));
+        assert_eq!((a.as_slice(), a.capacity()), (&[2; 100][..], PACKET));
+        // It grows into the one that it left.
+        a.append(&[3; PACKET]);
+        assert_eq!((a.len(), a.capacity(), kept()), (100 + PACKET, 100 + PACKET, 1));
+        a.append(&[4; 3000]);
+        assert_eq!((a.capacity(), kept()), (MIN, 0));
+        // Where much is left it stays.
+        assert!(!a.forget_before(100));
+        assert_eq!((a.len(), a.capacity()), (PACKET + 3000, MIN));
+    }
+
+    #[test]
+    fn a_packet_takes_what_held_one() {
+        let mut a = Buffer::default();
+        a.append(&[1; 1460]);
+        let at = a.as_ptr();
+        assert_eq!(a.capacity(), PACKET);
+        drop(a);
+        let mut b = Buffer::default();
+        b.append(&[2; 1200]);
+        assert_eq!((b.as_ptr(), b.as_slice()), (at, &[2; 1200][..]));
+    }
+
+    #[test]
     fn only_so_many_are_kept() {
+        for _ in 0..2 * PACKETS_KEPT {
+            give(Vec::with_capacity(PACKET));
+        }
+        assert_eq!(PACKETS.with_borrow(Vec::len), PACKETS_KEPT);
         for _ in 0..2 * KEPT {
             give(Vec::with_capacity(MIN));
         }

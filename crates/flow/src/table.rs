@@ -5,6 +5,7 @@
 //! time in the flow; when the flow's slot comes round, a flow seen since moves on to where it belongs.
 
 mod moves;
+mod warm;
 
 use margay_packet::{Packet, Time};
 
@@ -17,6 +18,7 @@ use crate::key::{self, FlowHasher, FlowKey, Key};
 use crate::rate::{Rate, RateConfig};
 use crate::slab::Chunks;
 pub use moves::Leaving;
+pub use warm::Wanted;
 
 const NONE: u32 = u32::MAX;
 /// Slots of the wheel, one second each. Later deadlines wait in the last one and are looked at again.
@@ -65,9 +67,9 @@ impl EndReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlowRef(u32);
 
-/// One flow and the engine's extension of it.
+/// One flow and the engine's extension of it, aligned to a cache line.
 #[derive(Debug, Clone)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Flow<X> {
     /// The state that every flow has.
     pub core: FlowCore,
@@ -118,6 +120,8 @@ pub struct FlowTable<X> {
     limit: u32,
     /// Flows that a bucket may have.
     chain_max: u32,
+    /// Microseconds for which any flow that is new or established may be silent.
+    silence: i64,
     wheel: Vec<u32>,
     /// One bit a slot of the wheel: not empty.
     occupied: [u64; SLOTS / 64],
@@ -155,6 +159,7 @@ impl<X> FlowTable<X> {
             free: NONE,
             limit,
             chain_max: CHAIN,
+            silence: i64::from(config.timeouts.least()) * SECOND,
             wheel: vec![NONE; SLOTS],
             occupied: [0; SLOTS / 64],
             second: 0,
@@ -316,9 +321,15 @@ impl<X> FlowTable<X> {
         }
     }
 
-    /// Counts a packet towards its flow and establishes flows other than TCP that were seen from both sides.
-    pub fn update(&mut self, at: FlowRef, packet: &Packet<'_>, key: &FlowKey, direction: Direction) {
-        let Some(Some(flow)) = self.flows.get_mut(at.0) else { return };
+    /// Counts a packet towards its flow, which is returned, and establishes flows other than TCP that were seen from both sides.
+    pub fn update(
+        &mut self,
+        at: FlowRef,
+        packet: &Packet<'_>,
+        key: &FlowKey,
+        direction: Direction,
+    ) -> Option<&mut Flow<X>> {
+        let flow = self.flows.get_mut(at.0)?.as_mut()?;
         let i = direction.index();
         let core = &mut flow.core;
         let len = u64::from(packet.wire_len);
@@ -359,6 +370,7 @@ impl<X> FlowTable<X> {
             let t = &mut core.ttl[i];
             *t = if core.pkts[i] == 1 { (ttl, ttl) } else { (t.0.min(ttl), t.1.max(ttl)) };
         }
+        Some(flow)
     }
 
     /// Sets a flow's state, with the timeout that goes with it.
@@ -528,7 +540,7 @@ impl<X> FlowTable<X> {
         make: impl FnOnce() -> X,
         ended: &mut dyn FnMut(Flow<X>, EndReason),
     ) -> Option<FlowRef> {
-        let at = self.place(now, ended)?;
+        let at = self.free_place(now, ended)?;
         self.fill(at, key.key, key.hash as u32, key.swapped, now)?;
         let emergency = self.emergency;
         // 51 bits: a JSON number keeps them.
@@ -550,7 +562,7 @@ impl<X> FlowTable<X> {
     }
 
     /// A free place, for which a flow may have to end.
-    fn place(&mut self, now: i64, ended: &mut dyn FnMut(Flow<X>, EndReason)) -> Option<u32> {
+    fn free_place(&mut self, now: i64, ended: &mut dyn FnMut(Flow<X>, EndReason)) -> Option<u32> {
         if self.free == NONE && !self.grow() {
             if !self.emergency {
                 self.emergency = true;
@@ -696,6 +708,11 @@ impl<X> FlowTable<X> {
     /// may have gone back since.
     fn silent_before(&self, at: u32, now: Time) -> bool {
         let Some(Flow { core, .. }) = self.get(FlowRef(at)) else { return true };
+        if matches!(core.state, FlowState::New | FlowState::Established)
+            && now.0.saturating_sub(core.last.0) < self.silence
+        {
+            return false;
+        }
         core.last.0.saturating_add(self.timeout_of(core, self.emergency)) <= now.0
     }
 

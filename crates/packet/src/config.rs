@@ -23,6 +23,32 @@ impl UdpTunnel {
     }
 }
 
+/// Whether a port may be one of many, asked quickly: one bit for each 1,024th port. No is certain.
+#[derive(Debug, Clone)]
+pub(crate) struct PortFilter([u64; 16]);
+
+impl PortFilter {
+    /// Of the ports of encapsulations in UDP: all, where one is looked for on every port.
+    pub(crate) fn of(tunnels: [&UdpTunnel; 3]) -> PortFilter {
+        let mut filter = PortFilter([0; 16]);
+        for tunnel in tunnels.into_iter().filter(|t| t.enabled) {
+            if tunnel.ports.is_empty() {
+                filter.0 = [u64::MAX; 16];
+            }
+            for port in &tunnel.ports {
+                filter.0[usize::from(port >> 6) & 15] |= 1 << (port & 63);
+            }
+        }
+        filter
+    }
+
+    /// Whether `port` may be one of them.
+    #[inline]
+    pub(crate) fn may_have(&self, port: u16) -> bool {
+        self.0[usize::from(port >> 6) & 15] >> (port & 63) & 1 != 0
+    }
+}
+
 /// Settings of [`crate::Decoder`] (`decoder:` and `defrag:` of the configuration).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeConfig {
@@ -146,5 +172,21 @@ impl Default for DefragConfig {
             checksums: false,
             inline: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_knows_all_of_its_ports() {
+        let ports = vec![0, 63, 64, 1023, 1024, 3544, 4789, 65_535];
+        let on = |ports: &[u16]| UdpTunnel { enabled: true, ports: ports.to_vec() };
+        let off = UdpTunnel { enabled: false, ports: vec![7] };
+        let filter = PortFilter::of([&on(&ports), &off, &on(&[6081])]);
+        assert!(ports.iter().all(|p| filter.may_have(*p)) && filter.may_have(6081) && !filter.may_have(7));
+        let all = PortFilter::of([&on(&[]), &off, &off]);
+        assert!((0..=u16::MAX).all(|p| all.may_have(p)));
     }
 }

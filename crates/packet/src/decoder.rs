@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use crate::config::DecodeConfig;
+use crate::config::{DecodeConfig, PortFilter};
 use crate::counters::DecodeCounters;
 use crate::defrag::{Defrag, Whole};
 use crate::event::DecodeEvent;
@@ -31,6 +31,8 @@ pub(crate) enum Inner {
 #[derive(Debug)]
 pub struct Decoder {
     pub(crate) config: DecodeConfig,
+    /// Ports of encapsulations in UDP.
+    pub(crate) udp_tunnels: PortFilter,
     pub(crate) defrag: Defrag,
     /// The frames decoded next have checksums that are not to be looked at: a card will fill them in.
     pub unfinished_checksums: bool,
@@ -44,7 +46,9 @@ impl Decoder {
     /// A decoder with nothing seen yet.
     pub fn new(config: DecodeConfig) -> Self {
         let defrag = Defrag::new(&config.defrag);
-        Decoder { config, defrag, unfinished_checksums: false, live: false, counters: DecodeCounters::default() }
+        let udp_tunnels = PortFilter::of([&config.teredo, &config.geneve, &config.vxlan]);
+        let counters = DecodeCounters::default();
+        Decoder { config, udp_tunnels, defrag, unfinished_checksums: false, live: false, counters }
     }
 
     /// The settings.

@@ -212,42 +212,52 @@ impl Peer {
     }
 }
 
-/// One direction's data and how far its readers are, by stream offset.
+/// One direction's data and how far its readers are, by stream offset. First what most packets touch.
 #[derive(Debug, Clone, Default)]
+#[repr(C, align(64))]
 pub(crate) struct Assembly {
-    pub(crate) buffer: StreamBuffer,
     /// The application layer has everything before this.
     pub(crate) app: u64,
     /// Raw inspection has everything before this.
     pub(crate) raw: u64,
-    /// Raw inspection looks at what is before this and what is behind it apart.
-    pub(crate) border: u64,
     /// The other side acknowledged everything before this.
     pub(crate) acked: u64,
+    /// Holes up to here were reported.
+    pub(crate) gap_seen: u64,
+    /// Raw inspection looks at what is before this and what is behind it apart.
+    pub(crate) border: u64,
+    /// Bytes of memory that are accounted for.
+    pub(crate) accounted: u64,
+    /// Everything from here on is kept, whoever has it.
+    pub(crate) keep: Option<u64>,
+    pub(crate) buffer: StreamBuffer,
     /// Where the latest packet's data was: inline inspection looks there.
     pub(crate) packet: (u64, u64),
     /// Inline: what inspection looks at of early data, and its stream offset.
     pub(crate) around: Vec<u8>,
     pub(crate) around_at: u64,
-    /// Holes up to here were reported.
-    pub(crate) gap_seen: u64,
     /// Where the first hole began.
     pub(crate) first_gap: Option<u64>,
     /// The sequence offset of the first byte that was not in order when what was early was put in order at the end.
     pub(crate) finished: Option<u64>,
-    /// Bytes of memory that are accounted for.
-    pub(crate) accounted: u64,
     pub(crate) chunk_size: u32,
     pub(crate) context: u32,
     /// Inline: data of the latest packet was not looked at yet.
     pub(crate) pending: bool,
     /// How often reading began anew, for data came that was before what was read.
     pub(crate) restarts: u8,
-    /// Everything from here on is kept, whoever has it.
-    pub(crate) keep: Option<u64>,
 }
 
+// The readers' offsets are one cache line, and the buffer begins with the next.
+const _: () = assert!(size_of::<Assembly>() <= 384 && std::mem::offset_of!(Assembly, buffer) == 64);
+
 impl Assembly {
+    /// Prefetches it, as [`crate::TcpSession::warm`] does.
+    #[inline]
+    pub(crate) fn warm(&self) -> u64 {
+        self.app ^ self.buffer.warm() ^ u64::from(self.chunk_size)
+    }
+
     /// The stream offset of a sequence offset: urgent bytes that were taken out do not count.
     #[inline]
     pub(crate) fn place(&self, offset: u64) -> u64 {

@@ -16,6 +16,8 @@ use super::{File, StoreState};
 pub struct FileWants {
     /// Rules look at files' data ([`File::data`]).
     pub data: bool,
+    /// Somebody looks at the bodies of HTTP, decoded: rules, scripts, or alerts that show them.
+    pub bodies: bool,
     /// Rules (`filemagic`) or logs (`force-magic`) ask what kind of file it is.
     pub magic: bool,
     /// MD5: `filemd5`, `force-hash: [md5]`.
@@ -31,7 +33,7 @@ pub struct FileWants {
 impl FileWants {
     /// Nothing.
     pub const NONE: FileWants =
-        FileWants { data: false, magic: false, md5: false, sha1: false, sha256: false, store: false };
+        FileWants { data: false, bodies: false, magic: false, md5: false, sha1: false, sha256: false, store: false };
 
     /// The same without digests.
     #[must_use]
@@ -44,6 +46,7 @@ impl FileWants {
     pub const fn or(self, other: FileWants) -> FileWants {
         FileWants {
             data: self.data || other.data,
+            bodies: self.bodies || other.bodies,
             magic: self.magic || other.magic,
             md5: self.md5 || other.md5,
             sha1: self.sha1 || other.sha1,
@@ -54,9 +57,9 @@ impl FileWants {
 }
 
 impl Default for FileWants {
-    /// Data, for detection; nothing else.
+    /// Data and bodies, for detection; nothing else.
     fn default() -> Self {
-        FileWants { data: true, ..FileWants::NONE }
+        FileWants { data: true, bodies: true, ..FileWants::NONE }
     }
 }
 

@@ -219,7 +219,10 @@ impl Body {
             let room = if limit == 0 { u64::MAX } else { limit.saturating_sub(self.decoded) };
             let keep = piece.get(..room.min(piece.len() as u64) as usize).unwrap_or(piece);
             let held = cx.shared.counters.http_memory.saturating_add(keep.len() as u64);
-            if cx.memcap != 0 && held > cx.memcap {
+            if !cx.shared.files.wants.bodies {
+                self.window.pass(keep.len() as u64);
+                self.limited = keep.len() < piece.len();
+            } else if cx.memcap != 0 && held > cx.memcap {
                 cx.shared.counters.http_memcap += 1;
                 self.limited = true;
             } else {

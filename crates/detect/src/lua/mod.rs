@@ -99,6 +99,16 @@ fn find_need(name: &str) -> Option<&'static Need> {
     NEEDS.iter().find(|n| n.name == name)
 }
 
+/// Whether a rule has a script.
+pub(crate) fn is_asked(rule: &Rule) -> bool {
+    let of_buffers = |b: &BufferCheck| matches!(b, BufferCheck::Lua(_));
+    rule.checks.iter().any(|c| matches!(c, Check::Lua(_)))
+        || rule
+            .buffers
+            .iter()
+            .any(|b| b.checks.iter().any(of_buffers) || b.transforms.iter().any(|t| matches!(t, Transform::Lua(_))))
+}
+
 /// A script of a rule, ready for workers to make states of.
 #[derive(Debug)]
 pub(crate) struct RuleScript {
@@ -151,12 +161,7 @@ impl RuleScripts {
     /// # Errors
     /// A script that is not there, does not load, or asks for what cannot be had; with its file and line.
     pub(crate) fn load(&mut self, rule: &mut Rule, folder: Option<&Path>) -> Result<(), String> {
-        let of_buffers = |b: &BufferCheck| matches!(b, BufferCheck::Lua(_));
-        let any = rule.checks.iter().any(|c| matches!(c, Check::Lua(_)))
-            || rule.buffers.iter().any(|b| {
-                b.checks.iter().any(of_buffers) || b.transforms.iter().any(|t| matches!(t, Transform::Lua(_)))
-            });
-        if !any {
+        if !is_asked(rule) {
             return Ok(());
         }
         if !self.allow {

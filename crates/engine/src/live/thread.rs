@@ -297,6 +297,7 @@ impl Seat {
                 }
                 let (frames, inline) = (source.batch(), source.is_inline());
                 for (i, frame) in frames.iter().enumerate() {
+                    worker.warm(&frames, i);
                     worker.decoder.unfinished_checksums = frames.trusted(i);
                     let verdict = worker.frame(&frame);
                     if inline {

@@ -100,6 +100,12 @@ pub(crate) struct Heard {
 }
 
 impl FlowApp {
+    /// Prefetches it: reads fields that the next packet needs. The sum means nothing.
+    #[inline]
+    pub(super) fn warm(&self) -> u64 {
+        self.offered[0] ^ self.counted ^ u64::from(self.session.is_off())
+    }
+
     /// The flow was turned round.
     pub(super) fn turn_round(&mut self) {
         self.session.turn_round();
@@ -538,7 +544,33 @@ impl Rest {
 
     /// Feeds the application layer of a TCP flow with what a packet of direction `dir` made available; with `all` with
     /// all that is left, for this is the flow's end.
+    #[inline]
     pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
+        if !all
+            && let Some(tcp) = flow.ext.tcp.as_deref()
+            && tcp.state() != TcpState::Closed
+        {
+            if let Some(a) = flow.ext.app.as_deref_mut() {
+                // Most packets bring nothing: they only acknowledge, wait to be acknowledged, or are past the stream's depth.
+                let idle = |d: Direction| (!tcp.depth_reached(d) || a.session.is_truncated(d)) && a.has_all(tcp, d);
+                if a.session.is_off() {
+                    return Heard::default();
+                }
+                if !a.session.is_full() && DIRECTIONS.into_iter().all(idle) {
+                    return Heard {
+                        events: std::mem::take(&mut a.events) | a.session.take_events(),
+                        bypass: a.wishes.bypass,
+                        ..Heard::default()
+                    };
+                }
+            } else if DIRECTIONS.into_iter().all(|d| tcp.app_data(d, false).is_none()) {
+                return Heard::default();
+            }
+        }
+        self.feed_tcp_data(flow, dir, all)
+    }
+
+    fn feed_tcp_data(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
         let announced = match self.announced(flow, all) {
             Announced::Wait => return Heard::default(),
             Announced::No => None,
@@ -554,19 +586,6 @@ impl Rest {
         let app = &mut flow.ext.app;
         if app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();
-        }
-        // Most packets bring nothing: they only acknowledge, wait to be acknowledged, or are past the stream's depth.
-        let idle = |d: Direction| match &*app {
-            Some(a) if a.session.is_full() => false,
-            Some(a) => (!tcp.depth_reached(d) || a.session.is_truncated(d)) && a.has_all(tcp, d),
-            None => tcp.app_data(d, false).is_none(),
-        };
-        if !all && announced.is_none() && tcp.state() != TcpState::Closed && DIRECTIONS.into_iter().all(idle) {
-            return app.as_deref_mut().map_or_else(Heard::default, |a| Heard {
-                events: std::mem::take(&mut a.events) | a.session.take_events(),
-                bypass: a.wishes.bypass,
-                ..Heard::default()
-            });
         }
         self.app.shared.files.flow = app.as_ref().map(|a| a.files).unwrap_or_default();
         self.app.shared.frames.flow = app.as_mut().map(|a| std::mem::take(&mut a.frames)).unwrap_or_default();
@@ -662,10 +681,15 @@ impl Rest {
     }
 
     /// Logs the events of recognition that came with a packet.
+    #[inline]
     pub(super) fn log_recognition(&mut self, p: &Packet<'_>, flow: &Flow<FlowExt>, events: u8) {
-        if events == 0 || !self.outputs.wants(EventType::Anomaly) {
-            return;
+        if events != 0 && self.outputs.wants(EventType::Anomaly) {
+            self.log_session_events(p, flow, events);
         }
+    }
+
+    #[cold]
+    fn log_session_events(&mut self, p: &Packet<'_>, flow: &Flow<FlowExt>, events: u8) {
         let header = Header {
             flow_id: Some(flow.core.id),
             parent_id: flow.ext.parent,
@@ -689,13 +713,13 @@ impl Rest {
 
     /// Logs what transactions of a flow have come to, and frees those that nobody needs any more; at the flow's `end` all.
     /// `inspected` says whether rules looked at `p`: only then the variables that they last captured are those of `p`.
+    #[inline]
     pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool, inspected: bool) {
         let passed = flow.core.action == margay_flow::FlowAction::Pass;
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
         let detects = self.detect.is_some() && !passed;
         // Nothing more will come that its files could be logged with.
         let over = end || flow.ext.tcp.as_deref().is_some_and(is_over);
-        let closed = end || (over && flow.ext.tcp.as_deref().is_some_and(|t| !t.was_reset()));
         if over != std::mem::replace(&mut app.over, over) {
             app.session.wake();
         }
@@ -703,9 +727,21 @@ impl Rest {
             return;
         }
         app.quiet = None;
-        if !app.session.has_txs() {
-            return;
+        if app.session.has_txs() {
+            self.log_txs(p, flow, (end, over), (detects, inspected));
         }
+    }
+
+    /// As [`Rest::log_app`], where some may have changed.
+    fn log_txs(
+        &mut self,
+        p: &Packet<'_>,
+        flow: &mut Flow<FlowExt>,
+        (end, over): (bool, bool),
+        (detects, inspected): (bool, bool),
+    ) {
+        let closed = end || (over && flow.ext.tcp.as_deref().is_some_and(|t| !t.was_reset()));
+        let Some(app) = flow.ext.app.as_deref_mut() else { return };
         let (mut storing, mut freed) = (false, false);
         // What is stored is seen to with every packet.
         let mut quiet = self.app.config.files.store.is_none() && self.app.shared.certificates.dir.is_none();

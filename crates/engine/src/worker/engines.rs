@@ -232,7 +232,8 @@ impl Rest {
     }
 
     fn want(&mut self, wants: &AppWants) {
-        self.app.shared.files.wants = wants.files;
+        let shows_bodies = self.app.options.iter().any(|o| o.http_body || o.http_body_printable) || self.scripts.any();
+        self.app.shared.files.wants = FileWants { bodies: wants.files.bodies || shows_bodies, ..wants.files };
         let frames = &mut self.app.shared.frames;
         frames.watched = wants.frames;
         frames.wanted = wants.frames || self.outputs.wants(margay_output::event::EventType::Frame);

@@ -67,8 +67,15 @@ impl FrameSource<'_> {
 
 impl Rest {
     /// Logs the frames of a packet's direction that were marked; at the flow's `end` those of both.
+    #[inline]
     pub(super) fn log_frames(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, dir: Direction, end: bool) {
-        let Some(app) = flow.ext.app.as_deref_mut().filter(|a| !a.frames.is_empty()) else { return };
+        if flow.ext.app.as_ref().is_some_and(|a| !a.frames.is_empty()) {
+            self.log_marked(p, flow, dir, end);
+        }
+    }
+
+    fn log_marked(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, dir: Direction, end: bool) {
+        let Some(app) = flow.ext.app.as_deref_mut() else { return };
         let names = app.names();
         let tcp = flow.ext.tcp.as_deref();
         let wanted = self.outputs.wants(EventType::Frame);

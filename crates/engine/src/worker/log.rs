@@ -156,10 +156,15 @@ impl Rest {
     }
 
     /// Logs the decoder's and the stream engine's events of a packet.
+    #[inline]
     pub(super) fn log_anomalies(&mut self, p: &Packet<'_>, flow: Option<&Flow<FlowExt>>, stream: &[StreamEvent]) {
-        if p.events.is_empty() && stream.is_empty() {
-            return;
+        if !p.events.is_empty() || !stream.is_empty() {
+            self.log_packet_events(p, flow, stream);
         }
+    }
+
+    #[cold]
+    fn log_packet_events(&mut self, p: &Packet<'_>, flow: Option<&Flow<FlowExt>>, stream: &[StreamEvent]) {
         if let Some(w) = &mut self.app.witness {
             w.events(p, flow.map_or(0, |f| f.core.id), stream);
         }
@@ -355,7 +360,7 @@ impl Rest {
             Some((detect, _)) => HeldVars::of(detect, Some(core), None),
             None => HeldVars::default(),
         };
-        let exceptions: Vec<(&str, &str)> = flow.ext.exceptions.iter().map(|(c, p)| (c.target(), p.name())).collect();
+        let exceptions: Vec<(&str, &str)> = flow.ext.exceptions().iter().map(|(c, p)| (c.target(), p.name())).collect();
         let icmp = matches!(core.proto, 1 | 58);
         let header = Header {
             time: self.now,

@@ -21,6 +21,7 @@ pub(crate) mod moving;
 mod scripts;
 mod stream_log;
 mod tcp;
+mod warm;
 pub(crate) mod wire;
 
 use std::sync::Arc;
@@ -46,7 +47,8 @@ use scripts::Scene;
 pub(crate) use scripts::{Occasion, OutputScripts, ScriptFiles};
 use wire::Wire;
 
-/// What the engine keeps with a flow: first what every packet touches.
+/// What the engine keeps with a flow: first what every packet touches, which shares a cache line with the end of the flow's own
+/// record.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct FlowExt {
@@ -60,8 +62,6 @@ pub(crate) struct FlowExt {
     protocol_rules: detection::ProtocolRules,
     /// Whose it is.
     tenant: u32,
-    /// Whether the session was told what nobody will ask of it.
-    session_told: bool,
     /// What the checksums of its datagrams were, by direction.
     checksums: [app::Checksums; 2],
     /// Who dropped it, where it is dropped.
@@ -71,12 +71,19 @@ pub(crate) struct FlowExt {
     /// What was seen of its end while it is bypassed.
     pub(crate) closing: Option<Box<closing::Closing>>,
     /// Exception policies that took effect.
-    pub(crate) exceptions: Vec<(Condition, Policy)>,
+    exceptions: Option<Box<Exceptions>>,
     /// Ethernet addresses, where an output wants them: to the server and to the client.
     pub(crate) macs: Option<Box<[MacList; 2]>>,
     /// Number of the flow that announced this one.
     pub(crate) parent: Option<u64>,
 }
+
+/// Exception policies that took effect for a flow, each once.
+#[derive(Debug, Default)]
+struct Exceptions(Vec<(Condition, Policy)>);
+
+// A million idle flows should not take more than 400 MB with what they are found by.
+const _: () = assert!(size_of::<margay_flow::Flow<FlowExt>>() <= 320);
 
 /// Ethernet addresses of one side of a flow, most ten.
 #[derive(Debug, Default)]
@@ -94,9 +101,15 @@ impl FlowExt {
 
     /// Notes for the flow's record that an exception policy took effect.
     fn note_exception(&mut self, condition: Condition, policy: Policy) {
-        if !self.exceptions.contains(&(condition, policy)) {
-            self.exceptions.push((condition, policy));
+        let list = &mut self.exceptions.get_or_insert_default().0;
+        if !list.contains(&(condition, policy)) {
+            list.push((condition, policy));
         }
+    }
+
+    /// The exception policies that took effect.
+    pub(crate) fn exceptions(&self) -> &[(Condition, Policy)] {
+        self.exceptions.as_ref().map_or(&[], |e| &e.0)
     }
 
     /// The flow was turned round.
@@ -626,18 +639,16 @@ impl Lane {
             && let Some(flow) = flows.get_mut(at)
             && let Some(verdict) = rest.before_stream(packet, flow, direction)
         {
-            flows.update(at, packet, key, direction);
-            let Some(flow) = flows.get_mut(at) else { return };
+            let Some(flow) = flows.update(at, packet, key, direction) else { return };
             rest.log_anomalies(packet, Some(flow), &[]);
             rest.carry_out(packet, Some((flow, direction)), verdict, fate);
             return rest.log_drop(packet, Some((flow, direction)), *fate);
         }
         if packet.is_tcp() && !bypassed && !dropped {
-            (at, direction, seen) = self.tcp(packet, key, at, direction, fate);
+            (at, direction) = self.tcp(packet, key, at, direction, fate, &mut seen);
         }
         let Lane { flows, rest, .. } = self;
-        flows.update(at, packet, key, direction);
-        let Some(flow) = flows.get_mut(at) else { return };
+        let Some(flow) = flows.update(at, packet, key, direction) else { return };
         if rest.ethernet
             && let Some(e) = packet.ethernet
         {
@@ -674,7 +685,7 @@ impl Lane {
         if let Some(state) = seen.state {
             flows.set_state(at, state);
         }
-        self.inspect_in_flow(packet, at, direction, seen, fate);
+        self.inspect_in_flow(packet, at, direction, &mut seen, fate);
     }
 
     /// Detection, verdict and events of a packet with a flow.
@@ -683,13 +694,13 @@ impl Lane {
         packet: &Packet<'_>,
         at: FlowRef,
         dir: Direction,
-        mut seen: tcp::Seen,
+        seen: &mut tcp::Seen,
         fate: &mut Fate,
     ) {
         let Lane { flows, rest, .. } = self;
         let Some(flow) = flows.get_mut(at) else { return };
         // Inline, what the stream has wins over what the packet says.
-        let rewritten = rest.rewritten(packet, flow, dir, &seen);
+        let rewritten = rest.rewritten(packet, flow, dir, seen);
         if let (Some(copy), Some(wire)) = (&rewritten, &mut rest.wire)
             && wire.inline
             && !wire.rewrite(packet, copy)
@@ -709,7 +720,7 @@ impl Lane {
             None => packet,
         };
         rest.log_anomalies(packet, Some(flow), seen.events.as_slice());
-        rest.log_stream(packet, flow, dir, &seen);
+        rest.log_stream(packet, flow, dir, seen);
         rest.log_recognition(packet, flow, seen.heard.events);
         if rest.ips && flow.core.action == FlowAction::Drop && fate.drop.is_none() {
             fate.drop = Some(DropReason::of_flow(flow.ext.dropped_by));
@@ -717,7 +728,7 @@ impl Lane {
         // The firewall has its say about what exception policies let pass as well.
         let passes = (fate.pass || flow.core.action == FlowAction::Pass) && !rest.firewall;
         if fate.drop.is_none() && !passes {
-            rest.detect_in_flow(packet, flow, dir, &seen, fate);
+            rest.detect_in_flow(packet, flow, dir, seen, fate);
             if fate.drop.is_none() && !fate.pass {
                 rest.flush_closed(flow, dir.reverse());
             }
@@ -725,7 +736,7 @@ impl Lane {
             rest.frames_unwatched(flow);
         }
         if seen.heard.full && fate.drop.is_none() {
-            rest.work_off(packet, flow, dir, &mut seen, fate);
+            rest.work_off(packet, flow, dir, seen, fate);
         }
         if fate.drop.is_some() {
             rest.log_drop(packet, Some((flow, dir)), *fate);

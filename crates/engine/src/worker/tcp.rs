@@ -37,8 +37,8 @@ pub(crate) struct Seen {
 }
 
 impl Lane {
-    /// Takes a TCP packet into its session. Where it opens a new connection on a flow whose connection is over, that flow
-    /// ends and another begins: its place and the packet's direction are returned with what was seen.
+    /// Takes a TCP packet into its session, and notes what was seen. Where it opens a new connection on a flow whose connection is over,
+    /// that flow ends and another begins: its place and the packet's direction are returned.
     pub(super) fn tcp(
         &mut self,
         packet: &Packet<'_>,
@@ -46,9 +46,10 @@ impl Lane {
         mut at: FlowRef,
         mut direction: Direction,
         fate: &mut Fate,
-    ) -> (FlowRef, Direction, Seen) {
+        seen: &mut Seen,
+    ) -> (FlowRef, Direction) {
         let Lane { flows, rest, policies, .. } = self;
-        let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
+        let Some(flow) = flows.get_mut(at) else { return (at, direction) };
         let fresh = flow.core.pkts == [0; 2];
         let mut established = is_established(flow.core.state);
         let state = |flow: &Flow<FlowExt>| flow.ext.tcp.as_ref().map_or(TcpState::None, |s| s.state());
@@ -60,14 +61,14 @@ impl Lane {
             if let Some(of_client) = rest.stream.resume(&mut flow.ext.tcp, packet, print) {
                 before = state(flow);
                 (resumed, established) = (true, true);
-                flow.ext.session_told = false;
                 if of_client != (direction == Direction::ToServer) {
                     flows.swap(at);
                     direction = direction.reverse();
                 }
             }
         }
-        let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
+        let Some(flow) = flows.get_mut(at) else { return (at, direction) };
+        let mut had_session = flow.ext.tcp.is_some() && !resumed;
         let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
         if resumed {
             out.state = out.state.or(Some(FlowState::Established));
@@ -81,16 +82,16 @@ impl Lane {
             let heard = heard.map_or(0, |old| old.tcp_flags(Direction::ToClient));
             let Some(new) = flows.replace(at, packet, key, make, &mut |f, r| rest.end_flow(f, r)) else {
                 rest.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
-                return (at, direction, Seen::default());
+                return (at, direction);
             };
             (at, direction) = (new, Direction::ToServer);
-            established = false;
+            (established, had_session) = (false, false);
             if answered.is_some() {
                 // It is the server's answer: the flow is its client's.
                 flows.swap(at);
                 direction = Direction::ToClient;
             }
-            let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
+            let Some(flow) = flows.get_mut(at) else { return (at, direction) };
             rest.at_flow(flow);
             flow.ext.tcp = answered;
             before = state(flow);
@@ -105,8 +106,10 @@ impl Lane {
             flows.swap(at);
             direction = Direction::ToClient;
         }
-        let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
-        rest.new_session(flow);
+        let Some(flow) = flows.get_mut(at) else { return (at, direction) };
+        if !had_session {
+            rest.new_session(flow);
+        }
         if flow.ext.tcp.as_ref().is_some_and(|s| s.depth_reached(direction)) {
             fate.pcap.past_stream_depth = true;
         }
@@ -136,10 +139,10 @@ impl Lane {
             flow.ext.turn_round();
             flows.swap(at);
             direction = direction.reverse();
-            let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
+            let Some(flow) = flows.get_mut(at) else { return (at, direction) };
             heard = rest.feed_tcp(flow, direction, false);
         }
-        let mut seen = Seen {
+        *seen = Seen {
             heard,
             events: out.events,
             before,
@@ -155,9 +158,9 @@ impl Lane {
         if let Some(proto) = seen.heard.failed
             && let Some(flow) = flows.get_mut(at)
         {
-            rest.parser_failed(proto, flow, fate, &mut seen);
+            rest.parser_failed(proto, flow, fate, seen);
         }
-        (at, direction, seen)
+        (at, direction)
     }
 }
 
@@ -167,10 +170,9 @@ pub(super) const fn is_established(state: FlowState) -> bool {
 }
 
 impl Rest {
-    /// Tells a session what nobody will ask of it.
+    /// Nothing inspects the raw stream of a session that begins while there are no rules.
     fn new_session(&self, flow: &mut Flow<FlowExt>) {
         if let Some(s) = flow.ext.tcp.as_deref_mut()
-            && !std::mem::replace(&mut flow.ext.session_told, true)
             && self.detect.is_none()
         {
             s.raw_disable();

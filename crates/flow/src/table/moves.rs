@@ -67,7 +67,7 @@ impl<X> FlowTable<X> {
         if capture != Some(self.captures) {
             at_time = at_time.min(self.border.saturating_sub(1));
         }
-        let Some(at) = self.place(now, ended) else { return Err(Box::new(flow)) };
+        let Some(at) = self.free_place(now, ended) else { return Err(Box::new(flow)) };
         if self.fill(at, key, hash, client_is_high, at_time).is_none() {
             return Err(Box::new(flow));
         }

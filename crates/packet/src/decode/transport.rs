@@ -89,7 +89,9 @@ impl Decoder {
         p.dport = u16_at(b, 2);
         p.l4 = L4::Udp { offset: at as u32 };
         p.payload = ((at + len::UDP) as u32, (udp_len - len::UDP) as u32);
-        self.udp_tunnel(p, at + len::UDP, at + udp_len, sink);
+        if self.udp_tunnels.may_have(p.sport) || self.udp_tunnels.may_have(p.dport) {
+            self.udp_tunnel(p, at + len::UDP, at + udp_len, sink);
+        }
     }
 
     /// SCTP (RFC 9260): the common header.

@@ -2,8 +2,8 @@
 
 use margay_flow::spare::Buffer;
 
-/// An emptied block keeps no more memory than this.
-const KEEP: usize = 16 << 10;
+/// An emptied block keeps no more memory than this: what is larger goes to whichever stream has data next, and is in the cache then.
+const KEEP: usize = 1 << 10;
 
 /// Bytes without a hole, which grow at their end and are freed at their front.
 #[derive(Debug, Clone, Default)]
@@ -94,16 +94,16 @@ impl Block {
         self.start += n;
         self.head += n as usize;
         if self.head == self.data.len() {
-            self.data.clear();
             self.head = 0;
             if self.data.capacity() > KEEP {
                 self.data = Buffer::default();
                 return true;
             }
+            self.data.clear();
         } else if self.head > 4096 && self.head * 2 > self.data.len() {
             // Each byte moves once at most for every byte freed.
-            self.data.drain(..self.head);
-            self.head = 0;
+            let head = std::mem::take(&mut self.head);
+            return self.data.forget_before(head);
         }
         false
     }
