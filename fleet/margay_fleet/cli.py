@@ -20,7 +20,7 @@ def parser():
         epilog="Exit status: 0 all was done; 1 something was wrong, is named, and the rest was done; 2 nothing was done.",
     )
     hunt.add_argument("--rules", action="append", required=True, metavar="FILE", help="rules to hunt with (may be given several times)")
-    hunt.add_argument("--archive", required=True, metavar="DIR", help="the archive, where every worker finds it")
+    hunt.add_argument("--archive", required=True, metavar="DIR", help="the archive, where every worker finds it; or s3://BUCKET/PREFIX")
     hunt.add_argument("--from", dest="start", metavar="TIME", help="alerts from this time on, e.g. 2026-03-01T14:00:00Z")
     hunt.add_argument("--to", dest="end", metavar="TIME", help="alerts before this time")
     hunt.add_argument("--lead", type=int, default=3600, metavar="SECONDS", help="read parts so long before --from as well (3600)")
@@ -57,6 +57,15 @@ def parser():
     stream.add_argument("--master", metavar="URL", help="Spark's master (that of spark-submit)")
     stream.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
 
+    size = commands.add_parser("size", help="how many cores and bytes a fleet needs, from measured costs")
+    size.add_argument("--sensors", type=int, default=100, metavar="N", help="sensors (100)")
+    size.add_argument("--events", type=float, default=200, metavar="N", help="events a second of each (200)")
+    size.add_argument("--archive", default="1PB", metavar="SIZE", help="bytes of captures (1PB)")
+    size.add_argument("--part-size", default="256M", metavar="SIZE", help="bytes of a part (256M)")
+    size.add_argument("--read", type=float, default=1.0, metavar="SHARE", help="share of the archive that a hunt reads (1)")
+    size.add_argument("--cores", type=int, default=256, metavar="N", help="cores that hunt (256)")
+    size.add_argument("--costs", metavar="FILE", help="costs measured elsewhere (JSON; fleet/measure.py)")
+
     sensors = commands.add_parser("sensors", help="show what sensors run, from their stats events")
     sensors.add_argument("files", nargs="+", metavar="FILE", help="EVE files with events of type stats")
 
@@ -89,6 +98,10 @@ def main(arguments=None):
             from .stream import stream
 
             return stream(options)
+        if options.command == "size":
+            from .sizing import sizes
+
+            return sizes(options)
         from . import rollout
 
         return {"sensors": rollout.sensors, "reload": rollout.reload}[options.command](options)

@@ -1,5 +1,6 @@
 """A hunt: rules over an archive, with the alerts that one engine would give over the whole capture."""
 
+import atexit
 import json
 import multiprocessing
 import os
@@ -7,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from datetime import datetime, timezone
 
 from . import FleetError, engine, plan, ship
@@ -96,19 +98,19 @@ class Merge:
             key = (alert["gid"], alert["signature_id"])
             if key not in self.plan.owned[self.groups[unit]]:
                 continue
-            time = engine.micros(event["timestamp"])
+            at = engine.micros(event["timestamp"])
             thresholds = self.plan.recount.get(key)
             if thresholds:
                 flow = (unit, event["flow_id"]) if "flow_id" in event else None
                 src, dst = canonical(event.get("src_ip", "")), canonical(event.get("dest_ip", ""))
-                if not self.counts.alerts(key, thresholds, Match(src, dst, flow, time)):
+                if not self.counts.alerts(key, thresholds, Match(src, dst, flow, at)):
                     continue
             # A tunnel's inner packets have the number of the frame, and room for alerts of their own.
             now = (number, event.get("pkt_src"), event.get("src_ip"), event.get("dest_ip"))
             packet, taken = now, taken + 1 if now == packet else 1
             if taken > self.most:
                 continue
-            if (self.start is not None and time < self.start) or (self.end is not None and time >= self.end):
+            if (self.start is not None and at < self.start) or (self.end is not None and at >= self.end):
                 continue
             self.alerts += 1
             yield event
@@ -138,11 +140,9 @@ def run_here(job, units, processes):
     return rows, reports
 
 
-def run_spark(job, units, master=None, conf=()):
-    """Runs each unit as a task of Spark: (rows in order, reports, session). Results reach the driver through Spark's own commit of tasks, so
-    that a task which is run again, or twice at a time, counts once."""
+def spark_session(master=None, conf=()):
+    """A session of Spark, to whose workers this package is sent."""
     try:
-        from pyspark import StorageLevel
         from pyspark.sql import SparkSession
     except ImportError as e:
         raise FleetError("pyspark is not installed: pip install 'margay-fleet[spark]', or hunt with --local N") from e
@@ -151,14 +151,30 @@ def run_spark(job, units, master=None, conf=()):
     for name, value in conf:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    package = ship.send(session.sparkContext)
+    atexit.register(shutil.rmtree, os.path.dirname(package), ignore_errors=True)
+    return session
+
+
+# Rows that come back with the reports, of all units; a unit with more than its share leaves its rows with Spark until they are merged.
+AT_ONCE = 1_000_000
+
+
+def run_spark(session, job, units):
+    """Runs each unit as a task of Spark: (rows in order, reports). Results reach the driver through Spark's own commit of tasks, so that a
+    task which is run again, or twice at a time, counts once."""
+    from pyspark import StorageLevel
+
     context = session.sparkContext
-    package = ship.send(context)
-    shared = context.broadcast(job)
+    shared, few = context.broadcast(job), max(1, min(1000, AT_ONCE // len(units)))
     done = context.parallelize(units, len(units)).map(lambda unit: engine.run(shared.value, unit)).persist(StorageLevel.DISK_ONLY)
-    reports = done.map(lambda r: r[1]).collect()
-    shutil.rmtree(os.path.dirname(package), ignore_errors=True)
+    results = done.map(lambda r: (r[1], r[0] if len(r[0]) <= few else None)).collect()
+    reports = [report for report, _ in results]
+    if all(rows is not None for _, rows in results):
+        # A sort by Spark would be two more jobs.
+        return sorted(row for _, rows in results for row in rows), reports
     rows = done.flatMap(lambda r: r[0]).sortBy(lambda row: row[:3], numPartitions=max(1, min(len(units), 64))).toLocalIterator()
-    return rows, reports, session
+    return rows, reports
 
 
 def hunt(options):
@@ -191,7 +207,7 @@ def hunt(options):
         whole = [p for p in unit.parts if p not in [b for b, _ in broken]]
         if whole:
             parts, packets = [p.name for p in whole], sum(p.packets for p in whole)
-            units.append({"number": unit.number, "group": unit.group, "parts": parts, "packets": packets})
+            units.append({"number": unit.number, "group": unit.group, "parts": parts, "packets": packets, "hosts": unit.hosts})
     # `auto` looks at the first packets of a file, and must judge all parts as it would the whole.
     settings = list(options.set)
     if config.get("pcap-file.checksum-checks", "auto") in ("auto", ""):
@@ -203,24 +219,28 @@ def hunt(options):
     most = config.get("packet-alert-max", "")
     merge = Merge(made, start, end, int(most) if most.isdigit() else 15)
     job = engine.Job(
-        os.path.abspath(shutil.which(options.engine) or options.engine), archive.folder, made.rules, options.config and os.path.abspath(options.config),
+        os.path.abspath(shutil.which(options.engine) or options.engine), archive.store.location, made.rules, options.config and os.path.abspath(options.config),
         settings, options.memory and options.memory << 20, options.timeout, suppress,
     )  # fmt: skip
-    session, rows, reports = None, [], []
+    session, rows, reports, began = None, [], [], time.monotonic()
     if units and options.local:
         rows, reports = run_here(job, units, options.local)
     elif units:
-        rows, reports, session = run_spark(job, units, options.master, [c.split("=", 1) for c in options.conf])
+        session = spark_session(options.master, [c.split("=", 1) for c in options.conf])
+        ready = time.monotonic()
+        rows, reports = run_spark(session, job, units)
     _write(merge(rows), options.output)
     if session:
+        print(f"margay-fleet hunt: Spark's start took {ready - began:.1f} s, the hunt {time.monotonic() - ready:.1f} s", file=sys.stderr)
         session.stop()
     problems += [r["problem"] for r in reports if r["problem"]]
     if overflow := sum(r.get("overflow", 0) for r in reports):
         problems.append(f"{overflow} alerts found no room with their packet: which, may differ from one engine's; raise packet-alert-max")
     if merge.counts.evicted:
         problems.append(f"{merge.counts.evicted} counts of thresholds were forgotten for want of room: hunt in a shorter time")
+    read = sum(r.get("packets", 0) for r in reports)
     print(
-        f"margay-fleet hunt: {merge.alerts} alerts; {made.considered - made.pruned} of {made.considered} parts read in {len(units)} tasks, "
+        f"margay-fleet hunt: {merge.alerts} alerts; {read} of {archive.packets} packets read; {made.considered - made.pruned} of {made.considered} parts read in {len(units)} tasks, "
         f"{made.pruned} ruled out by their indexes; {len(made.whole_because)} of {len(rules)} rules over all of them in one piece",
         file=sys.stderr,
     )

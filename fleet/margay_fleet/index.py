@@ -4,10 +4,9 @@ import base64
 import hashlib
 import ipaddress
 import json
-import os
 from dataclasses import dataclass, field
 
-from . import FleetError
+from . import FleetError, store
 
 VERSION = 1
 MASK = (1 << 64) - 1
@@ -18,6 +17,9 @@ MOST_NETWORKS = 256
 # Ports asked for one by one.
 MOST_PORTS = 1024
 HASHES = 8
+# Rows of hosts by which parts can be read in pieces (crates/archive/src/group.rs), and bytes of a packet's entry in `.groups`.
+ROWS = 361
+GROUP_ENTRY = 6
 
 
 def mix(word):
@@ -107,23 +109,23 @@ class Index:
         return any(self.may_hold(port_entry(proto, p)) for p in ports for proto in protocols)
 
 
-def _json(path):
+def _json(path, text):
+    """What a file of JSON holds; `text` is its bytes, or why it cannot be read."""
+    if isinstance(text, OSError):
+        raise FleetError(f"{path}: cannot be read: {text.strerror}") from text
     try:
-        with open(path, encoding="utf-8") as f:
-            return json.load(f)
-    except OSError as e:
-        raise FleetError(f"{path}: cannot be read: {e.strerror}") from e
+        return json.loads(text)
     except ValueError as e:
         raise FleetError(f"{path}: is not what `margay split` writes ({e}): split the captures again") from e
 
 
 class Archive:
-    """An archive of `margay split`."""
+    """An archive of `margay split`, in a folder or in S3 (`store`)."""
 
-    def __init__(self, folder):
-        self.folder = os.path.abspath(folder)
-        path = os.path.join(self.folder, "archive.json")
-        manifest = _json(path)
+    def __init__(self, location):
+        self.store = store.at(location)
+        path = self.store.path("archive.json")
+        manifest = _json(path, next(iter(self.store.read_many(["archive.json"]))))
         try:
             if manifest["version"] != VERSION:
                 raise FleetError(
@@ -131,6 +133,8 @@ class Archive:
                     "take the margay-fleet that came with the engine, or split the captures again"
                 )
             self.buckets, self.packets, self.window = manifest["buckets"], manifest["packets"], manifest["window"]
+            # Whether a part can be read for some hosts alone.
+            self.by_hosts = manifest.get("rows", 0) == ROWS
             self.together = [tuple(s) for s in manifest["together"]]
             self.checksums_believed = manifest["checksums_believed"]
             self.ports_known = manifest["fragments_refused"] == 0
@@ -138,14 +142,14 @@ class Archive:
         except (KeyError, TypeError) as e:
             raise FleetError(f"{path}: lacks {e}: split the captures again") from e
 
-    def file(self, part, extension="pcapng"):
-        """The path of a part's file."""
-        return os.path.join(self.folder, f"{part.name}.{extension}")
+    def indexes(self, parts):
+        """Parts, each with its index. They are read anew each time: a plan holds a few at a time."""
+        names = [f"{part.name}.index.json" for part in parts]
+        for part, name, text in zip(parts, names, self.store.read_many(names)):
+            yield part, self._index(self.store.path(name), text)
 
-    def index(self, part):
-        """A part's index. It is read anew each time: a plan holds one at a time."""
-        path = self.file(part, "index.json")
-        text = _json(path)
+    def _index(self, path, text):
+        text = _json(path, text)
         try:
             if text["version"] != VERSION:
                 raise FleetError(f"{path}: has version {text['version']}, and this program reads version {VERSION}")
@@ -156,19 +160,21 @@ class Archive:
 
     def problem(self, part, verify=False):
         """What is wrong with a part's files, or None. With `verify` its checksum is computed."""
-        path = self.file(part)
-        for name, size in ((path, part.bytes), (self.file(part, "numbers"), part.packets * 8)):
+        capture = f"{part.name}.pcapng"
+        files = [(capture, part.bytes), (f"{part.name}.numbers", part.packets * 8)]
+        if self.by_hosts:
+            files.append((f"{part.name}.groups", part.packets * GROUP_ENTRY))
+        for name, size in files:
             try:
-                there = os.stat(name).st_size
+                there = self.store.size(name)
             except OSError as e:
-                return f"{name}: cannot be read: {e.strerror}"
+                return f"{self.store.path(name)}: cannot be read: {e.strerror}"
             if there != size:
-                return f"{name}: has {there} bytes, and the archive was written with {size}"
+                return f"{self.store.path(name)}: has {there} bytes, and the archive was written with {size}"
         if verify:
             sum_ = hashlib.sha256()
-            with open(path, "rb") as f:
-                while block := f.read(1 << 20):
-                    sum_.update(block)
+            for block in self.store.blocks(capture):
+                sum_.update(block)
             if sum_.hexdigest() != part.sha256:
-                return f"{path}: its checksum is not the one that it was written with"
+                return f"{self.store.path(capture)}: its checksum is not the one that it was written with"
         return None

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 from .rules import PORTLESS, TRANSPORTS
 
+# Hosts, or pairs of hosts, whose flows alone are read of a part; with more, the whole part is, since they leave little of it out.
+MOST_HOSTS = 64
+
 
 @dataclass
 class Unit:
@@ -19,6 +22,8 @@ class Unit:
     number: int
     group: str
     parts: list
+    hosts: list = None
+    """Of which hosts, or pairs of hosts (`A,B`), flows are read; None: all."""
 
     @property
     def bytes(self):
@@ -108,6 +113,16 @@ class Header:
         """The same for headers that match the same."""
         return repr((self.protocols, self.networks, self.ports))
 
+    def hosts(self):
+        """Hosts (`A`), or pairs of them (`A,B`), one of which every packet that fits is of; None where that may be any, or too many."""
+        sides = []
+        for networks in self.networks:
+            if sum(n.num_addresses for n in networks) <= MOST_HOSTS:
+                sides.append(sorted({str(a) for n in networks for a in n}))
+        if len(sides) == 2 and len(sides[0]) * len(sides[1]) <= MOST_HOSTS:
+            return [f"{a},{b}" for a in sides[0] for b in sides[1]]
+        return min(sides, key=len, default=None)
+
     def may_match(self, index, ports_known):
         """Whether a packet of a part may fit; `False` is certain."""
         if self.protocols and not index.protocols.intersection(self.protocols):
@@ -115,6 +130,14 @@ class Header:
         if any(not any(map(index.may_hold_network, networks)) for networks in self.networks):
             return False
         return not ports_known or all(index.may_hold_ports(self.protocols, ranges) for ranges in self.ports)
+
+
+def _all_hosts(lists):
+    """Hosts of several lists, or None where one of them is None, or where they are too many."""
+    if any(hosts is None for hosts in lists):
+        return None
+    found = sorted({host for hosts in lists for host in hosts})
+    return found if len(found) <= MOST_HOSTS else None
 
 
 def make(archive, rules, variables, start=None, end=None, lead=3_600_000_000, forced=None):
@@ -134,15 +157,15 @@ def make(archive, rules, variables, start=None, end=None, lead=3_600_000_000, fo
         {rules[i].key: why for i, why in reasons.items()},
     )
     headers = {name: {h.key: h for h in (Header(rules[i], variables) for i in places)} for name, places in (("parts", parts), ("whole", whole))}
-    chosen = {"parts": [], "whole": []}
-    for part in archive.parts:
-        if (start is not None and part.last < start - lead) or (end is not None and part.first >= end):
-            continue
-        plan.considered += 1
-        index = archive.index(part)
+    chosen, hosts = {"parts": [], "whole": []}, {"parts": {}, "whole": {}}
+    in_time = [p for p in archive.parts if (start is None or p.last >= start - lead) and (end is None or p.first < end)]
+    plan.considered = len(in_time)
+    for part, index in archive.indexes(in_time):
         for name, of in headers.items():
-            if any(h.may_match(index, archive.ports_known) for h in of.values()):
+            fit = [h for h in of.values() if h.may_match(index, archive.ports_known)]
+            if fit:
                 chosen[name].append(part)
+                hosts[name][part.name] = _all_hosts([h.hosts() for h in fit]) if archive.by_hosts else None
         if part not in chosen["parts"][-1:] and part not in chosen["whole"][-1:]:
             plan.pruned += 1
     bucket_of = {b: min(s) for s in archive.together for b in s}
@@ -151,7 +174,11 @@ def make(archive, rules, variables, start=None, end=None, lead=3_600_000_000, fo
         chains.setdefault(bucket_of.get(part.bucket, part.bucket), []).append(part)
     # The longest first: what comes last is then short, and no worker waits long for another.
     ordered = sorted(chains.values(), key=lambda c: -sum(p.bytes for p in c))
-    plan.units = [Unit(n, "parts", chain) for n, chain in enumerate(ordered)]
+
+    def unit(number, name, parts):
+        return Unit(number, name, parts, _all_hosts([hosts[name][p.name] for p in parts]))
+
+    plan.units = [unit(n, "parts", chain) for n, chain in enumerate(ordered)]
     if chosen["whole"]:
-        plan.units.insert(0, Unit(len(plan.units), "whole", chosen["whole"]))
+        plan.units.insert(0, unit(len(plan.units), "whole", chosen["whole"]))
     return plan

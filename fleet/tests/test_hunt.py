@@ -79,6 +79,8 @@ def events(path):
 def one_engine(engine, folder, capture, rules):
     """What one engine gives over the whole."""
     folder.mkdir(exist_ok=True)
+    # Engines append.
+    (folder / "eve.json").unlink(missing_ok=True)
     include = folder / "include.yaml"
     include.write_text(task.INCLUDE)
     subprocess.run([engine, "--include", include, "-S", rules, "-r", capture, "-l", folder, "--runmode", "single"], check=True, capture_output=True)
@@ -193,6 +195,7 @@ def test_a_threshold_file_counts_over_the_whole(engine, small, tmp_path):
     assert events(tmp_path / "out.json") == events(folder / "eve.json")
 
 
+@pytest.mark.extras
 def test_spark_gives_the_same(engine, small, tmp_path):
     pytest.importorskip("pyspark")
     _, capture, rules, expected = small
@@ -223,3 +226,60 @@ def test_real_captures(engine, tmp_path):
             assert hunt(engine, archive, rules, tmp_path / "out.json") == 0
             assert events(tmp_path / "out.json") == expected, name
         (tmp_path / "one" / "eve.json").unlink()
+
+
+def test_rules_on_hosts_read_their_flows_alone(engine, small, tmp_path, capsys):
+    _, capture, _, _ = small
+    rules, archive = tmp_path / "one.rules", tmp_path / "archive"
+    split(engine, capture, archive, "--parts", 3)
+    texts = {
+        "10.0.1.5": 'alert {} 10.0.1.5 any <> any any (msg:"a"; threshold: type limit, track by_both, count 2, seconds 3; sid:{};)\n',
+        "10.0.0.3": 'alert {} any any -> 10.0.0.3 any (msg:"b"; sid:{};)\n',
+        # Of a tunnel's inside, whose outer hosts are many.
+        "10.9.0.2": 'alert {} any any -> 10.9.0.2 any (msg:"c"; threshold: type limit, track by_dst, count 2, seconds 9; sid:{};)\n',
+    }
+    for host, text in texts.items():
+        rules.write_text("".join(text.format(proto, sid) for sid, proto in enumerate(("tcp", "udp", "icmp", "ip", "http"), 1)))
+        expected = one_engine(engine, tmp_path / "one", capture, rules)
+        assert hunt(engine, archive, rules, tmp_path / "out.json") == 0
+        assert events(tmp_path / "out.json") == expected and expected, host
+        told = capsys.readouterr().err
+        read, _, of = told.split("alerts; ")[1].split(" packets")[0].split()
+        assert int(read) < int(of) / (1 if host == "10.9.0.2" else 2), told
+
+
+@pytest.mark.extras
+def test_an_archive_in_s3(engine, small, tmp_path, monkeypatch, capsys):
+    """Through boto3, from a made-up S3; whole parts, flows of one host, windows, and what is missing."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    import boto3
+
+    _, capture, rules, expected = small
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        for name, value in (("AWS_ENDPOINT_URL", f"http://{host}:{port}"), ("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b"),
+                            ("AWS_DEFAULT_REGION", "us-east-1"), ("NO_PROXY", "127.0.0.1"), ("no_proxy", "127.0.0.1")):  # fmt: skip
+            monkeypatch.setenv(name, value)
+        client = boto3.client("s3")
+        client.create_bucket(Bucket="captures")
+        split(engine, capture, tmp_path / "archive", "--parts", 4)
+        for file in sorted((tmp_path / "archive").iterdir()):
+            client.upload_file(str(file), "captures", f"year/{file.name}")
+        archive = "s3a://captures/year"
+        assert hunt(engine, archive, rules, tmp_path / "out.json", "--verify") == 0
+        assert events(tmp_path / "out.json") == expected
+        one = tmp_path / "one.rules"
+        one.write_text('alert tcp 10.0.1.5 any <> any any (msg:"a"; flags:S; sid:1;)\n')
+        assert hunt(engine, archive, one, tmp_path / "out.json") == 0
+        assert events(tmp_path / "out.json") == one_engine(engine, tmp_path / "one", capture, one)
+
+        gone = sorted((tmp_path / "archive").glob("*.pcapng"))[0].name
+        client.delete_object(Bucket="captures", Key=f"year/{gone}")
+        capsys.readouterr()
+        assert hunt(engine, archive, rules, tmp_path / "out.json") == 1
+        assert f"s3://captures/year/{gone}: cannot be read" in capsys.readouterr().err
+        assert hunt(engine, "s3://captures/nothing", rules, tmp_path / "out.json") == 2
+        assert "archive.json: cannot be read" in capsys.readouterr().err
+    finally:
+        server.stop()

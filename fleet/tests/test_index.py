@@ -111,11 +111,11 @@ class Fake:
     """An archive of indexes."""
 
     def __init__(self, indexes, together=()):
-        self.indexes, self.together, self.ports_known = indexes, list(together), True
+        self.of, self.together, self.ports_known, self.by_hosts = indexes, list(together), True, True
         self.parts = [Part(f"{n}", n % 2, n // 2, 1, 10 + n, n * 100, n * 100 + 50, "") for n in range(len(indexes))]
 
-    def index(self, part):
-        return self.indexes[int(part.name)]
+    def indexes(self, parts):
+        return [(part, self.of[int(part.name)]) for part in parts]
 
 
 def test_plans_leave_out_what_cannot_match():
@@ -135,3 +135,21 @@ def test_plans_leave_out_what_cannot_match():
     assert names("alert ip any any -> any any (sid:1;)") == [["0", "1", "2", "3"]]
     archive.ports_known = False
     assert names("alert tcp any any -> any 80 (sid:1;)") == [["0", "1", "3"]]
+
+
+def test_plans_name_the_hosts_whose_flows_are_read():
+    archive = Fake([made(["10.0.0.1", "10.0.0.2"], [(6, 80)]), made(["10.0.0.2"], [(6, 80)]), made(["10.0.0.1"], [(6, 22)])])
+
+    def hosts(*texts):
+        made_plan = plan.make(archive, [rule(f"{text} (sid:{n};)") for n, text in enumerate(texts)], Variables())
+        return {tuple(p.name for p in u.parts): u.hosts for u in made_plan.units}
+
+    one = "alert tcp 10.0.0.1 any -> any any"
+    assert hosts(one) == {("0", "2"): ["10.0.0.1"]}
+    assert hosts("alert tcp [10.0.0.0/31] any <> 10.0.0.2 any") == {("0",): ["10.0.0.0,10.0.0.2", "10.0.0.1,10.0.0.2"]}
+    # A rule that cannot match in a part asks for nothing there.
+    assert hosts(one, "alert tcp 10.0.0.2 80 -> any any") == {("0", "2"): ["10.0.0.1", "10.0.0.2"], ("1",): ["10.0.0.2"]}
+    assert hosts(one, "alert tcp any any -> any 22") == {("0", "2"): None}
+    assert hosts("alert tcp 10.0.0.0/8 any -> any any") == {("0", "2"): None, ("1",): None}
+    archive.by_hosts = False
+    assert hosts(one) == {("0", "2"): None}

@@ -55,6 +55,9 @@ pub struct Manifest {
     pub buckets: u16,
     /// Length of a window in microseconds; 0: one window for all.
     pub window: i64,
+    /// [`crate::group::ROWS`]; 0 in archives without groups, of which parts are read whole.
+    #[serde(default)]
+    pub rows: u16,
     /// Packets of all parts.
     pub packets: u64,
     /// What was read.
@@ -89,8 +92,27 @@ pub struct PartIndex {
     pub tunnels: u64,
     /// Frames without an IP header.
     pub other: u64,
+    /// Groups that must be read together where one of them is ([`crate::group`]); `None`: there are too many to list, and the part is read
+    /// whole.
+    #[serde(default)]
+    pub links: Option<Vec<(u16, u16)>>,
     /// [`crate::bloom::Filter`] of addresses, networks and ports, in base64.
     pub filter: String,
+}
+
+impl PartIndex {
+    /// Reads that of a part.
+    ///
+    /// # Errors
+    /// [`Error::Read`]; [`Error::Index`] where it is not one, or of another version.
+    pub fn read(archive: &Path, name: &str) -> Result<PartIndex, Error> {
+        let file = part_file(archive, name, "index.json");
+        let index: PartIndex = read_json(&file)?;
+        match index.version {
+            VERSION => Ok(index),
+            other => Err(Error::Index { file, reason: format!("it has version {other}, not {VERSION}") }),
+        }
+    }
 }
 
 impl Manifest {
@@ -100,14 +122,17 @@ impl Manifest {
     /// [`Error::Read`]; [`Error::Index`] where it is not one, or of another version.
     pub fn read(archive: &Path) -> Result<Manifest, Error> {
         let file = archive.join(MANIFEST);
-        let text = fs::read(&file).map_err(Error::read(&file))?;
-        let manifest: Manifest =
-            serde_json::from_slice(&text).map_err(|e| Error::Index { file: file.clone(), reason: e.to_string() })?;
+        let manifest: Manifest = read_json(&file)?;
         if manifest.version != VERSION {
             return Err(Error::Index { file, reason: format!("it has version {}, not {VERSION}", manifest.version) });
         }
         Ok(manifest)
     }
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, Error> {
+    let text = fs::read(file).map_err(Error::read(file))?;
+    serde_json::from_slice(&text).map_err(|e| Error::Index { file: file.to_owned(), reason: e.to_string() })
 }
 
 /// Writes a file of JSON and has it on disk.

@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::error::Error;
-use crate::join::join;
+use crate::join::{Wanted, join};
 use crate::split::{MAX_BUCKETS, Options, split};
 
 /// `margay split`.
@@ -41,6 +42,9 @@ struct Cli {
     /// Of these parts alone (names from archive.json)
     #[arg(long, value_name = "PART", value_delimiter = ',', requires = "join")]
     only: Vec<String>,
+    /// Of the flows of this host alone, or between two (A,B), with all that belongs to them; a few flows of others come along
+    #[arg(long, value_name = "ADDRESS", requires = "join", value_parser = hosts)]
+    host: Vec<(IpAddr, Option<IpAddr>)>,
     /// Writes the number of each packet in the whole capture beside: 8 bytes each, little endian
     #[arg(long, value_name = "FILE", requires = "join")]
     numbers: Option<PathBuf>,
@@ -61,6 +65,13 @@ fn unit(text: &str, units: &[(&str, u64)], example: &str) -> Result<u64, String>
 
 fn size(text: &str) -> Result<u64, String> {
     unit(text, &[("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30), ("t", 1 << 40)], "256M")
+}
+
+/// One address, or two.
+fn hosts(text: &str) -> Result<(IpAddr, Option<IpAddr>), String> {
+    let (a, b) = text.split_once(',').map_or((text, None), |(a, b)| (a, Some(b)));
+    let address = |text: &str| text.trim().parse().map_err(|_| format!("'{text}' is no address"));
+    Ok((address(a)?, b.map(address).transpose()?))
 }
 
 /// In microseconds.
@@ -95,7 +106,8 @@ fn put_together(cli: &Cli, archive: &Path) -> Result<ExitCode, Error> {
         false => Box::new(create(&cli.into)?),
     };
     let mut numbers = cli.numbers.as_ref().map(create).transpose()?;
-    join(archive, &cli.only, &mut out, numbers.as_mut().map(|n| n as &mut dyn Write))?;
+    let wanted = Wanted { only: &cli.only, hosts: &cli.host };
+    join(archive, &wanted, &mut out, numbers.as_mut().map(|n| n as &mut dyn Write))?;
     if let (Some(numbers), Some(file)) = (&mut numbers, &cli.numbers) {
         numbers.flush().map_err(Error::write(file))?;
     }

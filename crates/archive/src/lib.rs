@@ -21,7 +21,8 @@
 //! | `archive.json` | [`archive::Manifest`]: what was split and how, and the list of parts |
 //! | `B-W.pcapng` | the packets of bucket B in window W, in their order |
 //! | `B-W.numbers` | for each its number in the whole capture, from 1, 8 bytes each, little endian |
-//! | `B-W.index.json` | [`archive::PartIndex`]: times, protocols, counts, checksum, and a Bloom filter of addresses, networks and ports |
+//! | `B-W.groups` | for each its group of flows and the length of its block ([`group`]): what a hunt for one host reads of the part |
+//! | `B-W.index.json` | [`archive::PartIndex`]: times, protocols, counts, checksum, linked groups, and a Bloom filter of addresses, networks and ports |
 //!
 //! An archive is written to `DIR.partial` and renamed when it is whole: there is no half of one under its name.
 //!
@@ -33,12 +34,14 @@
 //! | files of parts | 1,000,000 | [`Error::TooManyParts`] |
 //! | bytes that wait to be written | 64 MiB for all buckets | written, and the file closed again: one is open at a time |
 //! | entries of an index that are kept one by one | 4,194,304 for all buckets | they go into a filter of fixed size, which then answers "maybe" more often |
+//! | links of groups that an index lists | 2,048 a part | the part is read whole, whatever is asked |
 //! | inner flows whose bucket is remembered | 1,048,576 | [`archive::Manifest::claims_refused`]; all buckets with tunnels are then read together |
 
 pub mod archive;
 pub mod bloom;
 pub mod command;
 pub mod error;
+pub mod group;
 pub mod join;
 pub mod pair;
 pub mod part;

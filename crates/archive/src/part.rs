@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::archive::{Part, PartIndex, VERSION, part_file, write_json};
 use crate::bloom::{Entry, Filter, V4, V6};
 use crate::error::Error;
+use crate::group::{Links, Step, group};
 use crate::pair::Seen;
 use crate::pcapng::Blocks;
 
@@ -22,12 +23,14 @@ pub(crate) struct Content {
     fragments: u64,
     tunnels: u64,
     other: u64,
+    links: Links,
     filter: Filter,
 }
 
 impl Content {
     fn new(entries: usize) -> Content {
-        Content { protocols: [false; 256], fragments: 0, tunnels: 0, other: 0, filter: Filter::new(entries) }
+        let (links, filter) = (Links::default(), Filter::new(entries));
+        Content { protocols: [false; 256], fragments: 0, tunnels: 0, other: 0, links, filter }
     }
 
     fn address(&mut self, a: IpAddr) {
@@ -37,6 +40,7 @@ impl Content {
 
     /// A frame of the part has these packets.
     pub(crate) fn note(&mut self, packets: &[Seen]) {
+        self.links.note(packets);
         for seen in packets {
             for (a, b) in [seen.ends, seen.pair.filter(|_| seen.pair != seen.ends)].into_iter().flatten() {
                 self.address(a);
@@ -66,6 +70,7 @@ pub(crate) struct Open {
     blocks: Blocks,
     waiting: Vec<u8>,
     numbers: Vec<u8>,
+    groups: Vec<u8>,
     sum: Sha256,
     pub(crate) content: Content,
 }
@@ -90,20 +95,25 @@ impl Open {
             last: i64::MIN,
             sha256: String::new(),
         };
-        let (waiting, numbers) = (Vec::new(), Vec::new());
-        Open { part, blocks: Blocks::default(), waiting, numbers, sum: Sha256::new(), content: Content::new(entries) }
+        let (blocks, content) = (Blocks::default(), Content::new(entries));
+        let [waiting, numbers, groups] = [const { Vec::new() }; 3];
+        Open { part, blocks, waiting, numbers, groups, sum: Sha256::new(), content }
     }
 
     /// Adds a frame; returns how many bytes now wait to be written.
     pub(crate) fn add(&mut self, frame: &Frame<'_>, number: u64, packets: &[Seen]) -> usize {
-        self.blocks.packet(frame, &mut self.waiting);
+        let before = self.waiting.len();
+        let own = self.blocks.packet(frame, &mut self.waiting);
+        let length = (self.waiting.len() - before) as u32;
+        let group = group(packets.last().and_then(|s| s.pair));
+        self.groups.extend_from_slice(&Step { group, length, headed: length != own }.bytes());
         self.numbers.extend_from_slice(&number.to_le_bytes());
         self.part.packets += 1;
         self.part.first = self.part.first.min(frame.time.0);
         self.part.last = self.part.last.max(frame.time.0);
         self.content.note(packets);
         self.content.count(packets);
-        self.waiting.len() + self.numbers.len()
+        self.waiting.len() + self.numbers.len() + self.groups.len()
     }
 
     /// Writes what waits. The files are opened for it and closed again, so that many parts take no more handles than one.
@@ -111,13 +121,14 @@ impl Open {
         self.sum.update(&self.waiting);
         self.part.bytes += self.waiting.len() as u64;
         append(&part_file(archive, &self.part.name, "pcapng"), &mut self.waiting)?;
-        append(&part_file(archive, &self.part.name, "numbers"), &mut self.numbers)
+        append(&part_file(archive, &self.part.name, "numbers"), &mut self.numbers)?;
+        append(&part_file(archive, &self.part.name, "groups"), &mut self.groups)
     }
 
     /// Writes the rest and has it on disk.
     pub(crate) fn close(mut self, archive: &Path) -> Result<Whole, Error> {
         self.flush(archive)?;
-        for extension in ["pcapng", "numbers"] {
+        for extension in ["pcapng", "numbers", "groups"] {
             let file = part_file(archive, &self.part.name, extension);
             let open = OpenOptions::new().append(true).open(&file);
             open.and_then(|f| f.sync_all()).map_err(Error::write(&file))?;
@@ -137,7 +148,7 @@ fn append(file: &Path, bytes: &mut Vec<u8>) -> Result<(), Error> {
 impl Whole {
     /// Writes the index; returns what the manifest lists.
     pub(crate) fn finish(self, archive: &Path) -> Result<Part, Error> {
-        let Content { protocols, fragments, tunnels, other, filter } = self.content;
+        let Content { protocols, fragments, tunnels, other, links, filter } = self.content;
         let index = PartIndex {
             version: VERSION,
             part: self.part.clone(),
@@ -145,6 +156,7 @@ impl Whole {
             fragments,
             tunnels,
             other,
+            links: links.list(),
             filter: base64::engine::general_purpose::STANDARD.encode(filter.bits()),
         };
         write_json(&part_file(archive, &self.part.name, "index.json"), &index)?;

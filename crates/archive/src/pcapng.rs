@@ -1,7 +1,7 @@
 //! Writing and reading the pcapng of parts (draft-ietf-opsawg-pcapng): one section, an interface for each link type, enhanced packet
 //! blocks with times in microseconds. pcapng, because a capture may have packets of several link types, and their order counts.
 
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read, Seek};
 
 use margay_packet::{Frame, LinkType};
 
@@ -29,17 +29,22 @@ fn words(out: &mut Vec<u8>, words: &[u32]) {
 
 impl Blocks {
     /// Appends the blocks of a packet: the section's header before the first, and an interface before the first of its link type.
-    /// A time before 1970 is written as 1970.
-    pub fn packet(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) {
-        self.put(frame.link, u64::try_from(frame.time.0).unwrap_or(0), frame.wire_len, frame.data, out);
+    /// A time before 1970 is written as 1970. Returns how many bytes the packet's own block has.
+    pub fn packet(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> u32 {
+        self.put(frame.link, u64::try_from(frame.time.0).unwrap_or(0), frame.wire_len, frame.data, out)
     }
 
-    fn put(&mut self, link: LinkType, micros: u64, wire_len: u32, data: &[u8], out: &mut Vec<u8>) {
+    /// Appends the section's header, unless it is there.
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
         if !self.begun {
             self.begun = true;
             // Version 1.0, in two halves; the section's length is not told.
             words(out, &[SECTION, 28, BYTE_ORDER, 1, u32::MAX, u32::MAX, 28]);
         }
+    }
+
+    fn put(&mut self, link: LinkType, micros: u64, wire_len: u32, data: &[u8], out: &mut Vec<u8>) -> u32 {
+        self.begin(out);
         let interface = self.links.iter().position(|l| *l == link).unwrap_or_else(|| {
             words(out, &[INTERFACE, 20, link.0 & 0xffff, SNAPLEN, 20]);
             self.links.push(link);
@@ -56,6 +61,7 @@ impl Blocks {
         out.extend_from_slice(data);
         out.extend_from_slice(&[0; 3][..padding]);
         words(out, &[total]);
+        total
     }
 }
 
@@ -146,6 +152,19 @@ impl<R: Read> Records<R> {
             }
             self.at += u64::from(length);
         }
+    }
+}
+
+impl<R: Read + Seek> Records<BufReader<R>> {
+    /// Passes over whole packets without reading them.
+    ///
+    /// # Errors
+    /// [`Stopped::Io`].
+    pub fn skip(&mut self, bytes: u64) -> Result<(), Stopped> {
+        let by = i64::try_from(bytes).map_err(|_| Stopped::Broken("a packet is too long"))?;
+        self.source.seek_relative(by).map_err(Stopped::Io)?;
+        self.at = self.at.saturating_add(bytes);
+        Ok(())
     }
 }
 

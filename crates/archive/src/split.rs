@@ -9,6 +9,7 @@ use margay_packet::{DecodeConfig, Decoder, Frame, Packet};
 
 use crate::archive::{MANIFEST, Manifest, Source, VERSION, write_json};
 use crate::error::Error;
+use crate::group::ROWS;
 use crate::pair::{Claims, Seen, bucket};
 use crate::part::{Open, Whole};
 
@@ -104,6 +105,7 @@ fn into_folder(captures: &[PathBuf], options: &Options, folder: &Path) -> Result
         version: VERSION,
         buckets: options.buckets,
         window: options.window.unwrap_or(0),
+        rows: ROWS,
         packets: 0,
         captures: Vec::new(),
         together: Vec::new(),

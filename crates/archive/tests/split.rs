@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use margay_archive::archive::{Manifest, PartIndex};
 use margay_archive::bloom::{Entry, may_hold};
-use margay_archive::join::join;
+use margay_archive::join::{Wanted, join};
 use margay_archive::split::{Options, split};
 use margay_archive::{Error, pair};
 use margay_capture::{PcapWriter, Reader, Resolution};
@@ -97,6 +97,24 @@ impl Made {
             }
             Made::Arp => ethernet(0x806, &[0; 28]),
             Made::Junk(bytes) => bytes.clone(),
+        }
+    }
+
+    /// Every host of its headers.
+    fn all_hosts(&self) -> Vec<u8> {
+        match self {
+            Made::Tunnel { outer, inner } => vec![outer.0, outer.1, inner.0, inner.1],
+            Made::Unreachable { router, about } => vec![*router, about.0, about.1],
+            made => made.hosts().into_iter().flat_map(|h| [h.0, h.1]).collect(),
+        }
+    }
+
+    /// Flows that it has a packet of: whether in a tunnel, and between which hosts.
+    fn flows(&self) -> Vec<(bool, u8, u8)> {
+        let of = |inner, (a, b): (u8, u8)| (inner, a.min(b), a.max(b));
+        match self {
+            Made::Tunnel { outer, inner } => vec![of(false, *outer), of(true, *inner)],
+            made => made.hosts().into_iter().map(|h| of(false, h)).collect(),
         }
     }
 
@@ -243,8 +261,28 @@ proptest! {
 
         let joined = folder.path().join("joined.pcapng");
         let mut out = fs::File::create(&joined).expect("a file");
-        prop_assert_eq!(join(&options.into, &[], &mut out, None).expect("all parts"), before.len() as u64);
-        prop_assert_eq!(packets(&joined), before);
+        prop_assert_eq!(join(&options.into, &Wanted::default(), &mut out, None).expect("all parts"), before.len() as u64);
+        prop_assert_eq!(packets(&joined), before.clone());
+
+        // What is read for one host: each packet of its own, and all that belongs to one of these.
+        for wanted in 1..9u8 {
+            let (hosts, beside) = ([(IpAddr::from(host(wanted)), None)], folder.path().join("some.numbers"));
+            let (mut out, mut some) = (Vec::new(), fs::File::create(&beside).expect("a file"));
+            join(&options.into, &Wanted { only: &[], hosts: &hosts }, &mut out, Some(&mut some)).expect("a selection");
+            fs::write(&joined, &out).expect("a file");
+            let numbers: BTreeSet<u64> = numbers(&beside).into_iter().collect();
+            let expected: Vec<_> = numbers.iter().map(|n| before[*n as usize - 1].clone()).collect();
+            prop_assert_eq!(packets(&joined), expected);
+            let read = |n: usize| numbers.contains(&(n as u64 + 1));
+            let mut flows: BTreeMap<(bool, u8, u8), bool> = BTreeMap::new();
+            for (n, (_, made)) in list.iter().enumerate() {
+                let all = made.all_hosts();
+                prop_assert!(read(n) || !all.contains(&wanted), "packet {} of host {} is not read", n + 1, wanted);
+                for flow in made.flows() {
+                    prop_assert_eq!(*flows.entry(flow).or_insert(read(n)), read(n), "flow {:?} is read in part", flow);
+                }
+            }
+        }
     }
 }
 
@@ -284,7 +322,7 @@ fn link_types_and_captures_follow_each_other() {
     let part = packets(&options.into.join(format!("{name}.pcapng")));
     assert_eq!(part.iter().map(|p| p.3).filter(|l| *l == 101).count(), 1);
     let joined = folder.path().join("joined.pcapng");
-    join(&options.into, &[], &mut fs::File::create(&joined).expect("a file"), None).expect("all parts");
+    join(&options.into, &Wanted::default(), &mut fs::File::create(&joined).expect("a file"), None).expect("all parts");
     assert_eq!(packets(&joined), [packets(&a), packets(&raw)].concat());
 }
 
@@ -326,9 +364,11 @@ fn a_broken_part_is_named() {
     for (damaged, reason) in [(bytes[..bytes.len() - 5].to_vec(), "in the middle"), (vec![0; 40], "impossible length")]
     {
         fs::write(&part, damaged).expect("a part");
-        let error = join(&options.into, &[], &mut Vec::new(), None).expect_err("it is broken").to_string();
+        let error =
+            join(&options.into, &Wanted::default(), &mut Vec::new(), None).expect_err("it is broken").to_string();
         assert!(error.contains(&format!("{name}.pcapng")) && error.contains(reason), "{error}");
     }
-    let error = join(&options.into, &["999-000000".to_owned()], &mut Vec::new(), None).expect_err("no part");
+    let error = join(&options.into, &Wanted { only: &["999-000000".to_owned()], hosts: &[] }, &mut Vec::new(), None)
+        .expect_err("no part");
     assert!(matches!(error, Error::NoPart(_)));
 }
