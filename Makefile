@@ -191,7 +191,7 @@ portable: setup ## matching tests and core cases with the feature `portable`: no
 
 # Steps of `make test`. Steps that measure, count instructions or use network namespaces run alone, or beside one other step.
 ALONE := lint unit doc deny build manual fuzz-replay
-BESIDE := conformance instructions adversarial-quick events eve-schema differential defence peers-quick intercept
+BESIDE := conformance instructions adversarial-quick events eve-schema differential defence peers-quick test-fleet-quick intercept
 export MARGAY_STEPS = $(CURDIR)/target/steps
 
 test: begin ## everything that must pass, a list of what did not run, and the time of each step
@@ -211,10 +211,22 @@ target/fleet/installed: fleet/pyproject.toml
 	@tools/setup python3-venv java
 	$(PYTHON) -m venv target/fleet && target/fleet/bin/pip install -q -e './fleet[test]' && touch $@
 
-test-fleet: build target/fleet/installed ## margay-fleet: hunts compared with one engine, detectors, streams in Spark's local mode (docs/fleet.md); FLEET_TESTS="-k hunt"
+test-fleet: build target/fleet/installed ## margay-fleet: hunts beside one engine, detectors, streams on Spark's local mode, S3, a Kafka broker (docs/fleet.md); FLEET_TESTS="-k hunt"
+	@tools/setup kafka
 	@MARGAY_ENGINE=$(CURDIR)/$(RELEASE) $(FLEET) -m pytest -q fleet/tests $(FLEET_TESTS)
 
-demo-fleet: build target/fleet/installed ## the fleet finds a scan spread over three sensors, then hunts with a later rule
+target/fleet-quick/installed: fleet/pyproject.toml
+	@tools/setup python3-venv
+	$(PYTHON) -m venv target/fleet-quick && target/fleet-quick/bin/pip install -q 'pytest>=7' && touch $@
+
+test-fleet-quick: build target/fleet-quick/installed ## the same without Spark, S3 and Kafka, which take minutes to install
+	@MARGAY_ENGINE=$(CURDIR)/$(RELEASE) target/fleet-quick/bin/python -m pytest -q -m 'not extras and not corpora' fleet/tests
+
+test-fleet-corpora: build target/fleet-quick/installed ## hunts over the real captures, the mix and the attacks of ../shared in 1, 2, 7 and 32 parts beside one engine; twenty minutes
+	@MARGAY_ENGINE=$(CURDIR)/$(RELEASE) target/fleet-quick/bin/python -m pytest -q -s -m corpora fleet/tests
+
+demo-fleet: sensor target/fleet/installed ## a scan spread over three sensors in namespaces, found by the fleet through Kafka; then a hunt with a rule that came later; root
+	@tools/setup kafka
 	@$(FLEET) fleet/demo.py $(RELEASE)
 
 fresh: ## both commands of the README in a new Debian 12 root; needs root. FRESH="--toolchain here"
@@ -239,6 +251,9 @@ measure-harm: build ## downloads through the engine and through a kernel bridge,
 
 lab-experiments: build ## every experiment of lab/experiments in quick form, into LAB_OUT (out/lab); root. LAB_FLAGS="-c my.yaml -S my.rules"
 	@for e in $(EXPERIMENTS); do $(RELEASE) lab compare $$e --quick -o $(LAB_OUT)/$$(basename $$e .yaml) $(LAB_FLAGS) || failed=1; done; test -z "$$failed"
+
+lab-results: build ## experiments for Margay whose figures are kept in lab/results; root, an idle machine, fifteen minutes. LAB_FLAGS="--only clock --quick"
+	@tools/lab-results $(RELEASE) $(LAB_FLAGS)
 
 lab-lossless: build ## the highest rate without loss beside Suricata's, passive and inline; root, an idle machine; LAB_FLAGS="--quick --only passive --full"
 	@tools/lab-lossless $(RELEASE) $(LAB_FLAGS)

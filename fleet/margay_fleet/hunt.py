@@ -157,7 +157,7 @@ def spark_session(master=None, conf=()):
 
 
 # Rows that come back with the reports, of all units; a unit with more than its share leaves its rows with Spark until they are merged.
-AT_ONCE = 1_000_000
+AT_ONCE = 200_000
 
 
 def run_spark(session, job, units):
@@ -166,7 +166,7 @@ def run_spark(session, job, units):
     from pyspark import StorageLevel
 
     context = session.sparkContext
-    shared, few = context.broadcast(job), max(1, min(1000, AT_ONCE // len(units)))
+    shared, few = context.broadcast(job), max(1, AT_ONCE // len(units))
     done = context.parallelize(units, len(units)).map(lambda unit: engine.run(shared.value, unit)).persist(StorageLevel.DISK_ONLY)
     results = done.map(lambda r: (r[1], r[0] if len(r[0]) <= few else None)).collect()
     reports = [report for report, _ in results]
@@ -240,7 +240,7 @@ def hunt(options):
         problems.append(f"{merge.counts.evicted} counts of thresholds were forgotten for want of room: hunt in a shorter time")
     read = sum(r.get("packets", 0) for r in reports)
     print(
-        f"margay-fleet hunt: {merge.alerts} alerts; {read} of {archive.packets} packets read; {made.considered - made.pruned} of {made.considered} parts read in {len(units)} tasks, "
+        f"margay-fleet hunt: {merge.alerts} alerts; {read} packets read of an archive of {archive.packets}; {made.considered - made.pruned} of {made.considered} parts read in {len(units)} tasks, "
         f"{made.pruned} ruled out by their indexes; {len(made.whole_because)} of {len(rules)} rules over all of them in one piece",
         file=sys.stderr,
     )

@@ -1,5 +1,6 @@
-"""Sends the events of `busy` to a broker, reads them as a stream, and compares findings and events with one pass. `kafka_round.py SERVERS FOLDER`."""
+"""Sends the events of `busy` to a broker, reads them as a stream, and compares findings and events with one pass. `kafka_round.py SERVERS FOLDER CONNECTOR`."""
 
+import glob
 import json
 import pathlib
 import sys
@@ -13,10 +14,11 @@ from margay_fleet import stream  # noqa: E402
 from margay_fleet.detectors import SECOND, one_pass  # noqa: E402
 
 
-def main(servers, folder):
+def main(servers, folder, connector):
     topic, settings, lines = f"eve-{uuid.uuid4().hex[:8]}", counting(count=5), busy(count=200)
     conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.driver.memory": "700m"}
-    spark = stream.session("local[2]", kafka=True, conf=conf.items())
+    conf["spark.jars"] = ",".join(glob.glob(f"{connector}/*.jar"))
+    spark = stream.session("local[2]", conf=conf.items())
     spark.sparkContext.setLogLevel("ERROR")
 
     def send(some):

@@ -8,6 +8,7 @@ import pytest
 from test_detectors import busy, counting, stats
 
 pytest.importorskip("pyspark")
+pytestmark = pytest.mark.extras
 pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 

@@ -8,6 +8,14 @@ const SIOCETHTOOL: u64 = 0x8946;
 const SIOCGIFFLAGS: u64 = 0x8913;
 const SIOCSIFFLAGS: u64 = 0x8914;
 const GET_CHANNELS: u32 = 0x3c;
+const GET_STRINGS: u32 = 0x1b;
+const GET_STATISTICS: u32 = 0x1d;
+const GET_SET_INFO: u32 = 0x37;
+/// The set of strings with the names of a driver's statistics.
+const STATISTICS: u32 = 1;
+const STRING: usize = 32;
+/// Most statistics of an interface. A driver writes as many as it has, however long the buffer is that it is given.
+const MOST_STATISTICS: usize = 8192;
 
 /// Queues of an interface in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +118,62 @@ impl Ethtool {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// How many statistics the driver has; 0 where it has none, or more than are taken.
+    fn statistics_count(&self) -> usize {
+        // The command, a reserved word, a mask of sets in two words, and a count for each set that is asked for.
+        let mut info = [GET_SET_INFO, 0, 0, 0, 0];
+        info[if cfg!(target_endian = "little") { 2 } else { 3 }] = 1 << STATISTICS;
+        match self.numbers(&mut info) {
+            Ok(()) => Some(info[4] as usize).filter(|count| *count <= MOST_STATISTICS).unwrap_or(0),
+            Err(_) => 0,
+        }
+    }
+
+    /// What `ethtool -S` calls the driver's statistics; none where it has none.
+    pub(crate) fn statistics_names(&self) -> Vec<String> {
+        let count = self.statistics_count();
+        if count == 0 {
+            return Vec::new();
+        }
+        // As long as there may be names: the driver may have more of them by now.
+        let mut data = vec![0; 12 + MOST_STATISTICS * STRING];
+        for (to, word) in data.chunks_exact_mut(4).zip([GET_STRINGS, STATISTICS, count as u32]) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        if self.call(&mut data).is_err() {
+            return Vec::new();
+        }
+        let name = |bytes: &[u8]| {
+            let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+            let plain = |byte: &u8| if byte.is_ascii_graphic() && *byte != b',' { char::from(*byte) } else { '_' };
+            bytes[..end].iter().map(plain).collect()
+        };
+        let mut names: Vec<String> = data[12..].chunks_exact(STRING).take(count).map(name).collect();
+        // Some drivers give a name twice; a column has one of its own.
+        let mut seen = std::collections::HashSet::new();
+        for (at, name) in names.iter_mut().enumerate() {
+            if name.is_empty() || !seen.insert(name.clone()) {
+                *name = format!("{name}.{at}");
+                seen.insert(name.clone());
+            }
+        }
+        names
+    }
+
+    /// The driver's statistics, in the order of their names; `None` where it does not say.
+    pub(crate) fn statistics(&self) -> Option<Vec<u64>> {
+        let count = self.statistics_count();
+        if count == 0 {
+            return None;
+        }
+        let mut data = vec![0; 8 + MOST_STATISTICS * 8];
+        data[..4].copy_from_slice(&GET_STATISTICS.to_ne_bytes());
+        data[4..8].copy_from_slice(&(count as u32).to_ne_bytes());
+        self.call(&mut data).ok()?;
+        let value = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        Some(data[8..].chunks_exact(8).take(count).map(value).collect())
+    }
+
     /// None where the driver does not say.
     pub(crate) fn transmit_queues(&self) -> Option<Queues> {
         let mut n = [0; 9];
@@ -131,6 +195,7 @@ mod tests {
         assert_eq!(lo.flags().unwrap() & libc::IFF_LOOPBACK as u16, libc::IFF_LOOPBACK as u16);
         let unsupported = lo.numbers(&mut [0x10, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap_err();
         assert_eq!(unsupported.raw_os_error(), Some(libc::EOPNOTSUPP), "it has no rings");
+        assert!(lo.statistics_names().is_empty() && lo.statistics().is_none(), "it counts nothing of its own");
         let none = Ethtool::open("nosuch0").unwrap();
         assert!(none.flags().is_err() && none.transmit_queues().is_none());
         assert!(Ethtool::open("a name that is longer than any interface's").is_err());

@@ -66,7 +66,7 @@ fn sample(
     stop: &AtomicBool,
 ) -> Outcome<Vec<String>> {
     // An engine that ended at once leaves no samples, which is no reason to fail.
-    let Ok(mut sampler) = Sampler::open(&What { process: Some(pid), without: Vec::new() }) else {
+    let Ok(mut sampler) = Sampler::open(&What { process: Some(pid), ..What::default() }) else {
         return Ok(vec![format!("process {pid} ended before it could be watched")]);
     };
     let wrote = |error| Problem::file("write", path, error);

@@ -4,6 +4,7 @@
 //! [`experiment`] reads the file, [`plan`] is the order of runs and the memory of those that are finished, [`result`] what the runs
 //! come to, [`report`] and [`plots`] what is shown of it.
 
+mod checkpoints;
 mod experiment;
 mod plan;
 mod plots;

@@ -15,13 +15,13 @@ pub(super) struct Plot {
 }
 
 /// A table of samples, by column.
-struct Samples {
+pub(super) struct Samples {
     names: Vec<String>,
     rows: Vec<Vec<f64>>,
 }
 
 impl Samples {
-    fn read(path: &std::path::Path) -> Option<Samples> {
+    pub(super) fn read(path: &std::path::Path) -> Option<Samples> {
         let text = std::fs::read_to_string(path).ok()?;
         let mut lines = text.lines();
         // Names may be in quotes, with commas in them; numbers are not.
@@ -44,7 +44,7 @@ impl Samples {
     }
 
     /// The sum of columns over time.
-    fn over_time(&self, names: &[&str], scale: f64) -> Vec<(f64, f64)> {
+    pub(super) fn over_time(&self, names: &[&str], scale: f64) -> Vec<(f64, f64)> {
         let Some(time) = self.column("elapsed") else { return Vec::new() };
         let columns: Vec<usize> = names.iter().filter_map(|name| self.column(name)).collect();
         if columns.is_empty() {

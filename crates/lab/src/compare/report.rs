@@ -33,6 +33,7 @@ pub(super) fn write(comparison: &Comparison, state: &State) -> Outcome<PathBuf> 
     let save =
         |path: &Path, text: &[u8]| std::fs::write(path, text).map_err(|error| Problem::file("write", path, error));
     save(&dir.join("runs.csv"), runs_csv(comparison, state).as_bytes())?;
+    save(&dir.join("checkpoints.csv"), comparison.checkpoints(state).as_bytes())?;
     save(&dir.join("experiment.yaml"), comparison.experiment.text.as_bytes())?;
     let machine: serde_json::Map<String, serde_json::Value> =
         monitor::describe().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();

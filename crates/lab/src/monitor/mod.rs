@@ -5,6 +5,7 @@
 //! that columns add up to what a run took. The times of samples are fixed when it starts, so there is no drift; one that
 //! could not be taken in time is left out and counted in the next one's `missed`.
 
+mod card;
 mod column;
 mod counters;
 mod group;
@@ -13,6 +14,7 @@ mod machine;
 mod network;
 mod process;
 mod sampler;
+mod threads;
 mod write;
 
 use std::ffi::OsString;
@@ -57,6 +59,9 @@ pub(crate) struct Args {
     /// Leave out a family of columns; may be given again, or with commas
     #[arg(long, value_enum, value_delimiter = ',')]
     without: Vec<Family>,
+    /// Threads that have columns: beginnings of their names, with commas; those there at the start where none are given
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    threads: Vec<String>,
     /// Print the columns with their units, and take no sample
     #[arg(long)]
     columns: bool,
@@ -104,7 +109,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         followed = Some(Followed(child));
     }
     let process = args.pid.or_else(|| followed.as_ref().map(|followed| followed.0.id()));
-    let mut sampler = Sampler::open(&What { process, without: args.without.clone() })?;
+    let mut sampler = Sampler::open(&What { process, without: args.without.clone(), threads: args.threads.clone() })?;
     for note in &sampler.notes {
         eprintln!("monitor: {note}");
     }
@@ -199,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_row_has_a_value_for_each_column() {
-        let mut sampler = Sampler::open(&What { process: Some(std::process::id()), without: Vec::new() }).unwrap();
+        let mut sampler = Sampler::open(&What { process: Some(std::process::id()), ..What::default() }).unwrap();
         let names: Vec<String> = sampler.header().map(str::to_owned).collect();
         std::thread::sleep(Duration::from_millis(20));
         let row = sampler.sample(0).to_vec();
@@ -222,7 +227,7 @@ mod tests {
             .args(["-c", "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; sleep 5"])
             .spawn()
             .unwrap();
-        let mut sampler = Sampler::open(&What { process: Some(child.id()), without: Vec::new() }).unwrap();
+        let mut sampler = Sampler::open(&What { process: Some(child.id()), ..What::default() }).unwrap();
         let names: Vec<String> = sampler.header().map(str::to_owned).collect();
         let at = |name: &str| names.iter().position(|known| known == name).unwrap();
         let mut busy = 0.0;
@@ -272,7 +277,7 @@ mod tests {
 
     #[test]
     fn four_samples_a_second_take_under_a_hundredth_of_a_core() {
-        let mut sampler = Sampler::open(&What { process: Some(std::process::id()), without: Vec::new() }).unwrap();
+        let mut sampler = Sampler::open(&What { process: Some(std::process::id()), ..What::default() }).unwrap();
         let mut writer =
             Writer::new(io::sink(), Format::Csv, sampler.header().collect::<Vec<_>>().into_iter()).unwrap();
         let time = || {

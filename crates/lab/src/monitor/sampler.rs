@@ -4,12 +4,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
 
+use super::card::Cards;
 use super::column::{Column, Kind, Source};
 use super::counters::Counters;
 use super::group::Group;
 use super::machine::{Disks, Interrupts, Memory, Nodes, Pressure, Processors};
 use super::network::{Interfaces, Softnet};
 use super::process::Tree;
+use super::threads::Threads;
 use crate::clock::Moment;
 use crate::problem::{Outcome, Problem};
 
@@ -26,6 +28,10 @@ pub(crate) enum Family {
     Disk,
     /// Interfaces
     Net,
+    /// What cards count themselves (ethtool -S)
+    Card,
+    /// Threads of the process, by name
+    Threads,
     /// The kernel's packet queues: drops and squeezes
     Softnet,
     /// Memory nodes: hits and misses
@@ -46,6 +52,8 @@ pub(crate) struct What {
     pub(crate) process: Option<u32>,
     /// What to leave out.
     pub(crate) without: Vec<Family>,
+    /// Beginnings of names of threads that have columns; those there at the start where there are none.
+    pub(crate) threads: Vec<String>,
 }
 
 /// What comes before the columns of the kernel.
@@ -113,6 +121,12 @@ impl Sampler {
             }
             if wanted(Family::Net) {
                 add("interfaces", Interfaces::open(what.process).map(boxed));
+            }
+            if wanted(Family::Card) {
+                add("statistics of cards", Cards::open(what.process).map(boxed));
+            }
+            if let Some(pid) = what.process.filter(|_| wanted(Family::Threads)) {
+                add("threads", Threads::open(pid, &what.threads).map(boxed));
             }
             if wanted(Family::Softnet) {
                 add("packet queues of the kernel", Softnet::open().map(boxed));

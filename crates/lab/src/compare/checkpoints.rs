@@ -1,0 +1,92 @@
+//! Medians by checkpoint: what engine and machine had come to, second by second, over all repeats of a run.
+
+use std::fmt::Write;
+
+use super::plan::State;
+use super::plots::Samples;
+use super::{Comparison, PointKind};
+use crate::monitor::field;
+use crate::stats::Summary;
+
+/// Checkpoints of a run; longer runs have them further apart.
+const MOST: f64 = 60.0;
+
+/// A column, and those of `samples.csv` that it is from.
+const COLUMNS: [(&str, &str); 6] = [
+    ("captured", "engine.received"),
+    ("dropped", "engine.dropped"),
+    ("decoded", "engine.decoded"),
+    ("host_busy_percent", "cpu.busy"),
+    ("host_memory_bytes", "mem.used"),
+    ("engine_resident_bytes", "proc.resident"),
+];
+
+/// The first finite value at or before a time, looked for from there back.
+fn at(series: &[(f64, f64)], time: f64) -> Option<f64> {
+    series.iter().rev().find(|(x, _)| *x <= time).map(|(_, y)| *y)
+}
+
+/// Times of checkpoints in a run of so many seconds.
+fn times(last: f64) -> Vec<f64> {
+    let step = (last / MOST).ceil().max(1.0);
+    (1..).map(|n| f64::from(n) * step).take_while(|time| *time <= last).collect()
+}
+
+impl Comparison {
+    /// `checkpoints.csv`: a line for each point, engine and checkpoint, with medians over the repeats that have it.
+    pub(super) fn checkpoints(&self, state: &State) -> String {
+        let names = COLUMNS.map(|(name, _)| name).join(",");
+        let mut out = format!("load,point,engine,second,repeats,{names}\n");
+        for (number, point) in self.points.iter().enumerate() {
+            if !matches!(point.kind, PointKind::Rate { .. } | PointKind::Numbers) {
+                continue;
+            }
+            for (engine, contract) in self.experiment.engines.iter().enumerate() {
+                let keys = state.done.iter().map(|(key, _)| *key);
+                let runs: Vec<[Vec<(f64, f64)>; COLUMNS.len()]> = keys
+                    .filter(|key| key.point == number && key.engine == engine)
+                    .filter_map(|key| Samples::read(&self.folder(key).join("samples.csv")))
+                    .map(|samples| COLUMNS.map(|(_, column)| samples.over_time(&[column], 1.0)))
+                    .collect();
+                let last =
+                    runs.iter().flatten().filter_map(|series| series.last()).map(|(x, _)| *x).fold(0.0, f64::max);
+                for time in times(last) {
+                    let values: [Vec<f64>; COLUMNS.len()] =
+                        std::array::from_fn(|column| runs.iter().filter_map(|run| at(&run[column], time)).collect());
+                    let repeats = values.iter().map(Vec::len).max().unwrap_or(0);
+                    let load = &self.experiment.loads[point.load].name;
+                    let _ = write!(
+                        out,
+                        "{},{},{},{time},{repeats}",
+                        field(load),
+                        field(&point.label),
+                        field(&contract.name)
+                    );
+                    for values in &values {
+                        let _ = match Summary::of(values) {
+                            Some(summary) => write!(out, ",{}", summary.median),
+                            None => write!(out, ","),
+                        };
+                    }
+                    out.push('\n');
+                }
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_are_a_second_apart_or_sixty() {
+        assert_eq!(times(3.5), [1.0, 2.0, 3.0]);
+        assert_eq!(times(0.5), [0.0; 0]);
+        let long = times(600.0);
+        assert_eq!((long.len(), long[0], long[59]), (60, 10.0, 600.0));
+        let series = [(0.25, 1.0), (0.5, 2.0), (1.25, 3.0)];
+        assert_eq!((at(&series, 1.0), at(&series, 0.1), at(&series, 9.0)), (Some(2.0), None, Some(3.0)));
+    }
+}
