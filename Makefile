@@ -211,7 +211,7 @@ target/fleet/installed: fleet/pyproject.toml
 	@tools/setup python3-venv java
 	$(PYTHON) -m venv target/fleet && target/fleet/bin/pip install -q -e './fleet[test]' && touch $@
 
-test-fleet: build target/fleet/installed ## margay-fleet: hunts beside one engine, detectors, streams on Spark's local mode, S3, a Kafka broker (docs/fleet.md); FLEET_TESTS="-k hunt"
+test-fleet: sensor target/fleet/installed ## margay-fleet: hunts beside one engine, detectors, streams on Spark's local mode, S3, a Kafka broker (docs/fleet.md); FLEET_TESTS="-k hunt"
 	@tools/setup kafka
 	@MARGAY_ENGINE=$(CURDIR)/$(RELEASE) $(FLEET) -m pytest -q fleet/tests $(FLEET_TESTS)
 
