@@ -48,7 +48,7 @@ pub(super) fn message(tx: &mut TlsTx, cx: &Parse<'_>, dir: Direction, kind: u8, 
             }
             tx.base.advance(dir, if dir == Direction::ToServer { CLIENT_CERT } else { SERVER_CERT });
         }
-        (kind::SERVER_KEY_EXCHANGE, Direction::ToClient) => tx.set_state(state::SERVER_KEYX),
+        (kind::SERVER_KEY_EXCHANGE, Direction::ToClient) => tx.set_state(dir, state::SERVER_KEYX),
         (kind::CERTIFICATE_REQUEST, Direction::ToClient) => tx.asks_client = true,
         // What follows of the handshake is encrypted, or tells rules nothing, unless the client is to send its certificate.
         (kind::SERVER_HELLO_DONE, Direction::ToClient) => {
@@ -60,7 +60,7 @@ pub(super) fn message(tx: &mut TlsTx, cx: &Parse<'_>, dir: Direction, kind: u8, 
             }
         }
         (kind::CLIENT_KEY_EXCHANGE, Direction::ToServer) => {
-            tx.set_state(state::CLIENT_KEYX);
+            tx.set_state(dir, state::CLIENT_KEYX);
             tx.base.advance(dir, CLIENT_HANDSHAKE);
         }
         _ => {}
@@ -93,6 +93,6 @@ fn hello(tx: &mut TlsTx, dir: Direction, body: &[u8]) {
     }
     let (seen, progress) =
         if client { (state::CLIENT_HELLO, CLIENT_HELLO) } else { (state::SERVER_HELLO, SERVER_HELLO) };
-    tx.set_state(seen);
+    tx.set_state(dir, seen);
     tx.base.advance(dir, progress);
 }

@@ -377,13 +377,13 @@ impl TlsParser {
                     }
                     None => tx.event(dir, Event::InvalidSslv2Header),
                 }
-                tx.set_state(state::CLIENT_HELLO);
+                tx.set_state(dir, state::CLIENT_HELLO);
                 tx.base.advance(dir, CLIENT_HELLO);
             }
             sslv2::kind::SERVER_HELLO => {
                 if let Some((version, certificate)) = sslv2::server_hello(body) {
                     (tx.server.said, tx.server.version) = (version, version);
-                    tx.set_state(state::SERVER_HELLO);
+                    tx.set_state(dir, state::SERVER_HELLO);
                     tx.base.advance(dir, SERVER_HELLO);
                     if !certificate.is_empty() {
                         let mut events = Vec::new();

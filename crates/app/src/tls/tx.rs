@@ -121,12 +121,10 @@ impl TlsTx {
         }
     }
 
-    /// A message was seen. Rules on `ssl_state` look at the session in both directions: which message was last says the same in
-    /// either, and the next packet that goes the message's own way may come after another message.
-    pub(super) fn set_state(&mut self, state: u8) {
+    /// A message of a direction was seen.
+    pub(super) fn set_state(&mut self, dir: Direction, state: u8) {
         self.state = state;
-        self.base.touch(Direction::ToServer);
-        self.base.touch(Direction::ToClient);
+        self.base.touch(dir);
     }
 }
 
