@@ -2,7 +2,7 @@
 //!
 //! A protocol implements [`Conversation`]: how long a message is ([`Conversation::framing`], for streams alone; a datagram is one
 //! message) and what a message means ([`Conversation::message`]). What it keeps of a request and its answer is its [`Content`].
-//! The parser that [`parser`] makes does the rest: it puts messages together, passes over bytes that nobody needs, finds the way on behind a gap,
+//! The parser that [`parser`] makes does the rest: it reassembles messages, skips bytes that no message needs, resumes after a gap,
 //! keeps and frees transactions, holds the limit of open ones, counts their memory, and offers them to rules and logs.
 
 use std::fmt::Debug;
@@ -44,7 +44,7 @@ pub enum Resume {
     Here,
     /// Not among so many of them, at least one.
     Skip(usize),
-    /// That cannot be told yet.
+    /// Not known yet.
     More,
 }
 
@@ -69,7 +69,7 @@ pub trait Conversation: Debug + Send + Sized + 'static {
     /// [`Outcome::Done`] leave what is behind the message to others.
     fn message(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, message: &[u8]) -> Outcome;
 
-    /// Whether the protocol finds its way behind a gap: what is left of a message that misses bytes is passed over, and where the
+    /// Whether the protocol resumes after a gap: the rest of an incomplete message is skipped, and where the
     /// gap ends in no known message, [`Conversation::resume`] looks for the next one. Without it a gap ends the parser, unless
     /// [`Conversation::gap`] knows better.
     const RESUMES: bool = false;
@@ -80,7 +80,7 @@ pub trait Conversation: Debug + Send + Sized + 'static {
         Resume::Here
     }
 
-    /// `len` bytes are missing, and not only of those that are passed over.
+    /// `len` bytes are missing, and not only skipped ones.
     fn gap(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, len: u64) -> Outcome {
         let _ = (turn, dir, len);
         if Self::RESUMES { Outcome::More } else { Outcome::Failed }
@@ -298,14 +298,14 @@ struct Side {
     waiting: usize,
     /// Length of the message that they begin; 0 where it is not known.
     message: usize,
-    /// Bytes to pass over.
+    /// Bytes to skip.
     pass: u64,
     /// Bytes are missing, and it is not known where the next message begins.
     lost: bool,
 }
 
 impl Side {
-    /// `len` bytes are missing. Whether they are all of those that are passed over anyway.
+    /// `len` bytes are missing. Whether all of them would be skipped anyway.
     fn passes_gap(&mut self, len: u64) -> bool {
         // What waits comes again before what is behind the gap.
         let waiting = self.waiting as u64;
@@ -318,7 +318,7 @@ impl Side {
         }
     }
 
-    /// `len` bytes are missing, and not only of those that are passed over: the way on is behind what is left of the message that
+    /// `len` bytes are missing, and not only skipped ones: the way on is behind what is left of the message that
     /// waits, or is to be found.
     fn loses(&mut self, len: u64) {
         let (waiting, message) = (self.waiting as u64, self.message as u64);

@@ -2,7 +2,7 @@
 //!
 //! A bit lives until its time is over. Setting it while it is there does not prolong that, as observed in Suricata: a bit that
 //! every packet of a host sets still ends `expire` seconds after the first of them. A bit whose time is over is there until some
-//! rule asks for it; only then can it be set anew. The number of bits is limited: where the table is
+//! rule asks for it; only then can it be set again. The number of bits is limited: where the table is
 //! full a few of its bits are looked at, and those whose time is over go; where there is none among them the new bit is not
 //! set, and counted. The tables are keyed at random (`bounded`).
 //!
@@ -57,7 +57,7 @@ struct Bits {
     refused: u64,
 }
 
-/// When a bit ends, or [`GONE`]. Whoever asks for a bit whose time is over marks it, and has it through a shared reference.
+/// When a bit ends, or [`GONE`]. A query for an expired bit marks it, through a shared reference.
 #[derive(Debug)]
 struct Until(AtomicI64);
 

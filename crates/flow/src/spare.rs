@@ -75,8 +75,8 @@ impl Buffer {
         moves
     }
 
-    /// What is before `from` is not needed: moves what is behind it to the front. Whether that gave memory back: where little is left
-    /// it goes to a buffer for a packet, and whoever needs a large one next gets this, which is in the cache.
+    /// Bytes before `from` are not needed: moves the rest to the front. Whether that gave memory back: where little is left
+    /// it goes to a buffer for a packet, and the next large buffer is this one, which is in the cache.
     pub fn forget_before(&mut self, from: usize) -> bool {
         let left = self.0.get(from..).unwrap_or(&[]);
         let gives = left.len() <= PACKET && self.0.capacity() >= MIN;

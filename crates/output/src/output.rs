@@ -20,7 +20,7 @@ use crate::settings::SinkSettings;
 use crate::sinks::Sink;
 use crate::writer::Writer;
 
-/// Something that happened, as outputs are told of it.
+/// An event, as outputs receive it.
 #[derive(Clone, Copy)]
 pub enum Event<'a> {
     /// A rule matched.
@@ -112,9 +112,9 @@ pub trait OutputSettings: Any + Debug + Send {
     }
 }
 
-/// An output, as one worker has it. What is asked of it about files and sockets goes to its [`EventSink::sink`] unless it has none.
+/// An output, as one worker has it. Requests about files and sockets go to its [`EventSink::sink`], if it has one.
 pub trait EventSink: Debug + Send {
-    /// The types of events that it is told of.
+    /// The types of events that it receives.
     fn types(&self) -> EventTypes;
 
     /// Something of those types happened.

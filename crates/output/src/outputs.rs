@@ -270,7 +270,7 @@ impl Outputs {
         self.all.iter_mut().for_each(|o| o.sink.finish());
     }
 
-    /// Opens all files anew, after they were moved away.
+    /// Opens all files again, after they were moved away.
     pub fn reopen(&mut self, now: Time) {
         self.all.iter_mut().for_each(|o| o.sink.reopen(now));
     }

@@ -243,7 +243,7 @@ impl FtpParser {
         Ok(id)
     }
 
-    /// What came of the server is read: lines that are no reply end their transaction.
+    /// The server's bytes are read: lines that are not a reply end their transaction.
     fn end_loose(&mut self) {
         if std::mem::take(&mut self.loose) {
             let id = self.open;

@@ -137,7 +137,7 @@ impl Conversation for Iec104 {
     }
 }
 
-/// What is kept of an APDU.
+/// The stored part of an APDU.
 #[derive(Debug)]
 struct Apdu {
     dir: Direction,
@@ -237,7 +237,7 @@ impl Content for Apdu {
         self.dir
     }
 
-    /// What is malformed is an anomaly alone.
+    /// A malformed APDU is only an anomaly.
     fn records(&self, _options: &AppLogOptions) -> usize {
         usize::from(!matches!(self.kind, Kind::Malformed))
     }

@@ -185,7 +185,7 @@ fn is_weak(encryption: i32) -> bool {
     !names::STRONG.contains(&encryption)
 }
 
-/// What is kept of a message.
+/// The stored part of a message.
 #[derive(Debug)]
 struct Exchange {
     dir: Direction,

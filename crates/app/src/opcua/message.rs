@@ -40,7 +40,7 @@ impl Kind {
     }
 }
 
-/// What is kept of a message.
+/// The stored part of a message.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: Kind,

@@ -163,7 +163,7 @@ impl Conversation for Pgsql {
             return if dir == TS { Framing::More } else { Framing::Message(1) };
         }
         match extent(data) {
-            // What is malformed is handled at once.
+            // A malformed message is handled immediately.
             Some((len, _)) if !is_sane(dir, data, len) => Framing::Message(data.len()),
             Some((len, seen)) => Framing::Head(seen, (len - seen) as u64),
             None => Framing::More,

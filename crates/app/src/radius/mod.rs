@@ -109,7 +109,7 @@ impl Conversation for Radius {
     }
 }
 
-/// What is kept of a request and its response.
+/// The stored part of a request and its response.
 #[derive(Debug, Default)]
 struct Exchange {
     /// By direction.

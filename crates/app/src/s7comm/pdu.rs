@@ -24,7 +24,7 @@ pub(super) struct Item {
     pub(super) count: u16,
 }
 
-/// What is kept of a PDU.
+/// The stored part of a PDU.
 #[derive(Debug)]
 pub(super) struct Pdu {
     pub(super) kind: u8,

@@ -162,7 +162,7 @@ struct Pdu {
     vars: Box<[u8]>,
 }
 
-/// What is kept of a message.
+/// The stored part of a message.
 #[derive(Debug)]
 struct Message {
     dir: Direction,

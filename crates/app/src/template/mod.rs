@@ -96,7 +96,7 @@ impl Conversation for Template {
                 while turn.latest().is_some_and(|tx| tx.base.id >= self.open) {
                     let id = self.open;
                     self.open += 1;
-                    // What was given up does not wait any more.
+                    // An abandoned transaction does not wait any more.
                     if let Some(tx) = turn.tx(id).filter(|tx| !tx.is_finished(dir)) {
                         tx.content.response = Some(text);
                         tx.finish(dir);

@@ -60,7 +60,7 @@ impl Conversation for WireGuard {
     }
 }
 
-/// What is kept of a message.
+/// The stored part of a message.
 #[derive(Debug, PartialEq, Eq)]
 struct Handshake {
     dir: Direction,
