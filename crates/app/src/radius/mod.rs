@@ -109,7 +109,7 @@ impl Conversation for Radius {
     }
 }
 
-/// What is kept of a request and its response.
+/// A request and its response.
 #[derive(Debug, Default)]
 struct Exchange {
     /// By direction.

@@ -226,7 +226,7 @@ mod tests {
     fn turn_over_tcp() {
         let error = sized(b"\x01\x13\0\0\x21\x12\xa4\x42abcdefghijkl\0\x09\0\x10\0\0\x04\x01Unauthorized");
         let mut talk = Talk::tcp(AppProto::Stun, 3478);
-        // Five bytes of a channel, padded to eight, are passed over.
+        // Five bytes of a channel, padded to eight, are skipped.
         talk.server(&[&error[..], b"\x40\x00\x00\x05hello\0\0\0", &error].concat());
         assert_eq!(talk.numbers("stun.error_code", ToClient), [401, 401]);
         assert!(talk.logs()[1].contains(r#""class":"error","method":"allocate""#), "{:?}", talk.logs());

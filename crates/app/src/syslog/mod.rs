@@ -218,7 +218,7 @@ mod tests {
         let mut talk = Talk::tcp(AppProto::Syslog, 601);
         talk.client(&[count.as_bytes(), NEW, OLD, b"\n"].concat());
         assert_eq!(talk.logs(), LOGGED);
-        // The rest of a line behind a gap is passed over.
+        // The rest of a line behind a gap is skipped.
         let mut talk = Talk::tcp(AppProto::Syslog, 601);
         talk.client(&OLD[..20]).gap(ToServer, 500).client(&[b"rest of it\n", OLD, b"\n"].concat());
         assert_eq!(talk.logs(), LOGGED[1..]);
