@@ -2,7 +2,7 @@
 //!
 //! A protocol implements [`Conversation`]: how long a message is ([`Conversation::framing`], for streams alone; a datagram is one
 //! message) and what a message means ([`Conversation::message`]). What it keeps of a request and its answer is its [`Content`].
-//! The parser that [`parser`] makes does the rest: it reassembles messages, skips bytes that no message needs, resumes after a gap,
+//! The parser that [`parser`] makes does the rest: it assembles messages, skips bytes, finds the next message behind a gap,
 //! keeps and frees transactions, holds the limit of open ones, counts their memory, and offers them to rules and logs.
 
 use std::fmt::Debug;
@@ -25,26 +25,26 @@ const TXS_MAX: usize = 256;
 pub enum Framing {
     /// A message of this many bytes, at least one. It is handled once all of them are there.
     Message(usize),
-    /// The beginning of a message whose length cannot be told yet.
+    /// The beginning of a message whose length is not known yet.
     More,
-    /// A message of this many bytes, and behind it so many that nobody needs. They may be missing, too.
+    /// A message of this many bytes, followed by this many bytes to skip. A gap in the latter does no harm.
     Head(usize, u64),
-    /// So many bytes, of those that are there, that are no message.
+    /// This many of the available bytes are not a message.
     Skip(usize),
-    /// So many bytes that nobody needs. They may be more than are there, and may be missing.
+    /// This many bytes to skip: more than are available, perhaps, and a gap in them does no harm.
     Pass(u64),
     /// Not this protocol.
     Broken,
 }
 
-/// Where the next message begins after bytes were lost.
+/// Where the next message begins behind a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resume {
-    /// At the first of these bytes.
+    /// At the first byte.
     Here,
-    /// Not among so many of them, at least one.
+    /// Not among this many bytes, at least one.
     Skip(usize),
-    /// Not known yet.
+    /// More bytes are needed to tell.
     More,
 }
 
@@ -69,9 +69,9 @@ pub trait Conversation: Debug + Send + Sized + 'static {
     /// [`Outcome::Done`] leave what is behind the message to others.
     fn message(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, message: &[u8]) -> Outcome;
 
-    /// Whether the protocol resumes after a gap: the rest of an incomplete message is skipped, and where the
-    /// gap ends in no known message, [`Conversation::resume`] looks for the next one. Without it a gap ends the parser, unless
-    /// [`Conversation::gap`] knows better.
+    /// Whether the parser goes on behind a gap: the rest of a message that misses bytes is skipped. If the gap does not end in a known
+    /// message, [`Conversation::resume`] looks for the next one. Without it a gap ends the parser, unless [`Conversation::gap`]
+    /// decides otherwise.
     const RESUMES: bool = false;
 
     /// Where the next message begins; `data` is not empty. With `end` nothing will follow it.
@@ -80,7 +80,7 @@ pub trait Conversation: Debug + Send + Sized + 'static {
         Resume::Here
     }
 
-    /// `len` bytes are missing, and not only skipped ones.
+    /// `len` bytes are missing that would not be skipped.
     fn gap(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, len: u64) -> Outcome {
         let _ = (turn, dir, len);
         if Self::RESUMES { Outcome::More } else { Outcome::Failed }
@@ -305,7 +305,7 @@ struct Side {
 }
 
 impl Side {
-    /// `len` bytes are missing. Whether all of them would be skipped anyway.
+    /// `len` bytes are missing. Returns whether all of them would be skipped anyway.
     fn passes_gap(&mut self, len: u64) -> bool {
         // What waits comes again before what is behind the gap.
         let waiting = self.waiting as u64;
@@ -318,8 +318,8 @@ impl Side {
         }
     }
 
-    /// `len` bytes are missing, and not only skipped ones: the way on is behind what is left of the message that
-    /// waits, or is to be found.
+    /// `len` bytes are missing that would not be skipped. The parser goes on behind the rest of the message that waits, or has to find
+    /// the next one.
     fn loses(&mut self, len: u64) {
         let (waiting, message) = (self.waiting as u64, self.message as u64);
         let is_within =

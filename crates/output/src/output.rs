@@ -20,7 +20,7 @@ use crate::settings::SinkSettings;
 use crate::sinks::Sink;
 use crate::writer::Writer;
 
-/// An event, as outputs receive it.
+/// An event that outputs take.
 #[derive(Clone, Copy)]
 pub enum Event<'a> {
     /// A rule matched.
@@ -112,9 +112,9 @@ pub trait OutputSettings: Any + Debug + Send {
     }
 }
 
-/// An output, as one worker has it. Requests about files and sockets go to its [`EventSink::sink`], if it has one.
+/// An output of one worker. Flushing, reopening and the like go to its [`EventSink::sink`], if it has one.
 pub trait EventSink: Debug + Send {
-    /// The types of events that it receives.
+    /// The types of events that it takes.
     fn types(&self) -> EventTypes;
 
     /// Something of those types happened.
@@ -183,7 +183,7 @@ pub trait EventSink: Debug + Send {
         }
     }
 
-    /// Opens all files anew, after they were moved away.
+    /// Opens all files again, after they were moved away.
     fn reopen(&mut self, now: Time) {
         if let Some(sink) = self.sink() {
             sink.reopen(now);

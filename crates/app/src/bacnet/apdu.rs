@@ -14,7 +14,7 @@ pub(super) enum Service {
     Unconfirmed(u8),
 }
 
-/// What is kept of a message.
+/// The parts of a message that rules and events need.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Apdu {
     pub(super) kind: u8,

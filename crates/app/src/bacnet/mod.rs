@@ -89,7 +89,7 @@ impl Conversation for Bacnet {
     }
 }
 
-/// What is kept of a message.
+/// A message: the parts that rules and events need.
 #[derive(Debug)]
 struct Message {
     dir: Direction,
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use crate::testing::Talk;
 
-    /// Who-Is to all networks, and I-Am of device 99 to it.
+    /// The broadcast that looks for devices, and the answer of device 99.
     const WHO_IS: &[u8] = b"\x81\x0b\0\x0c\x01\x20\xff\xff\0\xff\x10\x08";
     const I_AM: &[u8] = b"\x81\x0a\0\x14\x01\0\x10\0\xc4\x02\0\0\x63\x22\x01\xe0\x91\0\x21\x0f";
     /// Reads the present value (85) of analog input 3.

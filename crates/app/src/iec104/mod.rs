@@ -91,7 +91,7 @@ impl Conversation for Iec104 {
         match data {
             [START, len, control, ..] if is_sane(*len, *control) => Framing::Message(BEFORE + usize::from(*len)),
             [START] | [START, _] if !end => Framing::More,
-            // What is malformed is handled at once.
+            // A malformed APDU is handled at once.
             _ => Framing::Message(data.len().min(BEFORE + 1)),
         }
     }
@@ -137,7 +137,7 @@ impl Conversation for Iec104 {
     }
 }
 
-/// The stored part of an APDU.
+/// An APDU: the parts that rules and events need.
 #[derive(Debug)]
 struct Apdu {
     dir: Direction,
@@ -237,7 +237,7 @@ impl Content for Apdu {
         self.dir
     }
 
-    /// A malformed APDU is only an anomaly.
+    /// A malformed APDU is an anomaly only.
     fn records(&self, _options: &AppLogOptions) -> usize {
         usize::from(!matches!(self.kind, Kind::Malformed))
     }

@@ -40,7 +40,7 @@ impl Kind {
     }
 }
 
-/// The stored part of a message.
+/// The parts of a message that rules and events need.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: Kind,

@@ -90,7 +90,7 @@ impl Conversation for OpcUa {
         let Some(Some(kind)) = Kind::of(data) else { return Outcome::More };
         let is_part = std::mem::replace(&mut self.divided[dir.index()], data.get(3) == Some(&b'C'));
         if is_part {
-            // The first part has the request.
+            // The first part names the service.
             return Outcome::More;
         }
         let Some(message) = Message::read(kind, dir, data, self.is_open) else {
@@ -131,7 +131,7 @@ impl Conversation for OpcUa {
     }
 }
 
-/// The stored part of a request and its answer.
+/// A request and its answer.
 #[derive(Debug, Default)]
 struct Exchange {
     /// By direction.
@@ -174,7 +174,7 @@ impl Content for Exchange {
         only.unwrap_or(Direction::ToServer)
     }
 
-    /// What cannot be read is an anomaly alone.
+    /// A message that cannot be read is an anomaly only.
     fn records(&self, _options: &AppLogOptions) -> usize {
         usize::from(self.messages.iter().any(Option::is_some))
     }

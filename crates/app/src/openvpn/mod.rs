@@ -110,7 +110,7 @@ impl Conversation for OpenVpn {
     }
 }
 
-/// The stored part of a reset.
+/// A reset.
 #[derive(Debug, PartialEq, Eq)]
 struct Reset {
     dir: Direction,
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(talk.buffers("openvpn.session_id", ToServer), ["\\x01\\x02\\x03\\x04\\x05\\x06\\x07\\x08"]);
         let mut talk = Talk::tcp(AppProto::Openvpn, 1194);
         talk.client(&over_tcp(CLIENT)).server(&[over_tcp(SERVER), over_tcp(&control)].concat());
-        // A gap inside a skipped packet does not matter.
+        // A gap in a packet that is skipped does no harm.
         talk.client(&over_tcp(&control)[..20]).gap(ToServer, 20).client(&over_tcp(&control)[40..]);
         assert_eq!((talk.logs(), talk.outcome), (expected.map(str::to_owned).to_vec(), Outcome::More));
         talk.client(b"\0\x05\xffnone");

@@ -109,7 +109,7 @@ impl Conversation for Radius {
     }
 }
 
-/// The stored part of a request and its response.
+/// A request and its response.
 #[derive(Debug, Default)]
 struct Exchange {
     /// By direction.

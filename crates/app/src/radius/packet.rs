@@ -72,7 +72,7 @@ pub(super) const ATTRIBUTES: &[(u8, &str, Value)] = &[
     (87, "nas_port_id", Value::Text),
 ];
 
-/// The stored part of a packet.
+/// The parts of a packet that rules and events need.
 #[derive(Debug)]
 pub(super) struct Packet {
     pub(super) code: u8,
@@ -84,7 +84,7 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    /// Reads a packet; `None` if it is invalid or truncated.
+    /// Reads a packet; `None` if it is invalid or shorter than its length says.
     pub(super) fn read(data: &[u8]) -> Option<Packet> {
         let [code, id, ..] = *data else { return None };
         let len = usize::from(be16(data, 2)?);

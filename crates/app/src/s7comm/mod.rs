@@ -63,7 +63,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::S7comm, "s7comm").logged().own()
 };
 
-/// The length of a packet; `None` if it is not there yet, `Some(None)` if it is not a packet.
+/// The length of a packet; `None` if more bytes are needed, `Some(None)` if it is not a packet.
 fn packet(data: &[u8]) -> Option<Option<usize>> {
     match data {
         [3, 0, ..] => be16(data, 2).map(|len| Some(usize::from(len)).filter(|len| *len > TPKT + 2)),
@@ -181,7 +181,7 @@ impl S7 {
     }
 }
 
-/// The stored part of a job and its acknowledgement.
+/// A job and its acknowledgement.
 #[derive(Debug, Default)]
 struct Exchange {
     /// By direction.
@@ -228,7 +228,7 @@ impl Content for Exchange {
         only.unwrap_or(if is_request(Direction::ToClient) { Direction::ToClient } else { Direction::ToServer })
     }
 
-    /// What cannot be read is an anomaly alone.
+    /// A PDU that cannot be read is an anomaly only.
     fn records(&self, _options: &AppLogOptions) -> usize {
         usize::from(self.pdus.iter().any(Option::is_some))
     }

@@ -24,7 +24,7 @@ pub(super) struct Item {
     pub(super) count: u16,
 }
 
-/// The stored part of a PDU.
+/// The parts of a PDU that rules and events need.
 #[derive(Debug)]
 pub(super) struct Pdu {
     pub(super) kind: u8,

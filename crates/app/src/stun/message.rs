@@ -11,7 +11,7 @@ pub(super) const HEADER: usize = 20;
 /// The magic cookie (section 5).
 pub(super) const COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 
-/// The stored part of a message.
+/// The parts of a message that rules and events need.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) dir: Direction,
@@ -33,7 +33,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Reads a message; `None` if it is invalid or truncated.
+    /// Reads a message; `None` if it is invalid or shorter than its length says.
     pub(super) fn read(dir: Direction, data: &[u8]) -> Option<Message> {
         let head = data.first_chunk::<HEADER>()?;
         let (kind, len) = (be16(head, 0)?, usize::from(be16(head, 2)?));

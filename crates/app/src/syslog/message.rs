@@ -48,7 +48,7 @@ pub(super) fn priority(data: &[u8]) -> Option<(u8, usize)> {
     Some((u8::try_from(value.filter(|v| *v <= PRIORITY_MAX)?).ok()?, len + 2))
 }
 
-/// The stored part of a message.
+/// A message, with the places of its parts.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) dir: Direction,

@@ -60,7 +60,7 @@ impl Conversation for WireGuard {
     }
 }
 
-/// The stored part of a message.
+/// A message of the handshake.
 #[derive(Debug, PartialEq, Eq)]
 struct Handshake {
     dir: Direction,

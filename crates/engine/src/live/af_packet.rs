@@ -1,4 +1,4 @@
-//! AF_PACKET as a source: one interface passively, or two that are bridged. `settings` reads its settings.
+//! AF_PACKET as a source: one interface passively, or two that are bridged. `settings` reads its section.
 
 use margay_capture::af_packet::{AfPacket, Agreement, Bridge, BridgeEnd, Settings};
 use margay_capture::live::LiveSource;

@@ -15,7 +15,7 @@ use crate::Failed;
 /// Makes the devices that the command line and the configuration name; `None` where they name another source.
 type Devices = fn(&Config, &RunOptions, RunMode, &Cpus) -> Option<Result<Vec<Device>, Failed>>;
 
-/// The sources that a command line may select. The last one is the default.
+/// The sources that a command line may ask for. The last one is the default.
 static SOURCES: &[Devices] =
     &[super::settings::nfqueue::chosen, super::xdp::chosen, super::libpcap::chosen, super::af_packet::chosen];
 
@@ -36,7 +36,7 @@ pub(crate) fn devices(
 /// The numbers of fan-out groups, of one interface or of two that are bridged.
 pub(super) type Groups = [Option<u16>; 2];
 
-/// The context for opening a source.
+/// The worker that opens a source.
 pub(crate) struct Opening<'a> {
     pub(crate) device: &'a Device,
     /// Number of the worker on the device, from 0.
