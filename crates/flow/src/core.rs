@@ -56,6 +56,8 @@ pub enum FlowAction {
     None,
     /// Every further packet is dropped.
     Drop,
+    /// An exception policy would drop every further packet, but nothing can be dropped here: events report it, and inspection goes on.
+    WouldDrop,
     /// No further packet is inspected.
     Pass,
     /// Every further packet is accepted (firewall mode).

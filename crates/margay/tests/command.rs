@@ -247,7 +247,7 @@ fn addresses_of_application_rules_are_explained() {
     let (config, pcap) = (root.join("etc/margay.yaml"), root.join("demo/demo.pcap"));
     let (config, pcap) = (config.display().to_string(), pcap.display().to_string());
     let o = run(&dir, Path::new(&pcap), &["-S", &rules]);
-    let read = stderr(&o);
+    let read = String::from_utf8_lossy(&o.stdout).into_owned();
     let packets: u64 = read
         .split("read 1 file, ")
         .nth(1)
@@ -290,7 +290,7 @@ fn bits_that_nothing_sets_are_warned_of() {
     let rules = rules(&dir, "alert tcp any any -> any any (flowbits:isset,ghost; sid:1;)\n");
     let o = run(&dir, &root().join("demo/demo.pcap"), &["-S", &rules]);
     assert!(o.status.success(), "{}", stderr(&o));
-    let said = stderr(&o);
+    let said = String::from_utf8_lossy(&o.stdout).into_owned();
     assert!(said.contains("flowbit 'ghost' is checked but not set. Checked in 1 and 0 other sigs"), "{said}");
     let o = margay(&["rules", "check", &rules]);
     let out = String::from_utf8_lossy(&o.stdout).into_owned();

@@ -71,7 +71,7 @@ impl InKernel {
     /// Enters a flow, which may have been there before (`again`); whether the kernel bypasses it from here on.
     fn enter(&mut self, core: &FlowCore, at: FlowRef, again: bool) -> bool {
         // What is inside a tunnel the program does not see; what is dropped must not be sent on.
-        if core.recursion > 0 || core.action == FlowAction::Drop {
+        if core.recursion > 0 || matches!(core.action, FlowAction::Drop | FlowAction::WouldDrop) {
             return false;
         }
         let (client, server) = ((core.src, core.sport), (core.dst, core.dport));

@@ -394,7 +394,7 @@ impl Rest {
             action: match core.action {
                 FlowAction::None if core.td_passed => Some("pass"),
                 FlowAction::None => None,
-                FlowAction::Drop => Some("drop"),
+                FlowAction::Drop | FlowAction::WouldDrop => Some("drop"),
                 FlowAction::Pass => Some("pass"),
                 FlowAction::Accept => Some("accept"),
             },

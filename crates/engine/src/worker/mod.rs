@@ -835,7 +835,7 @@ impl Rest {
         match policy {
             Policy::Reject if !self.ips => {}
             Policy::DropFlow | Policy::Reject => {
-                flow.core.action = FlowAction::Drop;
+                flow.core.action = if self.ips { FlowAction::Drop } else { FlowAction::WouldDrop };
                 flow.ext.dropped_by = FlowDropBy::Exception;
             }
             Policy::PassFlow | Policy::Bypass if self.firewall => flow.core.td_passed = true,
