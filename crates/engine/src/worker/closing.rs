@@ -123,7 +123,9 @@ impl Lane {
         fate: &mut Fate,
     ) -> Option<FlowRef> {
         let Lane { flows, rest, policies, .. } = self;
-        let flow = flows.get_mut(at).filter(|f| f.core.over && !matches!(f.core.action, FlowAction::Drop | FlowAction::WouldDrop))?;
+        let flow = flows
+            .get_mut(at)
+            .filter(|f| f.core.over && !matches!(f.core.action, FlowAction::Drop | FlowAction::WouldDrop))?;
         let flags = packet.tcp()?.flags();
         let opens = flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN;
         let broken = rest.stream.config().checksum_validation && packet.l4_checksum_ok() == Some(false);
