@@ -46,6 +46,8 @@ pub(crate) struct CompiledRule {
     pub(crate) tx: Option<Box<TxRule>>,
     /// What it asks of frames.
     pub(crate) frame: Option<Box<FrameRule>>,
+    /// It has a content of payload or stream that is found by a search.
+    pub(crate) sought: bool,
     /// `flow:only_stream`: never looked at in a packet's payload, not in that of packets outside the stream either.
     pub(crate) stream_only: bool,
     /// The header names an application protocol, and no keyword asks for its transactions.
@@ -54,6 +56,12 @@ pub(crate) struct CompiledRule {
     pub(crate) absent: Option<Box<Absent>>,
     /// What it asks of scripts.
     pub(crate) lua: Option<Box<RuleLua>>,
+}
+
+/// Whether a rule has a content of payload or stream that is to be there: one that a search finds.
+fn is_sought(rule: &Rule) -> bool {
+    let payload = rule.buffers.iter().filter(|b| kind::is_payload(&b.buffer) && !b.app);
+    payload.flat_map(|b| &b.checks).any(|c| matches!(c, BufferCheck::Content(c) if !c.negated))
 }
 
 /// A content that is not to be there.
@@ -252,6 +260,7 @@ impl CompiledRule {
             tx,
             frame,
             absent: Absent::of(rule),
+            sought: is_sought(rule),
             stream_only: only_stream,
         })
     }

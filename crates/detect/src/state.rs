@@ -69,6 +69,8 @@ pub(crate) struct State<W = Off> {
     pub(crate) flow_start: bool,
     /// Stream data is due with the packet, and rules of its groups look at streams.
     stream_due: bool,
+    /// Nothing is searched in the packet: what a search would find is not there.
+    unsearched: bool,
     pub(crate) matches: Vec<Match>,
     /// The transaction that the packet, a datagram that rules matched in, brought: its parser's place, and its number.
     pub(crate) datagram_tx: Option<(u8, u64)>,
@@ -105,6 +107,7 @@ impl<W: Watch> State<W> {
             candidates: Vec::with_capacity(1024),
             flow_start: false,
             stream_due: false,
+            unsearched: false,
             matches: Vec::with_capacity(256),
             datagram_tx: None,
             alerts: Vec::with_capacity(c.alert_max()),
@@ -321,7 +324,8 @@ impl<W: Watch> State<W> {
         self.stream_due = !input.chunks.is_empty() && detect.groups.each(groups).any(Group::looks_at_streams);
         // The last of the stream before what is encrypted: as in Suricata rules on streams are asked about it, and those on packets
         // about the packet's payload, unless they have a pattern, since nothing is searched.
-        let search = !(input.no_payload && self.stream_due);
+        self.unsearched = input.no_payload && self.stream_due;
+        let search = !self.unsearched;
         input.no_payload &= search;
         let payload = if input.no_payload { &[] } else { payload_of(packet) };
         let has = has::<W>(input, payload);
@@ -532,6 +536,10 @@ impl<W: Watch> State<W> {
 
     /// Whether a rule's checks of payload or stream hold; and whether that was in stream data.
     pub(crate) fn payload_holds(&mut self, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
+        if self.unsearched && rule.sought {
+            self.context.watch.missing(At::Payload, "what follows is encrypted: patterns are not searched any more");
+            return None;
+        }
         if matches!(rule.kind, RuleKind::Stream | RuleKind::PacketStream | RuleKind::AppTransaction) {
             for chunk in input.chunks {
                 self.context.watch.at(At::Stream(chunk.offset));

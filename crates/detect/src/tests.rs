@@ -129,6 +129,8 @@ pub(crate) struct Lab<W = Off> {
     flow: FlowCore,
     app: AppProto,
     ips: bool,
+    /// Packets so far.
+    sent: u64,
 }
 
 impl Lab {
@@ -156,7 +158,7 @@ impl<W: Watch> Lab<W> {
         assert_eq!(report.set_aside, []);
         let detect = Arc::new(detect);
         let state = State::watched(&detect, watch(&detect)).unwrap();
-        Lab { detect, state, flow: flow(40000, 80), app: AppProto::Unknown, ips: false }
+        Lab { detect, state, flow: flow(40000, 80), app: AppProto::Unknown, ips: false, sent: 0 }
     }
 
     fn ips(mut self) -> Self {
@@ -172,7 +174,9 @@ impl<W: Watch> Lab<W> {
         chunks: &[&[u8]],
     ) -> (Vec<u32>, Verdict) {
         let bytes = tcp_bytes(payload);
-        let p = packet(&bytes, dir, self.flow.sport, self.flow.dport);
+        let mut p = packet(&bytes, dir, self.flow.sport, self.flow.dport);
+        self.sent += 1;
+        p.number = self.sent;
         let chunks: Vec<StreamChunk<'_>> = chunks.iter().map(|data| StreamChunk { data, offset: 0, seen: 0 }).collect();
         let mut input = Input::new(&p);
         input.flow = Some(&mut self.flow);
@@ -285,7 +289,10 @@ fn a_packet_without_payload_beside_stream_data() {
     if let BufferCheck::Content(c) = &mut rule.buffers[0].checks[0] {
         c.negated = true;
     }
-    let mut lab = Lab::new(vec![rule]);
+    // Where no rule looks at streams nobody knows of it.
+    let mut alone = Lab::new(vec![rule.clone()]);
+    assert_eq!(alone.send(b"", Direction::ToServer, false, &[b"xyz"]).0, [0u32; 0]);
+    let mut lab = Lab::new(vec![rule, alert(2, b"never")]);
     assert_eq!(lab.send(b"", Direction::ToServer, false, &[]).0, [0u32; 0]);
     assert_eq!(lab.send(b"", Direction::ToServer, false, &[b"xyz"]).0, [1]);
     assert_eq!(lab.send(b"", Direction::ToServer, false, &[b"zabcd"]).0, [0u32; 0]);

@@ -84,7 +84,6 @@ struct Rdp {
 impl Conversation for Rdp {
     type Tx = Pdu;
     const PROTO: AppProto = AppProto::Rdp;
-    const PROMPT: bool = false;
 
     fn new(_config: &AppConfig, _flow: &FlowCore) -> Self {
         Rdp::default()

@@ -172,7 +172,6 @@ struct WebSocket {
 impl Conversation for WebSocket {
     type Tx = Pdu;
     const PROTO: AppProto = AppProto::Websocket;
-    const PROMPT: bool = false;
 
     fn new(config: &AppConfig, _flow: &FlowCore) -> Self {
         let max = config.settings.get(Self::PROTO, MAX_PAYLOAD);

@@ -104,19 +104,16 @@ pub(super) fn tcp_flags(have: u8, want: u8, ignore: u8, mode: FlagMode) -> bool 
     if want == 0 {
         return (have == 0) != (mode == FlagMode::Not);
     }
-    has_groups(have, want, mode) && flags((have & !ignore).into(), want.into(), mode)
+    has_groups(have, want) && flags((have & !ignore).into(), want.into(), mode)
 }
 
-/// Whether a packet has what Suricata asks of it before it compares flags: one of SYN, FIN and RST where the rule names one of them, one
-/// of URG, ECE and CWR where it names one of these, and SYN where the rule names it without `!`. It matters for `!` and `*`: `flags:!S`
-/// holds only for packets with FIN or RST.
-const fn has_groups(have: u8, want: u8, mode: FlagMode) -> bool {
+/// Whether a packet has what Suricata asks of it before it compares flags: one of SYN, FIN and RST where the rule names one of them, and
+/// one of URG, ECE and CWR where it names one of these. It matters for `!` and `*`: `flags:!S` holds only for packets with FIN or RST.
+const fn has_groups(have: u8, want: u8) -> bool {
     use margay_packet::tcp::flag::{ACK, FIN, PSH, RST, SYN};
     const ENDS: u8 = SYN | FIN | RST;
     const RARE: u8 = !(ENDS | ACK | PSH);
-    (want & ENDS == 0 || have & ENDS != 0)
-        && (want & RARE == 0 || have & RARE != 0)
-        && (want & SYN == 0 || matches!(mode, FlagMode::Not) || have & SYN != 0)
+    (want & ENDS == 0 || have & ENDS != 0) && (want & RARE == 0 || have & RARE != 0)
 }
 
 /// Compares the fragment bits of an IPv4 header. `+` asks for a further bit beside those that are named (observed).

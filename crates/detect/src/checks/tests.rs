@@ -123,7 +123,8 @@ fn tcp_headers() {
     assert!(!holds(flags(0, 0, FlagMode::Not), &tcp(0, b"")) && holds(flags(0, 0x18, FlagMode::Not), &data));
     // SYN, FIN and RST are asked for in packets that have one of them, and URG, ECE and CWR in those that have one of these.
     assert!(!holds(flags(0x02, 0, FlagMode::Not), &data) && holds(flags(0x02, 0, FlagMode::Not), &tcp(0x11, b"")));
-    assert!(!holds(flags(0x12, 0, FlagMode::Any), &tcp(0x11, b"")) && !holds(flags(0x11, 0, FlagMode::Any), &p));
+    assert!(holds(flags(0x12, 0, FlagMode::Any), &tcp(0x11, b"")) && !holds(flags(0x11, 0, FlagMode::Any), &p));
+    assert!(!holds(flags(0x12, 0, FlagMode::Any), &data));
     assert!(holds(flags(0x11, 0, FlagMode::Any), &tcp(0x12, b"")) && !holds(flags(0x11, 0, FlagMode::Any), &data));
     assert!(!holds(flags(0x20, 0, FlagMode::Not), &data) && holds(flags(0x20, 0, FlagMode::Not), &tcp(0x82, b"")));
     assert!(holds(flags(0x10, 0, FlagMode::Not), &p) && holds(flags(0x18, 0, FlagMode::Any), &data));

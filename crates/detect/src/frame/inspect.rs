@@ -96,7 +96,9 @@ impl<W: Watch> State<W> {
                         let Some(rule) = detect.compiled.get(number as usize) else { continue };
                         let Some(asked) = rule.frame.as_deref() else { continue };
                         let matched = frame.matched.contains(&number);
-                        if matched && asked.again.is_none() {
+                        // In one look a rule matches a frame once, also where a hole divides it.
+                        let now = || self.matches.iter().any(|m| (m.rule, m.frame) == (number, Some(frame.id)));
+                        if matched && (asked.again.is_none() || now()) {
                             continue;
                         }
                         self.context
