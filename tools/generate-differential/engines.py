@@ -27,7 +27,7 @@ class Engine:
             argv = [*self.command, '-c', self.config, *ALWAYS, *self.extra, *variant, '-S', path, '-r', capture, '-l', out]
             p = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT)
             said = p.stdout.decode(errors='replace')
-            if p.returncode: raise Failed(f'exit status {p.returncode}: {said.strip()[-300:]}')
+            if p.returncode: raise Failed(f'{os.path.basename(self.command[0])} ended with status {p.returncode}: {said.strip()[-300:]}')
             with open(os.path.join(out, 'eve.json'), errors='replace') as f: events = [json.loads(line) for line in f]
         except subprocess.TimeoutExpired:
             raise Failed(f'no end within {LIMIT} s') from None

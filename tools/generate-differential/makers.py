@@ -270,7 +270,7 @@ def frames(r, w):
 
 EVENTS = {'app-layer-event': ['applayer_mismatch_protocol_both_directions', 'applayer_wrong_direction_first_data', 'applayer_detect_protocol_only_one_direction', 'applayer_proto_detection_skipped', 'applayer_unexpected_protocol'],
           'stream-event': ['3whs_ack_in_wrong_dir', '3whs_synack_with_wrong_ack', 'est_synack_resend', 'est_packet_out_of_window', 'est_invalid_ack', 'fin_out_of_window', 'closewait_fin_out_of_window', 'pkt_broken_ack', 'pkt_invalid_ack', 'pkt_invalid_timestamp', 'pkt_retransmission', 'pkt_bad_window_update', 'reassembly_seq_gap', 'reassembly_overlap_different_data', 'rst_but_no_session', 'suspected_rst_inject', 'shutdown_syn_resend', 'timewait_ack_wrong_seq'],
-          'decode-event': ['ipv4.trunc_pkt', 'ipv4.opt_pad_required', 'ipv6.trunc_pkt', 'tcp.opt_invalid_len', 'udp.hlen_invalid', 'udp.len_invalid', 'icmpv4.unknown_type', 'icmpv6.unknown_type', 'ethernet.unknown_ethertype', 'vlan.header_too_small', 'gre.wrong_version']}
+          'decode-event': ['ipv4.trunc_pkt', 'ipv4.opt_pad_required', 'ipv6.trunc_pkt', 'tcp.opt_invalid_len', 'udp.hlen_invalid', 'udp.len_invalid', 'icmpv4.unknown_type', 'icmpv6.unknown_type', 'ethernet.pkt_too_small', 'vlan.header_too_small', 'gre.wrong_version']}
 
 
 def events(r, w):
