@@ -156,6 +156,7 @@ mod tests {
             w.looked_at(L, false);
         }
         assert_eq!(w.total(), 1_000_000);
-        assert!(w.memory() < 1000, "{}", w.memory());
+        // The first buffer has room for a packet.
+        assert!(w.memory() <= 2048, "{}", w.memory());
     }
 }

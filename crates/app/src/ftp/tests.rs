@@ -119,7 +119,7 @@ fn replies_are_those_of_their_commands() {
 /// IRC begins with commands of FTP.
 #[test]
 fn lines_that_are_no_reply_end_a_transaction() {
-    let mut t = Talk::of(&[(ToServer, "USER a\r\nNICK b\r\n"), (ToClient, ":x NOTICE 1\r\n:x NOTICE 2\r\n:x NOT")]);
+    let mut t = Talk::of(&[(ToServer, "USER a\r\nNICK b\r\n"), (ToClient, ":x NOTICE 1\r\n:x NOTICE 2\r\n")]);
     t.say(ToClient, ":x NOTICE 3\r\n");
     t.say(ToClient, ":x 001\r\n");
     t.say(ToServer, "USERHOST b\r\n");

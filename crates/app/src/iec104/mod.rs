@@ -61,9 +61,23 @@ pub static PROTOCOL: Protocol = Protocol {
 /// By the start and the length of an APDU.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     match data {
-        [START, len, control, ..] if is_sane(*len, *control) => Probed::Yes { reverse: false },
-        [START] | [START, _] => Probed::More,
+        [START, len, control, ..] if !is_sane(*len, *control) => Probed::No,
+        [START, _, control @ ..] if control.len() < CONTROL => Probed::More,
+        [START, _, first, second, third, fourth, ..] if is_control([*first, *second, *third, *fourth]) => {
+            Probed::Yes { reverse: false }
+        }
+        [START] => Probed::More,
         _ => Probed::No,
+    }
+}
+
+/// Whether these four bytes are a control field: of a transfer of data, of a receipt alone, or of a function without a number.
+const fn is_control(field: [u8; CONTROL]) -> bool {
+    match field {
+        [first, _, third, _] if first & 1 == 0 => third & 1 == 0,
+        [1, 0, third, _] => third & 1 == 0,
+        [first, 0, 0, 0] => first & 3 == 3,
+        _ => false,
     }
 }
 

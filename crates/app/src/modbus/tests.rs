@@ -241,6 +241,8 @@ fn any_byte_may_be_wrong() {
 #[test]
 fn recognised_by_its_header() {
     let yes = Probed::Yes { reverse: false };
-    assert_eq!((probe(TS, &[0, 1, 0, 0, 0, 6]), probe(TS, &[0, 1, 0, 0])), (yes, Probed::More));
-    assert_eq!((probe(TS, &[0, 1, 0, 0, 1, 0]), probe(TS, &[0, 1, 0, 1, 0, 6])), (Probed::No, Probed::No));
+    assert_eq!((probe(TS, &[0, 1, 0, 0, 0, 6, 1, 3]), probe(TS, &[0, 1, 0, 0, 0, 6])), (yes, Probed::More));
+    // UMAS has a function code of its own.
+    assert_eq!(probe(TS, &[0, 1, 0, 0, 0, 6, 1, 90]), Probed::No);
+    assert_eq!((probe(TS, &[0, 1, 0, 0, 1, 16, 1, 3]), probe(TS, &[0, 1, 0, 1, 0, 6])), (Probed::No, Probed::No));
 }

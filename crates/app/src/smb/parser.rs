@@ -26,8 +26,6 @@ use super::{COMPLETE, frame};
 const WHOLE_MAX: u64 = 1 << 20;
 /// Most transactions that one message makes: it may carry messages of DCE/RPC.
 const MESSAGE_TXS: usize = 1100;
-/// Requests beyond the limit after which those that wait are counted again.
-const RECOUNT: usize = 64;
 /// Length of what frames a record.
 const LENGTH: usize = 4;
 /// Length of the header of what is encrypted (MS-SMB2 section 2.2.41).
@@ -137,8 +135,6 @@ pub(super) struct SmbParser {
     /// Transactions of files, by direction of their data.
     pub open: HashMap<(FileId, Direction), u64>,
     pub pipes: Cache<FileId, Pipe>,
-    /// As many requests wait for an answer as may: the parser gives the flow up.
-    flooded: bool,
     /// The transaction that negotiates, where a client began with SMB1.
     pub first_negotiation: Option<u64>,
     budgets: [Budget; 2],
@@ -170,10 +166,6 @@ impl SmbParser {
             if self.txs.len() >= most.saturating_mul(2).saturating_add(MESSAGE_TXS) {
                 return None;
             }
-            // Counting them takes time, so that it is done now and then.
-            if (self.txs.len() - most).is_multiple_of(RECOUNT) {
-                self.flooded |= self.waiting() >= most;
-            }
             // The oldest makes room as soon as it was looked at.
             let oldest = self.txs.first_incomplete(self.oldest, COMPLETE);
             self.oldest = oldest;
@@ -187,16 +179,6 @@ impl SmbParser {
             tx.base = TxBase { id, ..TxBase::default() };
             tx
         }))
-    }
-
-    /// How many requests wait for their answer.
-    fn waiting(&self) -> usize {
-        let (mut from, mut waiting) = (self.oldest, 0);
-        while let Some(id) = self.txs.next_id(from) {
-            from = id + 1;
-            waiting += usize::from(self.peek(id).is_some_and(|tx| tx.base.progress != [COMPLETE; 2]));
-        }
-        waiting
     }
 
     /// Says something of a transaction, or of one of its own.
@@ -537,10 +519,6 @@ impl Parser for SmbParser {
             match self.step(cx, dir, at, rest) {
                 Step::Used(n) => at += n,
                 Step::More => break,
-            }
-            if self.flooded {
-                outcome = Outcome::Failed;
-                break;
             }
         }
         let side = self.side(dir);
