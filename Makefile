@@ -196,6 +196,7 @@ export MARGAY_STEPS = $(CURDIR)/target/steps
 
 test: begin ## everything that must pass, a list of what did not run, and the time of each step
 	@tools/steps $(ALONE)
+	@tools/setup valgrind openssl python3-venv
 	@tools/steps --two $(BESIDE)
 	@tools/steps portable
 	@tools/steps --report
