@@ -178,7 +178,7 @@ fn capture(path: &Path, datagrams: &[(Direction, &[u8])]) {
 const RULES: &str = "\
     alert greeting any any -> any any (msg:\"by name\"; greeting.name; content:\"Ada\"; startswith; sid:1;)\n\
     alert greeting any any -> any any (msg:\"by warmth\"; greeting.warmth:warm; sid:2;)\n\
-    alert greeting any any -> any any (msg:\"no name\"; app-layer-event:greeting.no_name; sid:3;)\n\
+    alert greeting any any -> any any (msg:\"no name\"; flow:to_server; app-layer-event:greeting.no_name; sid:3;)\n\
     alert udp any any -> any any (msg:\"another\"; app-layer-protocol:!greeting,to_server; sid:4;)\n\
     alert greeting any any -> any any (msg:\"cold\"; greeting.warmth:<3; sid:5;)\n";
 

@@ -62,6 +62,8 @@ pub static PROTOCOL: Protocol = Protocol {
 fn probe(_: Direction, data: &[u8]) -> Probed {
     match data {
         [START, len, control, ..] if !is_sane(*len, *control) => Probed::No,
+        // The number of what was received is not odd.
+        [START, _, first, _, third, ..] if first & 1 == 0 && third & 1 == 1 => Probed::No,
         [START, _, control @ ..] if control.len() < CONTROL => Probed::More,
         [START, _, first, second, third, fourth, ..] if is_control([*first, *second, *third, *fourth]) => {
             Probed::Yes { reverse: false }

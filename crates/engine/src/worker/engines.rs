@@ -233,7 +233,9 @@ impl Rest {
 
     fn want(&mut self, wants: &AppWants) {
         let shows_bodies = self.app.options.iter().any(|o| o.http_body || o.http_body_printable) || self.scripts.any();
-        self.app.shared.files.wants = FileWants { bodies: wants.files.bodies || shows_bodies, ..wants.files };
+        // Rules may be replaced at any time, and new ones may look at what a body began with.
+        let bodies = wants.files.bodies || shows_bodies || self.detect.is_some();
+        self.app.shared.files.wants = FileWants { bodies, ..wants.files };
         let frames = &mut self.app.shared.frames;
         frames.watched = wants.frames;
         frames.wanted = wants.frames || self.outputs.wants(margay_output::event::EventType::Frame);
