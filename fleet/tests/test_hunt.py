@@ -125,8 +125,10 @@ def test_parts_by_time_equal_one_engine(engine, small, tmp_path):
     assert events(tmp_path / "out.json") == expected
     # From the second mix on: flows and counts of the first are over by then.
     assert hunt(engine, tmp_path / "archive", rules, tmp_path / "late.json", "--from", "2023-11-14T22:22:00Z", "--lead", "60") == 0
-    late = [e for e in expected if json.loads(e[1])["timestamp"] >= "2023-11-14T22:22:00"]
-    assert 0 < len(late) < len(expected) and events(tmp_path / "late.json") == late
+    # Bits of hosts are not: an expired bit stays until a rule asks for it, and cannot be set again before (docs/fleet.md).
+    of = lambda found: [e for e in found if json.loads(e[1])["alert"]["signature_id"] != 8]
+    late = [e for e in of(expected) if json.loads(e[1])["timestamp"] >= "2023-11-14T22:22:00"]
+    assert 0 < len(late) < len(expected) and of(events(tmp_path / "late.json")) == late
 
 
 def test_an_index_rules_parts_out(engine, small, tmp_path, capsys):

@@ -6,7 +6,7 @@
 //! [`ENTRY`] bytes for each packet of a part: its group, and how far its block reaches behind the block before ([`Step`]).
 //!
 //! Flows of several groups belong together where a frame has packets of more than one: a tunnel with what it carries, and an ICMP error with
-//! the flow that it is about. The part's index lists such groups as [`Links`], and a [`Selection`] takes both or neither.
+//! the flow that it is about. The part's index lists such groups as `Links`, and a [`Selection`] takes both or neither.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
