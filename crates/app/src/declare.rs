@@ -2,6 +2,8 @@
 //!
 //! The rule language, the configuration and the reference read these declarations. Nothing of them is said a second time.
 
+use margay_json::Json;
+
 use crate::tx::{BufferDef, BufferKind, NumberDef};
 
 /// In which direction of a flow a keyword's value exists.
@@ -172,6 +174,15 @@ impl Keyword {
 /// The name of a value among words.
 pub fn word(words: &[(&'static str, u64)], value: u64) -> Option<&'static str> {
     words.iter().find(|w| w.1 == value).map(|w| w.0)
+}
+
+/// Writes a value by its name among words, or as a number in text.
+pub fn named(json: &mut Json, key: &'static str, words: &[(&'static str, u64)], value: impl Into<u64>) {
+    let value = value.into();
+    match word(words, value) {
+        Some(name) => json.str(key, name),
+        None => json.str(key, &value.to_string()),
+    }
 }
 
 /// How many buffers, or numbers, there are among keywords.

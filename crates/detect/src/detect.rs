@@ -27,7 +27,7 @@ use crate::iponly::{IpOnly, IpOnlyRule};
 use crate::iprep::IpReputation;
 use crate::kind::RuleKind;
 use crate::lineage::{Lineage, NAMES_MAX};
-use crate::lua::{self, RuleScripts, ScriptEnvironment};
+use crate::lua::{RuleScripts, ScriptEnvironment};
 use crate::mpm::{CacheUse, Matcher, MatcherCache, MpmError, Scratch};
 use crate::order;
 use crate::pcre::PcreLimits;
@@ -187,7 +187,6 @@ fn file_wants(rule: &Rule) -> FileWants {
     let mut w = FileWants::NONE;
     for b in rule.buffers.iter().filter(|b| b.app) {
         w.data |= b.buffer == "file.data";
-        w.bodies |= matches!(&*b.buffer, "file.data" | "http.request_body" | "http.response_body");
         w.magic |= b.buffer == "file.magic";
     }
     for c in &rule.checks {
@@ -199,8 +198,6 @@ fn file_wants(rule: &Rule) -> FileWants {
             _ => {}
         }
     }
-    // A script may ask for any.
-    w.bodies |= lua::is_asked(rule);
     w.store = rule.effects.iter().any(|e| matches!(e, Effect::FileStore { .. }));
     w
 }

@@ -9,7 +9,7 @@ use margay_json::Json;
 use crate::bytes::be16;
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, word};
+use crate::declare::{Keyword, KeywordDirection, named, word};
 use crate::parser::Outcome;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
 use crate::registry::{AppProto, Protocol};
@@ -173,25 +173,25 @@ impl Content for Message {
 
     fn log(&self, _base: &TxBase, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
         json.object("bacnet");
-        named(json, "function", FUNCTIONS, self.function.into());
+        named(json, "function", FUNCTIONS, self.function);
         match &self.carried {
             Carried::Nothing => {}
             Carried::Network(kind) => json.uint("network_message", u64::from(*kind)),
             Carried::Apdu(apdu) => {
-                named(json, "pdu_type", PDU_TYPES, apdu.kind.into());
+                named(json, "pdu_type", PDU_TYPES, apdu.kind);
                 if let Some(id) = apdu.invoke_id {
                     json.uint("invoke_id", u64::from(id));
                 }
                 match apdu.service {
-                    Some(Service::Confirmed(n)) => named(json, "service", CONFIRMED, n.into()),
-                    Some(Service::Unconfirmed(n)) => named(json, "service", UNCONFIRMED, n.into()),
+                    Some(Service::Confirmed(n)) => named(json, "service", CONFIRMED, n),
+                    Some(Service::Unconfirmed(n)) => named(json, "service", UNCONFIRMED, n),
                     None => {}
                 }
                 if let Some(reason) = apdu.reason {
                     json.uint("reason", u64::from(reason));
                 }
                 if let Some((kind, instance)) = apdu.object {
-                    named(json, "object_type", OBJECT_TYPES, kind.into());
+                    named(json, "object_type", OBJECT_TYPES, kind);
                     json.uint("instance", u64::from(instance));
                 }
                 if let Some(property) = apdu.property {
@@ -200,14 +200,6 @@ impl Content for Message {
             }
         }
         json.end_object();
-    }
-}
-
-/// A value by its name, or as a number in text.
-fn named(json: &mut Json, key: &'static str, words: &[(&'static str, u64)], value: u64) {
-    match word(words, value) {
-        Some(name) => json.str(key, name),
-        None => json.str(key, &value.to_string()),
     }
 }
 

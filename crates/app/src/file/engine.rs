@@ -16,7 +16,7 @@ use super::{File, StoreState};
 pub struct FileWants {
     /// Rules look at files' data ([`File::data`]).
     pub data: bool,
-    /// Somebody looks at the bodies of HTTP, decoded: rules, scripts, or alerts that show them.
+    /// HTTP bodies are kept, decoded: rules may look at them, or scripts and alerts show them.
     pub bodies: bool,
     /// Rules (`filemagic`) or logs (`force-magic`) ask what kind of file it is.
     pub magic: bool,

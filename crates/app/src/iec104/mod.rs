@@ -8,7 +8,7 @@ use margay_json::Json;
 use crate::bytes::le16;
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Framing, Resume, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, word};
+use crate::declare::{Keyword, KeywordDirection, named};
 use crate::parser::Outcome;
 use crate::recognise::{Probe, Probed, Recognition, TCP};
 use crate::registry::{AppProto, Protocol};
@@ -282,14 +282,6 @@ impl Content for Apdu {
             Kind::Malformed => {}
         }
         json.end_object();
-    }
-}
-
-/// A value by its name, or as a number in text.
-fn named(json: &mut Json, key: &'static str, words: &[(&'static str, u64)], value: u8) {
-    match word(words, u64::from(value)) {
-        Some(name) => json.str(key, name),
-        None => json.str(key, &value.to_string()),
     }
 }
 

@@ -9,7 +9,7 @@ use margay_json::Json;
 
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, word};
+use crate::declare::{Keyword, KeywordDirection, named, word};
 use crate::parser::Outcome;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
 use crate::registry::{AppProto, Protocol};
@@ -200,10 +200,7 @@ fn shown(packet: &Packet, json: &mut Json) {
             }
             Value::Words(words) => {
                 if let Some(n) = packet.number(*code) {
-                    match word(words, n) {
-                        Some(name) => json.str(key, name),
-                        None => json.str(key, &n.to_string()),
-                    }
+                    named(json, key, words, n);
                 }
             }
             Value::Address => {

@@ -100,7 +100,7 @@ fn find_need(name: &str) -> Option<&'static Need> {
 }
 
 /// Whether a rule has a script.
-pub(crate) fn is_asked(rule: &Rule) -> bool {
+fn has_script(rule: &Rule) -> bool {
     let of_buffers = |b: &BufferCheck| matches!(b, BufferCheck::Lua(_));
     rule.checks.iter().any(|c| matches!(c, Check::Lua(_)))
         || rule
@@ -164,7 +164,7 @@ impl RuleScripts {
     /// # Errors
     /// A script that is not there, does not load, or asks for what cannot be had; with its file and line.
     pub(crate) fn load(&mut self, rule: &mut Rule, folder: Option<&Path>) -> Result<(), String> {
-        if !is_asked(rule) {
+        if !has_script(rule) {
             return Ok(());
         }
         if !self.allow {

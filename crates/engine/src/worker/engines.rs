@@ -234,7 +234,7 @@ impl Rest {
     fn want(&mut self, wants: &AppWants) {
         let shows_bodies = self.app.options.iter().any(|o| o.http_body || o.http_body_printable) || self.scripts.any();
         // Rules may be replaced at any time, and new ones may look at what a body began with.
-        let bodies = wants.files.bodies || shows_bodies || self.detect.is_some();
+        let bodies = shows_bodies || self.detect.is_some();
         self.app.shared.files.wants = FileWants { bodies, ..wants.files };
         let frames = &mut self.app.shared.frames;
         frames.watched = wants.frames;
