@@ -185,9 +185,9 @@ pub trait Content: Debug + Send + 'static {
 /// A transaction: what all have, and what the protocol keeps.
 #[derive(Debug)]
 pub struct Tx<C> {
-    /// What all transactions have.
+    /// The state that every transaction has.
     pub base: TxBase,
-    /// What the protocol keeps.
+    /// The state of the protocol.
     pub content: C,
     /// Progress of a complete transaction, by direction.
     complete: [u8; 2],
@@ -307,7 +307,7 @@ struct Side {
 impl Side {
     /// `len` bytes are missing. Returns whether all of them would be skipped anyway.
     fn passes_gap(&mut self, len: u64) -> bool {
-        // What waits comes again before what is behind the gap.
+        // The parser receives the waiting bytes again before those behind the gap.
         let waiting = self.waiting as u64;
         match self.pass.saturating_sub(waiting).checked_sub(len) {
             Some(left) if self.pass > 0 => {

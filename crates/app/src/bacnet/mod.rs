@@ -24,7 +24,7 @@ const BVLC: u8 = 0x81;
 const HEADER: usize = 4;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:bacnet.NAME`).
+    //! Events, under the names that rules use (`app-layer-event:bacnet.NAME`).
 
     events! {
         "BACnet";

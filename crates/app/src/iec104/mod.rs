@@ -30,7 +30,7 @@ const ASDU: usize = 6;
 const OBJECTS_MAX: usize = 127;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:iec104.NAME`).
+    //! Events, under the names that rules use (`app-layer-event:iec104.NAME`).
 
     events! {
         "IEC 60870-5-104";

@@ -27,7 +27,7 @@ const SEEN: usize = 4096;
 const PENDING_MAX: usize = 256;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:opcua.NAME`).
+    //! Events, under the names that rules use (`app-layer-event:opcua.NAME`).
 
     events! {
         "OPC UA";

@@ -18,7 +18,7 @@ use crate::tx::{Found, LogFor, TxBase};
 use packet::{ATTRIBUTES, CODES, Packet, STATUS, STATUS_TYPES, Value, attribute};
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:radius.NAME`).
+    //! Events, under the names that rules use (`app-layer-event:radius.NAME`).
 
     events! {
         "RADIUS";

@@ -33,7 +33,7 @@ const PROTOCOL_ID: u8 = 0x32;
 const PACKETS: usize = 3;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:s7comm.NAME`).
+    //! Events, under the names that rules use (`app-layer-event:s7comm.NAME`).
 
     events! {
         "S7 communication";

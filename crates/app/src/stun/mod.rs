@@ -17,7 +17,7 @@ use crate::tx::{Found, LogFor, TxBase};
 use message::{COOKIE, HEADER, Message};
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:stun.NAME`).
+    //! Events, under the names that rules use (`app-layer-event:stun.NAME`).
 
     events! {
         "STUN";

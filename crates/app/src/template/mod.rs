@@ -18,7 +18,7 @@ use crate::tx::{Found, LogFor, TxBase};
 const DIGITS_MAX: usize = 5;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:template.NAME`).
+    //! Events, under the names that rules use (`app-layer-event:template.NAME`).
 
     events! {
         "the template protocol";
