@@ -250,6 +250,9 @@ test-faults: setup ## faults under traffic, long tests included; needs root
 measure-harm: build ## downloads through the engine and through a kernel bridge, in turn, over good and bad links; root, ten minutes
 	MARGAY_BENCH_ENGINE=$(CURDIR)/$(RELEASE) $(CARGO) test --locked --quiet --package margay --test inline -- --ignored --nocapture measure_what
 
+monitor-cost: ## time that the laboratory's monitor takes of a core
+	$(CARGO) test --release --locked --quiet --package margay-lab --lib -- --ignored --nocapture four_samples
+
 lab-experiments: build ## every experiment of lab/experiments in quick form, into LAB_OUT (out/lab); root. LAB_FLAGS="-c my.yaml -S my.rules"
 	@for e in $(EXPERIMENTS); do $(RELEASE) lab compare $$e --quick -o $(LAB_OUT)/$$(basename $$e .yaml) $(LAB_FLAGS) || failed=1; done; test -z "$$failed"
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use margay_app::file::{FileConfig, FileEngine};
+use margay_app::file::{FileConfig, FileEngine, FileWants};
 use margay_app::{AppConfig, AppProto, Parse, Parser, Shared, protocol};
 use margay_detect::{Detect, DetectConfig, DetectState, Environment, Input};
 use margay_flow::{Direction, FlowCore, FlowState};
@@ -44,7 +44,9 @@ impl Talk {
         assert_eq!((report.errors, report.set_aside), (vec![], vec![]));
         let state = DetectState::new(&detect).expect("scratch");
         let config = AppConfig::default();
-        let files = FileEngine::new(&FileConfig::default(), detect.file_wants()).expect("files");
+        // The engine keeps the bodies of HTTP wherever there are rules.
+        let wants = FileWants { bodies: true, ..detect.file_wants() };
+        let files = FileEngine::new(&FileConfig::default(), wants).expect("files");
         let flow = flow();
         let http = protocol(AppProto::Http1).expect("is there");
         let parsers = vec![(http.parser)(&config, &flow)];

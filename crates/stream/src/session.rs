@@ -423,8 +423,9 @@ impl TcpSession {
         let inline = self.inline();
         for peer in &mut self.peers {
             peer.flags |= peer_flag::RAW_ENDED;
-            let left = |d: &Assembly| d.buffer.next_at(d.raw).is_some_and(|at| at < d.acked);
-            if !inline && peer.data.as_deref().is_some_and(left) {
+            let left = |d: &&mut Assembly| d.buffer.next_at(d.raw).is_some_and(|at| at < d.acked);
+            if !inline && let Some(d) = peer.data.as_deref_mut().filter(left) {
+                d.border = d.acked;
                 peer.flags |= peer_flag::RAW_LEFT;
             }
         }
@@ -462,7 +463,7 @@ impl TcpSession {
         let peer = &self.peers[direction.index()];
         if self.flags & flag::RAW_OFF != 0 {
             let d = peer.data.as_deref().filter(|_| peer.has(peer_flag::RAW_LEFT) && !all)?;
-            return Some(StreamChunk { data: d.buffer.contiguous(d.raw, d.acked), offset: d.raw, seen: 0 });
+            return Some(StreamChunk { data: d.buffer.contiguous(d.raw, d.border), offset: d.raw, seen: 0 });
         }
         let d = peer.data.as_deref()?;
         if self.inline() && !all {

@@ -244,10 +244,11 @@ fn what_was_inspected_and_freed_is_no_gap() {
             b.read(ToServer, false);
         }
         assert!(!b.session().has_gap(ToServer));
-        // A real one is still seen.
+        // A real one is still seen, and reported where a parser may miss what was in it.
         b.send(&pkt(ToServer, ACK, seq + 10, 5001, b"0123456789"));
         let out = b.send(&pkt(ToClient, ACK, 5001, seq + 20, b""));
-        assert_eq!(events(&out), ["reassembly_seq_gap"]);
+        let want: &[&str] = if app_off { &[] } else { &["reassembly_seq_gap"] };
+        assert_eq!((events(&out).as_slice(), b.engine.counters.reassembly_gap), (want, want.len() as u64));
     }
 }
 
@@ -295,7 +296,7 @@ fn raw_inspection_at_a_close() {
     assert_eq!((b.raw(ToClient, true).as_str(), b.raw(ToServer, true).as_str()), ("()answer|", "()ask|"));
 }
 
-/// Where what follows is encrypted raw inspection ends; a direction with data that was not looked at has one empty chunk more.
+/// Where what follows is encrypted, raw inspection ends; data that was not inspected before is one chunk more.
 #[test]
 fn raw_inspection_ends() {
     let mut b = Bench::connected(StreamConfig::default());
@@ -307,7 +308,7 @@ fn raw_inspection_ends() {
     b.session().raw_finish();
     b.send(&pkt(ToServer, ACK, 1006, 5010, b"secret"));
     b.send(&pkt(ToClient, ACK, 5010, 1012, b"secret"));
-    assert_eq!((b.raw(ToServer, false).as_str(), b.raw(ToServer, false).as_str()), ("()|", ""));
+    assert_eq!((b.raw(ToServer, false).as_str(), b.raw(ToServer, false).as_str()), ("()plain|", ""));
     assert!(b.session().needs_flush(ToClient));
     assert_eq!(b.raw(ToClient, true), "");
     assert_eq!((b.read(ToServer, true).as_str(), b.read(ToClient, true).as_str()), ("secret", "secret"));

@@ -275,7 +275,9 @@ mod tests {
         assert!(late[late.len() / 2] < 0.015, "{late:?}");
     }
 
+    /// `make monitor-cost` runs it, optimised and alone: it measures time.
     #[test]
+    #[ignore = "measures time: make monitor-cost"]
     fn four_samples_a_second_take_under_a_hundredth_of_a_core() {
         let mut sampler = Sampler::open(&What { process: Some(std::process::id()), ..What::default() }).unwrap();
         let mut writer =
@@ -289,7 +291,7 @@ mod tests {
             writer.write(sampler.sample(0)).unwrap();
         }
         let each = (time() - before) / 40.0;
-        // 2.5 ms would be 1 % of a core; a build without optimisation is given that too.
-        assert!(each < 0.0025, "{each} s a sample");
+        println!("{:.3} % of a core at four samples a second", each * 4.0 * 100.0);
+        assert!(each * 4.0 < 0.01, "{each} s a sample");
     }
 }

@@ -384,6 +384,8 @@ impl<'a> Shipper<'a> {
                     self.inner.lock().counters.reconnects += 1;
                 }
             }
+            // Whoever finishes waits for what is being sent, also if it is safe on disk.
+            self.inner.lock().idle = false;
             let outcome = if self.waiting { self.transport.wait() } else { self.transport.send(&self.batch) };
             match outcome {
                 Outcome::Waiting { why } => {
