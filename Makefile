@@ -190,7 +190,8 @@ portable: setup ## matching tests and core cases with the feature `portable`: no
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
 # Steps of `make test`. Steps that measure, count instructions or use network namespaces run alone, or beside one other step.
-ALONE := lint unit doc deny build manual fuzz-replay
+# The fuzz corpora are among the unit tests, with overflow checks; `make fuzz-replay` is for release builds.
+ALONE := lint unit doc deny build manual
 BESIDE := conformance instructions adversarial-quick events eve-schema differential defence peers-quick test-fleet-quick intercept
 export MARGAY_STEPS = $(CURDIR)/target/steps
 

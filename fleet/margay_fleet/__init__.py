@@ -4,7 +4,7 @@
 `detectors` and `stream` look at the events of many sensors together; `rollout` says what sensors run and has them reload.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 class FleetError(Exception):
