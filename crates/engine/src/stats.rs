@@ -12,6 +12,9 @@ use crate::exception::{Condition, Policy};
 use crate::settings::{self, flag, number};
 use crate::worker::{Occasion, Worker};
 
+/// The counter of threads that panicked, of the whole engine.
+pub(crate) const FAILED_THREADS: &str = "engine.failed_threads";
+
 /// `stats:`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StatsSettings {
@@ -219,7 +222,7 @@ impl Reporter {
             add("lua.output_errors", rest.scripts.errors);
             add("lua.streams_refused", rest.scripts.refused);
         }
-        add("engine.failed_threads", crate::threads::failed());
+        add(FAILED_THREADS, crate::threads::failed());
         add("eve.lost", lost);
         if let Some(r) = remote {
             let numbers = [
@@ -243,7 +246,7 @@ pub(crate) fn is_most(name: &str) -> bool {
     matches!(name, "decoder.max_pkt_size" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
         // What all workers have together, whoever is asked.
         || name.starts_with("output.remote.")
-        || matches!(name, "eve.lost" | "engine.failed_threads" | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.threshold_memuse" | "file_store.open_files" | "file_store.open_files_max_hit" | "file_store.fs_errors" | "file_store.files_lost" | "file_store.over_quota" | "file_store.quota_used" | "detect.host_memcap")
+        || matches!(name, "eve.lost" | FAILED_THREADS | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.threshold_memuse" | "file_store.open_files" | "file_store.open_files_max_hit" | "file_store.fs_errors" | "file_store.files_lost" | "file_store.over_quota" | "file_store.quota_used" | "detect.host_memcap")
 }
 
 /// Adds a worker's counters to those of others.

@@ -71,7 +71,14 @@ impl Report {
     /// The last report, of workers that have ended.
     pub(super) fn last(&mut self, finals: &[Final], feed: &FeedCounters) {
         if self.enabled && !finals.is_empty() {
-            self.write(finals.iter().map(|f| f.counters.clone()).collect(), feed, None);
+            let mut counters: Vec<Counters> = finals.iter().map(|f| f.counters.clone()).collect();
+            // Each worker counted at its own end; another may have failed after that.
+            for (name, value) in counters.iter_mut().flatten() {
+                if name == stats::FAILED_THREADS {
+                    *value = crate::threads::failed();
+                }
+            }
+            self.write(counters, feed, None);
         }
         self.outputs.finish();
     }
