@@ -39,6 +39,8 @@ pub struct Input<'a> {
     pub no_payload: bool,
     /// Stream data of the packet's direction to inspect now.
     pub chunks: &'a [StreamChunk<'a>],
+    /// Whether stream data of the packet's direction is left at the end of the connection, be it due or not.
+    pub stream_waits: bool,
     /// Events that the stream engine met with this packet, one bit each.
     pub stream_events: u128,
     /// Whether rules that ask for the flow's protocol alone are to look at it with this packet.
@@ -81,6 +83,7 @@ impl<'a> Input<'a> {
             in_stream: false,
             no_payload: false,
             chunks: &[],
+            stream_waits: false,
             stream_events: 0,
             protocol_due: false,
             protocol_told: false,

@@ -22,7 +22,7 @@ use crate::head::first_of;
 use crate::header::{PacketKey, SetCache, payload_of};
 use crate::hostvars::HostVars;
 use crate::input::{Alert, Input, StreamChunk, Verdict, of_flow};
-use crate::inspect::InspectContext;
+use crate::inspect::{Before, InspectContext};
 use crate::kind::RuleKind;
 use crate::lua::WorkerScripts;
 use crate::mpm::{MpmError, ScanError, Scratch};
@@ -321,7 +321,8 @@ impl<W: Watch> State<W> {
         let packet = input.packet;
         let to_client = input.dir == Some(Direction::ToClient);
         let groups = detect.groups.of(key, to_client, input.app.flow);
-        self.stream_due = !input.chunks.is_empty() && detect.groups.each(groups).any(Group::looks_at_streams);
+        self.stream_due =
+            (!input.chunks.is_empty() || input.stream_waits) && detect.groups.each(groups).any(Group::looks_at_streams);
         // The last of the stream before what is encrypted: as in Suricata rules on streams are asked about it, and those on packets
         // about the packet's payload, unless they have a pattern, since nothing is searched.
         self.unsearched = input.no_payload && self.stream_due;
@@ -541,12 +542,9 @@ impl<W: Watch> State<W> {
             return None;
         }
         if matches!(rule.kind, RuleKind::Stream | RuleKind::PacketStream | RuleKind::AppTransaction) {
-            for chunk in input.chunks {
+            for chunk in input.chunks.iter().filter(|c| !c.data.is_empty()) {
                 self.context.watch.at(At::Stream(chunk.offset));
-                if self.all(&rule.payload, chunk.data)
-                    && !self.was_found(rule, chunk)
-                    && self.scripts_hold(rule, input, Some(chunk.data))
-                {
+                if self.in_chunk(rule, chunk) && self.scripts_hold(rule, input, Some(chunk.data)) {
                     return Some(true);
                 }
             }
@@ -568,7 +566,7 @@ impl<W: Watch> State<W> {
         // know of the stream where no rule beside them looks at it.
         let bare = payload.is_empty()
             && (input.no_payload
-                || input.chunks.is_empty()
+                || (input.chunks.is_empty() && !input.stream_waits)
                 || (rule.kind == RuleKind::Packet && !self.stream_due)
                 || rule.payload.is_empty()
                 || rule.absent.as_ref().is_some_and(|a| input.chunks.iter().any(|c| a.is_in(c.data))));
@@ -582,16 +580,33 @@ impl<W: Watch> State<W> {
         Some(false)
     }
 
-    /// Whether a rule that matches a chunk did so with an earlier one: in what both have, and not in what is new.
-    fn was_found(&mut self, rule: &CompiledRule, chunk: &StreamChunk<'_>) -> bool {
+    /// Whether a rule's checks hold in what is new of a chunk, or in what straddles its border.
+    ///
+    /// Places that are counted from the beginning are counted from where the new part begins, as the peer counts them. At the
+    /// beginning of the stream a literal with such a place may straddle the border as well: there its place is that in the stream.
+    fn in_chunk(&mut self, rule: &CompiledRule, chunk: &StreamChunk<'_>) -> bool {
         let (Some(seen), Some(new)) = (chunk.data.get(..chunk.seen), chunk.data.get(chunk.seen..)) else {
-            return false;
+            return self.all(&rule.payload, chunk.data);
         };
         if seen.is_empty() || rule.kind == RuleKind::AppTransaction {
-            return false;
+            return self.all(&rule.payload, chunk.data);
         }
+        let before = rule.payload.iter().map(|i| i.checks.before()).max().unwrap_or(Before::Other);
+        if before == Before::More {
+            return self.all(&rule.payload, chunk.data) && !self.was_found(rule, seen, new);
+        }
+        if self.all(&rule.payload, new) {
+            return true;
+        }
+        let straddles =
+            before == Before::Other || (chunk.offset == 0 && rule.payload.iter().any(|i| i.checks.has_literal()));
+        straddles && self.all(&rule.payload, chunk.data) && !self.was_found(rule, seen, &[])
+    }
+
+    /// Whether a rule that matches a chunk did so with an earlier one: in what both have, and not in what is new.
+    fn was_found(&mut self, rule: &CompiledRule, seen: &[u8], new: &[u8]) -> bool {
         self.context.watch.found_before(false);
-        let before = self.all(&rule.payload, seen) && !self.all(&rule.payload, new);
+        let before = self.all(&rule.payload, seen) && (new.is_empty() || !self.all(&rule.payload, new));
         self.context.watch.found_before(before);
         before
     }
@@ -663,7 +678,7 @@ fn has<'a, W: Watch>(input: &'a Input<'_>, payload: &[u8]) -> Has<'a> {
     let (packet, tcp) = (input.packet, input.packet.tcp());
     let ip = header::ip_fields(packet);
     let needs = Needs::DATA
-        .if_so(!payload.is_empty() || !input.chunks.is_empty())
+        .if_so(!payload.is_empty() || !input.chunks.is_empty() || input.stream_waits)
         .and(Needs::FLOW.if_so(input.flow.is_some()))
         .and(Needs::ESTABLISHED.if_so(input.established))
         .and(Needs::STREAM_EVENT.if_so(input.stream_events != 0))

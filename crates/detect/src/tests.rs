@@ -258,6 +258,30 @@ fn made_up_packets_have_no_headers() {
     }
 }
 
+/// Places are counted from where the new part of a chunk begins; a literal without a place may straddle the border.
+#[test]
+fn places_in_a_chunk_are_those_of_its_new_part() {
+    let placed = |sid, offset| {
+        let mut r = alert(sid, b"new");
+        if let Some(BufferCheck::Content(c)) = r.buffers[0].checks.first_mut() {
+            (c.offset, c.depth) = (Some(Value::Number(offset)), Some(Value::Number(3)));
+        }
+        r
+    };
+    let mut lab = Lab::new(vec![placed(1, 0), placed(2, 3), alert(3, b"dne"), alert(4, b"old"), alert(5, b"new")]);
+    let bytes = tcp_bytes(b"");
+    for (offset, want) in [(7, vec![1, 3, 5]), (0, vec![1, 2, 3, 5])] {
+        let chunks = [StreamChunk { data: b"oldnew", offset, seen: 3 }];
+        let p = packet(&bytes, Direction::ToServer, 40000, 80);
+        let mut input = Input { flow: Some(&mut lab.flow), dir: Some(Direction::ToServer), ..Input::new(&p) };
+        (input.in_stream, input.chunks) = (true, &chunks);
+        lab.state.inspect(&lab.detect, &mut input);
+        let mut sids: Vec<u32> = lab.state.alerts().iter().map(|a| lab.detect.rules()[a.rule as usize].sid).collect();
+        sids.sort_unstable();
+        assert_eq!(sids, want, "at {offset}");
+    }
+}
+
 #[test]
 fn payload_and_stream() {
     let mut packet_rule = alert(3, b"abc");

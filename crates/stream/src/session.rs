@@ -257,11 +257,17 @@ impl TcpSession {
     pub const fn has_gap(&self, direction: Direction) -> bool {
         self.peers[direction.index()].has(peer_flag::GAP)
     }
-    /// Bytes that a direction sent so far, holes included (`stream_size`).
+    /// How many sequence numbers a direction used so far, holes included (`stream_size`): a SYN has one, and a FIN that was
+    /// acknowledged. A server's FIN that is the first counts at once (observed).
     pub fn stream_size(&self, direction: Direction) -> u64 {
         let p = &self.peers[direction.index()];
-        let size = p.next_off.saturating_sub(self.base(p));
-        size - u64::from(p.has(peer_flag::FIN) && size > 0)
+        if p.tcp_flags == 0 {
+            return 0;
+        }
+        let size = p.next_off.saturating_sub(self.base(p)) + 1;
+        let first = direction == Direction::ToClient && !self.peers[direction.reverse().index()].has(peer_flag::FIN);
+        let counts = first || crate::seq::geq(p.last_ack, p.next_seq);
+        size - u64::from(p.has(peer_flag::FIN) && !counts)
     }
     /// Urgent bytes of a direction that its receiver takes out of the stream (`tcp.ts_urgent_oob_data`, `tc_urgent_oob_data`).
     pub fn urgent_bytes(&self, direction: Direction) -> u64 {
@@ -415,17 +421,19 @@ impl TcpSession {
     }
 
     /// What follows is encrypted: nothing looks at the raw stream any more. Of a direction with data that was not looked at the next
-    /// [`TcpSession::raw_chunk`] is that data: rules that need no search are asked once more, as the peer does.
-    pub fn raw_finish(&mut self) {
+    /// [`TcpSession::raw_chunk`] is that data, and of one without it is empty, as soon as there is data: rules that need no search are
+    /// asked once more, as the peer does. In the direction `asked` they were with the packet at hand.
+    pub fn raw_finish(&mut self, asked: Option<Direction>) {
         if self.flags & flag::RAW_OFF != 0 {
             return;
         }
         let inline = self.inline();
-        for peer in &mut self.peers {
+        for (i, peer) in self.peers.iter_mut().enumerate() {
             peer.flags |= peer_flag::RAW_ENDED;
-            let left = |d: &&mut Assembly| d.buffer.next_at(d.raw).is_some_and(|at| at < d.acked);
+            let asked = asked.is_some_and(|dir| dir.index() == i);
+            let left = |d: &&mut Assembly| !asked || d.buffer.next_at(d.raw).is_some_and(|at| at < d.acked);
             if !inline && let Some(d) = peer.data.as_deref_mut().filter(left) {
-                d.border = d.acked;
+                d.border = d.acked.max(d.raw);
                 peer.flags |= peer_flag::RAW_LEFT;
             }
         }
@@ -463,6 +471,7 @@ impl TcpSession {
         let peer = &self.peers[direction.index()];
         if self.flags & flag::RAW_OFF != 0 {
             let d = peer.data.as_deref().filter(|_| peer.has(peer_flag::RAW_LEFT) && !all)?;
+            d.buffer.next_at(d.raw)?;
             return Some(StreamChunk { data: d.buffer.contiguous(d.raw, d.border), offset: d.raw, seen: 0 });
         }
         let d = peer.data.as_deref()?;
@@ -544,6 +553,15 @@ impl TcpSession {
         let Some(d) = self.data(direction) else { return false };
         let left = |from: u64| d.buffer.next_at(from).is_some();
         (self.flags & flag::APP_OFF == 0 && left(d.app)) || (self.flags & flag::RAW_OFF == 0 && left(d.raw))
+    }
+
+    /// Whether raw inspection has not come to all data of a direction of a connection that is ending: the peer then looks at each of its
+    /// packets as at one with stream data, though nothing may be acknowledged.
+    pub fn raw_waits(&self, direction: Direction) -> bool {
+        matches!(self.state, TcpState::CloseWait | TcpState::Closing | TcpState::Closed)
+            && self.flags & flag::RAW_OFF == 0
+            && !self.inline()
+            && self.data(direction).is_some_and(|d| d.buffer.next_at(d.raw).is_some())
     }
 
     /// Appends what is held of a direction's stream from `from` on to `out`, until that has `max` bytes; holes are

@@ -555,7 +555,7 @@ fn pick_ups_begin_where_the_receiver_is() {
     b.send(&client(1006, b"attack"));
     b.send(&acks(1012));
     assert_eq!(b.read(ToServer, false), "GET /attack");
-    assert_eq!(b.session().stream_size(ToServer), 60_001);
+    assert_eq!(b.session().stream_size(ToServer), 60_002);
     // What the server has not sent was acknowledged.
     let mut b = Bench::new(config.clone());
     b.send(&acking(9001, client(1001, b"one ")));
@@ -566,7 +566,7 @@ fn pick_ups_begin_where_the_receiver_is() {
     // Nobody ever answers.
     let mut b = pick_up(1001, b"one ");
     b.send(&client(1005, b"two"));
-    assert_eq!((b.read(ToServer, false).as_str(), b.session().stream_size(ToServer)), ("", 7));
+    assert_eq!((b.read(ToServer, false).as_str(), b.session().stream_size(ToServer)), ("", 8));
     b.session().finish_streams();
     assert_eq!(b.read(ToServer, true), "one two");
 }

@@ -305,7 +305,7 @@ fn raw_inspection_ends() {
     assert_eq!((b.read(ToServer, false).as_str(), b.raw(ToServer, false).as_str()), ("plain", ""));
     b.send(&pkt(ToServer, ACK, 1006, 5010, b""));
     assert_eq!(b.read(ToClient, false), "plain too");
-    b.session().raw_finish();
+    b.session().raw_finish(None);
     b.send(&pkt(ToServer, ACK, 1006, 5010, b"secret"));
     b.send(&pkt(ToClient, ACK, 5010, 1012, b"secret"));
     assert_eq!((b.raw(ToServer, false).as_str(), b.raw(ToServer, false).as_str()), ("()plain|", ""));
@@ -315,9 +315,37 @@ fn raw_inspection_ends() {
     assert!(!b.session().needs_flush(ToClient) && !b.session().needs_flush(ToServer));
     // Nothing was taken, and nothing is left to look at.
     let mut b = Bench::connected(StreamConfig::default());
-    b.session().raw_finish();
+    b.session().raw_finish(None);
     b.send(&pkt(ToServer, ACK, 1001, 5001, b"secret"));
     assert_eq!(b.raw(ToServer, true), "");
+    // Rules that need no search are asked about the first data behind it, unless they were with the packet that told of it.
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"plain"));
+    b.send(&pkt(ToClient, ACK, 5001, 1006, b"plain"));
+    b.send(&pkt(ToServer, ACK, 1006, 5006, b""));
+    b.session().raw_trigger(ToServer);
+    b.session().raw_trigger(ToClient);
+    assert_eq!((b.raw(ToServer, false).as_str(), b.raw(ToClient, false).as_str()), ("()plain|", "()plain|"));
+    b.session().raw_finish(Some(ToClient));
+    assert!(b.session().raw_chunk(ToServer, false).is_none());
+    b.send(&pkt(ToServer, ACK, 1006, 5006, b"secret"));
+    b.send(&pkt(ToClient, ACK, 5006, 1006, b"secret"));
+    assert!(b.session().raw_chunk(ToServer, false).is_some_and(|c| c.data.is_empty()));
+    assert!(b.session().raw_chunk(ToClient, false).is_none());
+}
+
+#[test]
+fn a_connection_that_ends_has_data_that_waits() {
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"hello"));
+    assert!(!b.session().raw_waits(ToServer));
+    b.send(&pkt(ToServer, ACK | FIN, 1006, 5001, b""));
+    assert_eq!(b.state(), TcpState::CloseWait);
+    assert!(b.session().raw_waits(ToServer) && !b.session().raw_waits(ToClient));
+    // The FIN counts once it is acknowledged.
+    assert_eq!((b.session().stream_size(ToServer), b.session().stream_size(ToClient)), (6, 1));
+    b.send(&pkt(ToClient, ACK, 5001, 1007, b""));
+    assert_eq!(b.session().stream_size(ToServer), 7);
 }
 
 #[test]
@@ -335,7 +363,7 @@ fn what_begins_behind_a_border_is_inspected_apart() {
     assert_eq!(b.raw(ToServer, false), "()another|");
     // Inspection that was finished goes on.
     assert_eq!(b.read(ToServer, false), "another");
-    b.session().raw_finish();
+    b.session().raw_finish(None);
     b.send(&pkt(ToServer, ACK, 1013, 5001, b"secret"));
     b.send(&pkt(ToClient, ACK, 5001, 1019, b""));
     assert_eq!((b.read(ToServer, false).as_str(), b.raw(ToServer, true).as_str()), ("secret", ""));
@@ -403,7 +431,7 @@ fn depth_ends_a_stream() {
     let out = b.send(&pkt(ToClient, ACK, 5001, 1013, b"0123456789"));
     assert!(out.bypass);
     assert!(b.session().depth_reached(ToServer) && b.session().depth_reached(ToClient));
-    assert_eq!(b.session().stream_size(ToServer), 12);
+    assert_eq!(b.session().stream_size(ToServer), 13);
 }
 
 #[test]

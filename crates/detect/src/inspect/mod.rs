@@ -189,6 +189,38 @@ pub struct CompiledBuffer {
     remembers: bool,
     /// What of a buffer's length and beginning the checks leave; anything where they do more than look.
     head: Head,
+    /// What bytes before a buffer's beginning mean to them.
+    before: Before,
+}
+
+/// What it means to the checks of a buffer if there is more before its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Before {
+    /// What holds without it holds with it as well: literals that may lie anywhere.
+    More,
+    /// Something else may hold.
+    Other,
+    /// Their places are counted from the beginning: they mean something else.
+    Placed,
+}
+
+impl Before {
+    fn of(ops: &[Op]) -> Before {
+        let each = ops.iter().map(|op| match op {
+            Op::Content(c) if c.offset.is_some() || c.depth.is_some() || c.starts_with => Before::Placed,
+            Op::Content(c) if !c.negated => Before::More,
+            Op::IsDataAt { relative: true, negated: false, .. } => Before::More,
+            Op::IsDataAt { relative: false, .. } | Op::Bsize(_) | Op::Entropy { .. } => Before::Placed,
+            Op::ByteTest(b) if !b.relative => Before::Placed,
+            Op::ByteJump(b) if !b.relative => Before::Placed,
+            Op::ByteExtract(b) if !b.relative => Before::Placed,
+            Op::ByteMath(b) if !b.relative => Before::Placed,
+            Op::Base64 { relative: false, .. } => Before::Placed,
+            Op::Asn1(a) if a.relative_offset.is_none() => Before::Placed,
+            _ => Before::Other,
+        });
+        each.max().unwrap_or(Before::Other)
+    }
 }
 
 /// What a captured text is.
@@ -372,10 +404,22 @@ impl CompiledBuffer {
             asn1_frames: limits.asn1_frames,
             remembers: false,
             head: if acts(&buffer.checks) { Head::ALL } else { Head::of(&buffer.checks) },
+            before: Before::Other,
         };
         out.ops = out.compile_ops(&buffer.checks, limits, 0)?;
+        out.before = Before::of(&out.ops);
         out.remembers = spare_places(&mut out.ops);
         Ok(out)
+    }
+
+    /// What bytes before a buffer's beginning mean to the checks.
+    pub(crate) const fn before(&self) -> Before {
+        self.before
+    }
+
+    /// Whether a literal has to be there.
+    pub(crate) fn has_literal(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::Content(c) if !c.negated))
     }
 
     fn compile_ops(

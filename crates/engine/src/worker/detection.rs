@@ -93,6 +93,7 @@ impl Rest {
                 w.stream(&flow.core, dir, s.first_seq(dir), c);
             }
         }
+        let stream_waits = session.is_some_and(|s| s.raw_waits(dir));
         let sizes = session.map(|s| (s.stream_size(Direction::ToServer), s.stream_size(Direction::ToClient)));
         let established = match session {
             Some(_) => seen.established,
@@ -160,6 +161,7 @@ impl Rest {
             in_stream: seen.in_stream,
             no_payload,
             chunks: chunks.as_slice(),
+            stream_waits,
             stream_events: events,
             protocol_due,
             protocol_told,

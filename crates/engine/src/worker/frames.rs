@@ -116,8 +116,9 @@ impl Rest {
     }
 
     /// After a packet of which the parser said that what follows is encrypted: the stream is not inspected any more. Frames show its bytes
-    /// all the same, with packets that come after the parser had them: for those they are kept.
-    pub(super) fn end_inspection(&mut self, flow: &mut Flow<FlowExt>) {
+    /// all the same, with packets that come after the parser had them: for those they are kept. `asked` is the packet's direction where
+    /// rules were asked about data in it.
+    pub(super) fn end_inspection(&mut self, flow: &mut Flow<FlowExt>, asked: Option<Direction>) {
         let (Some(app), Some(tcp)) = (flow.ext.app.as_deref_mut(), flow.ext.tcp.as_deref_mut()) else { return };
         let before = std::mem::replace(&mut app.encrypted, app.wishes.no_payload);
         if !app.encrypted {
@@ -131,7 +132,7 @@ impl Rest {
             }
         }
         if !before {
-            tcp.raw_finish();
+            tcp.raw_finish(asked);
         }
     }
 

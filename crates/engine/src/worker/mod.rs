@@ -680,6 +680,8 @@ impl Lane {
             fate.drop = Some(DropReason::of_flow(flow.ext.dropped_by));
         }
         // The firewall has its say about what exception policies let pass as well.
+        let raw = |flow: &margay_flow::Flow<FlowExt>| flow.ext.tcp.as_deref().map_or(0, |t| t.raw_offset(dir));
+        let looked = raw(flow);
         let passes = (fate.pass || flow.core.action.is_unwatched(rest.ips)) && !rest.firewall;
         if fate.drop.is_none() && !passes {
             rest.detect_in_flow(packet, flow, dir, seen, fate);
@@ -700,7 +702,8 @@ impl Lane {
             rest.log_drop(packet, Some((flow, dir)), *fate);
         }
         rest.log_frames(packet, flow, dir, false);
-        rest.end_inspection(flow);
+        let asked = seen.in_stream || raw(flow) > looked;
+        rest.end_inspection(flow, asked.then_some(dir));
         rest.log_app(packet, flow, false, fate.inspected);
         rest.shrink_closed(flow);
         rest.script_packet(packet, Some(flow));
