@@ -9,7 +9,8 @@ one of those in which applications expect values, chosen by the value itself, so
     body [type]                              the whole body
 
 A file of ordinary values (ordinary-*.txt) has values of one or more lines with a line `%%` between them; each is sent as a field of a form, of
-JSON and of several parts, and a short one in a query too. In both ␍ ␊ ␀ ␉ stand for control characters. Lines with a # in front before the
+JSON and of several parts, and a short one in a query too. A file of requests (requests-*.txt) has sections as one of attacks has, of the
+class `ordinary`. In all of them ␍ ␊ ␀ ␉ stand for control characters. Lines with a # in front before the
 first section are comments.
 """
 import base64
