@@ -42,6 +42,8 @@ buffers! {
     ResponseBody "http.response_body" Stream None, Some(BODY);
     FileData "file.data" Stream None, Some(BODY);
     Arg "http.arg" Growing H, None;
+    GrpcService "grpc.service" Single H, None;
+    GrpcMethod "grpc.method" Single H, None;
 }
 
 const FRAME_TYPE: u8 = 0;
@@ -50,16 +52,18 @@ const PRIORITY: u8 = 2;
 const WINDOW: u8 = 3;
 const SIZE_UPDATE: u8 = 4;
 const SETTINGS: u8 = 5;
+const GRPC_STATUS: u8 = 6;
 
 const ANY: [Option<u8>; 2] = [Some(NumberDef::ANY_STATE); 2];
 
-const OWN_NUMBERS: [NumberDef; 6] = [
+const OWN_NUMBERS: [NumberDef; 7] = [
     NumberDef { name: "http2.frametype", id: FRAME_TYPE, progress: ANY },
     NumberDef { name: "http2.errorcode", id: ERROR_CODE, progress: ANY },
     NumberDef { name: "http2.priority", id: PRIORITY, progress: ANY },
     NumberDef { name: "http2.window", id: WINDOW, progress: ANY },
     NumberDef { name: "http2.size_update", id: SIZE_UPDATE, progress: ANY },
     NumberDef { name: "http2.settings", id: SETTINGS, progress: ANY },
+    NumberDef { name: "grpc.status", id: GRPC_STATUS, progress: [None, Some(COMPLETE)] },
 ];
 
 /// Numbers for rules. A setting is its identifier in the upper 32 bits and its value in the lower ones.
@@ -137,6 +141,8 @@ pub(super) fn buffer<'a>(
         return None;
     }
     let data: Option<&'a [u8]> = match buffer {
+        Buffer::GrpcService => tx.service(),
+        Buffer::GrpcMethod => tx.method(),
         Buffer::Uri | Buffer::UriRaw => fields.first(b":path"),
         Buffer::Method => fields.first(b":method"),
         Buffer::RequestLine => {
@@ -217,6 +223,7 @@ pub(super) fn number(tx: &Http2Tx, id: u8, dir: Direction, index: usize) -> Opti
         PRIORITY => message.priority.map(u64::from).filter(|_| index == 0),
         WINDOW => message.windows.get(index).map(|w| u64::from(*w)),
         SIZE_UPDATE => message.fields.updates().nth(index),
+        GRPC_STATUS => tx.call_status().filter(|_| dir == Direction::ToClient && index == 0),
         SETTINGS => message.settings.get(index).map(|(id, value)| u64::from(*id) << 32 | u64::from(*value)),
         _ => message.dns.as_ref()?.number(id.checked_sub(OWN_NUMBERS.len() as u8)?, dir, index),
     }

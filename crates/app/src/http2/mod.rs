@@ -11,6 +11,7 @@ mod doh;
 pub mod events;
 mod fields;
 mod frame;
+mod grpc;
 mod hpack;
 mod huffman;
 mod log;
@@ -24,10 +25,12 @@ mod tx;
 use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
+use crate::declare::{Setting, Unit};
 use crate::parser::Parser;
 use crate::registry::{AppProto, Opening, Protocol};
 
 pub use config::Config;
+pub use grpc::STATUS as GRPC_STATUS;
 pub use tx::Http2Tx;
 
 /// Progress of a transaction: places in the states of [`PROTOCOL`].
@@ -53,6 +56,12 @@ pub static PROTOCOL: Protocol = Protocol {
     buffers: buffers::BUFFERS,
     numbers: buffers::NUMBERS,
     event_key: "http2",
+    settings: &[Setting {
+        key: "grpc",
+        unit: Unit::Flag,
+        default: 0,
+        about: "Whether calls of gRPC get a member `grpc` in their events, and values for the keywords `grpc.*`. Suricata does not know gRPC.",
+    }],
     ..of_http2(AppProto::Http2, "http2")
 };
 

@@ -16,7 +16,7 @@ use super::events::Event;
 use super::frame::{HEADER, Header, PREFACE, flag, kind};
 use super::hpack::Decoder;
 use super::tx::Http2Tx;
-use super::{COMPLETE, DATA_FRAME, HDR_FRAME, PDU_FRAME};
+use super::{COMPLETE, DATA_FRAME, HDR_FRAME, PDU_FRAME, grpc};
 
 /// Most transactions that one frame makes.
 const FRAME_TXS: usize = 4;
@@ -126,7 +126,12 @@ impl Http2Parser {
             }
         }
         let inline = cx.config.http1.body_inline.unwrap_or(cx.inline);
-        let id = self.txs.push(|id| Http2Tx::new(id, stream, &cx.config.http2, inline));
+        let grpc = cx.config.settings.get(AppProto::Http2, grpc::SETTING) != 0;
+        let id = self.txs.push(|id| {
+            let mut tx = Http2Tx::new(id, stream, &cx.config.http2, inline);
+            tx.grpc = grpc;
+            tx
+        });
         Some(id)
     }
 

@@ -275,3 +275,52 @@ fn a_hole_in_a_body() {
     let mut cx = Parse { config, shared, flow, time: Time(0), end: false, inline: false };
     assert_eq!(t.parser.gap(&mut cx, ToServer, 1), Outcome::Failed);
 }
+
+const CALL: [(&str, &str); 3] =
+    [(":method", "POST"), (":path", "/shop.v1.Cart/Add"), ("content-type", "application/grpc+proto")];
+
+/// A connection where calls are told apart.
+fn calls() -> Talk {
+    let mut config = AppConfig::default();
+    config.settings.set(AppProto::Http2, super::grpc::SETTING, 1);
+    let mut t = Talk::with(config);
+    t.feed(ToServer, PREFACE);
+    t
+}
+
+#[test]
+fn calls_of_grpc() {
+    let mut t = calls();
+    t.feed(ToServer, &frame(1, 4, 1, &fields(&CALL)));
+    t.feed(ToServer, &frame(0, 1, 1, b"\0\0\0\0\x01a"));
+    t.feed(ToClient, &frame(1, 4, 1, &fields(&[(":status", "200"), ("content-type", "application/grpc")])));
+    t.feed(ToClient, &frame(0, 0, 1, b"\0\0\0\0\x01b"));
+    assert_eq!(t.number(0, "grpc.status", ToClient), [0; 0]);
+    t.feed(ToClient, &frame(1, 5, 1, &fields(&[("grpc-status", "5"), ("grpc-message", "no%20cart")])));
+    assert_eq!(t.buffer(0, "grpc.service", ToServer, 0).as_deref(), Some("shop.v1.Cart"));
+    assert_eq!(t.buffer(0, "grpc.method", ToServer, 0).as_deref(), Some("Add"));
+    assert_eq!((t.number(0, "grpc.status", ToClient), t.number(0, "grpc.status", ToServer)), (vec![5], vec![]));
+    let want = r#","grpc":{"service":"shop.v1.Cart","method":"Add","status":5,"status_name":"not_found","message":"no cart"}}"#;
+    assert!(t.log(0).ends_with(want), "{}", t.log(0));
+    // Without the setting there are no calls, and a request of another type is none.
+    for (mut t, kind) in [(Talk::new(), "application/grpc"), (calls(), "application/json")] {
+        let request = [CALL[0], CALL[1], ("content-type", kind)];
+        t.feed(ToServer, &frame(1, 5, 1, &fields(&request)));
+        t.feed(ToClient, &frame(1, 5, 1, &fields(&[(":status", "200"), ("grpc-status", "0")])));
+        assert!(!t.log(0).contains("\"grpc\"") && t.number(0, "grpc.status", ToClient).is_empty(), "{kind}");
+        assert_eq!(t.buffer(0, "grpc.service", ToServer, 0), None);
+    }
+}
+
+#[test]
+fn calls_of_grpc_web() {
+    let mut t = calls();
+    let request = [CALL[0], CALL[1], ("content-type", "application/grpc-web+proto")];
+    t.feed(ToServer, &frame(1, 5, 1, &fields(&request)));
+    t.feed(ToClient, &frame(1, 4, 1, &fields(&[(":status", "200"), ("content-type", "application/grpc-web+proto")])));
+    let body = b"\0\0\0\0\x02hi\x80\0\0\0\x10grpc-status: 16\n";
+    t.feed(ToClient, &frame(0, 0, 1, &body[..13]));
+    t.feed(ToClient, &frame(0, 1, 1, &body[13..]));
+    assert_eq!(t.number(0, "grpc.status", ToClient), [16]);
+    assert!(t.log(0).contains(r#""status":16,"status_name":"unauthenticated"}"#), "{}", t.log(0));
+}

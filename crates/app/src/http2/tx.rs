@@ -23,7 +23,7 @@ use crate::window::WindowLimits;
 use super::config::Config;
 use super::events::Event;
 use super::fields::Fields;
-use super::{BODY, COMPLETE, HEADERS, doh};
+use super::{BODY, COMPLETE, HEADERS, doh, grpc};
 
 /// Most values of one kind that are kept of a direction's frames until rules looked at them; those on top are dropped.
 const VALUES_MAX: usize = 256;
@@ -55,6 +55,8 @@ pub(super) struct Message {
     pub(crate) dns: Option<Box<DnsTx>>,
     /// Bytes of one that is still to come.
     pub dns_data: Option<Vec<u8>>,
+    /// The messages of a response of gRPC-Web.
+    pub web: Option<Box<grpc::Web>>,
     begun: bool,
 }
 
@@ -100,6 +102,7 @@ impl Message {
         self.fields.memory()
             + self.body.window().memory()
             + self.dns_data.as_ref().map_or(0, Vec::capacity)
+            + self.web.as_ref().map_or(0, |w| w.memory())
             + (self.windows.capacity() + 2 * self.settings.capacity()) * 4
     }
 }
@@ -111,6 +114,8 @@ pub struct Http2Tx {
     /// Number of the stream; 0 for the whole connection.
     pub(super) stream: u32,
     messages: [Message; 2],
+    /// Whether calls of gRPC are told apart.
+    pub(super) grpc: bool,
     /// Normalised host; empty where there is none.
     pub(super) host: Vec<u8>,
     window: [WindowLimits; 2],
@@ -249,6 +254,7 @@ impl Http2Tx {
             message.body.window_mut().discard();
         }
         let over = doh::data(message, data);
+        self.call_data(dir, data);
         if over {
             let which = [Event::DnsRequestTooLong, Event::DnsResponseTooLong];
             self.event(which[dir.index()]);
@@ -261,6 +267,7 @@ impl Http2Tx {
     pub(super) fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) {
         self.with_body(cx, dir, |body, cx, files| body.gap(cx, files, dir, len));
         self.message_mut(dir).dns_data = None;
+        self.call_gap(dir);
         self.base.touch(dir);
     }
 
@@ -374,6 +381,7 @@ impl Transaction for Http2Tx {
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
         super::log::log(self, json, options, what);
+        self.log_call(json);
         if what == LogFor::Alert
             && let Some(dns) = self.dns()
         {

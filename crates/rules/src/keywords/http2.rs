@@ -1,6 +1,6 @@
 //! Numbers of HTTP/2's frames.
 
-use super::{Keyword, Takes, number};
+use super::{Buffer, Direction, Keyword, Takes, number};
 use crate::ast::{Compare, NumberTest, Which};
 use crate::builder::Input;
 use crate::error::{Fail, fail};
@@ -15,7 +15,19 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::number(&["http2.window"], Takes::Value, HTTP2, number::u32),
     Keyword::number(&["http2.size_update"], Takes::Value, HTTP2, size_update),
     Keyword::number(&["http2.settings"], Takes::Value, HTTP2, settings),
+    Keyword::sticky(&["grpc.service"], &GRPC_SERVICE),
+    Keyword::sticky(&["grpc.method"], &GRPC_METHOD),
+    Keyword::number(&["grpc.status"], Takes::Value, HTTP2, grpc_status),
 ];
+
+static GRPC_SERVICE: Buffer = of_call("grpc.service", "grpc_service", "grpc service");
+static GRPC_METHOD: Buffer = of_call("grpc.method", "grpc_method", "grpc method");
+
+/// A buffer of a call of gRPC.
+const fn of_call(name: &'static str, internal: &'static str, description: &'static str) -> Buffer {
+    let direction = Direction::ToServer;
+    Buffer { name, internal, description, protocols: HTTP2, direction, multi: false, feature: "" }
+}
 
 /// Types of frames (RFC 9113, section 6), by number.
 const TYPES: [&str; 10] = [
@@ -79,6 +91,13 @@ fn priority(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     number::integer(i, u64::from(u8::MAX), &|_| None)
 }
 
+/// The status of a call of gRPC, by its number or name.
+fn grpc_status(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
+    number::integer(i, u64::from(u32::MAX), &|name| {
+        margay_app::http2::GRPC_STATUS.iter().find(|s| s.0 == name).map(|s| s.1)
+    })
+}
+
 fn size_update(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     number::integer(i, u64::MAX, &|_| None)
 }
@@ -135,6 +154,9 @@ mod tests {
             ("http2.priority:>100;", Some(NumberTest::Compare(Compare::Greater(100)))),
             ("http2.window:34634;", Some(NumberTest::Compare(Compare::Equal(34634)))),
             ("http2.size_update:1234;", Some(NumberTest::Compare(Compare::Equal(1234)))),
+            ("grpc.status:not_found;", one(5, false)),
+            ("grpc.status:>4;", Some(NumberTest::Compare(Compare::Greater(4)))),
+            ("grpc.status:nothing;", None),
             ("http2.frametype:nothing;", None),
             ("http2.priority:256;", None),
         ] {
