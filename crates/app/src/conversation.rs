@@ -16,6 +16,7 @@ use crate::registry::{AppProto, protocol};
 use crate::script::Answer;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::tx_list::{TxList, transactions_in_list};
+use crate::window::WindowLimits;
 
 /// Most transactions of a flow that are not complete, where a protocol has no setting for it.
 const TXS_MAX: usize = 256;
@@ -159,6 +160,11 @@ pub trait Content: Debug + Send + 'static {
     fn addresses(&self, only: Option<Direction>, options: &AppLogOptions) -> Direction {
         let _ = options;
         self.direction(only)
+    }
+
+    /// When data of its files is due for inspection; none where all that there is of it is looked at each time.
+    fn file_window(&self) -> Option<WindowLimits> {
+        None
     }
 
     /// As [`Transaction::ask`].
@@ -540,7 +546,15 @@ impl<C: Content> Transaction for Tx<C> {
         self.content.records(options)
     }
 
-    fn inspected(&mut self, _dir: Direction) {}
+    fn inspected(&mut self, dir: Direction) {
+        if let Some(limits) = self.content.file_window() {
+            self.base.files.inspected(dir, limits);
+        }
+    }
+
+    fn file_window(&self, _dir: Direction) -> WindowLimits {
+        self.content.file_window().unwrap_or(WindowLimits { min: 0, window: 4096 })
+    }
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
         self.content.log(&self.base, json, options, what);

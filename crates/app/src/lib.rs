@@ -42,6 +42,7 @@ pub mod http1;
 pub mod http2;
 pub mod iec104;
 pub mod ike;
+pub mod imap;
 pub mod krb5;
 pub mod ldap;
 pub mod mime;

@@ -276,10 +276,10 @@ protocols! {
         Bacnet crate::bacnet::PROTOCOL;
         Iec104 crate::iec104::PROTOCOL;
         Opcua crate::opcua::PROTOCOL;
+        Imap crate::imap::PROTOCOL;
         Template crate::template::PROTOCOL;
     }
     named {
-        Imap named::IMAP;
         Irc named::IRC;
         Jabber named::JABBER;
     }

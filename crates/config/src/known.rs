@@ -217,9 +217,9 @@ mod tests {
 
     #[test]
     fn types_of_events_that_nothing_writes_are_told() {
-        let text = "outputs:\n  - eve-log:\n      enabled: yes\n      types: [alert, {sdp: {enabled: no}}, {imap: {}}, {vars: {enabled: yes}}]\n";
+        let text = "outputs:\n  - eve-log:\n      enabled: yes\n      types: [alert, {ftp-data: {enabled: no}}, {sdp: {}}, {vars: {enabled: yes}}]\n";
         let paths = ignored(text);
         assert_eq!(paths.len(), 2, "{paths:?}");
-        assert!(paths[0].ends_with(".imap") && paths[1].ends_with(".vars"));
+        assert!(paths[0].ends_with(".sdp") && paths[1].ends_with(".vars"));
     }
 }

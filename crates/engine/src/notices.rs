@@ -1,9 +1,5 @@
 //! What start says of settings and options that are not known, or that change nothing.
 
-use std::collections::BTreeSet;
-
-use margay_app::PROTOCOLS;
-use margay_app::recognise::configurable;
 use margay_config::{Config, Ignored, RunOptions};
 use margay_output::{notice, warning};
 
@@ -25,7 +21,6 @@ fn lines(config: &Config, options: &RunOptions) -> Vec<String> {
     let given = margay_config::unserved(options).into_iter().filter(|u| !u.refused);
     let mut lines: Vec<String> = given.map(|u| format!("{} has no effect: {}", u.option, u.why)).collect();
     lines.extend(ignored(&config.ignored_keys()));
-    lines.extend(unparsed(config));
     lines
 }
 
@@ -56,26 +51,6 @@ fn named(names: &[&str]) -> String {
     }
 }
 
-/// Protocols that the configuration wants parsed and that are recognised at most.
-fn unparsed(config: &Config) -> Option<String> {
-    let mut names = BTreeSet::new();
-    for (proto, key) in configurable().filter(|(p, _)| PROTOCOLS.iter().all(|known| known.proto != *p)) {
-        let of = |below: &str| config.get(&format!("app-layer.protocols.{key}{below}.enabled"));
-        let wanted = [of(""), of(".tcp"), of(".udp")];
-        if wanted.into_iter().flatten().any(|t| margay_config::typed::parse_bool(t) == Ok(true)) {
-            names.insert((key, proto.rule_name()));
-        }
-    }
-    let names: Vec<&str> = names.into_iter().map(|(key, _)| key).collect();
-    (!names.is_empty()).then(|| {
-        format!(
-            "app-layer.protocols: {} {} recognised and not parsed in this release (enabled: detection-only says the same)",
-            names.join(", "),
-            if names.len() == 1 { "is" } else { "are" }
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,13 +70,6 @@ mod tests {
             said[1].starts_with("t.yaml:4:8: flow.managers, flow.recyclers have no effect: each worker"),
             "{said:?}"
         );
-    }
-
-    #[test]
-    fn protocols_without_a_parser() {
-        let said = said("app-layer: {protocols: {imap: {enabled: yes}, tls: {enabled: yes}}}\n");
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains(": imap is recognised and not parsed"), "{said:?}");
     }
 
     #[test]

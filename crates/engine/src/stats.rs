@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use margay_config::{Config, ConfigError};
 use margay_output::event::{Counter, StatsEvent};
 
+use margay_app::recognise::Mode;
 use margay_app::{AppCounters, AppProto, PROTOCOLS};
 use margay_detect::DetectCounters;
 
@@ -342,7 +343,9 @@ pub(crate) fn app_counters(counters: &AppCounters, errors: Option<&ErrorPolicies
             };
             let other = is_over(23 - number);
             // A protocol that Suricata does not know has counters where it is seen.
-            if is_over(number) && (!p.is_own || over(&counters.flows, p.proto, transport) > 0) {
+            // One that Suricata only recognises has them where it is parsed.
+            let seen = if p.mode == Mode::DetectionOnly { &counters.txs } else { &counters.flows };
+            if is_over(number) && (!p.is_own || over(seen, p.proto, transport) > 0) {
                 names.push((format!("{}{}", p.proto.name(), if other { suffix } else { "" }), p.proto, transport));
             }
         }

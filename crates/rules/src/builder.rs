@@ -193,7 +193,9 @@ impl<'c> Builder<'c> {
 
     /// Takes account of a buffer's protocols and directions.
     pub(crate) fn note(&mut self, info: &'static Buffer) -> Result<(), Fail> {
-        self.exists(info.direction);
+        // What a mail has goes to the server in SMTP. In IMAP it goes either way, and the rule may say which.
+        let either = info.protocols.len() > 1 && self.protocols.as_deref() == Some(&["imap"][..]);
+        self.exists(if either { Direction::Both } else { info.direction });
         // Files come from many protocols: only a header can be against one.
         if info.feature == "file" && !self.from_header {
             return Ok(());

@@ -3,9 +3,10 @@
 use margay_flow::Direction;
 
 use crate::mime::Status;
-use crate::tx::Found;
+use crate::tx::{BufferKind, Found};
 
 use super::config::MailField;
+use super::mail::Mail;
 use super::tx::SmtpTx;
 use super::{COMPLETE, HEADER};
 
@@ -42,11 +43,39 @@ pub(super) fn buffer<'a>(
     if index > 0 && !def.kind.is_several() {
         return None;
     }
-    let field = |f: MailField| tx.mail.as_ref().and_then(|m| m.first(f));
     let data = match buffer {
         Buffer::Helo => tx.helo.as_deref(),
         Buffer::MailFrom => tx.mail_from.as_deref(),
         Buffer::RcptTo => tx.rcpt_to.get(index).map(Vec::as_slice),
+        _ => email(tx.mail.as_ref()?, id.checked_sub(FIRST)?, index, scratch),
+    };
+    data.map(Found::whole)
+}
+
+/// Number of the first buffer that every mail has.
+const FIRST: u8 = Buffer::From as u8;
+
+/// The buffers that every mail has, whichever protocol carries it.
+pub(crate) const EMAIL: [(&str, BufferKind); 10] = [
+    ("email.from", BufferKind::Single),
+    ("email.subject", BufferKind::Single),
+    ("email.to", BufferKind::Single),
+    ("email.cc", BufferKind::Single),
+    ("email.date", BufferKind::Single),
+    ("email.message_id", BufferKind::Single),
+    ("email.x_mailer", BufferKind::Single),
+    ("email.received", BufferKind::Multi),
+    ("email.url", BufferKind::Multi),
+    ("email.body_md5", BufferKind::Single),
+];
+
+/// The buffer of a mail at a place of [`EMAIL`].
+pub(crate) fn email<'a>(mail: &'a Mail, place: u8, index: usize, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    let buffer = *ALL.get(usize::from(FIRST + place.min(EMAIL.len() as u8)))?;
+    let is_several = matches!(buffer, Buffer::Received | Buffer::Url);
+    let field = |f: MailField| mail.first(f).filter(|_| index == 0 || is_several);
+    match buffer {
+        Buffer::Helo | Buffer::MailFrom | Buffer::RcptTo => None,
         Buffer::From => field(MailField::From),
         Buffer::Subject => field(MailField::Subject),
         Buffer::To => field(MailField::To),
@@ -54,18 +83,16 @@ pub(super) fn buffer<'a>(
         Buffer::Date => field(MailField::Date),
         Buffer::MessageId => field(MailField::MessageId),
         Buffer::XMailer => field(MailField::XMailer),
-        Buffer::Received => tx.mail.as_ref().and_then(|m| m.all(MailField::Received).nth(index)),
-        Buffer::Url => tx.mail.as_ref().and_then(|m| m.urls.get(index)).map(Vec::as_slice),
+        Buffer::Received => mail.all(MailField::Received).nth(index),
+        Buffer::Url => mail.urls.get(index).map(Vec::as_slice),
+        Buffer::BodyMd5 if index > 0 || mail.status() != Status::Done => None,
         Buffer::BodyMd5 => {
-            let mail = tx.mail.as_ref().filter(|m| m.status() == Status::Done)?;
-            let digest = mail.body_md5()?;
-            for b in digest {
+            for b in mail.body_md5()? {
                 scratch.extend_from_slice(format!("{b:02x}").as_bytes());
             }
             Some(scratch.as_slice())
         }
-    };
-    data.map(Found::whole)
+    }
 }
 
 #[cfg(test)]
@@ -76,6 +103,8 @@ mod tests {
     fn numbers_are_places() {
         for (i, b) in BUFFERS.iter().enumerate() {
             assert_eq!(usize::from(b.id), i, "{}", b.name);
+            let of_mail = i.checked_sub(usize::from(FIRST)).map(|place| EMAIL[place]);
+            assert!(of_mail.is_none_or(|e| e == (b.name, b.kind)), "{}", b.name);
         }
     }
 }

@@ -44,7 +44,7 @@ impl Default for Config {
 
 impl Config {
     /// When data of files is due.
-    pub(super) fn file_window(&self) -> WindowLimits {
+    pub(crate) fn file_window(&self) -> WindowLimits {
         WindowLimits { min: self.window.min.min(self.content_limit), window: self.window.window }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn log(tx: &SmtpTx, json: &mut Json, options: &AppLogOptions, what: L
 }
 
 /// URLs and fields of a name stand last first, as Suricata has them.
-fn email(mail: &Mail, json: &mut Json, options: &AppLogOptions, what: LogFor) {
+pub(crate) fn email(mail: &Mail, json: &mut Json, options: &AppLogOptions, what: LogFor) {
     json.object("email");
     json.str("status", mail.status().name());
     if let Some(from) = mail.first(MailField::From) {

@@ -8,11 +8,10 @@ use margay_flow::Direction;
 
 use crate::event::AppEvents;
 use crate::file::Files;
-use crate::mime::{Message, Part, Status};
+use crate::mime::{Message, Part, Problem, Status};
 use crate::parser::Parse;
 
 use super::config::{Config, MailField};
-use super::events::Event;
 
 /// Most fields that are kept; those behind them are not.
 const MAX_FIELDS: usize = 128;
@@ -31,7 +30,7 @@ const RAW_NAME: &[u8] = b"rawmsg";
 
 /// A mail.
 #[derive(Debug, Default)]
-pub(super) struct Mail {
+pub(crate) struct Mail {
     message: Message,
     /// It becomes one file.
     raw: bool,
@@ -39,27 +38,27 @@ pub(super) struct Mail {
     /// Those that neither rules nor events have, for scripts.
     others: Vec<(Vec<u8>, Vec<u8>)>,
     other_bytes: usize,
-    pub urls: Vec<Vec<u8>>,
+    pub(crate) urls: Vec<Vec<u8>>,
     url_bytes: usize,
     /// Places of URLs, by their hash.
     url_places: HashMap<u64, usize, RandomState>,
     /// Bytes of all texts that are kept.
     bytes: usize,
-    pub attachments: Vec<Vec<u8>>,
+    pub(crate) attachments: Vec<Vec<u8>>,
     /// Whether there was anything of it.
-    pub begun: bool,
+    pub(crate) begun: bool,
 }
 
 impl Mail {
     /// One that begins; `None` where nothing is done with mail.
-    pub(super) fn new(config: &Config) -> Option<Box<Mail>> {
+    pub(crate) fn new(config: &Config) -> Option<Box<Mail>> {
         let raw = config.raw_extraction && !config.decode_mime;
         (raw || config.decode_mime)
             .then(|| Box::new(Mail { message: Message::new(&config.mime), raw, ..Mail::default() }))
     }
 
     /// Bytes of memory that it holds, with its own size.
-    pub(super) fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         size_of::<Mail>()
             + self.message.memory()
             + self.bytes
@@ -70,32 +69,32 @@ impl Mail {
     }
 
     /// How far it was read.
-    pub(super) const fn status(&self) -> Status {
+    pub(crate) const fn status(&self) -> Status {
         self.message.status()
     }
 
     /// Whether it was taken apart.
-    pub(super) const fn is_parsed(&self) -> bool {
+    pub(crate) const fn is_parsed(&self) -> bool {
         !self.raw
     }
 
     /// See [`Message::body_md5`].
-    pub(super) const fn body_md5(&self) -> Option<[u8; 16]> {
+    pub(crate) const fn body_md5(&self) -> Option<[u8; 16]> {
         self.message.body_md5()
     }
 
     /// The first field of a name.
-    pub(super) fn first(&self, field: MailField) -> Option<&[u8]> {
+    pub(crate) fn first(&self, field: MailField) -> Option<&[u8]> {
         self.all(field).next()
     }
 
     /// All fields of a name.
-    pub(super) fn all(&self, field: MailField) -> impl DoubleEndedIterator<Item = &[u8]> {
+    pub(crate) fn all(&self, field: MailField) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.fields.iter().filter(move |f| f.0 == field).map(|f| f.1.as_slice())
     }
 
     /// The first field of any name.
-    pub(super) fn named(&self, name: &[u8]) -> Option<&[u8]> {
+    pub(crate) fn named(&self, name: &[u8]) -> Option<&[u8]> {
         match MailField::from_name(name) {
             Some(field) => self.first(field),
             None => self.others.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_slice()),
@@ -103,7 +102,7 @@ impl Mail {
     }
 
     /// The names of all fields.
-    pub(super) fn names(&self) -> Vec<&[u8]> {
+    pub(crate) fn names(&self) -> Vec<&[u8]> {
         let known = self.fields.iter().map(|f| f.0.name().as_bytes());
         known.chain(self.others.iter().map(|(n, _)| n.as_slice())).collect()
     }
@@ -159,26 +158,36 @@ impl Mail {
 }
 
 /// What a mail is read with.
-pub(super) struct MailCx<'a, 'p> {
-    pub cx: &'a mut Parse<'p>,
-    pub files: &'a mut Files,
-    pub events: &'a mut AppEvents,
+pub(crate) struct MailCx<'a, 'p> {
+    cx: &'a mut Parse<'p>,
+    files: &'a mut Files,
+    events: &'a mut AppEvents,
+    /// The way that it goes.
+    dir: Direction,
+    /// The number of the event for a problem.
+    event: fn(Problem) -> u8,
     /// Data of the open file that is not handed on yet.
-    pub batch: Vec<u8>,
+    batch: Vec<u8>,
 }
 
 impl<'a, 'p> MailCx<'a, 'p> {
-    pub(super) fn new(cx: &'a mut Parse<'p>, files: &'a mut Files, events: &'a mut AppEvents) -> Self {
+    pub(crate) fn new(
+        cx: &'a mut Parse<'p>,
+        files: &'a mut Files,
+        events: &'a mut AppEvents,
+        dir: Direction,
+        event: fn(Problem) -> u8,
+    ) -> Self {
         let mut batch = std::mem::take(&mut cx.shared.scratch);
         batch.clear();
-        MailCx { cx, files, events, batch }
+        MailCx { cx, files, events, dir, event, batch }
     }
 
     /// Reads a piece of a line: see [`Message::line`]. With `dot` one that a client put before it is not in it.
-    pub(super) fn line(&mut self, mail: &mut Mail, piece: &[u8], first: bool, ending: &[u8], dot: bool) {
+    pub(crate) fn line(&mut self, mail: &mut Mail, piece: &[u8], first: bool, ending: &[u8], dot: bool) {
         mail.begun = true;
         if mail.raw {
-            if !self.files.is_open(Direction::ToServer) && mail.attachments.is_empty() {
+            if !self.files.is_open(self.dir) && mail.attachments.is_empty() {
                 mail.attachments.push(RAW_NAME.to_vec());
                 self.tell(Part::Begin(RAW_NAME));
             }
@@ -195,7 +204,7 @@ impl<'a, 'p> MailCx<'a, 'p> {
     }
 
     /// Bytes are missing.
-    pub(super) fn gap(&mut self, mail: &mut Mail, len: u64) {
+    pub(crate) fn gap(&mut self, mail: &mut Mail, len: u64) {
         if mail.raw {
             self.tell(Part::Gap(len));
         } else {
@@ -204,7 +213,7 @@ impl<'a, 'p> MailCx<'a, 'p> {
     }
 
     /// The mail is at its end, or is cut off.
-    pub(super) fn end(&mut self, mail: &mut Mail, truncated: bool) {
+    pub(crate) fn end(&mut self, mail: &mut Mail, truncated: bool) {
         if mail.raw {
             self.tell(Part::End { truncated });
         } else {
@@ -223,7 +232,7 @@ impl<'a, 'p> MailCx<'a, 'p> {
     }
 
     fn tell(&mut self, part: Part<'_>) {
-        let dir = Direction::ToServer;
+        let dir = self.dir;
         if !matches!(part, Part::Data(_)) {
             self.flush();
         }
@@ -238,20 +247,20 @@ impl<'a, 'p> MailCx<'a, 'p> {
             }
             Part::Gap(len) => self.files.gap(engine, config, dir, len),
             Part::End { truncated } => self.files.close(engine, config, dir, truncated),
-            Part::Problem(problem) => self.events.add(Event::from(problem) as u8),
+            Part::Problem(problem) => self.events.add((self.event)(problem)),
             Part::Field(..) | Part::Attachment(_) | Part::Url { .. } => {}
         }
     }
 
     fn flush(&mut self) {
         if !self.batch.is_empty() {
-            self.files.append(&mut self.cx.shared.files, &self.cx.config.files, Direction::ToServer, &self.batch);
+            self.files.append(&mut self.cx.shared.files, &self.cx.config.files, self.dir, &self.batch);
             self.batch.clear();
         }
     }
 
     /// Hands on what is left.
-    pub(super) fn done(mut self) {
+    pub(crate) fn done(mut self) {
         self.flush();
         self.cx.shared.scratch = std::mem::take(&mut self.batch);
     }

@@ -11,7 +11,7 @@ mod doubt;
 pub mod events;
 mod line;
 mod log;
-mod mail;
+pub(crate) mod mail;
 mod parser;
 mod recognition;
 mod reply;
@@ -23,7 +23,9 @@ use crate::config::AppConfig;
 use crate::parser::Parser;
 use crate::registry::{AppProto, Opening, Protocol};
 
+pub(crate) use buffers::{EMAIL, email as email_buffer};
 pub use config::{Config, LogOptions, MailField};
+pub(crate) use log::email as log_email;
 pub use tx::SmtpTx;
 
 /// Progress of a transaction: places in the states of [`PROTOCOL`].

@@ -274,7 +274,7 @@ impl SmtpParser {
         let Some(tx) = self.open.and_then(|id| self.get(id)) else { return };
         let Some(mut mail) = tx.mail.take() else { return };
         let base = &mut tx.base;
-        let mut mcx = MailCx::new(cx, &mut base.files, &mut base.events);
+        let mut mcx = MailCx::new(cx, &mut base.files, &mut base.events, TS, |problem| Event::from(problem) as u8);
         f(&mut mcx, &mut mail);
         mcx.done();
         if mail.status() != crate::mime::Status::Header {

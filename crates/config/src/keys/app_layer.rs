@@ -16,7 +16,7 @@ const POLICIES: &[&str] =
 pub(super) const KEYS: &[Key] = &[
     word("app-layer.error-policy", POLICIES, "auto", "Action on a flow whose parser gave up."),
     size("app-layer.memcap", "512mb", "Memory of all parsers and transactions. A flow that grows beyond it loses its parser, and `app-layer.error-policy` applies; 0 is no limit."),
-    flag_or("app-layer.protocols.<protocol>.enabled", &["detection-only"], "", "Whether to detect and parse the protocol: yes, except for `dnp3`, `enip`, `modbus`, `pgsql` and Margay's own protocols (docs/own-protocols.md)."),
+    flag_or("app-layer.protocols.<protocol>.enabled", &["detection-only"], "", "Whether to detect and parse the protocol: yes, except for `dnp3`, `enip`, `modbus`, `pgsql` and Margay's own protocols (docs/own-protocols.md); `imap` is detected only."),
     flag_or("app-layer.protocols.<protocol>.<transport>.enabled", &["detection-only"], "", "The same for one transport."),
     text("app-layer.protocols.<protocol>.detection-ports.dp", "ports", "", "Server ports on which to look for the protocol first.").like("4444"),
     text("app-layer.protocols.<protocol>.detection-ports.sp", "ports", "", "Client ports on which to look for the protocol first.").like("4444"),

@@ -28,7 +28,6 @@ pub(super) const KEYS: &[Key] = &[
     text("outputs.#.eve-log.xff.header", "a header", "X-Forwarded-For", "Name of the proxy's header."),
     // Types.
     section("outputs.#.eve-log.types.#.<unwritten-type>", "A type of records of a protocol that is not parsed.").ignored(NO_EVENTS),
-    section("outputs.#.eve-log.types.#.imap", "Records of IMAP.").ignored(NO_EVENTS),
     section("outputs.#.eve-log.types.#.sdp", "Records of SDP.").ignored(NO_EVENTS),
     section("outputs.#.eve-log.types.#.vars", "The old name of `metadata`.").ignored(REMOVED),
     flag("outputs.#.eve-log.types.#.force-magic", "*", "At the wrong place: it belongs below `files`.").ignored("it belongs below files"),

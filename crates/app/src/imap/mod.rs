@@ -1,0 +1,620 @@
+//! IMAP (RFC 9051, RFC 3501): each command with its responses is a transaction, and so is the greeting and each mail that a FETCH
+//! brings. Tags tell which response ends which command, so the parser goes on behind a gap. Mails (APPEND, `BODY[]`, `RFC822`) go line
+//! by line into [`crate::mime`], as those of SMTP do and with its settings.
+
+pub mod events;
+mod syntax;
+mod tx;
+
+use std::collections::VecDeque;
+
+use margay_flow::{Direction, FlowCore};
+
+use crate::config::AppConfig;
+use crate::conversation::{Conversation, Framing, Resume, Turn, parser};
+use crate::declare::{Keyword, KeywordDirection, Setting, Unit};
+use crate::parser::Outcome;
+use crate::recognise::{Mode, Pattern, Recognition};
+use crate::registry::{AppProto, Opening, Protocol};
+use crate::smtp::EMAIL;
+use crate::smtp::mail::{Mail, MailCx};
+use crate::tx::BufferDef;
+
+use events::Event;
+use syntax::{ARGUMENT_MAX, TAIL, is_mail, literal, sasl_user, tag};
+use tx::{Command, Exchange};
+
+/// Most bytes of a line that are looked at together.
+const LINE_MAX: usize = 8 << 10;
+/// Longest line of a mail that is read in one piece.
+const MAIL_LINE_MAX: usize = 4 << 10;
+/// Most commands that wait for the response that ends them; with one more the oldest is given up.
+const PENDING_MAX: usize = 128;
+/// Most lines of the server in a row that are no responses.
+const MALFORMED_MAX: u8 = 8;
+
+const TS: Direction = Direction::ToServer;
+const TC: Direction = Direction::ToClient;
+
+const MAX_TX: usize = 0;
+const STREAM_DEPTH: usize = 1;
+
+keywords! {
+    Command Keyword::buffer(&["imap.command"], KeywordDirection::ToServer);
+    User Keyword::buffer(&["imap.user"], KeywordDirection::ToServer);
+    Mailbox Keyword::buffer(&["imap.mailbox"], KeywordDirection::ToServer);
+    Response Keyword::buffers(&["imap.response"], KeywordDirection::ToClient);
+}
+
+/// Number of the first buffer of a mail.
+const EMAIL_AT: u8 = KEYWORDS.len() as u8;
+
+/// The buffers of IMAP, then those that mails have in SMTP. A mail goes either way.
+static ALL_BUFFERS: [BufferDef; BUFFERS_OF_IMAP.len() + EMAIL.len()] = {
+    let mut all = [BUFFERS_OF_IMAP[0]; BUFFERS_OF_IMAP.len() + EMAIL.len()];
+    let mut i = 0;
+    while i < all.len() {
+        all[i] = if i < BUFFERS_OF_IMAP.len() {
+            BUFFERS_OF_IMAP[i]
+        } else {
+            let (name, kind) = EMAIL[i - BUFFERS_OF_IMAP.len()];
+            BufferDef { name, id: i as u8, progress: [Some(1); 2], kind }
+        };
+        i += 1;
+    }
+    all
+};
+
+const BUFFERS_OF_IMAP: [BufferDef; 4] = crate::declare::buffers(KEYWORDS);
+
+/// IMAP.
+pub static PROTOCOL: Protocol = Protocol {
+    // Suricata only recognises it, and so does this engine where the configuration does not ask for more.
+    mode: Mode::DetectionOnly,
+    opening: Opening::Command,
+    recognition: Recognition {
+        patterns: &[
+            Pattern::tcp(TC, b"* OK ").nocase(),
+            Pattern::tcp(TC, b"* PREAUTH ").nocase(),
+            Pattern::tcp(TC, b"* BYE ").nocase(),
+        ],
+        probes: &[],
+    },
+    settings: &[
+        Setting {
+            key: "max-tx",
+            unit: Unit::Count,
+            default: 256,
+            about: "Most transactions of a flow that are not complete.",
+        },
+        Setting {
+            key: "stream-depth",
+            unit: Unit::Bytes,
+            default: 0,
+            about: "How much of each direction's stream is followed; 0 for all.",
+        },
+    ],
+    parser: parser::<Imap>,
+    keywords: KEYWORDS,
+    buffers: &ALL_BUFFERS,
+    events: events::NAMES,
+    is_own: true,
+    ..Protocol::new(AppProto::Imap, "imap").logged()
+};
+
+/// How a literal is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It is skipped.
+    Skip,
+    /// It is an argument of a command.
+    Argument,
+    /// It is a mail.
+    Mail,
+}
+
+/// A literal that is being read.
+#[derive(Debug)]
+struct Literal {
+    left: u64,
+    kind: Kind,
+    /// The transaction that it belongs to.
+    tx: Option<u64>,
+    /// Some of it was there.
+    begun: bool,
+    /// The next byte begins a line of a mail.
+    line_start: bool,
+    argument: Vec<u8>,
+}
+
+impl Literal {
+    /// How much of `data` can be read now. A mail is read in whole lines, whatever the pieces it comes in.
+    fn piece(&self, data: &[u8], end: bool) -> Framing {
+        let own = data.get(..usize::try_from(self.left).unwrap_or(usize::MAX)).unwrap_or(data);
+        if self.kind != Kind::Mail || own.len() as u64 == self.left || end {
+            return Framing::Message(own.len());
+        }
+        let lines = memchr::memrchr(b'\n', own).map_or(0, |n| n + 1);
+        let more = (own.len() - lines) / MAIL_LINE_MAX * MAIL_LINE_MAX;
+        if lines + more == 0 { Framing::More } else { Framing::Message(lines + more) }
+    }
+
+    /// Reads a piece of a mail.
+    fn lines(&mut self, reader: &mut MailCx<'_, '_>, mail: &mut Mail, mut data: &[u8]) {
+        while !data.is_empty() {
+            let within = data.get(..MAIL_LINE_MAX).unwrap_or(data);
+            let len = memchr::memchr(b'\n', within).map_or(within.len(), |n| n + 1);
+            let (line, rest) = data.split_at(len);
+            let text = without_end(line);
+            let text = if line.ends_with(b"\n") { text } else { line };
+            let ending = line.get(text.len()..).unwrap_or_default();
+            reader.line(mail, text, self.line_start, ending, false);
+            self.line_start = !ending.is_empty();
+            data = rest;
+        }
+    }
+}
+
+/// A direction.
+#[derive(Debug, Default)]
+struct Side {
+    literal: Option<Literal>,
+    /// A command or response goes on in the line that comes: there was a literal.
+    open: bool,
+    /// Its transaction.
+    tx: Option<u64>,
+    /// The next bytes are the rest of a long line.
+    within: bool,
+    /// The end of the line at hand, which may announce a literal.
+    tail: Vec<u8>,
+    /// The number of the mail that the response at hand is about.
+    fetched: Option<Vec<u8>>,
+    /// Bytes that were given and not taken.
+    waiting: u64,
+    /// Behind a gap: the next byte begins a line, or goes on in a literal.
+    found: bool,
+}
+
+impl Side {
+    /// The command or response at hand is over.
+    fn close(&mut self) {
+        (self.literal, self.open, self.tx, self.within, self.fetched) = (None, false, None, false, None);
+        self.tail.clear();
+    }
+
+    /// Keeps the last bytes of a line so far.
+    fn note(&mut self, text: &[u8]) {
+        self.tail.extend_from_slice(text.get(text.len().saturating_sub(TAIL)..).unwrap_or(text));
+        let over = self.tail.len().saturating_sub(TAIL);
+        self.tail.drain(..over);
+    }
+}
+
+/// A flow.
+#[derive(Debug)]
+struct Imap {
+    max_txs: usize,
+    stream_depth: u64,
+    sides: [Side; 2],
+    /// Commands without the response that ends them, oldest first: tag and transaction.
+    pending: VecDeque<(Vec<u8>, u64)>,
+    /// An authentication goes on: what the client sends is for it.
+    authentication: Option<u64>,
+    /// STARTTLS or COMPRESS waits for its response: what the client sends behind it may be no command.
+    hold: Option<u64>,
+    /// The client waits for news (RFC 2177) until it says `DONE`.
+    idle: bool,
+    malformed: u8,
+}
+
+/// How long the first line is with its end, or as much of it as is looked at; `None` where it goes on.
+fn line(data: &[u8], end: bool) -> Option<usize> {
+    let seen = data.get(..LINE_MAX).unwrap_or(data);
+    match memchr::memchr(b'\n', seen) {
+        Some(at) => Some(at + 1),
+        None if seen.len() == LINE_MAX || end => Some(seen.len()),
+        None => None,
+    }
+}
+
+fn without_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// The kind of a response that ends a command, or greets.
+fn status(text: &[u8]) -> Option<&'static str> {
+    let word = text.split(|b| *b == b' ').next()?;
+    ["OK", "NO", "BAD", "PREAUTH", "BYE"].into_iter().find(|s| word.eq_ignore_ascii_case(s.as_bytes()))
+}
+
+impl Conversation for Imap {
+    type Tx = Exchange;
+    const PROTO: AppProto = AppProto::Imap;
+    const TOO_MANY: Option<u8> = Some(Event::TooManyTransactions as u8);
+    const RESUMES: bool = true;
+
+    fn new(config: &AppConfig, _flow: &FlowCore) -> Self {
+        Imap {
+            max_txs: config.settings.get(AppProto::Imap, MAX_TX) as usize,
+            stream_depth: config.settings.get(AppProto::Imap, STREAM_DEPTH),
+            sides: Default::default(),
+            pending: VecDeque::new(),
+            authentication: None,
+            hold: None,
+            idle: false,
+            malformed: 0,
+        }
+    }
+
+    fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
+        let side = &mut self.sides[dir.index()];
+        let framing = match &side.literal {
+            _ if dir == TS && self.hold.is_some() => Framing::More,
+            Some(literal) => literal.piece(data, end),
+            None => line(data, end).map_or(Framing::More, Framing::Message),
+        };
+        side.waiting = if framing == Framing::More { data.len() as u64 } else { 0 };
+        framing
+    }
+
+    fn message(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, message: &[u8]) -> Outcome {
+        turn.cx.shared.wishes.stream_depth = Some(self.stream_depth);
+        let side = &mut self.sides[dir.index()];
+        if let Some(literal) = side.literal.take() {
+            self.literal(turn, dir, literal, message);
+            return Outcome::More;
+        }
+        let whole = message.ends_with(b"\n");
+        let text = if whole { without_end(message) } else { message };
+        let first = !std::mem::replace(&mut side.within, !whole);
+        side.note(text);
+        let mut outcome = Outcome::More;
+        if first {
+            outcome = if dir == TS { self.command(turn, text) } else { self.response(turn, text, whole) };
+            if let Some(tx) = self.sides[dir.index()].tx.and_then(|id| turn.tx(id)).filter(|_| text.len() >= LINE_MAX) {
+                tx.event(Event::LineTooLong as u8);
+            }
+        }
+        if whole {
+            self.line_end(turn, dir);
+        }
+        outcome
+    }
+
+    /// A hole within a literal is part of it. Elsewhere the parser goes on with the next line.
+    fn gap(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, len: u64) -> Outcome {
+        let side = &mut self.sides[dir.index()];
+        // The bytes that waited are skipped.
+        let missing = len.saturating_add(std::mem::take(&mut side.waiting));
+        side.found = false;
+        match side.literal.take() {
+            Some(mut literal) if missing < literal.left => {
+                literal.left -= missing;
+                (literal.line_start, literal.begun) = (false, true);
+                let (id, kind) = (literal.tx, literal.kind);
+                side.literal = Some(literal);
+                side.found = true;
+                if kind == Kind::Mail {
+                    with_mail(turn, dir, id, |reader, mail| reader.gap(mail, missing));
+                }
+            }
+            literal => {
+                let tx = side.tx;
+                side.close();
+                if let Some(literal) = literal {
+                    self.end_mail(turn, dir, &literal, true);
+                }
+                if let Some(tx) = tx.filter(|_| dir == TS).and_then(|id| turn.tx(id)) {
+                    tx.finish(TS);
+                }
+                // The response may be among the missing bytes.
+                (self.hold, self.authentication, self.idle) = (None, None, false);
+            }
+        }
+        Outcome::More
+    }
+
+    fn resume(&mut self, dir: Direction, data: &[u8], _end: bool) -> Resume {
+        let side = &mut self.sides[dir.index()];
+        if std::mem::take(&mut side.found) {
+            return Resume::Here;
+        }
+        let at = memchr::memchr(b'\n', data);
+        side.found = at.is_some();
+        Resume::Skip(at.map_or(data.len(), |n| n + 1))
+    }
+
+    fn max_txs(&self) -> usize {
+        self.max_txs
+    }
+
+    fn held(&self) -> u64 {
+        let sides = self.sides.iter().map(|s| {
+            s.tail.capacity()
+                + s.fetched.as_ref().map_or(0, Vec::capacity)
+                + s.literal.as_ref().map_or(0, |l| l.argument.capacity())
+        });
+        let tags: usize = self.pending.iter().map(|p| p.0.capacity()).sum();
+        (self.pending.capacity() * size_of::<(Vec<u8>, u64)>() + tags + sides.sum::<usize>()) as u64
+    }
+}
+
+/// Takes the mail of a transaction out to read it.
+fn with_mail(
+    turn: &mut Turn<'_, '_, Exchange>,
+    dir: Direction,
+    id: Option<u64>,
+    f: impl FnOnce(&mut MailCx<'_, '_>, &mut Mail),
+) {
+    let Some((tx, cx)) = id.and_then(|id| turn.tx_and_parse(id)) else { return };
+    let Some(mut mail) = tx.content.mail.take() else { return };
+    let mut reader = MailCx::new(cx, &mut tx.base.files, &mut tx.base.events, dir, events::of_mail);
+    f(&mut reader, &mut mail);
+    reader.done();
+    tx.content.mail = Some(mail);
+    tx.touch(dir);
+}
+
+impl Imap {
+    /// The first piece of a line of the client.
+    fn command(&mut self, turn: &mut Turn<'_, '_, Exchange>, text: &[u8]) -> Outcome {
+        let [side, _] = &mut self.sides;
+        let before = literal(text).map_or(text, |l| l.before);
+        if side.open {
+            if let Some(command) = side.tx.and_then(|id| turn.tx(id)).and_then(|t| t.content.command.as_mut()) {
+                command.add(before);
+            }
+            return Outcome::More;
+        }
+        if let Some(id) = self.authentication {
+            if let Some(command) = turn.tx(id).and_then(|t| t.content.command.as_mut())
+                && command.user.is_none()
+            {
+                command.user = command.mechanism().and_then(|m| sasl_user(m, text));
+            }
+            return Outcome::More;
+        }
+        if text.is_empty() || std::mem::take(&mut self.idle) && text.eq_ignore_ascii_case(b"DONE") {
+            return Outcome::More;
+        }
+        side.open = true;
+        let window = turn.cx.config.smtp.file_window();
+        let Some((tag, rest)) = tag(before) else {
+            let command = Some(Command::read(b"", before));
+            let tx = turn.one_way(TS, Exchange { command, window, ..Exchange::default() });
+            tx.event(Event::MalformedCommand as u8);
+            return Outcome::More;
+        };
+        let mut command = Command::read(tag, rest);
+        if command.user.is_none()
+            && let (Some(mechanism), Some(initial)) = (command.mechanism(), rest.splitn(3, |b| *b == b' ').nth(2))
+        {
+            command.user = sasl_user(mechanism, initial);
+        }
+        let is_known = self.pending.iter().any(|p| p.0 == tag);
+        let tx = turn.open(Exchange { command: Some(command), window, ..Exchange::default() });
+        if is_known {
+            tx.event(Event::DuplicateTag as u8);
+        }
+        let id = tx.base.id;
+        side.tx = Some(id);
+        if self.pending.len() >= PENDING_MAX
+            && let Some(oldest) = self.pending.pop_front().and_then(|(_, id)| turn.tx(id))
+        {
+            oldest.finish(TS);
+            oldest.finish(TC);
+        }
+        self.pending.push_back((tag.to_vec(), id));
+        Outcome::More
+    }
+
+    /// A line is at its end: a literal may follow, or else the command or response is over.
+    fn line_end(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction) {
+        let side = &mut self.sides[dir.index()];
+        let tail = std::mem::take(&mut side.tail);
+        // The line break may have been apart from the rest.
+        let announced = literal(without_end(&tail)).filter(|_| side.open);
+        if let Some(announced) = announced {
+            let (kind, id) =
+                if dir == TS { for_server(turn, side.tx) } else { from_server(turn, side, announced.before) };
+            let side = &mut self.sides[dir.index()];
+            let new =
+                Literal { left: announced.len, kind, tx: id, begun: false, line_start: true, argument: Vec::new() };
+            if announced.len == 0 {
+                self.literal(turn, dir, new, b"");
+            } else {
+                side.literal = Some(new);
+            }
+            return;
+        }
+        let id = side.tx;
+        let is_open = side.open;
+        side.close();
+        if let Some(tx) = id.filter(|_| dir == TS && is_open).and_then(|id| turn.tx(id)) {
+            let command = tx.content.command.as_ref();
+            let is = |name| command.is_some_and(|c| c.is(name));
+            if is("AUTHENTICATE") {
+                // The name of the user may be in what follows.
+                self.authentication = id;
+                return;
+            }
+            self.idle = is("IDLE");
+            if is("STARTTLS") || is("COMPRESS") {
+                self.hold = id;
+            }
+            tx.finish(TS);
+        }
+    }
+
+    /// Bytes of a literal.
+    fn literal(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, mut literal: Literal, data: &[u8]) {
+        literal.left = literal.left.saturating_sub(data.len() as u64);
+        literal.begun = true;
+        match literal.kind {
+            Kind::Skip => {}
+            Kind::Argument => {
+                let room = ARGUMENT_MAX.saturating_sub(literal.argument.len());
+                literal.argument.extend(data.iter().take(room));
+            }
+            Kind::Mail => with_mail(turn, dir, literal.tx, |reader, mail| literal.lines(reader, mail, data)),
+        }
+        if literal.left > 0 {
+            self.sides[dir.index()].literal = Some(literal);
+            return;
+        }
+        if literal.kind == Kind::Argument
+            && let Some(command) = literal.tx.and_then(|id| turn.tx(id)).and_then(|t| t.content.command.as_mut())
+        {
+            command.add_literal(std::mem::take(&mut literal.argument));
+        }
+        self.end_mail(turn, dir, &literal, false);
+    }
+
+    /// A mail is at its end. A transaction of its own is complete.
+    fn end_mail(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, literal: &Literal, truncated: bool) {
+        if literal.kind != Kind::Mail {
+            return;
+        }
+        with_mail(turn, dir, literal.tx, |reader, mail| reader.end(mail, truncated));
+        if let Some(tx) = literal.tx.filter(|id| self.sides[dir.index()].tx != Some(*id)).and_then(|id| turn.tx(id)) {
+            tx.finish(dir);
+        }
+    }
+
+    /// The first piece of a line of the server.
+    fn response(&mut self, turn: &mut Turn<'_, '_, Exchange>, text: &[u8], whole: bool) -> Outcome {
+        let [_, side] = &mut self.sides;
+        if side.open || text.is_empty() {
+            return Outcome::More;
+        }
+        let oldest = self.pending.front().map(|p| p.1).filter(|id| turn.tx(*id).is_some());
+        let window = turn.cx.config.smtp.file_window();
+        match text {
+            [b'*', b' ', rest @ ..] => {
+                (side.open, self.malformed) = (true, 0);
+                let mut words = rest.splitn(3, |b| *b == b' ');
+                let number = words.next().filter(|n| !n.is_empty() && n.len() < 20 && n.iter().all(u8::is_ascii_digit));
+                let is_fetch = words.next().is_some_and(|w| w.eq_ignore_ascii_case(b"FETCH"));
+                side.fetched = number.filter(|_| is_fetch).map(<[u8]>::to_vec);
+                side.tx = oldest;
+                if let Some(tx) = oldest.and_then(|id| turn.tx(id)) {
+                    tx.content.line(text);
+                    tx.touch(TC);
+                    return Outcome::More;
+                }
+                // The greeting, or news that nobody asked for.
+                let mut exchange = Exchange { window, ..Exchange::default() };
+                match status(rest) {
+                    Some(status) => exchange.status = Some((status, rest.to_vec())),
+                    None => exchange.line(text),
+                }
+                side.tx = Some(turn.one_way(TC, exchange).base.id);
+            }
+            [b'+', ..] => {
+                self.malformed = 0;
+                if let Some(tx) = oldest.and_then(|id| turn.tx(id)) {
+                    tx.content.line(text);
+                    tx.touch(TC);
+                }
+            }
+            _ => {
+                let Some((status, tag, rest)) = tag(text).and_then(|(t, r)| Some((status(r)?, t, r))) else {
+                    self.malformed += 1;
+                    let tx = turn.one_way(TC, Exchange { window, ..Exchange::default() });
+                    tx.content.line(text);
+                    tx.event(Event::MalformedResponse as u8);
+                    return if self.malformed > MALFORMED_MAX { Outcome::Failed } else { Outcome::More };
+                };
+                self.malformed = 0;
+                return self.ended(turn, status, tag, rest, whole);
+            }
+        }
+        Outcome::More
+    }
+
+    /// The response that ends the command of a tag.
+    fn ended(
+        &mut self,
+        turn: &mut Turn<'_, '_, Exchange>,
+        status: &'static str,
+        tag: &[u8],
+        text: &[u8],
+        whole: bool,
+    ) -> Outcome {
+        let at = self.pending.iter().position(|p| p.0 == tag);
+        let Some(id) = at.and_then(|at| self.pending.remove(at)).map(|p| p.1) else {
+            let status = Some((status, text.to_vec()));
+            let window = turn.cx.config.smtp.file_window();
+            let tx = turn.one_way(TC, Exchange { status, window, ..Exchange::default() });
+            tx.event(Event::UnsolicitedResponse as u8);
+            return Outcome::More;
+        };
+        let [client, _] = &mut self.sides;
+        if client.tx == Some(id) && client.literal.as_ref().is_some_and(|l| !l.begun) {
+            // The server does not want the literal, so the client does not send it.
+            client.close();
+        }
+        let is_sent = client.tx != Some(id);
+        self.authentication = self.authentication.filter(|a| *a != id);
+        let holds = self.hold == Some(id);
+        self.hold = self.hold.filter(|_| !holds);
+        let Some(tx) = turn.tx(id) else {
+            return if holds { Outcome::Resume } else { Outcome::More };
+        };
+        let is_tls = tx.content.command.as_ref().is_some_and(|c| c.is("STARTTLS"));
+        tx.content.status = Some((status, text.to_vec()));
+        tx.content.compressed = holds && !is_tls && status == "OK";
+        let is_compressed = tx.content.compressed;
+        if is_sent {
+            tx.finish(TS);
+        }
+        tx.finish(TC);
+        match (holds, status == "OK" && whole) {
+            (false, _) => Outcome::More,
+            (true, true) if is_tls => Outcome::Change(Some(AppProto::Tls)),
+            // What follows is compressed (RFC 4978).
+            (true, true) if is_compressed => Outcome::Done,
+            (true, _) => Outcome::Resume,
+        }
+    }
+}
+
+/// What a literal of the client is, and the transaction that it belongs to.
+fn for_server(turn: &mut Turn<'_, '_, Exchange>, id: Option<u64>) -> (Kind, Option<u64>) {
+    let Some(tx) = id.and_then(|id| turn.tx(id)) else { return (Kind::Skip, None) };
+    let Some(command) = tx.content.command.as_ref() else { return (Kind::Skip, None) };
+    if !command.takes_mail() {
+        return (Kind::Argument, id);
+    }
+    let is_first = tx.content.mail.is_none();
+    let again = Command::again(command);
+    let Some(mail) = Mail::new(&turn.cx.config.smtp) else { return (Kind::Skip, None) };
+    if is_first {
+        if let Some(tx) = id.and_then(|id| turn.tx(id)) {
+            tx.content.mail = Some(mail);
+        }
+        return (Kind::Mail, id);
+    }
+    // One command may bring several mails (RFC 3502).
+    let window = turn.cx.config.smtp.file_window();
+    let tx = turn.open(Exchange { command: Some(again), mail: Some(mail), window, ..Exchange::default() });
+    tx.only(TS);
+    (Kind::Mail, Some(tx.base.id))
+}
+
+/// What a literal of the server is, and the transaction that it belongs to: a mail has its own.
+fn from_server(turn: &mut Turn<'_, '_, Exchange>, side: &Side, before: &[u8]) -> (Kind, Option<u64>) {
+    let number = side.fetched.clone().filter(|_| is_mail(before));
+    let (Some(number), Some(mail)) = (number, Mail::new(&turn.cx.config.smtp)) else { return (Kind::Skip, None) };
+    let of = side.tx.and_then(|id| turn.tx(id)).and_then(|t| t.content.command.as_ref());
+    let command = of.map(Command::again);
+    let window = turn.cx.config.smtp.file_window();
+    let fetched = Some(number);
+    let tx = turn.open(Exchange { command, fetched, mail: Some(mail), window, ..Exchange::default() });
+    tx.only(TC);
+    (Kind::Mail, Some(tx.base.id))
+}
+
+#[cfg(test)]
+mod tests;
