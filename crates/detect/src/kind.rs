@@ -229,6 +229,8 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
     let packet = rule.protocol == Protocol::TcpPacket && !rule.buffers.is_empty()
         || rule.buffers.iter().any(|b| !is_payload(&b.buffer))
         || rule.checks.iter().any(|c| matches!(needs(c), Needs::Packet))
+        // By itself it is of addresses; with contents it is of the packet that has them.
+        || (!rule.buffers.is_empty() && rule.checks.iter().any(|c| matches!(c, Check::IpProto(_))))
         // Without a protocol a reputation is looked up once for each direction of a flow.
         || (app_protocol && rule.checks.iter().any(|c| matches!(c, Check::IpRep { .. })))
         // What is replaced is in a packet.

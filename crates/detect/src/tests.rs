@@ -268,7 +268,7 @@ fn places_in_a_chunk_are_those_of_its_new_part() {
         }
         r
     };
-    let mut lab = Lab::new(vec![placed(1, 0), placed(2, 3), alert(3, b"dne"), alert(4, b"old"), alert(5, b"new")]);
+    let mut lab = Lab::new(vec![placed(1, 0), placed(2, 3), alert(3, b"ldn"), alert(4, b"old"), alert(5, b"new")]);
     let bytes = tcp_bytes(b"");
     for (offset, want) in [(7, vec![1, 3, 5]), (0, vec![1, 2, 3, 5])] {
         let chunks = [StreamChunk { data: b"oldnew", offset, seen: 3 }];

@@ -49,17 +49,30 @@ fn flow(b: &Builder<'_>) -> FlowCheck {
 }
 
 /// Buffers of one direction in a rule about the other.
-fn flow_and_direction(b: &Builder<'_>) -> Result<(), Fail> {
+fn flow_and_direction(b: &mut Builder<'_>) -> Result<(), Fail> {
     if b.rule.arrow == Arrow::Transaction {
         return both_directions(b);
     }
     let f = flow(b);
-    let raw_header = b.groups.iter().any(|g| g.checks.buffer == "http.header.raw");
+    // A transform makes another buffer of it (observed).
+    let raw_header = b.groups.iter().any(|g| g.checks.buffer == "http.header.raw" && g.checks.transforms.is_empty());
     if raw_header && f.side.is_none() {
         return fail(
             "detect-http-raw-header",
             "http_raw_header signature without a flow direction, e.g. flow:to_server for inspecting requests or flow:to_client for inspecting responses.",
         );
+    }
+    // Bodies of responses are looked at in their direction, whatever the rule says of the flow (observed).
+    let answers = |g: &Group| g.info.is_some_and(|i| i.is_app() && i.direction == Direction::ToClient);
+    let body = |g: &Group| g.checks.buffer == "http.response_body";
+    let bodies = b.groups.iter().any(body) && b.groups.iter().filter(|g| answers(g)).all(body);
+    if bodies && !b.to_server && f.side == Some(Side::ToServer) {
+        for check in &mut b.rule.checks {
+            if let Check::Flow(f) = check {
+                f.side = None;
+            }
+        }
+        return Ok(());
     }
     let server = b.to_server || f.side == Some(Side::ToServer);
     let client = b.to_client || f.side == Some(Side::ToClient);

@@ -218,6 +218,9 @@ fn taken_and_refused() {
         (http, "- http.header.raw; content:\"a\";"),
         (http, "- flow:established; http.uri; content:\"a\"; http.header.raw; content:\"a\";"),
         (http, "+ flow:to_client; http.header.raw; content:\"a\";"),
+        (http, "+ http.header.raw; to_lowercase; content:\"a\";"),
+        (http, "+ flow:to_server; http.response_body; content:\"a\";"),
+        (http, "- flow:to_server; http.response_body; content:\"a\"; http.server; content:\"a\";"),
         // Rules on transactions.
         (both, "- http.uri; content:\"a\";"),
         (both, "+ http.uri; content:\"a\"; http.stat_code; content:\"200\";"),
@@ -250,6 +253,9 @@ fn taken_and_refused() {
         // The rest.
         ("alert ip any any -> any any", "- ip_proto:6; prefilter;"),
         ("alert pkthdr any any -> any any", "+ ip_proto:6;"),
+        ("alert ip any any -> any any", "- ip_proto:6; http.uri; content:\"a\";"),
+        ("alert ip any any -> any any", "- ip_proto:6; flow:only_stream; content:\"a\";"),
+        ("alert ip any any -> any any", "+ ip_proto:6; content:\"a\";"),
         (tcp, "+ app-layer-protocol:failed,direction;"),
         (tcp, "+ xbits:set,a;"),
         (tls, "- ja3.hash; content:\"077d20c3f8c5a1g091dc937c515b69c1\";"),

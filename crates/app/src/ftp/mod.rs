@@ -76,7 +76,7 @@ pub static PROTOCOL: Protocol = Protocol {
     numbers: &[
         NumberDef { name: "ftp.dynamic_port", id: DYNAMIC_PORT, progress: [Some(BEGUN), Some(BEGUN)] },
         NumberDef { name: "ftp.mode", id: MODE, progress: [Some(BEGUN), Some(BEGUN)] },
-        NumberDef { name: "ftp.reply_received", id: REPLY_RECEIVED, progress: [Some(COMPLETE), None] },
+        NumberDef { name: "ftp.reply_received", id: REPLY_RECEIVED, progress: [None, Some(COMPLETE)] },
         NumberDef { name: "ftpbounce", id: BOUNCE, progress: [Some(BEGUN), None] },
     ],
     states: [

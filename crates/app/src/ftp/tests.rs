@@ -112,6 +112,11 @@ fn replies_are_those_of_their_commands() {
     assert!(t.log(2).starts_with(r#"{"ftp":{"command":"PASS","completion_code":["230"]"#));
     assert_eq!(t.log(3), r#"{"ftp":{"command":"NOOP","reply_received":"no","reply_truncated":false}}"#);
     assert_eq!([0, 1, 2, 3].map(|i| t.tx(i).base().progress), [[2, 2], [2, 2], [2, 2], [1, 0]]);
+    // Rules do not look at the greeting: nothing was asked.
+    let reply = |i, id| t.tx(i).buffer(id, ToClient, 0, &mut Vec::new()).is_some();
+    assert_eq!([0, 1].map(|i| [reply(i, REPLY), reply(i, COMPLETION_CODE)]), [[false; 2], [true; 2]]);
+    let answered = |i, dir| t.tx(i).number(REPLY_RECEIVED, dir, 0);
+    assert_eq!([answered(0, ToClient), answered(1, ToClient), answered(1, ToServer)], [None, Some(1), None]);
     // Nothing of the greeting is to be looked at towards the server.
     assert!(t.tx(0).base().detect[0].done && !t.tx(0).base().updated[0]);
 }

@@ -152,11 +152,13 @@ impl Transaction for FtpTx {
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _: &'a mut Vec<u8>) -> Option<Found<'a>> {
         let to_server = dir == Direction::ToServer;
+        // Rules do not look at a greeting: nothing was asked (observed).
+        let asked = !self.command.is_empty();
         let data: &[u8] = match id {
             COMMAND if to_server && index == 0 => &self.command,
             COMMAND_DATA if to_server && index == 0 => &self.data,
-            REPLY if !to_server => return Some(Found::whole(self.replies.get(index)?)),
-            COMPLETION_CODE if !to_server => self.codes.get(index)?,
+            REPLY if !to_server && asked => return Some(Found::whole(self.replies.get(index)?)),
+            COMPLETION_CODE if !to_server && asked => self.codes.get(index)?,
             _ => return None,
         };
         (!data.is_empty()).then_some(Found::whole(data))
@@ -169,7 +171,7 @@ impl Transaction for FtpTx {
         match id {
             DYNAMIC_PORT => self.port.map(u64::from),
             MODE => self.port.map(|_| if self.active { ACTIVE } else { PASSIVE }),
-            REPLY_RECEIVED if dir == Direction::ToServer => Some(u64::from(self.answered)),
+            REPLY_RECEIVED if dir == Direction::ToClient && !self.command.is_empty() => Some(u64::from(self.answered)),
             BOUNCE if dir == Direction::ToServer => Some(u64::from(self.bounce)),
             _ => None,
         }

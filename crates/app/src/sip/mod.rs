@@ -178,6 +178,10 @@ impl Conversation for Sip {
         let side = &mut self.sides[dir.index()];
         (side.scanned, side.message) = (0, None);
         let failed = |turn: &mut Turn<'_, '_, Message>, event| {
+            // A datagram is a frame whatever is in it: clients send blanks to keep an address open.
+            if turn.cx.flow.proto == 17 {
+                turn.frame(dir, PDU_FRAME, 0, message.len(), None);
+            }
             if let Some(tx) = turn.latest() {
                 tx.event(event as u8);
             }

@@ -231,7 +231,10 @@ impl TxBuilder {
                     None => continue,
                     Some((of, name)) => {
                         let number = protocol.events.iter().position(|e| *e == name);
-                        match number.and_then(|n| u8::try_from(n).ok()).filter(|_| protocol.proto.is_meant_by(of)) {
+                        // A rule on any IP packet has the events of protocols over TCP (observed).
+                        let heard = rule.protocol != margay_rules::ast::Protocol::Ip || protocol.transports()[0];
+                        let meant = heard && protocol.proto.is_meant_by(of);
+                        match number.and_then(|n| u8::try_from(n).ok()).filter(|_| meant) {
                             Some(n) => {
                                 event = Some(n);
                                 (0, What::Event(n))

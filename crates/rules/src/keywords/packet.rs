@@ -252,7 +252,7 @@ fn ip_proto(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             _ => {}
         }
     }
-    b.check(Check::IpProto(c));
+    b.packet_check(Check::IpProto(c));
     Ok(())
 }
 
