@@ -30,6 +30,18 @@ macro_rules! events {
                 let stat = |e: &StreamEvent| e.stat_name().strip_prefix("stream.") == Some(name);
                 Self::ALL.iter().copied().find(|e| e.name() == name || stat(e))
             }
+
+            /// Whether it says only that hosts may read other bytes than the engine. Suricata writes no anomaly for these: it
+            /// compares data that was sent twice only if a rule or the configuration asks for it, and does not know the others.
+            pub const fn is_ambiguity(self) -> bool {
+                matches!(
+                    self,
+                    StreamEvent::ReassemblyOverlapDifferentData
+                        | StreamEvent::DataAfterFin
+                        | StreamEvent::ReassemblyUrgentData
+                        | StreamEvent::ReassemblyUrgentPassedOver
+                )
+            }
         }
     };
 }
