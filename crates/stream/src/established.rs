@@ -32,7 +32,7 @@ impl StreamEngine {
         }
         // Where captures have acknowledgments before the data that they are of, the data comes late but once. Suricata reports that too.
         let seen = seq::leq(s.end(), p.next_seq);
-        let acknowledged = seq::leq(s.end(), p.last_ack);
+        let acknowledged = seq::leq(s.end(), seq::max(p.last_ack, p.ahead));
         if acknowledged {
             self.event(out, E::PktSpuriousRetransmission);
         } else if session.state.closing() && session.state != TcpState::LastAck && seen {

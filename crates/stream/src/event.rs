@@ -171,6 +171,14 @@ mod tests {
             assert_eq!(StreamEvent::from_name(e.name()), Some(e));
             assert_eq!(StreamEvent::from_name(e.stat_name()), Some(e));
         }
+        let ambiguity: Vec<_> = StreamEvent::ALL.iter().filter(|e| e.is_ambiguity()).map(|e| e.name()).collect();
+        let want = [
+            "data_after_fin",
+            "reassembly_overlap_different_data",
+            "reassembly_urgent_data",
+            "reassembly_urgent_passed_over",
+        ];
+        assert_eq!(ambiguity, want);
         assert_eq!(StreamEvent::from_name("no_such"), None);
         assert_eq!(StreamEvent::EstSynackResendWithDifferentAck.stat_name(), "stream.est_synack_resend_with_diff_ack");
     }
