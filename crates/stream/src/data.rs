@@ -81,15 +81,12 @@ impl StreamEngine {
         let raw = if raw_off { u64::MAX } else { d.raw };
         let at = app.min(raw).min(d.buffer.end()).max(d.gap_seen);
         let at = at + d.buffer.contiguous(at, u64::MAX).len() as u64;
-        // Passive, what the receiver has of a hole is lost as soon as it acknowledges that, even if it misses the rest of it still.
         if let Some(next) = d.buffer.next_at(at)
             && next > at
-            && (next <= d.acked || !self.config.inline && at < d.acked)
+            && next <= d.acked
         {
-            d.gap_seen = next.min(d.acked);
-            if next <= d.acked {
-                d.first_gap.get_or_insert(at);
-            }
+            d.gap_seen = next;
+            d.first_gap.get_or_insert(at);
             // A hole that no parser could miss anything in is not reported.
             if !app_off {
                 peer.flags |= peer_flag::GAP;

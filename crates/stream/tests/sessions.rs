@@ -202,19 +202,6 @@ fn a_connection_opens_and_closes() {
     assert_eq!(b.state(), TcpState::Closed);
 }
 
-/// Suricata reports a hole with each acknowledgment of a part of it, if there is data behind it.
-#[test]
-fn a_hole_that_is_acknowledged_in_parts() {
-    let mut b = Bench::connected(StreamConfig::default());
-    b.send(&pkt(ToServer, ACK, 1001, 5001, b"VERY"));
-    assert_eq!(events(&b.send(&pkt(ToClient, ACK, 5001, 1007, b""))), [""; 0]);
-    b.send(&pkt(ToServer, ACK, 1011, 5001, b"DATA"));
-    for (ack, holes) in [(1009, 1), (1015, 1), (1015, 0)] {
-        let out = b.send(&pkt(ToClient, ACK, 5001, ack, b""));
-        assert_eq!(events(&out), vec!["reassembly_seq_gap"; holes], "{ack}");
-    }
-}
-
 #[test]
 fn data_that_comes_after_its_acknowledgment_and_data_sent_again_after_a_fin() {
     let mut b = Bench::connected(StreamConfig::default());
