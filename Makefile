@@ -140,6 +140,9 @@ generated: build ## rules made from captures, given to the installed Suricata an
 events: build ## every event of real captures compared with Suricata 8.0.6, member by member, held to conformance/events.txt; EVENTS="--only 'dns*' --types tls"
 	@tools/events $(RELEASE) $(EVENTS)
 
+events-peer: build ## events of the cases' captures compared with the installed Suricata 7, member by member; EVENTS_PEER="--captures ../shared/captures/real --types tls"
+	@tools/events-peer $(RELEASE) $(EVENTS_PEER)
+
 eve-schema: build ## every event of the captures is valid against docs/eve-schema.json; conformance checks those of the cases
 	@tools/eve-schema $(RELEASE) --only captures
 

@@ -1,5 +1,6 @@
 //! All rules, compiled: what workers share.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
@@ -77,6 +78,8 @@ pub struct Detect {
     files: FileWants,
     /// Names of the buffers that they look at.
     buffers: HashSet<Box<str>>,
+    /// Stream events that they name, as bits.
+    stream_events: u128,
     pub(crate) compiled: Vec<CompiledRule>,
     pub(crate) sets: Sets,
     pub(crate) groups: Groups,
@@ -314,9 +317,15 @@ impl Detect {
         scripts.intern(&mut names);
         let names_kept = old.is_some();
         let reputation = environment.reputation.clone();
+        let stream_events = Cell::new(0);
+        let stream_event = |name: &str| {
+            let number = (environment.stream_event)(name);
+            stream_events.set(stream_events.get() | number.and_then(|n| 1u128.checked_shl(n.into())).unwrap_or(0));
+            number
+        };
         let mut env = CheckEnv {
             names: &mut names,
-            stream_event: environment.stream_event,
+            stream_event: &stream_event,
             reputation_category: &|name| reputation.category(name),
             sets: &environment.datasets,
             countries: environment.countries.clone(),
@@ -379,6 +388,7 @@ impl Detect {
             firewall,
             files,
             buffers,
+            stream_events: stream_events.get(),
             before_flow: before_flow.into_boxed_slice(),
             ip_only: IpOnly::new(&ip_only),
             shared: OnceLock::new(),
@@ -409,6 +419,11 @@ impl Detect {
     /// Whether rules are to be asked about packets before their flow is known ([`crate::DetectState::untracked`]).
     pub fn looks_before_flow(&self) -> bool {
         !self.before_flow.is_empty()
+    }
+
+    /// The stream events that rules name, as bits of [`crate::Input::stream_events`].
+    pub fn stream_events(&self) -> u128 {
+        self.stream_events
     }
 
     /// What the rules want of files.

@@ -74,6 +74,9 @@ pub struct StreamConfig {
     pub liberal_timestamps: bool,
     /// Whether packets with a wrong checksum are kept out of sessions (`stream.checksum-validation`).
     pub checksum_validation: bool,
+    /// Whether anomalies are written for ambiguous data that no rule names ([`crate::StreamEvent::is_ambiguity`],
+    /// `stream.reassembly.check-overlap-different-data`).
+    pub write_ambiguity: bool,
     /// Whether the flow is to be bypassed when a direction reached [`StreamConfig::depth`] (`stream.bypass`).
     pub bypass: bool,
     /// Urgent data.
@@ -108,6 +111,7 @@ impl Default for StreamConfig {
             max_synack_queued: 5,
             liberal_timestamps: false,
             checksum_validation: true,
+            write_ambiguity: false,
             bypass: false,
             urgent: UrgentPolicy::Oob,
             urgent_oob_limit: 64,

@@ -30,16 +30,15 @@ impl StreamEngine {
         if is_keep_alive(session, s) || p.has(peer_flag::FLOATING) {
             return false;
         }
-        // Where captures have acknowledgments before the data that they are of, the data comes late but once.
+        // Where captures have acknowledgments before the data that they are of, the data comes late but once. Suricata reports that too.
         let seen = seq::leq(s.end(), p.next_seq);
-        let acknowledged = seen && seq::leq(s.end(), p.last_ack);
-        if session.state.closing() && session.state != TcpState::LastAck && seen {
-            self.event(out, E::PktRetransmission);
-        }
+        let acknowledged = seq::leq(s.end(), seq::max(p.last_ack, p.ahead));
         if acknowledged {
             self.event(out, E::PktSpuriousRetransmission);
+        } else if session.state.closing() && session.state != TcpState::LastAck && seen {
+            self.event(out, E::PktRetransmission);
         }
-        acknowledged
+        seen && acknowledged
     }
 
     /// Protection against old segments (RFC 7323 section 5).

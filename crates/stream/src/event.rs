@@ -30,6 +30,18 @@ macro_rules! events {
                 let stat = |e: &StreamEvent| e.stat_name().strip_prefix("stream.") == Some(name);
                 Self::ALL.iter().copied().find(|e| e.name() == name || stat(e))
             }
+
+            /// Whether it says only that hosts may read other bytes than the engine. Suricata writes no anomaly for these: it
+            /// compares data that was sent twice only if a rule or the configuration asks for it, and does not know the others.
+            pub const fn is_ambiguity(self) -> bool {
+                matches!(
+                    self,
+                    StreamEvent::ReassemblyOverlapDifferentData
+                        | StreamEvent::DataAfterFin
+                        | StreamEvent::ReassemblyUrgentData
+                        | StreamEvent::ReassemblyUrgentPassedOver
+                )
+            }
         }
     };
 }
@@ -159,6 +171,14 @@ mod tests {
             assert_eq!(StreamEvent::from_name(e.name()), Some(e));
             assert_eq!(StreamEvent::from_name(e.stat_name()), Some(e));
         }
+        let ambiguity: Vec<_> = StreamEvent::ALL.iter().filter(|e| e.is_ambiguity()).map(|e| e.name()).collect();
+        let want = [
+            "data_after_fin",
+            "reassembly_overlap_different_data",
+            "reassembly_urgent_data",
+            "reassembly_urgent_passed_over",
+        ];
+        assert_eq!(ambiguity, want);
         assert_eq!(StreamEvent::from_name("no_such"), None);
         assert_eq!(StreamEvent::EstSynackResendWithDifferentAck.stat_name(), "stream.est_synack_resend_with_diff_ack");
     }

@@ -203,6 +203,21 @@ fn a_connection_opens_and_closes() {
 }
 
 #[test]
+fn data_that_comes_after_its_acknowledgment_and_data_sent_again_after_a_fin() {
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send(&pkt(ToClient, ACK, 5001, 1005, b""));
+    let out = b.send(&pkt(ToServer, ACK, 1001, 5001, b"abcd"));
+    assert_eq!((events(&out), out.accepted), (vec!["pkt_spurious_retransmission"], true));
+    assert_eq!(b.read(ToServer, false), "abcd");
+    b.send(&pkt(ToClient, FIN | ACK, 5001, 1005, b""));
+    b.send(&pkt(ToServer, ACK, 1005, 5002, b"efgh"));
+    assert_eq!(events(&b.send(&pkt(ToServer, ACK, 1005, 5002, b"efgh"))), ["pkt_retransmission"]);
+    let again = b.send(&pkt(ToServer, ACK, 1001, 5002, b"abcd"));
+    assert_eq!(events(&again)[0], "pkt_spurious_retransmission");
+    assert!(!again.events.contains(StreamEvent::PktRetransmission));
+}
+
+#[test]
 fn a_hole_that_the_receiver_does_not_have_is_a_gap() {
     let mut b = Bench::connected(StreamConfig::default());
     b.send(&pkt(ToServer, ACK, 1001, 5001, b"VERY"));

@@ -25,27 +25,62 @@ impl Default for LogOptions {
 const EXTENSIONS: &[(u16, &str)] = &[
     (0, "server_name"),
     (1, "max_fragment_length"),
+    (2, "client_certificate_url"),
+    (3, "trusted_ca_keys"),
+    (4, "truncated_hmac"),
     (5, "status_request"),
+    (6, "user_mapping"),
+    (7, "client_authz"),
+    (8, "server_authz"),
+    (9, "cert_type"),
     (10, "supported_groups"),
     (11, "ec_point_formats"),
+    (12, "srp"),
     (13, "signature_algorithms"),
+    (14, "use_srtp"),
     (15, "heartbeat"),
     (16, "alpn"),
+    (17, "status_request_v2"),
     (18, "signed_certificate_timestamp"),
+    (19, "client_certificate_type"),
+    (20, "server_certificate_type"),
     (21, "padding"),
     (22, "encrypt_then_mac"),
     (23, "extended_master_secret"),
+    (24, "token_binding"),
+    (25, "cached_info"),
+    (26, "tls_lts"),
+    (27, "compress_certificate"),
     (28, "record_size_limit"),
+    (29, "pwd_protect"),
+    (30, "pwd_clear"),
+    (31, "password_salt"),
+    (32, "ticket_pinning"),
+    (33, "tls_cert_with_extern_psk"),
+    (34, "delegated_credentials"),
     (35, "session_ticket"),
+    (36, "tlmsp"),
+    (37, "tlmsp_proxying"),
+    (38, "tlmsp_delegate"),
+    (39, "supported_ekt_ciphers"),
     (41, "pre_shared_key"),
     (42, "early_data"),
     (43, "supported_versions"),
     (44, "cookie"),
     (45, "psk_key_exchange_modes"),
+    (47, "certificate_authorities"),
     (48, "oid_filters"),
     (49, "post_handshake_auth"),
+    (50, "signature_algorithms_cert"),
     (51, "key_share"),
+    (52, "transparency_info"),
+    (53, "connection_id_deprecated"),
+    (54, "connection_id"),
+    (55, "external_id_hash"),
+    (56, "external_session_id"),
     (57, "quic_transport_parameters"),
+    (58, "ticket_request"),
+    (59, "dnssec_chain"),
     (13172, "next_protocol_negotiation"),
     (0xff01, "renegotiation_info"),
     (0xffce, "encrypted_server_name"),
@@ -126,5 +161,27 @@ fn version(number: u16) -> Vec<u8> {
         0x0303 => b"Tls12".to_vec(),
         0x0304 => b"Tls13".to_vec(),
         n => format!("TlsVersion({n} / {n:#x})").into_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EXTENSIONS;
+
+    /// Names that Suricata writes, of extensions that browsers send; types are in order and have one name.
+    #[test]
+    fn extensions_have_their_names() {
+        assert!(EXTENSIONS.is_sorted_by(|a, b| a.0 < b.0));
+        for (kind, name) in [
+            (27, "compress_certificate"),
+            (34, "delegated_credentials"),
+            (50, "signature_algorithms_cert"),
+            (57, "quic_transport_parameters"),
+        ] {
+            assert!(EXTENSIONS.contains(&(kind, name)), "{kind}");
+        }
+        for unknown in [46, 17513, 0xfe0d] {
+            assert!(EXTENSIONS.iter().all(|e| e.0 != unknown), "{unknown}");
+        }
     }
 }

@@ -111,7 +111,7 @@ pub(super) const KEYS: &[Key] = &[
     number("stream.reassembly.segment-prealloc", "2048", (0, U32), "segments", "Segments that memory is taken for at start.").ignored(GROWS),
     number("stream.reassembly.chunk-prealloc", "*", (0, U32), "chunks", "").ignored(REMOVED),
     section("stream.reassembly.segments", "").ignored(REMOVED),
-    flag("stream.reassembly.check-overlap-different-data", "yes", "Whether data is compared that was sent twice.").ignored(ALWAYS),
+    flag("stream.reassembly.check-overlap-different-data", "no", "Whether anomalies are written for data that was sent twice with different contents, and other data that hosts may read differently, also if no rule names the event. Margay always compares it; inline such anomalies are always written."),
     number("stream.reassembly.max-regions", "8", (0, 65_535), "regions", "Stretches of a direction's data that are far apart.").ignored("early data is kept wherever it is, up to `stream.reassembly.memcap`"),
     word("stream.reassembly.urgent.policy", URGENT, "oob", "What to do with urgent data. `drop` means `oob` if packets are not dropped; inline, the default on the wire is to clear the flag."),
     number("stream.reassembly.urgent.oob-limit", "64", (0, 65_535), "bytes", "Urgent bytes to take out of a direction."),

@@ -51,6 +51,7 @@ pub(crate) fn stream(config: &Config, ips: bool) -> Result<StreamConfig, ConfigE
         max_synack_queued: number(config, "stream.max-synack-queued", d.max_synack_queued)?,
         liberal_timestamps: flag(config, "stream.liberal-timestamps", d.liberal_timestamps)?,
         checksum_validation: flag(config, "stream.checksum-validation", d.checksum_validation)?,
+        write_ambiguity: flag(config, "stream.reassembly.check-overlap-different-data", d.write_ambiguity)?,
         bypass: flag(config, "stream.bypass", d.bypass)?,
         urgent: urgent("stream.reassembly.urgent.policy", d.urgent)?,
         urgent_oob_limit: number(config, "stream.reassembly.urgent.oob-limit", d.urgent_oob_limit)?,

@@ -182,7 +182,11 @@ impl Rest {
         let events = p.events.as_slice().iter().map(|e| Anomaly::Decode(e.name()));
         // Two of the stream's have another name in events than in rules.
         let name = |e: &StreamEvent| e.stat_name().strip_prefix("stream.").unwrap_or(e.name());
-        for anomaly in events.chain(stream.iter().map(|e| Anomaly::Stream(name(e)))) {
+        // Inline they say why a packet was changed or dropped.
+        let all = self.ips || self.stream.config().write_ambiguity;
+        let named = self.detect.as_ref().map_or(0, |(detect, _)| detect.stream_events());
+        let written = |e: &&StreamEvent| all || !e.is_ambiguity() || named & (1 << **e as u8) != 0;
+        for anomaly in events.chain(stream.iter().filter(written).map(|e| Anomaly::Stream(name(e)))) {
             self.outputs.anomaly(&AnomalyEvent { header, anomaly, tx_id: None, packet: Some(p) });
         }
     }
