@@ -182,10 +182,26 @@ fn is_quote(value: &[u8], at: usize) -> bool {
     }
 }
 
-/// Whether quotes are left open.
+/// Whether a quote ends a string that began before the value: an odd one is left, or the first one stands where strings end.
 fn is_open(value: &[u8]) -> bool {
-    let count = |q: u8| memchr::memchr_iter(q, value).filter(|&at| is_quote(value, at)).count();
-    count(b'\'') % 2 == 1 || count(b'"') % 2 == 1
+    [b'\'', b'"'].into_iter().any(|q| {
+        let mut quotes = memchr::memchr_iter(q, value).filter(|&at| is_quote(value, at));
+        let Some(first) = quotes.next() else { return false };
+        quotes.count() % 2 == 0 || closes(value, first)
+    })
+}
+
+/// Whether the quote there ends a string, by what is around it: `want' or`, `' or`.
+fn closes(value: &[u8], at: usize) -> bool {
+    let before = value.get(..at).unwrap_or(&[]);
+    let after = value.get(at + 1);
+    match before {
+        // `f'…'`, a prefix that programs have.
+        [.., p, b'f' | b'b' | b'r' | b'u'] if !p.is_ascii_alphanumeric() => false,
+        [.., b] if b.is_ascii_alphanumeric() => true,
+        [] | [.., b' ' | b'\n'] => after.is_some_and(|b| matches!(b, b' ' | b')' | b';' | b'|')),
+        _ => false,
+    }
 }
 
 /// How many words of sentences are there, and whether they are of two kinds.

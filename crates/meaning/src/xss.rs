@@ -243,7 +243,11 @@ fn tags(value: &[u8]) -> bool {
         // An empty drawing does nothing.
         let empty = matches!(name, b"svg" | b"math") && behind == Some(b'>');
         let inner = rest.get(length..).unwrap_or(&[]);
-        place < SURE_ELEMENTS && ends && !gap && !empty && !(named && told(inner)) && !harmless(name, inner)
+        // The end of an element, which ran where it began.
+        let closing = name == b"style"
+            && value.get(at + 1) == Some(&b'/')
+            && memchr::memmem::find(value.get(..at).unwrap_or(&[]), b"<style").is_some();
+        place < SURE_ELEMENTS && ends && !gap && !empty && !(named && told(inner)) && !harmless(name, inner) && !closing
     }) || spaced(value)
 }
 

@@ -273,7 +273,9 @@ fn texts_that_tell() {
     all(Judge::Sqli, false, &passes);
     let attacks = [
         "I like the book that you have' OR 1=1 --",
+        "this is what you want' union select null, version() and 'z'='z",
         "aaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbb\nccccccccccccccc\n' OR 1=1 -- ",
+        "1' OR '1'='1\naaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbb\nccccccccccccccc",
         "id = 1 or 1 = 1",
         "id = 5 or id = id",
         "name = 'x' and sleep(5) = 0",
@@ -292,6 +294,7 @@ fn texts_that_tell() {
         "What is XSS? An attacker puts <script> into a page.",
         "Is there a difference between document.write() and innerHTML? My teacher says document.write is bad.",
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"10\"><rect width=\"10\" fill=\"#f00\"/></svg>",
+        "<style>p{color:red}</style>",
     ];
     all(Judge::Xss, false, &shown);
     let run = [

@@ -71,7 +71,7 @@ impl Reader<'_> {
             i += 1;
         }
         let right = self.at(i)?;
-        // What is the same on both sides holds of every row.
+        // A field that is compared with itself is so in every row.
         if right.text == field.text || right.word(NO_FIELDS) {
             return None;
         }
