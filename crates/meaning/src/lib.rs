@@ -9,6 +9,7 @@ pub mod decode;
 mod json;
 pub mod shell;
 pub mod sqli;
+mod text;
 mod words;
 pub mod xss;
 

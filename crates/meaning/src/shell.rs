@@ -5,6 +5,7 @@
 //! `sort`) count with arguments that only commands have, or where nothing else stands between two separators.
 
 use crate::decode::shell_unescape;
+use crate::text::{self, Of};
 use crate::words::{List, Words};
 
 /// Names that mean a command wherever one may stand.
@@ -81,6 +82,11 @@ const LONG: usize = 2048;
 
 /// Whether a value, in canonical form ([`crate::decode::canonical`]), is a command for a shell.
 pub fn is_injection(value: &[u8]) -> bool {
+    reads_as_one(value) && !text::tells(value, Of::Shell, reads_as_one)
+}
+
+/// The same, of a value that does not merely tell of commands.
+fn reads_as_one(value: &[u8]) -> bool {
     if value.len() < 2 || value.len() > 16 << 10 {
         return false;
     }
@@ -90,7 +96,7 @@ pub fn is_injection(value: &[u8]) -> bool {
     // A plus that its sender meant for a space.
     if value.contains(&b'+') {
         let spaced: Vec<u8> = value.iter().map(|&b| if b == b'+' { b' ' } else { b }).collect();
-        if is_injection(&spaced) {
+        if reads_as_one(&spaced) {
             return true;
         }
     }

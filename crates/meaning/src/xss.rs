@@ -5,6 +5,8 @@
 //! (`javascript:`), styles that did, templates of frameworks that evaluate, and calls and names of JavaScript that reach the page,
 //! its cookies, or other code.
 
+use crate::text::{self, Of};
+
 /// Elements whose mere presence runs code or takes the page over.
 const ELEMENTS: &[&str] = &[
     "script",
@@ -213,11 +215,12 @@ pub fn is_injection(value: &[u8]) -> bool {
     if has(b':') && schemes(value) {
         return true;
     }
-    script(value)
+    script(value) && !text::is_prose(value, Of::Script)
 }
 
 /// Whether a tag begins somewhere that runs code.
 fn tags(value: &[u8]) -> bool {
+    let named = memchr::memchr(b'>', value).is_some() && text::is_prose(value, Of::Script);
     memchr::memchr_iter(b'<', value).any(|at| {
         let rest = value.get(at + 1..).unwrap_or(&[]);
         // Characters that some browsers skip, and a slash.
@@ -239,8 +242,39 @@ fn tags(value: &[u8]) -> bool {
             || behind.is_none() && at > 0;
         // An empty drawing does nothing.
         let empty = matches!(name, b"svg" | b"math") && behind == Some(b'>');
-        place < SURE_ELEMENTS && ends && !gap && !empty
+        let inner = rest.get(length..).unwrap_or(&[]);
+        // The end of an element, which ran where it began.
+        let closing = name == b"style"
+            && value.get(at + 1) == Some(&b'/')
+            && memchr::memmem::find(value.get(..at).unwrap_or(&[]), b"<style").is_some();
+        place < SURE_ELEMENTS && ends && !gap && !empty && !(named && told(inner)) && !harmless(name, inner) && !closing
     }) || spaced(value)
+}
+
+/// Whether prose goes on behind the name of an element that has no attribute and nothing in it: `puts <script> into a page`.
+fn told(inner: &[u8]) -> bool {
+    inner.starts_with(b">") && !inner.iter().any(|b| matches!(b, b'(' | b'=' | b'`' | b'<' | b'{'))
+}
+
+/// Whether an element that shows something has nothing in it that runs: a drawing of shapes, or a style sheet of its own.
+/// Attributes, addresses and elements in it are judged by themselves.
+fn harmless(name: &[u8], inner: &[u8]) -> bool {
+    let (end, not): (&[u8], &[&[u8]]) = match name {
+        b"svg" => (
+            b"</svg",
+            &[b"href", b"data:", b"<image", b"<use", b"<foreignobject", b"<a ", b"<!", b"&#", b"url(", b"xml:"],
+        ),
+        b"style" => {
+            (b"</style", &[b"@import", b"expression", b"behavior", b"binding", b"url(", b"\\", b"script", b"&"])
+        }
+        _ => return false,
+    };
+    let Some(at) = memchr::memmem::find(inner, end) else { return false };
+    let inner = inner.get(..at).unwrap_or(&[]);
+    let style = name == b"style" && !inner.starts_with(b">") && !inner.starts_with(b" type=\"text/css\">");
+    !style
+        && inner.contains(&if name == b"svg" { b'=' } else { b'{' })
+        && !not.iter().any(|n| memchr::memmem::find(inner, n).is_some())
 }
 
 /// Whether the name of an element is written with spaces between its letters.

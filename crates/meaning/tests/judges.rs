@@ -260,6 +260,53 @@ fn repeated() {
     }
 }
 
+#[test]
+fn texts_that_tell() {
+    // Sentences around code, many lines of a program, and filters that are whole.
+    let passes = [
+        "Why does this query return nothing? select id from orders where status = 'open' and total > 100 order by id",
+        "In Postgres you can write SELECT * FROM users WHERE name = 'x' OR 1 = 1, but that returns every row",
+        "How do I write it so that ' OR 1=1 -- does no harm",
+        "WITH monthly AS (\n  SELECT sum(amount) AS total\n  FROM payments\n  GROUP BY 1\n)\nSELECT m, total FROM monthly ORDER BY m;",
+        "status = 'Open' AND priority in (High, Critical) AND updated >= -7d ORDER BY priority DESC",
+    ];
+    all(Judge::Sqli, false, &passes);
+    let attacks = [
+        "I like the book that you have' OR 1=1 --",
+        "this is what you want' union select null, version() and 'z'='z",
+        "aaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbb\nccccccccccccccc\n' OR 1=1 -- ",
+        "1' OR '1'='1\naaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbb\nccccccccccccccc",
+        "id = 1 or 1 = 1",
+        "id = 5 or id = id",
+        "name = 'x' and sleep(5) = 0",
+    ];
+    all(Judge::Sqli, true, &attacks);
+    all(Judge::Shell, false, &["You can check the port with `curl -I http://localhost:3000` or `netstat -tlnp`."]);
+    all(
+        Judge::Shell,
+        true,
+        &[
+            "this is the file that you want; cat /etc/passwd",
+            ";cat /etc/passwd\naaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbb\nccccccccccccccc",
+        ],
+    );
+    let shown = [
+        "What is XSS? An attacker puts <script> into a page.",
+        "Is there a difference between document.write() and innerHTML? My teacher says document.write is bad.",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"10\"><rect width=\"10\" fill=\"#f00\"/></svg>",
+        "<style>p{color:red}</style>",
+    ];
+    all(Judge::Xss, false, &shown);
+    let run = [
+        "this is what you want <script>alert(1)</script>",
+        "<svg width=1><script>x</script></svg>",
+        "<svg width=1 onload=x></svg>",
+        "<svg width=1><use href=\"data:image/svg+xml,x\"/></svg>",
+        "<style>@import'//x.example/a.css';</style>",
+    ];
+    all(Judge::Xss, true, &run);
+}
+
 proptest! {
     /// Nothing that is sent ends in a panic, and no decoding grows beyond what its documentation says.
     #[test]

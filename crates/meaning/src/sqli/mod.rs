@@ -5,11 +5,13 @@
 //! added, a comment that cuts off what follows, a call that sleeps or reads files. Each has a weight; [`THRESHOLD`] is an attack.
 //! Dialects are those of MySQL, PostgreSQL, Microsoft's, Oracle and SQLite.
 
+mod filter;
 mod statement;
 mod token;
 
 use crate::args::{ArgLimits, Args};
 use crate::json;
+use crate::text::{self, Of};
 use crate::words::{List, Words};
 
 use token::{Kind, Token, tokens};
@@ -30,6 +32,11 @@ const CONTEXTS: [Option<u8>; 3] = [None, Some(b'\''), Some(b'"')];
 
 /// Whether a value, in canonical form ([`crate::decode::canonical`]), is a piece of SQL that changes a statement.
 pub fn is_injection(value: &[u8]) -> bool {
+    reads_as_one(value) && !filter::is_filter(value) && !text::tells(value, Of::Sql, reads_as_one)
+}
+
+/// The same, of a value that does not merely tell of SQL.
+fn reads_as_one(value: &[u8]) -> bool {
     // Most values are names, numbers and words.
     if matches!(value, b"rlike" | b"nvarchar" | b"openrowset") || squeezed(value) {
         return true;
@@ -63,7 +70,7 @@ pub fn is_injection(value: &[u8]) -> bool {
     // A plus that its sender meant for a space.
     if value.contains(&b'+') && !value.contains(&b' ') {
         let spaced: Vec<u8> = value.iter().map(|&b| if b == b'+' { b' ' } else { b }).collect();
-        if is_injection(&spaced) {
+        if reads_as_one(&spaced) {
             return true;
         }
     }

@@ -1,0 +1,134 @@
+//! Filters, as trackers and searches take them from people: `status = open and owner in (ann, bob) order by created desc`.
+//!
+//! An attack goes on behind the value of somebody else's condition, so it begins with that value, or compares what needs no column.
+//! A filter is whole: each condition begins with the name of a field.
+
+use super::token::{Kind, tokens};
+use super::{Reader, is_call};
+
+/// Most tokens of a filter.
+const TOKENS: usize = 64;
+/// Words that are no names of fields.
+const NO_FIELDS: &[&str] = &["or", "and", "not", "xor", "having", "where", "select", "union", "case", "if", "exists"];
+/// Words that compare.
+const COMPARES: &[&str] = &["like", "eq", "ne", "gt", "lt", "ge", "le", "contains", "was"];
+
+/// Whether the whole value is conditions on fields, and an order.
+pub(super) fn is_filter(value: &[u8]) -> bool {
+    let tokens = tokens(value);
+    if tokens.len() > TOKENS || tokens.len() < 3 {
+        return false;
+    }
+    let commented = memchr::memmem::find(value, b"/*").is_some();
+    let reader = Reader { tokens: &tokens, broken: false, before: false, commented };
+    !commented && reader.filter().is_some()
+}
+
+impl Reader<'_> {
+    fn filter(&self) -> Option<()> {
+        let mut i = 0;
+        loop {
+            i = self.skip_open(i);
+            i = self.condition_of_field(i)?;
+            while self.is(i, ")") {
+                i += 1;
+            }
+            if self.at(i).is_none() {
+                return Some(());
+            }
+            if self.word(i, &["order"]) {
+                return self.order(i);
+            }
+            if !self.word(i, &["and", "or"]) {
+                return None;
+            }
+            i += 1;
+        }
+    }
+
+    /// The end of a condition.
+    fn condition_of_field(&self, mut i: usize) -> Option<usize> {
+        let field = self.at(i)?;
+        let plain = field.text.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
+        if field.kind != Kind::Word || !plain || field.word(NO_FIELDS) {
+            return None;
+        }
+        i += 1;
+        if self.word(i, &["not"]) {
+            i += 1;
+        }
+        if self.word(i, &["in"]) {
+            return self.list(i + 1);
+        }
+        let sign = self.at(i)?;
+        let compares = sign.kind == Kind::Operator
+            && matches!(sign.text, b"=" | b"==" | b"!=" | b"<" | b">" | b"<=" | b">=" | b"~" | b"<>");
+        if !compares && !sign.word(COMPARES) {
+            return None;
+        }
+        i += 1;
+        if self.is(i, "-") {
+            i += 1;
+        }
+        let right = self.at(i)?;
+        // A field that is compared with itself is so in every row.
+        if right.text == field.text || right.word(NO_FIELDS) {
+            return None;
+        }
+        match right.kind {
+            Kind::Text => Some(i + 1),
+            // `-7d`
+            Kind::Number => {
+                Some(i + 1 + usize::from(self.at(i + 1).is_some_and(|t| matches!(t.text, b"d" | b"h" | b"w" | b"m"))))
+            }
+            Kind::Word if self.is(i + 1, "(") => (self.is(i + 2, ")") && !is_call(right)).then_some(i + 3),
+            Kind::Word => Some(i + 1),
+            _ => None,
+        }
+    }
+
+    /// The end of a list of values.
+    fn list(&self, mut i: usize) -> Option<usize> {
+        if !self.is(i, "(") {
+            return None;
+        }
+        loop {
+            i += 1;
+            let item = self.at(i)?;
+            if !matches!(item.kind, Kind::Word | Kind::Number | Kind::Text) || item.word(NO_FIELDS) {
+                return None;
+            }
+            i += 1;
+            if self.is(i, ")") {
+                return Some(i + 1);
+            }
+            if !self.is(i, ",") {
+                return None;
+            }
+        }
+    }
+
+    /// `order by name desc`, up to the end.
+    fn order(&self, i: usize) -> Option<()> {
+        let mut i = i + 1;
+        if !self.word(i, &["by"]) {
+            return None;
+        }
+        loop {
+            i += 1;
+            if !self.kind(i, Kind::Word) {
+                return None;
+            }
+            i += 1;
+            if self.word(i, &["asc", "desc"]) {
+                i += 1;
+            }
+            if self.at(i).is_none() {
+                return Some(());
+            }
+            if !self.is(i, ",") {
+                return None;
+            }
+        }
+    }
+}

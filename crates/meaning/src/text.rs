@@ -1,0 +1,284 @@
+//! Texts that tell of code, and are not code that somebody put into a program.
+//!
+//! An attack breaks out of the place of a value, or is a whole statement there. What a forum, a wiki or a repository stores is long text:
+//! sentences around the code that they show, or many lines of a program. Such a text is let pass, but not where it begins or ends as
+//! an attack does: what follows in the statement has to fit, or to be cut off.
+
+/// Bytes from which on a line is a full one.
+const FULL: usize = 12;
+/// Full lines that make a text.
+const LINES: usize = 3;
+/// Words of sentences that make prose.
+const HITS: usize = 3;
+/// Most of a value that is looked at.
+const LOOK: usize = 16 << 10;
+
+/// Words of sentences that neither SQL nor shells nor JavaScript have; of English, German, French and Spanish.
+const WORDS: &[&str] = &[
+    "a",
+    "about",
+    "after",
+    "an",
+    "are",
+    "auch",
+    "avec",
+    "be",
+    "because",
+    "been",
+    "bei",
+    "but",
+    "can",
+    "can't",
+    "cannot",
+    "could",
+    "das",
+    "dans",
+    "de",
+    "del",
+    "der",
+    "des",
+    "did",
+    "die",
+    "different",
+    "do",
+    "does",
+    "doesn't",
+    "don't",
+    "du",
+    "ein",
+    "eine",
+    "el",
+    "es",
+    "est",
+    "et",
+    "every",
+    "explain",
+    "für",
+    "hat",
+    "have",
+    "he",
+    "hello",
+    "her",
+    "here",
+    "hi",
+    "his",
+    "how",
+    "i",
+    "i'd",
+    "i'll",
+    "i'm",
+    "i've",
+    "ich",
+    "idea",
+    "ideas",
+    "instead",
+    "ist",
+    "it",
+    "it's",
+    "its",
+    "je",
+    "la",
+    "las",
+    "le",
+    "les",
+    "list",
+    "los",
+    "me",
+    "mit",
+    "my",
+    "need",
+    "nicht",
+    "nothing",
+    "of",
+    "only",
+    "para",
+    "pas",
+    "please",
+    "pour",
+    "que",
+    "qué",
+    "says",
+    "she",
+    "should",
+    "sie",
+    "sirve",
+    "so",
+    "that",
+    "that's",
+    "the",
+    "their",
+    "them",
+    "there",
+    "there's",
+    "they",
+    "thanks",
+    "this",
+    "to",
+    "too",
+    "tried",
+    "un",
+    "una",
+    "und",
+    "une",
+    "use",
+    "vous",
+    "vs",
+    "want",
+    "was",
+    "way",
+    "we",
+    "we've",
+    "were",
+    "what",
+    "what's",
+    "which",
+    "who",
+    "why",
+    "wie",
+    "will",
+    "won't",
+    "would",
+    "write",
+    "wrote",
+    "y",
+    "you",
+    "you'll",
+    "your",
+];
+/// Words of sentences that SQL has as well.
+const WORDS_OF_SQL: &[&str] =
+    &["all", "and", "as", "by", "for", "from", "if", "in", "is", "not", "on", "one", "or", "then", "when", "with"];
+
+/// What a value is judged for, when it is asked whether it only tells of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    Sql,
+    Shell,
+    Script,
+}
+
+/// Whether a value is a program or a document: several full lines that are no comments.
+pub(crate) fn is_lines(value: &[u8]) -> bool {
+    let comment = |l: &[u8]| [&b"--"[..], b"#", b"//", b"/*", b"*"].iter().any(|c| l.starts_with(c));
+    let full = |l: &&[u8]| l.len() >= FULL && !comment(l);
+    value.split(|&b| b == b'\n').filter(full).take(LINES).count() == LINES
+}
+
+/// The first and the last line that have something in them.
+fn edges(value: &[u8]) -> (&[u8], &[u8]) {
+    let mut lines = value.split(|&b| b == b'\n').map(<[u8]>::trim_ascii).filter(|l| !l.is_empty());
+    let first = lines.next().unwrap_or(&[]);
+    (first, lines.next_back().unwrap_or(first))
+}
+
+/// Whether the byte there is a quote, and no apostrophe within a word.
+fn is_quote(value: &[u8], at: usize) -> bool {
+    let letter =
+        |i: Option<usize>| i.and_then(|i| value.get(i)).is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80);
+    match value.get(at) {
+        Some(b'"') => true,
+        Some(b'\'') => !(letter(at.checked_sub(1)) && letter(Some(at + 1))),
+        _ => false,
+    }
+}
+
+/// Whether a quote ends a string that began before the value: an odd one is left, or the first one stands where strings end.
+fn is_open(value: &[u8]) -> bool {
+    [b'\'', b'"'].into_iter().any(|q| {
+        let mut quotes = memchr::memchr_iter(q, value).filter(|&at| is_quote(value, at));
+        let Some(first) = quotes.next() else { return false };
+        quotes.count() % 2 == 0 || closes(value, first)
+    })
+}
+
+/// Whether the quote there ends a string, by what is around it: `want' or`, `' or`.
+fn closes(value: &[u8], at: usize) -> bool {
+    let before = value.get(..at).unwrap_or(&[]);
+    let after = value.get(at + 1);
+    match before {
+        // `f'…'`, a prefix that programs have.
+        [.., p, b'f' | b'b' | b'r' | b'u'] if !p.is_ascii_alphanumeric() => false,
+        [.., b] if b.is_ascii_alphanumeric() => true,
+        [] | [.., b' ' | b'\n'] => after.is_some_and(|b| matches!(b, b' ' | b')' | b';' | b'|')),
+        _ => false,
+    }
+}
+
+/// How many words of sentences are there, and whether they are of two kinds.
+fn hits(value: &[u8], of: Of) -> (usize, bool) {
+    let (mut count, mut first, mut two) = (0, &b""[..], false);
+    for word in value.split(|b| b.is_ascii_whitespace()) {
+        let ends = |b: &u8| matches!(b, b',' | b'.' | b';' | b':' | b'?' | b'!' | b'"' | b'(' | b')' | b'`');
+        let from = word.iter().position(|b| !ends(b)).unwrap_or(word.len());
+        let to = word.iter().rposition(|b| !ends(b)).map_or(from, |i| i + 1);
+        let word = word.get(from..to).unwrap_or(&[]);
+        // Scripts without spaces: every other character of them is a word.
+        let foreign = word.iter().filter(|b| **b >= 0xe0).count() / 2;
+        let known = WORDS.iter().any(|w| w.as_bytes() == word)
+            || of != Of::Sql && WORDS_OF_SQL.iter().any(|w| w.as_bytes() == word);
+        if known || foreign > 0 {
+            count += foreign.max(1);
+            two |= foreign > 1 || !first.is_empty() && first != word;
+            first = word;
+        }
+    }
+    (count, two)
+}
+
+/// Whether the value begins as a sentence does, and goes on as one.
+pub(crate) fn is_prose(value: &[u8], of: Of) -> bool {
+    let value = value.get(..LOOK).unwrap_or(value);
+    let marked = |at: usize| match value.get(at..) {
+        Some([b';' | b'#' | b'`' | b'|', ..] | [b'-', b'-', ..] | [b'/', b'*', ..] | [b'$', b'(', ..]) => true,
+        _ => is_quote(value, at),
+    };
+    let mark = (0..value.len()).find(|&at| marked(at)).unwrap_or(value.len());
+    let (before, _) = hits(value.get(..mark).unwrap_or(&[]), of);
+    let (count, two) = hits(value, of);
+    before > 0 && count >= HITS && two
+}
+
+/// Whether a value that reads as an attack only tells of one. `judge` judges a line of it by itself.
+pub(crate) fn tells(value: &[u8], of: Of, judge: impl Fn(&[u8]) -> bool) -> bool {
+    if is_lines(value) {
+        let (first, last) = edges(value);
+        return match of {
+            // What breaks out leaves a quote open, or cuts off what follows.
+            Of::Sql => ![first, last].into_iter().any(|l| (is_open(l) || cut_off(l)) && !is_prose(l, of) && judge(l)),
+            Of::Shell => {
+                !(matches!(first, [b';' | b'|' | b'&' | b'`' | b'\'' | b'"', ..] | [b'$', b'(', ..]) && judge(first))
+            }
+            Of::Script => false,
+        };
+    }
+    if !is_prose(value, of) {
+        return false;
+    }
+    match of {
+        Of::Sql => {
+            let quote = (0..value.len()).rev().find(|&at| is_quote(value, at));
+            let comment = memchr::memmem::rfind(value, b"--").max(memchr::memchr(b'#', value));
+            let tail = |at: usize| value.get(at + 1..).unwrap_or(&[]);
+            if comment > quote || comment.is_some() && comment == quote {
+                let words = |t: &[u8]| t.split(|b| !b.is_ascii_alphabetic() && *b < 0x80).any(|w| w.len() > 1);
+                return comment.is_some_and(|at| words(tail(at)));
+            }
+            !is_open(value) || quote.is_some_and(|at| hits(tail(at), of).0 > 0)
+        }
+        Of::Shell => {
+            // A command that a sentence ends with would run.
+            let ends = |b: &u8| matches!(b, b';' | b'|' | b'&' | b'\n' | b'`' | b')');
+            let tail = value.iter().rposition(ends).and_then(|at| value.get(at + 1..)).unwrap_or(value);
+            let stop = matches!(tail.trim_ascii(), b"." | b"?" | b"!" | b".)" | b":");
+            let even = memchr::memchr_iter(b'`', value).count() % 2 == 0;
+            even && (stop || hits(tail, of).0 > 0)
+        }
+        Of::Script => true,
+    }
+}
+
+/// Whether it ends with a comment that cuts off what follows.
+fn cut_off(line: &[u8]) -> bool {
+    let line = line.trim_ascii_end();
+    line.ends_with(b"--") || line.ends_with(b"-- -") || line.ends_with(b"#") || line.ends_with(b"/*")
+}
