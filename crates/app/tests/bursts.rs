@@ -240,8 +240,8 @@ fn replies_of_ftp() {
     f.say(ToClient, b"220 x FTP\r\n");
     f.say(ToClient, &numbered(0, 500, |n| format!("250-several\r\n250 reply {n}\r\n")));
     assert_eq!(f.error, None);
-    let replies = f.all("ftp.reply", ToClient);
-    assert!((0..500).all(|n| replies.contains(&format!("reply {n}").as_str())), "{replies:?}");
+    // Rules do not look at replies to nothing.
+    assert!(f.all("ftp.reply", ToClient).is_empty());
     assert!(f.most <= 2 * MAX && f.pauses > 0, "{} {}", f.most, f.pauses);
 }
 

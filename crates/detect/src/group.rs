@@ -448,6 +448,13 @@ impl Group {
         }
     }
 
+    /// The same for stream data of which the first `seen` bytes were searched before ([`Prefilter::scan_chunk`]).
+    pub(crate) fn scan_chunk(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
+        for (_, p) in self.prefilters.iter().filter(|(s, _)| *s == Source::Stream) {
+            p.scan_chunk(data, seen, scratch, out);
+        }
+    }
+
     /// Buffers of headers that some rule's pattern is looked for in.
     pub(crate) fn headers(&self) -> impl Iterator<Item = u8> + '_ {
         self.prefilters.iter().filter_map(|(s, _)| if let Source::Header(h) = s { Some(*h) } else { None })

@@ -344,7 +344,10 @@ impl<W: Watch> State<W> {
             }
             for chunk in input.chunks.iter().filter(|_| search) {
                 self.context.watch.searching();
-                self.scan(group, Source::Stream, chunk.data);
+                group.scan_chunk(chunk.data, chunk.seen, &mut self.scratch, &mut self.candidates);
+                if W::CHECKS {
+                    self.context.watch.searched(Searched::Packet(Source::Stream), Some(chunk.data));
+                }
                 self.context.watch.search_over(true);
             }
             self.scan_headers(group, packet);

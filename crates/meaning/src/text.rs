@@ -263,7 +263,9 @@ pub(crate) fn tells(value: &[u8], of: Of, judge: impl Fn(&[u8]) -> bool) -> bool
                 let words = |t: &[u8]| t.split(|b| !b.is_ascii_alphabetic() && *b < 0x80).any(|w| w.len() > 1);
                 return comment.is_some_and(|at| words(tail(at)));
             }
-            !is_open(value) || quote.is_some_and(|at| hits(tail(at), of).0 > 0)
+            // A single word behind the last quote may be the rest of a comparison: `'a'='a`.
+            let goes_on = |t: &[u8]| t.trim_ascii().contains(&b' ') && hits(t, of).0 > 0;
+            !is_open(value) || quote.is_some_and(|at| goes_on(tail(at)))
         }
         Of::Shell => {
             // A command that a sentence ends with would run.

@@ -274,6 +274,7 @@ fn texts_that_tell() {
     let attacks = [
         "I like the book that you have' OR 1=1 --",
         "this is what you want' union select null, version() and 'z'='z",
+        "this is what you want' union select null, version() and 'a'='a",
         "aaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbb\nccccccccccccccc\n' OR 1=1 -- ",
         "1' OR '1'='1\naaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbb\nccccccccccccccc",
         "id = 1 or 1 = 1",

@@ -278,7 +278,7 @@ fn the_end() {
     t.feed(ToClient, "257 /", true);
     assert!(t.log(0).contains(r#""reply":["/"]"#));
     assert_eq!([0, 1].map(|i| t.tx(i).base().progress), [[2, 2]; 2]);
-    assert_eq!([0, 1].map(|i| t.tx(i).number(REPLY_RECEIVED, ToServer, 0)), [Some(1), Some(0)]);
+    assert_eq!([0, 1].map(|i| t.tx(i).number(REPLY_RECEIVED, ToClient, 0)), [Some(1), Some(0)]);
 }
 
 #[test]

@@ -53,35 +53,46 @@ impl Finder {
         Finder { matchers: matchers.collect(), grams }
     }
 
-    /// Adds the rules whose literal is in `data`.
-    pub(super) fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
+    /// Adds the rules whose literal is in `data`, where it may be: counted from its beginning, or from `seen` on.
+    pub(super) fn scan(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
+        let new = data.get(seen..).filter(|_| seen > 0);
         if data.len() <= SMALL {
-            self.grams.iter().flatten().for_each(|g| g.scan(data, out));
+            self.scan_grams(data, new, out);
             return;
         }
+        let is_at = |literal: &Literal, start: usize| {
+            let in_new = || new.zip(start.checked_sub(seen)).is_some_and(|(new, start)| literal.is_at(new, start));
+            literal.is_at(data, start) || in_new()
+        };
         let [rare, common] = &self.grams;
         for (matcher, windows) in &self.matchers {
-            let found = scratch.scan(matcher, data, |window, end, seen| {
+            let found = scratch.scan(matcher, data, |window, end, told| {
                 let Some(w) = windows.get(window as usize) else { return };
                 let Some(grams) = (if w.common { common } else { rare }) else { return };
                 for (p, n) in grams.entries(w.from, w.to).iter().zip(w.from..) {
                     let mark = n << 1 | u32::from(w.common);
-                    if seen.has(mark) {
+                    if told.has(mark) {
                         continue;
                     }
                     let start = end.checked_sub(p.window_end as usize);
                     // Of a common one only one place is told, which need not be where the rule wants it, or have all of it.
-                    if w.common || start.is_some_and(|s| p.entry.literal.is_at(data, s)) {
-                        seen.set(mark);
+                    if w.common || start.is_some_and(|s| is_at(&p.entry.literal, s)) {
+                        told.set(mark);
                         out.extend_from_slice(&p.entry.rules);
                     }
                 }
             });
             if found.is_err() {
                 // Slower in a long buffer, and all there is: grams have every literal.
-                self.grams.iter().flatten().for_each(|g| g.scan(data, out));
+                self.scan_grams(data, new, out);
                 return;
             }
+        }
+    }
+
+    fn scan_grams(&self, data: &[u8], new: Option<&[u8]>, out: &mut Vec<u32>) {
+        for data in std::iter::once(data).chain(new) {
+            self.grams.iter().flatten().for_each(|g| g.scan(data, out));
         }
     }
 }

@@ -204,13 +204,22 @@ impl Prefilter {
 
     /// Adds the rules whose pattern is in `data`, where it may be; some may be there twice.
     pub(crate) fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        for p in &self.placed {
-            if !p.scan(data, out) {
-                break;
+        self.scan_chunk(data, 0, scratch, out);
+    }
+
+    /// The same for stream data of which the first `seen` bytes were searched before: places may be counted from its beginning, or
+    /// from where the new part begins.
+    pub(crate) fn scan_chunk(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
+        let new = data.get(seen..).filter(|_| seen > 0);
+        for data in std::iter::once(data).chain(new) {
+            for p in &self.placed {
+                if !p.scan(data, out) {
+                    break;
+                }
             }
         }
         if let Some(f) = &self.anywhere {
-            f.scan(data, scratch, out);
+            f.scan(data, seen, scratch, out);
         }
         for r in &self.regexes {
             if r.digits > 0 && !scratch.once(data, r.digits, || digits::are_in(data, r.digits)) {
