@@ -187,7 +187,7 @@ fn is_open(value: &[u8]) -> bool {
     [b'\'', b'"'].into_iter().any(|q| {
         let mut quotes = memchr::memchr_iter(q, value).filter(|&at| is_quote(value, at));
         let Some(first) = quotes.next() else { return false };
-        quotes.count() % 2 == 0 || closes(value, first)
+        quotes.count().is_multiple_of(2) || closes(value, first)
     })
 }
 
@@ -272,7 +272,7 @@ pub(crate) fn tells(value: &[u8], of: Of, judge: impl Fn(&[u8]) -> bool) -> bool
             let ends = |b: &u8| matches!(b, b';' | b'|' | b'&' | b'\n' | b'`' | b')');
             let tail = value.iter().rposition(ends).and_then(|at| value.get(at + 1..)).unwrap_or(value);
             let stop = matches!(tail.trim_ascii(), b"." | b"?" | b"!" | b".)" | b":");
-            let even = memchr::memchr_iter(b'`', value).count() % 2 == 0;
+            let even = memchr::memchr_iter(b'`', value).count().is_multiple_of(2);
             even && (stop || hits(tail, of).0 > 0)
         }
         Of::Script => true,

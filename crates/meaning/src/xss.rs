@@ -247,7 +247,8 @@ fn tags(value: &[u8]) -> bool {
         let closing = name == b"style"
             && value.get(at + 1) == Some(&b'/')
             && memchr::memmem::find(value.get(..at).unwrap_or(&[]), b"<style").is_some();
-        place < SURE_ELEMENTS && ends && !gap && !empty && !(named && told(inner)) && !harmless(name, inner) && !closing
+        let runs_nothing = empty || closing || (named && told(inner)) || harmless(name, inner);
+        place < SURE_ELEMENTS && ends && !gap && !runs_nothing
     }) || spaced(value)
 }
 
