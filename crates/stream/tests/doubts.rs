@@ -480,7 +480,9 @@ fn acknowledgments_far_ahead_open_no_window() {
     for ack in [500_000_000, 1_000_000_000, 1_500_000_000] {
         b.send(&wide(acking(5001 + ack, client(1001, b""))));
     }
-    assert!(events(&b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"answer"))).is_empty());
+    // By these acknowledgments the answer comes late; it is read all the same.
+    let out = b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"answer"));
+    assert_eq!((events(&out), out.drop), (vec!["pkt_spurious_retransmission"], false));
     b.send(&wide(acking(5007, client(1001, b""))));
     assert_eq!(b.read(ToClient, false), "answer");
 }
