@@ -68,7 +68,7 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
         [START, _, first, second, third, fourth, ..] if is_control([*first, *second, *third, *fourth]) => {
             Probed::Yes { reverse: false }
         }
-        [START] => Probed::More,
+        [] | [START] => Probed::More,
         _ => Probed::No,
     }
 }
