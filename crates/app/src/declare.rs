@@ -241,6 +241,26 @@ pub struct Setting {
     pub about: &'static str,
 }
 
+impl Setting {
+    /// How many bytes of each direction are followed.
+    pub const STREAM_DEPTH: Setting = Setting {
+        key: "stream-depth",
+        unit: Unit::Bytes,
+        default: 0,
+        about: "How much of each direction's stream is followed; 0 for all.",
+    };
+
+    /// The limit of open transactions.
+    pub const fn max_tx(default: u64) -> Setting {
+        Setting {
+            key: "max-tx",
+            unit: Unit::Count,
+            default,
+            about: "Most transactions of a flow that are not complete.",
+        }
+    }
+}
+
 /// An option of a protocol's event type (`outputs.eve-log.types.TYPE.KEY`), or of alerts (`outputs.eve-log.types.alert.KEY`).
 #[derive(Debug, Clone, Copy)]
 pub struct EveOption {

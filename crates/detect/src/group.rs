@@ -441,17 +441,22 @@ impl Group {
 
     /// Adds the rules whose pattern is in `data`.
     pub(crate) fn scan(&self, source: Source, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        for (s, p) in &self.prefilters {
-            if *s == source {
-                p.scan(data, scratch, out);
-            }
-        }
+        self.scan_from(source, data, 0, scratch, out);
     }
 
-    /// The same for stream data of which the first `seen` bytes were searched before ([`Prefilter::scan_chunk`]).
-    pub(crate) fn scan_chunk(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
-        for (_, p) in self.prefilters.iter().filter(|(s, _)| *s == Source::Stream) {
-            p.scan_chunk(data, seen, scratch, out);
+    /// The same for data of which the first `seen` bytes were searched before ([`Prefilter::scan_from`]).
+    pub(crate) fn scan_from(
+        &self,
+        source: Source,
+        data: &[u8],
+        seen: usize,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) {
+        for (s, p) in &self.prefilters {
+            if *s == source {
+                p.scan_from(data, seen, scratch, out);
+            }
         }
     }
 

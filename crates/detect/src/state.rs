@@ -344,10 +344,7 @@ impl<W: Watch> State<W> {
             }
             for chunk in input.chunks.iter().filter(|_| search) {
                 self.context.watch.searching();
-                group.scan_chunk(chunk.data, chunk.seen, &mut self.scratch, &mut self.candidates);
-                if W::CHECKS {
-                    self.context.watch.searched(Searched::Packet(Source::Stream), Some(chunk.data));
-                }
+                self.scan_from(group, Source::Stream, chunk.data, chunk.seen);
                 self.context.watch.search_over(true);
             }
             self.scan_headers(group, packet);
@@ -364,7 +361,12 @@ impl<W: Watch> State<W> {
     }
 
     fn scan(&mut self, group: &Group, source: Source, data: &[u8]) {
-        group.scan(source, data, &mut self.scratch, &mut self.candidates);
+        self.scan_from(group, source, data, 0);
+    }
+
+    /// Searches data of which the first `seen` bytes were searched before.
+    fn scan_from(&mut self, group: &Group, source: Source, data: &[u8], seen: usize) {
+        group.scan_from(source, data, seen, &mut self.scratch, &mut self.candidates);
         if W::CHECKS {
             self.context.watch.searched(Searched::Packet(source), Some(data));
         }

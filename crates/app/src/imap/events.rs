@@ -1,4 +1,4 @@
-//! What may be wrong with IMAP, under the names that rules know (`app-layer-event:imap.NAME`).
+//! Events of IMAP, by the names that rules use (`app-layer-event:imap.NAME`).
 
 use crate::mime::Problem;
 

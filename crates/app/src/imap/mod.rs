@@ -12,7 +12,7 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Resume, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, Setting, Unit};
+use crate::declare::{Keyword, KeywordDirection, Setting};
 use crate::parser::Outcome;
 use crate::recognise::{Mode, Pattern, Recognition};
 use crate::registry::{AppProto, Opening, Protocol};
@@ -80,20 +80,7 @@ pub static PROTOCOL: Protocol = Protocol {
         ],
         probes: &[],
     },
-    settings: &[
-        Setting {
-            key: "max-tx",
-            unit: Unit::Count,
-            default: 256,
-            about: "Most transactions of a flow that are not complete.",
-        },
-        Setting {
-            key: "stream-depth",
-            unit: Unit::Bytes,
-            default: 0,
-            about: "How much of each direction's stream is followed; 0 for all.",
-        },
-    ],
+    settings: &[Setting::max_tx(256), Setting::STREAM_DEPTH],
     parser: parser::<Imap>,
     keywords: KEYWORDS,
     buffers: &ALL_BUFFERS,
@@ -573,14 +560,14 @@ impl Imap {
         match (holds, status == "OK" && whole) {
             (false, _) => Outcome::More,
             (true, true) if is_tls => Outcome::Change(Some(AppProto::Tls)),
-            // What follows is compressed (RFC 4978).
+            // The stream is compressed from here on (RFC 4978).
             (true, true) if is_compressed => Outcome::Done,
             (true, _) => Outcome::Resume,
         }
     }
 }
 
-/// What a literal of the client is, and the transaction that it belongs to.
+/// Returns the kind of a client's literal, and its transaction.
 fn for_server(turn: &mut Turn<'_, '_, Exchange>, id: Option<u64>) -> (Kind, Option<u64>) {
     let Some(tx) = id.and_then(|id| turn.tx(id)) else { return (Kind::Skip, None) };
     let Some(command) = tx.content.command.as_ref() else { return (Kind::Skip, None) };
@@ -603,7 +590,7 @@ fn for_server(turn: &mut Turn<'_, '_, Exchange>, id: Option<u64>) -> (Kind, Opti
     (Kind::Mail, Some(tx.base.id))
 }
 
-/// What a literal of the server is, and the transaction that it belongs to: a mail has its own.
+/// Returns the kind of a server's literal, and its transaction; each mail has one of its own.
 fn from_server(turn: &mut Turn<'_, '_, Exchange>, side: &Side, before: &[u8]) -> (Kind, Option<u64>) {
     let number = side.fetched.clone().filter(|_| is_mail(before));
     let (Some(number), Some(mail)) = (number, Mail::new(&turn.cx.config.smtp)) else { return (Kind::Skip, None) };

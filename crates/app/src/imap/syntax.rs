@@ -45,7 +45,7 @@ pub(super) fn is_mail(before: &[u8]) -> bool {
     })
 }
 
-/// A tag, and what is behind it.
+/// Splits a line into its tag and the rest.
 pub(super) fn tag(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = line.iter().position(|b| *b == b' ')?;
     let (tag, rest) = line.split_at(at);

@@ -74,7 +74,7 @@ impl Command {
         self.is("APPEND") && !self.arguments.is_empty() && !parts()
     }
 
-    /// What follows the name of a user or of a mechanism is secret.
+    /// The arguments after the user name or the mechanism are secret.
     fn most(&self) -> usize {
         if self.is("LOGIN") || self.is("AUTHENTICATE") { 1 } else { ARGUMENTS_MAX }
     }

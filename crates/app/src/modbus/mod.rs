@@ -60,12 +60,7 @@ pub static PROTOCOL: Protocol = Protocol {
             default: 500,
             about: "Most requests of a flow without a response; with more they are given up (`flooded`).",
         },
-        Setting {
-            key: "stream-depth",
-            unit: Unit::Bytes,
-            default: 0,
-            about: "How much of each direction's stream is followed; 0 for all.",
-        },
+        Setting::STREAM_DEPTH,
     ],
     mode: Mode::Off,
     recognition: Recognition { patterns: &[], probes: &[Probe { transport: TCP, ports: &[502], probe }] },

@@ -92,12 +92,7 @@ pub static PROTOCOL: Protocol = Protocol {
             default: 100,
             about: "Most topics of an UNSUBSCRIBE message that rules look at; 0 for all.",
         },
-        Setting {
-            key: "max-tx",
-            unit: Unit::Count,
-            default: 4096,
-            about: "Most transactions of a flow that are not complete.",
-        },
+        Setting::max_tx(4096),
     ],
     eve_options: &[
         EveOption { key: "passwords", unit: Unit::Flag, default: 1, about: "Whether CONNECT's password is shown." },

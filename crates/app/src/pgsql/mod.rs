@@ -48,20 +48,7 @@ const STREAM_DEPTH: usize = 1;
 
 /// PostgreSQL.
 pub static PROTOCOL: Protocol = Protocol {
-    settings: &[
-        Setting {
-            key: "max-tx",
-            unit: Unit::Count,
-            default: 1024,
-            about: "Most transactions of a flow that are not complete.",
-        },
-        Setting {
-            key: "stream-depth",
-            unit: Unit::Bytes,
-            default: 0,
-            about: "How much of each direction's stream is followed; 0 for all.",
-        },
-    ],
+    settings: &[Setting::max_tx(1024), Setting::STREAM_DEPTH],
     eve_options: &[EveOption { key: "passwords", unit: Unit::Flag, default: 0, about: "Whether passwords are shown." }],
     mode: Mode::Off,
     recognition: Recognition { patterns: &[], probes: &[Probe { transport: TCP, ports: &[5432], probe }] },

@@ -9,7 +9,7 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Turn, parser};
-use crate::declare::{Setting, Unit};
+use crate::declare::Setting;
 use crate::parser::Outcome;
 use crate::recognise::{Pattern, Recognition};
 use crate::registry::{AppProto, Opening, Protocol};
@@ -42,20 +42,7 @@ const STREAM_DEPTH: usize = 1;
 
 /// POP3.
 pub static PROTOCOL: Protocol = Protocol {
-    settings: &[
-        Setting {
-            key: "max-tx",
-            unit: Unit::Count,
-            default: 256,
-            about: "Most transactions of a flow that are not complete.",
-        },
-        Setting {
-            key: "stream-depth",
-            unit: Unit::Bytes,
-            default: 0,
-            about: "How much of each direction's stream is followed; 0 for all.",
-        },
-    ],
+    settings: &[Setting::max_tx(256), Setting::STREAM_DEPTH],
     opening: Opening::Command,
     recognition: Recognition {
         patterns: &[

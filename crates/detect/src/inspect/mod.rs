@@ -189,11 +189,11 @@ pub struct CompiledBuffer {
     remembers: bool,
     /// What of a buffer's length and beginning the checks leave; anything where they do more than look.
     head: Head,
-    /// What bytes before a buffer's beginning mean to them.
+    /// How bytes before the buffer's beginning affect the checks.
     before: Before,
 }
 
-/// What it means to the checks of a buffer if there is more before its beginning.
+/// How bytes before a buffer's beginning affect its checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Before {
     /// What holds without it holds with it as well: literals that may lie anywhere.

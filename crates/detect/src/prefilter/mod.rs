@@ -204,12 +204,12 @@ impl Prefilter {
 
     /// Adds the rules whose pattern is in `data`, where it may be; some may be there twice.
     pub(crate) fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        self.scan_chunk(data, 0, scratch, out);
+        self.scan_from(data, 0, scratch, out);
     }
 
     /// The same for stream data of which the first `seen` bytes were searched before: places may be counted from its beginning, or
     /// from where the new part begins.
-    pub(crate) fn scan_chunk(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
+    pub(crate) fn scan_from(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
         let new = data.get(seen..).filter(|_| seen > 0);
         for data in std::iter::once(data).chain(new) {
             for p in &self.placed {
