@@ -60,6 +60,10 @@ package: sensor ## a Debian package, in PACKAGE (target/package)
 package-test: sensor ## build the package; check it with lintian; install, run, upgrade and purge it in a clean Debian root; needs root
 	@tools/package-test $(BINARY) $(PACKAGE)
 
+package-quick: build ## the same with the program that `make test` builds (part of test): from the package to the first alert within two minutes
+	@if [ "$$(id -u)" = 0 ]; then tools/package-test $(RELEASE) $(PACKAGE); \
+	else printf 'tools/package-test\tpackage\tneeds root\tleft out\n' >>$(NOT_RUN); fi
+
 rpm-check: sensor ## check the RPM specification with rpmlint; build the package and inspect it
 	@tools/rpm-check $(BINARY)
 
@@ -195,12 +199,12 @@ portable: setup ## matching tests and core cases with the feature `portable`: no
 # Steps of `make test`. Steps that measure, count instructions or use network namespaces run alone, or beside one other step.
 # The fuzz corpora are among the unit tests, with overflow checks; `make fuzz-replay` is for release builds.
 ALONE := lint unit doc deny build manual
-BESIDE := conformance instructions adversarial-quick events eve-schema differential defence peers-quick test-fleet-quick intercept
+BESIDE := conformance instructions adversarial-quick events eve-schema differential defence peers-quick test-fleet-quick intercept package-quick
 export MARGAY_STEPS = $(CURDIR)/target/steps
 
 test: begin ## everything that must pass, a list of what did not run, and the time of each step
 	@tools/steps $(ALONE)
-	@tools/setup valgrind openssl python3-venv
+	@tools/setup valgrind openssl python3-venv mmdebstrap lintian dpkg-shlibdeps:dpkg-dev
 	@tools/steps --two $(BESIDE)
 	@tools/steps portable
 	@tools/steps --report

@@ -4,6 +4,7 @@
     measure.py prune ENGINE CAPTURE [--parts 32]      # what indexes leave out for a rule on one address, of every address
     measure.py spark ENGINE CAPTURE [--part-size …]   # hunts on Spark beside plain processes over the same parts, Spark's start apart
     measure.py sizing ENGINE CAPTURE                  # costs, and the simulation beside small hunts
+    measure.py kafka ENGINE [--events 400000]         # processor time of an event that goes to a broker, beside one that goes to a file
 """
 
 import argparse
@@ -188,18 +189,83 @@ def simulated(options, folder):
     print(f"with these costs, 100 sensors and 1 PB: {out.getvalue()}")
 
 
+KAFKA = """%YAML 1.1
+---
+outputs:
+  - eve-log:
+      enabled: yes
+      community-id: true
+      types: [alert]
+      filename: eve.json
+      filetype: {filetype}
+      {more}
+"""
+
+
+def threads(pid):
+    """Nanoseconds of processor time by thread of a process: {thread: (name, time)}."""
+    found = {}
+    for folder in pathlib.Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            found[folder.name] = ((folder / "comm").read_text().strip(), int((folder / "schedstat").read_text().split()[0]))
+    return found
+
+
+def cost(line, folder):
+    """Runs an engine: seconds of processor time of its worker, and of all its threads."""
+    with open(folder / "said", "wb") as said:
+        process = subprocess.Popen([str(word) for word in line], stdout=said, stderr=said)
+        seen = {}
+        while process.poll() is None:
+            seen.update(threads(process.pid))
+            time.sleep(0.02)
+    if process.returncode != 0:
+        sys.exit((folder / "said").read_text())
+    worker = sum(spent for name, spent in seen.values() if name.startswith("W#"))
+    return worker / 1e9, sum(spent for _, spent in seen.values()) / 1e9
+
+
+def kafka(options, folder):
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "tests"))
+    from broker import Broker
+    from conftest import ip, udp, write_pcap
+
+    datagram = ((f"10.0.0.{n % 50 + 1}", 1000 + n % 50, b"%08d" % n) for n in range(options.events))
+    packets = ((1_700_000_000 + n / 50_000, ip(a, "10.1.0.1", 17, udp(a, "10.1.0.1", port, 9999, data))) for n, (a, port, data) in enumerate(datagram))
+    capture = write_pcap(folder / "a.pcap", packets)
+    (folder / "a.rules").write_text('alert udp any any -> any any (msg:"each packet"; dsize:8; sid:1;)\n')
+    broker = Broker(folder / "broker", partitions=4, memory="1g").start()
+    try:
+        figures = {"file": [], "broker": []}
+        for pair in range(options.pairs):
+            for what, filetype, more in (("file", "regular", ""), ("broker", "kafka", f'kafka: {{brokers: "{broker.address}", topic: eve}}')):
+                config, logs = folder / f"{what}.yaml", folder / f"{what}-{pair}"
+                logs.mkdir()
+                config.write_text(KAFKA.format(filetype=filetype, more=more))
+                figures[what].append(cost([options.engine, "-c", config, "-S", folder / "a.rules", "-l", logs, "--runmode", "single", "-r", capture], folder))
+    finally:
+        broker.stop(at_once=True)
+    for name, at in (("worker", 0), ("all threads", 1)):
+        a, b = (statistics.median(f[at] for f in figures[what]) for what in ("file", "broker"))
+        each = (b - a) / options.events
+        print(f"{name}: {a:.2f} s to a file, {b:.2f} s to a broker: {each * 1e6:+.2f} us an event, {each * 50_000:+.1%} of a core at 50,000 events a second")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=["prune", "spark", "sizing"])
+    p.add_argument("what", choices=["prune", "spark", "sizing", "kafka"])
     p.add_argument("engine")
-    p.add_argument("capture")
+    p.add_argument("capture", nargs="?")
     p.add_argument("--parts", type=int, default=32)
     p.add_argument("--part-size", default="256M")
     p.add_argument("--processes", type=int, default=os.cpu_count())
     p.add_argument("--pairs", type=int, default=3)
+    p.add_argument("--events", type=int, default=400_000)
     options = p.parse_args()
+    if options.capture is None and options.what != "kafka":
+        p.error(f"{options.what} needs a capture")
     with tempfile.TemporaryDirectory(prefix="margay-measure-", dir=os.environ.get("TMPDIR")) as folder:
-        {"prune": prune, "spark": spark, "sizing": simulated}[options.what](options, pathlib.Path(folder))
+        {"prune": prune, "spark": spark, "sizing": simulated, "kafka": kafka}[options.what](options, pathlib.Path(folder))
 
 
 if __name__ == "__main__":
