@@ -24,7 +24,6 @@ use crate::header::{PacketKey, SetCache, payload_of};
 use crate::hostvars::HostVars;
 use crate::input::{Alert, Input, Verdict, of_flow};
 use crate::inspect::InspectContext;
-use crate::kind::RuleKind;
 use crate::lua::WorkerScripts;
 use crate::mpm::{MpmError, ScanError, Scratch};
 use crate::rule::{ChangesBits, CompiledRule};
@@ -34,6 +33,7 @@ use crate::threshold::ThresholdState;
 use crate::transform::TransformScratch;
 use crate::tx::TxScratch;
 use crate::watch::{End, Look, Off, Searched, Watch};
+use checks::bits_set;
 
 /// A rule that matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,7 @@
 //! Attacks that try not to be seen, inline, over both versions of IP: what the engine says no to does not arrive at a real host
 //! behind it, whatever packets it comes in; what is benign does. The packets are made here, byte by byte; who receives them is the
 //! kernel, behind a router, so that what has few hops left passes the engine and does not arrive.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
 #[path = "../../capture/tests/common/namespace.rs"]
@@ -17,7 +18,7 @@ use std::path::Path;
 use std::process::Command;
 
 use bench::raw::{Connection, DESTINATION, HOP_BY_HOP, RST, Raw, SEGMENT, Tap, UDP, data, packet_of};
-use bench::{at, ip, last_stats, of_type, wait_for};
+use bench::{last_stats, of_type, wait_for};
 use network::{Chain, NEXT, Sink, Way};
 use tricks::{DECOY, HALVES, HELLO, Trick, WHOLE, tricks};
 

@@ -5,6 +5,7 @@ use margay_packet::tcp::flag as tcp;
 
 use crate::engine::{Exception, Outcome, Segment, StreamEngine};
 use crate::event::StreamEvent as E;
+use crate::handshake::{set, syn_ack, with_data};
 use crate::peer::{FLOAT, Peer, peer_flag};
 use crate::session::{Queued, TcpSession, TcpState, flag};
 use crate::{doubt, seq};

@@ -6,7 +6,6 @@ use margay_app::AppProto;
 use margay_rules::ast::PortSet;
 
 use super::{Group, GroupRule};
-use crate::checks::ProtoSet;
 use crate::header::{PacketKey, TO_CLIENT, TO_SERVER, transport};
 use crate::mpm::{MatcherCache, MpmError};
 

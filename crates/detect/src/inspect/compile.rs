@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::search::Searcher;
-use margay_meaning::Judge;
-use margay_rules::ast::{Asn1, BufferCheck, BufferChecks, ByteExtract, ByteJump, ByteMath, ByteTest, Value};
+use margay_rules::ast::{BufferCheck, BufferChecks, Value};
 
 use super::{
     Before, CHECKS_MAX, CaptureRole, CompileError, CompiledBuffer, ContentOp, InspectLimits, Op, PcreOp, TRIED_MAX,

@@ -1,11 +1,10 @@
 //! Whether a candidate holds: its checks, its state and what it looks for in the payload or the stream.
 
 use margay_flow::Direction;
-use margay_packet::Packet;
 use margay_rules::ast::LuaAt;
 
 use super::{State, made_up};
-use crate::checks::{CheckInput, header};
+use crate::checks::CheckInput;
 use crate::detect::Detect;
 use crate::header::payload_of;
 use crate::input::{Input, StreamChunk};

@@ -4,12 +4,12 @@ use margay_app::file::FileEngine;
 use margay_app::window::WindowLimits;
 use margay_app::{AppProto, BufferKind, Transaction, TxDetect};
 use margay_flow::Direction;
-use margay_rules::ast::{Action, ActionScope, Which};
+use margay_rules::ast::{Action, ActionScope};
 
 use super::file::FileOutcome;
 use super::step::Outcome;
-use super::values::TxScratch;
-use super::{Always, Gate, Plan, Slot, SlotSource, Step, Summary, TxGroup, TxRule, TxTrigger, What};
+use super::values::{TxScratch, each, slot_of, whole};
+use super::{Always, Gate, Plan, SlotSource, Step, Summary, TxGroup, TxRule, TxTrigger, What};
 use crate::detect::Detect;
 use crate::header::PacketKey;
 use crate::input::{Input, Verdict};

@@ -3,15 +3,14 @@
 use margay_app::{ABSENT, AppProto, BufferKind};
 use margay_rules::ast::{NumberTest, Which};
 
-use super::{Slot, SlotSource, Step, TxRule, What};
+use super::inspect::View;
+use super::values::{TxScratch, each, slot_of, whole};
+use super::{SlotSource, Step, TxRule, What};
 use crate::input::Input;
 use crate::lua::ScriptCall;
 use crate::rule::CompiledRule;
 use crate::state::State;
 use crate::watch::{At, Watch};
-use super::inspect::View;
-use super::values::{TxScratch, each, slot_of, whole};
-
 
 /// What came of looking at one step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -179,7 +178,6 @@ impl<W: Watch> State<W> {
         });
         found
     }
-
 }
 
 /// Whether what a rule asks of a number, or of several, holds.
@@ -200,4 +198,3 @@ fn number_holds(view: View<'_>, id: u8, test: &NumberTest, which: Which) -> bool
         Which::Count(c) => c.holds(all.filter(|h| *h).count() as u64),
     }
 }
-

@@ -2,13 +2,12 @@
 
 use margay_app::{AppProto, Found};
 
+use super::inspect::View;
 use super::{Slot, SlotSource, Summary, TxGroup};
 use crate::group::OF_TRANSACTION;
 use crate::inspect::InspectContext;
 use crate::prefilter::Memo;
 use crate::transform::TransformScratch;
-use super::inspect::View;
-
 
 /// What a slot holds for the transaction at hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +27,7 @@ enum Held {
 pub(super) struct Cached {
     held: Held,
     /// What is quick to see of it, once it was asked.
-    summary: Option<Summary>,
+    pub(super) summary: Option<Summary>,
     raw: Vec<u8>,
     out: Vec<u8>,
     /// Of several that were transformed: where each ends in `out`, once they were.
@@ -38,12 +37,12 @@ pub(super) struct Cached {
 /// Memory for looking at transactions; one a worker.
 #[derive(Debug, Default)]
 pub(crate) struct TxScratch {
-    slots: Vec<Cached>,
-    one: Vec<u8>,
-    candidates: Vec<u32>,
-    waiting: Vec<(u32, u64)>,
+    pub(super) slots: Vec<Cached>,
+    pub(super) one: Vec<u8>,
+    pub(super) candidates: Vec<u32>,
+    pub(super) waiting: Vec<(u32, u64)>,
     /// What was found in values of transactions before.
-    memo: Memo,
+    pub(super) memo: Memo,
     /// Rules whose pattern is in the payload or the stream of the packet at hand, sorted: of those for which it was looked for
     /// because the flow has the protocol `payload_of`.
     in_payload: Vec<u32>,
@@ -86,7 +85,11 @@ impl TxScratch {
     }
 }
 
-pub(super) fn slot_of<'v, 's>(view: View<'v>, scratch: &'s mut TxScratch, slot: u16) -> Option<(&'v Slot, &'s mut Cached)> {
+pub(super) fn slot_of<'v, 's>(
+    view: View<'v>,
+    scratch: &'s mut TxScratch,
+    slot: u16,
+) -> Option<(&'v Slot, &'s mut Cached)> {
     Some((view.group.slots.get(usize::from(slot))?, scratch.slots.get_mut(usize::from(slot))?))
 }
 
@@ -212,4 +215,3 @@ pub(super) fn each<W>(
         }
     }
 }
-

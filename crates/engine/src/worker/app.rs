@@ -4,14 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use margay_app::frame::FlowFrames;
-use margay_app::session::SessionEvent;
 use margay_app::{AppConfig, AppLogOptions, AppProto, AppSession, Parser, Shared, Transaction, Wishes, protocol};
 use margay_flow::Direction;
 use margay_output::eve::Record;
 use margay_output::event::AppProtos;
 use margay_stream::{AppData, TcpSession};
 
-use super::Rest;
 use crate::witness::Witness;
 
 pub(super) const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
@@ -79,7 +77,7 @@ pub(crate) struct Heard {
     pub(crate) bypass: bool,
     /// The protocol of a parser that gave up on the flow: `app-layer.error-policy` applies.
     pub(crate) failed: Option<AppProto>,
-    /// The parser has as many transactions as it may have, and has not taken all that there is ([`Rest::work_off`]).
+    /// The parser has as many transactions as it may have, and has not taken all that there is ([`super::Rest::work_off`]).
     pub(crate) full: bool,
 }
 

@@ -1,9 +1,9 @@
 //! What becomes of a packet and of the frame that carried it.
 
-use super::firewall::FlowDropBy;
 use margay_output::pcaplog::PacketFate;
 use margay_packet::PacketSource;
 
+use super::firewall::FlowDropBy;
 use crate::exception::Condition;
 
 /// Why a packet is dropped.

@@ -1,10 +1,10 @@
 //! What the engine keeps with a flow.
 
-use super::firewall::FlowDropBy;
-use super::{app, closing, detection};
 use margay_detect::RulesMark;
 use margay_stream::TcpSession;
 
+use super::firewall::FlowDropBy;
+use super::{app, closing, detection};
 use crate::exception::{Condition, Policy};
 
 /// What the engine keeps with a flow: first what every packet touches, which shares a cache line with the end of the flow's own
@@ -31,7 +31,7 @@ pub(crate) struct FlowExt {
     /// What was seen of its end while it is bypassed.
     pub(crate) closing: Option<Box<closing::Closing>>,
     /// Exception policies that took effect.
-    pub(super) exceptions: Option<Box<Exceptions>>,
+    exceptions: Option<Box<Exceptions>>,
     /// Ethernet addresses, where an output wants them: to the server and to the client.
     pub(crate) macs: Option<Box<[MacList; 2]>>,
     /// Number of the flow that announced this one.

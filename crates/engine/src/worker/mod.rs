@@ -48,7 +48,7 @@ pub(crate) use captured::{Announce, Captured, End};
 use engines::{Engine, Engines};
 pub(crate) use fate::{DropReason, Fate, FrameVerdict};
 use firewall::BeforeFlow;
-pub(crate) use flow_ext::{FlowExt, MacList};
+pub(crate) use flow_ext::FlowExt;
 pub(crate) use ips::IpsCounters;
 pub(crate) use log::RuleTexts;
 use scripts::Scene;

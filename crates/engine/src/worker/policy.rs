@@ -1,9 +1,9 @@
 //! Exception policies: what happens to a packet and its flow where something cannot be seen.
 
-use super::firewall::FlowDropBy;
-use super::{DropReason, Fate, FlowExt, Rest, tcp};
 use margay_flow::FlowAction;
 
+use super::firewall::FlowDropBy;
+use super::{DropReason, Fate, FlowExt, Rest, tcp};
 use crate::exception::{Condition, Policy};
 
 impl Rest {

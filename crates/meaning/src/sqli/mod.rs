@@ -14,6 +14,7 @@ use crate::args::{ArgLimits, Args};
 use crate::json;
 use crate::text::{self, Of};
 
+use reader::Reader;
 use token::tokens;
 
 /// From this weight on a value is an attack.

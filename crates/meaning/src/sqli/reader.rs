@@ -1,10 +1,7 @@
 //! Reads tokens for constructions of SQL, and weighs them.
 
-use super::token::{Kind, Token, tokens};
-
 use super::THRESHOLD;
-use crate::json;
-use crate::text;
+use super::token::{Kind, Token};
 use crate::words::{List, Words};
 
 /// Most tokens, with it, behind a comment that cuts the rest of a statement off.
@@ -38,13 +35,13 @@ static NAMES: List = List::new(|| Words::new(include_str!("../../words/sql-names
 static NAMES_WEAK: List = List::new(|| Words::new(include_str!("../../words/sql-names-weak.txt")));
 
 /// Functions whose call only an attack has reason to send.
-static CALLS_SURE: List = List::new(|| Words::new(include_str!("../../words/sql-calls-sure.txt")));
+pub(super) static CALLS_SURE: List = List::new(|| Words::new(include_str!("../../words/sql-calls-sure.txt")));
 
 /// Other functions.
 static CALLS: List = List::new(|| Words::new(include_str!("../../words/sql-calls.txt")));
 
 /// Whether a word is the name of a function.
-fn is_call(t: &Token<'_>) -> bool {
+pub(super) fn is_call(t: &Token<'_>) -> bool {
     t.kind == Kind::Word && (CALLS.has(t.text) || CALLS_SURE.has(t.text))
 }
 
@@ -65,41 +62,41 @@ const SCHEMAS: &[&str] = &[
 ];
 
 pub(super) struct Reader<'a> {
-    tokens: &'a [Token<'a>],
+    pub(super) tokens: &'a [Token<'a>],
     /// The value ended a string that it stood in.
-    broken: bool,
+    pub(super) broken: bool,
     /// There was something in that string.
-    before: bool,
+    pub(super) before: bool,
     /// It has a comment that ends.
-    commented: bool,
+    pub(super) commented: bool,
 }
 
 impl<'a> Reader<'a> {
-    fn at(&self, i: usize) -> Option<&Token<'a>> {
+    pub(super) fn at(&self, i: usize) -> Option<&Token<'a>> {
         self.tokens.get(i)
     }
-    fn is(&self, i: usize, text: &str) -> bool {
+    pub(super) fn is(&self, i: usize, text: &str) -> bool {
         self.at(i).is_some_and(|t| t.is(text))
     }
-    fn word(&self, i: usize, list: &[&str]) -> bool {
+    pub(super) fn word(&self, i: usize, list: &[&str]) -> bool {
         self.at(i).is_some_and(|t| t.word(list))
     }
-    fn kind(&self, i: usize, kind: Kind) -> bool {
+    pub(super) fn kind(&self, i: usize, kind: Kind) -> bool {
         self.at(i).is_some_and(|t| t.kind == kind)
     }
-    fn operand(&self, i: usize) -> bool {
+    pub(super) fn operand(&self, i: usize) -> bool {
         self.at(i).is_some_and(Token::operand)
     }
 
     /// Skips parentheses that open.
-    fn skip_open(&self, mut i: usize) -> usize {
+    pub(super) fn skip_open(&self, mut i: usize) -> usize {
         while self.is(i, "(") {
             i += 1;
         }
         i
     }
 
-    fn weight(&self) -> u32 {
+    pub(super) fn weight(&self) -> u32 {
         if self.fragment() {
             return THRESHOLD;
         }
@@ -129,7 +126,7 @@ impl<'a> Reader<'a> {
 
     /// Whether the value is nothing but a piece of a condition or a call: an operator, or a condition that has no end, to be
     /// continued by the statement that it is put into.
-    fn fragment(&self) -> bool {
+    pub(super) fn fragment(&self) -> bool {
         let Some(last) = self.tokens.last() else { return false };
         let count = self.tokens.len();
         if self.broken && self.before {
@@ -250,7 +247,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The weight of what begins with this token.
-    fn construct(&self, i: usize) -> u32 {
+    pub(super) fn construct(&self, i: usize) -> u32 {
         let Some(token) = self.at(i) else { return 0 };
         match token.kind {
             Kind::Word => self.of_word(i, token),
@@ -388,7 +385,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A function that is called.
-    fn call(&self, i: usize, t: &Token<'_>) -> u32 {
+    pub(super) fn call(&self, i: usize, t: &Token<'_>) -> u32 {
         let inner = self.skip_open(i + 1);
         let filled = self.operand(inner) || self.is(inner, "*");
         if CALLS_SURE.has(t.text) {
@@ -429,7 +426,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A condition, or a comparison.
-    fn condition(&self, i: usize, t: &Token<'_>) -> u32 {
+    pub(super) fn condition(&self, i: usize, t: &Token<'_>) -> u32 {
         let mut j = self.skip_open(i + 1);
         let joins = t.word(JOINS);
         while self.word(j, &["not", "exists", "binary", "all", "any"])
