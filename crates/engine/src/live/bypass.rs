@@ -229,7 +229,7 @@ impl Table {
         }
         for (post, list) in news {
             // One that takes no more orders asks the kernel itself when its flows end.
-            let _ = post.send(Box::new(move |w, _| w.lane.counted_in_kernel(&list)));
+            let _ = post.send(Box::new(move |w, _| w.pipeline.counted_in_kernel(&list)));
         }
     }
 }

@@ -43,7 +43,7 @@ use cpus::Cpus;
 use losses::{Host, Row};
 use report::Report;
 use settings::{Device, RunMode};
-use thread::{Final, Seat};
+use thread::{Final, WorkerSetup};
 
 pub(crate) use settings::{bypasses, is_inline};
 pub(crate) use xdp::interfaces as xdp_interfaces;
@@ -155,7 +155,7 @@ impl Plan {
             let (go, wait) = mpsc::channel();
             starters.push(go);
             let thread = format!("W#{:02}-{}", nth + 1, device.name);
-            let seat = Seat {
+            let setup = WorkerSetup {
                 control: Arc::clone(control),
                 options: options.clone(),
                 policies: *policies,
@@ -175,7 +175,7 @@ impl Plan {
             let handle = std::thread::Builder::new()
                 .name(thread.clone())
                 .stack_size(stack)
-                .spawn(move || seat.run())
+                .spawn(move || setup.run())
                 .map_err(|e| Failed::new("threads", format!("cannot start the thread {thread}: {e}")))?;
             threads.push(handle);
         }
@@ -247,7 +247,7 @@ pub(crate) fn test(config: &Config) -> Result<(), Failed> {
 /// Makes a worker one whose packets come as time goes by, and where what it decides goes.
 pub(crate) fn prepare(worker: &mut Worker, wire: Wire) {
     worker.decoder.live = true;
-    worker.lane.rest.wire = Some(Box::new(wire));
+    worker.pipeline.stages.wire = Some(Box::new(wire));
 }
 
 /// Waits until each worker said that it is ready, or why it is not.
@@ -275,7 +275,7 @@ fn stand_by(control: &Arc<Control>, threads: &[JoinHandle<Option<Final>>], repor
         if control.signals.rotate() {
             margay_output::log::reopen();
             // Files of a worker's own are opened anew by the worker.
-            if control.ask(|w, _| w.lane.rest.outputs.reopen(all::now())).is_err() {
+            if control.ask(|w, _| w.pipeline.stages.outputs.reopen(all::now())).is_err() {
                 warning!("output", "a worker did not open its log files anew: it did not answer in time");
             }
         }

@@ -24,14 +24,14 @@ type Counters = Vec<(String, u64)>;
 
 /// What a worker last told.
 #[derive(Debug, Clone, Default)]
-struct Told {
+struct WorkerReport {
     thread: String,
     ends: Vec<End>,
     counters: Counters,
     last: Counters,
 }
 
-impl Told {
+impl WorkerReport {
     fn place(&self) -> Option<&str> {
         self.ends.first().map(|e| e.interface.as_str())
     }
@@ -44,7 +44,7 @@ pub(super) struct Report {
     interval: Duration,
     next: Instant,
     outputs: Outputs,
-    workers: Vec<Told>,
+    workers: Vec<WorkerReport>,
     totals: Counters,
     last: Counters,
     /// The interfaces, and what was counted of each at the start.
@@ -105,28 +105,33 @@ impl Report {
             let send = send.clone();
             let order = post.send(Box::new(move |w, r| {
                 let counters = r.counters(w);
-                let Some(c) = &w.lane.rest.captured else { return };
+                let Some(c) = &w.pipeline.stages.captured else { return };
                 // Who asked may have gone.
-                let _ = send.send(Told { thread: c.thread.clone(), ends: c.ends.clone(), counters, last: Vec::new() });
+                let _ = send.send(WorkerReport {
+                    thread: c.thread.clone(),
+                    ends: c.ends.clone(),
+                    counters,
+                    last: Vec::new(),
+                });
             }));
             asked += usize::from(order.is_ok());
         }
         drop(send);
         let end = Instant::now() + PATIENCE;
         for _ in 0..asked {
-            let Ok(told) = receive.recv_timeout(end.saturating_duration_since(Instant::now())) else { break };
-            self.take(told);
+            let Ok(report) = receive.recv_timeout(end.saturating_duration_since(Instant::now())) else { break };
+            self.take(report);
         }
     }
 
-    fn take(&mut self, mut told: Told) {
-        match self.workers.iter_mut().find(|w| w.thread == told.thread) {
+    fn take(&mut self, mut report: WorkerReport) {
+        match self.workers.iter_mut().find(|w| w.thread == report.thread) {
             Some(w) => {
-                told.last = std::mem::take(&mut w.counters);
-                *w = told;
+                report.last = std::mem::take(&mut w.counters);
+                *w = report;
             }
             None => {
-                self.workers.push(told);
+                self.workers.push(report);
                 self.workers.sort_by(|a, b| (a.place(), &a.thread).cmp(&(b.place(), &b.thread)));
             }
         }
@@ -188,8 +193,8 @@ impl Report {
         let (totals, last) = (self.totals.clone(), self.last.clone());
         // A worker that takes no orders has no scripts to call any more.
         let _ = post.send(Box::new(move |w, _| {
-            if w.lane.rest.scripts.wants(Occasion::Stats) {
-                w.lane.rest.scripts.stats(&shown(&totals, &last));
+            if w.pipeline.stages.scripts.wants(Occasion::Stats) {
+                w.pipeline.stages.scripts.stats(&shown(&totals, &last));
             }
         }));
     }
@@ -217,7 +222,7 @@ impl Report {
     /// The last report, of workers that have ended.
     pub(super) fn last(&mut self, finals: &[Final]) {
         for f in finals {
-            self.take(Told {
+            self.take(WorkerReport {
                 thread: f.thread.clone(),
                 ends: f.ends.clone(),
                 counters: f.counters.clone(),

@@ -86,7 +86,7 @@ impl PacketCosts {
             let steered = Instant::now();
             worker.frame(&frame);
             let done = Instant::now();
-            let times = worker.lane.rest.own().and_then(|(_, state)| state.take_times()).unwrap_or_default();
+            let times = worker.pipeline.stages.own().and_then(|(_, state)| state.take_times()).unwrap_or_default();
             let mut cost =
                 Cost { hash, steer: self.took(begin, steered), len: frame.data.len() as u32, ..Cost::default() };
             if let (Some(first), Some(last)) = (times.first, times.last) {

@@ -4,8 +4,8 @@
 //! one worker. Lists go round: a worker gives back the list that it is done with. So nothing is copied, and nothing is made
 //! for a packet. What a worker must know in between two packets (a file begins or ends) goes through the same queue.
 
-mod lane;
 mod moving;
+mod worker_queue;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,14 +23,14 @@ use super::assign::{Announced, Assigned};
 use super::fragments::{Fragments, Held};
 use super::moves::{Exchange, Moves, Rules as MoveRules};
 use super::piece::{Begun, Ended, Inbox, Item};
-use super::seat::Final;
 use super::steer::{Place, Steering, worker_of};
 use super::turns::{Outcome, Turns};
 use super::whereabouts::{Whereabouts, Whose};
+use super::worker_setup::Final;
 use crate::checksums::FileChecks;
 use crate::control::Control;
 use crate::{Failed, files};
-use lane::{Lane, Stream};
+use worker_queue::{Stream, WorkerQueue};
 
 /// Pieces that a queue holds.
 const QUEUE: usize = 8;
@@ -162,12 +162,12 @@ impl Shared {
             if helping && workers > 1 { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
         let whereabouts = Arc::new(Whereabouts::new(workers));
         let mut inboxes = Vec::new();
-        let lanes = (0..workers)
+        let queues = (0..workers)
             .map(|n| {
                 let (items, theirs) = RingBuffer::new(QUEUE);
-                let (sheets, back) = RingBuffer::new(QUEUE * 2);
-                inboxes.push(Inbox { items: theirs, sheets });
-                Lane::new(items, back, boards.get(n).cloned())
+                let (buffers, back) = RingBuffer::new(QUEUE * 2);
+                inboxes.push(Inbox { items: theirs, buffers });
+                WorkerQueue::new(items, back, boards.get(n).cloned())
             })
             .collect();
         let Way { steering, assigned, moves, life } = way;
@@ -182,7 +182,7 @@ impl Shared {
             moves,
             announced: None,
             life,
-            lanes,
+            queues,
             buffer: Arc::default(),
             stream: Stream::default(),
             whereabouts: Arc::clone(&whereabouts),
@@ -285,9 +285,9 @@ impl Feeder {
 
     /// Who reads has no packets, or what it has is what it just read: others need not wait for it to have read.
     fn say_where(&self, me: usize, loads: &[Load]) {
-        let (Some(lane), Some(load)) = (self.steer.lanes.get(me), loads.get(me)) else { return };
-        if lane.waiting.is_empty() && lane.sent == load.done.load(Ordering::Relaxed) && lane.items.slots() == QUEUE {
-            let at = if lane.open.is_empty() { self.steer.stream.upto } else { lane.first };
+        let (Some(queue), Some(load)) = (self.steer.queues.get(me), loads.get(me)) else { return };
+        if queue.waiting.is_empty() && queue.sent == load.done.load(Ordering::Relaxed) && queue.items.slots() == QUEUE {
+            let at = if queue.open.is_empty() { self.steer.stream.upto } else { queue.first };
             if load.at.load(Ordering::Relaxed) < at {
                 load.at.store(at, Ordering::Release);
             }
@@ -302,7 +302,7 @@ impl Feeder {
     #[inline]
     fn load(&self, worker: usize, loads: &[Load]) -> u64 {
         let done = loads.get(worker).map_or(0, |l| l.done.load(Ordering::Relaxed));
-        self.steer.lanes.get(worker).map_or(0, |l| (l.sent + l.open.len() as u64).saturating_sub(done))
+        self.steer.queues.get(worker).map_or(0, |l| (l.sent + l.open.len() as u64).saturating_sub(done))
     }
 
     /// Takes one event of the source.
@@ -344,7 +344,7 @@ impl Feeder {
             Some(e) => error!("pcap", "{e}"),
         }
         let delete = if self.bad_link { DeletePolicy::Never } else { self.delete };
-        let left = AtomicUsize::new(self.steer.lanes.len());
+        let left = AtomicUsize::new(self.steer.queues.len());
         let ended = Arc::new(Ended { file: end.file, left, alerts: AtomicU64::new(0), delete });
         self.tell(|| Item::End(Arc::clone(&ended)));
     }
@@ -352,9 +352,9 @@ impl Feeder {
     /// Tells every worker something that comes after what it was handed.
     fn tell(&mut self, item: impl Fn() -> Item) {
         let (buffer, stream) = (&self.steer.buffer, self.steer.stream);
-        for lane in &mut self.steer.lanes {
-            lane.close(buffer, stream);
-            lane.waiting.push_back(item());
+        for queue in &mut self.steer.queues {
+            queue.close(buffer, stream);
+            queue.waiting.push_back(item());
         }
     }
 
@@ -363,24 +363,25 @@ impl Feeder {
         let (buffer, stream) = (&self.steer.buffer, self.steer.stream);
         loop {
             let mut full = None;
-            for (n, lane) in self.steer.lanes.iter_mut().enumerate() {
-                lane.done = loads.get(n).map_or(0, |l| l.done.load(Ordering::Relaxed));
-                let silent = stream.seen - lane.told >= SILENCE;
-                if lane.open.len() >= ENOUGH || silent || (!lane.open.is_empty() && (all || lane.sent == lane.done)) {
-                    lane.close(buffer, stream);
+            for (n, queue) in self.steer.queues.iter_mut().enumerate() {
+                queue.done = loads.get(n).map_or(0, |l| l.done.load(Ordering::Relaxed));
+                let silent = stream.seen - queue.told >= SILENCE;
+                if queue.open.len() >= ENOUGH || silent || (!queue.open.is_empty() && (all || queue.sent == queue.done))
+                {
+                    queue.close(buffer, stream);
                 }
-                if lane.waiting.is_empty() {
+                if queue.waiting.is_empty() {
                     continue;
                 }
-                lane.longest = lane.longest.max(lane.sent.saturating_sub(lane.done));
-                if !lane.put() {
+                queue.longest = queue.longest.max(queue.sent.saturating_sub(queue.done));
+                if !queue.put() {
                     full = Some(n);
                 }
                 turns.wake(n);
             }
             let n = full?;
             turns.stuck_at(n);
-            if !self.steer.lanes.get_mut(n).is_some_and(Lane::put) {
+            if !self.steer.queues.get_mut(n).is_some_and(WorkerQueue::put) {
                 return Some(Outcome::Full(n));
             }
             // It had room after all.
@@ -391,13 +392,13 @@ impl Feeder {
     /// Tells workers that have heard of fewer frames than were steered: others wait for them to say that they are as far.
     pub(super) fn tell_all(&mut self, turns: &Turns) {
         let (buffer, stream) = (&self.steer.buffer, self.steer.stream);
-        for (n, lane) in self.steer.lanes.iter_mut().enumerate() {
-            if lane.upto < stream.upto && lane.waiting.is_empty() && !lane.items.is_full() {
-                lane.close(buffer, stream);
+        for (n, queue) in self.steer.queues.iter_mut().enumerate() {
+            if queue.upto < stream.upto && queue.waiting.is_empty() && !queue.items.is_full() {
+                queue.close(buffer, stream);
             }
-            if !lane.waiting.is_empty() {
+            if !queue.waiting.is_empty() {
                 // What has no room is in the queue of who is not waited for.
-                let _ = lane.put();
+                let _ = queue.put();
                 turns.wake(n);
             }
         }
@@ -411,7 +412,7 @@ impl Feeder {
             assigned: self.steer.assigned.as_ref().map_or(0, |a| a.flows),
             unplaced: self.steer.assigned.as_ref().map_or(0, |a| a.unplaced),
             moves: self.steer.moves.as_ref().map_or(0, |m| m.moves),
-            longest: self.steer.lanes.iter().map(|l| l.longest).collect(),
+            longest: self.steer.queues.iter().map(|l| l.longest).collect(),
             ..FeedCounters::default()
         }
     }
@@ -456,7 +457,7 @@ struct Steer {
     announced: Option<Box<Announced>>,
     /// Seconds that a flow may be silent.
     life: u32,
-    lanes: Vec<Lane>,
+    queues: Vec<WorkerQueue>,
     /// The buffer that open lists refer to.
     buffer: Arc<Vec<u8>>,
     stream: Stream,
@@ -467,8 +468,8 @@ impl Steer {
     fn batch(&mut self, batch: &Batch<'_>) {
         let Some(buffer) = batch.buffer() else { return };
         if !Arc::ptr_eq(buffer, &self.buffer) {
-            for lane in self.lanes.iter_mut().filter(|l| !l.open.is_empty()) {
-                lane.close(&self.buffer, self.stream);
+            for queue in self.queues.iter_mut().filter(|l| !l.open.is_empty()) {
+                queue.close(&self.buffer, self.stream);
             }
             self.buffer = Arc::clone(buffer);
         }
@@ -507,7 +508,7 @@ impl Steer {
                             w
                         }
                         None => {
-                            let alone = worker_of(alone, self.lanes.len());
+                            let alone = worker_of(alone, self.queues.len());
                             let held = Held::new(datagram, alone, &self.buffer, start, &frame, self.stream.seen);
                             self.fragments.hold(held);
                             continue;
@@ -515,11 +516,11 @@ impl Steer {
                     }
                 }
             };
-            if let Some(lane) = self.lanes.get_mut(worker) {
-                if lane.is_far(start) && !lane.open.is_empty() {
-                    lane.close(&self.buffer, self.stream);
+            if let Some(queue) = self.queues.get_mut(worker) {
+                if queue.is_far(start) && !queue.open.is_empty() {
+                    queue.close(&self.buffer, self.stream);
                 }
-                lane.add(start, &frame, key_of(place, whose));
+                queue.add(start, &frame, key_of(place, whose));
                 self.whereabouts.note(worker, frame.number, whose);
             }
         }
@@ -561,7 +562,7 @@ impl Steer {
     /// The worker of a flow, or of all that goes by its addresses.
     #[inline]
     fn worker(&mut self, flow: u64, time: Time) -> usize {
-        let by_hash = worker_of(flow, self.lanes.len());
+        let by_hash = worker_of(flow, self.queues.len());
         let worker = self.assigned_to(flow, by_hash, time);
         self.sent(worker);
         worker
@@ -571,12 +572,12 @@ impl Steer {
     fn assigned_to(&mut self, flow: u64, by_hash: usize, time: Time) -> usize {
         let Some(assigned) = &mut self.assigned else { return by_hash };
         assigned.at(time);
-        let lanes = &self.lanes;
+        let queues = &self.queues;
         // Where several have as little to do, the hash says.
         let shortest = || {
-            let load = |n: usize| lanes.get(n).map_or(u64::MAX, Lane::load);
+            let load = |n: usize| queues.get(n).map_or(u64::MAX, WorkerQueue::load);
             let (mut best, mut least) = (by_hash, load(by_hash));
-            for n in 0..lanes.len() {
+            for n in 0..queues.len() {
                 if load(n) < least {
                     (best, least) = (n, load(n));
                 }
@@ -602,12 +603,12 @@ impl Steer {
 
     fn put(&mut self, held: &Held, worker: usize) {
         let stream = self.stream;
-        let Some(lane) = self.lanes.get_mut(worker) else { return };
-        if !lane.open.is_empty() {
-            lane.close(&self.buffer, stream);
+        let Some(queue) = self.queues.get_mut(worker) else { return };
+        if !queue.open.is_empty() {
+            queue.close(&self.buffer, stream);
         }
-        lane.add(held.start, &held.frame(), 0);
-        self.whereabouts.note(worker, held.frame().number, Whose::Anybodys);
-        lane.close(&held.buffer, stream);
+        queue.add(held.start, &held.frame(), 0);
+        self.whereabouts.note(worker, held.frame().number, Whose::AnyHost);
+        queue.close(&held.buffer, stream);
     }
 }

@@ -263,7 +263,7 @@ impl Bench {
                     done += piece.len() as u64;
                     load.done.store(done, Ordering::Release);
                     if let Some(piece) = Arc::into_inner(piece) {
-                        let _ = inbox.sheets.push(piece.done());
+                        let _ = inbox.buffers.push(piece.done());
                     }
                 }
             }

@@ -11,7 +11,7 @@
 //! - `moves`: flows that change their worker, and why nobody waits for ever for them; `mover`: a worker's part in it; `handover`: how
 //!   something goes from one to the other.
 //! - `order`: waits where rules of one worker touch what those of all count together; `whereabouts`: for whom it need not.
-//! - `seat`: a worker's thread. `report`: statistics of all together.
+//! - `worker_setup`: a worker's thread. `report`: statistics of all together.
 //! - `costs`: what packets cost one worker, for the simulation of many (`margay lab parallel`). `measure`: what handing over takes
 //!   (`margay lab steering`).
 //!
@@ -33,12 +33,12 @@ mod moves;
 mod order;
 mod piece;
 mod report;
-mod seat;
 mod settings;
 mod steer;
 mod sync;
 mod turns;
 mod whereabouts;
+mod worker_setup;
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, mpsc};
@@ -66,10 +66,10 @@ pub(crate) use costs::PacketCosts;
 use feeder::{Reading, Shared, Way};
 pub use measure::run as bench_steering;
 use report::Report;
-use seat::{Final, Seat};
 use settings::Scheduler;
 pub(crate) use settings::{Autofp, autofp};
 use steer::{Exact, Keys, Steering};
+use worker_setup::{Final, WorkerSetup};
 
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(20);
@@ -141,7 +141,7 @@ impl Autofp {
         for (number, (outputs, inbox)) in outputs.into_iter().zip(inboxes).enumerate() {
             let (go, wait) = mpsc::channel();
             starters.push(go);
-            let seat = Seat {
+            let setup = WorkerSetup {
                 control: Arc::clone(control),
                 options: job.options.clone(),
                 policies: *job.policies,
@@ -161,7 +161,7 @@ impl Autofp {
             let handle = std::thread::Builder::new()
                 .name(name.clone())
                 .stack_size(stack)
-                .spawn(move || seat.run())
+                .spawn(move || setup.run())
                 .map_err(|e| Failed::new("threads", format!("cannot start the thread {name}: {e}")))?;
             threads.push(handle);
         }
@@ -307,7 +307,7 @@ fn stand_by(
         }
         if control.signals.rotate() {
             margay_output::log::reopen();
-            if control.ask(|w, _| w.lane.rest.outputs.reopen(all::now())).is_err() {
+            if control.ask(|w, _| w.pipeline.stages.outputs.reopen(all::now())).is_err() {
                 warning!("output", "a worker did not open its log files anew: it did not answer in time");
             }
         }

@@ -76,7 +76,7 @@ impl Mover {
     }
 
     fn hand_over(&mut self, m: &Move, worker: &mut Worker) {
-        let flow = worker.lane.flow_leaves(&m.ends);
+        let flow = worker.pipeline.flow_leaves(&m.ends);
         self.counters.given += u64::from(flow.is_some());
         m.cell.give(flow);
     }
@@ -123,7 +123,7 @@ impl Mover {
         };
         if let Some(flow) = flow {
             self.wait_for_rules(&flow, worker, orders);
-            worker.lane.flow_enters(flow);
+            worker.pipeline.flow_enters(flow);
         }
         if let Some(began) = began {
             self.counters.waits += 1;
@@ -133,11 +133,11 @@ impl Mover {
 
     /// While rules are reloaded one worker has them before another.
     fn wait_for_rules(&self, flow: &Moving, worker: &mut Worker, orders: (&Post, &mut Reporter)) {
-        if !worker.lane.is_behind(flow) {
+        if !worker.pipeline.is_behind(flow) {
             return;
         }
         let began = Instant::now();
-        while worker.lane.is_behind(flow) && began.elapsed() < RULES {
+        while worker.pipeline.is_behind(flow) && began.elapsed() < RULES {
             orders.0.serve(worker, orders.1);
             std::thread::sleep(Duration::from_micros(50));
         }

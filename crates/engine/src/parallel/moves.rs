@@ -2,7 +2,7 @@
 //!
 //! A flow's state is its worker's own. So a move is decided where the stream of packets has one order, by who has the
 //! reader's place, and is carried out by the two workers: the **giver** takes the flow out of its table, the **taker** puts it into
-//! its own ([`Lane::flow_leaves`](crate::worker::Lane::flow_leaves)). At the flow's frame *n*, the first that is the taker's, the feeder
+//! its own ([`Pipeline::flow_leaves`](crate::worker::Pipeline::flow_leaves)). At the flow's frame *n*, the first that is the taker's, the feeder
 //!
 //! 1. puts [`Item::Give`](super::piece::Item) at the end of the giver's queue, behind all frames of the flow before *n*;
 //! 2. puts [`Item::Take`](super::piece::Item) into the taker's queue, before frame *n*;

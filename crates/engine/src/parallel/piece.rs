@@ -47,7 +47,7 @@ pub(super) struct Piece {
 
 /// What a piece is written on.
 #[derive(Debug, Default)]
-pub(super) struct Sheet {
+pub(super) struct PieceBuffer {
     pub(super) spots: Vec<Spot>,
     pub(super) notes: Option<Box<Notes>>,
 }
@@ -85,13 +85,13 @@ impl Piece {
     }
 
     /// Lets its buffer go, and gives back what it was written on.
-    pub(super) fn done(self) -> Sheet {
+    pub(super) fn done(self) -> PieceBuffer {
         let Piece { mut spots, mut notes, .. } = self;
         spots.clear();
         if let Some(n) = &mut notes {
             n.clear();
         }
-        Sheet { spots, notes }
+        PieceBuffer { spots, notes }
     }
 }
 
@@ -130,5 +130,5 @@ pub(super) enum Item {
 /// The worker's end.
 pub(super) struct Inbox {
     pub(super) items: Consumer<Item>,
-    pub(super) sheets: Producer<Sheet>,
+    pub(super) buffers: Producer<PieceBuffer>,
 }

@@ -8,7 +8,7 @@ use margay_output::Outputs;
 use margay_output::event::{Counter, EventType, StatsEvent};
 
 use super::feeder::FeedCounters;
-use super::seat::Final;
+use super::worker_setup::Final;
 use crate::control::Control;
 use crate::settings::now;
 use crate::stats;
@@ -137,8 +137,8 @@ impl Report {
         let (totals, last) = (self.totals.clone(), self.last.clone());
         // A worker that takes no orders has no scripts to call any more.
         let _ = post.send(Box::new(move |w, _| {
-            if w.lane.rest.scripts.wants(Occasion::Stats) {
-                w.lane.rest.scripts.stats(&stats::shown(&totals, &last));
+            if w.pipeline.stages.scripts.wants(Occasion::Stats) {
+                w.pipeline.stages.scripts.stats(&stats::shown(&totals, &last));
             }
         }));
     }

@@ -146,7 +146,7 @@ impl Steering {
     /// Where a frame belongs, and whose it is.
     #[inline]
     pub(super) fn place(&self, frame: &Frame<'_>) -> (Place, Whose) {
-        let Some(inner) = inner(frame) else { return (Place::Unknown, Whose::Anybodys) };
+        let Some(inner) = inner(frame) else { return (Place::Unknown, Whose::AnyHost) };
         (self.find(&inner).unwrap_or(Place::Unknown), self.whose(&inner))
     }
 
@@ -159,7 +159,7 @@ impl Steering {
             UDP => inner.fragment.is_none() && !self.tunnels.iter().any(|t| t.matches(port(0), port(2))),
             _ => false,
         };
-        if plain { Whose::Hosts(inner.src, inner.dst) } else { Whose::Anybodys }
+        if plain { Whose::Hosts(inner.src, inner.dst) } else { Whose::AnyHost }
     }
 
     /// The ends of the flow of a frame that is [`Place::Plain`].

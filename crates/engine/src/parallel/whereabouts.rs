@@ -33,7 +33,7 @@ pub(super) fn words(address: IpAddr) -> Words {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     Hosts(Words, Words),
-    Anybodys,
+    AnyHost,
 }
 
 /// The table.
@@ -66,7 +66,7 @@ impl Whereabouts {
                 note(row.get(class(a)), frame);
                 note(row.get(class(b)), frame);
             }
-            Whose::Anybodys => note(row.first(), frame),
+            Whose::AnyHost => note(row.first(), frame),
         }
     }
 
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!((w.due(1, Some(a), 5000), w.due(1, Some(b), 400)), (512, 400));
         assert_eq!((w.due(1, Some(c), 5000), w.due(1, None, 5000), w.due(0, Some(a), 5000)), (0, 5000, 0));
         // One that nobody knows may be of all.
-        w.note(1, 1000, Whose::Anybodys);
+        w.note(1, 1000, Whose::AnyHost);
         assert_eq!(w.due(1, Some(c), 5000), 1024);
         // Later ones are not waited for, as long as the word remembers.
         w.note(1, 9000, Whose::Hosts(a, a));
@@ -148,7 +148,7 @@ mod tests {
             for (step, host, unknown) in steps {
                 frame += step;
                 let host = words([10, 0, 0, host].into());
-                w.note(1, frame, if unknown { Whose::Anybodys } else { Whose::Hosts(host, host) });
+                w.note(1, frame, if unknown { Whose::AnyHost } else { Whose::Hosts(host, host) });
                 had.push((frame, host, unknown));
             }
             for host in 0..3 {

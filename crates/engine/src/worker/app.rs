@@ -11,13 +11,13 @@ use margay_output::eve::Record;
 use margay_output::event::AppProtos;
 use margay_stream::{AppData, TcpSession};
 
-use super::Rest;
+use super::Stages;
 use crate::witness::Witness;
 
 pub(super) const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
 /// A worker's application layer.
-pub(crate) struct AppLane {
+pub(crate) struct AppStage {
     pub(crate) config: Arc<AppConfig>,
     pub(crate) shared: Shared,
     /// What each `eve-log` output shows, in their order.
@@ -70,7 +70,7 @@ pub(crate) enum Checksums {
 
 /// What a packet's data came to.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Heard {
+pub(crate) struct AppResult {
     /// Events of recognition ([`margay_app::session::SessionEvent::bit`]).
     pub(crate) events: u8,
     /// The flow is the wrong way round, and nothing was taken: it is to be turned, and fed again.
@@ -79,7 +79,7 @@ pub(crate) struct Heard {
     pub(crate) bypass: bool,
     /// The protocol of a parser that gave up on the flow: `app-layer.error-policy` applies.
     pub(crate) failed: Option<AppProto>,
-    /// The parser has as many transactions as it may have, and has not taken all that there is ([`Rest::work_off`]).
+    /// The parser has as many transactions as it may have, and has not taken all that there is ([`Stages::work_off`]).
     pub(crate) full: bool,
 }
 
@@ -124,13 +124,13 @@ impl FlowApp {
     }
 
     /// Its transactions may have changed, other than by what parsers were told.
-    pub(super) const fn stir(&mut self) {
+    pub(super) const fn mark_dirty(&mut self) {
         self.quiet = None;
     }
 
     /// The same, and any of them may have.
     pub(super) fn stir_all(&mut self) {
-        self.stir();
+        self.mark_dirty();
         self.session.wake();
     }
 

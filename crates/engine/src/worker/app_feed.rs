@@ -6,9 +6,9 @@ use margay_flow::{Direction, Flow, FlowCore};
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
 
-use super::app::{AppLane, Checksums, DIRECTIONS, FlowApp, Heard};
+use super::app::{AppResult, AppStage, Checksums, DIRECTIONS, FlowApp};
 use super::expect::Answer;
-use super::{FlowExt, Rest};
+use super::{FlowExt, Stages};
 
 /// Most pieces that one packet hands over in one direction: stretches between holes.
 const PIECES_MAX: usize = 1024;
@@ -17,7 +17,7 @@ const PIECES_MAX: usize = 1024;
 const HELD_MAX: usize = 128 << 10;
 
 struct Feeder<'a> {
-    lane: &'a mut AppLane,
+    stage: &'a mut AppStage,
     core: &'a FlowCore,
     time: Time,
     inline: bool,
@@ -28,8 +28,8 @@ struct Feeder<'a> {
 impl Feeder<'_> {
     fn cx(&mut self, end: bool) -> Parse<'_> {
         Parse {
-            config: &self.lane.config,
-            shared: &mut self.lane.shared,
+            config: &self.stage.config,
+            shared: &mut self.stage.shared,
             flow: self.core,
             time: self.time,
             end,
@@ -54,10 +54,10 @@ impl Feeder<'_> {
             match tcp.app_data(d, self.all) {
                 None => break,
                 Some(AppData::Gap(n)) => {
-                    if let Some(w) = &mut self.lane.witness {
+                    if let Some(w) = &mut self.stage.witness {
                         w.app_gap(self.core, d, tcp.first_seq(d), tcp.app_offset(d), n);
                     }
-                    self.lane.shared.frames.at = tcp.app_offset(d);
+                    self.stage.shared.frames.at = tcp.app_offset(d);
                     let app = self.session(app);
                     app.session.gap(&mut self.cx(false), d, n);
                     if !app.session.proto.is_known() {
@@ -69,12 +69,12 @@ impl Feeder<'_> {
                     }
                 }
                 Some(AppData::Data { offset, bytes }) => {
-                    if let Some(w) = &mut self.lane.witness {
+                    if let Some(w) = &mut self.stage.witness {
                         w.app(self.core, d, tcp.first_seq(d), offset, bytes);
                     }
                     let app = self.session(app);
                     let end = offset + bytes.len() as u64;
-                    self.lane.shared.frames.at = offset.saturating_sub(app.held[d.index()].len() as u64);
+                    self.stage.shared.frames.at = offset.saturating_sub(app.held[d.index()].len() as u64);
                     if app.offered[d.index()] == end {
                         if !self.hold(tcp, app, d, end) {
                             break;
@@ -130,7 +130,7 @@ impl Feeder<'_> {
 
     /// `n` bytes of a direction are taken; what rules have still to look at of its frames stays.
     fn consume(&self, tcp: &mut TcpSession, d: Direction, n: u64) {
-        let frames = &self.lane.shared.frames;
+        let frames = &self.stage.shared.frames;
         if frames.watched {
             tcp.keep(d, frames.flow.needed(d));
         }
@@ -185,10 +185,10 @@ impl Feeder<'_> {
         if app.session.is_ended(d) || app.session.is_off() {
             return;
         }
-        self.lane.shared.frames.at = tcp.app_offset(d);
+        self.stage.shared.frames.at = tcp.app_offset(d);
         let left = match tcp.app_data(d, self.all) {
             Some(AppData::Data { offset, bytes }) => {
-                if let Some(w) = &mut self.lane.witness {
+                if let Some(w) = &mut self.stage.witness {
                     w.app(self.core, d, tcp.first_seq(d), offset, bytes);
                 }
                 bytes
@@ -223,7 +223,7 @@ enum Announced {
     Wait,
 }
 
-impl Rest {
+impl Stages {
     /// Whether the receiver of a datagram discards it for its checksum.
     ///
     /// In a capture taken at a sender whose card fills checksums in, all of that sender's are wrong, and its datagrams are
@@ -254,14 +254,14 @@ impl Rest {
         false
     }
 
-    /// Feeds the application layer of a UDP flow with a datagram, except one that its receiver discards ([`Rest::is_discarded`]).
-    pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, packet: &Packet<'_>) -> Heard {
+    /// Feeds the application layer of a UDP flow with a datagram, except one that its receiver discards ([`Stages::is_discarded`]).
+    pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, packet: &Packet<'_>) -> AppResult {
         let data = packet.payload();
         if data.is_empty() || flow.ext.app.as_ref().is_some_and(|a| a.session.is_off()) {
-            return Heard::default();
+            return AppResult::default();
         }
         if self.is_discarded(flow, dir, packet) {
-            return Heard::default();
+            return AppResult::default();
         }
         let midstream = self.stream.config().midstream;
         let app = flow.ext.app.get_or_insert_with(|| {
@@ -275,26 +275,26 @@ impl Rest {
         self.app.shared.frames.at = 0;
         self.app.shared.frames.flow = std::mem::take(&mut app.frames);
         let mut feeder = Feeder {
-            lane: &mut self.app,
+            stage: &mut self.app,
             core: &flow.core,
             time: self.now,
             inline: self.ips,
             all: false,
             midstream: false,
         };
-        feeder.lane.shared.wishes = app.wishes;
+        feeder.stage.shared.wishes = app.wishes;
         app.session.data(&mut feeder.cx(false), dir, data);
         self.app.account_growth(&flow.core, app, self.now);
         app.wishes = self.app.shared.wishes;
         app.frames = std::mem::take(&mut self.app.shared.frames.flow);
         if app.session.wants_turn() {
-            return Heard { turn: true, ..Heard::default() };
+            return AppResult { turn: true, ..AppResult::default() };
         }
-        Heard {
+        AppResult {
             events: app.session.take_events(),
             bypass: app.wishes.bypass,
             failed: app.take_failed(),
-            ..Heard::default()
+            ..AppResult::default()
         }
     }
 
@@ -338,7 +338,7 @@ impl Rest {
     /// Feeds the application layer of a TCP flow with what a packet of direction `dir` made available; with `all` with
     /// all that is left, for this is the flow's end.
     #[inline]
-    pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
+    pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> AppResult {
         if !all
             && let Some(tcp) = flow.ext.tcp.as_deref()
             && tcp.state() != TcpState::Closed
@@ -347,29 +347,29 @@ impl Rest {
                 // Most packets bring nothing: they only acknowledge, wait to be acknowledged, or are past the stream's depth.
                 let idle = |d: Direction| (!tcp.depth_reached(d) || a.session.is_truncated(d)) && a.has_all(tcp, d);
                 if a.session.is_off() {
-                    return Heard::default();
+                    return AppResult::default();
                 }
                 if !a.session.is_full() && DIRECTIONS.into_iter().all(idle) {
-                    return Heard {
+                    return AppResult {
                         events: std::mem::take(&mut a.events) | a.session.take_events(),
                         bypass: a.wishes.bypass,
-                        ..Heard::default()
+                        ..AppResult::default()
                     };
                 }
             } else if DIRECTIONS.into_iter().all(|d| tcp.app_data(d, false).is_none()) {
-                return Heard::default();
+                return AppResult::default();
             }
         }
         self.feed_tcp_data(flow, dir, all)
     }
 
-    fn feed_tcp_data(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
+    fn feed_tcp_data(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> AppResult {
         let announced = match self.announced(flow, all) {
-            Announced::Wait => return Heard::default(),
+            Announced::Wait => return AppResult::default(),
             Announced::No => None,
             Announced::As(carries, reversed) => Some((carries, reversed)),
         };
-        let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
+        let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return AppResult::default() };
         // Behind a reset nothing is looked at that waits for something before it: nobody will say that it arrived.
         let reset = all && tcp.may_go_on();
         let ended = [dir.reverse(), dir].map(|d| (d, reset && !tcp.app_unacknowledged(d)));
@@ -378,14 +378,14 @@ impl Rest {
         }
         let app = &mut flow.ext.app;
         if app.as_ref().is_some_and(|a| a.session.is_off()) {
-            return Heard::default();
+            return AppResult::default();
         }
         self.app.shared.files.flow = app.as_ref().map(|a| a.files).unwrap_or_default();
         self.app.shared.frames.flow = app.as_mut().map(|a| std::mem::take(&mut a.frames)).unwrap_or_default();
         self.app.shared.wishes = app.as_ref().map(|a| a.wishes).unwrap_or_default();
         let midstream = tcp.is_midstream();
         let mut feeder =
-            Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all, midstream };
+            Feeder { stage: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all, midstream };
         if let Some((carries, reversed)) = announced {
             let app = feeder.session(app);
             app.session.begin(&mut feeder.cx(false), carries, reversed);
@@ -412,17 +412,17 @@ impl Rest {
             for d in order {
                 again |= feeder.side(tcp, app, d);
                 if app.as_ref().is_some_and(|a| a.session.wants_turn()) {
-                    return Heard { turn: true, ..Heard::default() };
+                    return AppResult { turn: true, ..AppResult::default() };
                 }
             }
             if !again {
                 break;
             }
         }
-        let Some(app) = app.as_deref_mut() else { return Heard::default() };
+        let Some(app) = app.as_deref_mut() else { return AppResult::default() };
         for d in order {
             // Rules that look for bytes of a message should not wait for more than that.
-            if app.completed(d) | std::mem::take(&mut feeder.lane.shared.whole[d.index()]) {
+            if app.completed(d) | std::mem::take(&mut feeder.stage.shared.whole[d.index()]) {
                 tcp.raw_trigger(d);
             }
         }
@@ -464,12 +464,12 @@ impl Rest {
         app.wishes = wishes;
         self.stream.account(tcp);
         app.events |= app.session.take_events();
-        Heard {
+        AppResult {
             events: std::mem::take(&mut app.events),
             bypass: wishes.bypass,
             failed: app.take_failed(),
             full: app.session.is_full(),
-            ..Heard::default()
+            ..AppResult::default()
         }
     }
 }

@@ -11,10 +11,10 @@ use super::app::{DIRECTIONS, names};
 use super::app_feed::is_over;
 use super::engines::Engine;
 use super::log::{HeldVars, addresses};
-use super::scripts::{self, Scene};
-use super::{FlowExt, Rest};
+use super::scripts::{self, ScriptContext};
+use super::{FlowExt, Stages};
 
-impl Rest {
+impl Stages {
     /// Logs the events of recognition that came with a packet.
     #[inline]
     pub(super) fn log_recognition(&mut self, p: &Packet<'_>, flow: &Flow<FlowExt>, events: u8) {
@@ -72,7 +72,7 @@ impl Rest {
         }
     }
 
-    /// As [`Rest::log_app`], where some may have changed.
+    /// As [`Stages::log_app`], where some may have changed.
     fn log_txs(
         &mut self,
         p: &Packet<'_>,
@@ -187,7 +187,7 @@ impl Rest {
         let about = about();
         let vars = about.vars(self.detect.as_ref());
         let header = about.header(&vars, self.file.as_deref());
-        let scripts = (&mut self.scripts, self.detect.as_ref().map(|d| &*d.0), about.scene());
+        let scripts = (&mut self.scripts, self.detect.as_ref().map(|d| &*d.0), about.context());
         self.app.log_files(&mut self.outputs, &header, about.names.proto, tx, only, scripts);
     }
 
@@ -229,7 +229,7 @@ impl Rest {
             *n += 1;
         }
         if self.scripts.any() && !tx.base().no_log {
-            self.scripts.tx(self.detect.as_ref().map(|d| &*d.0), about.scene(), tx);
+            self.scripts.tx(self.detect.as_ref().map(|d| &*d.0), about.context(), tx);
         }
         if let Some(kind) = protocol.log {
             self.log_as(about, kind, Some(protocol), tx, tx);
@@ -310,8 +310,8 @@ struct About<'a> {
 
 impl About<'_> {
     /// What scripts see besides the transaction.
-    fn scene(&self) -> Scene<'_> {
-        Scene { packet: Some(self.packet), flow: Some(self.core), app: self.protocols }
+    fn context(&self) -> ScriptContext<'_> {
+        ScriptContext { packet: Some(self.packet), flow: Some(self.core), app: self.protocols }
     }
 
     /// Variables that rules captured.

@@ -8,9 +8,9 @@ use margay_app::Parse;
 use margay_flow::FlowCore;
 use margay_packet::Time;
 
-use super::app::{AppLane, FlowApp};
+use super::app::{AppStage, FlowApp};
 
-impl AppLane {
+impl AppStage {
     /// Counts anew what a flow holds. Returns whether it is more than before.
     pub(super) fn account(&mut self, app: &mut FlowApp) -> bool {
         let now = app.memory();

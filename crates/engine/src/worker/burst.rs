@@ -7,10 +7,10 @@
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_packet::{Packet, PacketSource};
 
-use super::app::Heard;
+use super::app::AppResult;
 use super::end::{HEADERS, pseudo};
 use super::tcp::{Seen, is_established};
-use super::{Fate, FlowExt, Rest};
+use super::{FlowExt, PacketVerdict, Stages};
 
 /// How far a flow's parser is, to see whether it comes any further.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Mark {
     }
 }
 
-impl Rest {
+impl Stages {
     /// Parses what is left of a packet's data in turns, because the parser had too many transactions. What rules decide about
     /// them is decided for the packet, and its number is that of their events.
     #[cold]
@@ -43,26 +43,26 @@ impl Rest {
         flow: &mut Flow<FlowExt>,
         dir: Direction,
         seen: &mut Seen,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
     ) {
         // The first turn's was inspected with the packet.
-        let mut heard = Heard::default();
+        let mut app_result = AppResult::default();
         loop {
             let before = Mark::of(flow);
-            if !self.inspect_burst(packet.number, flow, dir, heard, fate) {
+            if !self.inspect_burst(packet.number, flow, dir, app_result, fate) {
                 return;
             }
             self.log_app(packet, flow, false, fate.inspected);
             self.log_made_up(packet.number, flow, dir.reverse(), fate.inspected);
-            heard = self.feed_tcp(flow, dir, false);
-            self.log_recognition(packet, flow, heard.events);
-            seen.bypass |= heard.bypass;
-            let failed = if heard.full && Mark::of(flow) == before { self.stuck(flow) } else { heard.failed };
+            app_result = self.feed_tcp(flow, dir, false);
+            self.log_recognition(packet, flow, app_result.events);
+            seen.bypass |= app_result.bypass;
+            let failed = if app_result.full && Mark::of(flow) == before { self.stuck(flow) } else { app_result.failed };
             if let Some(proto) = failed {
                 self.parser_failed(proto, flow, fate, seen);
             }
-            if !heard.full || failed.is_some() {
-                self.inspect_burst(packet.number, flow, dir, heard, fate);
+            if !app_result.full || failed.is_some() {
+                self.inspect_burst(packet.number, flow, dir, app_result, fate);
                 return;
             }
         }
@@ -71,23 +71,23 @@ impl Rest {
     /// The same at the end of a flow, with all that is left of it. Returns what the last turn brought, which is still to be
     /// inspected, and whether rules looked at anything.
     #[cold]
-    pub(super) fn work_off_at_end(&mut self, flow: &mut Flow<FlowExt>, mut heard: Heard) -> (Heard, bool) {
+    pub(super) fn work_off_at_end(&mut self, flow: &mut Flow<FlowExt>, mut app_result: AppResult) -> (AppResult, bool) {
         let mut inspected = false;
         loop {
             let before = Mark::of(flow);
-            let mut fate = Fate::default();
-            self.inspect_burst(0, flow, Direction::ToClient, heard, &mut fate);
+            let mut fate = PacketVerdict::default();
+            self.inspect_burst(0, flow, Direction::ToClient, app_result, &mut fate);
             inspected |= fate.inspected;
             for d in [Direction::ToServer, Direction::ToClient] {
                 self.log_made_up(0, flow, d, fate.inspected);
             }
-            heard = self.feed_tcp(flow, Direction::ToClient, true);
-            if heard.full && Mark::of(flow) == before {
-                heard.failed = self.stuck(flow);
-                return (heard, inspected);
+            app_result = self.feed_tcp(flow, Direction::ToClient, true);
+            if app_result.full && Mark::of(flow) == before {
+                app_result.failed = self.stuck(flow);
+                return (app_result, inspected);
             }
-            if !heard.full {
-                return (heard, inspected);
+            if !app_result.full {
+                return (app_result, inspected);
             }
         }
     }
@@ -99,21 +99,21 @@ impl Rest {
         number: u64,
         flow: &mut Flow<FlowExt>,
         dir: Direction,
-        heard: Heard,
-        fate: &mut Fate,
+        app_result: AppResult,
+        fate: &mut PacketVerdict,
     ) -> bool {
         let passes = (fate.pass || flow.core.action.is_unwatched(self.ips)) && !self.firewall;
         if self.detect.is_none() || passes {
             return true;
         }
         for d in [Direction::ToServer, Direction::ToClient] {
-            let heard = if d == dir { heard } else { Heard::default() };
+            let app_result = if d == dir { app_result } else { AppResult::default() };
             let mut bytes = [0u8; HEADERS];
             let core = flow.core.clone();
             let packet = self.of_burst(number, &core, d, &mut bytes);
             let established = is_established(flow.core.state);
-            let seen = Seen { in_stream: true, established, heard, ..Seen::default() };
-            let mut own = Fate::default();
+            let seen = Seen { in_stream: true, established, app_result, ..Seen::default() };
+            let mut own = PacketVerdict::default();
             self.detect_in_flow(&packet, flow, d, &seen, &mut own);
             fate.add(own);
             if fate.drop.is_some() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use margay_capture::bypass::{BypassCount, BypassKey, Refusal};
 use margay_flow::{FlowAction, FlowCore, FlowRef, FlowState};
 
-use super::{Lane, Rest, closing};
+use super::{Pipeline, Stages, closing};
 use crate::control::post::Post;
 use crate::live::bypass::{Counted, Table};
 
@@ -132,7 +132,7 @@ impl Entered {
     }
 }
 
-impl Rest {
+impl Stages {
     /// How a flow that needs no more looking is bypassed: in the kernel where that can be.
     #[cold]
     pub(super) fn bypass(&mut self, core: &FlowCore, at: FlowRef) -> FlowState {
@@ -169,10 +169,10 @@ impl Rest {
     }
 }
 
-impl Lane {
+impl Pipeline {
     /// Takes what the kernel has counted of flows.
     pub(crate) fn counted_in_kernel(&mut self, list: &[Counted]) {
-        let Some(kernel) = &mut self.rest.kernel else { return };
+        let Some(kernel) = &mut self.stages.kernel else { return };
         for c in list {
             let Some(flow) = self.flows.get_mut(c.at).filter(|f| f.core.id == c.flow) else { continue };
             let Some(entered) = kernel.flows.get_mut(&c.flow) else { continue };
@@ -187,7 +187,7 @@ impl Lane {
 
     /// Adds what was counted of flows after they had left the table.
     pub(super) fn count_late(&mut self) {
-        if let Some(kernel) = &mut self.rest.kernel {
+        if let Some(kernel) = &mut self.stages.kernel {
             let (packets, bytes) = std::mem::take(&mut kernel.late);
             self.flows.counters.bypassed_pkts += packets;
             self.flows.counters.bypassed_bytes += bytes;

@@ -22,7 +22,7 @@ use margay_packet::tcp::flag;
 use margay_packet::{Packet, Time};
 use margay_stream::TcpSession;
 
-use super::{Fate, FlowExt, Lane, Rest};
+use super::{FlowExt, PacketVerdict, Pipeline, Stages};
 use crate::exception::Condition;
 
 /// How long packets may be on their way that were sent before the end, in microseconds.
@@ -84,7 +84,7 @@ pub(super) fn is_over(flow: &mut Flow<FlowExt>, time: Time) -> bool {
     over.is_some()
 }
 
-impl Rest {
+impl Stages {
     /// A packet of a bypassed flow came. Whether its connection is over, where that is another thing than it was.
     pub(super) fn look_for_the_end(
         &self,
@@ -112,7 +112,7 @@ impl Rest {
     }
 }
 
-impl Lane {
+impl Pipeline {
     /// A packet of a bypassed flow: where its connection is over, and the packet opens another one, the flow ends and another
     /// begins, which is given.
     pub(super) fn opened_again(
@@ -120,22 +120,22 @@ impl Lane {
         packet: &Packet<'_>,
         key: &FlowKey,
         at: FlowRef,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
     ) -> Option<FlowRef> {
-        let Lane { flows, rest, policies, .. } = self;
+        let Pipeline { flows, stages, policies, .. } = self;
         let flow = flows
             .get_mut(at)
             .filter(|f| f.core.over && !matches!(f.core.action, FlowAction::Drop | FlowAction::WouldDrop))?;
         let flags = packet.tcp()?.flags();
         let opens = flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN;
-        let broken = rest.stream.config().checksum_validation && packet.l4_checksum_ok() == Some(false);
+        let broken = stages.stream.config().checksum_validation && packet.l4_checksum_ok() == Some(false);
         if !opens || broken {
             return None;
         }
         let tenant = flow.ext.tenant;
-        let new = flows.replace(at, packet, key, || FlowExt::of(tenant), &mut |f, r| rest.end_flow(f, r));
+        let new = flows.replace(at, packet, key, || FlowExt::of(tenant), &mut |f, r| stages.end_flow(f, r));
         if new.is_none() {
-            rest.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
+            stages.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
         }
         new
     }

@@ -10,10 +10,10 @@ use margay_packet::{Packet, PacketSource};
 use super::app::awake;
 use super::firewall::FlowDropBy;
 use super::frames::FrameSource;
-use super::scripts::{Occasion, Scene};
+use super::scripts::{Occasion, ScriptContext};
 use super::tcp::Seen;
 use super::wire::Wire;
-use super::{DropReason, Fate, FlowExt, Rest};
+use super::{DropReason, FlowExt, PacketVerdict, Stages};
 
 /// When rules that ask for the flow's protocol alone (`pd_only`) look at it. In a stream: once for each direction, with its first
 /// packet after the one that decided its protocol, or with that packet inline, where what it carries is not past yet. Of
@@ -60,9 +60,9 @@ impl ProtocolRules {
     }
 }
 
-impl Rest {
+impl Stages {
     /// Inspects a packet that has no flow.
-    pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
+    pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut PacketVerdict) {
         let Some((detect, state)) = &mut self.detect else { return };
         if let Some(w) = &mut self.app.witness {
             w.payload(packet, None);
@@ -80,7 +80,7 @@ impl Rest {
         flow: &mut Flow<FlowExt>,
         dir: Direction,
         seen: &Seen,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
     ) {
         let Some((detect, state)) = &mut self.detect else { return };
         let session = flow.ext.tcp.as_deref();
@@ -115,7 +115,7 @@ impl Rest {
             // The firewall may leave a change for a later packet.
             txs_changed = a.session.take_changed(dir) || detect.is_firewall();
             if txs_changed {
-                a.stir();
+                a.mark_dirty();
             }
             no_payload = a.encrypted;
             let ended = seen.flush || a.session.is_ended(dir);
@@ -132,11 +132,12 @@ impl Rest {
             txs = Some(a.session.parsers_mut());
         }
         if self.scripts.any() {
-            let scene = Scene { packet: Some(packet), flow: Some(&flow.core), app: protos.unwrap_or_default() };
+            let context =
+                ScriptContext { packet: Some(packet), flow: Some(&flow.core), app: protos.unwrap_or_default() };
             if self.scripts.wants(Occasion::Stream)
                 && let Some(c) = chunk
             {
-                self.scripts.stream(Some(detect), scene, dir, c.offset, c.data);
+                self.scripts.stream(Some(detect), context, dir, c.offset, c.data);
             }
             if self.scripts.wants(Occasion::Body)
                 && let Some(parsers) = &txs
@@ -144,7 +145,7 @@ impl Rest {
                 // With its log comes the end of a body.
                 let due = |tx: &&dyn Transaction| tx.base().updated[dir.index()] && !tx.base().logged;
                 for tx in parsers.iter().flat_map(|p| awake(&**p)).filter(due) {
-                    self.scripts.body(Some(detect), scene, tx, dir, false);
+                    self.scripts.body(Some(detect), context, tx, dir, false);
                 }
             }
         }
@@ -166,7 +167,7 @@ impl Rest {
             protocol_due,
             protocol_told,
             app: protos.unwrap_or_default(),
-            app_events: seen.heard.events,
+            app_events: seen.app_result.events,
             txs,
             txs_changed,
             frames,
@@ -210,7 +211,7 @@ impl Rest {
     }
 
     /// Has the packet go on with what the rules that matched put in; where that is not possible it does not go on.
-    fn replace(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
+    fn replace(&mut self, packet: &Packet<'_>, fate: &mut PacketVerdict) {
         let Some((_, state)) = &self.detect else { return };
         if !self.ips || state.replacements().is_empty() {
             return;
@@ -231,7 +232,7 @@ impl Rest {
         packet: &Packet<'_>,
         flow: Option<(&mut Flow<FlowExt>, Direction)>,
         verdict: Verdict,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
     ) {
         match verdict.action {
             VerdictAction::Accept => {}

@@ -6,17 +6,17 @@ use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore, FlowState};
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
 use margay_stream::{FlowPrint, TcpState};
 
-use super::app::Heard;
+use super::app::AppResult;
 use super::app_feed::is_over;
 use super::tcp::{Seen, is_established};
-use super::{Fate, FlowExt, Rest};
+use super::{FlowExt, PacketVerdict, Stages};
 
 /// Most packets made up for one direction of a flow at its end.
 const FLUSHES_MAX: usize = 256;
 /// Longest header of a made-up packet: IPv6 and TCP.
 pub(super) const HEADERS: usize = 60;
 
-impl Rest {
+impl Stages {
     /// Ends a flow: inspects what is left of its streams, counts and logs it.
     ///
     /// A packet of another flow may be what noticed that the flow is over. The packets that are made up here have fates of
@@ -30,27 +30,27 @@ impl Rest {
         if carries(&flow) && !flow.core.action.is_unwatched(self.ips) && !dropped {
             // What was heard before is looked at before what the end brings.
             if flow.ext.app.as_ref().is_some_and(|a| a.has_news(Direction::ToServer)) {
-                inspected |= self.flush(&mut flow, Direction::ToServer, Heard::default());
+                inspected |= self.flush(&mut flow, Direction::ToServer, AppResult::default());
             }
-            let mut heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
-            if heard.turn {
+            let mut app_result = self.feed_tcp(&mut flow, Direction::ToClient, true);
+            if app_result.turn {
                 flow.ext.turn_round();
                 flow.core.turn_round();
-                heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
+                app_result = self.feed_tcp(&mut flow, Direction::ToClient, true);
             }
-            if heard.full {
+            if app_result.full {
                 let looked;
-                (heard, looked) = self.work_off_at_end(&mut flow, heard);
+                (app_result, looked) = self.work_off_at_end(&mut flow, app_result);
                 inspected |= looked;
             }
-            if let Some(proto) = heard.failed {
+            if let Some(proto) = app_result.failed {
                 self.parser_failed_at_end(proto, &mut flow);
             }
             if let Some(s) = flow.ext.tcp.as_deref_mut() {
                 s.app_disable();
             }
             for dir in [Direction::ToServer, Direction::ToClient] {
-                inspected |= self.flush(&mut flow, dir, heard);
+                inspected |= self.flush(&mut flow, dir, app_result);
             }
         }
         if dropped {
@@ -81,7 +81,7 @@ impl Rest {
         let Some(tcp) = flow.ext.tcp.as_deref().filter(|t| is_over(t)) else { return };
         let news = flow.ext.app.as_ref().is_some_and(|a| a.has_news(dir));
         if news || tcp.needs_flush(dir) {
-            self.flush(flow, dir, Heard::default());
+            self.flush(flow, dir, AppResult::default());
         }
     }
 
@@ -96,7 +96,7 @@ impl Rest {
     }
 
     /// Inspects what is left of one direction, with packets made up for it. Returns whether there was anything to inspect.
-    fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, mut heard: Heard) -> bool {
+    fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, mut app_result: AppResult) -> bool {
         let mut inspected = false;
         let mut txs = flow.ext.app.as_ref().is_some_and(|a| a.session.has_txs() || a.frames.needed(dir).is_some());
         let closed = flow.core.state == FlowState::Closed;
@@ -113,11 +113,11 @@ impl Rest {
                 flush: true,
                 in_stream: true,
                 established,
-                heard: std::mem::take(&mut heard),
+                app_result: std::mem::take(&mut app_result),
                 for_txs: !left && closed,
                 ..Seen::default()
             };
-            let mut fate = Fate::default();
+            let mut fate = PacketVerdict::default();
             let raw = |flow: &Flow<FlowExt>| flow.ext.tcp.as_deref().map_or(0, |t| t.raw_offset(dir));
             let before = raw(flow);
             self.detect_in_flow(&packet, flow, dir, &seen, &mut fate);
@@ -131,7 +131,7 @@ impl Rest {
     }
 }
 
-impl Rest {
+impl Stages {
     /// Logs what is left of a flow's transactions.
     fn end_app(&mut self, flow: &mut Flow<FlowExt>, inspected: bool) {
         if flow.ext.app.is_some() {

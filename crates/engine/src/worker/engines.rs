@@ -1,8 +1,8 @@
 //! A worker's detection engines: whose rules look at a packet, and what happens when other rules take their place.
 //!
-//! The worker keeps the state of each engine; that of the packet at hand is in [`Rest::detect`], the others are parked here.
+//! The worker keeps the state of each engine; that of the packet at hand is in [`Stages::detect`], the others are parked here.
 //! Where there are no tenants there is one engine, and a packet costs the comparison of two numbers: those of the set of
-//! rules that last looked at its flow, and of the one that will ([`Rest::at_flow`]). What changes hands when rules are
+//! rules that last looked at its flow, and of the one that will ([`Stages::at_flow`]). What changes hands when rules are
 //! reloaded is made by who loads them ([`Install`]); the worker moves what it has into it and gives back what it does not
 //! need any more ([`Retired`]), to be dropped by somebody else.
 
@@ -14,7 +14,7 @@ use margay_detect::{Detect, DetectState, InOrder, RulesMark};
 use margay_flow::{Direction, Flow};
 use margay_packet::Packet;
 
-use super::{FlowExt, Rest, RuleTexts};
+use super::{FlowExt, RuleTexts, Stages};
 use crate::Failed;
 use crate::engines::EngineSet;
 use crate::settings::Selector;
@@ -155,7 +155,7 @@ impl Engines {
     }
 }
 
-impl Rest {
+impl Stages {
     /// Says which interface packets come from, for tenants that have interfaces.
     pub(crate) fn set_interface(&mut self, interface: &str) {
         if self.engines.interface.as_deref() == Some(interface) {
@@ -343,7 +343,7 @@ impl Rest {
 /// Bytes that one bit of a host is taken to need.
 const HOST_BIT: u64 = 256;
 
-impl Rest {
+impl Stages {
     /// The engine's own rules with their state, whichever are in use.
     pub(crate) fn own(&mut self) -> Option<&mut Engine> {
         if self.engines.tenant() == 0 { self.detect.as_mut() } else { self.engines.parked.first_mut()?.engine.as_mut() }

@@ -7,9 +7,9 @@ use margay_flow::Direction;
 use margay_output::Outputs;
 use margay_output::event::{Addresses, AppEvent, EventType, Forwarded, Header, ONE_RECORD};
 
-use super::app::AppLane;
+use super::app::AppStage;
 use super::log::direction;
-use super::scripts::{Occasion, OutputScripts, Scene};
+use super::scripts::{Occasion, OutputScripts, ScriptContext};
 
 /// The first file of a transaction that is due for the log.
 fn due(tx: &dyn Transaction, only: Option<Direction>) -> Option<usize> {
@@ -18,11 +18,11 @@ fn due(tx: &dyn Transaction, only: Option<Direction>) -> Option<usize> {
     files.due_for_log().find(|i| only.is_none_or(|d| way(i) == Some(d == Direction::ToClient)))
 }
 
-impl AppLane {
-    /// Carries out what is still to be done for the files of a transaction, as [`AppLane::log_files`] means `only`; whether
+impl AppStage {
+    /// Carries out what is still to be done for the files of a transaction, as [`AppStage::log_files`] means `only`; whether
     /// some are to be logged then.
     pub(super) fn files_due(&mut self, tx: &mut dyn Transaction, only: Option<Direction>) -> bool {
-        let AppLane { config, shared, .. } = self;
+        let AppStage { config, shared, .. } = self;
         let (AppConfig { files: config, .. }, Shared { files: engine, .. }) = (&**config, shared);
         let files = &mut tx.base_mut().files;
         if only.is_none() {
@@ -43,9 +43,9 @@ impl AppLane {
         app_proto: Option<&str>,
         tx: &mut dyn Transaction,
         only: Option<Direction>,
-        (scripts, detect, scene): (&mut OutputScripts, Option<&Detect>, Scene<'_>),
+        (scripts, detect, context): (&mut OutputScripts, Option<&Detect>, ScriptContext<'_>),
     ) {
-        let AppLane { config, shared, options, record, .. } = self;
+        let AppStage { config, shared, options, record, .. } = self;
         let (AppConfig { files: config, .. }, Shared { files: engine, .. }) = (&**config, shared);
         let records = config.store.as_ref().is_some_and(|s| s.write_fileinfo);
         loop {
@@ -82,7 +82,7 @@ impl AppLane {
                 }
             }
             if scripts.wants(Occasion::File) {
-                scripts.file(detect, scene, &*tx, index, engine);
+                scripts.file(detect, context, &*tx, index, engine);
             }
             tx.base_mut().files.set_logged(index);
         }

@@ -6,7 +6,7 @@ use margay_flow::{Direction, Flow, FlowState};
 use margay_packet::Packet;
 
 use super::tcp::is_established;
-use super::{Fate, FlowExt, Rest};
+use super::{FlowExt, PacketVerdict, Stages};
 
 /// Who dropped a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,14 +28,14 @@ pub(super) enum BeforeFlow {
     Dropped,
 }
 
-impl Rest {
+impl Stages {
     /// Whether rules are to be asked about a packet before its flow is looked up.
     pub(super) fn looks_before_flow(&self) -> bool {
         self.firewall || self.detect.as_ref().is_some_and(|(d, _)| d.looks_before_flow())
     }
 
     /// Asks `packet:pre_flow`, and the rules that take packets out of flow tracking. A packet that is dropped is seen to.
-    pub(super) fn before_flow(&mut self, packet: &Packet<'_>, fate: &mut Fate) -> BeforeFlow {
+    pub(super) fn before_flow(&mut self, packet: &Packet<'_>, fate: &mut PacketVerdict) -> BeforeFlow {
         let Some((detect, state)) = &mut self.detect else { return BeforeFlow::Next };
         let mut input = Input { ips: self.ips, ..Input::new(packet) };
         match state.firewall_hook(detect, PacketHook::PreFlow, &mut input) {

@@ -10,7 +10,7 @@ use margay_packet::Packet;
 use margay_stream::TcpSession;
 
 use super::app::FlowApp;
-use super::{FlowExt, Rest};
+use super::{FlowExt, Stages};
 
 /// Where the bytes of a direction's frames are: in the stream, or in the datagram.
 pub(super) struct FrameSource<'a> {
@@ -65,7 +65,7 @@ impl FrameSource<'_> {
     }
 }
 
-impl Rest {
+impl Stages {
     /// Logs the frames of a packet's direction that were marked; at the flow's `end` those of both.
     #[inline]
     pub(super) fn log_frames(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, dir: Direction, end: bool) {

@@ -24,8 +24,8 @@ use margay_stream::StreamEvent;
 use super::app::FlowApp;
 use super::fileinfo::alert_files;
 use super::frames::FrameSource;
-use super::scripts::{Occasion, Scene};
-use super::{DropReason, Fate, FlowExt, Rest};
+use super::scripts::{Occasion, ScriptContext};
+use super::{DropReason, FlowExt, PacketVerdict, Stages};
 
 /// Memory reused from event to event.
 #[derive(Debug, Default)]
@@ -124,7 +124,7 @@ pub(crate) fn addresses(core: &FlowCore) -> Addresses {
     Addresses { src: core.src, sport: core.sport, dst: core.dst, dport: core.dport, proto: core.proto }
 }
 
-impl Rest {
+impl Stages {
     /// Logs an ARP packet for IPv4 over Ethernet.
     pub(super) fn log_arp(&mut self, p: &Packet<'_>) {
         if !self.outputs.wants(EventType::Arp) {
@@ -192,7 +192,12 @@ impl Rest {
     }
 
     /// Logs the alerts of a packet. `stream` has the payload of the stream around it where an alert is about that.
-    pub(super) fn log_alerts(&mut self, p: &Packet<'_>, flow: Option<(&Flow<FlowExt>, Direction)>, fate: Fate) {
+    pub(super) fn log_alerts(
+        &mut self,
+        p: &Packet<'_>,
+        flow: Option<(&Flow<FlowExt>, Direction)>,
+        fate: PacketVerdict,
+    ) {
         let Some((detect, state)) = &self.detect else { return };
         let alerts = state.alerts();
         if alerts.is_empty() {
@@ -281,7 +286,7 @@ impl Rest {
             };
             self.outputs.alert(&event);
             if self.scripts.wants(Occasion::Alert) {
-                self.scripts.alert(detect, Scene::new(Some(p), flow.map(|(f, _)| &f.core), app), a.rule, tx);
+                self.scripts.alert(detect, ScriptContext::new(Some(p), flow.map(|(f, _)| &f.core), app), a.rule, tx);
             }
         }
     }
@@ -319,7 +324,12 @@ impl Rest {
     }
 
     /// Logs a dropped packet.
-    pub(super) fn log_drop(&mut self, p: &Packet<'_>, flow: Option<(&mut Flow<FlowExt>, Direction)>, fate: Fate) {
+    pub(super) fn log_drop(
+        &mut self,
+        p: &Packet<'_>,
+        flow: Option<(&mut Flow<FlowExt>, Direction)>,
+        fate: PacketVerdict,
+    ) {
         let (Some(reason), true) = (fate.drop, self.ips) else { return };
         if !self.outputs.wants(EventType::Drop) {
             return;
@@ -354,8 +364,8 @@ impl Rest {
     /// Logs a flow that ended, whole and by direction.
     pub(super) fn log_flow(&mut self, flow: &Flow<FlowExt>, reason: &'static str) {
         if self.scripts.any() {
-            let scene = Scene::new(None, Some(&flow.core), flow.ext.app.as_deref());
-            self.scripts.flow(self.detect.as_ref().map(|d| &*d.0), scene);
+            let context = ScriptContext::new(None, Some(&flow.core), flow.ext.app.as_deref());
+            self.scripts.flow(self.detect.as_ref().map(|d| &*d.0), context);
         }
         let (whole, halves) = (self.outputs.wants(EventType::Flow), self.outputs.wants(EventType::Netflow));
         if !whole && !halves {
@@ -497,7 +507,7 @@ fn captured<'a>(detect: &'a Detect, vars: &'a CapturedVars) -> impl Iterator<Ite
     })
 }
 
-fn verdict(fate: Fate, firewall: bool) -> VerdictInfo<'static> {
+fn verdict(fate: PacketVerdict, firewall: bool) -> VerdictInfo<'static> {
     let action = if fate.drop.is_some() {
         event::Verdict::Drop
     } else if fate.pass {

@@ -15,7 +15,7 @@ use margay_detect::FlowTags;
 use margay_flow::{EndReason, Ends, Flow, Leaving};
 
 use super::scripts::HandedOn;
-use super::{FlowExt, Lane, Rest};
+use super::{FlowExt, Pipeline, Stages};
 
 /// A flow between two workers.
 #[derive(Debug)]
@@ -25,48 +25,48 @@ pub(crate) struct Moving {
     handed_on: Option<HandedOn>,
 }
 
-impl Lane {
+impl Pipeline {
     /// Takes out the flow with these ends, if there is one, to be given to another worker.
     pub(crate) fn flow_leaves(&mut self, ends: &Ends) -> Option<Box<Moving>> {
         let key = self.flows.key_of(ends);
         let mut leaving = self.flows.leave(&key)?;
-        let rest = &mut self.rest;
+        let stages = &mut self.stages;
         // Tags are with the rules of its tenant.
-        rest.at_flow(&mut leaving.flow);
-        rest.moved(&mut leaving.flow, false);
+        stages.at_flow(&mut leaving.flow);
+        stages.moved(&mut leaving.flow, false);
         let id = leaving.flow.core.id;
-        let tags = rest.detect.as_mut().and_then(|(_, state)| state.flow_leaves(id));
-        let handed_on = rest.scripts.flow_leaves(id);
+        let tags = stages.detect.as_mut().and_then(|(_, state)| state.flow_leaves(id));
+        let handed_on = stages.scripts.flow_leaves(id);
         Some(Box::new(Moving { leaving, tags, handed_on }))
     }
 
     /// Whether newer rules looked at a flow than this worker has: it is about to get them.
     pub(crate) fn is_behind(&mut self, moving: &Moving) -> bool {
         let ext = &moving.leaving.flow.ext;
-        self.rest.is_older(ext.tenant, ext.rules)
+        self.stages.is_older(ext.tenant, ext.rules)
     }
 
     /// Takes in a flow that another worker gave.
     pub(crate) fn flow_enters(&mut self, moving: Box<Moving>) {
         let Moving { mut leaving, tags, handed_on } = *moving;
-        let Lane { flows, rest, .. } = self;
+        let Pipeline { flows, stages, .. } = self;
         let flow = &mut leaving.flow;
-        rest.at_flow(flow);
-        rest.moved(flow, true);
+        stages.at_flow(flow);
+        stages.moved(flow, true);
         let id = flow.core.id;
-        if let (Some(tags), Some((_, state))) = (tags, &mut rest.detect) {
+        if let (Some(tags), Some((_, state))) = (tags, &mut stages.detect) {
             state.flow_enters(id, tags);
         }
         if let Some(handed_on) = handed_on {
-            rest.scripts.flow_enters(id, handed_on);
+            stages.scripts.flow_enters(id, handed_on);
         }
-        if let Err(flow) = flows.enter(leaving, &mut |f, r| rest.end_flow(f, r)) {
-            rest.end_flow(*flow, EndReason::Forced);
+        if let Err(flow) = flows.enter(leaving, &mut |f, r| stages.end_flow(f, r)) {
+            stages.end_flow(*flow, EndReason::Forced);
         }
     }
 }
 
-impl Rest {
+impl Stages {
     /// A flow leaves for another worker, or comes from there (`enter`): what it holds is counted there.
     fn moved(&mut self, flow: &mut Flow<FlowExt>, enter: bool) {
         if let Some(session) = flow.ext.tcp.as_deref() {

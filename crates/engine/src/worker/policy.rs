@@ -1,12 +1,12 @@
 //! Exception policies: what happens to a packet and its flow where something cannot be seen.
 
 use super::firewall::FlowDropBy;
-use super::{DropReason, Fate, FlowExt, Rest, tcp};
+use super::{DropReason, FlowExt, PacketVerdict, Stages, tcp};
 use margay_flow::FlowAction;
 
 use crate::exception::{Condition, Policy};
 
-impl Rest {
+impl Stages {
     /// The policy for a parser that gives up on a flow.
     pub(super) fn error_policy(&self, flow: &margay_flow::Flow<FlowExt>) -> Policy {
         let midstream = flow.ext.tcp.as_ref().is_some_and(|s| s.is_midstream());
@@ -18,7 +18,7 @@ impl Rest {
         &mut self,
         proto: margay_app::AppProto,
         flow: &mut margay_flow::Flow<FlowExt>,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
         seen: &mut tcp::Seen,
     ) {
         let policy = self.error_policy(flow);
@@ -40,7 +40,7 @@ impl Rest {
         &mut self,
         condition: Condition,
         policy: Policy,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
         flow: Option<&mut margay_flow::Flow<FlowExt>>,
     ) {
         self.counters.policies.count(condition, policy);

@@ -129,15 +129,15 @@ impl OutputScripts {
 
 /// What is known of a flow when scripts are called.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Scene<'a> {
+pub(crate) struct ScriptContext<'a> {
     pub(crate) packet: Option<&'a Packet<'a>>,
     pub(crate) flow: Option<&'a FlowCore>,
     pub(crate) app: AppProtos,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> ScriptContext<'a> {
     pub(crate) fn new(packet: Option<&'a Packet<'a>>, flow: Option<&'a FlowCore>, app: Option<&FlowApp>) -> Self {
-        Scene { packet, flow, app: app.map(protocols).unwrap_or_default() }
+        ScriptContext { packet, flow, app: app.map(protocols).unwrap_or_default() }
     }
 }
 
@@ -249,7 +249,7 @@ impl OutputScripts {
         &mut self,
         occasion: Occasion,
         detect: Option<&Detect>,
-        scene: Scene<'_>,
+        context: ScriptContext<'_>,
         rule: Option<&RuleInfo>,
         tx: Option<&dyn Transaction>,
         file: Option<FileView<'_>>,
@@ -261,9 +261,9 @@ impl OutputScripts {
                 continue;
             }
             let mut view = ScriptView {
-                packet: scene.packet,
-                flow: scene.flow,
-                app: scene.app,
+                packet: context.packet,
+                flow: context.flow,
+                app: context.app,
                 rule,
                 tx,
                 file,
@@ -284,31 +284,37 @@ impl OutputScripts {
     }
 
     /// A packet.
-    pub(crate) fn packet(&mut self, detect: Option<&Detect>, scene: Scene<'_>) {
+    pub(crate) fn packet(&mut self, detect: Option<&Detect>, context: ScriptContext<'_>) {
         if self.wants(Occasion::Packet) {
-            self.call(Occasion::Packet, detect, scene, None, None, None, &NO_ARGS);
+            self.call(Occasion::Packet, detect, context, None, None, None, &NO_ARGS);
         }
     }
 
     /// An alert of a packet.
-    pub(crate) fn alert(&mut self, detect: &Detect, scene: Scene<'_>, rule: u32, tx: Option<&dyn Transaction>) {
+    pub(crate) fn alert(
+        &mut self,
+        detect: &Detect,
+        context: ScriptContext<'_>,
+        rule: u32,
+        tx: Option<&dyn Transaction>,
+    ) {
         if self.wants(Occasion::Alert)
             && let Some(rule) = detect.rules().get(rule as usize)
         {
-            self.call(Occasion::Alert, Some(detect), scene, Some(&RuleInfo::of(rule)), tx, None, &NO_ARGS);
+            self.call(Occasion::Alert, Some(detect), context, Some(&RuleInfo::of(rule)), tx, None, &NO_ARGS);
         }
     }
 
     /// A flow that ended.
-    pub(crate) fn flow(&mut self, detect: Option<&Detect>, scene: Scene<'_>) {
+    pub(crate) fn flow(&mut self, detect: Option<&Detect>, context: ScriptContext<'_>) {
         if self.wants(Occasion::Flow) {
-            self.call(Occasion::Flow, detect, scene, None, None, None, &NO_ARGS);
+            self.call(Occasion::Flow, detect, context, None, None, None, &NO_ARGS);
         }
-        let Some(flow) = scene.flow else { return };
+        let Some(flow) = context.flow else { return };
         for dir in [Direction::ToServer, Direction::ToClient] {
             if self.streams.remove(&(flow.id, dir.index())).is_some() {
                 let args = Value::Table(vec![(b"stream"[..].into(), stream(&[], false, true, dir))]);
-                self.call(Occasion::Stream, detect, scene, None, None, None, &args);
+                self.call(Occasion::Stream, detect, context, None, None, None, &args);
             }
         }
         if !self.bodies.is_empty() {
@@ -317,13 +323,13 @@ impl OutputScripts {
     }
 
     /// A transaction that is complete.
-    pub(crate) fn tx(&mut self, detect: Option<&Detect>, scene: Scene<'_>, tx: &dyn Transaction) {
+    pub(crate) fn tx(&mut self, detect: Option<&Detect>, context: ScriptContext<'_>, tx: &dyn Transaction) {
         for dir in [Direction::ToServer, Direction::ToClient] {
-            self.body(detect, scene, tx, dir, true);
+            self.body(detect, context, tx, dir, true);
         }
         if self.wants(Occasion::Tx) {
             let args = Value::Table(vec![(b"tx_id"[..].into(), tx.base().id.into())]);
-            self.call(Occasion::Tx, detect, scene, None, Some(tx), None, &args);
+            self.call(Occasion::Tx, detect, context, None, Some(tx), None, &args);
         }
     }
 
@@ -331,7 +337,7 @@ impl OutputScripts {
     pub(crate) fn file(
         &mut self,
         detect: Option<&Detect>,
-        scene: Scene<'_>,
+        context: ScriptContext<'_>,
         tx: &dyn Transaction,
         index: usize,
         engine: &FileEngine,
@@ -339,19 +345,19 @@ impl OutputScripts {
         let Some(file) = tx.base().files.all().get(index) else { return };
         let view = FileView { file, id: index as u64, tx_id: tx.base().id, engine };
         let args = Value::Table(vec![(b"tx_id"[..].into(), tx.base().id.into())]);
-        self.call(Occasion::File, detect, scene, None, Some(tx), Some(view), &args);
+        self.call(Occasion::File, detect, context, None, Some(tx), Some(view), &args);
     }
 
     /// Data of a TCP stream, in order: what is new of `data`, which begins at `offset`.
     pub(crate) fn stream(
         &mut self,
         detect: Option<&Detect>,
-        scene: Scene<'_>,
+        context: ScriptContext<'_>,
         dir: Direction,
         offset: u64,
         data: &[u8],
     ) {
-        let Some(flow) = scene.flow else { return };
+        let Some(flow) = context.flow else { return };
         let key = (flow.id, dir.index());
         let known = self.streams.get(&key).copied();
         let Some(new) = rest(data, offset, known) else { return };
@@ -361,20 +367,20 @@ impl OutputScripts {
         }
         self.streams.insert(key, offset + data.len() as u64);
         let args = Value::Table(vec![(b"stream"[..].into(), stream(new, known.is_none(), false, dir))]);
-        self.call(Occasion::Stream, detect, scene, None, None, None, &args);
+        self.call(Occasion::Stream, detect, context, None, None, None, &args);
     }
 
     /// What is new of a transaction's body; at its `end` also that there will be nothing more.
     pub(crate) fn body(
         &mut self,
         detect: Option<&Detect>,
-        scene: Scene<'_>,
+        context: ScriptContext<'_>,
         tx: &dyn Transaction,
         dir: Direction,
         end: bool,
     ) {
         use margay_app::script::Answer;
-        let Some(flow) = scene.flow.filter(|_| self.wants(Occasion::Body)) else { return };
+        let Some(flow) = context.flow.filter(|_| self.wants(Occasion::Body)) else { return };
         let what = if dir == Direction::ToServer { "request_body" } else { "response_body" };
         let key = (flow.id, tx.base().id, dir.index());
         let known = self.bodies.get(&key).copied();
@@ -406,7 +412,7 @@ impl OutputScripts {
             (b"tx_id"[..].into(), tx.base().id.into()),
             (b"stream"[..].into(), stream(new, known.is_none(), end, dir)),
         ]);
-        self.call(Occasion::Body, detect, scene, None, Some(tx), None, &args);
+        self.call(Occasion::Body, detect, context, None, Some(tx), None, &args);
     }
 
     /// Statistics.
@@ -425,7 +431,7 @@ impl OutputScripts {
                 ])
             })
             .collect();
-        self.call(Occasion::Stats, None, Scene::default(), None, None, None, &Value::List(rows));
+        self.call(Occasion::Stats, None, ScriptContext::default(), None, None, None, &Value::List(rows));
     }
 }
 

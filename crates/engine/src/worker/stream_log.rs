@@ -7,7 +7,7 @@ use margay_stream::{StreamEvent, TcpSession};
 
 use super::log::direction;
 use super::tcp::Seen;
-use super::{FlowExt, Rest};
+use super::{FlowExt, Stages};
 
 fn peer(session: &TcpSession, dir: Direction) -> PeerState {
     let s = session.side(dir);
@@ -25,7 +25,7 @@ fn peer(session: &TcpSession, dir: Direction) -> PeerState {
     }
 }
 
-impl Rest {
+impl Stages {
     /// Logs what the TCP engine made of a packet, where that is asked for.
     pub(super) fn log_stream(&mut self, p: &Packet<'_>, flow: &Flow<FlowExt>, dir: Direction, seen: &Seen) {
         if !p.is_tcp() || !self.outputs.wants(EventType::Stream) {

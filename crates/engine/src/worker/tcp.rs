@@ -4,8 +4,8 @@ use margay_flow::{Direction, Flow, FlowKey, FlowRef, FlowState};
 use margay_packet::{L4, Packet};
 use margay_stream::{Exception, FlowPrint, StreamEvents, TcpState};
 
-use super::app::Heard;
-use super::{DropReason, Fate, FlowExt, Lane, Rest};
+use super::app::AppResult;
+use super::{DropReason, FlowExt, PacketVerdict, Pipeline, Stages};
 use crate::exception::{Condition, Policy};
 
 /// What the stream engine said of a packet.
@@ -33,10 +33,10 @@ pub(crate) struct Seen {
     /// Nothing more is to be seen of the flow.
     pub(crate) bypass: bool,
     /// What the application layer made of the data that the packet made available.
-    pub(crate) heard: Heard,
+    pub(crate) app_result: AppResult,
 }
 
-impl Lane {
+impl Pipeline {
     /// Takes a TCP packet into its session, and notes what was seen. Where it opens a new connection on a flow whose connection is over,
     /// that flow ends and another begins: its place and the packet's direction are returned.
     pub(super) fn tcp(
@@ -45,10 +45,10 @@ impl Lane {
         key: &FlowKey,
         mut at: FlowRef,
         mut direction: Direction,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
         seen: &mut Seen,
     ) -> (FlowRef, Direction) {
-        let Lane { flows, rest, policies, .. } = self;
+        let Pipeline { flows, stages, policies, .. } = self;
         let Some(flow) = flows.get_mut(at) else { return (at, direction) };
         let fresh = flow.core.pkts == [0; 2];
         let mut established = is_established(flow.core.state);
@@ -58,7 +58,7 @@ impl Lane {
         if before <= TcpState::SynRecv {
             // Its connection may be one that was silent for longer than flows live.
             let print = FlowPrint { hash: key.hash(), second: key.source_is_second() };
-            if let Some(of_client) = rest.stream.resume(&mut flow.ext.tcp, packet, print) {
+            if let Some(of_client) = stages.stream.resume(&mut flow.ext.tcp, packet, print) {
                 before = state(flow);
                 (resumed, established) = (true, true);
                 if of_client != (direction == Direction::ToServer) {
@@ -69,19 +69,19 @@ impl Lane {
         }
         let Some(flow) = flows.get_mut(at) else { return (at, direction) };
         let mut had_session = flow.ext.tcp.is_some() && !resumed;
-        let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
+        let mut out = stages.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
         if resumed {
             out.state = out.state.or(Some(FlowState::Established));
         }
         if out.reuse {
             let tenant = flow.ext.tenant;
             let make = || FlowExt::of(tenant);
-            let answered = flow.ext.tcp.as_deref().and_then(|old| rest.stream.open_answered(old, packet));
+            let answered = flow.ext.tcp.as_deref().and_then(|old| stages.stream.open_answered(old, packet));
             // Inline, a SYN once more: its server is here already, whatever becomes of it.
-            let heard = flow.ext.tcp.as_deref().filter(|old| rest.ips && old.state() == TcpState::SynRecv);
+            let heard = flow.ext.tcp.as_deref().filter(|old| stages.ips && old.state() == TcpState::SynRecv);
             let heard = heard.map_or(0, |old| old.tcp_flags(Direction::ToClient));
-            let Some(new) = flows.replace(at, packet, key, make, &mut |f, r| rest.end_flow(f, r)) else {
-                rest.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
+            let Some(new) = flows.replace(at, packet, key, make, &mut |f, r| stages.end_flow(f, r)) else {
+                stages.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
                 return (at, direction);
             };
             (at, direction) = (new, Direction::ToServer);
@@ -92,10 +92,10 @@ impl Lane {
                 direction = Direction::ToClient;
             }
             let Some(flow) = flows.get_mut(at) else { return (at, direction) };
-            rest.at_flow(flow);
+            stages.at_flow(flow);
             flow.ext.tcp = answered;
             before = state(flow);
-            out = rest.stream.process(&mut flow.ext.tcp, packet, direction, true);
+            out = stages.stream.process(&mut flow.ext.tcp, packet, direction, true);
             if let Some(new) = flow.ext.tcp.as_deref_mut().filter(|_| heard != 0) {
                 new.heard_before(Direction::ToClient, heard);
             }
@@ -108,7 +108,7 @@ impl Lane {
         }
         let Some(flow) = flows.get_mut(at) else { return (at, direction) };
         if !had_session {
-            rest.new_session(flow);
+            stages.new_session(flow);
         }
         if flow.ext.tcp.as_ref().is_some_and(|s| s.depth_reached(direction)) {
             fate.pcap.past_stream_depth = true;
@@ -120,30 +120,30 @@ impl Lane {
                 Exception::ReassemblyMemcap => Condition::ReassemblyMemcap,
             };
             let policy = policies.of(condition);
-            rest.apply(condition, policy, fate, Some(flow));
+            stages.apply(condition, policy, fate, Some(flow));
             out.bypass |= policy == Policy::Bypass;
         }
-        if out.without_data && !rest.wire.as_mut().is_some_and(|w| w.strip(packet)) {
+        if out.without_data && !stages.wire.as_mut().is_some_and(|w| w.strip(packet)) {
             out.drop = true;
         }
         if out.restart || out.untaken {
-            rest.restart_app(packet, flow, !out.untaken);
+            stages.restart_app(packet, flow, !out.untaken);
         }
         if out.drop && fate.drop.is_none() {
             fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });
         }
         // Data of a SYN waits for what follows the handshake.
-        let early = !established && !rest.ips && flow.ext.tcp.as_ref().is_some_and(|s| s.is_fast_open());
-        let mut heard = if early { Heard::default() } else { rest.feed_tcp(flow, direction, false) };
-        if heard.turn {
+        let early = !established && !stages.ips && flow.ext.tcp.as_ref().is_some_and(|s| s.is_fast_open());
+        let mut app_result = if early { AppResult::default() } else { stages.feed_tcp(flow, direction, false) };
+        if app_result.turn {
             flow.ext.turn_round();
             flows.swap(at);
             direction = direction.reverse();
             let Some(flow) = flows.get_mut(at) else { return (at, direction) };
-            heard = rest.feed_tcp(flow, direction, false);
+            app_result = stages.feed_tcp(flow, direction, false);
         }
         *seen = Seen {
-            heard,
+            app_result,
             events: out.events,
             before,
             state: out.state,
@@ -155,10 +155,10 @@ impl Lane {
             clear_urgent: out.clear_urgent,
             bypass: out.bypass,
         };
-        if let Some(proto) = seen.heard.failed
+        if let Some(proto) = seen.app_result.failed
             && let Some(flow) = flows.get_mut(at)
         {
-            rest.parser_failed(proto, flow, fate, seen);
+            stages.parser_failed(proto, flow, fate, seen);
         }
         (at, direction)
     }
@@ -169,7 +169,7 @@ pub(super) const fn is_established(state: FlowState) -> bool {
     matches!(state, FlowState::Established | FlowState::Closed)
 }
 
-impl Rest {
+impl Stages {
     /// Nothing inspects the raw stream of a session that begins while there are no rules.
     fn new_session(&self, flow: &mut Flow<FlowExt>) {
         if let Some(s) = flow.ext.tcp.as_deref_mut()

@@ -24,7 +24,7 @@ impl Worker {
     }
 
     fn warm_from(&self, batch: &Batch<'_>, index: usize) {
-        let flows = &self.lane.flows;
+        let flows = &self.pipeline.flows;
         let mut wanted = [Wanted::default(); AHEAD];
         let mut n = 0;
         for frame in (index..index + AHEAD).map_while(|i| batch.get(i)) {

@@ -18,7 +18,7 @@ use margay_detect::Reject;
 use margay_packet::tcp::flag;
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time, checksum};
 
-use super::{Fate, FrameVerdict};
+use super::{FrameVerdict, PacketVerdict};
 
 /// Answers in a second of packet time that a worker sends at most.
 const ANSWERS: u32 = 1000;
@@ -302,7 +302,7 @@ impl Wire {
 
     /// Answers a packet that was rejected.
     #[cold]
-    pub(super) fn reject(&mut self, p: &Packet<'_>, fate: Fate, now: Time) {
+    pub(super) fn reject(&mut self, p: &Packet<'_>, fate: PacketVerdict, now: Time) {
         let sides: &[Side] = match fate.rejected {
             None | Some(Reject::Source) => &[Side::Source],
             Some(Reject::Destination) => &[Side::Destination],

@@ -15,12 +15,12 @@ impl Steer {
     #[inline]
     pub(super) fn sent(&mut self, worker: usize) {
         if let (Some(moves), Some(assigned)) = (&mut self.moves, &mut self.assigned)
-            && let (Some(at), Some(lane)) = (assigned.at, self.lanes.get(worker))
+            && let (Some(at), Some(queue)) = (assigned.at, self.queues.get(worker))
         {
             if assigned.new {
                 moves.begin(at);
             }
-            moves.sent(at, lane.sent + lane.open.len() as u64 + 1, lane.done);
+            moves.sent(at, queue.sent + queue.open.len() as u64 + 1, queue.done);
         }
     }
 
@@ -36,16 +36,16 @@ impl Steer {
     /// The worker of a flow that this frame tells all of: it may move.
     #[inline]
     pub(super) fn plain(&mut self, flow: u64, frame: &Frame<'_>) -> usize {
-        let by_hash = worker_of(flow, self.lanes.len());
+        let by_hash = worker_of(flow, self.queues.len());
         let mut worker = self.assigned_to(flow, by_hash, frame.time);
         if let (Some(moves), Some(assigned)) = (&mut self.moves, &mut self.assigned)
             && let Some(at) = assigned.at.filter(|_| !assigned.new)
         {
-            let lanes = &self.lanes;
+            let queues = &self.queues;
             let queue = |n: usize| {
-                lanes.get(n).map_or(Queue { load: u64::MAX, done: 0 }, |l| Queue { load: l.load(), done: l.done })
+                queues.get(n).map_or(Queue { load: u64::MAX, done: 0 }, |l| Queue { load: l.load(), done: l.done })
             };
-            if let Some((to, after)) = moves.consider(at, worker, lanes.len(), queue)
+            if let Some((to, after)) = moves.consider(at, worker, queues.len(), queue)
                 && self.change(worker, to, after, frame)
             {
                 worker = to;
@@ -61,12 +61,12 @@ impl Steer {
         let (Some(moves), Some(assigned)) = (&mut self.moves, &mut self.assigned) else { return false };
         let (Some(at), Some(ends)) = (assigned.at, self.steering.ends(frame)) else { return false };
         let flow = Arc::new(Move { ends, from, after, frame: frame.number, cell: Handover::new() });
-        for (lane, item) in [(from, Item::Give(Arc::clone(&flow))), (to, Item::Take(Arc::clone(&flow)))] {
-            let Some(lane) = self.lanes.get_mut(lane) else { return false };
-            if !lane.open.is_empty() {
-                lane.close(&self.buffer, self.stream);
+        for (queue, item) in [(from, Item::Give(Arc::clone(&flow))), (to, Item::Take(Arc::clone(&flow)))] {
+            let Some(queue) = self.queues.get_mut(queue) else { return false };
+            if !queue.open.is_empty() {
+                queue.close(&self.buffer, self.stream);
             }
-            lane.waiting.push_back(item);
+            queue.waiting.push_back(item);
         }
         assigned.reassign(at, to);
         moves.moved(at);

@@ -52,8 +52,8 @@ fn udp(v4: bool, payload: &[u8]) -> Vec<u8> {
     f
 }
 
-fn rejected(whom: Reject) -> Fate {
-    Fate { drop: Some(DropReason::Rules), reject: true, rejected: Some(whom), ..Fate::default() }
+fn rejected(whom: Reject) -> PacketVerdict {
+    PacketVerdict { drop: Some(DropReason::Rules), reject: true, rejected: Some(whom), ..PacketVerdict::default() }
 }
 
 /// All answers to a frame.

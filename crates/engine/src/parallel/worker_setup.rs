@@ -28,7 +28,7 @@ use crate::stats::Reporter;
 use crate::worker::{Announce, Worker};
 
 /// All that a worker's thread is given.
-pub(super) struct Seat {
+pub(super) struct WorkerSetup {
     pub(super) control: Arc<Control>,
     pub(super) options: RunOptions,
     pub(super) policies: Policies,
@@ -85,7 +85,7 @@ struct Working {
     mover: Option<Mover>,
 }
 
-impl Seat {
+impl WorkerSetup {
     /// The thread, from its start to its end. `None` where it could not begin.
     pub(super) fn run(mut self) -> Option<Final> {
         self.cpus.place_worker("", self.number, self.number);
@@ -128,14 +128,14 @@ impl Seat {
             Ok(())
         })?;
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
-        worker.lane.rest.engines.direct = self.tenant;
-        worker.lane.rest.announce = self.announce(&post);
+        worker.pipeline.stages.engines.direct = self.tenant;
+        worker.pipeline.stages.announce = self.announce(&post);
         if let Some(board) = self.shared.boards.get(self.number) {
-            worker.lane.rest.helped = Some(Helped::new(Arc::clone(board)));
+            worker.pipeline.stages.helped = Some(Helped::new(Arc::clone(board)));
         }
         let order = (self.workers > 1).then(|| Arc::new(Order::new(self.number, &self.shared)));
         if let Some(order) = &order {
-            worker.lane.rest.set_order(Arc::clone(order) as Arc<dyn InOrder>);
+            worker.pipeline.stages.set_order(Arc::clone(order) as Arc<dyn InOrder>);
         }
         let reporter = Reporter::new(config, false)?;
         let mover = self.shared.exchange.as_ref().map(|e| Mover::new(self.number, e));
@@ -155,7 +155,7 @@ impl Seat {
                     .map(|e| Expect { flow: ExpectedFlow { ..e.flow }, parent: e.parent, what: e.what.clone() })
                     .collect();
                 // One that takes no more orders does without.
-                let _ = post.send(Box::new(move |w, _| w.lane.rest.expected.note(&mut said, vlans, now)));
+                let _ = post.send(Box::new(move |w, _| w.pipeline.stages.expected.note(&mut said, vlans, now)));
             }
         }))
     }
@@ -195,7 +195,7 @@ impl Seat {
                 match outcome {
                     Outcome::Fed | Outcome::Over => continue,
                     Outcome::Later => {
-                        working.worker.lane.rest.outputs.flush();
+                        working.worker.pipeline.stages.outputs.flush();
                         std::thread::sleep(NAP);
                         continue;
                     }
@@ -206,7 +206,7 @@ impl Seat {
                 continue;
             }
             // Nobody knows when there is more.
-            working.worker.lane.rest.end_batch();
+            working.worker.pipeline.stages.end_batch();
             beat.rest();
             sleeps += 1;
             slept += shared.turns.sleep(me, || !self.inbox.items.is_empty());
@@ -222,16 +222,16 @@ impl Seat {
         post.close(worker, reporter);
         worker.finish();
         let counters = reporter.counters(worker);
-        let rest = &mut worker.lane.rest;
-        rest.outputs.end_batch();
-        rest.outputs.finish();
+        let stages = &mut worker.pipeline.stages;
+        stages.outputs.end_batch();
+        stages.outputs.finish();
         let costs = match self.control.watching {
-            Watching::Profile(_) => rest.own().map(|(detect, state)| (Arc::clone(detect), state.costs().to_vec())),
+            Watching::Profile(_) => stages.own().map(|(detect, state)| (Arc::clone(detect), state.costs().to_vec())),
             _ => None,
         };
-        rest.scripts.finish();
-        let alerts = rest.counters.alerts;
-        let taken_over = rest.helped.as_ref().map_or(0, Helped::taken_over);
+        stages.scripts.finish();
+        let alerts = stages.counters.alerts;
+        let taken_over = stages.helped.as_ref().map_or(0, Helped::taken_over);
         let (mut looked_through, mut waits, mut waited) = (0, 0, Duration::ZERO);
         if let Some(o) = order {
             looked_through = o.helper.lock().unwrap_or_else(PoisonError::into_inner).looked_through;
@@ -272,13 +272,13 @@ impl Seat {
                 }
             }
             Item::Begin(begun) => {
-                worker.lane.rest.file = Some(begun.file.display().to_string());
+                worker.pipeline.stages.file = Some(begun.file.display().to_string());
                 worker.decoder.unfinished_checksums = begun.believed;
-                worker.lane.rest.file_alerts = 0;
-                worker.lane.flows.begin_capture();
+                worker.pipeline.stages.file_alerts = 0;
+                worker.pipeline.flows.begin_capture();
             }
             Item::End(ended) => {
-                ended.alerts.fetch_add(worker.lane.rest.file_alerts, Ordering::AcqRel);
+                ended.alerts.fetch_add(worker.pipeline.stages.file_alerts, Ordering::AcqRel);
                 if ended.left.fetch_sub(1, Ordering::AcqRel) == 1 {
                     self.last(&ended);
                 }
@@ -290,13 +290,13 @@ impl Seat {
     fn inspect(&mut self, piece: Arc<Piece>, working: &mut Working) {
         let Working { worker, mover, .. } = working;
         let Some(load) = self.shared.loads.get(self.number) else { return };
-        if let Some(h) = &mut worker.lane.rest.helped {
+        if let Some(h) = &mut worker.pipeline.stages.helped {
             h.begin(&piece);
         }
         let mut done = working.packets;
         for (nth, frame) in piece.frames().enumerate() {
             load.at.store(frame.number, Ordering::Release);
-            if let Some(h) = &mut worker.lane.rest.helped {
+            if let Some(h) = &mut worker.pipeline.stages.helped {
                 h.at(nth);
             }
             worker.frame(&frame);
@@ -305,7 +305,7 @@ impl Seat {
                 mover.between(worker, done);
             }
         }
-        if let Some(h) = &mut worker.lane.rest.helped {
+        if let Some(h) = &mut worker.pipeline.stages.helped {
             h.end();
         }
         let own = piece.len() as u64;
@@ -317,7 +317,7 @@ impl Seat {
         load.at.store(piece.upto, Ordering::Release);
         // Who helps with it still lets it go by itself; where there is no room for the sheet, it is one too many.
         if let Some(piece) = Arc::into_inner(piece) {
-            let _ = self.inbox.sheets.push(piece.done());
+            let _ = self.inbox.buffers.push(piece.done());
         }
     }
 
@@ -337,7 +337,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for WorkerSetup {
     fn drop(&mut self) {
         self.shared.manager.unpark();
         // A thread that failed would leave the others waiting for it.

@@ -66,7 +66,7 @@ impl DropReason {
 /// What becomes of a packet: the result of every stage that looked at it. It belongs to this packet and its flow alone;
 /// a packet that is made up at the end of a flow has its own.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Fate {
+pub(crate) struct PacketVerdict {
     /// Dropped, and why.
     pub(crate) drop: Option<DropReason>,
     /// Rejected as well.
@@ -91,9 +91,9 @@ pub(crate) struct Fate {
     pub(crate) pcap: PacketFate,
 }
 
-impl Fate {
+impl PacketVerdict {
     /// Takes in what rules decided about more of what the packet brought.
-    pub(super) fn add(&mut self, more: Fate) {
+    pub(super) fn add(&mut self, more: PacketVerdict) {
         self.drop = self.drop.or(more.drop);
         self.reject |= more.reject;
         self.pass |= more.pass;
@@ -131,7 +131,7 @@ impl FrameVerdict {
 
     /// Takes in what one of the frame's packets came to.
     #[inline]
-    pub(super) fn add(&mut self, fate: &Fate, source: PacketSource) {
+    pub(super) fn add(&mut self, fate: &PacketVerdict, source: PacketSource) {
         self.drop = self.drop.or(fate.drop);
         self.reject |= fate.reject;
         self.mark = fate.mark.or(self.mark);

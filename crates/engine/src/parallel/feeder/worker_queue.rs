@@ -7,7 +7,7 @@ use margay_packet::{Frame, Time};
 use rtrb::{Consumer, Producer};
 
 use super::super::ahead::{Board, Notes};
-use super::super::piece::{Item, Piece, Sheet, Spot};
+use super::super::piece::{Item, Piece, PieceBuffer, Spot};
 
 /// A list of fewer frames is not worth showing to others.
 const WORTH_SHOWING: usize = 8;
@@ -23,9 +23,9 @@ pub(super) struct Stream {
 }
 
 /// The reader's end of a worker's queue.
-pub(super) struct Lane {
+pub(super) struct WorkerQueue {
     pub(super) items: Producer<Item>,
-    sheets: Consumer<Sheet>,
+    buffers: Consumer<PieceBuffer>,
     /// Where others see what its worker has before it.
     board: Option<Arc<Board>>,
     shown: u64,
@@ -45,12 +45,12 @@ pub(super) struct Lane {
     pub(super) longest: u64,
 }
 
-impl Lane {
+impl WorkerQueue {
     /// Of a worker that was handed nothing yet.
-    pub(super) fn new(items: Producer<Item>, sheets: Consumer<Sheet>, board: Option<Arc<Board>>) -> Lane {
-        Lane {
+    pub(super) fn new(items: Producer<Item>, buffers: Consumer<PieceBuffer>, board: Option<Arc<Board>>) -> WorkerQueue {
+        WorkerQueue {
             items,
-            sheets,
+            buffers,
             board,
             shown: 0,
             open: Vec::new(),
@@ -86,7 +86,7 @@ impl Lane {
     /// Makes a piece of what was gathered.
     pub(super) fn close(&mut self, buffer: &Arc<Vec<u8>>, stream: Stream) {
         let Stream { now, seen, upto } = stream;
-        let next = self.sheets.pop().unwrap_or_default();
+        let next = self.buffers.pop().unwrap_or_default();
         let spots = std::mem::replace(&mut self.open, next.spots);
         let mut notes = std::mem::replace(&mut self.notes, next.notes);
         (self.told, self.upto) = (seen, upto);
