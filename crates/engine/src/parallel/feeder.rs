@@ -1,8 +1,8 @@
-//! Reading and steering: what whoever has the reader's place does.
+//! Reads and steers frames, on the worker that currently reads.
 //!
-//! Frames stay in the reader's buffers, which are counted by who refers to them: a [`Piece`] is a list of places in one buffer, for
-//! one worker. Lists go round: a worker gives back the list that it is done with. So nothing is copied, and nothing is made
-//! for a packet. What a worker must know in between two packets (a file begins or ends) goes through the same queue.
+//! Frames stay in the reader's buffers, which are reference counted: a [`Piece`] is a list of positions in one buffer, for
+//! one worker. Lists are recycled: a worker returns each list that it has finished. So frames are not copied, and nothing is
+//! allocated for a packet. Events between two packets (a file begins or ends) go through the same queues.
 
 mod moving;
 mod worker_queue;
@@ -34,68 +34,68 @@ use worker_queue::{Stream, WorkerQueue};
 
 /// Pieces that a queue holds.
 const QUEUE: usize = 8;
-/// Frames from which on a list is handed over at once, where its worker has others to look at.
+/// A list with this many frames is handed over at once, even if its worker is busy.
 const ENOUGH: usize = 128;
-/// Packets that a worker has when it does not read any more.
+/// A worker with this many waiting packets stops reading.
 const LOAD: u64 = 1024;
-/// Frames of the stream after which a worker hears of the time where none of them is for it.
+/// After so many frames of the stream, a worker learns the time even if none of them is for it.
 const SILENCE: u64 = 4096;
-/// Buffers that packets which wait may hold, a MiB each.
+/// Limit of the buffers that waiting packets may hold, of 1 MiB each.
 const BUFFERS: usize = 64;
 
-/// Counted by a worker, read by who reads and who reports; on a cache line of its own.
+/// Written by a worker, read by the reader and by reports; on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Load {
-    /// Packets that it is done with.
+    /// Packets that the worker has finished.
     pub(super) done: AtomicU64,
-    /// It is done with all that it gets of the frames before this number.
+    /// The worker has finished all its frames before this number.
     pub(super) at: AtomicU64,
 }
 
-/// Shared by all workers: who reads, what is read, how much each has to do.
+/// Shared by all workers: the reader's state, and how much each worker has to do.
 pub(super) struct Shared {
     pub(super) turns: Turns,
     pub(super) feeder: Mutex<Feeder>,
     pub(super) loads: Box<[Load]>,
-    /// Where workers help each other; none where they do not.
+    /// Work that workers offer to helpers; empty if they do not help.
     pub(super) boards: Box<[Arc<Board>]>,
-    /// Which of them had packets of which host.
+    /// Which workers saw packets of which host.
     pub(super) whereabouts: Arc<Whereabouts>,
     pub(super) progress: Mutex<Progress>,
-    /// What workers are asked for, where flows move.
+    /// Requests to workers, if flows move.
     pub(super) exchange: Option<Arc<Exchange>>,
-    /// Who waits for all to end.
+    /// The thread that waits for all workers.
     pub(super) manager: Thread,
 }
 
-/// What was counted of reading and handing over.
+/// Counters of reading and distribution.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FeedCounters {
-    /// Turns of reading, and those that a full queue or too much memory ended.
+    /// Turns of reading, and those of them that a full queue or the memory limit ended.
     pub(super) turns: u64,
     pub(super) stalls: u64,
-    /// Fragments that came before the one with the ports.
+    /// Fragments that arrived before the first fragment, which has the ports.
     pub(super) held: u64,
-    /// Flows that were assigned to a worker when they began, and packets of those that were not, for want of room.
+    /// Flows that were assigned to a worker when they began, and packets of flows that were not, for lack of room.
     pub(super) assigned: u64,
     pub(super) unplaced: u64,
-    /// Flows that moved, those of them that were given with what was known of them, and those that never came.
+    /// Flows that moved, those of them that moved with state, and those that were lost.
     pub(super) moves: u64,
     pub(super) given: u64,
     pub(super) lost: u64,
-    /// How often, and how long, a flow was waited for.
+    /// How often, and how long, workers waited for a flow.
     pub(super) waits: u64,
     pub(super) waited: Duration,
-    /// Payloads that workers looked through for others, and those of which that was of use.
+    /// Payloads that helpers searched, and those of them that were used.
     pub(super) searched_ahead: u64,
     pub(super) taken_over: u64,
-    /// Most packets that waited for each worker.
+    /// The longest queue of each worker, in packets.
     pub(super) longest: Vec<u64>,
 }
 
 impl FeedCounters {
-    /// With what a worker counted.
+    /// Adds a worker's counters.
     pub(super) fn add(&mut self, f: &Final) {
         self.searched_ahead += f.looked_through;
         self.taken_over += f.taken_over;
@@ -108,7 +108,7 @@ impl FeedCounters {
     }
 }
 
-/// What is read, and to whom it goes.
+/// The source, and the state that distributes its frames.
 pub(super) struct Feeder {
     control: Arc<Control>,
     source: CaptureSource,
@@ -116,20 +116,20 @@ pub(super) struct Feeder {
     delete: DeletePolicy,
     batch: usize,
     steer: Steer,
-    /// None of the file can be decoded.
+    /// The file's link type cannot be decoded.
     bad_link: bool,
     /// When the first file began.
     pub(super) began: Option<Instant>,
-    /// The one file that was to be read is no capture.
+    /// The only input file is not a capture.
     pub(super) refused: Option<Failed>,
-    /// Nothing is asked for before.
+    /// The source is not asked again before this time.
     not_before: Option<Instant>,
     ending: bool,
     turns: u64,
     stalls: u64,
 }
 
-/// What is read, for a feeder.
+/// A feeder's source.
 pub(super) struct Reading {
     pub(super) source: CaptureSource,
     pub(super) checks: FileChecks,
@@ -137,19 +137,20 @@ pub(super) struct Reading {
     pub(super) batch: usize,
 }
 
-/// How it is distributed.
+/// How frames are distributed.
 pub(super) struct Way {
     pub(super) steering: Steering,
-    /// Where flows are assigned when they begin.
+    /// Assigns flows when they begin.
     pub(super) assigned: Option<Assigned>,
-    /// Decides where they go later.
+    /// Decides whether flows move later.
     pub(super) moves: Option<MoveRules>,
     /// Seconds that a flow may be silent.
     pub(super) life: u32,
 }
 
 impl Shared {
-    /// For so many workers, with what each of them has of it; `helping` says whether they help each other.
+    /// Creates the state for `workers` workers, and each worker's end of its queue. `helping` says whether workers help each
+    /// other.
     pub(super) fn new(
         control: Arc<Control>,
         reading: Reading,
@@ -157,7 +158,7 @@ impl Shared {
         workers: usize,
         helping: bool,
     ) -> (Shared, Vec<Inbox>) {
-        // Alone there is nobody to help.
+        // A single worker has no helpers.
         let boards: Box<[Arc<Board>]> =
             if helping && workers > 1 { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
         let whereabouts = Arc::new(Whereabouts::new(workers));
@@ -171,7 +172,7 @@ impl Shared {
             })
             .collect();
         let Way { steering, assigned, moves, life } = way;
-        // As there is nowhere to move to.
+        // A single worker has no other to move flows to.
         let exchange = moves.filter(|_| workers > 1).map(|rules| (Arc::new(Exchange::new(workers)), rules));
         let places = assigned.as_ref().map_or(0, Assigned::places);
         let moves = exchange.as_ref().map(|(e, rules)| Moves::new(*rules, places, e));
@@ -218,7 +219,7 @@ impl Shared {
 }
 
 impl Feeder {
-    /// A turn of worker `me`.
+    /// One turn of reading, by worker `me`.
     pub(super) fn turn(&mut self, me: usize, shared: &Shared) -> Outcome {
         let Shared { turns, loads, progress, .. } = shared;
         self.turns += 1;
@@ -258,7 +259,7 @@ impl Feeder {
                 continue;
             }
             if !self.source.has_spare(BUFFERS) {
-                // Those that are held hold buffers as well.
+                // Held fragments use buffers as well.
                 self.steer.release(u64::MAX);
                 if let Some(full) = self.hand_over(true, turns, loads) {
                     return full;
@@ -283,7 +284,8 @@ impl Feeder {
         }
     }
 
-    /// Who reads has no packets, or what it has is what it just read: others need not wait for it to have read.
+    /// The reader has no packets, or only those it has just read. It publishes its position, so that others need not wait for
+    /// it.
     fn say_where(&self, me: usize, loads: &[Load]) {
         let (Some(queue), Some(load)) = (self.steer.queues.get(me), loads.get(me)) else { return };
         if queue.waiting.is_empty() && queue.sent == load.done.load(Ordering::Relaxed) && queue.items.slots() == QUEUE {
@@ -298,14 +300,14 @@ impl Feeder {
         self.control.signals.stop() || self.control.queue.as_ref().is_some_and(|q| q.interrupt.load(Ordering::Relaxed))
     }
 
-    /// Packets that wait for a worker, or are being looked at.
+    /// Packets that wait for a worker or are being inspected.
     #[inline]
     fn load(&self, worker: usize, loads: &[Load]) -> u64 {
         let done = loads.get(worker).map_or(0, |l| l.done.load(Ordering::Relaxed));
         self.steer.queues.get(worker).map_or(0, |l| (l.sent + l.open.len() as u64).saturating_sub(done))
     }
 
-    /// Takes one event of the source.
+    /// Handles one event of the source.
     fn step(&mut self) {
         let (mut ended, mut failed) = (None, None);
         match self.source.next_event(self.batch, SystemTime::now) {
@@ -349,7 +351,7 @@ impl Feeder {
         self.tell(|| Item::End(Arc::clone(&ended)));
     }
 
-    /// Tells every worker something that comes after what it was handed.
+    /// Sends every worker an item that follows its earlier frames.
     fn tell(&mut self, item: impl Fn() -> Item) {
         let (buffer, stream) = (&self.steer.buffer, self.steer.stream);
         for queue in &mut self.steer.queues {
@@ -358,7 +360,7 @@ impl Feeder {
         }
     }
 
-    /// Puts lists into the queues: those that are worth it, or `all`. Says whose queue is full, if one is.
+    /// Puts lists into the queues: those that are long enough, or `all`. Returns the worker of a full queue, if there is one.
     fn hand_over(&mut self, all: bool, turns: &Turns, loads: &[Load]) -> Option<Outcome> {
         let (buffer, stream) = (&self.steer.buffer, self.steer.stream);
         loop {
@@ -384,12 +386,12 @@ impl Feeder {
             if !self.steer.queues.get_mut(n).is_some_and(WorkerQueue::put) {
                 return Some(Outcome::Full(n));
             }
-            // It had room after all.
+            // The queue had room after all.
             turns.wake(n);
         }
     }
 
-    /// Tells workers that have heard of fewer frames than were steered: others wait for them to say that they are as far.
+    /// Publishes the stream's position to workers that are behind it. Others may wait for them to confirm that position.
     pub(super) fn tell_all(&mut self, turns: &Turns) {
         let (buffer, stream) = (&self.steer.buffer, self.steer.stream);
         for (n, queue) in self.steer.queues.iter_mut().enumerate() {
@@ -397,7 +399,7 @@ impl Feeder {
                 queue.close(buffer, stream);
             }
             if !queue.waiting.is_empty() {
-                // What has no room is in the queue of who is not waited for.
+                // If the queue is full, nobody waits for its worker's confirmation.
                 let _ = queue.put();
                 turns.wake(n);
             }
@@ -417,13 +419,13 @@ impl Feeder {
         }
     }
 
-    /// Files and frames read.
+    /// Files and frames read so far.
     pub(super) fn read_so_far(&self) -> (u64, Counters) {
         (self.source.files(), self.source.counters())
     }
 }
 
-/// What tells a flow's direction from others.
+/// The key of a flow and direction.
 #[inline]
 fn key_of(place: Place, whose: Whose) -> u32 {
     let turned = matches!(whose, Whose::Hosts(from, to) if from > to);
@@ -435,7 +437,7 @@ fn key_of(place: Place, whose: Whose) -> u32 {
     }
 }
 
-/// Says that a file begins; whether it can be decoded.
+/// Logs that a file begins. Returns whether its link type can be decoded.
 fn begins(start: &FileStart) -> bool {
     info!("pcap", "Starting file run for {}", start.file.display());
     match start.link.filter(|l| !l.is_supported()) {
@@ -447,7 +449,7 @@ fn begins(start: &FileStart) -> bool {
     }
 }
 
-/// Where frames go: all of the feeder but the source that it reads from.
+/// Steers frames: everything in the feeder except the source.
 struct Steer {
     steering: Steering,
     fragments: Fragments,
@@ -480,7 +482,7 @@ impl Steer {
                 self.stream.now = frame.time;
             }
             self.stream.seen += 1;
-            // What is closed from here on ends before this frame, unless it is in it.
+            // Lists that are closed from now on end before this frame, unless they contain it.
             self.stream.upto = frame.number;
             let (place, whose) = self.steering.place(&frame);
             let worker = match place {
@@ -546,7 +548,7 @@ impl Steer {
         self.announced.as_mut()?.worker(flow, time)
     }
 
-    /// The worker of a flow that begins.
+    /// The worker of a new flow.
     #[inline]
     fn opening(&mut self, flow: u64, pair: u64, frame: &Frame<'_>) -> usize {
         let time = frame.time;
@@ -559,7 +561,7 @@ impl Steer {
         self.plain(flow, frame)
     }
 
-    /// The worker of a flow, or of all that goes by its addresses.
+    /// The worker of a flow, or of everything between two addresses.
     #[inline]
     fn worker(&mut self, flow: u64, time: Time) -> usize {
         let by_hash = worker_of(flow, self.queues.len());
@@ -573,7 +575,7 @@ impl Steer {
         let Some(assigned) = &mut self.assigned else { return by_hash };
         assigned.at(time);
         let queues = &self.queues;
-        // Where several have as little to do, the hash says.
+        // The hash breaks ties.
         let shortest = || {
             let load = |n: usize| queues.get(n).map_or(u64::MAX, WorkerQueue::load);
             let (mut best, mut least) = (by_hash, load(by_hash));
@@ -587,14 +589,14 @@ impl Steer {
         assigned.worker(flow, by_hash, shortest)
     }
 
-    /// The fragments that were held go before the one that said where.
+    /// Sends the held fragments before the first fragment, which decided their worker.
     fn join(&mut self, datagram: u64, worker: usize) {
         while let Some(held) = self.fragments.take(datagram) {
             self.put(&held, worker);
         }
     }
 
-    /// Fragments that waited for too long go by their addresses.
+    /// Sends fragments that waited too long by their addresses.
     fn release(&mut self, seen: u64) {
         while let Some((held, worker)) = self.fragments.overdue(seen) {
             self.put(&held, worker);

@@ -1,8 +1,9 @@
-//! More transactions in one piece of a stream than a flow may have: the worker takes them in turns.
+//! Bursts: one piece of a stream has more transactions than a flow may hold, so the worker takes them in turns.
 //!
-//! A parser that has as many transactions as its limit allows stops where it is ([`margay_app::Outcome::Full`]). The worker then
-//! inspects the transactions of both directions, logs and frees them, and the parser goes on with what is left, until all that the
-//! packet brought is parsed. A burst costs no more memory than the limit, and all of it is inspected before the packet's verdict.
+//! A parser stops when it reaches its limit of transactions ([`margay_app::Outcome::Full`]). The worker inspects the
+//! transactions of both directions, logs them and frees them. Then the parser continues with the rest of the data, until all
+//! data of the packet is parsed. A burst needs no more memory than the limit allows, and all of it is inspected before the
+//! packet's verdict.
 
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_packet::{Packet, PacketSource};
@@ -12,7 +13,7 @@ use super::end::{HEADERS, pseudo};
 use super::tcp::{Seen, is_established};
 use super::{FlowExt, PacketVerdict, Stages};
 
-/// How far a flow's parser is, to see whether it comes any further.
+/// A flow's parse position, to detect progress.
 #[derive(Debug, PartialEq, Eq)]
 struct Mark {
     made: u64,
@@ -34,8 +35,8 @@ impl Mark {
 }
 
 impl Stages {
-    /// Parses what is left of a packet's data in turns, because the parser had too many transactions. What rules decide about
-    /// them is decided for the packet, and its number is that of their events.
+    /// Parses the rest of a packet's data in turns, because the parser reached its limit of transactions. Decisions of rules
+    /// about them apply to the packet, and their events have its number.
     #[cold]
     pub(super) fn work_off(
         &mut self,
@@ -45,7 +46,7 @@ impl Stages {
         seen: &mut Seen,
         fate: &mut PacketVerdict,
     ) {
-        // The first turn's was inspected with the packet.
+        // The first turn's transactions were inspected with the packet.
         let mut app_result = AppResult::default();
         loop {
             let before = Mark::of(flow);
@@ -68,8 +69,8 @@ impl Stages {
         }
     }
 
-    /// The same at the end of a flow, with all that is left of it. Returns what the last turn brought, which is still to be
-    /// inspected, and whether rules looked at anything.
+    /// Works off a burst at the end of a flow. Returns the result of the last turn, which is not inspected yet, and whether
+    /// rules inspected anything.
     #[cold]
     pub(super) fn work_off_at_end(&mut self, flow: &mut Flow<FlowExt>, mut app_result: AppResult) -> (AppResult, bool) {
         let mut inspected = false;
@@ -92,8 +93,9 @@ impl Stages {
         }
     }
 
-    /// Inspects the transactions of both directions, with packets made up for it that have the `number` of the packet at hand.
-    /// `heard` is what the last turn brought in direction `dir`. Returns `false` where the packet or its flow is dropped by now.
+    /// Inspects the transactions of both directions, with made-up packets that have the current packet's `number`.
+    /// `app_result` is the result of the last turn in direction `dir`. Returns `false` if the packet or its flow is now
+    /// dropped.
     fn inspect_burst(
         &mut self,
         number: u64,
@@ -123,8 +125,8 @@ impl Stages {
         true
     }
 
-    /// Logs and frees transactions as with a packet in direction `d`. Files are logged with a packet of their direction, and a
-    /// transaction stays as long as one of its files waits: a turn needs a packet of each direction.
+    /// Logs and frees transactions as if with a packet in direction `d`. A file is logged with a packet of its own direction,
+    /// and a transaction stays as long as one of its files waits. So each turn needs a packet of each direction.
     fn log_made_up(&mut self, number: u64, flow: &mut Flow<FlowExt>, d: Direction, inspected: bool) {
         let core = flow.core.clone();
         let mut bytes = [0u8; HEADERS];
@@ -132,12 +134,12 @@ impl Stages {
         self.log_app(&packet, flow, false, inspected);
     }
 
-    /// A packet in direction `d` for a turn: without a payload, with the `number` of the packet that brought the burst.
+    /// A made-up packet in direction `d` for a turn: without payload, with the `number` of the packet that brought the burst.
     fn of_burst<'a>(&self, number: u64, core: &FlowCore, d: Direction, bytes: &'a mut [u8; HEADERS]) -> Packet<'a> {
         Packet { number, source: PacketSource::StreamFlush, ..pseudo(core, d, self.now, bytes) }
     }
 
-    /// The parser does not get any further, because its transactions are not freed: it fails.
+    /// Fails a parser that makes no progress because its transactions are not freed.
     fn stuck(&mut self, flow: &mut Flow<FlowExt>) -> Option<margay_app::AppProto> {
         let app = flow.ext.app.as_deref_mut()?;
         self.app.fail(&flow.core, app, self.now);

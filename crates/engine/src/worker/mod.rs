@@ -1,7 +1,7 @@
-//! One worker: a packet's way from the capture to the events.
+//! One worker: takes packets from the capture to the events.
 //!
-//! [`Worker`] owns all that a packet touches. The decoder stands beside the rest ([`Pipeline`]), since it calls back into it
-//! with each packet it finds.
+//! [`Worker`] owns everything that a packet touches. The decoder is a field beside the [`Pipeline`], because it calls the
+//! pipeline for each packet that it finds in a frame.
 
 mod app;
 mod app_feed;
@@ -59,43 +59,44 @@ use wire::Wire;
 pub(crate) struct Worker {
     pub(crate) decoder: Decoder,
     pub(crate) pipeline: Pipeline,
-    /// Frames since silent flows were looked for.
+    /// Frames since the worker last searched for flows that timed out.
     pub(crate) unswept: u32,
-    /// Second of packet time in which they were last looked for, of a live capture.
+    /// Second of packet time of the last such search, in a live capture.
     pub(crate) swept: i64,
-    /// The last second of which was said that it went by, live.
+    /// The last second of packet time that [`Worker::expire_live`] reported as over.
     pub(crate) told: i64,
 }
 
-/// Frames from one look for silent flows to the next. Short captures are most often those whose time goes back and forth
-/// (several that were put together): their flows are left whole.
+/// Frames between two searches for flows that timed out. Time often jumps back and forth in short captures, because several
+/// captures were merged. They end before the first search, so their flows stay whole.
 const SWEEP: u32 = 10_000;
 
-/// All of a worker but its decoder.
+/// Everything a worker has except its decoder.
 pub(crate) struct Pipeline {
-    /// Policies for what cannot be seen.
+    /// Exception policies.
     pub(crate) policies: Policies,
     pub(crate) flows: FlowTable<FlowExt>,
     pub(crate) stages: Stages,
-    /// The verdict on the frame that is being decoded, collected from its packets. [`Worker::frame`] returns it; nothing
-    /// that has only [`Stages`], such as the end of a flow, can reach it.
+    /// The verdict on the frame that is being decoded, collected from its packets. [`Worker::frame`] returns it. Code that
+    /// has only [`Stages`], such as the end of a flow, cannot reach it.
     pub(crate) verdict: FrameVerdict,
 }
 
-/// What may be needed while a flow is borrowed.
+/// The stages and what they share. They are separate from the flow table, so that they can be used while a flow is borrowed
+/// from it.
 pub(crate) struct Stages {
-    /// Inline, or as if.
+    /// IPS mode, inline or simulated.
     pub(crate) ips: bool,
     /// Firewall mode.
     pub(crate) firewall: bool,
-    /// What happens where a parser gives up: those of [`Pipeline::policies`], for where only this is at hand; of flows whose
-    /// beginning was seen, and of those that were picked up midstream.
+    /// Policies for a parser that fails, copied from [`Pipeline::policies`] for code that has only the stages: for flows that
+    /// were seen from their beginning, and for flows that were picked up midstream.
     pub(crate) error_policies: [Policy; 2],
-    /// A datagram with a wrong checksum is never parsed: inline, and with `-k all`.
+    /// Datagrams with a wrong checksum are never parsed: inline, and with `-k all`.
     pub(crate) discards_wrong_datagrams: bool,
     pub(crate) stream: StreamEngine,
     pub(crate) detect: Option<Engine>,
-    /// Whose rules these are, and those of others.
+    /// The rule engines of all tenants, and which one the current packet uses.
     pub(crate) engines: Engines,
     pub(crate) app: AppStage,
     pub(crate) outputs: Outputs,
@@ -103,52 +104,52 @@ pub(crate) struct Stages {
     pub(crate) scripts: OutputScripts,
     pub(crate) counters: Counters,
     pub(crate) scratch: log::Scratch,
-    /// Of each rule, what events show.
+    /// What events show of each rule.
     pub(crate) texts: Arc<RuleTexts>,
     /// Whether an output wants the Ethernet addresses of flows.
     pub(crate) ethernet: bool,
-    /// It was said that the pattern matcher failed.
+    /// The failure of the pattern matcher was logged.
     told_of_search_error: bool,
-    /// Bytes of a stream that alerts show.
+    /// Bytes of stream data that alerts show.
     shown: usize,
-    /// Packet time: it stands still where packets are out of order, and goes back where it jumps.
+    /// Packet time. It does not go back for packets that are slightly out of order, only for a jump.
     pub(crate) now: Time,
     /// Capture file being read.
     pub(crate) file: Option<String>,
     /// Alerts of the current capture file.
     pub(crate) file_alerts: u64,
-    /// Connections that parsers announced.
+    /// Connections that parsers expect.
     pub(crate) expected: expect::Expected,
-    /// Hashes flows as the flow table does.
+    /// Hashes flows in the same way as the flow table.
     pub(crate) hasher: FlowHasher,
-    /// Flows that are bypassed in the kernel, where that is wanted.
+    /// Flows that the kernel bypasses, if kernel bypass is on.
     pub(crate) kernel: Option<Box<bypass::InKernel>>,
-    /// Where its packets come from, if that is an interface.
+    /// The interfaces that the packets come from, in a live capture.
     pub(crate) captured: Option<Captured>,
-    /// What goes back there.
+    /// What the worker sends back to the interface.
     pub(crate) wire: Option<Box<Wire>>,
-    /// Tells the workers of the same stream of packets of connections that this one's parsers announced.
+    /// Reports connections that this worker's parsers expect to the other workers of the same capture.
     pub(crate) announce: Option<Announce>,
-    /// What they found in the packets of this one.
+    /// What other workers found in this worker's packets ahead of time.
     pub(crate) helped: Option<Helped>,
-    /// Whose turn it is among them.
+    /// The order of the workers at shared state.
     order: Option<Arc<dyn InOrder>>,
-    /// States of the TCP sessions that ended since they were counted.
+    /// Final states of the TCP sessions that ended since the last count.
     ended_tcp: Vec<&'static str>,
 }
 
-/// What the worker itself counts.
+/// The worker's own counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) ips: IpsCounters,
     pub(crate) policies: PolicyCounters,
     pub(crate) alerts: u64,
-    /// Datagrams that no parser was given, for their checksum is wrong.
+    /// Datagrams that were not parsed because their checksum is wrong.
     pub(crate) udp_invalid_checksum: u64,
 }
 
 impl Worker {
-    /// Takes one captured frame all the way, and returns the verdict on it.
+    /// Processes one captured frame, and returns the verdict on it.
     pub(crate) fn frame(&mut self, frame: &Frame<'_>) -> FrameVerdict {
         margay_packet::fault::point("worker");
         self.pipeline.verdict = FrameVerdict::default();
@@ -164,19 +165,19 @@ impl Worker {
         verdict
     }
 
-    /// Notes for the source what becomes of the frame that was just taken.
+    /// Records the verdict on the last frame, for the source to carry out.
     pub(crate) fn decide(&mut self, verdict: FrameVerdict) {
         if let Some(wire) = &mut self.pipeline.stages.wire {
             wire.decide(verdict);
         }
     }
 
-    /// What was decided of the frames of a batch, and is to be answered; [`Worker::decided`] takes it back.
+    /// Takes the decisions on the frames of a batch. [`Worker::decided`] returns the buffer.
     pub(crate) fn decisions(&mut self) -> Decisions {
         self.pipeline.stages.wire.as_mut().map(|w| std::mem::take(&mut w.decisions)).unwrap_or_default()
     }
 
-    /// Gives back what was decided: it was carried out.
+    /// Returns the buffer of decisions after they were carried out.
     pub(crate) fn decided(&mut self, mut decisions: Decisions) {
         if let Some(wire) = &mut self.pipeline.stages.wire {
             decisions.clear();
@@ -184,8 +185,8 @@ impl Worker {
         }
     }
 
-    /// Called between batches: from time to time ends the flows that were silent for too long. A packet of such a flow
-    /// ends it too, so that this changes no more than when.
+    /// Called between batches. From time to time, it ends the flows that timed out. The next packet of such a flow would end
+    /// it too, so this changes only the time of the end.
     pub(crate) fn expire(&mut self) {
         let Pipeline { flows, stages, .. } = &mut self.pipeline;
         if self.unswept >= SWEEP || flows.emergency() {
@@ -199,16 +200,16 @@ impl Worker {
         self.pipeline.count_ended();
     }
 
-    /// As [`Worker::expire`], of one of several workers: `now` is the time of the stream that all have their packets from, of
-    /// which `others` went to others since this was last called.
+    /// Like [`Worker::expire`], for one of several workers. `now` is the time of the stream that all workers share. `others`
+    /// counts the packets that went to other workers since the last call.
     pub(crate) fn expire_with(&mut self, now: Time, others: u64) {
         self.pipeline.stages.now = now;
         self.unswept = self.unswept.saturating_add(u32::try_from(others).unwrap_or(u32::MAX));
         self.expire();
     }
 
-    /// As [`Worker::expire`], of packets that come as time goes by: flows that are silent for too long are ended every second
-    /// of it, at most `budget` now. `now` is the time where no packets came that would tell. Returns whether a second went by.
+    /// Like [`Worker::expire`], for a live capture: every second, the worker ends the flows that timed out, at most `budget`
+    /// of them in one call. `now` is the current time if no packet supplied one. Returns whether a second has passed.
     pub(crate) fn expire_live(&mut self, now: Option<Time>, budget: usize) -> bool {
         let Pipeline { flows, stages, .. } = &mut self.pipeline;
         if let Some(now) = now
@@ -218,7 +219,7 @@ impl Worker {
         }
         let second = stages.now.secs();
         if second != self.swept || flows.emergency() {
-            // What is left over is looked at after the next batch.
+            // The flows beyond the budget end after the next batch.
             let now = stages.now;
             if flows.expire(now, budget, &mut |flow, reason| stages.end_flow(flow, reason)) {
                 self.swept = second;
@@ -230,12 +231,12 @@ impl Worker {
         std::mem::replace(&mut self.told, second) != second
     }
 
-    /// Whether [`Worker::expire_live`] left flows over that have to be ended.
+    /// Whether [`Worker::expire_live`] left flows that timed out.
     pub(crate) fn has_flows_to_end(&self) -> bool {
         self.pipeline.stages.now.secs() != self.swept
     }
 
-    /// Ends every flow: the capture is at its end.
+    /// Ends every flow at the end of the capture.
     pub(crate) fn finish(&mut self) {
         let Pipeline { flows, stages, .. } = &mut self.pipeline;
         flows.drain(&mut |flow, reason| stages.end_flow(flow, reason));
@@ -275,7 +276,7 @@ impl PacketSink for Pipeline {
             BeforeFlow::Untracked => self.stages.inspect_alone(packet, &mut fate),
             BeforeFlow::Dropped => {}
         }
-        // The captured frame shares the fate of the worst of what it carried.
+        // A captured frame gets the strictest verdict of the packets it carried.
         self.verdict.add(&fate, packet.source);
         if (fate.reject || fate.rejected.is_some())
             && let Some(wire) = &mut self.stages.wire
@@ -291,7 +292,7 @@ impl PacketSink for Pipeline {
 }
 
 impl Pipeline {
-    /// Counts the states in which TCP sessions ended.
+    /// Counts the final states of TCP sessions.
     fn count_ended(&mut self) {
         self.count_late();
         for name in self.stages.ended_tcp.drain(..) {
@@ -301,7 +302,7 @@ impl Pipeline {
         }
     }
 
-    /// A packet that belongs to a flow.
+    /// Processes a packet that belongs to a flow.
     fn in_flow(&mut self, packet: &Packet<'_>, key: &FlowKey, fate: &mut PacketVerdict) {
         let Pipeline { flows, stages, policies, .. } = self;
         let tenant = stages.engines.tenant();
@@ -362,7 +363,7 @@ impl Pipeline {
             }
             return;
         }
-        // Nobody gets the datagrams of a flow that is dropped.
+        // The parsers get no datagrams of a dropped flow.
         if matches!(packet.l4, margay_packet::L4::Udp { .. }) && !dropped {
             seen.app_result = stages.feed_udp(flow, direction, packet);
             if seen.app_result.turn {
@@ -384,7 +385,7 @@ impl Pipeline {
         self.inspect_in_flow(packet, at, direction, &mut seen, fate);
     }
 
-    /// Detection, verdict and events of a packet with a flow.
+    /// Runs detection on a packet with a flow, applies the verdict, and writes the events.
     fn inspect_in_flow(
         &mut self,
         packet: &Packet<'_>,
@@ -395,13 +396,13 @@ impl Pipeline {
     ) {
         let Pipeline { flows, stages, .. } = self;
         let Some(flow) = flows.get_mut(at) else { return };
-        // Inline, what the stream has wins over what the packet says.
+        // Inline, where the packet and the reassembled stream differ, the stream wins.
         let rewritten = stages.rewritten(packet, flow, dir, seen);
         if let (Some(copy), Some(wire)) = (&rewritten, &mut stages.wire)
             && wire.inline
             && !wire.rewrite(packet, copy)
         {
-            // It would say something else than what was inspected.
+            // The packet would carry other data than was inspected.
             fate.drop = fate.drop.or(Some(DropReason::StreamError));
         }
         if seen.clear_urgent && !stages.wire.as_mut().is_none_or(|w| !w.inline || w.clear_urgent(packet)) {
@@ -418,7 +419,7 @@ impl Pipeline {
         if stages.ips && flow.core.action == FlowAction::Drop && fate.drop.is_none() {
             fate.drop = Some(DropReason::of_flow(flow.ext.dropped_by));
         }
-        // The firewall has its say about what exception policies let pass as well.
+        // The firewall decides even about packets that an exception policy lets pass.
         let raw = |flow: &margay_flow::Flow<FlowExt>| flow.ext.tcp.as_deref().map_or(0, |t| t.raw_offset(dir));
         let looked = raw(flow);
         let passes = (fate.pass || flow.core.action.is_unwatched(stages.ips)) && !stages.firewall;
@@ -430,7 +431,7 @@ impl Pipeline {
         } else {
             stages.frames_unwatched(flow);
         }
-        // Behind detection: events show the bits that the packet set.
+        // This comes after detection, so that events show the bits that the packet set.
         stages.log_anomalies(packet, Some(flow), seen.events.as_slice());
         stages.log_stream(packet, flow, dir, seen);
         stages.log_recognition(packet, flow, seen.app_result.events);
@@ -448,7 +449,7 @@ impl Pipeline {
         stages.script_packet(packet, Some(flow));
         fate.pcap.alerted |= flow.core.alerted;
         fate.pcap.passed |= flow.core.action == FlowAction::Pass;
-        // What follows of a flow that is dropped is looked at as far as it takes to drop it.
+        // Later packets of a dropped flow are processed only far enough to drop them.
         let dropped = stages.ips && flow.core.action == FlowAction::Drop;
         if (fate.bypass || seen.bypass || seen.app_result.bypass) && !dropped {
             fate.bypassed = true;
@@ -462,7 +463,7 @@ impl Pipeline {
 }
 
 impl Stages {
-    /// Nothing seen yet, and no rules: [`Stages::install`] brings them.
+    /// An empty state without rules. [`Stages::install`] adds the rules.
     pub(crate) fn new(ips: bool, stream: StreamEngine, app: AppStage, outputs: Outputs) -> Stages {
         Stages {
             ips,
@@ -496,14 +497,14 @@ impl Stages {
         }
     }
 
-    /// Hands over what is to be written of a batch of packets.
+    /// Flushes the output of a batch of packets.
     #[inline]
     pub(crate) fn end_batch(&mut self) {
         self.outputs.end_batch();
         self.app.shared.files.end_batch();
     }
 
-    /// Detection and events of a packet that has no flow.
+    /// Runs detection on a packet without a flow, and writes its events.
     fn inspect_alone(&mut self, packet: &Packet<'_>, fate: &mut PacketVerdict) {
         self.at_packet(packet);
         self.log_anomalies(packet, None, &[]);

@@ -1,4 +1,4 @@
-//! TCP packets: through the stream engine, and what it says of them.
+//! Passes TCP packets through the stream engine, and handles its results.
 
 use margay_flow::{Direction, Flow, FlowKey, FlowRef, FlowState};
 use margay_packet::{L4, Packet};
@@ -8,37 +8,37 @@ use super::app::AppResult;
 use super::{DropReason, FlowExt, PacketVerdict, Pipeline, Stages};
 use crate::exception::{Condition, Policy};
 
-/// What the stream engine said of a packet.
+/// The stream engine's results for a packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
-    /// What was wrong.
+    /// Stream events.
     pub(crate) events: StreamEvents,
     /// The session's state before the packet.
     pub(crate) before: TcpState,
     /// The flow's new state.
     pub(crate) state: Option<FlowState>,
-    /// Whether the flow counts as established for this packet: the one that completes a handshake comes before
-    /// that, unless it brings data.
+    /// Whether the flow counts as established for this packet. The packet that completes a handshake does not count yet,
+    /// unless it has data.
     pub(crate) established: bool,
     /// The payload went into the stream.
     pub(crate) in_stream: bool,
-    /// All that is left of the stream is to be inspected.
+    /// The rest of the stream must be inspected.
     pub(crate) flush: bool,
-    /// The packet is made up for transactions alone, and nothing is left of the stream.
+    /// The packet is made up only for transactions, and the stream is empty.
     pub(crate) for_txs: bool,
-    /// Inline: the payload has to be replaced by what the stream has.
+    /// Inline: the stream's data must replace the payload.
     pub(crate) rewrite: bool,
-    /// Inline: it goes on without its urgent pointer.
+    /// Inline: the packet is forwarded without its urgent pointer.
     pub(crate) clear_urgent: bool,
-    /// Nothing more is to be seen of the flow.
+    /// The rest of the flow needs no inspection.
     pub(crate) bypass: bool,
     /// What the application layer made of the data that the packet made available.
     pub(crate) app_result: AppResult,
 }
 
 impl Pipeline {
-    /// Takes a TCP packet into its session, and notes what was seen. Where it opens a new connection on a flow whose connection is over,
-    /// that flow ends and another begins: its place and the packet's direction are returned.
+    /// Processes a TCP packet in its session, and records the results. If it opens a new connection on a flow whose
+    /// connection is over, that flow ends and another begins. Returns the flow's reference and the packet's direction.
     pub(super) fn tcp(
         &mut self,
         packet: &Packet<'_>,
@@ -56,7 +56,7 @@ impl Pipeline {
         let mut before = state(flow);
         let mut resumed = false;
         if before <= TcpState::SynRecv {
-            // Its connection may be one that was silent for longer than flows live.
+            // The packet may resume a connection that was silent for longer than a flow lives.
             let print = FlowPrint { hash: key.hash(), second: key.source_is_second() };
             if let Some(of_client) = stages.stream.resume(&mut flow.ext.tcp, packet, print) {
                 before = state(flow);
@@ -77,7 +77,7 @@ impl Pipeline {
             let tenant = flow.ext.tenant;
             let make = || FlowExt::of(tenant);
             let answered = flow.ext.tcp.as_deref().and_then(|old| stages.stream.open_answered(old, packet));
-            // Inline, a SYN once more: its server is here already, whatever becomes of it.
+            // Inline, for a repeated SYN: the server's reply has already arrived, whatever happens to it.
             let heard = flow.ext.tcp.as_deref().filter(|old| stages.ips && old.state() == TcpState::SynRecv);
             let heard = heard.map_or(0, |old| old.tcp_flags(Direction::ToClient));
             let Some(new) = flows.replace(at, packet, key, make, &mut |f, r| stages.end_flow(f, r)) else {
@@ -87,7 +87,7 @@ impl Pipeline {
             (at, direction) = (new, Direction::ToServer);
             (established, had_session) = (false, false);
             if answered.is_some() {
-                // It is the server's answer: the flow is its client's.
+                // The packet is the server's answer, so the flow begins with its client.
                 flows.swap(at);
                 direction = Direction::ToClient;
             }
@@ -100,7 +100,7 @@ impl Pipeline {
                 new.heard_before(Direction::ToClient, heard);
             }
         }
-        // An acknowledgement that completes the handshake and brings data is of the connection already.
+        // An ACK that completes the handshake and has data already belongs to the established connection.
         established |= out.state == Some(FlowState::Established) && !packet.payload().is_empty();
         if out.swap {
             flows.swap(at);
@@ -132,7 +132,7 @@ impl Pipeline {
         if out.drop && fate.drop.is_none() {
             fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });
         }
-        // Data of a SYN waits for what follows the handshake.
+        // Data of a SYN waits until the handshake is complete.
         let early = !established && !stages.ips && flow.ext.tcp.as_ref().is_some_and(|s| s.is_fast_open());
         let mut app_result = if early { AppResult::default() } else { stages.feed_tcp(flow, direction, false) };
         if app_result.turn {
@@ -164,13 +164,13 @@ impl Pipeline {
     }
 }
 
-/// Whether a TCP connection was established at some time.
+/// Whether a TCP connection was ever established.
 pub(super) const fn is_established(state: FlowState) -> bool {
     matches!(state, FlowState::Established | FlowState::Closed)
 }
 
 impl Stages {
-    /// Nothing inspects the raw stream of a session that begins while there are no rules.
+    /// Without rules, nothing inspects the raw stream of a new session.
     fn new_session(&self, flow: &mut Flow<FlowExt>) {
         if let Some(s) = flow.ext.tcp.as_deref_mut()
             && self.detect.is_none()
@@ -179,7 +179,7 @@ impl Stages {
         }
     }
 
-    /// Inline: the packet with its payload replaced by what the stream has there, and its checksum put right.
+    /// Inline: the packet with its payload replaced by the stream's data, and a corrected checksum.
     pub(super) fn rewritten(
         &mut self,
         packet: &Packet<'_>,

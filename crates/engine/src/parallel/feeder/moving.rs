@@ -1,4 +1,4 @@
-//! What the feeder does where flows move (`moves`).
+//! The feeder's part in moving flows (`moves`).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::super::steer::worker_of;
 use super::Steer;
 
 impl Steer {
-    /// Notes that the flow that was last asked for has a packet more at its worker.
+    /// Records that the flow of the last lookup has one more packet at its worker.
     #[inline]
     pub(super) fn sent(&mut self, worker: usize) {
         if let (Some(moves), Some(assigned)) = (&mut self.moves, &mut self.assigned)
@@ -24,7 +24,7 @@ impl Steer {
         }
     }
 
-    /// The flow that was last asked for stays where it is from here on: not all of it can be told by its frames.
+    /// Pins the flow of the last lookup to its worker, because not all of its frames identify it.
     pub(super) fn pin(&mut self, known: bool) {
         if let (Some(moves), Some(assigned), true) = (&mut self.moves, &mut self.assigned, known)
             && let Some(at) = assigned.at
@@ -33,7 +33,7 @@ impl Steer {
         }
     }
 
-    /// The worker of a flow that this frame tells all of: it may move.
+    /// The worker of a flow that this frame identifies completely. The flow may move.
     #[inline]
     pub(super) fn plain(&mut self, flow: u64, frame: &Frame<'_>) -> usize {
         let by_hash = worker_of(flow, self.queues.len());
@@ -55,7 +55,7 @@ impl Steer {
         worker
     }
 
-    /// Moves the flow that was last asked for, of which this frame is the first at the other worker.
+    /// Moves the flow of the last lookup. This frame is its first one at the other worker.
     #[cold]
     fn change(&mut self, from: usize, to: usize, after: u64, frame: &Frame<'_>) -> bool {
         let (Some(moves), Some(assigned)) = (&mut self.moves, &mut self.assigned) else { return false };
