@@ -31,7 +31,7 @@ struct Set {
 #[derive(Debug)]
 pub(super) struct Assigned {
     sets: Vec<Set>,
-    /// By set: when a flow last went by its hash; 0 is never.
+    /// For each set, the tick when a flow last went by its hash; 0 for never.
     by_hash: Vec<u32>,
     /// Ticks that a flow may be silent.
     life: u32,

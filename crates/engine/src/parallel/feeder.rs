@@ -454,7 +454,7 @@ struct Steer {
     steering: Steering,
     fragments: Fragments,
     assigned: Option<Assigned>,
-    /// Decides which flows move, where they do.
+    /// Decides which flows move, if they may.
     moves: Option<Moves>,
     announced: Option<Box<Announced>>,
     /// Seconds that a flow may be silent.

@@ -82,7 +82,7 @@ pub(crate) struct Job<'a> {
     pub(crate) policies: &'a Policies,
     /// The log folder.
     pub(crate) dir: &'a Path,
-    /// Whose it is; 0 is the engine's own.
+    /// The tenant; 0 stands for the engine's own rules.
     pub(crate) tenant: u32,
 }
 

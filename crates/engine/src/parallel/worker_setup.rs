@@ -1,4 +1,4 @@
-//! A worker's thread: it makes the worker, inspects what is in its queue, and reads where there is nothing else to do.
+//! A worker's thread: creates the worker, inspects the packets in its queue, and reads when it is idle.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
@@ -27,7 +27,7 @@ use crate::start::{self, Part, Watching};
 use crate::stats::Reporter;
 use crate::worker::{Announce, Worker};
 
-/// All that a worker's thread is given.
+/// Everything that a worker's thread receives.
 pub(super) struct WorkerSetup {
     pub(super) control: Arc<Control>,
     pub(super) options: RunOptions,
@@ -42,51 +42,51 @@ pub(super) struct WorkerSetup {
     pub(super) cpus: Arc<Cpus>,
     pub(super) inbox: Inbox,
     pub(super) shared: Arc<Shared>,
-    /// Told when the worker is ready, or why it cannot be.
+    /// Reports that the worker is ready, or why it failed.
     pub(super) ready: Sender<Result<(), Failed>>,
-    /// All are ready; gone where there is nothing to be waited for.
+    /// Signals that all workers are ready; closed if the start was cancelled.
     pub(super) go: Receiver<()>,
 }
 
-/// What a worker leaves behind.
+/// The results of a worker.
 pub(super) struct Final {
     pub(super) number: usize,
     pub(super) ended: Instant,
     pub(super) alerts: u64,
     pub(super) counters: Vec<(String, u64)>,
-    /// What the engine's own rules cost, where that is measured.
+    /// The costs of the engine's own rules, if they are measured.
     pub(super) costs: Option<(Arc<Detect>, Vec<RuleCosts>)>,
     /// How often and how long it slept, and how often it read.
     pub(super) sleeps: u64,
     pub(super) slept: Duration,
     pub(super) turns: u64,
     pub(super) packets: u64,
-    /// Of flows that moved, where they do.
+    /// Counters of moved flows, if flows move.
     pub(super) moves: Option<MoveCounters>,
-    /// Payloads that it looked through for others, and others for it.
+    /// Payloads that it searched for others, and that others searched for it.
     pub(super) looked_through: u64,
     pub(super) taken_over: u64,
-    /// How often and how long it waited for others to be past its packet.
+    /// How often and how long it waited for other workers in packet order.
     pub(super) waits: u64,
     pub(super) waited: Duration,
 }
 
-/// A worker at work.
+/// A running worker.
 struct Working {
     worker: Worker,
     reporter: Reporter,
     post: Arc<Post>,
-    /// Its place among several.
+    /// Its view of the packet order, with several workers.
     order: Option<Arc<Order>>,
-    /// Frames of the stream, as far as the worker heard.
+    /// Frames of the stream that the worker knows of.
     seen: u64,
     packets: u64,
-    /// Where flows move.
+    /// Set if flows may move.
     mover: Option<Mover>,
 }
 
 impl WorkerSetup {
-    /// The thread, from its start to its end. `None` where it could not begin.
+    /// Runs the thread. Returns `None` if the worker could not start.
     pub(super) fn run(mut self) -> Option<Final> {
         self.cpus.place_worker("", self.number, self.number);
         self.shared.turns.enter(self.number);
@@ -94,7 +94,7 @@ impl WorkerSetup {
         let ready = self.ready.clone();
         match made {
             Err(f) => {
-                // Who waits is told why; nobody else wants to know.
+                // The receiver reports the reason.
                 let _ = ready.send(Err(f));
                 None
             }
@@ -142,7 +142,7 @@ impl WorkerSetup {
         Ok(Working { worker, reporter, post, order, seen: 0, packets: 0, mover })
     }
 
-    /// Says what parsers announce to all other workers.
+    /// Sends the announcements of parsers to all other workers.
     fn announce(&self, own: &Arc<Post>) -> Option<Announce> {
         if self.workers < 2 {
             return None;
@@ -154,7 +154,7 @@ impl WorkerSetup {
                     .iter()
                     .map(|e| Expect { flow: ExpectedFlow { ..e.flow }, parent: e.parent, what: e.what.clone() })
                     .collect();
-                // One that takes no more orders does without.
+                // A worker that no longer takes requests does not need it.
                 let _ = post.send(Box::new(move |w, _| w.pipeline.stages.expected.note(&mut said, vlans, now)));
             }
         }))
@@ -171,7 +171,7 @@ impl WorkerSetup {
             if let Some(mover) = &mut working.mover {
                 mover.between(&mut working.worker, working.packets);
             }
-            // Looked at before the queue: after the end nothing is put there.
+            // This comes before the check of the queue: after the end, nothing is added to it.
             let over = shared.turns.over();
             if let Ok(item) = self.inbox.items.pop() {
                 self.take(item, working);
@@ -185,9 +185,9 @@ impl WorkerSetup {
             }
             if shared.turns.begin() {
                 turns += 1;
-                // A pipe may be silent for as long as it likes.
+                // A pipe may be silent for any time.
                 beat.rest();
-                // Only who has the reader's place asks for the lock.
+                // Only the current reader takes the lock.
                 let mut feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
                 let outcome = feeder.turn(me, &shared);
                 drop(feeder);
@@ -205,7 +205,7 @@ impl WorkerSetup {
             if working.order.as_ref().is_some_and(|o| o.help(|| !self.inbox.items.is_empty())) {
                 continue;
             }
-            // Nobody knows when there is more.
+            // The next packet may come at any time.
             working.worker.pipeline.stages.end_batch();
             beat.rest();
             sleeps += 1;
@@ -213,7 +213,7 @@ impl WorkerSetup {
         }
         let Working { worker, reporter, post, order, packets, mover, .. } = working;
         let moves = mover.as_ref().map(|m| m.counters);
-        // Nobody waits for this one any more, and flows that end now are of no packet.
+        // No worker waits for this one any more. Flows that end now do not belong to a packet.
         if let Some(load) = shared.loads.get(me) {
             load.at.store(u64::MAX, Ordering::Release);
         }
@@ -315,13 +315,14 @@ impl WorkerSetup {
         worker.expire_with(piece.now, others);
         load.done.store(working.packets, Ordering::Release);
         load.at.store(piece.upto, Ordering::Release);
-        // Who helps with it still lets it go by itself; where there is no room for the sheet, it is one too many.
+        // A helper may still hold the piece, and drops it later. If the queue has no room for the buffers, they are not
+        // needed.
         if let Some(piece) = Arc::into_inner(piece) {
             let _ = self.inbox.buffers.push(piece.done());
         }
     }
 
-    /// All workers are done with a file.
+    /// Called when all workers have finished a file.
     fn last(&self, ended: &Ended) {
         if let Some(queue) = self.control.queue.as_ref()
             && let Ok(changed) = std::fs::metadata(&ended.file).and_then(|m| m.modified())
@@ -340,7 +341,7 @@ impl WorkerSetup {
 impl Drop for WorkerSetup {
     fn drop(&mut self) {
         self.shared.manager.unpark();
-        // A thread that failed would leave the others waiting for it.
+        // The other workers must not wait for a thread that panicked.
         if std::thread::panicking() {
             error!("threads", "worker {} failed", self.number + 1);
             if let Some(load) = self.shared.loads.get(self.number) {
