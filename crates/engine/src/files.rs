@@ -177,7 +177,7 @@ pub(crate) fn run(
         }
         steering.post.serve(worker, reporter);
         if signals.rotate() {
-            worker.lane.rest.outputs.reopen(settings::now());
+            worker.pipeline.stages.outputs.reopen(settings::now());
             margay_output::log::reopen();
         }
         // A pipe may be silent for as long as it likes.
@@ -199,9 +199,9 @@ pub(crate) fn run(
                     );
                     bad_link = Some(start.file.clone());
                 }
-                worker.lane.rest.file = Some(start.file.display().to_string());
-                worker.lane.rest.file_alerts = 0;
-                worker.lane.flows.begin_capture();
+                worker.pipeline.stages.file = Some(start.file.display().to_string());
+                worker.pipeline.stages.file_alerts = 0;
+                worker.pipeline.flows.begin_capture();
                 worker.decoder.unfinished_checksums = checks.believes(&start.file);
             }
             Event::Batch(batch) if bad_link.is_none() => {
@@ -225,7 +225,7 @@ pub(crate) fn run(
                     None => info!("pcap", "pcap file {} end of file reached", end.file.display()),
                     Some(e) => error!("pcap", "{e}"),
                 }
-                if policy.applies(worker.lane.rest.file_alerts) && bad_link.is_none() {
+                if policy.applies(worker.pipeline.stages.file_alerts) && bad_link.is_none() {
                     match delete(&end.file) {
                         Ok(()) => info!("pcap", "{}: deleted", end.file.display()),
                         Err(e) => warning!("pcap", "{e}"),
@@ -235,7 +235,7 @@ pub(crate) fn run(
             Event::Failed { file, error } => ran.refused = refused(folder, &file, &error).or(ran.refused),
             Event::Skipped { file, reason } => info!("pcap", "{} {reason}: skipped", file.display()),
             Event::Wait(time) => {
-                worker.lane.rest.outputs.flush();
+                worker.pipeline.stages.outputs.flush();
                 beat.rest();
                 steering.wait(time, worker, reporter);
             }

@@ -98,7 +98,7 @@ impl InProcess {
             let set = Arc::new(set);
             let mut worker = start::worker_of(&config, &options, inline, &policies, set, dir, &watching, part)?;
             live::prepare(&mut worker, Wire::new(inline, None));
-            worker.lane.rest.app.witness = Some(Box::default());
+            worker.pipeline.stages.app.witness = Some(Box::default());
             Ok(worker)
         };
         let worker = make().map_err(|f| f.to_string())?;
@@ -142,22 +142,22 @@ impl InProcess {
 
     /// The rules; none where detection is off.
     pub fn detect(&self) -> Option<&Detect> {
-        self.worker.lane.rest.detect.as_ref().map(|(detect, _)| &**detect)
+        self.worker.pipeline.stages.detect.as_ref().map(|(detect, _)| &**detect)
     }
 
     /// What each rule cost so far, by its place; nothing unless made by [`Self::recording`].
     pub fn costs(&self) -> &[RuleCosts] {
-        self.worker.lane.rest.detect.as_ref().map_or(&[], |(_, state)| state.costs())
+        self.worker.pipeline.stages.detect.as_ref().map_or(&[], |(_, state)| state.costs())
     }
 
     /// What was inspected since it was last cleared.
     pub fn witness(&self) -> Option<&Witness> {
-        self.worker.lane.rest.app.witness.as_deref()
+        self.worker.pipeline.stages.app.witness.as_deref()
     }
 
     /// Forgets what was inspected so far.
     pub fn clear_witness(&mut self) {
-        if let Some(w) = &mut self.worker.lane.rest.app.witness {
+        if let Some(w) = &mut self.worker.pipeline.stages.app.witness {
             w.clear();
         }
     }
@@ -170,7 +170,7 @@ impl InProcess {
             }
         };
         self.worker.decoder.counters.for_each(&mut some);
-        self.worker.lane.rest.stream.counters.for_each(&mut some);
-        self.worker.lane.rest.counters.ips.for_each(&mut some);
+        self.worker.pipeline.stages.stream.counters.for_each(&mut some);
+        self.worker.pipeline.stages.counters.ips.for_each(&mut some);
     }
 }

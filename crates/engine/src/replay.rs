@@ -48,7 +48,7 @@ impl Bed {
     /// The events cannot be read.
     pub fn run(&mut self, frames: &[(Time, Vec<u8>)]) -> std::io::Result<String> {
         std::fs::File::options().write(true).truncate(true).open(&self.log)?;
-        self.worker.lane.flows.begin_capture();
+        self.worker.pipeline.flows.begin_capture();
         for ((time, data), number) in frames.iter().zip(1..) {
             let wire_len = u32::try_from(data.len()).unwrap_or(u32::MAX);
             self.worker.frame(&Frame { data, wire_len, time: *time, link: LinkType::RAW, number });

@@ -26,7 +26,7 @@ use crate::service::{self, Service};
 use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
-use crate::worker::{AppLane, FrameVerdict, Lane, Rest, Worker};
+use crate::worker::{AppStage, FrameVerdict, Pipeline, Stages, Worker};
 use crate::{
     Failed, ctl, dry, engines, explain, files, info as about, listing, live, logging, notices, rule_check, settings,
     threads, watched,
@@ -341,8 +341,8 @@ impl Run<'_> {
             Ok(())
         })?;
         let Some(mut worker) = entered else { return Ok(0) };
-        worker.lane.rest.outputs.tell(&control.watched.feed);
-        worker.lane.rest.engines.direct = tenant;
+        worker.pipeline.stages.outputs.tell(&control.watched.feed);
+        worker.pipeline.stages.engines.direct = tenant;
         if control.queue.is_none() {
             // Where files are handed over that was before the first one.
             control.ready()?;
@@ -357,15 +357,15 @@ impl Run<'_> {
         post.close(&mut worker, &mut reporter);
         let Some(files::Ran { began, refused }) = ran else {
             // Flows are left as they are: what failed once would fail again. What was written stays.
-            worker.lane.rest.end_batch();
-            worker.lane.rest.outputs.finish();
+            worker.pipeline.stages.end_batch();
+            worker.pipeline.stages.outputs.finish();
             return Err(Failed::new("threads", "the worker failed: what follows of the capture was not inspected"));
         };
         worker.finish();
         reporter.write(&mut worker);
-        worker.lane.rest.outputs.finish();
-        worker.lane.rest.scripts.finish();
-        let lost = worker.lane.rest.outputs.counters().lost();
+        worker.pipeline.stages.outputs.finish();
+        worker.pipeline.stages.scripts.finish();
+        let lost = worker.pipeline.stages.outputs.counters().lost();
         if let (Some(costs), Some(began)) = (costs, began) {
             costs.write(began);
         }
@@ -373,13 +373,13 @@ impl Run<'_> {
             info!("pcap", "inspected in {:.6} s", began.elapsed().as_secs_f64());
         }
         // What the rules of the engine itself cost; those of tenants are not shown.
-        if let (Some(p), Some((detect, state))) = (Profiling::of(config, dir)?, worker.lane.rest.own()) {
+        if let (Some(p), Some((detect, state))) = (Profiling::of(config, dir)?, worker.pipeline.stages.own()) {
             p.write(detect, state.costs());
         }
         complete(lost)?;
         match refused {
             Some(f) => Err(f),
-            None => Ok(worker.lane.rest.counters.alerts),
+            None => Ok(worker.pipeline.stages.counters.alerts),
         }
     }
 
@@ -590,7 +590,7 @@ pub(crate) fn worker_of(
         upgrade: None,
         scratch: Vec::new(),
     };
-    let app = AppLane {
+    let app = AppStage {
         config: Arc::new(margay_app::AppConfig {
             recogniser: margay_app::recognise::Recogniser::new(&settings::recogniser(config)?),
             files,
@@ -601,17 +601,17 @@ pub(crate) fn worker_of(
         options: shown,
         witness: None,
     };
-    let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
-    rest.error_policies = [false, true].map(|midstream| policies.of_error(midstream));
-    rest.discards_wrong_datagrams |= options.checksums == Some(Checksums::All);
-    rest.scripts = scripts;
-    rest.ethernet = settings::wants_ethernet(config)?;
-    rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);
+    let mut stages = Stages::new(ips, StreamEngine::new(stream), app, outputs);
+    stages.error_policies = [false, true].map(|midstream| policies.of_error(midstream));
+    stages.discards_wrong_datagrams |= options.checksums == Some(Checksums::All);
+    stages.scripts = scripts;
+    stages.ethernet = settings::wants_ethernet(config)?;
+    stages.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);
     let flows = FlowTable::new(flow);
-    rest.hasher = flows.hasher();
+    stages.hasher = flows.hasher();
     Ok(Worker {
         decoder: Decoder::new(decode),
-        lane: Lane { policies: *policies, flows, rest, verdict: FrameVerdict::default() },
+        pipeline: Pipeline { policies: *policies, flows, stages, verdict: FrameVerdict::default() },
         unswept: 0,
         swept: 0,
         told: 0,

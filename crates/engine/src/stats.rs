@@ -98,26 +98,27 @@ impl Reporter {
         self.pressure_max = self.pressure_max.max(pressure(worker));
         if now >= self.second {
             self.second = now + Duration::from_secs(1);
-            worker.lane.rest.outputs.tick(settings::now());
+            worker.pipeline.stages.outputs.tick(settings::now());
         }
         if now < self.next {
             return;
         }
         self.next = now + self.settings.interval;
         self.write(worker);
-        worker.lane.rest.outputs.flush();
+        worker.pipeline.stages.outputs.flush();
     }
 
     /// Writes a report now.
     pub(crate) fn write(&mut self, worker: &mut Worker) {
-        let rest = &worker.lane.rest;
-        let wanted = rest.outputs.wants(margay_output::event::EventType::Stats) || rest.scripts.wants(Occasion::Stats);
+        let stages = &worker.pipeline.stages;
+        let wanted =
+            stages.outputs.wants(margay_output::event::EventType::Stats) || stages.scripts.wants(Occasion::Stats);
         if !self.settings.enabled || !wanted {
             return;
         }
         self.collect(worker);
         let own = self.names.len();
-        self.names.extend(of_engine(&worker.lane.rest.outputs.counters()));
+        self.names.extend(of_engine(&worker.pipeline.stages.outputs.counters()));
         let counters: Vec<Counter<'_>> = self
             .names
             .iter()
@@ -128,10 +129,10 @@ impl Reporter {
                 last: self.last.get(i).map_or(0, |l| i64::try_from(l.1).unwrap_or(i64::MAX)),
             })
             .collect();
-        worker.lane.rest.scripts.stats(&counters);
-        let file = worker.lane.rest.file.clone();
-        let engines = worker.lane.rest.engines.set.stats();
-        worker.lane.rest.outputs.stats(&StatsEvent {
+        worker.pipeline.stages.scripts.stats(&counters);
+        let file = worker.pipeline.stages.file.clone();
+        let engines = worker.pipeline.stages.engines.set.stats();
+        worker.pipeline.stages.outputs.stats(&StatsEvent {
             time: settings::now(),
             uptime: self.started.elapsed().as_secs(),
             totals: &counters,
@@ -158,14 +159,14 @@ impl Reporter {
         let StatsSettings { decoder_events: events, decoder_prefix: prefix, stream_events, .. } = &self.settings;
         let (events, stream_events) = (*events, *stream_events);
         let mut add = |name: &str, value: u64| names.push((name.to_owned(), value));
-        if let Some(c) = &worker.lane.rest.captured {
+        if let Some(c) = &worker.pipeline.stages.captured {
             c.for_each(&mut add);
-            if let Some(wire) = &worker.lane.rest.wire {
+            if let Some(wire) = &worker.pipeline.stages.wire {
                 let sum = |f: fn(&margay_capture::live::LiveCounters) -> u64| c.ends.iter().map(|e| f(&e.live)).sum();
                 wire.for_each(sum(|l| l.answers), sum(|l| l.answer_errors), &mut add);
             }
         }
-        if let Some(k) = &worker.lane.rest.kernel {
+        if let Some(k) = &worker.pipeline.stages.kernel {
             k.for_each(&mut add);
         }
         worker.decoder.counters.for_each(&mut |name, value| match name.strip_prefix("decoder.event.") {
@@ -173,23 +174,23 @@ impl Reporter {
             Some(rest) => add(&format!("{prefix}.{rest}"), value),
             None => add(name, value),
         });
-        let rest = &worker.lane.rest;
-        rest.stream.counters.for_each(&mut |name, value| {
+        let stages = &worker.pipeline.stages;
+        stages.stream.counters.for_each(&mut |name, value| {
             if stream_events || !name.starts_with("stream.") {
                 add(name, value);
             }
         });
-        add("udp.invalid_checksum", rest.counters.udp_invalid_checksum);
-        worker.lane.flows.counters.for_each(&mut add);
-        if rest.ips {
-            rest.counters.ips.for_each(&mut add);
+        add("udp.invalid_checksum", stages.counters.udp_invalid_checksum);
+        worker.pipeline.flows.counters.for_each(&mut add);
+        if stages.ips {
+            stages.counters.ips.for_each(&mut add);
         }
-        if rest.firewall {
-            let discarded = rest.detect.as_ref().map_or(0, |(_, s)| s.discarded_firewall_alerts());
-            rest.counters.ips.for_each_firewall(discarded, &mut add);
+        if stages.firewall {
+            let discarded = stages.detect.as_ref().map_or(0, |(_, s)| s.discarded_firewall_alerts());
+            stages.counters.ips.for_each_firewall(discarded, &mut add);
         }
-        rest.counters.policies.for_each(&worker.lane.policies, &mut add);
-        let states = rest.detect.iter().chain(rest.engines.others());
+        stages.counters.policies.for_each(&worker.pipeline.policies, &mut add);
+        let states = stages.detect.iter().chain(stages.engines.others());
         if let Some(sum) = states.map(|(_, s)| s.counters()).reduce(DetectCounters::plus) {
             sum.for_each(&mut add);
         } else {
@@ -197,29 +198,29 @@ impl Reporter {
                 add(name, 0);
             }
         }
-        let [policy, _] = rest.error_policies;
-        let policies = &rest.counters.policies;
+        let [policy, _] = stages.error_policies;
+        let policies = &stages.counters.policies;
         let errors = (policy != Policy::Ignore).then(|| ErrorPolicies {
             policy: policy.name(),
             all: policies.of(Condition::AppLayerError, policy),
             by_protocol: self.settings.errors_by_protocol.then(|| policies.errors()),
         });
-        app_counters(&rest.app.shared.counters, errors.as_ref(), &mut add);
-        add("app_layer.expectations", rest.expected.len() as u64);
-        add("app_layer.expectations_refused", rest.expected.refused);
-        add("app_layer.frames_dropped", rest.app.shared.frames.refused);
-        rest.app.shared.files.for_each_counter(&rest.app.config.files, &mut add);
+        app_counters(&stages.app.shared.counters, errors.as_ref(), &mut add);
+        add("app_layer.expectations", stages.expected.len() as u64);
+        add("app_layer.expectations_refused", stages.expected.refused);
+        add("app_layer.frames_dropped", stages.app.shared.frames.refused);
+        stages.app.shared.files.for_each_counter(&stages.app.config.files, &mut add);
         add("memcap.pressure", pressure);
         add("memcap.pressure_max", self.pressure_max);
-        if rest.outputs.wants_pcap() {
-            let c = rest.outputs.pcap_counters();
+        if stages.outputs.wants_pcap() {
+            let c = stages.outputs.pcap_counters();
             add("pcap_log.written", c.written);
             add("pcap_log.filtered_bpf", c.filtered_bpf);
             add("pcap_log.lost", c.lost);
         }
-        if rest.scripts.any() {
-            add("lua.output_errors", rest.scripts.errors);
-            add("lua.streams_refused", rest.scripts.refused);
+        if stages.scripts.any() {
+            add("lua.output_errors", stages.scripts.errors);
+            add("lua.streams_refused", stages.scripts.refused);
         }
     }
 }
@@ -298,9 +299,9 @@ fn pressure(worker: &Worker) -> u64 {
 
 /// What a worker uses of its part of each limit of memory: the setting, bytes in use, the limit; 0 is none.
 pub(crate) fn memory(worker: &Worker) -> [(&'static str, u64, u64); 7] {
-    let (flows, rest) = (&worker.lane.flows, &worker.lane.rest);
-    let (stream, limits) = (&rest.stream.counters, rest.stream.config());
-    let (app, shared) = (&rest.app.config, &rest.app.shared.counters);
+    let (flows, stages) = (&worker.pipeline.flows, &worker.pipeline.stages);
+    let (stream, limits) = (&stages.stream.counters, stages.stream.config());
+    let (app, shared) = (&stages.app.config, &stages.app.shared.counters);
     [
         ("stream.memcap", stream.memuse, limits.memcap),
         ("stream.reassembly.memcap", stream.reassembly_memuse, limits.reassembly_memcap),

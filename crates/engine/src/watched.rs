@@ -94,7 +94,7 @@ pub(crate) fn start(control: &Arc<Control>, web: Option<Web>) -> Result<(), Fail
 }
 
 /// What a worker says of itself.
-struct Told {
+struct WorkerReport {
     name: String,
     thread: i32,
     counters: Counters,
@@ -109,7 +109,7 @@ struct Told {
 struct Watcher<'a> {
     control: &'a Arc<Control>,
     /// What workers said last, by the number of their thread.
-    workers: BTreeMap<i32, Told>,
+    workers: BTreeMap<i32, WorkerReport>,
     /// What was counted of each interface before the first packet.
     before: Option<Vec<(String, Host)>>,
     samples: u64,
@@ -307,21 +307,21 @@ impl Watcher<'_> {
 }
 
 /// What a worker says, by the worker itself.
-fn tell(worker: &mut Worker, reporter: &mut Reporter, costs: bool) -> Told {
+fn tell(worker: &mut Worker, reporter: &mut Reporter, costs: bool) -> WorkerReport {
     let counters = reporter.counters(worker);
     let memory = stats::memory(worker).into_iter();
     let memory = memory.map(|(name, used, cap)| Memory { name: name.to_owned(), used, cap }).collect();
     let costs = if costs { cost(worker) } else { None };
-    let captured = worker.lane.rest.captured.as_ref();
+    let captured = worker.pipeline.stages.captured.as_ref();
     let this = std::thread::current();
     // Who reads a capture file alone is the process's first thread.
     let own = this.name().filter(|n| *n != "main").unwrap_or("W#01");
-    Told {
+    WorkerReport {
         name: captured.map_or_else(|| own.to_owned(), |c| c.thread.clone()),
         thread: rustix::thread::gettid().as_raw_nonzero().get(),
         counters,
         memory,
-        outputs: worker.lane.rest.outputs.counters(),
+        outputs: worker.pipeline.stages.outputs.counters(),
         ends: captured.map_or_else(Vec::new, |c| c.ends.clone()),
         costs,
     }
@@ -329,7 +329,7 @@ fn tell(worker: &mut Worker, reporter: &mut Reporter, costs: bool) -> Told {
 
 /// What the engine's own rules cost this worker: ticks of all, and those with most.
 fn cost(worker: &mut Worker) -> Option<(u64, Vec<RuleCost>)> {
-    let (detect, state) = worker.lane.rest.own()?;
+    let (detect, state) = worker.pipeline.stages.own()?;
     let costs = state.costs();
     let mut ranked: Vec<(u64, usize)> =
         costs.iter().enumerate().filter(|(_, c)| c.checks > 0).map(|(n, c)| (c.ticks, n)).collect();

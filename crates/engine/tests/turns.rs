@@ -120,7 +120,7 @@ fn turn(feeder: &mut Feeder, me: usize, shared: &Shared) -> Outcome {
     }
 }
 
-/// As `Seat::work`.
+/// As `WorkerSetup::work`.
 fn work(me: usize, shared: &Shared) -> usize {
     let (turns, queue) = (&shared.turns, &shared.queues[me]);
     turns.enter(me);

@@ -67,7 +67,7 @@ pub(crate) struct Control {
     reloading: AtomicBool,
     workers: Mutex<Vec<Arc<Post>>>,
     /// Takes what is to be dropped off the packet path.
-    undertaker: mpsc::Sender<Retired>,
+    reclaimer: mpsc::Sender<Retired>,
     pub(crate) signals: Arc<Signals>,
     /// Whether somebody watches detection.
     pub(crate) watching: Watching,
@@ -113,7 +113,7 @@ impl Control {
         signals: Arc<Signals>,
         watching: Watching,
     ) -> Result<Arc<Control>, Failed> {
-        let (undertaker, dead) = mpsc::channel::<Retired>();
+        let (reclaimer, dead) = mpsc::channel::<Retired>();
         thread("drop", move || {
             give_way();
             for retired in &dead {
@@ -140,7 +140,7 @@ impl Control {
             changing: Mutex::default(),
             reloading: AtomicBool::new(false),
             workers: Mutex::default(),
-            undertaker,
+            reclaimer,
             signals,
             watching,
             queue,
@@ -172,7 +172,7 @@ impl Control {
         // Nobody may put others in place in between.
         let _changing = held(&self.changing);
         take(self.engines())?;
-        let post = Arc::new(Post::new(self.undertaker.clone()));
+        let post = Arc::new(Post::new(self.reclaimer.clone()));
         held(&self.workers).push(Arc::clone(&post));
         Ok(post)
     }

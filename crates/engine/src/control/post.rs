@@ -30,7 +30,7 @@ pub(crate) struct Post {
     /// For how many microseconds of its processor the worker was last kept by taking other rules.
     kept: AtomicU64,
     /// Who drops what the worker does not need any more.
-    undertaker: Option<mpsc::Sender<Retired>>,
+    reclaimer: Option<mpsc::Sender<Retired>>,
 }
 
 #[derive(Default)]
@@ -57,9 +57,9 @@ pub(crate) enum Unanswered {
 }
 
 impl Post {
-    /// For a worker whose old rules go to `undertaker`.
-    pub(crate) fn new(undertaker: mpsc::Sender<Retired>) -> Post {
-        Post { undertaker: Some(undertaker), ..Post::default() }
+    /// For a worker whose old rules go to `reclaimer`.
+    pub(crate) fn new(reclaimer: mpsc::Sender<Retired>) -> Post {
+        Post { reclaimer: Some(reclaimer), ..Post::default() }
     }
 
     /// Has the worker take other rules; those that it did not take yet are let go.
@@ -149,11 +149,11 @@ impl Post {
         };
         if let Some(install) = install {
             let began = processor_time();
-            let retired = worker.lane.rest.install(install);
+            let retired = worker.pipeline.stages.install(install);
             self.kept.store(processor_time().saturating_sub(began), Ordering::Relaxed);
-            if let Some(undertaker) = &self.undertaker {
+            if let Some(reclaimer) = &self.reclaimer {
                 // It ends with the process.
-                let _ = undertaker.send(retired);
+                let _ = reclaimer.send(retired);
             }
         }
         for order in list {

@@ -93,7 +93,7 @@ fn alerts(name: &str, rules: &Path, capture: &Path, every: Option<usize>) -> Opt
         }
     }
     worker.finish();
-    worker.lane.rest.outputs.finish();
+    worker.pipeline.stages.outputs.finish();
     let text = std::fs::read_to_string(dir.join("eve.json")).unwrap();
     let _ = std::fs::remove_dir_all(&dir);
     let line = |l: &str| {

@@ -171,7 +171,7 @@ impl Bench {
         self.control.leave(&post);
         post.close(&mut worker, &mut reporter);
         worker.finish();
-        worker.lane.rest.outputs.finish();
+        worker.pipeline.stages.outputs.finish();
         let text = std::fs::read_to_string(self.dir.join("eve.json")).unwrap();
         text.lines().map(|l| serde_json::from_str(l).expect("an event is JSON")).collect()
     }
@@ -439,7 +439,7 @@ fn each_tenant_has_its_own_alerts() {
 fn a_capture_is_handed_over_as_a_tenants() {
     let mut b = tenant_bench("direct", "direct");
     get(&mut b, 1025, Some(100));
-    b.worker.as_mut().unwrap().0.lane.rest.engines.direct = 2;
+    b.worker.as_mut().unwrap().0.pipeline.stages.engines.direct = 2;
     get(&mut b, 1026, Some(100));
     let here = json!(b.dir.display().to_string());
     let of = |tenant: u32| json!({"filename": here, "output-dir": here, "tenant": tenant});
@@ -467,7 +467,7 @@ fn what_belongs_to_the_worker_is_asked_of_it() {
     b.client(&mut c, "x");
     assert_eq!(b.command("remove-hostbit", host("bad")), Ok(json!("hostbit removed")));
     b.client(&mut c, "x");
-    let id = b.worker.as_ref().unwrap().0.lane.flows.iter().next().unwrap().1.core.id;
+    let id = b.worker.as_ref().unwrap().0.pipeline.flows.iter().next().unwrap().1.core.id;
     let flow = b.command("get-flow-stats-by-id", json!({"flow_id": id})).unwrap();
     assert_eq!((&flow["pkts_toserver"], &flow["pkts_toclient"]), (&json!(8), &json!(4)));
     assert!(b.command("get-flow-stats-by-id", json!({"flow_id": id + 1})).is_err());

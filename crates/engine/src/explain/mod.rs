@@ -186,7 +186,9 @@ fn explain(o: &Options) -> Result<bool, Failed> {
         return Err(refused);
     }
     worker.finish();
-    let Some((_, state)) = &worker.lane.rest.detect else { return Err(Failed::new("detect", "there are no rules")) };
+    let Some((_, state)) = &worker.pipeline.stages.detect else {
+        return Err(Failed::new("detect", "there are no rules"));
+    };
     let explained: Vec<Explained<'_>> = state
         .traces()
         .iter()
@@ -203,7 +205,7 @@ fn explain(o: &Options) -> Result<bool, Failed> {
 /// What of the capture keeps any rule from matching.
 fn notes(worker: &crate::worker::Worker) -> Vec<String> {
     let mut out = Vec::new();
-    let wrong = worker.lane.rest.stream.counters.invalid_checksum;
+    let wrong = worker.pipeline.stages.stream.counters.invalid_checksum;
     if wrong > 0 {
         out.push(format!(
             "{wrong} TCP packets have a wrong checksum and are kept out of their streams, so that nothing in them is found; \

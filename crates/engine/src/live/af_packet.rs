@@ -1,4 +1,4 @@
-//! AF_PACKET as a source: one interface passively, or two that are bridged. `settings` reads its section.
+//! AF_PACKET as a source: one passive interface, or two that are bridged. `settings` reads its section.
 
 use margay_capture::af_packet::{AfPacket, Agreement, Bridge, BridgeEnd, Settings};
 use margay_capture::live::LiveSource;
@@ -11,7 +11,7 @@ use crate::Failed;
 
 const SECTION: &str = "af-packet";
 
-/// The interfaces that the command line names, or else all of the configuration.
+/// The interfaces of the command line, or else all interfaces of the configuration.
 pub(super) fn chosen(
     config: &Config,
     options: &RunOptions,
@@ -45,11 +45,11 @@ impl Medium for Settings {
     }
 }
 
-/// Inline between two interfaces.
+/// Two bridged interfaces, inline.
 #[derive(Debug)]
 pub(super) struct Bridged {
     pub(super) ends: [BridgeEnd; 2],
-    /// What its workers agree upon.
+    /// Settings that all its workers must agree on.
     pub(super) agreement: Agreement,
 }
 

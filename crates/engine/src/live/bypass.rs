@@ -1,8 +1,9 @@
-//! Bypass in the kernel, of an interface or two that are bridged: who has which flow there, and what is counted of them.
+//! Kernel bypass for one interface, or two that are bridged: records the worker of each bypassed flow, and collects the
+//! kernel's counts.
 //!
-//! A worker enters a flow itself, when it decides that it needs no more looking, and takes it out when it ends: both are rare.
-//! Between them its counts are read by a thread beside the workers ([`look_after`]), which tells each worker of
-//! those that went on, so that flows stay as long as their packets come, and their records are true at any time.
+//! A worker adds a flow itself, when it decides to bypass it, and removes it when it ends; both are rare. In between, a
+//! separate thread reads the counts ([`look_after`]) and sends each worker those of its active flows. So a flow lives as long
+//! as its packets arrive, and its record is always current.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,12 +25,12 @@ use crate::service::privileges;
 use crate::signals::Signals;
 use crate::threads;
 
-/// How often counts are read. Far less than the shortest timeout that makes sense for a flow.
+/// Interval of reading counts, far shorter than any useful flow timeout.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Most counts told a worker at a time.
+/// Limit of the counts sent to a worker at a time.
 const TOLD_MAX: usize = 4096;
 
-/// What the kernel has counted of a direction of a flow since it was entered.
+/// The kernel's counts for one direction of a flow, since the flow was added.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counted {
     pub(crate) at: FlowRef,
@@ -39,30 +40,30 @@ pub(crate) struct Counted {
     pub(crate) count: BypassCount,
 }
 
-/// Whose a flow's direction is.
+/// The owner of one direction of a flow.
 struct Owner {
     post: Arc<Post>,
-    /// As it was last told.
+    /// The counts that were last sent.
     told: Counted,
 }
 
-/// Flows of an interface, or of two that are bridged, that are bypassed in the kernel.
+/// Flows that the kernel bypasses, for one interface or two that are bridged.
 pub(crate) struct Table {
     kernel: Bypass,
     owners: Mutex<HashMap<BypassKey, Owner>>,
-    /// What was said.
+    /// The full table was logged.
     full: AtomicBool,
     refused: AtomicBool,
     broken: AtomicBool,
-    /// The thread that reads counts has given up.
+    /// The thread that reads counts has stopped.
     unread: AtomicBool,
 }
 
-/// Starts the thread that looks after the tables, if there are any, until the engine is to stop. It is one of its own because it keeps
-/// the capabilities that this takes.
+/// Starts the thread that maintains the tables, if there are any, until the engine stops. It is a separate thread because it
+/// keeps the capabilities for this.
 ///
 /// # Errors
-/// Where there is none to be had.
+/// The thread cannot start.
 pub(super) fn look_after(tables: Vec<Arc<Table>>, signals: &Arc<Signals>) -> Result<(), Failed> {
     if tables.is_empty() {
         return Ok(());
@@ -92,8 +93,8 @@ pub(super) fn look_after(tables: Vec<Arc<Table>>, signals: &Arc<Signals>) -> Res
 }
 
 impl Table {
-    /// Brings the program to the device's interfaces, where its configuration wants that. What cannot be is said; flows are
-    /// bypassed in user space alone then.
+    /// Attaches the program to the device's interfaces, if the configuration requests it. A failure is logged, and flows are
+    /// then bypassed only in user space.
     pub(super) fn of(device: &Device) -> Option<Arc<Table>> {
         let mut mode = device.bypass?;
         let names: Vec<&str> = device.interfaces().collect();
@@ -143,15 +144,15 @@ impl Table {
         }
     }
 
-    /// The programs and what they look in.
+    /// The programs and their maps.
     pub(super) fn kernel(&self) -> &Bypass {
         &self.kernel
     }
 
-    /// Has the kernel bypass a flow from here on.
+    /// Adds a flow, which the kernel bypasses from now on.
     ///
     /// # Errors
-    /// It does not.
+    /// The kernel refuses.
     pub(crate) fn enter(&self, keys: &[BypassKey; 2], at: FlowRef, flow: u64, post: &Arc<Post>) -> Result<(), Refusal> {
         if self.unread.load(Ordering::Relaxed) {
             return Err(Refusal::Unread);
@@ -173,14 +174,14 @@ impl Table {
         Ok(())
     }
 
-    /// Nobody reads the counts any more: flows are bypassed in user space from here on. Those in the kernel leave it when they were
-    /// silent, as far as is known, for as long as a bypassed flow may be.
+    /// Stops kernel bypass, because the counts can no longer be read. From now on flows are bypassed in user space. Flows
+    /// leave the kernel when they were silent, as far as is known, for the timeout of a bypassed flow.
     fn give_up(&self) {
         self.unread.store(true, Ordering::Relaxed);
         error!("af-packet", "bypass: flows are bypassed in user space alone from here on");
     }
 
-    /// Takes a flow out; what was counted of each direction since it was entered.
+    /// Removes a flow. Returns the counts of each direction since the flow was added.
     pub(crate) fn take(&self, keys: &[BypassKey; 2]) -> [BypassCount; 2] {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         keys.iter().for_each(|k| drop(owners.remove(k)));
@@ -188,7 +189,7 @@ impl Table {
         self.kernel.take(keys)
     }
 
-    /// Tells workers what the kernel has counted of their flows, and brings the program back to interfaces that were gone.
+    /// Sends workers the counts of their flows, and attaches the program again to interfaces that reappeared.
     fn tick(&self) {
         match self.kernel.repair() {
             Ok(back) => {
@@ -208,7 +209,7 @@ impl Table {
         self.tell(&counts);
     }
 
-    /// Tells owners what is new to them.
+    /// Sends new counts to their owners.
     fn tell(&self, counts: &[(BypassKey, BypassCount)]) {
         let mut news: Vec<(Arc<Post>, Vec<Counted>)> = Vec::new();
         {
@@ -219,7 +220,7 @@ impl Table {
                 };
                 let told = Counted { count: *count, ..owner.told };
                 match news.iter_mut().find(|n| Arc::ptr_eq(&n.0, &owner.post)) {
-                    // The rest is told the next time.
+                    // The remaining counts are sent the next time.
                     Some((_, list)) if list.len() >= TOLD_MAX => continue,
                     Some((_, list)) => list.push(told),
                     None => news.push((Arc::clone(&owner.post), vec![told])),
@@ -228,8 +229,8 @@ impl Table {
             }
         }
         for (post, list) in news {
-            // One that takes no more orders asks the kernel itself when its flows end.
-            let _ = post.send(Box::new(move |w, _| w.lane.counted_in_kernel(&list)));
+            // A worker that no longer takes requests reads the counts itself when its flows end.
+            let _ = post.send(Box::new(move |w, _| w.pipeline.counted_in_kernel(&list)));
         }
     }
 }

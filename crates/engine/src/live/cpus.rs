@@ -1,4 +1,4 @@
-//! `threading:`: on which CPUs threads run, and with what priority.
+//! `threading:`: the CPUs and priorities of threads.
 
 use margay_config::{Config, ConfigError, Node};
 use margay_output::{error, warning};
@@ -8,33 +8,33 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Set {
     cpus: Vec<usize>,
-    /// Each thread has one CPU for itself; otherwise each may run on all of them.
+    /// Each thread gets one CPU; otherwise each may use all of them.
     exclusive: bool,
-    /// Priorities by CPU, and that of the others.
+    /// Priorities by CPU, and the default priority.
     prio: Vec<(usize, i32)>,
     default_prio: i32,
 }
 
-/// Where threads are to run.
+/// The placement of all threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Cpus {
     enabled: bool,
     management: Option<Set>,
     workers: Option<Set>,
-    /// By interface.
+    /// CPU sets of single interfaces.
     special: Vec<(String, Set)>,
-    /// Memory of workers is bound to the nodes of their CPUs.
+    /// Worker memory is bound to the NUMA nodes of the worker's CPUs.
     bind: bool,
 }
 
-/// As Suricata has them.
+/// Nice values of the priorities, as in Suricata.
 const PRIORITIES: [(&str, i32); 3] = [("low", 2), ("medium", 0), ("high", -2)];
 
 impl Cpus {
     /// Reads `threading`, in the form of Suricata 7 (a list) or 8 (a mapping).
     ///
     /// # Errors
-    /// What is no CPU, no mode, no priority.
+    /// An invalid CPU, mode or priority.
     pub(crate) fn from_config(config: &Config) -> Result<Cpus, ConfigError> {
         let mut out = Cpus { enabled: config.bool("threading.set-cpu-affinity")?.unwrap_or(false), ..Cpus::default() };
         out.bind = super::numa::wanted(config)?;
@@ -63,7 +63,7 @@ impl Cpus {
                         out.special.push((interface.to_owned(), set(special)?));
                     }
                 }
-                // Threads that there are none of.
+                // Margay has no threads of these kinds.
                 "receive-cpu-set" | "verdict-cpu-set" | "detect-cpu-set" | "stream-cpu-set" | "decode-cpu-set"
                 | "output-cpu-set" | "reject-cpu-set" => {}
                 other => {
@@ -79,15 +79,15 @@ impl Cpus {
         special.or(self.workers.as_ref()).filter(|_| self.enabled)
     }
 
-    /// How many workers an interface has when nobody says: one for each CPU that they may run on.
+    /// The default number of workers of an interface: one for each CPU that they may use.
     pub(crate) fn workers(&self, interface: &str) -> usize {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
         self.of(interface).map_or(all, |s| s.cpus.len()).clamp(1, 256)
     }
 
-    /// Puts the calling thread, the interface's worker number `nth` and the `overall`th of all, where it belongs.
+    /// Places the calling thread, which is worker number `nth` of its interface and number `overall` of all.
     pub(crate) fn place_worker(&self, interface: &str, nth: usize, overall: usize) {
-        // Interfaces that share a set go on where the one before stopped.
+        // Interfaces that share a CPU set continue after the previous interface's workers.
         let own = self.special.iter().any(|s| s.0 == interface);
         if let Some(set) = self.of(interface) {
             let number = if own { nth } else { overall };
@@ -108,7 +108,7 @@ impl Cpus {
         }
     }
 
-    /// Puts the calling thread where those that manage belong.
+    /// Places the calling thread, which is a management thread.
     pub(crate) fn place_manager(&self) {
         if let Some(set) = self.management.as_ref().filter(|_| self.enabled) {
             Set { exclusive: false, ..set.clone() }.place(0);
@@ -117,7 +117,7 @@ impl Cpus {
 }
 
 impl Set {
-    /// The CPUs for thread number `n`, and its priority.
+    /// The CPUs and the priority of thread number `n`.
     fn choice(&self, n: usize) -> (Vec<usize>, i32) {
         let cpus = match self.exclusive {
             true => self.cpus.get(n % self.cpus.len().max(1)).copied().into_iter().collect(),

@@ -1,4 +1,4 @@
-//! `pcap:`: which interfaces are captured from with libpcap, and how.
+//! `pcap:`: capture with libpcap.
 
 use margay_capture::af_packet::{Interface, Trust};
 use margay_capture::libpcap::{ANY, Libpcap, SNAPLEN, Settings};
@@ -12,10 +12,10 @@ use crate::Failed;
 
 const SECTION: &str = "pcap";
 
-/// The interfaces that the command line names, or else all of the configuration; each has one worker.
+/// The interfaces of the command line, or else all interfaces of the configuration, with one worker each.
 ///
 /// # Errors
-/// None; one that does not exist; a setting that cannot be.
+/// No interface, an interface that does not exist, or an invalid setting.
 fn devices(config: &Config, options: &RunOptions, mode: RunMode) -> Result<Vec<Device>, Failed> {
     let entries = Entries::of(config, SECTION);
     let names = match &options.capture {
@@ -41,7 +41,7 @@ fn devices(config: &Config, options: &RunOptions, mode: RunMode) -> Result<Vec<D
     Ok(devices)
 }
 
-/// The same, where libpcap was asked for.
+/// The devices, if the command line selects libpcap.
 pub(super) fn chosen(
     config: &Config,
     options: &RunOptions,
@@ -67,9 +67,9 @@ impl Medium for Settings {
 }
 
 impl Entry<'_> {
-    /// The settings, and whether it is to be found out whose checksums are right.
+    /// The settings, and whether checksums must be judged automatically.
     fn libpcap(&self, filter: Option<&str>, options: &RunOptions) -> Result<(Settings, bool), Failed> {
-        // libpcap does not tell which checksums are yet to be filled in.
+        // libpcap does not report which checksums are incomplete.
         let (trust, auto_trust) = match self.text("checksum-checks") {
             None | Some("auto") => (Trust::Nobody, true),
             Some(_) => match self.flag("checksum-checks", true)? {

@@ -1,42 +1,44 @@
-//! Where packets were lost, from the card to the engine.
+//! Counts lost packets at each stage, from the card to the engine.
 //!
-//! | stage | received | lost | from |
+//! | stage | received | lost | source |
 //! | --- | --- | --- | --- |
-//! | card | `rx_packets` | errors, missed, no room | `/sys/class/net/IF/statistics`; by name, where the driver has any, `ethtool -S` |
+//! | card | `rx_packets` | errors, missed, no room | `/sys/class/net/IF/statistics`; by name, if the driver has any, `ethtool
+//! -S` |
 //! | softnet | of the whole host, all interfaces | backlog full | `/proc/net/softnet_stat` |
-//! | ring | what the kernel had for our sockets | no room | `PACKET_STATISTICS`; with AF_XDP our own program's count, and `XDP_STATISTICS` |
-//! | queue | in the ring's place: what netfilter had for a queue | no room | `/proc/net/netfilter/nfnetlink_queue` |
-//! | engine | what was taken out of the ring | not decoded | the workers |
-//! | send | inline: what was sent out of the other interface | accepted, and not sent | the workers |
+//! | ring | packets the kernel had for our sockets | no room | `PACKET_STATISTICS`; with AF_XDP our own program's count, and
+//! `XDP_STATISTICS` |
+//! | queue | instead of a ring: packets netfilter had for a queue | no room | `/proc/net/netfilter/nfnetlink_queue` |
+//! | engine | packets taken out of the ring | not decoded | the workers |
+//! | send | inline: packets sent out of the other interface | accepted, but not sent | the workers |
 //!
-//! Of the ring and the engine the sums must agree, and it is said whether they do. What a card received is not all ours: a
-//! filter may leave some out, and what the host sends itself no card receives.
+//! The sums of ring and engine must agree, and the table says whether they do. The card's count may differ: a filter may
+//! exclude packets, and packets that the host itself sends are not received by the card.
 
 use margay_capture::af_packet::Interface;
 use margay_capture::live::LiveCounters;
 
-/// What the card and the host have counted.
+/// Counters of the card and the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Host {
     /// Packets that the interface received.
     pub(crate) received: u64,
-    /// Packets that it received and lost: errors, missed, no room.
+    /// Packets that it lost: errors, missed, no room.
     pub(crate) lost: u64,
-    /// What the driver has that sounds like a loss, by its own names.
+    /// Driver counters that suggest a loss, under the driver's names.
     pub(crate) driver: Vec<(String, u64)>,
-    /// Packets that the host lost between card and socket, of all interfaces.
+    /// Packets that the host lost between card and socket, on all interfaces.
     pub(crate) softnet: u64,
-    /// How often its time was over before all packets were handled.
+    /// How often the time slice of softirq processing ended before all packets were handled.
     pub(crate) squeezed: u64,
-    /// There is no card: packets come from a queue of netfilter.
+    /// The source is a netfilter queue, not a card.
     queue: bool,
 }
 
 impl Host {
-    /// As it is now.
+    /// Reads the current counters.
     pub(crate) fn of(interface: &str) -> Host {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        // Sysfs may be of another network namespace than this thread; the numbers of interfaces tell.
+        // Sysfs may show another network namespace than this thread's. The interface index tells.
         let here = |file: &str| read(&format!("/sys/class/net/{interface}/{file}")).trim().parse::<u64>().ok();
         let index = Interface::find(interface).ok().and_then(|i| u64::try_from(i.index).ok());
         let (received, lost) = match here("statistics/rx_packets") {
@@ -51,19 +53,19 @@ impl Host {
         Host { received, lost, driver, softnet, squeezed, queue: false }
     }
 
-    /// Of a queue, as it is now.
+    /// The counters of a queue.
     pub(crate) fn of_queue(_: &str) -> Host {
         let (softnet, squeezed) =
             backlog(&std::fs::read_to_string("/proc/thread-self/net/softnet_stat").unwrap_or_default());
         Host { softnet, squeezed, queue: true, ..Host::default() }
     }
 
-    /// The same, as it is now.
+    /// Reads the current counters of the same source.
     pub(crate) fn again(&self, interface: &str) -> Host {
         if self.queue { Host::of_queue(interface) } else { Host::of(interface) }
     }
 
-    /// What was counted since `before`. An interface that was made anew counts from 0.
+    /// The difference from `before`. A recreated interface counts from 0.
     pub(crate) fn since(&self, before: &Host) -> Host {
         let step = |now: u64, then: u64| now.checked_sub(then).unwrap_or(now);
         let of = |name: &str| before.driver.iter().find(|d| d.0 == name).map_or(0, |d| d.1);
@@ -78,8 +80,8 @@ impl Host {
     }
 }
 
-/// `/proc/net/dev`: packets received, and those of them that were lost. What it calls dropped is mostly what came and nobody
-/// wanted, which our sockets have seen.
+/// `/proc/net/dev`: received and lost packets. Its "drop" column is left out: it mostly counts packets that nobody wanted but
+/// our sockets have seen.
 fn device(text: &str, interface: &str) -> (u64, u64) {
     let row = text.lines().find_map(|l| l.trim_start().strip_prefix(interface)?.strip_prefix(':'));
     let numbers: Vec<u64> = row.unwrap_or_default().split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();
@@ -97,16 +99,16 @@ fn backlog(text: &str) -> (u64, u64) {
     (column(1), column(2))
 }
 
-/// Whether a driver's name for a number says that packets were lost on their way in.
+/// Whether a driver counter's name suggests packets lost on reception.
 fn sounds_like_loss(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let lost =
         ["drop", "miss", "discard", "no_buf", "nobuf", "no_buffer", "overrun", "overflow", "error", "fifo", "crc"];
-    // What a program of XDP drops it means to: flows that are bypassed.
+    // An XDP program drops packets on purpose: those of bypassed flows.
     !name.contains("tx") && !name.contains("xdp_drop") && lost.iter().any(|w| name.contains(w))
 }
 
-/// An interface's row of the table.
+/// A row of the table, for one interface.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Row {
     pub(crate) interface: String,
@@ -119,12 +121,12 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Frames that were taken out of the ring and not decoded.
+    /// Frames that were taken out of the ring but not decoded.
     pub(crate) fn engine_lost(&self) -> u64 {
         self.live.frames.saturating_sub(self.decoded) + self.live.unreadable
     }
 
-    /// What cannot be explained: received = decoded + lost in the ring + lost in the engine, or not.
+    /// The unexplained difference: received - decoded - lost in the ring - lost in the engine.
     pub(crate) fn unexplained(&self) -> i128 {
         i128::from(self.live.kernel_packets)
             - i128::from(self.decoded)
@@ -132,7 +134,7 @@ impl Row {
             - i128::from(self.engine_lost())
     }
 
-    /// Its counters, for statistics by interface.
+    /// Calls `f` for each counter of an interface's statistics.
     pub(crate) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
         if !self.host.queue {
             f("capture.nic.received", self.host.received);
@@ -149,7 +151,7 @@ impl Row {
     }
 }
 
-/// The table at the end, a line each.
+/// The lines of the final table.
 pub(super) fn table(rows: &[Row]) -> Vec<String> {
     let mut out = Vec::new();
     let line = |interface: &str, stage: &str, received: String, lost: String| {
@@ -177,7 +179,7 @@ pub(super) fn table(rows: &[Row]) -> Vec<String> {
         out.push(line("", "engine", r.live.frames.to_string(), r.engine_lost().to_string()));
         let c = &r.live;
         if c.sent + c.dropped + c.send_errors > 0 {
-            // What came in here and went out of the other one.
+            // Packets that arrived here and left through the other interface.
             out.push(line("", "send", c.sent.to_string(), c.send_errors.to_string()));
             let sum = match i128::from(c.frames) - i128::from(c.sent + c.dropped + c.send_errors) {
                 0 => "inspected = sent + dropped + lost".to_owned(),

@@ -1,5 +1,5 @@
-//! What a capture source is to the engine: [`Medium`]. A source is a file that reads its settings and implements it, and a line in
-//! [`SOURCES`]. Nothing else tells sources apart.
+//! [`Medium`]: the engine's interface to a capture source. A source is a file that reads its settings and implements this
+//! trait, and a line in [`SOURCES`]. No other code depends on the kind of source.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -12,17 +12,17 @@ use super::cpus::Cpus;
 use super::settings::{Device, RunMode};
 use crate::Failed;
 
-/// Makes the devices that the command line and the configuration name; `None` where they name another source.
+/// Creates the devices of the command line and the configuration; `None` if another source is selected.
 type Devices = fn(&Config, &RunOptions, RunMode, &Cpus) -> Option<Result<Vec<Device>, Failed>>;
 
-/// The sources that a command line may ask for. The last one is the default.
+/// The sources that a command line can select. The last one is the default.
 static SOURCES: &[Devices] =
     &[super::settings::nfqueue::chosen, super::xdp::chosen, super::libpcap::chosen, super::af_packet::chosen];
 
-/// The devices of the source that was asked for.
+/// The devices of the selected source.
 ///
 /// # Errors
-/// None; one that does not exist; a setting that cannot be, or that is for something that is not here.
+/// No device, a device that does not exist, or an invalid or unsupported setting.
 pub(crate) fn devices(
     config: &Config,
     options: &RunOptions,
@@ -33,7 +33,7 @@ pub(crate) fn devices(
     asked.next().unwrap_or_else(|| Err(Failed::new("runmodes", "there is no such source of packets")))
 }
 
-/// The numbers of fan-out groups, of one interface or of two that are bridged.
+/// The numbers of fan-out groups, for one interface or two that are bridged.
 pub(super) type Groups = [Option<u16>; 2];
 
 /// The worker that opens a source.
@@ -43,14 +43,14 @@ pub(crate) struct Opening<'a> {
     pub(crate) nth: usize,
     /// Name of its thread.
     pub(crate) thread: &'a str,
-    /// Flows that the kernel bypasses, where that is wanted.
+    /// Flows that the kernel bypasses, if kernel bypass is on.
     pub(crate) bypass: Option<&'a Table>,
 }
 
-/// Gives what a source counts under the names of its counters.
+/// Calls a function with each of a source's counters and its name.
 pub(crate) type Counters = fn(&LiveCounters, &mut dyn FnMut(&str, u64));
 
-/// By what packets come from a device.
+/// A kind of capture source.
 pub(crate) trait Medium: Any + Debug + Send + Sync {
     /// Its section in the configuration, as messages name it.
     fn section(&self) -> &'static str;
@@ -63,39 +63,40 @@ pub(crate) trait Medium: Any + Debug + Send + Sync {
         false
     }
 
-    /// The interfaces that a device of this name is of, by the numbers of a source's ends.
+    /// The interfaces of a device with this name, indexed by the source's ends.
     fn interfaces<'a>(&'a self, name: &'a str) -> [Option<&'a str>; 2] {
         [Some(name), None]
     }
 
-    /// Whether all packets are of these interfaces.
+    /// Whether all packets belong to these interfaces.
     fn is_of_interface(&self) -> bool {
         true
     }
 
-    /// The fan-out groups that were asked for by number.
+    /// The fan-out groups with a configured number.
     fn groups(&self) -> Groups {
         [None, None]
     }
 
-    /// How many packets are received together, where the source says so.
+    /// The number of packets that are received together, if the source sets it.
     fn batch(&self) -> Option<usize> {
         None
     }
 
-    /// Names of its counters.
+    /// The names of its counters.
     fn counters(&self) -> Counters {
         ring_counters
     }
 
-    /// Opens it for a worker, one after the other on each device: the first says which group they are.
+    /// Opens the source for a worker. The workers of a device call this one after the other, and the first one determines
+    /// their groups.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// The system refuses.
     fn open(&self, at: &Opening<'_>, groups: &mut Groups) -> Result<Box<dyn LiveSource>, Failed>;
 }
 
-/// Those of a ring of packets.
+/// The counters of a packet ring.
 fn ring_counters(c: &LiveCounters, f: &mut dyn FnMut(&str, u64)) {
     f("capture.afpacket.busy_loop_avg", 0);
     f("capture.afpacket.polls", c.polls);

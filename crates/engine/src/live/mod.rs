@@ -1,9 +1,9 @@
-//! Live capture: workers on interfaces, each in a thread of its own, and the thread that stands beside them.
+//! Live capture: one thread for each worker of an interface, and a manager thread.
 //!
-//! [`Plan::run`] starts a thread for each worker. Each makes its worker and its socket itself (`thread`), so that its memory
-//! is near the CPU that it runs on, and says when it is ready; when all are, packets are let in. What stands beside looks
-//! after signals and statistics, and tells at the end where packets were lost (`losses`). Workers share the compiled rules,
-//! the datasets and the outputs, and nothing else: limits of memory are divided among them.
+//! [`Plan::run`] starts a thread for each worker. The thread creates its worker and its socket itself (`thread`), so that
+//! their memory is near its CPU, and reports when it is ready. When all are ready, packets are let in. The manager thread
+//! handles signals and statistics, and at the end reports where packets were lost (`losses`). Workers share only the compiled
+//! rules, the datasets and the outputs; memory limits are divided among them.
 
 mod af_packet;
 pub(crate) mod bypass;
@@ -43,17 +43,17 @@ use cpus::Cpus;
 use losses::{Host, Row};
 use report::Report;
 use settings::{Device, RunMode};
-use thread::{Final, Seat};
+use thread::{Final, WorkerSetup};
 
 pub(crate) use settings::{bypasses, is_inline};
 pub(crate) use xdp::interfaces as xdp_interfaces;
 
-/// How often signals are looked for.
+/// Interval of the checks for signals.
 const STEP: Duration = Duration::from_millis(50);
-/// Most workers.
+/// Limit of workers.
 const WORKERS_MAX: usize = 1024;
 
-/// What is captured from, and how.
+/// The capture sources and their settings.
 pub(crate) struct Plan {
     devices: Vec<Arc<Device>>,
     cpus: Cpus,
@@ -61,10 +61,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Reads the settings, and looks whether the interfaces are there.
+    /// Reads the settings, and checks that the interfaces exist.
     ///
     /// # Errors
-    /// What cannot be.
+    /// An invalid setting, or a missing interface.
     pub(crate) fn new(config: &Config, options: &RunOptions) -> Result<Plan, Failed> {
         let cpus = Cpus::from_config(config)?;
         let mode = settings::run_mode(config, options)?;
@@ -86,10 +86,10 @@ impl Plan {
         Ok(Plan { devices: devices.into_iter().map(Arc::new).collect(), cpus, mode })
     }
 
-    /// Captures until the engine is to stop. With `late` the rules are loaded once packets come in.
+    /// Captures until the engine stops. With `late`, the rules are loaded after packets start to arrive.
     ///
     /// # Errors
-    /// What keeps a worker from starting.
+    /// A worker cannot start.
     pub(crate) fn run(
         self,
         control: &Arc<Control>,
@@ -102,11 +102,11 @@ impl Plan {
         let interfaces: Vec<String> = self.devices.iter().flat_map(|d| d.interfaces()).map(str::to_owned).collect();
         let queues = self.devices.iter().any(|d| !d.medium.is_of_interface());
         let capture = self.devices.first().map_or("", |d| d.medium.capture());
-        // Nobody else sets it.
+        // Only this code sets it.
         let _ = control.live.set(LiveInfo { mode: self.mode.name(), capture, workers, interfaces: interfaces.clone() });
         let mut first = Some(all::open_files(config, &control.dir, workers, WhenFull::Drop)?);
         if all::writer_thread(config, workers)? {
-            // Events go out with the batch that made them.
+            // Each batch flushes its own events.
             privileges::without(|| first.iter_mut().for_each(|o| o.write_aside(0)));
         }
         first.iter_mut().for_each(|o| o.tell(&control.watched.feed));
@@ -124,7 +124,7 @@ impl Plan {
         for device in &self.devices {
             for nth in 0..device.workers {
                 let number = prepared.len();
-                // The first has what was opened; the others their ends of it.
+                // The first worker gets the opened outputs, and the others get handles to them.
                 let outputs = match prepared.first_mut() {
                     None => first.take().ok_or_else(|| Failed::new("threads", "no outputs"))?,
                     Some((_, _, o)) => o
@@ -135,7 +135,7 @@ impl Plan {
             }
         }
         let stack = all::stack_size(config)?;
-        // Packets of netfilter are of whatever interface they came in at.
+        // Netfilter packets may come from any interface.
         let _offloads = if queues { None } else { offload::off(config, &interfaces)? };
         let tables: Vec<Option<Arc<Table>>> = self.devices.iter().map(|d| Table::of(d)).collect();
         let mut table = tables.iter();
@@ -155,7 +155,7 @@ impl Plan {
             let (go, wait) = mpsc::channel();
             starters.push(go);
             let thread = format!("W#{:02}-{}", nth + 1, device.name);
-            let seat = Seat {
+            let setup = WorkerSetup {
                 control: Arc::clone(control),
                 options: options.clone(),
                 policies: *policies,
@@ -175,13 +175,13 @@ impl Plan {
             let handle = std::thread::Builder::new()
                 .name(thread.clone())
                 .stack_size(stack)
-                .spawn(move || seat.run())
+                .spawn(move || setup.run())
                 .map_err(|e| Failed::new("threads", format!("cannot start the thread {thread}: {e}")))?;
             threads.push(handle);
         }
         drop(ready);
         if let Err(f) = all_say(&told, workers) {
-            // Those that are ready do not begin.
+            // Workers that are ready must not start.
             drop(starters);
             threads.into_iter().for_each(|t| drop(t.join()));
             return Err(f);
@@ -190,7 +190,7 @@ impl Plan {
         let host = if queues { Host::of_queue } else { Host::of };
         let before: Vec<Host> = interfaces.iter().map(|i| host(i)).collect();
         for go in starters {
-            // One that is gone is noticed soon enough.
+            // A worker that has already ended is noticed soon enough.
             let _ = go.send(());
         }
         if let Err(f) = all_say(&told, workers) {
@@ -236,21 +236,21 @@ impl Plan {
     }
 }
 
-/// Reads what the configuration says of interfaces, whether they are there or not.
+/// Validates the settings of interfaces, whether the interfaces exist or not.
 ///
 /// # Errors
-/// A setting that cannot be.
+/// An invalid setting.
 pub(crate) fn test(config: &Config) -> Result<(), Failed> {
     settings::test(config, RunMode::Workers, &Cpus::from_config(config)?)
 }
 
-/// Makes a worker one whose packets come as time goes by, and where what it decides goes.
+/// Prepares a worker for live capture, with the sender of its verdicts.
 pub(crate) fn prepare(worker: &mut Worker, wire: Wire) {
     worker.decoder.live = true;
-    worker.lane.rest.wire = Some(Box::new(wire));
+    worker.pipeline.stages.wire = Some(Box::new(wire));
 }
 
-/// Waits until each worker said that it is ready, or why it is not.
+/// Waits until every worker has reported that it is ready, or why it failed.
 fn all_say(told: &mpsc::Receiver<Result<(), Failed>>, workers: usize) -> Result<(), Failed> {
     let mut all = Ok(());
     for _ in 0..workers {
@@ -261,7 +261,7 @@ fn all_say(told: &mpsc::Receiver<Result<(), Failed>>, workers: usize) -> Result<
     all
 }
 
-/// Until the engine is to stop, or a worker ends that should not.
+/// Waits until the engine must stop, or a worker ends unexpectedly.
 fn stand_by(control: &Arc<Control>, threads: &[JoinHandle<Option<Final>>], report: &mut Report) -> bool {
     let mut reports = true;
     loop {
@@ -274,8 +274,8 @@ fn stand_by(control: &Arc<Control>, threads: &[JoinHandle<Option<Final>>], repor
         }
         if control.signals.rotate() {
             margay_output::log::reopen();
-            // Files of a worker's own are opened anew by the worker.
-            if control.ask(|w, _| w.lane.rest.outputs.reopen(all::now())).is_err() {
+            // Each worker reopens its own files.
+            if control.ask(|w, _| w.pipeline.stages.outputs.reopen(all::now())).is_err() {
                 warning!("output", "a worker did not open its log files anew: it did not answer in time");
             }
         }
@@ -287,7 +287,7 @@ fn stand_by(control: &Arc<Control>, threads: &[JoinHandle<Option<Final>>], repor
     }
 }
 
-/// Says what came and was lost.
+/// Logs received and lost packets.
 fn tell(rows: &[Row], finals: &[Final]) {
     info!("counters", "Alerts: {}", finals.iter().map(|f| f.alerts).sum::<u64>());
     for r in rows {
@@ -310,7 +310,7 @@ fn tell(rows: &[Row], finals: &[Final]) {
     }
 }
 
-/// What rules cost all workers together.
+/// Writes the rule costs of all workers together.
 pub(crate) fn profile<'a>(p: &Profiling, mut all: impl Iterator<Item = &'a (Arc<Detect>, Vec<RuleCosts>)>) {
     let Some((detect, first)) = all.next() else { return };
     let mut sum = first.clone();
@@ -320,7 +320,7 @@ pub(crate) fn profile<'a>(p: &Profiling, mut all: impl Iterator<Item = &'a (Arc<
     p.write(detect, &sum);
 }
 
-/// What the configuration says of live capture, for the test that walks through all settings.
+/// The settings of live capture, for the test that checks all settings.
 #[cfg(test)]
 pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> Result<(), String> {
     use margay_config::Capture;

@@ -1,7 +1,7 @@
-//! `margay.numa`: whether the memory of a worker may be on other memory nodes than those of its CPUs.
+//! `margay.numa`: whether a worker may use memory of other NUMA nodes than those of its CPUs.
 //!
-//! A worker makes its memory and its ring itself, on its CPU, so that the kernel takes near memory where there is some
-//! (`local`). With `bind` it takes nothing else: a node that is full is an error of the worker on it, not a slower worker.
+//! A worker allocates its memory and its ring itself, on its CPU, so that the kernel prefers near memory (`local`). With
+//! `bind` it uses only near memory: if a node is full, its worker fails instead of becoming slower.
 
 use std::fs;
 
@@ -10,14 +10,14 @@ use margay_config::{Config, ConfigError};
 const NODES: &str = "/sys/devices/system/node";
 /// `MPOL_BIND` of `set_mempolicy(2)`.
 const BIND: libc::c_int = 2;
-/// Nodes that a mask has room for: the most that Linux can have.
+/// Nodes that a mask has room for: Linux's maximum.
 const MOST: usize = 1024;
 const WORD: usize = libc::c_ulong::BITS as usize;
 
 /// Reads the setting: whether memory is bound.
 ///
 /// # Errors
-/// What is neither local nor bind.
+/// The value is neither `local` nor `bind`.
 pub(super) fn wanted(config: &Config) -> Result<bool, ConfigError> {
     let Some(node) = config.node("margay.numa") else { return Ok(false) };
     match node.text() {
@@ -27,7 +27,7 @@ pub(super) fn wanted(config: &Config) -> Result<bool, ConfigError> {
     }
 }
 
-/// The nodes of some CPUs, by the kernel's lists; nothing where it has no nodes.
+/// The NUMA nodes of some CPUs, from the kernel's lists; empty on a kernel without NUMA.
 fn nodes(folder: &str, cpus: &[usize]) -> Vec<usize> {
     let has = |list: &str| {
         list.trim().split(',').any(|part| {
@@ -46,10 +46,10 @@ fn nodes(folder: &str, cpus: &[usize]) -> Vec<usize> {
     out
 }
 
-/// Takes memory for the calling thread from the nodes of these CPUs alone, from now on. The nodes.
+/// From now on, allocates memory of the calling thread only on the nodes of these CPUs. Returns the nodes.
 ///
 /// # Errors
-/// What the kernel says: in a container it may need `CAP_SYS_NICE`.
+/// The kernel's error. In a container, this may need `CAP_SYS_NICE`.
 pub(super) fn bind(cpus: &[usize]) -> std::io::Result<Vec<usize>> {
     let nodes = nodes(NODES, cpus);
     if nodes.is_empty() {
@@ -65,7 +65,7 @@ pub(super) fn bind(cpus: &[usize]) -> std::io::Result<Vec<usize>> {
 
 #[allow(unsafe_code)]
 fn set_policy(mode: libc::c_int, mask: &[libc::c_ulong; MOST / WORD]) -> std::io::Result<()> {
-    // The kernel looks at one bit less than it is told.
+    // The kernel uses one bit less than this number.
     let bits = MOST as libc::c_ulong + 1;
     // SAFETY: the kernel reads `bits - 1` bits of the mask, which is that long and lives through the call; nothing is written.
     let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask.as_ptr(), bits) };
@@ -101,7 +101,7 @@ mod tests {
     fn a_threads_memory_is_bound() {
         let bound = std::thread::spawn(|| {
             let nodes = bind(&[0]);
-            // The policy of each mapping is that of its thread.
+            // Each mapping has the policy of its thread.
             (nodes, fs::read_to_string("/proc/thread-self/numa_maps").unwrap_or_default())
         });
         match bound.join().unwrap() {

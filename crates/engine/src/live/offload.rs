@@ -1,4 +1,4 @@
-//! `capture.disable-offloading`: offloads of the interfaces are off while the engine captures.
+//! `capture.disable-offloading`: switches the interfaces' offloads off while the engine captures.
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -11,17 +11,17 @@ use crate::Failed;
 use crate::service::privileges;
 use crate::settings::flag;
 
-/// Offloads that are off; they are switched on again when this is dropped. A thread of its own holds them, which keeps the
-/// capability to do so.
+/// Offloads that are off. Dropping this switches them on again. A separate thread holds them, which keeps the capability for
+/// that.
 pub(super) struct Off {
     thread: Option<JoinHandle<()>>,
     end: Option<mpsc::Sender<()>>,
 }
 
-/// Switches the offloads of these interfaces off, where the configuration asks for it.
+/// Switches the offloads of these interfaces off, if the configuration requests it.
 ///
 /// # Errors
-/// An interface that does not exist, or that this process may not change; no thread.
+/// An interface does not exist, this process may not change it, or the thread cannot start.
 pub(super) fn off(config: &Config, interfaces: &[String]) -> Result<Option<Off>, Failed> {
     if !flag(config, "capture.disable-offloading", false)? {
         return Ok(None);
@@ -32,14 +32,14 @@ pub(super) fn off(config: &Config, interfaces: &[String]) -> Result<Option<Off>,
     let run = move || {
         let made: Result<Vec<Offloads>, _> = interfaces.iter().map(|i| Offloads::disable(i)).collect();
         let made = made.map_err(|e| Failed::new("ioctl", e.to_string()));
-        // Whatever is not needed to switch them on again goes.
+        // Drops all capabilities except the one that switches the offloads on again.
         let made = privileges::keep_for_interfaces().and(made);
         let (result, mut held) = match made {
             Ok(held) => (Ok(()), held),
             Err(f) => (Err(f), Vec::new()),
         };
         held.iter().for_each(tell);
-        // Who waits has gone where this cannot be told; then it ends at once.
+        // If the receiver is gone, the thread ends at once.
         if told.send(result).is_ok() {
             let _ = wait.recv();
         }
@@ -72,7 +72,7 @@ impl Drop for Off {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // It tells what went wrong itself.
+            // The thread logs its own errors.
             let _ = thread.join();
         }
     }

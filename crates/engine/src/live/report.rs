@@ -1,4 +1,4 @@
-//! Statistics of all workers together, gathered by the thread that stands beside them.
+//! Statistics of all workers together, gathered by the manager thread.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -17,21 +17,21 @@ use crate::stats::StatsSettings;
 use crate::stats::{self, shown};
 use crate::worker::{End, Occasion};
 
-/// How long all workers together are waited for. What one that is late had before is shown then.
+/// How long a report waits for all workers together. A late worker's previous values are shown.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 type Counters = Vec<(String, u64)>;
 
-/// What a worker last told.
+/// A worker's last report.
 #[derive(Debug, Clone, Default)]
-struct Told {
+struct WorkerReport {
     thread: String,
     ends: Vec<End>,
     counters: Counters,
     last: Counters,
 }
 
-impl Told {
+impl WorkerReport {
     fn place(&self) -> Option<&str> {
         self.ends.first().map(|e| e.interface.as_str())
     }
@@ -44,19 +44,19 @@ pub(super) struct Report {
     interval: Duration,
     next: Instant,
     outputs: Outputs,
-    workers: Vec<Told>,
+    workers: Vec<WorkerReport>,
     totals: Counters,
     last: Counters,
-    /// The interfaces, and what was counted of each at the start.
+    /// The interfaces, and their counters at the start.
     interfaces: Vec<(String, Host)>,
     last_rows: Vec<Counters>,
-    /// What was counted of each at the end.
+    /// Their counters at the end.
     ended: Option<Vec<Host>>,
 }
 
 impl Report {
     /// # Errors
-    /// A value that cannot be read.
+    /// An invalid setting.
     pub(super) fn new(
         config: &Config,
         control: &Arc<Control>,
@@ -79,7 +79,7 @@ impl Report {
         })
     }
 
-    /// Writes a report where it is time to.
+    /// Writes a report if one is due.
     pub(super) fn tick(&mut self, control: &Control) {
         if Instant::now() < self.next {
             return;
@@ -97,7 +97,7 @@ impl Report {
         self.outputs.flush();
     }
 
-    /// Asks all workers at once, and waits for them together.
+    /// Requests reports from all workers at once, and waits for them together.
     fn gather(&mut self, control: &Control) {
         let (send, receive) = mpsc::channel();
         let mut asked = 0;
@@ -105,28 +105,33 @@ impl Report {
             let send = send.clone();
             let order = post.send(Box::new(move |w, r| {
                 let counters = r.counters(w);
-                let Some(c) = &w.lane.rest.captured else { return };
-                // Who asked may have gone.
-                let _ = send.send(Told { thread: c.thread.clone(), ends: c.ends.clone(), counters, last: Vec::new() });
+                let Some(c) = &w.pipeline.stages.captured else { return };
+                // The report may have stopped waiting.
+                let _ = send.send(WorkerReport {
+                    thread: c.thread.clone(),
+                    ends: c.ends.clone(),
+                    counters,
+                    last: Vec::new(),
+                });
             }));
             asked += usize::from(order.is_ok());
         }
         drop(send);
         let end = Instant::now() + PATIENCE;
         for _ in 0..asked {
-            let Ok(told) = receive.recv_timeout(end.saturating_duration_since(Instant::now())) else { break };
-            self.take(told);
+            let Ok(report) = receive.recv_timeout(end.saturating_duration_since(Instant::now())) else { break };
+            self.take(report);
         }
     }
 
-    fn take(&mut self, mut told: Told) {
-        match self.workers.iter_mut().find(|w| w.thread == told.thread) {
+    fn take(&mut self, mut report: WorkerReport) {
+        match self.workers.iter_mut().find(|w| w.thread == report.thread) {
             Some(w) => {
-                told.last = std::mem::take(&mut w.counters);
-                *w = told;
+                report.last = std::mem::take(&mut w.counters);
+                *w = report;
             }
             None => {
-                self.workers.push(told);
+                self.workers.push(report);
                 self.workers.sort_by(|a, b| (a.place(), &a.thread).cmp(&(b.place(), &b.thread)));
             }
         }
@@ -148,7 +153,7 @@ impl Report {
         }
         let of_host = rows.first().map(|r| &r.host);
         let sum = |f: fn(&Host) -> u64| rows.iter().map(|r| f(&r.host)).sum::<u64>();
-        // Together with what else is of the capture.
+        // Inserted after the other counters of the capture.
         let at = self.totals.iter().take_while(|t| t.0.starts_with("capture.")).count();
         let host = [
             ("capture.nic.received", sum(|h| h.received)),
@@ -183,19 +188,19 @@ impl Report {
         self.last_rows = by_interface;
     }
 
-    /// Hands the sums to the scripts of one worker.
+    /// Passes the sums to one worker's scripts.
     fn scripts(&self, control: &Control) {
         let Some(post) = control.workers().into_iter().next() else { return };
         let (totals, last) = (self.totals.clone(), self.last.clone());
-        // A worker that takes no orders has no scripts to call any more.
+        // A worker that no longer takes requests has finished its scripts.
         let _ = post.send(Box::new(move |w, _| {
-            if w.lane.rest.scripts.wants(Occasion::Stats) {
-                w.lane.rest.scripts.stats(&shown(&totals, &last));
+            if w.pipeline.stages.scripts.wants(Occasion::Stats) {
+                w.pipeline.stages.scripts.stats(&shown(&totals, &last));
             }
         }));
     }
 
-    /// The table as it is now.
+    /// The current table.
     fn rows_now(&self) -> Vec<Row> {
         let row = |(n, (name, before)): (usize, &(String, Host))| {
             let now = self.ended.as_ref().and_then(|e| e.get(n)).cloned().unwrap_or_else(|| before.again(name));
@@ -210,15 +215,15 @@ impl Report {
         self.interfaces.iter().enumerate().map(row).collect()
     }
 
-    /// No more packets are let in: what cards and host count from here on is not ours.
+    /// Packets are no longer let in: later counts of cards and host are not ours.
     pub(super) fn ended(&mut self) {
         self.ended = Some(self.interfaces.iter().map(|(name, before)| before.again(name)).collect());
     }
 
-    /// The last report, of workers that have ended.
+    /// The last report, from workers that have ended.
     pub(super) fn last(&mut self, finals: &[Final]) {
         for f in finals {
-            self.take(Told {
+            self.take(WorkerReport {
                 thread: f.thread.clone(),
                 ends: f.ends.clone(),
                 counters: f.counters.clone(),
@@ -231,7 +236,7 @@ impl Report {
         self.outputs.finish();
     }
 
-    /// The table at the end.
+    /// The final table.
     pub(super) fn rows(&self) -> Vec<Row> {
         self.rows_now()
     }

@@ -45,7 +45,7 @@ const JUDGED: u64 = 1000;
 const WRONG: u64 = 10;
 
 /// All that a worker's thread is given.
-pub(super) struct Seat {
+pub(super) struct WorkerSetup {
     pub(super) control: Arc<Control>,
     pub(super) options: RunOptions,
     pub(super) policies: Policies,
@@ -81,7 +81,7 @@ pub(super) struct Final {
     pub(super) costs: Option<(Arc<Detect>, Vec<RuleCosts>)>,
 }
 
-impl Seat {
+impl WorkerSetup {
     /// The thread, from its start to its end. `None` where it could not begin.
     pub(super) fn run(mut self) -> Option<Final> {
         self.cpus.place_worker(&self.device.name, self.nth, self.overall);
@@ -134,16 +134,16 @@ impl Seat {
         })?;
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
         if self.device.medium.is_of_interface() {
-            worker.lane.rest.set_interface(&self.device.name);
+            worker.pipeline.stages.set_interface(&self.device.name);
         }
-        worker.lane.rest.captured = Some(Captured {
+        worker.pipeline.stages.captured = Some(Captured {
             ends: (self.device.interfaces().map(|i| End { interface: i.to_owned(), ..End::default() })).collect(),
             thread: self.thread.clone(),
             counters: self.device.medium.counters(),
             announce: self.announce(&post),
         });
         let in_kernel = |t: &Arc<Table>| Box::new(InKernel::new(Arc::clone(t), Arc::clone(&post)));
-        worker.lane.rest.kernel = self.bypass.as_ref().map(in_kernel);
+        worker.pipeline.stages.kernel = self.bypass.as_ref().map(in_kernel);
         let reporter = Reporter::new(config, false)?;
         let (device, bypass) = (&*self.device, self.bypass.as_deref());
         let at = Opening { device, nth: self.nth, thread: &self.thread, bypass };
@@ -170,7 +170,7 @@ impl Seat {
                     .map(|e| Expect { flow: ExpectedFlow { ..e.flow }, parent: e.parent, what: e.what.clone() })
                     .collect();
                 // One that takes no more orders does without.
-                let _ = post.send(Box::new(move |w, _| w.lane.rest.expected.note(&mut said, vlans, now)));
+                let _ = post.send(Box::new(move |w, _| w.pipeline.stages.expected.note(&mut said, vlans, now)));
             }
         }))
     }
@@ -223,18 +223,18 @@ impl Seat {
         post.close(worker, reporter);
         worker.finish();
         let counters = reporter.counters(worker);
-        let rest = &mut worker.lane.rest;
-        rest.outputs.end_batch();
-        rest.outputs.finish();
+        let stages = &mut worker.pipeline.stages;
+        stages.outputs.end_batch();
+        stages.outputs.finish();
         let costs = match self.control.watching {
-            Watching::Profile(_) => rest.own().map(|(detect, state)| (Arc::clone(detect), state.costs().to_vec())),
+            Watching::Profile(_) => stages.own().map(|(detect, state)| (Arc::clone(detect), state.costs().to_vec())),
             _ => None,
         };
-        rest.scripts.finish();
+        stages.scripts.finish();
         Final {
             thread: self.thread,
-            ends: worker.lane.rest.captured.take().map_or_else(Vec::new, |c| c.ends),
-            alerts: worker.lane.rest.counters.alerts,
+            ends: worker.pipeline.stages.captured.take().map_or_else(Vec::new, |c| c.ends),
+            alerts: worker.pipeline.stages.counters.alerts,
             counters,
             costs,
         }
@@ -248,7 +248,7 @@ impl Seat {
         let now = match received {
             Received::Frames => {
                 let end = source.end();
-                let before = (worker.decoder.counters.pkts, worker.lane.rest.stream.counters.invalid_checksum);
+                let before = (worker.decoder.counters.pkts, worker.pipeline.stages.stream.counters.invalid_checksum);
                 if source.ends() > 1 {
                     self.at_end(worker, end);
                 }
@@ -263,8 +263,8 @@ impl Seat {
                 }
                 let pkts = worker.decoder.counters.pkts - before.0;
                 budget += frames.len() * 2;
-                let invalid = worker.lane.rest.stream.counters.invalid_checksum - before.1;
-                if let Some(c) = &mut worker.lane.rest.captured {
+                let invalid = worker.pipeline.stages.stream.counters.invalid_checksum - before.1;
+                if let Some(c) = &mut worker.pipeline.stages.captured {
                     c.inspected(end, pkts, invalid);
                 }
                 // Packets go on before anything else is done.
@@ -291,14 +291,14 @@ impl Seat {
         };
         let second = worker.expire_live(now, budget);
         if second {
-            let time = worker.lane.rest.now;
-            worker.lane.rest.outputs.tick(time);
+            let time = worker.pipeline.stages.now;
+            worker.pipeline.stages.outputs.tick(time);
         }
     }
 
     /// Notes what the source counted, for those who ask.
     fn note(&self, worker: &mut Worker, source: &mut dyn LiveSource) {
-        if let Some(c) = &mut worker.lane.rest.captured {
+        if let Some(c) = &mut worker.pipeline.stages.captured {
             c.ends.iter_mut().enumerate().for_each(|(end, e)| e.live = source.counters(end));
         }
     }
@@ -306,7 +306,7 @@ impl Seat {
     /// The packets that follow come from that interface.
     fn at_end(&self, worker: &mut Worker, end: usize) {
         if let Some(name) = self.device.interfaces().nth(end) {
-            worker.lane.rest.set_interface(name);
+            worker.pipeline.stages.set_interface(name);
         }
     }
 
@@ -321,7 +321,7 @@ impl Seat {
     ) {
         self.note(worker, source);
         // What is inspected next is not lost: it came, and is not decoded yet.
-        if let (Received::Frames, Some(c)) = (received, &mut worker.lane.rest.captured)
+        if let (Received::Frames, Some(c)) = (received, &mut worker.pipeline.stages.captured)
             && let Some(end) = c.ends.get_mut(source.end())
         {
             end.live.frames = end.live.frames.saturating_sub(source.batch().len() as u64);
@@ -332,7 +332,7 @@ impl Seat {
     /// Stops looking at checksums where many are wrong: they are filled in later then, by a card.
     #[cold]
     fn judge(&self, worker: &mut Worker, source: &mut dyn LiveSource) {
-        let (wrong, all) = (worker.lane.rest.stream.counters.invalid_checksum, worker.decoder.counters.pkts);
+        let (wrong, all) = (worker.pipeline.stages.stream.counters.invalid_checksum, worker.decoder.counters.pkts);
         if wrong * 100 > all * WRONG {
             notice!(
                 "af-packet",

@@ -1,20 +1,20 @@
-//! `autofp-scheduler: adaptive`: who has nothing to do looks through what waits for others.
+//! `autofp-scheduler: adaptive`: idle workers search the payloads that wait for other workers.
 //!
-//! Flows go to workers by their hash. Where one flow is most of the load, its worker is behind and the others have nothing to do.
-//! What costs is the search for patterns in payloads, and that depends on nothing but the bytes and the rules that are asked for
-//! (`margay_detect::Recipe`); all else about a packet depends on those before it. So a worker without work takes a piece from
-//! another's [`Board`], looks through the payloads of its frames, and writes what it found beside them ([`Notes`]). The owner
-//! decodes, tracks and reassembles every packet in order, as ever; where it comes to the search and somebody made it, it
-//! takes over what was found.
+//! Flows go to workers by their hash. If one flow is most of the load, its worker falls behind while others are idle. Most of
+//! the time goes to the pattern search in payloads, which depends only on the bytes and the requested rules
+//! (`margay_detect::Recipe`). Everything else about a packet depends on the packets before it. So an idle worker takes a
+//! piece from another worker's [`Board`], searches the payloads of its frames, and stores the results beside them
+//! ([`Notes`]). The owner still decodes, tracks and reassembles every packet in order. When it needs a search that a helper
+//! has made, it takes the result.
 //!
-//! - *What to look for* stands on the board by flow and direction: what the last packet of those asked for, and where in its frame its
-//!   payload began. The helper believes it, the owner does not: what was found counts only where it was found in the very bytes
-//!   the packet has, for the very recipe that it asks for.
-//! - *Nobody waits.* The owner takes what it finds; what is not there yet it looks for itself. A helper that the owner catches up
-//!   with leaves the piece, and takes the next one. So no state of a flow moves, nothing is done out of order, and a wrong guess costs
-//!   the helper's time alone. There is nothing that could deadlock: the only thing that is shared is a queue without locks.
-//! - *It costs nothing where flows are many*: then nobody is without work. The owner looks at one word a frame, and writes to the
-//!   board where a flow asks for something else than before.
+//! - *What to search for* is on the board by flow and direction: the recipe of the flow's last packet, and where in its frame
+//!   the payload began. The helper relies on this. The owner verifies it: a result counts only for exactly the packet's bytes
+//!   and exactly the recipe that it needs.
+//! - *Nobody waits.* The owner takes the results that exist, and makes missing searches itself. A helper leaves a piece when
+//!   the owner catches up, and takes the next one. So no state of a flow moves, nothing runs out of order, and a wrong guess
+//!   costs only the helper's time. Deadlock is impossible, because the workers share only a lock-free queue.
+//! - *It is free when there are many flows*, because then no worker is idle. The owner reads one word a frame, and writes to
+//!   the board when a flow needs another recipe than before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -26,36 +26,36 @@ use margay_output::warning;
 use super::feeder::Shared;
 use super::piece::Piece;
 
-/// Frames of a piece that notes have room for.
+/// Frames of a piece that the notes have room for.
 const FRAMES: usize = 256;
-/// Candidates that all notes of a piece have room for.
+/// Candidates that the notes of a piece have room for.
 const RULES: usize = 1024;
-/// Flows, by direction, whose wishes a board shows; those that fall to the same place take turns.
+/// Slots for the recipes of flows, by direction. Flows that share a slot overwrite each other.
 const WISHES: usize = 512;
-/// Pieces that a board has room for: more than a queue.
+/// Pieces that a board has room for: more than a queue holds.
 const PIECES: usize = 64;
-/// Shorter frames are not worth it.
+/// Shorter frames are not worth a search.
 const FRAME_MIN: u32 = 256;
-/// A helper this close before the owner leaves the piece.
+/// A helper leaves the piece when the owner is this close.
 const CLOSE: u64 = 4;
 
-/// What was found in the frames of one piece.
+/// Search results for the frames of one piece.
 #[derive(Debug)]
 pub(super) struct Notes {
     frames: Box<[Note]>,
     rules: Box<[AtomicU32]>,
-    /// Somebody wrote something here.
+    /// A helper wrote something here.
     used: AtomicBool,
 }
 
-/// What was found in one frame. `place` is written last, and 0 where nothing is.
+/// Search results for one frame. `place` is written last; 0 stands for no result.
 #[derive(Debug, Default)]
 struct Note {
     recipe: AtomicU64,
     place: AtomicU64,
 }
 
-/// Where the payload is in its frame, and what was found among the notes' rules.
+/// The payload's position in its frame, and its range among the notes' rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     start: u16,
@@ -67,7 +67,7 @@ struct Place {
 impl Place {
     const fn word(self) -> u64 {
         let Place { start, len, from, count } = self;
-        // A length is never 0, and so is no word.
+        // A length is never 0, so the word is never 0.
         (start as u64) << 48 | (len as u64) << 32 | (from as u64) << 16 | count as u64
     }
 
@@ -87,7 +87,7 @@ impl Default for Notes {
 }
 
 impl Notes {
-    /// Fit for another piece.
+    /// Clears the notes for another piece.
     pub(super) fn clear(&mut self) {
         if std::mem::take(self.used.get_mut()) {
             self.frames.iter_mut().for_each(|n| *n.place.get_mut() = 0);
@@ -95,18 +95,18 @@ impl Notes {
     }
 }
 
-/// A wish: `key` is the flow's, shifted, with where the payload begins.
+/// What a flow needs. `key` is the flow's key, shifted, with the offset of the payload.
 #[derive(Debug, Default)]
 struct Wish {
     key: AtomicU64,
     recipe: AtomicU64,
 }
 
-/// What one worker has others help with.
+/// What a worker offers to helpers.
 #[derive(Debug)]
 pub(super) struct Board {
     pieces: ArrayQueue<Arc<Piece>>,
-    /// Pieces that were taken down.
+    /// Pieces that were removed.
     taken: AtomicU64,
     wishes: Box<[Wish]>,
 }
@@ -122,12 +122,12 @@ impl Default for Board {
 }
 
 impl Board {
-    /// Shows a piece that its worker was handed; whether there was room.
+    /// Adds a piece from the worker's queue. Returns whether there was room.
     pub(super) fn show(&self, piece: &Arc<Piece>) -> bool {
         self.pieces.push(Arc::clone(piece)).is_ok()
     }
 
-    /// Takes down what is shown up to the `nth` piece: its worker is there.
+    /// Removes the pieces up to the `nth`, which the worker has reached.
     fn take_down(&self, nth: u64) {
         while self.taken.load(Ordering::Relaxed) <= nth {
             if self.take().is_none() {
@@ -144,17 +144,17 @@ impl Board {
         piece
     }
 
-    /// Pieces that nobody has looked at.
+    /// Pieces that no helper has taken.
     fn len(&self) -> usize {
         self.pieces.len()
     }
 
     fn wish_of(&self, key: u32) -> Option<&Wish> {
-        // Which of a flow's directions it is stands in the lowest bit, the flow's hash above.
+        // The lowest bit of a key is the direction, and the flow's hash is above it.
         self.wishes.get((key ^ key >> 9) as usize % WISHES)
     }
 
-    /// What the packets of a flow are to be looked through for, and where their payload begins.
+    /// The recipe of a flow's packets, and the offset of their payload.
     fn wished(&self, key: u32) -> Option<(usize, Recipe)> {
         let wish = self.wish_of(key)?;
         let word = wish.key.load(Ordering::Acquire);
@@ -165,7 +165,7 @@ impl Board {
     fn wish(&self, key: u32, start: u16, recipe: Recipe) {
         let Some(wish) = self.wish_of(key) else { return };
         let word = u64::from(key) << 32 | u64::from(start) << 1 | 1;
-        // Whoever reads the one and not yet the other looks for something that is not asked for.
+        // A helper that reads only one of the two new values makes a search that nobody uses.
         if wish.recipe.load(Ordering::Relaxed) != recipe.word() {
             wish.recipe.store(recipe.word(), Ordering::Relaxed);
         }
@@ -175,13 +175,13 @@ impl Board {
     }
 }
 
-/// What a worker has of the others' help, for the frame at hand.
+/// A worker's access to the helpers' results for the current frame.
 #[derive(Debug)]
 pub(crate) struct Helped {
     board: Arc<Board>,
     piece: Option<Arc<Piece>>,
     nth: usize,
-    /// Payloads that others had looked through.
+    /// Searches that helpers made for this worker.
     taken_over: std::cell::Cell<u64>,
 }
 
@@ -190,7 +190,7 @@ impl Helped {
         Helped { board, piece: None, nth: 0, taken_over: std::cell::Cell::new(0) }
     }
 
-    /// This piece is inspected from here on.
+    /// Starts with a piece.
     pub(super) fn begin(&mut self, piece: &Arc<Piece>) {
         if let Some(nth) = piece.shown {
             self.board.take_down(nth);
@@ -198,7 +198,7 @@ impl Helped {
         }
     }
 
-    /// Its `nth` frame is.
+    /// Starts with the piece's `nth` frame.
     #[inline]
     pub(super) const fn at(&mut self, nth: usize) {
         self.nth = nth;
@@ -208,7 +208,7 @@ impl Helped {
         self.piece = None;
     }
 
-    /// Payloads that others had looked through.
+    /// Searches that helpers made for this worker.
     pub(super) const fn taken_over(&self) -> u64 {
         self.taken_over.get()
     }
@@ -218,7 +218,7 @@ impl SearchedAhead for Helped {
     fn found(&self, recipe: Recipe, payload: &[u8], out: &mut Vec<u32>) -> bool {
         let Some(piece) = &self.piece else { return false };
         let Some((key, frame)) = piece.at(self.nth) else { return false };
-        // Where it is in the frame: what was put together from several, or rewritten, is not.
+        // The payload's offset in the frame. A reassembled or rewritten payload is not in the frame.
         let Some(start) = payload.as_ptr().addr().checked_sub(frame.as_ptr().addr()) else { return false };
         let (Ok(start), Ok(len)) = (u16::try_from(start), u16::try_from(payload.len())) else { return false };
         if usize::from(start) + payload.len() > frame.len() || key == 0 {
@@ -245,23 +245,23 @@ impl SearchedAhead for Helped {
     }
 }
 
-/// Helps others.
+/// Helps other workers.
 pub(super) struct Helper {
     shared: Arc<Shared>,
     me: usize,
     searcher: Option<Searcher>,
     out: Vec<u32>,
-    /// Payloads that it looked through.
+    /// Payloads that it searched.
     pub(super) looked_through: u64,
 }
 
 impl Helper {
-    /// Of worker `me`, which has no rules yet.
+    /// The helper of worker `me`, which has no rules yet.
     pub(super) fn new(shared: &Arc<Shared>, me: usize) -> Helper {
         Helper { shared: Arc::clone(shared), me, searcher: None, out: Vec::new(), looked_through: 0 }
     }
 
-    /// Helps those that have these rules.
+    /// Helps workers with these rules.
     pub(super) fn rules(&mut self, detect: &Arc<Detect>) {
         if self.shared.boards.is_empty() || self.searcher.as_ref().is_some_and(|s| Arc::ptr_eq(s.rules(), detect)) {
             return;
@@ -271,8 +271,8 @@ impl Helper {
             .ok();
     }
 
-    /// Looks through a piece of who has most waiting; `false` where nobody has one, or one cannot help. `needed` says whether there is
-    /// something of one's own to do.
+    /// Searches a piece of the worker with the most waiting pieces. Returns `false` if there is no piece, or it cannot help.
+    /// `needed` says whether the helper has work of its own.
     pub(super) fn help(&mut self, needed: impl Fn() -> bool) -> bool {
         let Helper { shared, me, searcher: Some(searcher), out, looked_through } = self else { return false };
         let at = |n: usize| shared.loads.get(n).map_or(0, |l| l.at.load(Ordering::Relaxed));
@@ -280,7 +280,7 @@ impl Helper {
         let Some((owner, board)) = others.max_by_key(|(_, b)| b.len()) else { return false };
         let Some(piece) = board.take() else { return false };
         if board.len() > 0 {
-            // There is something for another one without work, too.
+            // There is work for another idle worker, too.
             shared.turns.wake_one();
         }
         let Some(notes) = &piece.notes else { return true };

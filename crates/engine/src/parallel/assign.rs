@@ -1,22 +1,23 @@
-//! Which worker has a flow, where that is decided when the flow begins (`autofp-scheduler: shortest-queue`), or again later (`moves`).
+//! Remembers each flow's worker if that is decided when the flow begins (`autofp-scheduler: shortest-queue`), or later
+//! (`moves`).
 //!
-//! A table of fixed size in sets of [`WAYS`] entries. An entry is another flow's when its own was silent for longer than flows live:
-//! the worker has forgotten it by then, too. A set that is full takes no more: such flows go by their hash, as in `hash`, and so does
-//! every flow of that set that is not in it, until those that went by their hash were silent as long. So a flow never changes
-//! its worker, whatever the table's size.
+//! The table has a fixed size, in sets of [`WAYS`] entries. An entry is reused when its flow was silent for longer than flows
+//! live; the worker has forgotten the flow by then. A full set accepts no more flows. Those flows go by their hash, as with
+//! `hash`. So does every flow of that set without an entry, until the flows that went by hash were silent for that long. So a
+//! flow never changes its worker, whatever the table's size.
 
 use margay_packet::Time;
 
 const WAYS: usize = 4;
 /// Entries: 4 MiB.
 const ENTRIES: usize = 1 << 18;
-/// What is counted as silence is so many microseconds long.
+/// Unit of silence, in microseconds.
 const TICK: i64 = 1_000_000;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
     flow: u64,
-    /// When its last packet came; 0 is empty.
+    /// Tick of its last packet; 0 for an empty entry.
     tick: u32,
     worker: u16,
 }
@@ -30,26 +31,26 @@ struct Set {
 #[derive(Debug)]
 pub(super) struct Assigned {
     sets: Vec<Set>,
-    /// By set: when a flow last went by its hash; 0 is never.
+    /// For each set, the tick when a flow last went by its hash; 0 for never.
     by_hash: Vec<u32>,
     /// Ticks that a flow may be silent.
     life: u32,
-    /// The present, which never goes back: 1 at the start.
+    /// The current tick, which never goes back; 1 at the start.
     tick: u32,
     latest: Option<Time>,
-    /// Where time was when it last jumped back.
+    /// The time before the last jump back.
     before: Option<Time>,
     passed: i64,
-    /// The place of the flow that was last asked for, where it has one, and whether it has it from then on.
+    /// The entry of the flow of the last lookup, if it has one, and whether the entry is new.
     pub(super) at: Option<usize>,
     pub(super) new: bool,
-    /// Flows that were assigned, and packets of those that went by their hash because there was no room.
+    /// Flows that were assigned, and packets of flows that went by their hash because the set was full.
     pub(super) flows: u64,
     pub(super) unplaced: u64,
 }
 
 impl Assigned {
-    /// For flows that live for `life` seconds of silence at most.
+    /// A table for flows that live for at most `life` seconds of silence.
     pub(super) fn new(life: u32) -> Assigned {
         Self::sized(life, ENTRIES)
     }
@@ -71,8 +72,8 @@ impl Assigned {
         }
     }
 
-    /// A packet of this time is next. Time that jumps back goes on from where it was, as that of flow tables does; where it
-    /// then returns, nothing has passed meanwhile.
+    /// Sets the time of the next packet. After a jump back, time continues from where it was, as in flow tables. If the jump
+    /// is undone later, no time has passed.
     #[inline]
     pub(super) fn at(&mut self, time: Time) {
         let mut step = self.latest.map_or(0, |l| time.micros_since(l));
@@ -94,10 +95,10 @@ impl Assigned {
         }
     }
 
-    /// The worker of a flow: the one it has, or else the one that `choose` names; `by_hash` where that cannot be kept.
+    /// A flow's worker: the remembered one, or else the one that `choose` returns; `by_hash` if the table cannot remember it.
     #[inline]
     pub(super) fn worker(&mut self, flow: u64, by_hash: usize, choose: impl FnOnce() -> usize) -> usize {
-        // Bits that choose the worker by hash are others.
+        // These bits differ from those that choose the worker by hash.
         let n = flow as usize % self.sets.len();
         let (Some(set), Some(last)) = (self.sets.get_mut(n), self.by_hash.get_mut(n)) else { return by_hash };
         let (now, life) = (self.tick, self.life);
@@ -127,19 +128,19 @@ impl Assigned {
 }
 
 impl Assigned {
-    /// Places of flows.
+    /// The number of entries.
     pub(super) fn places(&self) -> usize {
         self.sets.len() * WAYS
     }
 
-    /// The flow in a place goes to another worker from here on.
+    /// Assigns the flow of an entry to another worker.
     pub(super) fn reassign(&mut self, at: usize, worker: usize) {
         if let Some(entry) = self.sets.get_mut(at / WAYS).and_then(|s| s.ways.get_mut(at % WAYS)) {
             entry.worker = worker as u16;
         }
     }
 
-    /// The worker of a flow that is in the table.
+    /// The worker of a flow in the table.
     #[inline]
     fn known(&mut self, flow: u64) -> Option<usize> {
         let n = flow as usize % self.sets.len();
@@ -153,17 +154,17 @@ impl Assigned {
     }
 }
 
-/// Pairs of addresses that are remembered.
+/// Limit of the address pairs that are remembered.
 const PAIRS: usize = 4096;
-/// Flows that were announced.
+/// Limit of the expected flows.
 const ANNOUNCED: usize = 1 << 14;
 
-/// Connections that an FTP control connection may have announced: what is opened between its two addresses after it was seen. They
-/// go to its worker, which so knows what was announced before the first byte of them comes. Made when there is
-/// a control connection; a run without any looks at a flag.
+/// Connections that an FTP control connection may announce: those opened later between its two addresses. They go to the
+/// control connection's worker, which knows the announcement before their first byte arrives. The table is created with the
+/// first control connection; a run without any only checks a flag.
 #[derive(Debug)]
 pub(super) struct Announced {
-    /// By pair: the pair, and when something of its control connection was last seen; 0 is never.
+    /// For each slot, the pair, and when its control connection was last active; 0 for never.
     pairs: Vec<(u64, u32)>,
     flows: Assigned,
 }
@@ -173,7 +174,7 @@ impl Announced {
         Announced { pairs: vec![(0, 0); PAIRS], flows: Assigned::sized(life, ANNOUNCED) }
     }
 
-    /// A packet of a control connection between these addresses.
+    /// Records a packet of a control connection between these addresses.
     pub(super) fn control(&mut self, pair: u64, time: Time) {
         self.flows.at(time);
         if let Some(p) = self.pairs.get_mut(pair as usize % PAIRS) {
@@ -181,19 +182,19 @@ impl Announced {
         }
     }
 
-    /// Whether a flow that begins between these addresses may be announced.
+    /// Whether a new flow between these addresses may have been announced.
     pub(super) fn expects(&mut self, pair: u64, time: Time) -> bool {
         self.flows.at(time);
         let (now, life) = (self.flows.tick, self.flows.life);
         self.pairs.get(pair as usize % PAIRS).is_some_and(|p| p.0 == pair && p.1 != 0 && now - p.1 <= life)
     }
 
-    /// Such a flow goes to this worker; `false` where there is no room for it.
+    /// Assigns such a flow to this worker. Returns `false` if there is no room.
     pub(super) fn put(&mut self, flow: u64, worker: usize) -> bool {
         self.flows.worker(flow, usize::MAX, || worker) != usize::MAX
     }
 
-    /// The worker of a flow that was announced.
+    /// The worker of a flow that may have been announced.
     #[inline]
     pub(super) fn worker(&mut self, flow: u64, time: Time) -> Option<usize> {
         self.flows.at(time);
@@ -226,10 +227,10 @@ mod tests {
         assert_eq!(a.worker(7, 0, || 3), 3);
         a.at(Time::new(700, 0));
         assert_eq!(a.worker(7, 0, || 1), 3);
-        // Silent for longer than flows live, it is a new one.
+        // After a longer silence than flows live, it is a new flow.
         a.at(Time::new(1400, 0));
         assert_eq!(a.worker(7, 0, || 1), 1);
-        // Another capture, whose time is before: it goes on.
+        // Another capture with earlier times: the flow continues.
         a.at(Time(-1_000_000_000_000));
         assert_eq!(a.worker(7, 0, || 2), 1);
         assert_eq!((a.flows, a.unplaced), (2, 0));
@@ -244,7 +245,7 @@ mod tests {
             a.at(Time::new(time, 0));
             assert_eq!(a.worker(7, 0, || 1), 3, "at {time}");
         }
-        // Time that is really over.
+        // A real passage of time.
         a.at(Time::new(101_000, 0));
         assert_eq!(a.worker(7, 0, || 1), 1);
     }
@@ -255,7 +256,7 @@ mod tests {
         a.at(Time::new(1, 0));
         let mut of: Vec<usize> = (1..=6u64).map(|f| a.worker(f, 9, || f as usize)).collect();
         assert_eq!(of, [1, 2, 3, 4, 9, 9]);
-        // The first four end; the other two go on, and so no new one is let in who may be one of them.
+        // The first four end. The other two continue by their hash, so no new flow gets an entry: it might be one of them.
         for second in 2..30 {
             a.at(Time::new(second, 0));
             of = [5, 6].map(|f| a.worker(f, 9, || 0)).to_vec();

@@ -1,11 +1,11 @@
-//! What each packet costs one worker (`margay.packet-costs`): what `margay lab parallel --simulate` works from.
+//! Measures the cost of each packet on one worker (`margay.packet-costs`). `margay lab parallel --simulate` uses the result.
 //!
-//! The clock is read before and after each step of each packet, and what reading it takes is taken off again. A run that is not asked to
-//! do this reads no clock for a packet. The file, all numbers little-endian: the eight bytes `MGYCOST1`; in 8 bytes each how many packets
-//! there are, nanoseconds from the first packet to the end of the last flow, and those of them after the last packet; then for each
-//! packet the hash that it is steered by (8 bytes) and in 4 bytes each nanoseconds for reading it, for finding that hash, for
-//! decoding, tracking and parsing, for searches in its payload and in what was due of its stream, and for checks, events and all
-//! else; and its length.
+//! The clock is read before and after each step of each packet, and the cost of reading it is subtracted. A run without this
+//! setting never reads the clock for a packet. The file has little-endian numbers. It begins with the eight bytes `MGYCOST1`.
+//! Three numbers of 8 bytes follow: the number of packets, the nanoseconds from the first packet to the end of the last flow,
+//! and the nanoseconds of that after the last packet. Each packet then has the hash that steers it (8 bytes), and in 4 bytes
+//! each the nanoseconds for reading, for computing that hash, for decoding, tracking and parsing, for the searches in its
+//! payload and in its stream data, for everything else such as checks and events, and its length.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::settings as all;
 use crate::worker::Worker;
 
 const KEY: &str = "margay.packet-costs";
-/// Reads of the clock by which it is known what one takes.
+/// Clock reads that measure the cost of one.
 const READS: u32 = 20_000;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,11 +33,11 @@ struct Cost {
     len: u32,
 }
 
-/// Gathers what packets cost.
+/// Collects the costs of packets.
 pub(crate) struct PacketCosts {
     path: PathBuf,
     steering: Steering,
-    /// Nanoseconds that reading the clock takes.
+    /// Nanoseconds that a clock read takes.
     clock: u64,
     batch: Vec<Cost>,
     out: Vec<u8>,
@@ -50,10 +50,10 @@ impl PacketCosts {
         config.get(KEY).is_some_and(|f| !f.is_empty())
     }
 
-    /// Where costs are wanted: a file, in `dir` where it is not said in which folder.
+    /// The collector, if costs are requested. A file name without a folder is in `dir`.
     ///
     /// # Errors
-    /// Settings of decoding that cannot be read.
+    /// Invalid decoder settings.
     pub(crate) fn of(config: &Config, dir: &Path) -> Result<Option<PacketCosts>, ConfigError> {
         let Some(file) = config.get(KEY).filter(|f| !f.is_empty()) else { return Ok(None) };
         let decode = all::decode(config, false)?;
@@ -69,7 +69,7 @@ impl PacketCosts {
         }))
     }
 
-    /// Has `worker` inspect a batch that was asked for at `asked` and has just come.
+    /// Has `worker` inspect a batch that was requested at `asked` and has just arrived.
     pub(crate) fn batch<'a>(&mut self, asked: Instant, frames: impl Iterator<Item = Frame<'a>>, worker: &mut Worker) {
         let came = Instant::now();
         let read = self.took(asked, came);
@@ -86,7 +86,7 @@ impl PacketCosts {
             let steered = Instant::now();
             worker.frame(&frame);
             let done = Instant::now();
-            let times = worker.lane.rest.own().and_then(|(_, state)| state.take_times()).unwrap_or_default();
+            let times = worker.pipeline.stages.own().and_then(|(_, state)| state.take_times()).unwrap_or_default();
             let mut cost =
                 Cost { hash, steer: self.took(begin, steered), len: frame.data.len() as u32, ..Cost::default() };
             if let (Some(first), Some(last)) = (times.first, times.last) {
@@ -94,7 +94,7 @@ impl PacketCosts {
                 cost.before = self.took(steered, first);
                 cost.payload = nanos(times.payload).saturating_sub(spans(times.payload_spans));
                 cost.stream = nanos(times.stream).saturating_sub(spans(times.stream_spans));
-                // Each search was between two reads, one of which is in its own span.
+                // Each search lies between two clock reads, one of which counts as part of the search.
                 let searches = nanos(times.payload + times.stream) + spans(times.payload_spans + times.stream_spans);
                 cost.after = self.took(first, last).saturating_sub(searches) + self.took(last, done);
             } else {
@@ -111,7 +111,7 @@ impl PacketCosts {
         self.keep(read, rest);
     }
 
-    /// Writes down a batch; what was done for all of it is shared out.
+    /// Records a batch. Work for the whole batch is shared out among its packets.
     fn keep(&mut self, read: u64, rest: u64) {
         let n = self.batch.len() as u64;
         for (i, c) in (0u64..).zip(self.batch.drain(..)) {
@@ -129,7 +129,7 @@ impl PacketCosts {
         nanos(to.duration_since(from)).saturating_sub(self.clock)
     }
 
-    /// Writes the file; the first packet came at `began`, and the last flow has just ended.
+    /// Writes the file. The first packet arrived at `began`, and the last flow has just ended.
     pub(crate) fn write(self, began: Instant) {
         let all = began.elapsed();
         let end = self.last.map_or(Duration::ZERO, |l| l.elapsed());
@@ -155,7 +155,7 @@ fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds that one reading of the clock takes.
+/// Nanoseconds that a clock read takes.
 fn clock() -> u64 {
     let from = Instant::now();
     for _ in 0..READS {

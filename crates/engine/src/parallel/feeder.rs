@@ -1,11 +1,11 @@
-//! Reading and steering: what whoever has the reader's place does.
+//! Reads and steers frames, on the worker that currently reads.
 //!
-//! Frames stay in the reader's buffers, which are counted by who refers to them: a [`Piece`] is a list of places in one buffer, for
-//! one worker. Lists go round: a worker gives back the list that it is done with. So nothing is copied, and nothing is made
-//! for a packet. What a worker must know in between two packets (a file begins or ends) goes through the same queue.
+//! Frames stay in the reader's buffers, which are reference counted: a [`Piece`] is a list of positions in one buffer, for
+//! one worker. Lists are recycled: a worker returns each list that it has finished. So frames are not copied, and nothing is
+//! allocated for a packet. Events between two packets (a file begins or ends) go through the same queues.
 
-mod lane;
 mod moving;
+mod worker_queue;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,79 +23,79 @@ use super::assign::{Announced, Assigned};
 use super::fragments::{Fragments, Held};
 use super::moves::{Exchange, Moves, Rules as MoveRules};
 use super::piece::{Begun, Ended, Inbox, Item};
-use super::seat::Final;
 use super::steer::{Place, Steering, worker_of};
 use super::turns::{Outcome, Turns};
 use super::whereabouts::{Whereabouts, Whose};
+use super::worker_setup::Final;
 use crate::checksums::FileChecks;
 use crate::control::Control;
 use crate::{Failed, files};
-use lane::{Lane, Stream};
+use worker_queue::{Stream, WorkerQueue};
 
 /// Pieces that a queue holds.
 const QUEUE: usize = 8;
-/// Frames from which on a list is handed over at once, where its worker has others to look at.
+/// A list with this many frames is handed over at once, even if its worker is busy.
 const ENOUGH: usize = 128;
-/// Packets that a worker has when it does not read any more.
+/// A worker with this many waiting packets stops reading.
 const LOAD: u64 = 1024;
-/// Frames of the stream after which a worker hears of the time where none of them is for it.
+/// After so many frames of the stream, a worker learns the time even if none of them is for it.
 const SILENCE: u64 = 4096;
-/// Buffers that packets which wait may hold, a MiB each.
+/// Limit of the buffers that waiting packets may hold, of 1 MiB each.
 const BUFFERS: usize = 64;
 
-/// Counted by a worker, read by who reads and who reports; on a cache line of its own.
+/// Written by a worker, read by the reader and by reports; on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Load {
-    /// Packets that it is done with.
+    /// Packets that the worker has finished.
     pub(super) done: AtomicU64,
-    /// It is done with all that it gets of the frames before this number.
+    /// The worker has finished all its frames before this number.
     pub(super) at: AtomicU64,
 }
 
-/// Shared by all workers: who reads, what is read, how much each has to do.
+/// Shared by all workers: the reader's state, and how much each worker has to do.
 pub(super) struct Shared {
     pub(super) turns: Turns,
     pub(super) feeder: Mutex<Feeder>,
     pub(super) loads: Box<[Load]>,
-    /// Where workers help each other; none where they do not.
+    /// Work that workers offer to helpers; empty if they do not help.
     pub(super) boards: Box<[Arc<Board>]>,
-    /// Which of them had packets of which host.
+    /// Which workers saw packets of which host.
     pub(super) whereabouts: Arc<Whereabouts>,
     pub(super) progress: Mutex<Progress>,
-    /// What workers are asked for, where flows move.
+    /// Requests to workers, if flows move.
     pub(super) exchange: Option<Arc<Exchange>>,
-    /// Who waits for all to end.
+    /// The thread that waits for all workers.
     pub(super) manager: Thread,
 }
 
-/// What was counted of reading and handing over.
+/// Counters of reading and distribution.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FeedCounters {
-    /// Turns of reading, and those that a full queue or too much memory ended.
+    /// Turns of reading, and those of them that a full queue or the memory limit ended.
     pub(super) turns: u64,
     pub(super) stalls: u64,
-    /// Fragments that came before the one with the ports.
+    /// Fragments that arrived before the first fragment, which has the ports.
     pub(super) held: u64,
-    /// Flows that were assigned to a worker when they began, and packets of those that were not, for want of room.
+    /// Flows that were assigned to a worker when they began, and packets of flows that were not, for lack of room.
     pub(super) assigned: u64,
     pub(super) unplaced: u64,
-    /// Flows that moved, those of them that were given with what was known of them, and those that never came.
+    /// Flows that moved, those of them that moved with state, and those that were lost.
     pub(super) moves: u64,
     pub(super) given: u64,
     pub(super) lost: u64,
-    /// How often, and how long, a flow was waited for.
+    /// How often, and how long, workers waited for a flow.
     pub(super) waits: u64,
     pub(super) waited: Duration,
-    /// Payloads that workers looked through for others, and those of which that was of use.
+    /// Payloads that helpers searched, and those of them that were used.
     pub(super) searched_ahead: u64,
     pub(super) taken_over: u64,
-    /// Most packets that waited for each worker.
+    /// The longest queue of each worker, in packets.
     pub(super) longest: Vec<u64>,
 }
 
 impl FeedCounters {
-    /// With what a worker counted.
+    /// Adds a worker's counters.
     pub(super) fn add(&mut self, f: &Final) {
         self.searched_ahead += f.looked_through;
         self.taken_over += f.taken_over;
@@ -108,7 +108,7 @@ impl FeedCounters {
     }
 }
 
-/// What is read, and to whom it goes.
+/// The source, and the state that distributes its frames.
 pub(super) struct Feeder {
     control: Arc<Control>,
     source: CaptureSource,
@@ -116,20 +116,20 @@ pub(super) struct Feeder {
     delete: DeletePolicy,
     batch: usize,
     steer: Steer,
-    /// None of the file can be decoded.
+    /// The file's link type cannot be decoded.
     bad_link: bool,
     /// When the first file began.
     pub(super) began: Option<Instant>,
-    /// The one file that was to be read is no capture.
+    /// The only input file is not a capture.
     pub(super) refused: Option<Failed>,
-    /// Nothing is asked for before.
+    /// The source is not asked again before this time.
     not_before: Option<Instant>,
     ending: bool,
     turns: u64,
     stalls: u64,
 }
 
-/// What is read, for a feeder.
+/// A feeder's source.
 pub(super) struct Reading {
     pub(super) source: CaptureSource,
     pub(super) checks: FileChecks,
@@ -137,19 +137,20 @@ pub(super) struct Reading {
     pub(super) batch: usize,
 }
 
-/// How it is distributed.
+/// How frames are distributed.
 pub(super) struct Way {
     pub(super) steering: Steering,
-    /// Where flows are assigned when they begin.
+    /// Assigns flows when they begin.
     pub(super) assigned: Option<Assigned>,
-    /// Decides where they go later.
+    /// Decides whether flows move later.
     pub(super) moves: Option<MoveRules>,
     /// Seconds that a flow may be silent.
     pub(super) life: u32,
 }
 
 impl Shared {
-    /// For so many workers, with what each of them has of it; `helping` says whether they help each other.
+    /// Creates the state for `workers` workers, and each worker's end of its queue. `helping` says whether workers help each
+    /// other.
     pub(super) fn new(
         control: Arc<Control>,
         reading: Reading,
@@ -157,21 +158,21 @@ impl Shared {
         workers: usize,
         helping: bool,
     ) -> (Shared, Vec<Inbox>) {
-        // Alone there is nobody to help.
+        // A single worker has no helpers.
         let boards: Box<[Arc<Board>]> =
             if helping && workers > 1 { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
         let whereabouts = Arc::new(Whereabouts::new(workers));
         let mut inboxes = Vec::new();
-        let lanes = (0..workers)
+        let queues = (0..workers)
             .map(|n| {
                 let (items, theirs) = RingBuffer::new(QUEUE);
-                let (sheets, back) = RingBuffer::new(QUEUE * 2);
-                inboxes.push(Inbox { items: theirs, sheets });
-                Lane::new(items, back, boards.get(n).cloned())
+                let (buffers, back) = RingBuffer::new(QUEUE * 2);
+                inboxes.push(Inbox { items: theirs, buffers });
+                WorkerQueue::new(items, back, boards.get(n).cloned())
             })
             .collect();
         let Way { steering, assigned, moves, life } = way;
-        // As there is nowhere to move to.
+        // A single worker has no other to move flows to.
         let exchange = moves.filter(|_| workers > 1).map(|rules| (Arc::new(Exchange::new(workers)), rules));
         let places = assigned.as_ref().map_or(0, Assigned::places);
         let moves = exchange.as_ref().map(|(e, rules)| Moves::new(*rules, places, e));
@@ -182,7 +183,7 @@ impl Shared {
             moves,
             announced: None,
             life,
-            lanes,
+            queues,
             buffer: Arc::default(),
             stream: Stream::default(),
             whereabouts: Arc::clone(&whereabouts),
@@ -218,7 +219,7 @@ impl Shared {
 }
 
 impl Feeder {
-    /// A turn of worker `me`.
+    /// One turn of reading, by worker `me`.
     pub(super) fn turn(&mut self, me: usize, shared: &Shared) -> Outcome {
         let Shared { turns, loads, progress, .. } = shared;
         self.turns += 1;
@@ -258,7 +259,7 @@ impl Feeder {
                 continue;
             }
             if !self.source.has_spare(BUFFERS) {
-                // Those that are held hold buffers as well.
+                // Held fragments use buffers as well.
                 self.steer.release(u64::MAX);
                 if let Some(full) = self.hand_over(true, turns, loads) {
                     return full;
@@ -283,11 +284,12 @@ impl Feeder {
         }
     }
 
-    /// Who reads has no packets, or what it has is what it just read: others need not wait for it to have read.
+    /// The reader has no packets, or only those it has just read. It publishes its position, so that others need not wait for
+    /// it.
     fn say_where(&self, me: usize, loads: &[Load]) {
-        let (Some(lane), Some(load)) = (self.steer.lanes.get(me), loads.get(me)) else { return };
-        if lane.waiting.is_empty() && lane.sent == load.done.load(Ordering::Relaxed) && lane.items.slots() == QUEUE {
-            let at = if lane.open.is_empty() { self.steer.stream.upto } else { lane.first };
+        let (Some(queue), Some(load)) = (self.steer.queues.get(me), loads.get(me)) else { return };
+        if queue.waiting.is_empty() && queue.sent == load.done.load(Ordering::Relaxed) && queue.items.slots() == QUEUE {
+            let at = if queue.open.is_empty() { self.steer.stream.upto } else { queue.first };
             if load.at.load(Ordering::Relaxed) < at {
                 load.at.store(at, Ordering::Release);
             }
@@ -298,14 +300,14 @@ impl Feeder {
         self.control.signals.stop() || self.control.queue.as_ref().is_some_and(|q| q.interrupt.load(Ordering::Relaxed))
     }
 
-    /// Packets that wait for a worker, or are being looked at.
+    /// Packets that wait for a worker or are being inspected.
     #[inline]
     fn load(&self, worker: usize, loads: &[Load]) -> u64 {
         let done = loads.get(worker).map_or(0, |l| l.done.load(Ordering::Relaxed));
-        self.steer.lanes.get(worker).map_or(0, |l| (l.sent + l.open.len() as u64).saturating_sub(done))
+        self.steer.queues.get(worker).map_or(0, |l| (l.sent + l.open.len() as u64).saturating_sub(done))
     }
 
-    /// Takes one event of the source.
+    /// Handles one event of the source.
     fn step(&mut self) {
         let (mut ended, mut failed) = (None, None);
         match self.source.next_event(self.batch, SystemTime::now) {
@@ -344,60 +346,61 @@ impl Feeder {
             Some(e) => error!("pcap", "{e}"),
         }
         let delete = if self.bad_link { DeletePolicy::Never } else { self.delete };
-        let left = AtomicUsize::new(self.steer.lanes.len());
+        let left = AtomicUsize::new(self.steer.queues.len());
         let ended = Arc::new(Ended { file: end.file, left, alerts: AtomicU64::new(0), delete });
         self.tell(|| Item::End(Arc::clone(&ended)));
     }
 
-    /// Tells every worker something that comes after what it was handed.
+    /// Sends every worker an item that follows its earlier frames.
     fn tell(&mut self, item: impl Fn() -> Item) {
         let (buffer, stream) = (&self.steer.buffer, self.steer.stream);
-        for lane in &mut self.steer.lanes {
-            lane.close(buffer, stream);
-            lane.waiting.push_back(item());
+        for queue in &mut self.steer.queues {
+            queue.close(buffer, stream);
+            queue.waiting.push_back(item());
         }
     }
 
-    /// Puts lists into the queues: those that are worth it, or `all`. Says whose queue is full, if one is.
+    /// Puts lists into the queues: those that are long enough, or `all`. Returns the worker of a full queue, if there is one.
     fn hand_over(&mut self, all: bool, turns: &Turns, loads: &[Load]) -> Option<Outcome> {
         let (buffer, stream) = (&self.steer.buffer, self.steer.stream);
         loop {
             let mut full = None;
-            for (n, lane) in self.steer.lanes.iter_mut().enumerate() {
-                lane.done = loads.get(n).map_or(0, |l| l.done.load(Ordering::Relaxed));
-                let silent = stream.seen - lane.told >= SILENCE;
-                if lane.open.len() >= ENOUGH || silent || (!lane.open.is_empty() && (all || lane.sent == lane.done)) {
-                    lane.close(buffer, stream);
+            for (n, queue) in self.steer.queues.iter_mut().enumerate() {
+                queue.done = loads.get(n).map_or(0, |l| l.done.load(Ordering::Relaxed));
+                let silent = stream.seen - queue.told >= SILENCE;
+                if queue.open.len() >= ENOUGH || silent || (!queue.open.is_empty() && (all || queue.sent == queue.done))
+                {
+                    queue.close(buffer, stream);
                 }
-                if lane.waiting.is_empty() {
+                if queue.waiting.is_empty() {
                     continue;
                 }
-                lane.longest = lane.longest.max(lane.sent.saturating_sub(lane.done));
-                if !lane.put() {
+                queue.longest = queue.longest.max(queue.sent.saturating_sub(queue.done));
+                if !queue.put() {
                     full = Some(n);
                 }
                 turns.wake(n);
             }
             let n = full?;
             turns.stuck_at(n);
-            if !self.steer.lanes.get_mut(n).is_some_and(Lane::put) {
+            if !self.steer.queues.get_mut(n).is_some_and(WorkerQueue::put) {
                 return Some(Outcome::Full(n));
             }
-            // It had room after all.
+            // The queue had room after all.
             turns.wake(n);
         }
     }
 
-    /// Tells workers that have heard of fewer frames than were steered: others wait for them to say that they are as far.
+    /// Publishes the stream's position to workers that are behind it. Others may wait for them to confirm that position.
     pub(super) fn tell_all(&mut self, turns: &Turns) {
         let (buffer, stream) = (&self.steer.buffer, self.steer.stream);
-        for (n, lane) in self.steer.lanes.iter_mut().enumerate() {
-            if lane.upto < stream.upto && lane.waiting.is_empty() && !lane.items.is_full() {
-                lane.close(buffer, stream);
+        for (n, queue) in self.steer.queues.iter_mut().enumerate() {
+            if queue.upto < stream.upto && queue.waiting.is_empty() && !queue.items.is_full() {
+                queue.close(buffer, stream);
             }
-            if !lane.waiting.is_empty() {
-                // What has no room is in the queue of who is not waited for.
-                let _ = lane.put();
+            if !queue.waiting.is_empty() {
+                // If the queue is full, nobody waits for its worker's confirmation.
+                let _ = queue.put();
                 turns.wake(n);
             }
         }
@@ -411,18 +414,18 @@ impl Feeder {
             assigned: self.steer.assigned.as_ref().map_or(0, |a| a.flows),
             unplaced: self.steer.assigned.as_ref().map_or(0, |a| a.unplaced),
             moves: self.steer.moves.as_ref().map_or(0, |m| m.moves),
-            longest: self.steer.lanes.iter().map(|l| l.longest).collect(),
+            longest: self.steer.queues.iter().map(|l| l.longest).collect(),
             ..FeedCounters::default()
         }
     }
 
-    /// Files and frames read.
+    /// Files and frames read so far.
     pub(super) fn read_so_far(&self) -> (u64, Counters) {
         (self.source.files(), self.source.counters())
     }
 }
 
-/// What tells a flow's direction from others.
+/// The key of a flow and direction.
 #[inline]
 fn key_of(place: Place, whose: Whose) -> u32 {
     let turned = matches!(whose, Whose::Hosts(from, to) if from > to);
@@ -434,7 +437,7 @@ fn key_of(place: Place, whose: Whose) -> u32 {
     }
 }
 
-/// Says that a file begins; whether it can be decoded.
+/// Logs that a file begins. Returns whether its link type can be decoded.
 fn begins(start: &FileStart) -> bool {
     info!("pcap", "Starting file run for {}", start.file.display());
     match start.link.filter(|l| !l.is_supported()) {
@@ -446,17 +449,17 @@ fn begins(start: &FileStart) -> bool {
     }
 }
 
-/// Where frames go: all of the feeder but the source that it reads from.
+/// Steers frames: everything in the feeder except the source.
 struct Steer {
     steering: Steering,
     fragments: Fragments,
     assigned: Option<Assigned>,
-    /// Decides which flows move, where they do.
+    /// Decides which flows move, if they may.
     moves: Option<Moves>,
     announced: Option<Box<Announced>>,
     /// Seconds that a flow may be silent.
     life: u32,
-    lanes: Vec<Lane>,
+    queues: Vec<WorkerQueue>,
     /// The buffer that open lists refer to.
     buffer: Arc<Vec<u8>>,
     stream: Stream,
@@ -467,8 +470,8 @@ impl Steer {
     fn batch(&mut self, batch: &Batch<'_>) {
         let Some(buffer) = batch.buffer() else { return };
         if !Arc::ptr_eq(buffer, &self.buffer) {
-            for lane in self.lanes.iter_mut().filter(|l| !l.open.is_empty()) {
-                lane.close(&self.buffer, self.stream);
+            for queue in self.queues.iter_mut().filter(|l| !l.open.is_empty()) {
+                queue.close(&self.buffer, self.stream);
             }
             self.buffer = Arc::clone(buffer);
         }
@@ -479,7 +482,7 @@ impl Steer {
                 self.stream.now = frame.time;
             }
             self.stream.seen += 1;
-            // What is closed from here on ends before this frame, unless it is in it.
+            // Lists that are closed from now on end before this frame, unless they contain it.
             self.stream.upto = frame.number;
             let (place, whose) = self.steering.place(&frame);
             let worker = match place {
@@ -507,7 +510,7 @@ impl Steer {
                             w
                         }
                         None => {
-                            let alone = worker_of(alone, self.lanes.len());
+                            let alone = worker_of(alone, self.queues.len());
                             let held = Held::new(datagram, alone, &self.buffer, start, &frame, self.stream.seen);
                             self.fragments.hold(held);
                             continue;
@@ -515,11 +518,11 @@ impl Steer {
                     }
                 }
             };
-            if let Some(lane) = self.lanes.get_mut(worker) {
-                if lane.is_far(start) && !lane.open.is_empty() {
-                    lane.close(&self.buffer, self.stream);
+            if let Some(queue) = self.queues.get_mut(worker) {
+                if queue.is_far(start) && !queue.open.is_empty() {
+                    queue.close(&self.buffer, self.stream);
                 }
-                lane.add(start, &frame, key_of(place, whose));
+                queue.add(start, &frame, key_of(place, whose));
                 self.whereabouts.note(worker, frame.number, whose);
             }
         }
@@ -545,7 +548,7 @@ impl Steer {
         self.announced.as_mut()?.worker(flow, time)
     }
 
-    /// The worker of a flow that begins.
+    /// The worker of a new flow.
     #[inline]
     fn opening(&mut self, flow: u64, pair: u64, frame: &Frame<'_>) -> usize {
         let time = frame.time;
@@ -558,10 +561,10 @@ impl Steer {
         self.plain(flow, frame)
     }
 
-    /// The worker of a flow, or of all that goes by its addresses.
+    /// The worker of a flow, or of everything between two addresses.
     #[inline]
     fn worker(&mut self, flow: u64, time: Time) -> usize {
-        let by_hash = worker_of(flow, self.lanes.len());
+        let by_hash = worker_of(flow, self.queues.len());
         let worker = self.assigned_to(flow, by_hash, time);
         self.sent(worker);
         worker
@@ -571,12 +574,12 @@ impl Steer {
     fn assigned_to(&mut self, flow: u64, by_hash: usize, time: Time) -> usize {
         let Some(assigned) = &mut self.assigned else { return by_hash };
         assigned.at(time);
-        let lanes = &self.lanes;
-        // Where several have as little to do, the hash says.
+        let queues = &self.queues;
+        // The hash breaks ties.
         let shortest = || {
-            let load = |n: usize| lanes.get(n).map_or(u64::MAX, Lane::load);
+            let load = |n: usize| queues.get(n).map_or(u64::MAX, WorkerQueue::load);
             let (mut best, mut least) = (by_hash, load(by_hash));
-            for n in 0..lanes.len() {
+            for n in 0..queues.len() {
                 if load(n) < least {
                     (best, least) = (n, load(n));
                 }
@@ -586,14 +589,14 @@ impl Steer {
         assigned.worker(flow, by_hash, shortest)
     }
 
-    /// The fragments that were held go before the one that said where.
+    /// Sends the held fragments before the first fragment, which decided their worker.
     fn join(&mut self, datagram: u64, worker: usize) {
         while let Some(held) = self.fragments.take(datagram) {
             self.put(&held, worker);
         }
     }
 
-    /// Fragments that waited for too long go by their addresses.
+    /// Sends fragments that waited too long by their addresses.
     fn release(&mut self, seen: u64) {
         while let Some((held, worker)) = self.fragments.overdue(seen) {
             self.put(&held, worker);
@@ -602,12 +605,12 @@ impl Steer {
 
     fn put(&mut self, held: &Held, worker: usize) {
         let stream = self.stream;
-        let Some(lane) = self.lanes.get_mut(worker) else { return };
-        if !lane.open.is_empty() {
-            lane.close(&self.buffer, stream);
+        let Some(queue) = self.queues.get_mut(worker) else { return };
+        if !queue.open.is_empty() {
+            queue.close(&self.buffer, stream);
         }
-        lane.add(held.start, &held.frame(), 0);
-        self.whereabouts.note(worker, held.frame().number, Whose::Anybodys);
-        lane.close(&held.buffer, stream);
+        queue.add(held.start, &held.frame(), 0);
+        self.whereabouts.note(worker, held.frame().number, Whose::AnyHost);
+        queue.close(&held.buffer, stream);
     }
 }

@@ -1,31 +1,31 @@
-//! Fragments on their way to the worker of their datagram's flow.
+//! Steers fragments to the worker of their datagram's flow.
 //!
-//! Only the first fragment has the ports. Where it comes first, the others follow it. Those that come before it are held until it
-//! comes: for so many frames, and so many of them; then they go by their addresses, and so do all others of that datagram.
-//! What holding them costs is rare, and bounded; what it saves is that a sender could choose what is looked at by sending the
-//! last fragment first.
+//! Only the first fragment has the ports. If it arrives first, the others follow it. Fragments that arrive earlier are held
+//! until it comes, up to a limit of frames and of fragments. After that they go by their addresses, and so do all others of
+//! that datagram. Holding is rare and its cost is bounded. Without it, a sender could evade inspection by sending the last
+//! fragment first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use margay_packet::{Frame, LinkType, Time};
 
-/// Datagrams that are remembered; others take the place of those of the same slot.
+/// Datagrams that are remembered. A new one replaces the old one in its slot.
 const SLOTS: usize = 4096;
-/// Most fragments that are held.
+/// Limit of held fragments.
 const HELD: usize = 256;
-/// Frames of the stream after which one is not held any longer.
+/// Limit of the time that a fragment is held, in frames of the stream.
 const PATIENCE: u64 = 8192;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     datagram: u64,
     worker: u32,
-    /// Frames of the stream when it was last asked for; 0 is empty.
+    /// Frames of the stream at its last lookup; 0 for an empty slot.
     seen: u64,
 }
 
-/// A fragment that waits for the first of its datagram.
+/// A fragment that waits for the first fragment of its datagram.
 #[derive(Debug)]
 pub(super) struct Held {
     datagram: u64,
@@ -74,18 +74,18 @@ impl Held {
     }
 }
 
-/// Where datagrams go, and what waits for that to be known.
+/// Remembers the workers of datagrams, and holds early fragments.
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
-    /// Made with the first fragment.
+    /// Allocated with the first fragment.
     slots: Vec<Slot>,
     waiting: VecDeque<Held>,
-    /// How many were held.
+    /// Fragments that were held.
     pub(super) held: u64,
 }
 
 impl Fragments {
-    /// The worker of a datagram. `first` is known from its first fragment.
+    /// The worker of a datagram. `first` is the worker that its first fragment names.
     pub(super) fn worker(&mut self, datagram: u64, first: Option<usize>, seen: u64) -> Option<usize> {
         if self.slots.is_empty() {
             self.slots = vec![Slot::default(); SLOTS];
@@ -101,25 +101,25 @@ impl Fragments {
         Some(worker)
     }
 
-    /// Keeps a fragment until more is known.
+    /// Holds a fragment until its worker is known.
     pub(super) fn hold(&mut self, held: Held) {
         self.held += 1;
         self.waiting.push_back(held);
     }
 
-    /// Whether fragments are held.
+    /// Whether any fragments are held.
     #[inline]
     pub(super) fn any(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// The oldest of a datagram that is held.
+    /// Takes the oldest held fragment of a datagram.
     pub(super) fn take(&mut self, datagram: u64) -> Option<Held> {
         let at = self.waiting.iter().position(|h| h.datagram == datagram)?;
         self.waiting.remove(at)
     }
 
-    /// One that is not held any longer after so many frames, and where it goes.
+    /// Takes a fragment that was held for too long, with its worker.
     pub(super) fn overdue(&mut self, seen: u64) -> Option<(Held, usize)> {
         let oldest = self.waiting.front()?;
         if self.waiting.len() <= HELD && seen.saturating_sub(oldest.since) < PATIENCE {
@@ -148,7 +148,7 @@ mod tests {
         f.hold(held(8, 2));
         f.hold(held(7, 3));
         assert_eq!(f.worker(7, Some(1), 4), Some(1));
-        // Another that claims to be the first changes nothing.
+        // Another fragment that claims to be the first changes nothing.
         assert_eq!(f.worker(7, Some(2), 5), Some(1));
         assert_eq!(f.take(7).map(|h| (h.number, h.frame().data.to_vec())), Some((1, b"abc".to_vec())));
         assert_eq!(f.take(7).map(|h| h.number), Some(3));
@@ -165,7 +165,7 @@ mod tests {
         let (oldest, worker) = f.overdue(300).unwrap();
         assert_eq!((oldest.datagram, worker), (1, 3));
         assert!(f.overdue(300).is_none());
-        // What comes later of it goes the same way.
+        // Later fragments of the datagram go the same way.
         assert_eq!(f.worker(1, Some(0), 301), Some(3));
         assert_eq!(f.overdue(PATIENCE + 2).unwrap().0.datagram, 2);
         assert!(f.overdue(PATIENCE + 2).is_none());

@@ -1,28 +1,28 @@
-//! How something goes from one worker to another: it is asked for, given once, taken once.
+//! Passes a value from one worker to another: it is requested, given once, and taken once.
 //!
-//! Who takes waits for `given`, and looks whether the giver is gone. One that is gone gave all that it ever will before it said so;
-//! so who finds it gone looks once more. `tests/handover.rs` lets loom try every order of these steps, with workers that
-//! wait for each other in the order of the stream as well.
+//! The taker waits for `given`, and checks whether the giver is gone. A giver gives everything it ever will before it
+//! declares itself gone, so a taker that finds it gone checks once more. `tests/handover.rs` has loom try every order of
+//! these steps, also with workers that wait for each other in stream order.
 
 use std::sync::PoisonError;
 
 use super::sync::{AtomicBool, Mutex, Ordering};
 
-/// What goes from one worker to another.
+/// A value on its way from one worker to another.
 #[derive(Debug)]
 pub(super) struct Handover<T> {
     given: AtomicBool,
     what: Mutex<Option<T>>,
 }
 
-/// What came of looking for it.
+/// The result of a check.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken<T> {
-    /// It is here.
+    /// The value.
     Here(T),
-    /// It is not given yet.
+    /// The value is not given yet.
     NotYet,
-    /// Nobody will give it, or it was taken before.
+    /// The giver is gone, or the value was already taken.
     Never,
 }
 
@@ -31,18 +31,18 @@ impl<T> Handover<T> {
         Handover { given: AtomicBool::new(false), what: Mutex::new(None) }
     }
 
-    /// Gives it: by one worker, once.
+    /// Gives the value. One worker calls this, once.
     pub(super) fn give(&self, what: T) {
         *self.what.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
         self.given.store(true, Ordering::Release);
     }
 
-    /// Whether it was given.
+    /// Whether the value was given.
     pub(super) fn is_given(&self) -> bool {
         self.given.load(Ordering::Acquire)
     }
 
-    /// Takes it, if it was given; `gone` says whether who is to give it will give nothing any more.
+    /// Takes the value, if it was given. `gone` says whether the giver will give nothing more.
     pub(super) fn take(&self, gone: impl FnOnce() -> bool) -> Taken<T> {
         if !self.is_given() {
             if !gone() {
@@ -56,7 +56,7 @@ impl<T> Handover<T> {
     }
 }
 
-/// What a worker is asked for. It looks at a flag, which is written only where there is something.
+/// Requests to a worker. The worker checks a flag, which is written only if there is a request.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Asked<T> {
@@ -69,20 +69,20 @@ impl<T> Asked<T> {
         Asked { any: AtomicBool::new(false), list: Mutex::new(Vec::new()) }
     }
 
-    /// Asks for something.
+    /// Adds a request.
     pub(super) fn ask(&self, what: T) {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.push(what);
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether there may be something.
+    /// Whether there may be requests.
     #[inline]
     pub(super) fn any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// All that was asked for since the last time.
+    /// Takes all requests since the last call.
     pub(super) fn collect(&self, into: &mut Vec<T>) {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         self.any.store(false, Ordering::Relaxed);

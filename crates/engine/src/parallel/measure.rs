@@ -1,9 +1,9 @@
-//! `margay lab steering`: what reading, steering and handing over take, without any inspection.
+//! `margay lab steering`: measures the cost of reading, steering and handing over, without inspection.
 //!
-//! Each figure is of the engine's own code: a capture in memory is read; read, and each frame's flow found; read, steered and handed
-//! over, with the receiving ends emptied in turn by the same thread, so that no wait is measured. What is left out there, that a
-//! list comes to another processor, is measured apart: two threads, one of which hands over as many frames in lists of one size or another
-//! through the queue that is used here, and one by one through a queue behind a lock.
+//! Each figure measures the engine's own code on a capture in memory: reading; reading and finding each frame's flow;
+//! reading, steering and handing over, where the same thread empties the receiving ends in turn, so that no wait is measured.
+//! The transfer of a list to another processor is measured separately, between two threads. One hands frames over in lists of
+//! several sizes through the engine's queue, and one by one through a queue with a lock.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -32,18 +32,18 @@ use crate::settings as all;
 use crate::signals::Signals;
 use crate::start::Watching;
 
-/// Frames asked for at a time, as in a run.
+/// Frames requested at a time, as in a run.
 const BATCH: usize = 256;
-/// Sizes of lists that are compared, and how many frames are handed over in each.
+/// List sizes to compare.
 const LISTS: [usize; 4] = [1, 8, 32, 128];
 const HANDED: u64 = 1_000_000;
-/// No longer than this, however busy the machine is.
+/// Time limit of a measurement, however busy the machine is.
 const LONGEST: Duration = Duration::from_millis(300);
-/// Lists from one look at the clock to the next.
+/// Lists between two reads of the clock.
 const LOOK: u64 = 64;
-/// Lists on the way, as in a run.
+/// Lists in flight, as in a run.
 const QUEUE: usize = 8;
-/// Bytes of a line of the cache.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
 const USAGE: &str = "usage: margay lab steering CAPTURE [--workers N] [--repeats N] [--only read|place|hash|shortest-queue]\n\
@@ -54,7 +54,7 @@ struct Wanted {
     capture: PathBuf,
     workers: usize,
     repeats: u32,
-    /// A single step, once: for who counts instructions.
+    /// A single step, run once, to count instructions.
     only: Option<String>,
 }
 
@@ -109,7 +109,7 @@ fn wanted(args: impl Iterator<Item = OsString>) -> Result<Option<Wanted>, String
     Ok(Some(wanted))
 }
 
-/// What was measured of one step.
+/// Results of one step.
 #[derive(Debug, Clone, Copy, Default)]
 struct Took {
     time: Duration,
@@ -156,8 +156,8 @@ fn measure(wanted: &Wanted) -> Result<String, Failed> {
         line(format!("{:38} {:8.1}", format!("steering and handing over, {name}"), took.each() - read.each()));
     }
     let lists = hash.lists as f64 / hash.packets.max(1) as f64;
-    // A list: the two ends of the queue, its entry and the piece that this points to; the two ends and the entry of the queue
-    // that lists go back by; the counter of the buffer; how far the worker is.
+    // Cache lines of a list: both ends of the queue, its entry, and the piece it points to; both ends and the entry of the
+    // queue that returns lists; the buffer's reference count; the worker's position.
     let of_list = 2.0 + ((size_of::<Item>() + size_of::<Piece>()) as f64 / LINE as f64).ceil() + 3.0 + 1.0 + 1.0;
     let of_packet = size_of::<Spot>() as f64 / LINE as f64;
     line(format!(
@@ -177,7 +177,7 @@ fn measure(wanted: &Wanted) -> Result<String, Failed> {
     Ok(out)
 }
 
-/// What is measured with.
+/// The setup of a measurement.
 struct Bench {
     capture: PathBuf,
     workers: usize,
@@ -263,7 +263,7 @@ impl Bench {
                     done += piece.len() as u64;
                     load.done.store(done, Ordering::Release);
                     if let Some(piece) = Arc::into_inner(piece) {
-                        let _ = inbox.sheets.push(piece.done());
+                        let _ = inbox.buffers.push(piece.done());
                     }
                 }
             }
@@ -271,7 +271,7 @@ impl Bench {
                 break;
             }
         }
-        // From the first frame on: the file was read to memory before it.
+        // Starts with the first frame; the file was read to memory earlier.
         took.time = feeder.began.map_or(Duration::ZERO, |b| b.elapsed());
         took.packets = shared.loads.iter().map(|l| l.done.load(Ordering::Relaxed)).sum();
         drop(feeder);
@@ -279,7 +279,7 @@ impl Bench {
     }
 }
 
-/// Reads all frames and takes a number of each.
+/// Reads all frames and computes a number from each.
 fn each_frame(mut source: CaptureSource, of: impl Fn(&Frame<'_>) -> u64) -> Result<Took, Failed> {
     let mut took = Took::default();
     let mut began = Instant::now();
@@ -303,10 +303,10 @@ fn each_frame(mut source: CaptureSource, of: impl Fn(&Frame<'_>) -> u64) -> Resu
     Ok(took)
 }
 
-/// As large as what is handed over for a frame.
+/// As large as the record that is handed over for a frame.
 type Handed = [u64; 4];
 
-/// Until `try_it` gives something: another thread is at it, unless it has no processor.
+/// Repeats until `try_it` returns a value, and yields if the other thread may have no processor.
 fn until<T>(mut try_it: impl FnMut() -> Option<T>) -> T {
     let mut looks = 0u32;
     loop {
@@ -318,7 +318,7 @@ fn until<T>(mut try_it: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Hands frames from one thread to another in lists of `size`, which go round. Returns nanoseconds a frame.
+/// Hands frames from one thread to another in lists of `size`, which are recycled. Returns nanoseconds a frame.
 fn lists_of(size: usize) -> f64 {
     let (mut give, mut take) = RingBuffer::<Vec<Handed>>::new(QUEUE);
     let (mut back, mut again) = RingBuffer::<Vec<Handed>>::new(QUEUE * 2);
@@ -345,7 +345,7 @@ fn lists_of(size: usize) -> f64 {
                 list.extend((0..size as u64).map(|i| [n, i, n ^ i, 0]));
                 put(list);
             }
-            // An empty one is the last.
+            // An empty list is the end.
             put(Vec::new());
         });
         let mut sum = 0u64;
@@ -364,7 +364,7 @@ fn lists_of(size: usize) -> f64 {
     began.elapsed().as_nanos() as f64 / handed.max(1) as f64
 }
 
-/// The same, each behind a lock.
+/// The same for single frames, each with a lock.
 fn one_by_one() -> f64 {
     const LAST: u64 = u64::MAX;
     let queue = Mutex::new(VecDeque::<Handed>::with_capacity(QUEUE * 128));

@@ -1,24 +1,26 @@
-//! One stream of packets for several workers (`--runmode autofp`): capture files.
+//! Distributes the packets of one source to several workers (`--runmode autofp`), for capture files.
 //!
-//! Each worker owns its flows, streams and all else, as those of interfaces do (`live`); what they share is told in `live`
-//! as well. What is here is how packets come to them:
+//! Each worker owns its flows, streams and other state, like the workers of interfaces (`live`, which also lists the state
+//! that workers share). The modules here bring the packets to the workers:
 //!
-//! - `steer`: which flow a frame is of, by a look at its headers; `fragments`: those whose headers do not say; `assign`: which
-//!   worker has that flow, where its hash does not say.
-//! - `ahead`: who has nothing to do helps others.
-//! - `feeder`: reads, and puts lists of frames (`piece`) into the workers' queues, which hold references to the reader's buffers.
-//! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
-//! - `moves`: flows that change their worker, and why nobody waits for ever for them; `mover`: a worker's part in it; `handover`: how
-//!   something goes from one to the other.
-//! - `order`: waits where rules of one worker touch what those of all count together; `whereabouts`: for whom it need not.
-//! - `seat`: a worker's thread. `report`: statistics of all together.
-//! - `costs`: what packets cost one worker, for the simulation of many (`margay lab parallel`). `measure`: what handing over takes
-//!   (`margay lab steering`).
+//! - `steer`: finds a frame's flow from its headers; `fragments`: handles frames whose headers lack the ports; `assign`:
+//!   remembers the worker of a flow, if its hash does not decide.
+//! - `ahead`: idle workers help busy ones.
+//! - `feeder`: reads frames, and puts lists of frames (`piece`) into the workers' queues. The lists refer to the reader's
+//!   buffers.
+//! - `turns`: decides which worker reads. There is no reader thread; an idle worker reads.
+//! - `moves`: moves flows between workers, and explains why this cannot deadlock; `mover`: a worker's part in it; `handover`:
+//!   passes a value from one worker to another.
+//! - `order`: makes a worker wait before its rules touch state that all workers share; `whereabouts`: skips waits for workers
+//!   that did not see the host.
+//! - `worker_setup`: a worker's thread. `report`: the sum of all workers' statistics.
+//! - `costs`: measures the cost of packets on one worker, for the simulation of many (`margay lab parallel`). `measure`:
+//!   measures the cost of distribution (`margay lab steering`).
 //!
 //! # The same alerts
 //!
-//! What a flow's alerts depend on comes to one worker, in the order of the file; what all flows share is touched in that order
-//! as well. Time comes to all: with each piece of work
+//! All packets that a flow's alerts depend on go to one worker, in file order. Workers access shared state in file order as
+//! well. Each piece of work carries the time of the whole packet stream, so flows end at the same time as with one worker.
 //! a worker is told the time of the stream (that of all packets), so that flows end when they would with one worker.
 
 pub(crate) mod ahead;
@@ -33,12 +35,12 @@ mod moves;
 mod order;
 mod piece;
 mod report;
-mod seat;
 mod settings;
 mod steer;
 mod sync;
 mod turns;
 mod whereabouts;
+mod worker_setup;
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, mpsc};
@@ -66,29 +68,29 @@ pub(crate) use costs::PacketCosts;
 use feeder::{Reading, Shared, Way};
 pub use measure::run as bench_steering;
 use report::Report;
-use seat::{Final, Seat};
 use settings::Scheduler;
 pub(crate) use settings::{Autofp, autofp};
 use steer::{Exact, Keys, Steering};
+use worker_setup::{Final, WorkerSetup};
 
-/// How often signals are looked for.
+/// Interval of the checks for signals.
 const STEP: Duration = Duration::from_millis(20);
 
-/// What is read, and for whom.
+/// What is read, and for which tenant.
 pub(crate) struct Job<'a> {
     pub(crate) options: &'a RunOptions,
     pub(crate) policies: &'a Policies,
-    /// Where logs go.
+    /// The log folder.
     pub(crate) dir: &'a Path,
-    /// Whose it is; 0 is the engine's own.
+    /// The tenant; 0 stands for the engine's own rules.
     pub(crate) tenant: u32,
 }
 
 impl Autofp {
-    /// Reads a capture with workers of its own. Returns the number of alerts.
+    /// Reads a capture with several workers. Returns the number of alerts.
     ///
     /// # Errors
-    /// What keeps a worker from starting.
+    /// A worker cannot start.
     pub(crate) fn read(&self, control: &Arc<Control>, input: Input, job: &Job<'_>) -> Result<u64, Failed> {
         let config = &control.config;
         let workers = self.workers;
@@ -141,7 +143,7 @@ impl Autofp {
         for (number, (outputs, inbox)) in outputs.into_iter().zip(inboxes).enumerate() {
             let (go, wait) = mpsc::channel();
             starters.push(go);
-            let seat = Seat {
+            let setup = WorkerSetup {
                 control: Arc::clone(control),
                 options: job.options.clone(),
                 policies: *job.policies,
@@ -161,7 +163,7 @@ impl Autofp {
             let handle = std::thread::Builder::new()
                 .name(name.clone())
                 .stack_size(stack)
-                .spawn(move || seat.run())
+                .spawn(move || setup.run())
                 .map_err(|e| Failed::new("threads", format!("cannot start the thread {name}: {e}")))?;
             threads.push(handle);
         }
@@ -173,11 +175,11 @@ impl Autofp {
             made = made.and(said);
         }
         if control.queue.is_none() {
-            // Where files are handed over that was before the first one.
+            // In this mode files are submitted later, and the engine is ready before the first one.
             made = made.and_then(|()| control.ready());
         }
         if let Err(f) = made {
-            // Those that are ready do not begin.
+            // Workers that are ready must not start.
             drop(starters);
             threads.into_iter().for_each(|t| drop(t.join()));
             return Err(f);
@@ -185,7 +187,7 @@ impl Autofp {
         cpus.place_manager();
         info!("runmodes", "autofp: {workers} workers, scheduler {}", self.scheduler.name());
         for go in starters {
-            // One that is gone is noticed at the end.
+            // A worker that has already ended is noticed at the end.
             let _ = go.send(());
         }
         let mut report = Report::new(config, control, beside)?;
@@ -205,7 +207,7 @@ impl Autofp {
         }
     }
 
-    /// Says what came of it.
+    /// Logs the results.
     fn tell(
         &self,
         control: &Control,
@@ -220,7 +222,7 @@ impl Autofp {
         for f in &finals {
             counters.add(f);
         }
-        // From the first packet to the last flow's end, and to what was written last.
+        // From the first packet to the end of the last flow, including the last writes.
         let inspected = finals.iter().map(|f| f.ended).max().zip(feeder.began).map(|(e, b)| e.duration_since(b));
         let before = Instant::now();
         report.last(&finals, &counters);
@@ -277,7 +279,7 @@ impl Autofp {
     }
 }
 
-/// Seconds of silence after which no flow is remembered.
+/// The longest time that a silent flow lives, in seconds.
 fn longest_life(config: &FlowConfig) -> u32 {
     let t = &config.timeouts;
     let pairs = [t.default, t.tcp, t.udp, t.icmp];
@@ -285,7 +287,7 @@ fn longest_life(config: &FlowConfig) -> u32 {
     all.flat_map(|t| [t.new, t.established, t.closed, t.bypassed]).max().unwrap_or(0)
 }
 
-/// Until all workers have ended.
+/// Waits until all workers have ended.
 fn stand_by(
     control: &Control,
     options: &RunOptions,
@@ -307,12 +309,12 @@ fn stand_by(
         }
         if control.signals.rotate() {
             margay_output::log::reopen();
-            if control.ask(|w, _| w.lane.rest.outputs.reopen(all::now())).is_err() {
+            if control.ask(|w, _| w.pipeline.stages.outputs.reopen(all::now())).is_err() {
                 warning!("output", "a worker did not open its log files anew: it did not answer in time");
             }
         }
         if show && display.update(&progress(), Instant::now()).is_err() {
-            // Nobody reads standard error any more; the capture goes on.
+            // Standard error was closed; the capture continues.
         }
         if reports && once(|| report.tick(None)).is_none() {
             reports = false;
@@ -322,7 +324,7 @@ fn stand_by(
         std::thread::park_timeout(STEP);
     }
     if show && display.finish(&progress(), Instant::now()).is_err() {
-        // As above.
+        // Standard error was closed.
     }
     if control.queue.as_ref().is_some_and(|q| q.interrupt.load(std::sync::atomic::Ordering::Relaxed)) {
         notice!("pcap", "reading was interrupted");

@@ -1,4 +1,5 @@
-//! A worker's part in moves: it gives what it is asked for, and takes what comes to it. `moves` has the whole.
+//! A worker's part in moving flows: gives the requested flows, and takes those that move to it. `moves` describes the
+//! protocol.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,28 +14,28 @@ use crate::stats::Reporter;
 use crate::worker::Worker;
 use crate::worker::moving::Moving;
 
-/// How long newer rules are waited for that a flow was looked at with. They come to one worker after the other.
+/// Limit of the wait for newer rules that inspected a flow. A reload reaches the workers one after the other.
 const RULES: Duration = Duration::from_secs(2);
 
-/// What was counted.
+/// Counters of moves.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct MoveCounters {
-    /// Flows that were given to others.
+    /// Flows that were given to other workers.
     pub(super) given: u64,
-    /// Those that were waited for, and how long.
+    /// Flows that were waited for, and the time.
     pub(super) waits: u64,
     pub(super) waited: Duration,
-    /// Those that never came: who had them failed.
+    /// Flows that were lost because their worker failed.
     pub(super) lost: u64,
 }
 
-/// A worker's part.
+/// A worker's part in moving flows.
 pub(super) struct Mover {
     me: usize,
     exchange: Arc<Exchange>,
-    /// What it was asked for and cannot give yet.
+    /// Requested flows whose packets are not finished.
     due: Vec<Arc<Move>>,
-    /// The least of their packets.
+    /// The lowest packet number among them.
     next: u64,
     pub(super) counters: MoveCounters,
 }
@@ -44,7 +45,7 @@ impl Mover {
         Mover { me, exchange: Arc::clone(exchange), due: Vec::new(), next: u64::MAX, counters: MoveCounters::default() }
     }
 
-    /// Between two frames: gives what is asked for and can be given, when so many packets are done.
+    /// Gives the requested flows that are ready. Called between two frames, with the number of finished packets.
     #[inline]
     pub(super) fn between(&mut self, worker: &mut Worker, done: u64) {
         if done >= self.next || self.exchange.of(self.me).is_some_and(|a| a.any()) {
@@ -68,7 +69,7 @@ impl Mover {
         self.due = due;
     }
 
-    /// The end of the flow's frames in the queue.
+    /// Gives a flow at the end of its frames in the queue.
     pub(super) fn give(&mut self, m: &Move, worker: &mut Worker) {
         if !m.cell.is_given() {
             self.hand_over(m, worker);
@@ -76,12 +77,12 @@ impl Mover {
     }
 
     fn hand_over(&mut self, m: &Move, worker: &mut Worker) {
-        let flow = worker.lane.flow_leaves(&m.ends);
+        let flow = worker.pipeline.flow_leaves(&m.ends);
         self.counters.given += u64::from(flow.is_some());
         m.cell.give(flow);
     }
 
-    /// Takes a flow that comes from another worker, when so many packets are done: waits for it.
+    /// Takes a flow from another worker, and waits for it. Called with the number of finished packets.
     pub(super) fn take(
         &mut self,
         m: &Move,
@@ -90,7 +91,7 @@ impl Mover {
         shared: &Shared,
         orders: (&Post, &mut Reporter),
     ) {
-        // All frames before are done with: nobody is to wait for that.
+        // All earlier frames are finished, so nobody needs to wait for this worker.
         if let Some(load) = shared.loads.get(self.me) {
             load.at.store(m.frame, Ordering::Release);
         }
@@ -107,11 +108,11 @@ impl Mover {
                 Taken::NotYet => {}
             }
             began.get_or_insert_with(Instant::now);
-            // Somebody may wait for what this one has.
+            // Another taker may wait for a flow of this worker.
             self.between(worker, done);
             looks += 1;
             if looks.is_multiple_of(LOOKS) {
-                // After the end all that there is is in the queues.
+                // After the end, all items are in the queues.
                 if !shared.turns.over() {
                     tell_all(shared);
                 }
@@ -123,7 +124,7 @@ impl Mover {
         };
         if let Some(flow) = flow {
             self.wait_for_rules(&flow, worker, orders);
-            worker.lane.flow_enters(flow);
+            worker.pipeline.flow_enters(flow);
         }
         if let Some(began) = began {
             self.counters.waits += 1;
@@ -131,13 +132,13 @@ impl Mover {
         }
     }
 
-    /// While rules are reloaded one worker has them before another.
+    /// Waits during a reload, while another worker already has the new rules.
     fn wait_for_rules(&self, flow: &Moving, worker: &mut Worker, orders: (&Post, &mut Reporter)) {
-        if !worker.lane.is_behind(flow) {
+        if !worker.pipeline.is_behind(flow) {
             return;
         }
         let began = Instant::now();
-        while worker.lane.is_behind(flow) && began.elapsed() < RULES {
+        while worker.pipeline.is_behind(flow) && began.elapsed() < RULES {
             orders.0.serve(worker, orders.1);
             std::thread::sleep(Duration::from_micros(50));
         }

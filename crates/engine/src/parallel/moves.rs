@@ -1,46 +1,53 @@
-//! Flows that change their worker (`autofp-scheduler: conservative`, `optimistic`): who decides, and how it is done.
+//! Moves flows to other workers (`autofp-scheduler: conservative`, `optimistic`): the decision, and the protocol.
 //!
-//! A flow's state is its worker's own. So a move is decided where the stream of packets has one order, by who has the
-//! reader's place, and is carried out by the two workers: the **giver** takes the flow out of its table, the **taker** puts it into
-//! its own ([`Lane::flow_leaves`](crate::worker::Lane::flow_leaves)). At the flow's frame *n*, the first that is the taker's, the feeder
+//! Only its worker can touch a flow's state. The reading worker decides a move, because it sees the packet stream in order.
+//! Two workers carry it out: the **giver** takes the flow out of its table, and the **taker** puts it into its own
+//! ([`Pipeline::flow_leaves`](crate::worker::Pipeline::flow_leaves)). Frame *n* is the flow's first frame at the taker. At
+//! this frame, the feeder
 //!
-//! 1. puts [`Item::Give`](super::piece::Item) at the end of the giver's queue, behind all frames of the flow before *n*;
+//! 1. puts [`Item::Give`](super::piece::Item) at the end of the giver's queue, after all frames of the flow before *n*;
 //! 2. puts [`Item::Take`](super::piece::Item) into the taker's queue, before frame *n*;
-//! 3. asks the giver at once ([`Asked`]): between two frames it gives what it is asked for as soon as it is done with the flow's last
-//!    frame, and need not come to the end of its queue for that. What was given is skipped at [`Item::Give`](super::piece::Item).
+//! 3. sends the giver a request ([`Asked`]). Between two frames, the giver gives a requested flow as soon as it has finished
+//!    the flow's last frame, without waiting for the end of its queue. A flow that was given early is skipped at
+//!    [`Item::Give`](super::piece::Item).
 //!
-//! A taker that comes to [`Item::Take`](super::piece::Item) before the flow was given waits for it, and gives in the meantime what it is asked for itself.
+//! A taker that reaches [`Item::Take`](super::piece::Item) early waits for the flow, and meanwhile serves the requests to
+//! itself.
 //!
 //! | | a flow moves |
 //! | --- | --- |
-//! | `conservative` | when none of its packets waits or is being looked at, to the worker that has clearly less to do: half of what its own has, and [`Rules::difference`] packets less |
-//! | `optimistic` | then, and when more than [`Rules::waiting`] of its packets wait |
+//! | `conservative` | when none of its packets waits or is being inspected, to a worker with clearly less to do: half of the
+//! load, and [`Rules::difference`] packets less |
+//! | `optimistic` | also when more than [`Rules::waiting`] of its packets wait |
 //!
 //! # The same alerts
 //!
-//! All packets of a flow before *n* are inspected by the giver, in order, before it gives; all from *n* on by the taker, in order, after it
-//! took. So each packet finds the state that it would find at one worker. What goes with a flow is told in [`crate::worker::moving`].
-//! What moves is one flow of the table: its ends come from the headers of the frame that decided, and the hash that the feeder knows it
-//! by is that of these ends, with a key of its own ([`super::steer::Exact`]); no two flows have the same.
-//! Flows of which fragments were seen stay where they are from then on, and so does all that goes by its addresses: tunnels, FTP and what
-//! it announces, protocols without ports.
+//! The giver inspects all packets of a flow before *n*, in order, before it gives the flow. The taker inspects all packets
+//! from *n* on, in order, after it took the flow. So each packet finds the same state as with one worker.
+//! [`crate::worker::moving`] lists the state that moves with a flow. Exactly one flow of the table moves: its endpoints come
+//! from the headers of frame *n*, and the feeder identifies it by the hash of these endpoints under a key of its own
+//! ([`super::steer::Exact`]). No two flows share that hash. A flow is pinned to its worker once a fragment of it was seen.
+//! Everything that goes by its addresses is pinned too: tunnels, FTP and the connections it announces, and protocols without
+//! ports.
 //!
 //! # No deadlock
 //!
-//! A worker waits for two things: in `order` at frame *f*, until all others are past *f*; and for a flow at frame *n*, until it is given.
-//! Say that somebody waits for ever. Of all that do, look at the worker that waits at the earliest position of the stream (a taker at *n*
-//! waits at the position just before frame *n*, and says so: [`Load::at`](super::feeder::Load) is *n*, so that nobody waits in `order`
-//! for it at a frame before *n*).
+//! A worker waits for two things: in `order` at frame *f*, until all other workers are past *f*; and for a flow at frame *n*,
+//! until it is given. Assume that some workers wait for ever. Take the one that waits at the earliest position of the stream.
+//! A taker at *n* waits at the position just before frame *n*, and publishes that: [`Load::at`](super::feeder::Load) is *n*,
+//! so that no worker waits in `order` for it at a frame before *n*.
 //!
-//! - It waits for a flow. All that is before [`Item::Give`](super::piece::Item) in the giver's queue is of frames before *n*, and the
-//!   giver waits at none of them for ever, since that would be earlier. So it comes to the end of its queue and gives. That the item
-//!   is in the queue, and not still with the feeder because the queue was full, sees to itself: a giver whose queue is empty reads, and
-//!   who reads first hands over what had no room; the taker does so as well, while it waits ([`tell_all`](super::order::tell_all)).
-//! - It waits in `order` at *f*, for a worker that is not past *f*. That one waits at no earlier position, as a taker at *n* ≤ *f* would;
-//!   so it goes on, or has nothing, and `order` tells why that ends.
+//! - If it waits for a flow: everything before [`Item::Give`](super::piece::Item) in the giver's queue belongs to frames
+//!   before *n*. The giver does not wait for ever at any of them, since that would be an earlier position. So it reaches the
+//!   item and gives the flow. The item may still be with the feeder, because the queue was full. Then the giver empties its
+//!   queue and reads, and a reader first hands over items that had no room. The waiting taker does the same
+//!   ([`tell_all`](super::order::tell_all)).
+//! - If it waits in `order` at *f* for a worker that is not past *f*: that worker does not wait at an earlier position, as a
+//!   taker at *n* ≤ *f* would. So it continues, or it is idle, and `order` explains why that wait ends.
 //!
-//! Nobody waits while holding the reader's place: the feeder only puts things into queues and lists. A giver that failed says that it is
-//! gone, and the taker goes on without the flow: what it had is lost, as is all else that the giver had, and the run ends with an error.
+//! No worker waits while it reads: the feeder only puts items into queues and lists. A giver that failed declares itself
+//! gone, and the taker continues without the flow. The flow's state is lost, like everything else that the giver had, and the
+//! run ends with an error.
 
 use std::sync::Arc;
 
@@ -49,20 +56,20 @@ use margay_flow::Ends;
 use super::handover::{Asked, Handover};
 use crate::worker::moving::Moving;
 
-/// A flow that goes from one worker to another.
+/// A flow that moves from one worker to another.
 #[derive(Debug)]
 pub(super) struct Move {
     pub(super) ends: Ends,
     pub(super) from: usize,
-    /// The giver is done with the flow when it is done with so many packets.
+    /// The giver has finished the flow after this many packets.
     pub(super) after: u64,
-    /// The first frame that is the taker's.
+    /// The taker's first frame.
     pub(super) frame: u64,
-    /// The flow, or that there is none of these ends.
+    /// The flow, or `None` if the giver has no flow with these endpoints.
     pub(super) cell: Handover<Option<Box<Moving>>>,
 }
 
-/// What workers are asked for, by their numbers.
+/// The requests to each worker, by its number.
 #[derive(Debug)]
 pub(super) struct Exchange {
     asked: Box<[Asked<Arc<Move>>]>,
@@ -78,45 +85,45 @@ impl Exchange {
     }
 }
 
-/// When a flow moves.
+/// The conditions for a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// So many packets less must the other worker have (`margay.move-difference`). With 0 a flow moves where it can.
+    /// The other worker must have this many packets less (`margay.move-difference`). With 0, a flow moves whenever it can.
     pub(super) difference: u64,
-    /// More than so many packets of the flow must wait, where it moves with packets in flight (`margay.move-waiting`).
+    /// More than this many packets of the flow must wait before it moves with packets in flight (`margay.move-waiting`).
     pub(super) waiting: Option<u32>,
 }
 
-/// What is known of a flow's packets at its worker. Packets are numbered as they are sent there.
+/// A flow's packets at its worker. The numbers count the packets sent to that worker.
 #[derive(Debug, Clone, Copy, Default)]
 struct Motion {
-    /// The last one.
+    /// The last packet.
     last: u64,
-    /// Those up to `border` were `before`, `since` came after it.
+    /// Packets up to `border` were counted in `before`, and later ones in `since`.
     border: u64,
     before: u32,
     since: u32,
-    /// It stays where it is.
+    /// The flow may not move.
     pinned: bool,
 }
 
-/// What a lane looks like to who decides.
+/// A worker's queue, as the decision sees it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Queue {
-    /// Packets that wait, or are being looked at.
+    /// Packets that wait or are being inspected.
     pub(super) load: u64,
-    /// Those that its worker was done with.
+    /// Packets that the worker has finished.
     pub(super) done: u64,
 }
 
-/// Decides, for the feeder.
+/// Decides about moves, for the feeder.
 #[derive(Debug)]
 pub(super) struct Moves {
     rules: Rules,
     pub(super) exchange: Arc<Exchange>,
-    /// By the flow's place in the table of who has what.
+    /// By the flow's entry in the assignment table.
     motions: Vec<Motion>,
-    /// How often flows moved.
+    /// The number of moves.
     pub(super) moves: u64,
 }
 
@@ -125,21 +132,21 @@ impl Moves {
         Moves { rules, exchange: Arc::clone(exchange), motions: vec![Motion::default(); flows], moves: 0 }
     }
 
-    /// Another flow has this place.
+    /// Resets an entry for a new flow.
     pub(super) fn begin(&mut self, at: usize) {
         if let Some(m) = self.motions.get_mut(at) {
             *m = Motion::default();
         }
     }
 
-    /// It stays where it is from here on.
+    /// Pins the flow to its worker.
     pub(super) fn pin(&mut self, at: usize) {
         if let Some(m) = self.motions.get_mut(at) {
             m.pinned = true;
         }
     }
 
-    /// Where a flow of `worker` is to go, and which of its packets is the last there; `None` where it stays.
+    /// The worker that a flow of `worker` moves to, and the flow's last packet at the old one; `None` if it stays.
     #[inline]
     pub(super) fn consider(
         &self,
@@ -163,13 +170,13 @@ impl Moves {
         (to != worker && own.load >= least * 2 && own.load - least >= self.rules.difference).then_some((to, m.last))
     }
 
-    /// The flow moved: its packets are counted anew.
+    /// Restarts the packet count of a flow that moved.
     pub(super) fn moved(&mut self, at: usize) {
         self.moves += 1;
         self.begin(at);
     }
 
-    /// A packet of a flow is sent, the `number`th of its worker, which was done with so many.
+    /// Records that a flow's packet was sent as the `number`th of its worker, which has finished `done` packets.
     #[inline]
     pub(super) fn sent(&mut self, at: usize, number: u64, done: u64) {
         let Some(m) = self.motions.get_mut(at) else { return };
@@ -192,7 +199,7 @@ mod tests {
         Moves::new(Rules { difference: 10, waiting }, 4, &Arc::new(Exchange::new(2)))
     }
 
-    /// Where a flow of worker 0 goes that has so much to do, where worker 1 has so much.
+    /// The destination of a flow of worker 0, for the loads of workers 0 and 1.
     fn to(m: &Moves, own: (u64, u64), other: u64) -> Option<(usize, u64)> {
         m.consider(0, 0, 2, |n| Queue { load: [own.0, other][n], done: [own.1, 0][n] })
     }
@@ -224,7 +231,7 @@ mod tests {
         assert_eq!(to(&m, (100, 0), 0), None);
         m.sent(0, 4, 0);
         assert_eq!(to(&m, (100, 0), 0), Some((1, 4)));
-        // What was done with does not wait; nor does what was done with long ago.
+        // A finished packet does not wait, however long ago it was finished.
         m.sent(0, 5, 4);
         m.sent(0, 6, 4);
         assert_eq!((to(&m, (100, 4), 0), to(&m, (100, 6), 0)), (None, Some((1, 6))));

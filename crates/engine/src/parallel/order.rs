@@ -1,15 +1,18 @@
-//! Whose turn it is, where rules look at what workers keep together: counts by address, bits of hosts, sets that rules change.
+//! Serializes access to state that several workers share through rules: counts by address, bits of hosts, and datasets that
+//! rules change.
 //!
-//! Each worker says at which frame it is ([`Load::at`](super::feeder::Load): one store a frame, to a line of its own). Who is to
-//! touch what is shared waits until all others are past its own frame: then it finds what one worker would have found. What is
-//! counted by address is touched by packets of that host alone: it waits for those that had one ([`super::whereabouts`]). Rules
-//! that have nothing of the kind never wait. Meanwhile it makes searches for those that are behind, where that may be (`ahead`).
+//! Each worker publishes its current frame ([`Load::at`](super::feeder::Load): one store per frame, to a cache line of its
+//! own). Before a worker touches shared state, it waits until all others are past its own frame. Then it finds the same state
+//! as a single worker would. Only packets of a host touch counts by that host's address, so the wait covers only the workers
+//! that saw the host ([`super::whereabouts`]). Without such rules, no worker waits. A waiting worker helps the workers behind
+//! it with their searches, if helping is on (`ahead`).
 //!
 //! # No deadlock
 //!
-//! Frames have one order, and the worker at the first of them waits for nobody. One without work stands where it last heard that it
-//! gets nothing before; who waits for it takes the reader's place for a moment and has it told how far the stream was
-//! steered ([`Feeder::tell_all`](super::feeder::Feeder::tell_all)), which is further than any frame that is being looked at.
+//! Frames have one order, and the worker at the first of them waits for nobody. An idle worker's position is the last one it
+//! was informed of. A worker that waits for an idle one takes over reading for a moment, and informs it how far the stream
+//! was steered ([`Feeder::tell_all`](super::feeder::Feeder::tell_all)). That is further than any frame that is being
+//! inspected.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,18 +25,18 @@ use super::feeder::Shared;
 use super::turns::Outcome;
 use super::whereabouts::words;
 
-/// Looks at the others from one look for something to do to the next.
+/// Polls of the other workers between two attempts to find other work.
 pub(super) const LOOKS: u32 = 64;
-/// After so many of these the one that is waited for has no processor: to look on would only keep it from one.
+/// After so many attempts, the other worker probably has no processor. Further polling would only keep the processor from it.
 const PATIENCE: u32 = 64;
-/// How long is slept then.
+/// Length of a sleep after that.
 const NAP: Duration = Duration::from_micros(50);
 
-/// A worker's place among the others.
+/// One worker's view of the order.
 pub(super) struct Order {
     me: usize,
     shared: Arc<Shared>,
-    /// Nobody else asks for the lock: a worker that waits does not look for something to do otherwise.
+    /// Only this worker takes the lock: it does not look for other work while it waits.
     pub(super) helper: Mutex<Helper>,
     /// How often it waited, and for how long, in nanoseconds.
     pub(super) waits: AtomicU64,
@@ -54,7 +57,7 @@ impl InOrder for Order {
             About::All => None,
         };
         for n in (0..self.shared.loads.len()).filter(|n| *n != self.me) {
-            // Most are past it.
+            // Most workers are past this frame.
             if self.at(n) < mine {
                 let due = self.shared.whereabouts.due(n, host, mine);
                 if self.at(n) < due {
@@ -80,7 +83,7 @@ impl Order {
         self.shared.loads.get(n).map_or(u64::MAX, |l| l.at.load(Ordering::Acquire))
     }
 
-    /// Until worker `n` is done with its frames before `due`.
+    /// Waits until worker `n` has finished its frames before `due`.
     #[cold]
     fn wait_for(&self, n: usize, due: u64) {
         let began = Instant::now();
@@ -92,12 +95,12 @@ impl Order {
                 std::hint::spin_loop();
                 continue;
             }
-            // After the end all that there is is in the queues.
+            // After the end, all items are in the queues.
             if !turns.over() {
                 tell_all(&self.shared);
             }
             if self.help(|| self.at(n) >= due) {
-                // Whoever waited for a processor has had the time to get one.
+                // After that time, a waiting worker has had its chance to get a processor.
                 looks = 0;
             } else {
                 pause(looks / LOOKS);
@@ -108,23 +111,23 @@ impl Order {
         self.waited.fetch_add(waited, Ordering::Relaxed);
     }
 
-    /// Makes searches for another worker; `false` where nobody needs help.
+    /// Searches payloads for another worker. Returns `false` if no worker needs help.
     pub(super) fn help(&self, needed: impl Fn() -> bool) -> bool {
         self.helper.lock().unwrap_or_else(PoisonError::into_inner).help(needed)
     }
 }
 
-/// Takes the reader's place for a moment, if nobody has it, and hands over what there is.
+/// Takes over reading for a moment, if it is free, and hands over what is waiting.
 pub(super) fn tell_all(shared: &Shared) {
     let turns = &shared.turns;
     if turns.begin() {
         shared.feeder.lock().unwrap_or_else(PoisonError::into_inner).tell_all(turns);
-        // Somebody may have gone to sleep because the place was taken.
+        // Another worker may have gone to sleep because reading was taken.
         turns.end(Outcome::Fed);
     }
 }
 
-/// Leaves the processor to others, after the `nth` look in vain.
+/// Yields the processor after the `nth` unsuccessful poll.
 #[cold]
 pub(super) fn pause(nth: u32) {
     if nth > PATIENCE { std::thread::sleep(NAP) } else { std::thread::yield_now() }

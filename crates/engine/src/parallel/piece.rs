@@ -1,4 +1,4 @@
-//! What goes through the queues: frames for one worker, by their places in the reader's buffers.
+//! The items of the queues: frames for one worker, as positions in the reader's buffers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,40 +14,40 @@ use super::moves::Move;
 /// A frame, in the buffer of its piece.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spot {
-    /// Where it begins, from the piece's own beginning.
+    /// Offset from the piece's base.
     pub(super) start: u32,
     pub(super) len: u32,
     pub(super) wire_len: u32,
-    /// Its number, from that of the piece's first.
+    /// Number, relative to the piece's first frame.
     pub(super) nth: u32,
     pub(super) time: Time,
     pub(super) link: LinkType,
-    /// Of its flow and direction; 0 where that is not known.
+    /// Key of its flow and direction; 0 if unknown.
     pub(super) key: u32,
 }
 
-/// Frames for one worker, in the order of the stream.
+/// Frames for one worker, in stream order.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) buffer: Arc<Vec<u8>>,
     pub(super) base: usize,
     pub(super) spots: Vec<Spot>,
-    /// Number of the first.
+    /// Number of the first frame.
     pub(super) first: u64,
-    /// Time of the stream after the last of them, and how many frames it has until then.
+    /// Stream time after the last frame, and the number of frames in the stream up to that point.
     pub(super) now: Time,
     pub(super) seen: u64,
-    /// All frames before this number that the worker gets are in this piece or in those before.
+    /// All the worker's frames before this number are in this piece or in earlier ones.
     pub(super) upto: u64,
-    /// What others found in its frames, where they may look.
+    /// Search results of other workers, if helping is on.
     pub(super) notes: Option<Box<Notes>>,
-    /// Its number among those on its worker's board, if it is there.
+    /// Its number on the worker's board, if it is there.
     pub(super) shown: Option<u64>,
 }
 
-/// What a piece is written on.
+/// The recycled allocations of a piece.
 #[derive(Debug, Default)]
-pub(super) struct Sheet {
+pub(super) struct PieceBuffer {
     pub(super) spots: Vec<Spot>,
     pub(super) notes: Option<Box<Notes>>,
 }
@@ -57,7 +57,7 @@ impl Piece {
         self.spots.len()
     }
 
-    /// The bytes of the `nth` frame, with its key.
+    /// The bytes and the key of the `nth` frame.
     pub(super) fn at(&self, nth: usize) -> Option<(u32, &[u8])> {
         let spot = self.spots.get(nth)?;
         let start = self.base + spot.start as usize;
@@ -69,7 +69,6 @@ impl Piece {
         self.first + u64::from(spot.nth)
     }
 
-    /// Its frames.
     #[inline]
     pub(super) fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
         self.spots.iter().map(|s| {
@@ -84,25 +83,25 @@ impl Piece {
         })
     }
 
-    /// Lets its buffer go, and gives back what it was written on.
-    pub(super) fn done(self) -> Sheet {
+    /// Releases the capture buffer, and returns the allocations for another piece.
+    pub(super) fn done(self) -> PieceBuffer {
         let Piece { mut spots, mut notes, .. } = self;
         spots.clear();
         if let Some(n) = &mut notes {
             n.clear();
         }
-        Sheet { spots, notes }
+        PieceBuffer { spots, notes }
     }
 }
 
-/// A file that was read: what happens when the last worker is done with it.
+/// A file that was read: the last worker to finish it closes it.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) file: PathBuf,
-    /// Workers that are not done with it.
+    /// Workers that have not finished it.
     pub(super) left: AtomicUsize,
     pub(super) alerts: AtomicU64,
-    /// Whether it is deleted, by the number of alerts.
+    /// Whether the file is deleted, depending on the number of alerts.
     pub(super) delete: DeletePolicy,
 }
 
@@ -110,25 +109,25 @@ pub(super) struct Ended {
 #[derive(Debug)]
 pub(super) struct Begun {
     pub(super) file: PathBuf,
-    /// Whether its checksums are believed.
+    /// Whether its checksums count as correct.
     pub(super) believed: bool,
 }
 
-/// What is in a queue.
+/// An item in a queue.
 #[derive(Debug)]
 pub(super) enum Item {
     Piece(Arc<Piece>),
     /// A file begins.
     Begin(Arc<Begun>),
     End(Arc<Ended>),
-    /// All of a flow that is this worker's is before: another has it from here on.
+    /// Gives a flow away: all its frames at this worker come before this item.
     Give(Arc<Move>),
-    /// What comes of a flow from here on is this worker's.
+    /// Takes a flow: all its frames at this worker come after this item.
     Take(Arc<Move>),
 }
 
-/// The worker's end.
+/// A worker's end of its queue.
 pub(super) struct Inbox {
     pub(super) items: Consumer<Item>,
-    pub(super) sheets: Producer<Sheet>,
+    pub(super) buffers: Producer<PieceBuffer>,
 }

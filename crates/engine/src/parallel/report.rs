@@ -8,7 +8,7 @@ use margay_output::Outputs;
 use margay_output::event::{Counter, EventType, StatsEvent};
 
 use super::feeder::FeedCounters;
-use super::seat::Final;
+use super::worker_setup::Final;
 use crate::control::Control;
 use crate::settings::now;
 use crate::stats;
@@ -31,7 +31,7 @@ pub(super) struct Report {
 
 impl Report {
     /// # Errors
-    /// A value that cannot be read.
+    /// An invalid setting.
     pub(super) fn new(config: &Config, control: &Arc<Control>, outputs: Outputs) -> Result<Report, ConfigError> {
         let StatsSettings { enabled, interval, .. } = StatsSettings::of(config)?;
         Ok(Report {
@@ -46,20 +46,20 @@ impl Report {
         })
     }
 
-    /// Lines that could not be written, once everything is.
+    /// Lines that could not be written, after the last write.
     pub(super) fn lost(&mut self) -> u64 {
         self.outputs.finish();
         self.outputs.counters().lost()
     }
 
-    /// Writes a report where it is time to.
+    /// Writes a report if one is due.
     pub(super) fn tick(&mut self, file: Option<&str>) {
         if Instant::now() < self.next {
             return;
         }
         self.next = Instant::now() + self.interval;
         margay_packet::fault::point("stats");
-        // One that is late is shown with the next report.
+        // A late worker is included in the next report.
         if self.enabled
             && let Ok(told) = self.control.ask(|w, r| r.counters(w))
         {
@@ -68,7 +68,7 @@ impl Report {
         self.outputs.flush();
     }
 
-    /// The last report, of workers that have ended.
+    /// The last report, from workers that have ended.
     pub(super) fn last(&mut self, finals: &[Final], feed: &FeedCounters) {
         if self.enabled && !finals.is_empty() {
             self.write(finals.iter().map(|f| f.counters.clone()).collect(), feed, None);
@@ -125,14 +125,14 @@ impl Report {
         self.scripts();
     }
 
-    /// Hands the sums to the scripts of one worker.
+    /// Passes the sums to one worker's scripts.
     fn scripts(&self) {
         let Some(post) = self.control.workers().into_iter().next() else { return };
         let (totals, last) = (self.totals.clone(), self.last.clone());
-        // A worker that takes no orders has no scripts to call any more.
+        // A worker that no longer takes requests has finished its scripts.
         let _ = post.send(Box::new(move |w, _| {
-            if w.lane.rest.scripts.wants(Occasion::Stats) {
-                w.lane.rest.scripts.stats(&stats::shown(&totals, &last));
+            if w.pipeline.stages.scripts.wants(Occasion::Stats) {
+                w.pipeline.stages.scripts.stats(&stats::shown(&totals, &last));
             }
         }));
     }

@@ -1,4 +1,4 @@
-//! `runmode`, `autofp-scheduler`, and how many workers a stream of packets is distributed to.
+//! Settings `runmode` and `autofp-scheduler`, and the number of workers for one source of packets.
 
 use margay_config::{Config, RunOptions};
 use margay_output::warning;
@@ -8,7 +8,7 @@ use crate::live::cpus::Cpus;
 use crate::settings::wrong;
 use crate::{Failed, settings};
 
-/// Most workers.
+/// Limit of workers.
 const WORKERS_MAX: usize = 256;
 
 /// How flows are assigned to workers (`autofp-scheduler`).
@@ -18,11 +18,11 @@ pub(crate) enum Scheduler {
     Hash,
     /// By the hash of the addresses.
     IpPair,
-    /// A flow goes to the worker that has least to do when it begins, and stays there.
+    /// A new flow goes to the worker with the least work, and stays there.
     ShortestQueue,
-    /// The same, and it may go to another one that has less to do later.
+    /// As `ShortestQueue`, but the flow may move to a less busy worker later.
     Moving(&'static str, Rules),
-    /// By the hash of the flow; who has nothing to do looks through what waits for others.
+    /// By the hash of the flow. Idle workers search payloads that wait for others.
     Adaptive,
 }
 
@@ -38,10 +38,10 @@ impl Scheduler {
     }
 
     /// # Errors
-    /// A name that is none.
+    /// An invalid name.
     fn from_config(config: &Config) -> Result<Scheduler, Failed> {
         match config.get("autofp-scheduler") {
-            // FTP's connections go to one worker in any case.
+            // FTP connections go to one worker with every scheduler.
             Some("hash" | "ftp-hash") => Ok(Scheduler::Hash),
             None | Some("" | "adaptive") => Ok(Scheduler::Adaptive),
             Some("ippair") => Ok(Scheduler::IpPair),
@@ -62,19 +62,19 @@ impl Scheduler {
     }
 }
 
-/// Packets by which the queue of a worker must be shorter for a flow to move there, where nothing else is said.
+/// By default, a worker's queue must be shorter by this many packets before a flow moves to it.
 const DIFFERENCE: u64 = 256;
-/// Packets of a flow that must wait for it to move with packets in flight: the study's threshold.
+/// This many packets of a flow must wait before it moves with packets in flight: the study's threshold.
 const WAITING: u32 = 100;
 
-/// When flows move; `in_flight`: also with packets in flight.
+/// The conditions for moving a flow; `in_flight`: also while it has packets in flight.
 fn rules(config: &Config, in_flight: bool) -> Result<Rules, Failed> {
     let difference = settings::number(config, "margay.move-difference", DIFFERENCE)?;
     let waiting = settings::number(config, "margay.move-waiting", WAITING)?;
     Ok(Rules { difference, waiting: in_flight.then_some(waiting) })
 }
 
-/// One stream of packets for several workers.
+/// Distribution of one source of packets to several workers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Autofp {
     pub(crate) scheduler: Scheduler,
@@ -84,7 +84,7 @@ pub(crate) struct Autofp {
 /// Whether a capture file goes to several workers, and to how many: `--runmode autofp`, or `runmode: autofp`.
 ///
 /// # Errors
-/// A run mode, a scheduler, a number that cannot be.
+/// An invalid run mode, scheduler or number.
 pub(crate) fn autofp(config: &Config, options: &RunOptions) -> Result<Option<Autofp>, Failed> {
     if options.runmode.as_deref().or(config.get("runmode")) != Some("autofp") {
         return Ok(None);
@@ -100,7 +100,7 @@ pub(crate) fn autofp(config: &Config, options: &RunOptions) -> Result<Option<Aut
     Ok(Some(Autofp { scheduler, workers }))
 }
 
-/// So many for each CPU that workers may run on (`threading.detect-thread-ratio`).
+/// The number of workers from the CPUs that workers may use (`threading.detect-thread-ratio`).
 fn by_cpus(config: &Config) -> Result<usize, Failed> {
     const KEY: &str = "threading.detect-thread-ratio";
     let cpus = Cpus::from_config(config)?.workers("");

@@ -1,98 +1,100 @@
-//! Which worker a frame goes to: a walk over its headers that is just deep enough to tell.
+//! Steers a frame to a worker, by walking its headers only as deep as needed.
 //!
-//! The decoder proper runs on the worker. Here a frame gives two addresses and two ports, and these a hash that is the same
-//! in both directions. What the worker's tables need together has to come together:
+//! The full decoder runs on the worker. Here, two addresses and two ports of a frame form a hash that is the same in both
+//! directions. Packets that the worker's tables need together must go to the same worker:
 //!
-//! | frame | goes by |
+//! | frame | steered by |
 //! | --- | --- |
 //! | TCP, UDP, SCTP | addresses, ports and protocol |
-//! | TCP to or from ports 20 and 21: FTP's | addresses; and what a client then opens to that server goes there too (`assign`) |
-//! | an ICMP "destination unreachable" that shows the ports of what it is about | that flow |
+//! | TCP to or from ports 20 and 21: FTP | addresses; connections that the client later opens to that server go to the same
+//! worker (`assign`) |
+//! | an ICMP "destination unreachable" that quotes the ports of a flow | that flow |
 //! | other IP: ICMP, ESP, tunnels by address (GRE, IP in IP) | addresses |
-//! | UDP to or from a port of Teredo, VXLAN, Geneve | addresses: the ports of both directions differ, what is inside belongs together |
+//! | UDP to or from a port of Teredo, VXLAN, Geneve | addresses: the ports differ by direction, but the inner packets belong
+//! together |
 //! | a fragment | its datagram (`fragments`) |
 //! | anything else | all to one worker |
 //!
-//! VLAN tags are not looked at: flows that differ by nothing else go to the same worker. Where flows may move to other workers
-//! ([`Exact`]) a hash is that of one flow: there tags count, and so does the version of IP.
+//! VLAN tags are ignored: flows that differ only by tags go to the same worker. If flows may move to other workers
+//! ([`Exact`]), a hash identifies one flow; then tags and the IP version count.
 
 use margay_flow::{Ends, HashKey};
 use margay_packet::{Frame, LinkType, UdpTunnel};
 
 use super::whereabouts::Whose;
 
-/// Where a frame belongs.
+/// Where a frame is steered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// With all of this hash.
+    /// By this flow hash.
     Flow(u64),
-    /// The same, and it is all that tells its flow: TCP or UDP as it is. Only where flows are told apart ([`Exact`]).
+    /// By this flow hash, and the frame identifies its flow completely: plain TCP or UDP. Only with exact hashes ([`Exact`]).
     Plain(u64),
-    /// The same, of a flow that begins, between these addresses.
+    /// By this flow hash. The frame opens a flow between these addresses.
     Opening { flow: u64, pair: u64 },
-    /// With all between these addresses: more connections between them may be announced there.
+    /// By this address pair. A control connection may announce more connections between the same addresses.
     Control { pair: u64 },
-    /// With the other fragments of its datagram. `first` is the hash of the datagram's flow, from the fragment that has the
-    /// ports; `alone` the hash by addresses.
+    /// To the worker of its datagram. `first` is the hash of the datagram's flow, from the fragment that has the ports.
+    /// `alone` is the hash by addresses.
     Fragment { datagram: u64, first: Option<u64>, alone: u64 },
-    /// Nothing is known of it.
+    /// The frame could not be parsed.
     Unknown,
 }
 
-/// What decides.
+/// The steering rules.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Steering {
     /// By addresses only (`autofp-scheduler: ippair`).
     pub(super) pairs: bool,
     /// Tunnels over UDP.
     pub(super) tunnels: Vec<UdpTunnel>,
-    /// No two flows have the same hash, but for what goes by its addresses.
+    /// Exact hashes: no two flows share one, except those that go by their addresses.
     pub(super) exact: Option<Exact>,
-    /// What hashes are keyed with.
+    /// The keys of the hashes.
     pub(super) keys: Keys,
 }
 
-/// How flows are told apart as their table does.
+/// Tells flows apart in the same way as the flow table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exact {
-    /// Nobody outside knows it.
+    /// A secret key.
     pub(super) key: HashKey,
-    /// VLAN tags tell flows apart (`vlan.use-for-tracking`).
+    /// VLAN tags distinguish flows (`vlan.use-for-tracking`).
     pub(super) vlans: bool,
 }
 
-/// What the hashes of addresses and ports are keyed with.
+/// The keys of the hashes of addresses and ports.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keys([u64; 3]);
 
 impl Default for Keys {
-    /// Always the same.
+    /// Fixed keys.
     fn default() -> Keys {
         Keys([0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f])
     }
 }
 
 impl Keys {
-    /// Those of a key.
+    /// Derives the keys from a key.
     pub(super) fn of(key: &HashKey) -> Keys {
         Keys([key.word(4), key.word(5), key.word(6)])
     }
 
-    /// One end of a flow.
+    /// Hashes one endpoint of a flow.
     #[inline]
     const fn end(&self, address: [u64; 2], port: u16) -> u64 {
         let [k0, k1, _] = self.0;
         fold(address[0] ^ k0, address[1] ^ k1 ^ (port as u64) << 48)
     }
 
-    /// The same for both orders of the ends.
+    /// Combines two endpoints, independent of their order.
     #[inline]
     const fn both(&self, a: u64, b: u64, proto: u8) -> u64 {
         let [k0, _, k2] = self.0;
         fold(a.wrapping_add(b) ^ k2, (a ^ b) ^ k0 ^ proto as u64)
     }
 
-    /// Two hosts, in either order.
+    /// Hashes two hosts, independent of their order.
     #[inline]
     const fn pair(&self, a: [u64; 2], b: [u64; 2]) -> u64 {
         self.both(self.end(a, 0), self.end(b, 0), 0)
@@ -126,31 +128,31 @@ const UDP: u8 = 17;
 const SCTP: u8 = 132;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
-/// Most tags, labels, extension headers that are stepped over: more than the decoder takes.
+/// Limit of tags, labels and extension headers to skip: more than the decoder accepts.
 const LAYERS: usize = 16;
 
-/// Addresses, protocol and what follows the network header.
+/// Addresses, protocol and the data after the network header.
 struct Inner<'a> {
     src: [u64; 2],
     dst: [u64; 2],
     proto: u8,
     rest: &'a [u8],
     v6: bool,
-    /// Identifiers of VLAN tags before the network header.
+    /// VLAN ids before the network header.
     vlans: [u16; 3],
-    /// Identification and offset, where it is a fragment.
+    /// Identification and offset of a fragment.
     fragment: Option<(u32, u16)>,
 }
 
 impl Steering {
-    /// Where a frame belongs, and whose it is.
+    /// Where a frame is steered, and which hosts it belongs to.
     #[inline]
     pub(super) fn place(&self, frame: &Frame<'_>) -> (Place, Whose) {
-        let Some(inner) = inner(frame) else { return (Place::Unknown, Whose::Anybodys) };
+        let Some(inner) = inner(frame) else { return (Place::Unknown, Whose::AnyHost) };
         (self.find(&inner).unwrap_or(Place::Unknown), self.whose(&inner))
     }
 
-    /// Whether the packet is what the frame says it is, and nothing else is in it.
+    /// Whether the frame is a plain packet that contains no other packet.
     #[inline]
     fn whose(&self, inner: &Inner<'_>) -> Whose {
         let port = |at| u16_at(inner.rest, at).unwrap_or(0);
@@ -159,10 +161,10 @@ impl Steering {
             UDP => inner.fragment.is_none() && !self.tunnels.iter().any(|t| t.matches(port(0), port(2))),
             _ => false,
         };
-        if plain { Whose::Hosts(inner.src, inner.dst) } else { Whose::Anybodys }
+        if plain { Whose::Hosts(inner.src, inner.dst) } else { Whose::AnyHost }
     }
 
-    /// The ends of the flow of a frame that is [`Place::Plain`].
+    /// The flow's endpoints, for a frame that is [`Place::Plain`].
     pub(super) fn ends(&self, frame: &Frame<'_>) -> Option<Ends> {
         let inner = inner(frame)?;
         Some(inner.ends(u16_at(inner.rest, 0)?, u16_at(inner.rest, 2)?))
@@ -188,8 +190,8 @@ impl Steering {
             let plain = self.exact.is_some() && matches!(inner.proto, TCP | UDP);
             return Some(if plain { Place::Plain(flow) } else { Place::Flow(flow) });
         };
-        // Not the same for both directions: their datagrams are others.
-        // A protocol tells IPv4's apart (RFC 791), not IPv6's (RFC 8200 section 4.5).
+        // The hash depends on the direction, because each direction has its own datagrams. IPv4 datagrams are distinguished
+        // by protocol (RFC 791), IPv6 datagrams are not (RFC 8200 section 4.5).
         let proto = if inner.v6 { 0 } else { inner.proto };
         let datagram =
             fold(self.keys.end(inner.src, 0) ^ u64::from(id), self.keys.end(inner.dst, 1) ^ u64::from(proto) << 56);
@@ -197,7 +199,7 @@ impl Steering {
         Some(Place::Fragment { datagram, first, alone: alone() })
     }
 
-    /// By ports, where there are some that count.
+    /// Steers by ports, if the protocol has relevant ones.
     #[inline]
     fn flow(&self, inner: &Inner<'_>) -> Option<u64> {
         let Inner { src, dst, proto, rest, .. } = *inner;
@@ -225,14 +227,14 @@ impl Steering {
         }
     }
 
-    /// The flow that an ICMP error is about (RFC 792): only what the flow table takes for one.
+    /// The flow that an ICMP error refers to (RFC 792), under the same conditions as in the flow table.
     fn about(&self, ip: &[u8], vlans: [u16; 3]) -> Option<u64> {
         let inner = ipv4(ip, vlans).filter(|_| ip.first().is_some_and(|b| b >> 4 == 4))?;
         let least = if inner.proto == TCP { 20 } else { 8 };
         if !matches!(inner.proto, TCP | UDP | SCTP) || inner.rest.len() < least {
             return None;
         }
-        // Of fragments only the first has ports.
+        // Only the first fragment has ports.
         if inner.fragment.is_some_and(|(_, offset)| offset != 0) {
             return None;
         }
@@ -263,7 +265,7 @@ fn inner<'a>(frame: &Frame<'a>) -> Option<Inner<'a>> {
     }
 }
 
-/// Whether one of the ports of a TCP header is FTP's.
+/// Whether one of the ports of a TCP header is an FTP port.
 #[inline]
 fn is_ftp(tcp: &[u8]) -> bool {
     [0, 2].iter().any(|at| matches!(u16_at(tcp, *at), Some(20 | 21)))
@@ -273,7 +275,7 @@ fn is_ftp(tcp: &[u8]) -> bool {
 fn ipv4(ip: &[u8], vlans: [u16; 3]) -> Option<Inner<'_>> {
     let header = usize::from(ip.first()? & 0x0f) * 4;
     let fragment = u16_at(ip, 6)?;
-    // Padding of the link is not of the packet.
+    // Padding of the link layer is not part of the packet.
     let whole = usize::from(u16_at(ip, 2)?);
     let rest = ip.get(header.max(20)..whole.min(ip.len())).unwrap_or(&[]);
     Some(Inner {
@@ -299,7 +301,7 @@ fn ipv6(ip: &[u8], vlans: [u16; 3]) -> Option<Inner<'_>> {
             51 => length(4, 2)?,
             44 => {
                 let offset = u16_at(ip, at + 2)?;
-                // One that is whole (RFC 6946) is no fragment.
+                // An atomic fragment (RFC 6946) is a whole datagram.
                 if offset & 0xfff9 != 0 {
                     let id = ip.get(at + 4..)?.first_chunk().map(|c| u32::from_be_bytes(*c))?;
                     fragment = Some((id, offset >> 3));
@@ -317,7 +319,7 @@ fn ipv6(ip: &[u8], vlans: [u16; 3]) -> Option<Inner<'_>> {
     Some(Inner { src, dst, proto, rest: ip.get(at..).unwrap_or(&[]), v6: true, vlans, fragment })
 }
 
-/// The network header and what follows; notes the identifiers of VLAN tags before it.
+/// Finds the network header and the data after it, and collects the VLAN ids before it.
 #[inline]
 fn network<'a>(frame: &Frame<'a>, vlans: &mut [u16; 3]) -> Option<&'a [u8]> {
     let b = frame.data;
@@ -344,7 +346,7 @@ fn ether_type<'a>(mut kind: u16, mut b: &'a [u8], vlans: &mut [u16; 3]) -> Optio
         let (next, skip) = match kind {
             0x0800 | 0x86dd => return Some(b),
             0x8100 | 0x88a8 | 0x9100 => {
-                // The decoder takes no more than there is room for.
+                // The decoder accepts no more tags than fit here.
                 *vlans.get_mut(tags)? = u16_at(b, 0)? & 0x0fff;
                 tags += 1;
                 (2, 4)
@@ -364,7 +366,7 @@ fn ether_type<'a>(mut kind: u16, mut b: &'a [u8], vlans: &mut [u16; 3]) -> Optio
     None
 }
 
-/// IP under its labels (RFC 3032); told by its version.
+/// IP after its MPLS labels (RFC 3032), recognised by its version.
 fn mpls(mut b: &[u8]) -> Option<&[u8]> {
     for _ in 0..LAYERS {
         let last = b.get(2)? & 1 != 0;
@@ -380,7 +382,7 @@ fn ppp(b: &[u8]) -> Option<&[u8]> {
     matches!(u16_at(b, 0)?, 0x0021 | 0x0057).then(|| b.get(2..)).flatten()
 }
 
-/// The worker of so many that a hash falls to.
+/// Maps a hash to one of `workers` workers.
 #[inline]
 pub(super) const fn worker_of(hash: u64, workers: usize) -> usize {
     ((hash as u128 * workers as u128) >> 64) as usize
@@ -437,10 +439,10 @@ mod tests {
         let mut error = vec![3, 1, 0, 0, 0, 0, 0, 0];
         error.extend(&tcp);
         assert_eq!(raw(&packet(9, 1, 1, 0, &error)), raw(&tcp));
-        // Cut short it is of no flow: it goes by its addresses.
+        // A truncated error refers to no flow, so it is steered by its addresses.
         error.truncate(30);
         assert_eq!(raw(&packet(9, 1, 1, 0, &error)), raw(&packet(1, 9, 50, 0, &[0; 8])));
-        // A tunnel whose ends choose their ports.
+        // A tunnel's endpoints choose their ports freely.
         assert_eq!(raw(&packet(1, 2, UDP, 0, &ports(5, 4789))), raw(&packet(2, 1, UDP, 0, &ports(6, 4789))));
     }
 
@@ -481,7 +483,7 @@ mod tests {
             assert_eq!(place(&Steering::default(), LinkType::ETHERNET, &with(head)), want, "{head:02x?}");
         }
         for cut in 0..ip.len() {
-            // Nothing to be had is nothing to fail on.
+            // A truncated packet must not panic.
             let _ = raw(&ip[..cut]);
         }
         assert_eq!(place(&Steering::default(), LinkType::ETHERNET, &[0; 10]), Place::Unknown);
@@ -506,7 +508,7 @@ mod tests {
         assert_eq!(with(&exact(true), plain, &packet(2, 1, TCP, 0, &ports(80, 1000))), Place::Plain(flow));
         assert_ne!(with(&exact(true), tagged, &ip), Place::Plain(flow));
         assert_eq!(with(&exact(false), tagged, &ip), with(&exact(false), plain, &ip));
-        // What belongs to the flow and does not tell all of it.
+        // Frames that belong to the flow but do not identify it completely.
         let mut error = vec![3, 1, 0, 0, 0, 0, 0, 0];
         error.extend(&ip);
         assert_eq!(with(&exact(true), plain, &packet(9, 1, 1, 0, &error)), Place::Flow(flow));
@@ -537,7 +539,7 @@ mod tests {
             panic!()
         };
         assert_eq!(datagram, later);
-        // IPv6: the first says TCP behind its header, the second may say what it likes.
+        // IPv6: the first fragment has TCP after its header, and the second may claim any protocol.
         let six = |next: u8, offset: u16, rest: &[u8]| {
             let mut b = vec![0x60, 0, 0, 0, 0, 0, 44, 64];
             b.extend([1; 16]);

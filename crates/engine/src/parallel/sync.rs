@@ -1,4 +1,4 @@
-//! What threads speak with. The model of the protocol (`tests/turns.rs`) has loom's in its place.
+//! Synchronization primitives of the worker threads. The model of the protocol (`tests/turns.rs`) replaces them with loom's.
 
 pub(super) use std::sync::Mutex;
 use std::sync::OnceLock;
@@ -6,18 +6,18 @@ pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering,
 use std::thread::Thread;
 use std::time::Duration;
 
-/// What wakes a thread that sleeps.
+/// Wakes a sleeping thread.
 #[derive(Debug, Default)]
 pub(super) struct Bell(OnceLock<Thread>);
 
 impl Bell {
-    /// The calling thread is the one to be woken.
+    /// Makes the calling thread the one to wake.
     pub(super) fn here(&self) {
-        // It comes once.
+        // A thread calls this once.
         let _ = self.0.set(std::thread::current());
     }
 
-    /// Sleeps until it rings, or rang, or for so long.
+    /// Sleeps until the bell rings, or for `time`. Returns at once if it has rung.
     pub(super) fn wait(&self, time: Duration) {
         std::thread::park_timeout(time);
     }

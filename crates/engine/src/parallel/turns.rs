@@ -1,66 +1,66 @@
-//! Whose turn it is to read, and who sleeps: what workers say to each other, but for the packets.
+//! Decides which worker reads and which ones sleep: all communication between workers except the packets.
 //!
-//! There is no thread that only reads. A worker whose queue is empty takes the reader's place, where nobody has it
-//! ([`Turns::begin`]): it reads and steers until its own queue has something again, or until a queue is full, and gives the place
-//! back ([`Turns::end`]). A worker that finds neither packets nor the place free sleeps ([`Turns::sleep`]).
+//! There is no reader thread. A worker whose queue is empty becomes the reader, if there is none ([`Turns::begin`]). It reads
+//! and steers until its own queue has packets again, or until a queue is full. Then it gives the role back ([`Turns::end`]).
+//! A worker that finds neither packets nor the role sleeps ([`Turns::sleep`]).
 //!
-//! # Nobody sleeps who is needed
+//! # No lost wake-ups
 //!
-//! A sleeper says that it sleeps, and then looks once more whether there is something for it; who makes something for it does so
-//! first, and then looks whether it sleeps. Between the two steps of both there is a sequentially consistent fence, so that at
-//! least one sees what the other did:
+//! A worker that goes to sleep first announces it, and then checks once more for work. A worker that creates work does so
+//! first, and then checks for sleepers. A sequentially consistent fence separates the two steps on both sides, so at least
+//! one of them sees the other:
 //!
-//! | what there is | made by | looked at by the sleeper |
+//! | work | created by | checked by the sleeper |
 //! | --- | --- | --- |
-//! | packets in its queue | [`Turns::wake`] after they are put there | `ready` |
-//! | the reader's place is free, and can go on | [`Turns::end`], [`Turns::taken`] | `reading`, `stuck` |
+//! | packets in its queue | [`Turns::wake`] after they were put there | `ready` |
+//! | reading is free, and can continue | [`Turns::end`], [`Turns::taken`] | `reading`, `stuck` |
 //! | the end | [`Turns::finish`] | `over` |
 //!
-//! Reading cannot go on while a queue is full: then `stuck` says whose. The reader says so first and tries that queue once more
-//! after it (`feeder`), its worker takes packets first and looks at `stuck` after it, so that one of them sees the other.
+//! Reading cannot continue while a queue is full. Then `stuck` names its worker. The reader first sets `stuck` and then tries
+//! that queue once more (`feeder`). The worker first takes packets and then checks `stuck`. So one of them sees the other.
 //!
 //! # No deadlock
 //!
-//! Nobody waits while holding the place, and nobody waits for another but in [`Turns::sleep`]. So all can only sleep for ever if all
-//! queues are empty (a sleeper's is, and who fills it wakes it), the place is free, and `stuck` is set; but that of a
-//! worker whose queue is empty was cleared by it when it took the last packets. `tests/turns.rs` lets loom try every order
-//! of these steps.
+//! No worker waits while it reads, and [`Turns::sleep`] is the only place where a worker waits for another. All workers could
+//! sleep for ever only if all queues are empty (a sleeper's is, and filling it wakes the worker), reading is free, and
+//! `stuck` is set. But a worker whose queue is empty cleared its own `stuck` when it took the last packets. `tests/turns.rs`
+//! has loom try every order of these steps.
 
 use std::time::{Duration, Instant};
 
 use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Bell, Ordering, fence};
 
-/// Longest sleep: orders from other threads (`control::post`) are looked for as often.
+/// Limit of a sleep. Requests from other threads (`control::post`) are checked at least this often.
 pub(super) const NAP: Duration = Duration::from_millis(50);
 
-/// What reading waits for.
+/// Values of `stuck`: what reading waits for.
 const NOTHING: usize = 0;
-/// Any worker that is done with packets: their memory.
+/// Any worker that finishes packets, and so frees their memory.
 const ANYBODY: usize = usize::MAX;
 
-/// How a turn ended.
+/// The result of a turn of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// There is something to do for the worker that read, or more to read.
+    /// The reader has packets of its own, or there is more to read.
     Fed,
-    /// The queue of this worker is full.
+    /// This worker's queue is full.
     Full(usize),
-    /// Too much memory is held by packets that wait.
+    /// Waiting packets hold too much memory.
     Memory,
     /// There is nothing to read now.
     Later,
-    /// All is read and handed out.
+    /// Everything was read and handed out.
     Over,
 }
 
 /// Shared by all workers.
 #[derive(Debug)]
 pub(super) struct Turns {
-    /// Somebody reads.
+    /// A worker is reading.
     reading: AtomicBool,
     stuck: AtomicUsize,
     over: AtomicBool,
-    /// A bit for each worker that sleeps.
+    /// A bit for each sleeping worker.
     sleeping: Box<[AtomicU64]>,
     bells: Box<[Bell]>,
 }
@@ -76,40 +76,40 @@ impl Turns {
         }
     }
 
-    /// The calling thread is worker `me`: to be called before anything else.
+    /// Makes the calling thread worker `me`. Call it first.
     pub(super) fn enter(&self, me: usize) {
         if let Some(b) = self.bells.get(me) {
             b.here();
         }
     }
 
-    /// Takes the reader's place, if nobody has it.
+    /// Takes the reader's role, if it is free.
     #[inline]
     pub(super) fn begin(&self) -> bool {
         !self.reading.load(Ordering::Relaxed)
             && self.reading.compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// While reading: nothing can be read before worker `who` took packets. Try its queue once more after this.
+    /// Called by the reader: it cannot continue until worker `who` takes packets. Try that queue once more afterwards.
     pub(super) fn stuck_at(&self, who: usize) {
         self.stuck.store(who.saturating_add(1), Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// While reading: nothing can be read before somebody is done with packets. Look once more after this.
+    /// Called by the reader: it cannot continue until any worker finishes packets. Check once more afterwards.
     pub(super) fn stuck_in_memory(&self) {
         self.stuck.store(ANYBODY, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// While reading: it goes on.
+    /// Called by the reader: reading continues.
     pub(super) fn unstuck(&self) {
         if self.stuck.load(Ordering::Relaxed) != NOTHING {
             self.stuck.store(NOTHING, Ordering::SeqCst);
         }
     }
 
-    /// Gives the reader's place back, and has one that sleeps take it where there is something to read.
+    /// Gives the reader's role back, and wakes a sleeper to take it if there is something to read.
     pub(super) fn end(&self, outcome: Outcome) {
         self.reading.store(false, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -118,7 +118,7 @@ impl Turns {
         }
     }
 
-    /// Worker `me` took packets out of its queue, which has room now, and is done with them.
+    /// Worker `me` took packets out of its queue, which now has room, and finished them.
     #[inline]
     pub(super) fn taken(&self, me: usize) {
         fence(Ordering::SeqCst);
@@ -130,34 +130,34 @@ impl Turns {
 
     #[cold]
     fn go_on(&self, stuck: usize) {
-        // Who reads now may have said something newer.
+        // The current reader may have set a newer value.
         if self.stuck.compare_exchange(stuck, NOTHING, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             fence(Ordering::SeqCst);
             self.wake_one();
         }
     }
 
-    /// All is read and handed out.
+    /// Everything was read and handed out.
     pub(super) fn finish(&self) {
         self.over.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         (0..self.bells.len()).for_each(|w| self.ring(w));
     }
 
-    /// Whether all is read and handed out: what is in the queue then is all that comes.
+    /// Whether everything was read and handed out. The queues then hold all that remains.
     pub(super) fn over(&self) -> bool {
         self.over.load(Ordering::SeqCst)
     }
 
-    /// There are packets in the queue of `worker` that it may not know of.
+    /// Wakes `worker`, whose queue may have new packets.
     #[inline]
     pub(super) fn wake(&self, worker: usize) {
         fence(Ordering::SeqCst);
         self.ring(worker);
     }
 
-    /// Sleeps until there is something for worker `me`, or for a while; `ready` tells whether there is something in its queue.
-    /// Returns how long that took.
+    /// Sleeps until there is work for worker `me`, or for a while. `ready` says whether its queue has packets. Returns the
+    /// length of the sleep.
     pub(super) fn sleep(&self, me: usize, ready: impl FnOnce() -> bool) -> Duration {
         let (Some(word), Some(bell)) = (self.sleeping.get(me / 64), self.bells.get(me)) else {
             return Duration::ZERO;
@@ -178,7 +178,7 @@ impl Turns {
         slept
     }
 
-    /// Wakes one worker, if there is one that sleeps: it has nothing else to do than read, or help.
+    /// Wakes one sleeping worker, if there is one. An idle worker can only read or help.
     pub(super) fn wake_one(&self) {
         for (n, word) in self.sleeping.iter().enumerate() {
             let bits = word.load(Ordering::SeqCst);

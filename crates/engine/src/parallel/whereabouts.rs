@@ -1,24 +1,26 @@
-//! Which worker lately had packets of which host: who counts something by address need not wait for those that had none of it.
+//! Records which workers recently had packets of which host. A per-host counter waits only for the workers that saw that
+//! host.
 //!
-//! For each worker and each of [`HOSTS`] classes of addresses there is one word: a stretch of [`STRETCH`] frames of the stream, and
-//! for that and the 31 before it a bit: the worker was handed a frame of such a host. Who reads writes them before it hands the
-//! frame over; so whoever was handed a later frame finds them. A frame of which it is not sure whose packets are in it (tunnels,
-//! fragments, what is no IP) is one of every host. What was longer ago than the word remembers counts as every host's too.
+//! For each worker and each of [`HOSTS`] classes of addresses there is one word: the number of a stretch of [`STRETCH`]
+//! frames, and one bit each for that stretch and the 31 before it. A bit is set if the worker received a frame of such a
+//! host. The reader writes the words before it hands the frame over, so any worker that received a later frame sees them. A
+//! frame whose hosts are uncertain (tunnels, fragments, other protocols than IP) counts for every host. Anything before the
+//! word's 32 stretches counts for every host too.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Classes of addresses; the first stands for all.
+/// Classes of addresses; the first one stands for all hosts.
 const HOSTS: usize = 4096;
-/// Frames of the stream that one bit is for.
+/// Frames of the stream for one bit.
 const STRETCH: u64 = 256;
-/// Stretches that a word remembers.
+/// Stretches that a word covers.
 const STRETCHES: u64 = 32;
 
-/// An address, as numbers.
+/// An address as numbers.
 pub(super) type Words = [u64; 2];
 
-/// The same of an address that was decoded.
+/// The numbers of a decoded address.
 pub(super) fn words(address: IpAddr) -> Words {
     match address {
         IpAddr::V4(a) => [0, u64::from(u32::from(a))],
@@ -29,14 +31,14 @@ pub(super) fn words(address: IpAddr) -> Words {
     }
 }
 
-/// Whose packets are in a frame, as far as headers tell.
+/// The hosts of a frame, as far as its headers show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     Hosts(Words, Words),
-    Anybodys,
+    AnyHost,
 }
 
-/// The table.
+/// The table of all workers.
 #[derive(Debug)]
 pub(super) struct Whereabouts {
     workers: Box<[Box<[AtomicU64]>]>,
@@ -50,14 +52,14 @@ const fn class(host: Words) -> usize {
 }
 
 impl Whereabouts {
-    /// For so many workers: alone there is nobody to wait for.
+    /// A table for `workers` workers. A single worker never waits, and gets an empty one.
     pub(super) fn new(workers: usize) -> Whereabouts {
         let workers = if workers > 1 { workers } else { 0 };
         let row = |_| (0..HOSTS).map(|_| AtomicU64::new(0)).collect();
         Whereabouts { workers: (0..workers).map(row).collect() }
     }
 
-    /// By who reads: a worker gets this frame.
+    /// Called by the reader before a worker receives this frame.
     #[inline]
     pub(super) fn note(&self, worker: usize, frame: u64, whose: Whose) {
         let Some(row) = self.workers.get(worker) else { return };
@@ -66,12 +68,12 @@ impl Whereabouts {
                 note(row.get(class(a)), frame);
                 note(row.get(class(b)), frame);
             }
-            Whose::Anybodys => note(row.first(), frame),
+            Whose::AnyHost => note(row.first(), frame),
         }
     }
 
-    /// How far a worker has to be for all that it had of `host` before `frame` to be done: it is done with the frames before that.
-    /// `None` asks for all hosts.
+    /// The position that a worker must reach to have finished all its frames of `host` before `frame`. `None` stands for all
+    /// hosts.
     pub(super) fn due(&self, worker: usize, host: Option<Words>, frame: u64) -> u64 {
         let (Some(host), Some(row)) = (host, self.workers.get(worker)) else { return frame };
         let of = |n: usize| row.get(n).map_or(frame, |w| due(w.load(Ordering::Relaxed), frame));
@@ -79,7 +81,7 @@ impl Whereabouts {
     }
 }
 
-/// Nobody else writes.
+/// Only the reader writes.
 #[inline]
 fn note(word: Option<&AtomicU64>, frame: u64) {
     let Some(word) = word else { return };
@@ -87,12 +89,12 @@ fn note(word: Option<&AtomicU64>, frame: u64) {
     let (last, bits) = (old >> 32, old & 0xffff_ffff);
     let now = frame / STRETCH;
     let new = match now.checked_sub(last) {
-        // A fragment that was held.
+        // A held fragment may be older.
         None => old | 1u64.checked_shl((last - now).min(64) as u32).unwrap_or(0) & 0xffff_ffff,
         Some(0) => old | 1,
         Some(n) => now << 32 | bits.checked_shl(n.min(64) as u32).unwrap_or(0) & 0xffff_ffff | 1,
     };
-    // Most frames are of hosts that had one just before.
+    // Most frames belong to hosts that had a frame just before.
     if new != old {
         word.store(new, Ordering::Relaxed);
     }
@@ -101,14 +103,14 @@ fn note(word: Option<&AtomicU64>, frame: u64) {
 fn due(word: u64, frame: u64) -> u64 {
     let (last, bits) = (word >> 32, word & 0xffff_ffff);
     let now = frame / STRETCH;
-    // Later ones do not matter.
+    // Later frames do not matter.
     let later = last.saturating_sub(now);
     if later >= STRETCHES {
         return frame;
     }
     let bits = bits >> later << later;
     let stretch = match bits {
-        // What was before the word's memory may have been anything.
+        // Older stretches may have contained anything.
         0 => (last + 1).saturating_sub(STRETCHES),
         _ => last - u64::from(bits.trailing_zeros()).min(last) + 1,
     };
@@ -129,10 +131,10 @@ mod tests {
         w.note(1, 300, Whose::Hosts(a, b));
         assert_eq!((w.due(1, Some(a), 5000), w.due(1, Some(b), 400)), (512, 400));
         assert_eq!((w.due(1, Some(c), 5000), w.due(1, None, 5000), w.due(0, Some(a), 5000)), (0, 5000, 0));
-        // One that nobody knows may be of all.
-        w.note(1, 1000, Whose::Anybodys);
+        // An unknown host may be any host.
+        w.note(1, 1000, Whose::AnyHost);
         assert_eq!(w.due(1, Some(c), 5000), 1024);
-        // Later ones are not waited for, as long as the word remembers.
+        // Later frames cause no wait while the word covers this one.
         w.note(1, 9000, Whose::Hosts(a, a));
         assert_eq!(w.due(1, Some(a), 5000), 1024);
         w.note(1, 90_000, Whose::Hosts(a, a));
@@ -140,7 +142,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing that was before is left out.
+        /// Earlier frames are never missed.
         #[test]
         fn all_before_are_waited_for(steps in proptest::collection::vec((1u64..2000, 0u8..3, any::<bool>()), 1..60), at in 0u64..60_000) {
             let w = Whereabouts::new(2);
@@ -148,7 +150,7 @@ mod tests {
             for (step, host, unknown) in steps {
                 frame += step;
                 let host = words([10, 0, 0, host].into());
-                w.note(1, frame, if unknown { Whose::Anybodys } else { Whose::Hosts(host, host) });
+                w.note(1, frame, if unknown { Whose::AnyHost } else { Whose::Hosts(host, host) });
                 had.push((frame, host, unknown));
             }
             for host in 0..3 {

@@ -32,7 +32,7 @@ struct Line {
 
 /// A worker, as it is watched.
 #[derive(Debug)]
-struct Seat {
+struct WatchedThread {
     name: String,
     thread: i32,
     /// The thread, as scripts know it.
@@ -44,7 +44,7 @@ struct Seat {
 /// A worker's side; it is watched until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Beat {
-    seat: Arc<Seat>,
+    watched: Arc<WatchedThread>,
     beats: u64,
 }
 
@@ -53,49 +53,49 @@ impl Beat {
     #[inline]
     pub(crate) fn pass(&mut self, packets: u64) {
         self.beats = (self.beats | 1).wrapping_add(2);
-        self.seat.line.packets.store(packets, Ordering::Relaxed);
-        self.seat.line.beats.store(self.beats, Ordering::Relaxed);
+        self.watched.line.packets.store(packets, Ordering::Relaxed);
+        self.watched.line.beats.store(self.beats, Ordering::Relaxed);
     }
 
     /// The worker waits for something that may take as long as it likes.
     #[inline]
     pub(crate) fn rest(&mut self) {
         self.beats = self.beats.wrapping_add(2) & !1;
-        self.seat.line.beats.store(self.beats, Ordering::Relaxed);
+        self.watched.line.beats.store(self.beats, Ordering::Relaxed);
     }
 }
 
 impl Drop for Beat {
     fn drop(&mut self) {
-        self.seat.ended.store(true, Ordering::Relaxed);
+        self.watched.ended.store(true, Ordering::Relaxed);
     }
 }
 
 /// All workers, and how often one was stuck.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    seats: Mutex<Vec<Arc<Seat>>>,
+    threads: Mutex<Vec<Arc<WatchedThread>>>,
     stuck: AtomicU64,
 }
 
 impl Watch {
     /// From here on the calling thread is watched as worker `name`.
     pub(crate) fn join(&self, name: &str) -> Beat {
-        let seat = Arc::new(Seat {
+        let watched = Arc::new(WatchedThread {
             name: name.to_owned(),
             thread: rustix::thread::gettid().as_raw_nonzero().get(),
             mark: margay_lua::thread_mark(),
             ended: AtomicBool::new(false),
             line: Line::default(),
         });
-        let mut seats = self.seats();
-        seats.retain(|s| !s.ended.load(Ordering::Relaxed));
-        seats.push(Arc::clone(&seat));
-        Beat { seat, beats: 0 }
+        let mut threads = self.threads();
+        threads.retain(|s| !s.ended.load(Ordering::Relaxed));
+        threads.push(Arc::clone(&watched));
+        Beat { watched, beats: 0 }
     }
 
-    fn seats(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Seat>>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn threads(&self) -> std::sync::MutexGuard<'_, Vec<Arc<WatchedThread>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How often a worker was found stuck.
@@ -107,7 +107,7 @@ impl Watch {
 /// What is known of a worker from the last look.
 #[derive(Debug)]
 struct Seen {
-    seat: Arc<Seat>,
+    watched: Arc<WatchedThread>,
     beats: u64,
     /// For how long it has not gone on.
     still: Duration,
@@ -129,21 +129,21 @@ enum Found {
 }
 
 impl Seen {
-    fn new(seat: &Arc<Seat>) -> Seen {
-        let beats = seat.line.beats.load(Ordering::Relaxed);
-        Seen { seat: Arc::clone(seat), beats, still: Duration::ZERO, ran: None, told: false }
+    fn new(watched: &Arc<WatchedThread>) -> Seen {
+        let beats = watched.line.beats.load(Ordering::Relaxed);
+        Seen { watched: Arc::clone(watched), beats, still: Duration::ZERO, ran: None, told: false }
     }
 
     /// Looks at it, `time` after the last look.
     fn look(&mut self, time: Duration, after: Duration) -> Found {
-        let beats = self.seat.line.beats.load(Ordering::Relaxed);
+        let beats = self.watched.line.beats.load(Ordering::Relaxed);
         if beats != self.beats || beats & 1 == 0 {
             let still = std::mem::take(&mut self.still);
             (self.beats, self.ran) = (beats, None);
             return if std::mem::take(&mut self.told) { Found::Back(still) } else { Found::Well };
         }
         if self.still.is_zero() {
-            self.ran = account(self.seat.thread).map(|a| a.1);
+            self.ran = account(self.watched.thread).map(|a| a.1);
         }
         self.still += time;
         match (self.still >= after, self.told) {
@@ -158,7 +158,7 @@ impl Seen {
 
     /// What is known of it.
     fn words(&self) -> String {
-        let s = &self.seat;
+        let s = &self.watched;
         let packets = s.line.packets.load(Ordering::Relaxed);
         let mut words = format!(
             "{} has not gone on for {} s: it is at one of the packets that come after its first {packets}",
@@ -241,18 +241,18 @@ impl Watchdog {
 
     /// Looks at all workers, when the engine has been `stopping` for so long; whether they are well.
     fn look(&self, seen: &mut Vec<Seen>, time: Duration, stopping: Duration) -> bool {
-        let seats = self.watch.seats().clone();
-        seen.retain(|s| !s.seat.ended.load(Ordering::Relaxed));
-        for seat in seats.iter().filter(|s| !s.ended.load(Ordering::Relaxed)) {
-            if seen.iter().all(|s| !Arc::ptr_eq(&s.seat, seat)) {
-                seen.push(Seen::new(seat));
+        let threads = self.watch.threads().clone();
+        seen.retain(|s| !s.watched.ended.load(Ordering::Relaxed));
+        for watched in threads.iter().filter(|s| !s.ended.load(Ordering::Relaxed)) {
+            if seen.iter().all(|s| !Arc::ptr_eq(&s.watched, watched)) {
+                seen.push(Seen::new(watched));
             }
         }
         let mut well = true;
         for s in seen {
             match s.look(time, self.after) {
                 Found::Well => {}
-                Found::Back(still) => notice!("watchdog", "{} goes on, after {} s", s.seat.name, still.as_secs()),
+                Found::Back(still) => notice!("watchdog", "{} goes on, after {} s", s.watched.name, still.as_secs()),
                 Found::Stuck => {
                     well = false;
                     self.watch.stuck.fetch_add(1, Ordering::Relaxed);
@@ -295,8 +295,8 @@ mod tests {
     fn who_stands_still_is_found() {
         let watch = Watch::default();
         let mut beat = watch.join("W#01");
-        let seat = watch.seats().first().unwrap().clone();
-        let mut seen = Seen::new(&seat);
+        let watched = watch.threads().first().unwrap().clone();
+        let mut seen = Seen::new(&watched);
         let mut look = |found: Found| assert_eq!(seen.look(STEP, AFTER), found);
         // Not begun, then waiting: as long as it likes.
         (0..9).for_each(|_| look(Found::Well));
@@ -319,9 +319,9 @@ mod tests {
             look(Found::Well);
         }
         drop(beat);
-        assert!(seat.ended.load(Ordering::Relaxed));
+        assert!(watched.ended.load(Ordering::Relaxed));
         drop(watch.join("W#02"));
-        assert!(watch.seats().iter().all(|s| s.name != "W#01"));
+        assert!(watch.threads().iter().all(|s| s.name != "W#01"));
     }
 
     #[test]
@@ -329,8 +329,8 @@ mod tests {
         let watch = Watch::default();
         let mut beat = watch.join("W#01-eth0");
         beat.pass(41);
-        let seat = watch.seats().first().unwrap().clone();
-        let mut seen = Seen { still: STEP, told: false, ..Seen::new(&seat) };
+        let watched = watch.threads().first().unwrap().clone();
+        let mut seen = Seen { still: STEP, told: false, ..Seen::new(&watched) };
         assert_eq!(seen.look(AFTER, AFTER), Found::Stuck);
         let words = seen.words();
         assert!(words.contains("W#01-eth0") && words.contains("first 41") && words.contains("thread"), "{words}");

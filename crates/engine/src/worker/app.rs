@@ -1,4 +1,4 @@
-//! A flow's application layer, and a worker's. `app_feed.rs` feeds it, `app_log.rs` logs its transactions.
+//! The application layer of a flow, and of a worker. `app_feed.rs` feeds it, `app_log.rs` logs its transactions.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,49 +15,49 @@ use crate::witness::Witness;
 pub(super) const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
 /// A worker's application layer.
-pub(crate) struct AppLane {
+pub(crate) struct AppStage {
     pub(crate) config: Arc<AppConfig>,
     pub(crate) shared: Shared,
-    /// What each `eve-log` output shows, in their order.
+    /// What each `eve-log` output shows, in the order of the outputs.
     pub(crate) options: Vec<AppLogOptions>,
-    /// Makes records of stored files.
+    /// Builds the records of stored files.
     pub(crate) record: Record,
-    /// Notes what is inspected; none but in tests.
+    /// Records what is inspected, in tests only.
     pub(crate) witness: Option<Box<Witness>>,
 }
 
-/// A flow's application layer, and how far it was fed.
+/// The application layer of a flow, and how far it was fed.
 #[derive(Debug, Default)]
 pub(crate) struct FlowApp {
     pub(crate) session: AppSession,
-    /// By direction, the stream offset up to which data was offered and not all taken.
+    /// For each direction, the stream offset up to which the parser was offered data and did not take all of it.
     pub(super) offered: [u64; 2],
-    /// By direction, what was left before a hole: it goes on behind that.
+    /// For each direction, data before a gap. Parsing continues after the gap.
     pub(super) held: [Vec<u8>; 2],
-    /// By direction, the first transaction of the parser that was not complete when the stream was last told of one.
+    /// For each direction, the first transaction that was not complete when the stream was last notified of a complete one.
     complete: [u64; 2],
-    /// What rules asked for of its files.
+    /// What rules requested for its files.
     pub(crate) files: margay_app::file::FlowFiles,
     /// Frames that its parsers marked.
     pub(crate) frames: FlowFrames,
-    /// Packet events not yet seen to.
+    /// Packet events that are not handled yet.
     pub(crate) events: u8,
-    /// What its parsers ask of the engine.
+    /// What its parsers request from the engine.
     pub(crate) wishes: Wishes,
-    /// What follows is encrypted: payload and stream are not inspected any more. Of the packet that told so they are.
+    /// The rest is encrypted, and neither payload nor stream is inspected any more. The packet that showed this still is.
     pub(super) encrypted: bool,
-    /// Logging left nothing to do with its transactions until they change, and whether rules looked at the flow then.
+    /// Logging has nothing to do until a transaction changes. The value says whether rules inspected the flow at that point.
     pub(super) quiet: Option<bool>,
-    /// Its connection was over when its transactions were last logged.
+    /// The connection was over when its transactions were last logged.
     pub(super) over: bool,
-    /// Bytes of memory that are counted for it.
+    /// Bytes of memory that are accounted to the flow.
     pub(super) counted: u64,
 }
 
-/// Checksums of the datagrams of one direction so far.
+/// The checksums of one direction's datagrams so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Checksums {
-    /// None was looked at.
+    /// No checksum was checked.
     #[default]
     Unseen,
     /// All were wrong.
@@ -66,29 +66,29 @@ pub(crate) enum Checksums {
     Right,
 }
 
-/// What a packet's data came to.
+/// What the application layer made of a packet's data.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Heard {
-    /// Events of recognition ([`margay_app::session::SessionEvent::bit`]).
+pub(crate) struct AppResult {
+    /// Events of protocol detection ([`margay_app::session::SessionEvent::bit`]).
     pub(crate) events: u8,
-    /// The flow is the wrong way round, and nothing was taken: it is to be turned, and fed again.
+    /// Client and server are swapped, and no data was taken: the caller swaps the directions and feeds the data again.
     pub(crate) turn: bool,
-    /// Nothing more of the flow is worth a look.
+    /// Nothing more of the flow needs inspection.
     pub(crate) bypass: bool,
-    /// The protocol of a parser that gave up on the flow: `app-layer.error-policy` applies.
+    /// The protocol of a parser that failed on the flow: `app-layer.error-policy` applies.
     pub(crate) failed: Option<AppProto>,
-    /// The parser has as many transactions as it may have, and has not taken all that there is ([`super::Rest::work_off`]).
+    /// The parser is at its limit of transactions, and has not taken all data ([`super::Stages::work_off`]).
     pub(crate) full: bool,
 }
 
 impl FlowApp {
-    /// Prefetches it: reads fields that the next packet needs. The sum means nothing.
+    /// Prefetches the fields that the next packet reads. The sum itself has no meaning.
     #[inline]
     pub(super) fn warm(&self) -> u64 {
         self.offered[0] ^ self.counted ^ u64::from(self.session.is_off())
     }
 
-    /// The flow was turned round.
+    /// Swaps the directions.
     pub(super) fn turn_round(&mut self) {
         self.session.turn_round();
         self.offered = [0; 2];
@@ -100,7 +100,7 @@ impl FlowApp {
         let Some(parser) = self.session.parsers().last().filter(|p| p.is_prompt()) else { return false };
         let Some(complete) = protocol(parser.proto()).map(|p| p.complete()[d.index()]) else { return false };
         let (txs, next) = (parser.txs(), &mut self.complete[d.index()]);
-        // Another parser counts from 0 again.
+        // A new parser counts from 0 again.
         *next = if *next > txs.end { 0 } else { (*next).max(txs.start) };
         let before = *next;
         while *next < txs.end && parser.tx(*next).is_none_or(|tx| tx.base().progress[d.index()] >= complete) {
@@ -109,7 +109,7 @@ impl FlowApp {
         *next > before
     }
 
-    /// Whether the stream has nothing in a direction that it was not offered: all that it holds was, and waits for more.
+    /// Whether a direction was offered all data of the stream, and waits for more.
     pub(super) fn has_all(&self, tcp: &TcpSession, d: Direction) -> bool {
         match tcp.app_data(d, false) {
             None => true,
@@ -121,38 +121,38 @@ impl FlowApp {
         }
     }
 
-    /// Its transactions may have changed, other than by what parsers were told.
-    pub(super) const fn stir(&mut self) {
+    /// Marks the flow dirty: its transactions may have changed by other means than parsed data.
+    pub(super) const fn mark_dirty(&mut self) {
         self.quiet = None;
     }
 
-    /// The same, and any of them may have.
+    /// Marks the flow and all its transactions dirty.
     pub(super) fn stir_all(&mut self) {
-        self.stir();
+        self.mark_dirty();
         self.session.wake();
     }
 
-    /// Whether there is something of a direction that detection did not look at.
+    /// Whether detection has not yet seen all data of a direction.
     pub(super) fn has_news(&self, d: Direction) -> bool {
         let parsers = self.session.parsers().iter();
         let mut txs = parsers.flat_map(|p| awake(&**p));
         txs.any(|tx| tx.base().updated[d.index()])
     }
 
-    /// The client behind a proxy, from any transaction of the flow.
+    /// The address of the client behind a proxy, from any transaction of the flow.
     pub(crate) fn forwarded_for(&self, header: &str, forward: bool) -> Option<IpAddr> {
         let parsers = self.session.parsers().iter();
         let mut txs = parsers.flat_map(|p| transactions(&**p));
         txs.find_map(|tx| tx.forwarded_for(header, forward))
     }
 
-    /// Bytes of memory that it holds, parsers and all.
+    /// Bytes of memory that it holds, with its parsers.
     pub(super) fn memory(&mut self) -> u64 {
         let held: usize = self.held.iter().map(Vec::capacity).sum();
         self.session.memory() + (size_of::<FlowApp>() + held) as u64
     }
 
-    /// The protocol of its parser, where that gave up since the last call.
+    /// The protocol of its parser, if the parser failed since the last call.
     pub(super) fn take_failed(&mut self) -> Option<AppProto> {
         self.session.take_error().map(|_| self.session.proto)
     }
@@ -162,10 +162,10 @@ impl FlowApp {
         names(self.shown())
     }
 
-    /// The flow's protocols as events show them, and the one that is expected.
+    /// The flow's protocols as events show them, and the expected protocol.
     pub(super) fn shown(&self) -> (margay_detect::checks::AppProtos, AppProto) {
         let s = &self.session;
-        // Until something came of the protocol that follows, the flow has the one before, and is expected to have the other.
+        // Until the new protocol has data, the flow keeps the old one, and the new one counts as expected.
         if s.is_changing() {
             let original = if s.changes() > 1 { s.original } else { AppProto::Unknown };
             let side = [AppProto::Unknown; 2];
@@ -176,18 +176,18 @@ impl FlowApp {
     }
 }
 
-/// A flow's protocols, and the one that is expected, as events name them.
+/// A flow's protocols and its expected protocol, as events name them.
 pub(super) fn names((protocols, expected): (margay_detect::checks::AppProtos, AppProto)) -> AppProtos<'static> {
     let name = |p: AppProto| (p != AppProto::Unknown).then(|| p.name());
     AppProtos::new(name(protocols.flow), protocols.side.map(name), name(protocols.original), name(expected))
 }
 
-/// The transactions of a parser that were not freed.
+/// The transactions of a parser that are not freed.
 fn transactions(parser: &dyn Parser) -> impl Iterator<Item = &dyn Transaction> {
     numbered(parser, |from| parser.next_tx(from))
 }
 
-/// Those of them that may have changed since they were last seen to.
+/// The transactions of a parser that may have changed since they were last handled.
 pub(super) fn awake(parser: &dyn Parser) -> impl Iterator<Item = &dyn Transaction> {
     numbered(parser, |from| parser.next_awake(from))
 }

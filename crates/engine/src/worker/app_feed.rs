@@ -1,4 +1,4 @@
-//! Feeds a flow's application layer with what its stream has in order, or with a datagram.
+//! Feeds a flow's application layer with reassembled stream data, or with a datagram.
 
 use margay_app::expect::Carries;
 use margay_app::{AppProto, Parse};
@@ -6,18 +6,18 @@ use margay_flow::{Direction, Flow, FlowCore};
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
 
-use super::app::{AppLane, Checksums, DIRECTIONS, FlowApp, Heard};
+use super::app::{AppResult, AppStage, Checksums, DIRECTIONS, FlowApp};
 use super::expect::Answer;
-use super::{FlowExt, Rest};
+use super::{FlowExt, Stages};
 
-/// Most pieces that one packet hands over in one direction: stretches between holes.
+/// Limit of the chunks (stretches between gaps) that one packet delivers in one direction.
 const PIECES_MAX: usize = 1024;
 
-/// Most bytes before a hole that wait for what is behind it: lines are shorter.
+/// Limit of the bytes before a gap that wait for the data after it. Lines are shorter.
 const HELD_MAX: usize = 128 << 10;
 
 struct Feeder<'a> {
-    lane: &'a mut AppLane,
+    stage: &'a mut AppStage,
     core: &'a FlowCore,
     time: Time,
     inline: bool,
@@ -28,8 +28,8 @@ struct Feeder<'a> {
 impl Feeder<'_> {
     fn cx(&mut self, end: bool) -> Parse<'_> {
         Parse {
-            config: &self.lane.config,
-            shared: &mut self.lane.shared,
+            config: &self.stage.config,
+            shared: &mut self.stage.shared,
             flow: self.core,
             time: self.time,
             end,
@@ -47,17 +47,17 @@ impl Feeder<'_> {
         })
     }
 
-    /// Hands over what a direction has; whether the other direction should be offered what it holds again.
+    /// Feeds the data of one direction. Returns whether the other direction should be offered its data again.
     fn side(&mut self, tcp: &mut TcpSession, app: &mut Option<Box<FlowApp>>, d: Direction) -> bool {
         let mut again = false;
         for _ in 0..PIECES_MAX {
             match tcp.app_data(d, self.all) {
                 None => break,
                 Some(AppData::Gap(n)) => {
-                    if let Some(w) = &mut self.lane.witness {
+                    if let Some(w) = &mut self.stage.witness {
                         w.app_gap(self.core, d, tcp.first_seq(d), tcp.app_offset(d), n);
                     }
-                    self.lane.shared.frames.at = tcp.app_offset(d);
+                    self.stage.shared.frames.at = tcp.app_offset(d);
                     let app = self.session(app);
                     app.session.gap(&mut self.cx(false), d, n);
                     if !app.session.proto.is_known() {
@@ -69,12 +69,12 @@ impl Feeder<'_> {
                     }
                 }
                 Some(AppData::Data { offset, bytes }) => {
-                    if let Some(w) = &mut self.lane.witness {
+                    if let Some(w) = &mut self.stage.witness {
                         w.app(self.core, d, tcp.first_seq(d), offset, bytes);
                     }
                     let app = self.session(app);
                     let end = offset + bytes.len() as u64;
-                    self.lane.shared.frames.at = offset.saturating_sub(app.held[d.index()].len() as u64);
+                    self.stage.shared.frames.at = offset.saturating_sub(app.held[d.index()].len() as u64);
                     if app.offered[d.index()] == end {
                         if !self.hold(tcp, app, d, end) {
                             break;
@@ -92,10 +92,10 @@ impl Feeder<'_> {
                     }
                     let changes = app.session.changes();
                     let fed = app.session.data(&mut self.cx(false), d, bytes);
-                    // FTP's control connection stays one stream when TLS begins in it.
+                    // An FTP control connection stays one stream when it starts TLS.
                     let border = app.session.changes() != changes && app.session.before() != AppProto::Ftp;
                     if app.session.is_full() {
-                        // Both directions are offered again once there is room.
+                        // Both directions are offered their data again once there is room.
                         app.offered[d.index()] = 0;
                         self.consume(tcp, d, fed.consumed as u64);
                         if border {
@@ -128,17 +128,17 @@ impl Feeder<'_> {
         again
     }
 
-    /// `n` bytes of a direction are taken; what rules have still to look at of its frames stays.
+    /// Consumes `n` bytes of a direction. Bytes of frames that rules have not inspected yet stay in the stream.
     fn consume(&self, tcp: &mut TcpSession, d: Direction, n: u64) {
-        let frames = &self.lane.shared.frames;
+        let frames = &self.stage.shared.frames;
         if frames.watched {
             tcp.keep(d, frames.flow.needed(d));
         }
         tcp.app_consume(d, n);
     }
 
-    /// Where what is left of a direction ends at `end` with a hole that stays one: takes it out of the stream, to go on
-    /// behind that. Whether it did.
+    /// If a direction's data ends at `end` with a permanent gap, takes that data out of the stream so that parsing can
+    /// continue after the gap. Returns whether it did.
     fn hold(&mut self, tcp: &mut TcpSession, app: &mut FlowApp, d: Direction, end: u64) -> bool {
         if !tcp.app_gap_at(d, end, self.all) {
             return false;
@@ -156,7 +156,7 @@ impl Feeder<'_> {
         true
     }
 
-    /// Hands over what was held of a direction, with `bytes` from behind the hole; what is left of it stays held.
+    /// Feeds the data held before a gap, followed by `bytes` from after the gap. The parser's remainder stays held.
     fn behind(&mut self, app: &mut FlowApp, d: Direction, bytes: &[u8], end: bool) -> bool {
         let mut held = std::mem::take(&mut app.held[d.index()]);
         held.extend_from_slice(bytes);
@@ -180,15 +180,15 @@ impl Feeder<'_> {
         again
     }
 
-    /// Tells the session that a direction is at its end, with what it still holds.
+    /// Signals the end of a direction to the session, with the remaining data.
     fn end(&mut self, tcp: &mut TcpSession, app: &mut FlowApp, d: Direction) {
         if app.session.is_ended(d) || app.session.is_off() {
             return;
         }
-        self.lane.shared.frames.at = tcp.app_offset(d);
+        self.stage.shared.frames.at = tcp.app_offset(d);
         let left = match tcp.app_data(d, self.all) {
             Some(AppData::Data { offset, bytes }) => {
-                if let Some(w) = &mut self.lane.witness {
+                if let Some(w) = &mut self.stage.witness {
                     w.app(self.core, d, tcp.first_seq(d), offset, bytes);
                 }
                 bytes
@@ -206,7 +206,7 @@ impl Feeder<'_> {
     }
 }
 
-/// Whether a connection is closed, and all that was sent on it was acknowledged: nothing is left for its flow's end.
+/// Whether a connection is closed and all its data was acknowledged: the end of its flow brings no more data.
 pub(super) fn is_over(tcp: &TcpSession) -> bool {
     tcp.state() == TcpState::Closed
         && !tcp.may_go_on()
@@ -214,21 +214,22 @@ pub(super) fn is_over(tcp: &TcpSession) -> bool {
         && !tcp.app_unacknowledged(Direction::ToClient)
 }
 
-/// Whether a connection was announced on another one.
+/// Whether another connection's parser expects this connection.
 enum Announced {
     No,
-    /// As carrying this, and whether its client is who listens.
+    /// The connection is expected to carry this protocol. The flag says whether its client is the listening side.
     As(Carries, bool),
-    /// It was, and what it carries is not known yet.
+    /// It is expected, but its protocol is not known yet.
     Wait,
 }
 
-impl Rest {
-    /// Whether the receiver of a datagram discards it for its checksum.
+impl Stages {
+    /// Whether the receiver of a datagram discards it because of its checksum.
     ///
-    /// In a capture taken at a sender whose card fills checksums in, all of that sender's are wrong, and its datagrams are
-    /// parsed. So one direction of a flow is believed to be such a sender until a right checksum comes: from then on wrong ones
-    /// are discarded, and what the parser made of those before is logged and dropped, since a decoy may have led it astray.
+    /// If a capture is taken at a sender whose network card computes checksums, all checksums of that sender are wrong. Its
+    /// datagrams are parsed. One direction of a flow is assumed to be such a sender until a correct checksum arrives. From
+    /// then on wrong checksums lead to a discard. The parser's earlier results are logged and dropped, because a decoy may
+    /// have misled the parser.
     fn is_discarded(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, packet: &Packet<'_>) -> bool {
         if !self.stream.config().checksum_validation {
             return false;
@@ -254,14 +255,14 @@ impl Rest {
         false
     }
 
-    /// Feeds the application layer of a UDP flow with a datagram, except one that its receiver discards ([`Rest::is_discarded`]).
-    pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, packet: &Packet<'_>) -> Heard {
+    /// Feeds the application layer of a UDP flow with a datagram, unless its receiver discards it ([`Stages::is_discarded`]).
+    pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, packet: &Packet<'_>) -> AppResult {
         let data = packet.payload();
         if data.is_empty() || flow.ext.app.as_ref().is_some_and(|a| a.session.is_off()) {
-            return Heard::default();
+            return AppResult::default();
         }
         if self.is_discarded(flow, dir, packet) {
-            return Heard::default();
+            return AppResult::default();
         }
         let midstream = self.stream.config().midstream;
         let app = flow.ext.app.get_or_insert_with(|| {
@@ -275,30 +276,30 @@ impl Rest {
         self.app.shared.frames.at = 0;
         self.app.shared.frames.flow = std::mem::take(&mut app.frames);
         let mut feeder = Feeder {
-            lane: &mut self.app,
+            stage: &mut self.app,
             core: &flow.core,
             time: self.now,
             inline: self.ips,
             all: false,
             midstream: false,
         };
-        feeder.lane.shared.wishes = app.wishes;
+        feeder.stage.shared.wishes = app.wishes;
         app.session.data(&mut feeder.cx(false), dir, data);
         self.app.account_growth(&flow.core, app, self.now);
         app.wishes = self.app.shared.wishes;
         app.frames = std::mem::take(&mut self.app.shared.frames.flow);
         if app.session.wants_turn() {
-            return Heard { turn: true, ..Heard::default() };
+            return AppResult { turn: true, ..AppResult::default() };
         }
-        Heard {
+        AppResult {
             events: app.session.take_events(),
             bypass: app.wishes.bypass,
             failed: app.take_failed(),
-            ..Heard::default()
+            ..AppResult::default()
         }
     }
 
-    /// Whether a connection that speaks for the first time was announced on another one.
+    /// Whether another connection's parser expects this connection, which carries data for the first time.
     fn announced(&mut self, flow: &mut Flow<FlowExt>, all: bool) -> Announced {
         let Some(tcp) = flow.ext.tcp.as_deref() else { return Announced::No };
         if flow.ext.app.is_some()
@@ -317,8 +318,8 @@ impl Rest {
         }
     }
 
-    /// A flow's stream begins anew: what the application layer made of it so far is logged where it was `said`, and what follows is to
-    /// be recognised again.
+    /// Restarts a flow's stream. Transactions parsed so far are logged if `said` is true, and protocol detection starts
+    /// again.
     pub(super) fn restart_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, said: bool) {
         if let Some(w) = &mut self.app.witness {
             w.app_restart(&flow.core, flow.ext.tcp.as_deref());
@@ -335,42 +336,42 @@ impl Rest {
         }
     }
 
-    /// Feeds the application layer of a TCP flow with what a packet of direction `dir` made available; with `all` with
-    /// all that is left, for this is the flow's end.
+    /// Feeds the application layer of a TCP flow with the data that a packet of direction `dir` made available. With `all`,
+    /// at the end of the flow, it feeds all remaining data.
     #[inline]
-    pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
+    pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> AppResult {
         if !all
             && let Some(tcp) = flow.ext.tcp.as_deref()
             && tcp.state() != TcpState::Closed
         {
             if let Some(a) = flow.ext.app.as_deref_mut() {
-                // Most packets bring nothing: they only acknowledge, wait to be acknowledged, or are past the stream's depth.
+                // Most packets bring no data: they only acknowledge, wait for an acknowledgment, or exceed the stream depth.
                 let idle = |d: Direction| (!tcp.depth_reached(d) || a.session.is_truncated(d)) && a.has_all(tcp, d);
                 if a.session.is_off() {
-                    return Heard::default();
+                    return AppResult::default();
                 }
                 if !a.session.is_full() && DIRECTIONS.into_iter().all(idle) {
-                    return Heard {
+                    return AppResult {
                         events: std::mem::take(&mut a.events) | a.session.take_events(),
                         bypass: a.wishes.bypass,
-                        ..Heard::default()
+                        ..AppResult::default()
                     };
                 }
             } else if DIRECTIONS.into_iter().all(|d| tcp.app_data(d, false).is_none()) {
-                return Heard::default();
+                return AppResult::default();
             }
         }
         self.feed_tcp_data(flow, dir, all)
     }
 
-    fn feed_tcp_data(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
+    fn feed_tcp_data(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> AppResult {
         let announced = match self.announced(flow, all) {
-            Announced::Wait => return Heard::default(),
+            Announced::Wait => return AppResult::default(),
             Announced::No => None,
             Announced::As(carries, reversed) => Some((carries, reversed)),
         };
-        let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
-        // Behind a reset nothing is looked at that waits for something before it: nobody will say that it arrived.
+        let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return AppResult::default() };
+        // After a reset, data behind a gap is not parsed: nothing will acknowledge it.
         let reset = all && tcp.may_go_on();
         let ended = [dir.reverse(), dir].map(|d| (d, reset && !tcp.app_unacknowledged(d)));
         if all || tcp.state() == TcpState::Closed && !tcp.may_go_on() {
@@ -378,24 +379,24 @@ impl Rest {
         }
         let app = &mut flow.ext.app;
         if app.as_ref().is_some_and(|a| a.session.is_off()) {
-            return Heard::default();
+            return AppResult::default();
         }
         self.app.shared.files.flow = app.as_ref().map(|a| a.files).unwrap_or_default();
         self.app.shared.frames.flow = app.as_mut().map(|a| std::mem::take(&mut a.frames)).unwrap_or_default();
         self.app.shared.wishes = app.as_ref().map(|a| a.wishes).unwrap_or_default();
         let midstream = tcp.is_midstream();
         let mut feeder =
-            Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all, midstream };
+            Feeder { stage: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all, midstream };
         if let Some((carries, reversed)) = announced {
             let app = feeder.session(app);
             app.session.begin(&mut feeder.cx(false), carries, reversed);
         }
-        // What the packet acknowledges was sent before it.
+        // The data that the packet acknowledges was sent before the packet's own data.
         let order = [dir.reverse(), dir];
         if let Some(app) = app.as_deref_mut()
             && app.session.take_full()
         {
-            // A parser may have kept bytes of its own that wait for room.
+            // The parser may have buffered bytes itself while it had no room.
             for d in order {
                 app.session.data(&mut feeder.cx(false), d, &[]);
             }
@@ -412,29 +413,29 @@ impl Rest {
             for d in order {
                 again |= feeder.side(tcp, app, d);
                 if app.as_ref().is_some_and(|a| a.session.wants_turn()) {
-                    return Heard { turn: true, ..Heard::default() };
+                    return AppResult { turn: true, ..AppResult::default() };
                 }
             }
             if !again {
                 break;
             }
         }
-        let Some(app) = app.as_deref_mut() else { return Heard::default() };
+        let Some(app) = app.as_deref_mut() else { return AppResult::default() };
         for d in order {
-            // Rules that look for bytes of a message should not wait for more than that.
-            if app.completed(d) | std::mem::take(&mut feeder.lane.shared.whole[d.index()]) {
+            // Rules on the bytes of a message need not wait for more data than the message.
+            if app.completed(d) | std::mem::take(&mut feeder.stage.shared.whole[d.index()]) {
                 tcp.raw_trigger(d);
             }
         }
         for d in order {
-            // What was acknowledged before is taken; what was not will never be.
+            // Acknowledged data is taken by now. Other data will never be acknowledged.
             if tcp.depth_reached(d) {
                 app.session.truncate(&mut feeder.cx(false), d);
             }
         }
         if all || tcp.state() == TcpState::Closed && !tcp.may_go_on() {
             for d in order {
-                // What nobody acknowledged before a reset is looked at when the flow ends.
+                // Data that was not acknowledged before a reset is parsed when the flow ends.
                 if all || !tcp.app_unacknowledged(d) {
                     feeder.end(tcp, app, d);
                 }
@@ -464,12 +465,12 @@ impl Rest {
         app.wishes = wishes;
         self.stream.account(tcp);
         app.events |= app.session.take_events();
-        Heard {
+        AppResult {
             events: std::mem::take(&mut app.events),
             bypass: wishes.bypass,
             failed: app.take_failed(),
             full: app.session.is_full(),
-            ..Heard::default()
+            ..AppResult::default()
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Logs a flow's transactions when they are complete, with their files and events, and frees those that nobody needs.
+//! Logs a flow's transactions, with their files and events, when they are complete, and frees those that are no longer
+//! needed.
 
 use margay_app::session::SessionEvent;
 use margay_app::tls::store::Occasion;
@@ -11,11 +12,11 @@ use super::app::{DIRECTIONS, names};
 use super::app_feed::is_over;
 use super::engines::Engine;
 use super::log::{HeldVars, addresses};
-use super::scripts::{self, Scene};
-use super::{FlowExt, Rest};
+use super::scripts::{self, ScriptContext};
+use super::{FlowExt, Stages};
 
-impl Rest {
-    /// Logs the events of recognition that came with a packet.
+impl Stages {
+    /// Logs the protocol detection events of a packet.
     #[inline]
     pub(super) fn log_recognition(&mut self, p: &Packet<'_>, flow: &Flow<FlowExt>, events: u8) {
         if events != 0 && self.outputs.wants(EventType::Anomaly) {
@@ -51,14 +52,15 @@ impl Rest {
         }
     }
 
-    /// Logs what transactions of a flow have come to, and frees those that nobody needs any more; at the flow's `end` all.
-    /// `inspected` says whether rules looked at `p`: only then the variables that they last captured are those of `p`.
+    /// Logs the progress of a flow's transactions, and frees those that are no longer needed; at the `end` of the flow, all
+    /// of them. `inspected` says whether rules inspected `p`. Only then do the variables that rules last captured belong to
+    /// `p`.
     #[inline]
     pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool, inspected: bool) {
         let passed = flow.core.action.is_unwatched(self.ips);
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
         let detects = self.detect.is_some() && !passed;
-        // Nothing more will come that its files could be logged with.
+        // No later packet can log its files.
         let over = end || flow.ext.tcp.as_deref().is_some_and(is_over);
         if over != std::mem::replace(&mut app.over, over) {
             app.session.wake();
@@ -72,7 +74,7 @@ impl Rest {
         }
     }
 
-    /// As [`Rest::log_app`], where some may have changed.
+    /// Like [`Stages::log_app`], for a flow whose transactions may have changed.
     fn log_txs(
         &mut self,
         p: &Packet<'_>,
@@ -83,12 +85,12 @@ impl Rest {
         let closed = end || (over && flow.ext.tcp.as_deref().is_some_and(|t| !t.was_reset()));
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
         let (mut storing, mut freed) = (false, false);
-        // What is stored is seen to with every packet.
+        // Files that are being stored need attention with every packet.
         let mut quiet = self.app.config.files.store.is_none() && self.app.shared.certificates.dir.is_none();
         let (core, parent, protocols) = (&flow.core, flow.ext.parent, scripts::protocols(app));
-        // Most packets come without anything to log.
+        // Most packets have nothing to log.
         let shown = app.shown();
-        // Without data of what follows, the packet itself is what it is logged with.
+        // If the packet has no data of the new protocol, the packet itself supplies the event's fields.
         let flushed = app.session.is_changing() && !end && !p.payload().is_empty();
         let about = || About { core, parent, packet: p, inspected, flushed, names: names(shown), protocols };
         for parser in app.session.parsers_mut() {
@@ -106,14 +108,14 @@ impl Rest {
                     storing |= base.files.is_storing();
                     let open = DIRECTIONS.iter().any(|d| base.files.is_open(*d));
                     self.log_tx_files(&about, (core, p), tx, over || (free && open));
-                    // Files are logged with a packet of their direction.
+                    // A file is logged with a packet of its own direction.
                     let due = tx.base().files.due_for_log().next().is_some();
                     free &= !due;
                     quiet &= !due;
                 }
                 let base = tx.base();
                 let certificates = base.store_certificates != [false; 2];
-                // Behind both FINs nothing comes that an incomplete one waits for. After a reset it is logged at the flow's end.
+                // After both FINs, nothing can complete a transaction. After a reset, it is logged at the end of the flow.
                 let logs = !base.logged && (closed || tx.is_loggable(whole));
                 if base.events.has_new() {
                     self.log_tx_events(&about(), protocol, tx);
@@ -141,21 +143,21 @@ impl Rest {
                 }
             }
         }
-        // A parser that is gone is not counted any more.
+        // The parser may be gone; its memory is no longer accounted.
         if app.session.tidy() || freed {
             self.app.account(app);
         }
         app.quiet = quiet.then_some(detects);
         if storing && let Some(tcp) = flow.ext.tcp.as_deref_mut() {
             let depth = self.app.config.files.store_depth();
-            // What the parser wished for holds where it is more.
+            // A parser's own request for depth applies if it is larger.
             let deepest =
                 app.wishes.stream_depth.map_or(depth, |w| if w == 0 || depth == 0 { 0 } else { w.max(depth) });
             tcp.set_depth(deepest);
         }
     }
 
-    /// Frees what is left of the transactions of a flow that is over, without a word in the log.
+    /// Frees the remaining transactions of a flow that is over, without logging them.
     pub(super) fn discard_app(&mut self, flow: &mut Flow<FlowExt>) {
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
         for parser in app.session.parsers_mut() {
@@ -170,7 +172,8 @@ impl Rest {
         }
     }
 
-    /// Logs what a transaction's files have come to; what goes for the packet's direction only, unless it is `free`d.
+    /// Logs the progress of a transaction's files: those of the packet's direction, or all files if the transaction is about
+    /// to be `free`d.
     fn log_tx_files<'a>(
         &mut self,
         about: &impl Fn() -> About<'a>,
@@ -187,16 +190,16 @@ impl Rest {
         let about = about();
         let vars = about.vars(self.detect.as_ref());
         let header = about.header(&vars, self.file.as_deref());
-        let scripts = (&mut self.scripts, self.detect.as_ref().map(|d| &*d.0), about.scene());
+        let scripts = (&mut self.scripts, self.detect.as_ref().map(|d| &*d.0), about.context());
         self.app.log_files(&mut self.outputs, &header, about.names.proto, tx, only, scripts);
     }
 
-    /// Logs the events of a transaction that are new.
+    /// Logs a transaction's new events.
     fn log_tx_events(&mut self, about: &About<'_>, protocol: &Protocol, tx: &mut dyn Transaction) {
         if !self.outputs.wants(EventType::Anomaly) {
             return;
         }
-        // Anomalies have the addresses of the packet that they came up with.
+        // Anomalies show the addresses of the packet that revealed them.
         let vars = about.vars(self.detect.as_ref());
         let header = about.header(&vars, self.file.as_deref());
         let header = Header { addresses: Header::of(about.packet).addresses, ..header };
@@ -229,7 +232,7 @@ impl Rest {
             *n += 1;
         }
         if self.scripts.any() && !tx.base().no_log {
-            self.scripts.tx(self.detect.as_ref().map(|d| &*d.0), about.scene(), tx);
+            self.scripts.tx(self.detect.as_ref().map(|d| &*d.0), about.context(), tx);
         }
         if let Some(kind) = protocol.log {
             self.log_as(about, kind, Some(protocol), tx, tx);
@@ -239,7 +242,7 @@ impl Rest {
         }
     }
 
-    /// Logs what `of` has, a transaction or what it carries, as an event of the protocol `kind`; `protocol` is that of a transaction.
+    /// Logs `of`, a transaction or a part of it, as an event of the protocol `kind`. `protocol` is that of the transaction.
     fn log_as(
         &mut self,
         about: &About<'_>,
@@ -287,31 +290,31 @@ impl Rest {
     }
 }
 
-/// Whether nothing is to be done with a transaction until its parser changes it: rules have looked at what is new, if they look
-/// at the flow at all, and no file of it waits.
+/// Whether a transaction needs nothing until its parser changes it: rules have inspected its news, if they inspect the flow
+/// at all, and none of its files waits.
 fn is_at_rest(base: &TxBase, detects: bool) -> bool {
     let looked = |d: Direction| !detects || !base.updated[d.index()] || base.detect[d.index()].done;
     DIRECTIONS.into_iter().all(looked) && base.files.due_for_log().next().is_none()
 }
 
-/// What the events of a flow's transactions that come with one packet have in common.
+/// What the events of one packet's transactions share.
 struct About<'a> {
     core: &'a FlowCore,
     parent: Option<u64>,
     packet: &'a Packet<'a>,
-    /// Rules looked at the packet.
+    /// Rules inspected the packet.
     inspected: bool,
-    /// The flow changes its protocol: what it has is logged before, as if with a packet of its own.
+    /// The flow is changing its protocol. Its transactions are logged first, as if with a packet of their own.
     flushed: bool,
     names: AppProtos<'static>,
-    /// The same, for scripts.
+    /// The protocols in the form that scripts use.
     protocols: margay_detect::checks::AppProtos,
 }
 
 impl About<'_> {
-    /// What scripts see besides the transaction.
-    fn scene(&self) -> Scene<'_> {
-        Scene { packet: Some(self.packet), flow: Some(self.core), app: self.protocols }
+    /// The context of a script, except the transaction.
+    fn context(&self) -> ScriptContext<'_> {
+        ScriptContext { packet: Some(self.packet), flow: Some(self.core), app: self.protocols }
     }
 
     /// Variables that rules captured.
@@ -325,7 +328,7 @@ impl About<'_> {
         }
     }
 
-    /// The header of an event of a transaction: with the addresses of the flow.
+    /// The header of a transaction's event, with the addresses of the flow.
     fn header<'s>(&'s self, vars: &'s HeldVars<'_>, file: Option<&'s str>) -> Header<'s> {
         let header = Header {
             flow_id: Some(self.core.id),

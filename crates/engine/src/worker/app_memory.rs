@@ -1,17 +1,17 @@
-//! What the application layer holds in memory, counted for each flow and for the worker, and its limit.
+//! Memory of the application layer: accounted for each flow and for the worker, with a limit.
 //!
-//! Each worker has its part of `app-layer.memcap`, so that nothing is shared between them. A flow that grows when its worker
-//! holds that much already loses its parser, as if it had failed (`app_layer.error.*.alloc`): `app-layer.error-policy` applies,
-//! and its transactions go with the packet. Flows that do not grow keep what they have.
+//! Each worker has an equal part of `app-layer.memcap`, so workers share no counter. If a flow grows while its worker is at
+//! the limit, the flow loses its parser as if the parser had failed (`app_layer.error.*.alloc`). `app-layer.error-policy`
+//! applies, and the flow's transactions are freed with the packet. Flows that do not grow keep their parsers.
 
 use margay_app::Parse;
 use margay_flow::FlowCore;
 use margay_packet::Time;
 
-use super::app::{AppLane, FlowApp};
+use super::app::{AppStage, FlowApp};
 
-impl AppLane {
-    /// Counts anew what a flow holds. Returns whether it is more than before.
+impl AppStage {
+    /// Recounts the memory of a flow. Returns whether the flow grew.
     pub(super) fn account(&mut self, app: &mut FlowApp) -> bool {
         let now = app.memory();
         let before = std::mem::replace(&mut app.counted, now);
@@ -20,7 +20,7 @@ impl AppLane {
         now > before
     }
 
-    /// The same after the flow was told something; where it grew beyond what there may be its parser goes.
+    /// Recounts the memory of a flow after it was fed. If it grew beyond the limit, its parser is removed.
     pub(super) fn account_growth(&mut self, core: &FlowCore, app: &mut FlowApp, time: Time) {
         let cap = self.config.memcap;
         if self.account(app) && cap != 0 && self.shared.counters.memory > cap {
@@ -30,18 +30,19 @@ impl AppLane {
         }
     }
 
-    /// A flow leaves for another worker (`leave`), or comes from there, or ends: what it holds is counted there.
+    /// Moves a flow's memory between workers, or ends it: subtracts it here if the flow leaves, and adds it if the flow
+    /// arrives.
     pub(super) const fn counted_elsewhere(&mut self, app: &FlowApp, leave: bool) {
         let used = &mut self.shared.counters.memory;
         *used = if leave { used.saturating_sub(app.counted) } else { used.saturating_add(app.counted) };
     }
 
-    /// Nothing more of a flow is parsed, for the engine cannot go on with it.
+    /// Stops parsing a flow that the engine cannot continue with.
     pub(super) fn fail(&mut self, core: &FlowCore, app: &mut FlowApp, time: Time) {
         app.session.fail(&mut self.outside(core, time));
     }
 
-    /// What a session is given outside any data.
+    /// The parse context for a call without data.
     fn outside<'a>(&'a mut self, core: &'a FlowCore, time: Time) -> Parse<'a> {
         Parse { config: &self.config, shared: &mut self.shared, flow: core, time, end: false, inline: false }
     }

@@ -1,4 +1,4 @@
-//! Flows that need no more looking: their packets are counted and no more, or do not come here at all.
+//! Bypassed flows: the worker only counts their packets, or the kernel keeps the packets away from it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,42 +6,42 @@ use std::sync::Arc;
 use margay_capture::bypass::{BypassCount, BypassKey, Refusal};
 use margay_flow::{FlowAction, FlowCore, FlowRef, FlowState};
 
-use super::{Lane, Rest, closing};
+use super::{Pipeline, Stages, closing};
 use crate::control::post::Post;
 use crate::live::bypass::{Counted, Table};
 
-/// A worker's flows that are bypassed in the kernel.
+/// A worker's flows that the kernel bypasses.
 pub(crate) struct InKernel {
     table: Arc<Table>,
-    /// Where the worker is told of counts.
+    /// Where the kernel's counts arrive.
     post: Arc<Post>,
-    /// By their identifiers. As many as the table has room for, at most.
+    /// The flows by identifier: at most as many as the kernel's table has room for.
     flows: HashMap<u64, Entered>,
-    /// Packets and bytes of flows that were counted when they had left the flow table.
+    /// Packets and bytes that were counted after their flows had left the flow table.
     late: (u64, u64),
-    /// All packets that the kernel has counted.
+    /// All packets that the kernel counted.
     packets: u64,
-    /// Of each version of IP, 4 first.
+    /// Results by IP version, IPv4 first.
     families: [Family; 2],
 }
 
-/// What became of flows of one version of IP that were to be bypassed in the kernel.
+/// Results of kernel bypass for one IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Family {
-    /// Flows that are there now.
+    /// Flows in the kernel's table now.
     pub(crate) there: u64,
-    /// Flows that were entered.
+    /// Flows that were added.
     pub(crate) entered: u64,
-    /// Flows for which there was no room.
+    /// Flows that were refused because the table was full.
     pub(crate) full: u64,
-    /// Flows that the kernel did not take for another reason.
+    /// Flows that the kernel refused for another reason.
     pub(crate) refused: u64,
 }
 
-/// A flow that was entered.
+/// A flow in the kernel's table.
 struct Entered {
     keys: [BypassKey; 2],
-    /// What the flow has of it already.
+    /// The counts that were already added to the flow.
     seen: [BypassCount; 2],
 }
 
@@ -50,7 +50,7 @@ impl InKernel {
         InKernel { table, post, flows: HashMap::new(), late: (0, 0), packets: 0, families: Default::default() }
     }
 
-    /// Gives its counters.
+    /// Calls `f` for each counter.
     pub(crate) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
         let [v4, v6] = self.families;
         f("capture.bypass.flows", v4.entered + v6.entered);
@@ -58,19 +58,19 @@ impl InKernel {
         f("capture.bypass.refused", v4.refused + v6.refused);
     }
 
-    /// Packets that were bypassed in the kernel.
+    /// Packets that the kernel bypassed.
     pub(crate) fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// What became of flows of IPv4 and of IPv6.
+    /// The results for IPv4 and IPv6.
     pub(crate) const fn families(&self) -> [Family; 2] {
         self.families
     }
 
-    /// Enters a flow, which may have been there before (`again`); whether the kernel bypasses it from here on.
+    /// Adds a flow to the kernel's table; `again` if it was there before. Returns whether the kernel bypasses it from now on.
     fn enter(&mut self, core: &FlowCore, at: FlowRef, again: bool) -> bool {
-        // What is inside a tunnel the program does not see; what is dropped must not be sent on.
+        // The kernel program does not see packets inside a tunnel, and a dropped flow must not be forwarded.
         if core.recursion > 0 || matches!(core.action, FlowAction::Drop | FlowAction::WouldDrop) {
             return false;
         }
@@ -97,7 +97,7 @@ impl InKernel {
         }
     }
 
-    /// Takes a flow out of the kernel, if it is there, and counts what it had; what is new.
+    /// Removes a flow from the kernel's table, if it is there, and adds its counts to the flow. Returns the new counts.
     fn take(&mut self, core: &mut FlowCore) -> (u64, u64) {
         let Some(mut entered) = self.flows.remove(&core.id) else { return (0, 0) };
         let counts = self.table.take(&entered.keys);
@@ -114,7 +114,7 @@ impl InKernel {
 }
 
 impl Entered {
-    /// Adds to a flow what the kernel has counted since it was last asked; how much that is.
+    /// Adds the kernel's new counts to a flow. Returns the difference.
     fn count(&mut self, core: &mut FlowCore, direction: usize, count: BypassCount) -> (u64, u64) {
         let Some(seen) = self.seen.get_mut(direction) else { return (0, 0) };
         let packets = count.packets.saturating_sub(seen.packets);
@@ -132,8 +132,8 @@ impl Entered {
     }
 }
 
-impl Rest {
-    /// How a flow that needs no more looking is bypassed: in the kernel where that can be.
+impl Stages {
+    /// Chooses how a flow is bypassed: by the kernel if possible.
     #[cold]
     pub(super) fn bypass(&mut self, core: &FlowCore, at: FlowRef) -> FlowState {
         match self.kernel.as_mut().is_some_and(|k| k.enter(core, at, false)) {
@@ -142,7 +142,8 @@ impl Rest {
         }
     }
 
-    /// The connection of a bypassed flow is over, or is not after all: the kernel is rid of it, or has it again.
+    /// Updates the kernel when the connection of a bypassed flow ends, or turns out not to have ended: removes the flow, or
+    /// adds it again.
     #[cold]
     pub(super) fn over_in_kernel(&mut self, core: &mut FlowCore, at: FlowRef, over: bool) {
         if core.state == FlowState::CaptureBypassed
@@ -150,14 +151,14 @@ impl Rest {
         {
             match over {
                 true => drop(kernel.take(core)),
-                // Where there is no room any more its packets come here.
+                // If the kernel's table is full, the worker gets the flow's packets.
                 false if !kernel.flows.contains_key(&core.id) => drop(kernel.enter(core, at, true)),
                 false => {}
             }
         }
     }
 
-    /// A flow ends: what the kernel has counted of it is its own.
+    /// Takes a flow's last counts from the kernel when the flow ends.
     pub(super) fn end_in_kernel(&mut self, core: &mut FlowCore) {
         if core.state == FlowState::CaptureBypassed
             && let Some(kernel) = &mut self.kernel
@@ -169,15 +170,15 @@ impl Rest {
     }
 }
 
-impl Lane {
-    /// Takes what the kernel has counted of flows.
+impl Pipeline {
+    /// Applies the kernel's counts to their flows.
     pub(crate) fn counted_in_kernel(&mut self, list: &[Counted]) {
-        let Some(kernel) = &mut self.rest.kernel else { return };
+        let Some(kernel) = &mut self.stages.kernel else { return };
         for c in list {
             let Some(flow) = self.flows.get_mut(c.at).filter(|f| f.core.id == c.flow) else { continue };
             let Some(entered) = kernel.flows.get_mut(&c.flow) else { continue };
             kernel.packets += entered.count(&mut flow.core, c.direction, c.count).0;
-            // With what came a FIN may be one of this connection.
+            // One of the counted packets may have been this connection's FIN.
             if flow.ext.closing.is_some() && closing::is_over(flow, c.count.last) {
                 kernel.take(&mut flow.core);
                 self.flows.set_over(c.at, true);
@@ -185,9 +186,9 @@ impl Lane {
         }
     }
 
-    /// Adds what was counted of flows after they had left the table.
+    /// Adds counts of flows that had already left the flow table.
     pub(super) fn count_late(&mut self) {
-        if let Some(kernel) = &mut self.rest.kernel {
+        if let Some(kernel) = &mut self.stages.kernel {
             let (packets, bytes) = std::mem::take(&mut kernel.late);
             self.flows.counters.bypassed_pkts += packets;
             self.flows.counters.bypassed_bytes += bytes;

@@ -3,20 +3,20 @@
 use margay_capture::live::LiveCounters;
 use margay_packet::{Time, Vlans};
 
-/// Of a worker whose packets come from an interface.
+/// The live source of a worker's packets.
 pub(crate) struct Captured {
     /// The interfaces: one, or the two that are bridged.
     pub(crate) ends: Vec<End>,
-    /// The thread, as statistics name it.
+    /// The thread's name in statistics.
     pub(crate) thread: String,
-    /// The names of its source's counters.
+    /// The names of the source's counters.
     pub(crate) counters: crate::live::medium::Counters,
-    /// Tells the other workers of connections that this one's parsers announced.
+    /// Reports connections that this worker's parsers expect to the other workers.
     pub(crate) announce: Option<Announce>,
 }
 
 impl Captured {
-    /// Gives its counters in the order they are shown: Suricata's, then our own.
+    /// Calls `f` for each counter in display order: Suricata's, then Margay's own.
     pub(crate) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
         let mut c = LiveCounters::default();
         self.ends.iter().for_each(|e| c.add(&e.live));
@@ -26,7 +26,7 @@ impl Captured {
         (self.counters)(&c, f);
     }
 
-    /// Notes that a batch of one of the interfaces was inspected: so many frames, and so many of them with wrong checksums.
+    /// Counts a batch of frames from one interface as inspected, with the number of wrong checksums.
     pub(crate) fn inspected(&mut self, end: usize, decoded: u64, invalid_checksums: u64) {
         if let Some(e) = self.ends.get_mut(end) {
             e.decoded += decoded;
@@ -39,13 +39,13 @@ impl Captured {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct End {
     pub(crate) interface: String,
-    /// What came, and was lost on the way, when that was last asked for.
+    /// Received and lost packets, as of the last query.
     pub(crate) live: LiveCounters,
-    /// Frames that were decoded.
+    /// Decoded frames.
     pub(crate) decoded: u64,
     /// TCP packets with a wrong checksum.
     pub(crate) invalid_checksums: u64,
 }
 
-/// Tells other workers of connections that a flow announced.
+/// Reports the connections that a flow's parser expects to other workers.
 pub(crate) type Announce = Box<dyn FnMut(&[margay_app::expect::Expect], Vlans, Time) + Send>;

@@ -1,34 +1,38 @@
-//! The end of connections that are bypassed.
+//! The end of bypassed connections.
 //!
-//! Of such a connection nothing is followed any more, and where the kernel bypasses it nothing comes here but what may end it
-//! (FIN, RST). When it is over, by all that can be known, the kernel is rid of it, which gives what it counted, and its flow lasts
-//! no longer than that of any connection that is closed ([`margay_flow::FlowTable::set_over`]): late packets come to it until it was
-//! silent for `flow-timeouts.tcp.closed` seconds, then it is logged.
+//! The engine no longer tracks a bypassed connection. If the kernel bypasses it, only packets that may end it (FIN, RST)
+//! still arrive. When the connection is over as far as anybody can tell, it is removed from the kernel's table, which returns
+//! its counts. Its flow then lives as long as that of any closed connection ([`margay_flow::FlowTable::set_over`]): it
+//! absorbs late packets until it was silent for `flow-timeouts.tcp.closed` seconds, and is logged then.
 //!
-//! Anybody can send a FIN or an RST with the addresses of others. So
+//! Anybody can send a FIN or an RST with spoofed addresses. Hence these rules:
 //!
-//! | what | why |
+//! | rule | reason |
 //! | --- | --- |
-//! | one counts where its sequence number may be the next: as far from where the session was when it was bypassed as bytes were counted since, and a window | who does not see the connection has to guess it, as for its hosts; and to have the kernel asked for something costs as much |
-//! | a connection is over with an RST, or a FIN of each side; both are forgotten where it goes on: where anything else comes [`LATE`] after them | a host that does not believe an RST goes on, and so does the bypass, in the kernel too |
-//! | the flow ends when it is silent, and not before | no packet of a connection that lives finds itself without its flow |
-//! | a connection whose session is not known lasts as long as the bypass says, and so does one of which one side was seen to close | there is nothing to judge by |
+//! | A FIN or RST counts only if its sequence number is plausible. It may be ahead of the session's position at the time of
+//! the bypass by the bytes counted since, plus a window. | An attacker who cannot see the connection has to guess the number,
+//! as for its hosts. A query to the kernel costs as much as a guess. |
+//! | An RST ends a connection, or a FIN of each side. Both are forgotten if any other packet arrives more than [`LATE`] after
+//! them. | A host that rejects an RST continues, and so does the bypass, in the kernel too. |
+//! | The flow ends only when it is silent. | No packet of a live connection finds its flow gone. |
+//! | A connection without a known session lasts as long as the bypass allows, and so does one that only one side closed. |
+//! Nothing shows that it is over. |
 //!
-//! What comes after the end is a flow of its own, and inspected: a SYN at once, anything else like the middle of a connection whose
-//! start was not seen (`stream.midstream`, `stream.midstream-policy`).
+//! Packets after the end form a new flow, and are inspected: a SYN at once, other packets as a connection that is picked up
+//! midstream (`stream.midstream`, `stream.midstream-policy`).
 
 use margay_flow::{Direction, Flow, FlowAction, FlowCore, FlowKey, FlowRef};
 use margay_packet::tcp::flag;
 use margay_packet::{Packet, Time};
 use margay_stream::TcpSession;
 
-use super::{Fate, FlowExt, Lane, Rest};
+use super::{FlowExt, PacketVerdict, Pipeline, Stages};
 use crate::exception::Condition;
 
-/// How long packets may be on their way that were sent before the end, in microseconds.
+/// How long packets sent before the end may still be in transit, in microseconds.
 const LATE: i64 = 2_000_000;
 
-/// What was seen of the end of a bypassed connection: by direction, the last that says so.
+/// Signs of the end of a bypassed connection: the last one of each direction.
 #[derive(Debug, Default)]
 pub(crate) struct Closing([Option<Sign>; 2]);
 
@@ -41,14 +45,14 @@ struct Sign {
 }
 
 impl Sign {
-    /// Whether it may be of the connection.
+    /// Whether it may belong to the connection.
     fn fits(&self, core: &FlowCore, session: &TcpSession, direction: Direction) -> bool {
         session.may_be_next(direction, self.seq, core.bypassed[direction.index()].1)
     }
 }
 
 impl Closing {
-    /// Notes one. It takes the place of one before, if that was nothing or this one is something.
+    /// Records a sign. It replaces an earlier one, unless only the earlier one is plausible.
     fn note(&mut self, new: Sign, core: &FlowCore, session: &TcpSession, direction: Direction) {
         let place = &mut self.0[direction.index()];
         let before = place.filter(|s| s.fits(core, session, direction));
@@ -59,7 +63,7 @@ impl Closing {
         };
     }
 
-    /// When the connection ended, if it did.
+    /// The time when the connection ended, if it did.
     fn over(&self, core: &FlowCore, session: &TcpSession) -> Option<Time> {
         let of = |d: Direction| self.0[d.index()].filter(|s| s.fits(core, session, d));
         match (of(Direction::ToServer), of(Direction::ToClient)) {
@@ -70,22 +74,21 @@ impl Closing {
     }
 }
 
-/// Whether a flow's connection is over, now that more is known of it: something of it came at `time`, and no sign of its end is
-/// looked for in it.
+/// Whether a flow's connection is over, after a packet at `time` that is itself no sign of the end.
 pub(super) fn is_over(flow: &mut Flow<FlowExt>, time: Time) -> bool {
     let Flow { core, ext } = flow;
     let (Some(closing), Some(session)) = (&ext.closing, &ext.tcp) else { return false };
     let over = closing.over(core, session);
     if over.is_some_and(|end| time.micros_since(end) > LATE) {
-        // It goes on.
+        // The connection continues.
         ext.closing = None;
         return false;
     }
     over.is_some()
 }
 
-impl Rest {
-    /// A packet of a bypassed flow came. Whether its connection is over, where that is another thing than it was.
+impl Stages {
+    /// Checks a packet of a bypassed flow for the end of its connection. Returns the new answer if it has changed.
     pub(super) fn look_for_the_end(
         &self,
         packet: &Packet<'_>,
@@ -98,7 +101,7 @@ impl Rest {
         if flags & (flag::FIN | flag::RST) == 0 {
             return (before && !is_over(flow, packet.time)).then_some(false);
         }
-        // A host does not take it.
+        // The receiver discards it.
         if self.stream.config().checksum_validation && packet.l4_checksum_ok() == Some(false) {
             return None;
         }
@@ -112,30 +115,29 @@ impl Rest {
     }
 }
 
-impl Lane {
-    /// A packet of a bypassed flow: where its connection is over, and the packet opens another one, the flow ends and another
-    /// begins, which is given.
+impl Pipeline {
+    /// If the connection of a bypassed flow is over and the packet opens a new one, ends the flow and returns the new flow.
     pub(super) fn opened_again(
         &mut self,
         packet: &Packet<'_>,
         key: &FlowKey,
         at: FlowRef,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
     ) -> Option<FlowRef> {
-        let Lane { flows, rest, policies, .. } = self;
+        let Pipeline { flows, stages, policies, .. } = self;
         let flow = flows
             .get_mut(at)
             .filter(|f| f.core.over && !matches!(f.core.action, FlowAction::Drop | FlowAction::WouldDrop))?;
         let flags = packet.tcp()?.flags();
         let opens = flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN;
-        let broken = rest.stream.config().checksum_validation && packet.l4_checksum_ok() == Some(false);
+        let broken = stages.stream.config().checksum_validation && packet.l4_checksum_ok() == Some(false);
         if !opens || broken {
             return None;
         }
         let tenant = flow.ext.tenant;
-        let new = flows.replace(at, packet, key, || FlowExt::of(tenant), &mut |f, r| rest.end_flow(f, r));
+        let new = flows.replace(at, packet, key, || FlowExt::of(tenant), &mut |f, r| stages.end_flow(f, r));
         if new.is_none() {
-            rest.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
+            stages.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
         }
         new
     }
@@ -153,7 +155,7 @@ mod tests {
     const CLIENT: u32 = 1001;
     const SERVER: u32 = 5001;
 
-    /// A bypassed flow whose session knows both sides' first numbers.
+    /// A bypassed flow whose session knows the initial sequence numbers of both sides.
     fn flow() -> Flow<FlowExt> {
         let end = |n: u8| (std::net::IpAddr::from([10, 0, 0, n]), u16::from(n));
         let core = FlowCore { state: FlowState::CaptureBypassed, ..FlowCore::new(1, 6, end(1), end(2), Time(0)) };
@@ -209,7 +211,7 @@ mod tests {
         // One side may close long before the other.
         assert!(!note(f, ToServer, CLIENT, false, 20) && !is_over(f, Time::new(90, 0)));
         assert!(note(f, ToClient, SERVER, false, 100));
-        // A FIN that is sent again begins the wait anew.
+        // A retransmitted FIN restarts the wait.
         assert!(note(f, ToClient, SERVER, false, 105) && is_over(f, Time::new(106, 0)));
     }
 
@@ -221,12 +223,12 @@ mod tests {
         assert!(!note(f, ToServer, CLIENT, false, 10));
         assert!(note(f, ToClient, SERVER, false, 11), "it takes the place of nothing");
         assert!(note(f, ToClient, far, true, 12), "and keeps it");
-        // What the kernel counted is known after the FIN.
+        // The kernel's count arrives after the FIN.
         let f = &mut flow();
         assert!(!note(f, ToClient, far, true, 10));
         f.core.bypassed[ToClient.index()].1 = 10_000_000;
         assert!(is_over(f, Time::new(10, 0)));
-        // Of nothing nothing is known.
+        // Without a session there is no evidence.
         f.ext.tcp = None;
         assert!(!is_over(f, Time::new(10, 0)));
     }

@@ -1,4 +1,4 @@
-//! Detection of a packet, and what its verdict means for the packet, its flow and the events.
+//! Runs detection on a packet, and applies the verdict to the packet, its flow and the events.
 
 use margay_app::{AppProto, Transaction};
 use margay_detect::checks::AppProtos;
@@ -10,22 +10,22 @@ use margay_packet::{Packet, PacketSource};
 use super::app::awake;
 use super::firewall::FlowDropBy;
 use super::frames::FrameSource;
-use super::scripts::{Occasion, Scene};
+use super::scripts::{Occasion, ScriptContext};
 use super::tcp::Seen;
 use super::wire::Wire;
-use super::{DropReason, Fate, FlowExt, Rest};
+use super::{DropReason, FlowExt, PacketVerdict, Stages};
 
-/// When rules that ask for the flow's protocol alone (`pd_only`) look at it. In a stream: once for each direction, with its first
-/// packet after the one that decided its protocol, or with that packet inline, where what it carries is not past yet. Of
-/// datagrams: with the first of each direction, and with the next one after something became known.
+/// Decides when rules on the flow's protocol alone (`pd_only`) run. In a stream, they run once for each direction, with the
+/// first packet after the one that decided the protocol; inline, with that packet itself, if the protocol is known in time.
+/// For datagrams, they run with the first of each direction, and with the next one after the protocols change.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ProtocolRules {
     protocols: AppProtos,
-    /// Whether they looked, by direction.
+    /// Whether they ran, by direction.
     looked: [bool; 2],
 }
 
-/// What carries a flow's protocol, for [`ProtocolRules`].
+/// The carrier of a flow's protocol, for [`ProtocolRules`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carrier {
     Datagrams,
@@ -34,7 +34,7 @@ enum Carrier {
 }
 
 impl ProtocolRules {
-    /// Whether they are due with a packet of that direction, and whether it made the protocols what they are now.
+    /// Whether the rules are due with a packet of that direction, and whether this packet changed the protocols.
     fn are_due(&mut self, dir: Direction, protocols: AppProtos, carrier: Carrier) -> (bool, bool) {
         let d = dir.index();
         let mut due = carrier == Carrier::Datagrams && !std::mem::replace(&mut self.looked[d], true);
@@ -48,7 +48,7 @@ impl ProtocolRules {
         }
         if carrier != Carrier::Datagrams {
             let sides = if carrier == Carrier::StreamInline { protocols.side } else { before.side };
-            // Nothing has failed for good before both sides have been decided.
+            // Protocol detection has not failed until both sides are decided.
             let decided = match sides[d] {
                 AppProto::Unknown => false,
                 AppProto::Failed => !sides.contains(&AppProto::Unknown),
@@ -60,9 +60,9 @@ impl ProtocolRules {
     }
 }
 
-impl Rest {
-    /// Inspects a packet that has no flow.
-    pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
+impl Stages {
+    /// Runs detection on a packet without a flow.
+    pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut PacketVerdict) {
         let Some((detect, state)) = &mut self.detect else { return };
         if let Some(w) = &mut self.app.witness {
             w.payload(packet, None);
@@ -73,14 +73,14 @@ impl Rest {
         self.carry_out(packet, None, verdict, fate);
     }
 
-    /// Inspects a packet of a flow, with what is due of its stream.
+    /// Runs detection on a packet of a flow, and on the stream data that is due.
     pub(super) fn detect_in_flow(
         &mut self,
         packet: &Packet<'_>,
         flow: &mut Flow<FlowExt>,
         dir: Direction,
         seen: &Seen,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
     ) {
         let Some((detect, state)) = &mut self.detect else { return };
         let session = flow.ext.tcp.as_deref();
@@ -115,7 +115,7 @@ impl Rest {
             // The firewall may leave a change for a later packet.
             txs_changed = a.session.take_changed(dir) || detect.is_firewall();
             if txs_changed {
-                a.stir();
+                a.mark_dirty();
             }
             no_payload = a.encrypted;
             let ended = seen.flush || a.session.is_ended(dir);
@@ -132,19 +132,20 @@ impl Rest {
             txs = Some(a.session.parsers_mut());
         }
         if self.scripts.any() {
-            let scene = Scene { packet: Some(packet), flow: Some(&flow.core), app: protos.unwrap_or_default() };
+            let context =
+                ScriptContext { packet: Some(packet), flow: Some(&flow.core), app: protos.unwrap_or_default() };
             if self.scripts.wants(Occasion::Stream)
                 && let Some(c) = chunk
             {
-                self.scripts.stream(Some(detect), scene, dir, c.offset, c.data);
+                self.scripts.stream(Some(detect), context, dir, c.offset, c.data);
             }
             if self.scripts.wants(Occasion::Body)
                 && let Some(parsers) = &txs
             {
-                // With its log comes the end of a body.
+                // The end of a body comes with the transaction's log.
                 let due = |tx: &&dyn Transaction| tx.base().updated[dir.index()] && !tx.base().logged;
                 for tx in parsers.iter().flat_map(|p| awake(&**p)).filter(due) {
-                    self.scripts.body(Some(detect), scene, tx, dir, false);
+                    self.scripts.body(Some(detect), context, tx, dir, false);
                 }
             }
         }
@@ -166,7 +167,7 @@ impl Rest {
             protocol_due,
             protocol_told,
             app: protos.unwrap_or_default(),
-            app_events: seen.heard.events,
+            app_events: seen.app_result.events,
             txs,
             txs_changed,
             frames,
@@ -209,13 +210,13 @@ impl Rest {
         }
     }
 
-    /// Has the packet go on with what the rules that matched put in; where that is not possible it does not go on.
-    fn replace(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
+    /// Forwards the packet with the replacements of the matching rules, or drops it if that is impossible.
+    fn replace(&mut self, packet: &Packet<'_>, fate: &mut PacketVerdict) {
         let Some((_, state)) = &self.detect else { return };
         if !self.ips || state.replacements().is_empty() {
             return;
         }
-        // A capture file's packets go nowhere: what would be replaced is counted.
+        // Packets of a capture file are not forwarded; replacements are only counted.
         if let Some(wire) = self.wire.as_mut().filter(|w| w.inline)
             && !wire.replace(packet, state.replacements().iter().map(|(at, bytes)| (*at, &bytes[..])))
         {
@@ -225,13 +226,13 @@ impl Rest {
         self.counters.ips.replaced();
     }
 
-    /// Puts what the verdict means for the packet into its `fate`; writes the alerts.
+    /// Applies the detection verdict to the packet's `fate`, and writes the alerts.
     pub(super) fn carry_out(
         &mut self,
         packet: &Packet<'_>,
         flow: Option<(&mut Flow<FlowExt>, Direction)>,
         verdict: Verdict,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
     ) {
         match verdict.action {
             VerdictAction::Accept => {}
@@ -283,7 +284,7 @@ impl Rest {
         }
     }
 
-    /// Says once that the pattern matcher failed, where it did. Called between batches.
+    /// Logs the first failure of the pattern matcher. Called between batches.
     pub(super) fn tell_of_failed_searches(&mut self) {
         if let Some((_, state)) = &self.detect
             && let Some(e) = state.search_error()
@@ -299,7 +300,7 @@ mod tests {
     use super::*;
     use Direction::{ToClient as C, ToServer as S};
 
-    /// With which packets rules on the protocol alone are due.
+    /// The packets with which rules on the protocol alone run.
     fn due(carrier: Carrier, packets: &[(Direction, [AppProto; 2])]) -> Vec<bool> {
         let mut rules = ProtocolRules::default();
         packets
@@ -312,15 +313,15 @@ mod tests {
     fn rules_on_a_protocol_look_once_for_each_direction() {
         use AppProto::{Failed, Http1, Unknown};
         let none = [Unknown; 2];
-        // A request is known when the server acknowledged it, a response when the client did.
+        // A request is detected when the server acknowledges it, a response when the client does.
         let (request, both) = ([Http1, Unknown], [Http1; 2]);
         let packets = [(S, none), (C, none), (S, none), (C, request), (C, request), (S, both), (C, both), (S, both)];
         assert_eq!(due(Carrier::Stream, &packets), [false, false, false, false, false, true, true, false]);
         assert_eq!(due(Carrier::StreamInline, &packets), [false, false, false, false, false, true, true, false]);
-        // Inline it is known with the packet itself.
+        // Inline, it is detected with the packet itself.
         let packets = [(S, none), (C, none), (S, request), (C, request), (C, both), (S, both)];
         assert_eq!(due(Carrier::StreamInline, &packets), [false, false, true, false, true, false]);
-        // What failed may still be known from the other side.
+        // After a failure on one side, the other side may still decide.
         let packets = [
             (S, none),
             (C, [Failed, Unknown]),
@@ -330,10 +331,10 @@ mod tests {
             (C, [Failed; 2]),
         ];
         assert_eq!(due(Carrier::Stream, &packets), [false, false, false, false, true, true]);
-        // A protocol that changes is looked at again.
+        // A new protocol is inspected again.
         let packets = [(S, both), (S, both), (S, [Unknown; 2]), (S, [AppProto::Tls; 2]), (S, [AppProto::Tls; 2])];
         assert_eq!(due(Carrier::Stream, &packets), [false, true, true, false, true]);
-        // Datagrams: at once, and behind what became known.
+        // Datagrams: at once, and after each change.
         let packets = [(S, none), (S, request), (C, request), (S, request), (S, request)];
         assert_eq!(due(Carrier::Datagrams, &packets), [true, false, true, true, false]);
     }

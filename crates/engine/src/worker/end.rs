@@ -1,4 +1,4 @@
-//! What happens when a flow ends: what is left of its streams is inspected, then it is logged.
+//! The end of a flow: inspects the rest of its streams, then logs the flow.
 
 use std::net::IpAddr;
 
@@ -6,51 +6,51 @@ use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore, FlowState};
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
 use margay_stream::{FlowPrint, TcpState};
 
-use super::app::Heard;
+use super::app::AppResult;
 use super::app_feed::is_over;
 use super::tcp::{Seen, is_established};
-use super::{Fate, FlowExt, Rest};
+use super::{FlowExt, PacketVerdict, Stages};
 
-/// Most packets made up for one direction of a flow at its end.
+/// Limit of the made-up packets for one direction of a flow at its end.
 const FLUSHES_MAX: usize = 256;
 /// Longest header of a made-up packet: IPv6 and TCP.
 pub(super) const HEADERS: usize = 60;
 
-impl Rest {
-    /// Ends a flow: inspects what is left of its streams, counts and logs it.
+impl Stages {
+    /// Ends a flow: inspects the rest of its streams, counts it and logs it.
     ///
-    /// A packet of another flow may be what noticed that the flow is over. The packets that are made up here have fates of
-    /// their own, which end here, so that nothing of this reaches the verdict on that packet.
+    /// A packet of another flow may have triggered the end. The packets made up here have verdicts of their own, which are
+    /// discarded, so the verdict on that packet does not change.
     pub(super) fn end_flow(&mut self, mut flow: Flow<FlowExt>, reason: EndReason) {
         self.at_flow(&mut flow);
         self.end_in_kernel(&mut flow.core);
-        // What was not let through was not said.
+        // Dropped data never arrived, so it is not inspected.
         let dropped = self.ips && flow.core.action == FlowAction::Drop;
         let mut inspected = false;
         if carries(&flow) && !flow.core.action.is_unwatched(self.ips) && !dropped {
-            // What was heard before is looked at before what the end brings.
+            // Earlier data is inspected before the data that the end makes available.
             if flow.ext.app.as_ref().is_some_and(|a| a.has_news(Direction::ToServer)) {
-                inspected |= self.flush(&mut flow, Direction::ToServer, Heard::default());
+                inspected |= self.flush(&mut flow, Direction::ToServer, AppResult::default());
             }
-            let mut heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
-            if heard.turn {
+            let mut app_result = self.feed_tcp(&mut flow, Direction::ToClient, true);
+            if app_result.turn {
                 flow.ext.turn_round();
                 flow.core.turn_round();
-                heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
+                app_result = self.feed_tcp(&mut flow, Direction::ToClient, true);
             }
-            if heard.full {
+            if app_result.full {
                 let looked;
-                (heard, looked) = self.work_off_at_end(&mut flow, heard);
+                (app_result, looked) = self.work_off_at_end(&mut flow, app_result);
                 inspected |= looked;
             }
-            if let Some(proto) = heard.failed {
+            if let Some(proto) = app_result.failed {
                 self.parser_failed_at_end(proto, &mut flow);
             }
             if let Some(s) = flow.ext.tcp.as_deref_mut() {
                 s.app_disable();
             }
             for dir in [Direction::ToServer, Direction::ToClient] {
-                inspected |= self.flush(&mut flow, dir, heard);
+                inspected |= self.flush(&mut flow, dir, app_result);
             }
         }
         if dropped {
@@ -75,18 +75,17 @@ impl Rest {
         }
     }
 
-    /// Inspects what is left of the direction that a connection's last packet did not come in, where it is closed: none
-    /// may come any more, and what waits would fill memory until the flow times out.
+    /// Inspects the rest of a closed connection's other direction. That direction may not get another packet, and its data
+    /// would fill memory until the flow times out.
     pub(super) fn flush_closed(&mut self, flow: &mut Flow<FlowExt>, dir: Direction) {
         let Some(tcp) = flow.ext.tcp.as_deref().filter(|t| is_over(t)) else { return };
         let news = flow.ext.app.as_ref().is_some_and(|a| a.has_news(dir));
         if news || tcp.needs_flush(dir) {
-            self.flush(flow, dir, Heard::default());
+            self.flush(flow, dir, AppResult::default());
         }
     }
 
-    /// Where a connection is closed, what is left of its streams may wait long for the flow's end: it shall take no more memory
-    /// than it needs.
+    /// Frees the excess memory of a closed connection's streams, because the flow may end much later.
     #[inline]
     pub(super) fn shrink_closed(&mut self, flow: &mut Flow<FlowExt>) {
         if let Some(tcp) = flow.ext.tcp.as_deref_mut().filter(|t| t.state() == TcpState::Closed) {
@@ -95,12 +94,12 @@ impl Rest {
         }
     }
 
-    /// Inspects what is left of one direction, with packets made up for it. Returns whether there was anything to inspect.
-    fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, mut heard: Heard) -> bool {
+    /// Inspects the rest of one direction with made-up packets. Returns whether there was anything to inspect.
+    fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, mut app_result: AppResult) -> bool {
         let mut inspected = false;
         let mut txs = flow.ext.app.as_ref().is_some_and(|a| a.session.has_txs() || a.frames.needed(dir).is_some());
         let closed = flow.core.state == FlowState::Closed;
-        // A hole divides what is left: one packet for each stretch, and no more than can be honest.
+        // Gaps divide the rest: one packet inspects one stretch. The limit stops absurd numbers of gaps.
         for _ in 0..FLUSHES_MAX {
             let left = flow.ext.tcp.as_ref().is_some_and(|s| s.needs_flush(dir));
             if self.detect.is_none() || !(left || std::mem::take(&mut txs)) {
@@ -113,17 +112,17 @@ impl Rest {
                 flush: true,
                 in_stream: true,
                 established,
-                heard: std::mem::take(&mut heard),
+                app_result: std::mem::take(&mut app_result),
                 for_txs: !left && closed,
                 ..Seen::default()
             };
-            let mut fate = Fate::default();
+            let mut fate = PacketVerdict::default();
             let raw = |flow: &Flow<FlowExt>| flow.ext.tcp.as_deref().map_or(0, |t| t.raw_offset(dir));
             let before = raw(flow);
             self.detect_in_flow(&packet, flow, dir, &seen, &mut fate);
             inspected = true;
             if raw(flow) == before {
-                // What is left waits for the parser: nobody else wants it.
+                // The rest waits for the parser only.
                 return inspected;
             }
         }
@@ -131,17 +130,17 @@ impl Rest {
     }
 }
 
-impl Rest {
-    /// Logs what is left of a flow's transactions.
+impl Stages {
+    /// Logs a flow's remaining transactions.
     fn end_app(&mut self, flow: &mut Flow<FlowExt>, inspected: bool) {
         if flow.ext.app.is_some() {
             let mut bytes = [0u8; HEADERS];
             let core = flow.core.clone();
-            // As from the side that spoke, where only one did.
+            // If only one side sent packets, the event has that side's direction.
             let way = if core.pkts[0] == 0 { Direction::ToClient } else { Direction::ToServer };
             let packet = pseudo(&core, way, self.now, &mut bytes);
             self.log_frames(&packet, flow, way, true);
-            // Of a flow that was dropped nothing more came through that would be worth a record.
+            // After a flow is dropped, nothing worth logging arrives.
             if self.ips && core.action == FlowAction::Drop {
                 return;
             }
@@ -150,13 +149,13 @@ impl Rest {
     }
 }
 
-/// Whether something of a flow's streams may be left to inspect. A connection that carried no data has nothing; a scan or a flood
-/// makes thousands of these.
+/// Whether a flow's streams may have data left to inspect. A connection without data has none; a scan or a flood opens
+/// thousands of these.
 fn carries(flow: &Flow<FlowExt>) -> bool {
     flow.ext.tcp.as_deref().is_some_and(|t| flow.ext.app.is_some() || t.has_data())
 }
 
-/// A TCP packet without payload in direction `dir` of a flow, for alerts about what was left of its stream.
+/// A TCP packet without payload in direction `dir` of a flow, for alerts on the rest of its stream.
 pub(super) fn pseudo<'a>(core: &FlowCore, dir: Direction, time: Time, bytes: &'a mut [u8; HEADERS]) -> Packet<'a> {
     let (src, dst, sport, dport) = match dir {
         Direction::ToServer => (core.src, core.dst, core.sport, core.dport),

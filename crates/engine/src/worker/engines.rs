@@ -1,10 +1,10 @@
-//! A worker's detection engines: whose rules look at a packet, and what happens when other rules take their place.
+//! A worker's detection engines: chooses the rules for each packet, and replaces them at a reload.
 //!
-//! The worker keeps the state of each engine; that of the packet at hand is in [`Rest::detect`], the others are parked here.
-//! Where there are no tenants there is one engine, and a packet costs the comparison of two numbers: those of the set of
-//! rules that last looked at its flow, and of the one that will ([`Rest::at_flow`]). What changes hands when rules are
-//! reloaded is made by who loads them ([`Install`]); the worker moves what it has into it and gives back what it does not
-//! need any more ([`Retired`]), to be dropped by somebody else.
+//! The worker keeps the state of each engine. The current packet's engine is in [`Stages::detect`], and the others are parked
+//! here. Without tenants there is one engine, and a packet costs one comparison of two numbers: the rule set that last
+//! inspected its flow, and the one that will inspect it ([`Stages::at_flow`]). For a reload, the loading thread builds the
+//! new state ([`Install`]). The worker moves its own state into it, and returns the rest ([`Retired`]) for another thread to
+//! drop.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,54 +14,54 @@ use margay_detect::{Detect, DetectState, InOrder, RulesMark};
 use margay_flow::{Direction, Flow};
 use margay_packet::Packet;
 
-use super::{FlowExt, Rest, RuleTexts};
+use super::{FlowExt, RuleTexts, Stages};
 use crate::Failed;
 use crate::engines::EngineSet;
 use crate::settings::Selector;
 use crate::start::{self, Watching};
 
-/// Rules, and a worker's state of matching them.
+/// Rules, with a worker's state for matching them.
 pub(crate) type Engine = (Arc<Detect>, DetectState);
 
-/// An engine that does not look at the packet at hand.
+/// An engine that does not inspect the current packet.
 #[derive(Debug, Default)]
 struct Parked {
-    /// 0 is the engine's own.
+    /// 0 stands for the engine's own rules.
     tenant: u32,
     mark: RulesMark,
     engine: Option<Engine>,
     texts: Arc<RuleTexts>,
 }
 
-/// Whose rules they are, and where those of others are.
+/// The active engine's owner, and the parked engines.
 #[derive(Debug, Default)]
 pub(crate) struct Engines {
-    /// What was last taken.
+    /// The set that was last installed.
     pub(crate) set: Arc<EngineSet>,
-    /// Which rules look at the packet at hand.
+    /// The rules that inspect the current packet.
     mark: RulesMark,
-    /// The engine's own first, then by tenant. The place of the one in use is empty.
+    /// The engine's own rules first, then tenants in order. The place of the active engine is empty.
     parked: Vec<Parked>,
     current: usize,
-    /// Whether there are tenants, or may be.
+    /// Whether there are tenants, or may be later.
     multi: bool,
-    /// The tenant that everything belongs to, where a capture file was handed over as its.
+    /// The tenant of everything, if a capture file was submitted for one tenant.
     pub(crate) direct: u32,
-    /// The interface that packets come from, and the tenant that it belongs to.
+    /// The interface that packets come from, and the interface's tenant.
     interface: Option<String>,
     of_interface: u32,
 }
 
-/// What a worker needs to go on with another set of engines.
+/// Everything a worker needs to switch to another set of engines.
 pub(crate) struct Install {
     pub(crate) set: Arc<EngineSet>,
-    /// State for the rules that are new, by their serial number.
+    /// State for new rules, by their serial number.
     pub(crate) states: HashMap<u64, DetectState>,
-    /// What rules want of the application layer.
+    /// What rules require from the application layer.
     pub(crate) wants: AppWants,
 }
 
-/// What rules, and logs, want of the application layer.
+/// What rules and logs require from the application layer.
 #[derive(Debug, Clone)]
 pub(crate) struct AppWants {
     pub(crate) files: FileWants,
@@ -71,7 +71,7 @@ pub(crate) struct AppWants {
     pub(crate) tls: margay_app::tls::Config,
 }
 
-/// What a worker does not need any more.
+/// What a worker no longer needs.
 #[derive(Default)]
 pub(crate) struct Retired {
     engines: Vec<Engine>,
@@ -81,10 +81,10 @@ pub(crate) struct Retired {
 }
 
 impl Install {
-    /// For one worker, of several or not. `known` says which rules it has already.
+    /// Builds the state for one worker; `several` workers share thresholds. `known` says which rules the worker already has.
     ///
     /// # Errors
-    /// Where a matcher cannot get its memory.
+    /// A matcher cannot allocate its memory.
     pub(crate) fn new(
         set: Arc<EngineSet>,
         known: &EngineSet,
@@ -109,7 +109,7 @@ impl Install {
 }
 
 impl Install {
-    /// Takes the place of one that the worker did not take: what was made for rules of both is in there.
+    /// Replaces an install that the worker never took, and keeps its state for rules that both have.
     pub(crate) fn comes_after(&mut self, old: &mut Install) {
         let wanted: Vec<u64> = self.set.all().filter_map(|(_, l)| l.detect.as_ref()).map(|d| d.serial()).collect();
         for serial in wanted {
@@ -121,17 +121,17 @@ impl Install {
 }
 
 impl Engines {
-    /// The tenant whose rules are in use; 0 where they are the engine's own.
+    /// The tenant whose rules are active; 0 for the engine's own rules.
     pub(crate) fn tenant(&self) -> u32 {
         self.parked.get(self.current).map_or(0, |p| p.tenant)
     }
 
-    /// Every engine but the one in use.
+    /// Every engine except the active one.
     pub(crate) fn others(&self) -> impl Iterator<Item = &Engine> {
         self.parked.iter().filter_map(|p| p.engine.as_ref())
     }
 
-    /// The tenant that a packet belongs to.
+    /// The tenant of a packet.
     pub(super) fn tenant_of(&self, packet: &Packet<'_>) -> u32 {
         if self.direct != 0 {
             return self.direct;
@@ -155,8 +155,8 @@ impl Engines {
     }
 }
 
-impl Rest {
-    /// Says which interface packets come from, for tenants that have interfaces.
+impl Stages {
+    /// Sets the interface that packets come from, for tenants that are selected by interface.
     pub(crate) fn set_interface(&mut self, interface: &str) {
         if self.engines.interface.as_deref() == Some(interface) {
             return;
@@ -168,7 +168,7 @@ impl Rest {
         self.engines.find_interface();
     }
 
-    /// Takes another set of engines: between two packets, and in a few moves.
+    /// Installs another set of engines. This happens between two packets, and only moves values.
     pub(crate) fn install(&mut self, mut new: Install) -> Retired {
         let mut retired = Retired::default();
         let tenant = self.engines.tenant();
@@ -214,7 +214,7 @@ impl Rest {
         retired
     }
 
-    /// From here on what rules of several workers count together is counted in the order of their packets.
+    /// From now on, counters that several workers share are updated in packet order.
     pub(crate) fn set_order(&mut self, order: Arc<dyn InOrder>) {
         self.order = Some(order);
         self.keep_order();
@@ -233,7 +233,7 @@ impl Rest {
 
     fn want(&mut self, wants: &AppWants) {
         let shows_bodies = self.app.options.iter().any(|o| o.http_body || o.http_body_printable) || self.scripts.any();
-        // Rules may be replaced at any time, and new ones may look at what a body began with.
+        // A reload may add rules that inspect the beginning of a body.
         let bodies = shows_bodies || self.detect.is_some();
         self.app.shared.files.wants = FileWants { bodies, ..wants.files };
         let frames = &mut self.app.shared.frames;
@@ -263,7 +263,7 @@ impl Rest {
         }
     }
 
-    /// From here on the rules of this tenant look at packets; those of the engine itself where there is no such tenant.
+    /// Selects a tenant's rules for the next packets, or the engine's own if there is no such tenant.
     pub(super) fn select(&mut self, tenant: u32) {
         if self.engines.tenant() == tenant {
             return;
@@ -286,8 +286,7 @@ impl Rest {
         }
     }
 
-    /// Makes a flow fit to be looked at: selects its tenant's rules, and where they are not those that last looked at it
-    /// makes what these left fit for them.
+    /// Prepares a flow for inspection: selects its tenant's rules. If other rules inspected it last, it converts their state.
     #[inline]
     pub(super) fn at_flow(&mut self, flow: &mut Flow<FlowExt>) {
         if self.engines.multi {
@@ -298,7 +297,7 @@ impl Rest {
         }
     }
 
-    /// Whether rules that a tenant's flow was looked at with are newer than those that are here for it.
+    /// Whether this worker's rules for a tenant are older than the rules that inspected the flow.
     pub(super) fn is_older(&mut self, tenant: u32, than: RulesMark) -> bool {
         if self.engines.multi {
             self.select(tenant);
@@ -310,7 +309,7 @@ impl Rest {
     fn bring(&mut self, flow: &mut Flow<FlowExt>) {
         let from = std::mem::replace(&mut flow.ext.rules, self.engines.mark);
         let Some((detect, _)) = &self.detect else { return };
-        // A new flow has nothing.
+        // A new flow has no state.
         if from.serial == 0 {
             return;
         }
@@ -330,7 +329,7 @@ impl Rest {
             detect.bring_frames(from, app.frames.of_mut(dir));
         }
         if !self.app.shared.frames.watched && !app.frames.is_empty() {
-            // Nobody will look at what is kept for those who did.
+            // The rules that the frames were kept for are gone.
             app.frames.set_inspected();
             if let Some(tcp) = flow.ext.tcp.as_deref_mut() {
                 tcp.keep(Direction::ToServer, None);
@@ -340,22 +339,22 @@ impl Rest {
     }
 }
 
-/// Bytes that one bit of a host is taken to need.
+/// Bytes that one bit of a host is assumed to need.
 const HOST_BIT: u64 = 256;
 
-impl Rest {
-    /// The engine's own rules with their state, whichever are in use.
+impl Stages {
+    /// The engine's own rules with their state, even if a tenant's rules are active.
     pub(crate) fn own(&mut self) -> Option<&mut Engine> {
         if self.engines.tenant() == 0 { self.detect.as_mut() } else { self.engines.parked.first_mut()?.engine.as_mut() }
     }
 
-    /// The limits of memory for bits of hosts and for those of pairs, in bytes.
+    /// The memory limits for bits of hosts and for bits of pairs, in bytes.
     pub(crate) fn host_memcaps(&self) -> [u64; 2] {
         let any = self.detect.iter().chain(self.engines.others()).next();
         any.map_or([0; 2], |(_, s)| s.hosts().limits().map(|n| n as u64 * HOST_BIT))
     }
 
-    /// Changes one of them, by its place; `false` where there is none.
+    /// Changes one of these limits by its index. Returns `false` for an invalid value.
     pub(crate) fn set_host_memcap(&mut self, which: usize, bytes: u64) -> bool {
         let limit = usize::try_from(bytes / HOST_BIT).unwrap_or(usize::MAX).max(1);
         let parked = self.engines.parked.iter_mut().filter_map(|p| p.engine.as_mut());

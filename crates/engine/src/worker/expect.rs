@@ -1,13 +1,13 @@
-//! Connections that were announced: a bounded table that new TCP flows are asked of.
+//! Expected connections: a bounded table that new TCP flows are looked up in.
 //!
-//! What parsers said of connections to come ([`margay_app::expect`]) is kept here by who opens them, who listens, and on
-//! which port. A flow is asked for with its first data; that costs nothing while the table is empty. Each entry is for one
-//! flow, and for [`LIFE`] since it was last spoken of. A full table takes no more, and counts what it refused: the
-//! flows are then recognised like others.
+//! It holds the connections that parsers announced ([`margay_app::expect`]), by the opening host, the listening host and the
+//! port. A flow is looked up with its first data, at no cost while the table is empty. Each entry serves one flow, and
+//! expires [`LIFE`] after its last announcement. A full table accepts no more entries and counts the refusals; protocol
+//! detection then handles those flows as usual.
 //!
-//! With several workers, which share nothing, the control connection and its data connection may be of different workers,
-//! for their ports differ. What was said then goes to all others, as an order of theirs (`live`). An entry is one small
-//! value, and asking stays local; where a flow used an entry, those of the others run out.
+//! Workers share no state. A control connection and its data connection have different ports, and may belong to different
+//! workers. So an announcement is sent to all other workers as a request (`live`). An entry is one small value, and lookups
+//! stay local. If a flow uses one worker's entry, the entries of the other workers expire.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,11 +16,11 @@ use margay_app::expect::{Awaited, Carries, Expect, ExpectedFlow};
 use margay_flow::FlowCore;
 use margay_packet::{Time, Vlans};
 
-/// Most connections that are expected.
+/// Limit of expected connections.
 const MAX: usize = 4096;
-/// Microseconds that one is expected.
+/// Lifetime of an entry, in microseconds.
 const LIFE: i64 = 30_000_000;
-/// Microseconds between two searches of a full table for entries that are too old.
+/// Microseconds between two searches of a full table for expired entries.
 const SWEEP: i64 = 1_000_000;
 
 #[derive(Debug)]
@@ -28,43 +28,43 @@ struct Entry {
     /// The flow that announced it.
     parent: u64,
     vlans: Vlans,
-    /// `None` while it is not known what for.
+    /// `None` until its protocol is known.
     carries: Option<Carries>,
     until: Time,
 }
 
-/// What is known of a new flow.
+/// What the table says about a new flow.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// It was not announced.
+    /// The flow is not expected.
     No,
-    /// It was, and it is not known yet what for.
+    /// The flow is expected, but its protocol is not known yet.
     Later,
-    /// It carries this; the number of the flow that announced it, and whether its client is who listens.
+    /// The expected protocol, the id of the announcing flow, and whether the flow's client is the listening side.
     Carries(Carries, u64, bool),
 }
 
-/// Connections that were announced.
+/// Connections that parsers announced.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
     table: HashMap<ExpectedFlow, Entry>,
     swept: Time,
-    /// Connections that were not expected because there were too many.
+    /// Connections that were refused because the table was full.
     pub(crate) refused: u64,
 }
 
 impl Expected {
-    /// How many connections are expected.
+    /// The number of expected connections.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether none is.
+    /// Whether no connection is expected.
     pub(crate) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
-    /// Takes note of what the parsers of a flow with these tags said.
+    /// Records the announcements of a flow with these VLAN tags.
     pub(crate) fn note(&mut self, said: &mut Vec<Expect>, vlans: Vlans, now: Time) {
         for e in said.drain(..) {
             let carries = match e.what {
@@ -96,10 +96,10 @@ impl Expected {
         }
     }
 
-    /// Whether a flow was announced. One that was is not expected again.
+    /// Looks up a flow. A match removes the entry.
     pub(crate) fn ask(&mut self, flow: &FlowCore, now: Time) -> Answer {
         let key = |from: IpAddr, to: IpAddr, port| ExpectedFlow { transport: flow.proto, from, to, port };
-        // Without its beginning it is not known who opened it.
+        // The opener of a flow that was picked up midstream is unknown.
         for (key, reversed) in
             [(key(flow.src, flow.dst, flow.dport), false), (key(flow.dst, flow.src, flow.sport), true)]
         {

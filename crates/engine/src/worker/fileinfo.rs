@@ -7,22 +7,22 @@ use margay_flow::Direction;
 use margay_output::Outputs;
 use margay_output::event::{Addresses, AppEvent, EventType, Forwarded, Header, ONE_RECORD};
 
-use super::app::AppLane;
+use super::app::AppStage;
 use super::log::direction;
-use super::scripts::{Occasion, OutputScripts, Scene};
+use super::scripts::{Occasion, OutputScripts, ScriptContext};
 
-/// The first file of a transaction that is due for the log.
+/// The first file of a transaction that is due for logging.
 fn due(tx: &dyn Transaction, only: Option<Direction>) -> Option<usize> {
     let files = &tx.base().files;
     let way = |i: &usize| files.all().get(*i).map(|f| f.to_client);
     files.due_for_log().find(|i| only.is_none_or(|d| way(i) == Some(d == Direction::ToClient)))
 }
 
-impl AppLane {
-    /// Carries out what is still to be done for the files of a transaction, as [`AppLane::log_files`] means `only`; whether
-    /// some are to be logged then.
+impl AppStage {
+    /// Does the pending work for a transaction's files, where `only` means the same as for [`AppStage::log_files`]. Returns
+    /// whether any file must be logged.
     pub(super) fn files_due(&mut self, tx: &mut dyn Transaction, only: Option<Direction>) -> bool {
-        let AppLane { config, shared, .. } = self;
+        let AppStage { config, shared, .. } = self;
         let (AppConfig { files: config, .. }, Shared { files: engine, .. }) = (&**config, shared);
         let files = &mut tx.base_mut().files;
         if only.is_none() {
@@ -32,10 +32,10 @@ impl AppLane {
         due(tx, only).is_some()
     }
 
-    /// Logs the files of a transaction that are at their end: those that went in direction `only`, which detection has just
-    /// looked at; without it all of them, for nothing more will come of the transaction.
+    /// Logs the complete files of a transaction: those in direction `only`, which detection has just inspected, or all files
+    /// if the transaction gets no more data.
     ///
-    /// `header` has the flow's addresses; a file is shown with those of the direction that it went in.
+    /// `header` has the flow's addresses; a file is shown with the addresses of its own direction.
     pub(super) fn log_files(
         &mut self,
         outputs: &mut Outputs,
@@ -43,9 +43,9 @@ impl AppLane {
         app_proto: Option<&str>,
         tx: &mut dyn Transaction,
         only: Option<Direction>,
-        (scripts, detect, scene): (&mut OutputScripts, Option<&Detect>, Scene<'_>),
+        (scripts, detect, context): (&mut OutputScripts, Option<&Detect>, ScriptContext<'_>),
     ) {
-        let AppLane { config, shared, options, record, .. } = self;
+        let AppStage { config, shared, options, record, .. } = self;
         let (AppConfig { files: config, .. }, Shared { files: engine, .. }) = (&**config, shared);
         let records = config.store.as_ref().is_some_and(|s| s.write_fileinfo);
         loop {
@@ -82,14 +82,14 @@ impl AppLane {
                 }
             }
             if scripts.wants(Occasion::File) {
-                scripts.file(detect, scene, &*tx, index, engine);
+                scripts.file(detect, context, &*tx, index, engine);
             }
             tx.base_mut().files.set_logged(index);
         }
     }
 }
 
-/// A flow's header as that of something that goes in a direction.
+/// A flow's header, changed to that of a direction.
 fn towards<'a>(header: &Header<'a>, way: Direction) -> Header<'a> {
     let mut h = *header;
     if way == Direction::ToClient {
@@ -98,7 +98,7 @@ fn towards<'a>(header: &Header<'a>, way: Direction) -> Header<'a> {
     h
 }
 
-/// Appends the files that an alert of a packet in direction `way` is about: the one that matched, or all of them.
+/// Appends the files of an alert on a packet in direction `way`: the matching file, or all files.
 pub(super) fn alert_files(
     tx: &dyn Transaction,
     way: Direction,

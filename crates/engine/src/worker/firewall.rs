@@ -1,4 +1,4 @@
-//! Firewall mode: the tables that come before the flow and before the stream.
+//! Firewall mode: the tables that are evaluated before the flow lookup and before the stream engine.
 
 use margay_detect::firewall::{HookOutcome, PacketHook};
 use margay_detect::{Input, Verdict};
@@ -6,12 +6,12 @@ use margay_flow::{Direction, Flow, FlowState};
 use margay_packet::Packet;
 
 use super::tcp::is_established;
-use super::{Fate, FlowExt, Rest};
+use super::{FlowExt, PacketVerdict, Stages};
 
-/// Who dropped a flow.
+/// What dropped a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum FlowDropBy {
-    /// A rule for threat detection, as it is without firewall mode.
+    /// A threat detection rule, as without firewall mode.
     #[default]
     Rules,
     /// A firewall rule, or a policy of the firewall.
@@ -20,7 +20,7 @@ pub(crate) enum FlowDropBy {
     Exception,
 }
 
-/// What is to be done with a packet before its flow is looked up.
+/// The result of the tables before the flow lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BeforeFlow {
     Next,
@@ -28,14 +28,14 @@ pub(super) enum BeforeFlow {
     Dropped,
 }
 
-impl Rest {
-    /// Whether rules are to be asked about a packet before its flow is looked up.
+impl Stages {
+    /// Whether rules are evaluated before the flow lookup.
     pub(super) fn looks_before_flow(&self) -> bool {
         self.firewall || self.detect.as_ref().is_some_and(|(d, _)| d.looks_before_flow())
     }
 
-    /// Asks `packet:pre_flow`, and the rules that take packets out of flow tracking. A packet that is dropped is seen to.
-    pub(super) fn before_flow(&mut self, packet: &Packet<'_>, fate: &mut Fate) -> BeforeFlow {
+    /// Evaluates `packet:pre_flow`, and the rules that exclude packets from flow tracking. Logs the packet if it is dropped.
+    pub(super) fn before_flow(&mut self, packet: &Packet<'_>, fate: &mut PacketVerdict) -> BeforeFlow {
         let Some((detect, state)) = &mut self.detect else { return BeforeFlow::Next };
         let mut input = Input { ips: self.ips, ..Input::new(packet) };
         match state.firewall_hook(detect, PacketHook::PreFlow, &mut input) {
@@ -51,7 +51,7 @@ impl Rest {
         }
     }
 
-    /// Asks `packet:pre_stream`: the verdict for a packet that is dropped.
+    /// Evaluates `packet:pre_stream`. Returns the verdict for a dropped packet.
     pub(super) fn before_stream(
         &mut self,
         packet: &Packet<'_>,

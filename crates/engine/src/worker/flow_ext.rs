@@ -1,4 +1,4 @@
-//! What the engine keeps with a flow.
+//! The engine's own data of a flow.
 
 use margay_detect::RulesMark;
 use margay_stream::TcpSession;
@@ -7,45 +7,45 @@ use super::firewall::FlowDropBy;
 use super::{app, closing, detection};
 use crate::exception::{Condition, Policy};
 
-/// What the engine keeps with a flow: first what every packet touches, which shares a cache line with the end of the flow's own
-/// record.
+/// The engine's own data of a flow. The fields that every packet uses come first: they share a cache line with the end of the
+/// flow's own record.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct FlowExt {
-    /// The TCP session, from the first packet that made one.
+    /// The TCP session, from the first packet that creates one.
     pub(crate) tcp: Option<Box<TcpSession>>,
     /// The application layer, from the first data on.
     pub(crate) app: Option<Box<app::FlowApp>>,
-    /// The rules that last looked at it: what they left is in their numbers.
+    /// The rules that last inspected the flow. The state is stored by their numbers.
     pub(super) rules: RulesMark,
-    /// When rules that ask for its protocol alone are due.
+    /// When rules on its protocol alone are due.
     pub(super) protocol_rules: detection::ProtocolRules,
-    /// Whose it is.
+    /// The tenant of the flow.
     pub(super) tenant: u32,
-    /// What the checksums of its datagrams were, by direction.
+    /// The checksums of its datagrams so far, by direction.
     pub(super) checksums: [app::Checksums; 2],
-    /// Who dropped it, where it is dropped.
+    /// What dropped the flow, if it is dropped.
     pub(super) dropped_by: FlowDropBy,
     /// Whether a drop was logged, by direction.
     pub(super) drop_logged: [bool; 2],
-    /// What was seen of its end while it is bypassed.
+    /// Signs of the end of a bypassed connection.
     pub(crate) closing: Option<Box<closing::Closing>>,
     /// Exception policies that took effect.
     exceptions: Option<Box<Exceptions>>,
-    /// Ethernet addresses, where an output wants them: to the server and to the client.
+    /// Ethernet addresses, if an output needs them: of packets to the server and to the client.
     pub(crate) macs: Option<Box<[MacList; 2]>>,
-    /// Number of the flow that announced this one.
+    /// The id of the flow that announced this one.
     pub(crate) parent: Option<u64>,
 }
 
-/// Exception policies that took effect for a flow, each once.
+/// Exception policies that took effect for a flow, each listed once.
 #[derive(Debug, Default)]
 struct Exceptions(Vec<(Condition, Policy)>);
 
-// A million idle flows should not take more than 400 MB with what they are found by.
+// A million idle flows, with their index, should take at most 400 MB.
 const _: () = assert!(size_of::<margay_flow::Flow<FlowExt>>() <= 320);
 
-/// Ethernet addresses of one side of a flow, most ten.
+/// Ethernet addresses of one side of a flow, at most ten.
 #[derive(Debug, Default)]
 pub(crate) struct MacList {
     pub(crate) src: Vec<[u8; 6]>,
@@ -54,12 +54,12 @@ pub(crate) struct MacList {
 const MACS_MAX: usize = 10;
 
 impl FlowExt {
-    /// Of a new flow of that tenant.
+    /// The data of a new flow of that tenant.
     pub(super) fn of(tenant: u32) -> FlowExt {
         FlowExt { tenant, ..FlowExt::default() }
     }
 
-    /// Notes for the flow's record that an exception policy took effect.
+    /// Records for the flow's event that an exception policy took effect.
     pub(super) fn note_exception(&mut self, condition: Condition, policy: Policy) {
         let list = &mut self.exceptions.get_or_insert_default().0;
         if !list.contains(&(condition, policy)) {
@@ -72,7 +72,7 @@ impl FlowExt {
         self.exceptions.as_ref().map_or(&[], |e| &e.0)
     }
 
-    /// The flow was turned round.
+    /// Swaps the directions.
     pub(super) fn turn_round(&mut self) {
         if let Some(tcp) = &mut self.tcp {
             tcp.turn_round();

@@ -1,4 +1,4 @@
-//! Frames: their bytes for rules, and what events show of them.
+//! Frames: supplies their bytes to rules and to events.
 
 use margay_app::frame::{Frame, STREAM};
 use margay_app::protocol;
@@ -10,9 +10,9 @@ use margay_packet::Packet;
 use margay_stream::TcpSession;
 
 use super::app::FlowApp;
-use super::{FlowExt, Rest};
+use super::{FlowExt, Stages};
 
-/// Where the bytes of a direction's frames are: in the stream, or in the datagram.
+/// The source of the bytes of a direction's frames: the stream, or the datagram.
 pub(super) struct FrameSource<'a> {
     pub(super) tcp: Option<&'a TcpSession>,
     pub(super) dir: Direction,
@@ -34,7 +34,7 @@ impl FrameBytes for FrameSource<'_> {
 }
 
 impl FrameSource<'_> {
-    /// Appends a frame's object: type, place, and of its first `most` bytes what is still there.
+    /// Appends a frame's JSON object: type, position, and at most `most` of its first bytes if they are still available.
     pub(super) fn log(&self, app: &FlowApp, frame: &Frame, most: usize, bytes: &mut Vec<u8>, json: &mut Json) {
         let types = protocol(app.session.proto).map_or(&[] as &[&str], |p| p.frames);
         let name =
@@ -65,8 +65,8 @@ impl FrameSource<'_> {
     }
 }
 
-impl Rest {
-    /// Logs the frames of a packet's direction that were marked; at the flow's `end` those of both.
+impl Stages {
+    /// Logs the new frames of a packet's direction; at the flow's `end`, those of both directions.
     #[inline]
     pub(super) fn log_frames(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, dir: Direction, end: bool) {
         if flow.ext.app.as_ref().is_some_and(|a| !a.frames.is_empty()) {
@@ -115,9 +115,9 @@ impl Rest {
         app.frames.tidy();
     }
 
-    /// After a packet of which the parser said that what follows is encrypted: the stream is not inspected any more. Frames show its bytes
-    /// all the same, with packets that come after the parser had them: for those they are kept. `asked` is the packet's direction where
-    /// rules were asked about data in it.
+    /// Stops stream inspection after the parser reported that the rest is encrypted. Frames still show the encrypted bytes,
+    /// with packets that arrive after parsing, so those bytes stay in the stream. `asked` is the packet's direction if rules
+    /// inspected its data.
     pub(super) fn end_inspection(&mut self, flow: &mut Flow<FlowExt>, asked: Option<Direction>) {
         let (Some(app), Some(tcp)) = (flow.ext.app.as_deref_mut(), flow.ext.tcp.as_deref_mut()) else { return };
         let before = std::mem::replace(&mut app.encrypted, app.wishes.no_payload);
@@ -136,7 +136,7 @@ impl Rest {
         }
     }
 
-    /// Rules do not look at the flow, or will not: what was kept for them is let go.
+    /// Rules do not inspect the flow: frees the bytes that were kept for them.
     pub(super) fn frames_unwatched(&mut self, flow: &mut Flow<FlowExt>) {
         if !self.app.shared.frames.watched {
             return;

@@ -1,11 +1,11 @@
-//! Counters of inline mode.
+//! Counters of IPS mode.
 
 use margay_detect::DropReason as Detect;
 
 use super::{DropReason, FrameVerdict};
 use crate::exception::Condition;
 
-/// `ips.*`: what became of captured frames.
+/// `ips.*`: verdicts on captured frames.
 #[derive(Debug, Default)]
 pub(crate) struct IpsCounters {
     accepted: u64,
@@ -13,7 +13,7 @@ pub(crate) struct IpsCounters {
     rejected: u64,
     replaced: u64,
     reasons: [u64; REASONS.len()],
-    /// `firewall.*`: frames that it accepted, and that it blocked by reason.
+    /// `firewall.*`: frames that the firewall accepted, and frames it blocked by reason.
     fw_accepted: u64,
     fw_blocked: u64,
     fw_reasons: [u64; FW_REASONS.len()],
@@ -47,7 +47,7 @@ const REASONS: [(&str, DropReason); 15] = [
 ];
 
 impl IpsCounters {
-    /// Counts a frame. What the `firewall` blocked nobody else saw.
+    /// Counts a frame. A frame that the `firewall` blocked was not inspected further.
     pub(crate) fn count(&mut self, verdict: FrameVerdict, firewall: bool) {
         if firewall {
             if let Some(reason @ (DropReason::Firewall(_) | DropReason::FirewallFlowDrop)) = verdict.drop {
@@ -73,7 +73,7 @@ impl IpsCounters {
         }
     }
 
-    /// Counts a frame whose payload was changed.
+    /// Counts a frame with a changed payload.
     pub(crate) fn replaced(&mut self) {
         self.replaced += 1;
     }
@@ -89,7 +89,7 @@ impl IpsCounters {
         }
     }
 
-    /// Calls `f` with each counter's name and value of the firewall.
+    /// Calls `f` with the name and value of each firewall counter.
     pub(crate) fn for_each_firewall(&self, discarded_alerts: u64, f: &mut dyn FnMut(&str, u64)) {
         f("firewall.accepted", self.fw_accepted);
         f("firewall.blocked", self.fw_blocked);

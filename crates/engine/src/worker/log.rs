@@ -1,4 +1,4 @@
-//! From what happened to events: fills in what the outputs write.
+//! Builds the events that the outputs write.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -24,13 +24,13 @@ use margay_stream::StreamEvent;
 use super::app::FlowApp;
 use super::fileinfo::alert_files;
 use super::frames::FrameSource;
-use super::scripts::{Occasion, Scene};
-use super::{DropReason, Fate, FlowExt, Rest};
+use super::scripts::{Occasion, ScriptContext};
+use super::{DropReason, FlowExt, PacketVerdict, Stages};
 
-/// Memory reused from event to event.
+/// Buffers that events reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// Payload of a stream, for alerts.
+    /// Stream payload for alerts.
     pub(crate) payload: Vec<u8>,
     /// A packet whose payload was changed inline.
     pub(crate) rewritten: Vec<u8>,
@@ -45,13 +45,13 @@ struct RuleText {
 }
 
 impl RuleText {
-    /// With what `reference.config` says of its references; those that it does not know are left out.
+    /// Renders a rule. References are expanded with `reference.config`, and unknown ones are left out.
     #[cold]
     fn of(rule: &RuleFacts, prefixes: &HashMap<String, String>) -> RuleText {
         let metadata = margay_rules::metadata(&rule.text);
         let pairs: Vec<_> = metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         let reference = |(system, text): (String, String)| {
-            // A text with a scheme of its own is whole.
+            // A text with a scheme is a complete URL.
             prefixes.get(&system).map(|p| if text.contains("://") { text.clone() } else { format!("{p}{text}") })
         };
         RuleText {
@@ -62,7 +62,7 @@ impl RuleText {
     }
 }
 
-/// A rule without what is rendered of it.
+/// A rule without the rendered parts.
 fn plain(r: &RuleFacts) -> Signature<'_> {
     Signature {
         gid: r.gid,
@@ -82,21 +82,21 @@ fn plain(r: &RuleFacts) -> Signature<'_> {
     }
 }
 
-/// What events show of rules, made of each when it first alerts: of a large set of rules few ever do.
+/// What events show of rules. Each rule is rendered at its first alert, because few rules of a large set ever alert.
 #[derive(Debug, Default)]
 pub(crate) struct RuleTexts {
     made: Box<[OnceLock<Box<RuleText>>]>,
-    /// By name, what comes before the text of a reference.
+    /// The prefix of a reference, by its name.
     prefixes: HashMap<String, String>,
 }
 
 impl RuleTexts {
-    /// For so many rules.
+    /// Empty texts for `rules` rules.
     pub(crate) fn new(rules: usize, prefixes: HashMap<String, String>) -> RuleTexts {
         RuleTexts { made: (0..rules).map(|_| OnceLock::new()).collect(), prefixes }
     }
 
-    /// What events say of the rule of that number.
+    /// What events show of the rule with that number.
     fn signature<'a>(&'a self, detect: &'a Detect, number: u32) -> Signature<'a> {
         let (Some(rule), Some(place)) = (detect.rules().get(number as usize), self.made.get(number as usize)) else {
             return Signature::default();
@@ -111,7 +111,7 @@ impl RuleTexts {
     }
 }
 
-/// Direction as events have it.
+/// A direction in the form that events use.
 pub(crate) fn direction(d: Direction) -> event::Direction {
     match d {
         Direction::ToServer => event::Direction::ToServer,
@@ -124,7 +124,7 @@ pub(crate) fn addresses(core: &FlowCore) -> Addresses {
     Addresses { src: core.src, sport: core.sport, dst: core.dst, dport: core.dport, proto: core.proto }
 }
 
-impl Rest {
+impl Stages {
     /// Logs an ARP packet for IPv4 over Ethernet.
     pub(super) fn log_arp(&mut self, p: &Packet<'_>) {
         if !self.outputs.wants(EventType::Arp) {
@@ -132,7 +132,7 @@ impl Rest {
         }
         let L3::Arp { offset } = p.l3 else { return };
         let Some(b) = p.data.get(offset as usize..offset as usize + 28) else { return };
-        // Hardware type Ethernet, protocol type IPv4, their lengths.
+        // Hardware type Ethernet, protocol type IPv4, and their address lengths.
         if b[..6] != [0, 1, 8, 0, 6, 4] {
             return;
         }
@@ -148,14 +148,14 @@ impl Rest {
         });
     }
 
-    /// Hands a captured frame, which comes after all that it carried, to the capture log.
+    /// Sends a captured frame to the capture log, after all packets it carried.
     pub(super) fn log_pcap(&mut self, p: &Packet<'_>, fate: PacketFate) {
         if p.source == PacketSource::Wire && self.outputs.wants_pcap() {
             self.outputs.pcap_packet(p, fate);
         }
     }
 
-    /// Logs the decoder's and the stream engine's events of a packet.
+    /// Logs a packet's decoder events and stream events.
     #[inline]
     pub(super) fn log_anomalies(&mut self, p: &Packet<'_>, flow: Option<&Flow<FlowExt>>, stream: &[StreamEvent]) {
         if !p.events.is_empty() || !stream.is_empty() {
@@ -180,9 +180,9 @@ impl Rest {
             header.vars = held.vars();
         }
         let events = p.events.as_slice().iter().map(|e| Anomaly::Decode(e.name()));
-        // Two of the stream's have another name in events than in rules.
+        // Two stream events have a different name in events than in rules.
         let name = |e: &StreamEvent| e.stat_name().strip_prefix("stream.").unwrap_or(e.name());
-        // Inline they say why a packet was changed or dropped.
+        // Inline, these events explain why a packet was changed or dropped.
         let all = self.ips || self.stream.config().write_ambiguity;
         let named = self.detect.as_ref().map_or(0, |(detect, _)| detect.stream_events());
         let written = |e: &&StreamEvent| all || !e.is_ambiguity() || named & (1 << **e as u8) != 0;
@@ -191,8 +191,13 @@ impl Rest {
         }
     }
 
-    /// Logs the alerts of a packet. `stream` has the payload of the stream around it where an alert is about that.
-    pub(super) fn log_alerts(&mut self, p: &Packet<'_>, flow: Option<(&Flow<FlowExt>, Direction)>, fate: Fate) {
+    /// Logs a packet's alerts. An alert on the stream shows the stream's payload.
+    pub(super) fn log_alerts(
+        &mut self,
+        p: &Packet<'_>,
+        flow: Option<(&Flow<FlowExt>, Direction)>,
+        fate: PacketVerdict,
+    ) {
         let Some((detect, state)) = &self.detect else { return };
         let alerts = state.alerts();
         if alerts.is_empty() {
@@ -221,7 +226,7 @@ impl Rest {
             let progress = tx
                 .zip(parser.and_then(|p| protocol(p.proto())))
                 .and_then(|(tx, protocol)| protocol.shown_progress(tx.base().progress));
-            // An alert that is about no transaction may be about any.
+            // An alert without a transaction may refer to any.
             let find = |header: &str, forward: bool| match tx {
                 Some(tx) => tx.forwarded_for(header, forward),
                 None => app?.forwarded_for(header, forward),
@@ -281,12 +286,12 @@ impl Rest {
             };
             self.outputs.alert(&event);
             if self.scripts.wants(Occasion::Alert) {
-                self.scripts.alert(detect, Scene::new(Some(p), flow.map(|(f, _)| &f.core), app), a.rule, tx);
+                self.scripts.alert(detect, ScriptContext::new(Some(p), flow.map(|(f, _)| &f.core), app), a.rule, tx);
             }
         }
     }
 
-    /// Logs the variables of a packet of which rules captured some.
+    /// Logs a packet's variables, if rules captured any.
     pub(super) fn log_metadata(&mut self, p: &Packet<'_>, flow: Option<&FlowCore>) {
         let Some((detect, state)) = &self.detect else { return };
         if state.packet_vars().list().is_empty() || !self.outputs.wants(EventType::Metadata) {
@@ -309,7 +314,7 @@ impl Rest {
         });
     }
 
-    /// Logs a packet that a `tag` asked for.
+    /// Logs a packet that a `tag` selected.
     pub(super) fn log_tagged(&mut self, p: &Packet<'_>, flow: Option<&Flow<FlowExt>>) {
         if self.outputs.wants(EventType::Packet) {
             let header =
@@ -319,7 +324,12 @@ impl Rest {
     }
 
     /// Logs a dropped packet.
-    pub(super) fn log_drop(&mut self, p: &Packet<'_>, flow: Option<(&mut Flow<FlowExt>, Direction)>, fate: Fate) {
+    pub(super) fn log_drop(
+        &mut self,
+        p: &Packet<'_>,
+        flow: Option<(&mut Flow<FlowExt>, Direction)>,
+        fate: PacketVerdict,
+    ) {
         let (Some(reason), true) = (fate.drop, self.ips) else { return };
         if !self.outputs.wants(EventType::Drop) {
             return;
@@ -351,11 +361,11 @@ impl Rest {
         });
     }
 
-    /// Logs a flow that ended, whole and by direction.
+    /// Logs a flow that ended, with totals and with counts for each direction.
     pub(super) fn log_flow(&mut self, flow: &Flow<FlowExt>, reason: &'static str) {
         if self.scripts.any() {
-            let scene = Scene::new(None, Some(&flow.core), flow.ext.app.as_deref());
-            self.scripts.flow(self.detect.as_ref().map(|d| &*d.0), scene);
+            let context = ScriptContext::new(None, Some(&flow.core), flow.ext.app.as_deref());
+            self.scripts.flow(self.detect.as_ref().map(|d| &*d.0), context);
         }
         let (whole, halves) = (self.outputs.wants(EventType::Flow), self.outputs.wants(EventType::Netflow));
         if !whole && !halves {
@@ -451,7 +461,7 @@ fn summary(core: &FlowCore) -> FlowSummary {
     FlowSummary { pkts: core.pkts, bytes: core.bytes, start: core.start, addresses: addresses(core) }
 }
 
-/// What rules keep with a flow and a packet, by name.
+/// The variables that rules store with a flow and a packet, by name.
 #[derive(Debug, Default)]
 pub(crate) struct HeldVars<'a> {
     bits: Vec<&'a str>,
@@ -462,7 +472,7 @@ pub(crate) struct HeldVars<'a> {
 }
 
 impl<'a> HeldVars<'a> {
-    /// Those of `flow` and `packet`.
+    /// The variables of `flow` and `packet`.
     pub(crate) fn of(detect: &'a Detect, flow: Option<&'a FlowCore>, packet: Option<&'a CapturedVars>) -> Self {
         let mut held = HeldVars::default();
         let name = |n: u32| detect.names().name(n);
@@ -478,7 +488,7 @@ impl<'a> HeldVars<'a> {
         held
     }
 
-    /// As events take them.
+    /// In the form that events take.
     pub(crate) fn vars(&self) -> Vars<'_> {
         Vars {
             flowbits: &self.bits,
@@ -497,7 +507,7 @@ fn captured<'a>(detect: &'a Detect, vars: &'a CapturedVars) -> impl Iterator<Ite
     })
 }
 
-fn verdict(fate: Fate, firewall: bool) -> VerdictInfo<'static> {
+fn verdict(fate: PacketVerdict, firewall: bool) -> VerdictInfo<'static> {
     let action = if fate.drop.is_some() {
         event::Verdict::Drop
     } else if fate.pass {
@@ -507,7 +517,7 @@ fn verdict(fate: Fate, firewall: bool) -> VerdictInfo<'static> {
     } else {
         event::Verdict::Alert
     };
-    // Nothing is sent when a capture file is read; who would have been answered is said all the same.
+    // Reading a capture file sends nothing, but the event still names the targets of the reject.
     let reject = fate.rejected.map(|r| match r {
         Reject::Source => (RejectTarget::ToClient, fate.answers),
         Reject::Destination => (RejectTarget::ToServer, fate.answers),
@@ -516,7 +526,7 @@ fn verdict(fate: Fate, firewall: bool) -> VerdictInfo<'static> {
     VerdictInfo { action, reject }
 }
 
-/// Type and code of the answers in a flow of ICMP that has some. Messages that answer have the code 0 (RFC 792, RFC 4443).
+/// Type and code of the replies in an ICMP flow that has replies. Reply messages have the code 0 (RFC 792, RFC 4443).
 fn icmp_response(core: &FlowCore) -> Option<(u8, u8)> {
     let asked = core.sport as u8;
     let answer = match core.proto {

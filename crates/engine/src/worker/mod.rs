@@ -1,7 +1,7 @@
-//! One worker: a packet's way from the capture to the events.
+//! One worker: takes packets from the capture to the events.
 //!
-//! [`Worker`] owns all that a packet touches. The decoder stands beside the rest ([`Lane`]), since it calls back into it
-//! with each packet it finds.
+//! [`Worker`] owns everything that a packet touches. The decoder is a field beside the [`Pipeline`], because it calls the
+//! pipeline for each packet that it finds in a frame.
 
 mod app;
 mod app_feed;
@@ -15,7 +15,6 @@ mod detection;
 mod end;
 pub(crate) mod engines;
 mod expect;
-mod fate;
 mod fileinfo;
 mod firewall;
 mod flow_ext;
@@ -23,6 +22,7 @@ mod frames;
 mod ips;
 mod log;
 pub(crate) mod moving;
+mod packet_verdict;
 mod policy;
 mod scripts;
 mod stream_log;
@@ -43,276 +43,277 @@ use margay_stream::StreamEngine;
 
 use crate::exception::{Condition, Policies, Policy, PolicyCounters};
 use crate::parallel::ahead::Helped;
-pub(crate) use app::AppLane;
+pub(crate) use app::AppStage;
 pub(crate) use captured::{Announce, Captured, End};
 use engines::{Engine, Engines};
-pub(crate) use fate::{DropReason, Fate, FrameVerdict};
 use firewall::BeforeFlow;
 pub(crate) use flow_ext::FlowExt;
 pub(crate) use ips::IpsCounters;
 pub(crate) use log::RuleTexts;
-use scripts::Scene;
+pub(crate) use packet_verdict::{DropReason, FrameVerdict, PacketVerdict};
+use scripts::ScriptContext;
 pub(crate) use scripts::{Occasion, OutputScripts, ScriptFiles};
 use wire::Wire;
 
 /// One worker.
 pub(crate) struct Worker {
     pub(crate) decoder: Decoder,
-    pub(crate) lane: Lane,
-    /// Frames since silent flows were looked for.
+    pub(crate) pipeline: Pipeline,
+    /// Frames since the worker last searched for flows that timed out.
     pub(crate) unswept: u32,
-    /// Second of packet time in which they were last looked for, of a live capture.
+    /// Second of packet time of the last such search, in a live capture.
     pub(crate) swept: i64,
-    /// The last second of which was said that it went by, live.
+    /// The last second of packet time that [`Worker::expire_live`] reported as over.
     pub(crate) told: i64,
 }
 
-/// Frames from one look for silent flows to the next. Short captures are most often those whose time goes back and forth
-/// (several that were put together): their flows are left whole.
+/// Frames between two searches for flows that timed out. Time often jumps back and forth in short captures, because several
+/// captures were merged. They end before the first search, so their flows stay whole.
 const SWEEP: u32 = 10_000;
 
-/// All of a worker but its decoder.
-pub(crate) struct Lane {
-    /// Policies for what cannot be seen.
+/// Everything a worker has except its decoder.
+pub(crate) struct Pipeline {
+    /// Exception policies.
     pub(crate) policies: Policies,
     pub(crate) flows: FlowTable<FlowExt>,
-    pub(crate) rest: Rest,
-    /// The verdict on the frame that is being decoded, collected from its packets. [`Worker::frame`] returns it; nothing
-    /// that has only [`Rest`], such as the end of a flow, can reach it.
+    pub(crate) stages: Stages,
+    /// The verdict on the frame that is being decoded, collected from its packets. [`Worker::frame`] returns it. Code that
+    /// has only [`Stages`], such as the end of a flow, cannot reach it.
     pub(crate) verdict: FrameVerdict,
 }
 
-/// What may be needed while a flow is borrowed.
-pub(crate) struct Rest {
-    /// Inline, or as if.
+/// The stages and what they share. They are separate from the flow table, so that they can be used while a flow is borrowed
+/// from it.
+pub(crate) struct Stages {
+    /// IPS mode, inline or simulated.
     pub(crate) ips: bool,
     /// Firewall mode.
     pub(crate) firewall: bool,
-    /// What happens where a parser gives up: those of [`Lane::policies`], for where only this is at hand; of flows whose
-    /// beginning was seen, and of those that were picked up midstream.
+    /// Policies for a parser that fails, copied from [`Pipeline::policies`] for code that has only the stages: for flows that
+    /// were seen from their beginning, and for flows that were picked up midstream.
     pub(crate) error_policies: [Policy; 2],
-    /// A datagram with a wrong checksum is never parsed: inline, and with `-k all`.
+    /// Datagrams with a wrong checksum are never parsed: inline, and with `-k all`.
     pub(crate) discards_wrong_datagrams: bool,
     pub(crate) stream: StreamEngine,
     pub(crate) detect: Option<Engine>,
-    /// Whose rules these are, and those of others.
+    /// The rule engines of all tenants, and which one the current packet uses.
     pub(crate) engines: Engines,
-    pub(crate) app: AppLane,
+    pub(crate) app: AppStage,
     pub(crate) outputs: Outputs,
     /// Scripts that write logs.
     pub(crate) scripts: OutputScripts,
     pub(crate) counters: Counters,
     pub(crate) scratch: log::Scratch,
-    /// Of each rule, what events show.
+    /// What events show of each rule.
     pub(crate) texts: Arc<RuleTexts>,
     /// Whether an output wants the Ethernet addresses of flows.
     pub(crate) ethernet: bool,
-    /// It was said that the pattern matcher failed.
+    /// The failure of the pattern matcher was logged.
     told_of_search_error: bool,
-    /// Bytes of a stream that alerts show.
+    /// Bytes of stream data that alerts show.
     shown: usize,
-    /// Packet time: it stands still where packets are out of order, and goes back where it jumps.
+    /// Packet time. It does not go back for packets that are slightly out of order, only for a jump.
     pub(crate) now: Time,
     /// Capture file being read.
     pub(crate) file: Option<String>,
     /// Alerts of the current capture file.
     pub(crate) file_alerts: u64,
-    /// Connections that parsers announced.
+    /// Connections that parsers expect.
     pub(crate) expected: expect::Expected,
-    /// Hashes flows as the flow table does.
+    /// Hashes flows in the same way as the flow table.
     pub(crate) hasher: FlowHasher,
-    /// Flows that are bypassed in the kernel, where that is wanted.
+    /// Flows that the kernel bypasses, if kernel bypass is on.
     pub(crate) kernel: Option<Box<bypass::InKernel>>,
-    /// Where its packets come from, if that is an interface.
+    /// The interfaces that the packets come from, in a live capture.
     pub(crate) captured: Option<Captured>,
-    /// What goes back there.
+    /// What the worker sends back to the interface.
     pub(crate) wire: Option<Box<Wire>>,
-    /// Tells the workers of the same stream of packets of connections that this one's parsers announced.
+    /// Reports connections that this worker's parsers expect to the other workers of the same capture.
     pub(crate) announce: Option<Announce>,
-    /// What they found in the packets of this one.
+    /// What other workers found in this worker's packets ahead of time.
     pub(crate) helped: Option<Helped>,
-    /// Whose turn it is among them.
+    /// The order of the workers at shared state.
     order: Option<Arc<dyn InOrder>>,
-    /// States of the TCP sessions that ended since they were counted.
+    /// Final states of the TCP sessions that ended since the last count.
     ended_tcp: Vec<&'static str>,
 }
 
-/// What the worker itself counts.
+/// The worker's own counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) ips: IpsCounters,
     pub(crate) policies: PolicyCounters,
     pub(crate) alerts: u64,
-    /// Datagrams that no parser was given, for their checksum is wrong.
+    /// Datagrams that were not parsed because their checksum is wrong.
     pub(crate) udp_invalid_checksum: u64,
 }
 
 impl Worker {
-    /// Takes one captured frame all the way, and returns the verdict on it.
+    /// Processes one captured frame, and returns the verdict on it.
     pub(crate) fn frame(&mut self, frame: &Frame<'_>) -> FrameVerdict {
         margay_packet::fault::point("worker");
-        self.lane.verdict = FrameVerdict::default();
-        if let Some(wire) = &mut self.lane.rest.wire {
+        self.pipeline.verdict = FrameVerdict::default();
+        if let Some(wire) = &mut self.pipeline.stages.wire {
             wire.begin(frame.data);
         }
         self.unswept = self.unswept.saturating_add(1);
-        self.decoder.decode(frame, &mut self.lane);
-        let verdict = self.lane.verdict;
-        if self.lane.rest.ips {
-            self.lane.rest.counters.ips.count(verdict, self.lane.rest.firewall);
+        self.decoder.decode(frame, &mut self.pipeline);
+        let verdict = self.pipeline.verdict;
+        if self.pipeline.stages.ips {
+            self.pipeline.stages.counters.ips.count(verdict, self.pipeline.stages.firewall);
         }
         verdict
     }
 
-    /// Notes for the source what becomes of the frame that was just taken.
+    /// Records the verdict on the last frame, for the source to carry out.
     pub(crate) fn decide(&mut self, verdict: FrameVerdict) {
-        if let Some(wire) = &mut self.lane.rest.wire {
+        if let Some(wire) = &mut self.pipeline.stages.wire {
             wire.decide(verdict);
         }
     }
 
-    /// What was decided of the frames of a batch, and is to be answered; [`Worker::decided`] takes it back.
+    /// Takes the decisions on the frames of a batch. [`Worker::decided`] returns the buffer.
     pub(crate) fn decisions(&mut self) -> Decisions {
-        self.lane.rest.wire.as_mut().map(|w| std::mem::take(&mut w.decisions)).unwrap_or_default()
+        self.pipeline.stages.wire.as_mut().map(|w| std::mem::take(&mut w.decisions)).unwrap_or_default()
     }
 
-    /// Gives back what was decided: it was carried out.
+    /// Returns the buffer of decisions after they were carried out.
     pub(crate) fn decided(&mut self, mut decisions: Decisions) {
-        if let Some(wire) = &mut self.lane.rest.wire {
+        if let Some(wire) = &mut self.pipeline.stages.wire {
             decisions.clear();
             wire.decisions = decisions;
         }
     }
 
-    /// Called between batches: from time to time ends the flows that were silent for too long. A packet of such a flow
-    /// ends it too, so that this changes no more than when.
+    /// Called between batches. From time to time, it ends the flows that timed out. The next packet of such a flow would end
+    /// it too, so this changes only the time of the end.
     pub(crate) fn expire(&mut self) {
-        let Lane { flows, rest, .. } = &mut self.lane;
+        let Pipeline { flows, stages, .. } = &mut self.pipeline;
         if self.unswept >= SWEEP || flows.emergency() {
-            let now = rest.now;
-            if flows.expire(now, 1024, &mut |flow, reason| rest.end_flow(flow, reason)) {
+            let now = stages.now;
+            if flows.expire(now, 1024, &mut |flow, reason| stages.end_flow(flow, reason)) {
                 self.unswept = 0;
             }
         }
-        rest.tell_of_failed_searches();
-        rest.end_batch();
-        self.lane.count_ended();
+        stages.tell_of_failed_searches();
+        stages.end_batch();
+        self.pipeline.count_ended();
     }
 
-    /// As [`Worker::expire`], of one of several workers: `now` is the time of the stream that all have their packets from, of
-    /// which `others` went to others since this was last called.
+    /// Like [`Worker::expire`], for one of several workers. `now` is the time of the stream that all workers share. `others`
+    /// counts the packets that went to other workers since the last call.
     pub(crate) fn expire_with(&mut self, now: Time, others: u64) {
-        self.lane.rest.now = now;
+        self.pipeline.stages.now = now;
         self.unswept = self.unswept.saturating_add(u32::try_from(others).unwrap_or(u32::MAX));
         self.expire();
     }
 
-    /// As [`Worker::expire`], of packets that come as time goes by: flows that are silent for too long are ended every second
-    /// of it, at most `budget` now. `now` is the time where no packets came that would tell. Returns whether a second went by.
+    /// Like [`Worker::expire`], for a live capture: every second, the worker ends the flows that timed out, at most `budget`
+    /// of them in one call. `now` is the current time if no packet supplied one. Returns whether a second has passed.
     pub(crate) fn expire_live(&mut self, now: Option<Time>, budget: usize) -> bool {
-        let Lane { flows, rest, .. } = &mut self.lane;
+        let Pipeline { flows, stages, .. } = &mut self.pipeline;
         if let Some(now) = now
-            && now > rest.now
+            && now > stages.now
         {
-            rest.now = now;
+            stages.now = now;
         }
-        let second = rest.now.secs();
+        let second = stages.now.secs();
         if second != self.swept || flows.emergency() {
-            // What is left over is looked at after the next batch.
-            let now = rest.now;
-            if flows.expire(now, budget, &mut |flow, reason| rest.end_flow(flow, reason)) {
+            // The flows beyond the budget end after the next batch.
+            let now = stages.now;
+            if flows.expire(now, budget, &mut |flow, reason| stages.end_flow(flow, reason)) {
                 self.swept = second;
             }
         }
-        rest.tell_of_failed_searches();
-        rest.end_batch();
-        self.lane.count_ended();
+        stages.tell_of_failed_searches();
+        stages.end_batch();
+        self.pipeline.count_ended();
         std::mem::replace(&mut self.told, second) != second
     }
 
-    /// Whether [`Worker::expire_live`] left flows over that have to be ended.
+    /// Whether [`Worker::expire_live`] left flows that timed out.
     pub(crate) fn has_flows_to_end(&self) -> bool {
-        self.lane.rest.now.secs() != self.swept
+        self.pipeline.stages.now.secs() != self.swept
     }
 
-    /// Ends every flow: the capture is at its end.
+    /// Ends every flow at the end of the capture.
     pub(crate) fn finish(&mut self) {
-        let Lane { flows, rest, .. } = &mut self.lane;
-        flows.drain(&mut |flow, reason| rest.end_flow(flow, reason));
-        rest.outputs.flush();
-        rest.app.shared.files.sync();
-        self.lane.count_ended();
+        let Pipeline { flows, stages, .. } = &mut self.pipeline;
+        flows.drain(&mut |flow, reason| stages.end_flow(flow, reason));
+        stages.outputs.flush();
+        stages.app.shared.files.sync();
+        self.pipeline.count_ended();
     }
 }
 
-impl PacketSink for Lane {
+impl PacketSink for Pipeline {
     fn packet(&mut self, packet: &Packet<'_>) {
-        if packet.time > self.rest.now || self.rest.now.micros_since(packet.time) > JUMP_BACK {
-            self.rest.now = packet.time;
+        if packet.time > self.stages.now || self.stages.now.micros_since(packet.time) > JUMP_BACK {
+            self.stages.now = packet.time;
         }
-        self.rest.at_packet(packet);
+        self.stages.at_packet(packet);
         if let L3::Arp { .. } = packet.l3 {
-            self.rest.log_arp(packet);
+            self.stages.log_arp(packet);
         }
-        let mut fate = Fate::default();
+        let mut fate = PacketVerdict::default();
         if packet.defrag_memcap_hit {
             let policy = self.policies.of(Condition::DefragMemcap);
-            self.rest.apply(Condition::DefragMemcap, policy, &mut fate, None);
+            self.stages.apply(Condition::DefragMemcap, policy, &mut fate, None);
         }
-        if let Some(why) = packet.refused.filter(|_| self.rest.ips) {
+        if let Some(why) = packet.refused.filter(|_| self.stages.ips) {
             fate.drop = Some(match why {
                 Refused::Datagram => DropReason::DatagramDrop,
                 Refused::Unsound => DropReason::DefragError,
             });
         }
         let before =
-            if self.rest.looks_before_flow() { self.rest.before_flow(packet, &mut fate) } else { BeforeFlow::Next };
+            if self.stages.looks_before_flow() { self.stages.before_flow(packet, &mut fate) } else { BeforeFlow::Next };
         match before {
             BeforeFlow::Next => match self.flows.key(packet, 0) {
                 Some(key) => self.in_flow(packet, &key, &mut fate),
-                None => self.rest.inspect_alone(packet, &mut fate),
+                None => self.stages.inspect_alone(packet, &mut fate),
             },
-            BeforeFlow::Untracked => self.rest.inspect_alone(packet, &mut fate),
+            BeforeFlow::Untracked => self.stages.inspect_alone(packet, &mut fate),
             BeforeFlow::Dropped => {}
         }
-        // The captured frame shares the fate of the worst of what it carried.
+        // A captured frame gets the strictest verdict of the packets it carried.
         self.verdict.add(&fate, packet.source);
         if (fate.reject || fate.rejected.is_some())
-            && let Some(wire) = &mut self.rest.wire
+            && let Some(wire) = &mut self.stages.wire
         {
-            wire.reject(packet, fate, self.rest.now);
+            wire.reject(packet, fate, self.stages.now);
         }
-        self.rest.log_pcap(packet, self.verdict.pcap);
+        self.stages.log_pcap(packet, self.verdict.pcap);
     }
 
     fn dropped(&mut self) -> bool {
-        self.rest.ips && self.verdict.drop.is_some()
+        self.stages.ips && self.verdict.drop.is_some()
     }
 }
 
-impl Lane {
-    /// Counts the states in which TCP sessions ended.
+impl Pipeline {
+    /// Counts the final states of TCP sessions.
     fn count_ended(&mut self) {
         self.count_late();
-        for name in self.rest.ended_tcp.drain(..) {
+        for name in self.stages.ended_tcp.drain(..) {
             if let Some(i) = TCP_STATES.iter().position(|s| *s == name) {
                 self.flows.counters.tcp_end(i, false);
             }
         }
     }
 
-    /// A packet that belongs to a flow.
-    fn in_flow(&mut self, packet: &Packet<'_>, key: &FlowKey, fate: &mut Fate) {
-        let Lane { flows, rest, policies, .. } = self;
-        let tenant = rest.engines.tenant();
-        let found = flows.lookup(packet, key, || FlowExt::of(tenant), &mut |f, r| rest.end_flow(f, r));
+    /// Processes a packet that belongs to a flow.
+    fn in_flow(&mut self, packet: &Packet<'_>, key: &FlowKey, fate: &mut PacketVerdict) {
+        let Pipeline { flows, stages, policies, .. } = self;
+        let tenant = stages.engines.tenant();
+        let found = flows.lookup(packet, key, || FlowExt::of(tenant), &mut |f, r| stages.end_flow(f, r));
         let (mut at, mut direction) = match found {
             Lookup::Found(at, d) => (at, d),
             Lookup::Created(at) => (at, Direction::ToServer),
-            Lookup::Unrelated => return rest.inspect_alone(packet, fate),
+            Lookup::Unrelated => return stages.inspect_alone(packet, fate),
             Lookup::NoMemory => {
-                rest.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
-                return rest.inspect_alone(packet, fate);
+                stages.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
+                return stages.inspect_alone(packet, fate);
             }
         };
         if flows.get(at).is_some_and(|f| f.core.over)
@@ -320,32 +321,32 @@ impl Lane {
         {
             (at, direction) = (new, Direction::ToServer);
         }
-        let Lane { flows, rest, .. } = self;
+        let Pipeline { flows, stages, .. } = self;
         let mut seen = tcp::Seen::default();
-        let Some(flow) = flows.get_mut(at) else { return rest.inspect_alone(packet, fate) };
-        rest.at_flow(flow);
+        let Some(flow) = flows.get_mut(at) else { return stages.inspect_alone(packet, fate) };
+        stages.at_flow(flow);
         let core = &flow.core;
         let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
-        let dropped = rest.ips && core.action == FlowAction::Drop;
-        if rest.firewall
+        let dropped = stages.ips && core.action == FlowAction::Drop;
+        if stages.firewall
             && packet.is_tcp()
             && !bypassed
             && !dropped
             && core.action != FlowAction::Accept
             && let Some(flow) = flows.get_mut(at)
-            && let Some(verdict) = rest.before_stream(packet, flow, direction)
+            && let Some(verdict) = stages.before_stream(packet, flow, direction)
         {
             let Some(flow) = flows.update(at, packet, key, direction) else { return };
-            rest.log_anomalies(packet, Some(flow), &[]);
-            rest.carry_out(packet, Some((flow, direction)), verdict, fate);
-            return rest.log_drop(packet, Some((flow, direction)), *fate);
+            stages.log_anomalies(packet, Some(flow), &[]);
+            stages.carry_out(packet, Some((flow, direction)), verdict, fate);
+            return stages.log_drop(packet, Some((flow, direction)), *fate);
         }
         if packet.is_tcp() && !bypassed && !dropped {
             (at, direction) = self.tcp(packet, key, at, direction, fate, &mut seen);
         }
-        let Lane { flows, rest, .. } = self;
+        let Pipeline { flows, stages, .. } = self;
         let Some(flow) = flows.update(at, packet, key, direction) else { return };
-        if rest.ethernet
+        if stages.ethernet
             && let Some(e) = packet.ethernet
         {
             let macs = flow.ext.macs.get_or_insert_default();
@@ -355,27 +356,27 @@ impl Lane {
         if bypassed {
             fate.bypassed = true;
             if packet.is_tcp()
-                && let Some(over) = rest.look_for_the_end(packet, flow, direction)
+                && let Some(over) = stages.look_for_the_end(packet, flow, direction)
             {
-                rest.over_in_kernel(&mut flow.core, at, over);
+                stages.over_in_kernel(&mut flow.core, at, over);
                 flows.set_over(at, over);
             }
             return;
         }
-        // Nobody gets the datagrams of a flow that is dropped.
+        // The parsers get no datagrams of a dropped flow.
         if matches!(packet.l4, margay_packet::L4::Udp { .. }) && !dropped {
-            seen.heard = rest.feed_udp(flow, direction, packet);
-            if seen.heard.turn {
+            seen.app_result = stages.feed_udp(flow, direction, packet);
+            if seen.app_result.turn {
                 flow.ext.turn_round();
                 flows.swap(at);
                 direction = direction.reverse();
                 let Some(flow) = flows.get_mut(at) else { return };
-                seen.heard = rest.feed_udp(flow, direction, packet);
+                seen.app_result = stages.feed_udp(flow, direction, packet);
             }
-            if let Some(proto) = seen.heard.failed
+            if let Some(proto) = seen.app_result.failed
                 && let Some(flow) = flows.get_mut(at)
             {
-                rest.parser_failed(proto, flow, fate, &mut seen);
+                stages.parser_failed(proto, flow, fate, &mut seen);
             }
         }
         if let Some(state) = seen.state {
@@ -384,27 +385,27 @@ impl Lane {
         self.inspect_in_flow(packet, at, direction, &mut seen, fate);
     }
 
-    /// Detection, verdict and events of a packet with a flow.
+    /// Runs detection on a packet with a flow, applies the verdict, and writes the events.
     fn inspect_in_flow(
         &mut self,
         packet: &Packet<'_>,
         at: FlowRef,
         dir: Direction,
         seen: &mut tcp::Seen,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
     ) {
-        let Lane { flows, rest, .. } = self;
+        let Pipeline { flows, stages, .. } = self;
         let Some(flow) = flows.get_mut(at) else { return };
-        // Inline, what the stream has wins over what the packet says.
-        let rewritten = rest.rewritten(packet, flow, dir, seen);
-        if let (Some(copy), Some(wire)) = (&rewritten, &mut rest.wire)
+        // Inline, where the packet and the reassembled stream differ, the stream wins.
+        let rewritten = stages.rewritten(packet, flow, dir, seen);
+        if let (Some(copy), Some(wire)) = (&rewritten, &mut stages.wire)
             && wire.inline
             && !wire.rewrite(packet, copy)
         {
-            // It would say something else than what was inspected.
+            // The packet would carry other data than was inspected.
             fate.drop = fate.drop.or(Some(DropReason::StreamError));
         }
-        if seen.clear_urgent && !rest.wire.as_mut().is_none_or(|w| !w.inline || w.clear_urgent(packet)) {
+        if seen.clear_urgent && !stages.wire.as_mut().is_none_or(|w| !w.inline || w.clear_urgent(packet)) {
             fate.drop = fate.drop.or(Some(DropReason::StreamUrgent));
         }
         let copy;
@@ -415,56 +416,56 @@ impl Lane {
             }
             None => packet,
         };
-        if rest.ips && flow.core.action == FlowAction::Drop && fate.drop.is_none() {
+        if stages.ips && flow.core.action == FlowAction::Drop && fate.drop.is_none() {
             fate.drop = Some(DropReason::of_flow(flow.ext.dropped_by));
         }
-        // The firewall has its say about what exception policies let pass as well.
+        // The firewall decides even about packets that an exception policy lets pass.
         let raw = |flow: &margay_flow::Flow<FlowExt>| flow.ext.tcp.as_deref().map_or(0, |t| t.raw_offset(dir));
         let looked = raw(flow);
-        let passes = (fate.pass || flow.core.action.is_unwatched(rest.ips)) && !rest.firewall;
+        let passes = (fate.pass || flow.core.action.is_unwatched(stages.ips)) && !stages.firewall;
         if fate.drop.is_none() && !passes {
-            rest.detect_in_flow(packet, flow, dir, seen, fate);
+            stages.detect_in_flow(packet, flow, dir, seen, fate);
             if fate.drop.is_none() && !fate.pass {
-                rest.flush_closed(flow, dir.reverse());
+                stages.flush_closed(flow, dir.reverse());
             }
         } else {
-            rest.frames_unwatched(flow);
+            stages.frames_unwatched(flow);
         }
-        // Behind detection: events show the bits that the packet set.
-        rest.log_anomalies(packet, Some(flow), seen.events.as_slice());
-        rest.log_stream(packet, flow, dir, seen);
-        rest.log_recognition(packet, flow, seen.heard.events);
-        if seen.heard.full && fate.drop.is_none() {
-            rest.work_off(packet, flow, dir, seen, fate);
+        // This comes after detection, so that events show the bits that the packet set.
+        stages.log_anomalies(packet, Some(flow), seen.events.as_slice());
+        stages.log_stream(packet, flow, dir, seen);
+        stages.log_recognition(packet, flow, seen.app_result.events);
+        if seen.app_result.full && fate.drop.is_none() {
+            stages.work_off(packet, flow, dir, seen, fate);
         }
         if fate.drop.is_some() {
-            rest.log_drop(packet, Some((flow, dir)), *fate);
+            stages.log_drop(packet, Some((flow, dir)), *fate);
         }
-        rest.log_frames(packet, flow, dir, false);
+        stages.log_frames(packet, flow, dir, false);
         let asked = seen.in_stream || raw(flow) > looked;
-        rest.end_inspection(flow, asked.then_some(dir));
-        rest.log_app(packet, flow, false, fate.inspected);
-        rest.shrink_closed(flow);
-        rest.script_packet(packet, Some(flow));
+        stages.end_inspection(flow, asked.then_some(dir));
+        stages.log_app(packet, flow, false, fate.inspected);
+        stages.shrink_closed(flow);
+        stages.script_packet(packet, Some(flow));
         fate.pcap.alerted |= flow.core.alerted;
         fate.pcap.passed |= flow.core.action == FlowAction::Pass;
-        // What follows of a flow that is dropped is looked at as far as it takes to drop it.
-        let dropped = rest.ips && flow.core.action == FlowAction::Drop;
-        if (fate.bypass || seen.bypass || seen.heard.bypass) && !dropped {
+        // Later packets of a dropped flow are processed only far enough to drop them.
+        let dropped = stages.ips && flow.core.action == FlowAction::Drop;
+        if (fate.bypass || seen.bypass || seen.app_result.bypass) && !dropped {
             fate.bypassed = true;
-            let state = rest.bypass(&flow.core, at);
+            let state = stages.bypass(&flow.core, at);
             flows.set_state(at, state);
         }
         if let Some(data) = rewritten {
-            rest.scratch.rewritten = data;
+            stages.scratch.rewritten = data;
         }
     }
 }
 
-impl Rest {
-    /// Nothing seen yet, and no rules: [`Rest::install`] brings them.
-    pub(crate) fn new(ips: bool, stream: StreamEngine, app: AppLane, outputs: Outputs) -> Rest {
-        Rest {
+impl Stages {
+    /// An empty state without rules. [`Stages::install`] adds the rules.
+    pub(crate) fn new(ips: bool, stream: StreamEngine, app: AppStage, outputs: Outputs) -> Stages {
+        Stages {
             ips,
             firewall: false,
             error_policies: [Policy::Ignore; 2],
@@ -496,15 +497,15 @@ impl Rest {
         }
     }
 
-    /// Hands over what is to be written of a batch of packets.
+    /// Flushes the output of a batch of packets.
     #[inline]
     pub(crate) fn end_batch(&mut self) {
         self.outputs.end_batch();
         self.app.shared.files.end_batch();
     }
 
-    /// Detection and events of a packet that has no flow.
-    fn inspect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
+    /// Runs detection on a packet without a flow, and writes its events.
+    fn inspect_alone(&mut self, packet: &Packet<'_>, fate: &mut PacketVerdict) {
         self.at_packet(packet);
         self.log_anomalies(packet, None, &[]);
         if fate.drop.is_none() && (self.firewall || !fate.pass) {
@@ -520,8 +521,8 @@ impl Rest {
     fn script_packet(&mut self, packet: &Packet<'_>, flow: Option<&margay_flow::Flow<FlowExt>>) {
         if self.scripts.wants(Occasion::Packet) {
             let app = flow.and_then(|f| f.ext.app.as_deref());
-            let scene = Scene::new(Some(packet), flow.map(|f| &f.core), app);
-            self.scripts.packet(self.detect.as_ref().map(|d| &*d.0), scene);
+            let context = ScriptContext::new(Some(packet), flow.map(|f| &f.core), app);
+            self.scripts.packet(self.detect.as_ref().map(|d| &*d.0), context);
         }
     }
 }

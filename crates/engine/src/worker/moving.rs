@@ -1,21 +1,21 @@
-//! A flow goes on at another worker: with it goes what hangs on it, and what is kept elsewhere by its number.
+//! Moves a flow to another worker, with its attached state and with the state that is stored elsewhere by its id.
 //!
-//! | what | where it is kept | how it goes |
+//! | what | where it is stored | how it moves |
 //! | --- | --- | --- |
 //! | counts, state, bits, variables, age | flow table | [`FlowTable::leave`](margay_flow::FlowTable::leave) |
-//! | TCP session, parsers, transactions, files, frames | with the flow | as they are |
-//! | memory of the session, of transactions, of files that are held | counted by the worker | counted by the other one |
-//! | tags | state of the rules, by the flow's number | taken out, put in |
-//! | how far scripts were handed its stream and bodies | by the flow's number | taken out, put in |
+//! | TCP session, parsers, transactions, files, frames | with the flow | unchanged |
+//! | memory of the session, of transactions and of open files | accounted by the worker | accounted by the other worker |
+//! | tags | state of the rules, by flow id | removed and inserted |
+//! | how much of its stream and bodies the scripts received | by flow id | removed and inserted |
 //!
-//! What was counted when something happened stays where it was counted: the sum over all workers is what it was. A file that is put
-//! together from ranges is of the worker where its first range was; it is not followed.
+//! Earlier events stay counted at the old worker, so the sum over all workers is unchanged. A file that is reassembled from
+//! ranges stays with the worker of its first range.
 
 use margay_detect::FlowTags;
 use margay_flow::{EndReason, Ends, Flow, Leaving};
 
 use super::scripts::HandedOn;
-use super::{FlowExt, Lane, Rest};
+use super::{FlowExt, Pipeline, Stages};
 
 /// A flow between two workers.
 #[derive(Debug)]
@@ -25,49 +25,49 @@ pub(crate) struct Moving {
     handed_on: Option<HandedOn>,
 }
 
-impl Lane {
-    /// Takes out the flow with these ends, if there is one, to be given to another worker.
+impl Pipeline {
+    /// Removes the flow with these endpoints, if there is one, for another worker.
     pub(crate) fn flow_leaves(&mut self, ends: &Ends) -> Option<Box<Moving>> {
         let key = self.flows.key_of(ends);
         let mut leaving = self.flows.leave(&key)?;
-        let rest = &mut self.rest;
-        // Tags are with the rules of its tenant.
-        rest.at_flow(&mut leaving.flow);
-        rest.moved(&mut leaving.flow, false);
+        let stages = &mut self.stages;
+        // Tags are stored with the rules of its tenant.
+        stages.at_flow(&mut leaving.flow);
+        stages.moved(&mut leaving.flow, false);
         let id = leaving.flow.core.id;
-        let tags = rest.detect.as_mut().and_then(|(_, state)| state.flow_leaves(id));
-        let handed_on = rest.scripts.flow_leaves(id);
+        let tags = stages.detect.as_mut().and_then(|(_, state)| state.flow_leaves(id));
+        let handed_on = stages.scripts.flow_leaves(id);
         Some(Box::new(Moving { leaving, tags, handed_on }))
     }
 
-    /// Whether newer rules looked at a flow than this worker has: it is about to get them.
+    /// Whether newer rules than this worker's inspected the flow. This worker is about to receive them.
     pub(crate) fn is_behind(&mut self, moving: &Moving) -> bool {
         let ext = &moving.leaving.flow.ext;
-        self.rest.is_older(ext.tenant, ext.rules)
+        self.stages.is_older(ext.tenant, ext.rules)
     }
 
-    /// Takes in a flow that another worker gave.
+    /// Adds a flow that another worker gave away.
     pub(crate) fn flow_enters(&mut self, moving: Box<Moving>) {
         let Moving { mut leaving, tags, handed_on } = *moving;
-        let Lane { flows, rest, .. } = self;
+        let Pipeline { flows, stages, .. } = self;
         let flow = &mut leaving.flow;
-        rest.at_flow(flow);
-        rest.moved(flow, true);
+        stages.at_flow(flow);
+        stages.moved(flow, true);
         let id = flow.core.id;
-        if let (Some(tags), Some((_, state))) = (tags, &mut rest.detect) {
+        if let (Some(tags), Some((_, state))) = (tags, &mut stages.detect) {
             state.flow_enters(id, tags);
         }
         if let Some(handed_on) = handed_on {
-            rest.scripts.flow_enters(id, handed_on);
+            stages.scripts.flow_enters(id, handed_on);
         }
-        if let Err(flow) = flows.enter(leaving, &mut |f, r| rest.end_flow(f, r)) {
-            rest.end_flow(*flow, EndReason::Forced);
+        if let Err(flow) = flows.enter(leaving, &mut |f, r| stages.end_flow(f, r)) {
+            stages.end_flow(*flow, EndReason::Forced);
         }
     }
 }
 
-impl Rest {
-    /// A flow leaves for another worker, or comes from there (`enter`): what it holds is counted there.
+impl Stages {
+    /// Moves the memory accounting of a flow that leaves, or arrives from another worker (`enter`).
     fn moved(&mut self, flow: &mut Flow<FlowExt>, enter: bool) {
         if let Some(session) = flow.ext.tcp.as_deref() {
             self.stream.moved(session, enter);
@@ -76,7 +76,7 @@ impl Rest {
         self.app.counted_elsewhere(app, !enter);
         let shared = &mut self.app.shared;
         if !enter {
-            // What the other worker does next to a stored file comes after what this one did.
+            // The other worker's writes to a stored file must come after this worker's.
             shared.files.end_batch();
         }
         for parser in app.session.parsers_mut() {

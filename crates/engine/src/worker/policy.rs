@@ -1,24 +1,24 @@
-//! Exception policies: what happens to a packet and its flow where something cannot be seen.
+//! Exception policies: decide about a packet and its flow if the engine cannot inspect them.
 
 use margay_flow::FlowAction;
 
 use super::firewall::FlowDropBy;
-use super::{DropReason, Fate, FlowExt, Rest, tcp};
+use super::{DropReason, FlowExt, PacketVerdict, Stages, tcp};
 use crate::exception::{Condition, Policy};
 
-impl Rest {
-    /// The policy for a parser that gives up on a flow.
+impl Stages {
+    /// The policy for a parser that fails on a flow.
     pub(super) fn error_policy(&self, flow: &margay_flow::Flow<FlowExt>) -> Policy {
         let midstream = flow.ext.tcp.as_ref().is_some_and(|s| s.is_midstream());
         self.error_policies[usize::from(midstream)]
     }
 
-    /// A parser gave up on a flow with this packet's data: applies `app-layer.error-policy`.
+    /// Applies `app-layer.error-policy` after a parser failed on this packet's data.
     pub(super) fn parser_failed(
         &mut self,
         proto: margay_app::AppProto,
         flow: &mut margay_flow::Flow<FlowExt>,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
         seen: &mut tcp::Seen,
     ) {
         let policy = self.error_policy(flow);
@@ -27,7 +27,7 @@ impl Rest {
         seen.bypass |= policy == Policy::Bypass;
     }
 
-    /// A parser gave up on a flow with what was left of its stream when it ended: there is no packet any more to drop or pass.
+    /// Handles a parser that failed on the rest of the stream at the end of a flow. There is no packet left to drop or pass.
     pub(super) fn parser_failed_at_end(&mut self, proto: margay_app::AppProto, flow: &mut margay_flow::Flow<FlowExt>) {
         let policy = self.error_policy(flow);
         self.counters.policies.count(Condition::AppLayerError, policy);
@@ -35,19 +35,19 @@ impl Rest {
         flow.ext.note_exception(Condition::AppLayerError, policy);
     }
 
-    /// Applies an exception policy to a packet and, where there is one, its flow.
+    /// Applies an exception policy to a packet and its flow, if there is one.
     pub(super) fn apply(
         &mut self,
         condition: Condition,
         policy: Policy,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
         flow: Option<&mut margay_flow::Flow<FlowExt>>,
     ) {
         self.counters.policies.count(condition, policy);
         match policy {
             Policy::Ignore => {}
             Policy::DropPacket | Policy::DropFlow | Policy::Reject => {
-                // Elsewhere nothing can be dropped, and what still reaches its end is inspected.
+                // Outside IPS mode nothing can be dropped. The packet still reaches its destination, so it is inspected.
                 if self.ips {
                     fate.drop = Some(DropReason::Exception(condition));
                 }

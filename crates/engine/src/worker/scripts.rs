@@ -1,8 +1,9 @@
-//! Lua scripts that write logs (`outputs: - lua:`): each in a state of its own, called with what its `init` asked for.
+//! Lua scripts that write logs (`outputs: - lua:`). Each script has a Lua state of its own, and is called for what its `init`
+//! requests.
 //!
-//! They are the administrator's own programs and may open files; what holds them is a limit of instructions, bytes and time
-//! that is far from what a log needs. One that goes past it, or fails, has written nothing of that event: it is counted, said
-//! once of each script, and the engine goes on.
+//! These scripts are the administrator's own programs, and may open files. Limits of instructions, memory and time apply, far
+//! beyond what a log needs. If a script exceeds a limit or fails, it writes nothing for that event. The failure is counted,
+//! logged once for each script, and the engine continues.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use margay_packet::Packet;
 use super::app::FlowApp;
 use crate::scripts::log_of;
 
-/// Most streams, and most bodies, that scripts of data that streams by are in the middle of; of more nothing is handed on.
+/// Limit of the streams, and of the bodies, that streaming scripts follow at a time. Further ones are not delivered.
 const STREAMS_MAX: usize = 65_536;
 
 /// What a script is called for.
@@ -44,29 +45,29 @@ pub(crate) enum Occasion {
 struct OutputScript {
     script: Script,
     occasion: Occasion,
-    /// Of transactions the protocol, by the name of its library.
+    /// For transactions, the protocol, by the name of its Lua library.
     protocol: &'static str,
     told: bool,
 }
 
-/// All of them. Most runs have none, and pay for none.
+/// All scripts. Most runs have none, and pay nothing.
 #[derive(Debug)]
 pub(crate) struct OutputScripts {
     list: Vec<OutputScript>,
-    /// The occasions that there are scripts for, a bit each.
+    /// The occasions that have scripts, one bit each.
     occasions: u16,
     clock: Clock,
-    /// A script asks for JA3.
+    /// A script uses JA3.
     pub(crate) ja3: bool,
-    /// A script asks for HASSH.
+    /// A script uses HASSH.
     pub(crate) hassh: bool,
-    /// Calls that ended with an error.
+    /// Calls that failed.
     pub(crate) errors: u64,
-    /// Streams and bodies that were not handed on because there were too many.
+    /// Streams and bodies that were not delivered because there were too many.
     pub(crate) refused: u64,
-    /// By flow and direction, how far the stream was handed on.
+    /// How far each stream was delivered, by flow and direction.
     streams: HashMap<(u64, usize), u64>,
-    /// By flow, transaction and direction, how far the body was.
+    /// How far each body was delivered, by flow, transaction and direction.
     bodies: HashMap<(u64, u64, usize), u64>,
 }
 
@@ -86,16 +87,16 @@ impl Default for OutputScripts {
     }
 }
 
-/// What the configuration says of them.
+/// The scripts' configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ScriptFiles {
     /// The scripts.
     pub(crate) files: Vec<PathBuf>,
-    /// Where modules of Lua are looked for (`path`).
+    /// Search path for Lua modules (`path`).
     pub(crate) path: Option<String>,
 }
 
-/// How far scripts were handed what a flow carries, on its way to another worker.
+/// How far scripts received a flow's stream and bodies, while the flow moves to another worker.
 #[derive(Debug)]
 pub(crate) struct HandedOn {
     streams: [Option<u64>; 2],
@@ -104,7 +105,7 @@ pub(crate) struct HandedOn {
 }
 
 impl OutputScripts {
-    /// Takes out how far a flow was handed on, which goes on at another worker; `None` where it was not.
+    /// Removes the delivery state of a flow that moves to another worker; `None` if nothing was delivered.
     pub(crate) fn flow_leaves(&mut self, id: u64) -> Option<HandedOn> {
         if self.streams.is_empty() && self.bodies.is_empty() {
             return None;
@@ -114,7 +115,7 @@ impl OutputScripts {
         Some(HandedOn { streams, bodies: of_flow.map(|(k, at)| (k.1, k.2, at)).collect() })
     }
 
-    /// The same of a flow that comes from another worker.
+    /// Adds the delivery state of a flow that arrives from another worker.
     pub(crate) fn flow_enters(&mut self, id: u64, handed_on: HandedOn) {
         for (dir, at) in handed_on.streams.into_iter().enumerate() {
             if let Some(at) = at {
@@ -127,17 +128,17 @@ impl OutputScripts {
     }
 }
 
-/// What is known of a flow when scripts are called.
+/// What scripts can see of a flow.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Scene<'a> {
+pub(crate) struct ScriptContext<'a> {
     pub(crate) packet: Option<&'a Packet<'a>>,
     pub(crate) flow: Option<&'a FlowCore>,
     pub(crate) app: AppProtos,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> ScriptContext<'a> {
     pub(crate) fn new(packet: Option<&'a Packet<'a>>, flow: Option<&'a FlowCore>, app: Option<&FlowApp>) -> Self {
-        Scene { packet, flow, app: app.map(protocols).unwrap_or_default() }
+        ScriptContext { packet, flow, app: app.map(protocols).unwrap_or_default() }
     }
 }
 
@@ -147,7 +148,7 @@ pub(crate) fn protocols(app: &FlowApp) -> AppProtos {
     AppProtos { side: s.side, flow: s.proto, original: s.original }
 }
 
-/// What a script's `init` asks for.
+/// The occasion that a script's `init` requests.
 fn occasion(needs: &Needs) -> Result<(Occasion, &'static str), String> {
     const PROTOCOLS: [&str; 5] = ["http", "dns", "tls", "ssh", "smtp"];
     for (name, _) in &needs.texts {
@@ -180,10 +181,10 @@ fn occasion(needs: &Needs) -> Result<(Occasion, &'static str), String> {
 }
 
 impl OutputScripts {
-    /// Loads the scripts; `dir` is the folder of logs.
+    /// Loads the scripts; `dir` is the log folder.
     ///
     /// # Errors
-    /// A script that is not there, does not load, or asks for what there is none of.
+    /// A script is missing, does not load, or requests something unknown.
     pub(crate) fn load(files: &ScriptFiles, dir: &Path) -> Result<OutputScripts, String> {
         let settings = Settings {
             limits: Limits::OUTPUT,
@@ -212,10 +213,10 @@ impl OutputScripts {
         Ok(all)
     }
 
-    /// Calls `setup` of each.
+    /// Calls `setup` of each script.
     ///
     /// # Errors
-    /// One whose `setup` fails.
+    /// A script's `setup` fails.
     pub(crate) fn setup(&mut self) -> Result<(), String> {
         for s in &self.list {
             s.script.call_if_there(&mut NoHost, "setup").map_err(|e| e.to_string())?;
@@ -223,7 +224,7 @@ impl OutputScripts {
         Ok(())
     }
 
-    /// Calls `deinit` of each: nothing more will come.
+    /// Calls `deinit` of each script, after the last event.
     pub(crate) fn finish(&mut self) {
         for s in &self.list {
             if let Err(e) = s.script.call_if_there(&mut NoHost, "deinit") {
@@ -233,23 +234,23 @@ impl OutputScripts {
         }
     }
 
-    /// Whether a script is to be called on an occasion.
+    /// Whether any script is called on this occasion.
     pub(crate) const fn wants(&self, occasion: Occasion) -> bool {
         self.occasions & 1 << occasion as u8 != 0
     }
 
-    /// Whether there is a script at all.
+    /// Whether there is any script.
     pub(crate) fn any(&self) -> bool {
         !self.list.is_empty()
     }
 
-    /// Calls the scripts of an occasion, those for which `fits` holds.
+    /// Calls the scripts of an occasion that `fits` accepts.
     #[allow(clippy::too_many_arguments)]
     fn call(
         &mut self,
         occasion: Occasion,
         detect: Option<&Detect>,
-        scene: Scene<'_>,
+        context: ScriptContext<'_>,
         rule: Option<&RuleInfo>,
         tx: Option<&dyn Transaction>,
         file: Option<FileView<'_>>,
@@ -261,9 +262,9 @@ impl OutputScripts {
                 continue;
             }
             let mut view = ScriptView {
-                packet: scene.packet,
-                flow: scene.flow,
-                app: scene.app,
+                packet: context.packet,
+                flow: context.flow,
+                app: context.app,
                 rule,
                 tx,
                 file,
@@ -283,32 +284,38 @@ impl OutputScripts {
         }
     }
 
-    /// A packet.
-    pub(crate) fn packet(&mut self, detect: Option<&Detect>, scene: Scene<'_>) {
+    /// Calls the scripts for a packet.
+    pub(crate) fn packet(&mut self, detect: Option<&Detect>, context: ScriptContext<'_>) {
         if self.wants(Occasion::Packet) {
-            self.call(Occasion::Packet, detect, scene, None, None, None, &NO_ARGS);
+            self.call(Occasion::Packet, detect, context, None, None, None, &NO_ARGS);
         }
     }
 
-    /// An alert of a packet.
-    pub(crate) fn alert(&mut self, detect: &Detect, scene: Scene<'_>, rule: u32, tx: Option<&dyn Transaction>) {
+    /// Calls the scripts for a packet's alert.
+    pub(crate) fn alert(
+        &mut self,
+        detect: &Detect,
+        context: ScriptContext<'_>,
+        rule: u32,
+        tx: Option<&dyn Transaction>,
+    ) {
         if self.wants(Occasion::Alert)
             && let Some(rule) = detect.rules().get(rule as usize)
         {
-            self.call(Occasion::Alert, Some(detect), scene, Some(&RuleInfo::of(rule)), tx, None, &NO_ARGS);
+            self.call(Occasion::Alert, Some(detect), context, Some(&RuleInfo::of(rule)), tx, None, &NO_ARGS);
         }
     }
 
-    /// A flow that ended.
-    pub(crate) fn flow(&mut self, detect: Option<&Detect>, scene: Scene<'_>) {
+    /// Calls the scripts for a flow that ended.
+    pub(crate) fn flow(&mut self, detect: Option<&Detect>, context: ScriptContext<'_>) {
         if self.wants(Occasion::Flow) {
-            self.call(Occasion::Flow, detect, scene, None, None, None, &NO_ARGS);
+            self.call(Occasion::Flow, detect, context, None, None, None, &NO_ARGS);
         }
-        let Some(flow) = scene.flow else { return };
+        let Some(flow) = context.flow else { return };
         for dir in [Direction::ToServer, Direction::ToClient] {
             if self.streams.remove(&(flow.id, dir.index())).is_some() {
                 let args = Value::Table(vec![(b"stream"[..].into(), stream(&[], false, true, dir))]);
-                self.call(Occasion::Stream, detect, scene, None, None, None, &args);
+                self.call(Occasion::Stream, detect, context, None, None, None, &args);
             }
         }
         if !self.bodies.is_empty() {
@@ -316,22 +323,22 @@ impl OutputScripts {
         }
     }
 
-    /// A transaction that is complete.
-    pub(crate) fn tx(&mut self, detect: Option<&Detect>, scene: Scene<'_>, tx: &dyn Transaction) {
+    /// Calls the scripts for a complete transaction.
+    pub(crate) fn tx(&mut self, detect: Option<&Detect>, context: ScriptContext<'_>, tx: &dyn Transaction) {
         for dir in [Direction::ToServer, Direction::ToClient] {
-            self.body(detect, scene, tx, dir, true);
+            self.body(detect, context, tx, dir, true);
         }
         if self.wants(Occasion::Tx) {
             let args = Value::Table(vec![(b"tx_id"[..].into(), tx.base().id.into())]);
-            self.call(Occasion::Tx, detect, scene, None, Some(tx), None, &args);
+            self.call(Occasion::Tx, detect, context, None, Some(tx), None, &args);
         }
     }
 
-    /// A file that is at its end.
+    /// Calls the scripts for a complete file.
     pub(crate) fn file(
         &mut self,
         detect: Option<&Detect>,
-        scene: Scene<'_>,
+        context: ScriptContext<'_>,
         tx: &dyn Transaction,
         index: usize,
         engine: &FileEngine,
@@ -339,19 +346,19 @@ impl OutputScripts {
         let Some(file) = tx.base().files.all().get(index) else { return };
         let view = FileView { file, id: index as u64, tx_id: tx.base().id, engine };
         let args = Value::Table(vec![(b"tx_id"[..].into(), tx.base().id.into())]);
-        self.call(Occasion::File, detect, scene, None, Some(tx), Some(view), &args);
+        self.call(Occasion::File, detect, context, None, Some(tx), Some(view), &args);
     }
 
-    /// Data of a TCP stream, in order: what is new of `data`, which begins at `offset`.
+    /// Delivers reassembled TCP data: the new part of `data`, which begins at `offset`.
     pub(crate) fn stream(
         &mut self,
         detect: Option<&Detect>,
-        scene: Scene<'_>,
+        context: ScriptContext<'_>,
         dir: Direction,
         offset: u64,
         data: &[u8],
     ) {
-        let Some(flow) = scene.flow else { return };
+        let Some(flow) = context.flow else { return };
         let key = (flow.id, dir.index());
         let known = self.streams.get(&key).copied();
         let Some(new) = rest(data, offset, known) else { return };
@@ -361,20 +368,20 @@ impl OutputScripts {
         }
         self.streams.insert(key, offset + data.len() as u64);
         let args = Value::Table(vec![(b"stream"[..].into(), stream(new, known.is_none(), false, dir))]);
-        self.call(Occasion::Stream, detect, scene, None, None, None, &args);
+        self.call(Occasion::Stream, detect, context, None, None, None, &args);
     }
 
-    /// What is new of a transaction's body; at its `end` also that there will be nothing more.
+    /// Delivers the new part of a transaction's body; at its `end`, also the end marker.
     pub(crate) fn body(
         &mut self,
         detect: Option<&Detect>,
-        scene: Scene<'_>,
+        context: ScriptContext<'_>,
         tx: &dyn Transaction,
         dir: Direction,
         end: bool,
     ) {
         use margay_app::script::Answer;
-        let Some(flow) = scene.flow.filter(|_| self.wants(Occasion::Body)) else { return };
+        let Some(flow) = context.flow.filter(|_| self.wants(Occasion::Body)) else { return };
         let what = if dir == Direction::ToServer { "request_body" } else { "response_body" };
         let key = (flow.id, tx.base().id, dir.index());
         let known = self.bodies.get(&key).copied();
@@ -406,10 +413,10 @@ impl OutputScripts {
             (b"tx_id"[..].into(), tx.base().id.into()),
             (b"stream"[..].into(), stream(new, known.is_none(), end, dir)),
         ]);
-        self.call(Occasion::Body, detect, scene, None, Some(tx), None, &args);
+        self.call(Occasion::Body, detect, context, None, Some(tx), None, &args);
     }
 
-    /// Statistics.
+    /// Calls the scripts for statistics.
     pub(crate) fn stats(&mut self, counters: &[Counter<'_>]) {
         if !self.wants(Occasion::Stats) {
             return;
@@ -425,19 +432,19 @@ impl OutputScripts {
                 ])
             })
             .collect();
-        self.call(Occasion::Stats, None, Scene::default(), None, None, None, &Value::List(rows));
+        self.call(Occasion::Stats, None, ScriptContext::default(), None, None, None, &Value::List(rows));
     }
 }
 
 const NO_ARGS: Value<'static> = Value::Table(Vec::new());
 
-/// What of `data`, which begins at `offset`, is behind what was handed on; `None` where that is nothing.
+/// The part of `data`, which begins at `offset`, after what was delivered before; `None` if there is no such part.
 fn rest(data: &[u8], offset: u64, known: Option<u64>) -> Option<&[u8]> {
     let skip = known.map_or(0, |k| k.saturating_sub(offset));
     data.get(usize::try_from(skip).ok()?..).filter(|d| !d.is_empty())
 }
 
-/// The `stream` of a call's arguments.
+/// The `stream` argument of a call.
 fn stream(data: &[u8], open: bool, close: bool, dir: Direction) -> Value<'_> {
     Value::Table(vec![
         (b"data"[..].into(), Value::bytes(data)),

@@ -1,4 +1,4 @@
-//! What the TCP engine made of each packet, as events (`stream_tcp`).
+//! Logs how the TCP engine handled each packet (`stream_tcp` events).
 
 use margay_flow::{Direction, Flow};
 use margay_output::event::{EventType, Header, PeerState, SessionState, StreamEvent as Event};
@@ -7,7 +7,7 @@ use margay_stream::{StreamEvent, TcpSession};
 
 use super::log::direction;
 use super::tcp::Seen;
-use super::{FlowExt, Rest};
+use super::{FlowExt, Stages};
 
 fn peer(session: &TcpSession, dir: Direction) -> PeerState {
     let s = session.side(dir);
@@ -25,8 +25,8 @@ fn peer(session: &TcpSession, dir: Direction) -> PeerState {
     }
 }
 
-impl Rest {
-    /// Logs what the TCP engine made of a packet, where that is asked for.
+impl Stages {
+    /// Logs how the TCP engine handled a packet, if that output is on.
     pub(super) fn log_stream(&mut self, p: &Packet<'_>, flow: &Flow<FlowExt>, dir: Direction, seen: &Seen) {
         if !p.is_tcp() || !self.outputs.wants(EventType::Stream) {
             return;

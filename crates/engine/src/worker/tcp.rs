@@ -1,54 +1,54 @@
-//! TCP packets: through the stream engine, and what it says of them.
+//! Passes TCP packets through the stream engine, and handles its results.
 
 use margay_flow::{Direction, Flow, FlowKey, FlowRef, FlowState};
 use margay_packet::{L4, Packet};
 use margay_stream::{Exception, FlowPrint, StreamEvents, TcpState};
 
-use super::app::Heard;
-use super::{DropReason, Fate, FlowExt, Lane, Rest};
+use super::app::AppResult;
+use super::{DropReason, FlowExt, PacketVerdict, Pipeline, Stages};
 use crate::exception::{Condition, Policy};
 
-/// What the stream engine said of a packet.
+/// The stream engine's results for a packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
-    /// What was wrong.
+    /// Stream events.
     pub(crate) events: StreamEvents,
     /// The session's state before the packet.
     pub(crate) before: TcpState,
     /// The flow's new state.
     pub(crate) state: Option<FlowState>,
-    /// Whether the flow counts as established for this packet: the one that completes a handshake comes before
-    /// that, unless it brings data.
+    /// Whether the flow counts as established for this packet. The packet that completes a handshake does not count yet,
+    /// unless it has data.
     pub(crate) established: bool,
     /// The payload went into the stream.
     pub(crate) in_stream: bool,
-    /// All that is left of the stream is to be inspected.
+    /// The rest of the stream must be inspected.
     pub(crate) flush: bool,
-    /// The packet is made up for transactions alone, and nothing is left of the stream.
+    /// The packet is made up only for transactions, and the stream is empty.
     pub(crate) for_txs: bool,
-    /// Inline: the payload has to be replaced by what the stream has.
+    /// Inline: the stream's data must replace the payload.
     pub(crate) rewrite: bool,
-    /// Inline: it goes on without its urgent pointer.
+    /// Inline: the packet is forwarded without its urgent pointer.
     pub(crate) clear_urgent: bool,
-    /// Nothing more is to be seen of the flow.
+    /// The rest of the flow needs no inspection.
     pub(crate) bypass: bool,
     /// What the application layer made of the data that the packet made available.
-    pub(crate) heard: Heard,
+    pub(crate) app_result: AppResult,
 }
 
-impl Lane {
-    /// Takes a TCP packet into its session, and notes what was seen. Where it opens a new connection on a flow whose connection is over,
-    /// that flow ends and another begins: its place and the packet's direction are returned.
+impl Pipeline {
+    /// Processes a TCP packet in its session, and records the results. If it opens a new connection on a flow whose
+    /// connection is over, that flow ends and another begins. Returns the flow's reference and the packet's direction.
     pub(super) fn tcp(
         &mut self,
         packet: &Packet<'_>,
         key: &FlowKey,
         mut at: FlowRef,
         mut direction: Direction,
-        fate: &mut Fate,
+        fate: &mut PacketVerdict,
         seen: &mut Seen,
     ) -> (FlowRef, Direction) {
-        let Lane { flows, rest, policies, .. } = self;
+        let Pipeline { flows, stages, policies, .. } = self;
         let Some(flow) = flows.get_mut(at) else { return (at, direction) };
         let fresh = flow.core.pkts == [0; 2];
         let mut established = is_established(flow.core.state);
@@ -56,9 +56,9 @@ impl Lane {
         let mut before = state(flow);
         let mut resumed = false;
         if before <= TcpState::SynRecv {
-            // Its connection may be one that was silent for longer than flows live.
+            // The packet may resume a connection that was silent for longer than a flow lives.
             let print = FlowPrint { hash: key.hash(), second: key.source_is_second() };
-            if let Some(of_client) = rest.stream.resume(&mut flow.ext.tcp, packet, print) {
+            if let Some(of_client) = stages.stream.resume(&mut flow.ext.tcp, packet, print) {
                 before = state(flow);
                 (resumed, established) = (true, true);
                 if of_client != (direction == Direction::ToServer) {
@@ -69,38 +69,38 @@ impl Lane {
         }
         let Some(flow) = flows.get_mut(at) else { return (at, direction) };
         let mut had_session = flow.ext.tcp.is_some() && !resumed;
-        let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
+        let mut out = stages.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
         if resumed {
             out.state = out.state.or(Some(FlowState::Established));
         }
         if out.reuse {
             let tenant = flow.ext.tenant;
             let make = || FlowExt::of(tenant);
-            let answered = flow.ext.tcp.as_deref().and_then(|old| rest.stream.open_answered(old, packet));
-            // Inline, a SYN once more: its server is here already, whatever becomes of it.
-            let heard = flow.ext.tcp.as_deref().filter(|old| rest.ips && old.state() == TcpState::SynRecv);
+            let answered = flow.ext.tcp.as_deref().and_then(|old| stages.stream.open_answered(old, packet));
+            // Inline, for a repeated SYN: the server's reply has already arrived, whatever happens to it.
+            let heard = flow.ext.tcp.as_deref().filter(|old| stages.ips && old.state() == TcpState::SynRecv);
             let heard = heard.map_or(0, |old| old.tcp_flags(Direction::ToClient));
-            let Some(new) = flows.replace(at, packet, key, make, &mut |f, r| rest.end_flow(f, r)) else {
-                rest.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
+            let Some(new) = flows.replace(at, packet, key, make, &mut |f, r| stages.end_flow(f, r)) else {
+                stages.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
                 return (at, direction);
             };
             (at, direction) = (new, Direction::ToServer);
             (established, had_session) = (false, false);
             if answered.is_some() {
-                // It is the server's answer: the flow is its client's.
+                // The packet is the server's answer, so the flow begins with its client.
                 flows.swap(at);
                 direction = Direction::ToClient;
             }
             let Some(flow) = flows.get_mut(at) else { return (at, direction) };
-            rest.at_flow(flow);
+            stages.at_flow(flow);
             flow.ext.tcp = answered;
             before = state(flow);
-            out = rest.stream.process(&mut flow.ext.tcp, packet, direction, true);
+            out = stages.stream.process(&mut flow.ext.tcp, packet, direction, true);
             if let Some(new) = flow.ext.tcp.as_deref_mut().filter(|_| heard != 0) {
                 new.heard_before(Direction::ToClient, heard);
             }
         }
-        // An acknowledgement that completes the handshake and brings data is of the connection already.
+        // An ACK that completes the handshake and has data already belongs to the established connection.
         established |= out.state == Some(FlowState::Established) && !packet.payload().is_empty();
         if out.swap {
             flows.swap(at);
@@ -108,7 +108,7 @@ impl Lane {
         }
         let Some(flow) = flows.get_mut(at) else { return (at, direction) };
         if !had_session {
-            rest.new_session(flow);
+            stages.new_session(flow);
         }
         if flow.ext.tcp.as_ref().is_some_and(|s| s.depth_reached(direction)) {
             fate.pcap.past_stream_depth = true;
@@ -120,30 +120,30 @@ impl Lane {
                 Exception::ReassemblyMemcap => Condition::ReassemblyMemcap,
             };
             let policy = policies.of(condition);
-            rest.apply(condition, policy, fate, Some(flow));
+            stages.apply(condition, policy, fate, Some(flow));
             out.bypass |= policy == Policy::Bypass;
         }
-        if out.without_data && !rest.wire.as_mut().is_some_and(|w| w.strip(packet)) {
+        if out.without_data && !stages.wire.as_mut().is_some_and(|w| w.strip(packet)) {
             out.drop = true;
         }
         if out.restart || out.untaken {
-            rest.restart_app(packet, flow, !out.untaken);
+            stages.restart_app(packet, flow, !out.untaken);
         }
         if out.drop && fate.drop.is_none() {
             fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });
         }
-        // Data of a SYN waits for what follows the handshake.
-        let early = !established && !rest.ips && flow.ext.tcp.as_ref().is_some_and(|s| s.is_fast_open());
-        let mut heard = if early { Heard::default() } else { rest.feed_tcp(flow, direction, false) };
-        if heard.turn {
+        // Data of a SYN waits until the handshake is complete.
+        let early = !established && !stages.ips && flow.ext.tcp.as_ref().is_some_and(|s| s.is_fast_open());
+        let mut app_result = if early { AppResult::default() } else { stages.feed_tcp(flow, direction, false) };
+        if app_result.turn {
             flow.ext.turn_round();
             flows.swap(at);
             direction = direction.reverse();
             let Some(flow) = flows.get_mut(at) else { return (at, direction) };
-            heard = rest.feed_tcp(flow, direction, false);
+            app_result = stages.feed_tcp(flow, direction, false);
         }
         *seen = Seen {
-            heard,
+            app_result,
             events: out.events,
             before,
             state: out.state,
@@ -155,22 +155,22 @@ impl Lane {
             clear_urgent: out.clear_urgent,
             bypass: out.bypass,
         };
-        if let Some(proto) = seen.heard.failed
+        if let Some(proto) = seen.app_result.failed
             && let Some(flow) = flows.get_mut(at)
         {
-            rest.parser_failed(proto, flow, fate, seen);
+            stages.parser_failed(proto, flow, fate, seen);
         }
         (at, direction)
     }
 }
 
-/// Whether a TCP connection was established at some time.
+/// Whether a TCP connection was ever established.
 pub(super) const fn is_established(state: FlowState) -> bool {
     matches!(state, FlowState::Established | FlowState::Closed)
 }
 
-impl Rest {
-    /// Nothing inspects the raw stream of a session that begins while there are no rules.
+impl Stages {
+    /// Without rules, nothing inspects the raw stream of a new session.
     fn new_session(&self, flow: &mut Flow<FlowExt>) {
         if let Some(s) = flow.ext.tcp.as_deref_mut()
             && self.detect.is_none()
@@ -179,7 +179,7 @@ impl Rest {
         }
     }
 
-    /// Inline: the packet with its payload replaced by what the stream has there, and its checksum put right.
+    /// Inline: the packet with its payload replaced by the stream's data, and a corrected checksum.
     pub(super) fn rewritten(
         &mut self,
         packet: &Packet<'_>,

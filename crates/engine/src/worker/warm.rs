@@ -7,15 +7,15 @@ use margay_packet::{Frame, LinkType};
 
 use super::Worker;
 
-/// Frames whose flows are read at a time. More would evict what was read first before it is used.
+/// Frames whose flows are prefetched at a time. More would evict the first ones before their use.
 pub(crate) const AHEAD: usize = 16;
 
 const ETHERNET: usize = 14;
 const VLAN: usize = 4;
 
 impl Worker {
-    /// Prefetches the flows of the frame at `index` and of those behind it; every [`AHEAD`]th call does it for as many. Call it before
-    /// each frame of a batch.
+    /// Prefetches the flows of the frame at `index` and of the next frames. Call it before each frame of a batch; only every
+    /// [`AHEAD`]th call does anything.
     #[inline]
     pub(crate) fn warm(&self, batch: &Batch<'_>, index: usize) {
         if index.is_multiple_of(AHEAD) && index + 1 < batch.len() {
@@ -24,7 +24,7 @@ impl Worker {
     }
 
     fn warm_from(&self, batch: &Batch<'_>, index: usize) {
-        let flows = &self.lane.flows;
+        let flows = &self.pipeline.flows;
         let mut wanted = [Wanted::default(); AHEAD];
         let mut n = 0;
         for frame in (index..index + AHEAD).map_while(|i| batch.get(i)) {
@@ -50,7 +50,7 @@ impl Worker {
     }
 }
 
-/// The ends of what is plainly TCP or UDP: in Ethernet with at most one tag, no fragment.
+/// The endpoints of a simple TCP or UDP packet: over Ethernet with at most one tag, and not fragmented.
 #[inline]
 fn plain(frame: &Frame<'_>) -> Option<Ends> {
     if frame.link != LinkType::ETHERNET {
@@ -131,7 +131,7 @@ mod tests {
         Frame { data, wire_len: 64, time: Time(0), link: LinkType::ETHERNET, number: 1 }
     }
 
-    /// Where it knows the flow of a frame it is the one that its packet looks up.
+    /// If the prefetch knows a frame's flow, it is the one that the packet looks up.
     #[test]
     fn plain_ends_are_those_of_the_packet() {
         let flows = FlowTable::<()>::new(FlowConfig::default());
@@ -147,7 +147,7 @@ mod tests {
             Decoder::new(DecodeConfig::default())
                 .decode(&frame(&data), &mut |p: &Packet<'_>| found = flows.key(p, 0).map(|k| k.hash()));
             assert_eq!(found, Some(flows.key_of(&ends).hash()), "{data:x?}");
-            // A frame that is cut off has no ends, or the same.
+            // A truncated frame has no endpoints, or the same ones.
             for n in 0..data.len() {
                 assert!(plain(&frame(&data[..n])).is_none_or(|e| e == ends));
             }

@@ -1,14 +1,15 @@
-//! What goes back to the wire, of packets of interfaces: verdicts, changed packets, answers.
+//! Sends verdicts, changed packets and answers back to the interface.
 //!
-//! Packets are inspected where they are, and are not written to. What `replace` changes, or the stream engine (inline, where
-//! a packet says something else than what was inspected already), goes into a copy of the frame, which is sent in its place.
-//! Checksums are updated by what changed (RFC 1624). In a tunnel nothing else has to be: a datagram whose checksum is right
-//! sums up to the same whatever it says, so that the outer checksum stays right. Of a datagram in fragments the last one alone
-//! is still here when it is inspected: what is in that one is replaced, where its checksum is there too. Else it is dropped, and
-//! with it the datagram.
+//! Inspection never writes to a packet's own memory. `replace` rules change packets, and so does the stream engine (inline,
+//! if a packet contradicts data that was already inspected). Such changes go into a copy of the frame, which is sent instead.
+//! Checksums are updated incrementally (RFC 1624). In a tunnel, the outer checksum needs no update: a datagram with a correct
+//! checksum has the same sum whatever its content. When a fragmented datagram is inspected, only its last fragment is still
+//! here. Data in that fragment is replaced if the checksum is in it too. Otherwise the fragment is dropped, and the datagram
+//! with it.
 //!
-//! `reject` answers TCP with a reset, everything else with ICMP: the host is administratively prohibited (RFC 1122 section 3.2.2.1, RFC 4443
-//! section 3.1). It is not done where RFC 1122 section 3.2.2 forbids it, and not more than [`ANSWERS`] times in a second.
+//! `reject` answers TCP with a reset, and everything else with ICMP: host administratively prohibited (RFC 1122 section
+//! 3.2.2.1, RFC 4443 section 3.1). No answer is sent where RFC 1122 section 3.2.2 forbids it, and at most [`ANSWERS`] are
+//! sent in a second.
 
 use std::net::IpAddr;
 
@@ -18,30 +19,30 @@ use margay_detect::Reject;
 use margay_packet::tcp::flag;
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time, checksum};
 
-use super::{Fate, FrameVerdict};
+use super::{FrameVerdict, PacketVerdict};
 
-/// Answers in a second of packet time that a worker sends at most.
+/// Limit of the answers that a worker sends in a second of packet time.
 const ANSWERS: u32 = 1000;
-/// Bytes of a packet that an ICMP error quotes at most: it fits where every host takes it (RFC 1812 section 4.3.2.3).
+/// Limit of the bytes that an ICMP error quotes. Every host accepts a message of that size (RFC 1812 section 4.3.2.3).
 const QUOTED: usize = 512;
-/// Of Ethernet, and of each VLAN tag.
+/// Lengths of the Ethernet header and of a VLAN tag.
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
 
-/// Of a worker whose packets come from an interface.
+/// The sending side of a worker whose packets come from an interface.
 #[derive(Default)]
 pub(crate) struct Wire {
     /// Verdicts are carried out.
     pub(crate) inline: bool,
     pub(crate) decisions: Decisions,
-    /// Answers go this way, where it is not back to the interface.
+    /// Sends the answers, if they do not go back to the interface.
     pub(crate) injector: Option<Injector>,
-    /// The frame being inspected: where it is, and how long.
+    /// Address and length of the current frame.
     frame: (usize, usize),
-    /// The frame with what was changed, where something was.
+    /// The frame with its changes, if there are any.
     changed: Vec<u8>,
     is_changed: bool,
-    /// Where in it the copy begins that a rewritten packet is inspected in.
+    /// Offset in it of the copy in which a rewritten packet is inspected.
     copy: Option<(usize, usize)>,
     second: i64,
     sent: u32,
@@ -52,30 +53,30 @@ pub(crate) struct Wire {
 /// Bytes of a packet that are in the frame.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
-    /// Where in the frame the first is.
+    /// Offset of the first byte in the frame.
     place: usize,
-    /// Where in the packet's data they start and end.
+    /// Range in the packet's data.
     start: usize,
     end: usize,
 }
 
 impl Stretch {
-    /// Whether these bytes of the packet are among them.
+    /// Whether the range includes these bytes of the packet.
     fn has(&self, at: usize, len: usize) -> bool {
         at >= self.start && at.saturating_add(len) <= self.end
     }
 }
 
-/// What became of answers that the engine itself sent, or did not.
+/// Results of the answers that the engine sends itself.
 #[derive(Debug, Clone, Copy)]
 enum Count {
-    /// Sent by the injector…
+    /// Sent by the injector.
     Sent,
-    /// …or not.
+    /// The injector failed.
     Failed,
     /// Over the limit.
     Limited,
-    /// No answer is possible, or allowed.
+    /// No answer is possible or allowed.
     Impossible,
 }
 
@@ -84,7 +85,7 @@ impl Wire {
         Wire { inline, injector, ..Wire::default() }
     }
 
-    /// A frame is going to be inspected.
+    /// Starts the inspection of a frame.
     #[inline]
     pub(super) fn begin(&mut self, frame: &[u8]) {
         self.frame = (frame.as_ptr() as usize, frame.len());
@@ -92,7 +93,7 @@ impl Wire {
         self.copy = None;
     }
 
-    /// Notes the verdict on the frame, for the source.
+    /// Records the verdict on the frame, for the source.
     #[inline]
     pub(super) fn decide(&mut self, verdict: FrameVerdict) {
         match verdict.drop {
@@ -108,7 +109,7 @@ impl Wire {
         }
     }
 
-    /// Calls `f` with each counter's name and value; `sent` and `failed` are those of the source.
+    /// Calls `f` with each counter's name and value. `sent` and `failed` are the source's counts.
     pub(crate) fn for_each(&self, sent: u64, failed: u64, f: &mut dyn FnMut(&str, u64)) {
         let of = |c: Count| self.counts[c as usize];
         f("capture.reject.sent", sent + of(Count::Sent));
@@ -117,7 +118,7 @@ impl Wire {
         f("capture.reject.impossible", of(Count::Impossible));
     }
 
-    /// Where in the frame the packet's bytes are.
+    /// Offset of the packet's bytes in the frame.
     fn place(&self, p: &Packet<'_>) -> Option<usize> {
         let at = p.data.as_ptr() as usize;
         if let Some((copy, place)) = self.copy
@@ -129,7 +130,7 @@ impl Wire {
         (start.checked_add(p.data.len())? <= self.frame.1).then_some(start)
     }
 
-    /// The frame that `p` is of, or was taken out of.
+    /// The frame that `p` is in.
     fn frame_of<'a>(&self, p: &Packet<'a>) -> Option<&'a [u8]> {
         let mut outermost = p;
         while let Some(outer) = outermost.outer {
@@ -139,8 +140,8 @@ impl Wire {
         (data.as_ptr() as usize == self.frame.0 && data.len() == self.frame.1).then_some(data)
     }
 
-    /// The packet goes on as `copy`, in which it is going to be inspected. `false` where it was put together from fragments
-    /// and cannot be changed.
+    /// Forwards the packet as `copy`, which is inspected in its place. Returns `false` for a packet that was reassembled from
+    /// fragments, which cannot be changed.
     pub(super) fn rewrite(&mut self, p: &Packet<'_>, copy: &[u8]) -> bool {
         let Some(place) = self.place(p) else { return false };
         if !self.is_changed {
@@ -155,8 +156,8 @@ impl Wire {
         true
     }
 
-    /// Where in the frame the packet's bytes are, and which of them: all, or of a datagram that was put together from
-    /// fragments what the last one brought. Its others went on before.
+    /// The packet's bytes that are in the frame: all of them, or for a reassembled datagram the bytes of its last fragment.
+    /// Its other fragments were forwarded earlier.
     fn stretch(&self, p: &Packet<'_>) -> Option<Stretch> {
         if let Some(place) = self.place(p) {
             return Some(Stretch { place, start: 0, end: p.data.len() });
@@ -167,8 +168,8 @@ impl Wire {
         Some(Stretch { place, start, end: start.checked_add(c.len as usize)? })
     }
 
-    /// The payload of the packet goes on with these bytes at these places. `false`, and nothing is changed, where it cannot
-    /// be: then it must not go on at all.
+    /// Replaces bytes of the packet's payload at these offsets. Returns `false`, and changes nothing, if that is impossible;
+    /// the packet must then be dropped.
     pub(super) fn replace<'b>(&mut self, p: &Packet<'_>, what: impl Iterator<Item = (u32, &'b [u8])> + Clone) -> bool {
         let Some(stretch) = self.stretch(p) else { return false };
         let (l4, field) = match p.l4 {
@@ -178,10 +179,10 @@ impl Wire {
             _ => return false,
         };
         let check = l4 + field;
-        // A UDP datagram without a checksum stays one.
+        // A UDP datagram without a checksum stays without one.
         let unchecked = p.proto == 17 && p.data.get(check..check + 2) == Some(&[0, 0]);
         if p.recursion > 0 && unchecked {
-            // Without a checksum of its own the sum of what carries it would change.
+            // Without an inner checksum, the outer checksum would change.
             return false;
         }
         let (payload, len) = (p.payload.0 as usize, p.payload.1 as usize);
@@ -224,8 +225,8 @@ impl Wire {
         true
     }
 
-    /// The packet, a TCP segment, goes on without its payload. `false` where that cannot be: it is in a tunnel, was put together from
-    /// fragments, or was changed already.
+    /// Forwards the packet, a TCP segment, without its payload. Returns `false` if that is impossible: the packet is in a
+    /// tunnel, was reassembled from fragments, or was already changed.
     #[cold]
     pub(super) fn strip(&mut self, p: &Packet<'_>) -> bool {
         let end = p.payload.0 as usize;
@@ -240,7 +241,7 @@ impl Wire {
             L3::Ipv6 { offset, .. } => (offset as usize + 4, offset as usize..offset as usize),
             _ => return false,
         };
-        // What IPv6 says is without its own header.
+        // IPv6's length field does not include its own header.
         let from = header.start + if header.is_empty() { 40 } else { 0 };
         let Some(len) = end.checked_sub(from).and_then(|n| u16::try_from(n).ok()) else { return false };
         let mut put = |at: usize, value: u16| match self.changed.get_mut(at..at + 2) {
@@ -264,12 +265,12 @@ impl Wire {
         true
     }
 
-    /// The packet, a TCP segment, goes on without its urgent pointer. `false` where that cannot be: it was put together from fragments,
-    /// and its header is not in the last one.
+    /// Forwards the packet, a TCP segment, without its urgent pointer. Returns `false` if that is impossible: it was
+    /// reassembled from fragments, and its header is not in the last one.
     #[cold]
     pub(super) fn clear_urgent(&mut self, p: &Packet<'_>) -> bool {
         let (Some(stretch), L4::Tcp { offset, .. }) = (self.stretch(p), p.l4) else { return false };
-        // Flags, checksum and pointer.
+        // Flags, checksum and urgent pointer.
         let (header, len) = (offset as usize + 12, 8);
         if !stretch.has(header, len) {
             return false;
@@ -295,20 +296,20 @@ impl Wire {
         true
     }
 
-    /// How a packet is rejected, as events say it.
+    /// The kinds of answers to a packet, as events show them.
     pub(super) fn how(p: &Packet<'_>) -> &'static [&'static str] {
         if p.is_tcp() { &["tcp-reset"] } else { &["icmp-prohib"] }
     }
 
-    /// Answers a packet that was rejected.
+    /// Answers a rejected packet.
     #[cold]
-    pub(super) fn reject(&mut self, p: &Packet<'_>, fate: Fate, now: Time) {
+    pub(super) fn reject(&mut self, p: &Packet<'_>, fate: PacketVerdict, now: Time) {
         let sides: &[Side] = match fate.rejected {
             None | Some(Reject::Source) => &[Side::Source],
             Some(Reject::Destination) => &[Side::Destination],
             Some(Reject::Both) => &[Side::Source, Side::Destination],
         };
-        // What was dropped the destination has not seen.
+        // The destination has not seen a dropped packet.
         let seen = !(self.inline && fate.drop.is_some());
         for &side in sides {
             if now.secs() != self.second {
@@ -339,7 +340,7 @@ impl Wire {
     }
 }
 
-/// Writes an answer, from its link layer on; returns the length of that. `None` where there is none to give.
+/// Writes an answer from its link layer on, and returns the link layer's length; `None` if there is no answer.
 fn answer_to(p: &Packet<'_>, side: Side, seen: bool, out: &mut Vec<u8>) -> Option<usize> {
     if p.recursion != 0 || p.fragment || !matches!(p.source, PacketSource::Wire | PacketSource::Defrag) {
         return None;
@@ -348,7 +349,7 @@ fn answer_to(p: &Packet<'_>, side: Side, seen: bool, out: &mut Vec<u8>) -> Optio
         L3::Ipv4 { offset, .. } | L3::Ipv6 { offset, .. } => offset as usize,
         _ => return None,
     };
-    // Nobody in particular sent it, or nobody in particular was meant.
+    // Unspecified and multicast addresses get no answer.
     if p.src.is_unspecified() || p.src.is_multicast() || p.dst.is_multicast() || p.dst.is_unspecified() {
         return None;
     }
@@ -358,7 +359,7 @@ fn answer_to(p: &Packet<'_>, side: Side, seen: bool, out: &mut Vec<u8>) -> Optio
     let link = match p.link {
         LinkType::ETHERNET if at >= ETHERNET && (at - ETHERNET).is_multiple_of(TAG) => {
             let header = p.data.get(..at)?;
-            // Tags, and nothing that tells a length.
+            // Only tags and an EtherType, not an 802.3 length.
             if at != ETHERNET + TAG * p.vlans.as_slice().len() || header.first()? & 1 != 0 {
                 return None;
             }
@@ -399,8 +400,8 @@ fn answer_to(p: &Packet<'_>, side: Side, seen: bool, out: &mut Vec<u8>) -> Optio
     Some(link)
 }
 
-/// A reset (RFC 9293 section 3.5.2), that the receiver takes for one that is due: its number is the next that it expects
-/// (RFC 5961 section 3.2).
+/// A reset (RFC 9293 section 3.5.2) that the receiver accepts: its sequence number is the next expected one (RFC 5961 section
+/// 3.2).
 fn reset(p: &Packet<'_>, side: Side, seen: bool) -> Option<[u8; 20]> {
     let tcp = p.tcp()?;
     if tcp.has(flag::RST) {
@@ -425,16 +426,16 @@ fn reset(p: &Packet<'_>, side: Side, seen: bool) -> Option<[u8; 20]> {
     Some(out)
 }
 
-/// An ICMP error that quotes the packet. To the destination it quotes what that would have sent.
+/// An ICMP error that quotes the packet. For the destination, it quotes a packet that the destination would have sent.
 fn unreachable(p: &Packet<'_>, at: usize, side: Side) -> Option<Vec<u8>> {
     let v4 = p.src.is_ipv4();
     match p.l4 {
-        // No error about an error.
+        // Never answer an error with an error.
         L4::Icmpv4 { .. } if matches!(p.icmp.0, 3 | 4 | 5 | 11 | 12) => return None,
         L4::Icmpv6 { .. } if p.icmp.0 < 128 => return None,
         _ => {}
     }
-    // Type 3, code 10; for IPv6 type 1, code 1. As Suricata 7 does.
+    // Type 3, code 10; for IPv6 type 1, code 1, as in Suricata 7.
     let (kind, code) = if v4 { (3, 10) } else { (1, 1) };
     let mut out = vec![kind, code, 0, 0, 0, 0, 0, 0];
     match side {
@@ -454,7 +455,7 @@ fn unreachable(p: &Packet<'_>, at: usize, side: Side) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// An IP header for so many bytes.
+/// Writes an IP header for a payload of `len` bytes.
 fn ip(out: &mut Vec<u8>, from: IpAddr, to: IpAddr, proto: u8, len: usize) {
     let length = |n: usize| u16::try_from(n).unwrap_or(u16::MAX).to_be_bytes();
     match (from, to) {
@@ -462,7 +463,7 @@ fn ip(out: &mut Vec<u8>, from: IpAddr, to: IpAddr, proto: u8, len: usize) {
             let start = out.len();
             out.extend_from_slice(&[0x45, 0]);
             out.extend_from_slice(&length(20 + len));
-            // Not to be cut apart; 64 hops.
+            // Don't fragment; TTL 64.
             out.extend_from_slice(&[0, 0, 0x40, 0, 64, proto, 0, 0]);
             out.extend_from_slice(&from.octets());
             out.extend_from_slice(&to.octets());
@@ -482,7 +483,7 @@ fn ip(out: &mut Vec<u8>, from: IpAddr, to: IpAddr, proto: u8, len: usize) {
     }
 }
 
-/// A transport's bytes, with a checksum over them and the pseudo-header at `field`.
+/// Writes a transport header and payload, with a checksum over them and the pseudo-header at `field`.
 fn transport(out: &mut Vec<u8>, from: IpAddr, to: IpAddr, proto: u8, field: usize, bytes: &[u8]) {
     let mut pseudo = Vec::with_capacity(40 + bytes.len());
     match (from, to) {

@@ -26,8 +26,8 @@ pub(super) fn iface_stat(control: &Arc<Control>, args: &Args<'_>) -> Answer {
         return Err("iface does not exist".into());
     }
     let of = move |w: &mut Worker, _: &mut Reporter| {
-        let ends = w.lane.rest.captured.as_ref().map_or(&[][..], |c| &c.ends);
-        let bypassed = w.lane.rest.kernel.as_ref().map_or(0, |k| k.packets());
+        let ends = w.pipeline.stages.captured.as_ref().map_or(&[][..], |c| &c.ends);
+        let bypassed = w.pipeline.stages.kernel.as_ref().map_or(0, |k| k.packets());
         ends.iter().find(|e| e.interface == name).map(|e| (e.live, e.invalid_checksums, bypassed))
     };
     let mut sum = margay_capture::live::LiveCounters::default();
@@ -44,9 +44,9 @@ pub(super) fn iface_stat(control: &Arc<Control>, args: &Args<'_>) -> Answer {
 /// What became of flows that were to be bypassed in the kernel, of each interface where that is wanted.
 pub(super) fn bypassed(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     let of = |w: &mut Worker, _: &mut Reporter| {
-        let rest = &w.lane.rest;
-        let families = rest.kernel.as_ref()?.families();
-        let names: Vec<String> = rest.captured.as_ref()?.ends.iter().map(|e| e.interface.clone()).collect();
+        let stages = &w.pipeline.stages;
+        let families = stages.kernel.as_ref()?.families();
+        let names: Vec<String> = stages.captured.as_ref()?.ends.iter().map(|e| e.interface.clone()).collect();
         Some((names, families))
     };
     // Without workers there is no interface either.
@@ -109,7 +109,7 @@ fn nest(counters: &[(String, u64)]) -> Value {
 pub(super) fn dump_counters(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     let mut sum: Vec<(String, u64)> = Vec::new();
     let mut outputs = OutputCounters::default();
-    for (counters, shared) in ask(control, |w, r| (r.counters(w), w.lane.rest.outputs.counters()))? {
+    for (counters, shared) in ask(control, |w, r| (r.counters(w), w.pipeline.stages.outputs.counters()))? {
         crate::stats::add(&mut sum, counters);
         outputs = shared;
     }
@@ -146,8 +146,8 @@ pub(super) fn flow_stats(control: &Arc<Control>, args: &Args<'_>) -> Answer {
         let mut from = Some(0);
         while let Some(at) = from {
             let found = post.ask(ANSWER, move |w, _| {
-                let now = w.lane.rest.now;
-                w.lane.flows.find_id(id, at, FLOWS_AT_ONCE).map(|f| {
+                let now = w.pipeline.stages.now;
+                w.pipeline.flows.find_id(id, at, FLOWS_AT_ONCE).map(|f| {
                     let (server, client) = (Direction::ToServer.index(), Direction::ToClient.index());
                     let c = &f.core;
                     json!({

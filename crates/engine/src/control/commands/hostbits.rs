@@ -22,9 +22,9 @@ pub(super) fn add_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     // The number is of the worker's own rules: others may be on their way to it.
     let name = args.must("hostbit").to_owned();
     let set = ask(control, move |w, _| {
-        let now = w.lane.rest.now;
-        let Some(bit) = bit(&w.lane.rest.engines.set, &name) else { return Err("hostbit not found") };
-        let Some((_, state)) = w.lane.rest.own() else { return Err("detection is off") };
+        let now = w.pipeline.stages.now;
+        let Some(bit) = bit(&w.pipeline.stages.engines.set, &name) else { return Err("hostbit not found") };
+        let Some((_, state)) = w.pipeline.stages.own() else { return Err("detection is off") };
         match state.hosts_mut().set(HostKey::Host(address), bit, now, seconds) {
             true => Ok(()),
             false => Err("no room for another hostbit (host.memcap)"),
@@ -38,8 +38,8 @@ pub(super) fn remove_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer 
     let address = args.address()?;
     let name = args.must("hostbit").to_owned();
     let removed = ask(control, move |w, _| {
-        let bit = bit(&w.lane.rest.engines.set, &name).ok_or("hostbit not found")?;
-        if let Some((_, state)) = w.lane.rest.own() {
+        let bit = bit(&w.pipeline.stages.engines.set, &name).ok_or("hostbit not found")?;
+        if let Some((_, state)) = w.pipeline.stages.own() {
             state.hosts_mut().unset(HostKey::Host(address), bit);
         }
         Ok::<(), &str>(())
@@ -51,8 +51,8 @@ pub(super) fn remove_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer 
 pub(super) fn list_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     let address = args.address()?;
     let mut found = ask(control, move |w, _| {
-        let now = w.lane.rest.now;
-        let Some((detect, state)) = w.lane.rest.own() else { return Vec::new() };
+        let now = w.pipeline.stages.now;
+        let Some((detect, state)) = w.pipeline.stages.own() else { return Vec::new() };
         let names = detect.names();
         let bits = state.hosts().bits_of(HostKey::Host(address), names.len() as u32, now);
         // What rules set without an end has a very late one.

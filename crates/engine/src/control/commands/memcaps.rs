@@ -15,44 +15,44 @@ type Memcap = (&'static str, fn(&Worker) -> u64, fn(&mut Worker, u64) -> bool);
 const MEMCAPS: &[Memcap] = &[
     (
         "stream",
-        |w| w.lane.rest.stream.config().memcap,
+        |w| w.pipeline.stages.stream.config().memcap,
         |w, n| {
-            let data = w.lane.rest.stream.config().reassembly_memcap;
-            w.lane.rest.stream.set_memcaps(n, data);
+            let data = w.pipeline.stages.stream.config().reassembly_memcap;
+            w.pipeline.stages.stream.set_memcaps(n, data);
             true
         },
     ),
     (
         "stream-reassembly",
-        |w| w.lane.rest.stream.config().reassembly_memcap,
+        |w| w.pipeline.stages.stream.config().reassembly_memcap,
         |w, n| {
-            let sessions = w.lane.rest.stream.config().memcap;
-            w.lane.rest.stream.set_memcaps(sessions, n);
+            let sessions = w.pipeline.stages.stream.config().memcap;
+            w.pipeline.stages.stream.set_memcaps(sessions, n);
             true
         },
     ),
     (
         "flow",
-        |w| w.lane.flows.config().memcap,
+        |w| w.pipeline.flows.config().memcap,
         |w, n| {
-            w.lane.flows.set_memcap(n);
+            w.pipeline.flows.set_memcap(n);
             true
         },
     ),
     (
         "app-layer",
-        |w| w.lane.rest.app.config.memcap,
-        |w, n| Arc::get_mut(&mut w.lane.rest.app.config).map(|c| c.memcap = n).is_some(),
+        |w| w.pipeline.stages.app.config.memcap,
+        |w, n| Arc::get_mut(&mut w.pipeline.stages.app.config).map(|c| c.memcap = n).is_some(),
     ),
     (
         "applayer-proto-http",
-        |w| w.lane.rest.app.config.http1.memcap,
-        |w, n| Arc::get_mut(&mut w.lane.rest.app.config).map(|c| c.http1.memcap = n).is_some(),
+        |w| w.pipeline.stages.app.config.http1.memcap,
+        |w, n| Arc::get_mut(&mut w.pipeline.stages.app.config).map(|c| c.http1.memcap = n).is_some(),
     ),
     (
         "applayer-proto-ftp",
-        |w| w.lane.rest.app.config.ftp.memcap,
-        |w, n| Arc::get_mut(&mut w.lane.rest.app.config).map(|c| c.ftp.memcap = n).is_some(),
+        |w| w.pipeline.stages.app.config.ftp.memcap,
+        |w, n| Arc::get_mut(&mut w.pipeline.stages.app.config).map(|c| c.ftp.memcap = n).is_some(),
     ),
     (
         "defrag",
@@ -62,8 +62,8 @@ const MEMCAPS: &[Memcap] = &[
             n > 0 && usize::try_from(n).map(|n| w.decoder.set_defrag_memcap(n)).is_ok()
         },
     ),
-    ("ippair", |w| w.lane.rest.host_memcaps()[1], |w, n| n > 0 && w.lane.rest.set_host_memcap(1, n)),
-    ("host", |w| w.lane.rest.host_memcaps()[0], |w, n| n > 0 && w.lane.rest.set_host_memcap(0, n)),
+    ("ippair", |w| w.pipeline.stages.host_memcaps()[1], |w, n| n > 0 && w.pipeline.stages.set_host_memcap(1, n)),
+    ("host", |w| w.pipeline.stages.host_memcaps()[0], |w, n| n > 0 && w.pipeline.stages.set_host_memcap(0, n)),
 ];
 
 fn memcap(name: &str) -> Result<&'static Memcap, String> {

@@ -267,7 +267,7 @@ fn ask<T: Send + 'static>(
 
 fn reopen(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     margay_output::log::reopen();
-    control.ask(|w, _| w.lane.rest.outputs.reopen(settings::now())).map_err(|e| e.to_string())?;
+    control.ask(|w, _| w.pipeline.stages.outputs.reopen(settings::now())).map_err(|e| e.to_string())?;
     info!("unix-manager", "log files reopened");
     Ok(json!("done"))
 }

@@ -7,7 +7,7 @@ fn frame(data: &[u8]) -> Frame<'_> {
     Frame { data, wire_len: data.len() as u32, time: Time::new(5, 0), link: LinkType::ETHERNET, number: 0 }
 }
 
-/// Has `look` look at the packet of a frame.
+/// Calls `look` with the packet of a frame.
 fn with<T>(data: &[u8], look: impl Fn(&Packet<'_>) -> T) -> T {
     let mut seen = None;
     let mut sink = |p: &Packet<'_>| seen = Some(look(p));
@@ -52,8 +52,8 @@ fn udp(v4: bool, payload: &[u8]) -> Vec<u8> {
     f
 }
 
-fn rejected(whom: Reject) -> Fate {
-    Fate { drop: Some(DropReason::Rules), reject: true, rejected: Some(whom), ..Fate::default() }
+fn rejected(whom: Reject) -> PacketVerdict {
+    PacketVerdict { drop: Some(DropReason::Rules), reject: true, rejected: Some(whom), ..PacketVerdict::default() }
 }
 
 /// All answers to a frame.
@@ -114,7 +114,7 @@ fn datagrams_are_answered_with_icmp() {
             });
         }
         assert!(all[0].1.windows(20).any(|w| w == &f[14..34]), "it quotes the packet");
-        // No error about an error, none to many.
+        // No error answers an error or a multicast packet.
         assert!(answers(&all[0].1, Reject::Source, true).is_empty());
         let mut multicast = f.clone();
         multicast[if v4 { 30 } else { 38 }] = if v4 { 224 } else { 0xff };
@@ -139,7 +139,7 @@ fn answers_have_a_limit() {
     assert!(all.contains(&("capture.reject.limited".into(), 20)), "{all:?}");
 }
 
-/// The frame as it goes on after these replacements.
+/// The frame as it is forwarded after these replacements.
 fn replaced(f: &[u8], what: &[(u32, &[u8])]) -> Option<Vec<u8>> {
     let mut wire = Wire::new(true, None);
     wire.begin(f);
@@ -169,12 +169,12 @@ fn replaced_bytes_have_right_checksums() {
     none[40..42].fill(0);
     let changed = replaced(&none, &[(0, b"AN")]).expect("changed");
     assert_eq!(&changed[40..42], [0, 0], "without one it stays without one");
-    // What leads outside changes nothing.
+    // Offsets outside the payload change nothing.
     let f = udp(true, b"short");
     assert_eq!(replaced(&f, &[(3, b"XYZ"), (u32::MAX, b"Q")]), Some(f.clone()));
 }
 
-/// A datagram of UDP over IPv4 or IPv6, cut at 32 bytes.
+/// A UDP datagram over IPv4 or IPv6 in two fragments, cut at 32 bytes.
 fn cut(v4: bool, payload: &[u8]) -> [Vec<u8>; 2] {
     let whole = udp(v4, payload);
     let head = if v4 { 34 } else { 54 };
@@ -204,7 +204,7 @@ fn in_fragments_the_last_one_is_written_to() {
     let payload = b"0123456789abcdefghijklmnopqrstuvwxyz";
     for v4 in [true, false] {
         let [first, last] = cut(v4, payload);
-        // Where in the payload; whether the first fragment comes last; whether it can be.
+        // Offset in the payload; whether the first fragment arrives last; whether the replacement succeeds.
         for (at, first_last, done) in [(3, true, true), (3, false, false), (30, false, false), (22, true, false)] {
             let (a, b) = if first_last { (&last, &first) } else { (&first, &last) };
             let mut decoder = Decoder::new(DecodeConfig::default());

@@ -1,4 +1,4 @@
-//! What becomes of a packet and of the frame that carried it.
+//! Verdicts on a packet and on the frame that carried it.
 
 use margay_output::pcaplog::PacketFate;
 use margay_packet::PacketSource;
@@ -17,7 +17,7 @@ pub(crate) enum DropReason {
     Exception(Condition),
     /// The stream engine found it invalid.
     StreamError,
-    /// Urgent data that is not allowed.
+    /// Urgent data that the policy does not allow.
     StreamUrgent,
     /// A rate filter.
     Threshold,
@@ -27,11 +27,11 @@ pub(crate) enum DropReason {
     FirewallFlowDrop,
     /// An exception policy dropped its flow.
     ExceptionFlowDrop,
-    /// A fragment of a datagram of which nothing more is let through.
+    /// A fragment of a datagram that is already dropped.
     DatagramDrop,
-    /// A fragment that does not fit others of its datagram.
+    /// A fragment that does not fit the other fragments of its datagram.
     DefragError,
-    /// It could not be sent on with what a rule has put in.
+    /// The packet could not carry a rule's replacement.
     NotReplaced,
 }
 
@@ -53,7 +53,7 @@ impl DropReason {
         }
     }
 
-    /// Of a packet whose flow is dropped.
+    /// The reason for a packet whose flow is dropped.
     pub(super) const fn of_flow(by: FlowDropBy) -> DropReason {
         match by {
             FlowDropBy::Rules => DropReason::FlowDrop,
@@ -63,37 +63,37 @@ impl DropReason {
     }
 }
 
-/// What becomes of a packet: the result of every stage that looked at it. It belongs to this packet and its flow alone;
-/// a packet that is made up at the end of a flow has its own.
+/// The verdict on a packet, collected from every stage. It covers only this packet and its flow; a packet made up at the end
+/// of a flow has its own verdict.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Fate {
-    /// Dropped, and why.
+pub(crate) struct PacketVerdict {
+    /// Dropped, with the reason.
     pub(crate) drop: Option<DropReason>,
     /// Rejected as well.
     pub(crate) reject: bool,
     /// A pass rule or policy let it through.
     pub(crate) pass: bool,
-    /// Who is to be answered.
+    /// The ends that receive an answer.
     pub(crate) rejected: Option<margay_detect::Reject>,
-    /// How they are, where packets are sent at all.
+    /// The kinds of answers, if answers are sent at all.
     pub(crate) answers: &'static [&'static str],
     /// The rule that dropped it.
     pub(crate) dropped_by: Option<u32>,
-    /// The bits of its mark that a rule sets, and which they are.
+    /// The bits of the packet mark that a rule sets, and their mask.
     pub(crate) mark: Option<(u32, u32)>,
-    /// A rule asks for its flow to be bypassed.
+    /// A rule requests a bypass of the flow.
     pub(crate) bypass: bool,
     /// Its flow is bypassed.
     pub(crate) bypassed: bool,
-    /// Rules inspected it: variables that they captured belong to its events.
+    /// Rules inspected the packet, so its events show the variables that they captured.
     pub(crate) inspected: bool,
-    /// What decides whether the capture log keeps it.
+    /// Decides whether the capture log keeps the packet.
     pub(crate) pcap: PacketFate,
 }
 
-impl Fate {
-    /// Takes in what rules decided about more of what the packet brought.
-    pub(super) fn add(&mut self, more: Fate) {
+impl PacketVerdict {
+    /// Adds what rules decided about another part of the packet's data.
+    pub(super) fn add(&mut self, more: PacketVerdict) {
         self.drop = self.drop.or(more.drop);
         self.reject |= more.reject;
         self.pass |= more.pass;
@@ -108,30 +108,30 @@ impl Fate {
     }
 }
 
-/// The verdict on a captured frame: what the packets that it carried come to together.
+/// The verdict on a captured frame, combined from its packets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FrameVerdict {
-    /// Dropped, and why: the first reason of any of its packets.
+    /// Dropped, with the first reason of any of its packets.
     pub(crate) drop: Option<DropReason>,
     /// Rejected as well.
     pub(crate) reject: bool,
-    /// The bits of its mark that a rule sets, and which they are: those of the last packet that has any.
+    /// The bits of the packet mark that a rule sets, and their mask, from the last packet that has any.
     pub(crate) mark: Option<(u32, u32)>,
     /// The flow of the frame itself, not of a packet inside it, is bypassed.
     pub(crate) bypassed: bool,
-    /// What decides whether the capture log keeps it.
+    /// Decides whether the capture log keeps the frame.
     pub(crate) pcap: PacketFate,
 }
 
 impl FrameVerdict {
-    /// Why the frame is dropped, as `drop` events name it.
+    /// The reason for the drop, as `drop` events show it.
     pub(crate) fn drop_reason(&self) -> Option<&'static str> {
         self.drop.map(DropReason::text)
     }
 
-    /// Takes in what one of the frame's packets came to.
+    /// Adds the verdict on one of the frame's packets.
     #[inline]
-    pub(super) fn add(&mut self, fate: &Fate, source: PacketSource) {
+    pub(super) fn add(&mut self, fate: &PacketVerdict, source: PacketSource) {
         self.drop = self.drop.or(fate.drop);
         self.reject |= fate.reject;
         self.mark = fate.mark.or(self.mark);

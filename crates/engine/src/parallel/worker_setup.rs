@@ -1,4 +1,4 @@
-//! A worker's thread: it makes the worker, inspects what is in its queue, and reads where there is nothing else to do.
+//! A worker's thread: creates the worker, inspects the packets in its queue, and reads when it is idle.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
@@ -27,8 +27,8 @@ use crate::start::{self, Part, Watching};
 use crate::stats::Reporter;
 use crate::worker::{Announce, Worker};
 
-/// All that a worker's thread is given.
-pub(super) struct Seat {
+/// Everything that a worker's thread receives.
+pub(super) struct WorkerSetup {
     pub(super) control: Arc<Control>,
     pub(super) options: RunOptions,
     pub(super) policies: Policies,
@@ -42,51 +42,51 @@ pub(super) struct Seat {
     pub(super) cpus: Arc<Cpus>,
     pub(super) inbox: Inbox,
     pub(super) shared: Arc<Shared>,
-    /// Told when the worker is ready, or why it cannot be.
+    /// Reports that the worker is ready, or why it failed.
     pub(super) ready: Sender<Result<(), Failed>>,
-    /// All are ready; gone where there is nothing to be waited for.
+    /// Signals that all workers are ready; closed if the start was cancelled.
     pub(super) go: Receiver<()>,
 }
 
-/// What a worker leaves behind.
+/// The results of a worker.
 pub(super) struct Final {
     pub(super) number: usize,
     pub(super) ended: Instant,
     pub(super) alerts: u64,
     pub(super) counters: Vec<(String, u64)>,
-    /// What the engine's own rules cost, where that is measured.
+    /// The costs of the engine's own rules, if they are measured.
     pub(super) costs: Option<(Arc<Detect>, Vec<RuleCosts>)>,
     /// How often and how long it slept, and how often it read.
     pub(super) sleeps: u64,
     pub(super) slept: Duration,
     pub(super) turns: u64,
     pub(super) packets: u64,
-    /// Of flows that moved, where they do.
+    /// Counters of moved flows, if flows move.
     pub(super) moves: Option<MoveCounters>,
-    /// Payloads that it looked through for others, and others for it.
+    /// Payloads that it searched for others, and that others searched for it.
     pub(super) looked_through: u64,
     pub(super) taken_over: u64,
-    /// How often and how long it waited for others to be past its packet.
+    /// How often and how long it waited for other workers in packet order.
     pub(super) waits: u64,
     pub(super) waited: Duration,
 }
 
-/// A worker at work.
+/// A running worker.
 struct Working {
     worker: Worker,
     reporter: Reporter,
     post: Arc<Post>,
-    /// Its place among several.
+    /// Its view of the packet order, with several workers.
     order: Option<Arc<Order>>,
-    /// Frames of the stream, as far as the worker heard.
+    /// Frames of the stream that the worker knows of.
     seen: u64,
     packets: u64,
-    /// Where flows move.
+    /// Set if flows may move.
     mover: Option<Mover>,
 }
 
-impl Seat {
-    /// The thread, from its start to its end. `None` where it could not begin.
+impl WorkerSetup {
+    /// Runs the thread. Returns `None` if the worker could not start.
     pub(super) fn run(mut self) -> Option<Final> {
         self.cpus.place_worker("", self.number, self.number);
         self.shared.turns.enter(self.number);
@@ -94,7 +94,7 @@ impl Seat {
         let ready = self.ready.clone();
         match made {
             Err(f) => {
-                // Who waits is told why; nobody else wants to know.
+                // The receiver reports the reason.
                 let _ = ready.send(Err(f));
                 None
             }
@@ -128,21 +128,21 @@ impl Seat {
             Ok(())
         })?;
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
-        worker.lane.rest.engines.direct = self.tenant;
-        worker.lane.rest.announce = self.announce(&post);
+        worker.pipeline.stages.engines.direct = self.tenant;
+        worker.pipeline.stages.announce = self.announce(&post);
         if let Some(board) = self.shared.boards.get(self.number) {
-            worker.lane.rest.helped = Some(Helped::new(Arc::clone(board)));
+            worker.pipeline.stages.helped = Some(Helped::new(Arc::clone(board)));
         }
         let order = (self.workers > 1).then(|| Arc::new(Order::new(self.number, &self.shared)));
         if let Some(order) = &order {
-            worker.lane.rest.set_order(Arc::clone(order) as Arc<dyn InOrder>);
+            worker.pipeline.stages.set_order(Arc::clone(order) as Arc<dyn InOrder>);
         }
         let reporter = Reporter::new(config, false)?;
         let mover = self.shared.exchange.as_ref().map(|e| Mover::new(self.number, e));
         Ok(Working { worker, reporter, post, order, seen: 0, packets: 0, mover })
     }
 
-    /// Says what parsers announce to all other workers.
+    /// Sends the announcements of parsers to all other workers.
     fn announce(&self, own: &Arc<Post>) -> Option<Announce> {
         if self.workers < 2 {
             return None;
@@ -154,8 +154,8 @@ impl Seat {
                     .iter()
                     .map(|e| Expect { flow: ExpectedFlow { ..e.flow }, parent: e.parent, what: e.what.clone() })
                     .collect();
-                // One that takes no more orders does without.
-                let _ = post.send(Box::new(move |w, _| w.lane.rest.expected.note(&mut said, vlans, now)));
+                // A worker that no longer takes requests does not need it.
+                let _ = post.send(Box::new(move |w, _| w.pipeline.stages.expected.note(&mut said, vlans, now)));
             }
         }))
     }
@@ -171,7 +171,7 @@ impl Seat {
             if let Some(mover) = &mut working.mover {
                 mover.between(&mut working.worker, working.packets);
             }
-            // Looked at before the queue: after the end nothing is put there.
+            // This comes before the check of the queue: after the end, nothing is added to it.
             let over = shared.turns.over();
             if let Ok(item) = self.inbox.items.pop() {
                 self.take(item, working);
@@ -185,9 +185,9 @@ impl Seat {
             }
             if shared.turns.begin() {
                 turns += 1;
-                // A pipe may be silent for as long as it likes.
+                // A pipe may be silent for any time.
                 beat.rest();
-                // Only who has the reader's place asks for the lock.
+                // Only the current reader takes the lock.
                 let mut feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
                 let outcome = feeder.turn(me, &shared);
                 drop(feeder);
@@ -195,7 +195,7 @@ impl Seat {
                 match outcome {
                     Outcome::Fed | Outcome::Over => continue,
                     Outcome::Later => {
-                        working.worker.lane.rest.outputs.flush();
+                        working.worker.pipeline.stages.outputs.flush();
                         std::thread::sleep(NAP);
                         continue;
                     }
@@ -205,15 +205,15 @@ impl Seat {
             if working.order.as_ref().is_some_and(|o| o.help(|| !self.inbox.items.is_empty())) {
                 continue;
             }
-            // Nobody knows when there is more.
-            working.worker.lane.rest.end_batch();
+            // The next packet may come at any time.
+            working.worker.pipeline.stages.end_batch();
             beat.rest();
             sleeps += 1;
             slept += shared.turns.sleep(me, || !self.inbox.items.is_empty());
         }
         let Working { worker, reporter, post, order, packets, mover, .. } = working;
         let moves = mover.as_ref().map(|m| m.counters);
-        // Nobody waits for this one any more, and flows that end now are of no packet.
+        // No worker waits for this one any more. Flows that end now do not belong to a packet.
         if let Some(load) = shared.loads.get(me) {
             load.at.store(u64::MAX, Ordering::Release);
         }
@@ -222,16 +222,16 @@ impl Seat {
         post.close(worker, reporter);
         worker.finish();
         let counters = reporter.counters(worker);
-        let rest = &mut worker.lane.rest;
-        rest.outputs.end_batch();
-        rest.outputs.finish();
+        let stages = &mut worker.pipeline.stages;
+        stages.outputs.end_batch();
+        stages.outputs.finish();
         let costs = match self.control.watching {
-            Watching::Profile(_) => rest.own().map(|(detect, state)| (Arc::clone(detect), state.costs().to_vec())),
+            Watching::Profile(_) => stages.own().map(|(detect, state)| (Arc::clone(detect), state.costs().to_vec())),
             _ => None,
         };
-        rest.scripts.finish();
-        let alerts = rest.counters.alerts;
-        let taken_over = rest.helped.as_ref().map_or(0, Helped::taken_over);
+        stages.scripts.finish();
+        let alerts = stages.counters.alerts;
+        let taken_over = stages.helped.as_ref().map_or(0, Helped::taken_over);
         let (mut looked_through, mut waits, mut waited) = (0, 0, Duration::ZERO);
         if let Some(o) = order {
             looked_through = o.helper.lock().unwrap_or_else(PoisonError::into_inner).looked_through;
@@ -272,13 +272,13 @@ impl Seat {
                 }
             }
             Item::Begin(begun) => {
-                worker.lane.rest.file = Some(begun.file.display().to_string());
+                worker.pipeline.stages.file = Some(begun.file.display().to_string());
                 worker.decoder.unfinished_checksums = begun.believed;
-                worker.lane.rest.file_alerts = 0;
-                worker.lane.flows.begin_capture();
+                worker.pipeline.stages.file_alerts = 0;
+                worker.pipeline.flows.begin_capture();
             }
             Item::End(ended) => {
-                ended.alerts.fetch_add(worker.lane.rest.file_alerts, Ordering::AcqRel);
+                ended.alerts.fetch_add(worker.pipeline.stages.file_alerts, Ordering::AcqRel);
                 if ended.left.fetch_sub(1, Ordering::AcqRel) == 1 {
                     self.last(&ended);
                 }
@@ -290,13 +290,13 @@ impl Seat {
     fn inspect(&mut self, piece: Arc<Piece>, working: &mut Working) {
         let Working { worker, mover, .. } = working;
         let Some(load) = self.shared.loads.get(self.number) else { return };
-        if let Some(h) = &mut worker.lane.rest.helped {
+        if let Some(h) = &mut worker.pipeline.stages.helped {
             h.begin(&piece);
         }
         let mut done = working.packets;
         for (nth, frame) in piece.frames().enumerate() {
             load.at.store(frame.number, Ordering::Release);
-            if let Some(h) = &mut worker.lane.rest.helped {
+            if let Some(h) = &mut worker.pipeline.stages.helped {
                 h.at(nth);
             }
             worker.frame(&frame);
@@ -305,7 +305,7 @@ impl Seat {
                 mover.between(worker, done);
             }
         }
-        if let Some(h) = &mut worker.lane.rest.helped {
+        if let Some(h) = &mut worker.pipeline.stages.helped {
             h.end();
         }
         let own = piece.len() as u64;
@@ -315,13 +315,14 @@ impl Seat {
         worker.expire_with(piece.now, others);
         load.done.store(working.packets, Ordering::Release);
         load.at.store(piece.upto, Ordering::Release);
-        // Who helps with it still lets it go by itself; where there is no room for the sheet, it is one too many.
+        // A helper may still hold the piece, and drops it later. If the queue has no room for the buffers, they are not
+        // needed.
         if let Some(piece) = Arc::into_inner(piece) {
-            let _ = self.inbox.sheets.push(piece.done());
+            let _ = self.inbox.buffers.push(piece.done());
         }
     }
 
-    /// All workers are done with a file.
+    /// Called when all workers have finished a file.
     fn last(&self, ended: &Ended) {
         if let Some(queue) = self.control.queue.as_ref()
             && let Ok(changed) = std::fs::metadata(&ended.file).and_then(|m| m.modified())
@@ -337,10 +338,10 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for WorkerSetup {
     fn drop(&mut self) {
         self.shared.manager.unpark();
-        // A thread that failed would leave the others waiting for it.
+        // The other workers must not wait for a thread that panicked.
         if std::thread::panicking() {
             error!("threads", "worker {} failed", self.number + 1);
             if let Some(load) = self.shared.loads.get(self.number) {

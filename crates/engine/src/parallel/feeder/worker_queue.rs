@@ -7,50 +7,50 @@ use margay_packet::{Frame, Time};
 use rtrb::{Consumer, Producer};
 
 use super::super::ahead::{Board, Notes};
-use super::super::piece::{Item, Piece, Sheet, Spot};
+use super::super::piece::{Item, Piece, PieceBuffer, Spot};
 
-/// A list of fewer frames is not worth showing to others.
+/// Shorter lists are not offered to helpers.
 const WORTH_SHOWING: usize = 8;
 
-/// How far the stream of packets was steered.
+/// How far the stream was steered.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Stream {
     pub(super) now: Time,
-    /// Frames.
+    /// Frames so far.
     pub(super) seen: u64,
-    /// The number that comes next.
+    /// The next frame's number.
     pub(super) upto: u64,
 }
 
 /// The reader's end of a worker's queue.
-pub(super) struct Lane {
+pub(super) struct WorkerQueue {
     pub(super) items: Producer<Item>,
-    sheets: Consumer<Sheet>,
-    /// Where others see what its worker has before it.
+    buffers: Consumer<PieceBuffer>,
+    /// Where helpers find the worker's waiting pieces.
     board: Option<Arc<Board>>,
     shown: u64,
-    /// What is being gathered, and of which buffer.
+    /// The open list, and its buffer.
     pub(super) open: Vec<Spot>,
     notes: Option<Box<Notes>>,
     pub(super) first: u64,
     base: usize,
-    /// What had no room in the queue.
+    /// Items that did not fit into the queue.
     pub(super) waiting: VecDeque<Item>,
-    /// Packets handed over, and those of them that the worker was done with when that was last looked at.
+    /// Packets handed over, and those of them that the worker had finished at the last check.
     pub(super) sent: u64,
     pub(super) done: u64,
-    /// Frames of the stream when the last piece was made, and up to which number it said that there are no more.
+    /// The stream's position when the last piece was made, in frames seen and as a frame number.
     pub(super) told: u64,
     pub(super) upto: u64,
     pub(super) longest: u64,
 }
 
-impl Lane {
-    /// Of a worker that was handed nothing yet.
-    pub(super) fn new(items: Producer<Item>, sheets: Consumer<Sheet>, board: Option<Arc<Board>>) -> Lane {
-        Lane {
+impl WorkerQueue {
+    /// The queue of a worker that has received nothing yet.
+    pub(super) fn new(items: Producer<Item>, buffers: Consumer<PieceBuffer>, board: Option<Arc<Board>>) -> WorkerQueue {
+        WorkerQueue {
             items,
-            sheets,
+            buffers,
             board,
             shown: 0,
             open: Vec::new(),
@@ -66,13 +66,13 @@ impl Lane {
         }
     }
 
-    /// Packets that its worker has before it, as far as that is known.
+    /// Packets that wait for the worker, as of the last check.
     #[inline]
     pub(super) fn load(&self) -> u64 {
         (self.sent + self.open.len() as u64).saturating_sub(self.done)
     }
 
-    /// Puts what waits into the queue; whether all had room.
+    /// Moves waiting items into the queue. Returns whether all of them fit.
     pub(super) fn put(&mut self) -> bool {
         while let Some(item) = self.waiting.pop_front() {
             if let Err(rtrb::PushError::Full(item)) = self.items.push(item) {
@@ -83,10 +83,10 @@ impl Lane {
         true
     }
 
-    /// Makes a piece of what was gathered.
+    /// Makes a piece of the open list.
     pub(super) fn close(&mut self, buffer: &Arc<Vec<u8>>, stream: Stream) {
         let Stream { now, seen, upto } = stream;
-        let next = self.sheets.pop().unwrap_or_default();
+        let next = self.buffers.pop().unwrap_or_default();
         let spots = std::mem::replace(&mut self.open, next.spots);
         let mut notes = std::mem::replace(&mut self.notes, next.notes);
         (self.told, self.upto) = (seen, upto);
@@ -104,7 +104,7 @@ impl Lane {
         self.waiting.push_back(Item::Piece(piece));
     }
 
-    /// Whether a frame that begins at `start` is too far from the piece's beginning.
+    /// Whether a frame at `start` is too far from the piece's base.
     #[inline]
     pub(super) fn is_far(&self, start: usize) -> bool {
         u32::try_from(start.saturating_sub(self.base)).is_err()
