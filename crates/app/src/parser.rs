@@ -110,7 +110,7 @@ impl AppCounters {
 
 /// What a parser asks of the engine for its flow. It holds for the rest of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wishes {
+pub struct FlowRequests {
     /// What follows is encrypted: neither packets' payload nor the stream are worth inspecting.
     pub no_payload: bool,
     /// Nothing more of the flow is worth looking at: it may bypass inspection.
@@ -130,7 +130,7 @@ pub struct Shared {
     /// Where parsers mark frames.
     pub frames: FrameMarks,
     /// What the parser at work asks for its flow.
-    pub wishes: Wishes,
+    pub wishes: FlowRequests,
     /// By direction, whether the parser read a whole message that rules on the raw stream should look at, however short it is. The
     /// engine takes it.
     pub whole: [bool; 2],

@@ -115,41 +115,41 @@ pub struct AppSession {
     past_txs: u64,
     /// Those of the last of them.
     last_txs: u64,
-    told: Told,
+    told: DirtyFlags,
 }
 
 /// Whether a parser was told something.
 #[derive(Debug, Default)]
-struct Told {
+struct DirtyFlags {
     /// By direction: since [`AppSession::take_changed`].
     changed: [bool; 2],
-    /// Since [`AppSession::take_stirred`].
-    stirred: bool,
+    /// Since [`AppSession::take_dirty`].
+    dirty: bool,
 }
 
-impl Told {
+impl DirtyFlags {
     /// A parser is told something.
     const fn note(&mut self) {
-        (self.changed, self.stirred) = ([true; 2], true);
+        (self.changed, self.dirty) = ([true; 2], true);
     }
 }
 
 /// What came of feeding a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fed {
+pub struct FeedResult {
     /// Bytes that are not needed any more.
     pub consumed: usize,
     /// What is left should be offered again at once: to another protocol.
     pub again: bool,
 }
 
-const WAIT: Fed = Fed { consumed: 0, again: false };
+const WAIT: FeedResult = FeedResult { consumed: 0, again: false };
 
 impl AppSession {
     /// Bytes of a direction: what was left of the last call and what came since. With [`Parse::end`] no more will come.
-    pub fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Fed {
+    pub fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> FeedResult {
         if self.off || self.truncated[dir.index()] {
-            return Fed { consumed: data.len(), again: false };
+            return FeedResult { consumed: data.len(), again: false };
         }
         if !data.is_empty() {
             self.first.get_or_insert(dir);
@@ -168,7 +168,7 @@ impl AppSession {
         if !self.proto.is_known() {
             if self.side == [AppProto::Failed; 2] || self.silenced {
                 self.off = true;
-                return Fed { consumed: data.len(), again: false };
+                return FeedResult { consumed: data.len(), again: false };
             }
             if cx.end && self.original.is_known() && self.side[0] == AppProto::Unknown {
                 // What was to come after a change did not come.
@@ -181,13 +181,13 @@ impl AppSession {
         } else if before != self.proto && self.first == Some(dir.reverse()) && self.parsing && cx.flow.proto == 6 {
             // The other direction spoke first, and was not understood until now.
             self.waits = Some(dir);
-            return Fed { consumed: 0, again: true };
+            return FeedResult { consumed: 0, again: true };
         }
         let Some(parser) = self.parsers.last_mut().filter(|_| self.parsing) else {
             // Only its name is wanted, of both sides.
             self.off = !self.side.contains(&AppProto::Unknown);
             self.took(dir, data.len());
-            return Fed { consumed: data.len(), again: before != self.proto };
+            return FeedResult { consumed: data.len(), again: before != self.proto };
         };
         self.told.note();
         let parsed = parser.data(cx, dir, data);
@@ -299,28 +299,28 @@ impl AppSession {
         }
     }
 
-    fn went_on(&mut self, cx: &mut Parse<'_>, outcome: Outcome, consumed: usize) -> Fed {
+    fn went_on(&mut self, cx: &mut Parse<'_>, outcome: Outcome, consumed: usize) -> FeedResult {
         self.told.note();
         match outcome {
-            Outcome::More => Fed { consumed, again: false },
-            Outcome::Resume => Fed { consumed, again: true },
+            Outcome::More => FeedResult { consumed, again: false },
+            Outcome::Resume => FeedResult { consumed, again: true },
             Outcome::Full => {
                 self.full = true;
-                Fed { consumed, again: false }
+                FeedResult { consumed, again: false }
             }
             Outcome::Done => {
                 (self.off, self.parsing) = (true, false);
-                Fed { consumed, again: false }
+                FeedResult { consumed, again: false }
             }
             // A datagram stands for itself: the next one may be read again.
             Outcome::Failed if cx.flow.proto == 17 => {
                 self.error = Some(ParserError::Parser);
                 cx.shared.counters.failed(cx.flow.proto, self.proto, ParserError::Parser);
-                Fed { consumed, again: false }
+                FeedResult { consumed, again: false }
             }
             Outcome::Failed => {
                 self.parser_failed(cx, ParserError::Parser);
-                Fed { consumed, again: false }
+                FeedResult { consumed, again: false }
             }
             Outcome::Rename(to) => {
                 if self.original == AppProto::Unknown {
@@ -328,7 +328,7 @@ impl AppSession {
                 }
                 (self.proto, self.side) = (to, [to; 2]);
                 Self::count_flow(cx, to);
-                Fed { consumed, again: false }
+                FeedResult { consumed, again: false }
             }
             Outcome::Change(to) => {
                 let upgrade = cx.shared.upgrade.take();
@@ -347,7 +347,7 @@ impl AppSession {
                         parser.take_over(cx, from);
                     }
                 }
-                Fed { consumed, again: true }
+                FeedResult { consumed, again: true }
             }
         }
     }
@@ -574,8 +574,8 @@ impl AppSession {
     }
 
     /// Whether a parser was told anything since the last call, for who looks at both directions.
-    pub const fn take_stirred(&mut self) -> bool {
-        std::mem::replace(&mut self.told.stirred, false)
+    pub const fn take_dirty(&mut self) -> bool {
+        std::mem::replace(&mut self.told.dirty, false)
     }
 
     /// Whether there is a transaction.

@@ -28,7 +28,7 @@ const EMPTY_MAX: u8 = 32;
 
 /// One direction.
 #[derive(Debug, Default)]
-struct Lane {
+struct DirectionState {
     /// Bytes of the record at hand that are not looked at, and are still to come.
     skip: usize,
     /// A message that goes on in the next record.
@@ -65,7 +65,7 @@ enum Step {
 #[derive(Debug)]
 pub(super) struct TlsParser {
     tx: Option<Box<TlsTx>>,
-    lanes: [Lane; 2],
+    lanes: [DirectionState; 2],
 }
 
 impl TlsParser {
@@ -79,7 +79,7 @@ impl TlsParser {
         TlsParser { tx: Some(tx), lanes: Default::default() }
     }
 
-    const fn lane(&mut self, dir: Direction) -> &mut Lane {
+    const fn lane(&mut self, dir: Direction) -> &mut DirectionState {
         let [client, server] = &mut self.lanes;
         match dir {
             Direction::ToServer => client,

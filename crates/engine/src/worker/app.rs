@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use margay_app::frame::FlowFrames;
 use margay_app::session::SessionEvent;
-use margay_app::{AppConfig, AppLogOptions, AppProto, AppSession, Parser, Shared, Transaction, Wishes, protocol};
+use margay_app::{AppConfig, AppLogOptions, AppProto, AppSession, FlowRequests, Parser, Shared, Transaction, protocol};
 use margay_flow::Direction;
 use margay_output::eve::Record;
 use margay_output::event::AppProtos;
@@ -45,7 +45,7 @@ pub(crate) struct FlowApp {
     /// Packet events not yet seen to.
     pub(crate) events: u8,
     /// What its parsers ask of the engine.
-    pub(crate) wishes: Wishes,
+    pub(crate) wishes: FlowRequests,
     /// What follows is encrypted: payload and stream are not inspected any more. Of the packet that told so they are.
     pub(super) encrypted: bool,
     /// Logging left nothing to do with its transactions until they change, and whether rules looked at the flow then.
