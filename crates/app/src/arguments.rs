@@ -1,4 +1,5 @@
-//! Arguments of a request of HTTP, for rules: those of target and cookies when its fields are there, those of its body at its end.
+//! Arguments of an HTTP request for rules. Those of the target and cookies are available with its fields, those of the body at
+//! its end.
 
 use margay_meaning::args::{ArgLimits, Args};
 
@@ -7,17 +8,17 @@ use margay_meaning::args::{ArgLimits, Args};
 pub(crate) struct Arguments {
     args: Args,
     limits: ArgLimits,
-    /// Type of the body, and the body so far, out of its coding.
+    /// Content type, and the decoded body so far.
     content_type: Vec<u8>,
     body: Vec<u8>,
-    /// More of the body came than is kept.
+    /// The body exceeds the limit.
     body_cut: bool,
-    /// That there were more than are kept was told.
+    /// The limit on arguments was reported.
     told: bool,
 }
 
 impl Arguments {
-    /// Those of a request whose fields are there.
+    /// Collects the arguments of a request whose fields are complete.
     pub(crate) fn new<'a>(
         limits: ArgLimits,
         target: &[u8],
@@ -27,7 +28,7 @@ impl Arguments {
         content_type: Option<&[u8]>,
     ) -> Box<Arguments> {
         let mut args = Args::new(limits);
-        // The address of a request to a proxy (RFC 9112, section 3.2.2) is no argument.
+        // The target of a proxy request is a URI (RFC 9112, section 3.2.2), not an argument.
         let target = origin_form(target);
         let (path, query) = match memchr::memchr(b'?', target) {
             Some(at) => target.split_at(at),
@@ -38,7 +39,7 @@ impl Arguments {
         for field in cookies {
             args.cookies(field);
         }
-        // What another site was asked says nothing of this one: people search for SQL.
+        // A query to another site says nothing about this one: people search the web for SQL.
         if let Some(query) = referer.and_then(|r| same_site_query(r, host)) {
             args.form(query);
         }
@@ -52,26 +53,26 @@ impl Arguments {
         })
     }
 
-    /// Bytes of the body.
+    /// Adds bytes of the body.
     pub(crate) fn push(&mut self, data: &[u8]) {
         let room = self.limits.bytes.saturating_sub(self.body.len());
         self.body_cut |= data.len() > room;
         self.body.extend_from_slice(data.get(..room).unwrap_or(data));
     }
 
-    /// The body is at its end.
+    /// Ends the body.
     pub(crate) fn finish(&mut self) {
         let body = std::mem::take(&mut self.body);
         self.args.body(&self.content_type, &body);
     }
 
-    /// Whether there were more than are kept; says so once.
+    /// Whether the limit was exceeded; true only once.
     pub(crate) fn newly_cut(&mut self) -> bool {
         let cut = self.args.is_cut() || self.body_cut;
         cut && !std::mem::replace(&mut self.told, true)
     }
 
-    /// The one at this place.
+    /// The argument at this index.
     pub(crate) fn get(&self, index: usize) -> Option<&[u8]> {
         self.args.get(index)
     }
@@ -82,7 +83,7 @@ impl Arguments {
     }
 }
 
-/// The path and query of a target; one in absolute form, with its scheme and host, has them behind those.
+/// The path and query of a target; in absolute form, without scheme and host.
 fn origin_form(target: &[u8]) -> &[u8] {
     let schemes = [&b"http://"[..], b"https://", b"ws://", b"wss://", b"rtsp://"];
     let behind = |s: &&[u8]| target.get(..s.len()).is_some_and(|t| t.eq_ignore_ascii_case(s));
@@ -91,7 +92,7 @@ fn origin_form(target: &[u8]) -> &[u8] {
     rest.get(end..).unwrap_or(&[])
 }
 
-/// The query and fragment of a `Referer` that names the host of the request, or no host at all.
+/// The query and fragment of a `Referer` that names the request's host, or no host.
 fn same_site_query<'a>(referer: &'a [u8], host: Option<&[u8]>) -> Option<&'a [u8]> {
     let query = referer.get(memchr::memchr2(b'?', b'#', referer)? + 1..)?;
     let Some(at) = memchr::memmem::find(referer, b"://") else { return Some(query) };

@@ -1,5 +1,5 @@
-//! A bounded reader of BER (ITU-T X.690), as far as SNMP, Kerberos and LDAP write it: tags up to 30, in the long form as well, and
-//! definite lengths of at most four bytes. Nothing is copied.
+//! A bounded reader of BER (ITU-T X.690), to the extent that SNMP, Kerberos and LDAP use it: tags up to 30, also in the long
+//! form, and definite lengths of at most four bytes. It copies nothing.
 
 use std::fmt::Write;
 
@@ -12,10 +12,10 @@ pub(crate) const OID: u8 = 0x06;
 /// `SEQUENCE` and `SEQUENCE OF`.
 pub(crate) const SEQUENCE: u8 = 0x30;
 
-/// A length (section 8.1.3): it, and how many bytes it takes.
+/// Reads a length (section 8.1.3). Returns it and its encoded size.
 ///
 /// # Errors
-/// `true` where more bytes are needed; `false` where it is indefinite, or longer than four bytes.
+/// `true` if more bytes are needed; `false` if the length is indefinite, or longer than four bytes.
 pub(crate) fn length(data: &[u8]) -> Result<(u32, usize), bool> {
     let first = *data.first().ok_or(true)?;
     if first < 0x80 {
@@ -32,20 +32,20 @@ pub(crate) fn length(data: &[u8]) -> Result<(u32, usize), bool> {
 /// A value with its tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Element<'a> {
-    /// Class, form and number in one byte; a number above 30 is 31.
+    /// Class, form and number in one byte; a number above 30 becomes 31.
     pub(crate) tag: u8,
     /// The contents.
     pub(crate) body: &'a [u8],
 }
 
 impl<'a> Element<'a> {
-    /// A reader of what is in it.
+    /// A reader of the contents.
     pub(crate) const fn inside(self) -> Reader<'a> {
         Reader { rest: self.body }
     }
 }
 
-/// Reads elements one behind the other. What cannot be read is `None`, and the reader stays where it was.
+/// Reads consecutive elements. If an element is invalid, the result is `None` and the position does not change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         Some(self.identifier()?.0)
     }
 
-    /// The tag, and what is behind it.
+    /// Reads a tag. Returns it and the data behind it.
     fn identifier(&self) -> Option<(u8, &'a [u8])> {
         let (&first, mut rest) = self.rest.split_first()?;
         if first & 0x1f != 0x1f {
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// The next element; all of it has to be there.
+    /// The next element, which must be complete.
     pub(crate) fn element(&mut self) -> Option<Element<'a>> {
         let (tag, rest) = self.identifier()?;
         let (len, n) = length(rest).ok()?;
@@ -94,35 +94,35 @@ impl<'a> Reader<'a> {
         Some(Element { tag, body })
     }
 
-    /// Contents of the next element, which has that tag.
+    /// The contents of the next element, if it has this tag.
     pub(crate) fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
         if self.tag() == Some(tag) { self.element().map(|e| e.body) } else { None }
     }
 
-    /// A reader of what is in the next element, which has that tag.
+    /// A reader of the next element's contents, if it has this tag.
     pub(crate) fn enter(&mut self, tag: u8) -> Option<Reader<'a>> {
         self.take(tag).map(Reader::new)
     }
 
-    /// An integer with that tag, of at most eight bytes.
+    /// An integer with this tag, of at most eight bytes.
     pub(crate) fn integer(&mut self, tag: u8) -> Option<i64> {
         integer(self.take(tag)?)
     }
 
-    /// An integer with that tag from 0 to 2^32-1.
+    /// An integer with this tag from 0 to 2^32-1.
     pub(crate) fn unsigned(&mut self, tag: u8) -> Option<u32> {
         u32::try_from(self.integer(tag)?).ok()
     }
 }
 
-/// Contents of an integer (section 8.3).
+/// Decodes an integer's contents (section 8.3).
 pub(crate) fn integer(body: &[u8]) -> Option<i64> {
     let negative = body.first()? & 0x80 != 0;
     let start = if negative { -1 } else { 0 };
     (body.len() <= 8).then(|| body.iter().fold(start, |n, b| n << 8 | i64::from(*b)))
 }
 
-/// An object identifier (section 8.19) as `1.3.6.1`; `None` where it is none, or an arc has more than 63 bits.
+/// Formats an object identifier (section 8.19) as `1.3.6.1`; `None` if it is invalid, or an arc has more than 63 bits.
 pub(crate) fn oid(body: &[u8]) -> Option<String> {
     if body.last()? & 0x80 != 0 {
         return None;
@@ -137,7 +137,7 @@ pub(crate) fn oid(body: &[u8]) -> Option<String> {
         if b & 0x80 != 0 {
             continue;
         }
-        // The first two are in one.
+        // The first two arcs share one number.
         let _ = if text.is_empty() {
             let first = (arc / 40).min(2);
             write!(text, "{first}.{}", arc - first * 40)

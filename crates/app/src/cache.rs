@@ -1,9 +1,9 @@
-//! Tables of bounded size, of which the oldest entries go.
+//! Bounded tables that evict their oldest entry.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// What a value holds in memory beyond its own size.
+/// The heap memory of a value, beyond its own size.
 pub(crate) trait Holds {
     fn holds(&self) -> usize {
         0
@@ -18,13 +18,13 @@ impl Holds for Vec<u8> {
     }
 }
 
-/// A table. With one entry more than there is room for the oldest goes.
+/// A bounded table. A new entry evicts the oldest one if the table is full.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
     map: HashMap<K, (V, u64)>,
     order: BTreeMap<u64, K>,
     next: u64,
-    /// Bytes that values hold beyond their size, as they were when they were put in.
+    /// Heap memory of the values at the time of their insertion.
     held: usize,
 }
 
@@ -40,12 +40,12 @@ impl<K: Hash + Eq + Clone, V: Holds> Cache<K, V> {
         self.map.capacity() * size_of::<(K, (V, u64))>() + self.order.len() * size_of::<(u64, K)>() + self.held
     }
 
-    /// What a value holds has changed by so many bytes.
+    /// Adjusts the count after a value's memory changed.
     pub(crate) const fn changed(&mut self, before: usize, now: usize) {
         self.held = (self.held + now).saturating_sub(before);
     }
 
-    /// Puts an entry in; the value that made room for it.
+    /// Inserts an entry. Returns the evicted value, if any.
     pub(crate) fn insert(&mut self, max: u32, key: K, value: V) -> Option<V> {
         let old = self.remove(&key);
         let mut gone = None;

@@ -1,4 +1,4 @@
-//! Settings of the application layer, and of what it writes.
+//! Settings of the application layer and of its outputs.
 
 use crate::declare::Values;
 use crate::recognise::Recogniser;
@@ -7,14 +7,13 @@ use margay_meaning::args::ArgLimits;
 /// Settings that all flows share.
 #[derive(Debug)]
 pub struct AppConfig {
-    /// Most bytes that the parsers and transactions of a worker's flows may hold together (`app-layer.memcap`, of which each
-    /// worker has a part); 0 for no limit.
+    /// Memory limit for the parsers and transactions of one worker (`app-layer.memcap`, divided among the workers); 0 for none.
     pub memcap: u64,
-    /// Which protocols are looked for, and how.
+    /// Protocol detection.
     pub recogniser: Recogniser,
-    /// How much is kept of the arguments of requests of HTTP; none where no rule looks at them.
+    /// Limits on HTTP request arguments; `None` if no rule inspects them.
     pub arguments: Option<ArgLimits>,
-    /// What that is where rules do (`app-layer.protocols.http.arguments`).
+    /// The limits that apply if a rule inspects arguments (`app-layer.protocols.http.arguments`).
     pub argument_limits: ArgLimits,
     /// HTTP/1.
     pub http1: crate::http1::Config,
@@ -41,7 +40,7 @@ pub struct AppConfig {
 }
 
 impl AppConfig {
-    /// Defaults, but for who recognises protocols: to make one that is not wanted takes time.
+    /// The defaults. The caller passes the recogniser, because it is slow to build.
     pub fn new(recogniser: Recogniser) -> AppConfig {
         AppConfig {
             memcap: 0,
@@ -69,7 +68,7 @@ impl Default for AppConfig {
     }
 }
 
-/// What an output's application-layer logs show.
+/// What an output logs of the application layer.
 #[derive(Debug, Clone)]
 pub struct AppLogOptions {
     /// HTTP.
@@ -89,9 +88,9 @@ pub struct AppLogOptions {
     /// Alerts: bodies in base64 (`http-body`), as `http_request_body` and `http_response_body`.
     pub http_body: bool,
     /// Alerts: bodies as printable text (`http-body-printable`), as `http_request_body_printable` and
-    /// `http_response_body_printable`; both stand before those in base64.
+    /// `http_response_body_printable`. Both come before those in base64.
     pub http_body_printable: bool,
-    /// Frames: most bytes that are shown of one (`frame: payload-buffer-size`, less one byte, as in Suricata).
+    /// Frames: the limit of bytes that events show (`frame: payload-buffer-size`, less one byte, as in Suricata).
     pub frame_payload: usize,
     /// Options that protocols declare ([`crate::Protocol::eve_options`]).
     pub options: Values,

@@ -1,9 +1,10 @@
-//! Parsers of protocols that speak in messages.
+//! Parsers for message-based protocols.
 //!
-//! A protocol implements [`Conversation`]: how long a message is ([`Conversation::framing`], for streams alone; a datagram is one
-//! message) and what a message means ([`Conversation::message`]). What it keeps of a request and its answer is its [`Content`].
-//! The parser that [`parser`] makes does the rest: it assembles messages, skips bytes, finds the next message behind a gap,
-//! keeps and frees transactions, holds the limit of open ones, counts their memory, and offers them to rules and logs.
+//! A protocol implements [`Conversation`]: it finds the length of a message ([`Conversation::framing`], for streams only; a
+//! datagram is one message) and handles the message ([`Conversation::message`]). Its [`Content`] is the state of one request
+//! with its response. [`parser`] wraps the implementation. The wrapper reassembles messages, skips bytes, finds the next
+//! message after a gap, stores and frees transactions, enforces the limit of open ones, counts their memory, and offers them to
+//! rules and logs.
 
 use std::fmt::Debug;
 
@@ -18,100 +19,100 @@ use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::tx_list::{TxList, transactions_in_list};
 use crate::window::WindowLimits;
 
-/// Most transactions of a flow that are not complete, where a protocol has no setting for it.
+/// The default limit of open transactions in a flow, for protocols without a setting.
 const TXS_MAX: usize = 256;
 
-/// What the bytes at the beginning of a stream's data are.
+/// How the data at the front of a stream is framed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// A message of this many bytes, at least one. It is handled once all of them are there.
+    /// A message of this many bytes, at least one. The parser handles it once all of them have arrived.
     Message(usize),
     /// The beginning of a message whose length is not known yet.
     More,
-    /// A message of this many bytes, followed by this many bytes to skip. A gap in the latter does no harm.
+    /// A message of this many bytes, followed by this many bytes to skip. A gap in the skipped bytes is harmless.
     Head(usize, u64),
-    /// This many of the available bytes are not a message.
+    /// This many of the available bytes do not belong to a message.
     Skip(usize),
-    /// This many bytes to skip: more than are available, perhaps, and a gap in them does no harm.
+    /// This many bytes to skip, possibly more than are available. A gap in them is harmless.
     Pass(u64),
     /// Not this protocol.
     Broken,
 }
 
-/// Where the next message begins behind a gap.
+/// Where the next message begins after a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resume {
     /// At the first byte.
     Here,
-    /// Not among this many bytes, at least one.
+    /// Not within this many bytes, at least one.
     Skip(usize),
-    /// More bytes are needed to tell.
+    /// More bytes are needed to decide.
     More,
 }
 
-/// The parser's state of one flow of a protocol.
+/// A protocol's parser state for one flow.
 pub trait Conversation: Debug + Send + Sized + 'static {
-    /// What is kept of a transaction.
+    /// The protocol's state of a transaction.
     type Tx: Content;
 
-    /// Which protocol.
+    /// The protocol.
     const PROTO: AppProto;
 
-    /// The state of a new flow.
+    /// Creates the state for a new flow.
     fn new(config: &AppConfig, flow: &FlowCore) -> Self;
 
-    /// What `data`, which is not empty, begins with. With `end` nothing will follow it.
+    /// Frames the message at the front of `data`, which is not empty. With `end`, no more data follows.
     fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
         let _ = (dir, end);
         Framing::Message(data.len())
     }
 
-    /// A whole message, or a datagram. Anything but [`Outcome::More`] ends the round: [`Outcome::Change`] and
-    /// [`Outcome::Done`] leave what is behind the message to others.
+    /// Handles a complete message or a datagram. Any result except [`Outcome::More`] ends the round: after [`Outcome::Change`]
+    /// and [`Outcome::Done`] this parser does not see the data behind the message.
     fn message(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, message: &[u8]) -> Outcome;
 
-    /// Whether the parser goes on behind a gap: the rest of a message that misses bytes is skipped. If the gap does not end in a known
-    /// message, [`Conversation::resume`] looks for the next one. Without it a gap ends the parser, unless [`Conversation::gap`]
-    /// decides otherwise.
+    /// Whether the parser continues after a gap. It then skips the rest of the incomplete message. If the gap extends past that
+    /// message, [`Conversation::resume`] looks for the next one. Otherwise a gap ends the parser, unless [`Conversation::gap`]
+    /// decides differently.
     const RESUMES: bool = false;
 
-    /// Where the next message begins; `data` is not empty. With `end` nothing will follow it.
+    /// Finds the next message after a gap; `data` is not empty. With `end`, no more data follows.
     fn resume(&mut self, dir: Direction, data: &[u8], end: bool) -> Resume {
         let _ = (dir, data, end);
         Resume::Here
     }
 
-    /// `len` bytes are missing that would not be skipped.
+    /// Handles a gap of `len` bytes that are not part of skipped data.
     fn gap(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, len: u64) -> Outcome {
         let _ = (turn, dir, len);
         if Self::RESUMES { Outcome::More } else { Outcome::Failed }
     }
 
-    /// Whether each direction's stream is a frame that rules may look at.
+    /// Whether each direction's stream is also a frame for rules.
     const STREAM_FRAMES: bool = false;
 
-    /// The flow changed to this protocol with a request of HTTP/1.
+    /// An HTTP/1 request upgraded the flow to this protocol.
     fn take_over(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, from: Upgrade) {
         let _ = (turn, from);
     }
 
-    /// The flow was of another protocol before, and changed to this one.
+    /// The flow changed to this protocol from `original`.
     fn comes_after(&mut self, original: AppProto) {
         let _ = original;
     }
 
-    /// Most transactions that may be open at once.
+    /// The limit of open transactions.
     fn max_txs(&self) -> usize {
         TXS_MAX
     }
 
-    /// Event of a transaction that was given up because too many were open; none where the protocol has no name for it.
+    /// The event for a transaction that was closed because too many were open; `None` if the protocol has no such event.
     const TOO_MANY: Option<u8> = None;
 
-    /// As [`Parser::is_prompt`]: whether rules on the stream look at a message once it is complete, or wait for a chunk.
+    /// As [`Parser::is_prompt`]: whether stream rules inspect each complete message at once, or wait for a full chunk.
     const PROMPT: bool = true;
 
-    /// A transaction is freed: what the state keeps of it may go.
+    /// A transaction is freed: the state can drop what it keeps for it.
     fn freed(&mut self, tx: Tx<Self::Tx>) {
         let _ = tx;
     }
@@ -122,7 +123,7 @@ pub trait Conversation: Debug + Send + Sized + 'static {
     }
 }
 
-/// What a protocol keeps of a transaction.
+/// The protocol's part of a transaction.
 pub trait Content: Debug + Send + 'static {
     /// Heap memory in bytes, without the size of the value itself.
     fn held(&self) -> u64;
@@ -139,30 +140,30 @@ pub trait Content: Debug + Send + 'static {
         None
     }
 
-    /// Whether its event can be written: `complete` says that both directions are.
+    /// Whether the event can be written; `complete` means that both directions are complete.
     fn is_loggable(&self, complete: bool) -> bool {
         complete
     }
 
-    /// How many events an output makes of it.
+    /// The number of events that an output writes for the transaction.
     fn records(&self, options: &AppLogOptions) -> usize {
         let _ = options;
         1
     }
 
-    /// Which way the addresses of its event go; `only` is the only direction that there is something in.
+    /// The direction whose addresses the event shows; `only` is the transaction's only direction, if it has just one.
     fn direction(&self, only: Option<Direction>) -> Direction {
         let _ = only;
         Direction::ToServer
     }
 
-    /// The same where options of the event type have a say in it.
+    /// As [`Content::direction`], for protocols where the options of the event type decide.
     fn addresses(&self, only: Option<Direction>, options: &AppLogOptions) -> Direction {
         let _ = options;
         self.direction(only)
     }
 
-    /// When data of its files is due for inspection; none where all that there is of it is looked at each time.
+    /// The inspection limits for file data; `None` to inspect all available data each time.
     fn file_window(&self) -> Option<WindowLimits> {
         None
     }
@@ -173,67 +174,69 @@ pub trait Content: Debug + Send + 'static {
         None
     }
 
-    /// As [`Content::log`] for [`LogFor::Event`], where there are several events: that of number `record`.
+    /// As [`Content::log`] for [`LogFor::Event`], if a transaction has several events: writes number `record`.
     fn log_record(&self, base: &TxBase, record: usize, json: &mut Json, options: &AppLogOptions) {
         let _ = record;
         self.log(base, json, options, LogFor::Event);
     }
 
-    /// Whether it counts among the transactions of its protocol (`app_layer.tx.*`).
+    /// Whether the protocol's counter (`app_layer.tx.*`) includes the transaction.
     fn is_counted(&self) -> bool {
         true
     }
 
-    /// Appends the members of its event: `"sip":{...}` with its key. `base` has its number and files.
+    /// Appends the members of the event: `"sip":{...}` with its key. `base` has the transaction's number and files.
     fn log(&self, base: &TxBase, json: &mut Json, options: &AppLogOptions, what: LogFor);
 }
 
-/// A transaction: what all have, and what the protocol keeps.
+/// A transaction: the common part and the protocol's part.
 #[derive(Debug)]
 pub struct Tx<C> {
-    /// The state that every transaction has.
+    /// The state that all transactions have.
     pub base: TxBase,
-    /// The state of the protocol.
+    /// The protocol's state.
     pub content: C,
     /// Progress of a complete transaction, by direction.
     complete: [u8; 2],
 }
 
 impl<C: Content> Tx<C> {
-    /// A transaction of one message that is carried by one of another protocol. `complete` is the progress of a complete one.
+    /// Creates a single-message transaction that another protocol's transaction carries. `complete` is the progress of a
+    /// complete one.
     pub fn carried(id: u64, dir: Direction, content: C, complete: [u8; 2]) -> Tx<C> {
         let mut tx = Tx { base: TxBase { id, ..TxBase::default() }, content, complete };
         tx.finish_one_way(dir);
         tx
     }
 
-    /// Nothing more comes in a direction.
+    /// Marks a direction as complete.
     pub fn finish(&mut self, dir: Direction) {
         self.base.advance(dir, self.complete[dir.index()]);
     }
 
-    /// It is of one direction: whichever side sends what belongs to it, rules look at it with what goes in `dir`.
+    /// Makes the transaction one-way: rules inspect it together with the data that goes in `dir`, whichever side sends a part
+    /// of it.
     pub fn only(&mut self, dir: Direction) {
         self.base.one_sided(dir.reverse(), self.complete[dir.reverse().index()]);
     }
 
-    /// Nothing will ever come but in `dir`, where all of it is there now.
+    /// Completes a transaction that has data in `dir` only.
     pub fn finish_one_way(&mut self, dir: Direction) {
         self.only(dir);
         self.finish(dir);
     }
 
-    /// Something new came in a direction that rules may look at.
+    /// Marks a direction as updated, so that rules inspect it again.
     pub fn touch(&mut self, dir: Direction) {
         self.base.touch(dir);
     }
 
-    /// Whether nothing more comes in a direction.
+    /// Whether a direction is complete.
     pub fn is_finished(&self, dir: Direction) -> bool {
         self.base.progress[dir.index()] >= self.complete[dir.index()]
     }
 
-    /// Adds an event, which rules look at, complete or not.
+    /// Adds an event. Rules inspect it even if the transaction is incomplete.
     pub fn event(&mut self, event: u8) {
         self.base.events.add(event);
         for dir in [Direction::ToServer, Direction::ToClient] {
@@ -244,39 +247,39 @@ impl<C: Content> Tx<C> {
     }
 }
 
-/// What a parser may do while it handles a message.
+/// The context in which a parser handles a message.
 #[derive(Debug)]
 pub struct Turn<'a, 'b, C> {
-    /// The flow, the settings, and what parsers share.
+    /// The flow, the settings, and the state that parsers share.
     pub cx: &'a mut Parse<'b>,
     txs: &'a mut TxList<Tx<C>>,
-    /// Where the message begins in what the parser was given, and how long it is.
+    /// The message's offset in the parser's input, and its length.
     at: usize,
     len: usize,
     complete: [u8; 2],
 }
 
 impl<'b, C: Content> Turn<'_, 'b, C> {
-    /// Begins a transaction.
+    /// Opens a transaction.
     pub fn open(&mut self, content: C) -> &mut Tx<C> {
         let complete = self.complete;
         let id = self.txs.push(|id| Tx { base: TxBase { id, ..TxBase::default() }, content, complete });
         self.txs.get_mut(id).unwrap_or_else(|| unreachable!("it was added"))
     }
 
-    /// A transaction of one message that has no answer.
+    /// Opens a single-message transaction that has no response.
     pub fn one_way(&mut self, dir: Direction, content: C) -> &mut Tx<C> {
         let tx = self.open(content);
         tx.finish_one_way(dir);
         tx
     }
 
-    /// The transaction of that number, unless it was freed.
+    /// The transaction with this number, unless it was freed.
     pub fn tx(&mut self, id: u64) -> Option<&mut Tx<C>> {
         self.txs.get_mut(id)
     }
 
-    /// The transaction of that number, unless it was freed, beside what the parser is given: for its files.
+    /// The transaction with this number, unless it was freed, together with the parse context, which its files need.
     pub fn tx_and_parse(&mut self, id: u64) -> Option<(&mut Tx<C>, &mut Parse<'b>)> {
         Some((self.txs.get_mut(id)?, self.cx))
     }
@@ -287,7 +290,7 @@ impl<'b, C: Content> Turn<'_, 'b, C> {
         self.txs.get_mut(id)
     }
 
-    /// Marks a frame of the message: `len` bytes from `from` on.
+    /// Marks `len` bytes of the message, starting at `from`, as a frame.
     pub fn frame(&mut self, dir: Direction, kind: u8, from: usize, len: usize, tx: Option<u64>) {
         let frames = &mut self.cx.shared.frames;
         if frames.wanted && from <= self.len {
@@ -297,21 +300,21 @@ impl<'b, C: Content> Turn<'_, 'b, C> {
     }
 }
 
-/// A direction of a stream.
+/// The parser's state for one direction of a stream.
 #[derive(Debug, Clone, Copy, Default)]
 struct Side {
-    /// Bytes that were given and not taken.
+    /// Bytes that the parser received and did not consume.
     waiting: usize,
-    /// Length of the message that they begin; 0 where it is not known.
+    /// Length of the message that the waiting bytes begin; 0 if unknown.
     message: usize,
     /// Bytes to skip.
     pass: u64,
-    /// Bytes are missing, and it is not known where the next message begins.
+    /// Set after a gap, until the parser finds the next message.
     lost: bool,
 }
 
 impl Side {
-    /// `len` bytes are missing. Returns whether all of them would be skipped anyway.
+    /// Handles a gap of `len` bytes. Returns whether all of them belong to skipped data.
     fn passes_gap(&mut self, len: u64) -> bool {
         // The parser receives the waiting bytes again before those behind the gap.
         let waiting = self.waiting as u64;
@@ -324,8 +327,8 @@ impl Side {
         }
     }
 
-    /// `len` bytes are missing that would not be skipped. The parser goes on behind the rest of the message that waits, or has to find
-    /// the next one.
+    /// Handles a gap of `len` bytes that are not part of skipped data. The parser skips the rest of the waiting message, or has
+    /// to find the next one.
     fn loses(&mut self, len: u64) {
         let (waiting, message) = (self.waiting as u64, self.message as u64);
         let is_within =
@@ -336,7 +339,7 @@ impl Side {
     }
 }
 
-/// A flow's parser.
+/// The parser of a flow.
 #[derive(Debug)]
 struct MessageParser<S: Conversation> {
     state: S,
@@ -345,14 +348,15 @@ struct MessageParser<S: Conversation> {
     complete: [u8; 2],
 }
 
-/// Makes the parser of a flow; for a protocol's declaration.
+/// Creates the parser of a flow; a protocol's declaration refers to it.
 pub fn parser<S: Conversation>(config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {
     let complete = protocol(S::PROTO).map_or([1; 2], |p| p.complete());
     Box::new(MessageParser { state: S::new(config, flow), txs: TxList::default(), sides: Default::default(), complete })
 }
 
 impl<S: Conversation> MessageParser<S> {
-    /// Makes room for a transaction: the oldest open ones are complete as they are, with an event. Whether there was none.
+    /// Makes room for a new transaction: completes the oldest open ones, with an event. Returns whether it found none to
+    /// complete.
     fn is_full(&mut self, cx: &mut Parse<'_>) -> bool {
         if self.txs.len() < self.state.max_txs().max(1) {
             return false;
@@ -428,7 +432,7 @@ impl<S: Conversation> MessageParser<S> {
                 self.sides[dir.index()].message = len;
                 break;
             }
-            // What was cut off is a message as far as it goes.
+            // A truncated message is handled as far as it goes.
             let len = len.clamp(1, rest.len());
             if self.is_full(cx) {
                 return Parsed { consumed: at, outcome: Outcome::Full };

@@ -1,98 +1,99 @@
-//! What a protocol declares as data: keywords, settings, options of its event type.
+//! Data that a protocol declares: keywords, settings, and options of its event type.
 //!
-//! The rule language, the configuration and the reference read these declarations. Nothing of them is said a second time.
+//! The rule language, the configuration and the reference are generated from these declarations, so each fact has one place.
 
 use margay_json::Json;
 
 use crate::tx::{BufferDef, BufferKind, NumberDef};
 
-/// In which direction of a flow a keyword's value exists.
+/// The directions of a flow in which a keyword has a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeywordDirection {
-    /// What the client sends.
+    /// Client to server.
     ToServer,
-    /// What the server sends.
+    /// Server to client.
     ToClient,
-    /// Both.
+    /// Both directions.
     Both,
 }
 
 /// A keyword of a protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct Keyword {
-    /// Its names, the canonical one first. [`crate::BufferDef`] and [`crate::NumberDef`] have the canonical one.
+    /// Its names, the canonical one first. [`crate::BufferDef`] and [`crate::NumberDef`] use the canonical name.
     pub names: &'static [&'static str],
-    /// What it asks for.
+    /// The kind of value that the keyword matches.
     pub kind: KeywordKind,
-    /// Where its value exists.
+    /// The directions in which the value exists.
     pub direction: KeywordDirection,
-    /// Progress of a transaction from which on its value is there.
+    /// The transaction progress from which the value is available.
     pub progress: u8,
 }
 
-/// What a keyword asks for.
+/// The kind of value that a keyword matches.
 #[derive(Debug, Clone, Copy)]
 pub enum KeywordKind {
-    /// A sticky buffer; `multi`: a transaction may have several of it.
+    /// A sticky buffer. With `multi`, a transaction may have several.
     Buffer {
-        /// Whether every selection is its own.
+        /// Whether each use of the keyword in a rule selects the buffer again.
         multi: bool,
     },
-    /// An integer from 0 to `max`, compared in the syntax that integer keywords share. `words` are names for values, in lower
-    /// case; `!` may precede a name.
+    /// An integer from 0 to `max`, compared with the shared syntax of integer keywords. `words` names values in lower case; a
+    /// rule may put `!` before a name.
     Number {
         /// Largest value that a rule may name.
         max: u64,
         /// Names of values.
         words: &'static [(&'static str, u64)],
     },
-    /// A set of bits: names separated by commas, all of which must be set, or with `!` clear; or a comparison of the whole number.
+    /// A bit set. A rule lists names separated by commas, each of which must be set, or clear with `!`; or it compares the
+    /// whole number.
     Flags {
         /// Largest value that a rule may name.
         max: u64,
         /// Each bit with its name, in lower case.
         words: &'static [(&'static str, u64)],
     },
-    /// A number that is read from the rule by a function of its own.
+    /// A number with its own rule syntax, which this function parses.
     Own(fn(&str) -> Result<NumberCondition, String>),
 }
 
-/// What a rule asks of a number.
+/// A rule's condition on a number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NumberCondition {
-    /// A comparison as integer keywords have it (`>3`, `1-5`, `!7`), of values up to `max`.
+    /// A comparison in the syntax of integer keywords (`>3`, `1-5`, `!7`) with values up to `max`.
     Compare {
         /// The comparison as written.
         text: String,
-        /// Largest value that it may name.
+        /// The largest value that the comparison may name.
         max: u64,
     },
     /// One of these values.
     OneOf {
         /// The values.
         values: Vec<u64>,
-        /// None of them instead.
+        /// Match any value except these.
         negated: bool,
     },
-    /// The upper 32 bits are `tag`, and the lower 32 bits compare.
+    /// The upper 32 bits equal `tag`, and the lower 32 bits compare.
     Tagged {
-        /// What has the value.
+        /// The tag, which says what the value belongs to.
         tag: u32,
         /// The comparison as written.
         text: String,
     },
-    /// One of the bits of `any` is set, and no bit of `none`.
+    /// At least one bit of `any` is set, and no bit of `none`.
     Bits {
-        /// Bits of which one has to be set; 0 asks for none.
+        /// Bits of which at least one must be set; 0 for no such requirement.
         any: u64,
         /// Bits that must not be set.
         none: u64,
     },
-    /// Each of these parts of the number compares: of a number that is put together of several.
+    /// The number packs several fields, and each of these fields compares.
     Parts(Vec<NumberPart>),
 }
 
-/// A range of bits of a number, and the condition on it.
+/// A bit field within a number, and the condition on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumberPart {
     /// Its lowest bit.
@@ -148,7 +149,7 @@ impl Keyword {
         Keyword { names, kind: KeywordKind::Own(read), direction, progress: 1 }
     }
 
-    /// The same, there from another progress on than 1.
+    /// The same keyword, available from `progress` instead of 1.
     pub const fn from(self, progress: u8) -> Keyword {
         Keyword { progress, ..self }
     }
@@ -161,7 +162,7 @@ impl Keyword {
         self.names[0]
     }
 
-    /// By direction, as detection has it.
+    /// The progress by direction, in the form that detection uses.
     const fn progress(&self) -> [Option<u8>; 2] {
         match self.direction {
             KeywordDirection::ToServer => [Some(self.progress), None],
@@ -171,12 +172,12 @@ impl Keyword {
     }
 }
 
-/// The name of a value among words.
+/// Returns the name of a value.
 pub fn word(words: &[(&'static str, u64)], value: u64) -> Option<&'static str> {
     words.iter().find(|w| w.1 == value).map(|w| w.0)
 }
 
-/// Writes a value by its name among words, or as a number in text.
+/// Writes the name of a value, or the number as text if it has no name.
 pub fn named(json: &mut Json, key: &'static str, words: &[(&'static str, u64)], value: impl Into<u64>) {
     let value = value.into();
     match word(words, value) {
@@ -185,7 +186,7 @@ pub fn named(json: &mut Json, key: &'static str, words: &[(&'static str, u64)], 
     }
 }
 
-/// How many buffers, or numbers, there are among keywords.
+/// Counts the buffers among the keywords, or the numbers if `buffers` is false.
 pub const fn count(keywords: &[Keyword], buffers: bool) -> usize {
     let (mut n, mut i) = (0, 0);
     while i < keywords.len() {
@@ -197,7 +198,7 @@ pub const fn count(keywords: &[Keyword], buffers: bool) -> usize {
     n
 }
 
-/// The buffers among keywords; each has its place as number.
+/// The buffers among the keywords. A buffer's id is its index in `keywords`.
 pub const fn buffers<const N: usize>(keywords: &[Keyword]) -> [BufferDef; N] {
     let mut all = [BufferDef { name: "", also: &[], id: 0, progress: [None; 2], kind: BufferKind::Single }; N];
     let (mut n, mut i) = (0, 0);
@@ -213,7 +214,7 @@ pub const fn buffers<const N: usize>(keywords: &[Keyword]) -> [BufferDef; N] {
     all
 }
 
-/// The numbers among keywords; each has its place as number.
+/// The numbers among the keywords. A number's id is its index in `keywords`.
 pub const fn numbers<const N: usize>(keywords: &[Keyword]) -> [NumberDef; N] {
     let mut all = [NumberDef { name: "", id: 0, progress: [None; 2] }; N];
     let (mut n, mut i) = (0, 0);
@@ -235,14 +236,14 @@ pub struct Setting {
     pub key: &'static str,
     /// Its unit.
     pub unit: Unit,
-    /// Value where the configuration says nothing.
+    /// The value if the configuration does not set it.
     pub default: u64,
-    /// What it does, in a sentence for the reference.
+    /// A sentence for the reference that says what it does.
     pub about: &'static str,
 }
 
 impl Setting {
-    /// How many bytes of each direction are followed.
+    /// The number of bytes of each direction that the parser follows.
     pub const STREAM_DEPTH: Setting = Setting {
         key: "stream-depth",
         unit: Unit::Bytes,
@@ -250,7 +251,7 @@ impl Setting {
         about: "How much of each direction's stream is followed; 0 for all.",
     };
 
-    /// The limit of open transactions.
+    /// The limit on open transactions.
     pub const fn max_tx(default: u64) -> Setting {
         Setting {
             key: "max-tx",
@@ -268,9 +269,9 @@ pub struct EveOption {
     pub key: &'static str,
     /// Its unit.
     pub unit: Unit,
-    /// Value where the configuration says nothing.
+    /// The value if the configuration does not set it.
     pub default: u64,
-    /// What it does, in a sentence for the reference.
+    /// A sentence for the reference that says what it does.
     pub about: &'static str,
 }
 
@@ -281,11 +282,11 @@ pub enum Unit {
     Flag,
     /// Bytes, with `kb`, `mb` and `gb`.
     Bytes,
-    /// A number of something.
+    /// A count.
     Count,
 }
 
-/// What protocols declared under keys, with the values in force.
+/// The values in force of all declared settings or options, by protocol.
 #[derive(Debug, Clone)]
 pub struct Values(Vec<Vec<u64>>);
 
@@ -299,19 +300,19 @@ impl Values {
         Values::new(crate::registry::ALL.iter().map(|p| p.settings.iter().map(|s| s.default).collect()))
     }
 
-    /// The defaults of all options of event types, and behind those of a protocol its options of alerts.
+    /// The defaults of each protocol's event-type options, followed by those of its alert options.
     pub fn eve_options() -> Values {
         let of = |p: &&crate::Protocol| p.eve_options.iter().chain(p.alert_options).map(|s| s.default).collect();
         Values::new(crate::registry::ALL.iter().map(of))
     }
 
-    /// The value at a place of a protocol's list; 0 where there is no such place.
+    /// The value at an index in a protocol's list; 0 if the index does not exist.
     pub fn get(&self, proto: crate::AppProto, place: usize) -> u64 {
         let of = (proto as usize).checked_sub(2).and_then(|i| self.0.get(i));
         of.and_then(|v| v.get(place)).copied().unwrap_or(0)
     }
 
-    /// Sets the value at a place of a protocol's list.
+    /// Sets the value at an index in a protocol's list.
     pub fn set(&mut self, proto: crate::AppProto, place: usize, value: u64) {
         let of = (proto as usize).checked_sub(2).and_then(|i| self.0.get_mut(i));
         if let Some(v) = of.and_then(|v| v.get_mut(place)) {

@@ -1,7 +1,7 @@
-//! What was wrong with a transaction, for rules (`app-layer-event`) and the anomaly log.
+//! Anomalies of a transaction, for rules (`app-layer-event`) and the anomaly log.
 
-/// Events of a transaction, in the order in which they were met; each once, unless it is added with [`AppEvents::repeat`]. The numbers are those of
-/// [`crate::Protocol::events`].
+/// Events of a transaction in the order they occurred, each once unless it was added with [`AppEvents::repeat`]. The numbers
+/// are indexes in [`crate::Protocol::events`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AppEvents {
     set: u128,
@@ -19,8 +19,8 @@ impl AppEvents {
         }
     }
 
-    /// Adds event `number`, below 128, met or not: of a protocol that counts each time. What is beyond
-    /// [`AppEvents::MOST`] is left out.
+    /// Adds event `number`, below 128, even if it is already set; for protocols that count each occurrence. Events beyond
+    /// [`AppEvents::MOST`] are dropped.
     pub fn repeat(&mut self, number: u8) {
         if self.has(number) && self.list.len() < Self::MOST {
             self.list.push(number);
@@ -29,15 +29,15 @@ impl AppEvents {
         }
     }
 
-    /// Most events of a transaction for [`AppEvents::repeat`] to add one that it has already.
+    /// The number of events above which [`AppEvents::repeat`] drops an event that is already set.
     pub const MOST: usize = 128;
 
-    /// Whether event `number` was met.
+    /// Whether event `number` occurred.
     pub fn has(&self, number: u8) -> bool {
         self.set & 1u128.checked_shl(u32::from(number)).unwrap_or(0) != 0
     }
 
-    /// Whether none was met.
+    /// Whether no event occurred.
     pub const fn is_empty(&self) -> bool {
         self.set == 0
     }
@@ -47,12 +47,12 @@ impl AppEvents {
         &self.list
     }
 
-    /// Whether there are some that [`AppEvents::take_new`] was not called for.
+    /// Whether there are events that [`AppEvents::take_new`] has not returned.
     pub const fn has_new(&self) -> bool {
         self.logged < self.list.len()
     }
 
-    /// Those that this was not called for before.
+    /// The events since the last call.
     pub fn take_new(&mut self) -> &[u8] {
         let from = std::mem::replace(&mut self.logged, self.list.len());
         self.list.get(from..).unwrap_or(&[])

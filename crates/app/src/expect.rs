@@ -1,8 +1,8 @@
 //! Connections that one protocol announces and another carries: FTP's data connections.
 //!
-//! A parser that reads where a connection will come from and go to says so ([`Expect`], in [`crate::Shared::expected`]).
-//! The engine keeps what was said in a bounded table for a short time, and asks it when a new TCP flow has its first data.
-//! A flow that was expected is not recognised: it begins with the protocol that was announced ([`Carries::parser`]).
+//! A parser that reads the endpoints of a future connection announces it ([`Expect`], in [`crate::Shared::expected`]). The
+//! engine keeps announcements in a bounded table for a short time, and searches it when a new TCP flow has its first data. An
+//! expected flow skips protocol detection: it begins with the announced protocol ([`Carries::parser`]).
 
 use std::net::IpAddr;
 
@@ -12,23 +12,23 @@ use crate::ftp_data::{self, Transfer};
 use crate::parser::Parser;
 use crate::registry::AppProto;
 
-/// Which connection is expected: who opens it and where to. The port that it is opened from may be any.
+/// The endpoints of an expected connection. The source port may be any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ExpectedFlow {
     /// IP protocol.
     pub transport: u8,
-    /// Who opens it.
+    /// Address of the peer that opens the connection.
     pub from: IpAddr,
-    /// Who listens.
+    /// Address of the peer that listens.
     pub to: IpAddr,
-    /// The port that is listened on.
+    /// The listening port.
     pub port: u16,
 }
 
 /// What an expected connection will carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Carries {
-    /// A file of FTP. The second value says whether who opens the connection sends it.
+    /// A file transfer of FTP. The second value says whether the peer that opens the connection sends the file.
     FtpData(Transfer, bool),
 }
 
@@ -40,8 +40,8 @@ impl Carries {
         }
     }
 
-    /// The parser of a flow that carries it. `reversed` says that the flow's client is who listens: the connection's
-    /// beginning was not seen.
+    /// The parser of a flow that carries it. `reversed` says that the flow's client is the listening peer, because the
+    /// beginning of the connection was not seen.
     pub fn parser(self, reversed: bool) -> Box<dyn Parser> {
         match self {
             Carries::FtpData(transfer, by_opener) => {
@@ -52,24 +52,24 @@ impl Carries {
     }
 }
 
-/// What is known of a connection that was announced.
+/// The purpose of an announced connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Awaited {
-    /// It was announced, and what it is for will be said later: data of it waits for that.
+    /// Announced, with the purpose to follow: its data waits until then.
     Pending,
     /// It will carry this.
     Carries(Carries),
-    /// It is not expected any more, or for something that nobody wants to know.
+    /// No longer expected, or for an irrelevant purpose.
     Nothing,
 }
 
-/// What a parser says of a connection to come. What it says of the same connection later replaces it.
+/// A parser's announcement of a connection. A later announcement of the same connection replaces it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expect {
-    /// Which connection.
+    /// The connection.
     pub flow: ExpectedFlow,
     /// Number of the flow that announced it.
     pub parent: u64,
-    /// What for.
+    /// Its purpose.
     pub what: Awaited,
 }

@@ -1,46 +1,47 @@
 //! Frames: stretches of a stream that a parser marks as one thing of a protocol (a request, a PDU, a header).
 //!
-//! A protocol names its types in [`crate::Protocol::frames`], and its parser says where one begins ([`FrameMarks::begin`])
-//! and ends ([`FrameMarks::end`]); the bytes stay in the stream. Nothing is marked where nobody asked for frames.
+//! A protocol names its frame types in [`crate::Protocol::frames`]. Its parser marks where a frame begins
+//! ([`FrameMarks::begin`]) and ends ([`FrameMarks::end`]); the bytes stay in the stream. Without frame rules or frame logging,
+//! parsers mark nothing.
 
 use margay_flow::Direction;
 
-/// Most frames of one direction that wait to be seen to; what comes on top is not marked, and counted.
+/// The limit of pending frames in a direction. Frames beyond it are counted, not marked.
 pub const FRAMES_MAX: usize = 64;
-/// Type of the frame that is the whole stream.
+/// The frame type of the whole stream.
 pub const STREAM: u8 = u8::MAX;
 
-/// Bytes that must have come of a frame that is not at its end, for rules to look at it again; and those before what is new
-/// that they look at with it.
+/// New data that an open frame needs before rules inspect it again. It is also the amount of earlier data that the next
+/// inspection repeats.
 pub const CHUNK: u64 = 2560;
-/// Most bytes of a frame that rules look at from its beginning.
+/// Bytes at the front of a frame that rules inspect, at most.
 pub const WHOLE_MAX: u64 = 32 << 10;
 
-/// A stretch of a stream.
+/// A range of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// Its number in its direction, from 1.
     pub id: u64,
-    /// Place of its type in [`crate::Protocol::frames`], or [`STREAM`].
+    /// Index of its type in [`crate::Protocol::frames`], or [`STREAM`].
     pub kind: u8,
     /// Stream offset of its first byte.
     pub offset: u64,
-    /// Stream offset behind its last byte; `None` while that is not known.
+    /// Stream offset behind its last byte; `None` while unknown.
     pub end: Option<u64>,
     /// Its transaction.
     pub tx: Option<u64>,
     /// Whether it was logged.
     pub logged: bool,
-    /// Offset up to which rules looked at it.
+    /// Stream offset up to which rules inspected it.
     pub seen: u64,
-    /// Whether rules are done with it.
+    /// Whether rules have finished with it.
     pub inspected: bool,
-    /// Rules that matched it, by their numbers.
+    /// Numbers of the rules that matched it.
     pub matched: Vec<u32>,
 }
 
 impl Frame {
-    /// Offset of the first byte that rules look at the next time.
+    /// Offset of the first byte of the next inspection.
     pub const fn needed(&self) -> u64 {
         match self.seen.saturating_sub(self.offset) {
             0..=WHOLE_MAX => self.offset,
@@ -57,12 +58,12 @@ pub struct FlowFrames {
 }
 
 impl FlowFrames {
-    /// Those of a direction that are still of use, oldest first.
+    /// The pending frames of a direction, oldest first.
     pub fn of(&self, dir: Direction) -> &[Frame] {
         &self.lists[dir.index()]
     }
 
-    /// The same, to write to.
+    /// As [`FlowFrames::of`], mutable.
     pub fn of_mut(&mut self, dir: Direction) -> &mut [Frame] {
         &mut self.lists[dir.index()]
     }
@@ -72,17 +73,17 @@ impl FlowFrames {
         self.lists.iter().all(Vec::is_empty)
     }
 
-    /// Stream offset of the first byte of a direction that rules have still to look at.
+    /// Stream offset of the first byte of a direction that rules still have to inspect.
     pub fn needed(&self, dir: Direction) -> Option<u64> {
         self.of(dir).iter().filter(|f| !f.inspected).map(Frame::needed).min()
     }
 
-    /// Says that rules will look at none of them any more.
+    /// Ends inspection of all frames.
     pub fn set_inspected(&mut self) {
         self.lists.iter_mut().flatten().for_each(|f| f.inspected = true);
     }
 
-    /// Frees those that ended, were logged and are not needed for rules.
+    /// Frees frames that have ended, are logged, and are not needed by rules.
     pub fn tidy(&mut self) {
         for list in &mut self.lists {
             list.retain(|f| !(f.logged && f.inspected && f.end.is_some()));
@@ -90,24 +91,24 @@ impl FlowFrames {
     }
 }
 
-/// Where a worker's parsers mark frames: of the flow at hand.
+/// Where the parsers of a worker mark frames of the current flow.
 #[derive(Debug, Clone, Default)]
 pub struct FrameMarks {
-    /// Whether anybody wants frames.
+    /// Whether a rule or an output uses frames.
     pub wanted: bool,
-    /// Whether rules look at them.
+    /// Whether rules inspect frames.
     pub watched: bool,
-    /// Stream offset of the first byte that the parser is given.
+    /// Stream offset of the first byte of the parser's input.
     pub at: u64,
     /// The flow's frames.
     pub flow: FlowFrames,
-    /// Frames that were not marked because there were too many.
+    /// Frames that exceeded [`FRAMES_MAX`].
     pub refused: u64,
 }
 
 impl FrameMarks {
-    /// A frame of type `kind` begins `from` bytes into what the parser was given. One that is open for the same
-    /// transaction goes on.
+    /// Begins a frame of type `kind` at offset `from` of the parser's input. An open frame of the same transaction continues
+    /// instead.
     pub fn begin(&mut self, dir: Direction, kind: u8, from: usize, tx: Option<u64>) {
         if !self.wanted {
             return;
@@ -136,14 +137,14 @@ impl FrameMarks {
         });
     }
 
-    /// The whole stream is a frame as soon as there is data.
+    /// Begins the frame of the whole stream, at its first data.
     pub fn begin_stream(&mut self, dir: Direction) {
         if self.wanted && self.flow.made[dir.index()] == 0 {
             self.begin(dir, STREAM, 0, None);
         }
     }
 
-    /// The open frame of a direction that is of a type of the protocol ends `to` bytes into what the parser was given.
+    /// Ends the open protocol frame of a direction at offset `to` of the parser's input.
     pub fn end(&mut self, dir: Direction, to: u64) {
         let end = self.at.saturating_add(to);
         let list = &mut self.flow.lists[dir.index()];

@@ -1,17 +1,17 @@
-//! Application protocols: how they are recognised, parsed, what they offer to rules, and what they write to the log.
+//! Application protocols: detection, parsing, the values that rules match, and events.
 //!
-//! A flow has an [`AppSession`]. It is fed with what [`margay_stream`](../margay_stream/index.html) put in order (or with
-//! datagrams), finds out which protocol is spoken ([`recognise`]), and hands the bytes to that protocol's [`Parser`].
-//! A parser makes *transactions* ([`Transaction`]): a request with its response. Detection looks at their buffers as they
-//! fill, logging writes them when they are complete, and then they are freed.
+//! A flow has an [`AppSession`]. It receives stream data in order from [`margay_stream`](../margay_stream/index.html), or
+//! datagrams, detects the protocol ([`recognise`]), and passes the data to that protocol's [`Parser`]. A parser makes
+//! *transactions* ([`Transaction`]): a request with its response. Detection inspects their buffers as they fill, logging writes
+//! them once they are complete, and then they are freed.
 //!
-//! Everything about one protocol is in its folder: recognition, parser, buffers for rules, events, log, tests. The folder's
-//! [`Protocol`] description is what the rest of the engine knows of it; the list of them is [`PROTOCOLS`]. A parser is
-//! never told of rules or outputs, and never reads a clock.
+//! Each protocol has a folder: detection, parser, rule buffers, events, log, tests. The rest of the engine knows a protocol
+//! only by its [`Protocol`] declaration; [`PROTOCOLS`] lists them. A parser knows nothing of rules or outputs, and never reads
+//! a clock.
 //!
-//! What a parser returns is how many bytes it is done with: what it could not use yet stays in the stream's own buffer and
-//! comes again with more behind it, so nothing is copied to wait. Limits are in [`AppConfig`]; what was wrong with the
-//! traffic is an event of the transaction ([`AppEvents`]), never an error that stops the engine.
+//! A parser returns how many bytes it consumed. The rest stays in the stream's buffer and comes again with more data behind it,
+//! so waiting needs no copy. [`AppConfig`] has the limits. Anomalies in the traffic are events of the transaction
+//! ([`AppEvents`]), never errors that stop the engine.
 
 #[macro_use]
 mod tables;
@@ -87,7 +87,7 @@ pub mod wireguard;
 pub use config::{AppConfig, AppLogOptions};
 pub use event::AppEvents;
 pub use margay_meaning::args::ArgLimits;
-pub use parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared, Upgrade, Wishes};
+pub use parser::{AppCounters, FlowRequests, Outcome, Parse, Parsed, Parser, Shared, Upgrade};
 pub use registry::{ALL, AppProto, List, Opening, PROTOCOLS, Protocol, add, protocol};
 pub use session::AppSession;
 pub use tx::{ABSENT, BufferDef, BufferKind, Found, LogFor, NumberDef, Transaction, TxBase, TxDetect, TxFirewall};

@@ -1,4 +1,4 @@
-//! What a protocol's parser is given and gives back.
+//! The interface between the engine and a protocol's parser.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -15,22 +15,22 @@ use crate::session::ParserError;
 use crate::tls::store::CertificateStore;
 use crate::tx::Transaction;
 
-/// What the application layer counts, by [`AppProto`] as index. The last packet's worker owns it.
+/// Counters of the application layer, indexed by [`AppProto`]. Each worker has its own.
 #[derive(Debug, Clone)]
 pub struct AppCounters {
     /// Flows by protocol (`app_layer.flow.*`), for TCP and UDP.
     pub flows: [[u64; 64]; 2],
     /// Transactions (`app_layer.tx.*`), for TCP and UDP.
     pub txs: [[u64; 64]; 2],
-    /// Flows whose parser gave up at a gap (`app_layer.error.*.gap`): only TCP has gaps.
+    /// Flows whose parser gave up at a gap (`app_layer.error.*.gap`); only TCP has gaps.
     pub gaps: [u64; 64],
-    /// Flows whose parser could not make sense of the bytes (`app_layer.error.*.parser`), for TCP and UDP.
+    /// Flows whose parser found invalid data (`app_layer.error.*.parser`), for TCP and UDP.
     pub failed: [[u64; 64]; 2],
-    /// Flows whose parser could have no more memory (`app_layer.error.*.alloc`), for TCP and UDP.
+    /// Flows whose parser got no more memory (`app_layer.error.*.alloc`), for TCP and UDP.
     pub alloc: [[u64; 64]; 2],
-    /// Flows whose parser left more bytes unused than the engine keeps (`app_layer.error.*.internal`), for TCP and UDP.
+    /// Flows whose parser left more data unconsumed than the engine buffers (`app_layer.error.*.internal`), for TCP and UDP.
     pub internal: [[u64; 64]; 2],
-    /// Times that a flow had as many transactions as it may have (`*.max-tx`), by protocol.
+    /// How often a flow reached its limit of transactions (`*.max-tx`), by protocol.
     pub tx_limit: [u64; 64],
     /// Bytes that all flows' parsers and transactions hold now (`app_layer.memuse`).
     pub memory: u64,
@@ -38,13 +38,13 @@ pub struct AppCounters {
     pub memcap: u64,
     /// Bytes that HTTP transactions hold now (`http.memuse`).
     pub http_memory: u64,
-    /// Times HTTP's memcap was reached (`http.memcap`).
+    /// How often HTTP reached its memcap (`http.memcap`).
     pub http_memcap: u64,
     /// Requests with more arguments than `http.arg` keeps (`http.arguments_limit`).
     pub http_arguments: u64,
     /// Bytes that FTP transactions hold now (`ftp.memuse`).
     pub ftp_memory: u64,
-    /// Times FTP's memcap was reached (`ftp.memcap`).
+    /// How often FTP reached its memcap (`ftp.memcap`).
     pub ftp_memcap: u64,
 }
 
@@ -70,14 +70,14 @@ impl Default for AppCounters {
 }
 
 impl AppCounters {
-    /// Counts that a flow had as many transactions of a protocol as it may have.
+    /// Counts a flow that reached its limit of transactions.
     pub(crate) fn tx_limit(&mut self, proto: AppProto) {
         if let Some(n) = self.tx_limit.get_mut(proto as usize) {
             *n += 1;
         }
     }
 
-    /// Counts a flow of that transport (6, 17) whose parser gave up.
+    /// Counts a flow of this transport (6 or 17) whose parser gave up.
     pub(crate) fn failed(&mut self, transport: u8, proto: AppProto, error: ParserError) {
         let of = match error {
             ParserError::Gap => &mut self.gaps,
@@ -90,8 +90,8 @@ impl AppCounters {
         }
     }
 
-    /// Transactions of a parser leave with their flow for another worker (`leave`), or come with it: the bytes that they hold
-    /// are counted there.
+    /// Moves the memory of a parser's transactions from one worker's counters to another's: subtracts it if the flow leaves
+    /// (`leave`), or adds it.
     pub fn moved(&mut self, parser: &dyn Parser, leave: bool) {
         let total = match parser.proto() {
             AppProto::Http1 | AppProto::Http2 | AppProto::Doh2 => &mut self.http_memory,
@@ -108,19 +108,18 @@ impl AppCounters {
     }
 }
 
-/// What a parser asks of the engine for its flow. It holds for the rest of the flow.
+/// A parser's requests to the engine, valid for the rest of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wishes {
-    /// What follows is encrypted: neither packets' payload nor the stream are worth inspecting.
+pub struct FlowRequests {
+    /// The rest is encrypted: inspecting payloads or the stream is of no use.
     pub no_payload: bool,
-    /// Nothing more of the flow is worth looking at: it may bypass inspection.
+    /// Nothing more of the flow is worth inspecting, so it may be bypassed.
     pub bypass: bool,
-    /// So many bytes of each direction of its stream are to be followed, 0 for all, whatever the configuration says of
-    /// streams.
+    /// The stream depth of each direction in bytes, 0 for no limit. It overrides the configuration.
     pub stream_depth: Option<u64>,
 }
 
-/// What parsers of one worker share.
+/// The state that all parsers of a worker share.
 #[derive(Debug, Default)]
 pub struct Shared {
     /// Files: hashes, magic, store.
@@ -129,22 +128,22 @@ pub struct Shared {
     pub counters: AppCounters,
     /// Where parsers mark frames.
     pub frames: FrameMarks,
-    /// What the parser at work asks for its flow.
-    pub wishes: Wishes,
-    /// By direction, whether the parser read a whole message that rules on the raw stream should look at, however short it is. The
-    /// engine takes it.
+    /// The requests of the parser that is running.
+    pub wishes: FlowRequests,
+    /// By direction: the parser has read a complete message that rules on the raw stream should inspect, however short it is.
+    /// The engine clears it.
     pub whole: [bool; 2],
-    /// Connections that parsers announced, until the engine takes note of them.
+    /// Connections that parsers announced, until the engine registers them.
     pub expected: Vec<Expect>,
-    /// Where certificates go that rules want stored.
+    /// Certificates that rules want stored.
     pub certificates: CertificateStore,
-    /// The request of HTTP/1 that brought about the protocol that follows ([`Outcome::Change`]), for its parser.
+    /// The HTTP/1 request that led to the protocol change ([`Outcome::Change`]), for the new protocol's parser.
     pub upgrade: Option<Upgrade>,
-    /// Memory to put things together in, used again; whoever takes it empties it first.
+    /// A reusable scratch buffer. Clear it before use.
     pub scratch: Vec<u8>,
 }
 
-/// A request of HTTP/1 that asked for another protocol, and got it (RFC 9110, section 7.8).
+/// An HTTP/1 request that the server upgraded to another protocol (RFC 9110, section 7.8).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Upgrade {
     /// Method.
@@ -159,7 +158,7 @@ pub struct Upgrade {
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What a parser is given besides the bytes.
+/// The context of a parser call, apart from the data.
 #[derive(Debug)]
 pub struct Parse<'a> {
     /// Settings.
@@ -170,104 +169,104 @@ pub struct Parse<'a> {
     pub flow: &'a FlowCore,
     /// Time of the packet.
     pub time: Time,
-    /// Whether the flow's stream ends here in this direction: no more bytes will come.
+    /// Whether this direction of the stream ends here.
     pub end: bool,
-    /// Inline: what was inspected may already be out.
+    /// Inline mode: inspected data may already be forwarded.
     pub inline: bool,
 }
 
-/// What came of feeding a parser.
+/// The result of a parser call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parsed {
-    /// Bytes that it is done with. What is left comes again, with more behind it.
+    /// Bytes that the parser consumed. The rest comes again with more data behind it.
     pub consumed: usize,
-    /// What next.
+    /// How the session continues.
     pub outcome: Outcome,
 }
 
 /// How a session goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// More of the same.
+    /// The parser needs more data.
     More,
-    /// The same, and what the parser left of the other direction, waiting for this one, is to be offered again at once.
+    /// As `More`, and the engine offers the rest of the other direction, which waited for this one, again at once.
     Resume,
-    /// The parser wants no more of this flow, in either direction: what follows is none of its business (a tunnel).
+    /// The parser has finished with both directions of the flow. The rest is not its concern, as with a tunnel.
     Done,
-    /// The flow has as many transactions as the limit allows. The caller inspects, logs and frees what is complete, and then offers
-    /// the data that was not consumed again.
+    /// The flow has reached its limit of transactions. The caller inspects, logs and frees complete ones, and offers the
+    /// unconsumed data again.
     Full,
-    /// It cannot make sense of it. Over TCP the flow goes on without a parser; over UDP the parser goes on with the next datagram.
+    /// The data is invalid. Over TCP the flow continues without a parser; over UDP the parser continues with the next datagram.
     Failed,
-    /// Another protocol follows, known or to be recognised (`None`), from the bytes that are left on.
+    /// Another protocol follows, starting with the unconsumed data. `None`: run protocol detection.
     Change(Option<AppProto>),
-    /// It goes on, and what it parses is called this from now on: what HTTP/2 carries turned out to be DNS.
+    /// The parser continues under a new protocol name: HTTP/2 turned out to carry DNS.
     Rename(AppProto),
 }
 
 impl Parsed {
-    /// All of `n` bytes were used.
+    /// `n` bytes were consumed.
     pub const fn used(n: usize) -> Self {
         Parsed { consumed: n, outcome: Outcome::More }
     }
 }
 
-/// One flow's parser.
+/// The parser of a flow.
 pub trait Parser: Debug + Send {
     /// The protocol it parses.
     fn proto(&self) -> AppProto;
 
-    /// Whether rules on the stream look at what came with each complete message, and do not wait for a chunk's size.
+    /// Whether stream rules inspect each complete message at once instead of waiting for a full chunk.
     fn is_prompt(&self) -> bool {
         true
     }
 
-    /// The flow was of another protocol before, and changed to this one.
+    /// The flow changed to this protocol from another one.
     fn comes_after(&mut self, _original: AppProto) {}
 
-    /// Bytes of a direction: what was left of the last call and what came since. Called once more with what is left, or
-    /// nothing, where [`Parse::end`] is set.
+    /// Parses data of a direction: the unconsumed rest of the last call, followed by new data. The last call has [`Parse::end`]
+    /// set, with the rest or with no data.
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed;
 
-    /// `len` bytes of a direction are missing. What was left of the last call comes again, then with what is behind them.
+    /// Handles a gap of `len` bytes. The unconsumed rest of the last call comes again, followed by the data behind the gap.
     fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome;
 
-    /// No more of a direction will come, though there is more: what was begun there ends here, cut off.
+    /// The engine delivers no more data of this direction, though the stream continues: open messages end here, truncated.
     fn truncated(&mut self, _cx: &mut Parse<'_>, _dir: Direction) {}
 
-    /// The flow changed to this parser's protocol with a request, before any data of it.
+    /// The flow changed to this protocol with an HTTP/1 request. Called before any data.
     fn take_over(&mut self, _cx: &mut Parse<'_>, _from: Upgrade) {}
 
-    /// Numbers of the transactions that there are; some of them may have been freed.
+    /// The range of transaction numbers; some of them may have been freed.
     fn txs(&self) -> Range<u64>;
 
-    /// Number of the first transaction from number `from` on that was not freed, or of one that may not have been. Where
-    /// transactions may outlast many later ones, a parser finds it quickly.
+    /// The first transaction number from `from` on that may still exist. A parser whose transactions can outlast many later
+    /// ones overrides this with a fast search.
     fn next_tx(&self, from: u64) -> Option<u64> {
         let txs = self.txs();
         Some(from.max(txs.start)).filter(|id| *id < txs.end)
     }
 
-    /// As [`Parser::next_tx`], of those that may have changed since [`Parser::rest_tx`] was called for them.
+    /// As [`Parser::next_tx`], for transactions that may have changed since [`Parser::rest_tx`].
     fn next_awake(&self, from: u64) -> Option<u64> {
         self.next_tx(from)
     }
 
-    /// Nothing is to be done with a transaction until the parser changes it.
+    /// Skips a transaction in [`Parser::next_awake`] until the parser changes it.
     fn rest_tx(&mut self, _id: u64) {}
 
-    /// All transactions are to be looked at again, changed or not.
+    /// Marks all transactions for another inspection.
     fn wake_txs(&mut self) {}
 
-    /// Heap memory in bytes, transactions included. Call it after the parser was given data: it updates its count then.
+    /// Heap memory in bytes, including transactions. The call updates the count, so make it after the parser has run.
     fn memory(&mut self) -> u64;
 
-    /// A transaction.
+    /// The transaction with this number.
     fn tx(&self, id: u64) -> Option<&dyn Transaction>;
 
-    /// A transaction, to write to.
+    /// The transaction with this number, mutable.
     fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction>;
 
-    /// Frees a transaction that nobody needs any more.
+    /// Frees a transaction that is inspected and logged.
     fn free_tx(&mut self, shared: &mut Shared, id: u64);
 }

@@ -1,9 +1,9 @@
-//! What the engine knows of each protocol, and the one list of them.
+//! The declarations of all protocols, and the list of them.
 //!
 //! To add a protocol, make its folder with a `static PROTOCOL: Protocol` and add one line to the list below. Everything else
-//! follows from the declaration: its number and names ([`AppProto`]), the names that rules may use, recognition, keywords,
-//! settings, event types, counters, listings, and the generic fuzz target and tests. A protocol of another crate is
-//! added at the start of the program ([`add`]).
+//! follows from the declaration: its number and names ([`AppProto`]), its names in rules, detection, keywords, settings, event
+//! types, counters, listings, and the generic fuzz target and tests. A protocol of another crate is added at program start
+//! ([`add`]).
 
 use std::ops::Range;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -16,88 +16,87 @@ use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::recognise::{Mode, Recognition, TCP, UDP, named};
 use crate::tx::{BufferDef, NumberDef, Transaction};
 
-/// How a conversation of a protocol begins, where that matters for its recognition.
+/// How a conversation begins, if protocol detection depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
-    /// Either side, with anything.
+    /// Either side may begin, with any data.
     Any,
-    /// The client speaks first: what a server says first is not taken for the protocol (`applayer_wrong_direction_first_data`),
-    /// and the flow is not recognised.
+    /// The client speaks first. If the server does, detection does not accept the protocol
+    /// (`applayer_wrong_direction_first_data`), and the flow stays unrecognised.
     ClientFirst,
-    /// Clients begin with a line of text whose first word tells the protocol.
+    /// The client begins with a line of text whose first word identifies the protocol.
     Command,
-    /// Either side may be heard first, and only what clients begin with tells the protocol.
+    /// Either side may begin, but only the client's first message identifies the protocol.
     ClientTells,
 }
 
-/// A protocol, as the rest of the engine sees it.
+/// A protocol's declaration.
 #[derive(Debug)]
 pub struct Protocol {
-    /// Which.
+    /// The protocol.
     pub proto: AppProto,
     /// Name in events and counters (`app_proto`).
     pub name: &'static str,
-    /// Name in rules; differs from `name` for HTTP/1 alone.
+    /// Name in rules; only HTTP/1 has one that differs from `name`.
     pub rule_name: &'static str,
-    /// Names that a rule's header may give it, each with the protocols that such a rule is for; empty for `rule_name` alone.
+    /// Names for the header of a rule, each with the protocols that it covers; empty if `rule_name` is the only one.
     pub headers: &'static [(&'static str, &'static [&'static str])],
-    /// Further names in rules that include it: `http` means HTTP of either version.
+    /// Other rule names that include this protocol: `http` covers both HTTP versions.
     pub meant_by: &'static [&'static str],
-    /// Its key below `app-layer.protocols` in the configuration; empty where it has none.
+    /// The key below `app-layer.protocols` in the configuration; empty if there is none.
     pub config: &'static str,
-    /// What is done with its flows where the configuration says nothing.
+    /// How its flows are handled by default.
     pub mode: Mode,
-    /// Whether Suricata does not know it. It is off unless the configuration asks for it.
+    /// Whether the protocol is Margay's own. Suricata does not know it, so it is off by default.
     pub is_own: bool,
-    /// Port of the server that most of its traffic uses. Rules for it are searched together with the rules of that port.
+    /// The server port of most of its traffic. Its rules are searched together with the rules of that port.
     pub usual_port: Option<u16>,
-    /// How it is recognised.
+    /// Protocol detection.
     pub recognition: Recognition,
     /// How a conversation begins.
     pub opening: Opening,
-    /// Makes a parser for a flow.
+    /// Creates the parser for a flow.
     pub parser: fn(&AppConfig, &FlowCore) -> Box<dyn Parser>,
-    /// Keywords that are declared here and nowhere else.
+    /// Keywords that are declared here only.
     pub keywords: &'static [Keyword],
-    /// Buffers for rules.
+    /// Buffers that rules can match.
     pub buffers: &'static [BufferDef],
-    /// Numbers for rules.
+    /// Numbers that rules can match.
     pub numbers: &'static [NumberDef],
-    /// Names of the states of a transaction, by direction, as hooks have them (`request_line` …); progress is the index, and
-    /// the last one is that of a complete transaction.
+    /// The states of a transaction by direction, named as in hooks (`request_line` …). The progress is the index; the last
+    /// state is a complete transaction.
     pub states: [&'static [&'static str]; 2],
-    /// States that this engine alone tells apart. They are no hooks of the firewall: what is accepted before and after them is
-    /// accepted there.
+    /// States that Suricata does not have. The firewall has no hook for them: it accepts them together with their neighbours.
     pub inner_states: &'static [&'static str],
-    /// Names of events, by number, as rules have them after the dot (`app-layer-event:http.NAME`).
+    /// Event names, by number, as rules have them after the dot (`app-layer-event:http.NAME`).
     pub events: &'static [&'static str],
-    /// Whether anomaly events give the names of its events in capitals, as those of the oldest protocols do.
+    /// Whether anomaly events show its event names in capitals, as for the oldest protocols.
     pub capital_events: bool,
-    /// Names of the types of frames that its parser marks, by number ([`crate::frame`]).
+    /// Names of frame types, by number ([`crate::frame`]).
     pub frames: &'static [&'static str],
-    /// Key of its event type in the configuration (`types:` of an `eve-log`); empty where it has none.
+    /// Key of the event type in the configuration (`types:` of an `eve-log`); empty if there is none.
     pub event_key: &'static str,
-    /// Other keys that the configuration may use for its event type.
+    /// Other keys that the configuration accepts for the event type.
     pub event_aliases: &'static [&'static str],
     /// Value of `event_type`.
     pub event_type: &'static str,
-    /// The protocol whose event type its transactions are written as; none where they write no events.
+    /// The protocol whose event type the transactions use; `None` if they write no events.
     pub log: Option<AppProto>,
-    /// Whether its events have the transaction's number (`tx_id`) beside their own member, rather than within.
+    /// Whether events have the transaction number (`tx_id`) at the top level instead of inside the protocol's member.
     pub shows_tx: bool,
-    /// Whether its events have the addresses of the packet that they come with, which over TCP is the one that acknowledges the data,
-    /// rather than those of the transaction ([`crate::Transaction::direction`]).
+    /// Whether events show the addresses of the current packet instead of those of the transaction
+    /// ([`crate::Transaction::direction`]). Over TCP, the current packet is the one that acknowledges the data.
     pub packet_addresses: bool,
-    /// Settings below `app-layer.protocols.KEY`, by place (`AppConfig.settings`).
+    /// Settings below `app-layer.protocols.KEY`, by index (`AppConfig.settings`).
     pub settings: &'static [Setting],
-    /// Options of its event type, by place (`AppLogOptions.options`).
+    /// Options of the event type, by index (`AppLogOptions.options`).
     pub eve_options: &'static [EveOption],
-    /// Options of alerts about its member in them; their places are behind those of `eve_options`.
+    /// Options of the protocol's member in alerts; their indexes follow those of `eve_options`.
     pub alert_options: &'static [EveOption],
 }
 
 impl Protocol {
-    /// A protocol without a parser; a declaration says what is different.
+    /// A protocol without a parser. A declaration overrides what differs.
     pub const fn new(proto: AppProto, name: &'static str) -> Protocol {
         Protocol {
             proto,
@@ -132,18 +131,18 @@ impl Protocol {
         }
     }
 
-    /// The same, with an event type named like the protocol.
+    /// Adds an event type named after the protocol.
     pub const fn logged(self) -> Protocol {
         let name = self.name;
         self.logged_as(name)
     }
 
-    /// The same, with an event type of this name.
+    /// Adds an event type with this name.
     pub const fn logged_as(self, name: &'static str) -> Protocol {
         Protocol { event_key: name, event_type: name, log: Some(self.proto), ..self }
     }
 
-    /// The same, of Margay's own: Suricata does not know it, so it is off unless the configuration asks for it.
+    /// Marks a protocol of Margay's own: Suricata does not know it, so it is off by default.
     pub const fn own(self) -> Protocol {
         Protocol { mode: Mode::Off, is_own: true, ..self }
     }
@@ -153,13 +152,13 @@ impl Protocol {
         if self.capital_events { event.to_ascii_uppercase().into() } else { event.into() }
     }
 
-    /// Names of the states that a transaction has reached, for events. A protocol that has only begun and complete shows none.
+    /// The names of a transaction's states, for events. A protocol with only a start and a complete state shows none.
     pub fn shown_progress(&self, progress: [u8; 2]) -> Option<(&'static str, &'static str)> {
         let [ts, tc] = [0, 1].map(|d| self.states[d].get(usize::from(progress[d])).copied());
         if self.states == PLAIN_STATES { None } else { ts.zip(tc) }
     }
 
-    /// Whether rules and policies of the firewall have a say about a state.
+    /// Whether the firewall has a hook for a state.
     pub fn is_hook(&self, state: &str) -> bool {
         !self.inner_states.contains(&state)
     }
@@ -169,8 +168,7 @@ impl Protocol {
         [last(self.states[0]), last(self.states[1])]
     }
 
-    /// Whether it is recognised over TCP, and over UDP. One that is never recognised, since another protocol hands over to it,
-    /// runs over TCP.
+    /// Whether the protocol is detected over TCP, and over UDP. A protocol that is only reached from another one counts as TCP.
     pub fn transports(&self) -> [bool; 2] {
         let over = |t: u8| {
             self.recognition.patterns.iter().any(|p| p.transport == t)
@@ -179,14 +177,14 @@ impl Protocol {
         [over(TCP) || !over(UDP), over(UDP)]
     }
 
-    /// Names that a rule's header may give it, each with the protocols that such a rule is for.
+    /// Names for the header of a rule, each with the protocols that it covers.
     pub fn header_names(&'static self) -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
         let own = (self.rule_name, std::slice::from_ref(&self.rule_name));
         self.headers.iter().copied().chain(self.headers.is_empty().then_some(own))
     }
 }
 
-/// States of a transaction that has only a beginning and an end.
+/// The states of a transaction that only starts and completes.
 const PLAIN_STATES: [&[&str]; 2] =
     [&["request_started", "request_complete"], &["response_started", "response_complete"]];
 
@@ -194,10 +192,10 @@ const fn last(states: &[&str]) -> u8 {
     states.len().saturating_sub(1) as u8
 }
 
-/// The list: a line for each protocol that has a parser, then one for each that is recognised or named and not parsed.
+/// The list: first the protocols with a parser, then those that are only detected or named.
 macro_rules! protocols {
     (parsed { $($parsed:ident $parsed_at:path;)* } named { $($named:ident $named_at:path;)* }) => {
-        /// An application protocol, or that there is none.
+        /// An application protocol, or its absence.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
         #[repr(u8)]
         #[allow(missing_docs)]
@@ -205,17 +203,17 @@ macro_rules! protocols {
             /// Not known yet.
             #[default]
             Unknown,
-            /// Looked for and not found.
+            /// Detection found no protocol.
             Failed,
             $($parsed,)*
             $($named,)*
-            /// A protocol of another crate: the first that was [added](add).
+            /// The first protocol that another crate [added](add).
             Added1,
-            /// The second.
+            /// The second protocol of another crate.
             Added2,
-            /// The third.
+            /// The third protocol of another crate.
             Added3,
-            /// The fourth.
+            /// The fourth protocol of another crate.
             Added4,
         }
 
@@ -224,10 +222,10 @@ macro_rules! protocols {
             AppProto::Added1, AppProto::Added2, AppProto::Added3, AppProto::Added4,
         ];
 
-        /// The protocols of this crate, those that have a parser first.
+        /// The protocols of this crate, first those with a parser.
         pub(crate) static BUILT_IN: &[&Protocol] = &[$(&$parsed_at,)* $(&$named_at,)*];
 
-        /// How many of them have a parser.
+        /// The number of protocols with a parser.
         const PARSED: usize = [$(AppProto::$parsed,)*].len();
     };
 }
@@ -285,7 +283,7 @@ protocols! {
     }
 }
 
-/// Evaluated by the compiler, used or not: a declaration names its own number, and sets of protocols are words of 64 bits.
+/// A check at compile time: each declaration has its own number, and a set of protocols fits in 64 bits.
 #[expect(dead_code, reason = "it only has to be evaluated")]
 static NUMBERS_FIT: () = {
     let mut i = 0;
@@ -296,7 +294,7 @@ static NUMBERS_FIT: () = {
     assert!(VARIANTS.len() <= 64, "there are more protocols than bits in a set of them");
 };
 
-/// All protocols that have a parser.
+/// All protocols with a parser.
 pub static PROTOCOLS: &List = &List { of: |lists| &lists.parsed };
 
 /// All protocols, by number.
@@ -331,11 +329,11 @@ struct Lists {
     parsed: Vec<&'static Protocol>,
 }
 
-/// Protocols of other crates, until the lists are made.
+/// Protocols of other crates, until the lists are built.
 static ADDED: Mutex<Vec<&'static Protocol>> = Mutex::new(Vec::new());
 static LISTS: OnceLock<Lists> = OnceLock::new();
 
-/// The lists. They are made when they are first asked for, and stay as they are.
+/// The lists, which are built on first use and never change.
 fn lists() -> &'static Lists {
     LISTS.get_or_init(|| {
         let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -344,12 +342,12 @@ fn lists() -> &'static Lists {
     })
 }
 
-/// Adds a protocol of another crate, which is then one like those of this crate: recognised, parsed, logged, listed, with its
-/// keywords and settings. To be called before anything asks for the lists, at the start of the program. The declaration's number is
-/// [`AppProto::Added1`], and of further ones those behind it, in the order in which they are added.
+/// Adds a protocol of another crate. It works like those of this crate: detected, parsed, logged, listed, with its keywords and
+/// settings. Call this at program start, before the first use of the lists. The first added protocol has the number
+/// [`AppProto::Added1`], and the next ones follow in the order of the calls.
 ///
 /// # Errors
-/// A sentence: the lists were made before, or the number or the name is another protocol's.
+/// A message: the lists are already in use, or another protocol has the number or the name.
 pub fn add(protocol: &'static Protocol) -> Result<(), String> {
     let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
     let name = protocol.name;
@@ -366,45 +364,45 @@ pub fn add(protocol: &'static Protocol) -> Result<(), String> {
     Ok(())
 }
 
-/// What is known of a protocol that has a parser.
+/// The declaration of a protocol that has a parser.
 pub fn protocol(proto: AppProto) -> Option<&'static Protocol> {
     let at = (proto as usize).checked_sub(2)?;
     lists().all.get(at).copied().filter(|_| at < PARSED || at >= BUILT_IN.len())
 }
 
-/// What is known of a protocol, with a parser or without.
+/// The declaration of a protocol, with or without a parser.
 pub(crate) fn declaration(proto: AppProto) -> Option<&'static Protocol> {
     lists().all.get((proto as usize).checked_sub(2)?).copied()
 }
 
 impl AppProto {
-    /// All that there are; the number of each (`as u8`) is below 64.
+    /// All protocols. Each number (`as u8`) is below 64.
     pub fn all() -> impl Iterator<Item = AppProto> {
         VARIANTS.iter().copied().filter(|p| !p.is_known() || declaration(*p).is_some())
     }
 
-    /// Its name in events and counters: HTTP/1 is `http` there.
+    /// Name in events and counters; HTTP/1 is `http`.
     pub fn name(self) -> &'static str {
         declaration(self).map_or(if self == AppProto::Failed { "failed" } else { "unknown" }, |p| p.name)
     }
 
-    /// Its name in rules: HTTP/1 is `http1` there.
+    /// Name in rules; HTTP/1 is `http1`.
     pub fn rule_name(self) -> &'static str {
         declaration(self).map_or(self.name(), |p| p.rule_name)
     }
 
-    /// Whether it is a protocol, as opposed to not known or not found.
+    /// Whether it is a protocol, not `Unknown` or `Failed`.
     pub const fn is_known(self) -> bool {
         !matches!(self, AppProto::Unknown | AppProto::Failed)
     }
 
-    /// Whether a name in a rule means it: `http` means HTTP of either version, `dns` also DNS over HTTP/2, `dcerpc` also
+    /// Whether a rule's protocol name covers it: `http` covers both HTTP versions, `dns` also DNS over HTTP/2, `dcerpc` also
     /// SMB, which carries it.
     pub fn is_meant_by(self, name: &str) -> bool {
         self.rule_name() == name || declaration(self).is_some_and(|p| p.meant_by.contains(&name))
     }
 
-    /// Port of the server that most of its traffic uses.
+    /// The server port of most of its traffic.
     pub fn usual_port(self) -> Option<u16> {
         declaration(self)?.usual_port
     }
@@ -414,7 +412,7 @@ fn name_only(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
     Box::new(NameOnly)
 }
 
-/// The parser of a protocol whose name alone is wanted: it lets the flow go at once.
+/// The parser of a protocol that is only detected: it ends at the first data.
 #[derive(Debug)]
 struct NameOnly;
 

@@ -1,4 +1,4 @@
-//! What transactions answer scripts that ask for something by name ([`crate::Transaction::ask`]).
+//! Answers to scripts that query a transaction by name ([`crate::Transaction::ask`]).
 
 use margay_flow::Direction::{self, ToClient, ToServer};
 
@@ -7,26 +7,26 @@ use crate::tx::{BufferDef, Transaction};
 /// An answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// Nothing: it is not there.
+    /// The value does not exist.
     Nothing,
     /// Text or bytes.
     Bytes(Vec<u8>),
     /// A number.
     Int(i64),
-    /// A number that need not be whole.
+    /// A floating-point number.
     Number(f64),
     /// A truth value.
     Bool(bool),
-    /// Several of a kind.
+    /// A list.
     List(Vec<Answer>),
     /// Values by name.
     Table(Vec<(Vec<u8>, Answer)>),
-    /// Several values, as a function returns them.
+    /// Several return values.
     Several(Vec<Answer>),
 }
 
 impl Answer {
-    /// Bytes, where there are some.
+    /// Bytes, or `Nothing`.
     pub fn bytes(b: Option<&[u8]>) -> Answer {
         b.map_or(Answer::Nothing, |b| Answer::Bytes(b.to_vec()))
     }
@@ -37,14 +37,14 @@ impl Answer {
     }
 }
 
-/// A buffer of a transaction, by its name in rules.
+/// A buffer of a transaction, by its rule keyword.
 pub(crate) fn buffer(tx: &dyn Transaction, buffers: &[BufferDef], name: &str, dir: Direction) -> Answer {
     let Some(def) = buffers.iter().find(|b| b.name == name) else { return Answer::Nothing };
     let mut scratch = Vec::new();
     tx.buffer(def.id, dir, 0, &mut scratch).map_or(Answer::Nothing, |f| Answer::Bytes(f.data.to_vec()))
 }
 
-/// What scripts ask of HTTP of any version.
+/// Queries that HTTP of any version answers.
 pub(crate) fn http(
     tx: &dyn Transaction,
     buffers: &[BufferDef],
@@ -88,7 +88,7 @@ fn headers(tx: &dyn Transaction, buffers: &[BufferDef], dir: Direction) -> Vec<(
         let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
         let mut parts = found.data.splitn(2, |b| *b == b':');
         let (mut name, mut value) = (parts.next().unwrap_or(&[]), parts.next().unwrap_or(&[]));
-        // Names of HTTP/2 may begin with a colon.
+        // HTTP/2 pseudo-header names begin with a colon.
         if name.is_empty() {
             let at = value.iter().position(|b| *b == b':').unwrap_or(value.len());
             name = found.data.get(..=at).unwrap_or(&[]);

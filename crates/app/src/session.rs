@@ -1,4 +1,4 @@
-//! A flow's application layer: recognition, then the protocol's parser.
+//! A flow's application layer: protocol detection, then the protocol's parser.
 
 use margay_flow::Direction;
 
@@ -7,26 +7,26 @@ use crate::parser::{Outcome, Parse, Parser};
 use crate::recognise::{RecogniseState, Recognised, is_told_in};
 use crate::registry::{AppProto, Opening, Protocol, declaration, protocol};
 
-/// What is odd about a flow's protocols: events of packets, `app-layer-event:applayer_*`.
+/// Protocol anomalies of a flow. Rules match them as packet events, `app-layer-event:applayer_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SessionEvent {
     /// The two directions speak different protocols.
     MismatchBothDirections,
-    /// The side that spoke first should not have.
+    /// The server spoke first in a protocol where the client does.
     WrongDirectionFirstData,
-    /// One direction could not be recognised, the other could.
+    /// Protocol detection succeeded in one direction only.
     OnlyOneDirection,
-    /// Recognition was not possible any more.
+    /// Protocol detection became impossible.
     DetectionSkipped,
-    /// STARTTLS was agreed, and no TLS came.
+    /// The peers agreed on STARTTLS, and no TLS followed.
     NoTlsAfterStarttls,
-    /// Another protocol than the expected one came after a change.
+    /// After a protocol change, the flow did not continue with the expected protocol.
     UnexpectedProtocol,
 }
 
 impl SessionEvent {
-    /// All of them, in the order of their numbers.
+    /// All events, in the order of their numbers.
     pub const ALL: [SessionEvent; 6] = [
         SessionEvent::MismatchBothDirections,
         SessionEvent::WrongDirectionFirstData,
@@ -36,7 +36,7 @@ impl SessionEvent {
         SessionEvent::UnexpectedProtocol,
     ];
 
-    /// Its name in rules; events have it in capitals.
+    /// The name in rules; log events have it in capitals.
     pub const fn name(self) -> &'static str {
         match self {
             SessionEvent::MismatchBothDirections => "applayer_mismatch_protocol_both_directions",
@@ -48,7 +48,7 @@ impl SessionEvent {
         }
     }
 
-    /// Its bit in sets.
+    /// The event's bit in a set.
     pub const fn bit(self) -> u8 {
         1 << self as u8
     }
@@ -57,13 +57,13 @@ impl SessionEvent {
 /// Why a parser gave up on its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParserError {
-    /// Bytes are missing that it cannot do without (`app_layer.error.*.gap`).
+    /// A gap in data that the parser needs (`app_layer.error.*.gap`).
     Gap,
-    /// It cannot make sense of the bytes (`app_layer.error.*.parser`).
+    /// The data is not valid for the protocol (`app_layer.error.*.parser`).
     Parser,
-    /// It grew when the application layer had no more memory (`app_layer.error.*.alloc`).
+    /// The parser needed memory after the application layer reached its limit (`app_layer.error.*.alloc`).
     Alloc,
-    /// What it left unused, waiting for more, is longer than the engine keeps (`app_layer.error.*.internal`).
+    /// The parser left more data unconsumed than the engine buffers (`app_layer.error.*.internal`).
     Internal,
 }
 
@@ -74,82 +74,83 @@ pub struct AppSession {
     pub side: [AppProto; 2],
     /// The flow's protocol.
     pub proto: AppProto,
-    /// What it was before it changed.
+    /// The protocol before the last change.
     pub original: AppProto,
     state: RecogniseState,
-    /// The parser, and before it that of the protocol before, while it has transactions.
+    /// The current parser, after the previous protocol's parser if that one still has transactions.
     parsers: Vec<Box<dyn Parser>>,
     /// Whether the last of `parsers` still parses.
     parsing: bool,
     /// Events not yet taken, one bit each.
     events: u8,
-    /// By direction, whether it was given up when the protocol of the flow was known already.
+    /// By direction: detection gave up when the flow's protocol was already known.
     refuted: [bool; 2],
-    /// Which direction's data came first.
+    /// The direction whose data came first.
     first: Option<Direction>,
-    /// Whether a direction was told of its end.
+    /// By direction: the parser has seen the end of the stream.
     ended: [bool; 2],
-    /// Whether files of a direction were told that no more of it is looked at.
+    /// By direction: files are truncated because inspection stopped at the stream depth.
     truncated: [bool; 2],
-    /// What was recognised cannot be: nothing is parsed.
+    /// Detection found a contradiction, so nothing is parsed.
     silenced: bool,
-    /// The flow is the wrong way round.
+    /// The flow's direction is wrong: the caller has to turn it.
     turn: bool,
-    /// It was turned round: the client is who sent the second packet.
+    /// The direction was turned: the client is the peer that sent the second packet.
     turned: bool,
-    /// This direction waits: the other one, which spoke before it, is to be parsed first.
+    /// This direction waits until the parser has seen the other one, which spoke first.
     waits: Option<Direction>,
-    /// What it was before it last changed.
+    /// The protocol before the last change, for rules.
     before: AppProto,
-    /// It changed to a protocol that nothing came of yet.
+    /// The protocol changed, and no data of the new one has arrived yet.
     fresh: bool,
-    /// How often it changed.
+    /// The number of protocol changes.
     changes: u32,
-    /// Nothing more is wanted.
+    /// Nothing more of the flow is parsed.
     off: bool,
-    /// There are as many transactions as there may be, and bytes that wait for some to go.
+    /// The flow has reached its limit of transactions, and data waits until some are freed.
     full: bool,
-    /// The parser gave up, and nobody asked yet.
+    /// The error of a parser that gave up, until the caller takes it.
     error: Option<ParserError>,
-    /// Transactions of parsers that are gone.
+    /// Number of transactions of parsers that were freed.
     past_txs: u64,
-    /// Those of the last of them.
+    /// Number of transactions of the last parser that was freed.
     last_txs: u64,
-    told: Told,
+    told: DirtyFlags,
 }
 
-/// Whether a parser was told something.
+/// Whether a parser ran since the flags were last taken: if none did, no transaction has changed.
 #[derive(Debug, Default)]
-struct Told {
-    /// By direction: since [`AppSession::take_changed`].
+struct DirtyFlags {
+    /// By direction: a parser ran since [`AppSession::take_changed`].
     changed: [bool; 2],
-    /// Since [`AppSession::take_stirred`].
-    stirred: bool,
+    /// A parser ran since [`AppSession::take_dirty`].
+    dirty: bool,
 }
 
-impl Told {
-    /// A parser is told something.
+impl DirtyFlags {
+    /// Sets the flags: a parser is about to run.
     const fn note(&mut self) {
-        (self.changed, self.stirred) = ([true; 2], true);
+        (self.changed, self.dirty) = ([true; 2], true);
     }
 }
 
-/// What came of feeding a session.
+/// The result of feeding data to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fed {
-    /// Bytes that are not needed any more.
+pub struct FeedResult {
+    /// Bytes that the caller can drop.
     pub consumed: usize,
-    /// What is left should be offered again at once: to another protocol.
+    /// The caller has to offer the rest again at once, because the protocol changed.
     pub again: bool,
 }
 
-const WAIT: Fed = Fed { consumed: 0, again: false };
+const WAIT: FeedResult = FeedResult { consumed: 0, again: false };
 
 impl AppSession {
-    /// Bytes of a direction: what was left of the last call and what came since. With [`Parse::end`] no more will come.
-    pub fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Fed {
+    /// Feeds data of a direction: the unconsumed rest of the last call, followed by new data. [`Parse::end`] marks the end of
+    /// the stream.
+    pub fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> FeedResult {
         if self.off || self.truncated[dir.index()] {
-            return Fed { consumed: data.len(), again: false };
+            return FeedResult { consumed: data.len(), again: false };
         }
         if !data.is_empty() {
             self.first.get_or_insert(dir);
@@ -159,7 +160,7 @@ impl AppSession {
         if self.waits == Some(dir) && !cx.end {
             return WAIT;
         }
-        // What made this direction wait is over now.
+        // The reason to wait has passed.
         let waited = self.waits.take().is_some();
         self.recognise(cx, dir, data);
         if self.turn {
@@ -168,10 +169,10 @@ impl AppSession {
         if !self.proto.is_known() {
             if self.side == [AppProto::Failed; 2] || self.silenced {
                 self.off = true;
-                return Fed { consumed: data.len(), again: false };
+                return FeedResult { consumed: data.len(), again: false };
             }
             if cx.end && self.original.is_known() && self.side[0] == AppProto::Unknown {
-                // What was to come after a change did not come.
+                // The expected protocol did not follow the change.
                 self.proto = AppProto::Failed;
             }
             return WAIT;
@@ -179,26 +180,26 @@ impl AppSession {
         if cx.end {
             self.ended[dir.index()] = true;
         } else if before != self.proto && self.first == Some(dir.reverse()) && self.parsing && cx.flow.proto == 6 {
-            // The other direction spoke first, and was not understood until now.
+            // The other direction spoke first, and its protocol is known only now: parse it first.
             self.waits = Some(dir);
-            return Fed { consumed: 0, again: true };
+            return FeedResult { consumed: 0, again: true };
         }
         let Some(parser) = self.parsers.last_mut().filter(|_| self.parsing) else {
-            // Only its name is wanted, of both sides.
+            // The protocol has no parser. Only its name is needed, for both directions.
             self.off = !self.side.contains(&AppProto::Unknown);
             self.took(dir, data.len());
-            return Fed { consumed: data.len(), again: before != self.proto };
+            return FeedResult { consumed: data.len(), again: before != self.proto };
         };
         self.told.note();
         let parsed = parser.data(cx, dir, data);
         let consumed = parsed.consumed.min(data.len());
         self.took(dir, consumed);
         if parsed.outcome == Outcome::Full {
-            // It will be told of the end when it has taken what is before it.
+            // The parser sees the end once it has consumed the data before it.
             self.ended[dir.index()] = false;
         }
         let mut fed = self.went_on(cx, parsed.outcome, consumed);
-        // What the other direction held back may be wanted now.
+        // The data that the other direction held back can be parsed now.
         fed.again |= before != self.proto || waited;
         fed
     }
@@ -209,13 +210,13 @@ impl AppSession {
         }
     }
 
-    /// Whether recognition found the flow the wrong way round. Nothing was taken then: turn the flow, its stream and this
-    /// round ([`AppSession::turn_round`]), and offer what there is again.
+    /// Whether detection found the flow's direction to be wrong. The session consumed nothing then: turn the flow, its stream
+    /// and this session ([`AppSession::turn_round`]), and offer the data again.
     pub const fn wants_turn(&self) -> bool {
         self.turn
     }
 
-    /// The flow was turned round.
+    /// Turns the session after the caller turned the flow.
     pub fn turn_round(&mut self) {
         (self.turn, self.turned) = (false, !self.turned);
         self.side.swap(0, 1);
@@ -226,12 +227,12 @@ impl AppSession {
         self.state.turn_round();
     }
 
-    /// The beginning of the TCP connection was not seen, or that of a UDP flow need not have been.
+    /// Marks a flow whose beginning was not seen. A UDP flow always counts as one.
     pub const fn set_midstream(&mut self) {
         self.state.set_midstream();
     }
 
-    /// Bytes of a direction are missing.
+    /// Handles a gap in a direction.
     pub fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) {
         self.waits = None;
         if self.off || self.truncated[dir.index()] {
@@ -247,7 +248,7 @@ impl AppSession {
                     }
                 }
             }
-            // Nothing can be recognised behind a hole, and what was before it is gone.
+            // Detection needs the data before the gap, which is gone.
             None => {
                 if self.first == Some(dir) {
                     self.first = None;
@@ -259,8 +260,8 @@ impl AppSession {
         }
     }
 
-    /// More bytes wait in a direction than can be kept: nothing more of the flow is looked at, and where it had a parser
-    /// that one failed.
+    /// Gives up on the flow because a direction has more waiting data than the engine buffers. If it has a parser, the parser
+    /// fails.
     pub fn fail(&mut self, cx: &mut Parse<'_>) {
         if self.parsing {
             self.parser_failed(cx, ParserError::Internal);
@@ -269,7 +270,7 @@ impl AppSession {
         }
     }
 
-    /// The flow cannot have more memory: nothing more of it is looked at, and where it had a parser that one failed.
+    /// Gives up on the flow because it cannot have more memory. If it has a parser, the parser fails.
     pub fn out_of_memory(&mut self, cx: &mut Parse<'_>) {
         if self.parsing {
             self.parser_failed(cx, ParserError::Alloc);
@@ -278,7 +279,7 @@ impl AppSession {
         }
     }
 
-    /// How many transactions there are, freed ones between them included.
+    /// The span of transaction numbers, including freed ones in between.
     pub fn txs_held(&self) -> usize {
         let of = |p: &dyn Parser| {
             let txs = p.txs();
@@ -287,40 +288,40 @@ impl AppSession {
         self.parsers.iter().map(|p| of(&**p)).sum()
     }
 
-    /// Nothing more of the flow is parsed: counts the error, and keeps it for [`AppSession::take_error`].
+    /// Stops parsing: counts the error, and keeps it for [`AppSession::take_error`].
     fn parser_failed(&mut self, cx: &mut Parse<'_>, error: ParserError) {
         self.told.note();
         (self.off, self.parsing) = (true, false);
         self.error = Some(error);
         cx.shared.counters.failed(cx.flow.proto, self.proto, error);
-        // Nothing that they wait for will come.
+        // The data that the transactions wait for will not come.
         for dir in [Direction::ToServer, Direction::ToClient] {
             self.cut_off(cx, dir, true);
         }
     }
 
-    fn went_on(&mut self, cx: &mut Parse<'_>, outcome: Outcome, consumed: usize) -> Fed {
+    fn went_on(&mut self, cx: &mut Parse<'_>, outcome: Outcome, consumed: usize) -> FeedResult {
         self.told.note();
         match outcome {
-            Outcome::More => Fed { consumed, again: false },
-            Outcome::Resume => Fed { consumed, again: true },
+            Outcome::More => FeedResult { consumed, again: false },
+            Outcome::Resume => FeedResult { consumed, again: true },
             Outcome::Full => {
                 self.full = true;
-                Fed { consumed, again: false }
+                FeedResult { consumed, again: false }
             }
             Outcome::Done => {
                 (self.off, self.parsing) = (true, false);
-                Fed { consumed, again: false }
+                FeedResult { consumed, again: false }
             }
-            // A datagram stands for itself: the next one may be read again.
+            // Datagrams are independent: the parser may understand the next one.
             Outcome::Failed if cx.flow.proto == 17 => {
                 self.error = Some(ParserError::Parser);
                 cx.shared.counters.failed(cx.flow.proto, self.proto, ParserError::Parser);
-                Fed { consumed, again: false }
+                FeedResult { consumed, again: false }
             }
             Outcome::Failed => {
                 self.parser_failed(cx, ParserError::Parser);
-                Fed { consumed, again: false }
+                FeedResult { consumed, again: false }
             }
             Outcome::Rename(to) => {
                 if self.original == AppProto::Unknown {
@@ -328,7 +329,7 @@ impl AppSession {
                 }
                 (self.proto, self.side) = (to, [to; 2]);
                 Self::count_flow(cx, to);
-                Fed { consumed, again: false }
+                FeedResult { consumed, again: false }
             }
             Outcome::Change(to) => {
                 let upgrade = cx.shared.upgrade.take();
@@ -347,19 +348,19 @@ impl AppSession {
                         parser.take_over(cx, from);
                     }
                 }
-                Fed { consumed, again: true }
+                FeedResult { consumed, again: true }
             }
         }
     }
 
-    /// Finds out what a direction speaks, where that is not known yet.
+    /// Runs protocol detection for a direction whose protocol is unknown.
     fn recognise(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) {
         if self.side[dir.index()] != AppProto::Unknown {
             return;
         }
         match cx.config.recogniser.recognise(&mut self.state, cx.flow, dir, data, cx.end) {
             Recognised::More => {}
-            // Datagrams of the other side may have been recognised before this one told who is the client.
+            // The other side's datagrams may already have a protocol before this one reveals the client.
             Recognised::Known { proto, reverse: true }
                 if self.side == [AppProto::Unknown; 2] && self.parsers.is_empty()
                     || cx.flow.proto == 17 && self.side[dir.reverse().index()] == proto =>
@@ -391,7 +392,7 @@ impl AppSession {
         self.side[dir.index()] = AppProto::Failed;
         match self.side[dir.reverse().index()] {
             AppProto::Failed => self.proto = AppProto::Failed,
-            // Of datagrams one side that says nothing known is enough to call it that.
+            // For datagrams, one unknown side is enough to call it failed.
             AppProto::Unknown if udp => {
                 self.proto = AppProto::Failed;
                 self.refuted[dir.index()] = self.opened(dir);
@@ -407,13 +408,14 @@ impl AppSession {
         }
     }
 
-    /// Whether a direction is that of the flow's first packet.
+    /// Whether the flow's first packet went in this direction.
     fn opened(&self, dir: Direction) -> bool {
         (dir == Direction::ToServer) != self.turned
     }
 
-    /// The protocols of the directions as events show them: over TCP one is shown as failed that was given up when the other was known
-    /// already to be of a protocol that can be recognised in both, and over UDP only the direction of the first packet is, unless the flow was turned round.
+    /// The protocols of both directions for events. Over TCP, a direction is shown as failed if detection gave it up when the
+    /// other one already had a protocol that both directions can be detected by. Over UDP, only the direction of the first
+    /// packet is shown that way, unless the flow was turned.
     pub fn sides_shown(&self) -> [AppProto; 2] {
         let [to_server, to_client] = self.side;
         let shown = |side, refuted: bool| if side == AppProto::Failed && !refuted { AppProto::Unknown } else { side };
@@ -440,7 +442,7 @@ impl AppSession {
         }
     }
 
-    /// The flow is of a protocol that was announced ([`crate::expect`]): it is not recognised.
+    /// Starts the announced protocol of an expected flow ([`crate::expect`]), without detection.
     pub fn begin(&mut self, cx: &mut Parse<'_>, carries: Carries, reversed: bool) {
         let proto = carries.proto();
         (self.proto, self.side) = (proto, [proto; 2]);
@@ -451,8 +453,8 @@ impl AppSession {
         }
     }
 
-    /// No more of a direction is looked at (the stream's depth): what its transactions have of it is cut off, and all that
-    /// there will be of it. To be called again whenever something came of the other direction.
+    /// Stops inspection of a direction at the stream depth. Its transactions are truncated there, and so is everything that
+    /// follows. Call it again whenever the other direction had data.
     pub fn truncate(&mut self, cx: &mut Parse<'_>, dir: Direction) {
         let first = !std::mem::replace(&mut self.truncated[dir.index()], true);
         if let Some(parser) = self.parsers.last_mut().filter(|_| first && self.parsing) {
@@ -460,11 +462,11 @@ impl AppSession {
         }
         self.ended[dir.index()] = true;
         self.told.note();
-        // Later those alone are of interest that came since.
+        // On later calls, only transactions that changed since need it.
         self.cut_off(cx, dir, first);
     }
 
-    /// Ends transactions in a direction, their files cut off: all of them, or those that changed.
+    /// Ends transactions in a direction and truncates their files: all of them, or those that changed.
     fn cut_off(&mut self, cx: &mut Parse<'_>, dir: Direction, all: bool) {
         for parser in &mut self.parsers {
             let complete = protocol(parser.proto()).map_or([0; 2], Protocol::complete)[dir.index()];
@@ -486,69 +488,69 @@ impl AppSession {
         }
     }
 
-    /// Whether the protocol changed, and nothing came of what follows yet.
+    /// Whether the protocol changed and no data of the new one has arrived.
     pub fn is_changing(&self) -> bool {
         self.fresh || (self.proto == AppProto::Unknown && self.changes > 0)
     }
 
-    /// The flow's protocol as rules see it: until something came of what follows, it is what it was.
+    /// The flow's protocol for rules: the previous one, until data of the new one arrives.
     pub fn for_rules(&self) -> AppProto {
         if self.is_changing() { self.before } else { self.proto }
     }
 
-    /// The protocol of both directions as rules see it.
+    /// The protocols of both directions for rules.
     pub fn sides_for_rules(&self) -> [AppProto; 2] {
         if self.fresh { [self.before; 2] } else { self.side }
     }
 
-    /// What the protocol was before it last changed.
+    /// The protocol before the last change.
     pub const fn before(&self) -> AppProto {
         self.before
     }
 
-    /// How often the protocol changed.
+    /// The number of protocol changes.
     pub const fn changes(&self) -> u32 {
         self.changes
     }
 
-    /// Whether nothing more is wanted.
+    /// Whether nothing more of the flow is parsed.
     pub const fn is_off(&self) -> bool {
         self.off
     }
 
-    /// Whether a direction was told that no more will come.
+    /// Whether the parser has seen the end of a direction.
     pub const fn is_ended(&self, dir: Direction) -> bool {
         self.ended[dir.index()]
     }
 
-    /// Whether no more of a direction is looked at ([`AppSession::truncate`]).
+    /// Whether inspection of a direction stopped ([`AppSession::truncate`]).
     pub const fn is_truncated(&self, dir: Direction) -> bool {
         self.truncated[dir.index()]
     }
 
-    /// Whether there were as many transactions as there may be since the last call: those that are there are to be inspected,
-    /// logged and freed, and both directions offered again, also where the stream has nothing for them.
+    /// Whether the flow reached its limit of transactions since the last call. The caller then inspects, logs and frees
+    /// transactions, and offers both directions again, even if the stream has no new data.
     pub const fn take_full(&mut self) -> bool {
         std::mem::replace(&mut self.full, false)
     }
 
-    /// Whether [`AppSession::take_full`] will say so.
+    /// What [`AppSession::take_full`] would return.
     pub const fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Bytes of memory that its parsers take: what they hold, and they themselves.
+    /// Bytes of memory of the parsers and of everything they hold.
     pub fn memory(&mut self) -> u64 {
         let places = (self.parsers.capacity() * size_of::<Box<dyn Parser>>()) as u64;
         places + self.parsers.iter_mut().map(|p| p.memory() + size_of_val(&**p) as u64).sum::<u64>()
     }
 
-    /// All transactions are to be looked at again.
+    /// Marks all transactions for another inspection.
     pub fn wake(&mut self) {
         self.parsers.iter_mut().for_each(|p| p.wake_txs());
     }
 
-    /// Why the parser gave up, where it did since the last call.
+    /// The error of a parser that gave up since the last call.
     pub const fn take_error(&mut self) -> Option<ParserError> {
         self.error.take()
     }
@@ -558,24 +560,24 @@ impl AppSession {
         std::mem::replace(&mut self.events, 0)
     }
 
-    /// The parsers that have transactions: that of the protocol spoken now last.
+    /// The parsers that have transactions; the current protocol's is the last.
     pub fn parsers(&self) -> &[Box<dyn Parser>] {
         &self.parsers
     }
 
-    /// The same, to write to.
+    /// As [`AppSession::parsers`], mutable.
     pub fn parsers_mut(&mut self) -> &mut [Box<dyn Parser>] {
         &mut self.parsers
     }
 
-    /// Whether a parser was told anything since the last call for that direction: where not, no transaction has changed.
+    /// Whether a parser ran since the last call for that direction. If not, no transaction has changed.
     pub const fn take_changed(&mut self, dir: Direction) -> bool {
         std::mem::replace(&mut self.told.changed[dir.index()], false)
     }
 
-    /// Whether a parser was told anything since the last call, for who looks at both directions.
-    pub const fn take_stirred(&mut self) -> bool {
-        std::mem::replace(&mut self.told.stirred, false)
+    /// Whether a parser ran since the last call, for callers that handle both directions at once.
+    pub const fn take_dirty(&mut self) -> bool {
+        std::mem::replace(&mut self.told.dirty, false)
     }
 
     /// Whether there is a transaction.
@@ -583,17 +585,17 @@ impl AppSession {
         self.parsers.iter().any(|p| !p.txs().is_empty())
     }
 
-    /// Transactions of the protocol that is spoken now (`tx_cnt`): those from before a change of protocol do not count.
+    /// The number of transactions of the current protocol (`tx_cnt`), without those from before a protocol change.
     pub fn tx_shown(&self) -> u64 {
         self.parsers.last().map_or(self.last_txs, |p| p.txs().end)
     }
 
-    /// Transactions of the flow so far.
+    /// The number of transactions of the flow so far.
     pub fn tx_count(&self) -> u64 {
         self.past_txs + self.parsers.iter().map(|p| p.txs().end).sum::<u64>()
     }
 
-    /// Frees parsers of protocols that are not spoken any more, where they have no transaction left. Whether there were some.
+    /// Frees parsers of previous protocols that have no transactions left. Returns whether it freed one.
     pub fn tidy(&mut self) -> bool {
         let before = self.parsers.len();
         let keep = usize::from(self.parsing && self.ended != [true; 2]);

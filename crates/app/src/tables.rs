@@ -1,6 +1,6 @@
-//! Tables that protocols fill in: what stands in one place as a name is a variant in code, numbered by its place.
+//! Macros that build a protocol's tables: each entry has a name, and a variant whose number is its index.
 
-/// The events of a protocol: an enum `Event`, and their names by number.
+/// A protocol's events: an enum `Event`, and the names by number.
 #[macro_export]
 macro_rules! events {
     ($of:literal; $($variant:ident $name:literal;)*) => {
@@ -11,7 +11,7 @@ macro_rules! events {
         pub enum Event { $($variant),* }
 
         impl Event {
-            /// All of them, by number.
+            /// All events, by number.
             #[allow(dead_code, reason = "not every protocol goes through them")]
             pub const ALL: &[Event] = &[$(Event::$variant),*];
         }
@@ -61,8 +61,9 @@ macro_rules! mail_events {
     };
 }
 
-/// The buffers of a protocol, each with its kind and the progress to the server and to the client from which it is there:
-/// an enum `Buffer`, all of it in `ALL`, and `BUFFERS` for the protocol's description. Another name of the keyword is in brackets.
+/// A protocol's buffers, each with its kind and the progress, to the server and to the client, from which it is available.
+/// Makes an enum `Buffer`, its list `ALL`, and `BUFFERS` for the protocol's declaration. Another name of
+/// the keyword is in brackets.
 macro_rules! buffers {
     ($($id:ident $name:literal $(($also:literal))? $kind:ident $to_server:expr, $to_client:expr;)*) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +83,8 @@ macro_rules! buffers {
     };
 }
 
-/// The keywords of a protocol, each with an identifier: an enum `Id`, and `KEYWORDS`, `BUFFERS` and `NUMBERS` for its declaration.
-/// `Id::of` is the identifier that [`crate::conversation::Content`] is asked for.
+/// A protocol's keywords, each with an identifier: an enum `Id`, and `KEYWORDS`, `BUFFERS` and `NUMBERS` for its declaration.
+/// `Id::of` converts the number in calls of [`crate::conversation::Content`].
 #[macro_export]
 macro_rules! keywords {
     ($($id:ident $keyword:expr;)*) => {
@@ -99,7 +100,7 @@ macro_rules! keywords {
             }
         }
 
-        /// Keywords of rules.
+        /// Rule keywords.
         const KEYWORDS: &[$crate::declare::Keyword] = &[$($keyword),*];
         #[allow(dead_code, reason = "not every protocol has buffers")]
         static BUFFERS: [$crate::BufferDef; $crate::declare::count(KEYWORDS, true)] = $crate::declare::buffers(KEYWORDS);

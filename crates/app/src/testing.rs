@@ -1,4 +1,4 @@
-//! Conversations in tests of protocols: bytes in, and what rules and logs see of them out.
+//! Test conversations: bytes in, and the view of rules and logs out.
 
 use std::net::IpAddr;
 
@@ -21,9 +21,9 @@ pub(crate) struct Talk {
     flow: FlowCore,
     parser: Option<Box<dyn Parser>>,
     protocol: &'static Protocol,
-    /// What was not consumed, by direction.
+    /// Unconsumed data by direction.
     left: [Vec<u8>; 2],
-    /// Of the last bytes.
+    /// The result of the last call.
     pub(crate) outcome: Outcome,
 }
 
@@ -73,7 +73,7 @@ impl Talk {
         self.send(ToClient, data, false)
     }
 
-    /// Both sides end.
+    /// Both sides close.
     pub(crate) fn end(&mut self) -> &mut Talk {
         self.send(ToServer, b"", true).send(ToClient, b"", true)
     }
@@ -84,7 +84,8 @@ impl Talk {
         self
     }
 
-    /// Bytes of a direction; while the parser asks for it ([`Outcome::Resume`]), what is left of either is offered again.
+    /// Sends data in a direction. While the parser asks for it ([`Outcome::Resume`]), the rest of either direction is offered
+    /// again.
     fn send(&mut self, dir: Direction, data: &[u8], end: bool) -> &mut Talk {
         self.left[dir.index()].extend_from_slice(data);
         let mut resume = self.offer(dir, end);
@@ -97,7 +98,7 @@ impl Talk {
         self
     }
 
-    /// Offers what is left of a direction: whether the parser asks for more.
+    /// Offers the rest of a direction. Returns whether the parser asks for another round.
     fn offer(&mut self, dir: Direction, end: bool) -> bool {
         let stream = self.flow.proto == 6;
         self.with_parser(
@@ -152,7 +153,7 @@ impl Talk {
                 json.end_object();
                 out.push(String::from_utf8_lossy(json.as_bytes()).into_owned());
             }
-            // What alerts show must not fail either.
+            // The form for alerts must not fail either.
             tx.log(&mut Json::new(), &self.options, LogFor::Alert);
         }
         out

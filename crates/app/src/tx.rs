@@ -1,4 +1,4 @@
-//! Transactions: what a protocol's messages come to, and what is offered to rules and logs.
+//! Transactions: the units that parsers build, rules match and outputs log.
 
 use std::fmt::Debug;
 
@@ -13,33 +13,32 @@ use crate::script::Answer;
 use crate::tls::store::{CertificateStore, Occasion};
 use crate::window::WindowLimits;
 
-/// What a buffer is like.
+/// How many values a buffer has, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferKind {
-    /// One, complete once its progress is reached.
+    /// One value, complete once the transaction reaches its progress.
     Single,
-    /// Any number of them, asked for by index from 0 until there is none.
+    /// A list, read by index from 0 until an index has no value.
     Multi,
-    /// The same, and more of them may come up to the end of the transaction. They are looked at when its progress is reached, and
-    /// at the end.
+    /// A list that can grow until the transaction ends. Rules inspect it at its progress and again at the end.
     Growing,
-    /// Data that streams by: a window of it now, another one later.
+    /// Streamed data: each inspection sees a window of it.
     Stream,
 }
 
 impl BufferKind {
-    /// Whether there may be several, asked for by index.
+    /// Whether the buffer is a list.
     pub const fn is_several(self) -> bool {
         matches!(self, BufferKind::Multi | BufferKind::Growing)
     }
 
-    /// Whether what is not there may come up to the end of the transaction.
+    /// Whether values can be added until the transaction ends.
     pub const fn grows(self) -> bool {
         matches!(self, BufferKind::Stream | BufferKind::Growing)
     }
 }
 
-/// A buffer that a protocol offers to rules.
+/// A buffer that rules can match.
 #[derive(Debug, Clone, Copy)]
 pub struct BufferDef {
     /// Name in rules (`http.uri`). The rule language makes a sticky buffer of it, unless a table of keywords says more about it.
@@ -48,15 +47,15 @@ pub struct BufferDef {
     pub also: &'static [&'static str],
     /// Number for [`Transaction::buffer`]; below 64 within a protocol.
     pub id: u8,
-    /// By [`Direction::index`]: the progress from which on it is there, `None` where the direction has none. A buffer
-    /// is complete when the transaction is past that progress, or at its end; a `Single` or `Multi` one is looked at when
+    /// By [`Direction::index`]: the progress from which it is available, `None` if the direction has no such buffer. A buffer
+    /// is complete once the transaction is past that progress, or at its end. Rules inspect a `Single` or `Multi` buffer when
     /// [`TxBase::progress`] is at least this.
     pub progress: [Option<u8>; 2],
-    /// What it is like.
+    /// How many values it has, and when.
     pub kind: BufferKind,
 }
 
-/// A number that a protocol offers to rules: a code, a version, a set of bits, or 1 for something that is so.
+/// A number that rules can match: a code, a version, a bit set, or 1 for a property that holds.
 #[derive(Debug, Clone, Copy)]
 pub struct NumberDef {
     /// The keyword's canonical name in rules (`dns.opcode`).
@@ -68,7 +67,7 @@ pub struct NumberDef {
 }
 
 impl NumberDef {
-    /// Progress of a number that may change with every look, whatever the state: what does not hold may later.
+    /// The progress of a number that can change at any time: a failed check may succeed later.
     pub const ANY_STATE: u8 = u8::MAX;
 }
 
@@ -77,93 +76,92 @@ impl NumberDef {
 pub struct Found<'a> {
     /// The bytes.
     pub data: &'a [u8],
-    /// Offset of the first one, for [`BufferKind::Stream`]; else 0.
+    /// Stream offset of the first byte for [`BufferKind::Stream`]; otherwise 0.
     pub offset: u64,
-    /// Whether nothing will follow.
+    /// Whether the data is complete.
     pub end: bool,
 }
 
 impl<'a> Found<'a> {
-    /// A buffer that is whole.
+    /// A complete buffer.
     pub const fn whole(data: &'a [u8]) -> Self {
         Found { data, offset: 0, end: true }
     }
 }
 
-/// What detection remembers of a transaction in one direction. Only detection writes it.
+/// Detection's state of a transaction in one direction. Only detection writes it.
 #[derive(Debug, Clone, Default)]
 pub struct TxDetect {
-    /// Buffers (bit = number) that the prefilter has searched for good.
+    /// Buffers (bit = number) that the prefilter has finished.
     pub searched: u64,
-    /// Rules without a pattern are candidates from some progress on: one more than that up to which they were made such.
+    /// The first progress whose rules without a pattern are not candidates yet.
     pub begun: u8,
-    /// Whether nothing is left to look at.
+    /// Whether detection has finished.
     pub done: bool,
-    /// Rules that hold so far and wait for more, sorted: rule number, and one bit for each of its checks that held.
+    /// Rules whose checks hold so far and need more data, sorted: rule number, and one bit for each successful check.
     pub waiting: Vec<(u32, u64)>,
-    /// Rules that matched, or cannot any more, sorted: not to be looked at again.
+    /// Rules that matched or can no longer match, sorted. They are not evaluated again.
     pub settled: Vec<u32>,
-    /// Rules that match once a file, sorted: rule number, and how many of the files of the direction it is done with.
+    /// Rules that match once per file, sorted: rule number, and the number of files in this direction that it has finished.
     pub files: Vec<(u32, u32)>,
 }
 
-/// What the firewall remembers of a transaction. Only detection writes it.
+/// The firewall's state of a transaction. Only detection writes it.
 #[derive(Debug, Clone, Default)]
 pub struct TxFirewall {
-    /// A rule accepted all of it.
+    /// A rule accepted the whole transaction.
     pub accepted: bool,
-    /// By direction: the first state that is not yet behind the firewall, as a number of [`crate::Protocol::states`].
+    /// By direction: the first state that the firewall has not decided, as an index in [`crate::Protocol::states`].
     pub next: [u8; 2],
-    /// By direction: rules of that state that were looked at before, and what of them held.
+    /// By direction: rules of that state that were evaluated, and their checks that held.
     pub seen: [Vec<(u32, u64)>; 2],
 }
 
-/// What all transactions have.
+/// The state that all transactions have.
 #[derive(Debug, Clone, Default)]
 pub struct TxBase {
     /// Number within the flow, from 0.
     pub id: u64,
-    /// Progress by direction, as numbers of [`crate::Protocol::states`]; never goes back.
+    /// Progress by direction, as indexes in [`crate::Protocol::states`]. It never decreases.
     pub progress: [u8; 2],
-    /// By direction: whether the parser changed something that rules may look at since detection last looked. Set by the
-    /// parser, cleared by detection.
+    /// By direction: the dirty flag. The parser sets it when a value for rules changes; detection clears it.
     pub updated: [bool; 2],
-    /// Events.
+    /// Anomalies.
     pub events: AppEvents,
-    /// Files it carried.
+    /// Files.
     pub files: Files,
-    /// What detection remembers, by direction.
+    /// Detection's state, by direction.
     pub detect: [TxDetect; 2],
-    /// Whether its log was written.
+    /// Whether it was logged.
     pub logged: bool,
-    /// By direction: nothing of it is to be inspected any more (a `pass` rule of the transaction).
+    /// By direction: a `pass` rule of the transaction ended its inspection.
     pub passed: [bool; 2],
     /// A `config` rule keeps it out of the log.
     pub no_log: bool,
-    /// Whether rules alerted on it.
+    /// Whether a rule alerted on it.
     pub alerted: bool,
-    /// By direction: rules want the certificates of its sender stored (`tls.store`). Who stored them clears it.
+    /// By direction: rules want the sender's certificates stored (`tls.store`). Storing them clears the flag.
     pub store_certificates: [bool; 2],
-    /// Bits that rules set (`xbits … track tx`), by number of their name.
+    /// Bits that rules set (`xbits … track tx`), by the number of their name.
     pub bits: Vec<u32>,
-    /// What rules added to scores (`score`): the number of the name, and the sum. One entry for each name, at most.
+    /// Scores that rules raised (`score`): the number of the name, and the sum. At most one entry per name.
     pub scores: Vec<(u32, u32)>,
-    /// The only direction that there is something in ([`TxBase::one_sided`]).
+    /// The only direction with data, if there is just one ([`TxBase::one_sided`]).
     pub only: Option<Direction>,
-    /// What the firewall remembers; nothing without firewall mode.
+    /// The firewall's state; `None` outside firewall mode.
     pub firewall: Option<Box<TxFirewall>>,
 }
 
 impl TxBase {
-    /// Says that nothing will ever come in a direction, and that there is nothing to look at: of a message that has no answer, or
-    /// whose answer is a transaction of its own. `complete` is the progress of a complete transaction there.
+    /// Completes the direction `without`, which has no data to inspect: the message has no response, or its response is a
+    /// transaction of its own. `complete` is the progress of a complete transaction in that direction.
     pub fn one_sided(&mut self, without: Direction, complete: u8) {
         let i = without.index();
         (self.progress[i], self.updated[i], self.detect[i].done) = (complete, false, true);
         self.only = Some(without.reverse());
     }
 
-    /// A score; 0 where no rule added to it.
+    /// A score; 0 if no rule raised it.
     pub fn score(&self, name: u32) -> u32 {
         self.scores.iter().find(|(n, _)| *n == name).map_or(0, |(_, sum)| *sum)
     }
@@ -194,7 +192,7 @@ impl TxBase {
         own as u64 + self.files.held()
     }
 
-    /// Sets progress in a direction; what would go back is ignored.
+    /// Raises the progress of a direction; a lower value is ignored.
     pub fn advance(&mut self, dir: Direction, progress: u8) {
         if let Some(p) = self.progress.get_mut(dir.index())
             && *p < progress
@@ -204,7 +202,7 @@ impl TxBase {
         }
     }
 
-    /// Says that there is something new to look at.
+    /// Sets the dirty flag of a direction.
     pub fn touch(&mut self, dir: Direction) {
         if let Some(u) = self.updated.get_mut(dir.index()) {
             *u = true;
@@ -212,10 +210,10 @@ impl TxBase {
     }
 }
 
-/// A number that is not there, in a list whose other places have theirs: no test of a rule holds for it.
+/// The value of a list index that has no number: no rule check matches it.
 pub const ABSENT: u64 = u64::MAX;
 
-/// What a log is written for.
+/// The event that a log is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFor {
     /// The transaction's own event.
@@ -226,49 +224,47 @@ pub enum LogFor {
     File,
 }
 
-/// A request with its response, or whatever a protocol's unit is.
+/// A request with its response, or the equivalent unit of a protocol.
 pub trait Transaction: Debug + Send {
-    /// What all transactions have.
+    /// The state that all transactions have.
     fn base(&self) -> &TxBase;
 
-    /// The same, to write to.
+    /// As [`Transaction::base`], mutable.
     fn base_mut(&mut self) -> &mut TxBase;
 
-    /// The buffer of number `id` in a direction; of several (`BufferKind::Multi`) that of number `index`. `None` where it is
-    /// not there (yet), or for a stream where nothing is due. What has to be put together is put together in `scratch`,
-    /// which is empty.
+    /// The buffer `id` in a direction, or element `index` of a list. `None` if it is not available (yet), or if a stream has no
+    /// data to inspect. A value that has to be assembled goes into `scratch`, which is empty.
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>>;
 
-    /// The number `id` in a direction; of several that of place `index`, [`ABSENT`] where that place has none. `None` where there is
-    /// none (yet), or no such place.
+    /// The number `id` in a direction, or element `index` of a list; [`ABSENT`] if that element has no number. `None` if it is
+    /// not available (yet), or the list ends before `index`.
     fn number(&self, _id: u8, _dir: Direction, _index: usize) -> Option<u64> {
         None
     }
 
-    /// Whether integers of a direction have their lowest byte first, where the protocol leaves that to the sender: what `dce`
-    /// means in rules.
+    /// Whether integers in a direction are little endian, in a protocol where the sender chooses: the meaning of `dce` in
+    /// rules.
     fn little_endian(&self, _dir: Direction) -> bool {
         false
     }
 
-    /// Whether its log can be written: `complete` says that both directions are. A protocol whose transactions last as long
-    /// as their flow (TLS, SSH) logs earlier. At the flow's end all is logged that was not.
+    /// Whether the event can be written; `complete` means that both directions are complete. A protocol with one transaction
+    /// per flow (TLS, SSH) logs earlier. The end of the flow logs all that is left.
     fn is_loggable(&self, complete: bool) -> bool {
         complete
     }
 
-    /// Which way the addresses of its events go in an output: to the server they are the flow's own.
+    /// The direction whose addresses an output's events show; to the server, these are the addresses of the flow.
     fn direction(&self, _options: &AppLogOptions) -> Direction {
         Direction::ToServer
     }
 
-    /// Whether it counts among the transactions of its protocol (`app_layer.tx.*`): one that stands for all of a flow does not.
+    /// Whether the counter `app_layer.tx.*` includes it. A transaction that stands for the whole flow is not counted.
     fn is_counted(&self) -> bool {
         true
     }
 
-    /// Bytes that are counted for it among those that transactions of its protocol hold
-    /// ([`AppCounters`](crate::AppCounters)); 0 where nobody counts them.
+    /// The memory counted for it in the protocol's own counter ([`AppCounters`](crate::AppCounters)); 0 if there is none.
     fn counted(&self) -> u64 {
         0
     }
@@ -276,45 +272,45 @@ pub trait Transaction: Debug + Send {
     /// Heap memory in bytes: texts, buffers and lists, without the size of the value itself.
     fn held(&self) -> u64;
 
-    /// How many events an output makes of it; none keeps it out of that output.
+    /// The number of events that an output writes for it; 0 excludes it from that output.
     fn records(&self, _options: &AppLogOptions) -> usize {
         1
     }
 
-    /// As [`Transaction::log`] for [`LogFor::Event`], where there are several events: that of number `record`.
+    /// As [`Transaction::log`] for [`LogFor::Event`], if a transaction has several events: writes number `record`.
     fn log_record(&self, _record: usize, json: &mut Json, options: &AppLogOptions) {
         self.log(json, options, LogFor::Event);
     }
 
-    /// Detection has looked at all that [`Transaction::buffer`] offers in a direction: streams move on.
+    /// Detection has inspected everything that [`Transaction::buffer`] offers in a direction, so stream windows advance.
     fn inspected(&mut self, dir: Direction);
 
-    /// When data of its files is due for inspection: the limits that [`Transaction::inspected`] moves them on by. Without
-    /// a minimum all is looked at that there is.
+    /// The inspection limits for file data, by which [`Transaction::inspected`] advances the windows. Without a minimum, each
+    /// inspection sees all available data.
     fn file_window(&self, _dir: Direction) -> WindowLimits {
         WindowLimits { min: 0, window: 4096 }
     }
 
-    /// Appends the members of its log to an open object's place: `"http":{...}` with its key.
+    /// Appends the members of the event to an open object: `"http":{...}` with its key.
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor);
 
-    /// A transaction of another protocol within this one. Its event is written beside this one's.
+    /// Another protocol's transaction that this one carries. Its event is written next to this one's.
     fn carried(&self) -> Option<(AppProto, &dyn Transaction)> {
         None
     }
 
-    /// Stores the certificates of a direction's sender, which rules asked for ([`TxBase::store_certificates`]).
+    /// Stores the certificates of a direction's sender, as rules requested ([`TxBase::store_certificates`]).
     fn store_certificates(&self, _dir: Direction, _store: &mut CertificateStore, _occasion: &Occasion<'_>) {}
 
-    /// What a script asks of it by name, as of a transaction of `protocol` (the name of the script's library: `http`, `dns`,
-    /// `tls`, `ja3` …), with an argument where it gives one; `get` asks whether it is such a transaction. `None` where it is
-    /// not, or knows nothing of the name.
+    /// Answers a script's query by name. `protocol` is the name of the script's library (`http`, `dns`, `tls`, `ja3` …); `arg`
+    /// is the query's argument. The query `get` asks whether the transaction is of that protocol. `None` if it is not, or the
+    /// name is unknown.
     fn ask(&self, _protocol: &str, _what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
         None
     }
 
-    /// The address of the client as a proxy gives it in a header (`xff`): `header` in any case; the last of a list, or the
-    /// first with `forward`.
+    /// The client address that a proxy put into a header (`xff`). `header` matches in any case. Takes the last address of a
+    /// list, or the first with `forward`.
     fn forwarded_for(&self, _header: &str, _forward: bool) -> Option<std::net::IpAddr> {
         None
     }

@@ -1,8 +1,8 @@
-//! The transactions of a flow.
+//! The transaction list of a flow.
 //!
-//! They are found by number in about no time, in the order of their numbers, and those that did not change since they were last
-//! looked at are passed over: a flow may have a thousand that wait for a response, and a packet changes one of them. What they
-//! hold in memory is added up as they change.
+//! Lookup by number is fast, iteration is in numeric order, and it skips transactions that have not changed since their last
+//! inspection: a flow may have a thousand that wait for a response while a packet changes only one. The list also tracks their
+//! memory.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,23 +13,23 @@ use crate::tx::Transaction;
 #[derive(Debug)]
 struct Entry<T> {
     id: u64,
-    /// Bytes that were last counted for it.
+    /// Memory at the last count.
     counted: u64,
     tx: Box<T>,
 }
 
-/// The transactions of a flow that were not freed, by number.
+/// The transactions of a flow that have not been freed, by number.
 #[derive(Debug)]
 pub(crate) struct TxList<T> {
     /// Sorted by number.
     entries: VecDeque<Entry<T>>,
-    /// The number that the next one gets.
+    /// The number of the next transaction.
     next: u64,
-    /// Numbers of those that may have changed since [`TxList::rest`], sorted.
+    /// Sorted numbers of transactions that may have changed since [`TxList::rest`].
     awake: VecDeque<u64>,
-    /// Numbers of those that may have changed since their memory was counted; some twice, some that were freed.
+    /// Numbers of transactions that may have changed since their memory was counted, with duplicates and freed ones.
     touched: Vec<u64>,
-    /// Bytes that they hold, as last counted.
+    /// Total memory at the last count.
     memory: u64,
 }
 
@@ -40,22 +40,22 @@ impl<T> Default for TxList<T> {
 }
 
 impl<T: Transaction + 'static> TxList<T> {
-    /// The number that the next one gets.
+    /// The number of the next transaction.
     pub(crate) const fn next(&self) -> u64 {
         self.next
     }
 
-    /// How many there are.
+    /// The number of transactions.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// From the first that was not freed to behind the latest; some between may have been freed.
+    /// From the first transaction that was not freed to one past the latest; some in between may have been freed.
     pub(crate) fn range(&self) -> Range<u64> {
         self.entries.front().map_or(self.next, |e| e.id)..self.next
     }
 
-    /// Adds the next one, which is made with its number.
+    /// Adds a transaction. `make` receives its number.
     pub(crate) fn push(&mut self, make: impl FnOnce(u64) -> T) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -65,12 +65,12 @@ impl<T: Transaction + 'static> TxList<T> {
         id
     }
 
-    /// The place of the first from that number on.
+    /// The index of the first transaction from a number on.
     fn place_from(&self, id: u64) -> usize {
         if let Some(i) = self.place_if_none_freed(id) {
             return i;
         }
-        // Where some between were freed, those that are asked for are mostly among the latest, which follow each other.
+        // With gaps, the common lookups are for the latest transactions, which have consecutive numbers.
         let Some(back) = self.entries.back() else { return 0 };
         let Some(behind) = back.id.checked_sub(id) else { return self.entries.len() };
         if let Some(i) = usize::try_from(behind).ok().and_then(|n| (self.entries.len() - 1).checked_sub(n))
@@ -81,7 +81,7 @@ impl<T: Transaction + 'static> TxList<T> {
         self.entries.partition_point(|e| e.id < id)
     }
 
-    /// The place of a number where none before it was freed but the first ones, as it mostly is.
+    /// The index of a number under the common assumption that only the oldest transactions were freed.
     #[inline]
     fn place_if_none_freed(&self, id: u64) -> Option<usize> {
         let i = usize::try_from(id.checked_sub(self.entries.front()?.id)?).ok()?;
@@ -99,14 +99,14 @@ impl<T: Transaction + 'static> TxList<T> {
         (self.entries.get(i)?.id == id).then_some(i)
     }
 
-    /// That of a number.
+    /// The transaction with this number.
     pub(crate) fn get(&self, id: u64) -> Option<&T> {
         self.entries.get(self.place(id)?).map(|e| &*e.tx)
     }
 
-    /// That of a number, for a parser to change.
+    /// The transaction with this number, for the parser: counts as a change.
     pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
-        // A parser asks for the latest one many times in a row.
+        // A parser often asks for the latest one several times in a row.
         if self.touched.last() == Some(&id)
             && self.awake.back() == Some(&id)
             && self.entries.back().is_some_and(|e| e.id == id)
@@ -121,25 +121,25 @@ impl<T: Transaction + 'static> TxList<T> {
         self.entries.get_mut(i).map(|e| &mut *e.tx)
     }
 
-    /// That of a number, for who inspects and logs: it is not looked at again for that.
+    /// The transaction with this number, for detection and logging: does not count as a change.
     pub(crate) fn look_mut(&mut self, id: u64) -> Option<&mut T> {
         let i = self.place(id)?;
         self.entries.get_mut(i).map(|e| &mut *e.tx)
     }
 
-    /// The first number from `from` on.
+    /// The first existing number from `from` on.
     pub(crate) fn next_id(&self, from: u64) -> Option<u64> {
         self.entries.get(self.place_from(from)).map(|e| e.id)
     }
 
-    /// The first number from `from` on of one that is not `complete` in both directions; the next number where all are.
+    /// The first number from `from` on whose transaction is not `complete` in both directions; the next new number if all are.
     pub(crate) fn first_incomplete(&self, from: u64, complete: u8) -> u64 {
         let rest = self.entries.range(self.place_from(from)..);
         let mut going_on = rest.filter(|e| e.tx.base().progress != [complete; 2]);
         going_on.next().map_or(self.next, |e| e.id)
     }
 
-    /// The first number from `from` on of one that may have changed since [`TxList::rest`].
+    /// The first number from `from` on whose transaction may have changed since [`TxList::rest`].
     pub(crate) fn next_awake(&self, from: u64) -> Option<u64> {
         let (&first, &last) = (self.awake.front()?, self.awake.back()?);
         if first >= from {
@@ -148,14 +148,14 @@ impl<T: Transaction + 'static> TxList<T> {
         if last < from {
             return None;
         }
-        // Mostly they follow each other.
+        // The usual case: consecutive numbers.
         if self.awake_at(from).is_some() {
             return Some(from);
         }
         self.awake.get(self.awake.partition_point(|id| *id < from)).copied()
     }
 
-    /// The place of a number among those that may have changed, where these follow each other.
+    /// The index of a number in the list of changed ones, if that list is consecutive there.
     #[inline]
     fn awake_at(&self, id: u64) -> Option<usize> {
         let i = usize::try_from(id.checked_sub(*self.awake.front()?)?).ok()?;
@@ -172,7 +172,7 @@ impl<T: Transaction + 'static> TxList<T> {
         }
     }
 
-    /// Nothing is to be done with a transaction until its parser changes it.
+    /// Skips a transaction until its parser changes it.
     pub(crate) fn rest(&mut self, id: u64) {
         if self.awake.back() == Some(&id) {
             self.awake.pop_back();
@@ -183,13 +183,13 @@ impl<T: Transaction + 'static> TxList<T> {
         }
     }
 
-    /// All of them are to be looked at again.
+    /// Marks all transactions as changed.
     pub(crate) fn wake_all(&mut self) {
         self.awake.clear();
         self.awake.extend(self.entries.iter().map(|e| e.id));
     }
 
-    /// Frees one.
+    /// Frees a transaction.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Box<T>> {
         let entry = match self.place(id)? {
             0 => self.entries.pop_front(),
@@ -198,7 +198,7 @@ impl<T: Transaction + 'static> TxList<T> {
         self.rest(id);
         self.memory = self.memory.saturating_sub(entry.counted);
         if self.entries.is_empty() {
-            // Most flows have one at a time; after a burst its room is given back.
+            // Most flows have one transaction at a time; return the memory after a burst.
             self.entries.shrink_to(1);
             self.awake.shrink_to(1);
             self.touched = Vec::new();
@@ -206,9 +206,9 @@ impl<T: Transaction + 'static> TxList<T> {
         Some(entry.tx)
     }
 
-    /// Bytes that they hold: those that changed are counted anew.
+    /// Total memory. Counts changed transactions again.
     pub(crate) fn memory(&mut self) -> u64 {
-        // Those that are new follow each other.
+        // New transactions have consecutive numbers.
         if !self.touched.is_sorted_by(|a, b| a < b) {
             self.touched.sort_unstable();
             self.touched.dedup();
@@ -228,7 +228,7 @@ impl<T: Transaction + 'static> TxList<T> {
     }
 }
 
-/// The methods of [`crate::Parser`] that its transactions answer, of a parser that has them in a [`TxList`] `txs`.
+/// Implements the transaction methods of [`crate::Parser`] for a parser with a [`TxList`] in the field `txs`.
 macro_rules! transactions_in_list {
     () => {
         fn txs(&self) -> std::ops::Range<u64> {
@@ -294,7 +294,7 @@ mod tests {
         fn log(&self, _: &mut margay_json::Json, _: &crate::AppLogOptions, _: crate::LogFor) {}
     }
 
-    /// Whatever order they are made, changed, put to rest and freed in, the list says what plain sets say.
+    /// The list agrees with plain sets, whatever the order of insertion, change, rest and removal.
     #[test]
     fn what_is_there_and_awake() {
         let mut random = 1u64;

@@ -1,32 +1,32 @@
-//! Data that is inspected as it streams by: bodies and files of any size in constant memory.
+//! Inspection windows over streamed data: bodies and files of any size in constant memory.
 
 use margay_flow::spare::Buffer;
 
-/// How much of streamed data is looked at, and when.
+/// How much streamed data rules inspect, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowLimits {
-    /// Bytes that must be there before the first look, unless the data is at its end (`*-body-minimal-inspect-size`).
+    /// Data needed before the first inspection, unless the data has ended (`*-body-minimal-inspect-size`).
     pub min: u32,
-    /// Bytes already looked at that the next look begins with (`*-body-inspect-window`).
+    /// Inspected data that the next inspection repeats (`*-body-inspect-window`).
     pub window: u32,
 }
 
-/// The end of streamed data that detection has still to look at, or needs to look at again to see what straddles.
+/// The tail of streamed data that detection has not inspected, or needs again to find matches across the boundary.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
     data: Buffer,
-    /// Bytes at the front of `data` that are freed but not yet moved out.
+    /// Freed bytes at the front of `data` that are not yet moved out.
     head: usize,
-    /// Offset of `data[head]` in all that streamed by.
+    /// Stream offset of `data[head]`.
     start: u64,
-    /// Everything before this was looked at.
+    /// Stream offset up to which data was inspected.
     inspected: u64,
-    /// Bytes that will stream by, as far as is known; else 0.
+    /// Total size if announced; otherwise 0.
     announced: u64,
 }
 
 impl Window {
-    /// So many bytes will stream by, as was announced: memory is made for them when the first come.
+    /// Announces the total size. The first data then allocates memory for it.
     pub const fn announce(&mut self, bytes: u64) {
         self.announced = bytes;
     }
@@ -39,7 +39,7 @@ impl Window {
         }
     }
 
-    /// So many bytes stream by, and nobody looks at them, nor at what is held.
+    /// Skips bytes that need no inspection, and drops the held data.
     pub fn pass(&mut self, bytes: u64) {
         self.discard();
         self.start = self.start.saturating_add(bytes);
@@ -50,28 +50,28 @@ impl Window {
         self.data.get(self.head..).unwrap_or(&[])
     }
 
-    /// Bytes that streamed by.
+    /// Total bytes so far.
     pub fn total(&self) -> u64 {
         self.start.saturating_add(self.bytes().len() as u64)
     }
 
-    /// Bytes of memory that it holds.
+    /// Allocated memory in bytes.
     pub fn memory(&self) -> usize {
         self.data.capacity()
     }
 
-    /// Whether there is something that was not looked at.
+    /// Whether there is data to inspect.
     pub fn has_new(&self) -> bool {
         self.total() > self.inspected
     }
 
-    /// What is held, with its offset.
+    /// The held data, with its offset.
     pub fn held(&self) -> (&[u8], u64) {
         (self.bytes(), self.start)
     }
 
-    /// What is due for inspection, with its offset: nothing before there is enough of it or it is `at_end`; then what is new
-    /// and the window before it.
+    /// The data to inspect now, with its offset: nothing until the minimum is reached or the data is `at_end`; then the new
+    /// data and the window before it.
     pub fn due(&self, limits: WindowLimits, at_end: bool) -> Option<(&[u8], u64)> {
         if !at_end && self.inspected == 0 && self.total() < u64::from(limits.min) {
             return None;
@@ -83,14 +83,14 @@ impl Window {
         Some((self.bytes().get((from - self.start) as usize..).unwrap_or(&[]), from))
     }
 
-    /// All of it was looked at, as far as [`Window::due`] gave it; frees what no further look needs.
+    /// Marks the data that [`Window::due`] returned as inspected, and frees what the next inspection does not need.
     pub fn looked_at(&mut self, limits: WindowLimits, at_end: bool) {
         if !at_end && self.inspected == 0 && self.total() < u64::from(limits.min) {
             return;
         }
         self.inspected = self.total();
         let keep = self.inspected.saturating_sub(u64::from(limits.window));
-        // What is left is moved when more comes that needs the room; that should be worth it.
+        // The rest moves to the front when new data needs the room, so freeing waits until it is worth the copy.
         let free = keep.saturating_sub(self.start) as usize;
         let held = self.bytes().len();
         if free > 0 && free * 2 >= held {
@@ -104,21 +104,21 @@ impl Window {
         }
     }
 
-    /// Forgets the data, and keeps count: nobody will look at it.
+    /// Drops the data, which needs no inspection, and keeps the count.
     pub fn discard(&mut self) {
         self.start = self.total();
         self.inspected = self.start;
         (self.data, self.head) = (Buffer::default(), 0);
     }
 
-    /// Nothing more will come: gives back the memory that no byte is in.
+    /// Frees unused memory at the end of the data.
     pub fn shrink(&mut self) {
         if self.data.shrink(self.head) {
             self.head = 0;
         }
     }
 
-    /// Bytes that are missing here; what is behind them is not joined to what is before.
+    /// Records a gap. Data on both sides of it is not joined.
     pub fn gap(&mut self, bytes: u64) {
         self.start = self.total().saturating_add(bytes);
         self.inspected = self.start;
@@ -156,7 +156,7 @@ mod tests {
             w.looked_at(L, false);
         }
         assert_eq!(w.total(), 1_000_000);
-        // The first buffer has room for a packet.
+        // The first buffer holds a packet.
         assert!(w.memory() <= 2048, "{}", w.memory());
     }
 }

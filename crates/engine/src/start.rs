@@ -584,7 +584,7 @@ pub(crate) fn worker_of(
         files: FileEngine::new(&files, wants.files).map_err(|e| Failed::new("files", e.to_string()))?,
         counters: margay_app::AppCounters::default(),
         frames: margay_app::frame::FrameMarks::default(),
-        wishes: margay_app::Wishes::default(),
+        wishes: margay_app::FlowRequests::default(),
         whole: [false; 2],
         expected: Vec::new(),
         upgrade: None,

@@ -1,4 +1,4 @@
-//! What DCE/RPC offers to rules.
+//! Buffers and numbers of DCE/RPC for rules.
 
 use margay_flow::Direction;
 
@@ -21,8 +21,8 @@ const OPNUM: u8 = 0;
 pub(super) static NUMBERS: &[NumberDef] =
     &[NumberDef { name: "dcerpc.opnum", id: OPNUM, progress: [Some(COMPLETE), Some(COMPLETE)] }];
 
-/// What `dcerpc.iface` looks at, put into `scratch`: the UUID as it is written, the major version in two bytes, the highest
-/// first, and a byte that is 1 where the beginning of the request was seen.
+/// Builds the value of `dcerpc.iface` in `scratch`: the UUID, the major version as two bytes in big endian, and a byte that is
+/// 1 if the beginning of the request was seen.
 pub(crate) fn interface<'a>(call: &Call, index: usize, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     let (uuid, version, first) = call.interface(index)?;
     scratch.extend_from_slice(&uuid.0);

@@ -1,6 +1,6 @@
-//! Reading integers and stretches from the front of bytes, in either byte order.
+//! A reader of integers and byte ranges, in either byte order.
 
-/// What is left to read.
+/// The unread bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -8,12 +8,12 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads integers whose lowest byte is first.
+    /// Reads little-endian integers.
     pub(crate) const fn little(rest: &'a [u8]) -> Self {
         Reader { rest, little: true }
     }
 
-    /// Reads integers in the order that a message says.
+    /// Reads integers in the byte order of a message.
     pub(crate) const fn new(rest: &'a [u8], little: bool) -> Self {
         Reader { rest, little }
     }
@@ -22,7 +22,7 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    /// The next `n` bytes; `None` where there are fewer.
+    /// The next `n` bytes; `None` if there are fewer.
     pub(crate) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(n)?;
         self.rest = rest;
@@ -59,12 +59,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A UUID (C706 appendix A): its bytes in the order in which it is written.
+/// A UUID (C706 appendix A): its bytes in written order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub(crate) struct Uuid(pub [u8; 16]);
 
 impl Uuid {
-    /// As a message has it: the first three fields are integers, in the message's byte order.
+    /// Converts from the message's form: the first three fields are integers in its byte order.
     pub(crate) const fn read(mut b: [u8; 16], little: bool) -> Self {
         if little {
             b = [b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]];

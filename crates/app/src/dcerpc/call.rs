@@ -1,6 +1,6 @@
-//! A call: a request with its response, each in one fragment or several; and what was agreed on before.
+//! A call: a request with its response, each in one or more fragments; and the state that binds agreed on.
 //!
-//! This is what the messages of a connection come to, whatever carries them: TCP, or a named pipe of SMB.
+//! TCP, UDP and the named pipes of SMB share this code.
 
 use margay_flow::Direction;
 use margay_json::Json;
@@ -8,28 +8,28 @@ use margay_json::Json;
 use super::bytes::Uuid;
 use super::pdu::{self, Header, Interface, kind};
 
-/// Most stub data that is kept of a side of a call; what is beyond is counted.
+/// The limit of stub data kept for one side of a call; the rest is only counted.
 const STUB_MAX: usize = 1 << 20;
-/// Most interfaces of a connection; the oldest are forgotten.
+/// The limit of interfaces in a connection; the oldest are dropped.
 const BOUND_MAX: usize = 256;
 
 /// One side of a call.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
-    /// Type of its messages.
+    /// Message type.
     pub kind: Option<u8>,
     pub stub: Vec<u8>,
-    /// Bytes of stub data, those that are not kept included.
+    /// Total bytes of stub data, including those that were not kept.
     pub size: u64,
     pub fragments: u32,
-    /// Integers have their lowest byte first.
+    /// Whether integers are little endian.
     pub little: bool,
-    /// All of it came.
+    /// The side is complete.
     pub done: bool,
 }
 
 impl Side {
-    /// Adds a fragment; the number of bytes that it holds more now.
+    /// Adds a fragment. Returns the number of bytes that were kept.
     pub(crate) fn add(&mut self, stub: &[u8]) -> usize {
         let kept = stub.get(..STUB_MAX.saturating_sub(self.stub.len())).unwrap_or(stub);
         self.stub.extend_from_slice(kept);
@@ -39,7 +39,7 @@ impl Side {
     }
 }
 
-/// What client and server agreed on: interfaces, by context.
+/// The interfaces that client and server agreed on, by context.
 #[derive(Debug, Default)]
 pub(crate) struct Association {
     bound: Vec<Interface>,
@@ -68,7 +68,7 @@ impl Association {
     }
 }
 
-/// A call, or a bind, with what came of it.
+/// A call or a bind, with its result.
 #[derive(Debug, Default)]
 pub(crate) struct Call {
     pub id: u32,
@@ -77,11 +77,11 @@ pub(crate) struct Call {
     /// Request and response.
     pub sides: [Side; 2],
     pub opnum: Option<u16>,
-    /// Of a bind those that it asks for; of a request that of its context.
+    /// For a bind, the requested interfaces; for a request, the interface of its context.
     pub interfaces: Vec<Interface>,
-    /// The first fragment of the request was seen.
+    /// Whether the first fragment of the request was seen.
     pub first: bool,
-    /// SMB carries it.
+    /// Whether SMB carries it.
     pub carried: bool,
 }
 
@@ -112,7 +112,7 @@ impl Call {
         }
     }
 
-    /// Takes a message of a direction, without its header. `None` where it is too short; it counts all the same.
+    /// Adds a message of a direction, without its header. `None` if it is too short; it is counted nevertheless.
     pub(crate) fn message(&mut self, with: &mut Association, dir: Direction, h: Header, body: &[u8]) -> Option<()> {
         let side = self.side_mut(dir);
         side.kind = Some(h.kind);
@@ -134,7 +134,7 @@ impl Call {
             kind::BIND | kind::ALTER_CONTEXT => {
                 self.interfaces = pdu::bind(h, body)?;
                 self.first |= h.is_first();
-                // What does not begin where it should binds nothing.
+                // A fragment without the beginning does not bind an interface.
                 if h.is_first() {
                     self.interfaces.iter().for_each(|i| with.set(*i));
                 }
@@ -153,20 +153,20 @@ impl Call {
         Some(())
     }
 
-    /// What rules see of its interfaces (`dcerpc.iface`): of place `index` the UUID, the major version, and whether the
-    /// beginning of the request was seen. Only requests have one.
+    /// The value at an index for `dcerpc.iface`: the UUID, the major version, and whether the beginning of the request was
+    /// seen. Only requests have interfaces.
     pub(crate) fn interface(&self, index: usize) -> Option<(Uuid, u16, bool)> {
         let i = self.interfaces.get(index).filter(|_| self.side(Direction::ToServer).kind == Some(kind::REQUEST))?;
         Some((i.uuid, i.version.0, self.first))
     }
 
-    /// Stub data of a direction, once it is whole.
+    /// Stub data of a direction, once it is complete.
     pub(crate) fn stub(&self, dir: Direction) -> Option<&[u8]> {
         let side = self.side(dir);
         (side.done && side.fragments > 0).then_some(&*side.stub)
     }
 
-    /// Appends what events say of it.
+    /// Appends its members to an event.
     pub(crate) fn log(&self, json: &mut Json) {
         let carried = self.carried;
         let [request, response] = &self.sides;
@@ -189,11 +189,11 @@ impl Call {
                 json.item_object();
                 json.str("uuid", &i.uuid.to_string());
                 json.str("version", &format!("{}.{}", i.version.0, i.version.1));
-                // Of a request it is known that the server agreed.
+                // A request implies that the server accepted the interface.
                 if let Some(result) = i.result.filter(|_| request.kind != Some(kind::REQUEST)) {
                     let [low, high] = result.to_le_bytes();
                     json.uint("ack_result", u64::from(low));
-                    // The result's upper byte goes by this name in Suricata; a reason is not shown.
+                    // Suricata uses this name for the result's upper byte, and does not show the reason.
                     if carried {
                         json.uint("ack_reason", u64::from(high));
                     }
@@ -211,7 +211,7 @@ impl Call {
     }
 }
 
-/// Appends how much came of a side.
+/// Appends a side's size and fragment count.
 pub(crate) fn fragments(json: &mut Json, side: &Side) {
     json.uint("frag_cnt", u64::from(side.fragments));
     json.uint("stub_data_size", side.size);

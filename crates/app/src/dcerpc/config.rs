@@ -3,8 +3,7 @@
 /// Settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// `max-tx`: most transactions of a flow that are not complete. With one more the oldest is at its end
-    /// (`too_many_transactions`).
+    /// `max-tx`: the limit of open transactions in a flow. A further one ends the oldest (`too_many_transactions`).
     pub max_tx: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What may be wrong with DCE/RPC.
+//! Anomalies of DCE/RPC.
 
 events! { "DCE/RPC";
     TooManyTransactions "too_many_transactions";

@@ -1,8 +1,8 @@
-//! DCE/RPC (C706 chapter 12): over TCP, over UDP, and for SMB, whose named pipes carry it.
+//! DCE/RPC (C706 chapter 12): over TCP, over UDP, and in the named pipes of SMB.
 //!
-//! A call is a transaction: the request with its response, of however many fragments, put together by the number of the
-//! call; so is a bind. Over UDP a call is told by activity and sequence, and which side a message is of by its type. What
-//! messages say is in `pdu`, what they come to in `call`; those two are shared with SMB.
+//! A call is a transaction: the request with its response, reassembled from fragments by the call number. So is a bind. Over
+//! UDP, activity and sequence number identify a call, and the message type shows its side. `pdu` reads messages and `call`
+//! builds calls from them; SMB shares both.
 
 mod buffers;
 pub(crate) mod bytes;
@@ -26,10 +26,10 @@ use crate::registry::{AppProto, Protocol};
 pub(crate) use buffers::interface;
 pub use config::Config;
 
-/// Progress of a complete transaction: place in the states of [`PROTOCOL`].
+/// Progress of a complete transaction: index in the states of [`PROTOCOL`].
 const COMPLETE: u8 = 1;
 
-/// Types of frames: places in the frames of [`PROTOCOL`].
+/// Frame types: indexes in the frames of [`PROTOCOL`].
 const PDU_FRAME: u8 = 0;
 /// See [`PDU_FRAME`].
 const HDR_FRAME: u8 = 1;

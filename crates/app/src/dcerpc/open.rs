@@ -1,7 +1,6 @@
-//! Which calls a message may go on with.
+//! Finds the open call that a message continues.
 //!
-//! A client may have a thousand calls open, all of the same number if it likes: who is next is found without looking at them
-//! all.
+//! A client may have a thousand open calls, even with the same number, so the search must not scan them all.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,27 +14,27 @@ pub(super) type DatagramKey = (Uuid, u32);
 /// Identifies a call within its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Key {
-    /// Its number, on a connection.
+    /// Its number on a connection.
     Call(u32),
     Datagram(DatagramKey),
 }
 
-/// Transactions that wait for something in a direction, by call and direction, the oldest first.
+/// Transactions that wait for data of a direction, by call and direction, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Open {
     waiting: HashMap<(Key, Direction), VecDeque<u64>>,
-    /// Numbers in all of them.
+    /// The total number of entries.
     len: usize,
 }
 
 impl Open {
-    /// A transaction waits for something in a direction.
+    /// Adds a transaction that waits for data of a direction.
     pub(super) fn add(&mut self, key: Key, dir: Direction, id: u64) {
         self.waiting.entry((key, dir)).or_default().push_back(id);
         self.len += 1;
     }
 
-    /// It waits no more. Mostly it is the first one.
+    /// Removes a transaction, usually the first one.
     pub(super) fn remove(&mut self, key: Key, dir: Direction, id: u64) {
         let Some(queue) = self.waiting.get_mut(&(key, dir)) else { return };
         if let Some(at) = queue.iter().position(|q| *q == id) {
@@ -47,9 +46,9 @@ impl Open {
         }
     }
 
-    /// The first few that wait.
+    /// The first few transactions that wait.
     pub(super) fn first(&self, key: Key, dir: Direction) -> impl Iterator<Item = u64> {
-        /// Fragments of a request and of a response may be begun side by side; the third one is not begun.
+        /// Fragments of a request and of a response may have started side by side; the third transaction has not.
         const FEW: usize = 3;
         self.waiting.get(&(key, dir)).into_iter().flatten().take(FEW).copied()
     }

@@ -1,8 +1,7 @@
-//! Messages from a stream and from datagrams, and whose they are.
+//! Reads messages from streams and datagrams and assigns them to calls.
 //!
-//! A message of a stream is taken when all of it is there: it is no longer than 64 KiB. A hole is measured: where it ends
-//! inside a message whose header was seen, what is left of that is skipped; where it does not, messages are looked for at
-//! the beginning of what comes behind it.
+//! The parser waits for a complete message of a stream, at most 64 KiB. If a gap ends inside a message with a known length, the
+//! parser skips the rest of it. Otherwise it looks for a message at the beginning of the data behind the gap.
 
 use margay_flow::Direction;
 
@@ -18,37 +17,37 @@ use super::pdu::{Datagram, HEADER, Header, Interface, kind};
 use super::tx::DcerpcTx;
 use super::{COMPLETE, DATA_FRAME, HDR_FRAME, PDU_FRAME};
 
-/// Most bytes of stub data that the transactions of a flow hold together; with more the oldest are at their end.
+/// The limit of stub data in all transactions of a flow; above it, the oldest ones end.
 const STUBS_MAX: usize = 8 << 20;
 
-/// Most responses without a request that wait for the client to be heard of.
+/// The limit of responses without a request that wait for the client's next message.
 const LOST_MAX: usize = 4096;
 
 /// A direction of a stream.
 #[derive(Debug, Default)]
 struct Side {
-    /// Bytes of a message that were given and not taken.
+    /// Unconsumed bytes of a message.
     waiting: usize,
-    /// Length of the message that waits; 0 where that is not known.
+    /// Length of the waiting message; 0 if unknown.
     message: usize,
-    /// Bytes to skip: the rest of a message that has a hole.
+    /// Bytes to skip: the rest of a message with a gap.
     skip: u64,
-    /// It is not known where the next message begins.
+    /// The next message boundary is unknown.
     lost: bool,
 }
 
-/// A flow's parser.
+/// The parser of a flow.
 #[derive(Debug)]
 pub(super) struct DcerpcParser {
     stream: bool,
     txs: TxList<DcerpcTx>,
-    /// No transaction before this one is still going on.
+    /// All transactions before this one are complete.
     oldest: u64,
-    /// Those that a message may go on with.
+    /// Transactions that a message may continue.
     open: Open,
     sides: [Side; 2],
     with: Association,
-    /// Bytes of stub data that transactions hold.
+    /// Stub data in all transactions, in bytes.
     stubs: usize,
     /// Transactions of responses whose requests were not seen.
     lost_requests: Vec<u64>,
@@ -68,7 +67,7 @@ impl DcerpcParser {
         }
     }
 
-    /// How many transactions there are, and bytes of stub data in them, in parts of what there may be.
+    /// The use of the limits on transactions and stub data, as a multiple of the limit.
     fn share(&self, cx: &Parse<'_>) -> usize {
         (self.txs.len() / (cx.config.dcerpc.max_tx as usize).max(1)).max(self.stubs / STUBS_MAX)
     }
@@ -77,7 +76,7 @@ impl DcerpcParser {
         let share = self.share(cx);
         if share > 0 {
             cx.shared.counters.tx_limit(AppProto::Dcerpc);
-            // Of a stream no further message is read then; of datagrams the next one finds room.
+            // A stream stops reading messages at this point; the next datagram finds room.
             if share > 2 {
                 return None;
             }
@@ -95,7 +94,7 @@ impl DcerpcParser {
         Some(id)
     }
 
-    /// Whether there are so many transactions, or so much stub data, that those which are at their end must go first.
+    /// Whether complete transactions have to be freed before the parser can continue.
     fn is_full(&mut self, cx: &Parse<'_>) -> bool {
         if self.share(cx) < 2 {
             return false;
@@ -106,7 +105,7 @@ impl DcerpcParser {
         true
     }
 
-    /// Ends the oldest transaction that is still going on: it makes room as soon as it was looked at.
+    /// Ends the oldest open transaction. It is freed once it is inspected.
     fn end_oldest(&mut self) {
         let oldest = self.txs.first_incomplete(self.oldest, COMPLETE);
         self.oldest = oldest;
@@ -119,7 +118,7 @@ impl DcerpcParser {
         }
     }
 
-    /// The transaction that a message goes on with: what is asked first is answered first.
+    /// The transaction that a message continues: responses come in the order of the requests.
     fn find(&self, dir: Direction, h: Header) -> Option<u64> {
         self.open.first(Key::Call(h.call), dir).find(|id| {
             self.txs.get(*id).is_some_and(|tx| {
@@ -131,7 +130,7 @@ impl DcerpcParser {
 
     fn message(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, h: Header, pdu: &[u8]) {
         let body = pdu.get(HEADER..).unwrap_or(&[]);
-        // The third leg of authentication, and what only ends something, have no answer and no meaning here.
+        // The third leg of authentication, and messages that only end a call, have no response and no meaning here.
         let silent = matches!(h.kind, kind::AUTH3 | kind::CO_CANCEL | kind::ORPHANED | kind::SHUTDOWN);
         let id = match self.find(dir, h) {
             Some(id) => Some(id),
@@ -164,7 +163,7 @@ impl DcerpcParser {
         self.open.remove(key, dir, id);
     }
 
-    /// The client is heard of again: what was answered before will not be seen asked any more.
+    /// The client sent data again, so the requests of earlier responses will not come.
     fn settle(&mut self) {
         for id in std::mem::take(&mut self.lost_requests) {
             if let Some(tx) = self.txs.get_mut(id)
@@ -175,7 +174,7 @@ impl DcerpcParser {
         }
     }
 
-    /// Messages of a stream.
+    /// Parses the messages of a stream.
     fn stream(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         let mut at = 0;
         let mut outcome = Outcome::More;
@@ -197,7 +196,7 @@ impl DcerpcParser {
             }
             let Some(h) = Header::read(rest) else {
                 if side.lost {
-                    // What begins with no message is passed over.
+                    // Data that does not begin with a message is skipped.
                     at = data.len();
                 } else {
                     outcome = Outcome::Failed;
@@ -260,7 +259,7 @@ impl DcerpcParser {
     }
 }
 
-/// Marks a message with its parts.
+/// Marks a message and its parts.
 fn mark(cx: &mut Parse<'_>, dir: Direction, at: usize, len: usize, tx: Option<u64>) {
     let frames = &mut cx.shared.frames;
     if !frames.wanted {
@@ -299,7 +298,7 @@ impl Parser for DcerpcParser {
     fn gap(&mut self, _cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
         let side = &mut self.sides[dir.index()];
         let waiting = side.waiting as u64;
-        // What waits comes again: it goes with the rest of its message.
+        // The waiting bytes come again. They are skipped with the rest of their message.
         let missing = match side.skip {
             0 => (side.message as u64).checked_sub(waiting).filter(|_| side.message > 0),
             skip => Some(skip.saturating_sub(waiting)),

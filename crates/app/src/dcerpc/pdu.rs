@@ -2,7 +2,7 @@
 
 use super::bytes::{Reader, Uuid};
 
-/// Types of messages; numbers of both transports.
+/// Message types; both transports share the numbers.
 pub(crate) mod kind {
     pub(crate) const REQUEST: u8 = 0;
     pub(crate) const PING: u8 = 1;
@@ -20,7 +20,7 @@ pub(crate) mod kind {
     pub(crate) const ORPHANED: u8 = 19;
 }
 
-/// Names of the types, by number, as events have them.
+/// Names of the message types in events, by number.
 const NAMES: [&str; 20] = [
     "REQUEST",
     "PING",
@@ -44,7 +44,7 @@ const NAMES: [&str; 20] = [
     "ORPHANED",
 ];
 
-/// The name of a type of message, in events.
+/// The name of a message type in events.
 pub(crate) fn name(kind: u8) -> &'static str {
     NAMES.get(usize::from(kind)).copied().unwrap_or("UNKNOWN")
 }
@@ -58,18 +58,18 @@ const LAST: u8 = 0x02;
 pub(crate) const HEADER: usize = 16;
 /// Least length of [`Datagram`].
 pub(crate) const DATAGRAM: usize = 80;
-/// Most contexts that are read of a message.
+/// The limit of contexts read from a message.
 const CONTEXTS_MAX: usize = 255;
 
-/// What all messages of a connection begin with.
+/// The common header of connection-oriented messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub minor: u8,
     pub kind: u8,
     pub flags: u8,
-    /// Integers have their lowest byte first.
+    /// Whether integers are little endian.
     pub little: bool,
-    /// Length of the fragment, with this.
+    /// Length of the fragment, including this header.
     pub length: u16,
     /// Length of the authentication verifier at its end.
     pub auth: u16,
@@ -77,7 +77,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads one; `None` where it is too short, or none.
+    /// Reads a header; `None` if it is too short or invalid.
     pub(crate) fn read(data: &[u8]) -> Option<Header> {
         let &[version, minor, kind, flags, order, float, _, _, rest @ ..] = data.first_chunk::<HEADER>()?;
         if version != 5 || minor > 1 || kind > kind::ORPHANED || order & 0xee != 0 || float > 3 {
@@ -98,7 +98,7 @@ impl Header {
     }
 }
 
-/// Whether a server sends messages of this type over a connection.
+/// Whether servers send messages of this type over a connection.
 pub(crate) const fn is_response(kind: u8) -> bool {
     matches!(
         kind,
@@ -106,7 +106,7 @@ pub(crate) const fn is_response(kind: u8) -> bool {
     )
 }
 
-/// What a client calls a server's functions by: an interface in a context.
+/// An interface in a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interface {
     /// Number of the context.
@@ -114,12 +114,12 @@ pub(crate) struct Interface {
     pub uuid: Uuid,
     /// Major and minor.
     pub version: (u16, u16),
-    /// What the server said: 0 for yes.
+    /// The server's answer: 0 for acceptance.
     pub result: Option<u16>,
 }
 
-/// A request, or a fragment of one. The UUID of an object, where there is one, and what authenticates it are part of its stub
-/// data, as rules for Suricata know it.
+/// A request, or a fragment of one. The stub data includes an object UUID and the authentication verifier, if any, as rules for
+/// Suricata expect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request<'a> {
     pub context: u16,
@@ -127,7 +127,7 @@ pub(crate) struct Request<'a> {
     pub stub: &'a [u8],
 }
 
-/// Reads what is behind the header of a request.
+/// Reads a request behind its header.
 pub(crate) fn request(h: Header, body: &[u8]) -> Option<Request<'_>> {
     let mut r = Reader::new(body, h.little);
     r.u32()?;
@@ -135,13 +135,13 @@ pub(crate) fn request(h: Header, body: &[u8]) -> Option<Request<'_>> {
     Some(Request { context, opnum, stub: r.rest() })
 }
 
-/// The stub data behind the header of a response. Over TCP it has the eight bytes before it, as in Suricata; what is
-/// `carried` has not.
+/// The stub data of a response behind its header. Like Suricata, include the eight bytes before it, unless SMB carries the
+/// message.
 pub(crate) fn response(body: &[u8], carried: bool) -> Option<&[u8]> {
     body.get(if carried { 8 } else { 0 }..)
 }
 
-/// The interfaces that a bind or a change of context asks for.
+/// The interfaces that a bind or an alter context requests.
 pub(crate) fn bind(h: Header, body: &[u8]) -> Option<Vec<Interface>> {
     let mut r = Reader::new(body, h.little);
     r.take(8)?;
@@ -160,13 +160,13 @@ pub(crate) fn bind(h: Header, body: &[u8]) -> Option<Vec<Interface>> {
     Some(all)
 }
 
-/// What a server says to each of the interfaces.
+/// The server's answers for the requested interfaces.
 pub(crate) fn bind_ack(h: Header, body: &[u8]) -> Option<Vec<u16>> {
     let mut r = Reader::new(body, h.little);
     r.take(8)?;
     let address = usize::from(r.u16()?);
     r.take(address)?;
-    // Aligned within the message; its header is a multiple of four.
+    // Aligned within the message, whose header is a multiple of four.
     let used = body.len() - r.rest().len();
     r.take(used.next_multiple_of(4) - used)?;
     let count = usize::from(r.u8()?);
@@ -174,7 +174,7 @@ pub(crate) fn bind_ack(h: Header, body: &[u8]) -> Option<Vec<u16>> {
     let mut all = Vec::new();
     for _ in 0..count.min(CONTEXTS_MAX) {
         all.push(r.u16()?);
-        // Why, and the syntax.
+        // The reason, and the transfer syntax.
         r.take(22)?;
     }
     Some(all)
@@ -190,14 +190,14 @@ pub(crate) struct Datagram<'a> {
     pub activity: Uuid,
     pub sequence: u32,
     pub opnum: u16,
-    /// Whether it is a fragment, and the last one.
+    /// Whether it is a fragment, and whether it is the last one.
     pub fragment: bool,
     pub last: bool,
     pub stub: &'a [u8],
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads one; `None` where it is too short, or none.
+    /// Reads a datagram; `None` if it is too short or invalid.
     pub(crate) fn read(data: &'a [u8]) -> Option<Datagram<'a>> {
         let [version, kind, flags, _, order, float, _, _, ..] = *data.first_chunk::<DATAGRAM>()?;
         if version != 4 || kind > kind::ORPHANED || order & 0xee != 0 || float > 3 {
@@ -206,7 +206,7 @@ impl<'a> Datagram<'a> {
         let little = order & 0x10 != 0;
         let mut r = Reader::new(data.get(24..)?, little);
         let interface = r.uuid()?;
-        // Whatever the byte order, as Suricata writes it.
+        // Like Suricata, ignore the byte order of the message.
         let activity = Uuid::read(r.array()?, true);
         r.u32()?;
         let (version, sequence, opnum) = (r.u32()?, r.u32()?, r.u16()?);
@@ -219,7 +219,7 @@ impl<'a> Datagram<'a> {
         Some(Datagram { kind, little, interface, version, activity, sequence, opnum, fragment, last, stub })
     }
 
-    /// Whether a server sends such a message.
+    /// Whether servers send messages of this type.
     pub(crate) const fn is_response(&self) -> bool {
         !matches!(self.kind, kind::REQUEST | kind::PING | kind::CL_CANCEL)
     }

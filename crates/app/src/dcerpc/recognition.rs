@@ -1,4 +1,4 @@
-//! How DCE/RPC is recognised: on any port, by the beginning of a message's header.
+//! Protocol detection for DCE/RPC: on any port, by the beginning of a message header.
 
 use margay_flow::Direction;
 
@@ -11,7 +11,7 @@ pub(super) const RECOGNITION: Recognition = Recognition {
     probes: &[Probe { transport: TCP, ports: &[], probe: tcp }, Probe { transport: UDP, ports: &[], probe: udp }],
 };
 
-/// Over a connection (C706 section 12.6.1): version 5.0 and a representation of data that there is.
+/// Over a connection (C706 section 12.6.1): version 5.0 and a valid data representation.
 fn tcp(dir: Direction, data: &[u8]) -> Probed {
     match data {
         [5, 0, ..] => {}
@@ -22,7 +22,7 @@ fn tcp(dir: Direction, data: &[u8]) -> Probed {
     if data.get(4).is_some_and(|b| b & 0xee != 0) || data.get(5).is_some_and(|b| *b > 3) {
         return Probed::No;
     }
-    // The header that all messages have is to be whole.
+    // Wait for the complete common header.
     match data.get(2) {
         Some(&kind) if data.len() >= HEADER => {
             Probed::Yes { reverse: is_response(kind) == (dir == Direction::ToServer) }

@@ -1,4 +1,4 @@
-//! Conversations, as bytes.
+//! Test conversations as bytes.
 
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::FlowCore;
@@ -24,7 +24,7 @@ fn pdu(kind: u8, flags: u8, call: u32, body: &[u8]) -> Vec<u8> {
     p
 }
 
-/// Asks for the interface in two contexts.
+/// Requests the interface in two contexts.
 pub(crate) fn bind(flags: u8) -> Vec<u8> {
     let mut body = vec![0xb8, 0x10, 0xb8, 0x10, 0, 0, 0, 0, 2, 0, 0, 0];
     for context in 0..2u8 {
@@ -36,7 +36,7 @@ pub(crate) fn bind(flags: u8) -> Vec<u8> {
     pdu(11, flags, 1, &body)
 }
 
-/// Agrees to the first and refuses the second.
+/// Accepts the first context and refuses the second.
 pub(crate) fn bind_ack() -> Vec<u8> {
     let mut body = vec![0xb8, 0x10, 0xb8, 0x10, 0, 0, 0, 0, 4, 0];
     body.extend_from_slice(b"135\0\0\0");
@@ -155,7 +155,7 @@ fn fragments() {
     t.say(ToServer, &request(0, 2, 0, 4, b"cd"));
     t.say(ToServer, &request(2, 2, 0, 4, b"ef"));
     assert_eq!(t.buffer(1, "dcerpc.stub_data", ToServer, 0).as_deref(), Some(&b"abcdef"[..]));
-    // Without its beginning it is another.
+    // A request without its first fragment becomes another transaction.
     t.say(ToServer, &request(2, 3, 0, 4, b"gh"));
     assert_eq!(t.buffer(2, "dcerpc.iface", ToServer, 0).unwrap().last(), Some(&0));
     assert!(t.logs()[1].contains("\"frag_cnt\":3,\"stub_data_size\":6"), "{:?}", t.logs());
@@ -168,7 +168,7 @@ fn what_was_not_agreed_on_is_no_interface() {
     t.say(ToClient, &bind_ack());
     t.say(ToServer, &request(3, 2, 1, 4, b"ab"));
     assert_eq!(t.buffer(1, "dcerpc.iface", ToServer, 0), None);
-    // Nor what does not begin.
+    // A bind without its first fragment binds no interface either.
     let mut t = Talk::new(6);
     t.say(ToServer, &bind(0));
     t.say(ToClient, &bind_ack());
@@ -185,7 +185,7 @@ fn a_hole_within_a_message() {
     t.say(ToServer, &lost[90..]);
     t.say(ToServer, &request(3, 3, 0, 5, b"z"));
     assert!(t.logs()[0].contains("\"opnum\":5"), "{:?}", t.logs());
-    // Where it is not known how long it is, a message is looked for where segments begin.
+    // With an unknown length, the parser looks for a message at segment boundaries.
     t.gap(ToServer, 1000);
     t.say(ToServer, b"middle of something else");
     t.say(ToServer, &request(3, 4, 0, 6, b"z"));
@@ -211,7 +211,7 @@ fn too_many() {
         assert_eq!(t.say(ToServer, &request(3, call, 0, 1, b"x")), Outcome::More);
     }
     assert!(t.parser.tx(0).unwrap().base().events.has(0));
-    // The next one waits until some were looked at and are gone.
+    // The next message waits until some transactions are freed.
     assert_eq!(t.say(ToServer, &request(3, 4, 0, 1, b"x")), Outcome::Full);
     assert_eq!((t.parser.txs().count(), t.waiting[0].len() > 20), (4, true));
     let complete = |t: &Talk, id: &u64| t.parser.tx(*id).unwrap().base().progress == [COMPLETE; 2];
@@ -222,7 +222,7 @@ fn too_many() {
     assert!(t.waiting[0].is_empty() && t.shared.counters.tx_limit[crate::AppProto::Dcerpc as usize] > 1);
 }
 
-/// A thousand open calls of the same number: the answers find theirs in order, whatever comes between.
+/// A thousand open calls with the same number: each response finds its call in order, whatever comes in between.
 #[test]
 fn calls_of_one_number() {
     let mut t = Talk::new(6);

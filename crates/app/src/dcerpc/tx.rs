@@ -15,7 +15,7 @@ use super::pdu::{self, kind};
 pub(super) struct DcerpcTx {
     pub base: TxBase,
     pub call: Call,
-    /// Over UDP: what tells the call.
+    /// Over UDP: the key of the call.
     pub datagram: Option<DatagramKey>,
 }
 

@@ -1,4 +1,4 @@
-//! What HTTP/2 offers to rules, and with DNS in it.
+//! Buffers and numbers of HTTP/2 for rules, including those of DNS over HTTP/2.
 
 use margay_flow::Direction;
 
@@ -66,14 +66,14 @@ const OWN_NUMBERS: [NumberDef; 7] = [
     NumberDef { name: "grpc.status", id: GRPC_STATUS, progress: [None, Some(COMPLETE)] },
 ];
 
-/// Numbers for rules. A setting is its identifier in the upper 32 bits and its value in the lower ones.
+/// Numbers for rules. A setting has its identifier in the upper 32 bits and its value in the lower ones.
 pub(super) static NUMBERS: &[NumberDef] = &OWN_NUMBERS;
 
 const OWN: &[BufferDef] = BUFFERS;
 const DNS_BUFFERS: &[BufferDef] = dns::BUFFERS;
 const DNS_NUMBERS: &[NumberDef] = dns::NUMBERS;
 
-/// Progress of what DNS has, which comes with the whole message.
+/// The progress of a DNS value, which needs the complete message.
 const fn whole(progress: [Option<u8>; 2]) -> [Option<u8>; 2] {
     let [request, response] = progress;
     [if request.is_some() { Some(COMPLETE) } else { None }, if response.is_some() { Some(COMPLETE) } else { None }]
@@ -159,7 +159,7 @@ pub(super) fn buffer<'a>(
             Some(scratch)
         }
         Buffer::StatCode => message.status(),
-        // There are no such messages any more (RFC 9113, section 8.3.2).
+        // HTTP/2 has no status message (RFC 9113, section 8.3.2).
         Buffer::StatMsg => Some(b""),
         Buffer::Protocol => Some(b"HTTP/2"),
         Buffer::Header | Buffer::HeaderRaw => {
@@ -239,7 +239,7 @@ mod tests {
         for (i, b) in DOH_BUFFERS.iter().enumerate() {
             assert_eq!(usize::from(b.id), i, "{}", b.name);
         }
-        // Numbers of DNS keep their own ids, behind those of HTTP/2.
+        // Numbers of DNS keep their ids, offset by the count of those of HTTP/2.
         let own = OWN_NUMBERS.len();
         assert!(OWN_NUMBERS.iter().enumerate().all(|(i, n)| usize::from(n.id) == i));
         for (n, dns) in DOH_NUMBERS.iter().skip(own).zip(DNS_NUMBERS) {

@@ -5,17 +5,17 @@ use crate::http1::ServerConfig;
 /// Settings.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// `max-streams`: most transactions of a flow at a time. With one more the oldest is at its end (`too_many_streams`).
+    /// `max-streams`: the limit of open transactions in a flow. A further one closes the oldest (`too_many_streams`).
     pub max_streams: u32,
-    /// `max-table-size`: most bytes of a table of header compression, whatever its owner announces.
+    /// `max-table-size`: the limit of a header compression table in bytes, whatever the peer announces.
     pub max_table_size: u32,
-    /// `max-reassembly-size`: most bytes of headers in several frames, and of any other frame that is read as a whole.
+    /// `max-reassembly-size`: the limit in bytes of headers that span frames, and of any other frame that is read as a whole.
     pub max_reassembly_size: u32,
-    /// `max-frames`: most frames of a stream that are looked at; those after it are skipped (`too_many_frames`).
+    /// `max-frames`: the limit of frames that are parsed in a stream; later ones are skipped (`too_many_frames`).
     pub max_frames: u32,
-    /// `app-layer.protocols.doh2.enabled`: DNS in HTTP/2 (RFC 8484) is looked for.
+    /// `app-layer.protocols.doh2.enabled`: detect DNS over HTTP/2 (RFC 8484).
     pub doh2: bool,
-    /// How bodies are decompressed and paths normalised: what HTTP/1 does by default, but bodies have no limit.
+    /// How bodies are decompressed and paths normalised: the defaults of HTTP/1, without the body limit.
     pub server: ServerConfig,
 }
 
@@ -33,7 +33,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What holds for HTTP/2 where `of` does for HTTP/1: all of a body is looked at.
+    /// Adapts HTTP/1 settings to HTTP/2: the whole body is inspected.
     pub fn server(of: &ServerConfig) -> ServerConfig {
         ServerConfig { body_limit: [0; 2], ..of.clone() }
     }

@@ -1,4 +1,4 @@
-//! DNS in HTTP/2 (RFC 8484): a query in the target of a `GET` or in a body, the response in a body.
+//! DNS over HTTP/2 (RFC 8484): a query in a `GET` target or in a body, the response in a body.
 
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
@@ -9,10 +9,10 @@ use crate::dns;
 
 use super::tx::{Http2Tx, Message};
 
-/// Longest message of DNS.
+/// The longest DNS message.
 const LONGEST: usize = 65_535;
 
-/// The media type of messages.
+/// The media type of DNS messages.
 const TYPE: &[u8] = b"application/dns-message";
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -22,19 +22,19 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Whether a value names the media type, parameters apart.
+/// Whether a value is the media type, ignoring parameters.
 fn is_dns(value: &[u8]) -> bool {
     let kind = value.split(|&b| b == b';').next().unwrap_or(value);
     kind.trim_ascii().eq_ignore_ascii_case(TYPE)
 }
 
-/// Looks at the fields of a message: whether it is, or will be, one of DNS.
+/// Checks the fields of a message for DNS, in the target or in the body to come.
 pub(super) fn begin(tx: &mut Http2Tx, dir: Direction) -> bool {
     let id = tx.base.id;
     let message = tx.message_mut(dir);
     let fields = &message.fields;
     if fields.first(b"content-type").is_some_and(is_dns) {
-        // What is compressed is not looked into.
+        // Compressed bodies are not searched for DNS.
         if fields.first(b"content-encoding").is_none() {
             message.dns_data = Some(Vec::new());
         }
@@ -55,7 +55,7 @@ pub(super) fn begin(tx: &mut Http2Tx, dir: Direction) -> bool {
     true
 }
 
-/// Bytes of a body; whether they are more than a message can have, which is then forgotten.
+/// Adds bytes of a body. Returns true if it exceeds a DNS message; the collected bytes are dropped then.
 pub(super) fn data(message: &mut Message, data: &[u8]) -> bool {
     let Some(held) = &mut message.dns_data else { return false };
     let over = held.len() + data.len() > LONGEST;
@@ -67,7 +67,7 @@ pub(super) fn data(message: &mut Message, data: &[u8]) -> bool {
     over
 }
 
-/// The body is at its end.
+/// Ends the body.
 pub(super) fn end(id: u64, message: &mut Message, dir: Direction) {
     if let Some(data) = message.dns_data.take()
         && !data.is_empty()

@@ -1,4 +1,4 @@
-//! What may be wrong with HTTP/2, under the names that rules know (`app-layer-event:http2.NAME`).
+//! Anomalies of HTTP/2, under the names that rules use (`app-layer-event:http2.NAME`).
 
 events! {
     "HTTP/2";

@@ -1,23 +1,23 @@
-//! The fields of a message, as HPACK gives them: pseudo-headers, headers and trailers in the order they came.
+//! The decoded fields of a message: pseudo-headers, headers and trailers in the order they came.
 
-/// Most fields and table updates of a message; those after it are dropped.
+/// The limit of fields and table updates in a message; further ones are dropped.
 pub(super) const FIELDS_MAX: usize = 1024;
-/// Most bytes of names and values of a message; what does not fit is dropped. A few bytes of HPACK can stand for a whole
-/// table, so that the length of a block is no bound.
+/// The limit of bytes of names and values in a message; fields beyond it are dropped. A few bytes of HPACK can expand to a
+/// whole table entry, so the length of a block is no bound.
 pub(super) const TEXT_MAX: usize = 256 << 10;
 
-/// One of a message's fields.
+/// A field or a table update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Item<'a> {
     /// A name and its value.
     Field(&'a [u8], &'a [u8]),
-    /// An update of the size of the dynamic table, which stands between fields (RFC 7541, section 6.3).
+    /// A dynamic table size update, which can come between fields (RFC 7541, section 6.3).
     Update(u64),
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Held {
-    /// Where the name begins, where the value does, and where that ends.
+    /// Start of the name, start of the value, and end of the value.
     Field(u32, u32, u32),
     Update(u64),
 }
@@ -30,12 +30,12 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Bytes that there still is room for, of `budget` at most.
+    /// Bytes left within the limits, at most `budget`.
     pub(super) fn room(&self, budget: usize) -> usize {
         if self.list.len() >= FIELDS_MAX { 0 } else { TEXT_MAX.min(budget).saturating_sub(self.text.len()) }
     }
 
-    /// Adds a field; false where it does not fit.
+    /// Adds a field. Returns false if it does not fit.
     pub(super) fn push(&mut self, name: &[u8], value: &[u8], budget: usize) -> bool {
         if self.list.len() >= FIELDS_MAX || name.len().saturating_add(value.len()) > self.room(budget) {
             return false;
@@ -48,7 +48,7 @@ impl Fields {
         true
     }
 
-    /// Adds an update of the table's size.
+    /// Adds a table size update.
     pub(super) fn update(&mut self, size: u64) -> bool {
         let fits = self.list.len() < FIELDS_MAX;
         if fits {
@@ -57,23 +57,23 @@ impl Fields {
         fits
     }
 
-    /// Forgets all of them.
+    /// Removes all fields.
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.list.clear();
     }
 
-    /// Bytes of memory held.
+    /// Allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
         self.text.capacity() + self.list.capacity() * std::mem::size_of::<Held>()
     }
 
-    /// Whether there is nothing.
+    /// Whether there are no fields or updates.
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// All of it, in order.
+    /// All fields and updates, in order.
     pub(super) fn items(&self) -> impl Iterator<Item = Item<'_>> {
         let slice = |from: u32, to: u32| self.text.get(from as usize..to as usize).unwrap_or(&[]);
         self.list.iter().map(move |h| match *h {
@@ -90,7 +90,7 @@ impl Fields {
         })
     }
 
-    /// Sizes of updates of the table.
+    /// The table size updates.
     pub(super) fn updates(&self) -> impl Iterator<Item = u64> {
         self.items().filter_map(|i| match i {
             Item::Update(size) => Some(size),
@@ -98,12 +98,12 @@ impl Fields {
         })
     }
 
-    /// Value of the first field of a name, in any case.
+    /// The value of the first field with this name, in any case.
     pub(super) fn first(&self, name: &[u8]) -> Option<&[u8]> {
         self.iter().find(|f| f.0.eq_ignore_ascii_case(name)).map(|f| f.1)
     }
 
-    /// Values of all fields of a name, joined by `, ` in `scratch` where there are several.
+    /// The values of all fields with this name. `scratch` joins several values with `, `.
     pub(super) fn joined<'a>(&'a self, name: &[u8], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let mut values = self.iter().filter(|f| f.0.eq_ignore_ascii_case(name)).map(|f| f.1);
         let first = values.next()?;

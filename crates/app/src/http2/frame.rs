@@ -1,11 +1,11 @@
-//! Frames (RFC 9113, sections 4.1 and 6): their header, and names of what is in them.
+//! Frames (RFC 9113, sections 4.1 and 6): the header, and names of codes.
 
-/// Length of a frame's header.
+/// Length of a frame header.
 pub(super) const HEADER: usize = 9;
-/// What a client begins with (RFC 9113, section 3.4).
+/// The connection preface of a client (RFC 9113, section 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Types of frames.
+/// Frame types.
 pub(super) mod kind {
     pub(crate) const DATA: u8 = 0;
     pub(crate) const HEADERS: u8 = 1;
@@ -19,7 +19,7 @@ pub(super) mod kind {
     pub(crate) const CONTINUATION: u8 = 9;
 }
 
-/// Flags of frames.
+/// Frame flags.
 pub(super) mod flag {
     pub(crate) const ACK: u8 = 1;
     pub(crate) const END_STREAM: u8 = 1;
@@ -28,23 +28,23 @@ pub(super) mod flag {
     pub(crate) const PRIORITY: u8 = 0x20;
 }
 
-/// A frame's header.
+/// A frame header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Header {
-    /// Bytes behind it.
+    /// Length of the payload.
     pub length: u32,
     /// Its type.
     pub kind: u8,
     /// Its flags.
     pub flags: u8,
-    /// Its stream.
+    /// Stream identifier.
     pub stream: u32,
-    /// Whether the bit before the stream's number is set, which must not be.
+    /// Whether the reserved bit is set, which is invalid.
     pub reserved: bool,
 }
 
 impl Header {
-    /// Reads one from the front of `data`.
+    /// Reads a header from the front of `data`.
     pub(super) fn read(data: &[u8]) -> Option<Header> {
         let [a, b, c, kind, flags, s, t, u, v] = *data.first_chunk::<HEADER>()?;
         let stream = u32::from_be_bytes([s, t, u, v]);
@@ -63,7 +63,7 @@ impl Header {
     }
 }
 
-/// Codes of errors (RFC 9113, section 7), by number: as a `GOAWAY` is logged, and as a `RST_STREAM` is.
+/// Error codes (RFC 9113, section 7), by number: their names in the log of a `GOAWAY`, and of a `RST_STREAM`.
 const ERRORS: [(&str, &str); 14] = [
     ("NOERROR", "NoError"),
     ("PROTOCOLERROR", "ProtocolError"),
@@ -81,13 +81,13 @@ const ERRORS: [(&str, &str); 14] = [
     ("HTTP11REQUIRED", "Http11Required"),
 ];
 
-/// Name of a code in logs; `goaway` says what kind of frame it came in. `None` for one that has no name.
+/// Log name of an error code; `goaway` selects the frame type. `None` if the code is not defined.
 pub(super) fn error_name(code: u32, goaway: bool) -> Option<&'static str> {
     let names = ERRORS.get(usize::try_from(code).ok()?)?;
     Some(if goaway { names.0 } else { names.1 })
 }
 
-/// Name of a setting in logs (RFC 9113, section 6.5.2; RFC 8441, section 3; RFC 9218, section 2.1).
+/// Log name of a setting (RFC 9113, section 6.5.2; RFC 8441, section 3; RFC 9218, section 2.1).
 pub(super) const fn setting_name(id: u16) -> Option<&'static str> {
     Some(match id {
         1 => "SETTINGSHEADERTABLESIZE",

@@ -1,5 +1,5 @@
-//! gRPC over HTTP/2 (the gRPC project's PROTOCOL-HTTP2 and PROTOCOL-WEB): a call is a request whose path names a service and a method,
-//! and whose response ends with a status in its trailers. gRPC-Web has the trailers in the last message of the body.
+//! gRPC over HTTP/2 (the gRPC project's PROTOCOL-HTTP2 and PROTOCOL-WEB). A call is a request whose path names a service and a
+//! method. The trailers of its response have a status. gRPC-Web has the trailers in the last message of the body.
 
 use margay_flow::Direction;
 use margay_json::Json;
@@ -8,16 +8,16 @@ use crate::declare::word;
 
 use super::tx::Http2Tx;
 
-/// Place of the setting `grpc` among those of HTTP/2.
+/// Index of the setting `grpc` of HTTP/2.
 pub(super) const SETTING: usize = 0;
-/// Bytes before each message of a body: flags and its length.
+/// Length of the prefix of each message: flags and length.
 const PREFIX: usize = 5;
-/// The flag of a message that has trailers.
+/// The flag of a message that contains trailers.
 const TRAILERS: u8 = 0x80;
-/// Most bytes of a body's trailers that are kept.
+/// The limit of trailer bytes kept from a body.
 const TRAILERS_MAX: usize = 4096;
 
-/// Names of the status of a call.
+/// Names of the call status.
 pub const STATUS: &[(&str, u64)] = &[
     ("ok", 0),
     ("cancelled", 1),
@@ -38,7 +38,7 @@ pub const STATUS: &[(&str, u64)] = &[
     ("unauthenticated", 16),
 ];
 
-/// Whether a content type is one of gRPC: `application/grpc`, alone, with a format (`+proto`), a variant (`-web`), or parameters.
+/// Whether a content type is gRPC: `application/grpc`, alone, with a format (`+proto`), a variant (`-web`), or parameters.
 fn is_type(value: &[u8]) -> bool {
     const TYPE: &[u8] = b"application/grpc";
     let value = value.trim_ascii();
@@ -46,24 +46,24 @@ fn is_type(value: &[u8]) -> bool {
         && matches!(value.get(TYPE.len()), None | Some(b'+' | b'-' | b';' | b' '))
 }
 
-/// Whether a content type has its trailers in the body. The variant in Base64 (`-web-text`) is not followed.
+/// Whether a content type has its trailers in the body. The Base64 variant (`-web-text`) is not parsed.
 fn is_web(value: &[u8]) -> bool {
     const TYPE: &[u8] = b"application/grpc-web";
     let value = value.trim_ascii();
     value.get(..TYPE.len()).is_some_and(|t| t.eq_ignore_ascii_case(TYPE)) && value.get(TYPE.len()) != Some(&b'-')
 }
 
-/// Follows the messages of a body up to the one with trailers.
+/// Parses the messages of a body up to the one with trailers.
 #[derive(Debug, Default)]
 pub(super) struct Web {
-    /// The prefix of the message at hand, and how much of it there is.
+    /// The prefix of the current message, and its length so far.
     prefix: [u8; PREFIX],
     have: usize,
-    /// Bytes that are left of the message at hand.
+    /// Bytes left of the current message.
     left: u32,
     /// The trailers so far.
     trailers: Vec<u8>,
-    /// Bytes were missing: nothing tells where a message begins.
+    /// A gap has lost the message boundaries.
     lost: bool,
 }
 
@@ -82,7 +82,7 @@ impl Web {
             } else {
                 let n = data.len().min(self.left as usize);
                 let (own, rest) = data.split_at(n);
-                // Compressed trailers, whose lowest bit is set, are not read.
+                // The lowest bit marks compressed trailers, which are not parsed.
                 if self.prefix[0] == TRAILERS {
                     let room = TRAILERS_MAX.saturating_sub(self.trailers.len()).min(n);
                     self.trailers.extend_from_slice(own.get(..room).unwrap_or(own));
@@ -110,7 +110,7 @@ impl Web {
 }
 
 impl Http2Tx {
-    /// Whether it is a call, and the settings ask for that.
+    /// Whether it is a gRPC call and the setting `grpc` is on.
     fn is_call(&self) -> bool {
         self.grpc && self.message(Direction::ToServer).fields.first(b"content-type").is_some_and(is_type)
     }
@@ -124,30 +124,30 @@ impl Http2Tx {
         (!service.is_empty()).then_some((service, path.get(at + 1..)?))
     }
 
-    /// The service that is called.
+    /// The service of the call.
     pub(super) fn service(&self) -> Option<&[u8]> {
         self.call().map(|c| c.0)
     }
 
-    /// The method that is called.
+    /// The method of the call.
     pub(super) fn method(&self) -> Option<&[u8]> {
         self.call().map(|c| c.1)
     }
 
-    /// A trailer of the response, in its fields or its body.
+    /// A trailer of the response, from its fields or its body.
     fn trailer(&self, name: &[u8]) -> Option<&[u8]> {
         let response = self.message(Direction::ToClient);
         response.fields.first(name).or_else(|| response.web.as_ref()?.field(name))
     }
 
-    /// How the call ended.
+    /// The status of the call.
     pub(super) fn call_status(&self) -> Option<u64> {
         let text = self.trailer(b"grpc-status").filter(|_| self.is_call())?;
         let text = std::str::from_utf8(text).ok()?;
         text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u32>().ok())?.map(u64::from)
     }
 
-    /// Bytes of the response's body.
+    /// Adds bytes of the response's body.
     pub(super) fn call_data(&mut self, dir: Direction, data: &[u8]) {
         if dir != Direction::ToClient || !self.is_call() {
             return;
@@ -158,7 +158,7 @@ impl Http2Tx {
         }
     }
 
-    /// Bytes of the response's body are missing.
+    /// Records a gap in the response's body.
     pub(super) fn call_gap(&mut self, dir: Direction) {
         if dir == Direction::ToClient && self.is_call() {
             self.message_mut(dir).web.get_or_insert_default().lost = true;
@@ -188,7 +188,7 @@ impl Http2Tx {
     }
 }
 
-/// A status message without its percent-encoding. Invalid encoding stays as it is.
+/// Decodes the percent-encoding of a status message. Invalid encoding stays as it is.
 fn decoded(text: &[u8]) -> Vec<u8> {
     let digit = |b: Option<&u8>| b.and_then(|b| char::from(*b).to_digit(16)).map(|d| d as u8);
     let mut out = Vec::with_capacity(text.len());

@@ -1,16 +1,16 @@
-//! Header compression (RFC 7541): blocks to fields, with the table that both ends keep.
+//! Header compression (RFC 7541): decodes blocks to fields, with the dynamic table.
 //!
-//! A block that makes no sense leaves the table as it was at that point, and what was read of it counts. Sizes are bounded
-//! everywhere: the table by `max-table-size`, whatever its owner announces, and the fields of a message by [`Fields`].
+//! An invalid block leaves the table as it was at the error, and the fields before the error count. All sizes are bounded: the
+//! table by `max-table-size`, whatever the peer announces, and the fields of a message by [`Fields`].
 
 use std::collections::VecDeque;
 
 use super::fields::Fields;
 use super::huffman;
 
-/// What each entry counts for besides its bytes (RFC 7541, section 4.1).
+/// The overhead that each entry counts besides its text (RFC 7541, section 4.1).
 const ENTRY: usize = 32;
-/// Size of the table before anybody changes it (RFC 9113, section 6.5.2).
+/// The initial size of the table (RFC 9113, section 6.5.2).
 const INITIAL: usize = 4096;
 
 /// The static table (RFC 7541, appendix A), from index 1.
@@ -78,20 +78,20 @@ const STATIC: [(&[u8], &[u8]); 61] = [
     (b"www-authenticate", b""),
 ];
 
-/// What was wrong with a block.
+/// The errors of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Faults {
-    /// It cannot be read to its end: an index of nothing, a text that is none, or it is cut off.
+    /// It is invalid: an unknown index, an invalid string, or it is truncated.
     pub invalid: bool,
     /// A number in it is too large.
     pub overflow: bool,
-    /// Fields were dropped, for there are too many or they are too long.
+    /// Fields were dropped because they exceed the limits.
     pub dropped: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// Name and value.
+    /// Name and value, joined.
     text: Box<[u8]>,
     name: u32,
 }
@@ -106,10 +106,10 @@ impl Entry {
     }
 }
 
-/// The blocks of one direction.
+/// Decodes the blocks of one direction.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// The newest first.
+    /// Newest entry first.
     table: VecDeque<Entry>,
     size: usize,
     max: usize,
@@ -123,20 +123,20 @@ impl Default for Decoder {
     }
 }
 
-/// What ends a block early.
+/// Reasons to stop within a block.
 enum Stop {
     Invalid,
     Overflow,
 }
 
 impl Decoder {
-    /// Bytes of memory that it holds.
+    /// Allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
-        // An entry counts for 32 bytes more than its text (RFC 7541 section 4.1), which is about what it takes.
+        // An entry counts 32 bytes more than its text (RFC 7541 section 4.1), close to its real overhead.
         self.size + self.table.capacity() * size_of::<Entry>() + self.name.capacity() + self.value.capacity()
     }
 
-    /// Reads a whole block into `fields`, which may take up to `budget` bytes. The table is never larger than `limit`.
+    /// Decodes a whole block into `fields`, which may grow up to `budget` bytes. The table never exceeds `limit`.
     pub(super) fn block(&mut self, mut data: &[u8], fields: &mut Fields, limit: usize, budget: usize) -> Faults {
         let mut faults = Faults::default();
         self.resize(self.max.min(limit));
@@ -158,7 +158,7 @@ impl Decoder {
         faults
     }
 
-    /// One representation (RFC 7541, section 6): whether what it stands for was kept.
+    /// Decodes one representation (RFC 7541, section 6). Returns whether its field was kept.
     fn field(&mut self, data: &mut &[u8], fields: &mut Fields, limit: usize, budget: usize) -> Result<bool, Stop> {
         let first = data.first().copied().unwrap_or_default();
         if first & 0x80 != 0 {
@@ -173,7 +173,7 @@ impl Decoder {
         }
         let keep = first & 0x40 != 0;
         let index = integer(data, if keep { 6 } else { 4 })?;
-        // No text is longer than what could be kept of it, or what the table could take.
+        // A string is limited to what the fields or the table can hold.
         let longest = fields.room(budget).max(self.max);
         let mut name = std::mem::take(&mut self.name);
         let mut value = std::mem::take(&mut self.value);
@@ -194,7 +194,7 @@ impl Decoder {
         kept
     }
 
-    /// The entry of an index, static or dynamic.
+    /// The entry at an index, static or dynamic.
     fn get(&self, index: u64) -> Option<(&[u8], &[u8])> {
         let index = usize::try_from(index).ok()?.checked_sub(1)?;
         match STATIC.get(index) {
@@ -205,7 +205,7 @@ impl Decoder {
 
     fn insert(&mut self, name: &[u8], value: &[u8]) {
         let size = name.len() + value.len() + ENTRY;
-        // One that is too large empties the table (RFC 7541, section 4.4).
+        // An entry that is too large empties the table (RFC 7541, section 4.4).
         self.evict(self.max.saturating_sub(size));
         if size <= self.max {
             let mut text = Vec::with_capacity(name.len() + value.len());
@@ -221,7 +221,7 @@ impl Decoder {
         self.evict(max);
     }
 
-    /// Drops the oldest entries until the table has at most `size`.
+    /// Evicts the oldest entries until the table has at most `size`.
     fn evict(&mut self, size: usize) {
         while self.size > size {
             let Some(e) = self.table.pop_back() else { break };
@@ -230,7 +230,7 @@ impl Decoder {
     }
 }
 
-/// A number behind a prefix of `bits` bits (RFC 7541, section 5.1).
+/// Reads an integer with a prefix of `bits` bits (RFC 7541, section 5.1).
 fn integer(data: &mut &[u8], bits: u32) -> Result<u64, Stop> {
     let (first, mut rest) = data.split_first().ok_or(Stop::Invalid)?;
     let mask = (1u8 << bits) - 1;
@@ -240,7 +240,7 @@ fn integer(data: &mut &[u8], bits: u32) -> Result<u64, Stop> {
         loop {
             let (b, more) = rest.split_first().ok_or(Stop::Invalid)?;
             rest = more;
-            // Nothing in a block is anywhere near this long.
+            // No valid number in a block is this long.
             if shift > 28 {
                 return Err(Stop::Overflow);
             }
@@ -258,14 +258,14 @@ fn integer(data: &mut &[u8], bits: u32) -> Result<u64, Stop> {
     Ok(value)
 }
 
-/// A text (RFC 7541, section 5.2); false where it is longer than `longest`, and was not kept.
+/// Reads a string (RFC 7541, section 5.2). Returns false if it exceeds `longest` and was not kept.
 fn text(data: &mut &[u8], longest: usize, out: &mut Vec<u8>) -> Result<bool, Stop> {
     let huffman = data.first().is_some_and(|b| b & 0x80 != 0);
     let length = usize::try_from(integer(data, 7)?).map_err(|_| Stop::Overflow)?;
     let (bytes, rest) = data.split_at_checked(length).ok_or(Stop::Invalid)?;
     *data = rest;
     if huffman {
-        // No symbol is shorter than five bits.
+        // The shortest code has five bits.
         if !huffman::decode(bytes, longest, out) {
             return if out.len() < longest { Err(Stop::Invalid) } else { Ok(false) };
         }
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn requests_of_the_standard() {
-        // RFC 7541, sections C.3 and C.4: the same without and with Huffman's code.
+        // RFC 7541, sections C.3 and C.4: the same fields without and with Huffman coding.
         for blocks in [
             [
                 "8286 8441 0f77 7777 2e65 7861 6d70 6c65 2e63 6f6d",
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn responses_of_the_standard() {
-        // RFC 7541, section C.6, with a table of 256 bytes: what is old goes.
+        // RFC 7541, section C.6, with a table of 256 bytes: old entries are evicted.
         let mut d = Decoder::default();
         d.resize(256);
         let first = read(
@@ -351,11 +351,11 @@ mod tests {
     #[test]
     fn what_makes_no_sense() {
         for (block, invalid, overflow) in [
-            // An index of nothing, of the table's end, and none.
+            // An index without an entry, one past the table, and zero.
             ("82 be", true, false),
             ("ff 80 80 80 01", true, false),
             ("80", true, false),
-            // Texts that are cut off, and of no code.
+            // Truncated strings, and an invalid code.
             ("40 05 61", true, false),
             ("40 81 18 00", true, false),
             ("7f", true, false),
@@ -378,7 +378,7 @@ mod tests {
         let faults = d.block(&block, &mut f, 4096, usize::MAX);
         assert!(faults.dropped && !faults.invalid);
         assert!(f.memory() < 2 << 20, "{}", f.memory());
-        // The table is no larger than it may be, whatever is announced.
+        // The table stays within the limit, whatever the peer announces.
         let faults = d.block(&hex("3f e1 ff 0f"), &mut Fields::default(), 100, usize::MAX);
         assert_eq!((faults, d.max, d.size), (Faults::default(), 100, 0));
     }

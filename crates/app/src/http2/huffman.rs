@@ -1,7 +1,7 @@
 //! The Huffman code of HPACK (RFC 7541, appendix B).
 //!
-//! The code is canonical: codes of one length follow each other in the order of their symbols, and a longer code follows
-//! the shorter ones. Lengths are all that there is to know.
+//! The code is canonical: codes of the same length are consecutive, in the order of their symbols, and longer codes follow
+//! shorter ones. The lengths therefore define the code.
 
 /// Length of each symbol's code, in bits.
 const LENGTHS: [u8; 256] = [
@@ -16,20 +16,20 @@ const LENGTHS: [u8; 256] = [
     27, 27, 27, 27, 27, 26,
 ];
 
-/// Longest code of a symbol, in bits.
+/// The longest code of a symbol, in bits.
 const LONGEST: usize = 30;
 
 /// The code, by length.
 struct Code {
-    /// First code of each length.
+    /// The first code of each length.
     first: [u32; LONGEST + 1],
-    /// Codes of each length.
+    /// The number of codes of each length.
     count: [u32; LONGEST + 1],
-    /// Place in `symbols` of the first code of each length.
+    /// The index in `symbols` of each length's first code.
     place: [u16; LONGEST + 1],
     /// Symbols in the order of their codes.
     symbols: [u8; 256],
-    /// By the next eight bits: symbol and length, where a code is that short; else length 0.
+    /// By the next eight bits: symbol and length if a code is that short, otherwise length 0.
     short: [(u8, u8); 256],
 }
 
@@ -70,8 +70,8 @@ const fn build() -> Code {
     code
 }
 
-/// Appends what `data` decodes to, at most `limit` bytes. False where it is no such code, is longer, or is padded with
-/// something else than the beginning of the end symbol (RFC 7541, section 5.2).
+/// Appends the decoded `data`, at most `limit` bytes. Returns false if the code is invalid, the result is longer, or the
+/// padding is not a prefix of the end symbol (RFC 7541, section 5.2).
 pub(super) fn decode(data: &[u8], limit: usize, out: &mut Vec<u8>) -> bool {
     static TABLE: Code = CODE;
     let (mut bits, mut held) = (0u64, 0usize);
@@ -86,7 +86,7 @@ pub(super) fn decode(data: &[u8], limit: usize, out: &mut Vec<u8>) -> bool {
         if held == 0 {
             return true;
         }
-        // What is missing at the end is padded as an encoder does.
+        // Missing bits at the end read as padding.
         let peek = |n: usize| {
             if held >= n {
                 (bits >> (held - n)) as u32 & ((1u32 << n) - 1)
@@ -111,12 +111,12 @@ pub(super) fn decode(data: &[u8], limit: usize, out: &mut Vec<u8>) -> bool {
             }
             match found {
                 Some(f) => f,
-                // The end symbol, or its beginning as padding.
+                // The end symbol, or its prefix as padding.
                 None => return held < 8 && peek(8) == 0xff,
             }
         };
         if length > held {
-            // A beginning of a code that is all ones is padding; there is none other.
+            // An incomplete code of ones is padding; nothing else is allowed.
             return held < 8 && bits & ((1 << held) - 1) == (1 << held) - 1;
         }
         if room == 0 {
@@ -133,7 +133,7 @@ pub(super) fn decode(data: &[u8], limit: usize, out: &mut Vec<u8>) -> bool {
 mod tests {
     use super::*;
 
-    /// Encodes, for tests: the code as it is.
+    /// Encodes data, for tests.
     pub(crate) fn encode(data: &[u8]) -> Vec<u8> {
         let (mut out, mut bits, mut held) = (Vec::new(), 0u64, 0usize);
         for b in data {
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_code_is_complete() {
-        // With the end symbol, of 30 bits.
+        // Including the end symbol of 30 bits.
         let sum: u64 = LENGTHS.iter().map(|l| 1u64 << (30 - l)).sum::<u64>() + 1;
         assert_eq!(sum, 1 << 30);
         // Codes of RFC 7541, appendix B.
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn what_is_none() {
         let mut out = Vec::new();
-        // Padding of zeros, a byte of padding, the end symbol, and too long.
+        // Padding with zeros, a whole byte of padding, the end symbol, and a code that is too long.
         for code in [&b"\x18"[..], b"\x1f\xff", b"\xff\xff\xff\xff", b"\xff"] {
             assert!(!decode(code, 100, &mut out), "{code:x?}");
         }

@@ -1,4 +1,4 @@
-//! The `http` member of events, as Suricata writes it for HTTP/2.
+//! The `http` member of events for HTTP/2, in Suricata's form.
 
 use margay_flow::Direction;
 use margay_json::Json;
@@ -12,7 +12,7 @@ use super::tx::{Http2Tx, Message};
 
 const SIDES: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
-/// Whether there is something to log: fields, settings or an error. What only keeps the connection going is not logged.
+/// Whether there is something to log: fields, settings or an error. Frames that only maintain the connection are not logged.
 pub(super) fn has(tx: &Http2Tx) -> bool {
     SIDES
         .iter()
@@ -20,7 +20,7 @@ pub(super) fn has(tx: &Http2Tx) -> bool {
         .any(|m| !m.fields.is_empty() || !m.settings.is_empty() || m.goaway.is_some() || m.reset.is_some())
 }
 
-/// Appends `"http":{...}`, where there is something to log.
+/// Appends `"http":{...}`, if there is something to log.
 pub(super) fn log(tx: &Http2Tx, json: &mut Json, options: &AppLogOptions, what: LogFor) {
     if !has(tx) {
         return;
@@ -66,7 +66,7 @@ pub(super) fn log(tx: &Http2Tx, json: &mut Json, options: &AppLogOptions, what: 
     json.end_object();
 }
 
-/// What frames of a side gave.
+/// Appends the values of one side's frames.
 fn side(json: &mut Json, message: &Message) {
     if !message.settings.is_empty() {
         json.array("settings");
@@ -111,7 +111,7 @@ fn fields(json: &mut Json, key: &'static str, message: &Message) {
     json.end_array();
 }
 
-/// What is held of the bodies, for alerts that show it.
+/// Appends the held part of the bodies, for alerts with that option.
 fn bodies(json: &mut Json, options: &AppLogOptions, [request, response]: [&Message; 2]) {
     let held = [
         ("http_request_body", "http_request_body_printable", request.body.window().held().0),

@@ -1,9 +1,9 @@
-//! HTTP/2 (RFC 9113), and DNS in it (RFC 8484).
+//! HTTP/2 (RFC 9113), and DNS over HTTP/2 (RFC 8484).
 //!
-//! Each stream is a transaction, and so is each frame of the whole connection that says something (`SETTINGS`, `PING`,
-//! `GOAWAY`, `WINDOW_UPDATE` of stream 0). Frames are taken as they come whole, but those of data are taken as their bytes
-//! come. Bodies go where those of HTTP/1 go: out of their coding, into a window for rules and a file. Where a flow turns
-//! out to carry messages of DNS it goes on as `doh2`: the same transactions, which then have what DNS offers as well.
+//! Each stream is a transaction, and so is each connection-level frame with information (`SETTINGS`, `PING`, `GOAWAY`,
+//! `WINDOW_UPDATE` of stream 0). The parser waits for a complete frame, except `DATA`, whose bytes it consumes as they arrive.
+//! Bodies are handled as in HTTP/1: decompressed into an inspection window and a file. If a flow carries DNS messages, it
+//! continues as `doh2`: the same transactions, with the buffers of DNS in addition.
 
 mod buffers;
 mod config;
@@ -33,14 +33,14 @@ pub use config::Config;
 pub use grpc::STATUS as GRPC_STATUS;
 pub use tx::Http2Tx;
 
-/// Progress of a transaction: places in the states of [`PROTOCOL`].
+/// Progress of a transaction: indexes in the states of [`PROTOCOL`].
 const HEADERS: u8 = 1;
 /// See [`HEADERS`].
 const BODY: u8 = 2;
 /// See [`HEADERS`].
 const COMPLETE: u8 = 3;
 
-/// Types of frames: places in the frames of [`PROTOCOL`].
+/// Frame types: indexes in the frames of [`PROTOCOL`].
 const HDR_FRAME: u8 = 0;
 /// See [`HDR_FRAME`].
 const DATA_FRAME: u8 = 1;
@@ -65,7 +65,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..of_http2(AppProto::Http2, "http2")
 };
 
-/// DNS in HTTP/2. A flow becomes it with the first message that is seen.
+/// DNS over HTTP/2. A flow changes to it at the first DNS message.
 pub static DOH2: Protocol = Protocol {
     meant_by: &["http", "http2", "dns"],
     buffers: buffers::DOH_BUFFERS,

@@ -1,7 +1,7 @@
-//! Frames from a stream, and whose they are.
+//! Reads frames from a stream and assigns them to transactions.
 //!
-//! A frame is taken when all of it is there, but for `DATA`, of which the bytes are taken as they come. What frames mean
-//! for their transactions is in `stream`.
+//! The parser waits for a complete frame, except `DATA`, whose bytes it consumes as they arrive. `stream` has the effect of
+//! frames on their transactions.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,49 +18,49 @@ use super::hpack::Decoder;
 use super::tx::Http2Tx;
 use super::{COMPLETE, DATA_FRAME, HDR_FRAME, PDU_FRAME, grpc};
 
-/// Most transactions that one frame makes.
+/// The most transactions that one frame can create.
 const FRAME_TXS: usize = 4;
-/// Most bytes of fields that the transactions of a flow hold together; further fields are dropped.
+/// The limit of field bytes in all transactions of a flow; further fields are dropped.
 const FIELDS_BUDGET: usize = 4 << 20;
-/// Most streams that the client gave up and whose response may still come. The oldest on top is at its end.
+/// The limit of streams that the client reset and whose response may still arrive. A further one ends the oldest.
 const ABANDONED_MAX: usize = 64;
 
-/// What a direction is at.
+/// The position in a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Before what a client begins with.
+    /// Before the connection preface.
     Preface,
-    /// At a frame.
+    /// At a frame header.
     Frame,
-    /// In the data of a frame: bytes of it to come, bytes of padding behind them, and whether its side ends with it.
+    /// In the payload of `DATA`: bytes left, padding behind them, and whether the frame ends its side.
     Data { tx: u64, left: u32, pad: u32, end: bool },
-    /// In something that is skipped.
+    /// In skipped bytes.
     Skip(u32),
 }
 
-/// A block of fields that is not at its end.
+/// A field block that is not complete.
 #[derive(Debug, Default)]
 pub(super) struct Block {
-    /// The stream that the frames are of; 0 where there is no block.
+    /// The stream of its frames; 0 if there is no block.
     pub stream: u32,
     /// Its transaction.
     pub tx: Option<u64>,
-    /// Whose fields they are.
+    /// The side that its fields belong to.
     pub of: Option<Direction>,
-    /// Whether the side is at its end behind it.
+    /// Whether the block ends its side.
     pub end: bool,
     pub data: Vec<u8>,
 }
 
-/// One direction.
+/// The state of one direction.
 #[derive(Debug)]
 pub(super) struct Side {
     state: State,
     pub hpack: Decoder,
     pub block: Block,
-    /// Highest number of a stream that this side opened.
+    /// The highest stream identifier that this side opened.
     pub highest: u32,
-    /// Bytes that wait for more.
+    /// Unconsumed bytes.
     waiting: usize,
 }
 
@@ -70,21 +70,21 @@ impl Side {
     }
 }
 
-/// A flow's HTTP/2 parser.
+/// The HTTP/2 parser of a flow.
 #[derive(Debug)]
 pub(super) struct Http2Parser {
     proto: AppProto,
     txs: TxList<Http2Tx>,
-    /// Transactions of streams, while they are there.
+    /// The transactions of streams.
     pub streams: HashMap<u32, u64>,
     pub sides: [Side; 2],
-    /// No transaction before this one is still going on.
+    /// All transactions before this one are complete.
     oldest: u64,
-    /// Those that the client gave up.
+    /// Transactions whose stream the client reset.
     abandoned: VecDeque<u64>,
-    /// Bytes of fields that transactions hold.
+    /// Field bytes in all transactions.
     fields: usize,
-    /// DNS was seen, and the flow is not yet called that.
+    /// DNS was found, and the flow is not renamed yet.
     pub dns: bool,
 }
 
@@ -108,16 +108,16 @@ impl Http2Parser {
         self.txs.get_mut(id)
     }
 
-    /// Makes a transaction of a stream; `None` where there are too many.
+    /// Creates the transaction of a stream; `None` if there are too many.
     pub(super) fn make(&mut self, cx: &mut Parse<'_>, stream: u32) -> Option<u64> {
         let max = (cx.config.http2.max_streams as usize).max(1);
         if self.txs.len() >= max {
             cx.shared.counters.tx_limit(self.proto);
-            // Not even one frame more is read then.
+            // At this number, not even one more frame is read.
             if self.txs.len() >= max.saturating_mul(2).saturating_add(FRAME_TXS) {
                 return None;
             }
-            // The oldest that still goes on makes room, as soon as it was looked at.
+            // End the oldest open transaction. It is freed once it is inspected.
             let oldest = self.txs.first_incomplete(self.oldest, COMPLETE);
             self.oldest = oldest;
             if let Some(tx) = self.get(oldest) {
@@ -135,7 +135,7 @@ impl Http2Parser {
         Some(id)
     }
 
-    /// A transaction of one frame, which ends with it: of the whole connection, or of a stream that is not there (any more).
+    /// Creates a transaction of a single frame: of the connection, or of a stream without a transaction.
     pub(super) fn single(&mut self, cx: &mut Parse<'_>, dir: Direction, stream: u32) -> Option<u64> {
         let id = self.make(cx, stream)?;
         if let Some(tx) = self.get(id) {
@@ -145,7 +145,7 @@ impl Http2Parser {
         Some(id)
     }
 
-    /// Says something of a transaction of its own.
+    /// Reports an event with a transaction of its own.
     fn report(&mut self, cx: &mut Parse<'_>, dir: Direction, stream: u32, event: Event) {
         let id = match self.streams.get(&stream) {
             Some(id) => Some(*id),
@@ -157,27 +157,27 @@ impl Http2Parser {
         }
     }
 
-    /// A side of a transaction is at its end.
+    /// Ends one side of a transaction.
     pub(super) fn end(&mut self, cx: &mut Parse<'_>, dir: Direction, id: u64, truncated: bool) {
         let Some(tx) = self.get(id) else { return };
         tx.end(cx, dir, truncated);
         tx.count(&mut cx.shared.counters.http_memory);
     }
 
-    /// The transaction of a stream that fields may still open or go on with: none that is over, though late frames are of it
-    /// while it is there.
+    /// The stream's transaction if fields may still open or continue it. A complete one does not count, although late frames
+    /// belong to it until it is freed.
     pub(super) fn going_on(&self, stream: u32) -> Option<u64> {
         let id = *self.streams.get(&stream)?;
         self.txs.get(id).is_some_and(|t| t.base.progress != [COMPLETE; 2]).then_some(id)
     }
 
-    /// Nothing more of a transaction is looked at.
+    /// Stops parsing of a transaction.
     pub(super) fn finish(&mut self, cx: &mut Parse<'_>, id: u64) {
         self.end(cx, Direction::ToServer, id, true);
         self.end(cx, Direction::ToClient, id, true);
     }
 
-    /// The client gave a stream up; what the server sent meanwhile may still come.
+    /// Handles a stream that the client reset. Data that the server sent before may still arrive.
     pub(super) fn abandon(&mut self, cx: &mut Parse<'_>, id: u64) {
         self.abandoned.push_back(id);
         if self.abandoned.len() > ABANDONED_MAX
@@ -187,19 +187,19 @@ impl Http2Parser {
         }
     }
 
-    /// Counts bytes of fields that a transaction holds.
+    /// Counts field bytes of a transaction.
     pub(super) const fn hold(&mut self, bytes: usize) {
         self.fields = self.fields.saturating_add(bytes);
     }
 
-    /// Reads a block of fields into a message.
+    /// Decodes a field block into a message.
     pub(super) fn decode(&mut self, cx: &Parse<'_>, dir: Direction, of: Direction, id: Option<u64>, data: &[u8]) {
         let limit = cx.config.http2.max_table_size as usize;
         let left = FIELDS_BUDGET.saturating_sub(self.fields);
         let [client, server] = &mut self.sides;
         let hpack = if dir == Direction::ToServer { &mut client.hpack } else { &mut server.hpack };
         let Some(tx) = id.and_then(|id| self.txs.get_mut(id)) else {
-            // The table must go on.
+            // Decode for the table only.
             let _ = hpack.block(data, &mut super::fields::Fields::default(), limit, 0);
             return;
         };
@@ -219,8 +219,8 @@ impl Http2Parser {
         }
     }
 
-    /// What is at the front of `rest`, which begins `at` bytes into what was given: how much of it was used; `None` where
-    /// more is needed.
+    /// Parses the front of `rest`, which begins at offset `at` of the parser's input. Returns the consumed bytes; `None` if
+    /// more data is needed.
     fn step(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8]) -> Result<Option<usize>, Outcome> {
         let state = self.sides[dir.index()].state;
         match state {
@@ -265,7 +265,7 @@ impl Http2Parser {
             self.sides[dir.index()].state = State::Frame;
             return Ok(Some(same));
         }
-        // Without it there may be frames all the same, of a connection that was picked up in its middle.
+        // Without the preface, frames may follow nevertheless: a midstream pickup.
         let Some(h) = Header::read(rest) else { return if cx.end { Err(Outcome::Failed) } else { Ok(None) } };
         self.report(cx, dir, 0, Event::InvalidClientMagic);
         if h.kind > kind::CONTINUATION || h.reserved {
@@ -325,7 +325,7 @@ impl Http2Parser {
         mark(cx, dir, at, h, id);
         let tx = id.and_then(|id| self.get(id)).filter(|t| !t.is_complete(dir));
         let state = match tx {
-            // Of a stream that is over.
+            // The stream has ended.
             None => State::Skip(left),
             Some(tx) => {
                 tx.message_mut(dir).note(kind::DATA);
@@ -347,7 +347,7 @@ impl Http2Parser {
         Ok(Some(used))
     }
 
-    /// What comes behind a hole of `len` bytes.
+    /// Skips a gap of `len` bytes; `None` if the parser cannot continue after it.
     fn skip(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Option<()> {
         let mut missing = len;
         while missing > 0 {
@@ -376,7 +376,7 @@ impl Http2Parser {
                     self.sides[dir.index()].state = State::Skip(left - n as u32);
                     n
                 }
-                // Where the next frame begins is not known, nor what became of the tables.
+                // The next frame boundary is unknown, and so is the state of the tables.
                 State::Frame | State::Preface => return None,
             };
             missing -= n;
@@ -385,7 +385,7 @@ impl Http2Parser {
     }
 }
 
-/// Marks a frame with its parts.
+/// Marks a frame and its parts.
 fn mark(cx: &mut Parse<'_>, dir: Direction, at: usize, h: Header, tx: Option<u64>) {
     let frames = &mut cx.shared.frames;
     if !frames.wanted {
@@ -414,7 +414,7 @@ impl Parser for Http2Parser {
         if !data.is_empty() {
             cx.shared.frames.begin_stream(dir);
         }
-        // A step that uses nothing brings another state, in which the next one uses something or needs more.
+        // A step without progress changes the state; the next step then consumes data or needs more.
         loop {
             let rest = data.get(at..).unwrap_or(&[]);
             let waits = matches!(self.sides[dir.index()].state, State::Frame | State::Preface);
@@ -473,7 +473,7 @@ impl Parser for Http2Parser {
 }
 
 impl Http2Parser {
-    /// Whether bytes of something are to come that is taken as it comes.
+    /// Whether the parser is within data that it consumes as it arrives.
     fn is_in_data(&self, dir: Direction) -> bool {
         match self.sides[dir.index()].state {
             State::Data { left, .. } => left > 0,

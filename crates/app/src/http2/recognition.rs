@@ -1,5 +1,4 @@
-//! How HTTP/2 is recognised: by what a client begins with (RFC 9113, section 3.4), or by the settings that a server begins
-//! with.
+//! Protocol detection for HTTP/2: the client's connection preface (RFC 9113, section 3.4), or the server's initial settings.
 
 use margay_flow::Direction;
 
@@ -7,15 +6,15 @@ use crate::recognise::{Pattern, Probe, Probed, Recognition, TCP};
 
 use super::frame::{HEADER, Header, kind};
 
-/// Longest settings that a server begins with; there are few of them.
+/// The longest initial `SETTINGS` frame of a server; only few settings exist.
 const SETTINGS_MAX: u32 = 6 * 64;
 
-/// The first frame of a server: settings, whole.
+/// The server's first frame: complete settings.
 fn settings(dir: Direction, data: &[u8]) -> Probed {
     if dir != Direction::ToClient {
         return Probed::No;
     }
-    // What does not begin like them is told by its first bytes.
+    // The first bytes exclude anything else.
     if !matches!(data, [] | [0] | [0, 0 | 1] | [0, 0 | 1, _] | [0, 0 | 1, _, kind::SETTINGS, ..]) {
         return Probed::No;
     }

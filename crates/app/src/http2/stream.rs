@@ -1,4 +1,4 @@
-//! What frames mean for their transactions (RFC 9113, section 6).
+//! The effect of frames on their transactions (RFC 9113, section 6).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -11,7 +11,7 @@ use super::events::Event;
 use super::frame::{Header, flag, kind};
 use super::parser::{Block, Http2Parser};
 
-/// Without padding, and without what `flags` say is before the rest; with the length of padding. `None` where there is less.
+/// The payload without padding and its length. `None` if it is too short.
 fn unpadded(h: Header, payload: &[u8]) -> Option<&[u8]> {
     if !h.has(flag::PADDED) {
         return Some(payload);
@@ -21,14 +21,14 @@ fn unpadded(h: Header, payload: &[u8]) -> Option<&[u8]> {
 }
 
 impl Http2Parser {
-    /// Whether a stream of this number, or a later one of the same side, was opened: it is not to be opened again.
+    /// Whether this stream, or a later one of the same side, was opened: it cannot be opened again.
     pub(super) fn was_opened(&self, stream: u32) -> bool {
-        // Clients open odd ones.
+        // Clients open odd numbers.
         let [client, server] = &self.sides;
         stream <= if stream % 2 == 1 { client.highest } else { server.highest }
     }
 
-    /// Makes the transaction of a stream.
+    /// Creates the transaction of a stream.
     pub(super) fn open(&mut self, cx: &mut Parse<'_>, dir: Direction, stream: u32) -> Option<u64> {
         let again = self.was_opened(stream);
         let id = self.make(cx, stream)?;
@@ -43,17 +43,17 @@ impl Http2Parser {
         Some(id)
     }
 
-    /// A frame that is whole; its transaction, where it has one.
+    /// Handles a complete frame. Returns its transaction, if any.
     pub(super) fn whole_frame(&mut self, cx: &mut Parse<'_>, dir: Direction, h: Header, payload: &[u8]) -> Option<u64> {
         let open = self.sides[dir.index()].block.stream;
         if open != 0 && (h.kind != kind::CONTINUATION || h.stream != open) {
-            // Nothing may come between; what there is of the block counts.
+            // No other frame is allowed within a block. The fields so far count.
             if let Some(tx) = self.sides[dir.index()].block.tx.and_then(|id| self.get(id)) {
                 tx.event(Event::InvalidFrameData);
             }
             self.close_block(cx, dir);
         }
-        // Nothing but an acknowledgement, which says nothing.
+        // An acknowledgement has no content.
         if h.kind == kind::SETTINGS && payload.is_empty() {
             return None;
         }
@@ -113,7 +113,7 @@ impl Http2Parser {
         Ok(())
     }
 
-    /// The first part of a block; `of` is its transaction, whose fields they are, and whether that side ends.
+    /// Begins a block. `of` has its transaction, the side that its fields belong to, and whether that side ends.
     fn begin_block(
         &mut self,
         cx: &mut Parse<'_>,
@@ -151,7 +151,7 @@ impl Http2Parser {
         if over { Err(Event::ReassemblyLimitReached) } else { Ok(()) }
     }
 
-    /// A block in several frames is at its end.
+    /// Ends a block that spans frames.
     fn close_block(&mut self, cx: &mut Parse<'_>, dir: Direction) {
         let block = std::mem::take(&mut self.sides[dir.index()].block);
         let of = block.of.unwrap_or(dir);
@@ -159,7 +159,7 @@ impl Http2Parser {
         self.have_fields(cx, of, block.tx, block.end);
     }
 
-    /// Fields of a side are there.
+    /// Handles the complete fields of a side.
     fn have_fields(&mut self, cx: &mut Parse<'_>, of: Direction, id: Option<u64>, end: bool) {
         let Some(id) = id else { return };
         let Some(tx) = self.get(id) else { return };
@@ -178,7 +178,7 @@ impl Http2Parser {
         }
     }
 
-    /// A server promises a response: the request that it is for.
+    /// Handles a push promise: the request of a response that the server will send.
     fn promise(&mut self, cx: &mut Parse<'_>, dir: Direction, h: Header, payload: &[u8]) -> Result<(), Event> {
         let data = unpadded(h, payload).ok_or(Event::InvalidFrameData)?;
         let (stream, block) = data.split_first_chunk::<4>().ok_or(Event::InvalidFrameData)?;
@@ -214,7 +214,8 @@ impl Http2Parser {
         if payload.len() == 4 { Ok(()) } else { Err(Event::InvalidFrameLength) }
     }
 
-    /// A request of HTTP/1 brought about HTTP/2 (RFC 7540, section 3.2): it is the first stream, and has the client's settings.
+    /// Opens the first stream for an HTTP/1 request that was upgraded to HTTP/2 (RFC 7540, section 3.2), with the client's
+    /// settings.
     pub(super) fn upgraded(&mut self, cx: &mut Parse<'_>, from: Upgrade) {
         let dir = Direction::ToServer;
         let Some(id) = self.open(cx, dir, 1) else { return };
@@ -258,7 +259,7 @@ fn set(message: &mut super::tx::Message, payload: &[u8]) {
     }
 }
 
-/// Frames that only say something.
+/// Handles frames that only carry values.
 fn control(message: &mut super::tx::Message, h: Header, payload: &[u8]) -> Result<(), Event> {
     let long = |n: usize| if payload.len() > n { Err(Event::InvalidFrameLength) } else { Ok(()) };
     match h.kind {

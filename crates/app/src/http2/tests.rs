@@ -1,4 +1,4 @@
-//! Connections, as bytes of both sides.
+//! Test connections with the bytes of both sides.
 
 use std::net::IpAddr;
 
@@ -32,7 +32,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Fields without compression.
+/// Uncompressed fields.
 fn fields(list: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in list {
@@ -148,12 +148,12 @@ fn fields_in_several_frames() {
     assert_eq!(t.progress(0), [0, 0]);
     t.feed(ToServer, &frame(9, 4, 1, &block[9..]));
     assert_eq!((t.buffer(0, "http.uri", ToServer, 0).as_deref(), t.progress(0)), (Some("/a"), [3, 0]));
-    // Something comes between.
+    // Another frame interrupts the block.
     t.feed(ToServer, &frame(1, 0, 3, &block[..20]));
     t.feed(ToServer, &frame(1, 5, 5, &block));
     assert_eq!(t.events(1), ["invalid_frame_data", "invalid_header"]);
     assert_eq!(t.buffer(2, "http.uri", ToServer, 0).as_deref(), Some("/a"));
-    // A continuation of nothing.
+    // A continuation without a block.
     t.feed(ToServer, &frame(9, 4, 5, &block));
     assert!(t.events(2).contains(&"invalid_frame_data"));
 }
@@ -164,13 +164,13 @@ fn streams_that_are_given_up() {
     t.feed(ToServer, &frame(1, 5, 1, &fields(&GET)));
     t.feed(ToServer, &frame(3, 0, 1, b"\0\0\0\x08"));
     assert_eq!((t.progress(0), t.number(0, "http2.errorcode", ToServer)), ([3, 0], vec![8]));
-    // The response was under way.
+    // The response was already on its way.
     t.feed(ToClient, &frame(1, 5, 1, &fields(&[(":status", "204")])));
     assert_eq!(t.progress(0), [3, 3]);
     t.feed(ToServer, &frame(1, 4, 3, &fields(&GET)));
     t.feed(ToClient, &frame(3, 0, 3, b"\0\0\0\x07"));
     assert_eq!(t.progress(1), [3, 3]);
-    // A stream is not opened twice, and what comes late says nothing of it.
+    // A stream cannot be opened twice. Late frames belong to the old transaction until it is freed.
     t.feed(ToServer, &frame(1, 5, 3, &fields(&GET)));
     assert_eq!(t.events(2), ["stream_id_reuse"]);
     t.feed(ToClient, &frame(8, 0, 1, b"\0\0\0\x08"));
@@ -227,7 +227,7 @@ fn dns_in_a_target_and_in_a_body() {
     assert_eq!(t.buffer(1, "dns.query", ToServer, 0).as_deref(), Some("www.example.com"));
     let (kind, dns) = t.parser.tx(1).unwrap().carried().unwrap();
     assert_eq!((kind, dns.records(&AppLogOptions::default())), (AppProto::Doh2, 1));
-    // More than a message can have.
+    // More data than a DNS message can have.
     t.feed(ToClient, &frame(1, 4, 3, &fields(&[(":status", "200"), ("content-type", "application/dns-message")])));
     for _ in 0..5 {
         t.feed(ToClient, &frame(0, 0, 3, &[0; 16_000]));
@@ -279,7 +279,7 @@ fn a_hole_in_a_body() {
 const CALL: [(&str, &str); 3] =
     [(":method", "POST"), (":path", "/shop.v1.Cart/Add"), ("content-type", "application/grpc+proto")];
 
-/// A connection where calls are told apart.
+/// A connection with the setting `grpc` on.
 fn calls() -> Talk {
     let mut config = AppConfig::default();
     config.settings.set(AppProto::Http2, super::grpc::SETTING, 1);
@@ -302,7 +302,7 @@ fn calls_of_grpc() {
     assert_eq!((t.number(0, "grpc.status", ToClient), t.number(0, "grpc.status", ToServer)), (vec![5], vec![]));
     let want = r#","grpc":{"service":"shop.v1.Cart","method":"Add","status":5,"status_name":"not_found","message":"no cart"}}"#;
     assert!(t.log(0).ends_with(want), "{}", t.log(0));
-    // Without the setting there are no calls, and a request of another type is none.
+    // Neither a call without the setting nor a request of another type.
     for (mut t, kind) in [(Talk::new(), "application/grpc"), (calls(), "application/json")] {
         let request = [CALL[0], CALL[1], ("content-type", kind)];
         t.feed(ToServer, &frame(1, 5, 1, &fields(&request)));

@@ -1,4 +1,4 @@
-//! A stream, or a frame of the whole connection.
+//! A transaction: a stream, or a connection-level frame.
 
 use margay_flow::Direction;
 use margay_json::Json;
@@ -25,56 +25,56 @@ use super::events::Event;
 use super::fields::Fields;
 use super::{BODY, COMPLETE, HEADERS, doh, grpc};
 
-/// Most values of one kind that are kept of a direction's frames until rules looked at them; those on top are dropped.
+/// The limit of values of one kind that wait for rules in a direction; further ones are dropped.
 const VALUES_MAX: usize = 256;
-/// Most bytes of a body that wait for rules; where nobody looks, they are dropped.
+/// The limit of body bytes that wait for rules; without rules they are dropped.
 const WINDOW_MAX: usize = 1 << 20;
 
-/// What one side sent.
+/// The data of one side.
 #[derive(Debug, Default)]
 pub(super) struct Message {
     /// Pseudo-headers, headers and trailers.
     pub fields: Fields,
     /// The body.
     pub body: Body,
-    /// Types of frames that came, a bit each.
+    /// Frame types that occurred, one bit each.
     pub kinds: [u64; 4],
-    /// Frames that came, without those of data.
+    /// Number of frames, without `DATA`.
     pub frames: u32,
     /// Error of a `GOAWAY`.
     pub goaway: Option<u32>,
     /// Error of a `RST_STREAM`.
     pub reset: Option<u32>,
-    /// Weight, as it is written, of the last priority given.
+    /// Raw weight of the last priority.
     pub priority: Option<u8>,
-    /// Increments of windows, until rules looked at them.
+    /// Window increments that rules have not inspected.
     pub windows: Vec<u32>,
-    /// Settings, with their values.
+    /// Settings and their values.
     pub settings: Vec<(u16, u32)>,
-    /// A message of DNS.
+    /// A DNS message.
     pub(crate) dns: Option<Box<DnsTx>>,
-    /// Bytes of one that is still to come.
+    /// Bytes of an incomplete DNS message.
     pub dns_data: Option<Vec<u8>>,
-    /// The messages of a response of gRPC-Web.
+    /// The messages of a gRPC-Web response.
     pub web: Option<Box<grpc::Web>>,
     begun: bool,
 }
 
 impl Message {
-    /// Takes note of a frame's type.
+    /// Records a frame type.
     pub(super) fn note(&mut self, kind: u8) {
         if let Some(word) = self.kinds.get_mut(usize::from(kind / 64)) {
             *word |= 1 << (kind % 64);
         }
     }
 
-    /// The types of frames, in their order.
+    /// The frame types, in ascending order.
     pub(super) fn kinds(&self) -> impl Iterator<Item = u64> {
         let has = |k: &u64| self.kinds.get((k / 64) as usize).is_some_and(|w| w >> (k % 64) & 1 != 0);
         (0..256).filter(has)
     }
 
-    /// Adds the increment of a window.
+    /// Adds a window increment.
     pub(super) fn window(&mut self, increment: u32) {
         if self.windows.len() < VALUES_MAX {
             self.windows.push(increment);
@@ -88,12 +88,12 @@ impl Message {
         }
     }
 
-    /// The status of a response; of several the last.
+    /// The status of a response; the last one if there are several.
     pub(super) fn status(&self) -> Option<&[u8]> {
         self.fields.first(b":status")
     }
 
-    /// Whether it is a response before the response (RFC 9110, section 15.2).
+    /// Whether it is an interim response (RFC 9110, section 15.2).
     pub(super) fn is_interim(&self) -> bool {
         self.status().is_some_and(|s| s.len() == 3 && s.first() == Some(&b'1'))
     }
@@ -111,15 +111,15 @@ impl Message {
 #[derive(Debug, Default)]
 pub struct Http2Tx {
     pub(super) base: TxBase,
-    /// Number of the stream; 0 for the whole connection.
+    /// Stream identifier; 0 for the connection.
     pub(super) stream: u32,
     messages: [Message; 2],
-    /// Whether calls of gRPC are told apart.
+    /// Whether gRPC calls are detected.
     pub(super) grpc: bool,
-    /// Normalised host; empty where there is none.
+    /// Normalised host; empty if there is none.
     pub(super) host: Vec<u8>,
     window: [WindowLimits; 2],
-    /// Memory that was last counted for it.
+    /// Memory at the last count.
     counted: u64,
 }
 
@@ -135,7 +135,7 @@ impl Http2Tx {
         Http2Tx { base, stream, window, ..Http2Tx::default() }
     }
 
-    /// What a side sent.
+    /// The data of a side.
     pub(super) const fn message(&self, dir: Direction) -> &Message {
         let [request, response] = &self.messages;
         match dir {
@@ -144,7 +144,7 @@ impl Http2Tx {
         }
     }
 
-    /// The same, to write to.
+    /// As `message`, mutable.
     pub(super) const fn message_mut(&mut self, dir: Direction) -> &mut Message {
         let [request, response] = &mut self.messages;
         match dir {
@@ -157,13 +157,12 @@ impl Http2Tx {
         self.base.events.add(event as u8);
     }
 
-    /// Whether a side is at its end.
+    /// Whether a side is complete.
     pub(super) const fn is_complete(&self, dir: Direction) -> bool {
         self.base.progress[dir.index()] >= COMPLETE
     }
 
-    /// The fields of a message are there, or its body comes without any: what that means for the body. Whether it shows
-    /// that DNS is spoken.
+    /// Prepares the body once the fields are complete, or the body begins without fields. Returns whether the message is DNS.
     pub(super) fn begin(&mut self, config: &Config, arguments: Option<ArgLimits>, dir: Direction) -> bool {
         if std::mem::replace(&mut self.message_mut(dir).begun, true) {
             return false;
@@ -205,7 +204,7 @@ impl Http2Tx {
         dns
     }
 
-    /// What a file is a part of: host and path, as HTTP/1 has them.
+    /// The identity of a partial file: host and path, as in HTTP/1.
     fn resource(&self, config: &Config) -> Vec<u8> {
         let raw = self.message(Direction::ToServer).fields.first(b":path").unwrap_or_default();
         let mut out = self.host.clone();
@@ -213,13 +212,13 @@ impl Http2Tx {
         out
     }
 
-    /// The host as the client gives it: the authority, or else the header.
+    /// The host as sent: the authority, or else the header.
     pub(super) fn host_raw(&self) -> Option<&[u8]> {
         let fields = &self.message(Direction::ToServer).fields;
         fields.first(b":authority").or_else(|| fields.first(b"host"))
     }
 
-    /// The host, and what is odd about it (RFC 9113, section 8.3.1).
+    /// Normalises the host and checks it (RFC 9113, section 8.3.1).
     fn find_host(&mut self) {
         let fields = &self.message(Direction::ToServer).fields;
         let mut events = Vec::new();
@@ -246,7 +245,7 @@ impl Http2Tx {
         }
     }
 
-    /// Data of a body.
+    /// Handles body data.
     pub(super) fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) {
         self.with_body(cx, dir, |body, cx, files| body.data(cx, files, dir, data));
         let message = self.message_mut(dir);
@@ -263,7 +262,7 @@ impl Http2Tx {
         self.base.touch(dir);
     }
 
-    /// Bytes of a body are missing.
+    /// Handles a gap in a body.
     pub(super) fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) {
         self.with_body(cx, dir, |body, cx, files| body.gap(cx, files, dir, len));
         self.message_mut(dir).dns_data = None;
@@ -271,7 +270,7 @@ impl Http2Tx {
         self.base.touch(dir);
     }
 
-    /// A side is at its end, or (`truncated`) nothing more will come of it.
+    /// Ends a side, or with `truncated` stops parsing it.
     pub(super) fn end(&mut self, cx: &mut Parse<'_>, dir: Direction, truncated: bool) {
         if self.is_complete(dir) {
             return;
@@ -308,24 +307,24 @@ impl Http2Tx {
         }
     }
 
-    /// Bytes of fields held.
+    /// Bytes of fields.
     pub(super) fn fields_memory(&self) -> usize {
         self.messages.iter().map(|m| m.fields.memory()).sum()
     }
 
-    /// Counts the memory held.
+    /// Updates the memory count.
     pub(super) fn count(&mut self, total: &mut u64) {
         let now = (std::mem::size_of::<Self>() + self.messages.iter().map(Message::memory).sum::<usize>()) as u64;
         *total = total.saturating_sub(self.counted).saturating_add(now);
         self.counted = now;
     }
 
-    /// Takes what was counted away.
+    /// Removes its memory from the count.
     pub(super) fn uncount(&mut self, total: &mut u64) {
         *total = total.saturating_sub(std::mem::take(&mut self.counted));
     }
 
-    /// The message of DNS that it came to: the response, or else the request.
+    /// The DNS message: the response, or else the request.
     fn dns(&self) -> Option<&DnsTx> {
         let [request, response] = &self.messages;
         response.dns.as_deref().or(request.dns.as_deref())

@@ -1,33 +1,33 @@
-//! What is said of who authenticates (MS-NLMP; RFC 4120; wrapped as in RFC 4178).
+//! Client authentication data (MS-NLMP; RFC 4120; wrapped as in RFC 4178).
 
 use super::text;
 use crate::dcerpc::bytes::Reader;
 
-/// What NTLM says of a client (MS-NLMP section 2.2.1.3).
+/// Client information from NTLM (MS-NLMP section 2.2.1.3).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ntlmssp {
     pub domain: Vec<u8>,
     pub user: Vec<u8>,
     pub host: Vec<u8>,
-    /// Version of the operating system: major, minor, build, revision of NTLM.
+    /// Operating system version: major, minor, build, NTLM revision.
     pub version: Option<(u8, u8, u16, u8)>,
-    /// The fields are not in the order that clients write them in.
+    /// The fields are not in the usual order.
     pub unusual: bool,
 }
 
-/// What Kerberos says of a server.
+/// Server information from Kerberos.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Kerberos {
     pub realm: Vec<u8>,
     pub snames: Vec<Vec<u8>>,
 }
 
-/// What a token came to.
+/// The content of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     Ntlmssp(Ntlmssp),
     Kerberos(Kerberos),
-    /// NTLM that does not hold what it says.
+    /// NTLM with fields outside of the message.
     MalformedNtlmssp,
     Other,
 }
@@ -50,7 +50,7 @@ pub(super) fn token(blob: &[u8]) -> Token {
     kerberos(blob).map_or(Token::Other, Token::Kerberos)
 }
 
-/// `Some(None)` for a message that says nothing of the client.
+/// Returns `Some(None)` for a message without client information.
 fn ntlmssp(message: &[u8]) -> Option<Option<Ntlmssp>> {
     let mut r = Reader::little(message.get(SIGNATURE.len()..)?);
     if r.u32()? != AUTHENTICATE {
@@ -80,7 +80,7 @@ fn ntlmssp(message: &[u8]) -> Option<Option<Ntlmssp>> {
     }))
 }
 
-/// A value as DER writes it (X.690 section 8.1), off the front: its tag and content.
+/// Reads a DER value (X.690 section 8.1) from the front: tag and content.
 fn der<'a>(data: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let [tag, first, rest @ ..] = *data else { return None };
     let (len, rest) = match first {
@@ -96,12 +96,12 @@ fn der<'a>(data: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     Some((*tag, content))
 }
 
-/// The content of the next value, where it has this tag.
+/// The content of the next value, if it has this tag.
 fn tagged<'a>(data: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     der(data).filter(|(t, _)| *t == tag).map(|(_, c)| c)
 }
 
-/// The content of the value with this tag among those of a sequence.
+/// The content of the value with this tag in a sequence.
 fn member(mut data: &[u8], tag: u8) -> Option<&[u8]> {
     while let Some((t, content)) = der(&mut data) {
         if t == tag {
@@ -111,7 +111,7 @@ fn member(mut data: &[u8], tag: u8) -> Option<&[u8]> {
     None
 }
 
-/// Most parts of a name that are read.
+/// The limit of name parts that are read.
 const NAMES_MAX: usize = 16;
 
 fn kerberos(mut blob: &[u8]) -> Option<Kerberos> {
@@ -131,7 +131,7 @@ fn kerberos(mut blob: &[u8]) -> Option<Kerberos> {
     if oid != KRB5 {
         return None;
     }
-    // AP-REQ (RFC 4120 section 5.5.1) behind its number.
+    // AP-REQ (RFC 4120 section 5.5.1) behind its token identifier.
     let mut message = wrapped.strip_prefix(&[1, 0])?;
     let request = tagged(&mut tagged(&mut message, 0x6e)?, 0x30)?;
     let ticket = tagged(&mut tagged(&mut member(request, 0xa3)?, 0x61)?, 0x30)?;

@@ -1,4 +1,4 @@
-//! What SMB offers to rules.
+//! Buffers and numbers of SMB for rules.
 
 use margay_flow::Direction;
 

@@ -1,42 +1,42 @@
-//! Settings of SMB, and of what its log shows.
+//! Settings of SMB, and of its log.
 
 use margay_flow::Direction;
 
 /// Settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// `stream-depth`: most bytes of a direction that are followed; 0 for all. It takes the place of `stream.reassembly.depth`.
+    /// `stream-depth`: the number of bytes of a direction that are parsed; 0 for all. It replaces `stream.reassembly.depth`.
     pub stream_depth: u64,
-    /// `max-read-size`: bytes that a read may be of; more are an event. 0 for no limit.
+    /// `max-read-size`: the limit of a read in bytes; a longer one is an event. 0 for no limit.
     pub max_read_size: u32,
-    /// `max-write-size`: the same of writes.
+    /// `max-write-size`: the same for writes.
     pub max_write_size: u32,
-    /// `max-read-queue-size`: most bytes of a flow's reads that wait for what is before them in the file. With more they wait no
-    /// longer: what is missing is a hole in the file.
+    /// `max-read-queue-size`: the limit of bytes in a flow's reads that wait for earlier data of the file. Above it, the
+    /// missing data becomes a gap in the file.
     pub max_read_queue_size: u32,
-    /// `max-read-queue-cnt`: most of a flow's reads that wait.
+    /// `max-read-queue-cnt`: the limit of waiting reads in a flow.
     pub max_read_queue_cnt: u32,
     /// `max-write-queue-size`: as for reads.
     pub max_write_queue_size: u32,
     /// `max-write-queue-cnt`: as for reads.
     pub max_write_queue_cnt: u32,
-    /// `max-guid-cache-size`: most open files of a flow whose names are known; the oldest are forgotten.
+    /// `max-guid-cache-size`: the limit of open files in a flow whose names are kept; the oldest are evicted.
     pub max_guid_cache_size: u32,
-    /// `max-rec-offset-cache-size`: most reads and writes of a flow that wait for their response; likewise.
+    /// `max-rec-offset-cache-size`: the limit of reads and writes in a flow that wait for their response; the oldest are
+    /// evicted.
     pub max_rec_offset_cache_size: u32,
-    /// `max-tree-cache-size`: most trees of a flow; likewise.
+    /// `max-tree-cache-size`: the limit of trees in a flow; the oldest are evicted.
     pub max_tree_cache_size: u32,
-    /// `max-dcerpc-frag-cache-size`: most named pipes of a flow that DCE/RPC is put together for; likewise.
+    /// `max-dcerpc-frag-cache-size`: the limit of named pipes in a flow whose DCE/RPC is reassembled; the oldest are evicted.
     pub max_dcerpc_frag_cache_size: u32,
-    /// `max-session-cache-size`: most requests of a flow that wait for their response; likewise.
+    /// `max-session-cache-size`: the limit of requests in a flow that wait for their response; the oldest are evicted.
     pub max_session_cache_size: u32,
-    /// `max-tx`: most transactions of a flow that are not complete. With one more the oldest is at its end
-    /// (`too_many_transactions`).
+    /// `max-tx`: the limit of open transactions in a flow. A further one ends the oldest (`too_many_transactions`).
     pub max_tx: u32,
 }
 
 impl Config {
-    /// Most bytes and chunks of a direction's files that may wait.
+    /// The limits of bytes and chunks that may wait for a direction's files.
     pub(super) fn queue_limits(&self, dir: Direction) -> (usize, u32) {
         match dir {
             Direction::ToServer => (self.max_write_queue_size as usize, self.max_write_queue_cnt),
@@ -65,7 +65,7 @@ impl Default for Config {
     }
 }
 
-/// Kinds of transactions, as bits of [`LogOptions::kinds`].
+/// Transaction kinds, as bits of [`LogOptions::kinds`].
 pub mod kinds {
     /// Reads and writes of files.
     pub const FILE: u16 = 1;
@@ -81,13 +81,13 @@ pub mod kinds {
     pub const SESSION_SETUP: u16 = 1 << 5;
     /// Control codes.
     pub const IOCTL: u16 = 1 << 6;
-    /// New names of files.
+    /// Renaming of files.
     pub const RENAME: u16 = 1 << 7;
-    /// Properties of files, which deletes them.
+    /// Setting of file properties, including deletion.
     pub const SET_FILE_PATH_INFO: u16 = 1 << 8;
     /// All others.
     pub const GENERIC: u16 = 1 << 9;
-    /// All of them, with their names in the configuration.
+    /// All kinds with their names in the configuration.
     pub const NAMES: [(&str, u16); 10] = [
         ("file", FILE),
         ("tree_connect", TREE_CONNECT),
@@ -102,10 +102,10 @@ pub mod kinds {
     ];
 }
 
-/// What the log shows.
+/// Settings of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Which transactions (`types`), bits of [`kinds`].
+    /// The logged transactions (`types`), bits of [`kinds`].
     pub kinds: u16,
 }
 

@@ -1,4 +1,4 @@
-//! What may be wrong with SMB.
+//! Anomalies of SMB.
 
 use margay_flow::Direction;
 
@@ -29,7 +29,7 @@ events! { "SMB";
 }
 
 impl Event {
-    /// That something was odd about a file's data in a direction.
+    /// The event for an anomaly in a direction's file data.
     pub(super) const fn of(odd: Odd, dir: Direction) -> Event {
         match (odd, dir) {
             (Odd::Overlap, _) => Event::FileOverlap,

@@ -1,4 +1,4 @@
-//! Headers of messages.
+//! Message headers.
 
 use crate::dcerpc::bytes::Reader;
 
@@ -9,23 +9,23 @@ pub(super) struct Smb1 {
     pub status: u32,
     pub flags: u8,
     pub flags2: u16,
-    /// Of the connection to a share.
+    /// Tree identifier.
     pub tree: u16,
-    /// Of a process, and of its message: tells which request a response is to.
+    /// Process identifier and multiplex identifier: together they match a response to its request.
     pub process: u16,
     pub message: u16,
-    /// Of the user.
+    /// User identifier.
     pub user: u16,
 }
 
 impl Smb1 {
     pub(super) const LEN: usize = 32;
-    /// Place of the flags.
+    /// Offset of the flags.
     pub(super) const FLAGS: usize = 9;
     /// Set in responses.
     pub(super) const REPLY: u8 = 0x80;
 
-    /// Reads one behind its magic.
+    /// Reads a header behind its magic.
     pub(super) fn read(message: &[u8]) -> Option<Smb1> {
         let mut r = Reader::little(message.get(..Self::LEN)?);
         r.take(4)?;
@@ -43,7 +43,7 @@ impl Smb1 {
         self.flags2 & 0x8000 != 0
     }
 
-    /// What it says came of the request.
+    /// The status of a response.
     pub(super) const fn outcome(self) -> Status {
         if self.flags2 & 0x4000 != 0 {
             Status::Nt(self.status)
@@ -52,7 +52,7 @@ impl Smb1 {
         }
     }
 
-    /// Tells which request a response is to.
+    /// The key that matches a response to its request.
     pub(super) const fn key(self) -> u64 {
         (self.process as u64) << 16 | self.message as u64
     }
@@ -64,22 +64,22 @@ pub(super) struct Smb2 {
     pub command: u16,
     pub status: u32,
     pub flags: u32,
-    /// Where the next message begins, from here; 0 for none.
+    /// Offset of the next message from this header; 0 if there is none.
     pub next: u32,
     pub message: u64,
-    /// Of the connection to a share; where the message is asynchronous there is none.
+    /// Tree identifier; an asynchronous message has none.
     pub tree: Option<u32>,
     pub session: u64,
 }
 
 impl Smb2 {
     pub(super) const LEN: usize = 64;
-    /// Place of the lowest flags.
+    /// Offset of the lowest byte of the flags.
     pub(super) const FLAGS: usize = 16;
     /// Set in responses.
     pub(super) const RESPONSE: u8 = 1;
 
-    /// Reads one behind its magic.
+    /// Reads a header behind its magic.
     pub(super) fn read(message: &[u8]) -> Option<Smb2> {
         let mut r = Reader::little(message.get(..Self::LEN)?);
         r.take(8)?;
@@ -97,13 +97,13 @@ impl Smb2 {
         self.flags & Self::RESPONSE as u32 != 0
     }
 
-    /// Whether it is for the session, tree and file of the one before it.
+    /// Whether it uses the session, tree and file of the previous message.
     pub(super) const fn is_related(self) -> bool {
         self.flags & 4 != 0
     }
 }
 
-/// What came of a request.
+/// The status of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     /// MS-ERREF section 2.3.
@@ -113,9 +113,9 @@ pub(super) enum Status {
 }
 
 impl Status {
-    /// More will come: the request is not yet answered.
+    /// The final response is still to come.
     pub(super) const PENDING: Status = Status::Nt(0x103);
-    /// What there is did not fit: the rest can be read.
+    /// The output did not fit; the client can read the rest.
     pub(super) const BUFFER_OVERFLOW: Status = Status::Nt(0x8000_0005);
 
     pub(super) const fn is_success(self) -> bool {

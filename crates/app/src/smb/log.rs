@@ -64,7 +64,7 @@ pub(super) fn log(tx: &SmbTx, json: &mut Json) {
     json.end_object();
 }
 
-/// A GUID, each part but the last eight bytes' as an integer with its lowest byte first, and of those two halves likewise.
+/// Formats a GUID. Its integers are little endian, including the two halves of the last eight bytes.
 fn guid(b: &[u8; 16]) -> String {
     let [a, c, d, e, f] = [
         u32::from_le_bytes([b[0], b[1], b[2], b[3]]),
@@ -77,7 +77,7 @@ fn guid(b: &[u8; 16]) -> String {
     format!("{a:08x}-{c:04x}-{d:04x}-{e:04x}-{f:04x}{g:08x}")
 }
 
-/// A file's number.
+/// Formats a file identifier.
 fn fuid(id: Option<FileId>) -> String {
     match id {
         None => String::new(),

@@ -1,12 +1,12 @@
-//! SMB: version 1 (MS-CIFS, MS-SMB), 2 and 3 (MS-SMB2), over TCP with the lengths of NetBIOS (RFC 1002 section 4.3).
+//! SMB: version 1 (MS-CIFS, MS-SMB), 2 and 3 (MS-SMB2), over TCP with NetBIOS framing (RFC 1002 section 4.3).
 //!
-//! A request with its response is a transaction, found again by the number of the message. All reads of a file, from its
-//! opening to its closing, are one transaction, and so are all its writes: the file is put together in it, in order
-//! (`files`). What goes over a named pipe and is DCE/RPC becomes calls (`pipe`), in the transaction of the request that
-//! carried it. Requests that only look at something (`QUERY_INFO`, most of `TRANS2`) are no transactions.
+//! A request with its response is a transaction, matched by the message number. All reads of a file, from open to close, are
+//! one transaction, and so are all its writes: `files` reassembles the file in order. DCE/RPC over a named pipe becomes calls
+//! (`pipe`), in the transaction of the request that carried it. Requests that only query (`QUERY_INFO`, most of `TRANS2`) are
+//! no transactions.
 //!
-//! A message is taken when it is whole, but for reads and writes of files, of which the bytes are taken as they come
-//! (`parser`). What is encrypted or compressed is passed over.
+//! The parser waits for a complete message, except for reads and writes of files, whose bytes it consumes as they arrive
+//! (`parser`). It skips encrypted and compressed messages.
 
 mod auth;
 mod buffers;
@@ -34,10 +34,10 @@ use crate::registry::{AppProto, Protocol};
 
 pub use config::{Config, LogOptions, kinds};
 
-/// Progress of a complete transaction: place in the states of [`PROTOCOL`].
+/// Progress of a complete transaction: index in the states of [`PROTOCOL`].
 const COMPLETE: u8 = 1;
 
-/// Types of frames: places in the frames of [`PROTOCOL`]; of each version the message, its header and the rest.
+/// Frame types: indexes in the frames of [`PROTOCOL`]. Each version has the message, its header and its data.
 mod frame {
     pub(super) const NBSS: u8 = 0;
     pub(super) const SMB1: u8 = 3;

@@ -1,8 +1,8 @@
 //! Names of commands, states and functions in events.
 
-/// Codes of MS-ERREF section 2.3.1 with their names: eight digits, a space and the name a line, in order.
+/// MS-ERREF section 2.3.1: a line per code with eight digits, a space and the name, sorted.
 const NT_STATUS: &str = include_str!("ntstatus.txt");
-/// Control codes of MS-FSCC section 2.3, MS-SMB2 section 2.2.31 and MS-DFSC with their names, likewise.
+/// Control codes of MS-FSCC section 2.3, MS-SMB2 section 2.2.31 and MS-DFSC, in the same format.
 const FSCTL: &str = include_str!("fsctl.txt");
 
 /// Finds the line of a code in a table.
@@ -188,7 +188,7 @@ pub(super) fn smb2_dialect(code: u16) -> String {
     }
 }
 
-/// The name of what is done where a file is there, or is not (MS-SMB2 section 2.2.13).
+/// The name of a create disposition (MS-SMB2 section 2.2.13).
 pub(super) const fn disposition(code: u32) -> &'static str {
     match code {
         0 => "FILE_SUPERSEDE",

@@ -1,9 +1,8 @@
-//! Messages from a stream.
+//! Reads messages from a stream.
 //!
-//! What NetBIOS' lengths frame is a record; a record of SMB2 has one message or several. A message is taken when it is
-//! whole, up to [`WHOLE_MAX`] bytes; of reads and writes of files the bytes are taken as they come. A hole is measured:
-//! where it ends inside a record whose length was seen, what is left of that is skipped; where it does not, headers are
-//! looked for in what comes behind it.
+//! NetBIOS frames records; a record of SMB2 has one or more messages. The parser waits for a complete message, up to
+//! [`WHOLE_MAX`] bytes, except for reads and writes of files, whose bytes it consumes as they arrive. If a gap ends inside a
+//! record with a known length, the parser skips the rest of the record. Otherwise it searches for a header behind the gap.
 
 use std::collections::HashMap;
 
@@ -22,13 +21,13 @@ use super::pipe::Pipe;
 use super::tx::{FileAccess, FileId, SmbTx, What};
 use super::{COMPLETE, frame};
 
-/// Longest message that is read as a whole; a longer one is passed over (`record_overflow`).
+/// The longest message that is buffered as a whole; a longer one is skipped (`record_overflow`).
 const WHOLE_MAX: u64 = 1 << 20;
-/// Most transactions that one message makes: it may carry messages of DCE/RPC.
+/// The most transactions that one message can create: it may carry messages of DCE/RPC.
 const MESSAGE_TXS: usize = 1100;
-/// Length of what frames a record.
+/// Length of the record header.
 const LENGTH: usize = 4;
-/// Length of the header of what is encrypted (MS-SMB2 section 2.2.41).
+/// Length of the transform header of an encrypted message (MS-SMB2 section 2.2.41).
 const TRANSFORM: usize = 52;
 
 /// A read or a write that waits for its response.
@@ -40,7 +39,7 @@ pub(super) struct Access {
     pub tree: u32,
     /// The transaction of a write.
     pub tx: Option<u64>,
-    /// The most bytes that it asked for.
+    /// The requested length.
     pub length: u32,
 }
 
@@ -61,81 +60,81 @@ impl Holds for Tree {
     }
 }
 
-/// Data of a file, as it comes.
+/// File data that is being received.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Data {
     /// Its transaction.
     pub tx: Option<u64>,
-    /// Offset in the file of the next byte.
+    /// File offset of the next byte.
     pub offset: u64,
-    /// Bytes to come, and those of the message behind them.
+    /// Bytes left, and bytes of the message behind them.
     pub left: u64,
     pub behind: u64,
-    /// What is done with it, once some came.
+    /// The handling of the data, known after its first bytes.
     pub place: Option<Place>,
 }
 
-/// What a direction is at.
+/// The position in a direction.
 #[derive(Debug, Default)]
 pub(super) enum State {
-    /// At the length of a record.
+    /// At a record header.
     #[default]
     Length,
     /// At a message within a record.
     Message,
-    /// Before something of so many bytes that is of no use.
+    /// In skipped bytes.
     Skip(u64),
-    /// Before the data of a file, by so many bytes, and in it.
+    /// This many bytes before file data, and then in it.
     Data(u64, Data),
-    /// Before so many bytes that are of no use, and behind them it is not known where a record begins.
+    /// In skipped bytes, with an unknown record boundary behind them.
     Lost(u64),
 }
 
-/// One direction.
+/// The state of one direction.
 #[derive(Debug, Default)]
 pub(super) struct Side {
     pub state: State,
-    /// Bytes of the record to come.
+    /// Bytes left of the record.
     pub left: u64,
-    /// Bytes that were given and not taken.
+    /// Unconsumed bytes.
     waiting: usize,
-    /// Session and tree of the last message of a chain, and the file that one opens.
+    /// Session and tree of the previous message in a chain, and the file that it opened.
     pub chain: (u64, u32, Option<FileId>),
 }
 
-/// What a step came to.
+/// The result of a parsing step.
 pub(super) enum Step {
-    /// So many bytes were used, or none and there is another state.
+    /// This many bytes were consumed. With 0, the state has changed.
     Used(usize),
-    /// More is needed.
+    /// More data is needed.
     More,
 }
 
-/// A flow's parser.
+/// The parser of a flow.
 #[derive(Debug, Default)]
 pub(super) struct SmbParser {
     txs: TxList<SmbTx>,
-    /// No transaction before this one is still going on.
+    /// All transactions before this one are complete.
     oldest: u64,
     pub sides: [Side; 2],
-    /// As far as it was agreed on.
+    /// The negotiated dialect, as far as it is known.
     pub dialect: String,
-    /// Bytes of a read and of a write that were agreed on.
+    /// The negotiated maximum of a read and of a write.
     pub sizes: Option<(u32, u32)>,
-    /// Transactions of requests that wait for their response, by version and number of the message.
+    /// Transactions that wait for a response, by version and message number.
     pub requests: Cache<(u8, u64), u64>,
-    /// Reads and writes that do, likewise.
+    /// Reads and writes that wait for a response, by version and message number.
     pub accesses: Cache<(u8, u64), Access>,
-    /// Connections to shares, by session and tree.
+    /// Trees, by session and tree identifier.
     pub trees: Cache<(u64, u32), Tree>,
-    /// Names of files that are open.
+    /// Names of open files.
     pub names: Cache<FileId, Vec<u8>>,
-    /// Numbers of files that were opened under another one.
+    /// The final identifiers of files that were opened under a placeholder.
     pub aliases: Cache<FileId, FileId>,
-    /// Transactions of files, by direction of their data.
+    /// The transactions of files, by direction of the data.
     pub open: HashMap<(FileId, Direction), u64>,
     pub pipes: Cache<FileId, Pipe>,
-    /// The transaction that negotiates, where a client began with SMB1.
+    /// The negotiation's transaction, if the client began with SMB1.
     pub first_negotiation: Option<u64>,
     budgets: [Budget; 2],
 }
@@ -157,16 +156,16 @@ impl SmbParser {
         }
     }
 
-    /// Makes a transaction; `None` where there are too many.
+    /// Creates a transaction; `None` if there are too many.
     pub(super) fn make(&mut self, cx: &mut Parse<'_>, mut tx: SmbTx) -> Option<u64> {
         let most = (cx.config.smb.max_tx as usize).max(1);
         if self.txs.len() >= most {
             cx.shared.counters.tx_limit(AppProto::Smb);
-            // Not even one message more is read then.
+            // At this number, not even one more message is read.
             if self.txs.len() >= most.saturating_mul(2).saturating_add(MESSAGE_TXS) {
                 return None;
             }
-            // The oldest makes room as soon as it was looked at.
+            // End the oldest transaction. It is freed once it is inspected.
             let oldest = self.txs.first_incomplete(self.oldest, COMPLETE);
             self.oldest = oldest;
             if let Some(tx) = self.get(oldest) {
@@ -181,12 +180,12 @@ impl SmbParser {
         }))
     }
 
-    /// Says something of a transaction, or of one of its own.
+    /// Adds an event to a transaction, or to a new one.
     pub(super) fn report(&mut self, cx: &mut Parse<'_>, dir: Direction, version: u8, id: Option<u64>, event: Event) {
         let id = match id {
             Some(id) => Some(id),
             None => {
-                // No command has this number.
+                // This command number is not assigned.
                 let command = if version == 1 { 0xfe } else { 0xffff };
                 let id = self.make(cx, SmbTx { version, command, what: What::Odd, ..SmbTx::default() });
                 if let Some(tx) = id.and_then(|id| self.get(id)) {
@@ -202,7 +201,7 @@ impl SmbParser {
         }
     }
 
-    /// A request was seen, with all that belongs to it.
+    /// Completes the request of a transaction.
     pub(super) fn asked(&mut self, cx: &Parse<'_>, id: u64, answered_by: Option<(u8, u64)>) {
         if let Some(tx) = self.get(id) {
             tx.key = answered_by;
@@ -216,7 +215,7 @@ impl SmbParser {
         }
     }
 
-    /// A response was seen.
+    /// Completes the response of a transaction.
     pub(super) fn answered(&mut self, id: u64) {
         let dialect = std::mem::take(&mut self.dialect);
         if let Some(tx) = self.get(id) {
@@ -227,7 +226,7 @@ impl SmbParser {
         self.dialect = dialect;
     }
 
-    /// Does something with a file's transaction.
+    /// Calls a function with a file's transaction.
     fn with_file(
         &mut self,
         cx: &mut Parse<'_>,
@@ -249,7 +248,7 @@ impl SmbParser {
         tx.base.touch(dir);
     }
 
-    /// Bytes of a file that are there as a whole.
+    /// Adds complete data to a file.
     pub(super) fn file_data(&mut self, cx: &mut Parse<'_>, id: u64, offset: u64, data: &[u8]) {
         self.with_file(cx, id, |file, f, odd| {
             let place = file.track.begin(f, offset, data.len() as u64, odd);
@@ -257,7 +256,7 @@ impl SmbParser {
         });
     }
 
-    /// Nothing more of a transaction is looked at.
+    /// Stops parsing of a transaction.
     pub(super) fn finish(&mut self, cx: &mut Parse<'_>, id: u64) {
         self.with_file(cx, id, |file, f, _| {
             let mut track = std::mem::take(&mut file.track);
@@ -273,7 +272,7 @@ impl SmbParser {
         }
     }
 
-    /// A file is closed.
+    /// Closes a file.
     pub(super) fn close(&mut self, cx: &mut Parse<'_>, id: FileId) {
         for dir in [Direction::ToServer, Direction::ToClient] {
             if let Some(tx) = self.open.remove(&(id, dir)) {
@@ -283,7 +282,7 @@ impl SmbParser {
         self.names.remove(&id);
     }
 
-    /// A file's own number is known.
+    /// Replaces a placeholder by the file's identifier.
     pub(super) fn rename(&mut self, cx: &Parse<'_>, from: FileId, to: FileId) {
         if self.names.remove(&from).is_none() {
             return;
@@ -299,7 +298,7 @@ impl SmbParser {
         }
     }
 
-    /// The transaction of the reads or writes of a file, which is made where there is none.
+    /// The transaction of a file's reads or writes, created if necessary.
     pub(super) fn file(&mut self, cx: &mut Parse<'_>, dir: Direction, seed: SmbTx, id: FileId) -> Option<u64> {
         if let Some(tx) = self.open.get(&(id, dir)) {
             return Some(*tx);
@@ -311,13 +310,13 @@ impl SmbParser {
         self.open.insert((id, dir), tx);
         if let Some(t) = self.txs.get_mut(tx) {
             t.base.files.open(&mut cx.shared.files, &cx.config.files, dir, &name, None);
-            // Both sides are known to belong to it; what is to be looked at is the file.
+            // Both sides belong to the transaction; rules inspect the file in this direction.
             t.base.touch(dir);
         }
         Some(tx)
     }
 
-    /// What is at the front of `rest`, which begins `at` bytes into what was given.
+    /// Parses the front of `rest`, which begins at offset `at` of the parser's input.
     fn step(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8]) -> Step {
         let side = self.side(dir);
         match &mut side.state {
@@ -381,7 +380,7 @@ impl SmbParser {
                         side.state = State::Length;
                         Step::Used(n)
                     }
-                    // The beginning of one may be at the end.
+                    // The data may end with the beginning of a header.
                     None => match rest.len().saturating_sub(LENGTH + 3) {
                         0 => Step::More,
                         n => Step::Used(n),
@@ -391,7 +390,7 @@ impl SmbParser {
         }
     }
 
-    /// The length of a record (RFC 1002 section 4.3.1; MS-SMB2 section 2.1 has all 24 bits of it).
+    /// Reads a record's length (RFC 1002 section 4.3.1; MS-SMB2 section 2.1 uses all 24 bits).
     fn length(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8]) -> Step {
         let Some(&[kind, a, b, c]) = rest.first_chunk::<LENGTH>() else { return Step::More };
         if !matches!(kind, 0 | 0x81..=0x85) {
@@ -413,13 +412,13 @@ impl SmbParser {
         let side = self.side(dir);
         side.left = u64::from(len);
         side.chain = (0, 0, None);
-        // Only a session's messages mean something.
+        // Only session messages carry SMB.
         side.state = if kind == 0 { State::Message } else { State::Skip(u64::from(len)) };
         Step::Used(LENGTH)
     }
 
     fn message(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8], left: u64) -> Step {
-        // What comes behind is not of this record.
+        // The data behind the record is not part of it.
         let rest = rest.get(..usize::try_from(left).unwrap_or(usize::MAX)).unwrap_or(rest);
         let whole = rest.len() as u64 == left;
         let Some(magic) = rest.first_chunk::<4>() else {
@@ -446,27 +445,27 @@ impl SmbParser {
         }
     }
 
-    /// A message is too long to be read as a whole.
+    /// Skips a message that is too long to buffer.
     pub(super) fn pass_over(&mut self, cx: &mut Parse<'_>, dir: Direction, version: u8, len: u64) -> Step {
         self.report(cx, dir, version, None, Event::RecordOverflow);
         self.side(dir).state = State::Skip(len);
         Step::Used(0)
     }
 
-    /// `len` bytes of a message were read.
+    /// Consumes `len` bytes of a message.
     pub(super) fn used(&mut self, dir: Direction, len: usize) -> Step {
         let side = self.side(dir);
         side.left = side.left.saturating_sub(len as u64);
         Step::Used(len)
     }
 
-    /// Whether messages are too long for one to be waited for.
+    /// Whether a message is too long to wait for.
     pub(super) const fn too_long(len: u64) -> bool {
         len > WHOLE_MAX
     }
 }
 
-/// Marks a message of `len` bytes with its parts: `kind` is that of the message.
+/// Marks a message of `len` bytes and its parts; `kind` is the frame type of the message.
 pub(super) fn mark(cx: &mut Parse<'_>, dir: Direction, kind: u8, at: usize, header: usize, len: u64, tx: Option<u64>) {
     let frames = &mut cx.shared.frames;
     if !frames.wanted {
@@ -489,7 +488,7 @@ impl Parser for SmbParser {
         AppProto::Smb
     }
 
-    // As the cases have it: its messages are many and small.
+    // Messages are many and small, so the stream is inspected in chunks.
     fn is_prompt(&self) -> bool {
         false
     }
@@ -500,7 +499,7 @@ impl Parser for SmbParser {
             cx.shared.frames.begin_stream(dir);
         }
         let (mut at, mut outcome) = (0, Outcome::More);
-        // A step that uses nothing brings another state, in which the next one uses something or needs more.
+        // A step without progress changes the state; the next step then consumes data or needs more.
         loop {
             let rest = data.get(at..).unwrap_or(&[]);
             let ready = match self.side(dir).state {
@@ -536,7 +535,7 @@ impl Parser for SmbParser {
         let lost = State::Lost(waiting);
         match &mut side.state {
             State::Lost(n) => *n = (*n).max(waiting),
-            // What waits comes again: it goes with the rest of its record.
+            // The waiting bytes come again. They are skipped with the rest of their record.
             State::Length => side.state = lost,
             _ if len.saturating_add(waiting) > side.left => {
                 let gone = std::mem::replace(&mut side.state, lost);
@@ -604,12 +603,12 @@ impl Parser for SmbParser {
 }
 
 impl SmbParser {
-    /// Whether there are so many transactions that those which are at their end must go first.
+    /// Whether complete transactions have to be freed before the parser can continue.
     fn is_full(&self, cx: &Parse<'_>) -> bool {
         self.txs.len() >= (cx.config.smb.max_tx as usize).max(1).saturating_mul(2)
     }
 
-    /// Bytes of a file are missing.
+    /// Handles a gap in file data.
     fn data_gap(&mut self, cx: &mut Parse<'_>, d: &mut Data, len: u64) {
         let len = len.min(d.left);
         if len == 0 {

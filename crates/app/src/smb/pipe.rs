@@ -1,8 +1,7 @@
 //! DCE/RPC over named pipes.
 //!
-//! What goes over a pipe is messages of DCE/RPC one behind the other, in pieces that need not end where they do. A request
-//! becomes a call in the transaction of the message that carried the end of it; the response is found by the number of the
-//! call, whichever message carries it.
+//! A pipe carries consecutive DCE/RPC messages, in pieces with arbitrary boundaries. A request becomes a call in the
+//! transaction of the message that carried its end. The call number matches the response, whichever message carries it.
 
 use std::collections::VecDeque;
 
@@ -16,18 +15,18 @@ use super::parser::SmbParser;
 use super::tx::{FileId, SmbTx, What};
 use crate::cache::Holds;
 
-/// Most calls of a pipe that wait for their response; the oldest are forgotten.
+/// The limit of a pipe's open calls; the oldest are dropped.
 const CALLS_MAX: usize = 64;
-/// Most messages of one piece that are read.
+/// The limit of messages read from one piece.
 const MESSAGES_MAX: usize = 1024;
 
 /// A named pipe that carries DCE/RPC.
 #[derive(Debug, Default)]
 pub(super) struct Pipe {
     with: Association,
-    /// By direction: the beginning of a message whose end is to come.
+    /// By direction: an incomplete message.
     partial: [Vec<u8>; 2],
-    /// Calls that wait for something: number, transaction.
+    /// Open calls: number and transaction.
     calls: VecDeque<(u32, u64)>,
 }
 
@@ -39,8 +38,8 @@ impl Holds for Pipe {
     }
 }
 
-/// Whether data that begins `start` bytes into `rest` and is `len` bytes long begins with a message of DCE/RPC, as `need`
-/// bytes tell; `None` where they are not there yet.
+/// Whether data at offset `start` of `rest`, `len` bytes long, begins with a DCE/RPC message. The check needs `need` bytes;
+/// `None` if they have not arrived.
 pub(super) fn sniff(rest: &[u8], start: u64, len: u64, need: usize) -> Option<bool> {
     if len < need as u64 {
         return Some(false);
@@ -50,7 +49,7 @@ pub(super) fn sniff(rest: &[u8], start: u64, len: u64, need: usize) -> Option<bo
 }
 
 impl SmbParser {
-    /// What a client sends over a pipe. `None` where that is not DCE/RPC; else the transaction that it came to.
+    /// Handles a client's data on a pipe. Returns its transaction; `None` if the data is not DCE/RPC.
     pub(super) fn pipe_request(
         &mut self,
         cx: &mut Parse<'_>,
@@ -65,12 +64,12 @@ impl SmbParser {
         }
         let mut found = None;
         self.messages(id, dir, data, |parser, h, pdu| {
-            // The third leg of authentication has no answer.
+            // The third leg of authentication has no response.
             if matches!(h.kind, kind::AUTH3 | kind::CO_CANCEL | kind::ORPHANED) {
                 return;
             }
             let Some(pipe) = parser.pipes.get(&id) else { return };
-            // A fragment goes on with a request that is not whole.
+            // A fragment continues an incomplete request.
             let open = pipe.calls.iter().rev().find(|c| c.0 == h.call).map(|c| c.1).filter(|tx| {
                 !h.is_first() && parser.call(*tx).is_some_and(|c| !c.side(dir).done && c.side(dir).kind == Some(h.kind))
             });
@@ -98,8 +97,7 @@ impl SmbParser {
         Some(found)
     }
 
-    /// What a server sends over a pipe, in answer to the message of transaction `of` or to a read; the transaction that it
-    /// came to.
+    /// Handles a server's data on a pipe, in response to the message of transaction `of` or to a read. Returns its transaction.
     pub(super) fn pipe_response(
         &mut self,
         cx: &mut Parse<'_>,
@@ -147,7 +145,7 @@ impl SmbParser {
         found
     }
 
-    /// The pipe that a transaction's request went over.
+    /// The pipe of a transaction's request.
     pub(super) fn piped(&self, tx: u64) -> Option<FileId> {
         self.peek(tx)?.file
     }
@@ -156,7 +154,7 @@ impl SmbParser {
         self.peek(tx)?.call()
     }
 
-    /// Takes a message into the call of a transaction.
+    /// Adds a message to the call of a transaction.
     fn call_message(&mut self, id: FileId, tx: u64, dir: Direction, h: Header, pdu: &[u8]) {
         let Some(mut pipe) = self.pipes.get_mut(&id).map(|p| std::mem::take(&mut p.with)) else { return };
         let mut done = false;
@@ -180,7 +178,7 @@ impl SmbParser {
         }
     }
 
-    /// Puts messages together and hands each out.
+    /// Reassembles messages and passes each to `f`.
     fn messages(&mut self, id: FileId, dir: Direction, data: &[u8], mut f: impl FnMut(&mut Self, Header, &[u8])) {
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
         let before = pipe.holds();
@@ -193,7 +191,7 @@ impl SmbParser {
         };
         for _ in 0..MESSAGES_MAX {
             let Some(h) = Header::read(rest) else {
-                // Less than a header may be the beginning of one.
+                // Less than a header may be the beginning of a message.
                 if rest.len() >= HEADER {
                     rest = &[];
                 }
@@ -203,7 +201,7 @@ impl SmbParser {
             f(self, h, pdu);
             rest = behind;
         }
-        // No longer than a message.
+        // At most the length of a message.
         let left = rest.get(..usize::from(u16::MAX)).unwrap_or(rest).to_vec();
         if let Some(pipe) = self.pipes.get_mut(&id) {
             pipe.partial[dir.index()] = left;

@@ -1,5 +1,5 @@
-//! How SMB is recognised: on any port, by a header behind four bytes of length; on its own, behind other packets of
-//! NetBIOS' sessions.
+//! Protocol detection for SMB: on any port, by a header behind a four-byte length; on the ports of SMB, behind other NetBIOS
+//! session packets.
 
 use margay_flow::Direction;
 
@@ -15,7 +15,7 @@ pub(super) const RECOGNITION: Recognition = Recognition {
     ],
 };
 
-/// MS-SMB section 2.2.3.1, MS-SMB2 sections 2.2.1, 2.2.41 and 2.2.42. The header says which way it goes.
+/// MS-SMB section 2.2.3.1, MS-SMB2 sections 2.2.1, 2.2.41 and 2.2.42. The header shows the direction.
 fn header(dir: Direction, data: &[u8]) -> Probed {
     let Some(message) = data.get(4..) else { return Probed::More };
     let Some(magic) = message.first_chunk::<4>() else {
@@ -41,11 +41,11 @@ fn header(dir: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// What is behind a NetBIOS session header (RFC 1002 section 4.3): SMB, maybe behind other packets of the session.
+/// A NetBIOS keep-alive (RFC 1002 section 4.3), followed by another session packet.
 fn keep_alive(_: Direction, data: &[u8]) -> Probed {
     match data.first() {
         None => Probed::More,
-        // A keep-alive has nothing in it.
+        // A keep-alive has no content.
         Some(0x85) => match data.get(4) {
             Some(0x00 | 0x81..=0x85) => Probed::Yes { reverse: false },
             Some(_) => Probed::No,

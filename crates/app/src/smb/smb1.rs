@@ -1,6 +1,6 @@
 //! Messages of SMB1 (MS-CIFS section 2.2.4, MS-SMB section 2.2.4).
 //!
-//! A message may be a chain of several commands (`ANDX`); each is looked at, and makes a transaction of its own.
+//! A message may be a chain of several commands (`ANDX`). Each makes a transaction of its own.
 
 use margay_flow::Direction;
 
@@ -40,26 +40,26 @@ pub(super) mod command {
     pub(super) const NONE: u8 = 0xff;
 }
 
-/// Most commands of a chain that are looked at.
+/// The limit of commands parsed in a chain.
 const CHAIN_MAX: usize = 16;
-/// Most requests that wait under one number.
+/// The limit of open requests with the same number.
 const ALIKE_MAX: u64 = 8;
-/// Bytes of data that tell DCE/RPC from a file.
+/// Bytes needed to tell DCE/RPC from a file.
 const SNIFF: usize = 16;
 
 /// A command within a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Block<'a> {
-    /// The whole message, which offsets count from.
+    /// The whole message; offsets are relative to it.
     pub message: &'a [u8],
     pub words: &'a [u8],
     pub bytes: &'a [u8],
-    /// Where `bytes` begin in the message.
+    /// Offset of `bytes` in the message.
     pub at: usize,
 }
 
 impl<'a> Block<'a> {
-    /// The one that begins at a place; `None` where it is cut off. What `bytes` lacks at the message's end is forgiven.
+    /// Reads the command at an offset; `None` if it is truncated. `bytes` may end with the message.
     fn read(message: &'a [u8], at: usize) -> Option<Block<'a>> {
         let count = usize::from(*message.get(at)?);
         let words = message.get(at + 1..)?.get(..2 * count)?;
@@ -77,14 +77,14 @@ impl<'a> Block<'a> {
         self.words.get(at..)?.first_chunk().map(|b| u32::from_le_bytes(*b))
     }
 
-    /// A string of `bytes`, from `from` on: its text, and where the next one begins.
+    /// Reads a string at `from` in `bytes`: its text, and the offset of the next one.
     pub(super) fn string(&self, from: usize, unicode: bool) -> Option<(Vec<u8>, usize)> {
         let (text, used) = text::string(self.bytes.get(from..)?, self.at + from, unicode);
         Some((text, from + used))
     }
 }
 
-/// Whether a command's words begin with the next one of a chain.
+/// Whether a command's words begin with an `ANDX` header.
 const fn is_andx(command: u8) -> bool {
     matches!(
         command,
@@ -99,7 +99,7 @@ const fn is_andx(command: u8) -> bool {
     )
 }
 
-/// Data of a file that a write brings, or the answer to a read: where it is in the message, how much, and where in the file.
+/// File data of a write or of a read response: the range in the message, and the file offset.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     fid: u16,
@@ -115,7 +115,7 @@ fn write_andx(b: &Block<'_>) -> Option<Extent> {
     Some(Extent { fid: b.u16(4)?, offset, at: usize::from(b.u16(22)?), len })
 }
 
-/// The answer to a read: the file and the place in it are those of the request.
+/// Reads the response to a read. The request has the file and the offset.
 fn read_andx(b: &Block<'_>, access: &Access) -> Option<Extent> {
     let FileId::Smb1(fid) = access.id else { return None };
     let len = usize::from(b.u16(10)?) | usize::from(b.u16(14)?) << 16;
@@ -123,7 +123,7 @@ fn read_andx(b: &Block<'_>, access: &Access) -> Option<Extent> {
 }
 
 impl SmbParser {
-    /// A message that is `rest`, or begins there: it takes all of its record.
+    /// Parses a message that is `rest`, or begins there. It takes the whole record.
     pub(super) fn smb1(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8], whole: bool) -> Step {
         let left = self.side(dir).left;
         let Some(h) = Smb1::read(rest) else {
@@ -171,8 +171,7 @@ impl SmbParser {
         self.trees.get(&(u64::from(h.user), u32::from(h.tree))).or_else(|| self.trees.get(&(0, u32::from(h.tree))))
     }
 
-    /// Bytes of a file that is written or read by a command of its own, as they come. `None` where the message is to be
-    /// read as a whole.
+    /// Consumes the data of a read or write as it arrives. `None` if the message has to be buffered as a whole.
     fn streamed(
         &mut self,
         cx: &mut Parse<'_>,
@@ -189,7 +188,7 @@ impl SmbParser {
             }
             _ => return None,
         };
-        // The words, which begin with what follows in a chain.
+        // The words, which begin with the `ANDX` header.
         let Some(&count) = rest.get(Smb1::LEN) else { return (len > Smb1::LEN as u64).then_some(Step::More) };
         let fixed = Smb1::LEN + 1 + 2 * usize::from(count) + 2;
         if len < fixed as u64 {
@@ -232,7 +231,7 @@ impl SmbParser {
         Some(self.used(dir, fixed))
     }
 
-    /// Takes note of a read or write of a file.
+    /// Records a read or write of a file.
     fn access(&mut self, cx: &mut Parse<'_>, h: Smb1, tx: Option<u64>, id: FileId, e: &Extent, read: bool) {
         let key = (1, h.key());
         let length = u32::try_from(e.len).unwrap_or(u32::MAX);
@@ -254,12 +253,12 @@ impl SmbParser {
         self.accesses.insert(cx.config.smb.max_rec_offset_cache_size, key, access);
     }
 
-    /// The commands of a message that is whole; the transaction of the first one that has one.
+    /// Handles the commands of a complete message. Returns the first transaction.
     fn chain(&mut self, cx: &mut Parse<'_>, dir: Direction, h: Smb1, message: &[u8]) -> Option<u64> {
         let (mut h, mut at, mut found) = (h, Smb1::LEN, None);
         for n in 0..CHAIN_MAX {
             let Some(block) = Block::read(message, at) else {
-                // What did not work need not say more.
+                // A failed command may have an empty response.
                 let bare = h.is_response() && message.len() <= at + 1;
                 if h.is_response() {
                     let empty = Block { message, words: &[], bytes: &[], at: message.len() };
@@ -280,7 +279,7 @@ impl SmbParser {
         found
     }
 
-    /// A request; its transaction. `n` is its place in a chain.
+    /// Handles a request. Returns its transaction; `n` is its index in a chain.
     fn request1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: Block<'_>, n: usize) -> Option<u64> {
         let dir = Direction::ToServer;
         let unicode = h.is_unicode();
@@ -316,7 +315,7 @@ impl SmbParser {
         let events = token_events(&what);
         let mut tx = SmbTx { what, ..Self::seed1(h) };
         if h.command == command::NEGOTIATE {
-            // Before it there is neither session nor tree, whatever the client says.
+            // Before session setup there is neither session nor tree, whatever the client sends.
             (tx.session, tx.tree) = (0, 0);
         }
         let id = self.make(cx, tx)?;
@@ -325,13 +324,13 @@ impl SmbParser {
         }
         let part =
             matches!(h.command, command::TRANS_SECONDARY | command::TRANS2_SECONDARY | command::NT_TRANS_SECONDARY);
-        // One number for several messages that wait for their responses is odd, and happens.
+        // Several open requests with the same number are unusual, but they occur.
         let free = (0..ALIKE_MAX).map(|turn| key(h, n, turn)).find(|k| self.requests.get(k).is_none());
         if !part {
             let silent = h.command == command::NT_CANCEL;
             self.asked(cx, id, (!silent).then(|| free.unwrap_or(key(h, n, 0))));
         } else if let Some(tx) = self.get(id) {
-            // The response is that of the request that it is a part of: its own does not come, and its event is written at the end.
+            // Only the primary request gets the response. This one's event is written at the end.
             tx.base.advance(Direction::ToServer, COMPLETE);
         }
         for e in events.into_iter().flatten() {
@@ -364,13 +363,13 @@ impl SmbParser {
         None
     }
 
-    /// A write that is whole: to a named pipe, or in a chain, or an old one.
+    /// Handles a complete write: to a named pipe, in a chain, or with an old command.
     fn write1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: &Block<'_>) -> Option<u64> {
         let dir = Direction::ToServer;
         let extent = if h.command == command::WRITE_ANDX {
             write_andx(b)
         } else {
-            // A byte of format, and of the older one a length.
+            // A format byte, and for the older command a length.
             let skip = if h.command == command::WRITE { 3 } else { 1 };
             (|| {
                 let (fid, len, offset) = (b.u16(0)?, usize::from(b.u16(2)?), u64::from(b.u32(4)?));
@@ -408,7 +407,7 @@ impl SmbParser {
         tx
     }
 
-    /// A response; its transaction. `n` is its place in a chain.
+    /// Handles a response. Returns its transaction; `n` is its index in a chain.
     fn response1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: Block<'_>, n: usize) -> Option<u64> {
         let status = h.outcome();
         match h.command {
@@ -449,7 +448,7 @@ impl SmbParser {
             _ if !works => Some(()),
             What::Negotiate(n) => b.u16(0).map(|index| {
                 dialect = n.dialects.get(usize::from(index)).cloned();
-                // With extended security the server says who it is (MS-SMB section 2.2.4.5.2).
+                // With extended security, the response has the server's identity (MS-SMB section 2.2.4.5.2).
                 let capabilities =
                     b.words.get(19..).and_then(|w| w.first_chunk()).map_or(0, |c| u32::from_le_bytes(*c));
                 guid = b.bytes.first_chunk::<16>().copied().filter(|_| capabilities & 0x8000_0000 != 0);
@@ -492,7 +491,7 @@ impl SmbParser {
         Some(id)
     }
 
-    /// The answer to a read that is whole.
+    /// Handles a complete response to a read.
     fn read1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: &Block<'_>, status: Status) -> Option<u64> {
         let dir = Direction::ToClient;
         let access = self.accesses.remove(&(1, h.key()))?;
@@ -530,25 +529,26 @@ impl SmbParser {
         Some(tx)
     }
 
-    /// What a transaction begins with, once more.
+    /// Copies the initial state of a transaction.
     fn again(seed: &SmbTx) -> SmbTx {
         let SmbTx { version, command, session, tree, status, .. } = *seed;
         SmbTx { version, command, session, tree, status, ..SmbTx::default() }
     }
 
-    /// The negotiation that began with SMB1 and goes on with SMB2.
+    /// The negotiation that began with SMB1 and continues with SMB2.
     pub(super) fn smb1_negotiation(&mut self) -> Option<u64> {
         let id = self.first_negotiation?;
         self.peek(id).is_some_and(|t| matches!(t.what, What::Negotiate(_)) && t.status.is_none()).then_some(id)
     }
 }
 
-/// What tells which request a response is to: those of a chain have one number, and so may have others (`turn`).
+/// The key that matches a response to its request. The requests of a chain share a number, and others can have the same one
+/// (`turn`).
 fn key(h: Smb1, n: usize, turn: u64) -> (u8, u64) {
     (1, h.key() | (n as u64 & 0xff) << 32 | turn << 40 | u64::from(h.command) << 48)
 }
 
-/// The same for one that is alone.
+/// The key of a request outside a chain.
 pub(super) fn request_key(h: Smb1) -> (u8, u64) {
     key(h, 0, 0)
 }
@@ -611,7 +611,7 @@ fn create(b: &Block<'_>, unicode: bool) -> Option<Create> {
     Some(Create { name, directory, delete, disposition, ..Create::default() })
 }
 
-/// File, times, size.
+/// File identifier, times, size.
 fn create_response(b: &Block<'_>) -> Option<(u16, [u64; 4], u64)> {
     let mut r = Reader::little(b.words.get(5..)?);
     let fid = r.u16()?;
@@ -622,7 +622,7 @@ fn create_response(b: &Block<'_>) -> Option<(u16, [u64; 4], u64)> {
     Some((fid, times, size))
 }
 
-/// The old and the new name, each behind a byte of format.
+/// The old and the new name, each behind a format byte.
 fn rename(b: &Block<'_>, unicode: bool) -> Option<(Vec<u8>, Vec<u8>)> {
     let (from, next) = b.string(1, unicode)?;
     let (to, _) = b.string(next + 1, unicode)?;

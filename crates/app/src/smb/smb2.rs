@@ -30,16 +30,16 @@ mod command {
     pub(super) const LAST: u16 = 18;
 }
 
-/// Length of what is before the data of a write, and of a read that is answered, behind the header.
+/// Length of the fixed part before the data of a write, behind the header; [`READ`] is the same for a read response.
 const WRITE: usize = 48;
 /// See [`WRITE`].
 const READ: usize = 16;
-/// Bytes of data that tell DCE/RPC from a file.
+/// Bytes needed to tell DCE/RPC from a file.
 const SNIFF: usize = 16;
 
 const FSCTL_PIPE_TRANSCEIVE: u32 = 0x0011_c017;
 
-/// The part of a message that an offset from its header and a length tell.
+/// The part of a message at an offset from its header, with a length.
 fn part(message: &[u8], offset: usize, len: usize) -> Option<&[u8]> {
     message.get(offset..)?.get(..len)
 }
@@ -48,13 +48,13 @@ fn file_id(r: &mut Reader<'_>) -> Option<FileId> {
     r.array::<16>().map(FileId::Smb2)
 }
 
-/// Seconds since 1970 of a time (MS-DTYP section 2.3.3); 0 for none.
+/// Converts a time (MS-DTYP section 2.3.3) to seconds since 1970; 0 if there is none.
 pub(super) const fn unix(time: u64) -> u64 {
     (time / 10_000_000).saturating_sub(11_644_473_600)
 }
 
 impl SmbParser {
-    /// A message at the front of `rest`, which is all there is of a record, or all there is yet.
+    /// Parses a message at the front of `rest`, which holds the available part of the record.
     pub(super) fn smb2(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8], whole: bool) -> Step {
         let left = self.side(dir).left;
         let Some(mut h) = Smb2::read(rest) else {
@@ -78,7 +78,7 @@ impl SmbParser {
         let towards = if h.is_response() { Direction::ToClient } else { Direction::ToServer };
         if towards != dir {
             let odd = if h.is_response() { Event::ResponseToServer } else { Event::RequestToClient };
-            // Without its magic it will not be looked at again: it is passed over here.
+            // Without the magic, the next step would not recognise it, so skip it here.
             mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, None);
             self.report(cx, dir, 2, None, odd);
             self.side(dir).state = State::Skip(len);
@@ -107,13 +107,13 @@ impl SmbParser {
         self.used(dir, message.len())
     }
 
-    /// The file that a message of a chain is for.
+    /// The file of a message in a chain.
     fn related(&self, id: FileId) -> FileId {
         let [client, _] = &self.sides;
         client.chain.2.filter(|_| id == FileId::RELATED).unwrap_or(id)
     }
 
-    /// A file's own number, where it was opened under another.
+    /// A file's final identifier, if it was opened under a placeholder.
     fn own(&self, id: FileId) -> FileId {
         self.aliases.get(&id).copied().unwrap_or(id)
     }
@@ -122,12 +122,12 @@ impl SmbParser {
         SmbTx { version: 2, command: h.command, session: h.session, tree: h.tree.unwrap_or(0), ..SmbTx::default() }
     }
 
-    /// Whether a tree is for named pipes, as far as that is known.
+    /// Whether a tree is for named pipes, if known.
     fn is_pipe(&self, session: u64, tree: u32) -> Option<bool> {
         self.trees.get(&(session, tree)).map(|t| t.pipe)
     }
 
-    /// Bytes of a file that is written. `None` where the message is to be read as a whole.
+    /// Consumes the data of a write. `None` if the message has to be buffered as a whole.
     fn write(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, h: Smb2, rest: &[u8], len: u64) -> Option<Step> {
         let fixed = Smb2::LEN + WRITE;
         if len < fixed as u64 {
@@ -169,7 +169,7 @@ impl SmbParser {
         Some(self.used(dir, fixed))
     }
 
-    /// Data of a file comes, so many bytes from here (`skip`), and so many (`left`), and there is something `behind` it.
+    /// Enters the state for file data: `left` bytes after `skip` more, with `behind` bytes following.
     pub(super) fn data_state(
         &mut self,
         dir: Direction,
@@ -180,7 +180,7 @@ impl SmbParser {
         self.side(dir).state = State::Data(skip, Data { tx, offset, left, behind, place: None });
     }
 
-    /// Bytes of a file that is read. `None` where the message is to be read as a whole.
+    /// Consumes the data of a read. `None` if the message has to be buffered as a whole.
     fn read(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, h: Smb2, rest: &[u8], len: u64) -> Option<Step> {
         let fixed = Smb2::LEN + READ;
         if len < fixed as u64 {
@@ -189,7 +189,7 @@ impl SmbParser {
         if rest.len() < fixed {
             return Some(Step::More);
         }
-        // What was read is not known without its request.
+        // The data's file is unknown without the request.
         let mut access = *self.accesses.get(&(2, h.message))?;
         access.id = self.own(access.id);
         let mut r = Reader::little(rest.get(Smb2::LEN..fixed)?);
@@ -200,7 +200,7 @@ impl SmbParser {
         let start = data_at.max(fixed as u64).min(len);
         let here = u64::from(length).min(len - start);
         let known = self.pipes.get(&access.id).is_some();
-        // What a pipe that is none of DCE/RPC's says later than asked is kept as a file, as are its further answers.
+        // A late answer on a pipe without DCE/RPC is stored as a file, and so are its further answers.
         let is_file = !known && (h.tree.is_none() || self.open.contains_key(&(access.id, dir)));
         let is_pipe = match self.is_pipe(access.session, access.tree) {
             _ if is_file => false,
@@ -231,7 +231,7 @@ impl SmbParser {
         Some(self.used(dir, fixed))
     }
 
-    /// A request that is whole; its transaction.
+    /// Handles a complete request. Returns its transaction.
     fn request(&mut self, cx: &mut Parse<'_>, h: Smb2, message: &[u8]) -> Option<u64> {
         let dir = Direction::ToServer;
         let body = message.get(Smb2::LEN..).unwrap_or(&[]);
@@ -264,7 +264,7 @@ impl SmbParser {
             command::CLOSE => r.take(8).and_then(|_| file_id(&mut r)).map(|id| {
                 let id = self.related(id);
                 closes = Some(id);
-                // What is opened in one go with it is closed when that was answered.
+                // If the chain also opens the file, it is closed after that response.
                 if self.side(dir).chain.2 != Some(id) || self.own(id) != id {
                     let id = self.own(id);
                     self.close(cx, id);
@@ -313,7 +313,7 @@ impl SmbParser {
         Some(id)
     }
 
-    /// A read: no transaction before it is answered.
+    /// Handles a read request. The transaction starts with the response.
     fn read_request(&mut self, cx: &mut Parse<'_>, h: Smb2, mut r: Reader<'_>) -> Option<u64> {
         let mut read = || {
             r.take(4)?;
@@ -334,7 +334,7 @@ impl SmbParser {
         None
     }
 
-    /// A write to a named pipe.
+    /// Handles a write to a named pipe.
     fn write_pipe(&mut self, cx: &mut Parse<'_>, h: Smb2, message: &[u8], mut r: Reader<'_>) -> Option<u64> {
         let mut write = || {
             r.u16()?;
@@ -354,7 +354,7 @@ impl SmbParser {
         tx
     }
 
-    /// A response that is whole; its transaction.
+    /// Handles a complete response. Returns its transaction.
     fn response(&mut self, cx: &mut Parse<'_>, h: Smb2, message: &[u8]) -> Option<u64> {
         let dir = Direction::ToClient;
         let status = Status::Nt(h.status);
@@ -363,7 +363,7 @@ impl SmbParser {
             return self.access_response(cx, h, message, status);
         }
         let found = self.requests.get(&key).copied();
-        // A client that begins with SMB1 may be answered with SMB2.
+        // The server may answer an SMB1 client with SMB2.
         let first = h.command == command::NEGOTIATE && h.message == 0;
         let id = match found {
             Some(id) => id,
@@ -386,7 +386,7 @@ impl SmbParser {
         if h.command == command::CLOSE
             && let Some(file) = self.peek(id).and_then(|t| t.file)
         {
-            // What was asked for in one go with its opening is there by now.
+            // The open request of the same chain has been answered by now.
             let file = self.own(file);
             self.close(cx, file);
         }
@@ -398,7 +398,7 @@ impl SmbParser {
         if let Some(tree) = h.tree.filter(|t| *t != 0) {
             tx.tree = tree;
         }
-        // What is said where it did not work is said of that.
+        // The response to a failed request has no result to parse.
         let fine = match &mut tx.what {
             _ if !status.is_success() && status != Status::BUFFER_OVERFLOW => {
                 if matches!(tx.what, What::Dcerpc(_)) {
@@ -448,7 +448,7 @@ impl SmbParser {
         }
         if let Some((file, name)) = opened {
             self.names.insert(cx.config.smb.max_guid_cache_size, file, name);
-            // What was asked for in one go with it did not know its number.
+            // Later requests of the chain used a placeholder for the file identifier.
             self.rename(cx, FileId::opened_by(h.message), file);
         }
         match piped {
@@ -461,7 +461,7 @@ impl SmbParser {
         Some(id)
     }
 
-    /// What came of a write; or of a read that is no file's, or did not work.
+    /// Handles the response to a write; or to a read that failed or is not of a file.
     fn access_response(&mut self, cx: &mut Parse<'_>, h: Smb2, message: &[u8], status: Status) -> Option<u64> {
         let key = (2, h.message);
         if status == Status::PENDING {
@@ -494,7 +494,7 @@ impl SmbParser {
 }
 
 impl What {
-    /// What a client's token says.
+    /// Adds the information of a client's token.
     pub(super) fn with_token(mut self, blob: &[u8]) -> Self {
         if let What::SessionSetup(setup) = &mut self {
             match auth::token(blob) {
@@ -508,7 +508,7 @@ impl What {
     }
 }
 
-/// Events that a client's token brings.
+/// The events of a client's token.
 pub(super) fn token_events(what: &What) -> [Option<Event>; 2] {
     let What::SessionSetup(setup) = what else { return [None; 2] };
     let unusual = setup.ntlmssp.as_ref().is_some_and(|n| n.unusual);
@@ -530,7 +530,7 @@ fn negotiate_request(mut r: Reader<'_>) -> Option<Negotiation> {
 
 type Agreed = (u16, [u8; 16], (u32, u32));
 
-/// Dialect, GUID of the server, bytes of a read and of a write.
+/// Reads dialect, server GUID, and the maximum of a read and of a write.
 fn negotiate_response(mut r: Reader<'_>) -> Option<Agreed> {
     r.take(4)?;
     let dialect = r.u16()?;
@@ -562,7 +562,7 @@ fn create_request(message: &[u8], mut r: Reader<'_>) -> Option<Create> {
     Some(Create { name, delete, disposition, ..Create::default() })
 }
 
-/// Times, size, number of the file.
+/// Reads times, size and file identifier.
 fn create_response(mut r: Reader<'_>) -> Option<([u64; 4], u64, FileId)> {
     r.take(8)?;
     let times = [unix(r.u64()?), unix(r.u64()?), unix(r.u64()?), unix(r.u64()?)];
@@ -574,7 +574,7 @@ fn create_response(mut r: Reader<'_>) -> Option<([u64; 4], u64, FileId)> {
 
 type Level = (&'static str, Set);
 
-/// The file, and what of it is set, where that means something.
+/// Reads the file and the property that is set, if it is one that is logged.
 fn set_info_request(message: &[u8], mut r: Reader<'_>) -> Option<(FileId, Option<Level>)> {
     r.u16()?;
     let (kind, class, len, at) = (r.u8()?, r.u8()?, r.u32()? as usize, usize::from(r.u16()?));
@@ -596,7 +596,7 @@ fn set_info_request(message: &[u8], mut r: Reader<'_>) -> Option<(FileId, Option
     Some((id, level))
 }
 
-/// Code, file, input.
+/// Reads control code, file and input.
 fn ioctl<'a>(message: &'a [u8], mut r: Reader<'_>) -> Option<(u32, FileId, &'a [u8])> {
     r.take(4)?;
     let code = r.u32()?;
@@ -606,7 +606,7 @@ fn ioctl<'a>(message: &'a [u8], mut r: Reader<'_>) -> Option<(u32, FileId, &'a [
     Some((code, id, input))
 }
 
-/// File, output.
+/// Reads file and output.
 fn ioctl_response<'a>(message: &'a [u8], mut r: Reader<'_>) -> Option<(FileId, &'a [u8])> {
     r.take(8)?;
     let id = file_id(&mut r)?;

@@ -1,4 +1,4 @@
-//! Conversations, as bytes.
+//! Test conversations as bytes.
 
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::FlowCore;
@@ -17,7 +17,7 @@ use crate::tx::LogFor;
 
 const FILE: [u8; 16] = [0x4d, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0xfe, 0xfe, 0xfe, 0xfe];
 
-/// A message of SMB2 in a record.
+/// An SMB2 message in a record.
 fn smb2(command: u16, message: u64, response: bool, status: u32, tree: u32, body: &[u8]) -> Vec<u8> {
     record(&head(command, message, response, status, tree, 0, body))
 }
@@ -66,7 +66,7 @@ fn create_body(name: &str) -> Vec<u8> {
 fn create_response_body(id: [u8; 16]) -> Vec<u8> {
     let mut b = vec![0; 64];
     b[0] = 89;
-    // 1 January 1970, and ten seconds.
+    // Ten seconds after the start of 1970.
     b[8..16].copy_from_slice(&(116_444_736_000_000_000u64 + 100_000_000).to_le_bytes());
     b.extend_from_slice(&id);
     b.extend_from_slice(&[0; 8]);
@@ -119,7 +119,7 @@ struct Talk {
     shared: Shared,
     flow: FlowCore,
     waiting: [Vec<u8>; 2],
-    /// Of what was said last.
+    /// The result of the last call.
     outcome: Outcome,
 }
 
@@ -252,11 +252,11 @@ fn a_read_with_a_hole() {
     t.say(ToClient, &answer[150..]);
     let (_, size, state, gaps) = t.file(2);
     assert_eq!((size, state, gaps), (100, FileState::Open, true));
-    // The next message is where it should be.
+    // The next message begins at the expected place.
     t.say(ToClient, &tree_response(9, 1, 1));
     t.say(ToServer, &tree(10, "\\\\srv\\x"));
     assert!(t.logs()[3].contains("TREE_CONNECT"), "{:?}", t.logs());
-    // Beyond a record one is looked for.
+    // Past the record, the parser searches for a header.
     t.gap(ToServer, 1_000_000);
     t.say(ToServer, b"\0SMBjunk\xfeSM");
     t.say(ToServer, &tree(11, "\\\\srv\\y"));
@@ -314,7 +314,7 @@ fn calls_over_a_pipe() {
     };
     t.say(ToServer, &smb2(11, 5, false, 0, 5, &code(&rpc::request(3, 2, 0, 15, b"ask"), false)));
     let answer = rpc::response(3, 2, b"answer");
-    // The pipe's buffer overflows: the rest is read.
+    // The pipe's buffer overflows, so the client reads the rest.
     t.say(ToClient, &smb2(11, 5, true, 0x8000_0005, 5, &code(&answer[..20], true)));
     t.say(ToServer, &smb2(8, 6, false, 0, 5, &read_body(FILE, 0, 1024)));
     t.say(ToClient, &read_response(6, 5, &answer[20..]));
@@ -343,7 +343,7 @@ fn new_names_and_deletion() {
     let name = [&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0][..], &utf16("new")].concat();
     t.say(ToServer, &smb2(17, 4, false, 0, 1, &set(10, &name)));
     t.say(ToServer, &smb2(17, 5, false, 0, 1, &set(13, &[1])));
-    // A size is nothing to speak of.
+    // Setting a size has no record.
     t.say(ToServer, &smb2(17, 6, false, 0, 1, &set(20, &[0; 8])));
     let logs = t.logs();
     assert!(logs[3].contains("\"rename\":{\"from\":\"old\",\"to\":\"new\"}"), "{logs:?}");

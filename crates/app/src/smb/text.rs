@@ -1,19 +1,19 @@
-//! Text on the wire, as UTF-8.
+//! Strings on the wire, converted to UTF-8.
 
-/// UTF-16, the lowest byte first; what ends it ends it here.
+/// Converts little-endian UTF-16, up to a terminator.
 pub(super) fn utf16(data: &[u8]) -> Vec<u8> {
     let units = data.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).take_while(|u| *u != 0);
     let text: String = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
     text.into_bytes()
 }
 
-/// Bytes up to what ends them.
+/// The bytes up to a terminator.
 pub(super) fn bytes(data: &[u8]) -> Vec<u8> {
     data.split(|b| *b == 0).next().unwrap_or(&[]).to_vec()
 }
 
-/// A string of SMB1 at the front of `rest`, which begins `at` bytes into its message: its text, and how many bytes it took.
-/// UTF-16 begins at an even place.
+/// Reads a string of SMB1 from the front of `rest`, which begins at offset `at` of its message. Returns the text and its
+/// encoded length. UTF-16 is aligned to an even offset.
 pub(super) fn string(rest: &[u8], at: usize, unicode: bool) -> (Vec<u8>, usize) {
     if !unicode {
         let end = rest.iter().position(|b| *b == 0);

@@ -1,5 +1,4 @@
-//! Transactions of SMB1: what goes over a named pipe in one step (MS-CIFS section 2.2.5.6), and properties of files that
-//! are set (section 2.2.6).
+//! Transactions of SMB1: named pipe operations (MS-CIFS section 2.2.5.6), and setting of file properties (section 2.2.6).
 
 use margay_flow::Direction;
 
@@ -16,7 +15,7 @@ const TRANSACT_NAMED_PIPE: u16 = 0x26;
 const SET_PATH_INFORMATION: u16 = 6;
 const SET_FILE_INFORMATION: u16 = 8;
 
-/// What a request carries.
+/// The content of a request.
 #[derive(Debug)]
 struct Trans<'a> {
     setup: Vec<u16>,
@@ -28,7 +27,7 @@ fn part<'a>(b: &Block<'a>, at: u16, len: u16) -> Option<&'a [u8]> {
     if len == 0 { Some(&[]) } else { b.message.get(usize::from(at)..)?.get(..usize::from(len)) }
 }
 
-/// The words of a request of `TRANS` or `TRANS2`.
+/// Reads a `TRANS` or `TRANS2` request.
 fn request<'a>(b: &Block<'a>) -> Option<Trans<'a>> {
     let mut r = Reader::little(b.words);
     r.take(18)?;
@@ -43,7 +42,7 @@ fn request<'a>(b: &Block<'a>) -> Option<Trans<'a>> {
 }
 
 impl SmbParser {
-    /// A step over a named pipe, where that is DCE/RPC; its transaction.
+    /// Handles a named pipe operation if it is DCE/RPC. Returns its transaction.
     pub(super) fn trans_request(&mut self, cx: &mut Parse<'_>, h: Smb1, b: &Block<'_>) -> Option<u64> {
         let Some(t) = request(b) else {
             self.report(cx, Direction::ToServer, 1, None, Event::MalformedData);
@@ -55,7 +54,7 @@ impl SmbParser {
         Some(id)
     }
 
-    /// What came of it.
+    /// Handles its response.
     pub(super) fn trans_response(&mut self, cx: &mut Parse<'_>, h: Smb1, b: &Block<'_>, id: u64, status: Status) {
         let read = || {
             let mut r = Reader::little(b.words);
@@ -76,7 +75,7 @@ impl SmbParser {
         }
     }
 
-    /// A property that is set, where it is one that counts.
+    /// Reads the property that is set, if it is one that is logged.
     pub(super) fn trans2_request(&self, b: &Block<'_>, unicode: bool) -> Option<What> {
         let t = request(b)?;
         let mut r = Reader::little(t.parameters);

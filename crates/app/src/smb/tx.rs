@@ -13,7 +13,7 @@ use super::events::Event;
 use super::header::Status;
 use crate::file::track::Track;
 
-/// A file as messages name it: 16 bytes of SMB2, or 2 of SMB1.
+/// A file identifier: 16 bytes in SMB2, 2 in SMB1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum FileId {
     Smb1(u16),
@@ -21,10 +21,10 @@ pub(super) enum FileId {
 }
 
 impl FileId {
-    /// The file that the message before this one of a chain opens.
+    /// The file that the previous message of a chain opens.
     pub(super) const RELATED: FileId = FileId::Smb2([0xff; 16]);
 
-    /// A file that will be opened by the message of this number, until its own is known.
+    /// A placeholder for the file that the message with this number opens, until the response has its identifier.
     pub(super) fn opened_by(message: u64) -> FileId {
         let mut id = [0xff; 16];
         id[8..].copy_from_slice(&message.to_le_bytes());
@@ -32,24 +32,24 @@ impl FileId {
     }
 }
 
-/// What was agreed on first.
+/// The negotiated parameters.
 #[derive(Debug, Default)]
 pub(super) struct Negotiation {
     pub dialects: Vec<Vec<u8>>,
     pub client_guid: Option<[u8; 16]>,
     pub server_guid: Option<[u8; 16]>,
-    /// Bytes of a read and of a write, at most.
+    /// The maximum of a read and of a write.
     pub sizes: Option<(u32, u32)>,
 }
 
-/// Who authenticated.
+/// The client's authentication.
 #[derive(Debug, Default)]
 pub(super) struct Setup {
     pub ntlmssp: Option<Ntlmssp>,
     pub kerberos: Option<Kerberos>,
-    /// Of SMB1, client and server: operating system, and LAN manager.
+    /// SMB1 client and server: operating system, and LAN manager.
     pub native: [Option<(Vec<u8>, Vec<u8>)>; 2],
-    /// A token of NTLM does not hold what it says.
+    /// An NTLM token is malformed.
     pub malformed: bool,
 }
 
@@ -57,22 +57,22 @@ pub(super) struct Setup {
 #[derive(Debug, Default)]
 pub(super) struct TreeConnect {
     pub share: Vec<u8>,
-    /// It is for named pipes.
+    /// The share is for named pipes.
     pub pipe: bool,
-    /// Of SMB2.
+    /// SMB2 only.
     pub share_type: Option<u8>,
-    /// Of SMB1: what was asked for, and what the server said it is.
+    /// SMB1 only: the requested service, and the server's answer.
     pub service: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Opening or making a file or directory.
+/// Opening or creating a file or directory.
 #[derive(Debug, Default)]
 pub(super) struct Create {
     pub name: Vec<u8>,
     pub directory: bool,
     pub delete: bool,
     pub disposition: u32,
-    /// Made, read, written, changed; seconds since 1970.
+    /// Creation, access, write and change time, in seconds since 1970.
     pub times: [u64; 4],
     pub size: u64,
     pub id: Option<FileId>,
@@ -88,16 +88,16 @@ pub(super) struct FileAccess {
     pub track: Track,
 }
 
-/// A property of a file that is set.
+/// Setting a file property.
 #[derive(Debug)]
 pub(super) struct SetInfo {
     pub name: Vec<u8>,
     pub id: Option<FileId>,
-    /// Its class and level, and of SMB1 the subcommand.
+    /// Its class and level; for SMB1, the subcommand.
     pub class: &'static str,
     pub level: &'static str,
     pub subcommand: Option<&'static str>,
-    /// The new name, or whether it is to be deleted.
+    /// The new name, or whether to delete the file.
     pub what: Set,
 }
 
@@ -108,12 +108,12 @@ pub(super) enum Set {
     Delete(bool),
 }
 
-/// What a transaction is about.
+/// The subject of a transaction.
 #[derive(Debug, Default)]
 pub(super) enum What {
     #[default]
     Generic,
-    /// Nothing but that something was odd: it has no record of its own.
+    /// Only an anomaly, without a record of its own.
     Odd,
     Negotiate(Box<Negotiation>),
     SessionSetup(Box<Setup>),
@@ -129,17 +129,17 @@ pub(super) enum What {
 #[derive(Debug, Default)]
 pub(super) struct SmbTx {
     pub base: TxBase,
-    /// Of the request: 1 or 2.
+    /// Version of the request: 1 or 2.
     pub version: u8,
     pub command: u16,
     pub session: u64,
     pub tree: u32,
-    /// Dialect as far as it is known; empty before that.
+    /// The dialect; empty while unknown.
     pub dialect: String,
     pub status: Option<Status>,
-    /// What the response is found by.
+    /// The key of the response.
     pub key: Option<(u8, u64)>,
-    /// The named pipe that its request went over, or the file that it closes.
+    /// The named pipe of the request, or the file that it closes.
     pub file: Option<FileId>,
     pub what: What,
 }
@@ -163,7 +163,7 @@ impl SmbTx {
         }
     }
 
-    /// Which of [`kinds`] it is.
+    /// Its kind in [`kinds`].
     fn kind(&self) -> u16 {
         match &self.what {
             What::Generic => kinds::GENERIC,

@@ -326,7 +326,7 @@ mod tests {
     use super::super::{BANNER_DONE, Config, FINISHED, PROTOCOL};
     use super::*;
     use crate::config::{AppConfig, AppLogOptions};
-    use crate::parser::Wishes;
+    use crate::parser::FlowRequests;
     use crate::tx::LogFor;
 
     fn packet(message: u8, body: &[u8], padding: u8) -> Vec<u8> {
@@ -457,7 +457,9 @@ mod tests {
         ];
         let seen = whole(HASSH, &talk);
         assert!(
-            seen.starts_with("true [3, 3] Done Wishes { no_payload: true, bypass: false, stream_depth: None } []"),
+            seen.starts_with(
+                "true [3, 3] Done FlowRequests { no_payload: true, bypass: false, stream_depth: None } []"
+            ),
             "{seen}"
         );
         assert!(seen.contains(r#""string":"a,b;a,b;a,b;a,b""#) && seen.contains(r#""string":"c;c;c;c""#), "{seen}");
@@ -467,7 +469,9 @@ mod tests {
         let want = r#"{"ssh":{"client":{"proto_version":"2.0","software_version":"client"},"server":{"proto_version":"1.99","software_version":"server"}}}"#;
         assert!(seen.ends_with(want), "{seen}");
         let full = Config { hassh: false, encryption: EncryptionHandling::Full };
-        assert!(whole(full, &talk).contains("Done Wishes { no_payload: false, bypass: false, stream_depth: None }"));
+        assert!(
+            whole(full, &talk).contains("Done FlowRequests { no_payload: false, bypass: false, stream_depth: None }")
+        );
     }
 
     #[test]
@@ -538,7 +542,7 @@ mod tests {
         t.feed(ToClient, b"SSH-2.0-y\n", 100, false);
         assert_eq!(t.tx().base.progress, [FINISHED, BANNER_DONE]);
         t.feed(ToClient, &packet(NEWKEYS, b"", 10), 100, false);
-        assert_eq!((t.outcome, t.shared.wishes), (Outcome::Done, Wishes::default()));
+        assert_eq!((t.outcome, t.shared.wishes), (Outcome::Done, FlowRequests::default()));
     }
 
     #[test]
@@ -548,7 +552,7 @@ mod tests {
         let last = [&b"SSH-2.0-x\n"[..], &packet(NEWKEYS, b"", 10)].concat();
         t.feed(ToServer, &last, 1000, false);
         t.feed(ToClient, &last, 1000, false);
-        assert_eq!((t.outcome, t.shared.wishes), (Outcome::More, Wishes::default()));
+        assert_eq!((t.outcome, t.shared.wishes), (Outcome::More, FlowRequests::default()));
         t.feed(ToServer, b"x", 1000, false);
         assert_eq!((t.outcome, t.shared.wishes.no_payload), (Outcome::Done, true));
     }

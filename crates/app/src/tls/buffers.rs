@@ -1,4 +1,4 @@
-//! What TLS offers to rules.
+//! Buffers and numbers of TLS for rules.
 
 use margay_flow::Direction;
 
@@ -70,7 +70,7 @@ pub(super) fn buffer<'a>(
     Some(Found::whole(data))
 }
 
-/// Numbers: places in [`NUMBERS`].
+/// Numbers: indexes in [`NUMBERS`].
 mod id {
     pub(super) const VERSION: u8 = 0;
     pub(super) const RECORD_VERSION: u8 = 1;
@@ -84,7 +84,7 @@ mod id {
 
 /// Numbers for rules.
 pub(super) static NUMBERS: &[NumberDef] = &[
-    // Until there is a hello, that of the records.
+    // Until there is a hello, the version of the records.
     NumberDef { name: "tls.version", id: id::VERSION, progress: [Some(NumberDef::ANY_STATE); 2] },
     NumberDef { name: "ssl_version", id: id::RECORD_VERSION, progress: [Some(CLIENT_HELLO), Some(SERVER_HELLO)] },
     NumberDef { name: "ssl_state", id: id::STATE, progress: [Some(NumberDef::ANY_STATE); 2] },
@@ -95,7 +95,7 @@ pub(super) static NUMBERS: &[NumberDef] = &[
     NumberDef { name: "tls_cert_valid", id: id::VALID, progress: [Some(CLIENT_CERT), Some(SERVER_CERT)] },
 ];
 
-/// Seconds since 1970 as an unsigned number that compares the same.
+/// Maps seconds since 1970 to an unsigned number with the same order.
 const fn ordered(seconds: i64) -> u64 {
     seconds.cast_unsigned() ^ 1 << 63
 }

@@ -1,7 +1,7 @@
-//! Certificates (RFC 5280): the chain as it came, and of its first certificate what rules and logs show.
+//! Certificates (RFC 5280): the raw chain, and the fields of its first certificate for rules and logs.
 //!
-//! They are read by `x509-parser`, which works on borrowed bytes, recurses no deeper than a certificate's structure, and
-//! gives names the text that Suricata gives them. What it says of a certificate that it cannot read is an event.
+//! `x509-parser` reads them. It borrows the data, recurses no deeper than a certificate's structure, and formats names as
+//! Suricata does. Its errors become events.
 
 use std::cell::OnceCell;
 use std::fmt::Write as _;
@@ -15,35 +15,35 @@ use x509_parser::prelude::{FromDer, X509CertificateParser, X509Name};
 
 use super::events::Event;
 
-/// Most alternative names that are kept of a certificate; what is above is not looked at.
+/// The limit of alternative names kept from a certificate; the rest is ignored.
 const NAMES_MAX: usize = 1024;
-/// Most certificates that are kept of a chain; what is above is not looked at.
+/// The limit of certificates kept from a chain; the rest is ignored.
 const CHAIN_MAX: usize = 64;
 
-/// What is shown of a certificate.
+/// The fields of a certificate.
 #[derive(Debug)]
 pub struct Certificate {
-    /// Distinguished name of whom it is for.
+    /// Distinguished name of the subject.
     pub subject: Vec<u8>,
-    /// Distinguished name of who issued it.
+    /// Distinguished name of the issuer.
     pub issuer: Vec<u8>,
     /// Serial number, `0A:1B`.
     pub serial: String,
-    /// First second that it is valid in, since 1970.
+    /// Start of validity, in seconds since 1970.
     pub not_before: i64,
-    /// Last second that it is valid in, since 1970.
+    /// End of validity, in seconds since 1970.
     pub not_after: i64,
     /// Alternative names: host names, addresses, mail addresses, URIs.
     pub names: Vec<Vec<u8>>,
 }
 
-/// A chain of certificates that a side sent.
+/// The certificate chain of one side.
 #[derive(Debug, Default)]
 pub struct Chain {
     der: Vec<u8>,
-    /// Where each ends in `der`.
+    /// The end of each certificate in `der`.
     ends: Vec<u32>,
-    /// The first one, where it can be read.
+    /// The first certificate, if it is valid.
     pub first: Option<Box<Certificate>>,
     fingerprint: OnceCell<String>,
 }
@@ -58,7 +58,7 @@ impl Chain {
         self.der.capacity() + self.ends.capacity() * size_of::<u32>() + self.first.as_deref().map_or(0, first)
     }
 
-    /// Reads the list of a Certificate message (RFC 5246 section 7.4.2). What is wrong goes to `event`.
+    /// Reads the list of a Certificate message (RFC 5246 section 7.4.2). Errors go to `event`.
     pub(super) fn read(body: &[u8], event: &mut dyn FnMut(Event)) -> Chain {
         let mut chain = Chain::default();
         let mut list = match take24(body) {
@@ -85,7 +85,7 @@ impl Chain {
         chain
     }
 
-    /// One certificate by itself.
+    /// A chain of a single certificate.
     pub(super) fn of(der: &[u8], event: &mut dyn FnMut(Event)) -> Chain {
         let mut chain = Chain::default();
         match Certificate::read(der) {
@@ -101,38 +101,38 @@ impl Chain {
         self.ends.push(self.der.len() as u32);
     }
 
-    /// Certificates that came.
+    /// The number of certificates.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether none came.
+    /// Whether the chain is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The certificate at a place, in DER.
+    /// The certificate at an index, in DER.
     pub fn der(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)? as usize;
         let from = index.checked_sub(1).and_then(|i| self.ends.get(i)).map_or(0, |e| *e as usize);
         self.der.get(from..end)
     }
 
-    /// SHA-1 of the first certificate, `0a:1b`; worked out when it is asked for first.
+    /// SHA-1 of the first certificate, `0a:1b`, computed on first use.
     pub fn fingerprint(&self) -> Option<&str> {
         let der = self.der(0)?;
         Some(self.fingerprint.get_or_init(|| digits(&Sha1::digest(der), false)))
     }
 }
 
-/// What is behind a length of 24 bits, and the rest.
+/// Splits off a field with a 24-bit length. Returns it and the rest.
 fn take24(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let (head, rest) = data.split_first_chunk::<3>()?;
     let len = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
     rest.split_at_checked(len)
 }
 
-/// Bytes in hexadecimal with colons between.
+/// Formats bytes in hexadecimal with colons.
 fn digits(bytes: &[u8], upper: bool) -> String {
     let mut out = String::with_capacity(bytes.len() * 3);
     for (i, b) in bytes.iter().enumerate() {
@@ -147,7 +147,7 @@ fn digits(bytes: &[u8], upper: bool) -> String {
 
 impl Certificate {
     fn read(der: &[u8]) -> Result<Certificate, Event> {
-        // Of its extensions only one is looked into.
+        // Only one of the extensions is used.
         let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
         let (_, c) = parser.parse(der).map_err(|e| match e {
             x509_parser::nom::Err::Incomplete(_) => Event::CertificateInvalidLength,
@@ -176,7 +176,7 @@ fn name(name: &X509Name<'_>) -> Vec<u8> {
 fn general_name(name: &GeneralName<'_>) -> Option<Vec<u8>> {
     match name {
         GeneralName::DNSName(s) | GeneralName::RFC822Name(s) | GeneralName::URI(s) => Some(s.as_bytes().to_vec()),
-        // Rules and events of Suricata have an address as the list of its bytes.
+        // Suricata's rules and events show an address as a list of its bytes.
         GeneralName::IPAddress(a) => Some(format!("{a:?}").into_bytes()),
         _ => None,
     }
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_certificate_that_ends_within_itself() {
-        // Its first element claims more bytes than the certificate has.
+        // The first element claims more bytes than the certificate has.
         let list = [0, 0, 12, 0, 0, 9, 0x30, 5, 0x30, 0x84, 0xff, 0xff, 0xff, 0xfa, 4];
         let mut events = Vec::new();
         let chain = Chain::read(&list, &mut |e| events.push(e));

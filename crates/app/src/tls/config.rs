@@ -1,25 +1,25 @@
 //! Settings of TLS.
 
-/// What is done once a session is encrypted (`encryption-handling`).
+/// How to continue once a session is encrypted (`encryption-handling`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encryption {
-    /// Records are followed, payload and stream are not inspected (`track-only`, `default`).
+    /// Follow the records, do not inspect payload and stream (`track-only`, `default`).
     #[default]
     TrackOnly,
-    /// Nothing more of the flow is looked at (`bypass`).
+    /// Bypass the flow (`bypass`).
     Bypass,
-    /// All goes on as before (`full`).
+    /// Continue as before (`full`).
     Full,
 }
 
 /// Settings of `app-layer.protocols.tls`.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// What is done once a session is encrypted.
+    /// How to continue once a session is encrypted.
     pub encryption: Encryption,
-    /// Whether JA3 and JA3S are there for rules and logs (`ja3-fingerprints`).
+    /// Whether rules and logs have JA3 and JA3S (`ja3-fingerprints`).
     pub ja3: bool,
-    /// The same for JA4 (`ja4-fingerprints`).
+    /// Whether rules and logs have JA4 (`ja4-fingerprints`).
     pub ja4: bool,
 }
 
@@ -53,7 +53,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// All of them with their names in the configuration.
+    /// All fields with their names in the configuration.
     pub const NAMES: &[(&str, Field)] = &[
         ("subject", Field::Subject),
         ("issuer", Field::Issuer),
@@ -85,10 +85,10 @@ impl Field {
 pub struct Fields(u32);
 
 impl Fields {
-    /// Those of a log that is not extended.
+    /// The fields of the basic log.
     pub const BASIC: Fields =
         Fields::of(&[Field::Subject, Field::Issuer, Field::SessionResumed, Field::SubjectAltName]);
-    /// Those of an extended one.
+    /// The fields of the extended log.
     pub const EXTENDED: Fields = Fields(
         Fields::BASIC.0
             | Fields::of(&[
@@ -108,7 +108,7 @@ impl Fields {
             .0,
     );
 
-    /// These.
+    /// A set of these fields.
     pub const fn of(fields: &[Field]) -> Fields {
         let (mut bits, mut i) = (0, 0);
         while i < fields.len() {
@@ -118,18 +118,18 @@ impl Fields {
         Fields(bits)
     }
 
-    /// Whether a field is among them.
+    /// Whether the set has a field.
     pub const fn has(self, field: Field) -> bool {
         self.0 & (1 << field as u8) != 0
     }
 
-    /// The same with another one.
+    /// Adds a field.
     #[must_use]
     pub const fn with(self, field: Field) -> Fields {
         Fields(self.0 | 1 << field as u8)
     }
 
-    /// The same without one.
+    /// Removes a field.
     #[must_use]
     pub const fn without(self, field: Field) -> Fields {
         Fields(self.0 & !(1 << field as u8))
@@ -141,15 +141,15 @@ impl Fields {
 pub struct LogOptions {
     /// Members.
     pub fields: Fields,
-    /// Whether the output asks for JA4 by name: that turns it on where `ja4-fingerprints` is `auto`.
+    /// Whether the output lists JA4, which enables it if `ja4-fingerprints` is `auto`.
     pub asks_ja4: bool,
-    /// Whether sessions that were resumed are logged (`session-resumption`).
+    /// Whether resumed sessions are logged (`session-resumption`).
     pub resumed: bool,
 }
 
 impl Default for LogOptions {
     fn default() -> Self {
-        // As where the type is named without a section.
+        // The defaults for a type without a section.
         LogOptions { fields: Fields::BASIC, asks_ja4: false, resumed: false }
     }
 }

@@ -1,4 +1,4 @@
-//! What may be wrong with a TLS session, under the names that rules know (`app-layer-event:tls.NAME`).
+//! Anomalies of TLS, under the names that rules use (`app-layer-event:tls.NAME`).
 
 events! {
     "TLS";

@@ -11,7 +11,7 @@ use super::tx::{TlsTx, state};
 use super::version::Version;
 use super::{CLIENT_CERT, CLIENT_HANDSHAKE, CLIENT_HELLO, SERVER_CERT, SERVER_HANDSHAKE, SERVER_HELLO};
 
-/// Bytes of a message's head: type and length.
+/// Length of a message header: type and length.
 pub(super) const HEAD_LEN: usize = 4;
 
 /// Types of messages.
@@ -25,12 +25,12 @@ pub(super) mod kind {
     pub(crate) const CLIENT_KEY_EXCHANGE: u8 = 16;
 }
 
-/// Whether a type is one that is known (IANA, TLS HandshakeType).
+/// Whether a message type is assigned (IANA, TLS HandshakeType).
 pub(super) const fn is_known(kind: u8) -> bool {
     matches!(kind, 0..=6 | 8..=9 | 11..=16 | 20..=26 | 67 | 254)
 }
 
-/// A message of a direction.
+/// Handles a handshake message.
 pub(super) fn message(tx: &mut TlsTx, cx: &Parse<'_>, dir: Direction, kind: u8, body: &[u8]) {
     match (kind, dir) {
         (kind::CLIENT_HELLO, Direction::ToServer) => hello(tx, dir, body),
@@ -50,11 +50,11 @@ pub(super) fn message(tx: &mut TlsTx, cx: &Parse<'_>, dir: Direction, kind: u8, 
         }
         (kind::SERVER_KEY_EXCHANGE, Direction::ToClient) => tx.set_state(dir, state::SERVER_KEYX),
         (kind::CERTIFICATE_REQUEST, Direction::ToClient) => tx.asks_client = true,
-        // What follows of the handshake is encrypted, or tells rules nothing, unless the client is to send its certificate.
+        // The rest of the handshake is encrypted or of no use to rules, unless the client has to send its certificate.
         (kind::SERVER_HELLO_DONE, Direction::ToClient) => {
             tx.base.advance(dir, SERVER_HANDSHAKE);
             if !tx.asks_client {
-                // The client itself sent nothing new, so that its side is not inspected again for this.
+                // The client sent nothing new, so its direction is not marked for inspection.
                 let client = &mut tx.base.progress[Direction::ToServer.index()];
                 *client = CLIENT_HANDSHAKE.max(*client);
             }
@@ -82,12 +82,12 @@ fn hello(tx: &mut TlsTx, dir: Direction, body: &[u8]) {
     }
     let side = tx.side_mut(dir);
     side.said = match hello.chosen() {
-        // Only early drafts have it where they have the version before.
+        // Only early drafts have the supported version in `legacy_version`.
         Version::TLS13 if !client && hello.version == Version::TLS13 => Version(0x7f01),
         v => v,
     };
     side.version = side.said;
-    // The first one, unless it only asked for another greeting.
+    // Keep the first hello, unless it was a HelloRetryRequest.
     if side.hello.as_ref().is_none_or(|h| !client && h.is_retry()) {
         side.hello = Some(hello);
     }

@@ -1,11 +1,11 @@
-//! The greetings of both sides (RFC 8446 section 4.1, RFC 5246 section 7.4.1): kept as they came, with the places of what
-//! rules and logs ask for. QUIC carries the same.
+//! ClientHello and ServerHello (RFC 8446 section 4.1, RFC 5246 section 7.4.1), stored raw with the positions of the fields that
+//! rules and logs use. QUIC carries the same messages.
 
 use std::fmt;
 
 use super::version::{Version, is_grease};
 
-/// Random of a ServerHello that asks for another ClientHello (RFC 8446 section 4.1.3).
+/// The random of a HelloRetryRequest (RFC 8446 section 4.1.3).
 const RETRY: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11,
     0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
@@ -22,23 +22,23 @@ mod extension {
     pub(super) const SUPPORTED_VERSIONS: u16 = 43;
 }
 
-/// Stretch of a hello.
+/// A range of a hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Part {
     at: u32,
     len: u32,
 }
 
-/// What is wrong with a hello.
+/// Defects of a hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flaws {
-    /// It ends too early, or lengths in it do not fit each other.
+    /// It is truncated, or its lengths contradict each other.
     pub malformed: bool,
-    /// More than one extension with a server name.
+    /// It has more than one server name extension.
     pub several_sni: bool,
-    /// A server name that is no host name.
+    /// A server name is not of type host name.
     pub sni_type: bool,
-    /// The length of a server name does not fit.
+    /// A server name has a wrong length.
     pub sni_length: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Flaws {
 #[derive(Clone, Default)]
 pub struct Hello {
     raw: Box<[u8]>,
-    /// The version that it names (`legacy_version`).
+    /// The version in `legacy_version`.
     pub version: Version,
     session: Part,
     ciphers: Part,
@@ -57,9 +57,9 @@ pub struct Hello {
     signatures: Part,
     alpn: Part,
     versions: Part,
-    /// Whether it has a session ticket that is not empty.
+    /// Whether it has a session ticket with content.
     pub ticket: bool,
-    /// Whether it has an extension for session tickets.
+    /// Whether it has the session ticket extension.
     pub ticket_extension: bool,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Debug for Hello {
     }
 }
 
-/// Reads on in a hello.
+/// A cursor in a hello.
 struct Reader<'a> {
     raw: &'a [u8],
     at: usize,
@@ -122,12 +122,12 @@ impl Hello {
         self.raw.len()
     }
 
-    /// Reads the body of a ClientHello: what it has up to where it cannot be read.
+    /// Reads the body of a ClientHello, up to the first defect.
     pub fn client(raw: &[u8]) -> (Hello, Flaws) {
         Hello::read(raw, true)
     }
 
-    /// The same of a ServerHello.
+    /// Reads the body of a ServerHello, up to the first defect.
     pub fn server(raw: &[u8]) -> (Hello, Flaws) {
         Hello::read(raw, false)
     }
@@ -147,21 +147,21 @@ impl Hello {
         let mut r = Reader { raw, at: 0, end: raw.len() };
         self.version = Version(r.u16()?);
         r.part(32)?;
-        // Drafts of TLS 1.3 up to 21 have neither session nor compression in the server's.
+        // In drafts of TLS 1.3 up to 21, a ServerHello has no session and no compression.
         let short = !client && self.version.is_13();
         if !short {
             self.session = r.short()?;
         }
         self.ciphers = if client { r.long()? } else { r.part(2)? };
         if !short {
-            // Compression: of the client's a list.
+            // Compression: a list in the ClientHello.
             let n = if client { r.u8()? } else { 1 };
             r.part(n)?;
         }
         if r.left() == 0 {
             return Some(());
         }
-        // What is behind them is nothing.
+        // Nothing follows the extensions.
         self.extensions = r.long()?;
         let mut e = Reader::of(raw, self.extensions);
         while e.left() > 0 {
@@ -169,7 +169,7 @@ impl Hello {
             let body = e.long()?;
             let mut b = Reader::of(raw, body);
             match kind {
-                // The server's is empty.
+                // The server's extension is empty.
                 extension::SERVER_NAME if client => {
                     if self.sni.is_some() {
                         flaws.several_sni = true;
@@ -202,12 +202,12 @@ impl Hello {
         self.bytes(part).chunks_exact(2).map(|c| u16::from_be_bytes([c[0], c[1]]))
     }
 
-    /// Its random, of 32 bytes, where it is all there.
+    /// The random of 32 bytes, if it is complete.
     pub fn random(&self) -> Option<&[u8]> {
         self.raw.get(2..34)
     }
 
-    /// Whether it is a ServerHello that asks for another ClientHello.
+    /// Whether it is a HelloRetryRequest.
     pub fn is_retry(&self) -> bool {
         self.random() == Some(&RETRY[..])
     }
@@ -217,7 +217,7 @@ impl Hello {
         self.bytes(self.session)
     }
 
-    /// Cipher suites: of the client all that it offers, of the server the one it chose.
+    /// Cipher suites: the client's offer, or the server's choice.
     pub fn ciphers(&self) -> impl Iterator<Item = u16> + '_ {
         self.numbers(self.ciphers)
     }
@@ -252,7 +252,7 @@ impl Hello {
         self.numbers(self.versions).map(Version)
     }
 
-    /// The version that a server chose; of a client that it names first of all but greases.
+    /// The version that the server chose, or the first one of the client that is not GREASE.
     pub fn chosen(&self) -> Version {
         self.versions().find(|v| !v.is_grease()).unwrap_or(self.version)
     }
@@ -273,7 +273,7 @@ impl Hello {
         std::iter::from_fn(move || r.short().map(|p| self.bytes(p)))
     }
 
-    /// Whether a number is none of those that are sent to be ignored.
+    /// Whether a value is not GREASE.
     pub(super) const fn is_real(value: &u16) -> bool {
         !is_grease(*value)
     }
@@ -289,7 +289,7 @@ fn server_name(r: &mut Reader<'_>, flaws: &mut Flaws) -> Option<Part> {
         flaws.sni_length = true;
         return None;
     };
-    // Go passes over names of other types, of which there are none.
+    // Go skips names of other types, though none is defined.
     while let Some(kind) = r.u8() {
         match r.long() {
             Some(name) if kind == 0 && name.len > 0 => return Some(name),

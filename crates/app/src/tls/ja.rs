@@ -1,5 +1,5 @@
 //! Fingerprints of hellos: JA3 and JA3S (<https://github.com/salesforce/ja3>), JA4 (the BSD-licensed part of
-//! <https://github.com/FoxIO-LLC/ja4>). QUIC has the same.
+//! <https://github.com/FoxIO-LLC/ja4>). QUIC uses them too.
 
 use md5::Md5;
 use sha2::{Digest, Sha256};
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::hello::Hello;
 use super::version::Version;
 
-/// Appends numbers in decimal with hyphens between.
+/// Appends decimal numbers separated by hyphens.
 fn list(out: &mut Vec<u8>, numbers: impl Iterator<Item = u16>) {
     let mut first = true;
     for n in numbers {
@@ -18,7 +18,7 @@ fn list(out: &mut Vec<u8>, numbers: impl Iterator<Item = u16>) {
     }
 }
 
-/// Appends the JA3 string of a ClientHello: `version,ciphers,extensions,groups,point formats`, without greases.
+/// Appends the JA3 string of a ClientHello: `version,ciphers,extensions,groups,point formats`, without GREASE.
 pub fn ja3(hello: &Hello, out: &mut Vec<u8>) {
     margay_json::digits(out, u64::from(hello.version.0));
     out.push(b',');
@@ -52,13 +52,13 @@ fn hex(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the JA4 of a ClientHello that came over `transport`: `t` for TCP, `q` for QUIC.
+/// Appends the JA4 of a ClientHello over `transport`: `t` for TCP, `q` for QUIC.
 pub fn ja4(hello: &Hello, transport: u8, out: &mut Vec<u8>) {
     let mut ciphers: Vec<u16> = hello.ciphers().filter(Hello::is_real).collect();
     let all: Vec<u16> = hello.extensions().filter(Hello::is_real).collect();
     out.push(transport);
     out.extend_from_slice(match hello.newest() {
-        // Suricata takes a draft of TLS 1.3 for it over TCP alone.
+        // Like Suricata, accept drafts of TLS 1.3 over TCP only.
         v if v == Version(0x0304) || transport == b't' && v.is_13() => b"13",
         Version(0x0303) => b"12",
         Version(0x0302) => b"11",
@@ -83,7 +83,7 @@ pub fn ja4(hello: &Hello, transport: u8, out: &mut Vec<u8>) {
     short_hash(&extensions, Some(&signatures), out);
 }
 
-/// First and last character of the first protocol; of what is no text digits of its first and last byte.
+/// First and last character of the first ALPN protocol; hexadecimal digits of its first and last byte if it is not text.
 fn alpn(first: Option<&[u8]>) -> [u8; 2] {
     let Some((a, z)) = first.and_then(|f| Some((f.first()?, f.last()?))) else { return *b"00" };
     if a.is_ascii_alphanumeric() && z.is_ascii_alphanumeric() {
@@ -94,7 +94,7 @@ fn alpn(first: Option<&[u8]>) -> [u8; 2] {
     [digits.first().copied().unwrap_or(b'0'), digits.last().copied().unwrap_or(b'0')]
 }
 
-/// Appends twelve digits of the SHA-256 of numbers in hexadecimal with commas; zeros where there is none.
+/// Appends twelve hexadecimal digits of the SHA-256 of the numbers, joined by commas; zeros if there are none.
 fn short_hash(numbers: &[u16], more: Option<&[u16]>, out: &mut Vec<u8>) {
     if numbers.is_empty() {
         out.extend_from_slice(b"000000000000");
@@ -111,7 +111,7 @@ fn short_hash(numbers: &[u16], more: Option<&[u16]>, out: &mut Vec<u8>) {
     };
     put(numbers, &mut text);
     if let Some(more) = more {
-        // Also where nothing follows: the specification has it without, Suricata with it.
+        // Suricata writes the separator even if nothing follows; the specification does not.
         text.push(b'_');
         put(more, &mut text);
     }

@@ -9,7 +9,7 @@ use super::config::{Field, Fields, LogOptions};
 use super::ja;
 use super::tx::{Side, TlsTx};
 
-/// Whether the session makes an event of its own: without any greeting there is nothing to tell.
+/// Whether the session has an event of its own. Without a hello there is nothing to log.
 pub(super) fn is_logged(tx: &TlsTx, options: &LogOptions) -> bool {
     if tx.version().is_unknown() {
         return false;
@@ -20,14 +20,14 @@ pub(super) fn is_logged(tx: &TlsTx, options: &LogOptions) -> bool {
     true
 }
 
-/// Whether the event of a session shows it as resumed: up to TLS 1.2, a server that greets and shows no certificate. A session that
-/// ends before its certificate came looks the same.
+/// Whether the event shows the session as resumed: up to TLS 1.2, a ServerHello without a certificate. A session that ends
+/// before its certificate looks the same.
 fn is_resumed(tx: &TlsTx) -> bool {
     let greeted = tx.server.hello.is_some() && !tx.server.said.is_13();
     tx.server.chain.is_none() && (tx.resumed || greeted)
 }
 
-/// Appends `"tls":{...}`. Alerts have the extended form whatever the output's own setting is.
+/// Appends `"tls":{...}`. Alerts have the extended form whatever the output's setting.
 pub(super) fn log(tx: &TlsTx, json: &mut Json, options: &LogOptions, what: LogFor) {
     let fields = if what == LogFor::Event { options.fields } else { Fields::EXTENDED };
     json.object("tls");
@@ -132,7 +132,7 @@ fn validity(side: &Side, json: &mut Json, fields: Fields) {
     }
 }
 
-/// Certificates in base64: the first, and all.
+/// Certificates in base64: the first one, and the chain.
 fn chain(side: &Side, json: &mut Json, fields: Fields, keys: [(Field, &'static str); 2]) {
     let Some(chain) = side.chain.as_ref().filter(|c| !c.is_empty()) else { return };
     let [(first, first_key), (all, all_key)] = keys;
@@ -155,7 +155,7 @@ fn encode(der: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(der)
 }
 
-/// What the fingerprints of the hellos are made from.
+/// The inputs of the fingerprints.
 fn handshakes(tx: &TlsTx, json: &mut Json, fields: Fields) {
     let numbers = |json: &mut Json, key: &'static str, numbers: &mut dyn Iterator<Item = u16>| {
         json.array(key);
@@ -187,7 +187,7 @@ fn handshakes(tx: &TlsTx, json: &mut Json, fields: Fields) {
     }
 }
 
-/// Seconds since 1970 as `2015-02-12T18:07:27`, in UTC, for all years that a certificate can name.
+/// Formats seconds since 1970 as `2015-02-12T18:07:27`, in UTC, for every year that a certificate can have.
 pub(super) fn date(seconds: i64) -> String {
     // Days to a date: <https://howardhinnant.github.io/date_algorithms.html>, `civil_from_days`.
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));

@@ -1,12 +1,11 @@
 //! TLS 1.0 to 1.3 with its drafts (RFC 8446, RFC 5246 and those before them), and SSL 2.0 and 3.0 (RFC 6101).
 //!
-//! A flow has one transaction, the session ([`TlsTx`]). Each direction is a stream of records; those of a
-//! handshake in clear are put together to messages, all others are followed by their length alone. A record in clear is
-//! waited for, since it is short and its messages are read from the stream's own buffer; only a message that spans records is
-//! copied. What is encrypted is taken as it comes.
+//! A flow has one transaction, the session ([`TlsTx`]). Each direction is a stream of records. The parser reassembles handshake
+//! messages from cleartext records; for all other records it needs the length only. It waits for a complete cleartext record,
+//! which is short, and reads messages from the stream's buffer; only a message that spans records is copied. Encrypted data is
+//! consumed as it arrives.
 //!
-//! Hellos are kept as they came, and certificates too: rules and logs ask for parts of them, and fingerprints are worked
-//! out when somebody asks first.
+//! Hellos and certificates are stored raw: rules and logs read parts of them, and fingerprints are computed on first use.
 
 mod buffers;
 pub mod cert;
@@ -34,7 +33,7 @@ use crate::registry::{AppProto, Opening, Protocol};
 pub use config::{Config, Encryption, Field, Fields, LogOptions};
 pub use tx::{Side, TlsTx};
 
-/// Progress of the client: places in the states of [`PROTOCOL`].
+/// Progress of the client: indexes in the states of [`PROTOCOL`].
 const CLIENT_HELLO: u8 = 1;
 /// See [`CLIENT_HELLO`].
 const CLIENT_CERT: u8 = 2;
@@ -46,12 +45,12 @@ const CLIENT_FINISHED: u8 = 4;
 const SERVER_HELLO: u8 = 1;
 /// See [`SERVER_HELLO`].
 const SERVER_CERT: u8 = 2;
-/// See [`SERVER_HELLO`]. It comes with the hello's end (`server_hello_done`), which is 3.
+/// See [`SERVER_HELLO`]. It is reached with `server_hello_done`, which is 3.
 const SERVER_HANDSHAKE: u8 = 4;
 /// See [`SERVER_HELLO`].
 const SERVER_FINISHED: u8 = 5;
 
-/// Types of frames: places in the frames of [`PROTOCOL`].
+/// Frame types: indexes in the frames of [`PROTOCOL`].
 const PDU_FRAME: u8 = 0;
 /// See [`PDU_FRAME`].
 const HEADER_FRAME: u8 = 1;

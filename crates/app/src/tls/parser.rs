@@ -1,4 +1,4 @@
-//! Records of both directions, and the messages in them.
+//! The records of both directions, and their messages.
 
 use std::ops::Range;
 
@@ -21,43 +21,43 @@ use super::{
     SSLV2_PDU_FRAME,
 };
 
-/// Most bytes of one message of the handshake that are put together; a longer one is an event and not looked at.
+/// The limit for reassembling a handshake message. A longer one is skipped, with an event.
 const MESSAGE_MAX: usize = 128 << 10;
-/// Most records without content in a row, as in OpenSSL.
+/// The limit of consecutive empty records, as in OpenSSL.
 const EMPTY_MAX: u8 = 32;
 
-/// One direction.
+/// The parser's state for one direction.
 #[derive(Debug, Default)]
-struct Lane {
-    /// Bytes of the record at hand that are not looked at, and are still to come.
+struct DirectionState {
+    /// Bytes of the current record that are skipped and still to come.
     skip: usize,
-    /// A message that goes on in the next record.
+    /// A message that continues in the next record.
     message: Vec<u8>,
-    /// Bytes of a message that is too long, and are still to come.
+    /// Bytes of an oversized message that are still to come.
     over: usize,
-    /// What follows in this direction is encrypted.
+    /// The rest of this direction is encrypted.
     encrypted: bool,
-    /// It said so by a change of the cipher, in a version that has one.
+    /// A ChangeCipherSpec announced the encryption, in a version that has it.
     changed: bool,
     /// A record of SSL 3.0 or TLS was seen.
     tls: bool,
-    /// What follows are records of SSL 2.0, with nothing in them that is looked at.
+    /// The rest is records of SSL 2.0, whose content is not inspected.
     ssl2: bool,
-    /// Records without content in a row.
+    /// Consecutive empty records.
     empty: u8,
-    /// Bytes of the last heartbeat, encrypted.
+    /// Length of the last encrypted heartbeat.
     heartbeat: Option<usize>,
-    /// The last record was an alert, encrypted: what ends a session.
+    /// The last record was an encrypted alert, which ends a session.
     alerted: bool,
 }
 
-/// What a step came to.
+/// The result of a parsing step.
 enum Step {
-    /// So many bytes were used; go on.
+    /// This many bytes were consumed; continue.
     Used(usize),
-    /// More is needed.
+    /// More data is needed.
     More,
-    /// Behind so many bytes the parser is done.
+    /// This many bytes were consumed, and the parser stops.
     Stop(usize, Outcome),
 }
 
@@ -65,7 +65,7 @@ enum Step {
 #[derive(Debug)]
 pub(super) struct TlsParser {
     tx: Option<Box<TlsTx>>,
-    lanes: [Lane; 2],
+    lanes: [DirectionState; 2],
 }
 
 impl TlsParser {
@@ -74,12 +74,12 @@ impl TlsParser {
         tx.client.ja3_wanted = config.ja3;
         tx.server.ja3_wanted = config.ja3;
         tx.ja4 = config.ja4;
-        // There is something to look at before the greeting is whole.
+        // Rules have data to inspect before the hello is complete.
         tx.base.touch(Direction::ToServer);
         TlsParser { tx: Some(tx), lanes: Default::default() }
     }
 
-    const fn lane(&mut self, dir: Direction) -> &mut Lane {
+    const fn lane(&mut self, dir: Direction) -> &mut DirectionState {
         let [client, server] = &mut self.lanes;
         match dir {
             Direction::ToServer => client,
@@ -93,13 +93,13 @@ impl TlsParser {
         }
     }
 
-    /// The parser gives up, with an event.
+    /// Gives up, with an event.
     fn fail(&mut self, dir: Direction, event: Event) -> Step {
         self.event(dir, event);
         Step::Stop(0, Outcome::Failed)
     }
 
-    /// One record, or what there is of one. `at` is where it begins in what the parser was given.
+    /// Parses one record, or the available part of one. `at` is its offset in the parser's input.
     fn step(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8], at: usize) -> Step {
         let lane = self.lane(dir);
         if lane.skip > 0 {
@@ -114,13 +114,14 @@ impl TlsParser {
             return Step::Used(n);
         }
         let Some(&first) = data.first() else { return Step::More };
-        // In SSL 2.0 the first bit, or none of the first two, is a length; a record of TLS has its type there.
+        // The first byte of an SSL 2.0 record is part of its length, with the first bit or neither of the first two bits set.
+        // A TLS record has its type there.
         let tls = matches!(first, kind::CHANGE_CIPHER..=kind::HEARTBEAT);
         if lane.ssl2 || (!lane.tls && !tls) {
             return self.ssl2(cx, dir, data, at);
         }
         if !tls && self.cleared() {
-            // Nothing that is still wanted is encrypted.
+            // The flow continues in cleartext.
             cx.shared.wishes.no_payload = false;
             self.truncated(cx, Direction::ToServer);
             self.truncated(cx, Direction::ToClient);
@@ -139,7 +140,7 @@ impl TlsParser {
         if head.len > RECORD_MAX {
             return self.fail(dir, Event::InvalidRecordLength);
         }
-        // Only data may be empty (RFC 8446 section 5.1), but OpenSSL passes over 32 empty records of any type.
+        // Only application data may be empty (RFC 8446 section 5.1), but OpenSSL skips 32 empty records of any type.
         if head.len == 0 && head.kind != kind::DATA {
             self.event(dir, Event::InvalidRecordLength);
         }
@@ -155,7 +156,7 @@ impl TlsParser {
             }
         }
         let lane = self.lane(dir);
-        // What is in clear is waited for: it is short.
+        // Wait for complete cleartext records, which are short.
         let clear = !lane.encrypted && head.kind != kind::DATA;
         if clear && data.len() < total {
             return Step::More;
@@ -188,17 +189,17 @@ impl TlsParser {
         Step::Used(total)
     }
 
-    /// Whether both sides ended their session on the control connection of FTP, which goes on in clear (RFC 4217 section
+    /// Whether both sides ended their session on an FTP control connection, which continues in cleartext (RFC 4217 section
     /// 12.3).
     fn cleared(&self) -> bool {
         self.tx.as_ref().is_some_and(|tx| tx.from == Some(AppProto::Ftp)) && self.lanes.iter().all(|l| l.alerted)
     }
 
-    /// A record that cannot be looked into.
+    /// Handles a record whose content is encrypted.
     fn encrypted(&mut self, dir: Direction, head: Head) {
         let lane = self.lane(dir);
         if !lane.encrypted {
-            // TLS 1.3 says nothing before.
+            // TLS 1.3 does not announce the encryption in another way.
             lane.encrypted = true;
             lane.message = Vec::new();
         }
@@ -206,7 +207,7 @@ impl TlsParser {
         if head.kind == kind::HEARTBEAT {
             lane.heartbeat = Some(head.len);
             let other = self.lane(dir.reverse()).heartbeat;
-            // An answer has what was sent, and no more.
+            // A valid response returns the data of the request, no more.
             if other.is_some_and(|asked| head.len > asked) {
                 self.event(dir, Event::DataleakHeartbeatMismatch);
             }
@@ -216,8 +217,8 @@ impl TlsParser {
         }
     }
 
-    /// A direction sends its first data, so that its handshake has ended whatever was seen of it. In a session that is resumed, and in
-    /// TLS 1.3, nothing before says so.
+    /// Handles the first application data of a direction: its handshake has ended, whatever was seen of it. In TLS 1.3 and in a
+    /// resumed session, nothing earlier shows that.
     fn begins(&mut self, dir: Direction) {
         let Some(tx) = &mut self.tx else { return };
         let (hello, handshake) = match dir {
@@ -235,7 +236,7 @@ impl TlsParser {
         if dir == Direction::ToServer && tx.server.hello.is_some() {
             tx.goes_on(dir);
         }
-        // Of TLS 1.3 it means nothing (RFC 8446 appendix D.4).
+        // In TLS 1.3 it has no meaning (RFC 8446 appendix D.4).
         if tx.server.said.is_13() {
             return;
         }
@@ -243,13 +244,13 @@ impl TlsParser {
         lane.changed = true;
         lane.encrypted = true;
         let both = self.lanes.iter().all(|l| l.changed);
-        // Without a certificate the keys are those of an earlier session.
+        // Without a certificate, the keys come from an earlier session.
         if let Some(tx) = self.tx.as_mut().filter(|tx| both && tx.server.chain.is_none() && tx.server.hello.is_some()) {
             tx.resumed = true;
         }
     }
 
-    /// A heartbeat in clear (RFC 6520 section 4).
+    /// Handles a cleartext heartbeat (RFC 6520 section 4).
     fn heartbeat(&mut self, dir: Direction, body: &[u8]) {
         let Some(&[kind, high, low]) = body.first_chunk::<3>() else {
             self.event(dir, Event::InvalidHeartbeatMessage);
@@ -264,7 +265,7 @@ impl TlsParser {
         }
     }
 
-    /// The content of a record of the handshake: messages, or parts of them.
+    /// Handles the content of a handshake record: messages, or parts of them.
     fn handshake(&mut self, cx: &Parse<'_>, dir: Direction, mut body: &[u8]) {
         let Some(tx) = &mut self.tx else { return };
         let [client, server] = &mut self.lanes;
@@ -276,7 +277,7 @@ impl TlsParser {
                 body = body.get(n..).unwrap_or(&[]);
                 continue;
             }
-            // What went before lacks its head, or its end.
+            // The earlier part lacks its header or its end.
             if !lane.message.is_empty() {
                 let want = match message_len(&lane.message) {
                     Some(n) => HEAD_MESSAGE + n,
@@ -296,7 +297,7 @@ impl TlsParser {
                 return;
             };
             if whole.first().is_some_and(|k| !handshake::is_known(*k)) {
-                // Its length is not to be trusted either.
+                // Its length is not reliable either.
                 tx.event(dir, Event::InvalidHandshakeMessage);
                 lane.message = Vec::new();
                 return;
@@ -328,7 +329,7 @@ impl TlsParser {
         }
     }
 
-    /// A record of SSL 2.0, or nothing that is known.
+    /// Parses a record of SSL 2.0; anything else is invalid.
     fn ssl2(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8], at: usize) -> Step {
         let Some(head) = sslv2::Head::read(data) else { return Step::More };
         let total = head.head + head.len;
@@ -372,7 +373,7 @@ impl TlsParser {
                         if !fits {
                             tx.event(dir, Event::InvalidSslv2Header);
                         }
-                        // What offers no more goes on in its own way.
+                        // A greeting that offers nothing newer continues with SSL 2.0.
                         self.lanes[0].ssl2 = version == Version::SSL2;
                     }
                     None => tx.event(dir, Event::InvalidSslv2Header),
@@ -411,8 +412,8 @@ impl TlsParser {
         }
     }
 
-    /// Says what is wanted once data is sent, which is encrypted. Of TLS 1.3 that may be the end of the server's handshake: bypass waits
-    /// for both directions.
+    /// Sends the flow requests once encrypted data arrives. In TLS 1.3 this may still be the end of the server's handshake, so
+    /// bypass waits for both directions.
     fn went_on(&mut self, cx: &mut Parse<'_>, dir: Direction, head: Head, used: usize) -> Step {
         let Some(tx) = &mut self.tx else { return Step::Used(used) };
         let done = tx.base.progress[0] >= CLIENT_HANDSHAKE && tx.base.progress[1] >= SERVER_HANDSHAKE;
@@ -437,13 +438,13 @@ impl TlsParser {
     }
 }
 
-/// The length that a message's head says.
+/// The length in a message header.
 fn message_len(message: &[u8]) -> Option<usize> {
     let &[_, a, b, c] = message.first_chunk::<HEAD_MESSAGE>()?;
     Some(u32::from_be_bytes([0, a, b, c]) as usize)
 }
 
-/// Marks the frames of a record that begins `at` into what the parser was given: all of it, its head, and its content, which is
+/// Marks the frames of a record at offset `at` of the parser's input: the record, its header, and its content. The content is
 /// `data` unless it is an alert or a heartbeat.
 fn mark(cx: &mut Parse<'_>, dir: Direction, head: Head, at: usize) {
     let frames = &mut cx.shared.frames;
@@ -462,7 +463,7 @@ fn mark(cx: &mut Parse<'_>, dir: Direction, head: Head, at: usize) {
     frames.begin(dir, content, at + HEAD_LEN, tx);
 }
 
-/// The frames of the record at hand end.
+/// Ends the frames of the current record.
 fn end_frames(cx: &mut Parse<'_>, dir: Direction, to: usize) {
     if cx.shared.frames.wanted {
         cx.shared.frames.end(dir, to as u64);
@@ -502,7 +503,7 @@ impl Parser for TlsParser {
     fn gap(&mut self, _cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
         let lane = self.lane(dir);
         match usize::try_from(len) {
-            // Within a record that is not looked at nothing is lost.
+            // A gap in a skipped record does no harm.
             Ok(n) if n <= lane.skip => {
                 lane.skip -= n;
                 Outcome::More
@@ -518,7 +519,7 @@ impl Parser for TlsParser {
                 Direction::ToClient => (SERVER_HANDSHAKE, SERVER_FINISHED),
             };
             if tx.base.progress[dir.index()] < handshake {
-                // There was no session to look back on.
+                // There was no session to evaluate.
                 tx.base.progress[dir.index()] = finished;
             }
             tx.base.advance(dir, finished);

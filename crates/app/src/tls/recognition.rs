@@ -1,6 +1,6 @@
-//! How TLS is recognised: by the head of its first record (RFC 8446 section 5.1 and those before it), a handshake to the
-//! server, and to the client an alert or data as well; by a ClientHello in a record of an odd version, or behind records that
-//! servers pass over; and by the greeting of SSL 2.0 that offers SSL 3.0 or TLS (RFC 5246 appendix E.2), or SSL 2.0 itself.
+//! Protocol detection for TLS. It accepts the header of the first record (RFC 8446 section 5.1 and its predecessors): a
+//! handshake, and from the server also an alert or data; a ClientHello in a record with an unusual version, or behind records
+//! that servers skip; an SSL 2.0 greeting that offers SSL 3.0 or TLS (RFC 5246 appendix E.2); and SSL 2.0 itself.
 
 use margay_flow::Direction;
 
@@ -9,7 +9,7 @@ use crate::recognise::{Pattern, Probe, Probed, Recognition, TCP};
 use super::handshake::kind::CLIENT_HELLO;
 use super::record::{HEAD_LEN, Head, RECORD_MAX, kind};
 
-/// Level of an alert that ends nothing (RFC 5246 section 7.2).
+/// Level of an alert that does not end the session (RFC 5246 section 7.2).
 const WARNING: u8 = 1;
 
 const fn ts(bytes: &'static [u8]) -> Pattern {
@@ -48,11 +48,11 @@ pub(super) const RECOGNITION: Recognition = Recognition {
     ],
 };
 
-/// Most records before the one with the greeting: OpenSSL passes over 32 empty ones, Go over 15 warnings.
+/// The limit of records before the ClientHello: OpenSSL skips 32 empty ones, Go 15 warnings.
 const RECORDS_BEFORE: usize = 32;
 
-/// On any port: a ClientHello, in a record of any version that a server reads. Before it may be what servers pass over:
-/// records without content, and alerts that are warnings.
+/// On any port: a ClientHello in a record of any version that a server accepts, possibly behind records that servers skip:
+/// empty records, and warning alerts.
 fn client_hello(dir: Direction, data: &[u8]) -> Probed {
     if dir != Direction::ToServer {
         return Probed::No;

@@ -1,10 +1,10 @@
-//! The head of a record (RFC 8446 section 5.1, RFC 5246 section 6.2.1).
+//! Record headers (RFC 8446 section 5.1, RFC 5246 section 6.2.1).
 
 use super::version::Version;
 
-/// Bytes of a head.
+/// Length of a record header.
 pub(super) const HEAD_LEN: usize = 5;
-/// Most bytes of a record that RFC 5246 section 6.2.3 allows, encryption included.
+/// The maximum record length of RFC 5246 section 6.2.3, including encryption.
 pub(super) const RECORD_MAX: usize = (1 << 14) + 2048;
 
 /// Types of records.
@@ -16,19 +16,19 @@ pub(super) mod kind {
     pub(crate) const HEARTBEAT: u8 = 24;
 }
 
-/// The head of a record.
+/// A record header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Type: one of [`kind`], where it is known.
+    /// Type: one of [`kind`], if known.
     pub(super) kind: u8,
     /// Version.
     pub(super) version: Version,
-    /// Bytes behind the head.
+    /// Length of the content.
     pub(super) len: usize,
 }
 
 impl Head {
-    /// Reads a head; `None` where there is too little of it.
+    /// Reads a header; `None` if it is incomplete.
     pub(super) fn read(data: &[u8]) -> Option<Head> {
         let b = data.first_chunk::<HEAD_LEN>()?;
         Some(Head {

@@ -1,4 +1,4 @@
-//! What scripts are told of TLS.
+//! Values that scripts can read from TLS.
 
 use margay_flow::Direction::{self, ToClient, ToServer};
 
@@ -6,7 +6,7 @@ use crate::script::Answer;
 
 use super::tx::TlsTx;
 
-/// The answer to a script, of TLS or of JA3.
+/// Answers a script's query about TLS or JA3.
 pub(super) fn answer(tx: &TlsTx, protocol: &str, what: &str) -> Option<Answer> {
     let ja3 = |dir: Direction, hash: bool| {
         let both = tx.side(dir).ja3(dir);

@@ -1,5 +1,5 @@
-//! Messages of SSL 2.0 (The SSL Protocol, February 1995): the greeting that a client may begin with (RFC 5246 appendix
-//! E.2), and what a server of that time answers.
+//! Messages of SSL 2.0 (The SSL Protocol, February 1995): the compatible ClientHello (RFC 5246 appendix E.2), and the
+//! ServerHello of that version.
 
 use super::version::Version;
 
@@ -10,17 +10,17 @@ pub(super) mod kind {
     pub(crate) const SERVER_HELLO: u8 = 4;
 }
 
-/// The head of a record: two bytes, or three with padding.
+/// A record header: two bytes, or three with padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Bytes of the head.
+    /// Length of the header.
     pub(super) head: usize,
-    /// Bytes behind it.
+    /// Length of the content.
     pub(super) len: usize,
 }
 
 impl Head {
-    /// Reads a head; `None` where there is too little of it.
+    /// Reads a header; `None` if it is incomplete.
     pub(super) fn read(data: &[u8]) -> Option<Head> {
         let &[a, b] = data.first_chunk::<2>()?;
         Some(if a & 0x80 != 0 {
@@ -31,7 +31,7 @@ impl Head {
     }
 }
 
-/// The version of a ClientHello, from behind the type, and whether its lengths fit.
+/// Reads a ClientHello behind its type: the version, and whether its lengths are consistent.
 pub(super) fn client_hello(body: &[u8]) -> Option<(Version, bool)> {
     let b = body.first_chunk::<8>()?;
     let number = |at: usize| usize::from(u16::from_be_bytes([b[at], b[at + 1]]));
@@ -40,14 +40,14 @@ pub(super) fn client_hello(body: &[u8]) -> Option<(Version, bool)> {
     Some((version(u16::from_be_bytes([b[0], b[1]])), fits))
 }
 
-/// A ServerHello, from behind the type: its version and its certificate.
+/// Reads a ServerHello behind its type: the version and the certificate.
 pub(super) fn server_hello(body: &[u8]) -> Option<(Version, &[u8])> {
     let b = body.first_chunk::<10>()?;
     let len = usize::from(u16::from_be_bytes([b[4], b[5]]));
     Some((version(u16::from_be_bytes([b[2], b[3]])), body.get(10..10 + len)?))
 }
 
-/// SSL 2.0 has its number the other way round.
+/// SSL 2.0 has its version bytes in reverse order.
 const fn version(sent: u16) -> Version {
     if sent == 0x0002 { Version::SSL2 } else { Version(sent) }
 }

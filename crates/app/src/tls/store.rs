@@ -1,5 +1,5 @@
-//! `tls-store`: the certificates of sessions that rules want kept (`tls.store`), a file in PEM (RFC 7468) with one beside it
-//! that says where they came from.
+//! `tls-store`: writes the certificates of sessions that rules select (`tls.store`) to a PEM file (RFC 7468), with a second
+//! file about their origin.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -13,42 +13,42 @@ use margay_packet::Time;
 
 use super::cert::Chain;
 
-/// Where certificates go; nowhere without a folder.
+/// The certificate store; without a folder it stores nothing.
 #[derive(Debug, Default)]
 pub struct CertificateStore {
     /// The folder.
     pub dir: Option<PathBuf>,
-    /// Chains that were written.
+    /// Number of chains written.
     pub written: u64,
-    /// Chains that could not be written.
+    /// Number of chains that could not be written.
     pub failed: u64,
-    /// The last number given to a file, for all workers.
+    /// The last file number, shared by all workers.
     last: Arc<AtomicU32>,
     clock: Option<Clock>,
 }
 
-/// The packet that made a rule match.
+/// The packet that triggered the rule.
 #[derive(Debug, Clone, Copy)]
 pub struct Occasion<'a> {
     /// Its flow.
     pub flow: &'a FlowCore,
     /// Its time.
     pub time: Time,
-    /// Its number in the capture file, where it is from one.
+    /// Its number in the capture file, if it is from one.
     pub number: Option<u64>,
 }
 
 impl CertificateStore {
-    /// One in a folder, which is made where it is missing.
+    /// Opens a store in a folder, which is created if necessary.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     pub fn new(dir: PathBuf) -> std::io::Result<CertificateStore> {
         std::fs::create_dir_all(&dir)?;
         Ok(CertificateStore { dir: Some(dir), ..CertificateStore::default() })
     }
 
-    /// Writes the chain of a direction's sender. What cannot be written is counted: traffic goes on.
+    /// Writes the chain of a direction's sender. Errors are counted and do not affect traffic.
     pub(super) fn store(&mut self, chain: &Chain, dir: Direction, occasion: &Occasion<'_>) {
         let Some(folder) = self.dir.clone() else { return };
         let number = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
@@ -94,7 +94,7 @@ fn about(chain: &Chain, occasion: &Occasion<'_>, clock: &mut Clock) -> Vec<u8> {
     out.push(b'\n');
     let mut line = |key: &str, value: &[u8]| {
         out.extend_from_slice(format!("{key:<19}").as_bytes());
-        // What would end the line stays within it.
+        // Escape control characters, which could end the line.
         out.extend(value.iter().map(|b| if b.is_ascii_control() { b'?' } else { *b }));
         out.push(b'\n');
     };

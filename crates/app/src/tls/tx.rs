@@ -1,4 +1,4 @@
-//! A TLS session: the one transaction of its flow.
+//! A TLS session: the only transaction of its flow.
 
 use std::cell::OnceCell;
 
@@ -18,7 +18,7 @@ use super::store::{CertificateStore, Occasion};
 use super::version::Version;
 use super::{CLIENT_FINISHED, CLIENT_HANDSHAKE, SERVER_FINISHED, SERVER_HANDSHAKE, buffers, log};
 
-/// Which message was seen last (`ssl_state`); 16 is none that is known, which never comes that far.
+/// The last message seen (`ssl_state`). 16 stands for an unknown one, which is never reached.
 pub(super) mod state {
     pub(crate) const CLIENT_HELLO: u8 = 1;
     pub(crate) const SERVER_HELLO: u8 = 2;
@@ -26,22 +26,22 @@ pub(super) mod state {
     pub(crate) const SERVER_KEYX: u8 = 8;
 }
 
-/// What one side said.
+/// The messages of one side.
 #[derive(Debug, Default)]
 pub struct Side {
     /// Its first hello.
     pub hello: Option<Hello>,
-    /// The version of its hello: of the server the one that it chose, of the client the one that it names first.
+    /// The version of its hello: the one that the server chose, or the client's `legacy_version`.
     pub said: Version,
-    /// The same, and before there is one that of its records.
+    /// As `said`; before the hello, the version of the records.
     pub(super) version: Version,
     /// Its certificates.
     pub chain: Option<Chain>,
-    /// When those came, in seconds since 1970.
+    /// When the certificates arrived, in seconds since 1970.
     pub seen: i64,
-    /// JA3 of the client or JA3S of the server, and its MD5; worked out when it is asked for first.
+    /// JA3 of the client or JA3S of the server, with its MD5, computed on first use.
     ja3: OnceCell<(String, String)>,
-    /// Whether it is there for rules and logs.
+    /// Whether rules and logs use it.
     pub(super) ja3_wanted: bool,
 }
 
@@ -67,26 +67,27 @@ impl Side {
 #[derive(Debug, Default)]
 pub struct TlsTx {
     pub(super) base: TxBase,
-    /// What the client said.
+    /// The client's messages.
     pub client: Side,
-    /// What the server said.
+    /// The server's messages.
     pub server: Side,
-    /// Which message was seen last: [`state`].
+    /// The last message seen: [`state`].
     pub(super) state: u8,
-    /// Whether the session is one that went on from an earlier one.
+    /// Whether the session resumes an earlier one.
     pub resumed: bool,
-    /// By direction, whether its handshake ended: the client changed its cipher or sent data behind the server's hello, the server sent data.
+    /// By direction: the handshake has ended. The client changed its cipher or sent data after the ServerHello; the server sent
+    /// data.
     pub(super) went_on: [bool; 2],
-    /// Whether the server asked for a certificate of the client (RFC 5246, section 7.4.4).
+    /// Whether the server requested a client certificate (RFC 5246, section 7.4.4).
     pub(super) asks_client: bool,
-    /// What the flow was before TLS began in it.
+    /// The flow's protocol before TLS.
     pub(super) from: Option<AppProto>,
-    /// Whether JA4 is there for rules and logs.
+    /// Whether rules and logs use JA4.
     pub(super) ja4: bool,
 }
 
 impl TlsTx {
-    /// What the sender of a direction said.
+    /// The messages of a direction's sender.
     pub const fn side(&self, dir: Direction) -> &Side {
         match dir {
             Direction::ToServer => &self.client,
@@ -94,7 +95,7 @@ impl TlsTx {
         }
     }
 
-    /// The version: that which the server chose, as long as it did not the one that the client names first.
+    /// The version: the server's choice; until then, the client's `legacy_version`.
     pub const fn version(&self) -> Version {
         if self.server.said.is_unknown() { self.client.said } else { self.server.said }
     }
@@ -106,7 +107,7 @@ impl TlsTx {
         }
     }
 
-    /// Adds an event that came up in a direction.
+    /// Adds an event of a direction.
     pub(super) fn event(&mut self, dir: Direction, event: Event) {
         if !self.base.events.has(event as u8) {
             self.base.events.add(event as u8);
@@ -114,14 +115,14 @@ impl TlsTx {
         }
     }
 
-    /// A direction's handshake ended.
+    /// Ends a direction's handshake.
     pub(super) fn goes_on(&mut self, dir: Direction) {
         if !std::mem::replace(&mut self.went_on[dir.index()], true) {
             self.base.touch(dir);
         }
     }
 
-    /// A message of a direction was seen.
+    /// Records the last message of a direction.
     pub(super) fn set_state(&mut self, dir: Direction, state: u8) {
         self.state = state;
         self.base.touch(dir);
@@ -161,10 +162,11 @@ impl Transaction for TlsTx {
     fn is_loggable(&self, complete: bool) -> bool {
         let server = self.base.progress[1];
         let agreed = if self.server.chain.is_some() {
-            // Where the server asked for the client's certificate, what the client answers is part of the event.
+            // If the server requested a client certificate, the client's response is part of the event.
             server >= SERVER_HANDSHAKE && self.base.progress[0] >= CLIENT_HANDSHAKE
         } else {
-            // Without a certificate in clear (TLS 1.3, a session that is resumed) the end of both handshakes says that the session was agreed on.
+            // Without a cleartext certificate (TLS 1.3, resumed sessions), the end of both handshakes shows that the session is
+            // established.
             self.went_on == [true; 2]
         };
         complete || agreed || self.base.progress == [CLIENT_FINISHED, SERVER_FINISHED]

@@ -1,8 +1,8 @@
-//! Versions of SSL and TLS as they are sent, and their names.
+//! SSL and TLS versions as sent, and their names.
 
 use std::fmt;
 
-/// A version as two bytes: that of SSL 2.0 is 0x0200, of SSL 3.0 0x0300, of TLS 1.0 0x0301.
+/// A version as two bytes: SSL 2.0 is 0x0200, SSL 3.0 is 0x0300, TLS 1.0 is 0x0301.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Version(pub u16);
 
@@ -16,34 +16,34 @@ impl Version {
     /// TLS 1.3 (RFC 8446).
     pub const TLS13: Version = Version(0x0304);
 
-    /// Whether nothing was said of it.
+    /// Whether the version is not known.
     pub const fn is_unknown(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether it is TLS 1.3, one of its drafts included.
+    /// Whether it is TLS 1.3 or one of its drafts.
     pub const fn is_13(self) -> bool {
         self.0 == 0x0304 || matches!(self.0 >> 8, 0x7f | 0xfb)
     }
 
-    /// Whether a record has it by the book: SSL 3.0 to TLS 1.3, and drafts of the latter.
+    /// Whether it is valid in a record: SSL 3.0 to TLS 1.3, and its drafts.
     pub const fn is_of_record(self) -> bool {
         matches!(self.0, 0x0300..=0x0304) || matches!(self.0 >> 8, 0x7f | 0xfb)
     }
 
-    /// Whether some implementation reads a record with it. RFC 8446 section 5.1 has the version of a record ignored:
-    /// OpenSSL takes any with the major version 3, and Go any below 0x1000 before a version is agreed on.
+    /// Whether some implementation accepts a record with it. RFC 8446 section 5.1 says to ignore a record's version: OpenSSL
+    /// accepts any with the major version 3, and Go any below 0x1000 before the version is negotiated.
     pub const fn is_read(self) -> bool {
         self.0 < 0x1000 || self.is_of_record()
     }
 
-    /// Whether it is one of the values that are sent to be ignored (RFC 8701).
+    /// Whether it is a GREASE value (RFC 8701).
     pub const fn is_grease(self) -> bool {
         is_grease(self.0)
     }
 }
 
-/// Whether a number of an extension, a cipher suite, a group or a version is sent to be ignored (RFC 8701).
+/// Whether an extension, cipher suite, group or version number is a GREASE value (RFC 8701).
 pub const fn is_grease(value: u16) -> bool {
     value & 0x0f0f == 0x0a0a && value >> 8 == value & 0xff
 }
@@ -58,7 +58,7 @@ impl fmt::Display for Version {
             0x0302 => "TLS 1.1",
             0x0303 => "TLS 1.2",
             0x0304 => "TLS 1.3",
-            // The number of the draft; those of early ones told nothing else apart.
+            // The low byte is the number of the draft. Drafts before 16 share a name.
             0x7f00..=0x7f0f => "TLS 1.3 draft-<16",
             0xfb17 => "TLS 1.3 draft-23-fb",
             0xfb1a => "TLS 1.3 draft-26-fb",

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use margay_app::frame::FlowFrames;
-use margay_app::{AppConfig, AppLogOptions, AppProto, AppSession, Parser, Shared, Transaction, Wishes, protocol};
+use margay_app::{AppConfig, AppLogOptions, AppProto, AppSession, FlowRequests, Parser, Shared, Transaction, protocol};
 use margay_flow::Direction;
 use margay_output::eve::Record;
 use margay_output::event::AppProtos;
@@ -43,7 +43,7 @@ pub(crate) struct FlowApp {
     /// Packet events that are not handled yet.
     pub(crate) events: u8,
     /// What its parsers request from the engine.
-    pub(crate) wishes: Wishes,
+    pub(crate) wishes: FlowRequests,
     /// The rest is encrypted, and neither payload nor stream is inspected any more. The packet that showed this still is.
     pub(super) encrypted: bool,
     /// Logging has nothing to do until a transaction changes. The value says whether rules inspected the flow at that point.

@@ -65,7 +65,7 @@ impl Stages {
         if over != std::mem::replace(&mut app.over, over) {
             app.session.wake();
         }
-        if !app.session.take_stirred() && app.quiet == Some(detects) && !over {
+        if !app.session.take_dirty() && app.quiet == Some(detects) && !over {
             return;
         }
         app.quiet = None;
