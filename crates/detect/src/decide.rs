@@ -8,7 +8,7 @@ use crate::detect::Detect;
 use crate::input::{Alert, DropReason, Input, Reject, Verdict, VerdictAction};
 use crate::state::State;
 use crate::threshold::{Outcome, Subject};
-use crate::watch::{Fate, Watch};
+use crate::watch::{MatchOutcome, Watch};
 
 impl<W: Watch> State<W> {
     /// Puts what matched in order and decides: alerts up to the queue's size, the packet's verdict, the flow's action.
@@ -31,7 +31,7 @@ impl<W: Watch> State<W> {
             let Some(rule) = detect.compiled.get(m.rule as usize) else { continue };
             let decision = self.thresholds.decide(&detect.thresholds, m.rule, &subject);
             if decision.outcome == Outcome::Nothing {
-                self.context.watch.fate(m.rule, Fate::Threshold(true));
+                self.context.watch.fate(m.rule, MatchOutcome::Threshold(true));
                 self.counters.alerts_suppressed += u64::from(rule.writes);
                 continue;
             }
@@ -40,10 +40,10 @@ impl<W: Watch> State<W> {
             let writes = rule.writes && decision.new_action != Some(NewAction::Pass);
             if W::ON {
                 let fate = match (writes, decision.outcome) {
-                    (false, _) => Fate::Writes(false),
-                    (_, Outcome::Silent | Outcome::Limited) => Fate::Threshold(false),
-                    _ if self.alerts.len() >= max => Fate::Overflow,
-                    _ => Fate::Alert,
+                    (false, _) => MatchOutcome::Writes(false),
+                    (_, Outcome::Silent | Outcome::Limited) => MatchOutcome::Threshold(false),
+                    _ if self.alerts.len() >= max => MatchOutcome::Overflow,
+                    _ => MatchOutcome::Alert,
                 };
                 self.context.watch.fate(m.rule, fate);
             }
@@ -101,7 +101,7 @@ impl<W: Watch> State<W> {
                 }
                 if W::ON {
                     for later in self.matches.iter().skip(i + 1) {
-                        self.context.watch.fate(later.rule, Fate::Passed(m.rule));
+                        self.context.watch.fate(later.rule, MatchOutcome::Passed(m.rule));
                     }
                 }
                 break;

@@ -77,7 +77,7 @@ mod vars;
 mod watch;
 mod worker;
 
-pub use ahead::{Recipe, SearchedAhead, Searcher};
+pub use ahead::{SearchPlan, SearchedAhead, Searcher};
 pub use config::{DetectConfig, LuaConfig, PACKET_ALERT_MAX};
 pub use counters::DetectCounters;
 pub use detect::{CompileReport, Detect, Environment};

@@ -9,7 +9,7 @@ use margay_app::TxBase;
 use margay_flow::{CapturedVars, Direction, FlowAction};
 use margay_packet::{L3, Packet, PacketSource};
 
-use crate::ahead::{AHEAD_MIN, Recipe};
+use crate::ahead::{AHEAD_MIN, SearchPlan};
 use crate::buffer::PacketBuffer;
 use crate::checks::header;
 use crate::counters::DetectCounters;
@@ -358,7 +358,7 @@ impl<W: Watch> State<W> {
     #[inline]
     fn searched_ahead(&mut self, detect: &Detect, input: &Input<'_>, groups: GroupIds, payload: &[u8]) -> bool {
         let Some(ahead) = input.ahead.filter(|_| payload.len() >= AHEAD_MIN) else { return false };
-        ahead.found(Recipe::new(detect, groups, !input.in_stream), payload, &mut self.candidates)
+        ahead.found(SearchPlan::new(detect, groups, !input.in_stream), payload, &mut self.candidates)
     }
 
     fn scan(&mut self, group: &Group, source: Source, data: &[u8]) {

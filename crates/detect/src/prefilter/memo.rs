@@ -19,7 +19,7 @@ const ROOM: usize = 12;
 /// What was found in values. One a worker, for one set of rules.
 #[derive(Debug)]
 pub(crate) struct Memo {
-    values: Box<[Kept]>,
+    values: Box<[CacheEntry]>,
     /// At random, so that nobody can choose values that always take each other's place.
     seed: u64,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Memo {
 /// A value: three lines of the processor's cache.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-struct Kept {
+struct CacheEntry {
     /// Where the prefilter lies that looked through it; 0 where there is none.
     of: usize,
     len: u8,
@@ -36,7 +36,7 @@ struct Kept {
     rules: [u32; ROOM],
 }
 
-const NOTHING: Kept = Kept { of: 0, len: 0, found: 0, bytes: [0; LONGEST], rules: [0; ROOM] };
+const NOTHING: CacheEntry = CacheEntry { of: 0, len: 0, found: 0, bytes: [0; LONGEST], rules: [0; ROOM] };
 
 impl Default for Memo {
     fn default() -> Memo {
@@ -123,7 +123,7 @@ mod tests {
                     prop_assert_eq!(&want, &got);
                     // It is there for when it comes again, unless it is long, or much was found.
                     let of = std::ptr::from_ref(p).addr();
-                    let is = |k: &Kept| k.of == of && k.bytes.get(..usize::from(k.len)) == Some(value.as_slice());
+                    let is = |k: &CacheEntry| k.of == of && k.bytes.get(..usize::from(k.len)) == Some(value.as_slice());
                     prop_assert_eq!(memo.values.iter().any(is), value.len() <= LONGEST && want.len() - 1 <= ROOM);
                 }
             }

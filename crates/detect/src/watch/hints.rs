@@ -3,7 +3,7 @@
 use margay_rules::ast::{BufferCheck, Content, Value};
 
 use super::describe::{byte_op, compare, literal};
-use super::{Came, OpSeen};
+use super::{CheckResult, OpSeen};
 use crate::inspect::number;
 
 /// What is said of a check, and the bytes that it is about.
@@ -44,7 +44,7 @@ fn range((from, to): (usize, usize)) -> String {
 /// A literal that was not found where it should be.
 fn content(c: &Content, seen: &OpSeen<'_>) -> Hint {
     let data = seen.data;
-    if let Came::Failed(Some(at)) = seen.came {
+    if let CheckResult::Failed(Some(at)) = seen.came {
         return Hint { text: format!("it is there, at {}", range(at)), mark: at, tenths: 0 };
     }
     let n = c.bytes.len();
@@ -125,13 +125,13 @@ fn read(
 pub(crate) fn of(check: &BufferCheck, seen: &OpSeen<'_>) -> Hint {
     let len = seen.data.len();
     let whole = |text: String| Hint { text, mark: (0, 0), tenths: 0 };
-    if seen.came == Came::Limit {
+    if seen.came == CheckResult::Limit {
         return whole("not looked at: the rule took too many steps here (detect.inspection-recursion-limit)".into());
     }
     match check {
         BufferCheck::Content(c) => content(c, seen),
         BufferCheck::Pcre(p) => {
-            if let Came::Failed(Some(at)) = seen.came {
+            if let CheckResult::Failed(Some(at)) = seen.came {
                 return Hint { text: format!("it matches, at {}", range(at)), mark: at, tenths: 0 };
             }
             let from = if p.relative { seen.cursor } else { 0 };
@@ -194,8 +194,14 @@ mod tests {
 
     fn text(c: &Content, data: &[u8], window: Option<(usize, usize)>) -> String {
         let variables = [0; VARIABLES_MAX];
-        let seen =
-            OpSeen { data, cursor: 0, window, came: Came::Failed(None), variables: &variables, dce_little: false };
+        let seen = OpSeen {
+            data,
+            cursor: 0,
+            window,
+            came: CheckResult::Failed(None),
+            variables: &variables,
+            dce_little: false,
+        };
         of(&BufferCheck::Content(c.clone()), &seen).text
     }
 

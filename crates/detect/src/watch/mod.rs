@@ -75,7 +75,7 @@ pub(crate) enum Searched<'a> {
 
 /// What became of a check of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Came {
+pub(crate) enum CheckResult {
     /// It holds, with these bytes.
     Held(usize, usize),
     /// It does not; of what must not be there these bytes are.
@@ -92,7 +92,7 @@ pub(crate) struct OpSeen<'a> {
     pub(crate) cursor: usize,
     /// Where a literal was looked for.
     pub(crate) window: Option<(usize, usize)>,
-    pub(crate) came: Came,
+    pub(crate) came: CheckResult,
     pub(crate) variables: &'a [u64; VARIABLES_MAX],
     pub(crate) dce_little: bool,
 }
@@ -112,7 +112,7 @@ pub(crate) enum StepCame {
 
 /// What a match came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum MatchOutcome {
     Alert,
     /// The rule writes none (`noalert`, `pass`, `config`).
     Writes(bool),
@@ -172,7 +172,7 @@ pub(crate) trait Watch: std::fmt::Debug {
     /// A step of a rule on transactions was looked at.
     fn step(&mut self, _rule: u32, _plan: &Plan, _step: &Step, _came: StepCame, _view: &View<'_>) {}
     /// What a match came to.
-    fn fate(&mut self, _rule: u32, _fate: Fate) {}
+    fn fate(&mut self, _rule: u32, _fate: MatchOutcome) {}
 }
 
 /// Nobody.

@@ -17,7 +17,7 @@ use super::rule::{Current, KEPT, REASONS_MAX, Seen, Way, Work, address, pattern_
 use super::words::{
     MISSING, WHOLE_REGEX, frame_name, held_lines, misfit_text, regex_line, search_line, side, state_name, step_text,
 };
-use super::{At, Came, End, Fate, Look, OpSeen, Searched, StepCame, Watch};
+use super::{At, CheckResult, End, Look, MatchOutcome, OpSeen, Searched, StepCame, Watch};
 use crate::checks::CheckInput;
 use crate::detect::Detect;
 use crate::group::Source;
@@ -443,12 +443,12 @@ impl Watch for Tracer {
         // A check of base64_data comes after base64_decode began, which holds once all of them do.
         let order = match (place, seen.came) {
             ((n, Some(inner)), _) => n as u32 * 1024 + 1 + inner as u32,
-            ((n, None), Came::Held(..)) if matches!(check, BufferCheck::Base64 { .. }) => n as u32 * 1024 + 1023,
+            ((n, None), CheckResult::Held(..)) if matches!(check, BufferCheck::Base64 { .. }) => n as u32 * 1024 + 1023,
             ((n, None), _) => n as u32 * 1024,
         };
         c.path.retain(|s| s.order < order);
         match seen.came {
-            Came::Held(from, to) => {
+            CheckResult::Held(from, to) => {
                 let variable = match check {
                     BufferCheck::ByteExtract(b) => Some(b.variable),
                     BufferCheck::ByteMath(b) => Some(b.result),
@@ -457,7 +457,7 @@ impl Watch for Tracer {
                 let value = variable.and_then(|v| seen.variables.get(usize::from(v)).copied());
                 c.path.push(Seen { order, place, from, to, value });
             }
-            Came::Failed(_) | Came::Limit => {
+            CheckResult::Failed(_) | CheckResult::Limit => {
                 let hint = hints::of(check, seen);
                 let rank = |order: u32, tenths: u32| order * 16 + tenths;
                 if c.failed.as_ref().is_none_or(|f| rank(order, hint.tenths) > rank(f.0, f.2)) {
@@ -556,20 +556,20 @@ impl Watch for Tracer {
         c.commit(vec![Line::new(check, line_came, place, detail)], 0);
     }
 
-    fn fate(&mut self, rule: u32, fate: Fate) {
+    fn fate(&mut self, rule: u32, fate: MatchOutcome) {
         let by = |n: u32| self.detect.rules().get(n as usize).map_or(0, |r| r.sid);
         let (text, alert) = match fate {
-            Fate::Alert => ("an alert was written".to_owned(), true),
-            Fate::Writes(_) => {
+            MatchOutcome::Alert => ("an alert was written".to_owned(), true),
+            MatchOutcome::Writes(_) => {
                 ("no alert: the rule writes none (noalert, pass, config, or flowbits:noalert)".into(), false)
             }
-            Fate::Threshold(true) => ("no alert: its threshold has not been reached".into(), false),
-            Fate::Threshold(false) => (
+            MatchOutcome::Threshold(true) => ("no alert: its threshold has not been reached".into(), false),
+            MatchOutcome::Threshold(false) => (
                 "no alert: kept back by threshold, limit or suppress (the rule's, or of threshold.config)".into(),
                 false,
             ),
-            Fate::Overflow => ("no alert: the packet had too many already (packet-alert-max)".into(), false),
-            Fate::Passed(n) => (format!("no alert: the pass rule {} comes before it", by(n)), false),
+            MatchOutcome::Overflow => ("no alert: the packet had too many already (packet-alert-max)".into(), false),
+            MatchOutcome::Passed(n) => (format!("no alert: the pass rule {} comes before it", by(n)), false),
         };
         let packet = self.packet;
         let Some(t) = self.traces.iter_mut().find(|t| t.rule == rule) else { return };

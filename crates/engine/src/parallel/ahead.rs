@@ -2,7 +2,7 @@
 //!
 //! Flows go to workers by their hash. Where one flow is most of the load, its worker is behind and the others have nothing to do.
 //! What costs is the search for patterns in payloads, and that depends on nothing but the bytes and the rules that are asked for
-//! (`margay_detect::Recipe`); all else about a packet depends on those before it. So a worker without work takes a piece from
+//! (`margay_detect::SearchPlan`); all else about a packet depends on those before it. So a worker without work takes a piece from
 //! another's [`Board`], looks through the payloads of its frames, and writes what it found beside them ([`Notes`]). The owner
 //! decodes, tracks and reassembles every packet in order, as ever; where it comes to the search and somebody made it, it
 //! takes over what was found.
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_queue::ArrayQueue;
-use margay_detect::{Detect, Recipe, SearchedAhead, Searcher};
+use margay_detect::{Detect, SearchPlan, SearchedAhead, Searcher};
 use margay_output::warning;
 
 use super::feeder::Shared;
@@ -155,14 +155,14 @@ impl Board {
     }
 
     /// What the packets of a flow are to be looked through for, and where their payload begins.
-    fn wished(&self, key: u32) -> Option<(usize, Recipe)> {
+    fn wished(&self, key: u32) -> Option<(usize, SearchPlan)> {
         let wish = self.wish_of(key)?;
         let word = wish.key.load(Ordering::Acquire);
         let here = word >> 32 == u64::from(key) && word & 1 == 1;
-        here.then(|| ((word >> 1 & 0xffff) as usize, Recipe::from_word(wish.recipe.load(Ordering::Relaxed))))
+        here.then(|| ((word >> 1 & 0xffff) as usize, SearchPlan::from_word(wish.recipe.load(Ordering::Relaxed))))
     }
 
-    fn wish(&self, key: u32, start: u16, recipe: Recipe) {
+    fn wish(&self, key: u32, start: u16, recipe: SearchPlan) {
         let Some(wish) = self.wish_of(key) else { return };
         let word = u64::from(key) << 32 | u64::from(start) << 1 | 1;
         // Whoever reads the one and not yet the other looks for something that is not asked for.
@@ -215,7 +215,7 @@ impl Helped {
 }
 
 impl SearchedAhead for Helped {
-    fn found(&self, recipe: Recipe, payload: &[u8], out: &mut Vec<u32>) -> bool {
+    fn found(&self, recipe: SearchPlan, payload: &[u8], out: &mut Vec<u32>) -> bool {
         let Some(piece) = &self.piece else { return false };
         let Some((key, frame)) = piece.at(self.nth) else { return false };
         // Where it is in the frame: what was put together from several, or rewritten, is not.
