@@ -46,7 +46,7 @@ pub struct Input<'a> {
     pub stream_events: u128,
     /// Whether rules that only check the flow's protocol run with this packet.
     pub protocol_due: bool,
-    /// Whether protocol detection finished in some direction with this packet, with or without a result.
+    /// Whether the detected protocols changed with this packet, or detection failed for good.
     pub protocol_told: bool,
     /// Application protocols of the flow.
     pub app: AppProtos,
@@ -233,7 +233,7 @@ pub(crate) const fn of_flow(action: FlowAction, ips: bool) -> Option<Verdict> {
             v.drop_reason = Some(DropReason::FlowDrop);
             Some(v)
         }
-        // Without IPS mode nothing can be dropped, and inspection continues.
+        // Without IPS mode nothing can be dropped: the packet goes on.
         FlowAction::Drop => Some(v),
         FlowAction::Pass | FlowAction::Accept => {
             v.action = VerdictAction::Pass;
