@@ -1,9 +1,10 @@
-//! Searches that another thread made beforehand.
+//! Searches that another thread makes in advance.
 //!
-//! Which patterns a payload has depends on nothing but its bytes and the groups of rules that are asked for. So anybody may look
-//! them up, at any time before the packet is inspected; what is found are candidates, as ever. [`Recipe`] says which groups: who
-//! inspects the packets of a flow tells those of the last one ([`SearchedAhead::found`]), who has nothing to do looks through what
-//! waits ([`Searcher::search`]), and what it found is of use where the packet then asks for the same.
+//! The patterns found in a payload depend only on its bytes and on the rule groups to search for. So any thread may
+//! search a payload before the packet is inspected; the result is the usual list of candidates. A [`SearchPlan`] names
+//! the groups. The worker that inspects a flow publishes the plan of the flow's last packet ([`SearchedAhead::found`]).
+//! An idle worker searches queued payloads with that plan ([`Searcher::search`]). The result is used if the packet's own
+//! plan turns out to be the same.
 
 use std::sync::Arc;
 
@@ -11,35 +12,35 @@ use crate::detect::Detect;
 use crate::group::{GroupIds, Source};
 use crate::mpm::{MpmError, Scratch};
 
-/// Shorter payloads are looked through as fast as what was found is looked up.
+/// Searching a shorter payload is as fast as looking up a result.
 pub(crate) const AHEAD_MIN: usize = 192;
 
-/// What a payload is to be looked through for.
+/// The rule groups to search a payload for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Recipe(u64);
+pub struct SearchPlan(u64);
 
-/// What is kept of the number of a set of rules: one of 32,768.
+/// Mask for the part of the rule set's serial number that a plan keeps, one of 32,768.
 const NUMBER: u64 = (1 << 15) - 1;
 
-impl Recipe {
-    /// For the groups of the rules with this number, and also for what they want of streams.
-    pub(crate) fn new(rules: &Detect, groups: GroupIds, stream: bool) -> Recipe {
-        Recipe::of(rules.serial(), groups, stream)
+impl SearchPlan {
+    /// The plan for these groups, and for the groups' stream patterns if `stream`.
+    pub(crate) fn new(rules: &Detect, groups: GroupIds, stream: bool) -> SearchPlan {
+        SearchPlan::of(rules.serial(), groups, stream)
     }
 
-    const fn of(serial: u64, groups: GroupIds, stream: bool) -> Recipe {
+    const fn of(serial: u64, groups: GroupIds, stream: bool) -> SearchPlan {
         let [a, b, c] = groups;
-        Recipe((a as u64) << 48 | (b as u64) << 32 | (c as u64) << 16 | (serial & NUMBER) << 1 | stream as u64)
+        SearchPlan((a as u64) << 48 | (b as u64) << 32 | (c as u64) << 16 | (serial & NUMBER) << 1 | stream as u64)
     }
 
-    /// As a number, for others to keep.
+    /// The plan as a number, for storage.
     pub const fn word(self) -> u64 {
         self.0
     }
 
-    /// Back from the number: any number is one, though maybe of nothing that there is.
-    pub const fn from_word(word: u64) -> Recipe {
-        Recipe(word)
+    /// The plan from its number. Every number is a plan, but its groups may not exist.
+    pub const fn from_word(word: u64) -> SearchPlan {
+        SearchPlan(word)
     }
 
     const fn groups(self) -> GroupIds {
@@ -55,7 +56,7 @@ impl Recipe {
     }
 }
 
-/// Looks through payloads for others.
+/// Searches payloads on behalf of other workers.
 #[derive(Debug)]
 pub struct Searcher {
     detect: Arc<Detect>,
@@ -63,10 +64,10 @@ pub struct Searcher {
 }
 
 impl Searcher {
-    /// For recipes of these rules.
+    /// A searcher for plans of these rules.
     ///
     /// # Errors
-    /// Where the matcher's scratch cannot be allocated.
+    /// If the matcher's scratch space cannot be allocated.
     pub fn new(detect: &Arc<Detect>) -> Result<Searcher, MpmError> {
         Ok(Searcher { detect: Arc::clone(detect), scratch: detect.scratch()? })
     }
@@ -76,8 +77,8 @@ impl Searcher {
         &self.detect
     }
 
-    /// Adds the rules that are candidates for a payload, each once. `false` where the recipe is of other rules.
-    pub fn search(&mut self, recipe: Recipe, payload: &[u8], out: &mut Vec<u32>) -> bool {
+    /// Adds the candidate rules of a payload, each once. Returns `false` if the plan is for other rules.
+    pub fn search(&mut self, recipe: SearchPlan, payload: &[u8], out: &mut Vec<u32>) -> bool {
         if !recipe.is_for(self.detect.serial()) {
             return false;
         }
@@ -94,11 +95,11 @@ impl Searcher {
     }
 }
 
-/// What others found in the packet at hand.
+/// Results of other threads for the current packet.
 pub trait SearchedAhead: std::fmt::Debug {
-    /// Adds the rules that are candidates for `payload`, where somebody looked through it for `recipe`. `false` where nobody did:
-    /// then that is what the next packets of this flow and direction may be looked through for.
-    fn found(&self, recipe: Recipe, payload: &[u8], out: &mut Vec<u32>) -> bool;
+    /// Adds the candidate rules of `payload` if another thread searched it with this plan. Returns `false` otherwise;
+    /// the plan then applies to the next packets of this flow and direction.
+    fn found(&self, recipe: SearchPlan, payload: &[u8], out: &mut Vec<u32>) -> bool;
 }
 
 #[cfg(test)]
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn a_recipe_is_a_number() {
         for (serial, groups, stream) in [(0, [0, 0, 0], false), (32_767, [1, u16::MAX, 40_000], true)] {
-            let r = Recipe::from_word(Recipe::of(serial, groups, stream).word());
+            let r = SearchPlan::from_word(SearchPlan::of(serial, groups, stream).word());
             assert_eq!((r.groups(), r.is_stream()), (groups, stream));
             assert!(r.is_for(serial) && !r.is_for(serial ^ 1));
         }

@@ -1,38 +1,38 @@
 //! A hash table of bounded size whose keys come from packets.
 //!
-//! The hash is SipHash-1-3, keyed at random (the standard library's), so that nobody outside can choose keys that collide.
-//! Entries lie one behind the other, and an index of their places is probed from where the hash says (linear probing, at
-//! most three quarters full). Where the table is full, a few entries are looked at, from where the last look stopped, and room
-//! is made among them: what an insertion costs does not grow with the table.
+//! The hash is the standard library's SipHash-1-3 with a random key, so that an attacker cannot choose keys that
+//! collide. Entries are stored in one vector. An index of entry positions uses linear probing and is at most three
+//! quarters full. If the table is full, an insertion inspects a few entries, from where the last inspection stopped, and
+//! evicts some. So the cost of an insertion does not grow with the table.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
-/// Entries looked at to make room for a new one.
+/// Entries inspected to make room for a new one.
 const LOOKS: usize = 16;
-/// Bytes of the index that an entry needs at most: the index doubles when it is three quarters full.
+/// Most bytes of the index per entry: the index doubles when it is three quarters full.
 const INDEX: usize = 11;
-/// Entries that memory is allocated for at least.
+/// Smallest allocation, in entries.
 const LEAST: usize = 64;
 
-/// Whether an entry may make room for another.
+/// What an entry is worth when another needs room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Worth {
-    /// Its time is over: nobody misses it.
+    /// It has expired and is evicted first.
     Nothing,
-    /// It goes if those looked at are worth no less. Less is sooner.
+    /// It is evicted if no inspected entry is worth less.
     Some(u64),
-    /// It stays.
+    /// It is never evicted.
     Kept,
 }
 
-/// What became of an insertion.
+/// The result of an insertion.
 #[derive(Debug)]
 pub(crate) enum Inserted<'a, V> {
-    /// The key was there.
+    /// The key existed.
     There(&'a mut V),
-    /// It is new. `evicted` says whether an entry that was still worth something went for it.
+    /// The key is new. `evicted` says whether a valuable entry was evicted for it.
     New { value: &'a mut V, evicted: bool },
-    /// There is no room, and nothing may go.
+    /// The table is full and no entry may be evicted.
     Full,
 }
 
@@ -43,25 +43,25 @@ struct Entry<K, V> {
     value: V,
 }
 
-/// The table.
+/// A hash table with a limit.
 #[derive(Debug)]
 pub(crate) struct Bounded<K, V> {
     entries: Vec<Entry<K, V>>,
-    /// One more than the place of an entry, 0 where there is none; a power of two of them, or none yet.
+    /// Positions of entries plus one, 0 for an empty slot. Its length is a power of two, or 0 at first.
     index: Vec<u32>,
     hasher: RandomState,
     limit: usize,
-    /// Places that the index has at least, once there is one.
+    /// Minimum length of the index once it exists.
     least: usize,
-    /// Where the next look for room begins.
+    /// Where the next inspection begins.
     cursor: usize,
 }
 
 impl<K: Hash + Eq, V> Bounded<K, V> {
-    /// Bytes that an entry takes at most, with its part of the index.
+    /// Most bytes of an entry, with its part of the index.
     pub(crate) const ENTRY_SIZE: usize = size_of::<Entry<K, V>>() + INDEX;
 
-    /// An empty table for at most `limit` entries, at least one.
+    /// An empty table with a limit of `limit` entries, at least one.
     pub(crate) fn new(limit: usize) -> Self {
         let (entries, index) = (Vec::new(), Vec::new());
         Bounded { entries, index, hasher: RandomState::new(), limit: 0, least: LEAST, cursor: 0 }.limited(limit)
@@ -72,13 +72,13 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
         self
     }
 
-    /// The index is made for so many entries at once, when the first one comes.
+    /// Sets the capacity that the index gets with the first entry.
     pub(crate) fn expecting(mut self, entries: usize) -> Self {
         self.least = entries.clamp(LEAST, self.limit.max(LEAST));
         self
     }
 
-    /// Entries that `bytes` of memory have room for, at least one.
+    /// The number of entries that fit into `bytes`, at least one.
     pub(crate) const fn fitting(bytes: u64) -> usize {
         let n = bytes / Self::ENTRY_SIZE as u64;
         if n == 0 {
@@ -90,17 +90,17 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
         }
     }
 
-    /// Changes the limit. Entries that are there stay.
+    /// Changes the limit. Existing entries stay.
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit.clamp(1, u32::MAX as usize - 1);
     }
 
-    /// Most entries.
+    /// The limit.
     pub(crate) const fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Entries, those included whose time is over but that were not met yet.
+    /// The number of entries, including expired ones not yet evicted.
     pub(crate) const fn len(&self) -> usize {
         self.entries.len()
     }
@@ -114,7 +114,7 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
         self.hasher.hash_one(key) as u32
     }
 
-    /// The place in the index where the key is, or would be.
+    /// The index slot of the key, or the free slot for it.
     fn slot(&self, hash: u32, key: &K) -> usize {
         let mask = self.index.len().wrapping_sub(1);
         let mut at = hash as usize & mask;
@@ -140,20 +140,20 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
         self.entries.get(self.place(key)?).map(|e| &e.value)
     }
 
-    /// The same, to write to.
+    /// The value of a key, to change.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let place = self.place(key)?;
         self.entries.get_mut(place).map(|e| &mut e.value)
     }
 
-    /// Takes a key out.
+    /// Removes a key.
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let place = self.place(key)?;
         Some(self.take(place))
     }
 
-    /// The value of a key, which `make` makes where it is not there. Where there is no room `worth` says what each entry
-    /// that is looked at is worth.
+    /// The value of a key, created with `make` if it is missing. If the table is full, `worth` rates the entries that
+    /// may be evicted.
     pub(crate) fn insert(&mut self, key: K, make: impl FnOnce() -> V, worth: impl Fn(&V) -> Worth) -> Inserted<'_, V> {
         let hash = self.hash(&key);
         if let Some(n) = self.index.get(self.slot(hash, &key)).and_then(|n| n.checked_sub(1)) {
@@ -182,8 +182,8 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
         }
     }
 
-    /// Looks at a few entries: those that are worth nothing go, or else the one that is worth least. What the best of those
-    /// that went was worth.
+    /// Inspects a few entries and evicts the worthless ones, or else the one worth least. Returns the highest worth of
+    /// an evicted entry.
     fn make_room(&mut self, worth: impl Fn(&V) -> Worth) -> Worth {
         let mut least = (Worth::Kept, 0);
         let mut gone = false;
@@ -194,7 +194,7 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
             let Some(e) = self.entries.get(self.cursor) else { break };
             match worth(&e.value) {
                 Worth::Nothing => {
-                    // The last one takes its place, and is looked at next.
+                    // The last entry moves into its place and is inspected next.
                     self.take(self.cursor);
                     gone = true;
                 }
@@ -215,11 +215,11 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
         least.0
     }
 
-    /// Makes room in memory for one more.
+    /// Allocates memory for one more entry.
     fn grow(&mut self) {
         let len = self.entries.len();
         if len == self.entries.capacity() {
-            // In steps, so that what is allocated is not much more than what is there.
+            // Grow in small steps to allocate little more than needed.
             self.entries.reserve_exact((len / 8).max(LEAST).min(self.limit.saturating_sub(len).max(1)));
         }
         if self.index.is_empty() || (len + 1) * 4 > self.index.len() * 3 {
@@ -238,7 +238,7 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
         }
     }
 
-    /// Takes out the entry at a place; the last one takes its place.
+    /// Removes the entry at a position; the last entry moves there.
     fn take(&mut self, place: usize) -> V {
         let last = self.entries.len() - 1;
         self.unlink(place);
@@ -251,7 +251,7 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
         self.entries.swap_remove(place).value
     }
 
-    /// The place in the index of the entry at a place.
+    /// The index slot of the entry at a position.
     fn link(&self, place: usize) -> Option<usize> {
         let mask = self.index.len().wrapping_sub(1);
         let mut at = self.entries.get(place)?.hash as usize & mask;
@@ -261,7 +261,7 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
         Some(at)
     }
 
-    /// Takes an entry out of the index, and moves up those behind it that could not be found any more.
+    /// Removes an entry from the index and moves up the entries behind it that probing would no longer find.
     fn unlink(&mut self, place: usize) {
         let Some(mut hole) = self.link(place) else { return };
         let mask = self.index.len().wrapping_sub(1);
@@ -270,7 +270,7 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
             at = (at + 1) & mask;
             let Some(n) = self.index.get(at).and_then(|n| n.checked_sub(1)) else { break };
             let home = self.entries.get(n as usize).map_or(at, |e| e.hash as usize & mask);
-            // Its home is not between the hole and where it is: it can be moved up.
+            // The entry's home slot is not between the hole and its slot, so it can move up.
             if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
                 if let Some(slot) = self.index.get_mut(hole) {
                     *slot = n + 1;
@@ -301,7 +301,7 @@ mod tests {
     }
 
     proptest! {
-        /// It is what a map is, whatever is put in and taken out, as long as there is room.
+        /// With enough room it behaves like a map under any sequence of insertions and removals.
         #[test]
         fn as_a_map(ops in proptest::collection::vec((0u16..200, any::<bool>()), 0..600)) {
             let mut table = Bounded::new(1000);
@@ -335,11 +335,11 @@ mod tests {
         }
         assert!(put(&mut table, 99));
         assert_eq!((table.get(&10), table.get(&11), table.get(&99), table.len()), (None, Some(&11), Some(&99), LOOKS));
-        // What is over goes first, all of it that is met.
+        // Expired entries are evicted first, all that are inspected.
         let odd = |v: &u32| if v % 2 == 1 { Worth::Nothing } else { Worth::Some(0) };
         assert!(matches!(table.insert(100, || 100, odd), Inserted::New { evicted: false, .. }));
         assert!(table.get(&99).is_none() && table.get(&12).is_some() && table.len() < LOOKS);
-        // Where all is kept there is no room.
+        // If nothing may be evicted there is no room.
         let mut table = Bounded::new(1);
         assert!(matches!(table.insert(1, || 1, |_| Worth::Kept), Inserted::New { evicted: false, .. }));
         assert!(matches!(table.insert(2, || 2, |_| Worth::Kept), Inserted::Full));

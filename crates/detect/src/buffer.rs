@@ -1,8 +1,8 @@
-//! Buffers that lie in the packet itself.
+//! Buffers within the packet itself.
 
 use margay_packet::{L3, L4, LinkType, Packet};
 
-/// A buffer of the packet, by its name in rules.
+/// A packet buffer, by its name in rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PacketBuffer {
@@ -16,7 +16,7 @@ pub enum PacketBuffer {
     Ipv4Header,
     /// `ipv6.hdr`: the IPv6 header with its extension headers.
     Ipv6Header,
-    /// `icmpv4.hdr`: 8 bytes; the 20 of a timestamp message; of a router advertisement also its addresses.
+    /// `icmpv4.hdr`: 8 bytes; 20 for a timestamp message; a router advertisement includes its addresses.
     Icmpv4Header,
     /// `icmpv6.hdr`: 8 bytes.
     Icmpv6Header,
@@ -24,7 +24,7 @@ pub enum PacketBuffer {
     IpSource,
     /// `ip.dst`: the destination address.
     IpDestination,
-    /// `igmp.hdr`: the 8 bytes that IGMP messages begin with (RFC 2236 section 2).
+    /// `igmp.hdr`: the first 8 bytes of an IGMP message (RFC 2236 section 2).
     IgmpHeader,
     /// `ether.hdr`: the 14 bytes of the Ethernet header, of captured frames and reassembled datagrams.
     EthernetHeader,
@@ -33,7 +33,7 @@ pub enum PacketBuffer {
 }
 
 impl PacketBuffer {
-    /// All of them, in the order of their numbers.
+    /// All buffers, in the order of their numbers.
     pub const ALL: [PacketBuffer; 12] = [
         PacketBuffer::Payload,
         PacketBuffer::TcpHeader,
@@ -49,7 +49,7 @@ impl PacketBuffer {
         PacketBuffer::ArpHeader,
     ];
 
-    /// Its number, below the length of [`Self::ALL`]: for tables.
+    /// The buffer's number, below the length of [`Self::ALL`]: an index for tables.
     pub const fn index(self) -> u8 {
         self as u8
     }
@@ -59,7 +59,7 @@ impl PacketBuffer {
         Self::ALL.get(usize::from(index)).copied()
     }
 
-    /// The buffer of that name; `None` where it is none of the packet's.
+    /// The buffer with that name; `None` if it is not a packet buffer.
     pub fn from_name(name: &str) -> Option<PacketBuffer> {
         Some(match name {
             "payload" | "pkt_data" => PacketBuffer::Payload,
@@ -78,7 +78,7 @@ impl PacketBuffer {
         })
     }
 
-    /// Its name in rules.
+    /// The buffer's name in rules.
     pub const fn name(self) -> &'static str {
         match self {
             PacketBuffer::Payload => "payload",
@@ -96,7 +96,7 @@ impl PacketBuffer {
         }
     }
 
-    /// Its bytes; `None` where the packet has no such header. A payload is there, if empty, in every packet.
+    /// The buffer's bytes; `None` if the packet has no such header. Every packet has a payload, which may be empty.
     pub fn get<'a>(self, p: &Packet<'a>) -> Option<&'a [u8]> {
         match (self, p.l3, p.l4) {
             (PacketBuffer::Payload, ..) => Some(p.payload()),
@@ -121,13 +121,13 @@ impl PacketBuffer {
     }
 }
 
-/// The ICMP header, with the lengths that the peer gives it: what a longer one would need and the packet does not have
-/// leaves the 8 bytes that all messages share.
+/// The ICMP header, with the lengths that Suricata gives it. If the packet is too short for the longer form, this is the
+/// 8 bytes that all messages share.
 fn icmpv4(b: &[u8]) -> Option<&[u8]> {
     let longer = match b {
         // Timestamps (RFC 792).
         [13 | 14, ..] => 20,
-        // Router advertisement (RFC 1256): how many addresses, and how many words each takes.
+        // Router advertisement (RFC 1256): the number of addresses, and the words that each takes.
         [9, _, _, _, count, words, ..] => 8 + usize::from(*count) * usize::from(*words) * 4,
         _ => 8,
     };
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(get("ip.dst", &p).map(|b| b.len()), Some(16));
     }
 
-    /// Lengths as the peer has them.
+    /// The lengths are Suricata's.
     #[test]
     fn icmp_lengths() {
         let len = |message: &[u8]| get("icmpv4.hdr", &ipv4(1, &[], message)).map(|b| b.len());

@@ -1,7 +1,7 @@
-//! Checks of packet and flow state: everything of a rule that looks at no buffer.
+//! Packet and flow checks: the checks of a rule that inspect no buffer.
 //!
-//! A [`CompiledCheck`] has names resolved to numbers and is shared by all workers; [`CheckInput`] is what it may look at
-//! for one packet. [`CompiledCheck::cost`] ranks checks, so that a rule's cheap ones go first.
+//! A [`CompiledCheck`] has numbers instead of names, and all workers share it. [`CheckInput`] is the data for one
+//! packet. [`CompiledCheck::cost`] ranks checks, so that a rule runs its cheap ones first.
 
 mod compile;
 pub(crate) mod describe;
@@ -29,7 +29,8 @@ use crate::hostvars::HostVars;
 
 pub(crate) use compile::{int_value, track};
 
-/// Names of bits and integers, as numbers. One table for all rules, kept over a reload so that numbers stay.
+/// Numbers for the names of bits and integers. All rules share one table, and a reload keeps it so that numbers stay the
+/// same.
 #[derive(Debug, Default)]
 pub struct Names {
     numbers: HashMap<Arc<str>, u32>,
@@ -37,7 +38,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The number of `name`, given now if it has none.
+    /// The number of `name`, assigned now if it has none.
     pub fn intern(&mut self, name: &str) -> u32 {
         if let Some(&n) = self.numbers.get(name) {
             return n;
@@ -49,28 +50,28 @@ impl Names {
         n
     }
 
-    /// The number of `name`, where it has one.
+    /// The number of `name`, if it has one.
     pub fn number(&self, name: &str) -> Option<u32> {
         self.numbers.get(name).copied()
     }
 
-    /// How many there are.
+    /// The number of names.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// The name of a number given out before.
+    /// The name with an assigned number.
     pub fn name(&self, number: u32) -> Option<&str> {
         self.names.get(number as usize).map(|n| &**n)
     }
 }
 
-/// What compiling checks needs to know of the rest.
+/// The context that compiling checks needs.
 pub struct CheckEnv<'a> {
     /// Names of bits and integers.
     pub names: &'a mut Names,
@@ -78,7 +79,7 @@ pub struct CheckEnv<'a> {
     pub stream_event: &'a dyn Fn(&str) -> Option<u8>,
     /// The number of an IP reputation category, by its name.
     pub reputation_category: &'a dyn Fn(&str) -> Option<u8>,
-    /// Sets of data.
+    /// Datasets.
     pub sets: &'a Datasets,
     /// Countries of addresses.
     pub countries: Option<Arc<Countries>>,
@@ -86,11 +87,11 @@ pub struct CheckEnv<'a> {
 
 /// Reputation of addresses (`iprep`).
 pub trait Reputation {
-    /// The score of `address` in a category, 0 to 127; `None` where it has none.
+    /// The score of `address` in a category, 0 to 127; `None` if it has none.
     fn score(&self, address: IpAddr, category: u8) -> Option<u8>;
 }
 
-/// Bytes that a TCP session's sides sent, by sequence numbers.
+/// Bytes that each side of a TCP session sent, by sequence numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamSizes {
     /// Sent by the server.
@@ -102,25 +103,25 @@ pub struct StreamSizes {
 /// A flow's application protocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AppProtos {
-    /// As seen in what the client sent, and the server: by [`Direction::index`].
+    /// As detected in each direction, by [`Direction::index`].
     pub side: [AppProto; 2],
-    /// Of the flow as a whole.
+    /// The protocol of the whole flow.
     pub flow: AppProto,
-    /// What it was before a change of protocol (`original`).
+    /// The protocol before a protocol change (`original`).
     pub original: AppProto,
 }
 
-/// A set of application protocols: those that a name in a rule means.
+/// A set of application protocols that a name in a rule stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProtoSet(u64);
 
 impl ProtoSet {
-    /// The protocols that `name` means; none where no protocol has it.
+    /// The protocols that `name` stands for; empty if there are none.
     pub fn named(name: &str) -> ProtoSet {
         ProtoSet(AppProto::all().filter(|p| p.is_meant_by(name)).fold(0, |set, p| set | 1 << p as u8))
     }
 
-    /// Whether `p` is one of them.
+    /// Whether the set contains `p`.
     pub const fn has(self, p: AppProto) -> bool {
         self.0 & 1 << p as u8 != 0
     }
@@ -131,7 +132,7 @@ impl ProtoSet {
     }
 }
 
-/// What checks look at, for one packet.
+/// The data that checks read for one packet.
 #[derive(Clone, Copy)]
 pub struct CheckInput<'a> {
     /// The packet.
@@ -140,33 +141,33 @@ pub struct CheckInput<'a> {
     pub flow: Option<&'a FlowCore>,
     /// Its direction in that flow.
     pub direction: Direction,
-    /// Whether the packet belongs to an established flow: for TCP after the handshake, else once both sides were seen.
+    /// Whether the packet belongs to an established flow: for TCP after the handshake, otherwise once both sides sent
+    /// packets.
     pub established: bool,
-    /// Whether what is inspected is the reassembled stream rather than the packet's own payload.
+    /// Whether the inspected data is the reassembled stream rather than the packet's own payload.
     pub stream_data: bool,
-    /// Whether the payload is encrypted and not inspected: its size is not either.
+    /// Whether the payload is encrypted. Then neither its bytes nor its size are inspected.
     pub no_payload: bool,
-    /// Sizes of the TCP session's streams; `None` where there is no session.
+    /// Sizes of the TCP session's streams; `None` without a session.
     pub stream_sizes: Option<StreamSizes>,
     /// Stream events of the packet, one bit by number.
     pub stream_events: u128,
     /// Application protocols.
     pub app: AppProtos,
-    /// Events of the application layer that are of no protocol, one bit by place in [`margay_rules::APP_LAYER_EVENTS`].
+    /// Application layer events that belong to no protocol, one bit by place in [`margay_rules::APP_LAYER_EVENTS`].
     pub app_events: u8,
-    /// Whether the packet is the first of its flow's direction.
+    /// Whether the packet is the first of its flow in its direction.
     pub flow_start: bool,
-    /// Bits of hosts and pairs of hosts.
+    /// Bits of hosts and host pairs.
     pub hosts: Option<&'a HostVars>,
     /// Variables of the packet.
     pub packet_vars: Option<&'a CapturedVars>,
-    /// Reputation of addresses; `None` where none is loaded.
+    /// Reputation of addresses; `None` if none is loaded.
     pub reputation: Option<&'a dyn Reputation>,
 }
 
 impl<'a> CheckInput<'a> {
-    /// Input for a packet and its flow, with nothing known of streams, protocols and hosts. `established` is taken from
-    /// the flow's state.
+    /// Input for a packet and its flow, without streams, protocols and hosts. The flow's state gives `established`.
     pub fn new(packet: &'a Packet<'a>, flow: Option<&'a FlowCore>, direction: Direction) -> Self {
         CheckInput {
             packet,
@@ -187,7 +188,7 @@ impl<'a> CheckInput<'a> {
     }
 }
 
-/// Right side of a flowint comparison, with its name as a number.
+/// Right side of a flowint comparison, with the name as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IntValue {
     Number(u32),
@@ -205,7 +206,7 @@ enum IntOp {
     Greater,
 }
 
-/// A check ready to run.
+/// A compiled check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompiledCheck(Kind);
 
@@ -258,10 +259,10 @@ enum Kind {
 }
 
 impl CompiledCheck {
-    /// A packet's being the first of its flow's direction (`tcp:flow_start`).
+    /// Whether the packet is the first of its flow in its direction (`tcp:flow_start`).
     pub(crate) const FLOW_START: CompiledCheck = CompiledCheck(Kind::FlowStart);
 
-    /// The bits of which the flow must have one set, or one not set, where that is what it asks.
+    /// If this is a flow bit test: the bits, and whether one of them must be set or one must be unset.
     pub(crate) fn bits(&self) -> Option<(&[u32], bool)> {
         match &self.0 {
             Kind::FlowBits { names, set } => Some((names, *set)),
@@ -269,7 +270,7 @@ impl CompiledCheck {
         }
     }
 
-    /// How much work it is, 0 to 9: rules run their checks from the lowest on.
+    /// The cost from 0 to 9: rules run their checks in this order.
     pub fn cost(&self) -> u8 {
         match &self.0 {
             Kind::Flow(_) => 0,
@@ -313,7 +314,7 @@ impl CompiledCheck {
         }
     }
 
-    /// Whether it holds.
+    /// Whether the check holds.
     pub fn holds(&self, input: &CheckInput<'_>) -> bool {
         let p = input.packet;
         match &self.0 {
@@ -354,7 +355,7 @@ impl CompiledCheck {
             Kind::IgmpType(c) => header::igmp_type(p).is_some_and(|v| c.holds(v.into())),
             Kind::Dsize(c) => {
                 let len = crate::header::payload_of(p).len() as u64;
-                // A negated size asks for a payload of another size, not for none (Suricata 8, `dsize:!9`).
+                // A negated size requires a payload of another size, not an empty one (Suricata 8, `dsize:!9`).
                 !header::is_pseudo(p) && c.holds(len) && (len > 0 || !matches!(c, Compare::NotEqual(_)))
             }
             Kind::Checksum { layer, valid } => header::checksum(p, *layer) == Some(*valid),

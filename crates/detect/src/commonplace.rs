@@ -1,10 +1,10 @@
-//! What is in most traffic of its kind, and so no way to tell it apart.
+//! Byte strings that occur in most traffic of their kind and are thus poor search patterns.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::LazyLock;
 
-/// What requests, answers and pages consist of, in lower case.
+/// Typical parts of requests, responses and pages, in lower case.
 const PHRASES: &[&[u8]] = &[
     b"get / http/1.1\r\nhost: www.",
     b"post / http/1.1\r\nhost: ",
@@ -52,11 +52,10 @@ const PHRASES: &[&[u8]] = &[
     b"</script></body></html>\r\n",
 ];
 
-/// Longer stretches of the phrases are not kept by their bytes.
+/// Longest substring of the phrases that is stored as a key.
 const KEPT: usize = 8;
 
-/// A hash for keys that are whole words. Rules are looked up by it when they are loaded, never what is in a packet: it needs
-/// no key.
+/// A hash for keys that are whole words. Only loading rules uses it, never packet data, so it needs no random key.
 #[derive(Default)]
 struct WordHasher(u64);
 
@@ -73,7 +72,7 @@ impl Hasher for WordHasher {
     }
 }
 
-/// The stretches of the phrases, by their length.
+/// The substrings of the phrases, by length.
 static STRETCHES: LazyLock<[HashSet<u64, BuildHasherDefault<WordHasher>>; KEPT + 1]> = LazyLock::new(|| {
     std::array::from_fn(|len| {
         let stretches = PHRASES.iter().flat_map(|p| p.windows(len.max(1)));
@@ -83,16 +82,16 @@ static STRETCHES: LazyLock<[HashSet<u64, BuildHasherDefault<WordHasher>>; KEPT +
     })
 });
 
-/// Lower case, filled up with zeros.
+/// Lower case, padded with zeros.
 fn key(stretch: &[u8]) -> u64 {
     let mut key = [0; KEPT];
     key.iter_mut().zip(stretch).for_each(|(k, b)| *k = b.to_ascii_lowercase());
     u64::from_le_bytes(key)
 }
 
-/// Whether a literal is in most traffic of its kind: a part of what protocols always say, in any case; zeros and next to nothing
-/// else; or one byte again and again, with which things are filled up, and which is what zeros are in base64 (`A`): where that is, it
-/// is at thousands of places.
+/// Whether a literal occurs in most traffic of its kind: part of a common protocol phrase in any case; almost only
+/// zeros; or one repeated byte, as in padding (zeros become `A` in base64). A literal of repeated bytes occurs at
+/// thousands of places where it occurs at all.
 pub(crate) fn is(literal: &[u8]) -> bool {
     let zeros = literal.iter().filter(|&&b| b == 0).count();
     if zeros + 1 >= literal.len() || literal.windows(2).all(|w| matches!(w, [a, b] if a == b)) {
@@ -101,7 +100,7 @@ pub(crate) fn is(literal: &[u8]) -> bool {
     if let Some(stretches) = STRETCHES.get(literal.len()) {
         return stretches.contains(&key(literal));
     }
-    // Most are told by their beginning.
+    // The beginning excludes most literals.
     literal.get(..KEPT).is_some_and(is) && {
         let lower = literal.to_ascii_lowercase();
         PHRASES.iter().any(|p| memchr::memmem::find(p, &lower).is_some())

@@ -9,51 +9,51 @@ pub const PACKET_ALERT_MAX: u16 = 15;
 
 /// Settings of detection.
 ///
-/// `detect.prefilter.default`, `detect.grouping`, `detect.sgh-mpm-context` and `spm-algo` have no place here: they tune
-/// Suricata's speed and memory and never what matches, and what they tune is built differently here.
+/// `detect.prefilter.default`, `detect.grouping`, `detect.sgh-mpm-context` and `spm-algo` are missing here on purpose:
+/// they tune Suricata's speed and memory and never change matches. Margay builds these parts differently.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DetectConfig {
     /// `mpm-algo`
     pub mpm_algo: MpmAlgo,
-    /// Most alerts that one packet keeps (`packet-alert-max`); 0 stands for the default, [`PACKET_ALERT_MAX`].
+    /// Most alerts that one packet keeps (`packet-alert-max`); 0 means the default, [`PACKET_ALERT_MAX`].
     pub packet_alert_max: u16,
-    /// `action-order`, first to last. Actions that are not in it come after those that are.
+    /// `action-order`, first to last. Actions missing from the list come last.
     pub action_order: Vec<Action>,
-    /// `detect.inspection-recursion-limit`: most steps of matching within one buffer.
+    /// `detect.inspection-recursion-limit`: most matching steps within one buffer.
     pub inspection_recursion_limit: u32,
     /// `pcre.match-limit`
     pub pcre_match_limit: u32,
     /// `pcre.match-limit-recursion`
     pub pcre_match_limit_recursion: u32,
-    /// `asn1-max-frames`: most outermost elements that `asn1` looks at.
+    /// `asn1-max-frames`: most outermost elements that `asn1` inspects.
     pub asn1_frames: u32,
-    /// `detect.thresholds.memcap`: most bytes of what thresholds count, of all workers that count together.
+    /// `detect.thresholds.memcap`: most bytes of threshold counts, for all workers that count together.
     pub threshold_memcap: u64,
-    /// `detect.thresholds.hash-size`: entries that the table has places for from the start on; it grows.
+    /// `detect.thresholds.hash-size`: initial capacity of the table, which grows.
     pub threshold_hash_size: usize,
-    /// Most tagged hosts, and most tagged flows, that a worker keeps.
+    /// Most tagged hosts, and most tagged flows, per worker.
     pub tag_entries: usize,
-    /// Most bits of hosts that a worker keeps; from `host.memcap`.
+    /// Most host bits per worker; from `host.memcap`.
     pub host_entries: usize,
-    /// Most bits of pairs of hosts that a worker keeps; from `ippair.memcap`.
+    /// Most host pair bits per worker; from `ippair.memcap`.
     pub pair_entries: usize,
-    /// Most port groups for one transport, to the server and to the client (`detect.profile`). Rules with the widest port
-    /// lists move to the group that every packet is looked up in until the number is kept. It changes speed and memory, never
-    /// what matches.
+    /// Most port groups for one transport, to the server and to the client (`detect.profile`). Beyond this number, the
+    /// rules with the widest port lists move to the group that every packet is looked up in. This changes speed and
+    /// memory, never the matches.
     pub port_groups: [usize; 2],
-    /// `detect.guess-applayer-tx`: rules without keywords of transactions alert with the one that is going on, where there
-    /// is but one.
+    /// `detect.guess-applayer-tx`: a rule without transaction keywords alerts with the current transaction, if there is
+    /// exactly one.
     pub guess_tx: bool,
     /// `security.lua`
     pub lua: LuaConfig,
-    /// Where compiled patterns are kept from one start to the next (`detect.sgh-mpm-caching`).
+    /// Where compiled matchers are cached between starts (`detect.sgh-mpm-caching`).
     pub cache: Option<CacheSettings>,
 }
 
-/// What scripts of rules may do (`security.lua`).
+/// Permissions of rule scripts (`security.lua`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LuaConfig {
-    /// `allow-rules`: without it rules with scripts are errors.
+    /// `allow-rules`: if off, rules with scripts are errors.
     pub allow: bool,
     /// `max-bytes`, `max-instructions`
     pub limits: margay_lua::Limits,

@@ -1,42 +1,42 @@
-//! What detection counts.
+//! Counters of detection.
 
 use crate::lua::LuaCounters;
 
-/// What detection counts, since the worker started.
+/// Counters of detection since the worker started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DetectCounters {
     /// Alerts written.
     pub alert: u64,
-    /// Alerts that a packet had too many of (`packet-alert-max`).
+    /// Alerts dropped because the packet had too many (`packet-alert-max`).
     pub alert_queue_overflow: u64,
-    /// Alerts that thresholds kept back.
+    /// Alerts that thresholds suppressed.
     pub alerts_suppressed: u64,
-    /// Entries of thresholds that went while they were in use, because the table was full.
+    /// Threshold entries evicted while in use, because the table was full.
     pub threshold_memcap: u64,
-    /// Entries of thresholds now.
+    /// Current number of threshold entries.
     pub threshold_entries: u64,
-    /// Bytes that they take.
+    /// Memory of threshold entries, in bytes.
     pub threshold_memuse: u64,
     /// Tags that were not set because the table was full.
     pub tag_memcap: u64,
-    /// Bits of hosts that were not set because the table was full.
+    /// Host bits that were not set because the table was full.
     pub host_memcap: u64,
-    /// Variables of flows and packets that were not kept because there were too many, or too much in them.
+    /// Flow and packet variables dropped because there were too many, or because a value was too long.
     pub var_memcap: u64,
-    /// Data that was not put in a set because the set was full.
+    /// Values not added to a dataset because it was full.
     pub dataset_memcap: u64,
-    /// Buffers that the pattern matcher could not search: they were searched without it.
+    /// Buffers that the pattern matcher failed to search; the slower fallback was used.
     pub search_errors: u64,
-    /// What went wrong in scripts.
+    /// Errors of scripts.
     pub lua: LuaCounters,
     /// Packets inspected.
     pub packets: u64,
-    /// Rules that a pattern or their kind made candidates.
+    /// Candidate rules, from a pattern or from their kind.
     pub candidates: u64,
 }
 
 impl DetectCounters {
-    /// What both counted together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: DetectCounters) -> DetectCounters {
         DetectCounters {

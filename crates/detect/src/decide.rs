@@ -1,4 +1,4 @@
-//! What becomes of a packet of which rules matched.
+//! Turns the matches of a packet into alerts and a verdict.
 
 use margay_app::Parser;
 use margay_flow::{FlowAction, FlowCore};
@@ -8,11 +8,11 @@ use crate::detect::Detect;
 use crate::input::{Alert, DropReason, Input, Reject, Verdict, VerdictAction};
 use crate::state::State;
 use crate::threshold::{Outcome, Subject};
-use crate::watch::{Fate, Watch};
+use crate::watch::{MatchOutcome, Watch};
 
 impl<W: Watch> State<W> {
-    /// Puts what matched in order and decides: alerts up to the queue's size, the packet's verdict, the flow's action.
-    /// A `pass` ends it: rules after it in order neither alert nor act.
+    /// Sorts the matches and decides: alerts up to the queue's size, the packet's verdict, the flow's action. A `pass`
+    /// ends it: rules after it neither alert nor act.
     pub(crate) fn decide(&mut self, detect: &Detect, input: &mut Input<'_>, mut verdict: Verdict) -> Verdict {
         if self.matches.is_empty() {
             return verdict;
@@ -23,7 +23,7 @@ impl<W: Watch> State<W> {
         let max = detect.config.alert_max();
         let mut flow_action = FlowAction::None;
         let before = self.alerts.len();
-        // A SYN with data is dropped alone: there is no connection yet.
+        // For a SYN with data, only the packet is dropped: there is no connection yet.
         let opens = input.packet.tcp().is_some_and(|t| t.flags() & margay_packet::tcp::flag::SYN != 0);
         let guess = if detect.config.guess_tx { only_tx(input) } else { None };
         for i in 0..self.matches.len() {
@@ -31,7 +31,7 @@ impl<W: Watch> State<W> {
             let Some(rule) = detect.compiled.get(m.rule as usize) else { continue };
             let decision = self.thresholds.decide(&detect.thresholds, m.rule, &subject);
             if decision.outcome == Outcome::Nothing {
-                self.context.watch.fate(m.rule, Fate::Threshold(true));
+                self.context.watch.fate(m.rule, MatchOutcome::Threshold(true));
                 self.counters.alerts_suppressed += u64::from(rule.writes);
                 continue;
             }
@@ -40,10 +40,10 @@ impl<W: Watch> State<W> {
             let writes = rule.writes && decision.new_action != Some(NewAction::Pass);
             if W::ON {
                 let fate = match (writes, decision.outcome) {
-                    (false, _) => Fate::Writes(false),
-                    (_, Outcome::Silent | Outcome::Limited) => Fate::Threshold(false),
-                    _ if self.alerts.len() >= max => Fate::Overflow,
-                    _ => Fate::Alert,
+                    (false, _) => MatchOutcome::Writes(false),
+                    (_, Outcome::Silent | Outcome::Limited) => MatchOutcome::Threshold(false),
+                    _ if self.alerts.len() >= max => MatchOutcome::Overflow,
+                    _ => MatchOutcome::Alert,
                 };
                 self.context.watch.fate(m.rule, fate);
             }
@@ -92,7 +92,7 @@ impl<W: Watch> State<W> {
                 continue;
             }
             if matches!(action, Action::Pass | Action::Accept) {
-                // What was dropped stays dropped.
+                // A pass does not undo a drop.
                 if verdict.action != VerdictAction::Drop {
                     verdict.action = VerdictAction::Pass;
                     if whole_flow {
@@ -101,7 +101,7 @@ impl<W: Watch> State<W> {
                 }
                 if W::ON {
                     for later in self.matches.iter().skip(i + 1) {
-                        self.context.watch.fate(later.rule, Fate::Passed(m.rule));
+                        self.context.watch.fate(later.rule, MatchOutcome::Passed(m.rule));
                     }
                 }
                 break;
@@ -111,7 +111,7 @@ impl<W: Watch> State<W> {
         if let Some(flow) = &mut input.flow {
             flow.alerted |= !self.alerts.is_empty();
             match flow_action {
-                // The firewall goes on.
+                // The firewall still inspects the flow.
                 FlowAction::Pass if detect.is_firewall() => flow.td_passed = true,
                 action => set_action(flow, action),
             }
@@ -121,7 +121,8 @@ impl<W: Watch> State<W> {
     }
 }
 
-/// The transaction that is going on in the packet's direction, where there is one only: its parser's place, and its number.
+/// The only current transaction in the packet's direction, if there is exactly one: the parser's index and the
+/// transaction's number.
 fn only_tx(input: &Input<'_>) -> Option<(u8, u64)> {
     let (parsers, dir) = (input.txs.as_deref()?, input.dir?);
     let here = |p: &dyn Parser, id| p.tx(id).is_some_and(|t| t.base().only.is_none_or(|d| d == dir));
@@ -131,8 +132,8 @@ fn only_tx(input: &Input<'_>) -> Option<(u8, u64)> {
     all.next().is_none().then_some(first)
 }
 
-/// The transaction that a datagram brought, where it brought one: its parser's place, and its number. A rule whose header names the
-/// protocol alerts with it though it looks at the payload alone.
+/// The transaction that a datagram brought, if any: the parser's index and the transaction's number. A rule whose header
+/// names the protocol alerts with it, although the rule inspects only the payload.
 pub(crate) fn tx_of_datagram(input: &Input<'_>) -> Option<(u8, u64)> {
     if input.packet.proto != 17 {
         return None;

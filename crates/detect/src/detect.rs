@@ -1,4 +1,4 @@
-//! All rules, compiled: what workers share.
+//! The compiled rules that all workers share.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -37,26 +37,26 @@ use crate::shareable::{SHARDS, Shards, Shared};
 use crate::threshold::{Counts, ThresholdState, Thresholds};
 use crate::tx::{TxBuilder, TxGroups, payload_pattern};
 
-/// What came of compiling rules.
+/// The result of compiling rules.
 #[derive(Debug, Default)]
 pub struct CompileReport {
-    /// Rules that are wrong, with the place and the reason.
+    /// Invalid rules, with the place and the reason.
     pub errors: Vec<(Place, String)>,
     /// The texts of these rules, in the same order.
     pub error_texts: Vec<Arc<str>>,
-    /// Rules that are right but need what this build does not have.
+    /// Valid rules that need a feature missing from this build.
     pub set_aside: Vec<(Place, String)>,
-    /// How many of the wrong ones are firewall rules: also those that need what this build does not have.
+    /// The number of firewall rules that did not load: invalid ones and those that need a missing feature.
     pub firewall_errors: usize,
-    /// Entries of `threshold.config` that no rule answers to.
+    /// Entries of `threshold.config` that match no rule.
     pub unused_thresholds: Vec<Place>,
     /// How many rules were loaded.
     pub loaded: usize,
-    /// Of these, IP-only rules.
+    /// IP-only rules among them.
     pub ip_only: usize,
-    /// Of these, rules that look at transactions.
+    /// Transaction rules among them.
     pub transactions: usize,
-    /// Of these, rules that a pattern stands for.
+    /// Rules with a fast pattern among them.
     pub prefiltered: usize,
     /// Rule groups.
     pub groups: GroupCounts,
@@ -64,21 +64,21 @@ pub struct CompileReport {
     pub matchers: usize,
     /// Patterns in all matchers.
     pub patterns: usize,
-    /// Bytes of all matchers.
+    /// Memory of all matchers, in bytes.
     pub matcher_memory: usize,
-    /// What matchers of earlier starts were good for.
+    /// How often the matcher cache of earlier starts was used.
     pub cache: CacheUse,
 }
 
-/// Rules ready to be looked for. Immutable; one for all workers.
+/// Compiled rules. Immutable; all workers share one.
 #[derive(Debug)]
 pub struct Detect {
     pub(crate) rules: Vec<RuleFacts>,
-    /// What they want of files.
+    /// The file features that rules need (storing, hashes, magic).
     files: FileWants,
-    /// Names of the buffers that they look at.
+    /// Names of the buffers that rules inspect.
     buffers: HashSet<Box<str>>,
-    /// Stream events that they name, as bits.
+    /// Stream events that rules name, as bits.
     stream_events: u128,
     pub(crate) compiled: Vec<CompiledRule>,
     pub(crate) sets: Sets,
@@ -96,22 +96,22 @@ pub struct Detect {
     pub(crate) names: Arc<Names>,
     /// Scripts of rules.
     pub(crate) scripts: RuleScripts,
-    /// In firewall mode.
+    /// Present in firewall mode.
     pub(crate) firewall: Option<Box<Firewall>>,
     /// Rules that take packets out of flow tracking.
     pub(crate) before_flow: Box<[u32]>,
-    /// What several workers count together.
+    /// Counts and tables that several workers share.
     shared: OnceLock<(Shared<Counts>, Shared<Tables>)>,
 }
 
-/// What is taken of rules while they are compiled, for what is made of all of them.
+/// Facts collected while single rules are compiled, for the structures built from all rules.
 struct Gathered {
     grouped: Vec<GroupRule>,
     ip_only: Vec<IpOnlyRule>,
-    /// Rules of the firewall, which come first.
+    /// Firewall rules, which come first.
     of_firewall: Vec<Rule>,
     before_flow: Vec<u32>,
-    /// Of each rule that has any, with its place.
+    /// The thresholds of each rule that has some, with the rule's place.
     thresholds: Vec<(usize, Vec<Threshold>)>,
     files: FileWants,
     buffers: HashSet<Box<str>>,
@@ -130,7 +130,7 @@ impl Gathered {
         }
     }
 
-    /// Takes what is needed of `rule`, which was compiled to `c` and has the place `place`.
+    /// Collects the facts of `rule`, which was compiled to `c` and has the place `place`.
     fn gather(&mut self, rule: &Rule, c: &CompiledRule, place: usize) {
         let number = place as u32;
         if is_before_flow(rule) {
@@ -169,7 +169,7 @@ impl Gathered {
     }
 }
 
-/// What the groups need to know of `rule`, which was compiled to `c`.
+/// The facts of `rule`, compiled to `c`, that grouping needs.
 fn grouped(rule: &Rule, c: &CompiledRule, number: u32, trigger: Trigger) -> GroupRule {
     GroupRule {
         rule: number,
@@ -185,7 +185,7 @@ fn grouped(rule: &Rule, c: &CompiledRule, number: u32, trigger: Trigger) -> Grou
     }
 }
 
-/// What a rule wants of files.
+/// The file features that a rule needs.
 fn file_wants(rule: &Rule) -> FileWants {
     let mut w = FileWants::NONE;
     for b in rule.buffers.iter().filter(|b| b.app) {
@@ -205,7 +205,7 @@ fn file_wants(rule: &Rule) -> FileWants {
     w
 }
 
-/// What rules refer to besides themselves.
+/// Data outside the rules that compilation refers to.
 #[derive(Clone)]
 pub struct Environment<'a> {
     /// Entries of `threshold.config`, in their order.
@@ -218,15 +218,15 @@ pub struct Environment<'a> {
     pub datasets: Arc<Datasets>,
     /// The number of a stream event (its bit in [`crate::Input::stream_events`]), by its name without `stream.`.
     pub stream_event: &'a dyn Fn(&str) -> Option<u8>,
-    /// Where files that rules name are looked for, if not beside the rules (`default-rule-path`).
+    /// Folder for files that rules name and that are not beside the rules (`default-rule-path`).
     pub rule_folder: Option<&'a Path>,
-    /// In firewall mode, what becomes of what no firewall rule matches.
+    /// In firewall mode, the default policies for packets that no firewall rule matches.
     pub firewall: Option<FirewallPolicies>,
-    /// Where messages of scripts go, and the folder of logs that they may ask for.
+    /// Where scripts log messages, and the folder for logs that scripts may ask for.
     pub scripts: ScriptEnvironment,
-    /// The rules that were in use before a reload: what they left is kept as [`crate::lineage`] says.
+    /// The rules in use before a reload. [`crate::lineage`] says which of their state survives.
     pub previous: Option<&'a Detect>,
-    /// Whether the trees of rules are kept ([`RuleFacts::tree`]): who explains rules needs them.
+    /// Whether to keep the syntax trees of rules ([`RuleFacts::tree`]), which explaining a rule needs.
     pub keep_trees: bool,
 }
 
@@ -248,10 +248,10 @@ impl Default for Environment<'_> {
 }
 
 impl Detect {
-    /// What one thread needs to look for patterns.
+    /// Allocates the scratch space that one thread needs to search for patterns.
     ///
     /// # Errors
-    /// Where the matcher's scratch cannot be allocated.
+    /// If the matcher's scratch space cannot be allocated.
     pub(crate) fn scratch(&self) -> Result<Scratch, MpmError> {
         let mut scratch = Scratch::default();
         for m in &self.matchers {
@@ -260,7 +260,7 @@ impl Detect {
         Ok(scratch)
     }
 
-    /// The counts and bits of all workers that share these rules.
+    /// The counts and bits that all workers with these rules share.
     pub(crate) fn shared(&self) -> &(Shared<Counts>, Shared<Tables>) {
         let c = &self.config;
         self.shared.get_or_init(|| {
@@ -270,10 +270,10 @@ impl Detect {
         })
     }
 
-    /// Compiles `rules`. Those that cannot be compiled are in the report; the others work.
+    /// Compiles `rules`. The report lists the rules that do not compile; the others work.
     ///
     /// # Errors
-    /// Where the pattern matcher that the configuration asks for cannot be made.
+    /// If the configured pattern matcher cannot be built.
     pub fn compile(
         rules: Vec<Rule>,
         environment: &Environment<'_>,
@@ -297,7 +297,7 @@ impl Detect {
         };
         let mut rules = rules;
         let mut scripts = RuleScripts::new(&config.lua, &environment.scripts);
-        // Before anything asks for a rule's kind, which only its script says.
+        // Scripts load first: a script decides its rule's kind.
         rules.retain_mut(|rule| match scripts.load(rule, environment.rule_folder) {
             Ok(()) => true,
             Err(e) => {
@@ -335,7 +335,7 @@ impl Detect {
         let mut frames = FrameBuilder::new(protocols);
         let mut facts: Vec<RuleFacts> = Vec::with_capacity(rules.len());
         let mut of = Gathered::new();
-        // One after the other they give their memory to what is made of them.
+        // Consuming the rules one by one frees each tree before the next rule is compiled.
         for rule in rules {
             let made =
                 CompiledRule::compile(&rule, compiled.len(), &mut env, &mut sets, &mut txs, &mut frames, &limits);
@@ -416,7 +416,7 @@ impl Detect {
         self.firewall.is_some()
     }
 
-    /// Whether rules are to be asked about packets before their flow is known ([`crate::DetectState::untracked`]).
+    /// Whether rules must run before a packet's flow is known ([`crate::DetectState::untracked`]).
     pub fn looks_before_flow(&self) -> bool {
         !self.before_flow.is_empty()
     }
@@ -426,29 +426,29 @@ impl Detect {
         self.stream_events
     }
 
-    /// What the rules want of files.
+    /// The file features that the rules need.
     pub fn file_wants(&self) -> FileWants {
         self.files
     }
 
-    /// Whether rules look at frames.
+    /// Whether any rule inspects frames.
     pub fn wants_frames(&self) -> bool {
         !self.frames.is_empty()
     }
 
-    /// Whether any rule looks at one of these buffers.
+    /// Whether any rule inspects one of these buffers.
     pub fn uses(&self, buffers: &[&str]) -> bool {
         buffers.iter().any(|b| self.buffers.contains(*b))
             || (self.scripts.ja3 && buffers.iter().any(|b| b.starts_with("ja3")))
             || (self.scripts.hassh && buffers.iter().any(|b| b.starts_with("ssh.hassh")))
     }
 
-    /// The progress of a complete transaction, by direction.
+    /// The progress value of a complete transaction, by direction.
     pub(crate) fn complete(&self, proto: AppProto) -> [u8; 2] {
         self.protocols.iter().find(|p| p.proto == proto).map_or([0; 2], |p| p.complete())
     }
 
-    /// The rules in the order they are evaluated in; alerts name them by their place here.
+    /// The rules in evaluation order. Alerts name a rule by its index here.
     pub fn rules(&self) -> &[RuleFacts] {
         &self.rules
     }
@@ -463,8 +463,8 @@ impl Detect {
         self.compiled.get(index as usize).map(|c| c.kind)
     }
 
-    /// Whether the header of the rule at `index` (protocol, addresses, ports, direction) fits a packet of the IP protocol `proto`
-    /// from `from` to `to`. What the rule says of application protocols is not asked.
+    /// Whether the header of the rule at `index` (protocol, addresses, ports, direction) fits a packet of the IP
+    /// protocol `proto` from `from` to `to`. The application protocol of the rule is ignored.
     pub fn fits(&self, index: u32, proto: u8, from: (IpAddr, u16), to: (IpAddr, u16), dir: Option<Direction>) -> bool {
         let key = PacketKey::of_ends(proto, from, to, dir);
         self.compiled.get(index as usize).is_some_and(|c| c.header.misfit(&key, &self.sets).is_none())
@@ -475,7 +475,7 @@ impl Detect {
         &self.names
     }
 
-    /// The sets of data that rules look buffers up in.
+    /// The datasets that rules look buffers up in.
     pub fn datasets(&self) -> &Datasets {
         &self.datasets
     }

@@ -1,4 +1,4 @@
-//! What a rule does once it matched, besides its action: bits, integers, bypass, marks.
+//! The effects of a matching rule besides its action: bits, integers, bypass, marks.
 
 use margay_app::TxBase;
 use margay_app::file::{FileEngine, StoreScope};
@@ -13,63 +13,63 @@ use crate::inspect::CompileError;
 /// An effect ready to be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CompiledEffect {
-    /// Changes bits of the flow.
+    /// Changes flow bits.
     FlowBit {
-        /// Numbers of their names.
+        /// Numbers of the bits' names.
         names: Box<[u32]>,
-        /// How.
+        /// The operation.
         op: BitOp,
     },
-    /// Changes an integer of the flow.
+    /// Changes a flow integer.
     FlowInt(FlowIntEffect),
-    /// Changes a bit of a host or a pair of hosts.
+    /// Changes a bit of a host or a host pair.
     XBit {
-        /// Number of its name.
+        /// Number of the bit's name.
         name: u32,
-        /// Whose.
+        /// The host or pair that holds the bit.
         track: XBitTrack,
-        /// How.
+        /// The operation.
         op: BitOp,
-        /// How long it lives, in seconds; 0 for ever.
+        /// Lifetime in seconds; 0 for unlimited.
         expire: u32,
     },
     /// Stops inspecting the flow.
     Bypass,
-    /// Changes a bit of the transaction.
+    /// Changes a transaction bit.
     TxBit {
-        /// Number of its name.
+        /// Number of the bit's name.
         name: u32,
-        /// How.
+        /// The operation.
         op: BitOp,
     },
-    /// Adds to a score of the transaction.
+    /// Adds to a transaction score.
     TxScore {
-        /// Number of its name.
+        /// Number of the score's name.
         name: u32,
-        /// How much.
+        /// The amount.
         add: u32,
     },
     /// Keeps the transaction out of the log.
     NoLog,
     /// Stores files.
     FileStore {
-        /// Of which directions; `None` for that which matched.
+        /// Directions whose files are stored; `None` for the direction that matched.
         side: Option<FileSide>,
-        /// Which of them.
+        /// Which of these files are stored.
         scope: FileScope,
     },
-    /// Stores the certificates of the direction that matched.
+    /// Stores the certificates of the matching direction.
     StoreCertificates,
     /// Sets bits of the packet's mark.
     NfqMark {
         /// The mark.
         mark: u32,
-        /// The bits of it that count.
+        /// The mask of the mark.
         mask: u32,
     },
 }
 
-/// A change of an integer.
+/// A change of a flow integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowIntEffect {
     name: u32,
@@ -84,41 +84,41 @@ enum IntChange {
     Set,
 }
 
-/// What effects change, for one packet.
+/// The state that effects of one packet change.
 pub struct EffectTarget<'a> {
     /// The packet.
     pub packet: &'a Packet<'a>,
-    /// Variables of its flow, where it has one.
+    /// Variables of the packet's flow, if it has one.
     pub flow: Option<&'a mut FlowVars>,
-    /// Bits of hosts, where they are kept.
+    /// Host bits, if they are kept.
     pub hosts: Option<&'a mut HostVars>,
-    /// Set where the flow is to be bypassed.
+    /// Set if the flow is to be bypassed.
     pub bypass: bool,
-    /// The mark to set on the packet, and the bits of it that count.
+    /// The mark to set on the packet, and its mask.
     pub mark: Option<(u32, u32)>,
     /// The transaction that matched.
     pub tx: Option<TxTarget<'a>>,
 }
 
-/// What effects change of a transaction.
+/// The parts of a transaction that effects change.
 pub struct TxTarget<'a> {
     /// The transaction.
     pub base: &'a mut TxBase,
     /// The direction that matched.
     pub dir: Direction,
-    /// The file that matched, by its place among all of the transaction.
+    /// The file that matched, by its index among all files of the transaction.
     pub file: Option<u32>,
     /// Number of the rule that matched.
     pub sid: u32,
-    /// What files need that are to be stored.
+    /// The engine that stores files.
     pub files: Option<&'a mut FileEngine>,
 }
 
 impl CompiledEffect {
-    /// Compiles an effect; `None` for those of which the caller takes care (`tag`, `replace`).
+    /// Compiles an effect; `None` for those that the caller handles (`tag`, `replace`).
     ///
     /// # Errors
-    /// An effect that this build does not have.
+    /// An effect that this build does not support.
     pub fn compile(effect: &Effect, names: &mut Names) -> Result<Option<CompiledEffect>, CompileError> {
         Ok(Some(match effect {
             Effect::FlowBit { names: bits, op } => {
@@ -158,7 +158,7 @@ impl CompiledEffect {
         }))
     }
 
-    /// Applies it. Without a flow, or without a table of hosts, what belongs there is not changed.
+    /// Applies the effect. Without a flow or a host table, effects on them do nothing.
     pub fn apply(&self, target: &mut EffectTarget<'_>) {
         match self {
             CompiledEffect::FlowBit { names, op } => {
@@ -202,7 +202,7 @@ impl CompiledEffect {
                             change(HostKey::Host(p.dst));
                         }
                     }
-                    // Refused when the rule was compiled.
+                    // Compilation rejects this.
                     XBitTrack::Transaction => {}
                 }
             }
@@ -256,7 +256,7 @@ impl TxTarget<'_> {
         let dirs = [server, client];
         let scope = match (scope, self.file) {
             (FileScope::File, Some(f)) => StoreScope::File(f as usize),
-            // Without one that matched, those of the other direction.
+            // Without a matching file, this stores the files of the other direction.
             (FileScope::File | FileScope::Transaction, _) => StoreScope::Tx,
             (FileScope::Flow, _) => {
                 if let Some(engine) = self.files.as_deref_mut() {
@@ -272,7 +272,7 @@ impl TxTarget<'_> {
 }
 
 impl FlowIntEffect {
-    /// As observed: what is not set counts from 0 when added to, stays unset when subtracted from, and 32 bits wrap.
+    /// As observed: adding to an unset variable starts from 0, subtracting leaves it unset, and values wrap at 32 bits.
     fn apply(&self, vars: &mut FlowVars) {
         let right = match self.value {
             IntValue::Number(n) => n,
@@ -343,7 +343,7 @@ mod tests {
         assert!(!hosts.is_set(HostKey::Host(a), 3, now) && !hosts.is_set(HostKey::Host(b), 3, now));
     }
 
-    /// What the peer does with integers that are not set, and below zero.
+    /// Suricata's behaviour for unset integers and below zero.
     #[test]
     fn integers() {
         let (mut names, mut vars, mut hosts) = (Names::default(), FlowVars::default(), HostVars::new(1, 1));
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(CompiledEffect::compile(&tag, &mut names), Ok(None));
         let other = Effect::Other { keyword: "filestore".into(), argument: String::new() };
         assert!(CompiledEffect::compile(&other, &mut names).is_err());
-        // Without a flow nothing happens, and nothing breaks.
+        // Without a flow the effect does nothing and does not panic.
         let p = packet();
         let mut t = EffectTarget { packet: &p, flow: None, hosts: None, bypass: false, mark: None, tx: None };
         let e = Effect::FlowBit { names: vec!["a".into()], op: BitOp::Set };

@@ -1,4 +1,4 @@
-//! What is kept of a rule beside its compiled form.
+//! The facts about a rule that outlive its syntax tree.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use margay_rules::ast::{Action, Class, Place, Rule, Target};
 
 use crate::lineage::fingerprint;
 
-/// What events and reports show of a rule. Its tree goes once it is compiled: of a large set of rules all trees together take
-/// more memory than all else.
+/// The parts of a rule that events and reports show. The syntax tree is dropped after compilation: in a large rule set
+/// the trees take more memory than everything else.
 #[derive(Debug)]
 pub struct RuleFacts {
     /// Signature number.
@@ -24,21 +24,21 @@ pub struct RuleFacts {
     pub target: Option<Target>,
     /// Whether it is a firewall rule.
     pub firewall: bool,
-    /// Class, where given and known.
+    /// Class, if given and known.
     pub class: Option<Class>,
     /// Message; empty where not given.
     pub msg: Box<str>,
-    /// Where it stands.
+    /// File and line of the rule.
     pub place: Place,
     /// The rule's text as written, continuation lines joined.
     pub text: Arc<str>,
-    /// Of what decides when it matches and what it does then; `None` where that cannot be told.
+    /// Hash of everything that decides when the rule matches and what it does; `None` if it cannot be computed.
     pub(crate) fingerprint: Option<u64>,
     tree: Option<Box<Rule>>,
 }
 
 impl RuleFacts {
-    /// Of `rule`, which is kept with them where its tree is wanted.
+    /// The facts of `rule`, with its tree if `keep_tree`.
     pub(crate) fn of(mut rule: Rule, keep_tree: bool) -> RuleFacts {
         RuleFacts {
             sid: rule.sid,
@@ -57,7 +57,7 @@ impl RuleFacts {
         }
     }
 
-    /// The rule's tree, where it was kept ([`crate::Environment::keep_trees`]).
+    /// The rule's syntax tree, if it was kept ([`crate::Environment::keep_trees`]).
     pub fn tree(&self) -> Option<&Rule> {
         self.tree.as_deref()
     }

@@ -1,4 +1,4 @@
-//! Countries of addresses (`geoip`), from a database in MaxMind's format (`geoip-database`).
+//! Countries of addresses (`geoip`), from a database in MaxMind format (`geoip-database`).
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use margay_rules::ast::{GeoIp, GeoSide};
 use maxminddb::{PathElement, Reader};
 
-/// A database. Only read; one for all workers.
+/// A country database. Read-only; all workers share one.
 #[derive(Debug)]
 pub struct Countries(Reader<Vec<u8>>);
 
@@ -15,21 +15,21 @@ impl Countries {
     /// Reads a database.
     ///
     /// # Errors
-    /// A file that cannot be read, or is none.
+    /// If the file cannot be read or is not a database.
     pub fn open(path: &Path) -> Result<Countries, String> {
         let bytes = std::fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         Self::from_bytes(bytes).map_err(|e| format!("{} is not a GeoIP2 database: {e}", path.display()))
     }
 
-    /// The same of a file's bytes.
+    /// Reads a database from a file's bytes.
     ///
     /// # Errors
-    /// Bytes that are no database.
+    /// If the bytes are not a database.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Countries, String> {
         Reader::from_source(bytes).map(Countries).map_err(|e| e.to_string())
     }
 
-    /// The country that an IPv4 address is in, by its ISO 3166-1 code. As documented nothing is known of others.
+    /// The ISO 3166-1 code of an IPv4 address's country. As documented, other addresses have no country.
     pub fn country(&self, address: IpAddr) -> Option<&str> {
         if !address.is_ipv4() {
             return None;
@@ -38,7 +38,7 @@ impl Countries {
         found.decode_path(&[PathElement::Key("country"), PathElement::Key("iso_code")]).ok()?
     }
 
-    /// Whether what a rule asks holds. Of an address without a country nothing does.
+    /// Whether a rule's condition holds. No condition holds for an address without a country.
     pub(crate) fn holds(&self, rule: &GeoIp, src: IpAddr, dst: IpAddr) -> bool {
         let one = |a| {
             self.country(a).is_some_and(|c| rule.countries.iter().any(|r| r.as_slice() == c.as_bytes()) != rule.negated)
@@ -52,7 +52,7 @@ impl Countries {
     }
 }
 
-/// A rule's question and what answers it.
+/// A rule's condition and the database for it.
 #[derive(Debug, Clone)]
 pub(crate) struct GeoCheck {
     pub(crate) rule: GeoIp,
@@ -77,7 +77,7 @@ mod tests {
     use margay_rules::ast::Check;
     use margay_rules::{Context, load_str};
 
-    /// A text of the format's data section.
+    /// Encodes a string of the format's data section.
     fn s(text: &str) -> Vec<u8> {
         [&[0x40 | text.len() as u8], text.as_bytes()].concat()
     }
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// As the peer answers.
+    /// The expected results are Suricata's.
     #[test]
     fn sides_and_negation() {
         let db = Countries::from_bytes(database("US", "DE")).expect("a database");
@@ -168,7 +168,7 @@ mod tests {
         assert!(Countries::from_bytes(b"not a database".to_vec()).is_err());
         let whole = database("US", "DE");
         for n in 0..whole.len() {
-            // Whatever is left of it: no panic.
+            // A truncated database never panics.
             if let Ok(db) = Countries::from_bytes(whole[n..].to_vec()) {
                 let a: IpAddr = [10, 0, 0, 1].into();
                 let _ = db.holds(&rule("src,US"), a, a);

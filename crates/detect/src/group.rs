@@ -1,10 +1,10 @@
-//! Rule groups: which rules a packet is looked at for, by transport, direction, application protocol and ports.
+//! Rule groups: they select rules for a packet by transport, direction, application protocol and ports.
 //!
-//! Rules that name few ports are in the group of each of these ports, source or destination, whichever are fewer; all others
-//! are in one group for every packet. Rules for an application protocol are in that protocol's group, with those for every
-//! packet: to start the search of a buffer costs more than a few hundred patterns more. Where a protocol is on its usual port
-//! (HTTP on 80), one group has the rules of both, for the same reason. So a packet meets at most three groups, and most have
-//! but the first. What a group leaves open the header check decides.
+//! A rule that names few ports is in the group of each of these ports, source or destination, whichever are fewer. All
+//! other rules are in one group for every packet. Rules for an application protocol are in that protocol's group,
+//! together with the rules for every packet: starting another buffer search costs more than a few hundred extra
+//! patterns. For a protocol on its usual port (HTTP on 80), one group has the rules of both, for the same reason. So a
+//! packet uses at most three groups, and most packets use only the first. The header check that follows is exact.
 
 mod ports;
 mod quick;
@@ -23,49 +23,50 @@ pub use ports::GroupCounts;
 pub(crate) use ports::{GroupIds, Groups};
 pub(crate) use quick::{BitTest, Has, Needs, Quick, Ranges};
 
-/// What a pattern is looked for in.
+/// The data in which a pattern is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Source {
     /// The packet's payload.
     Payload,
     /// Stream data.
     Stream,
-    /// A header of the packet, by number of its buffer.
+    /// A packet header, by the number of its buffer.
     Header(u8),
 }
 
 /// How a rule becomes a candidate.
 #[derive(Debug, Clone)]
 pub(crate) enum Trigger {
-    /// By a pattern in one of these.
+    /// By a pattern in one of these sources.
     Pattern(Vec<Source>, Literal),
-    /// By a regular expression in one of these, where the matcher can look for it; else as if it had none.
+    /// By a regular expression in one of these sources, if the matcher supports the expression. Otherwise as if the rule
+    /// had none.
     Regex(Vec<Source>, Regex, Quick),
-    /// For every packet that has what it needs.
+    /// For every packet that meets the rule's needs.
     Always(Quick),
 }
 
 impl Trigger {
-    /// Whether a pattern stands for the rule.
+    /// Whether a pattern makes the rule a candidate.
     pub(crate) const fn is_pattern(&self) -> bool {
         matches!(self, Trigger::Pattern(..))
     }
 }
 
-/// Bit of the number of a rule on transactions whose pattern in payload or stream is looked for: it is no candidate for the
-/// packet.
+/// Flag in a rule number: a transaction rule's payload or stream pattern was searched. The rule is no candidate for the
+/// packet itself.
 pub(crate) const OF_TRANSACTION: u32 = 1 << 31;
 
-/// What the groups need to know of one rule.
+/// The facts of one rule that grouping needs.
 pub(crate) struct GroupRule {
-    /// Its number; with [`OF_TRANSACTION`] where that is what it looks at.
+    /// The rule's number; with [`OF_TRANSACTION`] for a transaction rule.
     pub(crate) rule: u32,
     pub(crate) header: Header,
     pub(crate) sport: PortSet,
     pub(crate) dport: PortSet,
-    /// The flow's protocol must be one of these; any where it is `None`.
+    /// The flow's protocol must be one of these; `None` accepts any.
     pub(crate) app: Option<ProtoSet>,
-    /// It looks at streams.
+    /// Whether the rule inspects streams.
     pub(crate) of_streams: bool,
     pub(crate) trigger: Trigger,
 }
@@ -79,24 +80,24 @@ pub(crate) struct Group {
     of_streams: bool,
 }
 
-/// Rules without a pattern that need the same.
+/// Rules without a pattern that have the same needs.
 #[derive(Debug)]
 struct Bucket {
     ports: PortPair,
-    /// Those that ask for nothing else that is quick to see.
+    /// Rules with no other cheap condition.
     plain: Box<[u32]>,
-    /// The others, and the values that each takes.
+    /// Rules with further cheap conditions, and the values that each accepts.
     rules: Box<[(u32, Ranges, Head)]>,
 }
 
-/// What many rules without a pattern have in common.
+/// A cheap condition that many rules without a pattern share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Common {
     mask: Mask,
     ports: PortPair,
 }
 
-/// What must be there, and how TCP's flags must be: [`Has::word`] under a mask, and what it must be.
+/// Required properties and TCP flags: a mask for [`Has::word`], and the value it must have under the mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Mask(u32, u32);
 
@@ -115,7 +116,7 @@ fn holds(head: &Head, has: &Has<'_>) -> bool {
     has.head.is_none_or(|first| head.holds(has.payload, first))
 }
 
-/// Up to eight buckets, and what they need, compared at once: for most packets that is all of them that is looked at.
+/// Up to eight buckets and their needs, compared at once. For most packets no bucket fits and nothing more is done.
 #[derive(Debug)]
 struct Block {
     mask: [u32; 8],
@@ -125,7 +126,7 @@ struct Block {
 
 impl Block {
     fn new(buckets: Vec<(Mask, Bucket)>) -> Block {
-        // Where there is none nothing fits.
+        // Unused slots never fit.
         let (mut mask, mut value) = ([0; 8], [1; 8]);
         for ((m, v), (needs, _)) in mask.iter_mut().zip(&mut value).zip(&buckets) {
             (*m, *v) = (needs.0, needs.1);
@@ -133,27 +134,28 @@ impl Block {
         Block { mask, value, buckets: buckets.into_iter().map(|b| b.1).collect() }
     }
 
-    /// A bit for each that holds.
+    /// Returns one bit for each bucket whose needs are met.
     #[inline]
     fn which(&self, word: u32) -> u32 {
-        // Written so that the processor does four or more at once.
+        // This form lets the compiler vectorise the comparison.
         let bits: [u32; 8] = std::array::from_fn(|n| if word & self.mask[n] == self.value[n] { 1 << n } else { 0 });
         bits.iter().fold(0, |all, bit| all | bit)
     }
 }
 
-/// Rules without a pattern that ask for bits of the flow. Most flows have few bits: rules are found by those.
+/// Rules without a pattern that test flow bits. Most flows have few bits, so rules are looked up by the bits that are
+/// set.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// By number, modulo how many there are here: whether some rule waits for a bit.
+    /// Filter by bit number, modulo its size: whether some rule waits for a bit.
     some: Box<[u64; 16]>,
-    /// Rules by a bit that must be set, in the order of bits.
+    /// Rules by a bit that must be set, sorted by bit.
     set: Box<[(u32, Box<[Asking]>)]>,
-    /// Rules that ask just for bits that are not set.
+    /// Rules that only require unset bits.
     unset: Box<[Asking]>,
 }
 
-/// A rule that asks for bits.
+/// A rule that tests bits.
 #[derive(Debug, Clone)]
 struct Asking {
     rule: u32,
@@ -255,17 +257,17 @@ impl Group {
         }
     }
 
-    /// Whether a rule of it looks at streams.
+    /// Whether a rule of this group inspects streams.
     pub(crate) const fn looks_at_streams(&self) -> bool {
         self.of_streams
     }
 
-    /// Adds the rules whose pattern is in `data`.
+    /// Adds the rules whose pattern occurs in `data`.
     pub(crate) fn scan(&self, source: Source, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
         self.scan_from(source, data, 0, scratch, out);
     }
 
-    /// The same for data of which the first `seen` bytes were searched before ([`Prefilter::scan_from`]).
+    /// As [`Self::scan`], for data whose first `seen` bytes were searched before ([`Prefilter::scan_from`]).
     pub(crate) fn scan_from(
         &self,
         source: Source,
@@ -281,12 +283,12 @@ impl Group {
         }
     }
 
-    /// Buffers of headers that some rule's pattern is looked for in.
+    /// Header buffers in which some rule's pattern is searched.
     pub(crate) fn headers(&self) -> impl Iterator<Item = u8> + '_ {
         self.prefilters.iter().filter_map(|(s, _)| if let Source::Header(h) = s { Some(*h) } else { None })
     }
 
-    /// Adds the rules that need no pattern, nor any bit of the flow.
+    /// Adds the rules that need neither a pattern nor a flow bit.
     pub(crate) fn always(&self, has: &Has<'_>, key: &PacketKey, sets: &Sets, out: &mut Vec<u32>) {
         let word = has.word();
         for block in &self.always {
@@ -309,8 +311,8 @@ impl Group {
         }
     }
 
-    /// Calls `out` with the rules that need no pattern, and for which the flow has the bits now; with some twice. When a rule
-    /// changes bits there may be others.
+    /// Calls `out` with the rules that need no pattern and whose flow bit tests hold now, some rules twice. When a rule
+    /// changes bits, call it again.
     pub(crate) fn waiting(&self, has: &Has<'_>, key: &PacketKey, sets: &Sets, out: &mut impl FnMut(u32)) {
         let Some(vars) = has.vars else { return };
         let w = &self.waiting;

@@ -1,22 +1,22 @@
-//! What can be seen of a buffer at once, its length and its first bytes, and what the checks of a rule want of that.
+//! Cheap conditions on a buffer, its length and its first bytes, derived from a rule's checks.
 
 use margay_rules::ast::{BufferCheck, ByteOp, ByteTest, Compare, NumberFormat, Value};
 
-/// How long a buffer is, and how it begins.
+/// Necessary conditions on the length and the first bytes of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Fewest and most bytes of it.
+    /// Minimum and maximum length.
     len: (u32, u32),
-    /// Which bits of its first eight bytes count, and what they must be.
+    /// Mask of the first eight bytes, and the value they must have under it.
     mask: u64,
     value: u64,
 }
 
 impl Head {
-    /// Of any buffer.
+    /// Accepts any buffer.
     pub(crate) const ALL: Head = Head { len: (0, u32::MAX), mask: 0, value: 0 };
 
-    /// What of a buffer's beginning and length `checks`, which must all hold for it, leave.
+    /// The conditions that follow from `checks`, all of which must hold for the buffer.
     pub(crate) fn of(checks: &[BufferCheck]) -> Head {
         let mut h = Head::ALL;
         for c in checks {
@@ -52,23 +52,23 @@ impl Head {
         h
     }
 
-    /// There must be so many bytes.
+    /// Requires at least this many bytes.
     fn at_least(&mut self, bytes: i64) {
         self.len.0 = self.len.0.max(u32::try_from(bytes.max(0)).unwrap_or(u32::MAX));
     }
 
-    /// The bits of `mask` in the byte at `at` must be `value`.
+    /// Requires the bits of `mask` in the byte at `at` to be `value`.
     fn byte(&mut self, at: i64, mask: u8, value: u8) {
         if let Ok(at) = u32::try_from(at)
             && at < 8
         {
-            // Of two that contradict each other neither ever holds; either will do.
+            // Contradictory conditions never hold together, so either one will do.
             self.mask |= u64::from(mask) << (8 * at);
             self.value = self.value & !(u64::from(mask) << (8 * at)) | u64::from(value & mask) << (8 * at);
         }
     }
 
-    /// What a number at one place says.
+    /// Adds the condition of a number at a fixed place.
     fn number(&mut self, b: &ByteTest) {
         let (Value::Number(bytes), Value::Number(at), Value::Number(value)) = (&b.bytes, &b.offset, &b.value) else {
             return;
@@ -86,18 +86,18 @@ impl Head {
         }
     }
 
-    /// Whether a buffer of so many bytes, the first of them being `first` ([`first_of`]), may be one that the checks hold for.
+    /// Whether a buffer with this length and these first bytes ([`first_of`]) may satisfy the checks.
     #[inline]
     pub(crate) const fn holds(&self, len: u32, first: u64) -> bool {
         first & self.mask == self.value && len >= self.len.0 && len <= self.len.1
     }
 
-    /// Fewest and most bytes.
+    /// Minimum and maximum length.
     pub(crate) const fn lengths(&self) -> (u32, u32) {
         self.len
     }
 
-    /// Whether `data` may be.
+    /// Whether `data` may satisfy the checks.
     #[inline]
     pub(crate) fn fits(&self, data: &[u8]) -> bool {
         let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
@@ -105,7 +105,7 @@ impl Head {
     }
 }
 
-/// The first eight bytes of a buffer, as [`Head`] looks at them; zeros where there are fewer.
+/// The first eight bytes of a buffer in the form that [`Head`] compares, padded with zeros.
 pub(crate) fn first_of(payload: &[u8]) -> u64 {
     match payload.first_chunk::<8>() {
         Some(b) => u64::from_le_bytes(*b),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     proptest! {
-        /// What it leaves out does not hold.
+        /// The checks fail for every buffer that [`Head`] excludes.
         #[test]
         fn leaves_out_nothing_that_holds(
             checks in proptest::collection::vec(check(), 1..4),

@@ -1,7 +1,7 @@
-//! A rule's header, compiled: protocol as bit masks, addresses and ports as numbers of shared sets.
+//! A rule's compiled header: protocol as bit masks, addresses and ports as numbers of shared sets.
 //!
-//! Most rules name one of a few address sets (`$HOME_NET`), so each distinct set exists once and a packet's address is
-//! looked up in it at most once ([`SetCache`]), however many rules ask.
+//! Most rules name one of a few address sets (`$HOME_NET`). So each distinct set exists once, and a packet's address is
+//! looked up in it at most once ([`SetCache`]), however many rules use the set.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -41,7 +41,7 @@ pub(crate) fn transport_of(p: &Packet<'_>) -> u8 {
         L4::Icmpv4 { .. } => transport::ICMPV4,
         L4::Icmpv6 { .. } => transport::ICMPV6,
         L4::Sctp { .. } => transport::SCTP,
-        // A header too broken to be read is still of its protocol, and so is a fragment.
+        // A broken header, or a fragment, still has the protocol.
         L4::None if p.is_ip() => match p.proto {
             1 => transport::ICMPV4,
             6 => transport::TCP,
@@ -55,11 +55,12 @@ pub(crate) fn transport_of(p: &Packet<'_>) -> u8 {
     }
 }
 
-/// The payload that rules look into: none where the transport was not understood, as in fragments.
+/// The payload that rules inspect: empty if the transport was not decoded, as in fragments.
 pub(crate) fn payload_of<'a>(p: &Packet<'a>) -> &'a [u8] {
     match p.l4 {
         L4::None => &[],
-        // What a tunnel over UDP carries is inspected as a packet of its own, and is no payload (observed of Suricata 7 and 8).
+        // The content of a UDP tunnel is inspected as a packet of its own, not as payload (observed of Suricata 7 and
+        // 8).
         L4::Udp { .. } if p.has_inner => &[],
         _ => p.payload(),
     }
@@ -80,7 +81,7 @@ pub(crate) type SetId = u32;
 /// The set of everything.
 pub(crate) const ANY: SetId = 0;
 
-/// Ranges of addresses, sorted, for one lookup each.
+/// Sorted address ranges, for binary search.
 #[derive(Debug)]
 struct Ranges {
     v4: Box<[(u32, u32)]>,
@@ -128,7 +129,7 @@ impl SetsBuilder {
         }
     }
 
-    /// The number of `set`; `None` where there are more distinct ones than 32 bits count.
+    /// The number of `set`; `None` if there are too many distinct sets for 32 bits.
     pub(crate) fn addresses(&mut self, set: &AddressSet) -> Option<SetId> {
         if set.any {
             return Some(ANY);
@@ -147,7 +148,7 @@ impl SetsBuilder {
         Some(id)
     }
 
-    /// The number of `set`; `None` where there are more distinct ones than 32 bits count.
+    /// The number of `set`; `None` if there are too many distinct sets for 32 bits.
     pub(crate) fn ports(&mut self, set: &PortSet) -> Option<SetId> {
         if set.any {
             return Some(ANY);
@@ -181,17 +182,17 @@ impl Sets {
     }
 }
 
-/// What is known of one packet's addresses and the sets they are in.
+/// Caches which sets the current packet's addresses are in.
 #[derive(Debug, Default)]
 pub(crate) struct SetCache {
-    /// For each set, twice the packet's epoch, plus one where the source address is in it.
+    /// For each set, twice the packet's epoch, plus one if the source address is in it.
     src: Vec<u64>,
     dst: Vec<u64>,
     epoch: u64,
 }
 
 impl SetCache {
-    /// Forgets the packet before, and has room for all of `sets`.
+    /// Starts a new packet and makes room for all of `sets`.
     pub(crate) fn start(&mut self, sets: &Sets) {
         if self.src.len() != sets.addresses.len() {
             self.src = vec![0; sets.addresses.len()];
@@ -212,18 +213,18 @@ fn cached(cache: &mut [u64], epoch: u64, sets: &Sets, id: SetId, a: IpAddr) -> b
     *slot & 1 == 1
 }
 
-/// What header checks look at of one packet.
+/// The facts of a packet that header checks use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PacketKey {
     pub(crate) transport: u8,
     pub(crate) family: u8,
-    /// Bit of the direction, both where the packet has no flow.
+    /// The direction's bit; both bits if the packet has no flow.
     pub(crate) side: u8,
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
     pub(crate) sport: u16,
     pub(crate) dport: u16,
-    /// A fragment: it may have the transport of a rule, but no ports.
+    /// Whether this is a fragment: it may have a rule's transport, but has no ports.
     pub(crate) fragment: bool,
 }
 
@@ -250,7 +251,7 @@ impl PacketKey {
         }
     }
 
-    /// Of a whole packet of the IP protocol `proto`.
+    /// The key of an unfragmented packet of the IP protocol `proto`.
     pub(crate) fn of_ends(proto: u8, from: (IpAddr, u16), to: (IpAddr, u16), dir: Option<Direction>) -> Self {
         let known = NUMBERS.iter().find(|n| n.1 == u64::from(proto));
         PacketKey {
@@ -275,11 +276,11 @@ impl PacketKey {
 pub(crate) struct Header {
     pub(crate) transports: u8,
     pub(crate) families: u8,
-    /// Directions of the flow that the rule's `flow` keyword leaves.
+    /// Flow directions that the rule's `flow` keyword allows.
     pub(crate) sides: u8,
     /// `<>`
     pub(crate) both: bool,
-    /// `=>`: as written to the server, the other way round to the client.
+    /// `=>`: as written to the server, reversed to the client.
     pub(crate) transaction: bool,
     pub(crate) src: SetId,
     pub(crate) dst: SetId,
@@ -287,7 +288,7 @@ pub(crate) struct Header {
     pub(crate) dport: SetId,
 }
 
-/// IP protocol numbers of the transports that have but one.
+/// IP protocol numbers of the transports that have exactly one.
 const NUMBERS: [(u8, u64); 5] = [
     (transport::TCP, 6),
     (transport::UDP, 17),
@@ -312,7 +313,7 @@ const fn protocol_masks(p: &Protocol) -> (u8, u8) {
         Protocol::Sctp => (t::SCTP, ip),
         Protocol::PacketHeader | Protocol::Ethernet => (t::ALL, f::ALL),
         Protocol::Arp => (t::ALL, f::ARP),
-        // Whatever carries the protocol has found it out; the flow knows it.
+        // The protocol may use any transport: the flow knows it already.
         Protocol::App(_) => (t::TCP | t::UDP, ip),
     }
 }
@@ -320,12 +321,12 @@ const fn protocol_masks(p: &Protocol) -> (u8, u8) {
 /// Transports that have ports.
 const PORTED: u8 = transport::TCP | transport::UDP | transport::SCTP;
 
-/// What of a header a packet does not fit, in the order in which it is told.
+/// The first part of a header that a packet does not fit, in reporting order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Misfit {
     /// The protocol.
     Transport,
-    /// The version of IP, or that it is none.
+    /// The IP version, or the packet is not IP.
     Family,
     /// The direction in the flow.
     Direction,
@@ -342,7 +343,7 @@ pub(crate) enum Misfit {
 }
 
 impl Header {
-    /// The header of `rule`; `None` where there are too many distinct sets.
+    /// Compiles the header of `rule`; `None` if there are too many distinct sets.
     pub(crate) fn compile(rule: &Rule, sets: &mut SetsBuilder) -> Option<Header> {
         let (mut transports, families) = protocol_masks(&rule.protocol);
         let mut sides = TO_SERVER | TO_CLIENT;
@@ -367,7 +368,7 @@ impl Header {
             transports,
             families,
             sides,
-            // With the same on both sides there is but one way.
+            // With equal ends both directions are the same.
             both: rule.arrow == Arrow::Both && (rule.src != rule.dst || rule.sport != rule.dport),
             transaction: rule.arrow == Arrow::Transaction,
             src: sets.addresses(&rule.src)?,
@@ -377,8 +378,8 @@ impl Header {
         })
     }
 
-    /// In how many of its ways the rule fits a packet: `<>` stands for two rules, and a packet may fit both. A rule that
-    /// names ports holds for no transport without them.
+    /// The number of ways in which the rule fits a packet: `<>` stands for two rules, and a packet may fit both. A rule
+    /// that names ports does not fit a transport without ports.
     pub(crate) fn ways(&self, k: &PacketKey, sets: &Sets, cache: &mut SetCache) -> u8 {
         if self.transports & k.transport == 0 || self.families & k.family == 0 || self.sides & k.side == 0 {
             return 0;
@@ -389,7 +390,7 @@ impl Header {
         u8::from(self.one_way(k, sets, cache)) + u8::from(self.both && self.other_way(k, sets, cache))
     }
 
-    /// What of the header a packet does not fit, of the way in which it fits best; `None` where [`Self::ways`] is not 0.
+    /// The part of the header that a packet does not fit, for the way that fits best; `None` if [`Self::ways`] is not 0.
     pub(crate) fn misfit(&self, k: &PacketKey, sets: &Sets) -> Option<Misfit> {
         if self.transports & k.transport == 0 {
             return Some(Misfit::Transport);
@@ -440,23 +441,23 @@ impl Header {
         self.port_pair().fits_as(k, sets, sport, dport)
     }
 
-    /// What it asks of ports.
+    /// The header's condition on ports.
     pub(crate) const fn port_pair(&self) -> PortPair {
         PortPair { sport: self.sport, dport: self.dport, turns: self.both || self.transaction }
     }
 }
 
-/// What a header asks of ports.
+/// A header's condition on ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PortPair {
     sport: SetId,
     dport: SetId,
-    /// The other way round will do as well.
+    /// The reverse direction fits too.
     turns: bool,
 }
 
 impl PortPair {
-    /// Whether a packet's ports leave one of the header's ways.
+    /// Whether the packet's ports fit at least one of the header's ways.
     #[inline]
     pub(crate) fn fits(&self, k: &PacketKey, sets: &Sets) -> bool {
         self.fits_as(k, sets, k.sport, k.dport) || self.turns && self.fits_as(k, sets, k.dport, k.sport)
@@ -500,7 +501,7 @@ mod tests {
         assert_eq!(b.ports(&PortSet { ranges: vec![(80, 80)], any: false }), Some(1));
     }
 
-    /// What is said of a header is what decides.
+    /// `misfit` reports a part exactly when the header does not fit.
     #[test]
     fn misfits_are_what_does_not_fit() {
         let mut b = SetsBuilder::new();

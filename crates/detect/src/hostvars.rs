@@ -1,13 +1,13 @@
-//! Bits that rules keep with hosts and pairs of hosts: `xbits` and `hostbits`.
+//! Bits that rules set on hosts and host pairs: `xbits` and `hostbits`.
 //!
-//! A bit lives until its time is over. Setting it while it is there does not prolong that, as observed in Suricata: a bit that
-//! every packet of a host sets still ends `expire` seconds after the first of them. A bit whose time is over is there until some
-//! rule asks for it; only then can it be set again. The number of bits is limited: where the table is
-//! full a few of its bits are looked at, and those whose time is over go; where there is none among them the new bit is not
-//! set, and counted. The tables are keyed at random (`bounded`).
+//! A bit lives until it expires. Setting an existing bit does not prolong it, as observed in Suricata: a bit that every
+//! packet of a host sets still ends `expire` seconds after the first of them. An expired bit stays in the table until a
+//! rule tests it; only then can it be set again. The number of bits is limited. If the table is full, an insertion
+//! inspects a few bits and evicts the expired ones; if there are none, the new bit is not set, and a counter counts it.
+//! The tables use a random hash key (`bounded`).
 //!
-//! A worker has tables of its own, without a lock. Where there are several workers they share theirs, since the flows of a
-//! host are of all of them: each part of them is behind a lock that only rules on such bits ask for.
+//! A single worker has its own tables, without a lock. Several workers share tables, since a host has flows at all of
+//! them. Each shard has a lock that only rules with such bits take.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use margay_packet::Time;
 use crate::bounded::{Bounded, Inserted, Worth};
 use crate::shareable::{About, InOrder, Shareable, Shared};
 
-/// What a bit hangs on.
+/// The owner of a bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HostKey {
     /// One host.
@@ -33,7 +33,7 @@ impl HostKey {
         if a <= b { HostKey::Pair(a, b) } else { HostKey::Pair(b, a) }
     }
 
-    /// Whose packets ask for it.
+    /// Which packets affect this key.
     const fn about(self) -> About {
         match self {
             HostKey::Host(a) | HostKey::Pair(a, _) => About::Host(a),
@@ -41,7 +41,7 @@ impl HostKey {
     }
 }
 
-/// The bits: those of hosts and those of pairs, each kind with a limit of its own.
+/// The bits of hosts and of pairs, each with a limit.
 #[derive(Debug)]
 pub struct HostVars(Shareable<Tables>);
 
@@ -57,11 +57,11 @@ struct Bits {
     refused: u64,
 }
 
-/// When a bit ends, or [`GONE`]. A query for an expired bit marks it, through a shared reference.
+/// When a bit ends, or [`GONE`]. Testing an expired bit marks it, through a shared reference.
 #[derive(Debug)]
 struct Until(AtomicI64);
 
-/// In [`Until`]: a rule asked for the bit when its time was over.
+/// In [`Until`]: a rule tested the bit after it expired.
 const GONE: i64 = i64::MIN;
 
 impl Until {
@@ -73,7 +73,7 @@ impl Until {
         Time(self.0.load(Ordering::Relaxed))
     }
 
-    /// Whether the bit is set at `now`. If its time is over it is gone from here on.
+    /// Whether the bit is set at `now`. An expired bit is marked as gone.
     fn ask(&self, now: Time) -> bool {
         let set = self.get() >= now;
         if !set {
@@ -133,12 +133,12 @@ impl Tables {
 }
 
 impl HostVars {
-    /// Empty tables for at most `hosts` bits of hosts, and `pairs` bits of pairs.
+    /// Empty tables for at most `hosts` host bits and `pairs` pair bits.
     pub fn new(hosts: usize, pairs: usize) -> Self {
         HostVars(Shareable::Own(Tables::new(hosts, pairs)))
     }
 
-    /// From here on those of several workers.
+    /// Switches to the shared tables of several workers.
     pub(crate) fn share(&mut self, tables: &Shared<Tables>) {
         self.0.share(tables);
     }
@@ -148,19 +148,19 @@ impl HostVars {
         self.0.in_order(order);
     }
 
-    /// Takes over the bits of rules before a reload; the limits are its own. Tables that are shared go on as they are.
+    /// Takes over the bits of the rules before a reload, but keeps its own limits. Shared tables stay as they are.
     pub(crate) fn take_over(&mut self, old: &mut HostVars) {
         self.0.take_over(&mut old.0, Tables::take_over);
     }
 
-    /// Most bits that there may be of hosts, and of pairs.
+    /// Most bits of hosts and of pairs.
     pub fn limits(&self) -> [usize; 2] {
         let mut sum = [0; 2];
         self.0.each(|t| sum = [sum[0] + t.hosts.bits.limit(), sum[1] + t.pairs.bits.limit()]);
         sum
     }
 
-    /// Sets how many bits there may be at most; those that are there stay.
+    /// Sets the limits. Existing bits stay.
     pub fn set_limits(&mut self, [hosts, pairs]: [usize; 2]) {
         self.0.each_mut(|t, parts| {
             t.hosts.bits.set_limit(hosts.div_ceil(parts));
@@ -168,8 +168,8 @@ impl HostVars {
         });
     }
 
-    /// The bits of `key` at `now`, of the names below `names`: names, and until when. Asks for each name; the tables are not
-    /// walked.
+    /// The bits of `key` at `now` whose name is below `names`: name and end. Looks up each name instead of walking the
+    /// tables.
     pub fn bits_of(&self, key: HostKey, names: u32, now: Time) -> Vec<(u32, Time)> {
         self.0.look(&key, |t| {
             let bits = &t.of(key).bits;
@@ -183,7 +183,7 @@ impl HostVars {
         self.0.look(&key, |t| t.of(key).bits.get(&(key, name)).is_some_and(|until| until.ask(now)))
     }
 
-    /// Sets the bit for `seconds`; 0 for as long as the table lives. `false` where there was no room.
+    /// Sets the bit for `seconds`, or without end if 0. Returns `false` if the table is full.
     pub fn set(&mut self, key: HostKey, name: u32, now: Time, seconds: u32) -> bool {
         let until =
             if seconds == 0 { Time(i64::MAX) } else { Time(now.0.saturating_add(i64::from(seconds) * 1_000_000)) };
@@ -197,14 +197,14 @@ impl HostVars {
         self.0.at(&key, |t| t.of_mut(key).bits.remove(&(key, name)));
     }
 
-    /// How many bits the tables hold, those included whose time is over but that are still there.
+    /// The number of bits in the tables, including expired ones not yet evicted.
     pub fn len(&self) -> usize {
         let mut sum = 0;
         self.0.each(|t| sum += t.hosts.bits.len() + t.pairs.bits.len());
         sum
     }
 
-    /// Whether they hold none.
+    /// Whether the tables are empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -255,7 +255,7 @@ mod tests {
         let (key, now) = (HostKey::Host(ip(1)), Time::new(10, 0));
         a.set(key, 1, now, 5);
         assert!(b.is_set(key, 1, now) && b.limits() == [2 * SHARDS; 2]);
-        // A reload of one of them leaves them together.
+        // After one of them reloads they still share their tables.
         let mut c = HostVars::new(3, 3);
         c.take_over(&mut a);
         b.unset(key, 1);
@@ -278,7 +278,7 @@ mod tests {
         assert!(h.set(HostKey::Host(ip(1)), 1, now, 5), "it is there");
         assert!(h.set(HostKey::Host(ip(3)), 1, Time::new(20, 0), 5), "the first one's time is over");
         assert_eq!(h.len(), 2);
-        // Pairs have room of their own.
+        // Pairs have a limit of their own.
         let pair = |n| HostKey::pair(ip(1), ip(n));
         assert!(h.set(pair(2), 1, now, 5) && !h.set(pair(3), 1, now, 5) && h.is_set(pair(2), 1, now));
     }

@@ -1,4 +1,4 @@
-//! What detection is given of a packet, and what it gives back.
+//! The input of detection for one packet, and its result.
 
 use margay_app::file::FileEngine;
 use margay_app::{AppProto, Parser};
@@ -10,19 +10,19 @@ use crate::ahead::SearchedAhead;
 use crate::checks::{AppProtos, StreamSizes};
 use crate::frame::FrameInput;
 
-/// Stream data that is due for inspection: what earlier packets were not inspected with, or enough of it to see what
-/// straddles the border.
+/// Stream data that is due for inspection: data that earlier packets were not inspected with, preceded by enough older
+/// data to find matches that straddle the border.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamChunk<'a> {
     /// The bytes, in order and without gaps.
     pub data: &'a [u8],
-    /// Where in the stream they begin, in bytes from its start.
+    /// The offset of the first byte from the start of the stream.
     pub offset: u64,
-    /// How many bytes at the start were in a chunk before: what is wholly in them was found then.
+    /// Number of leading bytes that an earlier chunk had. A match that lies wholly within them was found then.
     pub seen: usize,
 }
 
-/// One packet and what the rooms before know of it.
+/// One packet and what earlier stages know of it.
 #[derive(Debug)]
 pub struct Input<'a> {
     /// The packet.
@@ -31,44 +31,46 @@ pub struct Input<'a> {
     pub flow: Option<&'a mut FlowCore>,
     /// Its direction in the flow.
     pub dir: Option<Direction>,
-    /// Whether the flow is established: both sides were seen, for TCP the handshake is done (or picked up midway).
+    /// Whether the flow is established: both sides sent packets and, for TCP, the handshake is complete or the session
+    /// was picked up midstream.
     pub established: bool,
-    /// Whether the packet's payload went into the stream: rules for streams then wait for `chunks`.
+    /// Whether the packet's payload went into the stream. Stream rules then wait for `chunks`.
     pub in_stream: bool,
-    /// The payload is encrypted, and not worth a look.
+    /// Whether the payload is encrypted and not worth inspecting.
     pub no_payload: bool,
     /// Stream data of the packet's direction to inspect now.
     pub chunks: &'a [StreamChunk<'a>],
-    /// Whether stream data of the packet's direction is left at the end of the connection, be it due or not.
+    /// Whether stream data of the packet's direction remains at the end of the connection, due or not.
     pub stream_waits: bool,
-    /// Events that the stream engine met with this packet, one bit each.
+    /// Stream engine events of this packet, one bit each.
     pub stream_events: u128,
-    /// Whether rules that ask for the flow's protocol alone are to look at it with this packet.
+    /// Whether rules that only check the flow's protocol run with this packet.
     pub protocol_due: bool,
-    /// Whether something of the protocol became known with this packet, or is known not to become so.
+    /// Whether the detected protocols changed with this packet, or detection failed for good.
     pub protocol_told: bool,
     /// Application protocols of the flow.
     pub app: AppProtos,
-    /// Events of the application layer that came with this packet and are of no protocol, one bit each by place in
+    /// Application layer events of this packet that belong to no protocol, one bit each by place in
     /// [`margay_rules::APP_LAYER_EVENTS`].
     pub app_events: u8,
     /// The parsers of the flow that have transactions, oldest first ([`margay_app::AppSession::parsers_mut`]).
     pub txs: Option<&'a mut [Box<dyn Parser>]>,
-    /// Whether a transaction of `txs` may have changed in the packet's direction since it was last inspected.
+    /// Whether a transaction of `txs` may have changed in the packet's direction since its last inspection.
     pub txs_changed: bool,
-    /// The frames of the packet's direction, where rules look at frames.
+    /// The frames of the packet's direction, if any rule inspects frames.
     pub frames: Option<FrameInput<'a>>,
-    /// What files need that are to be stored.
+    /// The engine that stores files, if files may be stored.
     pub files: Option<&'a mut FileEngine>,
-    /// Sizes of the TCP session's streams; `None` where there is no session.
+    /// Sizes of the TCP session's streams; `None` without a session.
     pub stream_sizes: Option<StreamSizes>,
-    /// Whether drops are carried out.
+    /// Whether drops take effect (IPS mode).
     pub ips: bool,
-    /// Firewall mode: something else let the packet pass, and rules for threat detection are not asked.
+    /// Firewall mode: an earlier decision lets the packet pass, and threat detection rules are skipped.
     pub td_passed: bool,
-    /// Firewall mode: the packet is made up to have something inspected that was let through, and the firewall is not asked.
+    /// Firewall mode: this is a pseudo packet for data that the firewall already let through, so the firewall is
+    /// skipped.
     pub let_through: bool,
-    /// What another thread may have found in the payload.
+    /// Results of a search that another thread may have made in this payload.
     pub ahead: Option<&'a dyn SearchedAhead>,
 }
 
@@ -107,39 +109,39 @@ impl<'a> Input<'a> {
 pub struct Alert {
     /// The rule: its place in [`crate::Detect::rules`].
     pub rule: u32,
-    /// What was done: the rule's action, or what a rate filter put in its place.
+    /// The rule's action, or the action that a rate filter replaced it with.
     pub action: Action,
-    /// Whether the event says `blocked`: a drop that is carried out, a reject, or a rate filter's drop.
+    /// Whether the event says `blocked`: a drop that takes effect, a reject, or a rate filter's drop.
     pub blocked: bool,
     /// Whether the match was in stream data.
     pub stream: bool,
-    /// The transaction that matched, or is guessed to be the one.
+    /// The transaction that matched, or the guessed one.
     pub tx_id: Option<u64>,
-    /// The parser in [`Input::txs`] that has it.
+    /// The index in [`Input::txs`] of the parser that has the transaction.
     pub parser: u8,
-    /// Whether the rule did not match on the transaction, which is just the one that was going on.
+    /// Whether the transaction is a guess: the rule did not match on it, but it was the only current one.
     pub tx_guessed: bool,
-    /// The file that matched: its place among the transaction's files, of both directions.
+    /// The file that matched: its index among the transaction's files of both directions.
     pub file: Option<u32>,
-    /// The frame of the packet's direction that matched, by its number.
+    /// The number of the frame that matched, in the packet's direction.
     pub frame: Option<u64>,
-    /// Where it begins, and how much it is, what sets say of what was found ([`crate::DetectState::contexts`]).
+    /// Start and length of the dataset contexts of this alert ([`crate::DetectState::contexts`]).
     pub context: (u32, u8),
 }
 
-/// What is to become of a packet.
+/// The verdict for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VerdictAction {
-    /// Nothing matched that would change it (`alert` in events).
+    /// No matching rule changes the packet's fate (`alert` in events).
     #[default]
     Accept,
     /// A `pass` rule matched.
     Pass,
-    /// Not to be let through.
+    /// The packet must not be forwarded.
     Drop,
 }
 
-/// Who is to be answered.
+/// The ends that receive a reject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reject {
     /// The source.
@@ -155,24 +157,24 @@ pub enum Reject {
 pub enum DropReason {
     /// A rule matched it.
     Rules,
-    /// A rule matched on a threshold of `threshold.config`.
+    /// A rule matched through a threshold of `threshold.config`.
     RulesThreshold,
-    /// Its flow was dropped before.
+    /// An earlier packet had the flow dropped.
     FlowDrop,
     /// A firewall rule matched it.
     FirewallRules,
-    /// No firewall rule of `packet:filter` accepts it.
+    /// No firewall rule of `packet:filter` accepts the packet.
     DefaultPacketPolicy,
-    /// No firewall rule of a state of its transaction accepts it.
+    /// No firewall rule accepts a state of the packet's transaction.
     DefaultAppPolicy,
-    /// A rule of `packet:pre_flow`, or its policy.
+    /// A rule or the default policy of `packet:pre_flow`.
     PreFlowHook,
-    /// A rule of `packet:pre_stream`, or its policy.
+    /// A rule or the default policy of `packet:pre_stream`.
     PreStreamHook,
 }
 
 impl DropReason {
-    /// Its name in events.
+    /// The reason's name in events.
     pub const fn name(self) -> &'static str {
         match self {
             DropReason::Rules => "rules",
@@ -186,34 +188,34 @@ impl DropReason {
         }
     }
 
-    /// Whether it is the firewall's.
+    /// Whether the firewall gave the reason.
     pub const fn is_firewall(self) -> bool {
         !matches!(self, DropReason::Rules | DropReason::RulesThreshold | DropReason::FlowDrop)
     }
 }
 
-/// What detection decided.
+/// The result of detection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verdict {
-    /// For the packet.
+    /// The action for the packet.
     pub action: VerdictAction,
-    /// Why it is dropped, where it is.
+    /// Why the packet is dropped, if it is.
     pub drop_reason: Option<DropReason>,
-    /// The rule that dropped it.
+    /// The rule that dropped the packet.
     pub dropped_by: Option<u32>,
-    /// Who is to be answered; also without a drop, in passive mode.
+    /// The ends to send a reject to. Passive mode sets it too, without a drop.
     pub reject: Option<Reject>,
-    /// What was decided for the flow with this packet; it is set in the flow already.
+    /// The flow action that this packet caused. The flow has it already.
     pub flow: FlowAction,
     /// Whether the rest of the flow may bypass inspection.
     pub bypass: bool,
-    /// The mark to set on the packet, and the bits of it that count.
+    /// The mark to set on the packet, and its mask.
     pub mark: Option<(u32, u32)>,
-    /// Whether a tag of an earlier match asks for this packet to be logged.
+    /// Whether a tag from an earlier match asks to log this packet.
     pub tagged: bool,
 }
 
-/// Whether the packet is looked at no further because of its flow.
+/// The final verdict if the flow's action already decides it.
 pub(crate) const fn of_flow(action: FlowAction, ips: bool) -> Option<Verdict> {
     let mut v = Verdict {
         action: VerdictAction::Accept,
@@ -231,7 +233,7 @@ pub(crate) const fn of_flow(action: FlowAction, ips: bool) -> Option<Verdict> {
             v.drop_reason = Some(DropReason::FlowDrop);
             Some(v)
         }
-        // Where nothing can be dropped the packet goes on.
+        // Without IPS mode nothing can be dropped: the packet goes on.
         FlowAction::Drop => Some(v),
         FlowAction::Pass | FlowAction::Accept => {
             v.action = VerdictAction::Pass;

@@ -1,8 +1,8 @@
-//! IP-only rules by address: which rules may hold for a source or destination, in one search.
+//! IP-only rules by address: one search finds the rules for a source or destination.
 //!
-//! A rule goes into the table of that end of its header that is more specific; what both ends leave open is looked at
-//! for every address. With its number a table has the transports and the span of ports that a rule takes, so that those for
-//! another transport cost nothing more. The header check that follows decides.
+//! A rule is listed in the table of the more specific end of its header. A rule with both ends open is a candidate for
+//! every address. Each entry also has the rule's transports and port range, so that rules for another transport cost
+//! almost nothing. The header check that follows decides.
 
 use std::net::IpAddr;
 
@@ -10,19 +10,19 @@ use margay_rules::ast::{AddressSet, PortSet};
 
 use crate::header::PacketKey;
 
-/// Most segments of the address space that one rule may be listed in; with more it is looked at always.
+/// Most segments of the address space that list one rule; a rule in more segments is always a candidate.
 const SEGMENTS_MAX: usize = 4096;
-/// Most places in segments for each range of an address, in all rules together; rules that would need more are looked at
-/// always: the table grows as the rules do.
+/// Most segment entries per address range, summed over all rules. Rules beyond that are always candidates, so that the
+/// table grows linearly with the rules.
 const PLACES_MAX: usize = 16;
 
-/// A rule, and what of its header is asked before it becomes a candidate: most ask for a transport that the packet has not.
+/// A rule with the cheap parts of its header. Most rules ask for a transport that the packet does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     rule: u32,
     /// Bits of [`crate::header::transport`].
     transports: u8,
-    /// The lowest and the highest port that it takes; all where it names none.
+    /// Lowest and highest port that the rule accepts; the full range if it names none.
     sport: (u16, u16),
     dport: (u16, u16),
 }
@@ -46,19 +46,20 @@ impl Entry {
     }
 }
 
-/// From addresses of one family to rules.
+/// Maps addresses of one family to rules.
 #[derive(Debug)]
 struct Table<A> {
     /// First addresses of segments, sorted.
     starts: Box<[A]>,
-    /// For each value of an address's first 16 bits how many segments start below it; empty where there are few segments.
+    /// For each value of an address's first 16 bits, the number of segments that start below it; empty if there are few
+    /// segments.
     index: Box<[u32]>,
-    /// For each segment where in `rules` its rules are.
+    /// For each segment, the range of its rules in `rules`.
     spans: Box<[(u32, u32)]>,
     rules: Box<[Entry]>,
 }
 
-/// So few segments are searched as fast without an index.
+/// With fewer segments, a search without an index is as fast.
 const INDEX_MIN: usize = 64;
 
 /// An address as a number.
@@ -89,7 +90,7 @@ impl Number for u128 {
     }
 }
 
-/// How many addresses a set has, saturating, where an IPv6 /64 counts as one.
+/// The number of addresses in a set, saturating; an IPv6 /64 counts as one.
 fn size(set: &AddressSet) -> u64 {
     if set.any {
         return u64::MAX;
@@ -101,7 +102,7 @@ fn size(set: &AddressSet) -> u64 {
 }
 
 impl<A: Number> Table<A> {
-    /// Builds it; rules that are in too many segments are returned.
+    /// Builds the table; returns the rules that are in too many segments.
     fn new(rules: &[(Entry, &[(A, A)])]) -> (Table<A>, Vec<Entry>) {
         let mut starts: Vec<A> = vec![A::ZERO];
         for (_, ranges) in rules {
@@ -162,7 +163,7 @@ impl<A: Number> Table<A> {
     }
 }
 
-/// From addresses to rules.
+/// Maps addresses to rules.
 #[derive(Debug)]
 struct Tables {
     v4: Table<u32>,
@@ -170,7 +171,7 @@ struct Tables {
 }
 
 impl Tables {
-    /// For rules with sets of addresses; rules that are in too many segments are added to `wide`.
+    /// Builds tables for rules with address sets; adds rules in too many segments to `wide`.
     fn new(rules: &[(Entry, &AddressSet)], wide: &mut Vec<Entry>) -> Tables {
         let v4: Vec<_> = rules.iter().map(|(e, set)| (*e, set.v4.as_slice())).collect();
         let v6: Vec<_> = rules.iter().map(|(e, set)| (*e, set.v6.as_slice())).collect();
@@ -196,7 +197,7 @@ pub(crate) struct IpOnly {
     always: Vec<Entry>,
 }
 
-/// What the table needs to know of one rule.
+/// The facts of one rule that the table needs.
 pub(crate) struct IpOnlyRule {
     pub(crate) rule: u32,
     /// Bits of [`crate::header::transport`].
@@ -217,7 +218,7 @@ impl IpOnly {
             let entry = Entry::new(r);
             match (size(&r.src), size(&r.dst)) {
                 (u64::MAX, u64::MAX) => always.push(entry),
-                // One of the packet's ends is in the more specific of its two, whichever way round.
+                // In either direction, one of the packet's ends is in the more specific set.
                 (s, d) if r.both => {
                     let set = if s <= d { &r.src } else { &r.dst };
                     src.push((entry, set));
@@ -234,7 +235,7 @@ impl IpOnly {
         IpOnly { by_src, by_dst, always }
     }
 
-    /// Adds the rules that may hold for a packet; some may be there twice.
+    /// Adds the rules that may match a packet, possibly some of them twice.
     pub(crate) fn candidates(&self, key: &PacketKey, out: &mut Vec<u32>) {
         for list in [self.always.as_slice(), self.by_src.get(key.src), self.by_dst.get(key.dst)] {
             out.extend(list.iter().filter(|e| e.fits(key)).map(|e| e.rule));
@@ -324,7 +325,7 @@ mod tests {
             shift in prop_oneof![Just(0u32), Just(13), Just(26)],
             probe in 0u32..70,
         ) {
-            // Within and across the values of the upper half, which has an index.
+            // Within and across values of the upper 16 bits, which are indexed.
             let sets: Vec<AddressSet> = sets.iter().map(|s| {
                 let v: Vec<u32> = s.iter().copied().collect();
                 set(&v.chunks(2).map(|c| (c[0] << shift, *c.last().unwrap() << shift)).collect::<Vec<_>>())

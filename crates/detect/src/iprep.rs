@@ -1,8 +1,8 @@
 //! IP reputation: scores of addresses by category, from a categories file and lists.
 //!
-//! A categories file has lines `id,short name,description` with an id of 1 to 60, a list lines `address,id,score` with
-//! an address or network in CIDR notation and a score of 0 to 127; `#` begins a comment. For each category the longest
-//! prefix that holds an address decides; of two lines for the same prefix the later one.
+//! A categories file has lines `id,short name,description` with an id of 1 to 60. A list has lines `address,id,score`
+//! with an address or CIDR network and a score of 0 to 127. `#` begins a comment. For each category the longest prefix
+//! that contains an address decides; of two lines for the same prefix, the later one.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,10 +16,10 @@ pub const CATEGORY_MAX: u8 = 60;
 /// Largest score.
 pub const SCORE_MAX: u8 = 127;
 
-/// A line that could not be used, and why.
+/// A line that could not be used, and the reason.
 pub type LineError = (Place, String);
 
-/// The networks of one category: sorted, disjoint ranges, the innermost prefix's score in each.
+/// The networks of one category as sorted, disjoint ranges, each with the score of the innermost prefix.
 #[derive(Debug, Default, Clone)]
 struct Networks {
     v4: Box<[(u32, u32, u8)]>,
@@ -51,19 +51,19 @@ fn place(file: &Arc<str>, line: usize, column: usize) -> Place {
     Place { file: file.clone(), line: n(line), column: n(column) }
 }
 
-/// The lines of `text` that say something, with their numbers.
+/// The lines of `text` that are neither empty nor comments, with their numbers.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    // Some editors end lines with a carriage return alone.
+    // Some editors end lines with only a carriage return.
     let end = if text.contains('\n') { '\n' } else { '\r' };
     (1..).zip(text.split(end)).map(|(n, l)| (n, l.trim())).filter(|(_, l)| !l.is_empty() && !l.starts_with('#'))
 }
 
-/// Makes disjoint ranges of nested prefixes: what is innermost wins, of equal ones the last.
+/// Turns nested prefixes into disjoint ranges: the innermost prefix wins, and of equal prefixes the last.
 fn flatten<T: Copy + Ord>(mut list: Vec<Prefix<T>>, next: fn(T) -> Option<T>, before: fn(T) -> T) -> Box<[Prefix<T>]> {
-    // Outer prefixes first; the sort is stable, so of equal ones the later stays later.
+    // Outer prefixes first. The sort is stable, so equal prefixes keep their order.
     list.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
     let mut out: Vec<Prefix<T>> = Vec::with_capacity(list.len());
-    // Prefixes that are open, innermost last, with the first address not yet written.
+    // Open prefixes, innermost last, and the first address not yet written.
     let mut open: Vec<Prefix<T>> = Vec::new();
     let mut from: Option<T> = None;
     let mut close = |open: &mut Vec<Prefix<T>>, from: &mut Option<T>, until: Option<T>| {
@@ -183,8 +183,7 @@ impl IpReputationBuilder {
         Ok(())
     }
 
-    /// Reads files; lists without a directory of their own are looked for in `dir`. What cannot be read is an error at
-    /// line 0 of the file.
+    /// Reads files; `dir` is the folder for lists with a relative name. An unreadable file is an error at its line 0.
     pub fn files(&mut self, categories: &Path, lists: &[impl AsRef<Path>], dir: Option<&Path>) -> Vec<LineError> {
         let mut errors = Vec::new();
         let mut read = |path: &Path| {
@@ -211,7 +210,7 @@ impl IpReputationBuilder {
         errors
     }
 
-    /// The scores, ready to look up.
+    /// Builds the lookup tables.
     pub fn build(self) -> IpReputation {
         let mut networks: HashMap<u8, Networks> = HashMap::new();
         for (c, list) in self.v4 {
@@ -230,7 +229,7 @@ impl IpReputation {
         self.categories.get(name).copied()
     }
 
-    /// The score of `a` in a category, 0 to [`SCORE_MAX`]; `None` where no entry holds it.
+    /// The score of `a` in a category, 0 to [`SCORE_MAX`]; `None` if no entry contains the address.
     pub fn score(&self, category: u8, a: IpAddr) -> Option<u8> {
         let n = self.networks.get(&category)?;
         match a {
@@ -239,7 +238,7 @@ impl IpReputation {
         }
     }
 
-    /// How many entries were read.
+    /// The number of entries read.
     pub const fn entries(&self) -> usize {
         self.entries
     }

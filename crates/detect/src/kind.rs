@@ -1,6 +1,6 @@
-//! What kind a rule is: where it is evaluated, and how far its action reaches.
+//! The kind of a rule: where it is evaluated, and how far its action reaches.
 //!
-//! As the manual's "Rule Types and Categorization" has it, and as `--engine-analysis` of the reference reports it.
+//! The kinds follow the Suricata manual's "Rule Types and Categorization" and the output of `--engine-analysis`.
 
 use margay_rules::ast::{
     AddressSet, Arrow, BitOp, BufferCheck, Check, Effect, FlowCheck, LuaAt, Protocol, Rule, Value, XBitTrack,
@@ -9,19 +9,19 @@ use margay_rules::ast::{
 /// The kind of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RuleKind {
-    /// Addresses, ports and protocol only: once for each direction of a flow, by table (`ip_only`).
+    /// Addresses, ports and protocol only: a table lookup once for each direction of a flow (`ip_only`).
     IpOnly,
-    /// The same with a negated address: for every packet (`like_ip_only`).
+    /// As [`RuleKind::IpOnly`], with a negated address: for every packet (`like_ip_only`).
     LikeIpOnly,
     /// `app-layer-protocol` only: once for each direction, when the protocol is known (`pd_only`).
     ProtocolDetection,
-    /// `decode-event` only: for packets with events, valid or not (`de_only`).
+    /// `decode-event` only: for packets with decoder events, valid or not (`de_only`).
     DecodeEvent,
     /// Each packet by itself (`pkt`).
     Packet,
     /// Packet payload and stream (`pkt_stream`).
     PacketStream,
-    /// Stream; payload of packets that are in none (`stream`).
+    /// Stream, or the payload of packets that are in no stream (`stream`).
     Stream,
     /// Packets of a flow with that protocol (`app_layer`).
     AppLayer,
@@ -35,7 +35,7 @@ impl RuleKind {
         kind(rule)
     }
 
-    /// Its name in `--engine-analysis`.
+    /// The kind's name in `--engine-analysis`.
     pub const fn name(self) -> &'static str {
         match self {
             RuleKind::IpOnly => "ip_only",
@@ -50,8 +50,8 @@ impl RuleKind {
         }
     }
 
-    /// Whether its `drop` or `pass` holds for the whole flow. For [`RuleKind::Stream`] and [`RuleKind::PacketStream`]
-    /// that is so where the match was in stream data.
+    /// Whether the rule's `drop` or `pass` holds for the whole flow. For [`RuleKind::Stream`] and
+    /// [`RuleKind::PacketStream`] it does if the match was in stream data.
     pub const fn acts_on_flow(self, in_stream: bool) -> bool {
         match self {
             RuleKind::DecodeEvent | RuleKind::Packet => false,
@@ -61,20 +61,20 @@ impl RuleKind {
     }
 }
 
-/// Buffers that a packet or the stream has, as opposed to a protocol's.
+/// Whether the buffer belongs to the packet or the stream, as opposed to a protocol.
 pub fn is_payload(buffer: &str) -> bool {
     matches!(buffer, "payload" | "pkt_data")
 }
 
-/// What a check asks for.
+/// The data that a check needs.
 enum Needs {
     /// The packet's headers or size.
     Packet,
     /// A transaction.
     Transaction,
-    /// Nothing that would keep a rule from being looked at once a flow, or on a stream.
+    /// Nothing that prevents inspection once per flow or on a stream.
     Nothing,
-    /// State that may change with any packet; a stream rule stays one.
+    /// State that may change with any packet. A stream rule stays a stream rule.
     State,
 }
 
@@ -131,7 +131,7 @@ fn needs(check: &Check) -> Needs {
         | Check::AppProto { .. }
         | Check::DecodeEvent(_)
         | Check::StreamEvent(_)
-        // For each packet, as the peer does.
+        // For each packet, as in Suricata.
         | Check::GeoIp(_)
         | Check::Variable { .. } => Needs::State,
     }
@@ -142,12 +142,12 @@ pub fn is_of_packet(check: &Check) -> bool {
     matches!(needs(check), Needs::Packet)
 }
 
-/// Whether a check is one of a transaction, and not of packet or flow.
+/// Whether a check inspects a transaction, not a packet or flow.
 pub fn is_of_transaction(check: &Check) -> bool {
     matches!(needs(check), Needs::Transaction)
 }
 
-/// Whether a payload check of the rule is bound to a place in the payload.
+/// Whether a payload check of the rule has a fixed place in the payload.
 fn anchored(rule: &Rule) -> bool {
     let fixed = |v: &Option<Value>| v.is_some();
     rule.buffers.iter().filter(|b| is_payload(&b.buffer)).flat_map(|b| &b.checks).any(|c| match c {
@@ -156,8 +156,8 @@ fn anchored(rule: &Rule) -> bool {
     })
 }
 
-/// Whether a set is written with a negation. The tree has only ranges, so the rule's text is asked, and where the
-/// negation is inside a variable a set of more than half of all addresses tells it.
+/// Whether a set is written with a negation. The tree has only ranges, so this reads the rule's text. For a negation
+/// inside a variable it falls back on size: a set with more than half of all addresses counts as negated.
 fn negated(set: &AddressSet, text: Option<&str>) -> bool {
     if set.any {
         return false;
@@ -172,7 +172,7 @@ fn negated(set: &AddressSet, text: Option<&str>) -> bool {
 
 /// The source and destination fields of a rule's text.
 fn address_fields(text: &str) -> (Option<&str>, Option<&str>) {
-    // Lists hold spaces, so fields are split at spaces outside brackets, up to the options.
+    // Lists contain spaces, so only spaces outside brackets separate fields, up to the options.
     let mut fields = [None; 7];
     let (mut n, mut depth, mut start) = (0, 0u32, None);
     for (i, c) in text.char_indices() {
@@ -229,11 +229,11 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
     let packet = rule.protocol == Protocol::TcpPacket && !rule.buffers.is_empty()
         || rule.buffers.iter().any(|b| !is_payload(&b.buffer))
         || rule.checks.iter().any(|c| matches!(needs(c), Needs::Packet))
-        // By itself it is of addresses; with contents it is of the packet that has them.
+        // Alone, this check concerns addresses. With contents, it concerns the packet that has them.
         || (!rule.buffers.is_empty() && rule.checks.iter().any(|c| matches!(c, Check::IpProto(_))))
-        // Without a protocol a reputation is looked up once for each direction of a flow.
+        // Without a protocol, reputation is looked up once for each direction of a flow.
         || (app_protocol && rule.checks.iter().any(|c| matches!(c, Check::IpRep { .. })))
-        // What is replaced is in a packet.
+        // `replace` changes a packet.
         || rule.effects.iter().any(|e| matches!(e, Effect::Replace))
         || flow().any(|f| f.stream == Some(false));
     if packet {

@@ -1,36 +1,37 @@
 //! Rules compiled into groups, prefilters and ordered checks.
 //!
-//! [`Detect::compile`] makes of a list of rules what all workers share; nothing in it is written again. Rules are put in
-//! their order (`order`: action, who sets and who asks for variables, priority, signature number), which decides
-//! everything later: a rule's place is its number. Each gets a kind (`kind`), which says where it is looked at and how
-//! far its action reaches, a header of bit masks and shared address and port sets (`header`), and compiled checks. Its tree
-//! goes then; what events show of it stays ([`RuleFacts`]). Matchers are made last, all together, by a few threads; those of an
-//! earlier start may be on disk ([`mpm`]).
+//! [`Detect::compile`] turns a list of rules into an immutable structure that all workers share. It sorts the rules
+//! (`order`: action, writers and readers of variables, priority, signature number). The order decides everything later,
+//! and a rule's place in it is the rule's number. Each rule gets a kind (`kind`), which says where the rule is inspected
+//! and how far its action reaches, a header of bit masks and shared address and port sets (`header`), and compiled
+//! checks. The syntax tree is dropped then; [`RuleFacts`] keeps the parts that events show. A few threads build all
+//! matchers last, in parallel, or load those that an earlier start left on disk ([`mpm`]).
 //!
-//! [`DetectState`] is what one worker writes. [`DetectState::inspect`] takes a packet through four steps:
+//! [`DetectState`] is the mutable state of one worker. [`DetectState::inspect`] takes a packet through four steps:
 //!
-//! 1. **Candidates.** IP-only rules come from a table of addresses (`iponly`), for the first packet of a flow's direction.
-//!    The others come from groups (`group`): those with a pattern when a multi-pattern matcher ([`mpm`]) finds it in the
-//!    payload, the stream or a header; those without when the packet has what they need, and the flow the bits.
-//! 2. **Checks**, in the order of rules and cheapest first: header, packet and flow state ([`checks`]), buffers
-//!    ([`inspect`]). A rule that matches has its effects ([`effect`]) at once, so that rules after it see them.
+//! 1. **Candidates.** IP-only rules come from a table of addresses (`iponly`), for the first packet of each direction of
+//!   a flow. The others come from groups (`group`). A rule with a pattern becomes a candidate when a multi-pattern
+//!   matcher ([`mpm`]) finds the pattern in the payload, the stream or a header. A rule without a pattern becomes one
+//!   when the packet and the flow bits meet its needs.
+//! 2. **Checks**, in rule order and cheapest first: header, packet and flow state ([`checks`]), buffers ([`inspect`]).
+//!   The effects ([`effect`]) of a matching rule apply at once, so that later rules see them.
 //! 3. **Decision**, again in order: thresholds (`threshold`), the alert queue, actions. A `pass` ends it.
 //! 4. **Verdict** for the packet and, for kinds that act on flows, the flow.
 //!
-//! Stream rules look at the chunks of stream data that come with a packet; at the packet's payload only where it went into
-//! no stream. Rules on transactions (`tx`) look at those of the packet's direction that changed, after the packet's own
-//! rules: with the buffers that are there now, remembering what held for when the others come. What they ask of payload or
-//! stream is asked where the search of the packet found a pattern of it. Rules that need what this
-//! build does not have are set aside when rules are compiled, with the reason.
+//! Stream rules inspect the chunks of stream data that come with a packet. They inspect the packet's payload only if it
+//! went into no stream. Transaction rules (`tx`) inspect the transactions of the packet's direction that changed, after
+//! the packet's own rules. They use the buffers that exist already and remember which checks held until the other
+//! buffers arrive. Their payload and stream checks run only where the packet's search found one of the rule's patterns.
+//! Compilation sets aside rules that need a feature missing from this build, and gives the reason.
 //!
-//! What happens can be watched (`watch`): for one rule with every check, or for all of them with the time that each takes.
-//! A worker that nobody watches has none of that in its code.
+//! Inspection can be watched (`watch`): every check of one rule, or the time that each rule takes. An unwatched worker
+//! runs code compiled without the watching.
 //!
-//! Steps 1 and 2 allocate nothing once the worker is warm; all tables have a limit, a counter, and a stated policy. Given
-//! the same packets the same alerts come in the same order: nothing depends on the order in which matchers report or
-//! tables are walked. Counts by address (thresholds, bits of hosts) are a worker's own, or
-//! those of all where there are several ([`DetectState::share`]); tags are each worker's own. What flows and workers keep
-//! when another set of rules takes the place of this one is the matter of [`lineage`].
+//! Steps 1 and 2 do not allocate once the worker is warm. Every table has a limit, a counter and a stated policy. The
+//! same packets give the same alerts in the same order: nothing depends on the order in which matchers report or tables
+//! are walked. Counts by address (thresholds, host bits) belong to one worker, or to all workers if there are several
+//! ([`DetectState::share`]). Tags always belong to one worker. [`lineage`] explains what flows and workers keep across a
+//! rule reload.
 
 mod ahead;
 mod bounded;
@@ -77,7 +78,7 @@ mod vars;
 mod watch;
 mod worker;
 
-pub use ahead::{Recipe, SearchedAhead, Searcher};
+pub use ahead::{SearchPlan, SearchedAhead, Searcher};
 pub use config::{DetectConfig, LuaConfig, PACKET_ALERT_MAX};
 pub use counters::DetectCounters;
 pub use detect::{CompileReport, Detect, Environment};

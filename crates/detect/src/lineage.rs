@@ -1,33 +1,37 @@
-//! Reload: what flows keep of the rules that were in use before.
+//! Rule reload: the state of flows that survives it.
 //!
-//! Compiled rules are numbered by their place, and what a worker keeps with a flow, a transaction or a frame is kept by such
-//! numbers. Each set of rules has a serial number, and knows of the last [`ANCESTORS`] sets that it comes from where each of
-//! their rules is now, if it is the same rule still. The engine notes with each flow which set last looked at it
-//! ([`RulesMark`]); before another set looks at it, [`Detect::bring_vars`], [`Detect::bring_tx`] and [`Detect::bring_frames`]
-//! make what is there fit. Flows that nothing comes of cost nothing: there is no walk over the flow table.
+//! Compiled rules are numbered by their place. A worker stores state of flows, transactions and frames under these
+//! numbers. Each rule set has a serial number. It also maps the rules of its last [`ANCESTORS`] predecessors to their
+//! places now, if a rule is unchanged. The engine notes with each flow which rule set inspected it last ([`RulesMark`]).
+//! Before another set inspects the flow, [`Detect::bring_vars`], [`Detect::bring_tx`] and [`Detect::bring_frames`]
+//! convert its state. Idle flows cost nothing: there is no walk over the flow table.
 //!
-//! A rule is the same when its numbers (gid, sid), its action, header (with the values of variables), checks, effects and
-//! thresholds are; its place, revision, message, class, references and metadata may change. A rule with a script never is. Then:
+//! A rule is unchanged if its numbers (gid, sid), action, header (with the values of variables), checks, effects and
+//! thresholds are equal. Its place, revision, message, class, references and metadata may change. A rule with a script
+//! always counts as changed. Then:
 //!
-//! | what | is kept |
+//! | state | after the reload |
 //! | --- | --- |
-//! | flow table, streams, parsers, transactions, files | all: rules have no part in them |
-//! | what was decided for a flow (`drop`, `pass`, `bypass`, firewall's `accept`) | kept, whichever rule decided it |
-//! | flowbits, flowints, `flow:` and entropy variables, `xbits` and `hostbits` of hosts, pairs and transactions | kept by name: a name keeps its number from set to set, used or not, until there are [`NAMES_MAX`] of them; then all are forgotten and numbers begin anew |
-//! | a transaction's rules that wait for more, with what of them held | kept for rules that are the same, else dropped |
-//! | rules that matched a transaction or a frame, or are done with files | kept for rules that are the same: none alerts twice |
-//! | which buffers of a transaction were searched | forgotten: new rules find patterns in what is there still |
-//! | a direction of a transaction that is done with | stays so: new rules look at what comes |
-//! | first packet of a flow's direction seen (IP-only rules, `flow_start`) | kept: no rule sees it twice |
-//! | counts of `threshold`, `detection_filter` and rate filters | kept for rules whose threshold is the same; others run out |
-//! | tags | kept to their end |
-//! | sets of data | those that rules or the configuration may change live on as they are; others are read anew |
-//! | what scripts keep in variables of their own | begins anew |
-//! | memory of matchers and header sets | made anew, by who loads the rules |
-//! | frames that wait to be looked at | are looked at by the new rules |
+//! | flow table, streams, parsers, transactions, files | kept: rules do not affect them |
+//! | decisions for a flow (`drop`, `pass`, `bypass`, firewall's `accept`) | kept, whichever rule made them |
+//! | flowbits, flowints, `flow:` and entropy variables, `xbits` and `hostbits` of hosts, pairs and transactions | kept
+//! by name. A name keeps its number from set to set, used or not, until there are [`NAMES_MAX`] names; then all state is
+//! dropped and numbers start again |
+//! | rules that wait for more of a transaction, with the checks that held | kept for unchanged rules, else dropped |
+//! | rules that matched a transaction or a frame, or finished with files | kept for unchanged rules: none alerts twice |
+//! | which buffers of a transaction were searched | dropped: new rules find patterns in data that still exists |
+//! | a finished direction of a transaction | stays finished: new rules inspect later data |
+//! | first packet of a direction seen (IP-only rules, `flow_start`) | kept: no rule sees it twice |
+//! | counts of `threshold`, `detection_filter` and rate filters | kept for rules with unchanged thresholds; others
+//! expire |
+//! | tags | kept until they end |
+//! | datasets | kept if rules or the configuration may change them; others are read again |
+//! | variables inside scripts | start again |
+//! | memory of matchers and header sets | rebuilt by the thread that loads the rules |
+//! | frames that wait for inspection | inspected by the new rules |
 //!
-//! A flow that slept through more than [`ANCESTORS`] reloads keeps its variables; of its open transactions it is forgotten
-//! which rules matched them, so that one may match again.
+//! A flow that is idle through more than [`ANCESTORS`] reloads keeps its variables. Its open transactions forget which
+//! rules matched them, so one of those may match again.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -41,37 +45,37 @@ use margay_rules::ast::{Check, Rule};
 use crate::detect::Detect;
 use crate::facts::RuleFacts;
 
-/// Sets before this one whose rules can be found again.
+/// The number of earlier rule sets whose rules can be mapped.
 pub const ANCESTORS: usize = 16;
-/// Most names of bits and variables that are carried over; with more, numbers begin anew.
+/// Most names of bits and variables that a reload carries over; beyond that, numbers start again.
 pub const NAMES_MAX: usize = 1 << 20;
-/// Place of a rule that there is no more.
+/// The place of a rule that no longer exists.
 const GONE: u32 = u32::MAX;
 
-/// Numbers given to sets so far.
+/// The last serial number.
 static SERIALS: AtomicU64 = AtomicU64::new(0);
-/// Sets in memory.
+/// Rule sets in memory.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the rules of an earlier set are in this one.
+/// Maps the rules of an earlier set to their places in this one.
 #[derive(Debug)]
 struct Ancestor {
     serial: u64,
     to: Box<[u32]>,
 }
 
-/// A set's number, and what it knows of those before it.
+/// A rule set's serial number, and its maps of earlier sets.
 #[derive(Debug)]
 pub(crate) struct Lineage {
     serial: u64,
-    /// The set with which the numbers of names began.
+    /// The rule set that started the current numbering of names.
     names: u64,
-    /// The latest first.
+    /// Latest first.
     ancestors: Vec<Ancestor>,
 }
 
 impl Lineage {
-    /// Of a set of `rules` that takes the place of `previous`; `names` says that it keeps the numbers of its names.
+    /// The lineage of a set of `rules` that replaces `previous`; `names` if it keeps the numbers of names.
     pub(crate) fn new(rules: &[RuleFacts], previous: Option<&Detect>, names: bool) -> Lineage {
         LIVE.fetch_add(1, Ordering::Relaxed);
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed) + 1;
@@ -97,7 +101,7 @@ impl Lineage {
         lineage
     }
 
-    /// The place here of each rule of the set before this one.
+    /// The place in this set of each rule of the previous set.
     pub(crate) fn of_previous(&self) -> &[u32] {
         self.ancestors.first().map_or(&[], |a| &a.to)
     }
@@ -113,8 +117,8 @@ impl Drop for Lineage {
     }
 }
 
-/// A number that two rules share when they match alike and do alike. Of a script that is not known: its text may have changed,
-/// and with it what the rule looks at.
+/// A hash that is equal for rules with the same checks and effects. `None` for a rule with a script, whose text may have
+/// changed.
 pub(crate) fn fingerprint(rule: &Rule) -> Option<u64> {
     if rule.checks.iter().any(|c| matches!(c, Check::Lua(_))) {
         return None;
@@ -127,7 +131,7 @@ pub(crate) fn fingerprint(rule: &Rule) -> Option<u64> {
     Some(h.finish())
 }
 
-/// Something that is kept by a rule's number.
+/// State that is stored under a rule's number.
 trait Numbered {
     fn number(&mut self) -> &mut u32;
     fn key(&self) -> u32;
@@ -151,7 +155,7 @@ impl Numbered for u32 {
     }
 }
 
-/// Puts the numbers of rules in a sorted list to what they are now; those that are gone go.
+/// Converts the rule numbers of a sorted list; removes rules that no longer exist.
 fn renumber<T: Numbered>(list: &mut Vec<T>, to: &[u32]) {
     list.retain_mut(|x| {
         let n = x.number();
@@ -161,44 +165,44 @@ fn renumber<T: Numbered>(list: &mut Vec<T>, to: &[u32]) {
     list.sort_unstable_by_key(Numbered::key);
 }
 
-/// Which set of rules something was kept by.
+/// Which rule set some state was stored under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RulesMark {
-    /// Its serial number; 0 is none's.
+    /// The set's serial number; 0 for none.
     pub serial: u64,
-    /// The set with which the numbers of its names began.
+    /// The rule set that started the numbering of names.
     names: u64,
 }
 
 impl Detect {
-    /// The set's serial number: never 0, and never that of another set of this process.
+    /// The set's serial number: never 0, and unique within the process.
     pub fn serial(&self) -> u64 {
         self.lineage.serial
     }
 
-    /// Says that something is kept by this set's numbers.
+    /// The mark for state stored under this set's numbers.
     pub fn mark(&self) -> RulesMark {
         RulesMark { serial: self.lineage.serial, names: self.lineage.names }
     }
 
-    /// Whether names have the same numbers here as in the set that `of` marks.
+    /// Whether names have the same numbers here as in the marked set.
     pub fn keeps_names(&self, of: RulesMark) -> bool {
         of.names == self.lineage.names
     }
 
-    /// Where each rule of the set that `from` marks is now; nothing where that is not known.
+    /// The place of each rule of the marked set; empty if it is unknown.
     pub(crate) fn places_of(&self, from: RulesMark) -> &[u32] {
         self.lineage.ancestor(from.serial).unwrap_or(&[])
     }
 
-    /// Makes a flow's variables fit, which rules of the set `from` left.
+    /// Converts a flow's variables from the marked set.
     pub fn bring_vars(&self, from: RulesMark, vars: &mut FlowVars) {
         if from.names != self.lineage.names && !vars.is_empty() {
             vars.clear();
         }
     }
 
-    /// Makes fit what rules of the set `from` left with a transaction.
+    /// Converts a transaction's rule state from the marked set.
     pub fn bring_tx(&self, from: RulesMark, tx: &mut TxBase) {
         if from.names != self.lineage.names {
             tx.bits.clear();
@@ -217,7 +221,7 @@ impl Detect {
         }
     }
 
-    /// Makes fit what rules of the set `from` left with the frames of a direction.
+    /// Converts the rule state of a direction's frames from the marked set.
     pub fn bring_frames(&self, from: RulesMark, frames: &mut [Frame]) {
         let to = self.lineage.ancestor(from.serial).unwrap_or(&[]);
         for f in frames {
@@ -226,7 +230,7 @@ impl Detect {
     }
 }
 
-/// How many sets of rules are in memory: in use, or not let go yet.
+/// The number of rule sets in memory: in use, or not freed yet.
 pub fn live_sets() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
@@ -242,7 +246,7 @@ mod tests {
 
     const ANY: &str = "any any -> any any";
 
-    /// What decides and what is only shown.
+    /// Differences in checks and effects change the fingerprint; differences in the texts do not.
     #[test]
     fn fingerprints() {
         let of = |rule: &str| {
@@ -282,7 +286,8 @@ mod tests {
         }
     }
 
-    /// A transaction that began under other rules: what waited goes on, what matched is quiet, what is new sees it all.
+    /// A transaction that began under other rules: waiting rules go on, rules that matched stay quiet, and new rules see
+    /// everything.
     #[test]
     fn a_transaction_goes_on() {
         let waits =
@@ -292,7 +297,7 @@ mod tests {
         let mut l = Lab::new(&format!("{waits}\n{matched}\n{}", changed("POS")));
         l.set(METHOD, "POST").set(URI, "/up");
         assert_eq!(l.at(SERVER, 3), [2, 3]);
-        // Others before them in order: every rule has another number now. Text that matches nothing may change.
+        // New rules before them in order: every rule gets another number. A text that affects no match may change.
         let before: String =
             (10..40).map(|n| format!("pass http {ANY} (http.uri; content:\"no\"; sid:{n};)\n")).collect();
         let matched = matched.replace("msg:\"a\"", "msg:\"b\"").replace("rev:1", "rev:2");
@@ -333,7 +338,7 @@ mod tests {
         let mut l = Lab::new(&sets);
         l.set(URI, "/a");
         assert_eq!(l.at(SERVER, 3), [1]);
-        // A set that does not know them comes in between.
+        // A rule set without these rules comes in between.
         l.reload(&other);
         l.reload(&format!("{other}\n{asks}"));
         l.data(REQUEST_BODY, "b");
@@ -342,7 +347,7 @@ mod tests {
         let hosts = l.state.hosts();
         assert_eq!(hosts.bits_of(HostKey::Host([10, 0, 0, 1].into()), 9, Time(0)).len(), 1);
         assert!(hosts.is_set(HostKey::Host([10, 0, 0, 1].into()), bit, Time(0)));
-        // Of rules that have nothing to do with these nothing is believed.
+        // The marks of an unrelated rule set are not trusted.
         let stranger = Lab::new(&asks);
         assert!(!stranger.detect.keeps_names(l.detect.mark()));
         stranger.detect.bring_vars(l.detect.mark(), &mut l.flow.vars);

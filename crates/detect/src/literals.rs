@@ -1,21 +1,21 @@
-//! Literals that every match of a regular expression has: where a rule has no other that is rare, its prefilter looks for one
-//! of these.
+//! Finds literals that every match of a regular expression contains. If a rule has no other rare literal, its prefilter
+//! searches for one of these.
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Hir, HirKind};
 
-/// Longer ones tell no more.
+/// A longer literal is no more selective.
 const LONGEST: usize = 64;
 
-/// What is sure to be in a match of some part of an expression.
+/// The literals that every match of a part of an expression contains.
 #[derive(Debug, Default)]
 struct Sure {
-    /// The part is `first`, and nothing else.
+    /// Whether the part matches exactly `first` and nothing else.
     whole: bool,
-    /// How it begins, and how it ends.
+    /// The literal prefix, and the literal suffix.
     first: Vec<u8>,
     last: Vec<u8>,
-    /// Others in it.
+    /// Other literals within the match.
     more: Vec<Vec<u8>>,
 }
 
@@ -43,7 +43,7 @@ impl Sure {
 
     fn of(part: &Hir) -> Sure {
         match part.kind() {
-            // An assertion takes no room.
+            // An assertion consumes no bytes.
             HirKind::Empty | HirKind::Look(_) => Sure::literal(&[]),
             HirKind::Literal(l) => Sure::literal(&l.0),
             HirKind::Capture(c) => Sure::of(&c.sub),
@@ -60,8 +60,8 @@ impl Sure {
     }
 }
 
-/// Literals, each of which is in every match of `pattern` with `options`; and whether letters in them match in either case.
-/// `pattern` is PCRE's: what the parser here may understand otherwise is left alone.
+/// The literals that every match of `pattern` with `options` contains, and whether case is ignored. `pattern` is in PCRE
+/// syntax; parts that the parser here may read differently give no literals.
 pub(crate) fn of_pattern(pattern: &str, options: &str) -> (Vec<Vec<u8>>, bool) {
     let nocase = options.contains('i');
     if options.contains('x') || is_ambiguous(pattern) {
@@ -76,8 +76,8 @@ pub(crate) fn of_pattern(pattern: &str, options: &str) -> (Vec<Vec<u8>>, bool) {
     (more, nocase)
 }
 
-/// Whether it has something that PCRE understands otherwise: edges of words, kinds of white space, sets within sets, blanks
-/// that do not count.
+/// Whether the pattern has something that PCRE reads differently: word boundaries, kinds of white space, nested sets,
+/// ignored blanks.
 fn is_ambiguous(pattern: &str) -> bool {
     if !pattern.is_ascii() {
         return true;
@@ -88,7 +88,7 @@ fn is_ambiguous(pattern: &str) -> bool {
     while let Some(b) = bytes.next() {
         let flags = std::mem::replace(&mut group, b == b'(' && !in_class && bytes.peek() == Some(&b'?'));
         if flags {
-            // `b` is the question mark; what follows may be flags.
+            // `b` is the question mark; flags may follow.
             let flags = bytes.clone().take_while(|b| b.is_ascii_alphabetic() || *b == b'-');
             if flags.into_iter().any(|b| b == b'x') {
                 return true;
@@ -103,7 +103,7 @@ fn is_ambiguous(pattern: &str) -> bool {
             b'[' if in_class => return true,
             b'[' => {
                 in_class = true;
-                // A bracket that comes first is one of the set.
+                // A leading bracket belongs to the set.
                 if bytes.peek() == Some(&b'^') {
                     bytes.next();
                 }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever matches has them.
+        /// Every match contains the literals.
         #[test]
         fn matches_have_them(
             pattern in "([ab\\-c]|\\\\x61|[.^$]|\\(a|\\(\\?:|\\)|\\||\\[|\\[\\^|\\]|\\{2\\}|\\{0,2\\}|[?*+]|\\\\[bdwsv<]){1,12}",

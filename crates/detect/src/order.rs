@@ -1,15 +1,15 @@
-//! The order of rules: which is evaluated first, which alert comes first, and so which `pass` stops which alerts.
+//! Rule order: it decides which rule runs first, which alert comes first, and which alerts a `pass` stops.
 //!
-//! As documented under "Rule Prioritization": action, then who writes and who reads flowbits, flowints, flow and packet
-//! variables, bits of hosts, of pairs of hosts and of transactions, then priority, and last the signature's number. For
-//! variables of flows, packets and transactions rules that only write come first, then those that read and write, then those
-//! that only read, and last those that do neither. `hostbits` and `xbits` of addresses have two ranks, as observed in
-//! Suricata: rules that write `hostbits` come before all others, and rules that read `xbits` before all others, so that an
-//! `xbits` rule sees what earlier packets set, never what its own packet sets.
+//! As documented under "Rule Prioritization": action; then the writers and readers of flowbits, flowints, flow and
+//! packet variables, host bits, host pair bits and transaction bits; then priority; last the signature number. For flow,
+//! packet and transaction variables, rules that only write come first, then rules that read and write, then rules that
+//! only read, then the others. `hostbits` and `xbits` of addresses have two ranks, as observed in Suricata: rules that
+//! write `hostbits` and rules that read `xbits` come first. So an `xbits` rule sees bits that earlier packets set, never
+//! bits of its own packet.
 
 use margay_rules::ast::{Action, BufferCheck, CaptureKind, Check, Effect, Rule, XBitTrack};
 
-/// Place in an order by a variable: 0 writes, 1 reads and writes, 2 reads, 3 neither.
+/// Rank by a variable: 0 writes, 1 reads and writes, 2 reads, 3 neither.
 type Rank = u8;
 
 const fn rank(writes: bool, reads: bool) -> Rank {
@@ -21,7 +21,7 @@ const fn rank(writes: bool, reads: bool) -> Rank {
     }
 }
 
-/// What a rule is sorted by, most significant first.
+/// The sort key of a rule, most significant part first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     action: u8,
@@ -38,7 +38,7 @@ struct Key {
     gid: u32,
 }
 
-/// The three kinds of `reject` have one place in `action-order`.
+/// The three kinds of `reject` share one place in `action-order`.
 const fn class(a: Action) -> Action {
     match a {
         Action::RejectDst | Action::RejectBoth => Action::Reject,
@@ -58,7 +58,7 @@ fn key(rule: &Rule, order: &[Action]) -> Key {
     let place = order.iter().position(|&a| class(a) == action).unwrap_or(order.len());
     let checks = |f: &dyn Fn(&Check) -> bool| rule.checks.iter().any(f);
     let effects = |f: &dyn Fn(&Effect) -> bool| rule.effects.iter().any(f);
-    // Whether a rule asks for `xbits` of an address or a pair, and whether it changes `hostbits`.
+    // Whether a rule reads `xbits` of an address or a pair, and whether it changes `hostbits`.
     let asks = |pair: bool| {
         checks(&|c| {
             matches!(c, Check::XBit { track, hostbits: false, .. }
@@ -92,8 +92,7 @@ fn key(rule: &Rule, order: &[Action]) -> Key {
     }
 }
 
-/// Sorts `rules`; those that compare equal stay in the order they were loaded in. Firewall rules come first, in the order
-/// of their files.
+/// Sorts `rules`; equal rules keep the order in which they were loaded. Firewall rules come first, in file order.
 pub fn sort(rules: &mut [Rule], order: &[Action]) {
     rules.sort_by_key(|r| !r.firewall);
     let of_firewall = rules.partition_point(|r| r.firewall);

@@ -1,10 +1,10 @@
 //! A safe wrapper over PCRE2's 8-bit library (pcre2api(3)): compiled expressions with their match limits, and the
 //! per-thread memory that matching needs.
 //!
-//! An expression is compiled once and shared; the match data, the match context and the JIT's stack live in a
-//! [`PcreScratch`] that each worker owns, so that nothing is allocated while matching. Machine code is made when an
-//! expression is first tried: of a set of rules few ever are, and it takes five times the memory of the expression itself.
-//! Limits: PCRE gives up with an error once an expression took more steps than allowed, and that counts as no match.
+//! An expression is compiled once and shared. The match data, the match context and the JIT's stack are in a
+//! [`PcreScratch`] that each worker owns, so that matching does not allocate. JIT compilation happens at the first
+//! match: few expressions of a rule set ever run, and machine code takes five times the memory of the expression. PCRE
+//! stops with an error when an expression takes more steps than allowed; that counts as no match.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -13,7 +13,7 @@ use std::sync::Once;
 
 use pcre2_sys as sys;
 
-/// Most capture groups whose positions are kept.
+/// Most capture groups whose positions are recorded.
 pub const MAX_GROUPS: usize = 32;
 
 /// Limits of one match (`pcre.match-limit`, `pcre.match-limit-recursion`).
@@ -37,13 +37,13 @@ impl Default for PcreLimits {
 pub struct PcreError {
     /// The expression.
     pub pattern: String,
-    /// Where in the expression, in bytes from 0.
+    /// Offset in the expression, in bytes.
     pub offset: usize,
-    /// PCRE's message, or ours about an option.
+    /// PCRE's message, or Margay's about an option.
     pub message: String,
 }
 
-/// What a match attempt came to.
+/// The result of a match attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PcreResult {
     /// It matched these bytes of the subject, from start to end.
@@ -58,22 +58,22 @@ pub enum PcreResult {
 #[derive(Debug)]
 pub struct Pcre {
     code: NonNull<sys::pcre2_code_8>,
-    /// `None` where the rule lifts the limits (`O`).
+    /// `None` if the rule lifts the limits (`O`).
     limits: Option<PcreLimits>,
-    /// Machine code is made once, before the first match; who comes meanwhile waits.
+    /// Runs the JIT once, before the first match. Other threads wait meanwhile.
     jit: Once,
     groups: u32,
 }
 
-// SAFETY: a compiled pattern is read-only once compilation (including JIT) is done, and pcre2api(3), "Multithreading",
-// allows it to be used by several threads at once. It is freed when its only owner is dropped.
+// SAFETY: a compiled pattern is read-only after compilation (including JIT), and pcre2api(3), "Multithreading", allows
+// several threads to use it at once. Its only owner frees it when dropped.
 unsafe impl Send for Pcre {}
-// SAFETY: as above; matching only reads the code, and comes behind `jit`, so that nobody reads it while it is written.
+// SAFETY: as above. Matching only reads the code and comes after `jit`, so no thread reads the code while it is written.
 unsafe impl Sync for Pcre {}
 
 impl Pcre {
-    /// Compiles `pattern` with the option letters `ismxAEG`; letters that name a buffer or a place (`RBO`…) must have been
-    /// taken out. `limits` is `None` to match without limits.
+    /// Compiles `pattern` with the option letters `ismxAEG`. The caller must have removed letters that name a buffer or
+    /// a place (`RBO`…). `limits` is `None` to match without limits.
     pub fn new(pattern: &str, options: &str, limits: Option<PcreLimits>) -> Result<Pcre, PcreError> {
         let fail = |offset: usize, message: String| PcreError { pattern: pattern.to_owned(), offset, message };
         let mut bits = 0;
@@ -106,17 +106,17 @@ impl Pcre {
         Ok(Pcre { code, limits, jit: Once::new(), groups })
     }
 
-    /// How many capture groups it has.
+    /// The number of capture groups.
     pub fn groups(&self) -> u32 {
         self.groups
     }
 
-    /// Whether machine code was made for it.
+    /// Whether the expression has machine code.
     pub fn is_jit(&self) -> bool {
         let mut size: usize = 0;
         self.jit.is_completed() && {
-            // SAFETY: PCRE2_INFO_JITSIZE writes one size to `where`, which points to a live usize; behind `jit` the code is
-            // written to no more.
+            // SAFETY: PCRE2_INFO_JITSIZE writes one size to `where`, which points to a live usize. After `jit` the code
+            // is never written again.
             let rc = unsafe {
                 sys::pcre2_pattern_info_8(self.code.as_ptr(), sys::PCRE2_INFO_JITSIZE, (&raw mut size).cast::<c_void>())
             };
@@ -124,7 +124,7 @@ impl Pcre {
         }
     }
 
-    /// Looks for a match in `subject` at or after `start`. The positions of groups are in `scratch` afterwards.
+    /// Finds a match in `subject` at or after `start`. Afterwards `scratch` has the positions of the groups.
     pub fn find_at(&self, subject: &[u8], start: usize, scratch: &mut PcreScratch) -> PcreResult {
         scratch.count = 0;
         if start > subject.len() {
@@ -132,14 +132,14 @@ impl Pcre {
         }
         scratch.set_limits(self.limits);
         self.jit.call_once(|| {
-            // SAFETY: the documented way to add machine code to what was compiled; nobody else uses the code until this is
-            // done, for all matching comes behind it. Failure (no JIT in this build, or not for this pattern) leaves it usable
-            // by the interpreter.
+            // SAFETY: the documented way to add machine code to compiled code. No other thread uses the code until this
+            // is done, because all matching comes after it. If it fails (no JIT in this build, or not for this pattern),
+            // the interpreter can still use the code.
             unsafe { sys::pcre2_jit_compile_8(self.code.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
         });
-        // SAFETY: code, match data and context are live; subject pointer and length describe a live slice, start is within
-        // it. PCRE does not keep the subject beyond what the ovector (offsets, not pointers) tells. `&mut scratch` makes
-        // this the only user of the match data and the JIT stack.
+        // SAFETY: code, match data and context are live; subject pointer and length describe a live slice, and start is
+        // within it. PCRE keeps nothing of the subject after the call: the ovector has offsets, not pointers. `&mut
+        // scratch` makes this the only user of the match data and the JIT stack.
         let rc = unsafe {
             sys::pcre2_match_8(
                 self.code.as_ptr(),
@@ -155,9 +155,9 @@ impl Pcre {
             sys::PCRE2_ERROR_NOMATCH => PcreResult::NoMatch,
             rc if rc < 0 => PcreResult::Failed(rc),
             rc => {
-                // 0 says that there were more groups than pairs: then all pairs are set.
+                // 0 means that there were more groups than pairs; all pairs are set then.
                 scratch.count = if rc == 0 { MAX_GROUPS } else { (rc as usize).min(MAX_GROUPS) };
-                // `\K` in a lookahead may set the start behind the end: such a match is taken as empty at its end.
+                // `\K` in a lookahead may set the start behind the end. Such a match counts as empty, at its end.
                 let (from, to) = scratch.group(0).unwrap_or((start, start));
                 let to = to.min(subject.len());
                 PcreResult::Match(from.min(to), to)
@@ -168,7 +168,7 @@ impl Pcre {
 
 impl Drop for Pcre {
     fn drop(&mut self) {
-        // SAFETY: `code` came from pcre2_compile_8 and nobody else frees it.
+        // SAFETY: `code` came from pcre2_compile_8, and nothing else frees it.
         unsafe { sys::pcre2_code_free_8(self.code.as_ptr()) }
     }
 }
@@ -184,19 +184,19 @@ fn message(error: i32) -> String {
     }
 }
 
-/// What matching needs besides the code: owned by one worker, used for all its expressions.
+/// The memory for matching besides the code. One worker owns it and uses it for all expressions.
 #[derive(Debug)]
 pub struct PcreScratch {
     data: NonNull<sys::pcre2_match_data_8>,
     context: NonNull<sys::pcre2_match_context_8>,
     jit_stack: *mut sys::pcre2_jit_stack_8,
-    /// What the context is set to, so that it is only changed when an expression differs.
+    /// The context's current limits, so that they are only set when an expression differs.
     limits: Option<Option<PcreLimits>>,
     count: usize,
 }
 
-// SAFETY: all three allocations are owned by this value alone and tied to no thread; it may move between threads, and
-// without Sync it is not used by two at once.
+// SAFETY: this value alone owns all three allocations, and they are not tied to a thread. It may move between threads,
+// and without Sync two threads never use it at once.
 unsafe impl Send for PcreScratch {}
 
 /// PCRE's own limits, for expressions that lift the configured ones (pcre2build(3): 10,000,000).
@@ -206,7 +206,7 @@ impl PcreScratch {
     /// Sets up match data for [`MAX_GROUPS`] pairs and a JIT stack of 32 KiB that may grow to 512 KiB.
     ///
     /// # Panics
-    /// Where memory for these few kilobytes is not to be had, as other allocations do.
+    /// If there is no memory for these few kilobytes, like other allocations.
     #[expect(
         clippy::expect_used,
         reason = "as other allocations do, it panics without memory; nothing from outside leads here"
@@ -223,8 +223,8 @@ impl PcreScratch {
         let data = NonNull::new(data).expect("memory for pcre match data");
         let context = NonNull::new(context).expect("memory for a pcre match context");
         if !jit_stack.is_null() {
-            // SAFETY: with a null callback, PCRE takes the data pointer as the JIT stack itself (pcre2jit(3)); the stack
-            // lives as long as the context, both are freed in `drop`.
+            // SAFETY: with a null callback, PCRE takes the data pointer as the JIT stack itself (pcre2jit(3)). The stack
+            // lives as long as the context; `drop` frees both.
             unsafe { sys::pcre2_jit_stack_assign_8(context.as_ptr(), None, jit_stack.cast::<c_void>()) };
         }
         PcreScratch { data, context, jit_stack, limits: None, count: 0 }
@@ -243,7 +243,7 @@ impl PcreScratch {
         self.limits = Some(limits);
     }
 
-    /// Where group `n` of the latest match lies, from start to end; `None` where it took no part.
+    /// Start and end of group `n` in the latest match; `None` if the group took no part.
     pub fn group(&self, n: usize) -> Option<(usize, usize)> {
         if n >= self.count {
             return None;
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(find("b+", "G", "abbb"), PcreResult::Match(1, 2));
     }
 
-    /// Threads that try an expression for the first time at once all find what it finds.
+    /// Threads that race to the first match all get the right result.
     #[test]
     fn machine_code_comes_with_the_first_match() {
         for _ in 0..50 {
@@ -339,7 +339,7 @@ mod tests {
         assert!(matches!(find(hard, "", &subject), PcreResult::Failed(_)));
         let p = Pcre::new("(?:a{1,3}b?)*x", "", None).expect("compiles");
         assert_eq!(p.find_at(&[b'a'; 12], 0, &mut PcreScratch::new()), PcreResult::NoMatch);
-        // The scratch changes limits from one expression to the next.
+        // The scratch's limits change from one expression to the next.
         let limited = Pcre::new(hard, "", Some(PcreLimits { steps: 10, depth: 10 })).expect("compiles");
         let mut s = PcreScratch::new();
         assert!(matches!(limited.find_at(subject.as_bytes(), 0, &mut s), PcreResult::Failed(_)));

@@ -1,4 +1,4 @@
-//! A rule, compiled: everything that is looked at once it is a candidate.
+//! A compiled rule: everything that is evaluated once the rule is a candidate.
 
 use margay_rules::ast::{
     Action, ActionScope, AppProtoMode, BitOp, BufferCheck, BufferChecks, Check, Effect, Protocol, Rule, Side, Tag,
@@ -22,49 +22,49 @@ use crate::prefilter::Literal;
 use crate::transform::CompiledTransforms;
 use crate::tx::{TxBuilder, TxRule};
 
-/// A compiled rule. It has the number of its place in the final order.
+/// A compiled rule. Its number is its place in the final order.
 #[derive(Debug)]
 pub(crate) struct CompiledRule {
     pub(crate) header: Header,
     pub(crate) kind: RuleKind,
     pub(crate) action: Action,
-    /// How far the action reaches, where the rule says so.
+    /// How far the action reaches, if the rule says so.
     pub(crate) scope: Option<ActionScope>,
-    /// Whether a match is an alert to write, thresholds and the queue's size aside.
+    /// Whether a match writes an alert, subject to thresholds and the queue's size.
     pub(crate) writes: bool,
     /// Cheapest first.
     pub(crate) checks: Box<[CompiledCheck]>,
-    /// Checks of payload or stream.
+    /// Checks on payload or stream.
     pub(crate) payload: Box<[Inspection]>,
-    /// Checks of headers.
+    /// Checks on headers.
     pub(crate) headers: Box<[(PacketBuffer, Inspection)]>,
     pub(crate) effects: Box<[CompiledEffect]>,
-    /// What it does to bits of the flow.
+    /// Changes to flow bits.
     pub(crate) bits: ChangesBits,
     pub(crate) tags: Box<[Tag]>,
-    /// What it asks of transactions.
+    /// Checks on transactions.
     pub(crate) tx: Option<Box<TxRule>>,
-    /// What it asks of frames.
+    /// Checks on frames.
     pub(crate) frame: Option<Box<FrameRule>>,
-    /// It has a content of payload or stream that is found by a search.
+    /// Whether a search can find one of the rule's payload or stream contents.
     pub(crate) sought: bool,
-    /// `flow:only_stream`: never looked at in a packet's payload, not in that of packets outside the stream either.
+    /// `flow:only_stream`: never inspects a packet's payload, not even outside the stream.
     pub(crate) stream_only: bool,
-    /// The header names an application protocol, and no keyword asks for its transactions.
+    /// The header names an application protocol, and no keyword inspects its transactions.
     pub(crate) of_protocol: bool,
-    /// Of a rule whose contents of the payload are all negated the longest: stream data that has it rules the packet out.
+    /// For a rule with only negated payload contents, the longest one: stream data that contains it excludes the packet.
     pub(crate) absent: Option<Box<Absent>>,
-    /// What it asks of scripts.
+    /// Checks of scripts.
     pub(crate) lua: Option<Box<RuleLua>>,
 }
 
-/// Whether a rule has a content of payload or stream that is to be there: one that a search finds.
+/// Whether a rule has a positive payload or stream content, which a search can find.
 fn is_sought(rule: &Rule) -> bool {
     let payload = rule.buffers.iter().filter(|b| kind::is_payload(&b.buffer) && !b.app);
     payload.flat_map(|b| &b.checks).any(|c| matches!(c, BufferCheck::Content(c) if !c.negated))
 }
 
-/// A content that is not to be there.
+/// A negated content.
 #[derive(Debug)]
 pub(crate) struct Absent {
     bytes: Vec<u8>,
@@ -81,12 +81,12 @@ impl Absent {
         if contents().any(|c| !c.negated) {
             return None;
         }
-        // The first of those that are as long.
+        // Of equally long contents, the first.
         let longest = contents().rev().max_by_key(|c| c.bytes.len())?;
         Some(Box::new(Absent { bytes: longest.bytes.clone(), nocase: longest.nocase }))
     }
 
-    /// Whether `data` has it.
+    /// Whether `data` contains it.
     pub(crate) fn is_in(&self, data: &[u8]) -> bool {
         match self.nocase {
             true => data.windows(self.bytes.len().max(1)).any(|w| w.eq_ignore_ascii_case(&self.bytes)),
@@ -95,14 +95,14 @@ impl Absent {
     }
 }
 
-/// What a rule that matches does to bits of the flow.
+/// How a matching rule changes flow bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangesBits {
-    /// Nothing.
+    /// It does not.
     No,
-    /// It sets some, which may be set already.
+    /// It sets bits, which may be set already.
     Sets,
-    /// It also clears some.
+    /// It also clears bits.
     Any,
 }
 
@@ -118,7 +118,7 @@ impl ChangesBits {
     }
 }
 
-/// The checks of one buffer, and what is done to the buffer before.
+/// The checks on one buffer, and the transforms applied to the buffer first.
 #[derive(Debug)]
 pub(crate) struct Inspection {
     pub(crate) transforms: CompiledTransforms,
@@ -128,9 +128,9 @@ pub(crate) struct Inspection {
 /// Why a rule is not loaded.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// It is wrong.
+    /// The rule is invalid.
     Error(String),
-    /// This build cannot do it.
+    /// The rule needs a feature missing from this build.
     Unsupported(String),
 }
 
@@ -167,7 +167,7 @@ impl CompiledRule {
         let mut checks = Vec::with_capacity(rule.checks.len() + 1);
         let of_tx = kind == RuleKind::AppTransaction;
         match &rule.protocol {
-            // The parser whose transaction it is tells the protocol.
+            // The parser that owns the transaction implies the protocol.
             Protocol::App(_) if of_tx => {}
             Protocol::App(name) => {
                 let check = Check::AppProto { name: name.clone(), negated: false, mode: AppProtoMode::Final };
@@ -211,9 +211,9 @@ impl CompiledRule {
             match e {
                 Effect::Tag(t) => tags.push(*t),
                 Effect::Action { action: Action::Alert, .. } if rule.action != Action::Alert => also_alert = true,
-                // What the firewall does is in its own tables.
+                // Firewall actions are in the firewall's own tables.
                 Effect::Action { .. } if rule.firewall => {}
-                // Seen to before the flow is known.
+                // Handled before the flow is known.
                 e if (rule.firewall || firewall::is_before_flow(rule)) && firewall::untracks(e) => {}
                 Effect::Action { action, scope: s } if *action == rule.action => match s {
                     Some(ActionScope::Hook | ActionScope::Transaction) if !of_tx => {
@@ -274,7 +274,7 @@ impl CompiledRule {
         }
     }
 
-    /// How `rule`, of which `self` was compiled, becomes a candidate; and whether its pattern is in a header.
+    /// How `rule`, from which `self` was compiled, becomes a candidate, and whether its pattern is in a header.
     pub(crate) fn trigger(&self, rule: &Rule) -> Trigger {
         let prefilterable = |i: usize| rule.buffers.get(i).is_some_and(|b| b.transforms.is_empty());
         let quick = Quick::of(&rule.checks);
@@ -307,15 +307,15 @@ impl CompiledRule {
         }
     }
 
-    /// What the payload must be like, of a rule that looks at nothing else.
+    /// The necessary conditions on the payload, for a rule that inspects nothing else.
     fn head(&self, rule: &Rule) -> Head {
         let plain = |b: &&BufferChecks| kind::is_payload(&b.buffer) && b.transforms.is_empty();
         let mut all = rule.buffers.iter().filter(plain).map(|b| Head::of(&b.checks));
-        // Of several buffers, which are all the payload, one says enough.
+        // All these buffers are the payload, so one condition is enough.
         all.find(|h| *h != Head::ALL).unwrap_or(Head::ALL)
     }
 
-    /// In what the rule's patterns are looked for.
+    /// The data in which the rule's patterns are searched.
     fn sources(&self) -> Vec<Source> {
         match self.kind {
             _ if self.header.transports & transport::TCP == 0 => vec![Source::Payload],
@@ -329,20 +329,20 @@ impl CompiledRule {
     fn regex(&self, rule: &Rule) -> Option<Regex> {
         let plain = rule.buffers.iter().filter(|b| kind::is_payload(&b.buffer) && b.transforms.is_empty());
         plain.flat_map(|b| &b.checks).find_map(|c| match c {
-            // What is relative begins anywhere: an anchor in it would not be the buffer's.
+            // A relative expression begins anywhere: its anchor is not the start of the buffer.
             BufferCheck::Pcre(p) if !p.negated && !p.relative => Regex::new(&p.pattern, &p.options),
             _ => None,
         })
     }
 
-    /// What a packet must have for the rule to hold.
+    /// The needs of the rule: a packet without them cannot match.
     fn needs(&self, rule: &Rule) -> Needs {
         let mut needs = Needs::NOTHING;
         if !self.payload.is_empty() || self.lua.as_ref().is_some_and(|l| l.asks_data()) {
             needs = needs.and(Needs::DATA);
         }
         if self.kind == RuleKind::ProtocolDetection {
-            // As a prefilter it looks when something becomes known, and not with the packets after that.
+            // As a prefilter, the rule runs when detection finishes, not with the packets after that.
             needs = needs.and(if rule.prefilter.is_some() { Needs::PROTOCOL_TOLD } else { Needs::PROTOCOL });
         }
         if matches!(rule.protocol, Protocol::App(_)) {

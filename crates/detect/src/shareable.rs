@@ -1,4 +1,4 @@
-//! What a worker keeps for itself, without a lock, or several workers together, in parts with a lock each.
+//! State that one worker keeps without a lock, or that several workers share in shards with a lock each.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::detect::Detect;
 
-/// Parts of what several workers keep together: enough that two of them seldom want the same one.
+/// Number of shards: enough that two workers seldom need the same one.
 pub(crate) const SHARDS: usize = 64;
 
-/// What several workers keep together.
+/// State that several workers share.
 pub(crate) type Shared<T> = Arc<Shards<T>>;
 
-/// Parts, each behind a lock of its own. Which part has a key is a matter of a hash that is keyed at random.
+/// Shards, each behind a lock. A randomly keyed hash maps a key to its shard.
 #[derive(Debug)]
 pub(crate) struct Shards<T> {
     shards: Box<[Mutex<T>; SHARDS]>,
@@ -20,39 +20,39 @@ pub(crate) struct Shards<T> {
 }
 
 impl<T> Shards<T> {
-    /// [`SHARDS`] parts.
+    /// Creates [`SHARDS`] shards.
     pub(crate) fn new(make: impl Fn() -> T) -> Shared<T> {
         Arc::new(Shards { shards: Box::new(std::array::from_fn(|_| Mutex::new(make()))), hasher: RandomState::new() })
     }
 
-    /// Has `f` look at the part that has this key.
+    /// Calls `f` with the shard of this key.
     fn with<K: Hash, R>(&self, key: &K, f: impl FnOnce(&mut T) -> R) -> R {
         let part = &self.shards[self.hasher.hash_one(key) as usize % SHARDS];
-        // What is done under a lock is whole, whoever panicked.
+        // A panic leaves no shard half changed, so a poisoned lock is usable.
         f(&mut part.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What is to be touched, and by whose packets.
+/// The shared state that a rule touches, by the packets that may affect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
-    /// By those from or to this host alone.
+    /// Only packets from or to this host affect it.
     Host(IpAddr),
-    /// By any.
+    /// Any packet may affect it.
     All,
 }
 
-/// Waits for the workers that share something with the one that asks, where their packets are of one stream: until all packets
-/// before the one at hand are done with. So what several workers count is what one would count.
+/// Waits for other workers that share state and take packets from the same stream, until they finish all packets before
+/// the current one. So several workers count as one worker would.
 pub trait InOrder: Send + Sync + std::fmt::Debug {
-    /// Returns when it is the asking worker's turn at what it asks about.
+    /// Returns when it is the calling worker's turn.
     fn wait(&self, about: About);
 
-    /// The worker inspects with these rules from here on.
+    /// The worker uses these rules from now on.
     fn rules(&self, _: &Arc<Detect>) {}
 }
 
-/// A worker's own, or that of several.
+/// State of one worker, or shared by several.
 #[derive(Debug)]
 pub(crate) enum Shareable<T> {
     Own(T),
@@ -60,19 +60,19 @@ pub(crate) enum Shareable<T> {
 }
 
 impl<T> Shareable<T> {
-    /// From here on that of several workers.
+    /// Switches to shared state.
     pub(crate) fn share(&mut self, of_all: &Shared<T>) {
         *self = Shareable::Shared(Arc::clone(of_all), None);
     }
 
-    /// From here on rules look at it, and write to it, in the order of packets.
+    /// From now on rules access the state in packet order.
     pub(crate) fn in_order(&mut self, order: &Arc<dyn InOrder>) {
         if let Shareable::Shared(_, o) = self {
             *o = Some(Arc::clone(order));
         }
     }
 
-    /// For a rule that looks at it or writes to it: when it is its turn.
+    /// Waits for the worker's turn to access shared state.
     #[inline]
     pub(crate) fn wait(&self, about: About) {
         if let Shareable::Shared(_, Some(order)) = self {
@@ -80,7 +80,7 @@ impl<T> Shareable<T> {
         }
     }
 
-    /// Looks at, or writes to, the part that has this key.
+    /// Calls `f` with the shard of this key, to change it.
     #[inline]
     pub(crate) fn at<K: Hash, R>(&mut self, key: &K, f: impl FnOnce(&mut T) -> R) -> R {
         match self {
@@ -89,7 +89,7 @@ impl<T> Shareable<T> {
         }
     }
 
-    /// Looks at the part that has this key.
+    /// Calls `f` with the shard of this key.
     #[inline]
     pub(crate) fn look<K: Hash, R>(&self, key: &K, f: impl FnOnce(&T) -> R) -> R {
         match self {
@@ -98,7 +98,7 @@ impl<T> Shareable<T> {
         }
     }
 
-    /// Looks at all parts, one after the other.
+    /// Calls `f` with each shard.
     pub(crate) fn each(&self, mut f: impl FnMut(&T)) {
         match self {
             Shareable::Own(t) => f(t),
@@ -108,7 +108,7 @@ impl<T> Shareable<T> {
         }
     }
 
-    /// The same, to write to; `f` is told how many parts there are.
+    /// Calls `f` with each shard, to change it, and with the number of shards.
     pub(crate) fn each_mut(&mut self, mut f: impl FnMut(&mut T, usize)) {
         match self {
             Shareable::Own(t) => f(t, 1),
@@ -118,7 +118,7 @@ impl<T> Shareable<T> {
         }
     }
 
-    /// At a reload: a worker's own takes over what `old` has with `take`; what is shared goes on as it is.
+    /// At a reload, own state takes over that of `old` with `take`; shared state stays as it is.
     pub(crate) fn take_over(&mut self, old: &mut Shareable<T>, take: impl FnOnce(&mut T, &mut T)) {
         match (&mut *self, old) {
             (Shareable::Own(new), Shareable::Own(old)) => take(new, old),
@@ -155,7 +155,7 @@ mod tests {
         own.wait(About::All);
         own.in_order(&order);
         own.wait(About::All);
-        // Another set of rules takes the place of these.
+        // A reload replaces the rules.
         let mut new = Shareable::Own(9);
         new.take_over(&mut own, |_, _| ());
         new.wait(About::All);
@@ -179,7 +179,7 @@ mod tests {
             sum += part.len();
         });
         assert_eq!((parts, used, sum), (SHARDS, SHARDS, 1000), "some 16 in each");
-        // Two parts do not wait for each other.
+        // Locks of different shards are independent.
         let (one, other) = (all.shards[0].lock().unwrap(), all.shards[1].try_lock());
         assert!(other.is_ok());
         drop((one, other));

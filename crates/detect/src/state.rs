@@ -1,4 +1,4 @@
-//! One worker's detection: a packet is looked up, its candidates are checked in order, and what matched is decided on
+//! One worker's detection: it collects the candidates of a packet, checks them in order and decides on the matches
 //! (`decide`).
 
 mod checks;
@@ -9,7 +9,7 @@ use margay_app::TxBase;
 use margay_flow::{CapturedVars, Direction, FlowAction};
 use margay_packet::{L3, Packet, PacketSource};
 
-use crate::ahead::{AHEAD_MIN, Recipe};
+use crate::ahead::{AHEAD_MIN, SearchPlan};
 use crate::buffer::PacketBuffer;
 use crate::checks::header;
 use crate::counters::DetectCounters;
@@ -41,17 +41,17 @@ pub(crate) struct Match {
     pub(crate) rule: u32,
     pub(crate) tx_id: Option<u64>,
     pub(crate) stream: bool,
-    /// The transaction's parser, by its place.
+    /// The index of the transaction's parser.
     pub(crate) parser: u8,
-    /// The file, by its place among all of the transaction.
+    /// The index of the file among all files of the transaction.
     pub(crate) file: Option<u32>,
-    /// The frame, by its number.
+    /// The number of the frame.
     pub(crate) frame: Option<u64>,
-    /// Where in [`DetectState::contexts`] it begins what sets say of what was found, and how much it is.
+    /// Start and length of the dataset contexts in [`DetectState::contexts`].
     pub(crate) context: (u32, u8),
 }
 
-/// Whether the engine made a packet up, to have what is left of a stream inspected.
+/// Whether this is a pseudo packet, which the engine creates to inspect the rest of a stream.
 pub(crate) fn made_up(p: &Packet<'_>) -> bool {
     matches!(p.source, PacketSource::StreamFlowTimeout | PacketSource::StreamFlush)
 }
@@ -62,18 +62,19 @@ pub(crate) struct State<W = Off> {
     pub(crate) scratch: Scratch,
     pub(crate) context: InspectContext<W>,
     pub(crate) transforms: TransformScratch,
-    /// Scripts of rules, in states of this worker.
+    /// This worker's instances of the rule scripts.
     pub(crate) scripts: WorkerScripts,
     pub(crate) cache: SetCache,
     pub(crate) candidates: Vec<u32>,
-    /// Whether the packet is the first of its flow's direction.
+    /// Whether the packet is the first of its flow in its direction.
     pub(crate) flow_start: bool,
-    /// Stream data is due with the packet, and rules of its groups look at streams.
+    /// Whether stream data is due with the packet and a rule of its groups inspects streams.
     stream_due: bool,
-    /// Nothing is searched in the packet: what a search would find is not there.
+    /// Whether the packet is not searched. Contents that a search would find then count as absent.
     unsearched: bool,
     pub(crate) matches: Vec<Match>,
-    /// The transaction that the packet, a datagram that rules matched in, brought: its parser's place, and its number.
+    /// The transaction that the packet brought, if it is a datagram that rules matched in: the parser's index and the
+    /// transaction's number.
     pub(crate) datagram_tx: Option<(u8, u64)>,
     pub(crate) alerts: Vec<Alert>,
     pub(crate) replacements: Vec<(u32, Arc<[u8]>)>,
@@ -82,21 +83,21 @@ pub(crate) struct State<W = Off> {
     pub(crate) thresholds: ThresholdState,
     pub(crate) tags: Tags,
     pub(crate) hosts: HostVars,
-    /// What rules captured of the packet.
+    /// Variables that rules captured from the packet.
     pub(crate) packet_vars: CapturedVars,
     pub(crate) counters: DetectCounters,
-    /// What the firewall has of the packet.
+    /// The firewall's state for the packet.
     pub(crate) firewall: FirewallState,
-    /// Every rule is a candidate for every packet: what the prefilters' answers are compared with.
+    /// Makes every rule a candidate for every packet. Tests compare this with the prefilters' results.
     #[cfg(test)]
     pub(crate) everything: bool,
 }
 
 impl<W: Watch> State<W> {
-    /// State for one worker that works with `detect`.
+    /// State for a worker that uses `detect`.
     ///
     /// # Errors
-    /// Where the matcher's scratch cannot be allocated.
+    /// If the matcher's scratch space cannot be allocated.
     pub(crate) fn watched(detect: &Detect, watch: W) -> Result<State<W>, MpmError> {
         let c = &detect.config;
         let mut s = State {
@@ -158,17 +159,17 @@ impl<W: Watch> State<W> {
         self.firewall.take_over(&old.firewall);
     }
 
-    /// The alerts of the packet inspected last, in the order of their rules.
+    /// The alerts of the last inspected packet, in rule order.
     pub(crate) fn alerts(&self) -> &[Alert] {
         &self.alerts
     }
 
-    /// How the first search that failed did so.
+    /// The error of the first search that failed.
     pub(crate) fn search_error(&self) -> Option<ScanError> {
         self.scratch.failures().1
     }
 
-    /// What was counted.
+    /// The worker's counters.
     pub(crate) fn counters(&self) -> DetectCounters {
         let thresholds = self.thresholds.used();
         DetectCounters {
@@ -184,18 +185,18 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// Places of the packet's payload that `replace` overwrites, as offset and bytes, where drops are carried out.
+    /// Parts of the packet's payload that `replace` overwrites, as offset and bytes. Only in IPS mode.
     pub(crate) fn replacements(&self) -> &[(u32, Arc<[u8]>)] {
         &self.replacements
     }
 
-    /// What sets say of what was found in them, for an alert of the packet inspected last.
+    /// The dataset contexts of an alert of the last inspected packet.
     pub(crate) fn contexts(&self, alert: &Alert) -> &[SetHit] {
         let (from, n) = (alert.context.0 as usize, usize::from(alert.context.1));
         self.contexts.get(from..from + n).unwrap_or_default()
     }
 
-    /// Keeps what sets say of what the rule that just matched found in them.
+    /// Keeps the dataset contexts of the rule that just matched.
     pub(crate) fn keep_contexts(&mut self) -> (u32, u8) {
         let hits = self.context.hits();
         if hits.is_empty() {
@@ -206,7 +207,7 @@ impl<W: Watch> State<W> {
         place
     }
 
-    /// Forgets what is known of a flow that ended.
+    /// Drops the state of a flow that ended.
     pub(crate) fn flow_ended(&mut self, id: u64) {
         self.tags.flow_ended(id);
     }
@@ -236,7 +237,7 @@ impl<W: Watch> State<W> {
         self.flow_start = !made_up(input.packet) && self.first_of_direction(input);
         self.context.watch.packet(input, &key, self.flow_start);
         self.inspect_packet(detect, input, &key, &mut verdict);
-        // Asked before the transactions are inspected, since that clears what says which of them are new.
+        // Determined before the transactions are inspected, since that clears the marks of new ones.
         self.datagram_tx = if self.matches.is_empty() { None } else { tx_of_datagram(input) };
         self.inspect_app(detect, input, &key, &mut verdict);
         let verdict = self.decide(detect, input, verdict);
@@ -244,7 +245,7 @@ impl<W: Watch> State<W> {
         verdict
     }
 
-    /// Looks for the rules on packets and streams.
+    /// Runs the rules on packets and streams.
     pub(crate) fn inspect_packet(
         &mut self,
         detect: &Detect,
@@ -271,7 +272,7 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// Looks for the rules on frames and transactions.
+    /// Runs the rules on frames and transactions.
     pub(crate) fn inspect_app(
         &mut self,
         detect: &Detect,
@@ -309,7 +310,7 @@ impl<W: Watch> State<W> {
         !self.tags.is_empty() && self.tags.packet(&Self::subject(input))
     }
 
-    /// Whether IP-only rules are due: for packets without a flow, and the first of each direction.
+    /// Whether IP-only rules are due: for a packet without a flow, and for the first packet of each direction.
     pub(crate) fn first_of_direction(&self, input: &mut Input<'_>) -> bool {
         match (&mut input.flow, input.dir) {
             (Some(flow), Some(dir)) => !std::mem::replace(&mut flow.first_seen[dir.index()], true),
@@ -317,15 +318,15 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// Gathers the rules that may hold, from the groups of the packet.
+    /// Collects candidate rules from the packet's groups.
     fn collect(&mut self, detect: &Detect, input: &mut Input<'_>, key: &PacketKey) -> GroupIds {
         let packet = input.packet;
         let to_client = input.dir == Some(Direction::ToClient);
         let groups = detect.groups.of(key, to_client, input.app.flow);
         self.stream_due =
             (!input.chunks.is_empty() || input.stream_waits) && detect.groups.each(groups).any(Group::looks_at_streams);
-        // The last of the stream before what is encrypted: as in Suricata rules on streams are asked about it, and those on packets
-        // about the packet's payload, unless they have a pattern, since nothing is searched.
+        // The end of the stream before encryption starts. As in Suricata, stream rules inspect it. Packet rules inspect
+        // the packet's payload only if they have no pattern, since nothing is searched.
         self.unsearched = input.no_payload && self.stream_due;
         let search = !self.unsearched;
         input.no_payload &= search;
@@ -354,18 +355,18 @@ impl<W: Watch> State<W> {
         groups
     }
 
-    /// Takes over what another thread found in the payload, if one looked.
+    /// Uses the result of another thread's search in the payload, if there is one.
     #[inline]
     fn searched_ahead(&mut self, detect: &Detect, input: &Input<'_>, groups: GroupIds, payload: &[u8]) -> bool {
         let Some(ahead) = input.ahead.filter(|_| payload.len() >= AHEAD_MIN) else { return false };
-        ahead.found(Recipe::new(detect, groups, !input.in_stream), payload, &mut self.candidates)
+        ahead.found(SearchPlan::new(detect, groups, !input.in_stream), payload, &mut self.candidates)
     }
 
     fn scan(&mut self, group: &Group, source: Source, data: &[u8]) {
         self.scan_from(group, source, data, 0);
     }
 
-    /// Searches data of which the first `seen` bytes were searched before.
+    /// Searches data whose first `seen` bytes were searched before.
     fn scan_from(&mut self, group: &Group, source: Source, data: &[u8], seen: usize) {
         group.scan_from(source, data, seen, &mut self.scratch, &mut self.candidates);
         if W::CHECKS {
@@ -381,8 +382,8 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// Checks the candidates in the order of rules; each rule once. `groups` are those that rules may come from besides, when
-    /// a rule before them changes bits of the flow.
+    /// Checks the candidates in rule order, each rule once. When a rule changes flow bits, later rules of `groups` may
+    /// become candidates too.
     fn run(
         &mut self,
         detect: &Detect,
@@ -434,7 +435,7 @@ impl<W: Watch> State<W> {
         self.candidates = candidates;
     }
 
-    /// What the rule does besides its action; thresholds have no say in it.
+    /// Applies the rule's effects besides its action. Thresholds do not affect them.
     pub(crate) fn apply(
         &mut self,
         rule: &CompiledRule,
@@ -460,7 +461,7 @@ impl<W: Watch> State<W> {
     }
 }
 
-/// Puts rules after `number` for which the flow has the bits among the candidates, those from `next` on: `number` changed some.
+/// Adds later rules to the candidates from `next` on, after rule `number` changed flow bits that they wait for.
 fn add_waiting<W: Watch>(
     detect: &Detect,
     groups: GroupIds,
@@ -484,7 +485,7 @@ fn add_waiting<W: Watch>(
     }
 }
 
-/// What the packet has that rules without a pattern may need.
+/// The properties of the packet that rules without a pattern may need.
 fn has<'a, W: Watch>(input: &'a Input<'_>, payload: &[u8]) -> Has<'a> {
     let (packet, tcp) = (input.packet, input.packet.tcp());
     let ip = header::ip_fields(packet);
@@ -505,7 +506,7 @@ fn has<'a, W: Watch>(input: &'a Input<'_>, payload: &[u8]) -> Has<'a> {
         needs,
         flags: tcp.map_or(0, |t| t.flags()),
         payload: u32::try_from(payload.len()).unwrap_or(u32::MAX),
-        // Who watches wants to be told which check does not hold.
+        // A watcher must see which check fails, so nothing is filtered by the first bytes then.
         head: (!W::CHECKS).then(|| first_of(payload)),
         ttl: ip.ttl,
         id: ip.id,

@@ -1,7 +1,7 @@
-//! Tags: packets after a match, of the same flow or host, that are to be logged.
+//! Tags: log packets of the same flow or host after a match.
 //!
-//! A tag counts the packet that set it, and holds from the next one on. A packet may be tagged and alert; where it sets a
-//! tag again that it finds over, that one had it still.
+//! A tag counts the packet that set it and applies from the next packet on. A packet may be both tagged and alerting. If
+//! a packet finds a tag expired and sets it again, the packet still counts as tagged.
 
 use std::net::IpAddr;
 
@@ -10,14 +10,14 @@ use margay_rules::ast::{Tag, TagScope, TagUnit};
 
 use crate::bounded::{Bounded, Inserted, Worth};
 
-/// How many packets a tag without a count holds for.
+/// Lifetime, in packets, of a tag without a count.
 const DEFAULT_PACKETS: u64 = 256;
 /// Most tags of one flow or host; further ones are not set.
 const TAGS_MAX: usize = 10;
 
 #[derive(Debug, Clone, Copy)]
 struct Active {
-    /// Generator and signature number of the rule that set it.
+    /// Generator and signature number of the rule that set the tag.
     rule: (u32, u32),
     unit: TagUnit,
     limit: u64,
@@ -25,15 +25,15 @@ struct Active {
     count: u64,
     start: Time,
     last: Time,
-    /// The last packet found it over; it is gone with the next one.
+    /// Whether the last packet found the tag expired. The next packet removes it.
     over: bool,
 }
 
-/// Tags of one flow, on its way to another worker.
+/// Tags of a flow that moves to another worker.
 #[derive(Debug)]
 pub struct FlowTags(Vec<Active>);
 
-/// Tags of flows and hosts that one worker knows.
+/// A worker's tags of flows and hosts.
 #[derive(Debug)]
 pub(crate) struct Tags {
     flows: Bounded<u64, Vec<Active>>,
@@ -45,7 +45,7 @@ pub(crate) struct Tags {
 /// An unused tag is forgotten after this many microseconds.
 const IDLE: i64 = 3600 * 1_000_000;
 
-/// What tags look at of a packet.
+/// The facts of a packet that tags use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tagged {
     pub(crate) flow: Option<u64>,
@@ -56,7 +56,7 @@ pub(crate) struct Tagged {
     pub(crate) len: u32,
 }
 
-/// Counts a packet in every tag of a list; says whether one still held.
+/// Counts a packet in every tag of a list; returns whether a tag still held.
 fn count(tags: &mut Vec<Active>, p: &Tagged) -> bool {
     let mut held = false;
     tags.retain(|t| !t.over);
@@ -86,7 +86,7 @@ impl Tags {
         Tags { flows: Bounded::new(max), hosts: Bounded::new(max), memcap: 0 }
     }
 
-    /// Takes over the tags of rules before a reload; the limit is its own.
+    /// Takes over the tags of the rules before a reload, but keeps its own limit.
     pub(crate) fn take_over(&mut self, old: &mut Tags) {
         let (flows, hosts) = (self.flows.limit(), self.hosts.limit());
         std::mem::swap(&mut self.flows, &mut old.flows);
@@ -96,12 +96,12 @@ impl Tags {
         self.memcap = old.memcap;
     }
 
-    /// Whether nothing is tagged.
+    /// Whether there are no tags.
     pub(crate) fn is_empty(&self) -> bool {
         self.flows.len() == 0 && self.hosts.len() == 0
     }
 
-    /// Counts a packet in all tags that hold for it; whether there was one.
+    /// Counts a packet in all tags that apply to it; returns whether there was one.
     pub(crate) fn packet(&mut self, p: &Tagged) -> bool {
         let mut held = false;
         if let Some(id) = p.flow
@@ -128,8 +128,8 @@ impl Tags {
         held
     }
 
-    /// Sets a tag of `rule`, or starts it anew; whether there was one. Without a flow a session tag is one of the
-    /// destination.
+    /// Sets a tag of `rule`, or restarts it; returns whether it existed. Without a flow, a session tag applies to the
+    /// destination host.
     pub(crate) fn set(&mut self, rule: (u32, u32), tag: &Tag, p: &Tagged) -> bool {
         let limit = if tag.count == 0 { DEFAULT_PACKETS } else { u64::from(tag.count) };
         let unit = if tag.count == 0 { TagUnit::Packets } else { tag.unit };
@@ -161,7 +161,7 @@ impl Tags {
         false
     }
 
-    /// Takes out the tags of a flow that goes on at another worker.
+    /// Removes and returns the tags of a flow that moves to another worker.
     pub(crate) fn leave(&mut self, id: u64) -> Option<FlowTags> {
         if self.flows.len() == 0 {
             return None;
@@ -169,7 +169,7 @@ impl Tags {
         self.flows.remove(&id).map(FlowTags)
     }
 
-    /// Takes in those of a flow that comes from another worker.
+    /// Adds the tags of a flow that comes from another worker.
     pub(crate) fn enter(&mut self, id: u64, tags: FlowTags) {
         let latest = tags.0.iter().map(|t| t.last).max().unwrap_or_default();
         match room(&mut self.flows, id, latest) {
@@ -186,8 +186,8 @@ impl Tags {
     }
 }
 
-/// The list of a key. Where the table is full, a few lists are looked at, and those that were not used for long go; where
-/// there is none there is no room.
+/// The tag list of a key. If the table is full, this inspects a few lists and evicts long unused ones; `None` if there
+/// are none.
 fn room<K: std::hash::Hash + Eq>(table: &mut Bounded<K, Vec<Active>>, key: K, now: Time) -> Option<&mut Vec<Active>> {
     let used = |l: &Vec<Active>| l.iter().any(|t| now.micros_since(t.last) < IDLE);
     match table.insert(key, Vec::new, |l| if used(l) { Worth::Kept } else { Worth::Nothing }) {
@@ -206,7 +206,7 @@ mod tests {
         Tagged { flow: Some(1), src, dst, time: Time(1_000_000 + i64::from(n) * 100_000), len: 29 }
     }
 
-    /// Packets after the match that are tagged, and the number of the last.
+    /// The number of tagged packets after the match, and the number of the last one.
     fn tagged(tags: &[Tag]) -> (usize, u32) {
         let mut t = Tags::new(10);
         for tag in tags {

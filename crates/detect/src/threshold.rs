@@ -1,7 +1,7 @@
-//! Thresholds: how often a rule alerts, and what `threshold.config` changes about it.
+//! Thresholds: how often a rule alerts, and the changes that `threshold.config` makes to that.
 //!
-//! Time is that of packets. A window starts with the match that opens it and holds matches up to and including
-//! `seconds` later; the first match after it opens the next. Where counts are kept is in [`counts`].
+//! Time is packet time. A window starts with the match that opens it and covers matches up to and including `seconds`
+//! later. The first match after that opens the next window. [`counts`] holds the counts.
 
 mod counts;
 
@@ -14,33 +14,33 @@ use crate::facts::RuleFacts;
 use crate::header::contains;
 pub(crate) use counts::{Counts, ThresholdState};
 
-/// What thresholds make of a match.
+/// The effect of thresholds on a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Alert and act.
     Alert,
-    /// Act without an alert; a `pass` is none then.
+    /// Act without an alert; a `pass` does not apply.
     Limited,
     /// Act without an alert.
     Silent,
-    /// Neither.
+    /// Neither alert nor act.
     Nothing,
 }
 
-/// What all thresholds of a rule make of a match.
+/// The combined effect of all thresholds of a rule on a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) outcome: Outcome,
-    /// The action that a rate filter puts in place of the rule's.
+    /// The action with which a rate filter replaces the rule's.
     pub(crate) new_action: Option<NewAction>,
 }
 
-/// What a match is counted by.
+/// The keys by which a match is counted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject {
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
-    /// Number of the flow, where the packet has one.
+    /// Number of the flow, if the packet has one.
     pub(crate) flow: Option<u64>,
     pub(crate) time: Time,
 }
@@ -63,7 +63,7 @@ struct Suppress {
 /// Thresholds of one rule.
 #[derive(Debug, Clone, Default)]
 struct RuleThresholds {
-    /// What its counts are kept by: the same from set to set as long as the rule and its thresholds are.
+    /// Key of the rule's counts. It stays the same across reloads as long as the rule and its thresholds do.
     key: u32,
     suppressed: bool,
     suppress: Vec<Suppress>,
@@ -73,7 +73,7 @@ struct RuleThresholds {
 }
 
 impl RuleThresholds {
-    /// What its counts are by.
+    /// The subjects by which the rule's matches are counted.
     fn each_track(&self) -> impl Iterator<Item = Track> {
         let counts = [self.filter, self.limit].into_iter().flatten().map(|t| t.track);
         counts.chain(self.rate.as_ref().map(|r| r.track))
@@ -83,16 +83,17 @@ impl RuleThresholds {
 /// Thresholds of all rules.
 #[derive(Debug, Default)]
 pub(crate) struct Thresholds {
-    /// For each rule one more than its place in `rules`, 0 where it has none.
+    /// For each rule its index in `rules` plus one; 0 if it has no thresholds.
     index: Vec<u32>,
     rules: Vec<RuleThresholds>,
-    /// Keys given out so far, with those of earlier sets.
+    /// Number of keys assigned so far, including those of earlier rule sets.
     keys: u32,
 }
 
 impl Thresholds {
-    /// From the rules in their final order, what they say themselves, each with the rule's place, and the entries of
-    /// `threshold.config` in theirs. Returns the entries that no rule answers to. `previous` has the thresholds before a reload, and where each of its rules is in `rules`.
+    /// Builds the thresholds from the rules in their final order, the rules' own thresholds with the rule's place, and
+    /// the entries of `threshold.config`. Returns the entries that match no rule. `previous` has the thresholds before a
+    /// reload, and the place of each old rule in `rules`.
     pub(crate) fn new<'g>(
         rules: &[RuleFacts],
         own: &[(usize, Vec<Threshold>)],
@@ -111,7 +112,7 @@ impl Thresholds {
             }
         }
         let mut unused = Vec::new();
-        // Most entries name one signature: they are looked up, and not looked for among all rules.
+        // Most entries name one signature, so an index avoids scanning all rules.
         let mut by_sid: Vec<(u32, usize)> = if global.iter().any(|g| g.sid != 0) {
             rules.iter().enumerate().map(|(i, r)| (r.sid, i)).collect()
         } else {
@@ -141,9 +142,9 @@ impl Thresholds {
         (out, unused)
     }
 
-    /// Gives each rule's thresholds their key: the old one where nothing changed, so that its counts go on.
+    /// Assigns the keys: the old key if nothing changed, so that counting continues.
     fn give_keys(&mut self, previous: Option<(&Thresholds, &[u32])>) {
-        // Keys that wrapped round would meet counts of long ago, that are over.
+        // If keys wrap around, the old counts they meet have long expired.
         self.keys = previous.map_or(0, |p| p.0.keys);
         for t in &mut self.rules {
             self.keys = self.keys.wrapping_add(1);
@@ -174,7 +175,8 @@ impl Thresholds {
         let all = g.sid == 0;
         let entry = self.entry(rule);
         match &g.kind {
-            // An entry for one signature replaces what the rule says; one for all leaves rules alone that have theirs.
+            // An entry for one signature replaces the rule's own threshold. An entry for all applies only to rules
+            // without one.
             GlobalThresholdKind::Limit(t) => {
                 if !all || (entry.limit.is_none() && entry.filter.is_none()) {
                     entry.limit = Some(*t);
@@ -252,13 +254,13 @@ mod tests {
             .collect()
     }
 
-    // Expected numbers in the tests below are those that the reference gives for the same times.
+    // The expected numbers below are Suricata's results for the same times.
     #[test]
     fn limit_as_the_reference() {
         assert_eq!(alerts(&limit(ThresholdKind::Limit, 1, 2, 0), &TIMES), [1, 6, 11, 16, 19, 24, 28]);
     }
 
-    /// As the peer: a limit of none lets the first match of a window alert, a threshold of none all but the first.
+    /// As in Suricata: with count 0, a limit lets the first match of a window alert, a threshold all but the first.
     #[test]
     fn count_0_as_the_reference() {
         let times = [0.0, 0.1, 0.2, 5.0, 5.1];
@@ -317,7 +319,7 @@ mod tests {
         assert_eq!(changed, [4, 5, 6, 7, 8, 9, 10, 15, 16, 17, 18, 19, 20, 25, 26, 27]);
     }
 
-    /// A match each second, from the reference.
+    /// A match each second; the expected numbers are Suricata's.
     #[test]
     fn rate_filters_come_back_within_their_window() {
         let times: Vec<f64> = (0..10).map(f64::from).collect();
@@ -362,7 +364,7 @@ mod tests {
         assert_eq!(state.decide(&t, 0, &of(9, 0.0)).outcome, Outcome::Alert);
         assert_eq!(state.decide(&t, 0, &of(9, 0.0)).outcome, Outcome::Limited, "it is counted");
         assert_eq!(used(&state), (1, 1));
-        // Once the host's window is over there is room: nothing in use goes.
+        // When the host's window ends there is room again: no entry in use is evicted.
         assert_eq!(state.decide(&t, 0, &of(1, 5.0)).outcome, Outcome::Alert);
         assert_eq!(state.decide(&t, 0, &of(1, 5.0)).outcome, Outcome::Limited);
         assert_eq!(used(&state), (1, 1));
@@ -375,10 +377,10 @@ mod tests {
         let mut state = ThresholdState::new(MEMORY, 0);
         let mut alerts = 0;
         for n in 0..100_000u32 {
-            // Hosts that are seen once, and among them now and then the one that matters.
+            // Hosts seen once, and now and then the host that matters.
             let s = if n % 1000 == 0 { of(7, 0.0) } else { of(1_000_000 + n, 0.0) };
             let first = n < 3000 && n % 1000 == 0;
-            // It is counted a few times before the table is full of others.
+            // The host is counted a few times before the table fills with others.
             for _ in 0..if first { 3 } else { 1 } {
                 alerts += usize::from(state.decide(&t, 0, &s).outcome == Outcome::Alert);
             }
@@ -399,7 +401,7 @@ mod tests {
                 state
             })
             .collect();
-        // Each host is seen by every worker: one alert for each host, whoever comes first.
+        // Every worker sees each host: one alert per host, whichever worker comes first.
         let sum = std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for mut state in workers {

@@ -1,8 +1,7 @@
-//! Transforms of buffers: what a rule looks at instead of the bytes themselves.
+//! Transforms of buffers: rules inspect their result instead of the original bytes.
 //!
-//! Transforms run in the order of the rule, each on the result of the one before, between two buffers of a
-//! [`TransformScratch`] that are kept from one use to the next. What a transform makes is at most
-//! [`TransformScratch::limit`] bytes.
+//! Transforms run in rule order, each on the previous result, between two buffers of a [`TransformScratch`] that is
+//! reused. A result has at most [`TransformScratch::limit`] bytes.
 
 use std::io::Read;
 
@@ -15,7 +14,7 @@ use crate::inspect::{CompileError, decode_base64};
 use crate::lua::TransformScripts;
 use crate::pcre::{Pcre, PcreLimits, PcreResult, PcreScratch};
 
-/// Memory for transforms; one a worker.
+/// Scratch buffers for transforms; one per worker.
 #[derive(Debug)]
 pub struct TransformScratch {
     from: Vec<u8>,
@@ -27,11 +26,11 @@ pub struct TransformScratch {
 }
 
 impl TransformScratch {
-    /// Scratch for results of at most `limit` bytes.
+    /// Scratch buffers for results of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         TransformScratch { from: Vec::new(), to: Vec::new(), limit, limit_reached: 0, lua: TransformScripts::default() }
     }
-    /// Most bytes that a transform makes.
+    /// The limit of a result in bytes.
     pub fn limit(&self) -> usize {
         self.limit
     }
@@ -58,7 +57,7 @@ pub struct CompiledTransforms {
 enum Step {
     Plain(Transform),
     Pcre(Pcre),
-    /// The script, by number, and its arguments.
+    /// The script's number, and its arguments.
     Lua(u32, Box<[String]>),
 }
 
@@ -66,8 +65,8 @@ impl CompiledTransforms {
     /// Compiles transforms.
     ///
     /// # Errors
-    /// A `luaxform` whose script was not loaded; a `pcrexform` that does not compile or has not exactly one capture
-    /// group; an empty `xor` key.
+    /// If a `luaxform` script was not loaded, a `pcrexform` does not compile or has not exactly one capture group, or an
+    /// `xor` key is empty.
     pub fn compile(transforms: &[Transform], limits: PcreLimits) -> Result<CompiledTransforms, CompileError> {
         let mut steps = Vec::with_capacity(transforms.len());
         for t in transforms {
@@ -95,12 +94,12 @@ impl CompiledTransforms {
         Ok(CompiledTransforms { steps: steps.into_boxed_slice() })
     }
 
-    /// Whether there is nothing to do: then the caller uses the buffer itself.
+    /// Whether there are no transforms, so that the caller can use the buffer itself.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Transforms `data`; the result lives in `scratch` until its next use.
+    /// Transforms `data`; the result is valid until the next use of `scratch`.
     pub fn apply<'s>(&self, data: &[u8], scratch: &'s mut TransformScratch, pcre: &mut PcreScratch) -> &'s [u8] {
         let TransformScratch { from, to, limit, limit_reached, lua } = scratch;
         to.clear();
@@ -109,7 +108,7 @@ impl CompiledTransforms {
             std::mem::swap(from, to);
             to.clear();
             match step {
-                // Without a match the buffer stays as it is.
+                // Without a match the buffer is unchanged.
                 Step::Pcre(code) => match code.find_at(from, 0, pcre) {
                     PcreResult::Match(..) => {
                         let group = pcre.group(1).and_then(|(a, b)| from.get(a..b)).unwrap_or(&[]);
@@ -117,7 +116,7 @@ impl CompiledTransforms {
                     }
                     _ => std::mem::swap(from, to),
                 },
-                // Where it gives nothing the buffer stays as it is; what is empty is not shown to it.
+                // If the script returns nothing the buffer is unchanged. Scripts are not called for empty data.
                 Step::Lua(number, args) => {
                     if from.is_empty() || !lua.transform(*number, from, args, to) {
                         to.clear();
@@ -135,7 +134,7 @@ impl CompiledTransforms {
     }
 }
 
-/// White space as C's `isspace` has it.
+/// White space as defined by C's `isspace`.
 const fn is_space(b: u8) -> bool {
     matches!(b, b' ' | b'\t'..=b'\r')
 }
@@ -153,7 +152,7 @@ fn run(t: &Transform, from: &mut [u8], to: &mut Vec<u8>, limit: usize) {
         }
         Transform::StripWhitespace => to.extend(from.iter().copied().filter(|&b| !is_space(b))),
         Transform::StripPseudoHeaders => {
-            // Header names, each on a line of its own: those of HTTP/2 that start with a colon go.
+            // Header names, each on its own line. HTTP/2 pseudo-headers, which start with a colon, are removed.
             for line in from.split_inclusive(|&b| b == b'\n') {
                 if line.first() != Some(&b':') {
                     to.extend_from_slice(line);
@@ -161,7 +160,7 @@ fn run(t: &Transform, from: &mut [u8], to: &mut Vec<u8>, limit: usize) {
             }
         }
         Transform::HeaderLowercase => {
-            // The name, up to the colon of each line, and not the value. A name of HTTP/2 may start with one.
+            // The name up to each line's colon, without the value. An HTTP/2 name may itself start with a colon.
             for line in from.split_inclusive(|&b| b == b'\n') {
                 let pseudo = usize::from(line.first() == Some(&b':'));
                 let name = line.iter().skip(pseudo).position(|&b| b == b':').map_or(line.len(), |i| i + pseudo);
@@ -177,7 +176,7 @@ fn run(t: &Transform, from: &mut [u8], to: &mut Vec<u8>, limit: usize) {
             to.push(b'.');
             to.extend_from_slice(from);
         }
-        // A name under no public suffix gives nothing.
+        // A name without a public suffix gives an empty result.
         Transform::Domain => to.extend_from_slice(psl::domain(from).map_or(&[][..], |d| d.as_bytes())),
         Transform::Tld => to.extend_from_slice(psl::suffix(from).map_or(&[][..], |s| s.as_bytes())),
         Transform::UrlDecode => url_decode(from, to),
@@ -190,12 +189,12 @@ fn run(t: &Transform, from: &mut [u8], to: &mut Vec<u8>, limit: usize) {
         }
         Transform::Gunzip { max_size } => inflate(flate2::read::MultiGzDecoder::new(&*from), *max_size, limit, to),
         Transform::ZlibDeflate { max_size } => inflate(flate2::read::ZlibDecoder::new(&*from), *max_size, limit, to),
-        // Compiled to steps of their own, or refused.
+        // Compiled to other steps, or rejected.
         Transform::PcreXform(_) | Transform::Lua(_) => to.extend_from_slice(from),
     }
 }
 
-/// Unpacks up to `max` bytes; what came out before an error stays.
+/// Decompresses up to `max` bytes; keeps the output before an error.
 fn inflate(decoder: impl Read, max: u32, limit: usize, to: &mut Vec<u8>) {
     let max = u64::from(max).min(limit as u64);
     let mut decoder = decoder.take(max);
@@ -208,7 +207,7 @@ fn inflate(decoder: impl Read, max: u32, limit: usize, to: &mut Vec<u8>) {
     }
 }
 
-/// `%xx` to bytes and `+` to a space; what is no escape stays.
+/// Decodes `%xx` to bytes and `+` to a space; other text stays.
 fn url_decode(from: &[u8], to: &mut Vec<u8>) {
     let hex = |b: Option<&u8>| b.and_then(|&b| char::from(b).to_digit(16)).map(|d| d as u8);
     let mut i = 0;
@@ -270,7 +269,7 @@ mod tests {
         assert_eq!(hex(&apply_all(&[Transform::ToSha1], b"abc")), "a9993e364706816aba3e25717850c26c9cd0d89d");
         let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(hex(&apply_all(&[Transform::ToSha256], b"abc")), sha256);
-        // Each transform takes what the one before made.
+        // Each transform takes the previous result.
         assert_eq!(
             hex(&apply_all(&[Transform::ToLowercase, Transform::StripWhitespace, Transform::ToSha256], b"A b C")),
             sha256

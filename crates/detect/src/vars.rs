@@ -1,8 +1,9 @@
-//! Variables of text: what `pcre` captures (`flow:name`, `pkt:name`), what `flowvar` and `pktvar` look at, and the entropy
-//! that `entropy` measured, which events show.
+//! Text variables: `pcre` captures (`flow:name`, `pkt:name`), which `flowvar` and `pktvar` read, and the values that
+//! `entropy` measured, which events show.
 //!
-//! Captures of a rule are kept once all of it matched; entropy as soon as it was measured, whatever came of it (as the
-//! cases have it). Of a rule that waits for more of a transaction, those checks are captured that held with the last look.
+//! A rule's captures are kept once the whole rule matched. Entropy is kept as soon as it is measured, whether or not the
+//! check holds (as Suricata's test cases show). A rule that waits for more of a transaction keeps the captures of the
+//! checks that held in the last run.
 
 use margay_flow::{CapturedVars, FlowCore};
 use margay_rules::ast::CaptureKind;
@@ -12,12 +13,12 @@ use crate::state::State;
 use crate::watch::Watch;
 
 impl<W: Watch> State<W> {
-    /// Variables of the packet inspected last.
+    /// Variables of the last inspected packet.
     pub(crate) fn packet_vars(&self) -> &CapturedVars {
         &self.packet_vars
     }
 
-    /// Keeps what the rule that just matched captured.
+    /// Keeps the captures of the rule that just matched.
     pub(crate) fn keep_captures(&mut self, mut flow: Option<&mut FlowCore>) {
         let State { context, packet_vars, counters, .. } = self;
         let mut key: Option<Capture> = None;
@@ -43,7 +44,7 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// Keeps the entropy that was measured, for events of the flow; and what scripts set of its variables.
+    /// Keeps measured entropy for the flow's events, and the variables that scripts set.
     pub(crate) fn keep_entropy(&mut self, mut flow: Option<&mut FlowCore>) {
         self.keep_script_writes(flow.as_deref_mut());
         let InspectContext { measured, .. } = &mut self.context;

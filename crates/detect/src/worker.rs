@@ -1,4 +1,4 @@
-//! What one worker writes: inspection as it is, or watched.
+//! The mutable state of one worker, plain or watched.
 
 use std::sync::Arc;
 
@@ -41,16 +41,16 @@ macro_rules! each {
 }
 
 impl DetectState {
-    /// State for one worker that works with `detect`.
+    /// State for a worker that uses `detect`.
     ///
     /// # Errors
-    /// Where the matcher's scratch cannot be allocated.
+    /// If the matcher's scratch space cannot be allocated.
     pub fn new(detect: &Detect) -> Result<DetectState, MpmError> {
         Ok(DetectState(Kind::Plain(Box::new(State::watched(detect, Off)?))))
     }
 
-    /// The same, writing down what becomes of the rules with these numbers ([`Detect::rules`]), of which the trees were
-    /// kept; slower.
+    /// As [`Self::new`], and records what happens to the rules with these numbers ([`Detect::rules`]), whose trees were
+    /// kept. Slower.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -58,7 +58,7 @@ impl DetectState {
         Ok(DetectState(Kind::Traced(Box::new(State::watched(detect, Tracer::new(detect, rules))?))))
     }
 
-    /// The same, measuring what each rule costs with one packet in `every`.
+    /// As [`Self::new`], and measures the cost of each rule with one packet in `every`.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -66,7 +66,7 @@ impl DetectState {
         Ok(DetectState(Kind::Profiled(Box::new(State::watched(detect, Profile::new(detect.rules().len(), every))?))))
     }
 
-    /// The same, measuring where the time of each packet goes.
+    /// As [`Self::new`], and measures where the time of each packet goes.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -74,12 +74,12 @@ impl DetectState {
         Ok(DetectState(Kind::Profiled(Box::new(State::watched(detect, Profile::of_packets())?))))
     }
 
-    /// How the pattern matcher failed, where it did: the first time since this state was made.
+    /// The first error of the pattern matcher since this state was created.
     pub fn search_error(&self) -> Option<ScanError> {
         each!(&self.0, s => s.search_error())
     }
 
-    /// Where the time of packets went since this was last asked; none where that is not measured.
+    /// Where the packets' time went since the last call; `None` if that is not measured.
     pub fn take_times(&mut self) -> Option<PacketTimes> {
         match &mut self.0 {
             Kind::Profiled(s) => s.context.watch.take_times(),
@@ -87,7 +87,7 @@ impl DetectState {
         }
     }
 
-    /// What became of the rules that are being explained; nothing where none are.
+    /// What happened to the rules that are being explained; empty if there are none.
     pub fn traces(&self) -> &[RuleTrace] {
         match &self.0 {
             Kind::Traced(s) => s.context.watch.traces(),
@@ -95,7 +95,7 @@ impl DetectState {
         }
     }
 
-    /// What each rule cost, by its number; nothing where that is not measured.
+    /// The cost of each rule, by its number; empty if that is not measured.
     pub fn costs(&self) -> &[RuleCosts] {
         match &self.0 {
             Kind::Profiled(s) => s.context.watch.costs(),
@@ -103,21 +103,21 @@ impl DetectState {
         }
     }
 
-    /// From here on counts by address, and bits of hosts, are those of all workers that share `detect`: for one of several
-    /// workers, before its first packet.
+    /// Makes counts by address and host bits those of all workers that share `detect`. Call it before the worker's first
+    /// packet, if there are several workers.
     pub fn share(&mut self, detect: &Detect) {
         each!(&mut self.0, s => s.share(detect));
     }
 
-    /// From here on what is shared ([`DetectState::share`]) is looked at in the order of packets: for one of several workers that
-    /// have their packets from one stream.
+    /// Accesses shared state ([`DetectState::share`]) in packet order. For one of several workers that take packets from
+    /// one capture stream.
     pub fn in_order(&mut self, order: &Arc<dyn InOrder>) {
         each!(&mut self.0, s => s.in_order(order));
     }
 
-    /// Takes the place of the state `old` of a worker, made for the rules of the set that `from` marks: takes over what
-    /// outlives them ([`crate::lineage`]). Costs a few moves, whatever there is to take over; where costs are measured, one
-    /// for each rule.
+    /// Replaces the worker's state `old`, which was made for the rules that `from` marks, and takes over the state that
+    /// outlives them ([`crate::lineage`]). The cost is a few moves however much there is to take over. If costs are
+    /// measured, it is one move for each rule.
     pub fn take_over(&mut self, old: &mut DetectState, detect: &Detect, from: RulesMark) {
         let names = detect.keeps_names(from);
         each!(&mut self.0, new => each!(&mut old.0, old => new.take_over(old, names)));
@@ -126,12 +126,12 @@ impl DetectState {
         }
     }
 
-    /// Bits of hosts and pairs of hosts.
+    /// Host and host pair bits.
     pub fn hosts(&self) -> &HostVars {
         each!(&self.0, s => &s.hosts)
     }
 
-    /// The same, to write to.
+    /// Host and host pair bits, to change.
     pub fn hosts_mut(&mut self) -> &mut HostVars {
         each!(&mut self.0, s => &mut s.hosts)
     }
@@ -141,52 +141,52 @@ impl DetectState {
         each!(&mut self.0, s => s.inspect(detect, input))
     }
 
-    /// Asks the table of packets before the flow (first of all, for every packet), or before the stream.
+    /// Runs the firewall hook before the flow (first of all, for every packet) or before the stream.
     pub fn firewall_hook(&mut self, detect: &Detect, hook: PacketHook, input: &mut Input<'_>) -> HookOutcome {
         each!(&mut self.0, s => s.firewall_hook(detect, hook, input))
     }
 
-    /// Whether a `config` rule wants the packet to belong to no flow; asked before its flow is looked up.
+    /// Whether a `config` rule keeps the packet out of flow tracking. Called before the flow lookup.
     pub fn untracked(&mut self, detect: &Detect, input: &mut Input<'_>) -> bool {
         each!(&mut self.0, s => s.untracked(detect, input))
     }
 
-    /// The alerts of the packet inspected last, in the order of their rules.
+    /// The alerts of the last inspected packet, in rule order.
     pub fn alerts(&self) -> &[Alert] {
         each!(&self.0, s => s.alerts())
     }
 
-    /// What was counted.
+    /// The worker's counters.
     pub fn counters(&self) -> DetectCounters {
         each!(&self.0, s => s.counters())
     }
 
-    /// Alerts of firewall rules that were not written because the packet had too many.
+    /// Alerts of firewall rules dropped because the packet had too many.
     pub fn discarded_firewall_alerts(&self) -> u64 {
         each!(&self.0, s => s.discarded_firewall_alerts())
     }
 
-    /// Places of the packet's payload that `replace` overwrites, as offset and bytes, where drops are carried out.
+    /// Parts of the packet's payload that `replace` overwrites, as offset and bytes. Only in IPS mode.
     pub fn replacements(&self) -> &[(u32, Arc<[u8]>)] {
         each!(&self.0, s => s.replacements())
     }
 
-    /// What sets say of what was found in them, for an alert of the packet inspected last: name and JSON object.
+    /// The context that datasets give an alert of the last inspected packet: name and JSON object.
     pub fn contexts(&self, alert: &Alert) -> impl Iterator<Item = (&str, &[u8])> {
         each!(&self.0, s => s.contexts(alert)).iter().filter_map(crate::dataset::SetHit::context)
     }
 
-    /// Variables of the packet inspected last.
+    /// Variables of the last inspected packet.
     pub fn packet_vars(&self) -> &CapturedVars {
         each!(&self.0, s => s.packet_vars())
     }
 
-    /// Takes out what is kept of a flow that goes on at another worker, if there is something.
+    /// Removes and returns the state of a flow that moves to another worker, if there is some.
     pub fn flow_leaves(&mut self, id: u64) -> Option<FlowTags> {
         each!(&mut self.0, s => s.tags.leave(id))
     }
 
-    /// Takes in what another worker kept of a flow that comes from there.
+    /// Adds the state of a flow that comes from another worker.
     pub fn flow_enters(&mut self, id: u64, tags: FlowTags) {
         each!(&mut self.0, s => s.tags.enter(id, tags));
     }

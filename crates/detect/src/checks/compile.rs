@@ -1,4 +1,4 @@
-//! Checks of the tree to checks with numbers for names.
+//! Compiles the checks of the syntax tree, with numbers for names.
 
 use margay_packet::DecodeEvent;
 use margay_rules::APP_LAYER_EVENTS;
@@ -8,7 +8,7 @@ use super::{CheckEnv, CompiledCheck, IntOp, IntValue, Kind, Names, ProtoSet};
 use crate::geoip::GeoCheck;
 use crate::inspect::CompileError;
 
-/// A flowint's right side.
+/// The right side of a flowint.
 pub(crate) fn int_value(v: &FlowIntValue, names: &mut Names) -> IntValue {
     match v {
         FlowIntValue::Number(n) => IntValue::Number(*n),
@@ -16,7 +16,7 @@ pub(crate) fn int_value(v: &FlowIntValue, names: &mut Names) -> IntValue {
     }
 }
 
-/// Refuses what a bit cannot hang on in this build.
+/// Rejects owners of bits that this build does not support.
 pub(crate) fn track(track: XBitTrack) -> Result<XBitTrack, CompileError> {
     match track {
         XBitTrack::Transaction => {
@@ -30,7 +30,7 @@ impl CompiledCheck {
     /// Compiles one check.
     ///
     /// # Errors
-    /// An event or category of which nothing is known, or a check that this build does not have.
+    /// If an event or category is unknown, or this build does not support the check.
     pub fn compile(check: &Check, env: &mut CheckEnv<'_>) -> Result<CompiledCheck, CompileError> {
         let missing = |keyword: &str| Err(CompileError::unsupported(keyword, "this build cannot check it"));
         Ok(CompiledCheck(match check {
@@ -131,7 +131,7 @@ impl CompiledCheck {
                 negated: *negated,
             },
             Check::Number { keyword, .. } => return missing(keyword),
-            // Scripts are called by themselves, when all else holds.
+            // Scripts run separately, when everything else holds.
             Check::Lua(_) => return missing("lua"),
             Check::Interface(_) => return missing("dcerpc.iface"),
             Check::Other { keyword, .. } => return missing(keyword),

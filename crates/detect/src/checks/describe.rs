@@ -1,4 +1,4 @@
-//! Checks of packet and flow in words: what is asked, and what there is.
+//! Describes packet and flow checks: the condition and the actual value.
 
 use margay_app::AppProto;
 use margay_flow::{Direction, FlowState};
@@ -63,7 +63,7 @@ fn int_text(v: IntValue, names: &Names) -> String {
     }
 }
 
-/// What a number is, or that the packet has none.
+/// Formats a value, or says that the packet has none.
 fn number(v: Option<impl std::fmt::Display>) -> String {
     v.map_or("the packet has none".to_owned(), |v| format!("it is {v}"))
 }
@@ -77,13 +77,13 @@ fn protocol(p: AppProto) -> &'static str {
 }
 
 impl CompiledCheck {
-    /// What it asks, as the rule writes it, and what there is. `rule` is the one it is of.
+    /// The condition as the rule writes it, and the actual value. `rule` is the check's rule.
     pub(crate) fn told(&self, input: &CheckInput<'_>, rule: &Rule, names: &Names) -> (String, String) {
         let p = input.packet;
         let name = |n: u32| names.name(n).unwrap_or("?");
         let no_flow = || "the packet has no flow".to_owned();
         let flow = |f: &dyn Fn(&margay_flow::FlowCore) -> String| input.flow.map_or_else(no_flow, f);
-        // Names that are numbers by now.
+        // The compiled form has numbers, so names come from the rule.
         let named = |of: &dyn Fn(&Check) -> Option<String>| list(rule.checks.iter().filter_map(of));
         match &self.0 {
             Kind::Flow(f) => {

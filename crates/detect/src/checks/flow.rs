@@ -8,7 +8,8 @@ use margay_rules::ast::{AppProtoMode, Compare, FlowCheck, FlowSide, Side, XBitTr
 use super::{CheckInput, IntOp, IntValue, ProtoSet};
 use crate::hostvars::HostKey;
 
-/// `flow`: `established`, `not_established`, `stateless` and `no_frag` need a flow. A packet without one goes to the server.
+/// `flow`: `established`, `not_established`, `stateless` and `no_frag` need a flow. A packet without a flow counts as
+/// sent to the server.
 pub(super) fn flow(c: &FlowCheck, input: &CheckInput<'_>) -> bool {
     let has_flow = input.flow.is_some();
     let side = match c.side {
@@ -27,7 +28,8 @@ pub(super) fn flow(c: &FlowCheck, input: &CheckInput<'_>) -> bool {
         && c.frag.is_none_or(|only| only == reassembled)
 }
 
-/// `flowint` comparisons: a variable that is not set compares with nothing on the left, and is 0 on the right (observed).
+/// `flowint` comparisons: with an unset variable on the left, no comparison holds. An unset variable on the right is 0
+/// (observed).
 pub(super) fn int(name: u32, op: IntOp, value: IntValue, input: &CheckInput<'_>) -> bool {
     let Some(vars) = input.flow.map(|f| &f.vars) else { return false };
     let right = match value {
@@ -45,7 +47,7 @@ pub(super) fn int(name: u32, op: IntOp, value: IntValue, input: &CheckInput<'_>)
     }
 }
 
-/// `xbits` and `hostbits`. Tracked by `both`, the bit has to be set on both hosts.
+/// `xbits` and `hostbits`. With `track both`, the bit must be set on both hosts.
 pub(super) fn xbit(name: u32, track: XBitTrack, set: bool, input: &CheckInput<'_>) -> bool {
     let p = input.packet;
     if !p.is_ip() {
@@ -62,7 +64,7 @@ pub(super) fn xbit(name: u32, track: XBitTrack, set: bool, input: &CheckInput<'_
     found == set
 }
 
-/// Counters of a flow's two directions.
+/// Compares the counters of a flow's two directions.
 pub(super) fn side(side: FlowSide, value: Compare, counts: [u64; 2]) -> bool {
     let [server, client] = counts.map(|n| value.holds(n));
     match side {
@@ -73,12 +75,12 @@ pub(super) fn side(side: FlowSide, value: Compare, counts: [u64; 2]) -> bool {
     }
 }
 
-/// `app-layer-protocol`: while a protocol is not decided, neither it nor its negation matches, unless it is `unknown`.
+/// `app-layer-protocol`: while a protocol is undecided, neither it nor its negation matches, unless it is `unknown`.
 pub(super) fn app_proto(protos: ProtoSet, negated: bool, mode: AppProtoMode, input: &CheckInput<'_>) -> bool {
     if input.flow.is_none() {
         return false;
     }
-    // `None` while not decided.
+    // `None` while undecided.
     let is = |p: AppProto| (p != AppProto::Unknown || protos.has(AppProto::Unknown)).then(|| protos.has(p));
     let app = &input.app;
     let [server, client] = app.side.map(is);
@@ -90,7 +92,7 @@ pub(super) fn app_proto(protos: ProtoSet, negated: bool, mode: AppProtoMode, inp
         AppProtoMode::Original => is(app.original),
         AppProtoMode::Either => match (server, client) {
             (Some(true), _) | (_, Some(true)) => Some(true),
-            // One side that is decided tells.
+            // One decided side is enough.
             (Some(false), _) | (_, Some(false)) => Some(false),
             (None, None) => None,
         },

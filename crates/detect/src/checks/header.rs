@@ -42,12 +42,12 @@ pub(crate) fn ttl(p: &Packet<'_>) -> Option<u8> {
     p.ttl()
 }
 
-/// Identification of the IPv4 header.
+/// Identification field of the IPv4 header.
 pub(crate) fn ip_id(p: &Packet<'_>) -> Option<u16> {
     ipv4(p).and_then(|h| u16_at(h, 4))
 }
 
-/// Fields of the IP header, all at once; 0 where there is none.
+/// Fields of the IP header; 0 if there is none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct IpFields {
     pub(crate) ttl: u8,
@@ -56,7 +56,7 @@ pub(crate) struct IpFields {
     pub(crate) fragment: u16,
 }
 
-/// Those of a packet: what [`ttl`], [`ip_id`] and [`frag_word`] say.
+/// The values of [`ttl`], [`ip_id`] and [`frag_word`] for a packet.
 #[inline]
 pub(crate) fn ip_fields(p: &Packet<'_>) -> IpFields {
     match ipv4(p) {
@@ -80,7 +80,7 @@ pub(crate) fn frag_word(p: &Packet<'_>) -> Option<u16> {
     ipv4(p).and_then(|h| u16_at(h, 6))
 }
 
-/// Fragment offset in units of 8 bytes; of IPv6 only where there is a fragment header.
+/// Fragment offset in units of 8 bytes; for IPv6 only with a fragment header.
 pub(super) fn frag_offset(p: &Packet<'_>) -> Option<u16> {
     match p.l3 {
         L3::Ipv4 { .. } => frag_word(p).map(|w| w & 0x1fff),
@@ -89,7 +89,7 @@ pub(super) fn frag_offset(p: &Packet<'_>) -> Option<u16> {
     }
 }
 
-/// Compares flag bits. The manual's "not set" holds unless all of the bits are set (observed).
+/// Compares flag bits. The manual's "not set" holds unless all bits are set (observed).
 pub(super) fn flags(have: u32, want: u32, mode: FlagMode) -> bool {
     match mode {
         FlagMode::Exact => have == want,
@@ -99,7 +99,7 @@ pub(super) fn flags(have: u32, want: u32, mode: FlagMode) -> bool {
     }
 }
 
-/// Compares the flags of a TCP header. `flags:0` and `flags:!0` are about all flags, whatever is to be ignored (observed).
+/// Compares the flags of a TCP header. `flags:0` and `flags:!0` compare all flags and ignore the mask (observed).
 pub(super) fn tcp_flags(have: u8, want: u8, ignore: u8, mode: FlagMode) -> bool {
     if want == 0 {
         return (have == 0) != (mode == FlagMode::Not);
@@ -107,8 +107,9 @@ pub(super) fn tcp_flags(have: u8, want: u8, ignore: u8, mode: FlagMode) -> bool 
     has_groups(have, want) && flags((have & !ignore).into(), want.into(), mode)
 }
 
-/// Whether a packet has what Suricata asks of it before it compares flags: one of SYN, FIN and RST where the rule names one of them, and
-/// one of URG, ECE and CWR where it names one of these. It matters for `!` and `*`: `flags:!S` holds only for packets with FIN or RST.
+/// Suricata's precondition for comparing flags: the packet has one of SYN, FIN and RST if the rule names one of them,
+/// and one of URG, ECE and CWR if the rule names one of these. It matters for `!` and `*`: `flags:!S` holds only for
+/// packets with FIN or RST.
 const fn has_groups(have: u8, want: u8) -> bool {
     use margay_packet::tcp::flag::{ACK, FIN, PSH, RST, SYN};
     const ENDS: u8 = SYN | FIN | RST;
@@ -116,7 +117,7 @@ const fn has_groups(have: u8, want: u8) -> bool {
     (want & ENDS == 0 || have & ENDS != 0) && (want & RARE == 0 || have & RARE != 0)
 }
 
-/// Compares the fragment bits of an IPv4 header. `+` asks for a further bit beside those that are named (observed).
+/// Compares the fragment bits of an IPv4 header. `+` requires a further bit beside the named ones (observed).
 pub(super) fn fragment_bits(have: u16, want: u16, mode: FlagMode) -> bool {
     let more = mode != FlagMode::All || have & !want != 0;
     more && flags(have.into(), want.into(), mode)
@@ -126,8 +127,8 @@ pub(super) fn is_icmp(p: &Packet<'_>) -> bool {
     matches!(p.l4, L4::Icmpv4 { .. } | L4::Icmpv6 { .. })
 }
 
-/// Identifier and sequence number, of the messages that have them: echo, timestamp, information and address mask
-/// (RFC 792, RFC 950), echo of ICMPv6 (RFC 4443).
+/// Identifier and sequence number of the ICMP messages that have them: echo, timestamp, information and address mask
+/// (RFC 792, RFC 950), and ICMPv6 echo (RFC 4443).
 pub(super) fn icmp_id_seq(p: &Packet<'_>) -> Option<(u16, u16)> {
     let has = match p.l4 {
         L4::Icmpv4 { .. } => matches!(p.icmp.0, 0 | 8 | 13..=18),
@@ -156,12 +157,12 @@ pub(super) fn igmp_type(p: &Packet<'_>) -> Option<u8> {
     }
 }
 
-/// Whether the packet was made up to carry stream data, and never seen.
+/// Whether this is a pseudo packet, which carries stream data and was never on the wire.
 pub(super) fn is_pseudo(p: &Packet<'_>) -> bool {
     matches!(p.source, PacketSource::StreamFlowTimeout | PacketSource::StreamFlush)
 }
 
-/// Whether the layer's checksum is right; `None` where the packet does not have that layer.
+/// Whether the layer's checksum is correct; `None` if the packet does not have that layer.
 pub(super) fn checksum(p: &Packet<'_>, layer: ChecksumLayer) -> Option<bool> {
     let v4 = matches!(p.l3, L3::Ipv4 { .. });
     let v6 = matches!(p.l3, L3::Ipv6 { .. });

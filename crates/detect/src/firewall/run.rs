@@ -11,7 +11,7 @@ use crate::input::{Alert, DropReason, Input, Verdict, VerdictAction, of_flow};
 use crate::state::{Match, State, made_up};
 use crate::threshold::{Outcome, Subject};
 use crate::tx::{Eval, MATCHED, View};
-use crate::watch::{End, Fate, Look, Watch};
+use crate::watch::{End, Look, MatchOutcome, Watch};
 
 /// What the firewall has of the packet that is being inspected; one a worker.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ pub enum HookOutcome {
 
 /// What came of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Came {
+enum TableResult {
     /// On to the next one.
     Next,
     /// All that is left of the firewall is to be left out, for this packet.
@@ -78,13 +78,13 @@ impl<W: Watch> State<W> {
         self.flow_start = false;
         let (came, untracked) = self.packet_table(detect, firewall, hook, input, &key, &mut verdict);
         match came {
-            Came::Dropped(..) => {
+            TableResult::Dropped(..) => {
                 self.alerts.clear();
                 self.matches.clear();
                 HookOutcome::Dropped(self.conclude(detect, input, verdict, came, usize::MAX))
             }
             _ => {
-                self.firewall.accepted = came == Came::Accepted;
+                self.firewall.accepted = came == TableResult::Accepted;
                 if untracked { HookOutcome::Untracked } else { HookOutcome::Next }
             }
         }
@@ -128,19 +128,19 @@ impl<W: Watch> State<W> {
         self.context.watch.packet(input, &key, self.flow_start);
         self.firewall.passed |= flow_passed || input.td_passed || action == FlowAction::Pass;
         let mut came = match action == FlowAction::Accept || self.firewall.accepted || input.let_through {
-            true => Came::Accepted,
+            true => TableResult::Accepted,
             false => self.packet_table(detect, firewall, PacketHook::Filter, input, &key, &mut verdict).0,
         };
         let early = self.firewall.matches.len();
-        if !matches!(came, Came::Dropped(..)) {
+        if !matches!(came, TableResult::Dropped(..)) {
             if !self.firewall.passed {
                 self.inspect_packet(detect, input, &key, &mut verdict);
             }
-            if came == Came::Next {
+            if came == TableResult::Next {
                 came = self.app_tables(detect, firewall, input, &key, &mut verdict);
             }
         }
-        if matches!(came, Came::Dropped(..)) || self.firewall.passed {
+        if matches!(came, TableResult::Dropped(..)) || self.firewall.passed {
             self.skip_txs(detect, input);
         } else {
             self.inspect_app(detect, input, &key, &mut verdict);
@@ -159,7 +159,7 @@ impl<W: Watch> State<W> {
         input: &mut Input<'_>,
         key: &PacketKey,
         verdict: &mut Verdict,
-    ) -> (Came, bool) {
+    ) -> (TableResult, bool) {
         let (rules, policy) = firewall.table(hook, key.transport);
         let mut untracked = false;
         for &number in rules {
@@ -207,9 +207,9 @@ impl<W: Watch> State<W> {
         input: &mut Input<'_>,
         key: &PacketKey,
         verdict: &mut Verdict,
-    ) -> Came {
-        let (Some(dir), Some(parsers)) = (input.dir, input.txs.take()) else { return Came::Next };
-        let mut came = Came::Next;
+    ) -> TableResult {
+        let (Some(dir), Some(parsers)) = (input.dir, input.txs.take()) else { return TableResult::Next };
+        let mut came = TableResult::Next;
         'all: for (number, parser) in (0u8..).zip(parsers.iter_mut()) {
             let proto = parser.proto();
             if firewall.states(proto, dir).is_empty() {
@@ -223,7 +223,7 @@ impl<W: Watch> State<W> {
                     continue;
                 }
                 came = self.app_table(detect, firewall, input, key, verdict, tx, (number, proto, id, dir));
-                if came != Came::Next {
+                if came != TableResult::Next {
                     break 'all;
                 }
             }
@@ -243,7 +243,7 @@ impl<W: Watch> State<W> {
         verdict: &mut Verdict,
         tx: &mut dyn Transaction,
         (parser, proto, id, dir): (u8, margay_app::AppProto, u64, Direction),
-    ) -> Came {
+    ) -> TableResult {
         let i = dir.index();
         let progress = tx.base().progress[i];
         let mut memory = tx.base_mut().firewall.take().unwrap_or_default();
@@ -251,7 +251,7 @@ impl<W: Watch> State<W> {
         let states = firewall.states(proto, dir);
         let group = detect.txs.get(proto, dir).unwrap_or(&firewall.no_group);
         self.tx.forget(group);
-        let mut came = Came::Next;
+        let mut came = TableResult::Next;
         while !memory.accepted && memory.next[i] <= progress {
             let state = memory.next[i];
             let Some(table) = states.get(usize::from(state)) else { break };
@@ -332,7 +332,7 @@ impl<W: Watch> State<W> {
                 break;
             }
             came = carry_out(policy, input, reason, number);
-            if came != Came::Next || state == progress {
+            if came != TableResult::Next || state == progress {
                 break;
             }
             memory.next[i] = state + 1;
@@ -378,7 +378,7 @@ impl<W: Watch> State<W> {
         detect: &Detect,
         input: &mut Input<'_>,
         verdict: Verdict,
-        came: Came,
+        came: TableResult,
         early: usize,
     ) -> Verdict {
         let mut matches = std::mem::take(&mut self.firewall.matches);
@@ -395,7 +395,7 @@ impl<W: Watch> State<W> {
         (self.firewall.accepted, self.firewall.passed) = (false, false);
         let mut verdict = verdict;
         // What both drop the firewall drops.
-        if let Came::Dropped(reason, rule) = came
+        if let TableResult::Dropped(reason, rule) = came
             && input.ips
         {
             verdict.action = VerdictAction::Drop;
@@ -423,16 +423,16 @@ impl<W: Watch> State<W> {
                 self.tags.set(detect.name_of(m.rule), t, &who);
             }
             if self.thresholds.decide(&detect.thresholds, m.rule, &subject).outcome != Outcome::Alert {
-                self.context.watch.fate(m.rule, Fate::Threshold(false));
+                self.context.watch.fate(m.rule, MatchOutcome::Threshold(false));
                 self.counters.alerts_suppressed += 1;
                 continue;
             }
             if self.alerts.len() >= max {
-                self.context.watch.fate(m.rule, Fate::Overflow);
+                self.context.watch.fate(m.rule, MatchOutcome::Overflow);
                 self.firewall.discarded += 1;
                 continue;
             }
-            self.context.watch.fate(m.rule, Fate::Alert);
+            self.context.watch.fate(m.rule, MatchOutcome::Alert);
             let alert = Alert {
                 rule: m.rule,
                 action: rule.action,
@@ -453,7 +453,7 @@ impl<W: Watch> State<W> {
 }
 
 /// Does what was decided to the flow, and says what that means for the packet.
-fn carry_out(policy: Policy, input: &mut Input<'_>, reason: DropReason, rule: Option<u32>) -> Came {
+fn carry_out(policy: Policy, input: &mut Input<'_>, reason: DropReason, rule: Option<u32>) -> TableResult {
     let action = match (policy.accept, policy.scope) {
         (_, ActionScope::Flow) if policy.accept => FlowAction::Accept,
         (_, ActionScope::Flow) => FlowAction::Drop,
@@ -465,8 +465,8 @@ fn carry_out(policy: Policy, input: &mut Input<'_>, reason: DropReason, rule: Op
         flow.action = action;
     }
     match (policy.accept, policy.scope) {
-        (true, ActionScope::Hook | ActionScope::Transaction) => Came::Next,
-        (true, _) => Came::Accepted,
-        (false, _) => Came::Dropped(reason, rule),
+        (true, ActionScope::Hook | ActionScope::Transaction) => TableResult::Next,
+        (true, _) => TableResult::Accepted,
+        (false, _) => TableResult::Dropped(reason, rule),
     }
 }

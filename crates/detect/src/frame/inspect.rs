@@ -1,4 +1,4 @@
-//! Looking at frames.
+//! Inspection of frames.
 
 use std::fmt;
 
@@ -15,23 +15,23 @@ use crate::watch::{At, End, Look, Searched, Watch};
 
 /// The bytes of a direction's frames.
 pub trait FrameBytes {
-    /// Calls `each` with every stretch without a hole between two offsets, and with the offset at which it begins.
+    /// Calls `each` with every gap-free part between two offsets, and with the offset at which it begins.
     fn stretches(&self, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8]));
 }
 
 /// The frames of the packet's direction.
 pub struct FrameInput<'a> {
-    /// The protocol that has them.
+    /// The protocol that marked them.
     pub proto: AppProto,
-    /// The place of its parser in [`Input::txs`].
+    /// The index of its parser in [`Input::txs`].
     pub parser: u8,
     /// The frames.
     pub frames: &'a mut [Frame],
     /// Their bytes.
     pub bytes: &'a dyn FrameBytes,
-    /// Offset up to which they may be looked at.
+    /// Offset up to which they may be inspected.
     pub available: u64,
-    /// Nothing more will come.
+    /// Whether no more data will come.
     pub end: bool,
 }
 
@@ -41,19 +41,19 @@ impl fmt::Debug for FrameInput<'_> {
     }
 }
 
-/// The part of a frame that is looked at.
+/// The part of a frame that is inspected.
 struct Part<'a> {
     data: &'a [u8],
     starts: bool,
     ends: bool,
-    /// Bytes of it that were looked at before.
+    /// Leading bytes that were inspected before.
     seen: usize,
-    /// Bytes from the frame's beginning to the part's end.
+    /// Bytes from the frame's start to the part's end.
     size: u64,
 }
 
 impl<W: Watch> State<W> {
-    /// Looks at the frames that are due.
+    /// Inspects the frames that are due.
     pub(crate) fn inspect_frames(
         &mut self,
         detect: &Detect,
@@ -65,7 +65,7 @@ impl<W: Watch> State<W> {
         for frame in of.frames.iter_mut().filter(|f| !f.inspected) {
             let to = frame.end.unwrap_or(u64::MAX).min(of.available);
             let whole = of.end || frame.end.is_some_and(|e| e <= of.available);
-            // Inline what is not looked at now is out.
+            // Inline, data that is not inspected now leaves uninspected.
             let least = if input.ips { 1 } else { CHUNK };
             if !whole && to < frame.seen.saturating_add(least) {
                 continue;
@@ -96,7 +96,7 @@ impl<W: Watch> State<W> {
                         let Some(rule) = detect.compiled.get(number as usize) else { continue };
                         let Some(asked) = rule.frame.as_deref() else { continue };
                         let matched = frame.matched.contains(&number);
-                        // In one look a rule matches a frame once, also where a hole divides it.
+                        // In one inspection a rule matches a frame once, even if a gap divides it.
                         let now = || self.matches.iter().any(|m| (m.rule, m.frame) == (number, Some(frame.id)));
                         if matched && (asked.again.is_none() || now()) {
                             continue;
@@ -136,7 +136,8 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// Whether a rule holds in a part of a frame. If it matched the frame before it has to hold in what came since.
+    /// Whether a rule holds in a part of a frame. If it matched the frame before, it must hold in the data that came
+    /// since.
     fn part_holds(
         &mut self,
         asked: &FrameRule,

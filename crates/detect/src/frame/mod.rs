@@ -1,9 +1,9 @@
-//! Rules that look at frames: stretches of a stream that a parser marked ([`margay_app::frame`]).
+//! Rules that inspect frames: ranges of a stream that a parser marked ([`margay_app::frame`]).
 //!
-//! All that such a rule asks of frames has to hold in one stretch of one frame: a hole divides a frame. Rules of one
-//! protocol, direction and type of frame share a [`FrameGroup`] with a matcher for their patterns. A frame is looked at when
-//! all of it is there, or once more of it came than a chunk of the stream is long. A rule that matched a frame matches it again
-//! with each later chunk in which it holds, as in Suricata.
+//! All frame checks of a rule must hold in one gap-free part of one frame. Rules with the same protocol, direction and
+//! frame type share a [`FrameGroup`] with a matcher for their patterns. A frame is inspected when it is complete, or
+//! when more new data came than a stream chunk holds. A rule that matched a frame matches it again with each later chunk
+//! in which it holds, as in Suricata.
 
 mod inspect;
 
@@ -23,23 +23,24 @@ use crate::transform::CompiledTransforms;
 
 pub use inspect::{FrameBytes, FrameInput};
 
-/// What a rule asks of a frame.
+/// A rule's checks on a frame.
 #[derive(Debug)]
 pub(crate) struct FrameRule {
     pub(crate) checks: Box<[Inspection]>,
-    /// The same without sizes, for what came after the rule matched; `None` where it holds only where the frame begins.
+    /// The checks without sizes, for data after the rule's first match; `None` if the rule can only match at the frame's
+    /// start.
     again: Option<Box<[Inspection]>>,
-    /// Sizes that it asks for: then of the frame as far as it came.
+    /// Size conditions, which apply to the frame as far as it arrived.
     sizes: Box<[Compare]>,
-    /// It can hold only in a stretch that begins where the frame does.
+    /// Whether the rule can only match in a part that begins where the frame does.
     from_start: bool,
-    /// It can hold only in a stretch that ends where the frame does.
+    /// Whether the rule can only match in a part that ends where the frame does.
     to_end: bool,
     prefiltered: bool,
 }
 
 impl FrameRule {
-    /// Whether a pattern stands for it.
+    /// Whether the rule has a fast pattern.
     pub(crate) const fn is_prefiltered(&self) -> bool {
         self.prefiltered
     }
@@ -56,12 +57,12 @@ struct FrameGroup {
     always: Box<[u32]>,
 }
 
-/// All of them.
+/// All groups of frame rules.
 #[derive(Debug, Default)]
 pub(crate) struct FrameGroups(Vec<FrameGroup>);
 
 impl FrameGroups {
-    /// Whether no rule looks at frames.
+    /// Whether no rule inspects frames.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -71,10 +72,10 @@ impl FrameGroups {
     }
 }
 
-/// A protocol, direction and type, and the rules for it.
+/// A protocol, direction and type, with the rules for it.
 type Place = ((AppProto, Direction, u8), Vec<(u32, Option<Literal>)>);
 
-/// Compiles rules that look at frames, and gathers what they share.
+/// Compiles frame rules and collects the data for their groups.
 pub(crate) struct FrameBuilder {
     protocols: &'static [&'static Protocol],
     places: Vec<Place>,
@@ -90,7 +91,7 @@ impl FrameBuilder {
         FrameBuilder { protocols, places: Vec::new() }
     }
 
-    /// Compiles what `rule`, which gets number `number`, asks of frames.
+    /// Compiles the frame checks of `rule`, which has the number `number`.
     pub(crate) fn compile(
         &mut self,
         rule: &Rule,
@@ -160,8 +161,8 @@ impl FrameBuilder {
         })
     }
 
-    /// The protocols, with their number for it, that have a frame called `name`: `protocol.type`, or the type alone where the
-    /// rule's header names the protocol.
+    /// The protocols that have a frame called `name`, with its number. The name is `protocol.type`, or only the type if
+    /// the rule's header names the protocol.
     fn kinds(&self, rule: &Rule, name: &str) -> Vec<(AppProto, u8)> {
         let named = match &rule.protocol {
             margay_rules::ast::Protocol::App(name) => Some(ProtoSet::named(name)),
@@ -194,13 +195,13 @@ impl FrameBuilder {
     }
 }
 
-/// The pattern that stands for a rule on frames.
+/// The fast pattern of a frame rule.
 pub(crate) fn pattern_of(rule: &Rule) -> Option<Literal> {
     let plain = |i: usize| rule.buffers.get(i).is_some_and(|b| is_frame(b) && b.transforms.is_empty());
     fast_pattern::to_look_for(rule, &plain, &|_| 1).map(Literal::from).filter(Literal::is_useful)
 }
 
-/// Whether checks are bound to the beginning of a frame, and to its end.
+/// Whether checks are bound to the start of a frame, and to its end.
 fn anchors(b: &BufferChecks) -> (bool, bool) {
     if !b.transforms.is_empty() {
         return (true, true);
@@ -214,7 +215,7 @@ fn anchors(b: &BufferChecks) -> (bool, bool) {
         BufferCheck::ByteJump(x) => (start || !x.relative, end),
         BufferCheck::ByteExtract(x) => (start || !x.relative, end),
         BufferCheck::ByteMath(x) => (start || !x.relative, end),
-        // As the peer does it, `bsize` is asked of each stretch that is looked at: many frames end with their flow.
+        // As in Suricata, `bsize` applies to each inspected part: many frames end with their flow.
         BufferCheck::Bsize(_) => (start, end),
         BufferCheck::Base64 { .. }
         | BufferCheck::Entropy { .. }

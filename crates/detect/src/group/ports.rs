@@ -1,4 +1,4 @@
-//! Which groups a packet has, by transport, direction, application protocol and ports.
+//! Selects a packet's groups by transport, direction, application protocol and ports.
 
 use std::collections::HashMap;
 
@@ -11,33 +11,33 @@ use crate::mpm::{MatcherCache, MpmError};
 
 type GroupId = u16;
 
-/// Those of a packet, by number.
+/// A packet's groups, by number.
 pub(crate) type GroupIds = [GroupId; 3];
 
-/// Of no group.
+/// The number that means no group.
 const NO_GROUP: GroupId = GroupId::MAX;
 
-/// Application protocols, by number, that there may be: as many as a [`ProtoSet`] holds.
+/// Most application protocols: the size of a [`ProtoSet`].
 const PROTOS: usize = u64::BITS as usize;
 
 /// The groups of one transport and direction.
 #[derive(Debug)]
 struct PortMap {
-    /// For each application protocol its group, or that for every packet.
+    /// For each application protocol its group, or the group for every packet.
     apps: [GroupId; PROTOS],
     /// The groups of source ports, and of destination ports.
     ports: [Ports; 2],
-    /// For each application protocol the group of its usual port, which is the server's, and the one that stands for that and
-    /// its own.
+    /// For each application protocol, the group of its usual server port, and the group that replaces both that one and
+    /// the protocol's own.
     joined: [(GroupId, GroupId); PROTOS],
 }
 
 /// Groups of ports.
 #[derive(Debug, Default)]
 struct Ports {
-    /// A bit for each port that has one: few have, and these are in the cache.
+    /// One bit for each port that has a group. Few ports have one, so this bitmap stays in the CPU cache.
     some: Box<[u64]>,
-    /// Empty where no port has one.
+    /// Empty if no port has a group.
     groups: Box<[GroupId]>,
 }
 
@@ -53,7 +53,7 @@ impl Ports {
         }
     }
 
-    /// That of a port.
+    /// The group of a port.
     fn get(&self, port: u16) -> Option<GroupId> {
         let port = usize::from(port);
         let has_one = self.some.get(port / 64)? >> (port % 64) & 1 == 1;
@@ -65,16 +65,16 @@ impl Ports {
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     groups: Vec<Group>,
-    /// By [`slot`].
+    /// Indexed by [`slot`].
     maps: Vec<PortMap>,
 }
 
-/// How many rules and groups there are, for the report and for `engine-analysis`.
+/// Numbers of rules and groups, for the report and for `engine-analysis`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GroupCounts {
     /// Groups.
     pub groups: usize,
-    /// Places of rules in groups.
+    /// Sum of the groups' sizes.
     pub memberships: usize,
 }
 
@@ -97,8 +97,8 @@ fn width(p: &PortSet) -> u32 {
 }
 
 impl Groups {
-    /// Sorts `rules`, which are in their final order, into groups: for a transport at most `max` of
-    /// them, to the server and to the client.
+    /// Sorts `rules`, which are in their final order, into groups: at most `max` for one transport to the server, and to
+    /// the client.
     pub(crate) fn new(
         rules: &[GroupRule],
         max: [usize; 2],
@@ -106,7 +106,7 @@ impl Groups {
     ) -> Result<(Groups, GroupCounts), MpmError> {
         let mut out = Groups::default();
         let mut counts = GroupCounts::default();
-        // Lists that are the same (often those of the two directions) are one group.
+        // Equal rule lists, often those of the two directions, share one group.
         let mut made: HashMap<(Vec<u32>, bool), GroupId> = HashMap::new();
         let mut group = |list: Vec<&GroupRule>, streams, groups: &mut Vec<Group>| -> Result<GroupId, MpmError> {
             let key: (Vec<u32>, bool) = (list.iter().map(|r| r.rule).collect(), streams);
@@ -145,7 +145,7 @@ impl Groups {
                     }
                     list.extend(&any);
                     list.sort_by_key(|r| r.rule);
-                    // The server's port is that which packets to the client come from.
+                    // In packets to the client, the server's port is the source port.
                     let mut of_server = segments.get(usize::from(!to_client)).into_iter().flatten();
                     let usual = |s: &&Segment<'_>| proto.usual_port().is_some_and(|p| s.0 <= p && p <= s.1);
                     if let Some((.., of_port)) = of_server.find(usual) {
@@ -169,7 +169,8 @@ impl Groups {
         Ok((out, counts))
     }
 
-    /// The groups of a packet: that of its flow's protocol, or else that for every packet; and those of its ports.
+    /// The groups of a packet: the group of its flow's protocol, or else the one for every packet, and those of its
+    /// ports.
     pub(crate) fn of(&self, k: &PacketKey, to_client: bool, app: AppProto) -> GroupIds {
         let Some(map) = self.maps.get(slot(k.transport, to_client)) else { return [NO_GROUP; 3] };
         let [source, destination] = &map.ports;
@@ -183,7 +184,7 @@ impl Groups {
         }
     }
 
-    /// Those of them that there are.
+    /// The groups behind these numbers.
     pub(crate) fn each(&self, ids: GroupIds) -> impl Iterator<Item = &Group> {
         ids.into_iter().filter_map(|id| self.groups.get(usize::from(id)))
     }
@@ -192,16 +193,16 @@ impl Groups {
 /// Ports in `from..=to` and their rules.
 type Segment<'a> = (u16, u16, Vec<&'a GroupRule>);
 
-/// By which of its ports a rule is found, and whether by the source port and by the destination port. A rule for both ways
-/// is found by either.
+/// The port set that indexes a rule, and whether it is looked up by source port and by destination port. A bidirectional
+/// rule is looked up by both.
 fn key_ports(r: &GroupRule) -> (&PortSet, [bool; 2]) {
     let by_source = width(&r.sport) < width(&r.dport);
     let turns = r.header.both || r.header.transaction;
     (if by_source { &r.sport } else { &r.dport }, [turns || by_source, turns || !by_source])
 }
 
-/// Splits the rules of one transport and direction into those for every port and those for segments of the port space, by
-/// source port and by destination port.
+/// Splits the rules of one transport and direction into those for every port and those for segments of the port space,
+/// by source port and by destination port.
 fn split<'a>(rules: &[&'a GroupRule], max: usize) -> (Vec<&'a GroupRule>, [Vec<Segment<'a>>; 2]) {
     let mut widest = 2048;
     loop {
@@ -217,7 +218,8 @@ fn split<'a>(rules: &[&'a GroupRule], max: usize) -> (Vec<&'a GroupRule>, [Vec<S
     }
 }
 
-/// The segments that rules name of the ports of one side, counting their `members`; too few where they are more than `most`.
+/// The segments that rules form on the ports of one side; counts their `members`. Stops early if there are more than
+/// `most`.
 fn segments<'a>(rules: &[&'a GroupRule], side: usize, most: usize, members: &mut usize) -> Vec<Segment<'a>> {
     let here = || rules.iter().copied().map(|r| (r, key_ports(r))).filter(|(_, k)| k.1[side]);
     let mut starts: Vec<u32> = vec![0];
@@ -237,7 +239,7 @@ fn segments<'a>(rules: &[&'a GroupRule], side: usize, most: usize, members: &mut
                     *members += 1;
                 }
             }
-            // Many wide ranges cut into many pieces: not to be gathered before it is seen that they are too many.
+            // Many wide ranges split into many pieces. Stop before collecting them all.
             if *members > most {
                 break 'all;
             }

@@ -1,36 +1,36 @@
-//! What is quick to see of a packet, and what rules need of it: the first test, before any check.
+//! Cheap properties of packets and the needs of rules: the first test, before any check.
 
 use margay_flow::FlowVars;
 use margay_rules::ast::{Check, Compare, FlagMode};
 
 use crate::head::{Head, long, range};
 
-/// What of a rule without a pattern is asked before it becomes a candidate: cheap, and enough to leave most packets out.
+/// Cheap conditions of a rule without a pattern. They exclude most packets before the rule becomes a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Quick {
     pub(crate) needs: Needs,
-    /// TCP flags that are looked at, and what they must be; no flags where it is not TCP.
+    /// Mask of TCP flags and their required value; no flags for other protocols.
     pub(crate) flags: (u8, u8),
     pub(crate) ranges: Ranges,
-    /// Of the payload, where the rule looks at nothing else.
+    /// Conditions on the payload, if the rule inspects nothing else.
     pub(crate) head: Head,
-    /// What it asks of the bits of the flow; all must hold.
+    /// Tests of flow bits; all must hold.
     pub(crate) bits: Box<[BitTest]>,
 }
 
-/// Numbers of bits, one of which must be set, or one of which must not.
+/// Bit numbers, and whether one of them must be set or one must be unset.
 pub(crate) type BitTest = (Box<[u32]>, bool);
 
-/// Smallest and largest values that a rule takes.
+/// Smallest and largest values that a rule accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ranges {
-    /// Of the payload's size, in bytes.
+    /// Payload size in bytes.
     payload: (u32, u32),
-    /// Of the time to live.
+    /// Time to live.
     ttl: (u8, u8),
-    /// Of the identification of the IPv4 header.
+    /// Identification field of the IPv4 header.
     id: (u16, u16),
-    /// Of the TCP window.
+    /// TCP window.
     window: (u16, u16),
 }
 
@@ -51,12 +51,12 @@ impl Ranges {
 }
 
 impl Quick {
-    /// Most bytes of payload that the rule takes.
+    /// Largest payload that the rule accepts, in bytes.
     pub(crate) const fn payload_max(&self) -> u32 {
         self.ranges.payload.1
     }
 
-    /// From the checks of a rule.
+    /// Derives the conditions from a rule's checks.
     pub(crate) fn of(checks: &[Check]) -> Quick {
         let mut q =
             Quick { needs: Needs::NOTHING, flags: (0, 0), ranges: Ranges::ALL, head: Head::ALL, bits: Box::default() };
@@ -68,7 +68,7 @@ impl Quick {
                 Check::TcpFlags { bits: 0, .. } => {}
                 Check::TcpFlags { bits, ignore, mode: FlagMode::Exact } => q.flags = (!ignore, bits & !ignore),
                 Check::TcpFlags { bits, ignore: 0, mode: FlagMode::All } => q.flags = (bits, bits),
-                // Of several, not all of them: that says nothing of any one.
+                // "Not all of several flags" gives no condition on any single flag.
                 Check::TcpFlags { bits, ignore: 0, mode: FlagMode::Not } if bits.count_ones() == 1 => {
                     q.flags = (bits, 0)
                 }
@@ -87,7 +87,7 @@ impl Quick {
                 }
                 Check::SameIp => q.needs = q.needs.and(Needs::SAME_IP),
                 Check::IpOption(_) => q.needs = q.needs.and(Needs::IP_OPTIONS),
-                // All but "do not fragment".
+                // Every fragment bit except "do not fragment".
                 Check::FragBits { bits, mode: FlagMode::Exact | FlagMode::All } if bits & 0xa000 != 0 => {
                     q.needs = q.needs.and(Needs::FRAGMENT);
                 }
@@ -103,23 +103,23 @@ impl Quick {
     }
 }
 
-/// What a packet has, for [`Quick`].
+/// The properties of a packet that [`Quick`] compares.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Has<'a> {
     pub(crate) needs: Needs,
-    /// TCP flags; 0 where it is not TCP.
+    /// TCP flags; 0 without TCP.
     pub(crate) flags: u8,
-    /// Bytes of payload.
+    /// Payload size in bytes.
     pub(crate) payload: u32,
-    /// How it begins ([`crate::head::first_of`]); `None` where rules are to be looked at whatever that is.
+    /// The first bytes of the payload ([`crate::head::first_of`]); `None` to skip this condition.
     pub(crate) head: Option<u64>,
-    /// Time to live, or hop limit; 0 where it is not IP.
+    /// Time to live or hop limit; 0 without IP.
     pub(crate) ttl: u8,
-    /// Identification of the IPv4 header; 0 where it is not IPv4.
+    /// Identification field of the IPv4 header; 0 without IPv4.
     pub(crate) id: u16,
-    /// TCP window; 0 where it is not TCP.
+    /// TCP window; 0 without TCP.
     pub(crate) window: u16,
-    /// What the flow has of bits; `None` without a flow.
+    /// The flow's variables; `None` without a flow.
     pub(crate) vars: Option<&'a FlowVars>,
 }
 
@@ -129,7 +129,7 @@ impl Has<'_> {
     }
 }
 
-/// What a packet must have for a rule without a pattern, one bit each; all must be there.
+/// Properties that a packet must have for a rule without a pattern, one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub(crate) struct Needs(u16);
 
@@ -145,31 +145,31 @@ impl Needs {
     pub(crate) const DECODE_EVENT: Needs = Needs(1 << 3);
     /// An established flow.
     pub(crate) const ESTABLISHED: Needs = Needs(1 << 4);
-    /// The first packet of a direction, or of one since something of the protocol became known.
+    /// The first packet of a direction, or the first one after protocol detection made progress.
     pub(crate) const PROTOCOL: Needs = Needs(1 << 5);
     /// A flow whose protocol is known.
     pub(crate) const APP: Needs = Needs(1 << 6);
-    /// The same address twice.
+    /// Equal source and destination address.
     pub(crate) const SAME_IP: Needs = Needs(1 << 7);
-    /// Options of IPv4.
+    /// IPv4 options.
     pub(crate) const IP_OPTIONS: Needs = Needs(1 << 8);
-    /// Bits or an offset that only fragments have, and what is wrong.
+    /// Bits or an offset that only fragments have, or that are invalid.
     pub(crate) const FRAGMENT: Needs = Needs(1 << 9);
-    /// An acknowledgement number of 0.
+    /// Acknowledgement number 0.
     pub(crate) const NO_ACK: Needs = Needs(1 << 10);
-    /// A packet with which something of the protocol became known.
+    /// A packet with which the detected protocols changed.
     pub(crate) const PROTOCOL_TOLD: Needs = Needs(1 << 11);
 
     #[inline]
     pub(crate) const fn and(self, other: Needs) -> Needs {
         Needs(self.0 | other.0)
     }
-    /// Itself where `yes`, else nothing.
+    /// `self` if `yes`, else nothing.
     #[inline]
     pub(crate) const fn if_so(self, yes: bool) -> Needs {
         Needs(self.0 * yes as u16)
     }
-    /// What is needed, in words.
+    /// The needs in words.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         const NAMES: [(Needs, &str); 8] = [
             (Needs::DATA, "payload or stream data"),
@@ -184,7 +184,7 @@ impl Needs {
         NAMES.into_iter().filter(move |(n, _)| self.0 & n.0 != 0).map(|(_, name)| name)
     }
 
-    /// Together with TCP's flags, or a mask of them.
+    /// Combines the needs with TCP flags or a mask of them.
     pub(super) const fn word(self, flags: u8) -> u32 {
         self.0 as u32 | (flags as u32) << 16
     }

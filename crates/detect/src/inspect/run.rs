@@ -9,7 +9,7 @@ use super::{
 };
 use crate::dataset::SetOutcome;
 use crate::pcre::PcreResult;
-use crate::watch::{Came, OpSeen, Watch};
+use crate::watch::{CheckResult, OpSeen, Watch};
 
 /// What became of the checks from some point on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +171,7 @@ impl CompiledBuffer {
             ctx.steps += 1;
             if ctx.steps > self.limit {
                 ctx.limit_reached += 1;
-                self.tell(op, data, cursor, None, Came::Limit, ctx);
+                self.tell(op, data, cursor, None, CheckResult::Limit, ctx);
                 return Outcome::Stop;
             }
             // Where a check that holds lies, and where one might have: only for who watches.
@@ -189,11 +189,11 @@ impl CompiledBuffer {
                     } else {
                         let exhausted = if c.is_relative() { fail } else { Outcome::Stop };
                         let (Some(at), Some((_, end))) = (found, window) else {
-                            self.tell(op, data, cursor, window, Came::Failed(None), ctx);
+                            self.tell(op, data, cursor, window, CheckResult::Failed(None), ctx);
                             return exhausted;
                         };
                         if c.relative_next {
-                            self.tell(op, data, cursor, window, Came::Held(at, at + c.len), ctx);
+                            self.tell(op, data, cursor, window, CheckResult::Held(at, at + c.len), ctx);
                             return self.try_places(op, c, rest, data, (at, end), exhausted, ctx);
                         }
                         ctx.keep_replacement(at, c);
@@ -218,7 +218,7 @@ impl CompiledBuffer {
                             false
                         }
                         PcreResult::Match(from, to) if p.relative_next => {
-                            self.tell(op, data, cursor, None, Came::Held(base + from, base + to), ctx);
+                            self.tell(op, data, cursor, None, CheckResult::Held(base + from, base + to), ctx);
                             return self.try_matches(op, p, rest, data, base, (from, to), fail, ctx);
                         }
                         PcreResult::Match(from, to) => {
@@ -295,7 +295,7 @@ impl CompiledBuffer {
             };
             if W::CHECKS {
                 let (from, to) = place.unwrap_or((before, cursor));
-                let came = if holds { Came::Held(from, to) } else { Came::Failed(place) };
+                let came = if holds { CheckResult::Held(from, to) } else { CheckResult::Failed(place) };
                 self.tell(op, data, before, sought, came, ctx);
             }
             if !holds {
@@ -313,7 +313,7 @@ impl CompiledBuffer {
         data: &[u8],
         cursor: usize,
         window: Option<(usize, usize)>,
-        came: Came,
+        came: CheckResult,
         ctx: &mut InspectContext<W>,
     ) {
         if W::CHECKS {
@@ -356,7 +356,7 @@ impl CompiledBuffer {
             match c.find(data, if again { to } else { at + 1 }, end) {
                 Some(next) => {
                     at = next;
-                    self.tell(op, data, at, None, Came::Held(at, at + c.len), ctx);
+                    self.tell(op, data, at, None, CheckResult::Held(at, at + c.len), ctx);
                 }
                 None => break,
             }
@@ -396,7 +396,7 @@ impl CompiledBuffer {
                 // A lookbehind with `\K` might match at the same place again; each try has to get further.
                 PcreResult::Match(f, t) if f > from => {
                     (from, to) = (f, t);
-                    self.tell(op, data, base, None, Came::Held(base + f, base + t), ctx);
+                    self.tell(op, data, base, None, CheckResult::Held(base + f, base + t), ctx);
                 }
                 PcreResult::Failed(_) => {
                     ctx.pcre_failed += 1;

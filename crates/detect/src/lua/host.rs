@@ -1,4 +1,4 @@
-//! What scripts are told of packet, flow, transaction, file and rule.
+//! The data that scripts can read about packet, flow, transaction, file and rule.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::checks::{AppProtos, Names};
 use crate::dataset::{Added, Datasets};
 use crate::header::payload_of;
 
-/// What scripts may know of a rule.
+/// The facts of a rule that scripts can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleInfo {
     /// Signature id.
@@ -39,24 +39,24 @@ pub struct RuleInfo {
 pub struct FileView<'a> {
     /// The file.
     pub file: &'a File,
-    /// Its number.
+    /// The file's number.
     pub id: u64,
-    /// Number of its transaction.
+    /// Number of the file's transaction.
     pub tx_id: u64,
-    /// Knows what kind of file it is.
+    /// The engine that determines the file's type.
     pub engine: &'a FileEngine,
 }
 
-/// What a script set.
+/// A variable that a script set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// A variable of the flow that is text, by number.
+    /// A text variable of the flow, by number.
     Text(u32, Vec<u8>),
-    /// One that is a number.
+    /// An integer variable of the flow, by number.
     Int(u32, u32),
 }
 
-/// A thread as scripts know it.
+/// A thread, as scripts see it.
 #[derive(Debug, Clone)]
 pub struct ThreadInfo {
     id: i64,
@@ -70,18 +70,18 @@ impl ThreadInfo {
         ThreadInfo { id, thread: std::thread::current() }
     }
 
-    /// The system's number of it.
+    /// The system's thread id.
     pub fn id(&self) -> i64 {
         self.id
     }
 
-    /// The worker's name. Where there is one worker it is the main thread, which has no name of its own.
+    /// The worker's name. A single worker runs in the main thread, which has no name of its own.
     pub fn name(&self) -> &str {
         self.thread.name().filter(|n| *n != "main").unwrap_or("W#01")
     }
 }
 
-/// What a script sees for one call.
+/// Everything that a script sees during one call.
 pub struct ScriptView<'a> {
     /// The packet.
     pub packet: Option<&'a Packet<'a>>,
@@ -97,19 +97,19 @@ pub struct ScriptView<'a> {
     pub file: Option<FileView<'a>>,
     /// Names of variables.
     pub names: Option<&'a Names>,
-    /// Sets of data.
+    /// Datasets.
     pub datasets: Option<&'a Datasets>,
     /// The rule's variables: names and values.
     pub variables: (&'a [String], &'a [u64]),
-    /// Takes what the script sets, where it may.
+    /// Receives the variables that the script sets, if it may.
     pub writes: Option<&'a mut Vec<Write>>,
-    /// Writes times.
+    /// Formats times.
     pub clock: &'a mut Clock,
     /// The thread that the script runs in.
     pub thread: &'a ThreadInfo,
 }
 
-/// Most values that one call may set.
+/// Most variables that one call may set.
 const WRITES_MAX: usize = 256;
 
 type Answered<'v> = Result<Value<'v>, HostError>;
@@ -142,7 +142,7 @@ fn time(clock: &mut Clock, t: Time, iso: bool) -> Value<'static> {
     Value::Bytes(Cow::Owned(text))
 }
 
-/// An answer of a transaction as a value.
+/// Converts a transaction's answer to a script value.
 fn value(a: Answer) -> Value<'static> {
     let all = |l: Vec<Answer>| l.into_iter().map(value).collect();
     match a {

@@ -1,10 +1,10 @@
 //! Scripts in rules: `lua` and `luaxform`.
 //!
-//! When rules are compiled each script is loaded once, in a state that is thrown away: what its `init` returns says what the
-//! rule looks at, and with that its kind. A worker then makes a state of its own for each rule with a script, and one for each
-//! script of a transform (`worker`). Scripts are called when all else of a rule holds; what they ask of the engine is answered
-//! by a [`ScriptView`] (`host`). They see packet, flow and transaction as they are, and what they set of the flow's
-//! variables is kept once they have returned.
+//! Compilation loads each script once, in a temporary state. The result of its `init` says what the rule inspects, which
+//! decides the rule's kind. Each worker then creates a state for each rule with a script, and one for each script of a
+//! transform (`worker`). A script runs when everything else of the rule holds; a [`ScriptView`] (`host`) answers its
+//! queries. Scripts see packet, flow and transaction as they are. Flow variables that a script sets are stored after it
+//! returns.
 
 mod host;
 mod worker;
@@ -30,17 +30,17 @@ pub use host::{FileView, RuleInfo, ScriptView, ThreadInfo, Write};
 pub use worker::{LuaCounters, TransformScripts};
 pub(crate) use worker::{ScriptCall, WorkerScripts};
 
-/// Where messages of scripts go, and what they may know of the engine.
+/// Where scripts log messages, and what they may know of the engine.
 #[derive(Clone)]
 pub struct ScriptEnvironment {
-    /// Takes messages.
+    /// Receives messages.
     pub log: Log,
-    /// The folder of logs.
+    /// The log folder.
     pub log_path: Option<String>,
 }
 
 impl Default for ScriptEnvironment {
-    /// Messages go nowhere.
+    /// An environment that discards messages.
     fn default() -> Self {
         ScriptEnvironment { log: Arc::new(|_, _| {}), log_path: None }
     }
@@ -52,12 +52,12 @@ impl fmt::Debug for ScriptEnvironment {
     }
 }
 
-/// What a name in `init`'s table stands for: the buffer, of which direction, from which protocol.
+/// The meaning of a name in `init`'s table: buffer, direction and protocol.
 #[derive(Debug)]
 struct Need {
     name: &'static str,
     protocol: &'static str,
-    /// Name of the buffer in rules; empty where the script asks the transaction itself.
+    /// Name of the buffer in rules; empty if the script queries the transaction itself.
     buffer: &'static str,
     dir: Option<Direction>,
 }
@@ -69,7 +69,7 @@ const fn need(name: &'static str, protocol: &'static str, buffer: &'static str, 
 const REQUEST: Option<Direction> = Some(Direction::ToServer);
 const RESPONSE: Option<Direction> = Some(Direction::ToClient);
 
-/// Names that are about transactions.
+/// Names that refer to transactions.
 const NEEDS: &[Need] = &[
     need("http.uri", "http", "http.uri", REQUEST),
     need("http.uri.raw", "http", "http.uri.raw", REQUEST),
@@ -109,7 +109,7 @@ fn has_script(rule: &Rule) -> bool {
             .any(|b| b.checks.iter().any(of_buffers) || b.transforms.iter().any(|t| matches!(t, Transform::Lua(_))))
 }
 
-/// A script of a rule, ready for workers to make states of.
+/// A script of a rule, from which workers create states.
 #[derive(Debug)]
 pub(crate) struct RuleScript {
     source: Source,
@@ -126,9 +126,9 @@ pub(crate) struct RuleScripts {
     numbers: HashMap<PathBuf, u32>,
     sources: HashMap<PathBuf, Source>,
     names: Vec<String>,
-    /// A script asks for JA3.
+    /// Whether a script needs JA3.
     pub(crate) ja3: bool,
-    /// A script asks for HASSH.
+    /// Whether a script needs HASSH.
     pub(crate) hassh: bool,
 }
 
@@ -152,17 +152,17 @@ impl RuleScripts {
         }
     }
 
-    /// Gives the names of variables that scripts registered their numbers.
+    /// Assigns numbers to the variable names that scripts registered.
     pub(crate) fn intern(&self, names: &mut Names) {
         for name in &self.names {
             names.intern(name);
         }
     }
 
-    /// Loads the scripts of `rule`, and puts into it what they say.
+    /// Loads the scripts of `rule` and stores what their `init` asks for in the rule.
     ///
     /// # Errors
-    /// A script that is not there, does not load, or asks for what cannot be had; with its file and line.
+    /// If a script is missing, does not load, or asks for unavailable data; with the script's file and line.
     pub(crate) fn load(&mut self, rule: &mut Rule, folder: Option<&Path>) -> Result<(), String> {
         if !has_script(rule) {
             return Ok(());
@@ -175,7 +175,7 @@ impl RuleScripts {
         for c in &mut rule.checks {
             if let Check::Lua(c) = c {
                 self.check(c, &beside, folder, false)?;
-                // Of a protocol's rule, which asks for nothing of the packet, that is the transaction.
+                // In a rule on a protocol without packet checks, this means the transaction.
                 if c.at == LuaAt::Packet && app && c.buffers.is_empty() {
                     c.at = LuaAt::Transaction;
                 } else if c.buffers.first() == Some(&PACKET) {
@@ -240,7 +240,7 @@ impl RuleScripts {
         Ok(())
     }
 
-    /// What `init` asks for, into the check.
+    /// Stores the needs of `init` in the check.
     fn wanted(&self, check: &mut LuaCheck, needs: &Needs, of_buffer: bool) -> Result<(), String> {
         if let Some((name, value)) = needs.texts.first() {
             return Err(format!("init() has \"{value}\" for {name}: a script of a rule says what it needs with true"));
@@ -274,10 +274,10 @@ impl RuleScripts {
     }
 }
 
-/// Stands for what is of the packet among the names that a script asks for.
+/// The name for packet data among the names that a script may ask for.
 const PACKET: &str = "packet";
 
-/// A script's file: beside the rules, else in the folder of rules.
+/// The path of a script: next to the rules, else in the rule folder.
 fn find(name: &str, beside: &Path, folder: Option<&Path>) -> PathBuf {
     let near = beside.join(name);
     match folder {
@@ -286,7 +286,7 @@ fn find(name: &str, beside: &Path, folder: Option<&Path>) -> PathBuf {
     }
 }
 
-/// Who is asked while `init` runs: only for the rule's variables.
+/// The host while `init` runs: it only knows the rule's variables.
 struct Variables<'a>(&'a [String]);
 
 impl Host for Variables<'_> {
@@ -306,7 +306,7 @@ impl Host for Variables<'_> {
 }
 
 impl RuleScript {
-    /// A state with the script in it, ready to be called, and what it asks for.
+    /// Creates a state with the script, ready for calls, and the script's needs.
     fn start(&self, settings: &Settings) -> Result<(Script, Needs), margay_lua::LuaError> {
         let mut host = Variables(&self.variables);
         let mut script = Script::load(&self.source, settings)?;
@@ -316,36 +316,36 @@ impl RuleScript {
     }
 }
 
-/// What a rule has of a script.
+/// A rule's use of a script.
 #[derive(Debug)]
 pub(crate) struct Use {
     script: u32,
     negated: bool,
-    /// Names that it is given, of a transaction.
+    /// Names of transaction data that the script receives.
     needs: Box<[&'static Need]>,
-    /// What of packet or stream it is given.
+    /// The packet or stream data that the script receives.
     at: LuaAt,
     of_buffer: bool,
-    /// Which of the rule's headers it looks at.
+    /// The index of the rule's header that the script inspects.
     header: Option<u16>,
     variables: Box<[String]>,
-    /// As the rule writes it.
+    /// The script as the rule writes it.
     shown: String,
 }
 
-/// What a rule asks of scripts.
+/// A rule's uses of scripts.
 #[derive(Debug)]
 pub(crate) struct RuleLua {
     uses: Box<[Use]>,
     info: RuleInfo,
-    /// They are asked with the steps of a transaction.
+    /// Whether the scripts run with the steps of a transaction.
     of_tx: bool,
-    /// Where they are asked, where that is not a transaction.
+    /// Where the scripts run, if not on a transaction.
     pub(crate) at: LuaAt,
 }
 
 impl RuleLua {
-    /// What `rule` asks; `None` where that is nothing.
+    /// The script uses of `rule`; `None` if there are none.
     pub(crate) fn compile(rule: &Rule, of_tx: bool) -> Result<Option<RuleLua>, Refused> {
         let mut uses = Vec::new();
         let new = |c: &LuaCheck, of_buffer, header| match c.number {
@@ -388,13 +388,13 @@ impl RuleLua {
         }))
     }
 
-    /// Whether there has to be data: payload or stream.
+    /// Whether the scripts need data: payload or stream.
     pub(crate) fn asks_data(&self) -> bool {
         !self.of_tx && matches!(self.at, LuaAt::Payload | LuaAt::Stream)
     }
 }
 
-/// The numbers in [`RuleLua`] of the scripts that look at buffer number `n` of a rule.
+/// The numbers in [`RuleLua`] of the scripts that inspect buffer number `n` of a rule.
 pub(crate) fn of_buffer(rule: &Rule, n: usize) -> Range<u16> {
     let scripts = |checks: &[BufferCheck]| checks.iter().filter(|c| matches!(c, BufferCheck::Lua(_))).count();
     let of_checks = rule.checks.iter().filter(|c| matches!(c, Check::Lua(_))).count();
@@ -404,8 +404,8 @@ pub(crate) fn of_buffer(rule: &Rule, n: usize) -> Range<u16> {
     number(before)..number(before + here)
 }
 
-/// The steps of a rule's scripts that look at no sticky buffer, for the transactions of a protocol in a direction; `None` where
-/// they ask for what is not there.
+/// The steps for a rule's scripts without a sticky buffer, for transactions of a protocol in a direction; `None` if they
+/// need data that does not exist there.
 pub(crate) fn plan(rule: &Rule, protocol: &'static Protocol, dir: Direction) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
     let scripts = rule.checks.iter().filter_map(|c| if let Check::Lua(c) = c { Some(c) } else { None });
@@ -443,7 +443,7 @@ const fn action_name(action: Action) -> &'static str {
 }
 
 impl RuleInfo {
-    /// What scripts may know of a rule.
+    /// The facts of a rule that scripts can read.
     pub fn of(rule: &RuleFacts) -> RuleInfo {
         RuleInfo {
             sid: rule.sid,
@@ -456,7 +456,7 @@ impl RuleInfo {
         }
     }
 
-    /// The same of one that is being compiled.
+    /// The facts of a rule that is being compiled.
     fn of_tree(rule: &Rule) -> RuleInfo {
         RuleInfo {
             sid: rule.sid,

@@ -1,4 +1,4 @@
-//! A worker's states of scripts, and calls of them.
+//! A worker's script states, and calls of scripts.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use crate::state::State;
 use crate::watch::Watch;
 use crate::watch::report::Line;
 
-/// What went wrong in scripts.
+/// Errors of scripts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LuaCounters {
-    /// Calls that ended with an error, of whatever kind.
+    /// Calls that failed, for any reason.
     pub errors: u64,
-    /// Calls of functions that the sandbox does not have.
+    /// Calls of functions that the sandbox blocks.
     pub blocked: u64,
-    /// Calls that ran for too long.
+    /// Calls that ran too long.
     pub instructions: u64,
-    /// Calls that asked for too much memory.
+    /// Calls that needed too much memory.
     pub memory: u64,
 }
 
@@ -53,7 +53,7 @@ impl LuaCounters {
     }
 }
 
-/// Says what went wrong: of each script once for each kind.
+/// Logs script errors, once for each script and kind of error.
 struct Teller {
     log: Log,
 }
@@ -80,16 +80,16 @@ impl Teller {
     }
 }
 
-/// A script in a state of the worker.
+/// A script loaded into a state of the worker.
 #[derive(Debug)]
 struct Loaded {
-    /// None where the state could not be made, which was said.
+    /// `None` if the state could not be created, which was logged.
     script: Option<Script>,
-    /// Kinds of errors that were told of, a bit each.
+    /// Kinds of errors already logged, one bit each.
     told: u8,
 }
 
-/// Scripts of the rules.
+/// The scripts of rules.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerScripts {
     scripts: Vec<Loaded>,
@@ -101,21 +101,21 @@ pub(crate) struct WorkerScripts {
     teller: Teller,
 }
 
-/// One call.
+/// One script call.
 pub(crate) struct ScriptCall<'a> {
     pub(crate) rule: &'a CompiledRule,
-    /// Which of the rule's scripts.
+    /// The index among the rule's scripts.
     pub(crate) number: u16,
     pub(crate) tx: Option<(&'a dyn Transaction, AppProto)>,
     pub(crate) input: &'a Input<'a>,
 }
 
-/// The bytes of a name that a script asked for of a transaction.
+/// The bytes of a transaction buffer that a script asked for by name.
 fn needed(need: &Need, tx: &dyn Transaction, proto: AppProto, dir: Direction) -> Value<'static> {
     let dir = need.dir.unwrap_or(dir);
     let mut scratch = Vec::new();
     match need.name {
-        // As far as it is there, whatever rules have looked at.
+        // The body as far as it arrived, whatever part rules have inspected.
         "http.request_body" | "http.response_body" => {
             let what = need.name.trim_start_matches("http.");
             match tx.ask("http", what, None) {
@@ -139,8 +139,8 @@ fn needed(need: &Need, tx: &dyn Transaction, proto: AppProto, dir: Direction) ->
 }
 
 impl WorkerScripts {
-    /// Calls a script, with the buffer or the data that it looks at; whether that speaks for a match. An error does not,
-    /// negated or not.
+    /// Calls a script with the buffer or data that it inspects; returns whether the result is a match. An error is no
+    /// match, negated or not.
     pub(crate) fn call(&mut self, call: &mut ScriptCall<'_>, data: Option<&[u8]>, variables: &[u64]) -> bool {
         let ScriptCall { rule, number, tx, input } = *call;
         let Some(lua) = rule.lua.as_deref() else { return true };
@@ -195,7 +195,7 @@ impl WorkerScripts {
 }
 
 impl<W: Watch> State<W> {
-    /// Makes states for the scripts of `detect`.
+    /// Creates states for the scripts of `detect`.
     pub(crate) fn load_scripts(&mut self, detect: &Detect) {
         let all = &detect.scripts;
         let log = all.settings.log.clone();
@@ -224,8 +224,8 @@ impl<W: Watch> State<W> {
         self.scripts.counters.and(self.transforms.lua.counters)
     }
 
-    /// Whether the scripts of a rule on packets, streams or frames hold; `data` is the payload or the stretch of stream or
-    /// frame that the rest of the rule held for.
+    /// Whether the scripts of a packet, stream or frame rule hold. `data` is the payload, or the part of a stream or
+    /// frame for which the rest of the rule held.
     pub(crate) fn scripts_hold(&mut self, rule: &CompiledRule, input: &Input<'_>, data: Option<&[u8]>) -> bool {
         let Some(lua) = rule.lua.as_deref().filter(|l| !l.of_tx) else { return true };
         (0u16..).zip(lua.uses.iter()).all(|(number, used)| {
@@ -252,7 +252,7 @@ impl<W: Watch> State<W> {
         scripts.call(call, Some(data), &context.variables)
     }
 
-    /// Keeps what scripts set of the flow's variables.
+    /// Keeps the flow variables that scripts set.
     pub(crate) fn keep_script_writes(&mut self, flow: Option<&mut FlowCore>) {
         let writes = &mut self.scripts.writes;
         if writes.is_empty() {
@@ -282,7 +282,7 @@ pub struct TransformScripts {
 }
 
 impl TransformScripts {
-    /// Calls script number `number` for `input`; whether it gave something, which is appended to `out`.
+    /// Calls script number `number` for `input`; returns whether it gave a result, which is appended to `out`.
     pub(crate) fn transform(&mut self, number: u32, input: &[u8], args: &[String], out: &mut Vec<u8>) -> bool {
         let TransformScripts { scripts, counters, teller } = self;
         let Some(Loaded { script: Some(script), told }) = scripts.get_mut(number as usize) else { return false };

@@ -180,7 +180,7 @@ struct EngineScratch {
 pub struct Scratch {
     engine: EngineScratch,
     seen: Seen,
-    told: [Option<Told>; 4],
+    told: [Option<SharedScan>; 4],
     /// The one of them to forget next.
     oldest: usize,
     /// Searches that failed, and how the first of them did.
@@ -190,7 +190,7 @@ pub struct Scratch {
 
 /// What was found out about data that is looked through for several groups.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Told {
+struct SharedScan {
     /// Where it lies, which is of use only as long as it does: see [`Scratch::forget`].
     at: (usize, usize),
     asked: usize,
@@ -212,7 +212,7 @@ impl Scratch {
         }
         let answer = answer();
         self.oldest = (self.oldest + 1) % self.told.len();
-        self.told[self.oldest] = Some(Told { at, asked: n, answer });
+        self.told[self.oldest] = Some(SharedScan { at, asked: n, answer });
         answer
     }
 

@@ -1,16 +1,17 @@
-//! What rules on numbers (of cards, of accounts) have in common: digits in a row, which most buffers do not have.
+//! A prefilter for rules on numbers (card or account numbers): they need digits in a row, which most buffers do not
+//! have.
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// How many digits in a row are sure to be in a match of some part of an expression.
+/// Lengths of digit rows that every match of a part of an expression contains.
 #[derive(Debug, Clone, Copy, Default)]
 struct Digits {
     /// At its beginning, at its end, anywhere.
     first: usize,
     last: usize,
     most: usize,
-    /// There is nothing but digits in it, or nothing at all.
+    /// Whether the part consists only of digits, or is empty.
     only: bool,
 }
 
@@ -38,8 +39,8 @@ impl Digits {
     }
 }
 
-/// At least so many digits in a row are in every match of `pattern`; 0 where that is not known. `pattern` is PCRE's: what the
-/// parser here would understand otherwise is left alone.
+/// Every match of `pattern` has at least this many digits in a row; 0 if that is unknown. `pattern` is in PCRE syntax;
+/// the result is 0 if the parser here would read it differently.
 pub(super) fn of_pattern(pattern: &str) -> usize {
     if is_ambiguous(pattern) {
         return 0;
@@ -48,7 +49,7 @@ pub(super) fn of_pattern(pattern: &str) -> usize {
     parsed.map_or(0, |hir| digits(&hir).most)
 }
 
-/// Whether it has something that PCRE understands otherwise: edges of words, sets within sets.
+/// Whether the pattern has something that PCRE reads differently: word boundaries, nested sets.
 fn is_ambiguous(pattern: &str) -> bool {
     let mut in_class = false;
     let mut bytes = pattern.bytes().peekable();
@@ -63,7 +64,7 @@ fn is_ambiguous(pattern: &str) -> bool {
             b'[' => {
                 in_class = true;
                 bytes.next_if_eq(&b'^');
-                // A bracket at the beginning stands for itself.
+                // A leading bracket stands for itself.
                 bytes.next_if_eq(&b']');
             }
             b']' => in_class = false,
@@ -89,7 +90,7 @@ fn digits(hir: &Hir) -> Digits {
         HirKind::Alternation(list) => list.iter().map(digits).reduce(Digits::or).unwrap_or_default(),
         HirKind::Repetition(r) => {
             let one = digits(&r.sub);
-            // More of it than a buffer may have need not be counted.
+            // Longer rows than any buffer has need not be counted.
             match (r.min.min(64) as usize, one.only) {
                 (n, true) => Digits { only: true, ..Digits::of(one.most * n) },
                 (0, false) => Digits::default(),
@@ -104,18 +105,18 @@ const fn one(digit: bool) -> Digits {
     if digit { Digits::of(1) } else { Digits { first: 0, last: 0, most: 0, only: false } }
 }
 
-/// Bytes that are looked at together: simple enough for the compiler to do many at once.
+/// Bytes tested together, in a form that the compiler can vectorise.
 const BLOCK: usize = 128;
 
-/// Whether `data` has `n` digits in a row somewhere.
+/// Whether `data` has `n` digits in a row.
 pub(super) fn are_in(data: &[u8], n: usize) -> bool {
     if n < 3 {
         return has_row(data, n);
     }
-    // Of three in a row two are a pair that begins at an even place.
+    // Three digits in a row contain a pair that begins at an even offset.
     let (blocks, rest) = data.as_chunks::<BLOCK>();
     for (i, block) in blocks.iter().enumerate() {
-        // A row may begin in the block before, or end in the one after.
+        // A row may begin in the previous block or end in the next.
         let around = || data.get((i * BLOCK).saturating_sub(n)..(i * BLOCK + BLOCK + n).min(data.len()));
         if has_pair(block) && has_row(around().unwrap_or(data), n) {
             return true;
@@ -124,11 +125,11 @@ pub(super) fn are_in(data: &[u8], n: usize) -> bool {
     !rest.is_empty() && has_row(data.get((blocks.len() * BLOCK).saturating_sub(n)..).unwrap_or(data), n)
 }
 
-/// Whether there are two digits at an even place and the next.
+/// Whether there are two digits at an even offset and the next one.
 fn has_pair(block: &[u8; BLOCK]) -> bool {
     let (pairs, _) = block.as_chunks::<2>();
-    // Both bytes at once: what is a digit is below 10 without its upper half, and has nothing else there. What overflows into
-    // the other byte was none.
+    // Tests both bytes at once: with the upper half cleared, a digit is below 10. If the addition overflows into the
+    // other byte, this byte was no digit anyway.
     let pair = |p: &[u8; 2]| {
         let t = u16::from_ne_bytes(*p) ^ 0x3030;
         u16::from((t.wrapping_add(0x0606) | t) & 0xf0f0 == 0)
@@ -136,7 +137,7 @@ fn has_pair(block: &[u8; BLOCK]) -> bool {
     pairs.iter().fold(0, |any, p| any | pair(p)) != 0
 }
 
-/// The same, a byte at a time: one of `n` bytes where there is no digit.
+/// A bytewise test that skips ahead: of `n` bytes in a row, none may be a non-digit.
 fn has_row(data: &[u8], n: usize) -> bool {
     let digit = |i: usize| data.get(i).is_some_and(u8::is_ascii_digit);
     let Some(mut at) = n.checked_sub(1) else { return true };

@@ -1,28 +1,28 @@
-//! Literals that are looked for everywhere in a buffer.
+//! Literals that can occur anywhere in a buffer.
 //!
-//! The multi-pattern matcher looks for their windows (eight bytes: what it costs grows with the length of its patterns beyond
-//! that). It is made for long buffers; short ones (a method, a status, a header) are looked through by grams, common literals
-//! by grams of their own. To start the matcher costs as much as some hundred bytes: all literals of a buffer are in one, but
-//! those of two bytes, among which it would be slow.
+//! The multi-pattern matcher searches for the literals' windows. A window has eight bytes: the matcher's cost grows with
+//! longer patterns. Starting the matcher costs as much as some hundred bytes, so short buffers (a method, a status, a
+//! header) are searched by grams instead, and common literals by grams of their own. All literals of a buffer share one
+//! matcher, except those of two bytes, which would slow it down.
 
 use crate::mpm::{Matcher, MatcherCache, Pattern, Scratch};
 
 use super::Literal;
 use super::grams::Grams;
 
-/// Buffers of up to so many bytes are looked through without the matcher.
+/// Buffers of up to this many bytes are searched without the matcher.
 const SMALL: usize = 96;
-/// Patterns of fewer bytes have a matcher of their own.
+/// Patterns with fewer bytes have their own matcher.
 const SHORT: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct Finder {
-    /// Of rare literals and of common ones, where there are any.
+    /// Grams of rare literals and of common ones, if there are any.
     grams: [Option<Grams>; 2],
     matchers: Vec<(Matcher, Box<[Window]>)>,
 }
 
-/// What a matcher's pattern stands for: a range of the entries of one of the two kinds.
+/// The meaning of a matcher's pattern: a range of entries of one kind of literal.
 #[derive(Debug)]
 struct Window {
     common: bool,
@@ -37,7 +37,7 @@ impl Finder {
         let grams = [rare, common].map(|list| {
             let (grams, list) = (!list.is_empty()).then(|| Grams::new(list))?;
             let common = grams.are_common();
-            // Those of short buffers alone are found there by their grams.
+            // Literals for short buffers only are found by grams there.
             let in_long =
                 |w: &(u32, u32)| grams.entries(w.0, w.1).iter().any(|p| p.entry.literal.longest as usize > SMALL);
             let list = list.into_iter().filter(|(_, w)| in_long(w));
@@ -53,7 +53,7 @@ impl Finder {
         Finder { matchers: matchers.collect(), grams }
     }
 
-    /// Adds the rules whose literal is in `data`, where it may be: counted from its beginning, or from `seen` on.
+    /// Adds the rules whose literal is in `data` at an allowed offset, counted from the beginning or from `seen`.
     pub(super) fn scan(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
         let new = data.get(seen..).filter(|_| seen > 0);
         if data.len() <= SMALL {
@@ -75,7 +75,8 @@ impl Finder {
                         continue;
                     }
                     let start = end.checked_sub(p.window_end as usize);
-                    // Of a common one only one place is told, which need not be where the rule wants it, or have all of it.
+                    // For a common literal the matcher reports only one place. That place need not be one the rule
+                    // allows, nor have the whole literal.
                     if w.common || start.is_some_and(|s| is_at(&p.entry.literal, s)) {
                         told.set(mark);
                         out.extend_from_slice(&p.entry.rules);
@@ -83,7 +84,7 @@ impl Finder {
                 }
             });
             if found.is_err() {
-                // Slower in a long buffer, and all there is: grams have every literal.
+                // Slower in a long buffer, but complete: the grams cover every literal.
                 self.scan_grams(data, new, out);
                 return;
             }

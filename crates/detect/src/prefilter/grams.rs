@@ -1,8 +1,8 @@
-//! Literals that are looked for by their grams.
+//! Searches literals by their grams.
 //!
-//! A literal's *gram* is its rarest four bytes, of a common one its rarest two. A bit for the hash of each gram tells at nearly
-//! every place of a buffer that nothing is there. On short buffers that is faster than the multi-pattern matcher, whose
-//! start costs more than the search.
+//! A literal's *gram* is its rarest four bytes, or two bytes for a common literal. A bitmap of gram hashes excludes
+//! nearly every offset of a buffer. On short buffers this is faster than the multi-pattern matcher, which takes longer
+//! to start than to search.
 
 use crate::commonplace;
 use crate::fast_pattern::literal_strength;
@@ -11,7 +11,7 @@ use crate::mpm::Pattern;
 use super::place::{Table, hash, word};
 use super::{Entry, Literal, entries};
 
-/// Most bytes of a window.
+/// Longest window in bytes.
 const WINDOW: usize = 8;
 
 #[derive(Debug)]
@@ -19,28 +19,28 @@ pub(super) struct Grams {
     /// Sorted by gram, then by window.
     entries: Box<[Placed]>,
     table: Table,
-    /// Bits of hashes of grams.
+    /// Bitmap of gram hashes.
     bits: Box<[u64]>,
-    /// Bits of a hash that are not used for `bits`.
+    /// Unused hash bits for `bits`.
     shift: u32,
-    /// Bytes of a gram: four, or two for common literals.
+    /// Gram length in bytes: four, or two for common literals.
     len: usize,
     mask: u32,
 }
 
-/// A window, and the range of the entries that it is of.
+/// A window, and the range of its entries.
 pub(super) type Window = (Pattern, (u32, u32));
 
-/// A literal and its rules, with its *window*: its rarest few bytes, which its gram is among.
+/// A literal and its rules, with its *window*: its rarest few bytes, which contain its gram.
 #[derive(Debug)]
 pub(super) struct Placed {
     pub(super) entry: Entry,
-    /// Where in the literal the window ends, and where its gram begins.
+    /// The offsets in the literal where the window ends and where the gram begins.
     pub(super) window_end: u32,
     gram: u32,
 }
 
-/// Where the `n` bytes of `bytes` begin that tell most.
+/// The offset of the most selective `n` bytes of `bytes`.
 fn strongest(bytes: &[u8], n: usize, nocase: bool) -> usize {
     let windows = bytes.windows(n).map(|w| (!commonplace::is(w), literal_strength(w, nocase))).enumerate();
     // The first one of equals.
@@ -48,7 +48,8 @@ fn strongest(bytes: &[u8], n: usize, nocase: bool) -> usize {
 }
 
 impl Grams {
-    /// For literals that are all common, or none of them; with them their windows, sorted, each with its range of entries.
+    /// Builds the grams of literals that are either all common or all rare. Also returns their windows, sorted, each
+    /// with its range of entries.
     pub(super) fn new(list: Vec<(&Literal, u32)>) -> (Grams, Vec<Window>) {
         let common = list.iter().any(|(l, _)| l.is_common());
         let (len, mask) = if common { (2, 0xffff) } else { (4, u32::MAX) };
@@ -67,7 +68,7 @@ impl Grams {
         };
         let mut placed: Vec<_> = entries(list).into_iter().map(place).collect();
         placed.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-        // A window's gram is its own, so that those of one window lie together.
+        // The gram is chosen from the window, so entries with the same window are adjacent.
         let mut windows: Vec<Window> = Vec::new();
         for ((_, pattern, _), n) in placed.iter().zip(0u32..) {
             match windows.last_mut() {
@@ -94,12 +95,12 @@ impl Grams {
         (grams, windows)
     }
 
-    /// Whether they are common ones.
+    /// Whether these are common literals.
     pub(super) const fn are_common(&self) -> bool {
         self.len == 2
     }
 
-    /// Those of a range.
+    /// The entries of a range.
     pub(super) fn entries(&self, from: u32, to: u32) -> &[Placed] {
         self.entries.get(from as usize..to as usize).unwrap_or(&[])
     }
@@ -128,8 +129,8 @@ impl Grams {
 
     #[cold]
     fn found(&self, data: &[u8], at: usize, key: u32, out: &mut Vec<u32>) {
-        // Common literals have three bytes, or one again and again: within a row of the same byte there is nothing that is not at
-        // its beginning or end. Only where it must lie may differ, which the rule's own check decides.
+        // Common literals have up to three bytes, or one repeated byte. So inside a row of equal bytes there is nothing
+        // that its beginning or end does not have. Only the allowed offset may differ, which the rule's own check tests.
         if self.are_common()
             && let Some([a, b, c, d]) = at.checked_sub(1).and_then(|from| data.get(from..)?.first_chunk::<4>())
             && a == b

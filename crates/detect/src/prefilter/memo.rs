@@ -1,34 +1,34 @@
-//! Short values that were looked through before.
+//! A cache of search results for short values.
 //!
-//! Methods, hosts, agents, types: most values of transactions come again and again, and what is found in one depends on nothing
-//! but its bytes. So what was found in the last few is kept. A value is compared with what is kept, byte for byte; one that is
-//! not there costs that much more, and takes the place of another.
+//! Most transaction values (methods, hosts, agents, types) repeat, and the result of a search depends only on the
+//! value's bytes. So the results for recent values are cached. A lookup compares the whole value. A miss costs that
+//! comparison and replaces another entry.
 
 use std::hash::{BuildHasher, RandomState};
 
 use super::Prefilter;
 use crate::mpm::Scratch;
 
-/// Values that are kept: all of them are to stay in the processor's second cache.
+/// Number of cache entries: all should fit in the CPU's L2 cache.
 const VALUES: usize = 512;
-/// Longer ones are not kept.
+/// Longest cached value.
 const LONGEST: usize = 134;
-/// One in which more is found is not kept.
+/// Most rules of a cached result.
 const ROOM: usize = 12;
 
-/// What was found in values. One a worker, for one set of rules.
+/// Search results by value. One per worker and rule set.
 #[derive(Debug)]
 pub(crate) struct Memo {
-    values: Box<[Kept]>,
-    /// At random, so that nobody can choose values that always take each other's place.
+    values: Box<[CacheEntry]>,
+    /// A random seed, so that nobody can choose values that always evict each other.
     seed: u64,
 }
 
-/// A value: three lines of the processor's cache.
+/// An entry takes three CPU cache lines.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-struct Kept {
-    /// Where the prefilter lies that looked through it; 0 where there is none.
+struct CacheEntry {
+    /// The address of the prefilter that searched the value; 0 for a free entry.
     of: usize,
     len: u8,
     found: u8,
@@ -36,7 +36,7 @@ struct Kept {
     rules: [u32; ROOM],
 }
 
-const NOTHING: Kept = Kept { of: 0, len: 0, found: 0, bytes: [0; LONGEST], rules: [0; ROOM] };
+const NOTHING: CacheEntry = CacheEntry { of: 0, len: 0, found: 0, bytes: [0; LONGEST], rules: [0; ROOM] };
 
 impl Default for Memo {
     fn default() -> Memo {
@@ -45,7 +45,7 @@ impl Default for Memo {
 }
 
 impl Memo {
-    /// As [`Prefilter::scan`] of `prefilter`, which is to stay where it is as long as this is in use.
+    /// As [`Prefilter::scan`] of `prefilter`, which must not move while the cache is in use.
     pub(crate) fn scan(&mut self, prefilter: &Prefilter, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
         let of = std::ptr::from_ref(prefilter).addr();
         let Some(kept) = self.values.get_mut(place(self.seed ^ of as u64, data)).filter(|_| data.len() <= LONGEST)
@@ -67,14 +67,14 @@ impl Memo {
     }
 }
 
-/// Where a value is kept. What an outsider could do with values that collide is make them take each other's place, so that each
-/// is searched as if nothing were kept; the seed keeps that a matter of chance.
+/// The slot of a value. An attacker with colliding values could only make them evict each other, so that each is
+/// searched as without the cache. The random seed prevents choosing such values.
 fn place(seed: u64, data: &[u8]) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |h: u64, word: u64| (h ^ word).wrapping_mul(SPREAD).rotate_left(29);
     let (words, rest) = data.as_chunks::<8>();
     let mut h = seed.wrapping_mul(SPREAD) ^ data.len() as u64;
-    // Of what is long the beginning will do: that is too long to be kept.
+    // Long values are not cached, so hashing their beginning is enough.
     for word in words.iter().take(LONGEST / 8 + 1) {
         h = mix(h, u64::from_le_bytes(*word));
     }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     proptest! {
-        /// Values that come again, in an order that makes them take each other's place, are what they are without.
+        /// Repeated values give the same results as without the cache, even if they evict each other.
         #[test]
         fn as_without(
             values in proptest::collection::vec((any::<bool>(), 0usize..3, "[ab]{0,3}", 0usize..140), 1..60),
@@ -121,9 +121,9 @@ mod tests {
                     p.scan(&value, &mut scratch, &mut want);
                     memo.scan(p, &value, &mut scratch, &mut got);
                     prop_assert_eq!(&want, &got);
-                    // It is there for when it comes again, unless it is long, or much was found.
+                    // The value is cached, unless it is long or has many results.
                     let of = std::ptr::from_ref(p).addr();
-                    let is = |k: &Kept| k.of == of && k.bytes.get(..usize::from(k.len)) == Some(value.as_slice());
+                    let is = |k: &CacheEntry| k.of == of && k.bytes.get(..usize::from(k.len)) == Some(value.as_slice());
                     prop_assert_eq!(memo.values.iter().any(is), value.len() <= LONGEST && want.len() - 1 <= ROOM);
                 }
             }

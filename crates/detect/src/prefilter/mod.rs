@@ -1,14 +1,15 @@
-//! Which of the patterns of one buffer occur in it, and so which rules may match.
+//! Finds which patterns occur in a buffer, and so which rules may match.
 //!
-//! What is found is a candidate; the rule's own checks decide. Patterns are sorted by where they may lie:
+//! A found pattern makes its rule a candidate; the rule's own checks decide. Patterns are sorted by where they may
+//! occur:
 //!
-//! - those that can only lie in one of few places (`startswith`, `offset` with a tight `depth`) are looked up there, in a
-//!   hash table for each place ([`Place`]): a buffer of a megabyte costs no more than one of ten bytes;
-//! - all others are looked for everywhere ([`Finder`]); of common ones (of two and three bytes, or of one byte again and again),
-//!   which are in most buffers, at many places, one place is enough.
+//! - Patterns with few possible offsets (`startswith`, `offset` with a tight `depth`) are looked up there, in a hash
+//!   table for each offset ([`Place`]). A buffer of a megabyte costs no more than one of ten bytes.
+//! - All others are searched everywhere ([`Finder`]). Common ones (two or three bytes, or one repeated byte) occur at
+//!   many places of most buffers, so one occurrence is enough.
 //!
-//! What is found of a pattern that is not common is compared with all of it, and its place with where the rule wants it,
-//! before it makes candidates.
+//! An occurrence of a pattern that is not common is compared with the whole pattern, and its offset with the rule's
+//! limits, before it makes candidates.
 
 mod digits;
 mod finder;
@@ -27,23 +28,24 @@ use finder::Finder;
 pub(crate) use memo::Memo;
 use place::Place;
 
-/// A pattern that stands for a rule, and where in the buffer it may lie.
+/// A rule's fast pattern, and where in the buffer it may occur.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Literal {
     pub(crate) pattern: Pattern,
-    /// It does not start before this byte.
+    /// Smallest offset of its start.
     pub(crate) offset: u32,
-    /// It does not end after this byte, where that is known.
+    /// Largest offset of its end, if limited.
     pub(crate) end: Option<u32>,
-    /// A buffer of more bytes need not be looked through for it.
+    /// A longer buffer cannot match and need not be searched for it.
     pub(crate) longest: u32,
 }
 
-/// A literal that may start at more places than this is looked for everywhere.
+/// A literal with more possible offsets than this is searched everywhere.
 const PLACES_MAX: u32 = 12;
-/// One buffer has tables for so many places; what would need another is looked for everywhere.
+/// Most offset tables for one buffer; a literal that needs another one is searched everywhere.
 const TABLES_MAX: usize = 48;
-/// Expressions with so many digits in a row are looked for by themselves, where there are so many.
+/// Expressions with at least this many digits in a row are searched separately, and only in buffers that have such a
+/// row.
 const DIGITS_MIN: usize = 3;
 /// Patterns of fewer bytes are common.
 const SHORT: usize = 4;
@@ -60,31 +62,31 @@ impl From<FastPattern> for Literal {
 }
 
 impl Literal {
-    /// Whether it is worth looking for: one byte that may be anywhere is in nearly every buffer.
+    /// Whether the search is worthwhile: a single byte without an offset is in nearly every buffer.
     pub(crate) fn is_useful(&self) -> bool {
         self.pattern.bytes.len() > 1 || self.places().is_some()
     }
 
-    /// The places where it may start, if they are few.
+    /// The possible start offsets, if they are few.
     fn places(&self) -> Option<std::ops::RangeInclusive<u32>> {
         let len = u32::try_from(self.pattern.bytes.len()).ok()?;
         let last = self.end?.checked_sub(len)?;
         (last >= self.offset && last - self.offset < PLACES_MAX).then_some(self.offset..=last)
     }
 
-    /// Whether it is in so many places of so many buffers that to be told of one place is enough.
+    /// Whether the literal occurs so often that reporting one place is enough.
     fn is_common(&self) -> bool {
         let bytes = &self.pattern.bytes;
         bytes.len() < SHORT || bytes.windows(2).all(|w| matches!(w, [a, b] if a == b))
     }
 
-    /// Whether `data` has it at `start`, and it may lie there.
+    /// Whether `data` has the literal at `start`, and the rule allows that offset.
     pub(crate) fn is_at(&self, data: &[u8], start: usize) -> bool {
         let end = start + self.pattern.bytes.len();
         start >= self.offset as usize && self.end.is_none_or(|e| end <= e as usize) && self.equals(data, start)
     }
 
-    /// Whether `data` has it at `start`.
+    /// Whether `data` has the literal at `start`.
     fn equals(&self, data: &[u8], start: usize) -> bool {
         let bytes = &*self.pattern.bytes;
         data.get(start..start + bytes.len())
@@ -99,7 +101,7 @@ struct Entry {
     rules: Box<[u32]>,
 }
 
-/// One entry for each distinct literal of `list`, in their order.
+/// One entry for each distinct literal of `list`, sorted.
 fn entries(mut list: Vec<(&Literal, u32)>) -> Vec<Entry> {
     list.sort_unstable();
     list.dedup();
@@ -111,7 +113,7 @@ fn entries(mut list: Vec<(&Literal, u32)>) -> Vec<Entry> {
         .collect()
 }
 
-/// How many digits in a row there must be for an expression to be looked for; 0 where it is in any case.
+/// The number of digits in a row that an expression needs; 0 if it needs none.
 pub(crate) fn digits_of(regex: &Regex) -> usize {
     match digits::of_pattern(regex.pattern()) {
         n if n >= DIGITS_MIN => n,
@@ -119,7 +121,7 @@ pub(crate) fn digits_of(regex: &Regex) -> usize {
     }
 }
 
-/// The longest row of digits in `data`.
+/// The length of the longest row of digits in `data`.
 pub(crate) fn longest_row(data: &[u8]) -> usize {
     data.split(|b| !b.is_ascii_digit()).map(<[u8]>::len).max().unwrap_or(0)
 }
@@ -132,17 +134,17 @@ pub(crate) struct Prefilter {
     regexes: Vec<Regexes>,
 }
 
-/// Regular expressions, all looked for at once.
+/// Regular expressions that one search finds together.
 #[derive(Debug)]
 struct Regexes {
     matcher: Matcher,
-    /// A buffer without so many digits in a row has none of them.
+    /// The expressions cannot match a buffer without this many digits in a row.
     digits: usize,
-    /// By number of the expression.
+    /// Indexed by the number of the expression.
     rules: Box<[Box<[u32]>]>,
 }
 
-/// What a buffer is to be looked through for.
+/// Collects the patterns of one buffer.
 #[derive(Debug, Default)]
 pub(crate) struct PrefilterBuilder<'a> {
     literals: Vec<(&'a Literal, u32)>,
@@ -150,19 +152,19 @@ pub(crate) struct PrefilterBuilder<'a> {
 }
 
 impl<'a> PrefilterBuilder<'a> {
-    /// `literal` stands for `rule`.
+    /// Adds `literal` as the fast pattern of `rule`.
     pub(crate) fn add(&mut self, literal: &'a Literal, rule: u32) {
         self.literals.push((literal, rule));
     }
 
-    /// `regex`, which the matcher can look for, stands for `rule`.
+    /// Adds `regex`, which the matcher must support, as the pattern of `rule`.
     pub(crate) fn add_regex(&mut self, regex: &'a Regex, rule: u32) {
         self.regexes.entry(regex).or_default().push(rule);
     }
 
     pub(crate) fn finish(self, cache: &mut MatcherCache) -> Prefilter {
         let mut out = Prefilter::new(self.literals, cache);
-        // Those that ask for a row of digits are looked for where there is one.
+        // Expressions that need a row of digits are only searched if there is one.
         let (numbers, others): (Vec<_>, Vec<_>) =
             self.regexes.into_iter().map(|(r, rules)| (digits_of(r), r, rules)).partition(|r| r.0 > 0);
         for part in [numbers, others] {
@@ -176,13 +178,13 @@ impl<'a> PrefilterBuilder<'a> {
 }
 
 impl Prefilter {
-    /// For literals, each with the rule that it stands for.
+    /// A prefilter for literals, each with its rule.
     pub(crate) fn new(list: Vec<(&Literal, u32)>, cache: &mut MatcherCache) -> Prefilter {
         let mut places: BTreeMap<u32, Vec<(&Literal, u32)>> = BTreeMap::new();
         let mut anywhere = Vec::new();
         for &(l, rule) in &list {
             match l.places() {
-                // A single byte is worth nothing elsewhere.
+                // A single byte is useless without an offset.
                 Some(at)
                     if places.len() < TABLES_MAX
                         || l.pattern.bytes.len() == 1
@@ -202,13 +204,13 @@ impl Prefilter {
         }
     }
 
-    /// Adds the rules whose pattern is in `data`, where it may be; some may be there twice.
+    /// Adds the rules whose pattern is in `data` at an allowed offset, possibly some rules twice.
     pub(crate) fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
         self.scan_from(data, 0, scratch, out);
     }
 
-    /// The same for stream data of which the first `seen` bytes were searched before: places may be counted from its beginning, or
-    /// from where the new part begins.
+    /// As [`Self::scan`], for stream data whose first `seen` bytes were searched before. Offsets may count from its
+    /// beginning, or from the start of the new part.
     pub(crate) fn scan_from(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
         let new = data.get(seen..).filter(|_| seen > 0);
         for data in std::iter::once(data).chain(new) {
@@ -229,7 +231,7 @@ impl Prefilter {
                 out.extend_from_slice(r.rules.get(id as usize).map_or(&[], |r| r));
             });
             if found.is_err() {
-                // Any of them may be there.
+                // The search failed, so any of the expressions may match.
                 r.rules.iter().for_each(|rules| out.extend_from_slice(rules));
             }
         }

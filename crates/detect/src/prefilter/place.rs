@@ -1,17 +1,17 @@
-//! The literals that may start at one place of a buffer.
+//! Literals that can start at one fixed offset of a buffer.
 
 use super::{Entry, Literal, entries};
 
-/// Those of one place, by the length of their keys.
+/// The literals of one offset, by key length.
 #[derive(Debug)]
 pub(super) struct Place {
     offset: usize,
-    /// A bit for each hash of two bytes that a literal begins with: at most places of most buffers that is all that is asked.
+    /// One bit for each hash of two leading bytes. For most buffers this test excludes the offset.
     pairs: [u64; 16],
     keyed: Box<[Keyed]>,
 }
 
-/// Those with keys of one length: their first bytes, up to four.
+/// Literals whose keys have the same length: their first bytes, up to four.
 #[derive(Debug)]
 struct Keyed {
     len: usize,
@@ -19,16 +19,16 @@ struct Keyed {
     entries: Box<[Entry]>,
 }
 
-/// Leaves ten bits of a hash, for [`Place::pairs`].
+/// Shift that leaves ten bits of a hash, for [`Place::pairs`].
 const PAIRS_SHIFT: u32 = 22;
 
-/// How many bytes of `l` are its key.
+/// The key length of `l` in bytes.
 pub(super) fn key_len(l: &Literal) -> u32 {
     l.pattern.bytes.len().min(4) as u32
 }
 
 impl Place {
-    /// For literals that may start at `offset`.
+    /// A table for literals that can start at `offset`.
     pub(super) fn new(offset: u32, list: Vec<(&Literal, u32)>) -> Place {
         let keyed = (1..=4).filter_map(|len| {
             let here: Vec<_> = list.iter().copied().filter(|(l, _)| key_len(l) == len).collect();
@@ -42,7 +42,7 @@ impl Place {
                 pairs[h / 64] |= 1 << (h % 64);
             };
             match l.pattern.bytes.len() {
-                // Whatever comes after it.
+                // Any second byte may follow.
                 1 => (0..256).for_each(|second| set(first & 0xff | second << 8)),
                 _ => set(first),
             }
@@ -50,7 +50,7 @@ impl Place {
         Place { offset: offset as usize, pairs, keyed: keyed.collect() }
     }
 
-    /// Adds the rules whose literal `data` has there; false where it is too short for that.
+    /// Adds the rules whose literal is in `data` at this offset. Returns false if `data` is too short.
     #[inline]
     pub(super) fn scan(&self, data: &[u8], out: &mut Vec<u32>) -> bool {
         let Some(here) = data.get(self.offset..) else { return false };
@@ -89,8 +89,8 @@ impl Keyed {
     }
 }
 
-/// The first four bytes, in little endian order, the cases of letters (and some other bytes) made one; those that are not
-/// there are 0x20.
+/// The first four bytes in little endian order, folded to one case (which also folds some other bytes). Missing bytes
+/// are 0x20.
 #[inline]
 pub(super) fn word(bytes: &[u8]) -> u32 {
     let word = match bytes.first_chunk::<4>() {
@@ -105,19 +105,19 @@ fn short_word(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |w, &b| w << 8 | u32::from(b))
 }
 
-/// From keys to ranges of a list that is sorted by key.
+/// Maps keys to ranges of a list that is sorted by key.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Which bits of a key count.
+    /// The key bits that are compared.
     mask: u32,
-    /// Bits of a hash that are not used.
+    /// Unused bits of a hash.
     shift: u32,
-    /// By hash, with open addresses: the key, and its range; an empty range where there is none.
+    /// Open-addressing slots: key and range; an empty range marks a free slot.
     slots: Box<[(u32, u32, u32)]>,
 }
 
 impl Table {
-    /// For `keys`, which are sorted.
+    /// A table for `keys`, which must be sorted.
     pub(super) fn new(mask: u32, keys: impl Iterator<Item = u32>) -> Table {
         let keys: Vec<u32> = keys.collect();
         let size = (keys.len() * 2).next_power_of_two().max(2);
@@ -150,7 +150,7 @@ impl Table {
     }
 }
 
-/// Spreads a key over the 32 bits; the upper ones are the good ones. With `shift` the upper `32 - shift` of them.
+/// Spreads a key over 32 bits, of which the upper ones are best mixed; returns the upper `32 - shift` bits.
 pub(super) const fn hash(key: u32, shift: u32) -> usize {
     (key.wrapping_mul(0x9e37_79b1) >> shift) as usize
 }

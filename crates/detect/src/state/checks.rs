@@ -1,4 +1,4 @@
-//! Whether a candidate holds: its checks, its state and what it looks for in the payload or the stream.
+//! Evaluates a candidate: its checks, its state and its payload or stream contents.
 
 use margay_flow::Direction;
 use margay_rules::ast::LuaAt;
@@ -14,9 +14,9 @@ use crate::rule::{CompiledRule, Inspection};
 use crate::watch::{At, Watch};
 
 impl<W: Watch> State<W> {
-    /// Whether all of a rule's checks hold; and whether that was in stream data.
+    /// Whether all checks of a rule hold, and if so whether they held in stream data.
     pub(super) fn holds(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
-        // Nobody sent it: there is nothing in it but the stream that it comes with.
+        // A pseudo packet was never sent: it has nothing but the stream data that it carries.
         let of_packet = rule.payload.is_empty() || rule.kind == RuleKind::Packet;
         if of_packet && made_up(input.packet) && !rule.lua.as_ref().is_some_and(|l| l.at == LuaAt::Stream) {
             return None;
@@ -24,7 +24,7 @@ impl<W: Watch> State<W> {
         self.checks_hold(detect, rule, input)
     }
 
-    /// The same, whoever made the packet.
+    /// As [`Self::holds`], also for pseudo packets.
     pub(crate) fn checks_hold(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
         if !self.state_holds(detect, rule, input) {
             return None;
@@ -42,7 +42,7 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// Whether a rule's checks of packet and flow hold.
+    /// Whether a rule's packet and flow checks hold.
     pub(crate) fn state_holds(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> bool {
         if rule.checks.is_empty() {
             return true;
@@ -57,7 +57,7 @@ impl<W: Watch> State<W> {
         rule.checks.iter().all(|c| c.holds(&check))
     }
 
-    /// Whether a rule's checks of headers hold.
+    /// Whether a rule's header checks hold.
     pub(crate) fn headers_hold(&mut self, rule: &CompiledRule, input: &Input<'_>) -> bool {
         rule.headers.iter().all(|(buffer, inspection)| match buffer.get(input.packet) {
             Some(data) => {
@@ -71,7 +71,7 @@ impl<W: Watch> State<W> {
         })
     }
 
-    /// What checks of packet and flow look at.
+    /// The input of packet and flow checks.
     pub(crate) fn check_input<'s>(
         &'s self,
         detect: &'s Detect,
@@ -96,7 +96,7 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// Whether a rule's checks of payload or stream hold; and whether that was in stream data.
+    /// Whether a rule's payload or stream checks hold, and if so whether they held in stream data.
     pub(crate) fn payload_holds(&mut self, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
         if self.unsearched && rule.sought {
             self.context.watch.missing(At::Payload, "what follows is encrypted: patterns are not searched any more");
@@ -123,8 +123,8 @@ impl<W: Watch> State<W> {
             true => self.context.watch.missing(At::Payload, "the packet has no payload"),
             false => self.context.watch.at(At::Payload),
         }
-        // With stream data a packet without payload is inspected as well: what is not to be in it is not. Rules on packets alone do not
-        // know of the stream where no rule beside them looks at it.
+        // With stream data, a packet without payload is inspected as well, so that negated contents can match. Packet
+        // rules do not see the stream if no stream rule of their group inspects it.
         let bare = payload.is_empty()
             && (input.no_payload
                 || (input.chunks.is_empty() && !input.stream_waits)
@@ -141,10 +141,10 @@ impl<W: Watch> State<W> {
         Some(false)
     }
 
-    /// Whether a rule's checks hold in what is new of a chunk, or in what straddles its border.
+    /// Whether a rule's checks hold in the new part of a chunk, or across the border to the old part.
     ///
-    /// Places that are counted from the beginning are counted from where the new part begins, as the peer counts them. At the
-    /// beginning of the stream a literal with such a place may straddle the border as well: there its place is that in the stream.
+    /// Offsets from the beginning count from the start of the new part, as in Suricata. At the beginning of the stream,
+    /// a literal with an offset may also straddle the border; its offset then counts from the start of the stream.
     pub(super) fn in_chunk(&mut self, rule: &CompiledRule, chunk: &StreamChunk<'_>) -> bool {
         let (Some(seen), Some(new)) = (chunk.data.get(..chunk.seen), chunk.data.get(chunk.seen..)) else {
             return self.all(&rule.payload, chunk.data);
@@ -164,7 +164,8 @@ impl<W: Watch> State<W> {
         straddles && self.all(&rule.payload, chunk.data) && !self.was_found(rule, seen, &[])
     }
 
-    /// Whether a rule that matches a chunk did so with an earlier one: in what both have, and not in what is new.
+    /// Whether the match of a chunk was found with an earlier chunk: it is in the part that both have, and not in the
+    /// new part.
     fn was_found(&mut self, rule: &CompiledRule, seen: &[u8], new: &[u8]) -> bool {
         self.context.watch.found_before(false);
         let before = self.all(&rule.payload, seen) && (new.is_empty() || !self.all(&rule.payload, new));
@@ -205,7 +206,7 @@ impl<W: Watch> State<W> {
     }
 }
 
-/// How many bits the flow has.
+/// The number of bits that the flow has.
 pub(super) fn bits_set(input: &Input<'_>) -> usize {
     input.flow.as_ref().map_or(0, |f| f.vars.bits().len())
 }

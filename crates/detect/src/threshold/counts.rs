@@ -1,13 +1,13 @@
-//! What thresholds have counted.
+//! The counts of thresholds.
 //!
-//! A worker counts for itself, without a lock; where there are several they count together, in parts with a lock each, so
-//! that it makes no difference how many workers there are. A lock is asked for when a rule with a threshold matched.
+//! A single worker keeps its own counts without a lock. Several workers share counts in shards with a lock each, so that
+//! the number of workers makes no difference. Only a match of a rule with a threshold takes a lock.
 //!
-//! The table is keyed at random and has a limit (`detect.thresholds.memcap`, [`crate::bounded`]). When that is reached a
-//! few entries are looked at. Those whose window is over go. Where there is none among them one entry goes that is still in
-//! use (`detect.threshold_memcap` counts it): first what a `limit` has counted, whose loss brings an alert too many, then
-//! what matched least; a rate filter that is in force goes last. So a flood of addresses that are seen once does not take the
-//! place of a host that was counted before.
+//! The table uses a random hash key and has a limit (`detect.thresholds.memcap`, [`crate::bounded`]). When the table is
+//! full, an insertion inspects a few entries and evicts those whose window is over. If there are none, it evicts one
+//! entry in use (`detect.threshold_memcap` counts it): counts of a `limit` first, whose loss only causes an extra alert,
+//! then the entry with the fewest matches; an active rate filter goes last. So a flood of addresses that appear once
+//! does not evict a host that was counted before.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ enum Who {
     Flow(u64),
 }
 
-/// Which of a rule's counters it is.
+/// Which of a rule's counters this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Counter {
     Rate,
@@ -35,27 +35,27 @@ enum Counter {
     Limit,
 }
 
-/// [`super::RuleThresholds::key`], and what is counted of whom.
+/// [`super::RuleThresholds::key`], the counter, and the subject.
 type Key = (u32, Counter, Who);
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     start: Time,
-    /// Rate filter: when it came into force. Backoff: unused.
+    /// Rate filter: when it became active. Backoff: unused.
     active: Option<Time>,
     /// Backoff: the count at which the next alert is due.
     next: u64,
-    /// When the entry may be forgotten.
+    /// When the entry expires.
     end: Time,
     count: u32,
-    /// Matches since it was made; `count` starts anew with each alert of a `threshold`.
+    /// Matches since the entry was created; `count` restarts with each alert of a `threshold`.
     matches: u32,
-    /// Only alerts are held back by it: without it there is one too many.
+    /// Whether the entry only suppresses alerts: without it there is one alert too many.
     holds_back: bool,
 }
 
 impl Entry {
-    /// Whether it may make room for another.
+    /// What the entry is worth when another needs room.
     fn worth(&self, now: Time) -> Worth {
         match self.active {
             _ if self.end < now => Worth::Nothing,
@@ -66,33 +66,33 @@ impl Entry {
     }
 }
 
-/// How much of the table is used.
+/// Usage of the table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     /// Entries.
     pub(crate) entries: usize,
     /// Bytes.
     pub(crate) memory: u64,
-    /// Entries in use that went because the limit was reached.
+    /// Entries evicted while in use because the limit was reached.
     pub(crate) evicted: u64,
 }
 
-/// The counts of a worker, or those of several. The flows of an address are of all workers, and so are counts by address.
+/// The counts of one worker, or those of several. An address has flows at all workers, so counts by address are shared.
 #[derive(Debug)]
 pub(crate) struct ThresholdState(Shareable<Counts>);
 
 impl ThresholdState {
-    /// Nothing counted yet, with room for `memcap` bytes; `expected` entries have places from the start on.
+    /// Empty counts with a limit of `memcap` bytes and initial capacity for `expected` entries.
     pub(crate) fn new(memcap: u64, expected: usize) -> Self {
         ThresholdState(Shareable::Own(Counts::new(memcap, expected)))
     }
 
-    /// The same, for several workers together.
+    /// Empty counts that several workers share.
     pub(crate) fn shared(memcap: u64, expected: usize) -> Shared<Counts> {
         Shards::new(|| Counts::new(memcap / SHARDS as u64, expected / SHARDS))
     }
 
-    /// From here on those of several workers.
+    /// Switches to the shared counts of several workers.
     pub(crate) fn share(&mut self, counts: &Shared<Counts>) {
         self.0.share(counts);
     }
@@ -102,12 +102,12 @@ impl ThresholdState {
         self.0.in_order(order);
     }
 
-    /// Takes over the counts of rules before a reload; the limit is its own. Counts that are shared go on as they are.
+    /// Takes over the counts of the rules before a reload, but keeps its own limit. Shared counts stay as they are.
     pub(crate) fn take_over(&mut self, old: &mut ThresholdState) {
         self.0.take_over(&mut old.0, Counts::take_over);
     }
 
-    /// How much is used.
+    /// Current usage.
     pub(crate) fn used(&self) -> Used {
         let mut sum = Used::default();
         self.0.each(|c| {
@@ -118,18 +118,18 @@ impl ThresholdState {
         sum
     }
 
-    /// Counts a match of `rule` and says what becomes of it.
+    /// Counts a match of `rule` and decides its effect.
     pub(crate) fn decide(&mut self, all: &Thresholds, rule: u32, s: &Subject) -> Decision {
         let mut decision = Decision { outcome: Outcome::Alert, new_action: None };
         let Some(t) = all.get(rule) else { return decision };
         t.each_track().for_each(|track| match who(track, s) {
-            // Those of a flow are one worker's.
+            // Only one worker has the flow's counts.
             None | Some(Who::Flow(_)) => {}
             Some(Who::Host(a) | Who::Pair(a, _)) => self.0.wait(About::Host(a)),
             Some(Who::Rule) => self.0.wait(About::All),
         });
         if t.suppressed || t.suppress.iter().any(|x| x.holds(s)) {
-            // The rule still acts on the packet; only the alert is not written.
+            // The rule still acts on the packet; only the alert is suppressed.
             decision.outcome = Outcome::Silent;
             return decision;
         }
@@ -152,22 +152,22 @@ impl ThresholdState {
     }
 
     fn count(&mut self, key: u32, t: &Threshold, counter: Counter, s: &Subject) -> Outcome {
-        // A packet without a flow is counted by none: as in Suricata there is no alert.
+        // A packet without a flow has no count by flow: as in Suricata there is no alert.
         let Some(who) = who(t.track, s) else { return Outcome::Nothing };
         let key = (key, counter, who);
         self.0.at(&key, |c| c.count(key, t, s.time))
     }
 }
 
-/// One part of the counts.
+/// One shard of the counts.
 #[derive(Debug)]
 pub(crate) struct Counts {
     entries: Bounded<Key, Entry>,
-    /// Entries in use that went because the limit was reached.
+    /// Entries evicted while in use because the limit was reached.
     evicted: u64,
 }
 
-/// How long a count by flow without a window is kept after its last match.
+/// Lifetime in seconds of a count by flow without a window, after its last match.
 const IDLE: i64 = 3600;
 
 const fn seconds(n: u32) -> i64 {
@@ -232,12 +232,13 @@ impl Counts {
             (e.start, e.count, e.end) = (now, 0, end);
         }
         e.count = e.count.saturating_add(1);
-        // With `count 0` the match that begins a window alerts where it is a limit, and all but that one where it is a threshold (observed).
+        // With `count 0`, a `limit` lets the match that opens a window alert; a `threshold` lets all but that one alert
+        // (observed).
         match t.kind {
             ThresholdKind::Limit if begins || e.count <= t.count => Outcome::Alert,
             ThresholdKind::Limit => Outcome::Limited,
             ThresholdKind::Threshold if e.count >= t.count && !(begins && t.count == 0) => {
-                // The window goes on; only the count starts anew.
+                // The window continues; only the count restarts.
                 e.count = 0;
                 Outcome::Alert
             }
@@ -251,8 +252,8 @@ impl Counts {
         }
     }
 
-    /// Once a rate filter is in force it holds for `timeout`, counted in whole seconds; the match that finds it over
-    /// is not counted. The window goes on meanwhile: where it still does, the next match puts the filter in force again.
+    /// An active rate filter holds for `timeout`, counted in whole seconds. The match that finds it expired is not
+    /// counted. The window continues meanwhile: if it is still open, the next match activates the filter again.
     fn rate(&mut self, key: Key, r: &RateFilter, now: Time) -> Option<NewAction> {
         let keep = seconds(r.seconds.saturating_add(r.timeout));
         let end = Time(now.0.saturating_add(keep));

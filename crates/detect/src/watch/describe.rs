@@ -1,4 +1,4 @@
-//! Checks in the words of the rule language, as the rule's writer knows them.
+//! Checks in rule language, as the rule's author wrote them.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use margay_rules::ast::{
     MathOp, NumberFormat, NumberTest, SetCommand, Transform, Value, Which,
 };
 
-/// Longest text of bytes; what is longer is cut.
+/// Longest text for bytes; longer text is cut.
 const BYTES_MAX: usize = 96;
 
 /// Bytes as `content` writes them.
@@ -38,7 +38,7 @@ pub(crate) fn literal(bytes: &[u8]) -> String {
     out
 }
 
-/// A text that is too long to be read, cut.
+/// Shortens a text that is too long to read.
 pub(crate) fn brief(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
@@ -92,7 +92,7 @@ pub(crate) fn number_test(test: &NumberTest, which: Which) -> String {
     }
 }
 
-/// A UUID as it is written.
+/// A UUID in its usual notation.
 fn uuid(bytes: &[u8]) -> String {
     let mut out = String::new();
     for (i, b) in bytes.iter().take(16).enumerate() {
@@ -107,7 +107,7 @@ pub(crate) fn interface_test(test: &InterfaceTest) -> String {
     format!("dcerpc.iface:{}{version}{any}", uuid(&test.uuid))
 }
 
-/// An interface as it is given to rules ([`InterfaceTest::holds`]).
+/// An interface in the form that rules receive ([`InterfaceTest::holds`]).
 pub(crate) fn interface(data: &[u8]) -> String {
     let version = data.get(16..18).map_or(0, |v| u16::from(v[0]) << 8 | u16::from(v[1]));
     let cut = if data.get(18) == Some(&1) { "" } else { ", of a request whose beginning was not seen" };
@@ -127,7 +127,7 @@ fn float(c: FloatCompare) -> String {
     }
 }
 
-/// Variables have lost their names when rules are compiled: they are told by number, from 0.
+/// Compiled rules have no variable names, so variables appear by number, from 0.
 fn value(v: &Value) -> String {
     match v {
         Value::Number(n) => n.to_string(),

@@ -1,22 +1,22 @@
-//! What was there in place of what a check of bytes asks.
+//! Explains what a failed byte check found instead of the bytes it asks for.
 
 use margay_rules::ast::{BufferCheck, Content, Value};
 
 use super::describe::{byte_op, compare, literal};
-use super::{Came, OpSeen};
+use super::{CheckResult, OpSeen};
 use crate::inspect::number;
 
-/// What is said of a check, and the bytes that it is about.
+/// An explanation for a check, and the bytes it is about.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Hint {
     pub(crate) text: String,
-    /// From and to, in the buffer.
+    /// Start and end within the buffer.
     pub(crate) mark: (usize, usize),
-    /// How much of it was there, in tenths below ten.
+    /// How much of the expected bytes was there, in tenths below ten.
     pub(crate) tenths: u32,
 }
 
-/// Where the longest beginning of `needle` lies in `hay`, and how long that is.
+/// Where the longest prefix of `needle` occurs in `hay`, and its length.
 pub(crate) fn longest_beginning(needle: &[u8], hay: &[u8], nocase: bool) -> (usize, usize) {
     let same = |a: &u8, b: &u8| if nocase { a.eq_ignore_ascii_case(b) } else { a == b };
     let mut best = (0, 0);
@@ -32,7 +32,7 @@ pub(crate) fn longest_beginning(needle: &[u8], hay: &[u8], nocase: bool) -> (usi
     best
 }
 
-/// How much of `all` `part` is, in tenths below ten.
+/// The ratio of `part` to `all`, in tenths below ten.
 pub(crate) fn tenths(part: usize, all: usize) -> u32 {
     (part * 10 / all.max(1)).min(9) as u32
 }
@@ -41,10 +41,10 @@ fn range((from, to): (usize, usize)) -> String {
     if to <= from + 1 { format!("byte {from}") } else { format!("bytes {from} to {}", to - 1) }
 }
 
-/// A literal that was not found where it should be.
+/// Explains a literal that was not found where it should be.
 fn content(c: &Content, seen: &OpSeen<'_>) -> Hint {
     let data = seen.data;
-    if let Came::Failed(Some(at)) = seen.came {
+    if let CheckResult::Failed(Some(at)) = seen.came {
         return Hint { text: format!("it is there, at {}", range(at)), mark: at, tenths: 0 };
     }
     let n = c.bytes.len();
@@ -93,7 +93,7 @@ fn value(v: &Value, seen: &OpSeen<'_>) -> i64 {
     }
 }
 
-/// The number that a check reads: what is said of it, and its bytes.
+/// Explains the number that a check reads, with its bytes.
 fn read(
     seen: &OpSeen<'_>,
     (offset, relative): (i64, bool),
@@ -121,17 +121,17 @@ fn read(
     }
 }
 
-/// What there was for `check`, whatever came of it.
+/// Explains what `check` found, whatever its result.
 pub(crate) fn of(check: &BufferCheck, seen: &OpSeen<'_>) -> Hint {
     let len = seen.data.len();
     let whole = |text: String| Hint { text, mark: (0, 0), tenths: 0 };
-    if seen.came == Came::Limit {
+    if seen.came == CheckResult::Limit {
         return whole("not looked at: the rule took too many steps here (detect.inspection-recursion-limit)".into());
     }
     match check {
         BufferCheck::Content(c) => content(c, seen),
         BufferCheck::Pcre(p) => {
-            if let Came::Failed(Some(at)) = seen.came {
+            if let CheckResult::Failed(Some(at)) = seen.came {
                 return Hint { text: format!("it matches, at {}", range(at)), mark: at, tenths: 0 };
             }
             let from = if p.relative { seen.cursor } else { 0 };
@@ -194,8 +194,14 @@ mod tests {
 
     fn text(c: &Content, data: &[u8], window: Option<(usize, usize)>) -> String {
         let variables = [0; VARIABLES_MAX];
-        let seen =
-            OpSeen { data, cursor: 0, window, came: Came::Failed(None), variables: &variables, dce_little: false };
+        let seen = OpSeen {
+            data,
+            cursor: 0,
+            window,
+            came: CheckResult::Failed(None),
+            variables: &variables,
+            dce_little: false,
+        };
         of(&BufferCheck::Content(c.clone()), &seen).text
     }
 

@@ -1,8 +1,9 @@
-//! Watching detection at work: for `rules explain` ([`trace`], what it gives is in [`report`]) and for profiles of rules ([`profile`]).
+//! Hooks to watch detection: for `rules explain` ([`trace`], with its results in [`report`]) and for rule profiles
+//! ([`profile`]).
 //!
-//! A [`State`](crate::state::State) is made for one kind of [`Watch`]. Calls stand behind `if W::ON`, or their bodies are empty:
-//! with [`Off`], which a run has that nobody watches, the compiler leaves nothing of them, so that what is explained is the
-//! inspection itself and not a second one beside it.
+//! A [`State`](crate::state::State) is generic over a [`Watch`]. Hook calls are inside `if W::ON`, or the hook bodies
+//! are empty. With [`Off`], which normal runs use, the compiler removes them. So `rules explain` shows the real
+//! inspection and not a second implementation.
 
 pub(crate) mod describe;
 pub(crate) mod hints;
@@ -28,44 +29,44 @@ use crate::rule::CompiledRule;
 use crate::tx::{Plan, Slot, Step, View};
 use report::Line;
 
-/// What a rule is looked at in.
+/// The object that a rule is evaluated on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Look {
     /// A packet, and the stream data that came with it.
     Packet,
     /// A transaction, by its number.
     Transaction { proto: AppProto, dir: Direction, id: u64, progress: u8, complete: bool },
-    /// A stretch of a frame.
+    /// A part of a frame.
     Frame { proto: AppProto, kind: u8, id: u64 },
 }
 
-/// How a look at a rule ended.
+/// How the evaluation of a rule ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Match,
-    /// Nothing speaks against it yet.
+    /// Nothing failed yet.
     Wait,
     Fail,
-    /// Of a `=>` rule: this direction has all, the other one not yet.
+    /// For a `=>` rule: this direction is complete, the other one not yet.
     HalfMatch,
 }
 
-/// Where the bytes come from that are looked at next.
+/// The source of the bytes that are inspected next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum At {
     Header(PacketBuffer),
     Payload,
-    /// Stream data, with the place in the stream of its first byte.
+    /// Stream data, with the stream offset of its first byte.
     Stream(u64),
-    /// A buffer of a transaction.
+    /// A transaction buffer.
     Slot,
     FileName(u32),
     FileMagic(u32),
-    /// A frame, with the place of the stretch in the stream.
+    /// A frame, with the stream offset of the part.
     Frame(u64),
 }
 
-/// What a fast pattern was looked for in.
+/// The data in which a fast pattern was searched.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Searched<'a> {
     Packet(Source),
@@ -73,109 +74,109 @@ pub(crate) enum Searched<'a> {
     Frame(AppProto, u8),
 }
 
-/// What became of a check of bytes.
+/// The result of a byte check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Came {
-    /// It holds, with these bytes.
+pub(crate) enum CheckResult {
+    /// The check holds, with these bytes.
     Held(usize, usize),
-    /// It does not; of what must not be there these bytes are.
+    /// The check fails. For a negated check, these are the bytes that must not be there.
     Failed(Option<(usize, usize)>),
-    /// It was not looked at: the rule took too many steps in this buffer.
+    /// The check did not run: the rule took too many steps in this buffer.
     Limit,
 }
 
-/// A check of bytes, as it was looked at.
+/// A byte check as it ran.
 #[derive(Debug)]
 pub(crate) struct OpSeen<'a> {
     pub(crate) data: &'a [u8],
-    /// The end of the match before.
+    /// The end of the previous match.
     pub(crate) cursor: usize,
-    /// Where a literal was looked for.
+    /// The range in which a literal was searched.
     pub(crate) window: Option<(usize, usize)>,
-    pub(crate) came: Came,
+    pub(crate) came: CheckResult,
     pub(crate) variables: &'a [u64; VARIABLES_MAX],
     pub(crate) dce_little: bool,
 }
 
-/// What became of a step of a rule on transactions.
+/// The result of one step of a transaction rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepCame {
-    /// With an earlier look.
+    /// The step held in an earlier evaluation.
     HeldBefore,
     Held,
-    /// The transaction has not come that far.
+    /// The transaction has not made enough progress.
     NotReached,
-    /// It may hold later.
+    /// The step may hold later.
     NotYet,
     Failed,
 }
 
-/// What a match came to.
+/// The outcome of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum MatchOutcome {
     Alert,
-    /// The rule writes none (`noalert`, `pass`, `config`).
+    /// The rule writes no alert (`noalert`, `pass`, `config`).
     Writes(bool),
-    /// A threshold kept the alert back, and the action too where this is true.
+    /// A threshold suppressed the alert, and the action too if this is true.
     Threshold(bool),
     /// The packet had too many alerts.
     Overflow,
-    /// A rule before it, by number, let the packet pass.
+    /// An earlier rule, by number, passed the packet.
     Passed(u32),
 }
 
-/// Who is told of what detection does.
+/// Receives the events of detection.
 pub(crate) trait Watch: std::fmt::Debug {
-    /// Whether there is anybody.
+    /// Whether anything is watched.
     const ON: bool;
-    /// Whether single checks are of interest, and not rules alone.
+    /// Whether single checks are watched, not only rules.
     const CHECKS: bool;
-    /// Inspection of a packet begins; `first` is the first one of its flow's direction.
+    /// Inspection of a packet begins; `first` if it is the first of its flow in its direction.
     fn packet(&mut self, _input: &Input<'_>, _key: &PacketKey, _first: bool) {}
-    /// A packet is not inspected because of what was decided for its flow.
+    /// A packet is not inspected because its flow already has a verdict.
     fn left_out(&mut self, _input: &Input<'_>) {}
-    /// The next of the rules that are of interest and that the packet fits, none of whose checks was looked at: what its
-    /// checks of packet and flow would have said is told next.
+    /// The next watched rule whose header fits the packet and none of whose checks ran. The caller then runs its packet
+    /// and flow checks for the report.
     fn silent(&mut self) -> Option<u32> {
         None
     }
-    /// Inspection of the packet is over.
+    /// Inspection of the packet ended.
     fn packet_done(&mut self) {}
-    /// Patterns are going to be looked for in a packet's payload or in what is due of its stream.
+    /// The search for patterns in a packet's payload or in its due stream data begins.
     fn searching(&mut self) {}
-    /// They were.
+    /// The search ended.
     fn search_over(&mut self, _stream: bool) {}
-    /// Patterns were looked for, in bytes that were there or were not.
+    /// Patterns were searched in `data`, or the data was missing.
     fn searched(&mut self, _place: Searched<'_>, _data: Option<&[u8]>) {}
-    /// A look at a transaction begins.
+    /// Inspection of a transaction begins.
     fn transaction(&mut self, _proto: AppProto, _view: &View<'_>) {}
-    /// A rule is looked at.
+    /// Evaluation of a rule begins.
     fn begin(&mut self, _rule: u32, _look: Look) {}
-    /// The look at the rule is over.
+    /// Evaluation of the rule ended.
     fn end(&mut self, _rule: u32, _end: End) {}
-    /// What became of checks of packet and flow; `failed` is the place of the first one that does not hold.
+    /// Describes the packet and flow checks; `failed` is the index of the first one that does not hold.
     fn tell(&self, _rule: &CompiledRule, _input: &CheckInput<'_>, _failed: Option<usize>) -> Vec<Line> {
         Vec::new()
     }
-    /// Takes what [`Self::tell`] gave.
+    /// Takes the lines from [`Self::tell`].
     fn told(&mut self, _lines: Vec<Line>) {}
-    /// Where what is looked at next comes from.
+    /// The source of the data that is inspected next.
     fn at(&mut self, _place: At) {}
-    /// What is to be looked at is not there.
+    /// The data to inspect is missing.
     fn missing(&mut self, _place: At, _why: &'static str) {}
-    /// A check of bytes was looked at.
+    /// A byte check ran.
     fn op(&mut self, _buffer: &CompiledBuffer, _op: &Op, _seen: &OpSeen<'_>) {}
-    /// All checks of a buffer were.
+    /// All checks of a buffer ran.
     fn buffer(&mut self, _buffer: &CompiledBuffer, _data: &[u8], _matched: bool) {}
-    /// Whether what was found in stream data was found before, in the part that an earlier packet brought.
+    /// Whether a match in stream data was already found in the part that an earlier packet brought.
     fn found_before(&mut self, _before: bool) {}
-    /// A step of a rule on transactions was looked at.
+    /// A step of a transaction rule ran.
     fn step(&mut self, _rule: u32, _plan: &Plan, _step: &Step, _came: StepCame, _view: &View<'_>) {}
-    /// What a match came to.
-    fn fate(&mut self, _rule: u32, _fate: Fate) {}
+    /// The outcome of a match.
+    fn fate(&mut self, _rule: u32, _fate: MatchOutcome) {}
 }
 
-/// Nobody.
+/// Watches nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Off;
 

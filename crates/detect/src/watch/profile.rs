@@ -1,10 +1,9 @@
-//! What each rule costs: how often it is looked at, how often it matches, and for how long (`profiling.rules`).
+//! The cost of each rule: how often it is evaluated, how often it matches, and the time (`profiling.rules`).
 //!
-//! A tick is a nanosecond of the monotonic clock. The clock is read twice for each look at a rule, of the packets that are
-//! sampled: of the others it is not read at all.
+//! A tick is a nanosecond of the monotonic clock. The clock is read twice for each evaluation of a rule, for sampled
+//! packets only.
 //!
-//! The same watch tells where the time of each packet goes ([`PacketTimes`]), for who wants that instead; rules are not
-//! measured then.
+//! The same type measures where the time of each packet goes ([`PacketTimes`]). It then does not measure rules.
 
 use std::time::{Duration, Instant};
 
@@ -13,20 +12,20 @@ use crate::header::PacketKey;
 use crate::input::Input;
 use crate::inspect::CompiledBuffer;
 
-/// What a rule cost.
+/// The cost of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RuleCosts {
-    /// How often it was looked at: it was a candidate, and its header fitted.
+    /// Number of evaluations: the rule was a candidate, and its header fitted.
     pub checks: u64,
-    /// How often it matched, whatever came of that.
+    /// Number of matches, whatever their outcome.
     pub matches: u64,
-    /// Time for all looks, in ticks.
+    /// Time of all evaluations, in ticks.
     pub ticks: u64,
-    /// Time for those that matched.
+    /// Time of the evaluations that matched.
     pub ticks_match: u64,
-    /// The longest.
+    /// Time of the longest evaluation.
     pub max: u64,
-    /// Buffers whose bytes its checks were run on.
+    /// Buffers that the rule's checks inspected.
     pub buffers: u64,
     /// Bytes in those buffers.
     pub bytes: u64,
@@ -43,7 +42,7 @@ impl RuleCosts {
         }
     }
 
-    /// Adds what the same rule cost another worker.
+    /// Adds the cost of the same rule at another worker.
     pub fn plus(&mut self, other: &RuleCosts) {
         self.checks += other.checks;
         self.matches += other.matches;
@@ -54,26 +53,27 @@ impl RuleCosts {
         self.bytes += other.bytes;
     }
 
-    /// Ticks of the looks that did not match.
+    /// Ticks of the evaluations that did not match.
     pub const fn ticks_no_match(&self) -> u64 {
         self.ticks.saturating_sub(self.ticks_match)
     }
 }
 
-/// Where the time of packets went, since that was last asked. Durations hold what reading the clock takes, once for each of `spans`.
+/// Where the time of packets went since the last query. Durations include the time to read the clock, once for each of
+/// `spans`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PacketTimes {
     /// When inspection of the first packet began.
     pub first: Option<Instant>,
-    /// When that of the last one was over.
+    /// When inspection of the last packet ended.
     pub last: Option<Instant>,
-    /// Searches for patterns in payloads, and how many there were.
+    /// Time of pattern searches in payloads.
     pub payload: Duration,
-    /// See `payload`.
+    /// Number of searches in `payload`.
     pub payload_spans: u32,
-    /// The same in what was due of streams.
+    /// Time of pattern searches in due stream data.
     pub stream: Duration,
-    /// See `stream`.
+    /// Number of searches in `stream`.
     pub stream_spans: u32,
 }
 
@@ -82,20 +82,20 @@ pub struct PacketTimes {
 pub(crate) struct Profile {
     costs: Vec<RuleCosts>,
     every: u32,
-    /// Packets until the next one that is measured.
+    /// Packets until the next measured one.
     left: u32,
     measured: bool,
-    /// When the look that is going on began.
+    /// When the current evaluation began.
     since: Option<Instant>,
-    /// Buffers of that look, and their bytes.
+    /// Number of buffers of the current evaluation, and their bytes.
     looked: (u64, u64),
-    /// Packets are measured, and rules are not.
+    /// Set if packets are measured and rules are not.
     times: Option<PacketTimes>,
     search: Option<Instant>,
 }
 
 impl Profile {
-    /// For so many rules, and one packet in `every`.
+    /// Measures this many rules, with one packet in `every`.
     pub(crate) fn new(rules: usize, every: u32) -> Profile {
         Profile {
             costs: vec![RuleCosts::default(); rules],
@@ -109,12 +109,12 @@ impl Profile {
         }
     }
 
-    /// For packets.
+    /// Measures packets.
     pub(crate) fn of_packets() -> Profile {
         Profile { times: Some(PacketTimes::default()), ..Profile::new(0, 1) }
     }
 
-    /// What was measured of packets since this was last asked, where they are.
+    /// The measurements of packets since the last call; `None` if they are not measured.
     pub(crate) fn take_times(&mut self) -> Option<PacketTimes> {
         self.times.as_mut().map(std::mem::take)
     }
@@ -123,7 +123,7 @@ impl Profile {
         &self.costs
     }
 
-    /// Takes over what rules cost before a reload; `places` says where each is now.
+    /// Takes over the costs of rules before a reload; `places` has each rule's place now.
     pub(crate) fn take_over(&mut self, old: &Profile, places: &[u32]) {
         for (costs, &to) in old.costs.iter().zip(places) {
             if let Some(c) = self.costs.get_mut(to as usize) {
@@ -171,7 +171,7 @@ impl Watch for Profile {
     }
 
     fn begin(&mut self, _: u32, _: Look) {
-        // A look at a transaction begins with its header and goes on with its buffers.
+        // Evaluation of a transaction rule begins with its header and continues with its buffers.
         if self.measured && self.since.is_none() {
             self.since = Some(Instant::now());
             self.looked = (0, 0);

@@ -1,4 +1,4 @@
-//! What is written down of a rule: looks, reasons, and what they looked at.
+//! The records of a rule: evaluations, reasons, and the inspected data.
 
 use std::net::IpAddr;
 
@@ -7,49 +7,50 @@ use margay_packet::Time;
 
 pub use super::rule::RuleTrace;
 
-/// Bytes of an excerpt, and how many of them come before what it is about.
+/// Size of an excerpt, and the bytes before the marked part.
 const EXCERPT: (usize, usize) = (64, 16);
 
-/// A packet, as its number and ends tell it.
+/// A packet, identified by number and endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketRef {
     /// The frame's number in the capture, from 1.
     pub number: u64,
     /// When it was captured.
     pub time: Time,
-    /// Source address.
+    /// Source port; 0 if there is none.
     pub src: IpAddr,
-    /// Source port; 0 where there is none.
+    /// Destination address.
     pub sport: u16,
     /// Destination address.
     pub dst: IpAddr,
-    /// Destination port; 0 where there is none.
+    /// Destination port; 0 if there is none.
     pub dport: u16,
-    /// IP protocol number; 0 where it is no IP.
+    /// IP protocol number; 0 without IP.
     pub proto: u8,
-    /// Number of its flow, where it has one.
+    /// Number of the packet's flow, if it has one.
     pub flow: Option<u64>,
-    /// Its direction there.
+    /// The packet's direction in the flow.
     pub dir: Option<Direction>,
-    /// The engine made it up to have the rest of a stream inspected; number and time are those of the packet before.
+    /// Whether the engine created this pseudo packet to inspect the rest of a stream. Number and time are those of the
+    /// previous packet.
     pub made_up: bool,
 }
 
-/// What became of a check.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineCame {
-    /// It holds.
+    /// The check holds.
     Held,
-    /// It held with an earlier look, which is remembered.
+    /// The check held in an earlier evaluation, which is remembered.
     HeldBefore,
-    /// It does not hold yet, and may.
+    /// The check does not hold yet, but may later.
     NotYet,
-    /// It does not hold.
+    /// The check does not hold.
     Failed,
 }
 
 impl LineCame {
-    /// Its name in JSON.
+    /// The result's name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             LineCame::Held => "held",
@@ -60,16 +61,16 @@ impl LineCame {
     }
 }
 
-/// Bytes of a buffer.
+/// Part of a buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excerpt {
     /// Size of the buffer.
     pub size: usize,
-    /// Where in the buffer the excerpt begins.
+    /// The excerpt's offset in the buffer.
     pub offset: usize,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// What of the buffer it is about: from and to, in the buffer.
+    /// The marked bytes: start and end in the buffer.
     pub mark: (usize, usize),
 }
 
@@ -81,23 +82,23 @@ impl Excerpt {
     }
 }
 
-/// One check, and what became of it.
+/// One check and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// The check, as the rule writes it.
     pub check: String,
-    /// What became of it.
+    /// The result.
     pub came: LineCame,
-    /// What it looked at: a buffer, or nothing for checks of packet and flow.
+    /// The inspected buffer; empty for packet and flow checks.
     pub place: String,
-    /// What there was.
+    /// The actual value.
     pub detail: String,
-    /// The bytes.
+    /// The inspected bytes.
     pub excerpt: Option<Excerpt>,
 }
 
 impl Line {
-    /// Of a script: as the rule writes it, and whether it speaks for a match.
+    /// The line of a script: as the rule writes it, and whether the script returned a match.
     pub(crate) fn of_script(asked: &str, held: bool) -> Line {
         let (came, detail) = match held {
             true => (LineCame::Held, "the script matches"),
@@ -116,38 +117,38 @@ impl Line {
     }
 }
 
-/// One look at the rule.
+/// One evaluation of the rule.
 #[derive(Debug, Clone)]
 pub struct LookReport {
-    /// With which packet.
+    /// The packet.
     pub packet: PacketRef,
-    /// In what: the packet, a transaction, a frame.
+    /// The inspected object: the packet, a transaction, a frame.
     pub subject: String,
-    /// The checks, in the order in which they were looked at.
+    /// The checks, in the order in which they ran.
     pub lines: Vec<Line>,
-    /// How far it got, to compare with others.
+    /// How far the evaluation got, to compare it with others.
     pub depth: u32,
-    /// Of a look that did not match the check that got furthest, by its place in `lines`.
+    /// In an evaluation without a match, the index in `lines` of the check that got furthest.
     pub failing: Option<usize>,
 }
 
-/// What kind of reason it is.
+/// The kind of a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReasonKind {
     /// The packet does not fit the rule's header.
     Header,
     /// The packet or transaction was not inspected, or not for this rule.
     NotInspected,
-    /// The rule's fast pattern is not there, or the packet has not what the rule needs.
+    /// The rule's fast pattern is missing, or the packet does not meet the rule's needs.
     Prefilter,
     /// A check does not hold.
     Check,
-    /// All that was there held; something is still to come.
+    /// Everything so far held, but more data must come.
     Waiting,
 }
 
 impl ReasonKind {
-    /// Its name in JSON.
+    /// The kind's name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             ReasonKind::Header => "header",
@@ -159,28 +160,28 @@ impl ReasonKind {
     }
 }
 
-/// Why the rule did not match, and how often.
+/// A reason why the rule did not match, and how often it applied.
 #[derive(Debug, Clone)]
 pub struct Reason {
-    /// What kind of reason it is.
+    /// The kind of the reason.
     pub kind: ReasonKind,
-    /// In words.
+    /// The reason as text.
     pub text: String,
-    /// How often.
+    /// How often it applied.
     pub count: u64,
-    /// The first times.
+    /// The first evaluations with this reason.
     pub first: Vec<LookReport>,
 }
 
-/// What matches came to.
+/// An outcome of matches, and how often it happened.
 #[derive(Debug, Clone)]
 pub struct FateCount {
-    /// In words.
+    /// The outcome as text.
     pub text: String,
     /// Whether an alert was written.
     pub alert: bool,
-    /// How often.
+    /// How often it happened.
     pub count: u64,
-    /// With which packets first.
+    /// The first packets with this outcome.
     pub first: Vec<PacketRef>,
 }

@@ -1,4 +1,4 @@
-//! One explained rule: what is known of it beforehand, and what is going on with it.
+//! The trace of one explained rule: its static facts and its current state.
 
 use std::collections::HashMap;
 
@@ -17,44 +17,45 @@ use crate::mpm::Pattern;
 use crate::prefilter::{Literal, digits_of};
 use crate::tx::{SlotSource, TxTrigger};
 
-/// Looks that are kept for one reason, and of matches.
+/// Evaluations that are kept for one reason, and for matches.
 pub(super) const KEPT: usize = 3;
-/// Most reasons that are told apart.
+/// Most distinct reasons.
 pub(super) const REASONS_MAX: usize = 256;
 
-/// What became of one rule.
+/// What happened to one rule.
 #[derive(Debug)]
 pub struct RuleTrace {
     /// Its place in [`Detect::rules`].
     pub rule: u32,
-    /// Packets of the capture that were inspected. What a tunnel or a datagram in fragments holds counts with the packet that carried it.
+    /// Inspected packets of the capture. The content of a tunnel or a fragmented datagram counts with the packet that
+    /// carried it.
     pub packets: u64,
-    /// Packets inspected that the engine made up, as at the end of a flow.
+    /// Inspected pseudo packets, as at the end of a flow.
     pub made_up: u64,
-    /// The packet that was inspected last, by its number.
+    /// The number of the last inspected packet.
     pub(super) last: u64,
-    /// Looks at the rule's checks.
+    /// Evaluations of the rule's checks.
     pub looks: u64,
-    /// How many of them were matches.
+    /// Evaluations that matched.
     pub matched: u64,
     /// The first matches.
     pub matches: Vec<LookReport>,
-    /// Why it did not match, the most frequent reason first once sorted by the reader; in order of appearance here.
+    /// Why the rule did not match, in order of appearance. The reader sorts them by frequency.
     pub reasons: Vec<Reason>,
-    /// Of what did not match the look that got furthest.
+    /// The evaluation without a match that got furthest.
     pub nearest: Option<LookReport>,
-    /// What the matches came to.
+    /// The outcomes of the matches.
     pub fates: Vec<FateCount>,
-    /// The pattern that makes it a candidate, and in what; `None` where there is none.
+    /// The rule's fast pattern and where it is searched; `None` if there is none.
     pub pattern: Option<String>,
     pub(super) own: Own,
     pub(super) work: Work,
 }
 
-/// What is known of the rule beforehand.
+/// Static facts of the rule.
 #[derive(Debug)]
 pub(super) struct Own {
-    /// By the address of their compiled form: buffers.
+    /// Buffers, by the address of their compiled form.
     pub(super) buffers: HashMap<usize, Buffer>,
     pub(super) trigger: Way,
 }
@@ -71,50 +72,50 @@ pub(super) struct Buffer {
 pub(super) enum Way {
     /// By a pattern in the packet.
     Pattern(Vec<Source>, Literal),
-    /// By an expression in the packet, where the matcher can look for it; and how many digits in a row it takes, where it is not
-    /// looked for without.
+    /// By a regular expression in the packet, if the matcher supports it, and the digits in a row that it needs. The
+    /// search is skipped if the data has fewer.
     Regex(Vec<Source>, usize),
-    /// With what a packet has.
+    /// By the properties of a packet.
     Needs(Needs),
-    /// By the plans of its transactions.
+    /// By the plans for its transactions.
     Transactions,
     Frames(Option<Literal>),
     IpOnly,
 }
 
-/// What is going on with the packet at hand.
+/// The state for the current packet.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) misfit: Option<Misfit>,
-    /// Whether a look at the rule took place with this packet, or the reason why not is told already.
+    /// Whether the rule was evaluated with this packet, or the reason why not is recorded already.
     pub(super) told: bool,
-    /// What the pattern was looked for in: the place, and whether it was there.
+    /// Where the pattern was searched, and how much of it was there.
     pub(super) searches: Vec<(Line, u32)>,
-    /// What the checks of packet and flow say, where nobody looked at them; once it was asked for.
+    /// The results of packet and flow checks that ran only for the report; `None` until then.
     pub(super) quick: Option<Vec<Line>>,
-    /// The transaction that is looked at, and whether the rule was.
+    /// The current transaction, and whether the rule was evaluated on it.
     pub(super) transaction: Option<(String, bool)>,
     pub(super) look: Option<(Look, Current)>,
 }
 
-/// A look that is going on.
+/// A running evaluation.
 #[derive(Debug, Default)]
 pub(super) struct Current {
     pub(super) lines: Vec<Line>,
-    /// Lines that held before the buffer at hand.
+    /// Number of lines that held before the current buffer.
     pub(super) base: u32,
     pub(super) best: u32,
-    /// The line that failed and got furthest.
+    /// The failed line that got furthest.
     pub(super) failing: Option<usize>,
     pub(super) place: (String, Vec<Line>),
     pub(super) path: Vec<Seen>,
     pub(super) failed: Option<(u32, Line, u32)>,
-    /// Several values of one buffer, or files: what got furthest is kept until the step is over.
+    /// For several values of one buffer, or several files: the one that got furthest, until the step ends.
     pub(super) values: Vec<(Vec<Line>, u32)>,
     pub(super) collects: bool,
 }
 
-/// A check of bytes that held.
+/// A byte check that held.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub(super) order: u32,
@@ -164,7 +165,7 @@ impl Own {
     }
 }
 
-/// The checks of a file's name or magic that keywords other than buffers ask for, as [`crate::tx`] compiles them.
+/// The checks on a file's name or magic that keywords other than buffers make, as [`crate::tx`] compiles them.
 pub(super) fn file_literal(c: &Check) -> Option<BufferChecks> {
     let (buffer, text, negated) = match c {
         Check::File(FileCheck::Name { text, negated }) => ("file.name", text.clone(), *negated),
@@ -235,7 +236,7 @@ impl RuleTrace {
         })
     }
 
-    /// Counts a packet that is inspected.
+    /// Counts an inspected packet.
     pub(super) fn saw(&mut self, packet: &PacketRef) {
         if packet.made_up {
             self.made_up += 1;
@@ -283,7 +284,7 @@ pub(super) fn slot_name(proto: AppProto, source: SlotSource) -> String {
 }
 
 impl Current {
-    /// Ends what was looked at in one place: what held and what failed.
+    /// Ends the inspection of one place, with the lines that held and failed.
     pub(super) fn commit(&mut self, lines: Vec<Line>, partial: u32) {
         let held = lines.iter().filter(|l| matches!(l.came, LineCame::Held | LineCame::HeldBefore)).count() as u32;
         let depth = (self.base + held) * 10 + partial;
@@ -297,7 +298,7 @@ impl Current {
         self.lines.extend(lines);
     }
 
-    /// Of several values the one that got furthest.
+    /// Of several values, keeps the one that got furthest.
     pub(super) fn settle(&mut self) -> bool {
         self.collects = false;
         let values = std::mem::take(&mut self.values);

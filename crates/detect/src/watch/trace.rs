@@ -1,7 +1,8 @@
-//! What becomes of a few rules, written down packet by packet (`margay rules explain`).
+//! Records what happens to a few rules, packet by packet (`margay rules explain`).
 //!
-//! Of each rule a [`RuleTrace`] keeps how often what was the reason that it did not match, the first looks for each reason, the
-//! first ones that matched, and the one that got furthest. All of these are few, however long the capture is.
+//! For each rule a [`RuleTrace`] counts the reasons why it did not match. It keeps the first evaluations for each
+//! reason, the first matching ones, and the one that got furthest. All of these are bounded, however long the capture
+//! is.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::rule::{Current, KEPT, REASONS_MAX, Seen, Way, Work, address, pattern_
 use super::words::{
     MISSING, WHOLE_REGEX, frame_name, held_lines, misfit_text, regex_line, search_line, side, state_name, step_text,
 };
-use super::{At, Came, End, Fate, Look, OpSeen, Searched, StepCame, Watch};
+use super::{At, CheckResult, End, Look, MatchOutcome, OpSeen, Searched, StepCame, Watch};
 use crate::checks::CheckInput;
 use crate::detect::Detect;
 use crate::group::Source;
@@ -27,14 +28,14 @@ use crate::inspect::{CompiledBuffer, Op};
 use crate::rule::CompiledRule;
 use crate::tx::{Plan, Step, TxTrigger, View, What};
 
-/// Writes down what becomes of some rules.
+/// Records what happens to some rules.
 #[derive(Debug)]
 pub(crate) struct Tracer {
     detect: Arc<Detect>,
     traces: Vec<RuleTrace>,
-    /// The trace of the rule that is looked at.
+    /// The index of the trace for the current rule.
     active: Option<usize>,
-    /// What is looked at does not count (the same bytes once more).
+    /// Whether the current evaluation is ignored because it repeats the same bytes.
     muted: bool,
     packet: Option<PacketRef>,
     app: (AppProto, bool),
@@ -42,7 +43,7 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// For these rules, by number.
+    /// A tracer for the rules with these numbers.
     pub(crate) fn new(detect: &Arc<Detect>, rules: &[u32]) -> Tracer {
         Tracer {
             traces: rules.iter().filter_map(|&r| RuleTrace::new(detect, r)).collect(),
@@ -75,7 +76,7 @@ impl Tracer {
         }
     }
 
-    /// The look at hand, where the rule is one of those explained.
+    /// The current evaluation, if its rule is traced.
     fn current(&mut self) -> Option<&mut Current> {
         let t = self.traces.get_mut(self.active.filter(|_| !self.muted)?)?;
         t.work.look.as_mut().map(|l| &mut l.1)
@@ -97,7 +98,7 @@ impl Tracer {
         }
     }
 
-    /// Takes what checks of packet and flow would have said.
+    /// Takes the results of the packet and flow checks, which ran only for the report.
     fn take_quick(&mut self) {
         let Some(t) = self.active.take().and_then(|a| self.traces.get_mut(a)) else { return };
         if let (Some(quick), Some((_, current))) = (&mut t.work.quick, t.work.look.take()) {
@@ -105,7 +106,7 @@ impl Tracer {
         }
     }
 
-    /// Says of every rule that was not looked at with this packet why.
+    /// Records for every rule that was not evaluated with this packet why it was not.
     fn explain_silence(&mut self) {
         let Some(packet) = self.packet else { return };
         for t in &mut self.traces {
@@ -155,7 +156,7 @@ impl Tracer {
                     "there is nothing to look for the expression of its pcre in: no payload, and no stream data is due",
                 ),
                 Way::Regex(_, digits) => {
-                    // Where there are too few of them nobody looks for it.
+                    // The search for the expression is skipped if there are too few digits.
                     let by_digits = searches.iter().all(|s| s.0.check != WHOLE_REGEX);
                     let places: Vec<&str> = searches.iter().map(|s| s.0.place.as_str()).collect();
                     let places = places.join(" or ");
@@ -191,7 +192,7 @@ impl Tracer {
     }
 }
 
-/// A transaction was looked at, and the rule was not.
+/// Ends a transaction that was inspected, for a rule that was not evaluated on it.
 fn close_transaction(t: &mut RuleTrace, packet: PacketRef) {
     let Some((subject, looked)) = t.work.transaction.take() else { return };
     let searches = std::mem::take(&mut t.work.searches);
@@ -269,7 +270,7 @@ impl Watch for Tracer {
         for t in &mut self.traces {
             let compiled = self.detect.compiled.get(t.rule as usize);
             let line = match (place, &t.own.trigger) {
-                // Where there are no streams, what is wanted of one is looked for in the payload.
+                // Without streams, stream patterns are searched in the payload.
                 (Searched::Packet(s), Way::Pattern(sources, p))
                     if sources.contains(&s) || (s == Source::Payload && self.packet.is_some_and(|p| p.proto != 6)) =>
                 {
@@ -294,7 +295,7 @@ impl Watch for Tracer {
                 }
                 _ => continue,
             };
-            // Both groups of a packet are searched: the same place twice is told once.
+            // Both groups of a packet are searched: the same place is reported once.
             if !t.work.searches.iter().any(|s| s.0 == line.0) && t.work.searches.len() < 16 {
                 t.work.searches.push(line);
             }
@@ -343,7 +344,8 @@ impl Watch for Tracer {
         };
         current.settle();
         t.work.told = true;
-        // A rule on transactions compares addresses and ports before its checks. Only a fast pattern can have been found until then.
+        // Transaction rules compare addresses and ports before their checks. Only the fast pattern may have been found
+        // until then.
         let unchecked = current.lines.iter().all(|l| l.came == LineCame::Held) && end == End::Fail;
         if let (Some(m), true) = (t.work.misfit, unchecked) {
             let rule = self.detect.rules().get(t.rule as usize).and_then(|r| r.tree());
@@ -440,15 +442,15 @@ impl Watch for Tracer {
         let (Some(own), Some(place)) = (t.own.buffers.get(&address(buffer)), buffer.place_of(op)) else { return };
         let Some(check) = own.check(place) else { return };
         let Some((_, c)) = &mut t.work.look else { return };
-        // A check of base64_data comes after base64_decode began, which holds once all of them do.
+        // Checks of base64_data come after the start of base64_decode, which holds only if all of them do.
         let order = match (place, seen.came) {
             ((n, Some(inner)), _) => n as u32 * 1024 + 1 + inner as u32,
-            ((n, None), Came::Held(..)) if matches!(check, BufferCheck::Base64 { .. }) => n as u32 * 1024 + 1023,
+            ((n, None), CheckResult::Held(..)) if matches!(check, BufferCheck::Base64 { .. }) => n as u32 * 1024 + 1023,
             ((n, None), _) => n as u32 * 1024,
         };
         c.path.retain(|s| s.order < order);
         match seen.came {
-            Came::Held(from, to) => {
+            CheckResult::Held(from, to) => {
                 let variable = match check {
                     BufferCheck::ByteExtract(b) => Some(b.variable),
                     BufferCheck::ByteMath(b) => Some(b.result),
@@ -457,7 +459,7 @@ impl Watch for Tracer {
                 let value = variable.and_then(|v| seen.variables.get(usize::from(v)).copied());
                 c.path.push(Seen { order, place, from, to, value });
             }
-            Came::Failed(_) | Came::Limit => {
+            CheckResult::Failed(_) | CheckResult::Limit => {
                 let hint = hints::of(check, seen);
                 let rank = |order: u32, tenths: u32| order * 16 + tenths;
                 if c.failed.as_ref().is_none_or(|f| rank(order, hint.tenths) > rank(f.0, f.2)) {
@@ -556,20 +558,20 @@ impl Watch for Tracer {
         c.commit(vec![Line::new(check, line_came, place, detail)], 0);
     }
 
-    fn fate(&mut self, rule: u32, fate: Fate) {
+    fn fate(&mut self, rule: u32, fate: MatchOutcome) {
         let by = |n: u32| self.detect.rules().get(n as usize).map_or(0, |r| r.sid);
         let (text, alert) = match fate {
-            Fate::Alert => ("an alert was written".to_owned(), true),
-            Fate::Writes(_) => {
+            MatchOutcome::Alert => ("an alert was written".to_owned(), true),
+            MatchOutcome::Writes(_) => {
                 ("no alert: the rule writes none (noalert, pass, config, or flowbits:noalert)".into(), false)
             }
-            Fate::Threshold(true) => ("no alert: its threshold has not been reached".into(), false),
-            Fate::Threshold(false) => (
+            MatchOutcome::Threshold(true) => ("no alert: its threshold has not been reached".into(), false),
+            MatchOutcome::Threshold(false) => (
                 "no alert: kept back by threshold, limit or suppress (the rule's, or of threshold.config)".into(),
                 false,
             ),
-            Fate::Overflow => ("no alert: the packet had too many already (packet-alert-max)".into(), false),
-            Fate::Passed(n) => (format!("no alert: the pass rule {} comes before it", by(n)), false),
+            MatchOutcome::Overflow => ("no alert: the packet had too many already (packet-alert-max)".into(), false),
+            MatchOutcome::Passed(n) => (format!("no alert: the pass rule {} comes before it", by(n)), false),
         };
         let packet = self.packet;
         let Some(t) = self.traces.iter_mut().find(|t| t.rule == rule) else { return };

@@ -1,4 +1,4 @@
-//! Words for what the report has no other name for.
+//! Texts for things that have no name in the rule language.
 
 use margay_app::{AppProto, protocol};
 use margay_flow::Direction;
@@ -29,7 +29,7 @@ pub(super) fn frame_name(proto: AppProto, kind: u8) -> &'static str {
     protocol(proto).and_then(|p| p.frames.get(usize::from(kind)).copied()).unwrap_or("stream")
 }
 
-/// What of the rule's header a packet does not fit.
+/// The part of the rule's header that a packet does not fit.
 pub(super) fn misfit_text(m: Misfit, rule: &Rule) -> String {
     let ports = |p: &margay_rules::ast::PortSet| {
         let list: Vec<String> =
@@ -50,10 +50,10 @@ pub(super) fn misfit_text(m: Misfit, rule: &Rule) -> String {
     }
 }
 
-/// What is said of a buffer that is not in the transaction.
+/// The text for a buffer that the transaction does not have.
 pub(super) const MISSING: &str = "there is no such buffer in the transaction";
 
-/// What is said of a pattern that was looked for; and how much of it was there.
+/// Describes the search for a pattern, and how much of the pattern was there.
 pub(super) fn search_line(l: &Literal, place: String, data: Option<&[u8]>) -> (Line, u32) {
     let p = &l.pattern;
     let check = format!("the fast pattern {}", pattern_text(p));
@@ -90,10 +90,11 @@ pub(super) fn search_line(l: &Literal, place: String, data: Option<&[u8]>) -> (L
     (line, tenths(len, p.bytes.len()) + 1)
 }
 
-/// An expression that was looked for.
+/// The name of an expression that was searched.
 pub(super) const WHOLE_REGEX: &str = "the expression of its pcre";
 
-/// Where an expression was looked for, or was not because there are not so many `digits` in a row; what of them there are.
+/// Describes the search for an expression, or why it was skipped: fewer than `digits` digits in a row. Also how many of
+/// them there are.
 pub(super) fn regex_line(digits: usize, place: String, data: &[u8]) -> (Line, u32) {
     let longest = longest_row(data);
     if longest < digits {
@@ -104,7 +105,7 @@ pub(super) fn regex_line(digits: usize, place: String, data: &[u8]) -> (Line, u3
         let line = Line::new(format!("{digits} digits in a row"), LineCame::Failed, place, detail);
         return (line, tenths(longest, digits));
     }
-    // The matcher tells no more than where it is.
+    // The matcher reports only matches, no partial ones.
     let line = Line::new(WHOLE_REGEX, LineCame::Failed, place, format!("not in the {} bytes", data.len()));
     (line, tenths(1, 1))
 }
@@ -125,7 +126,7 @@ pub(super) fn held_lines(own: &Buffer, path: &[Seen]) -> Vec<Line> {
     path.iter().filter_map(line).collect()
 }
 
-/// A step that has no lines of its own: what it asks, of what, and what there is.
+/// Describes a step without lines of its own: the condition, its subject, and the actual value.
 pub(super) fn step_text(
     detect: &Detect,
     own: &Own,

@@ -2,25 +2,25 @@
 //!
 //! Flows go to workers by their hash. If one flow is most of the load, its worker falls behind while others are idle. Most of
 //! the time goes to the pattern search in payloads, which depends only on the bytes and the requested rules
-//! (`margay_detect::Recipe`). Everything else about a packet depends on the packets before it. So an idle worker takes a
+//! (`margay_detect::SearchPlan`). Everything else about a packet depends on the packets before it. So an idle worker takes a
 //! piece from another worker's [`Board`], searches the payloads of its frames, and stores the results beside them
 //! ([`Notes`]). The owner still decodes, tracks and reassembles every packet in order. When it needs a search that a helper
 //! has made, it takes the result.
 //!
-//! - *What to search for* is on the board by flow and direction: the recipe of the flow's last packet, and where in its frame
+//! - *What to search for* is on the board by flow and direction: the search plan of the flow's last packet, and where in its frame
 //!   the payload began. The helper relies on this. The owner verifies it: a result counts only for exactly the packet's bytes
-//!   and exactly the recipe that it needs.
+//!   and exactly the search plan that it needs.
 //! - *Nobody waits.* The owner takes the results that exist, and makes missing searches itself. A helper leaves a piece when
 //!   the owner catches up, and takes the next one. So no state of a flow moves, nothing runs out of order, and a wrong guess
 //!   costs only the helper's time. Deadlock is impossible, because the workers share only a lock-free queue.
 //! - *It is free when there are many flows*, because then no worker is idle. The owner reads one word a frame, and writes to
-//!   the board when a flow needs another recipe than before.
+//!   the board when a flow needs another plan than before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_queue::ArrayQueue;
-use margay_detect::{Detect, Recipe, SearchedAhead, Searcher};
+use margay_detect::{Detect, SearchPlan, SearchedAhead, Searcher};
 use margay_output::warning;
 
 use super::feeder::Shared;
@@ -154,15 +154,15 @@ impl Board {
         self.wishes.get((key ^ key >> 9) as usize % WISHES)
     }
 
-    /// The recipe of a flow's packets, and the offset of their payload.
-    fn wished(&self, key: u32) -> Option<(usize, Recipe)> {
+    /// The search plan of a flow's packets, and the offset of their payload.
+    fn wished(&self, key: u32) -> Option<(usize, SearchPlan)> {
         let wish = self.wish_of(key)?;
         let word = wish.key.load(Ordering::Acquire);
         let here = word >> 32 == u64::from(key) && word & 1 == 1;
-        here.then(|| ((word >> 1 & 0xffff) as usize, Recipe::from_word(wish.recipe.load(Ordering::Relaxed))))
+        here.then(|| ((word >> 1 & 0xffff) as usize, SearchPlan::from_word(wish.recipe.load(Ordering::Relaxed))))
     }
 
-    fn wish(&self, key: u32, start: u16, recipe: Recipe) {
+    fn wish(&self, key: u32, start: u16, recipe: SearchPlan) {
         let Some(wish) = self.wish_of(key) else { return };
         let word = u64::from(key) << 32 | u64::from(start) << 1 | 1;
         // A helper that reads only one of the two new values makes a search that nobody uses.
@@ -215,7 +215,7 @@ impl Helped {
 }
 
 impl SearchedAhead for Helped {
-    fn found(&self, recipe: Recipe, payload: &[u8], out: &mut Vec<u32>) -> bool {
+    fn found(&self, recipe: SearchPlan, payload: &[u8], out: &mut Vec<u32>) -> bool {
         let Some(piece) = &self.piece else { return false };
         let Some((key, frame)) = piece.at(self.nth) else { return false };
         // The payload's offset in the frame. A reassembled or rewritten payload is not in the frame.
