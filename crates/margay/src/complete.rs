@@ -1,4 +1,4 @@
-//! Completions for shells, made from the commands' `--help`.
+//! Shell completions, generated from each command's `--help`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -40,7 +40,7 @@ fn wrong(what: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// What a value is, as far as a shell can complete it.
+/// The kind of value that an option takes, for the shell's completion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     File,
@@ -59,19 +59,19 @@ fn kind(choice: &Choice) -> Kind {
     }
 }
 
-/// Words that may stand as a value: `all|none`.
+/// The words that a value may be: `all|none`.
 fn words_of(choice: &Choice) -> Vec<&str> {
     let value = choice.value.as_deref().unwrap_or_default();
     let plain = |w: &&str| !w.is_empty() && w.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
     if value.contains('|') { value.split('|').filter(plain).collect() } else { Vec::new() }
 }
 
-/// The words that stand for a command in the shells' `case`: `rules check`; of a run, none.
+/// The words that name a command in the shells' `case`: `rules check`; empty for a run.
 fn key(page: &Page) -> String {
     page.words.join(" ")
 }
 
-/// Words below a command: its commands, without their arguments.
+/// The names of a command's subcommands, without their arguments.
 fn below(page: &Page) -> Vec<&str> {
     let names = page.commands.iter().filter_map(|(n, _)| n.split([' ', ',']).next());
     names.filter(|n| *n != "help" || page.words.is_empty()).collect()

@@ -1,4 +1,4 @@
-//! `margay help`: what there is to know of a command, a setting or a keyword, and the manual pages.
+//! `margay help`: explains a command, a setting or a keyword, and prints the manual pages.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ the options of a run, as --help does.
   -h, --help  this text
 ";
 
-/// Writes to standard output; a reader that went away is no error.
+/// Writes to standard output. A reader that closed the pipe is no error.
 pub(crate) fn print(text: &str) -> ExitCode {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -47,7 +47,7 @@ pub(crate) fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         },
         topic => match explain(topic) {
             Some(text) => print(&text),
-            // Keywords are the engine's to explain, and so is that there is no such one.
+            // The engine explains keywords, and reports unknown ones.
             None if topic.len() == 1 && !topic.concat().starts_with('-') => {
                 margay_engine::run([OsString::from(format!("--list-keywords={}", topic.concat()))])
             }
@@ -75,7 +75,7 @@ fn write_all(dir: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The text about a command or a setting.
+/// The help text of a command or a setting.
 fn explain(topic: &[&str]) -> Option<String> {
     let pages = all();
     if let Some(page) = pages.iter().find(|p: &&Page| p.words == topic) {
@@ -85,7 +85,7 @@ fn explain(topic: &[&str]) -> Option<String> {
     settings(word)
 }
 
-/// The settings whose path has that part.
+/// The settings whose path contains that part.
 fn settings(word: &str) -> Option<String> {
     let parts = |path: &str| path == word || format!(".{path}.").contains(&format!(".{word}."));
     let found: Vec<_> = keys::all().filter(|k| parts(k.path)).collect();

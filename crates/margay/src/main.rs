@@ -10,8 +10,8 @@ mod setup;
 
 use std::process::ExitCode;
 
-/// Packets, streams and transactions come and go by the million: the system's allocator takes an eighth of the time, and
-/// keeps more of what was freed.
+/// The engine allocates and frees packets, streams and transactions by the million. The system's allocator takes an
+/// eighth of the run time, and holds on to more freed memory.
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -19,7 +19,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
     let first = args.peek().and_then(|a| a.to_str()).unwrap_or_default();
-    // Only a name that no option and no BPF filter begins with.
+    // Take only a name that no option and no BPF filter begins with.
     match first {
         "lab" => {
             args.next();
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// `margay lab`. What is measured inside of the engine (`steering`) is the engine's own.
+/// Runs `margay lab`. `steering`, which measures inside the engine, is the engine's own code.
 #[cfg(feature = "lab")]
 fn lab(mut args: std::iter::Peekable<impl Iterator<Item = std::ffi::OsString>>) -> ExitCode {
     quiet_pipes();
@@ -62,7 +62,7 @@ fn lab(_args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A reader that went away (`margay lab --help | head`) is no error: the process ends without a word, as others do.
+/// Ends the process silently, as other programs do, if the reader closes the pipe (`margay lab --help | head`).
 fn quiet_pipes() {
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

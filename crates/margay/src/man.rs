@@ -1,10 +1,10 @@
-//! Manual pages, in the language of groff's `man` macros.
+//! Manual pages in groff's `man` macros.
 
 use std::fmt::Write as _;
 
 use crate::pages::{Choice, Page};
 
-/// The page of a command with those below it: its name (`margay-rules.1`) and its text.
+/// The page of a command and its subcommands: its name (`margay-rules.1`) and its text.
 pub(crate) fn page(command: &str, pages: &[Page]) -> Option<(String, String)> {
     let of = |p: &&Page| p.words.first().map_or("", String::as_str) == command;
     let mut mine = pages.iter().filter(of);
@@ -101,7 +101,7 @@ fn option(c: &Choice, out: &mut String) {
     let _ = writeln!(out, ".TP\n{}\n{text}", flags.join(", "));
 }
 
-/// Lines as paragraphs, which empty lines part.
+/// Writes lines as paragraphs, separated at empty lines.
 fn paragraphs(lines: &[String], out: &mut String, mut begun: bool) {
     let mut open = false;
     for line in lines {
@@ -117,7 +117,7 @@ fn paragraphs(lines: &[String], out: &mut String, mut begun: bool) {
     }
 }
 
-/// Text of which nothing is a request of groff's.
+/// Escapes text so that groff reads no request in it.
 fn escape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,14 +1,14 @@
-//! What there is to tell of each command, read from the text of its `--help`: manual pages and completions are made from it, so that
-//! they have what the command has.
+//! Each command's help, parsed from the text of its `--help`. Manual pages and completions are generated from it, so
+//! they always match the command.
 
 /// An option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// As they are typed: `-c`, `--config`.
+    /// The spellings: `-c`, `--config`.
     pub(crate) flags: Vec<String>,
-    /// What follows, as in `FILE`.
+    /// The value's name, as in `FILE`.
     pub(crate) value: Option<String>,
-    /// Whether the value may be left out, and comes behind a `=`.
+    /// Whether the value is optional and follows a `=`.
     pub(crate) perhaps: bool,
     pub(crate) text: String,
 }
@@ -16,17 +16,17 @@ pub(crate) struct Choice {
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
-    /// Its words without the program's name: none for a run, `rules check`.
+    /// The command's words without the program's name: `rules check`; empty for a run.
     pub(crate) words: Vec<String>,
     pub(crate) usage: Vec<String>,
     pub(crate) about: Vec<String>,
-    /// Under their headings, in the order of the text.
+    /// Options under their headings, in the order of the text.
     pub(crate) options: Vec<(String, Vec<Choice>)>,
-    /// Commands below it: name with arguments, and what each does.
+    /// Subcommands: name with arguments, and description.
     pub(crate) commands: Vec<(String, String)>,
-    /// What follows: headings and their lines.
+    /// The remaining sections: headings and their lines.
     pub(crate) rest: Vec<(String, Vec<String>)>,
-    /// The text itself.
+    /// The original text.
     pub(crate) help: String,
 }
 
@@ -35,12 +35,12 @@ impl Page {
         self.options.iter().flat_map(|(_, c)| c)
     }
 
-    /// `margay`, `margay rules check`.
+    /// The full name: `margay`, `margay rules check`.
     pub(crate) fn name(&self) -> String {
         std::iter::once("margay").chain(self.words.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
     }
 
-    /// Reads the text of a `--help`.
+    /// Parses the text of a `--help`.
     pub(crate) fn read(words: &str, help: &str) -> Page {
         let mut page = Page {
             words: words.split_whitespace().map(str::to_owned).collect(),
@@ -80,7 +80,7 @@ impl Page {
             match (deep, left.is_empty()) {
                 (_, true) => {}
                 (1..=4, _) => self.commands.push((left.to_owned(), right.to_owned())),
-                // The text of the one above goes on.
+                // Continues the description above.
                 _ => join(self.commands.last_mut().map(|c| &mut c.1), line),
             }
         } else if let Some(choice) = choice(left, right).filter(|_| (1..=6).contains(&deep)) {
@@ -101,7 +101,7 @@ impl Page {
     }
 }
 
-/// Adds a line to what it goes on from.
+/// Appends a continuation line.
 fn join(text: Option<&mut String>, line: &str) {
     if let Some(text) = text {
         if !text.is_empty() {
@@ -111,13 +111,13 @@ fn join(text: Option<&mut String>, line: &str) {
     }
 }
 
-/// What is left and right of the first gap of two blanks.
+/// Splits a line at the first gap of two spaces.
 fn columns(line: &str) -> (&str, &str) {
     let line = line.trim();
     line.split_once("  ").map_or((line, ""), |(left, right)| (left.trim(), right.trim()))
 }
 
-/// An option: `-c, --config <FILE>`, `--af-packet[=IF]`, `--pcap FILE, -r FILE`.
+/// Parses an option: `-c, --config <FILE>`, `--af-packet[=IF]`, `--pcap FILE, -r FILE`.
 fn choice(left: &str, right: &str) -> Option<Choice> {
     if !left.starts_with('-') {
         return None;
@@ -139,7 +139,7 @@ fn choice(left: &str, right: &str) -> Option<Choice> {
     Some(Choice { flags, value, perhaps, text: right.to_owned() })
 }
 
-/// Every command that is shown.
+/// All commands that the help shows.
 pub(crate) fn all() -> Vec<Page> {
     let own = [
         ("top", margay_watch::TOP_HELP),
@@ -151,7 +151,7 @@ pub(crate) fn all() -> Vec<Page> {
     pages.extend(own.map(|(words, text)| Page::read(words, text)));
     pages.push(Page::read("split", &margay_archive::help()));
     pages.extend(margay_engine::helps().iter().map(|(words, text)| Page::read(words, text)));
-    // `margay lab` is not there without its feature; `margay tune` is.
+    // `margay lab` exists only with its feature; `margay tune` always does.
     let lab = margay_lab::helps();
     let there = lab.iter().filter(|(words, _)| cfg!(feature = "lab") || !words.starts_with("lab"));
     pages.extend(there.map(|(words, text)| Page::read(words, text)));
@@ -199,7 +199,7 @@ mod tests {
             let page = pages.iter().find(|p| p.words == [*name]);
             assert!(page.is_some_and(|p| !p.usage.is_empty()) || !cfg!(feature = "lab"), "{name}");
         }
-        // What `--help` of a command shows with a dash is an option of its page.
+        // Everything with a dash in a command's `--help` is an option of its page.
         for page in &pages {
             let shallow = |l: &&str| (1..=6).contains(&(l.len() - l.trim_start().len()));
             for line in page.help.lines().filter(shallow).filter(|l| l.trim_start().starts_with("--")) {

@@ -1,9 +1,10 @@
-//! Records what each packet of a capture asks of a card that detects (`margay lab card record`, docs/card.md).
+//! Records the work that each packet of a capture causes for a card that detects (`margay lab card record`,
+//! docs/card.md).
 //!
-//! Frames go through one worker of the engine, as those of an interface do. What it hands to detection, how often each rule is looked
-//! at and in how many bytes, and which alerts it writes is the engine's own account ([`margay_engine::witness`], profiles of rules).
-//! Added to that is what a string matcher with one table for all rules would report: a rule whose fast pattern is in the bytes of a
-//! flush, whatever their ports. Nothing of this is in the packet path of a sensor.
+//! Frames go through one worker of the engine, as live frames do. The engine's own record ([`margay_engine::witness`],
+//! rule profiles) says which bytes go to detection, how often and in how many bytes each rule is checked, and which
+//! alerts are written. This module adds the result of a string matcher with one table for all rules: every rule whose
+//! fast pattern occurs in a flush, whatever its ports. A sensor's packet path has none of this.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,11 +22,11 @@ use margay_engine::witness::{Record, What};
 const YAML: &str = include_str!("../../../etc/margay.yaml");
 const CLASSES: &str = include_str!("../../../etc/classification.config");
 const REFERENCES: &str = include_str!("../../../etc/reference.config");
-/// A rule that is looked at for each URI: how often, and in how many bytes, are the URIs to normalise.
+/// This rule is checked for every URI. Its counts are the URIs to normalise and their bytes.
 const URI_SID: u32 = u32::MAX - 1;
 const FRAMES: usize = 256;
 
-/// A folder that goes with its value.
+/// A folder that is removed when the value is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -43,33 +44,33 @@ impl Drop for Folder {
     }
 }
 
-/// A packet whose work is not complete yet: what is left of a stream is inspected after its last packet came.
+/// A packet whose work is not complete yet: a stream's remaining data is inspected after its last packet.
 #[derive(Default)]
 struct Draft {
     work: Work,
-    /// Rules of the port group whose pattern was found or that looked at bytes, with how many.
+    /// Rules of the port group whose pattern was found or that checked bytes, with the number of bytes.
     group: Vec<(u32, u64)>,
-    /// Rules of other groups whose pattern was found.
+    /// Rules of other port groups whose pattern was found.
     others: Vec<u32>,
 }
 
 type Ends = (u8, (IpAddr, u16), (IpAddr, u16));
 
-/// What packets asked for so far.
+/// The work recorded so far.
 #[derive(Default)]
 struct Recording {
     drafts: Vec<Draft>,
     hashes: Vec<u32>,
-    /// Flows of the capture that is being read, and the last packet of each.
+    /// Flows of the current capture, and the last packet of each.
     flows: HashMap<Ends, (u32, usize)>,
-    /// The flow of frames that are no IP packets.
+    /// The flow of frames without an IP packet.
     other: Option<u32>,
 }
 
 /// Records the work of `job`.
 ///
 /// # Errors
-/// A file that cannot be read, or rules or settings that cannot be used, as a sentence.
+/// A sentence about a file that cannot be read, or about rules or settings that cannot be used.
 pub(crate) fn record(job: &Job<'_>) -> Result<Trace, String> {
     let yaml = match job.config {
         Some(path) => text(path)?,
@@ -110,16 +111,16 @@ fn text(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
 }
 
-/// One table with the fast pattern of every rule.
+/// A matcher with the fast patterns of all rules.
 struct Table {
     matcher: Matcher,
     scratch: Scratch,
-    /// The rule of each pattern.
+    /// The rule that owns each pattern.
     rules: Vec<u32>,
     /// The rule that counts URIs.
     uri: Option<usize>,
     found: Vec<u32>,
-    /// Costs of each rule before the frame: looks, buffers, bytes.
+    /// Costs of each rule before the frame: checks, buffers, bytes.
     before: Vec<(u64, u64, u64)>,
 }
 
@@ -144,7 +145,7 @@ impl Table {
         Ok(Table { matcher, scratch, rules, uri, found: Vec::new(), before })
     }
 
-    /// Rules whose pattern ends in `data` behind the first `seen` bytes, by rising number.
+    /// Finds rules whose pattern ends in `data` after the first `seen` bytes, in ascending order.
     fn search(&mut self, data: &[u8], seen: usize) -> Result<(), String> {
         let Table { matcher, scratch, rules, found, .. } = self;
         found.clear();
@@ -160,12 +161,12 @@ impl Table {
     }
 }
 
-/// The same for both directions.
+/// The flow key, equal for both directions.
 fn ends(record: &Record) -> Ends {
     (record.proto, record.from.min(record.to), record.from.max(record.to))
 }
 
-/// FNV-1a of both addresses, which is the same for both directions.
+/// FNV-1a of both addresses, equal for both directions.
 fn hash(ends: &Ends) -> u32 {
     let mut hash = 0x811c_9dc5u32;
     let mut add = |b: u8| hash = (hash ^ u32::from(b)).wrapping_mul(0x0100_0193);
@@ -190,7 +191,7 @@ impl Recording {
             match source.next_event(FRAMES, SystemTime::now) {
                 Event::Batch(batch) => {
                     for frame in batch.iter() {
-                        // Flows that were silent for too long end, as between two batches of an interface.
+                        // Flows that were idle too long end, as they do between two live batches.
                         if idle.is_none_or(|last: i64| frame.time.0 - last > 1_000_000) {
                             idle = Some(frame.time.0);
                             engine.idle(frame.time);
@@ -219,12 +220,12 @@ impl Recording {
         Ok(())
     }
 
-    /// A frame was taken: begins its draft.
+    /// Begins the draft of a frame that the engine took.
     fn frame(&mut self, bytes: u16, engine: &mut InProcess, table: &mut Table) -> Result<(), String> {
         let Some(witness) = engine.witness() else { return Err("the engine keeps no record".to_owned()) };
         let number = self.drafts.len();
         let packets = || witness.records().iter().filter(|r| matches!(r.what, What::Payload(_)));
-        // Of a tunnel the packet that it carried, which comes first.
+        // For a tunnel this is the inner packet, which comes first.
         let flow = match packets().next() {
             Some(record) => {
                 let (hashes, key) = (&mut self.hashes, ends(record));
@@ -248,8 +249,8 @@ impl Recording {
         self.account(number, engine, table)
     }
 
-    /// Adds what the engine did since the last call to packets: what is about another flow than that of packet `number` to the last
-    /// packet of that flow.
+    /// Attributes the engine's work since the last call to packets. Work for another flow than that of packet `number`
+    /// goes to that flow's last packet.
     fn account(&mut self, number: usize, engine: &mut InProcess, table: &mut Table) -> Result<(), String> {
         let (Some(witness), Some(detect)) = (engine.witness(), engine.detect()) else { return Ok(()) };
         for record in witness.records() {
@@ -257,7 +258,7 @@ impl Recording {
             let Some(draft) = self.drafts.get_mut(of) else { continue };
             let (range, seen) = match &record.what {
                 What::Stream { bytes, seen, .. } => (bytes, *seen),
-                // What is in a stream is inspected there.
+                // Data of a stream is inspected there.
                 What::Payload(bytes) if record.proto != 6 => (bytes, 0),
                 What::Alert(_) => {
                     draft.work.alerts = draft.work.alerts.saturating_add(1);
@@ -295,7 +296,7 @@ impl Recording {
             let rule = rule as u32;
             match draft.group.iter_mut().find(|g| g.0 == rule) {
                 Some(known) => known.1 += bytes,
-                // What only header and state spoke against was looked at with the packet.
+                // The rule failed on header or flow state, which are checked with the packet.
                 None if buffers == 0 => {}
                 None => draft.group.push((rule, bytes)),
             }
@@ -307,7 +308,7 @@ impl Recording {
     fn trace(self) -> Trace {
         let mut trace = Trace { flows: self.hashes, ..Trace::default() };
         for mut draft in self.drafts {
-            // The matcher reports nothing where there is nothing to match; what remains is looked at for the packet itself.
+            // The matcher reports only rules with a pattern. The other rules are checked for the packet itself.
             draft.others.retain(|rule| !draft.group.iter().any(|g| g.0 == *rule));
             draft.group.sort_unstable();
             draft.group.truncate(usize::from(u16::MAX));

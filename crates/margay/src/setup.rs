@@ -1,4 +1,5 @@
-//! `margay setup`: a first configuration for this machine, from a few answers. It fetches nothing and starts nothing.
+//! `margay setup`: writes a first configuration for this machine from a few answers. It downloads nothing and starts
+//! nothing.
 
 use std::ffi::OsString;
 use std::io::{BufRead, Write};
@@ -32,14 +33,14 @@ Exit status: 0 it was written and passes its test, 1 it could not be, 2 the comm
 cannot be made out.
 ";
 
-/// Where suricata-update is told to put the rules (docs/rule-updates.md).
+/// The rules file that suricata-update is configured to write (docs/rule-updates.md).
 const RULES: &str = "/var/lib/margay/rules/suricata.rules";
 const UNIT: &str = include_str!("../../../etc/margay.service");
 const HOME_NET: &str = "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16";
 
-/// What was asked for on the command line.
+/// The options on the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Wishes {
+struct SetupOptions {
     interfaces: Vec<String>,
     home_net: Option<String>,
     mode: Option<Mode>,
@@ -67,7 +68,7 @@ impl Mode {
     }
 }
 
-/// All that the configuration says.
+/// The values that the configuration needs.
 #[derive(Debug, PartialEq, Eq)]
 struct Answers {
     interfaces: Vec<String>,
@@ -76,7 +77,7 @@ struct Answers {
     rules: PathBuf,
 }
 
-/// Why it ends otherwise than well: the exit status, and a sentence.
+/// The exit status and message of a failure.
 type Ended = (u8, String);
 
 fn misused(why: impl Into<String>) -> Ended {
@@ -87,9 +88,9 @@ fn failed(why: impl Into<String>) -> Ended {
     (1, why.into())
 }
 
-/// What the arguments ask for; none for help.
-fn parse(args: impl Iterator<Item = OsString>) -> Result<Option<Wishes>, Ended> {
-    let mut wishes = Wishes::default();
+/// Parses the arguments; `None` if they ask for help.
+fn parse(args: impl Iterator<Item = OsString>) -> Result<Option<SetupOptions>, Ended> {
+    let mut wishes = SetupOptions::default();
     let mut args = args.map(|a| a.into_string().map_err(|a| misused(format!("{} is not UTF-8", a.to_string_lossy()))));
     while let Some(arg) = args.next() {
         let arg = arg?;
@@ -136,7 +137,7 @@ pub(crate) fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn set_up(wishes: &Wishes) -> Result<(), Ended> {
+fn set_up(wishes: &SetupOptions) -> Result<(), Ended> {
     let root = std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
     let usual = if root { "/etc/margay/sensor.yaml" } else { "sensor.yaml" };
     let output = wishes.output.clone().unwrap_or_else(|| usual.into());
@@ -153,7 +154,7 @@ fn set_up(wishes: &Wishes) -> Result<(), Ended> {
     std::fs::create_dir_all(folder).map_err(|e| failed(format!("cannot make {}: {e}", folder.display())))?;
     let defaults = defaults(folder)?;
     let text = configuration(&answers, &defaults);
-    // Only what passes its test takes its place.
+    // The file replaces the old one only if it passes its test.
     let draft =
         folder.join(format!(".{}.{}", output.file_name().unwrap_or_default().to_string_lossy(), std::process::id()));
     let written = std::fs::write(&draft, &text).map_err(|e| failed(format!("cannot write {}: {e}", draft.display())));
@@ -189,12 +190,12 @@ fn set_up(wishes: &Wishes) -> Result<(), Ended> {
     Ok(())
 }
 
-/// This program, as it is named in what is written.
+/// The path of this program, as the unit file names it.
 fn program() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| "margay".into())
 }
 
-/// The interfaces of this machine but the loopback, those that are up first.
+/// This machine's interfaces without the loopback, active ones first.
 fn interfaces() -> Vec<String> {
     let entries = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let mut found: Vec<(bool, String)> = entries
@@ -209,8 +210,13 @@ fn interfaces() -> Vec<String> {
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// What no option says is asked for; with `--yes` it is taken as proposed.
-fn ask(wishes: &Wishes, there: &[String], input: &mut dyn BufRead, out: &mut dyn Write) -> Result<Answers, Ended> {
+/// Asks for every value that no option gives. With `--yes` it takes the defaults.
+fn ask(
+    wishes: &SetupOptions,
+    there: &[String],
+    input: &mut dyn BufRead,
+    out: &mut dyn Write,
+) -> Result<Answers, Ended> {
     let mut question = |what: &str, proposed: &str| -> Result<String, Ended> {
         if wishes.yes {
             return Ok(proposed.to_owned());
@@ -258,7 +264,7 @@ fn ask(wishes: &Wishes, there: &[String], input: &mut dyn BufRead, out: &mut dyn
     Ok(Answers { interfaces, home_net, mode, rules })
 }
 
-/// Whether what was answered can stand in a configuration as it is.
+/// Checks that the configuration can contain the answers unchanged.
 fn check(answers: &Answers) -> Result<(), Ended> {
     for name in &answers.interfaces {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@".contains(c);
@@ -282,7 +288,7 @@ fn check(answers: &Answers) -> Result<(), Ended> {
     Ok(())
 }
 
-/// The file of defaults beside the configuration, which is written where there is none.
+/// The file of defaults beside the configuration; written if it does not exist.
 fn defaults(folder: &Path) -> Result<String, Ended> {
     if folder.join("margay.yaml").is_file() {
         return Ok("margay.yaml".into());
@@ -296,7 +302,7 @@ fn defaults(folder: &Path) -> Result<String, Ended> {
     Ok(name.into())
 }
 
-/// The configuration as text.
+/// The text of the configuration.
 fn configuration(answers: &Answers, defaults: &str) -> String {
     let nets = answers.home_net.trim().trim_start_matches('[').trim_end_matches(']').replace(' ', "");
     let mut text = format!(
@@ -331,7 +337,7 @@ fn configuration(answers: &Answers, defaults: &str) -> String {
     text
 }
 
-/// Has the program test it. Rules that are not there yet are no reason to refuse it.
+/// Runs the program's configuration test. A missing rules file is no reason to reject the configuration.
 fn test(config: &Path, rules: &Path) -> Result<(), Ended> {
     let mut command = Command::new(program());
     command.arg("-T").arg("-c").arg(config).stdin(Stdio::null());
@@ -347,7 +353,7 @@ fn test(config: &Path, rules: &Path) -> Result<(), Ended> {
     Err(failed(format!("the configuration does not pass its test, and was not written:\n{}", errors.join("\n"))))
 }
 
-/// Writes a unit that runs it, and says how it is started.
+/// Writes a systemd unit, and returns the instructions to start it.
 fn install(config: &Path, folder: Option<&Path>) -> Result<String, Ended> {
     let folder = folder.unwrap_or(Path::new("/etc/systemd/system"));
     let path = folder.join("margay.service");
@@ -373,28 +379,28 @@ fn install(config: &Path, folder: Option<&Path>) -> Result<String, Ended> {
 mod tests {
     use super::*;
 
-    fn asked(wishes: &Wishes, lines: &str) -> Result<Answers, String> {
+    fn asked(wishes: &SetupOptions, lines: &str) -> Result<Answers, String> {
         let there = ["eth0".to_owned(), "eth1".to_owned()];
         ask(wishes, &there, &mut lines.as_bytes(), &mut Vec::new()).map_err(|e| e.1)
     }
 
     #[test]
     fn questions_and_proposals() {
-        let a = asked(&Wishes::default(), "\n\n\n\n").unwrap();
+        let a = asked(&SetupOptions::default(), "\n\n\n\n").unwrap();
         assert_eq!((a.mode, a.interfaces, a.home_net.as_str()), (Mode::Passive, vec!["eth0".to_owned()], HOME_NET));
         assert_eq!(a.rules, Path::new(RULES));
-        let a = asked(&Wishes::default(), "inline\neth1\n\n192.0.2.0/24\n/r/a.rules\n").unwrap();
+        let a = asked(&SetupOptions::default(), "inline\neth1\n\n192.0.2.0/24\n/r/a.rules\n").unwrap();
         assert_eq!((a.mode, a.interfaces), (Mode::Inline, vec!["eth1".to_owned(), "eth0".to_owned()]));
         assert_eq!((a.home_net.as_str(), a.rules.as_path()), ("192.0.2.0/24", Path::new("/r/a.rules")));
-        assert!(asked(&Wishes::default(), "sideways\n").unwrap_err().contains("passive or inline"));
-        assert!(asked(&Wishes::default(), "passive\n").unwrap_err().contains("--yes"));
-        let yes = Wishes { yes: true, interfaces: vec!["e9".into()], ..Wishes::default() };
+        assert!(asked(&SetupOptions::default(), "sideways\n").unwrap_err().contains("passive or inline"));
+        assert!(asked(&SetupOptions::default(), "passive\n").unwrap_err().contains("--yes"));
+        let yes = SetupOptions { yes: true, interfaces: vec!["e9".into()], ..SetupOptions::default() };
         assert_eq!(asked(&yes, "").unwrap().interfaces, ["e9"]);
     }
 
     #[test]
     fn what_cannot_stand_in_a_configuration() {
-        let good = || asked(&Wishes { yes: true, ..Wishes::default() }, "").unwrap();
+        let good = || asked(&SetupOptions { yes: true, ..SetupOptions::default() }, "").unwrap();
         assert!(check(&good()).is_ok());
         assert!(check(&Answers { interfaces: vec!["a\nb".into()], ..good() }).is_err());
         assert!(check(&Answers { home_net: "10.0.0.0/8\"".into(), ..good() }).is_err());

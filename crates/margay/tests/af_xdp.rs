@@ -1,5 +1,5 @@
-//! Live capture with AF_XDP: the engine on one end of a pair of virtual interfaces, traffic from the other, each test in a network
-//! namespace of its own.
+//! Live capture with AF_XDP. The engine has one end of a pair of virtual interfaces, traffic comes from the other. Each
+//! test has a network namespace of its own.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
@@ -23,7 +23,7 @@ in_namespace! {
     what_cannot_be_captured_is_said: inner_errors,
 }
 
-/// A settings file for AF_XDP beside that of the test.
+/// Writes AF_XDP settings to a file beside the test's own.
 fn settings(dir: &std::path::Path, text: &str) -> String {
     let file = dir.join("xdp.yaml");
     std::fs::write(&file, format!("%YAML 1.1\n---\naf-xdp:\n  - interface: vb\n{text}\n")).expect("settings");
@@ -35,7 +35,7 @@ fn settings(dir: &std::path::Path, text: &str) -> String {
 fn inner_same() {
     namespace::pair_of("va", "vb", "numtxqueues 4 numrxqueues 4", "");
     let mut sent = traffic(40);
-    // A lookup in a network of its own.
+    // A DNS query in a network of its own.
     let query = traffic(1).remove(0);
     sent.push([&query[..12], &[0x81, 0, 0, 100][..], &query[12..]].concat());
     let want = of_the_file("xdp-file", &sent);

@@ -1,5 +1,5 @@
-//! The application layer from packets to events: what becomes of a flow whose parser gives up, and that nothing of what hosts
-//! read slips past.
+//! The application layer from packets to events: flows whose parser fails, and data that hosts read and that must not
+//! escape inspection.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod conversation;
@@ -9,7 +9,7 @@ use std::io::Write;
 
 use conversation::{Capture, Client, Datagram, Lost, Ran, Say, Server, Turn, run};
 
-/// A chunk's length that is none, then an attack on the same connection.
+/// An invalid chunk length, then an attack on the same connection.
 const BROKEN_CHUNK: &[Turn<'static>] = &[
     Say(Client, b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n"),
     Say(Server, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
@@ -17,7 +17,7 @@ const BROKEN_CHUNK: &[Turn<'static>] = &[
     Say(Server, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
 ];
 
-/// A rule for the packet with which the parser fails, one for what follows, and one for both.
+/// One rule for the packet on which the parser fails, one for the data after it, and one for both.
 const RULES: &str = "\
     alert tcp any any -> any 80 (msg:\"the packet itself\"; content:\"hello\"; sid:1;)\n\
     alert tcp any any -> any 80 (msg:\"what follows\"; content:\"evil-attack\"; sid:2;)\n";
@@ -37,10 +37,10 @@ fn alerts(ran: &Ran) -> Vec<(u64, u64)> {
     ran.events("alert").iter().filter_map(of).collect()
 }
 
-/// Packets 4 (the broken chunk) to the last are 4 to 14, of which 5 come from the server.
+/// Packets 4 (the broken chunk) to 14 (the last), of which 5 come from the server.
 #[test]
 fn a_parser_error_is_answered_as_the_policy_says() {
-    // Policy; whether what follows is inspected; packets blocked because of the error, and because of their flow; the flow's action.
+    // Policy; whether later data is inspected; packets blocked by the error and by the flow; the flow's action.
     let cases: [(&str, bool, [u64; 2], Option<&str>); 7] = [
         ("drop-flow", false, [1, 10], Some("drop")),
         ("reject", false, [1, 10], Some("drop")),
@@ -54,7 +54,7 @@ fn a_parser_error_is_answered_as_the_policy_says() {
         let ran = with_policy(policy, policy, &["--simulate-ips"]);
         let alerts: Vec<(u64, u64)> = alerts(&ran);
         assert_eq!(alerts.iter().any(|a| a.1 == 2), inspected, "{policy}: {alerts:?}");
-        // The packet itself is not inspected unless the error is ignored.
+        // The packet itself is inspected only if the policy ignores the error.
         assert_eq!(alerts.contains(&(4, 1)), policy == "ignore", "{policy}: {alerts:?}");
         let dropped =
             ["applayer_error", "exception_policy_flow_drop"].map(|r| ran.counter(&format!("ips.drop_reason.{r}")));
@@ -86,7 +86,7 @@ fn by_default_a_parser_error_drops_the_flow_inline_and_nothing_otherwise() {
     assert_eq!(ran.events("flow")[0]["flow"]["exception_policy"][0]["policy"], "ignore");
 }
 
-/// Where nothing can be dropped a policy that drops is noted, and everything is inspected.
+/// A passive engine only logs a drop policy, and inspects everything.
 #[test]
 fn a_policy_that_drops_does_not_blind_a_passive_engine() {
     for (policy, action) in [("drop-flow", Some("drop")), ("drop-packet", None), ("reject", None)] {
@@ -98,7 +98,7 @@ fn a_policy_that_drops_does_not_blind_a_passive_engine() {
     }
 }
 
-/// Nothing of a handshake is understood behind a hole in it.
+/// The parser cannot resume a handshake after a gap.
 #[test]
 fn a_gap_that_a_parser_cannot_get_over_is_an_error() {
     let hello = [&[0x16, 3, 1, 0, 0x2d, 1, 0, 0, 0x29, 3, 3][..], &[0; 32], &[0, 0, 2, 0, 0x2f, 1, 0]].concat();
@@ -116,7 +116,7 @@ fn a_gap_that_a_parser_cannot_get_over_is_an_error() {
     assert_eq!((ran.counter("app_layer.error.tls.gap"), ran.counter("app_layer.error.tls.parser")), (1, 0));
 }
 
-/// What has no parser cannot fail.
+/// A protocol without a parser cannot have a parser error.
 #[test]
 fn an_unknown_protocol_is_no_parser_error() {
     let mut capture = Capture::new();
@@ -126,7 +126,7 @@ fn an_unknown_protocol_is_no_parser_error() {
     assert_eq!((ran.counter("ips.blocked"), ran.counter("exception_policy.app_layer.error.drop_flow")), (0, 0));
 }
 
-/// A file of gzip with that content.
+/// A gzip file with that content.
 fn gzip(content: &[u8]) -> Vec<u8> {
     let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     e.write_all(content).expect("to memory");
@@ -147,7 +147,7 @@ fn all_members_of_a_gzip_body_are_inspected() {
     assert_eq!(ran.events("fileinfo")[0]["fileinfo"]["size"], 22);
 }
 
-/// A query for the address of a name.
+/// A DNS query for the address of a name.
 fn query(name: &str) -> Vec<u8> {
     let mut q = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
@@ -158,7 +158,7 @@ fn query(name: &str) -> Vec<u8> {
     q
 }
 
-/// What its receiver discards, or does not get to read, is no part of the conversation.
+/// Datagrams that the receiver discards or does not read are not part of the conversation.
 #[test]
 fn datagrams_are_what_their_receiver_reads() {
     let query = |name: &str| query(&format!("{name}.example"));
@@ -178,7 +178,7 @@ fn datagrams_are_what_their_receiver_reads() {
     capture.datagram(Datagram { wrong_by: None, ..whole(4003, &data[2]) });
     capture.datagram(Datagram { length: Some(8 + data[3].len() as u16), ..whole(4004, &behind) });
     capture.datagram(Datagram { length: Some(200), ..whole(4005, &data[4]) });
-    // A decoy, and then the same again as it arrives.
+    // A decoy, then the datagram as it arrives.
     capture.datagram(Datagram { wrong_by: Some(1), ..whole(4006, &data[5]) });
     capture.datagram(whole(4006, &data[6]));
     let names = |ran: &Ran| {
@@ -189,25 +189,26 @@ fn datagrams_are_what_their_receiver_reads() {
     let ran = run("udp-checksums", &capture, "", &["-k", "all"]);
     assert_eq!(names(&ran), ["right", "none", "behind", "real"]);
     assert_eq!(ran.counter("udp.invalid_checksum"), 2);
-    // A sender whose card fills them in is captured with wrong ones alone; from a right one on wrong ones are discarded, and
-    // what the decoy led to is dropped.
+    // A sender whose card computes checksums is captured with wrong ones only. After the first correct one, wrong ones
+    // are discarded, and state from the decoy is dropped.
     capture.datagram(Datagram { wrong_by: Some(1), ..whole(4006, &data[5]) });
     let ran = run("udp-checksums-auto", &capture, "", &[]);
     assert_eq!(names(&ran), ["right", "wrong", "none", "behind", "decoy", "real"]);
     assert_eq!(ran.counter("udp.invalid_checksum"), 3);
-    // With -k none they say nothing.
+    // With -k none, checksums are ignored.
     let ran = run("udp-checksums-ignored", &capture, "", &["-k", "none"]);
     assert_eq!(names(&ran), ["right", "wrong", "none", "behind", "decoy", "real", "decoy"]);
 }
 
-/// Requests of HTTP, one of them an attack.
+/// HTTP requests, one of which is an attack.
 fn requests(count: usize, marked: usize) -> Vec<u8> {
     let path = |n| if n == marked { "evil-attack".into() } else { format!("{n}") };
     (0..count).map(|n| format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", path(n))).collect::<String>().into_bytes()
 }
 
-/// One burst of more requests than a flow may have transactions: each is inspected and logged, passive and inline. An alert has the
-/// number of the packet with which the request was there: inline the one that completes it, else the acknowledgment.
+/// One burst of more requests than a flow may have transactions: each is inspected and logged, passive and inline. An
+/// alert has the number of the packet at which the request was reassembled: inline the packet that completes it,
+/// otherwise the acknowledgment.
 #[test]
 fn nothing_of_a_burst_goes_by() {
     const COUNT: usize = 5000;
@@ -218,18 +219,19 @@ fn nothing_of_a_burst_goes_by() {
             let mut capture = Capture::new();
             let all = requests(COUNT, marked);
             let response = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(COUNT);
-            // All requests are there at once: none of them is acknowledged before the last one.
+            // All requests arrive before any of them is acknowledged.
             let acknowledged = capture.burst_in_order(40_010, 80, &[(Client, &all), (Server, &response)], first_last);
             let ran = run(&format!("burst-{how}-{marked}"), &capture, rules, more);
             let found = alerts(&ran);
             assert_eq!(found.iter().map(|a| a.1).collect::<Vec<_>>(), [1], "{how} {marked}");
             assert_eq!(ran.counter("app_layer.error.http.parser") + ran.counter("app_layer.error.http.internal"), 0);
             if inline {
-                // The hole is filled with the last packet before the acknowledgment.
+                // The last packet before the acknowledgment fills the hole.
                 if first_last || marked == COUNT - 1 {
                     assert_eq!(found[0].0, acknowledged[0] - 1, "{how} {marked}");
                 }
-                // That packet and all behind it are dropped: the connection ends three packets after the last acknowledgment.
+                // That packet and all later ones are dropped. The connection ends three packets after the last
+                // acknowledgment.
                 let packets = acknowledged[1] + 3;
                 let blocked = packets - found[0].0 + 1;
                 assert_eq!(ran.counter("ips.accepted"), packets - blocked, "{how} {marked}");
@@ -239,7 +241,7 @@ fn nothing_of_a_burst_goes_by() {
             } else {
                 assert_eq!(found[0].0, acknowledged[0], "{marked}");
                 assert!(ran.counter("app_layer.tx_limit") > 0, "{marked}");
-                // Requests that did not wait for their response are events of their own, and so are their responses.
+                // Pipelined requests get events of their own, and so do their responses.
                 let events = ran.events("http");
                 let requests = events.iter().filter(|e| e["http"]["url"] != "/libhtp::request_uri_not_seen").count();
                 let responses = events.iter().filter(|e| e["http"]["status"] == 200).count();
@@ -251,7 +253,7 @@ fn nothing_of_a_burst_goes_by() {
     }
 }
 
-/// The capture ends before the burst is acknowledged: it is inspected when the flow ends.
+/// The capture ends before the burst is acknowledged, so the burst is inspected when the flow ends.
 #[test]
 fn a_burst_that_nobody_acknowledged_is_inspected_at_the_end() {
     let rules = "alert http any any -> any any (http.uri; content:\"/evil-attack\"; sid:1;)\n";
@@ -264,7 +266,7 @@ fn a_burst_that_nobody_acknowledged_is_inspected_at_the_end() {
     }
 }
 
-/// Transactions whose files wait for a packet of the other direction to be logged are freed all the same.
+/// Transactions are freed even while their files wait for a packet of the other direction to be logged.
 #[test]
 fn files_of_a_burst_are_logged() {
     const COUNT: usize = 3000;
@@ -280,7 +282,7 @@ fn files_of_a_burst_are_logged() {
     assert_eq!(ran.events("fileinfo").len(), COUNT);
 }
 
-/// Flows that grow beyond `app-layer.memcap` lose their parser; the others go on. What all of them hold is given back in the end.
+/// Flows that exceed `app-layer.memcap` lose their parser; the others continue. All memory is returned in the end.
 #[test]
 fn memory_of_the_application_layer_has_a_limit() {
     const FLOWS: u16 = 20;
@@ -302,32 +304,33 @@ fn memory_of_the_application_layer_has_a_limit() {
             assert_eq!(ran.sids().len(), usize::from(FLOWS), "{memcap}");
             continue;
         }
-        // Each holds more than 15 kB, of which the cap has room for fewer than ten.
+        // Each flow holds more than 15 kB, so the cap has room for fewer than ten.
         assert!((u64::from(FLOWS) - 10..u64::from(FLOWS)).contains(&lost), "{lost} {inline}");
         assert_eq!(ran.counter("ips.drop_reason.applayer_error"), if inline { lost } else { 0 });
         assert_eq!(ran.counter("app_layer.memuse"), 0, "{inline}");
     }
 }
 
-/// What a flow that lost its parser held is there for others: also the parser itself, and while the flow goes on.
+/// A flow that loses its parser returns its memory, including the parser, while the flow continues.
 #[test]
 fn memory_of_parsers_that_are_gone_is_given_back() {
     const FLOWS: u16 = 100;
     let rules = "alert http any any -> any any (http.uri; content:\"/at-last\"; sid:1;)\n";
     let mut capture = Capture::new();
-    // Each alone needs more than there is for all of them.
+    // Each flow alone needs more than the whole cap.
     let requests = "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
     for n in 0..FLOWS {
         capture.open_connection(41_000 + n, 80, &[Say(Client, requests.as_bytes())], false);
     }
     capture.open_connection(42_000, 80, &[Say(Client, b"GET /at-last HTTP/1.1\r\nHost: x\r\n\r\n")], false);
-    // Room for what is left of each flow, some 480 bytes, and not for as many parsers besides.
+    // The cap has room for the remaining 480 bytes or so of each flow, but not for their parsers as well.
     let ran = run("memcap-given-back", &capture, rules, &["--set", "app-layer.memcap=60kb"]);
     assert_eq!(ran.counter("app_layer.memcap"), u64::from(FLOWS));
     assert_eq!(ran.sids(), [1]);
 }
 
-/// A rule that names the protocol and looks at the payload tells the transaction of the datagram, whatever rules look at the transaction.
+/// A rule that names the protocol and inspects the payload reports the datagram's transaction, whether or not other
+/// rules inspect transactions.
 #[test]
 fn a_rule_on_the_payload_of_a_protocol_tells_the_transaction() {
     let data = ["one", "two"].map(query);
@@ -347,12 +350,13 @@ fn a_rule_on_the_payload_of_a_protocol_tells_the_transaction() {
             .map(|e| (e["tx_id"].as_u64(), e["dns"]["queries"][0]["rrname"].clone()))
             .collect();
         assert_eq!(told, [(Some(0), "one".into()), (Some(1), "two".into())]);
-        // DNS has no states but begun and complete.
+        // DNS has only the states begun and complete.
         assert!(ran.events("alert").iter().all(|e| e.get("ts_progress").or(e.get("tc_progress")).is_none()));
     }
 }
 
-/// A rule on addresses alone drops the flow with the first query: its receiver reads neither that nor the second one.
+/// A rule on addresses alone drops the flow at the first query. The receiver reads neither that query nor the second
+/// one.
 #[test]
 fn datagrams_of_a_dropped_flow_are_not_parsed() {
     let mut capture = Capture::new();
@@ -372,7 +376,8 @@ fn datagrams_of_a_dropped_flow_are_not_parsed() {
     assert_eq!((queries("dropped-datagrams", &["--simulate-ips"]), queries("passive-datagrams", &[])), (1, 2));
 }
 
-/// Events of some protocols have the addresses of the packet that they come with: passive, the one that acknowledges the data.
+/// Events of some protocols have the addresses of the packet that triggers them: in passive mode, the packet that
+/// acknowledges the data.
 #[test]
 fn addresses_of_the_packet() {
     let mut capture = Capture::new();

@@ -1,4 +1,4 @@
-//! One capture file, many workers: what they find is what one worker finds.
+//! Several workers on one capture file find what one worker finds.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
@@ -37,7 +37,7 @@ fn word<'a>(line: &'a str, name: &str) -> &'a str {
     line.split(&format!("\"{name}\":\"")).nth(1).and_then(|l| l.split('"').next()).unwrap_or_default()
 }
 
-/// What was found, in no order: each alert with its packet's number, each other event by its type and ends.
+/// The events in no order: each alert with its packet's number, each other event with its type and addresses.
 fn found(dir: &Path) -> BTreeMap<String, u32> {
     let mut all = BTreeMap::new();
     for line in std::fs::read_to_string(dir.join("eve.json")).unwrap_or_default().lines() {
@@ -48,14 +48,14 @@ fn found(dir: &Path) -> BTreeMap<String, u32> {
         let ends = [word(line, "src_ip"), word(line, "dest_ip")];
         let ports = [number(line, "src_port"), number(line, "dest_port")];
         let sid = number(line, "signature_id");
-        // Events that end a flow have no packet's number.
+        // Events that end a flow have no packet number.
         let packet = number(line, "pcap_cnt");
         *all.entry(format!("{kind} {ends:?} {ports:?} {sid:?} {packet:?}")).or_default() += 1;
     }
     all
 }
 
-/// Runs with one worker, and with several in every way, and compares. Returns how many events there are.
+/// Runs with one worker, and with several in every mode, and compares. Returns the number of events.
 fn compare(name: &str, capture: &Path, rules: &Path, more: &[&str]) -> usize {
     let of = |name: &str, mode: &[&str]| {
         let dir = folder(name);
@@ -97,7 +97,7 @@ fn keywords_and_tiny_batches() {
     assert!(compare("preloaded", &capture, &rules, &["--pcap-preload"]) > 50);
 }
 
-/// A capture that the laboratory makes.
+/// Generates a capture with `margay lab`.
 fn made(dir: &Path, what: &[&str], size: &str) -> PathBuf {
     let capture = dir.join("made.pcap");
     let mut lab = Command::new(env!("CARGO_BIN_EXE_margay"));
@@ -107,8 +107,8 @@ fn made(dir: &Path, what: &[&str], size: &str) -> PathBuf {
     capture
 }
 
-/// What hosts are counted by is what one worker counts: no worker waits for those that had nothing of a host, and all wait for
-/// those that had. (One count for all would keep them in step.)
+/// Per-host counts equal those of one worker. A worker waits only for the workers that saw packets of the host. (One
+/// count for all hosts would keep them in step.)
 #[test]
 fn hosts_are_counted_in_order() {
     let dir = folder("hosts-capture");
@@ -142,7 +142,7 @@ fn hosts_are_counted_in_order() {
     assert!(n > 500, "{n} events");
 }
 
-/// One flow is the load: its worker takes over what the others found, and that is what it would have found.
+/// One flow is most of the load. Its worker takes over results of the other workers, and they equal its own.
 #[test]
 fn one_flow_is_searched_by_all() {
     let dir = folder("one-flow-capture");
@@ -160,7 +160,7 @@ fn one_flow_is_searched_by_all() {
         .collect();
     std::fs::write(&rules, text).expect("rules");
     let more = ["--set", "stats.enabled=yes"];
-    // Which worker has how much to do when is the scheduler's.
+    // The scheduler decides how much each worker has to do, and when.
     for attempt in 0..20 {
         let n = compare("one-flow", &capture, &rules, &more);
         assert!(n > 500, "{n} events");

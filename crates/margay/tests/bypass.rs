@@ -1,5 +1,5 @@
-//! Flows that are bypassed in the kernel: the engine on one end of a pair of virtual interfaces, traffic from the other, each test in a
-//! network namespace of its own.
+//! Flows that are bypassed in the kernel. The engine has one end of a pair of virtual interfaces, traffic comes from the
+//! other. Each test has a network namespace of its own.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
@@ -29,7 +29,7 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// A TCP connection, as frames of Ethernet.
+/// A TCP connection as Ethernet frames.
 struct Connection {
     port: u16,
     next: [u32; 2],
@@ -45,7 +45,7 @@ impl Connection {
         c
     }
 
-    /// A packet of side `from`: 0 is the client.
+    /// Adds a packet from side `from`: 0 is the client.
     fn packet(&mut self, from: usize, flags: u8, payload: &[u8]) {
         let len = 40 + payload.len() as u16;
         let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
@@ -66,7 +66,7 @@ impl Connection {
         self.frames.push(f);
     }
 
-    /// What was not taken yet.
+    /// Takes the frames that were not taken yet.
     fn take(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.frames)
     }
@@ -90,7 +90,7 @@ fn bypassed(e: &Engine) -> u64 {
     e.ask(&["iface-stat", "vb"])["bypassed"].as_u64().unwrap_or(0)
 }
 
-/// Its records.
+/// The flow events of a port.
 fn flows(dir: &Path, port: u16) -> Vec<Value> {
     let of = |e: &Value| e["event_type"] == "flow" && e["src_port"] == port;
     events(dir).into_iter().filter(of).collect()
@@ -147,7 +147,7 @@ fn inner_elephant() {
         for command in ["iface-bypassed-stat", "ebpf-bypassed-stat"] {
             assert_eq!(e.ask(&[command]), serde_json::json!({"vb": told}));
         }
-        // What comes in the meantime, of this flow and of another one.
+        // Packets that arrive meanwhile, of this flow and of another one.
         for _ in 0..5000 {
             elephant.packet(0, ACK, &[b'a'; 100]);
             elephant.packet(1, ACK, &[b'b'; 1000]);
@@ -159,7 +159,7 @@ fn inner_elephant() {
         let others = other.take();
         sender.send(&others);
         wait("the kernel's counts are read", || bypassed(&e) == 10_000);
-        // The end of it is seen; what follows may come too soon for the engine to have said so.
+        // The engine sees the end of the connection. The next packet may come before the engine reports it.
         elephant.packet(0, FIN, b"");
         elephant.packet(1, FIN, b"");
         let end = elephant.take();
@@ -177,7 +177,7 @@ fn inner_elephant() {
         assert_eq!((flow["pkts_toclient"].as_u64(), flow["bytes_toclient"].as_u64()), (Some(back.0), Some(back.1)));
         assert_eq!((flow["state"].as_str(), flow["bypass"].as_str()), (Some("bypassed"), Some("capture")));
         let past = &flow["bypassed"];
-        // With them: those that end it.
+        // With the counts of the packets that end it.
         assert_eq!(
             (past["pkts_toserver"].as_u64(), past["pkts_toclient"].as_u64()),
             (Some(5001), Some(5001)),
@@ -208,7 +208,7 @@ fn inner_lasting() {
     let mut all = c.take();
     sender.send(&all);
     wait("the flow is entered", || counter(&e, &["capture", "bypass", "flows"]) == 1);
-    // Longer than the timeout, and nothing of it comes to the engine.
+    // Wait longer than the timeout, while the engine sees none of its packets.
     let began = std::time::Instant::now();
     while began.elapsed().as_secs() < 9 {
         c.packet(0, ACK, b"more");
@@ -218,7 +218,7 @@ fn inner_lasting() {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     assert!(flows(&dir, 5000).is_empty(), "it goes on");
-    // The end is silence.
+    // The flow ends by timeout.
     wait("it ends", || !flows(&dir, 5000).is_empty());
     let record = flows(&dir, 5000).pop().expect("a record");
     let [there, back] = sums(&all);
@@ -226,7 +226,7 @@ fn inner_lasting() {
     assert_eq!(flow["pkts_toserver"].as_u64(), Some(there.0), "{record}");
     assert_eq!((flow["pkts_toclient"].as_u64(), flow["reason"].as_str()), (Some(back.0), Some("timeout")));
     assert!(flow["age"].as_u64() >= Some(8), "{record}");
-    // Another one of the same ends: a connection that is reset, and what comes after that.
+    // Another connection with the same addresses is reset, and packets follow the reset.
     let mut c = Connection::new(5000);
     c.packet(0, ACK, b"GET LETMEPASS");
     sender.send(&c.take());
@@ -285,7 +285,7 @@ fn inner_over_local() {
     connections_that_end(false);
 }
 
-/// Bypassed connections that are closed, reset, and opened again; and those of which somebody else says so.
+/// Bypassed connections that are closed, reset and reopened, and some with forged ends.
 fn connections_that_end(in_kernel: bool) {
     pair("va", "vb");
     let dir = folder(&format!("bypass-over-{in_kernel}"));
@@ -297,7 +297,7 @@ fn connections_that_end(in_kernel: bool) {
     let e = Engine::start(&dir, &[&LIVE[..], &["--set", bypass], &closed].concat());
     let mut sender = Sender::on("va");
     let mut seen = 0;
-    // Bypassed, with some packets of both sides since; what was sent.
+    // A bypassed connection with some more packets of both sides, and the frames that were sent.
     let mut begin = |port: u16, sender: &mut Sender| {
         let mut c = Connection::new(port);
         c.packet(0, ACK, b"GET LETMEPASS");
@@ -322,14 +322,14 @@ fn connections_that_end(in_kernel: bool) {
     let (mut doubted, _) = begin(7002, &mut sender);
     let (mut guessed, _) = begin(7003, &mut sender);
     let began = std::time::Instant::now();
-    // Closed by both sides; the last acknowledgement may be with the kernel.
+    // Both sides close it. The kernel may have taken the last acknowledgment.
     finished.packet(0, FIN, b"");
     finished.packet(1, FIN, b"bye");
     finished.packet(0, ACK, b"");
     let end = finished.take();
     sender.send(&end);
     all.extend(end);
-    // Reset, and another connection of the same ends, which is looked at.
+    // A reset, then another connection with the same addresses, which is inspected.
     again.packet(1, RST | ACK, b"");
     sender.send(&again.take());
     if in_kernel {
@@ -338,13 +338,13 @@ fn connections_that_end(in_kernel: bool) {
     let mut other = Connection::new(7001);
     other.packet(0, ACK, b"a needle");
     sender.send(&other.take());
-    // Somebody who does not see the connection guesses its number, and is wrong.
+    // An attacker off the path guesses the sequence number, wrongly.
     let next = guessed.next;
     guessed.next = [next[0], next[1].wrapping_add(0x1234_5678)];
     guessed.packet(1, RST | ACK, b"");
     sender.send(&guessed.take());
     guessed.next = next;
-    // Or is right, but the host does not believe it.
+    // The guess is right, but the host rejects it.
     let next = doubted.next;
     doubted.packet(1, RST | ACK, b"");
     doubted.next = next;
@@ -373,7 +373,7 @@ fn connections_that_end(in_kernel: bool) {
     for port in [7002, 7003] {
         assert!(flows(&dir, port).is_empty(), "{port}");
     }
-    // They are bypassed as before.
+    // They are still bypassed.
     if in_kernel {
         assert_eq!(e.ask(&["iface-bypassed-stat"])["vb"]["ipv4_maps_count"], 4);
     }
@@ -403,7 +403,7 @@ fn alerts_of(dir: &Path, sid: u64) -> usize {
     events(dir).iter().filter(|e| e["alert"]["signature_id"] == sid).count()
 }
 
-/// A rule that drops a flow and bypasses it drops it.
+/// A rule that both drops and bypasses a flow drops it.
 #[test]
 fn what_is_dropped_is_not_let_through_by_a_bypass() {
     let dir = folder("bypass-dropped");

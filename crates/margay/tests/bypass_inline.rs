@@ -1,5 +1,5 @@
-//! Bypass between a client and a server, who do not know of the engine between them: what passes by arrives as it was sent, and is
-//! told of as if it had been looked at.
+//! Bypass between a client and a server that do not know of the engine. Bypassed packets arrive unchanged, and their
+//! counts are reported as if the engine had inspected them.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
@@ -44,10 +44,10 @@ fn bypassed(e: &Engine) -> u64 {
     e.counters()["capture"]["bypass"]["flows"].as_u64().unwrap_or(0)
 }
 
-/// A socket whose flow is bypassed, and how many datagrams it has sent.
+/// Opens a socket whose flow is bypassed. Returns how many datagrams it sent.
 fn udp_passing_by(client: &Ns, e: &Engine, address: &'static str, before: u64) -> (UdpSocket, u64) {
     let own = if address.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
-    // It stays where it was made.
+    // The socket stays in the namespace that created it.
     let socket = client.run(|| UdpSocket::bind(own).expect("a socket"));
     socket.set_read_timeout(Some(Duration::from_secs(2))).expect("a socket");
     socket.connect(at(address, 80)).expect("an address");
@@ -75,7 +75,7 @@ fn inner_elephants() {
         let before = 2 * n as u64;
         bench.client.run(|| {
             let mut c = connect(at(address, 80));
-            // Every byte is looked at.
+            // Every byte is inspected.
             ask_bulk(&mut c, MEGABYTES);
             ask(&mut c, 5, 100_000).expect("the same connection goes on");
         });
@@ -106,11 +106,11 @@ fn inner_elephants() {
     let capture = &stats["capture"];
     assert_eq!((number(capture, "/bypass/flows"), number(capture, "/bypass/full")), (4, 0));
     assert_eq!((number(capture, "/kernel_drops"), number(capture, "/afpacket/send_errors")), (0, 0));
-    // Of what passed by nothing was looked at.
+    // No bypassed packet was inspected.
     let alerts = |sid: u64| of_type(&dir, "alert").iter().filter(|a| a["alert"]["signature_id"] == sid).count();
     assert!(alerts(1) >= 2 && alerts(2) == 0, "{} {}", alerts(1), alerts(2));
 
-    // The records have all packets and bytes.
+    // The flow events count all packets and bytes.
     let flows = of_type(&dir, "flow");
     let of = |proto: &str| {
         flows.iter().filter(|f| f["proto"] == proto && f["flow"]["bypass"] == "capture").collect::<Vec<_>>()
@@ -120,7 +120,7 @@ fn inner_elephants() {
     for f in &tcp {
         let bytes = number(f, "/flow/bytes_toclient");
         assert!(bytes > (MEGABYTES << 20) as u64 && bytes < (MEGABYTES << 20) as u64 * 11 / 10, "{f}");
-        // Most of them the kernel sent on.
+        // The kernel forwarded most of them.
         assert!(number(f, "/flow/bypassed/bytes_toclient") > bytes * 9 / 10, "{f}");
         assert_eq!(f["flow"]["state"], "bypassed");
     }
@@ -131,12 +131,12 @@ fn inner_elephants() {
         assert!(answers <= sent && answers > ROUND_TRIPS, "{f}");
         assert!(number(f, "/flow/bypassed/pkts_toserver") >= ROUND_TRIPS, "{f}");
     }
-    // All that came to the interfaces was inspected, or sent on by the kernel, and is in a record.
+    // Every packet that the interfaces received was inspected or forwarded by the kernel, and is in a flow event.
     let received = number(capture, "/nic/received");
     let sums = ["/flow/pkts_toserver", "/flow/pkts_toclient"].map(|p| flows.iter().map(|f| number(f, p)).sum::<u64>());
     let recorded = sums[0] + sums[1];
     assert!(recorded <= received && recorded + 200 > received, "{recorded} of {received}");
-    // The engine itself had few of them.
+    // Few of the packets reached the engine itself.
     let (seen, came) = (number(&stats, "/decoder/pkts"), number(&stats, "/flow_bypassed/local_capture_pkts"));
     assert!(seen < received / 4 && came < seen, "{seen} {came} of {received}");
     eprintln!("{received} packets, {seen} seen by the engine, {came} of them of bypassed flows");
@@ -151,12 +151,12 @@ fn inner_killed() {
     let (socket, _) = udp_passing_by(&bench.client, &first, SERVER4, 0);
     first.signal("KILL");
     first.child.wait().expect("it ends");
-    // The program went with it: this is no way past an engine.
+    // The BPF program ended with the engine, so no packet bypasses a dead engine.
     while socket.recv(&mut [0; 100]).is_ok() {}
     socket.send(b"more").expect("it is sent");
     assert!(socket.recv(&mut [0; 100]).is_err());
     let (second, dir) = start("bypass-inline-again");
-    // It begins anew: this is no bypassed flow.
+    // After the restart the flow is not bypassed.
     wait_for("an answer", || socket.send(b"a needle").is_ok() && socket.recv(&mut [0; 100]).is_ok());
     bench.client.run(|| {
         assert_eq!(query(at(SERVER4, 80), "others", 30).expect("no error").as_deref(), Some("others"));

@@ -1,4 +1,4 @@
-//! `margay lab card` with work that the engine recorded: what the simulated card finds is what the engine finds.
+//! `margay lab card` with work that the engine recorded: the simulated card finds what the engine finds.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod conversation;
@@ -28,7 +28,7 @@ const RULES: &str = "\
     alert tcp any any -> any 8080 (msg:\"other port\"; content:\"Host|3a| here\"; sid:3;)\n\
     alert udp any any -> any 53 (msg:\"datagram\"; content:\"needle\"; sid:4;)\n";
 
-/// Records what the capture asks for with the rules.
+/// Records the capture's work under the rules.
 fn record(name: &str, pcap: &Path, rules: &str) -> Trace {
     let dir = folder(name);
     let (file, out) = (dir.join("work.rules"), dir.join("work"));
@@ -77,20 +77,20 @@ fn work_is_what_the_engine_did() {
     let trace = record("card-work", &pcap, RULES);
     let sum = |of: &dyn Fn(&Work) -> u64| trace.packets.iter().map(of).sum::<u64>();
     assert_eq!(trace.flows.len(), 3);
-    // Two URIs: `/evil-attack?x=A` once it is normalised, and `/fine`.
+    // Two URIs: the normalised `/evil-attack?x=A`, and `/fine`.
     assert_eq!((sum(&|p| u64::from(p.uris)), sum(&|p| u64::from(p.uri_bytes))), (2, 16 + 5));
-    // Every byte of the streams and the datagram was inspected once, and nothing else.
+    // Every byte of the streams and the datagram was inspected once, and no other byte.
     assert_eq!(sum(&|p| u64::from(p.payload)), sum(&|p| u64::from(p.flush)));
     let udp: Vec<&Work> = trace.packets.iter().filter(|p| p.flags & TCP == 0).collect();
     assert_eq!(udp.len(), 1);
     assert_eq!((udp[0].flush, udp[0].payload, udp[0].group, udp[0].alerts), (8, 8, 1, 1));
-    // The rule for port 8080 is found in both requests by the one table, and by no table of their ports.
+    // The single table finds the rule for port 8080 in both requests. The tables for their ports do not contain it.
     let number = |p: &Work, n: u16| trace.reports[p.first as usize + usize::from(n)] >> 16;
     let only_in_all = |p: &Work| (p.group..p.all).map(|n| number(p, n)).collect::<Vec<_>>();
     let others: Vec<u32> = trace.packets.iter().flat_map(only_in_all).collect();
     assert_eq!(others.len(), 2, "{others:?}");
     assert_eq!(others[0], others[1]);
-    // The rule on mail was verified in both commands, and looked at what is behind its literal.
+    // The mail rule was verified in both commands, and inspected the bytes after its literal.
     let looked: Vec<u32> = trace
         .packets
         .iter()
@@ -229,7 +229,7 @@ fn an_experiment_has_a_report() {
     let dir = folder("card-experiment");
     capture().write(&dir.join("in.pcap"));
     std::fs::write(dir.join("work.rules"), RULES).expect("rules");
-    // The work that is referred to has no reference of its own.
+    // Lines of the work file without references of their own.
     let lines: Vec<&str> =
         EXPERIMENT.lines().take_while(|l| *l != "rows:").filter(|l| !l.contains("between")).collect();
     let base = lines.join("\n") + "\nrows:\n  - {title: none, vary: {cores: [1]}}\n";
@@ -250,11 +250,11 @@ fn an_experiment_has_a_report() {
         assert!(said.lines().any(|l| l.starts_with(word) && l.contains(say)), "{word} {say}: {said}");
     }
     let line = |say: &str| said.lines().skip_while(|l| !l.contains(say)).nth(1).unwrap_or_default().to_owned();
-    // Packets wait longer at 90 % than at 50 %, whatever the costs; how much longer differs with them.
+    // Packets wait longer at 90 % load than at 50 %, whatever the costs. How much longer depends on the costs.
     assert!(line("waiting").contains("With each estimated cost at half and twice it is"), "{said}");
     let report = std::fs::read_to_string(out.join("report.html")).expect("a report");
     assert!(report.contains("1 claims of the study are") && report.contains("3 questions that no study"), "{report}");
-    // Three copies of the capture's three flows, and what was recorded is kept.
+    // Three copies of the capture's three flows. The recorded work is kept.
     assert!(report.contains("9 flows"), "{report}");
     let kept = std::fs::read_dir(&dir).expect("a folder").filter_map(Result::ok);
     assert_eq!(kept.filter(|e| e.path().extension().is_some_and(|x| x == "work")).count(), 2);

@@ -1,4 +1,4 @@
-//! The command as a user meets it: what it finds in the demo capture, what it says when something is wrong.
+//! The command as a user sees it: its events for the demo capture, and its messages when something is wrong.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
@@ -12,7 +12,7 @@ fn margay(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_margay")).args(args).output().expect("the engine starts")
 }
 
-/// Runs on a capture with the demo's rules; `more` comes after the usual arguments.
+/// Runs on a capture with the demo's rules. `more` follows the usual arguments.
 fn run(dir: &Path, capture: &Path, more: &[&str]) -> Output {
     let root = root();
     let path = |p: &str| root.join(p).display().to_string();
@@ -33,7 +33,7 @@ fn stderr(o: &Output) -> String {
     String::from_utf8_lossy(&o.stderr).into_owned()
 }
 
-/// The lines of eve.json of one type, in order.
+/// The lines of one type in eve.json, in order.
 fn events(dir: &Path, kind: &str) -> Vec<String> {
     let text = std::fs::read_to_string(dir.join("eve.json")).unwrap_or_default();
     text.lines().filter(|l| l.contains(&format!("\"event_type\":\"{kind}\""))).map(str::to_owned).collect()
@@ -151,7 +151,7 @@ fn a_full_disk_is_said_and_survived() {
     let o = run(&dir, &root().join("demo/demo.pcap"), &["--set", "outputs.1.eve-log.filename=/dev/full"]);
     let said = stderr(&o);
     assert_eq!(said.matches("/dev/full").count(), 1, "{said}");
-    // The run comes to its end, and does not pass for a whole one.
+    // The run completes, and reports that events are missing.
     assert!(dir.join("fast.log").exists() && said.contains("events could not be written and are lost"), "{said}");
     assert_eq!(o.status.code(), Some(1), "{said}");
 }
@@ -164,7 +164,7 @@ fn help_and_version_are_there() {
     }
     let config = root().join("etc/margay.yaml").display().to_string();
     let logs = folder("help").display().to_string();
-    // An option that is not supported is refused by name.
+    // An unsupported option is rejected by name.
     let o = margay(&["--erf-in", "x.erf", "-c", &config, "-l", &logs]);
     assert_eq!(o.status.code(), Some(1));
     assert!(stderr(&o).contains("--erf-in"), "{}", stderr(&o));
@@ -187,15 +187,15 @@ fn the_logging_folder_is_made() {
     assert!(o.status.success() && !dir.join("never").exists(), "{}", stderr(&o));
     let o = run(&["-r", &demo, "-l", "new/logs"]);
     assert!(o.status.success() && dir.join("new/logs/eve.json").exists(), "{}", stderr(&o));
-    // With no folder named anywhere logs go to the current one.
+    // Without a folder in options or configuration, logs go to the current one.
     let o = run(&["-r", &demo]);
     assert!(o.status.success() && dir.join("eve.json").exists(), "{}", stderr(&o));
-    // A name that is taken by a file is an error that says so.
+    // A file that has the folder's name is an error that names it.
     let o = run(&["-r", &demo, "-l", "a.yaml"]);
     assert!(o.status.code() == Some(1) && stderr(&o).contains("a.yaml"), "{}", stderr(&o));
 }
 
-/// Writes some rules, and gives their path.
+/// Writes rules to a file, and returns its path.
 fn rules(dir: &Path, text: &str) -> String {
     let path = dir.join("own.rules");
     std::fs::write(&path, text).expect("a file");

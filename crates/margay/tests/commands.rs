@@ -1,4 +1,4 @@
-//! The commands around a run: help, manual pages, completions, the first configuration.
+//! The commands besides a run: help, manual pages, completions, the first configuration.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
@@ -9,12 +9,12 @@ use std::process::{Command, Output, Stdio};
 
 use process::{MARGAY, folder, root};
 
-/// Runs in that folder with these lines as answers.
+/// Runs in that folder, with these lines as input.
 fn run(dir: &Path, args: &[&str], answers: &str) -> Output {
     let mut c = Command::new(MARGAY);
     c.args(args).current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = c.spawn().expect("it starts");
-    // One that asks nothing has closed its end.
+    // A command that asks nothing has closed its input.
     let _ = child.stdin.take().expect("its input").write_all(answers.as_bytes());
     child.wait_with_output().expect("it ends")
 }
@@ -27,7 +27,7 @@ fn said(o: &Output) -> String {
     out(o) + &String::from_utf8_lossy(&o.stderr)
 }
 
-/// Runs a program on a text where it is installed; what it said on standard error.
+/// Runs a program on a text, if it is installed. Returns its success and standard error.
 fn checked(program: &str, args: &[&str], text: &str) -> Option<(bool, String)> {
     let mut c = Command::new(program);
     c.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).env("MANWIDTH", "100");
@@ -55,7 +55,7 @@ fn shells_take_their_completions() {
             assert!(good && errors.is_empty(), "{shell}: {errors}");
         }
     }
-    // What bash offers, by its own means.
+    // The words that bash itself offers.
     let text = out(&run(&dir, &["completions", "bash"], ""));
     let offered = |words: &str, n: usize| {
         let script =
@@ -112,7 +112,7 @@ fn topics_are_explained() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     for args in ["--help", "--list-keywords=csv", "lab --help", "completions bash", "help man", "--dump-config"] {
-        // The reader is gone before there is anything to read.
+        // The reader closes the pipe before anything is written.
         let script = format!("{{ sleep 0.3; {MARGAY} {args}; echo $? >&3; }} 3>&2 | true");
         let o = Command::new("sh").args(["-c", &script]).output().expect("a shell");
         let errors = String::from_utf8_lossy(&o.stderr).into_owned();
@@ -130,22 +130,22 @@ fn a_first_configuration_from_options() {
     assert!(o.status.success() && said(&o).contains("passes its test"), "{}", said(&o));
     let text = std::fs::read_to_string(dir.join("a.yaml")).expect("a configuration");
     assert!(text.lines().count() < 30 && text.contains("192.0.2.0/24"), "{text}");
-    // A run takes it.
+    // A run accepts the file.
     let dump = out(&run(&dir, &["-c", "a.yaml", "--dump-config"], ""));
     for line in ["vars.address-groups.HOME_NET = [192.0.2.0/24]", "af-packet.0.interface = lo", "outputs.1 = eve-log"] {
         assert!(dump.lines().any(|l| l == line), "{line}: {dump}");
     }
-    // What is there stays, unless it is told otherwise.
+    // An existing file stays, unless `--force` is given.
     let o = with(&["--output", "a.yaml", "--home-net", "any"]);
     assert!(o.status.code() == Some(1) && said(&o).contains("--force"), "{}", said(&o));
     assert_eq!(std::fs::read_to_string(dir.join("a.yaml")).expect("a configuration"), text);
     assert!(with(&["--output", "a.yaml", "--force"]).status.success());
-    // What does not pass its test is not written.
+    // A configuration that fails its test is not written.
     let o = with(&["--output", "b.yaml", "--home-net", "10.0.0.0/33"]);
     assert!(o.status.code() == Some(1) && said(&o).contains("10.0.0.0/33"), "{}", said(&o));
     let left: Vec<_> = std::fs::read_dir(&dir).expect("a folder").flatten().map(|e| e.file_name()).collect();
     assert!(left.iter().all(|n| ["a.yaml", "margay-defaults.yaml"].iter().any(|k| n == k)), "{left:?}");
-    // Inline has two interfaces that name each other.
+    // Inline mode needs two interfaces, each of which names the other.
     let o = with(&["--output", "c.yaml", "--mode", "inline", "--interface", "e9"]);
     assert!(o.status.success(), "{}", said(&o));
     let dump = out(&run(&dir, &["-c", "c.yaml", "--dump-config"], ""));

@@ -1,4 +1,4 @@
-//! A running engine, and who asks something of it: signals, the unix socket, `margay ctl`.
+//! Control of a running engine: signals, the unix socket, `margay ctl`.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
@@ -27,7 +27,7 @@ impl Engine {
         Engine::spawn(c, dir.join("s.sock"))
     }
 
-    /// What `ctl` prints; whether it was a success.
+    /// The output of `ctl`, and whether it succeeded.
     fn says(&self, words: &[&str]) -> (String, bool) {
         let o = self.ctl(words);
         (String::from_utf8_lossy(&o.stdout).into_owned(), o.status.success())
@@ -45,7 +45,7 @@ fn sids(dir: &Path) -> Vec<u32> {
     alerts.filter_map(sid).collect()
 }
 
-/// A capture file of one UDP flow: datagrams with these texts.
+/// A capture file of one UDP flow, with a datagram for each text.
 fn capture(texts: &[&str], second: u32) -> Vec<u8> {
     let mut out = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 101, 0, 0, 0];
     for (n, text) in texts.iter().enumerate() {
@@ -64,14 +64,14 @@ fn capture(texts: &[&str], second: u32) -> Vec<u8> {
     out
 }
 
-/// Puts a capture into a folder that is looked at, whole at once.
+/// Puts a complete capture into a watched folder.
 fn put(dir: &Path, pcaps: &Path, name: &str, bytes: &[u8]) {
     std::fs::write(dir.join("part"), bytes).expect("a capture");
     std::fs::rename(dir.join("part"), pcaps.join(name)).expect("a capture");
 }
 
-/// The rules change between two files of one flow: the second half of it is looked at by the new ones, and what the old
-/// ones set is there.
+/// The rules change between two files of one flow. The new rules inspect the second half of the flow, and the flow keeps
+/// the state that the old ones set.
 #[test]
 fn a_signal_reloads_the_rules_of_a_flow() {
     let dir = folder("usr2");
@@ -94,7 +94,7 @@ fn a_signal_reloads_the_rules_of_a_flow() {
         ],
     );
     assert!(e.until("end of file reached"));
-    // What does not load changes nothing.
+    // Rules that do not load change nothing.
     std::fs::write(dir.join("a.rules"), "alert nonsense\n").expect("rules");
     e.signal("USR2");
     std::thread::sleep(Duration::from_millis(300));
@@ -146,7 +146,7 @@ fn captures_are_handed_over() {
     }
     assert!(!e.says(&["pcap-file", "/no/such/file", "/"]).1);
     assert_eq!(e.ctl(&["conf-get"]).status.code(), Some(2));
-    // A client that stops in the middle of a message, and one that talks nonsense, are no matter.
+    // The engine tolerates a client that stops within a message, and one that sends nonsense.
     let mut half = UnixStream::connect(&socket).expect("somebody listens");
     half.write_all(b"{\"version\": \"0.2\"").expect("is read");
     let mut mad = UnixStream::connect(&socket).expect("somebody listens");
@@ -164,7 +164,7 @@ fn captures_are_handed_over() {
     assert!(!socket.exists());
 }
 
-/// Reloads while packets come: memory stays where it was, and no packet is lost.
+/// Reloads under load: memory does not grow, and no packet is lost.
 #[test]
 fn reloads_under_load_leak_nothing() {
     let dir = folder("load");

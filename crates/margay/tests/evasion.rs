@@ -1,6 +1,6 @@
-//! Attacks that try not to be seen, inline, over both versions of IP: what the engine says no to does not arrive at a real host
-//! behind it, whatever packets it comes in; what is benign does. The packets are made here, byte by byte; who receives them is the
-//! kernel, behind a router, so that what has few hops left passes the engine and does not arrive.
+//! Evasion attacks, inline, over IPv4 and IPv6: whatever packets carry it, an attack that the engine blocks does not
+//! reach the real host behind it, and benign data does. The test builds the packets byte by byte. The kernel receives
+//! them behind a router, so that packets with a low hop limit pass the engine and do not arrive.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
@@ -37,7 +37,7 @@ const RULES: &str = "\
     drop tcp any any -> any 80 (msg:\"tcp attack\"; content:\"ATTACK-TCP\"; sid:1;)\n\
     drop udp any any -> any 80 (msg:\"udp attack\"; content:\"ATTACK-UDP\"; sid:2;)\n";
 
-/// What was dropped, by reason.
+/// Number of drops by reason.
 fn reasons(dir: &Path) -> BTreeMap<String, usize> {
     let mut all = BTreeMap::new();
     for d in of_type(dir, "drop") {
@@ -54,7 +54,7 @@ fn segments(way: Way) {
     let mut port = 10_000;
     for mut host in chain.hosts(&tap) {
         let all = tricks(chain.few());
-        // All at once: they do not know of each other.
+        // All connections are open at the same time, and do not affect each other.
         let mut open: Vec<(Connection<'_, '_>, &Trick)> = Vec::new();
         for t in &all {
             port += 1;
@@ -72,14 +72,14 @@ fn segments(way: Way) {
                 sink.reads(c.port, t.read);
             }
         }
-        // What was acknowledged said anew, with other bytes: it goes on as it was.
+        // Acknowledged data is sent again with other bytes: the stream stays as it was.
         port += 1;
         let c = host.connect(port, &SEGMENT);
         c.send_all(&[HELLO, DECOY]);
         sink.reads(c.port, "hello benign-txt");
         c.send_all(&[WHOLE, data(16, b" more")]);
         sink.reads(c.port, "hello benign-txt more");
-        // Somebody acknowledges in the server's name what was not sent yet.
+        // A forged acknowledgment, in the server's name, covers data that was not sent yet.
         for behind in [false, true] {
             port += 1;
             let c = host.connect(port, &SEGMENT);
@@ -88,11 +88,11 @@ fn segments(way: Way) {
             if behind {
                 c.send(&data(16, b"0123456789"));
             }
-            // To nobody, or where it is sent back.
+            // The packet goes to a host that does not exist, or to a router that sends it back.
             c.forged_ack(26, if way == Way::Bridged { [2, 0, 0, 0, 9, 9] } else { NEXT });
             c.send_all(&[HALVES, HALVES].concat());
             sink.settled(&host, &format!("forged {behind}"));
-            // Without the hole the half that is harmless is inspected and arrives; the one that makes it an attack does not.
+            // Without the hole, the harmless half is inspected and arrives. The half that completes the attack does not.
             sink.reads(c.port, if behind { "hello " } else { "hello ATTA" });
         }
         for extensions in headers(&host) {
@@ -104,7 +104,7 @@ fn segments(way: Way) {
                 sink.settled(&host, &format!("{extensions:?}{port}"));
                 sink.reads(c.port, read);
             }
-            // A fragment that is all there is (RFC 6946).
+            // A single fragment that is the whole packet (RFC 6946).
             port += 1;
             let c = host.connect(port, &SEGMENT);
             c.fragments(&HELLO, port, &[(0, usize::MAX)]);
@@ -112,7 +112,7 @@ fn segments(way: Way) {
             c.fragments(&WHOLE, port, &[(0, usize::MAX)]);
             host.fragments(UDP, &host.datagram(port, b"an ATTACK-UDP"), port, &[(0, usize::MAX)]);
             host.udp(port, b"an ATTACK-UDP");
-            // No lengths, for hosts that do not need them.
+            // No lengths, for hosts that accept that.
             host.udp_sizeless(port, b"an ATTACK-UDP");
             host.sizeless = extensions.first() == Some(&HOP_BY_HOP);
             host.udp(port, b"an ATTACK-UDP");
@@ -155,14 +155,14 @@ fn inner_segments_queued() {
     segments(Way::Queued);
 }
 
-/// `words` between bytes that say nothing, with so many of them in front.
+/// `words` with filler bytes around them, `before` of them in front.
 fn padded(words: &str, before: usize, len: usize) -> Vec<u8> {
     let mut out = vec![b'.'; len];
     out[before..before + words.len()].copy_from_slice(words.as_bytes());
     out
 }
 
-/// Where something is cut into pieces of that size.
+/// Ranges that cut data into pieces of that size.
 fn pieces(size: usize, len: usize) -> Vec<(usize, usize)> {
     (0..len).step_by(size).map(|n| (n, (n + size).min(len))).collect()
 }
@@ -189,18 +189,18 @@ fn fragments(way: Way) {
                 let name = format!("benign {} {extensions:?} {n}", host.src);
                 host.fragments(UDP, &host.datagram(port, &padded(&name, 170, 300)), id, &order);
                 wait_for("what is benign comes", || sink.received(name.as_bytes()));
-                // Over the border of two fragments.
+                // The attack spans two fragments.
                 (port, id) = (port + 1, id + 1);
                 let attack = host.datagram(port, &padded("ATTACK-UDP", 90, 300));
                 host.fragments(UDP, &attack, id, &order);
-                // What is missing once more, and all of it, until it is forgotten.
+                // Send the missing fragment again, and then all of them, until the engine forgets the datagram.
                 for again in order.iter().rev() {
                     host.fragments(UDP, &attack, id, &[*again]);
                 }
                 host.fragments(UDP, &attack, id, &reversed(order.clone()));
                 sink.settled(&host, &format!("{extensions:?} {n}"));
                 assert!(!sink.received(b"ATTACK"), "{way:?} {} {extensions:?} {n}", host.src);
-                // A segment.
+                // A TCP segment.
                 (port, id) = (port + 1, id + 1);
                 let c = host.connect(port, &SEGMENT);
                 let benign = padded("benign", 90, 300);
@@ -218,13 +218,14 @@ fn fragments(way: Way) {
                 assert_eq!(sink.stream(c.port), text);
             }
         }
-        // A length that is no multiple of eight, but for the last: some systems take what is, some none of it.
+        // A length that is no multiple of eight, except in the last fragment. Some systems truncate it, others discard
+        // it.
         host.extensions = &[];
         (port, id) = (port + 1, id + 1);
         let attack = host.datagram(port, &padded("ATTACK-UDP", 90, 300));
         host.fragments(UDP, &attack, id, &[(0, 101), (96, 200), (200, 308)]);
         host.fragments(UDP, &attack, id + 1, &[(0, 96), (96, 203), (200, 308)]);
-        // What overlaps, and says something else.
+        // Overlapping fragments with different data.
         let mut other = attack.clone();
         other[8..].fill(b'-');
         for (n, decoy_first) in [true, false].into_iter().enumerate() {
@@ -235,7 +236,7 @@ fn fragments(way: Way) {
             host.fragments(UDP, b, id, &[(96, 200), (0, 96), (200, 308)]);
         }
         id += 4;
-        // The same with what does not arrive: the engine must not take it for what the server has.
+        // The same with fragments that do not arrive: the engine must not assume that the server has them.
         let short = &other[..104];
         let long = [&other[..], &other[..]].concat();
         let real = pieces(104, 308);
@@ -244,12 +245,12 @@ fn fragments(way: Way) {
                 continue;
             }
             for (decoy, lost, from) in [
-                // The first in its place, before it and after; what is in the middle; the last.
+                // Replaces the first fragment in its place, earlier and later; one in the middle; the last.
                 (&other[..], (0, 104), 0),
                 (&other, (0, 104), 1),
                 (&other, (104, 208), 1),
                 (&other, (208, 308), 2),
-                // An end that comes too early, and something far behind the end.
+                // An early last fragment, and one far behind the end.
                 (short, (96, 104), 1),
                 (short, (96, 104), 0),
                 (&long, (400, 504), 0),
@@ -261,7 +262,7 @@ fn fragments(way: Way) {
                         (host.ttl, host.broken) = if broken { (64, true) } else { (chain.few(), false) };
                         host.fragments(UDP, decoy, id, &[lost]);
                         (host.ttl, host.broken) = (64, false);
-                        // As if that were the one.
+                        // The decoy takes the place of the lost fragment.
                         let without = real.iter().copied().filter(|p| *p != lost).collect::<Vec<_>>();
                         host.fragments(UDP, &attack, id, &without);
                     }
@@ -272,7 +273,7 @@ fn fragments(way: Way) {
                 assert!(!sink.received(b"ATTACK"), "{way:?} {} {broken} {lost:?} {from}", host.src);
             }
         }
-        // Different ways of fragments are no attack.
+        // Fragmenting in different ways is no attack.
         (port, id) = (port + 1, id + 1);
         let benign = host.datagram(port, &padded(&format!("uneven {}", host.src), 90, 300));
         for (n, piece) in real.iter().enumerate() {
@@ -323,7 +324,7 @@ fn answers(way: Way) {
         for extensions in headers(&host).into_iter().chain([&[][..]]) {
             host.extensions = extensions;
             let name = format!("{way:?} {} {extensions:?}", host.src);
-            // Resets, to both sides.
+            // Resets to both sides.
             port += 1;
             let behind = Tap::on(&chain.server, "s0");
             let c = host.connect(port, &SEGMENT);
@@ -341,7 +342,7 @@ fn answers(way: Way) {
                 it.then(|| (ip.src, ip.right, ip.numbers().0))
             });
             assert_eq!(reset, (host.src, true, c.seq(6)), "{name}");
-            // ICMP, to who sent it.
+            // ICMP to the sender.
             port += 1;
             let words = padded("ATTACK-UDP", 20, 200);
             host.udp(port, &words);
@@ -357,7 +358,7 @@ fn answers(way: Way) {
             let quoted = packet_of(&quote).expect("a packet");
             assert_eq!((quoted.src, quoted.dst), (host.src, server), "{name}");
             assert!(quoted.payload.ends_with(&datagram), "{name}: {quoted:?}");
-            // Other bytes in the place of those.
+            // Replaced bytes.
             port += 1;
             let c = host.connect(port, &SEGMENT);
             c.send_all(&[HELLO, data(6, b"a secret, and more")]);
@@ -371,11 +372,12 @@ fn answers(way: Way) {
             replaced += 1;
             let right = behind.until("it passes", |ip| {
                 let it = ip.payload.ends_with(there.as_bytes()) && ip.ports().0 == port;
-                // With extension headers it is not looked at here; that it is read says enough.
+                // With extension headers the checksums are not checked here; the server's reading it is enough.
                 (it || !extensions.is_empty()).then_some(ip.right || !extensions.is_empty())
             });
             assert!(right, "{name}");
-            // In fragments: where the last that comes has what is replaced and the checksum, it is, else nothing arrives.
+            // In fragments, the replacement works if the last one to come has both the bytes and the checksum. Otherwise
+            // nothing arrives.
             let len = 300 + 8 + host.inside();
             let cut = pieces(104, len);
             for (order, before, arrives) in [
@@ -403,7 +405,7 @@ fn answers(way: Way) {
             }
         }
         if host.src.is_ipv4() {
-            // Without a checksum none has to be put right.
+            // A datagram without a checksum needs no correction.
             (port, id) = (port + 1, id + 1);
             let mut datagram = host.datagram(port, &padded("secret", 250, 300));
             datagram[8..14].copy_from_slice(b"no sum");
@@ -445,7 +447,7 @@ fn inner_answers_queued() {
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_tracked() {
-    // Where netfilter follows connections it puts fragments together first: packets come whole.
+    // Connection tracking makes netfilter reassemble fragments first, so packets arrive whole.
     let chain = Chain::new(Way::Queued);
     for tables in ["iptables", "ip6tables"] {
         let tracks = ["-I", "FORWARD", "-m", "conntrack", "--ctstate", "UNTRACKED", "-j", "ACCEPT"];

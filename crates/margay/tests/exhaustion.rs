@@ -1,4 +1,4 @@
-//! What an outsider may try so that the engine runs out of something, and what it costs.
+//! Attempts of an outsider to exhaust the engine's resources, and their cost.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod made;
@@ -30,7 +30,7 @@ fn run(dir: &Path, capture: &Capture, rules: &str, more: &[&str]) {
 const BUCKETS: u32 = 256;
 const BUCKETS_SET: &str = "flow.hash-size=256";
 
-/// Datagrams whose flows all lie in one bucket of a table that has this key.
+/// Datagrams whose flows all fall into one bucket of a table with this key.
 fn colliding(key: &HashKey, count: usize) -> Capture {
     let every = (0..=255u8).flat_map(|host| (1024..=u16::MAX).map(move |port| (host, port)));
     let chosen = every.filter(|&(host, sport)| {
@@ -48,8 +48,8 @@ fn colliding(key: &HashKey, count: usize) -> Capture {
     c
 }
 
-/// The key of the flow table is random unless `--no-random` is given: who computes collisions for that one has them there, bounded,
-/// and nowhere else.
+/// The key of the flow table is random unless `--no-random` is given. Collisions computed for one key work only with
+/// that key, and even then the chains are bounded.
 #[test]
 fn collisions_of_the_flow_table_need_its_key() {
     let capture = colliding(&HashKey::fixed(0), 500);
@@ -59,14 +59,14 @@ fn collisions_of_the_flow_table_need_its_key() {
         last_stats(&dir)["flow"].clone()
     };
     let fixed = stats("fixed", &["--no-random"]);
-    // At most 16, and 8 more for each time that the 10,000 places which are made at the start exceed the buckets.
+    // At most 16, and 8 more for each time that the 10,000 preallocated entries exceed the number of buckets.
     let chain = 16 + 8 * (10_000 / u64::from(BUCKETS));
     assert_eq!((&fixed["total"], &fixed["chain_evicted"]), (&500.into(), &(500 - chain).into()), "{fixed}");
     let random = stats("random", &[]);
     assert_eq!((&random["total"], &random["chain_evicted"]), (&500.into(), &0.into()), "{random}");
 }
 
-/// Events without what is measured.
+/// Events without measured values.
 fn output(dir: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(dir.join("eve.json")).expect("events");
     text.lines().filter(|l| !l.contains("\"event_type\":\"stats\"")).map(str::to_owned).collect()
@@ -85,14 +85,14 @@ fn a_capture_file_gives_the_same_events_with_every_key() {
     assert!(all[0].len() > 10 && all[0] == all[1] && all[0] == all[2]);
 }
 
-/// Stored files with their sizes, by their place in the store.
+/// Stored files with their sizes, by path in the store.
 fn stored(dir: &Path) -> Vec<(String, u64)> {
     let mut all = Vec::new();
     for folder in std::fs::read_dir(dir.join("filestore")).expect("the store").flatten() {
         for file in std::fs::read_dir(folder.path()).expect("a folder").flatten() {
             let path = file.path();
             let name = path.strip_prefix(dir).expect("inside").display().to_string();
-            // Records carry the number of the file, which is given in the order that workers come to it.
+            // Records contain the file's number, which depends on the order of the workers.
             if !name.ends_with(".json") {
                 all.push((name, file.metadata().expect("a file").len()));
             }

@@ -1,6 +1,7 @@
-//! Faults under traffic: interfaces that go, rings that overflow, a process that is killed or stopped, disks that are full, sockets that
-//! nobody reads, rules loaded again and again. Of each: nothing crashes, each loss is counted, what is written is whole, and afterwards all
-//! is as before. Each test is in a network namespace of its own; those that take long are run by `make test-faults`.
+//! Faults under traffic: interfaces that disappear, rings that overflow, a process that is killed or stopped, full
+//! disks, sockets without a reader, rules reloaded repeatedly. In each case nothing crashes, each loss is counted,
+//! output has no partial lines, and the engine recovers. Each test has a network namespace of its own. `make
+//! test-faults` runs the long ones.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
@@ -32,7 +33,7 @@ in_namespace! {
     rules_are_loaded_again_under_traffic: inner_reloads,
 }
 
-/// As `in_namespace`, of tests that take long.
+/// As `in_namespace`, for tests that take long.
 macro_rules! long {
     ($($name:ident: $inner:ident,)*) => {
         $(#[test]
@@ -50,7 +51,7 @@ long! {
     long_an_interface_goes_down_and_up_fifty_times: inner_many_flaps,
 }
 
-/// Sends the same again and again, whether it goes or not.
+/// Sends the same frames repeatedly, even if sending fails.
 struct Traffic {
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
@@ -62,7 +63,7 @@ impl Traffic {
         Traffic::paced(name, Duration::from_millis(2))
     }
 
-    /// Sixteen packets, a pause, and so on.
+    /// Sends sixteen packets, pauses, and repeats.
     fn paced(name: &'static str, pause: Duration) -> Traffic {
         let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (ends, counts) = (Arc::clone(&stop), Arc::clone(&sent));
@@ -80,12 +81,12 @@ impl Traffic {
         Traffic { stop, sent, thread: Some(thread) }
     }
 
-    /// How many were sent so far.
+    /// Number of packets sent so far.
     fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many more were sent.
+    /// Waits until `more` packets were sent.
     fn goes_on(&self, more: u64) {
         let want = self.sent() + more;
         wait("more is sent", || self.sent() >= want);
@@ -106,7 +107,7 @@ impl Drop for Traffic {
     }
 }
 
-/// Ends the engine; the sums are right, and the packets that it says there were.
+/// Stops the engine and checks its sums. Returns the number of packets that it reports.
 fn explained(e: Engine, dir: &Path) -> u64 {
     let words = e.stop();
     assert!(said(&words, "received = inspected + lost"), "{words:?}");
@@ -139,7 +140,7 @@ fn flaps(dir: &str, times: usize) {
         assert!(e.until("is up again"));
     }
     load.end();
-    // Everything comes again.
+    // Everything arrives again.
     let before = e.decoded(1);
     let sent = traffic(1);
     Sender::on("va").send(&sent);
@@ -175,12 +176,12 @@ fn inner_overrun() {
     for (at, value) in [(16, 1186u16), (36, 9), (38, 1166)] {
         large[at..at + 2].copy_from_slice(&value.to_be_bytes());
     }
-    // While the engine stands still it reads nothing, on a fast machine as on a slow one.
+    // A stopped engine reads nothing, on a fast machine as on a slow one.
     e.stand_still();
     let sent = Sender::on("va").try_send(&vec![large; 40_000]);
     e.signal("CONT");
     e.decoded(sent);
-    // What comes when there is room again is inspected.
+    // Packets that arrive once there is room again are inspected.
     Sender::on("va").send(&[query]);
     let all = sent + 1;
     e.decoded(all);
@@ -190,7 +191,7 @@ fn inner_overrun() {
     assert_eq!(alerts_of(&dir, 1_000_004), 1);
 }
 
-/// Lines of the events' file; of the half line that a kill may leave, how often there was one.
+/// Lines of the event file, and how many partial lines a kill left.
 fn lines(dir: &Path) -> (Vec<Value>, usize) {
     let text = std::fs::read_to_string(dir.join("eve.json")).expect("events");
     let (mut whole, mut half) = (Vec::new(), 0);
@@ -256,7 +257,7 @@ fn inner_kills() {
 fn inner_disk() {
     pair("va", "vb");
     let dir = folder("faults-disk");
-    // `ip netns exec` made a mount namespace: this is gone with it.
+    // `ip netns exec` created a mount namespace, so this mount ends with it.
     let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "margay-test"]).arg(&dir).status();
     assert!(mount.expect("mount runs").success());
     demo_rules(&dir);
@@ -276,13 +277,13 @@ fn inner_disk() {
     assert!(lost > 0 && alerts + lost >= stats["detect"]["alert"].as_u64().unwrap_or(u64::MAX), "{stats}");
 }
 
-/// The events of a file, each of which is whole.
+/// The events of a file, each of them complete.
 fn events_in(file: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(file).expect("events");
     text.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{e}: {l}"))).collect()
 }
 
-/// Someone who reads events from a socket, until it is dropped.
+/// Reads events from a socket until it is dropped.
 struct Reader {
     seen: Arc<AtomicU64>,
     bad: Arc<AtomicU64>,
@@ -320,7 +321,7 @@ impl Reader {
                                 note(&line);
                                 line.clear();
                             }
-                            // What there is of a line stays.
+                            // A partial line is kept.
                             Ok(_) | Err(_) => {}
                         }
                     }
@@ -341,7 +342,7 @@ impl Reader {
         Reader { seen, bad, stop, thread: Some(thread), path: path.to_owned() }
     }
 
-    /// Waits for so many events.
+    /// Waits for this many events.
     fn reads(&self, events: u64) {
         wait("events come", || self.seen.load(Ordering::Relaxed) >= events);
     }
@@ -360,7 +361,7 @@ fn socket(dir: &str, stream: bool) {
     pair("va", "vb");
     let dir = folder(dir);
     demo_rules(&dir);
-    // A path of a socket has 107 bytes at most.
+    // A socket path has at most 107 bytes.
     let path = std::env::temp_dir().join(format!("margay-{}-{stream}", std::process::id()));
     let set = |name: &str, value: &str| format!("outputs.1.eve-log.{name}={value}");
     let (kind, file) = (
@@ -397,12 +398,13 @@ fn inner_datagram_socket() {
     socket("faults-datagram", false);
 }
 
-/// At a rate that the engine holds, on a slow machine too, nothing is lost; and a worker takes other rules in no time.
+/// At a rate that the engine can handle, even on a slow machine, reloads lose nothing, and a worker switches rules
+/// almost immediately.
 fn reloads(dir: &str, times: usize) {
     pair("va", "vb");
     let dir = folder(dir);
     demo_rules(&dir);
-    // The machine may have far too much to do: room for what comes in ten seconds.
+    // The machine may be overloaded: the ring has room for ten seconds of packets.
     let patient = ["--set", "af-packet.1.block-timeout=40"];
     let mut e = Engine::start(&dir, &[&["-i", "vb", "--set", "af-packet.1.threads=2"], &patient[..]].concat());
     let mut load = Traffic::paced("va", Duration::from_millis(100));
@@ -419,7 +421,7 @@ fn reloads(dir: &str, times: usize) {
         .filter_map(|l| l.split_once("workers were kept for ")?.1.split(' ').next()?.parse().ok())
         .collect();
     assert_eq!(kept.len(), times, "{:?}", e.all);
-    // Time of the processor, so that it matters little what else there is to do. Half a tenth of a millisecond is what it takes.
+    // CPU time, so that other load matters little. A switch takes about 0.05 ms.
     assert!(kept.iter().all(|us| *us < 50_000), "{kept:?}");
     assert_eq!(explained(e, &dir), sent);
     let capture = last_stats(&dir)["capture"].clone();

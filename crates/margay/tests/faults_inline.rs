@@ -1,6 +1,6 @@
-//! Faults while the engine is between a client and a server: downloads under way stop for no longer than the fault, none fails, and
-//! attacks are stopped afterwards as before. Each test has network namespaces of its own; those that take long are run by
-//! `make test-faults`.
+//! Faults while the engine is between a client and a server: downloads pause no longer than the fault, none fails, and
+//! attacks are blocked afterwards as before. Each test has network namespaces of its own. `make test-faults` runs the
+//! long ones.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
@@ -27,7 +27,7 @@ in_namespace! {
     an_interface_goes_down_and_up: inner_flaps,
 }
 
-/// As `in_namespace`, of tests that take long.
+/// As `in_namespace`, for tests that take long.
 macro_rules! long {
     ($($name:ident: $inner:ident,)*) => {
         $(#[test]
@@ -48,7 +48,7 @@ long! {
 const RULES: &str = "drop udp any any -> any 80 (msg:\"attack\"; content:\"ATTACK\"; sid:1;)\n\
     alert http any any -> any any (msg:\"seen\"; http.user_agent; content:\"bench\"; sid:2;)\n";
 
-/// A client that asks for one thing after the other, on the same connection of each version of IP.
+/// A client that downloads repeatedly, on one connection for each IP version.
 struct Downloads {
     stop: Arc<AtomicBool>,
     done: Arc<[AtomicU64; 2]>,
@@ -60,7 +60,7 @@ impl Downloads {
         Downloads::sized(bench, 100_000, Duration::from_millis(5))
     }
 
-    /// Of so many bytes each, with a pause after each.
+    /// Downloads of `len` bytes, with a pause after each.
     fn sized(bench: &Bench, len: usize, pause: Duration) -> Downloads {
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new([AtomicU64::new(0), AtomicU64::new(0)]));
         let threads = [SERVER4, SERVER6].into_iter().enumerate().map(|(n, address)| {
@@ -80,7 +80,7 @@ impl Downloads {
         Downloads { stop, done, threads }
     }
 
-    /// Waits until both have got so many more.
+    /// Waits until both connections have `more` further downloads.
     fn go_on(&self, more: u64) {
         let now = || self.done.each_ref().map(|d| d.load(Ordering::Relaxed));
         let want = now().map(|n| n + more);
@@ -90,7 +90,7 @@ impl Downloads {
         });
     }
 
-    /// Ends them; none failed.
+    /// Ends the downloads; none may have failed.
     fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(|t| t.join().expect("each download was whole"));
@@ -102,7 +102,7 @@ fn signal(e: &Engine, name: &str) {
     assert!(sent.expect("kill").success());
 }
 
-/// All is as before the fault: attacks do not arrive, what is harmless does, and what was lost is explained.
+/// Checks the recovery: attacks do not arrive, harmless data does, and the losses are explained.
 fn recovered(bench: &Bench, e: Engine) {
     bench.client.run(|| {
         assert_eq!(query(at(SERVER4, 80), "an ATTACK", 2).expect("no error"), None);
@@ -114,7 +114,7 @@ fn recovered(bench: &Bench, e: Engine) {
     assert!(!explained("panicked") && !explained("cannot be explained"), "{said:#?}");
 }
 
-/// Nothing was dropped but attacks.
+/// Only attacks were dropped.
 fn nothing_harmless_dropped(dir: &Path) {
     let drops = of_type(dir, "drop");
     let reasons: Vec<_> = drops.iter().map(|d| d["drop"]["reason"].as_str().unwrap_or_default()).collect();
@@ -160,7 +160,7 @@ fn killed(name: &str, times: usize) {
         downloads.go_on(3);
         signal(&e, "KILL");
         drop(e);
-        // Connections that are open are no reason to drop anything.
+        // Open connections are no reason to drop packets.
         dir = folder(&format!("{name}-{n}"));
         e = Engine::start(&dir, RULES, &Bench::settings(2));
     }
@@ -211,13 +211,14 @@ fn inner_many_reloads() {
     reloads("faults-inline-many-reloads", 100);
 }
 
-/// What came large is not taken for something else, nobody waits busily, and nothing harmless is dropped.
+/// Interfaces go down and up: large packets are not mistaken for others, no worker busy-waits, and no harmless packet is
+/// dropped.
 fn flaps(name: &str, times: usize) {
     let bench = Bench::new();
     let _server = Server::start(&bench.server, 80);
     let dir = folder(name);
     let mut e = Engine::start(&dir, RULES, &Bench::settings(2));
-    // Without a pause: something is always on its way.
+    // No pause, so that packets are always in flight.
     let downloads = Downloads::sized(&bench, 2_000_000, Duration::ZERO);
     for n in 0..times {
         downloads.go_on(1);
@@ -229,12 +230,12 @@ fn flaps(name: &str, times: usize) {
     }
     downloads.go_on(2);
     downloads.end();
-    // Nothing comes: nobody looks for it more often than needs be.
+    // Without packets, workers poll only as often as necessary.
     let polls = || e.counters()["capture"]["afpacket"]["polls"].as_u64().expect("a count");
     let (before, began) = (polls(), Instant::now());
     std::thread::sleep(Duration::from_secs(1));
     let (made, took) = (polls() - before, began.elapsed());
-    // Two workers, each of which asks for two interfaces.
+    // Two workers, each of which polls two interfaces.
     assert!(made <= 4 * (took.as_millis() / 5) as u64 + 200, "{made} polls in {took:?}");
     recovered(&bench, e);
     nothing_harmless_dropped(&dir);

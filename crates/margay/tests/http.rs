@@ -1,4 +1,4 @@
-//! HTTP from packets to events: the same conversation, however TCP splits it, gives the same alerts and events.
+//! HTTP from packets to events: the same conversation gives the same alerts and events, however TCP segments it.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
@@ -51,7 +51,7 @@ impl Capture {
         self.bytes.extend(p);
     }
 
-    /// A whole connection: what each side says in turns, cut where `cut` says (bytes for the next segment).
+    /// A whole connection. The turns are the data of each side; `cut` gives the size of the next segment.
     fn connection(&mut self, port: u16, turns: &[(bool, &[u8])], cut: &mut dyn FnMut() -> usize) {
         let mut next = [1000u32, 5000];
         self.packet(port, false, next[0], 0, 2, &[]);
@@ -103,7 +103,7 @@ const TURNS: &[(bool, &[u8])] = &[
     (true, b"HTTP/1.0 200 OK\r\nContent-Length: 5000\r\n\r\n"),
 ];
 
-/// What a connection's events come to, without what differs from one to the next.
+/// The events of each connection, without the members that differ between connections.
 fn by_port(dir: &Path) -> BTreeMap<u64, Vec<String>> {
     let text = std::fs::read_to_string(dir.join("eve.json")).expect("events");
     let mut out: BTreeMap<u64, Vec<String>> = BTreeMap::new();
@@ -155,8 +155,7 @@ fn run(dir: &Path, capture: &Capture, more: &[&str]) {
     assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
 }
 
-/// Runs the engine, and looks at it while it runs: how long it took, and the most memory that it had in KiB, where the
-/// system says that.
+/// Runs the engine. Returns its duration, and its peak memory in KiB if the system reports that.
 fn measure(dir: &Path, capture: &Capture, more: &[&str]) -> (Duration, Option<u64>) {
     let mut command = command(dir, capture, more);
     let began = Instant::now();
@@ -175,31 +174,31 @@ fn measure(dir: &Path, capture: &Capture, more: &[&str]) -> (Duration, Option<u6
     }
 }
 
-/// Events of a type.
+/// Events of one type.
 fn events(dir: &Path, kind: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(dir.join("eve.json")).expect("events");
     let all = text.lines().map(|l| serde_json::from_str::<Value>(l).expect("JSON"));
     all.filter(|e| e["event_type"] == kind).collect()
 }
 
-/// The whole of the stream and its bodies is looked at.
+/// Settings that inspect whole streams and bodies.
 const NO_LIMITS: [&str; 4] = [
     "--set",
     "stream.reassembly.depth=0",
     "--set",
     "app-layer.protocols.http.libhtp.default-config.response-body-limit=0",
 ];
-/// Memory that a run may need beyond that of a small one, in KiB.
+/// Memory in KiB that a run may need beyond that of a minimal one.
 const MORE_MEMORY: u64 = 24 << 10;
 
-/// What a run of almost nothing takes.
+/// Peak memory of a minimal run.
 fn small_run(name: &str) -> Option<u64> {
     let mut capture = Capture::new();
     capture.connection(20_000, TURNS, &mut || usize::MAX);
     measure(&folder(name), &capture, &NO_LIMITS).1
 }
 
-/// A gzip file of `mib` MiB of zeros: one of them deflated, again and again.
+/// A gzip file of `mib` MiB of zeros: one deflated MiB, repeated.
 fn zeros(mib: u32) -> Vec<u8> {
     let one = vec![0; 1 << 20];
     let mut deflate = Compress::new(Compression::best(), false);
@@ -214,7 +213,7 @@ fn zeros(mib: u32) -> Vec<u8> {
         out.extend_from_slice(&block);
         whole.combine(&crc);
     }
-    // An empty block that is the last one.
+    // An empty final block.
     out.extend([1, 0, 0, 0xff, 0xff]);
     out.extend(whole.sum().to_le_bytes());
     out.extend((mib << 20).to_le_bytes());
@@ -225,7 +224,7 @@ fn zeros(mib: u32) -> Vec<u8> {
 fn however_tcp_splits_it() {
     const CONNECTIONS: u16 = 300;
     let mut capture = Capture::new();
-    // The first is not split, the second is sent byte by byte, the others at random.
+    // The first connection is not split, the second is sent byte by byte, the others at random.
     let mut state = 0x2545_f491_4f6c_dd1du64;
     for n in 0..CONNECTIONS {
         let mut cut = || match n {
@@ -277,7 +276,7 @@ fn a_bomb_is_cut() {
     let files = events(&dir, "fileinfo");
     assert_eq!(files[0]["fileinfo"]["state"], "TRUNCATED");
     let size = files[0]["fileinfo"]["size"].as_u64().expect("a size");
-    // `decompression-time-limit` is a number of bytes: 512 for each of its 100,000 microseconds.
+    // `decompression-time-limit` stands for a number of bytes: 512 for each of its 100,000 microseconds.
     assert!((1 << 20..64 << 20).contains(&size), "{size}");
     if let (Some(peak), Some(small)) = (peak, small_run("http-bomb-small")) {
         assert!(peak < small + MORE_MEMORY, "{peak} KiB, and {small} KiB of a small run");
@@ -295,7 +294,7 @@ fn a_long_body_takes_constant_memory() {
         response.extend(&text);
         response.extend(b"\r\n");
     }
-    // What a rule looks for is at the very end.
+    // The rule's content is at the very end.
     response.extend(b"11\r\nneedle in a chunk\r\n0\r\n\r\n");
     let mut capture = Capture::new();
     let turns: [(bool, &[u8]); 2] = [(false, b"GET /long HTTP/1.1\r\nHost: a.example\r\n\r\n"), (true, &response)];
@@ -313,7 +312,8 @@ fn a_long_body_takes_constant_memory() {
     }
 }
 
-/// Arguments of target and fields are looked at when the fields are there, those of a body at its end; each rule alerts once.
+/// Arguments of the target and of header fields are inspected once the header is complete, those of a body at its end.
+/// Each rule alerts once.
 #[test]
 fn arguments_of_a_request() {
     let dir = folder("http-arguments");
@@ -339,7 +339,7 @@ alert http any any -> any any (msg:"both"; http.arg; content:"in target"; http.a
     let mut piece = 0;
     capture.connection(40_000, &[(false, head.as_bytes()), (false, body), (true, answer)], &mut || {
         piece += 1;
-        // The body in pieces, the rest whole.
+        // The body in pieces, the rest unsplit.
         if piece == 1 { head.len() } else { 50 }
     });
     let o = command_with(&dir, &capture, rules, &[]).output().expect("the engine starts");

@@ -1,4 +1,5 @@
-//! Inline: the engine between a client and a server, who do not know of it. Each test has network namespaces of its own.
+//! Inline mode: the engine between a client and a server that do not know of it. Each test has network namespaces of its
+//! own.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
@@ -32,7 +33,7 @@ const RULES: &str = "\
     drop udp any any -> any 80 (msg:\"udp attack\"; content:\"ATTACK-UDP\"; sid:2;)\n\
     alert http any any -> any any (msg:\"seen\"; http.user_agent; content:\"bench\"; sid:3;)\n";
 
-/// What was lost, sent and dropped is explained.
+/// Checks that the sums of lost, sent and dropped packets add up.
 fn explained(said: &[String]) {
     let explained = |words: &str| said.iter().any(|l| l.contains(words));
     assert!(explained("inspected = sent + dropped + lost") && explained("received = inspected + lost"), "{said:#?}");
@@ -49,7 +50,7 @@ fn download(client: &Ns, server: &'static str, port: u16, sizes: &'static [usize
     });
 }
 
-/// Sends something in a connection, after which nothing gets through: neither that nor what comes after it.
+/// Sends `words` on a connection, and checks that neither they nor later data get through.
 fn is_cut(client: &Ns, server: &'static str, words: &str) {
     client.run(|| {
         let mut c = connect(at(server, 80));
@@ -72,7 +73,7 @@ fn is_cut(client: &Ns, server: &'static str, words: &str) {
 fn inner_arrives() {
     let bench = Bench::new();
     let mut addresses = vec![SERVER4, SERVER6];
-    // With tags as well, if the kernel has such interfaces.
+    // With VLAN tags as well, if the kernel supports such interfaces.
     let tags = |i: &str| {
         let words = format!("link add link {i} name {i}.7 type vlan id 7");
         std::process::Command::new("ip").args(words.split_whitespace()).output().is_ok_and(|o| o.status.success())
@@ -155,7 +156,7 @@ fn inner_reject() {
             assert!(told.is_err(), "{told:?}");
         });
     }
-    // The server's side of those that were to be told both ways is over too.
+    // Where resets go to both sides, the server's side has ended too.
     bench.server.run(|| {
         wait_for("the server is told", || {
             let o = std::process::Command::new("cat").args(["/proc/net/tcp6"]).output().expect("a list");
@@ -205,7 +206,7 @@ fn inner_replace() {
     assert!(last_stats(&dir)["ips"]["replaced"].as_u64().expect("a count") >= 6);
 }
 
-/// Downloads on so many connections at a time; how long it took.
+/// Downloads on this many connections at once. Returns the duration.
 fn downloads(client: &Ns, server: &'static str, connections: u64, each: u64, len: usize) -> Duration {
     let began = Instant::now();
     let all: Vec<_> = (0..connections)
@@ -222,17 +223,17 @@ fn downloads(client: &Ns, server: &'static str, connections: u64, each: u64, len
     began.elapsed()
 }
 
-/// A bench whose client is at the end of a bad link; of a thousand packets so many are lost, doubled, swapped, and each is
-/// on its way for so long.
+/// A bench whose client is behind a bad link. `permille` says how many of 1,000 packets are lost, duplicated and
+/// reordered; `delay` is each packet's delay.
 fn bad_bench(permille: [u64; 3], delay: Duration) -> (Bench, BadLink) {
     let link = Ns::new();
     let bench = Bench::with(|client| {
-        // Where both ends are elsewhere: made in the client's namespace.
+        // Both ends belong to other namespaces, so the client's namespace creates them.
         client.run(|| pair("c0", "l0", &link));
         pair("ia", "l1", &link);
     });
     for (ns, i) in [(&bench.client, "c0"), (&bench.server, "s0")] {
-        // Packets as on a wire, so that each is lost alone.
+        // Packets as on a wire, so that each is lost separately.
         ns.run(|| ip(&format!("link set {i} gso_max_segs 1")));
     }
     let bad = BadLink::slow(&link, "l0", "l1", 11, permille, delay);
@@ -275,7 +276,7 @@ fn inner_before() {
     }
     explained(&e.stop());
     assert_eq!(last_stats(&dir)["ips"]["blocked"], 0, "{:?}", of_type(&dir, "drop"));
-    // What the server says takes another way.
+    // The server's replies take another path.
     pair("d0", "c1", &bench.client);
     ip(&format!("link set d0 netns {}", bench.server.path()));
     bench.server.run(|| {
@@ -337,7 +338,7 @@ fn inner_link() {
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_passive() {
-    // The server is on the engine's host, which listens to its interface and answers there.
+    // The server runs on the engine's host and uses its interface.
     sysctl("ipv6/conf/default/disable_ipv6", "1");
     let client = Ns::new();
     pair("ia", "c0", &client);
@@ -373,7 +374,7 @@ fn measure_what_the_engine_costs_a_link() {
     namespace::inside("mgm", "inner_harm");
 }
 
-/// The value below which so many of a thousand are.
+/// The value below which `permille` of 1,000 values are.
 fn at_permille(sorted: &[f64], permille: usize) -> f64 {
     sorted.get((sorted.len() * permille / 1000).min(sorted.len() - 1)).copied().unwrap_or(0.0)
 }
@@ -383,7 +384,8 @@ fn figures(name: &str, sorted: &[f64]) -> String {
     format!("{name:<12} p50 {p50:8.1} us  p99 {p99:8.1} us  p99.9 {p999:8.1} us")
 }
 
-/// Both engines, one after the other, several times (`MARGAY_BENCH_ENGINE` names another build of ours): what they add to a round trip, and how fast a large file comes through.
+/// Runs both engines in turn, several times (`MARGAY_BENCH_ENGINE` names another build of ours). Measures how much each
+/// adds to a round trip, and how fast a large file comes through.
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_measure() {
@@ -398,7 +400,7 @@ fn inner_measure() {
     };
     let margay = || Engine::start(&folder("measure-margay"), RULES, &Bench::settings(1));
     for round in 0..=rounds {
-        // At first with what virtual interfaces leave to cards; the peer cannot send that on.
+        // The first round uses the offloads of virtual interfaces; the peer cannot forward such packets.
         if round == 1 {
             bench::offloads_off(&bench.client, "c0");
             bench::offloads_off(&bench.server, "s0");
@@ -433,14 +435,14 @@ fn round_trips_of(name: &str, bench: &Bench) {
     eprintln!("{}", figures(name, &bench::round_trips(&bench.client, to, 20_000)));
 }
 
-/// Removes what a bench left here.
+/// Removes the remains of a bench.
 fn no_bench() {
     for i in ["br0", "ia", "ib"] {
         let _ = std::process::Command::new("ip").args(["link", "del", i]).output();
     }
 }
 
-/// A bridge of the kernel's in the engine's place, while it lives.
+/// A kernel bridge in place of the engine, until dropped.
 struct KernelBridge;
 
 impl KernelBridge {
@@ -460,7 +462,7 @@ impl Drop for KernelBridge {
     }
 }
 
-/// Seconds of processor time that a process has used.
+/// CPU seconds that a process has used.
 fn processor_time(process: u32) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let after = text.rsplit(") ").next().unwrap_or_default();
@@ -473,10 +475,11 @@ fn median(mut all: Vec<f64>) -> f64 {
     all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The same downloads through the engine and through a bridge of the kernel's in its place, in turn, over links of all kinds
-/// (`MARGAY_BENCH_ENGINE` names another build, `MARGAY_BENCH_ROUNDS` how often, `MARGAY_BENCH_LINKS` `clean` those that lose nothing alone, `bulk` of these
-/// the large downloads). The ratio is that of each pair. Beside it is the engine's processor time, and how much all take together beside what they take with the
-/// bridge: that is told apart from chance where others have work for the processors too.
+/// Runs the same downloads through the engine and through a kernel bridge in its place, alternately, over links of all
+/// kinds. `MARGAY_BENCH_ENGINE` names another build, `MARGAY_BENCH_ROUNDS` the number of rounds. `MARGAY_BENCH_LINKS` is
+/// `clean` for only the lossless links, or `bulk` for only their large downloads. Each pair gives a ratio. The output
+/// also has the engine's CPU time, and the CPU time of all processes compared with the bridge's: on a busy machine it
+/// shows whether a difference is noise.
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_harm() {
@@ -487,7 +490,7 @@ fn inner_harm() {
     let one = |name: String, bench: Bench, bad: Option<BadLink>, more: &[&str], run: &dyn Fn(&Ns) -> Duration| {
         let _server = Server::start(&bench.server, 80);
         let (mut times, mut ratios, mut cpu, mut drops) = ([Vec::new(), Vec::new()], Vec::new(), Vec::new(), 0);
-        // Both ends are in this process, and much of what the kernel does on the way.
+        // Both ends are in this process, and so is much of the kernel's work on the path.
         let (mut all, ends) = (Vec::new(), std::process::id());
         for _ in 0..rounds {
             let dir = folder("harm");
@@ -524,7 +527,7 @@ fn inner_harm() {
         began.elapsed()
     };
     one("clean, 512 MiB".into(), Bench::new(), None, &[], &|client| bulk(client, 512));
-    // A flow that the kernel sends on, but for its first megabyte.
+    // A flow that the kernel forwards after its first megabyte.
     let bypass =
         ["af-packet.0.bypass=yes", "af-packet.1.bypass=yes", "stream.bypass=yes", "stream.reassembly.depth=1mb"];
     one("clean, 2 GiB, bypassed".into(), Bench::new(), None, &bypass, &|client| bulk(client, 2048));

@@ -1,7 +1,7 @@
-//! Keywords that belong to no protocol (and the forms that all share), each in a rule of `keywords/keywords.rules`, on the
-//! packets of `keywords/packets.pcap`. Above each rule stand the numbers of the packets that it alerts on: where the
-//! reference knows the keyword it gave the same ones, else they are what the manual says. The rules begin with what is
-//! in the packets.
+//! Keywords that belong to no protocol, and the forms that all keywords share. Each has a rule in
+//! `keywords/keywords.rules`, run on `keywords/packets.pcap`. A comment above each rule lists the packets that it alerts
+//! on. They match the reference if it knows the keyword, otherwise the manual. The rules file begins with a description
+//! of the packets.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Runs rules on the packets; the numbers of the packets that each rule alerts on, and what was said.
+/// Runs rules on the packets. Returns the numbers of the packets that each rule alerts on, and the output.
 fn run(name: &str, rules: &Path, more: &[&str]) -> (BTreeMap<u32, Vec<u64>>, String) {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&dir);
@@ -40,15 +40,15 @@ fn run(name: &str, rules: &Path, more: &[&str]) -> (BTreeMap<u32, Vec<u64>>, Str
     let events = std::fs::read_to_string(dir.join("eve.json")).expect("events");
     for line in events.lines().filter(|l| l.contains("\"event_type\":\"alert\"")) {
         let sid = number(line, "signature_id").expect("a number") as u32;
-        // Only what the capture holds has a number of its own. A packet inside a tunnel counts as the one that carries it,
-        // which `tunnel` names; what was put together from fragments counts as none.
+        // Only captured frames have a number. A packet inside a tunnel counts as its outer packet, which `tunnel` names.
+        // A reassembled packet counts as none.
         let own = if line.contains("\"pkt_src\":\"defrag\"") { "" } else { line };
         alerts.entry(sid).or_default().push(number(own, "pcap_cnt").unwrap_or(0));
     }
     (alerts, said)
 }
 
-/// The errors and warnings among what was said.
+/// The errors and warnings in the output.
 fn complaints(said: &str) -> Vec<&str> {
     said.lines().filter(|l| l.starts_with("E: ") || l.starts_with("W: ")).collect()
 }
@@ -58,7 +58,7 @@ fn each_keyword_alerts_where_it_should() {
     let rules = root().join("crates/margay/tests/keywords/keywords.rules");
     let rates = ["--set", "flow.rate-tracking.bytes=400", "--set", "flow.rate-tracking.interval=10"];
     let (alerts, said) = run("keywords", &rules, &rates);
-    // A rule asks for a bit that none sets, on purpose.
+    // One rule deliberately checks a bit that no rule sets.
     let about = complaints(&said);
     assert!(about.iter().all(|l| l.contains("flowbit 'never' is checked but not set")), "{about:?}");
     assert!(!said.contains("set aside"), "{said}");
@@ -77,7 +77,7 @@ fn each_keyword_alerts_where_it_should() {
         }
     }
     assert!(wrong.is_empty(), "{} of {tested}:\n{}", wrong.len(), wrong.join("\n"));
-    // Events of flows say which were elephants, a counter how many.
+    // Flow events mark elephant flows, and a counter has their number.
     let events = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keywords/eve.json");
     let events = std::fs::read_to_string(events).expect("events");
     let elephants = events.lines().filter(|l| l.contains("\"event_type\":\"flow\"") && l.contains("\"elephant\":true"));
@@ -86,7 +86,7 @@ fn each_keyword_alerts_where_it_should() {
     assert!(tested > 300);
 }
 
-/// `threshold.config`: what it changes about rules, by every track.
+/// `threshold.config`: the effect of its entries on rules, for each `track`.
 #[test]
 fn entries_of_the_threshold_file() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keywords-thresholds");
@@ -120,8 +120,8 @@ fn entries_of_the_threshold_file() {
     for (sid, want) in [(7, vec![]), (8, vec![]), (9, all), (10, vec![])] {
         assert_eq!(of(sid), want, "rule {sid}");
     }
-    // In force from the fourth match on, for as many seconds as the entry says; the match that finds it over is not
-    // counted, the next one puts it in force again. Its `pass` ends what comes after it, too.
+    // The entry takes effect at the fourth match, for its number of seconds. The match that finds it expired is not
+    // counted; the next one activates it again. Its `pass` also ends later rules.
     assert_eq!((of(11), of(12)), (vec![37, 38, 39, 44], vec![37, 38, 39, 44]));
 }
 
@@ -148,7 +148,7 @@ fn what_is_not_required_is_left_out_and_counted() {
     assert!(complaints(&said).is_empty() && said.contains("4 rules skipped"), "{said}");
 }
 
-/// `tag`: the packets that are shown besides those that alert, as the reference shows them for the same rules.
+/// `tag`: the packets shown besides the alerting ones, as the reference shows them for the same rules.
 #[test]
 fn tagged_packets() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keywords-tags");
@@ -175,16 +175,16 @@ fn tagged_packets() {
         ("udp", "content:\"vlans\"; tag:host,3,seconds,src;"),
     ]);
     assert_eq!(all, [8, 9, 13, 22, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 43]);
-    // A packet may be tagged and alert; who alerts again begins to count anew.
+    // A packet may be tagged and alert. A source that alerts again restarts the count.
     assert_eq!(shown(&[("udp", "content:\"tick\"; tag:session,3,packets;")]), (38..=46).collect::<Vec<_>>());
     let two =
         [("udp", "content:\"tick1\"; tag:session,5,packets;"), ("udp", "content:\"tick3\"; tag:session,5,packets;")];
     assert_eq!(shown(&two), [39, 40, 41, 42, 43, 44]);
-    // One that is over as a packet sets it again held there still.
+    // A tag that expires on a packet which sets it again is still active there.
     assert_eq!(shown(&[("tcp-pkt", "dsize:0; tag:session,1,packets;")]), [2, 3, 8, 9, 57, 58]);
 }
 
-/// A `pass` that its threshold silences lets nothing pass, as the reference has it.
+/// A `pass` that its threshold suppresses passes nothing, as in the reference.
 #[test]
 fn passes_with_a_threshold() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keywords-passes");
@@ -206,7 +206,7 @@ fn passes_with_a_threshold() {
     }
 }
 
-/// `stream` of an eve-log: the states, and the numbers of both sides, as the reference shows them for the same packets.
+/// `stream` of an eve-log: the states and both sides' numbers, as the reference shows them for the same packets.
 #[test]
 fn what_the_tcp_engine_made_of_packets() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keywords-stream");

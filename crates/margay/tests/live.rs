@@ -1,5 +1,5 @@
-//! Live capture: the engine on one end of a pair of virtual interfaces, traffic from the other, each test in a network namespace
-//! of its own.
+//! Live capture. The engine has one end of a pair of virtual interfaces, traffic comes from the other. Each test has a
+//! network namespace of its own.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
@@ -164,12 +164,12 @@ fn inner_offloads() {
         }
     };
     let off = |words: &[String]| said(words, "vb: switched off while the engine runs: ") && said(words, "tso");
-    // Each finds on what the one before switched off.
+    // Each run restores the offloads that it switched off.
     for name in ["offload-1", "offload-2"] {
         let words = words(name, "INT");
         assert!(off(&words), "{name}: {words:?}");
     }
-    // One that is killed cannot switch anything on again.
+    // A killed engine cannot restore them.
     assert!(off(&words("offload-4", "KILL")));
     assert!(!off(&words("offload-5", "INT")));
 }
@@ -187,7 +187,7 @@ fn inner_reject_dev() {
     let e = Engine::start(&dir, &["--af-packet=vb", "--reject-dev", "vc"]);
     Sender::on("va").send(&traffic(1)[..1]);
     e.decoded(1);
-    // An ICMP message about the query, to who asked.
+    // An ICMP message about the query, addressed to its sender.
     let end = Instant::now() + PATIENCE;
     let answer = loop {
         assert!(Instant::now() < end, "no answer came");
@@ -229,7 +229,7 @@ fn inner_libpcap_link() {
     goes_and_comes_back("link-libpcap", &["--pcap=vb"], noticed);
 }
 
-/// The file of rules is a pipe: the engine has them when the test writes them.
+/// The rules file is a pipe: the engine gets its rules when the test writes them.
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_delayed() {
@@ -260,7 +260,7 @@ fn inner_delayed() {
     e.explained();
     assert_eq!(alerts(&dir).values().sum::<usize>(), 5, "those that came after the rules");
 
-    // Rules that do not load end the engine.
+    // With `--init-errors-fatal`, rules that do not load end the engine.
     let (dir, e, _) = begin("delayed-wrong", &["--init-errors-fatal"]);
     std::fs::write(dir.join("a.rules"), "alert udp any any -> any 53 (nonsense; sid:1;)\n").expect("rules");
     let (status, words) = e.ended();
@@ -310,7 +310,7 @@ fn inner_kill() {
     e.signal("KILL");
     let _ = e.child.wait();
     drop(e);
-    // What was reported is whole, and the next one goes on.
+    // The report is complete, and the next one follows.
     let before = events(&dir).iter().filter(|e| e["event_type"] == "alert").count();
     assert!(before >= 20, "{before}");
     let e = Engine::start(&dir, &["-i", "vb", "--set", "af-packet.1.threads=2"]);
@@ -341,7 +341,7 @@ fn inner_overrun() {
         ],
     );
     let sent = traffic(60);
-    // A worker that is stopped: the ring is full soon.
+    // A stopped worker's ring fills up quickly.
     e.signal("STOP");
     Sender::on("va").send(&sent);
     e.signal("CONT");
@@ -380,7 +380,7 @@ fn inner_threads() {
             "margay.numa=bind",
         ],
     );
-    // Each mapping is told with the policy of the thread that asks.
+    // The kernel reports the policy of the calling thread for each mapping.
     let nodes = std::path::Path::new("/sys/devices/system/node/node0").exists();
     let tasks = std::fs::read_dir(format!("/proc/{}/task", e.child.id())).expect("threads").flatten();
     let mut workers = 0;

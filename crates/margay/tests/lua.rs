@@ -1,5 +1,5 @@
-//! Scripts: every function that Suricata's manual names, in a rule or a log of its own, on the packets of `lua/packets.pcap`
-//! (made by `lua/make-capture.py`).
+//! Lua scripts. Every function in Suricata's manual runs in a rule or a log of its own, on `lua/packets.pcap` (from
+//! `lua/make-capture.py`).
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[path = "lua/functions.rs"]
@@ -54,7 +54,7 @@ fn alerts(dir: &Path) -> BTreeMap<u64, usize> {
     alerts
 }
 
-/// The last statistics: a counter.
+/// A counter in the last statistics.
 fn counter(dir: &Path, object: &str, key: &str) -> Option<u64> {
     let events = std::fs::read_to_string(dir.join("eve.json")).expect("events");
     let line = events.lines().rfind(|l| l.contains("\"event_type\":\"stats\""))?;
@@ -69,7 +69,7 @@ fn write(dir: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// Variables of a flow, kept from one call to the next and shown to rules and to scripts of other rules.
+/// Flow variables persist between calls, and are visible to rules and to other rules' scripts.
 #[test]
 fn variables_of_flows() {
     let dir = folder("variables");
@@ -127,7 +127,7 @@ end"#,
     assert!((2..=6).all(|sid| alerts.contains_key(&sid)), "{alerts:?} {}", said(&o));
 }
 
-/// The manual's script of a transform, and one that gives nothing.
+/// The transform script of the manual, and one that returns nothing.
 #[test]
 fn transforms() {
     let dir = folder("transforms");
@@ -178,7 +178,7 @@ end"#,
     assert!(counter(&dir, "lua", "instruction_limit_errors").is_some_and(|n| n > 0));
 }
 
-/// What goes past a limit is stopped, said once and counted; the other rules work.
+/// A script that exceeds a limit is stopped, logged once and counted. The other rules work.
 #[test]
 fn limits_are_counted() {
     let dir = folder("limits");
@@ -213,13 +213,13 @@ fn limits_are_counted() {
     assert_eq!(count("blocked_function_errors"), 2 * packets);
     assert_eq!(said.matches("s1.lua:3: instruction limit exceeded").count(), 2, "{said}");
     assert!(said.contains("Blocked Lua function called: setmetatable"), "{said}");
-    // With all of Lua two of them do as they like.
+    // With unrestricted Lua, two of them succeed.
     let o = run(&dir, &["--set", "security.lua.allow-restricted-functions=yes"]);
     assert!(o.status.success());
     assert_eq!(counter(&dir, "lua", "blocked_function_errors"), Some(0));
 }
 
-/// Scripts that cannot work are errors of their rules, with file and line; a test of the configuration fails.
+/// A broken script is an error of its rule, with file and line. A test of the configuration fails.
 #[test]
 fn scripts_that_do_not_load() {
     let dir = folder("errors");

@@ -1,4 +1,4 @@
-//! Flows that change their worker (`autofp-scheduler: conservative`, `optimistic`): what is found is what one worker finds.
+//! Flows that move between workers (`autofp-scheduler: conservative`, `optimistic`): the events are those of one worker.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(300);
-/// As many moves as can be.
+/// Settings that cause as many moves as possible.
 const TINY: [&str; 6] =
     ["--set", "margay.move-difference=0", "--set", "margay.move-waiting=2", "--set", "margay.batch-size=16"];
 
@@ -47,7 +47,7 @@ fn start(dir: &Path, capture: &Path, rules: &Path, more: &[&str]) -> Child {
         .expect("the engine starts")
 }
 
-/// What it said, when it has ended.
+/// The output after the process has ended, and whether it succeeded.
 fn said(mut child: Child, dir: &Path) -> (String, bool) {
     let end = Instant::now() + PATIENCE;
     let mut ended = None;
@@ -63,7 +63,7 @@ fn said(mut child: Child, dir: &Path) -> (String, bool) {
     (format!("{ended:?}\n{text}"), ended.is_some_and(|s| s.success()))
 }
 
-/// Until something is true.
+/// Waits until a condition is true.
 fn until(mut what: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !what() {
@@ -77,9 +77,10 @@ fn moves(said: &str) -> u64 {
     rest.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// All events but statistics, whole, in no order. Of what a flow's end brings it is not said when that was. A flow that begins after
-/// so long a silence that its entry is another's may be of another worker than the one before it, which then ends at the end and not for
-/// silence, and is not what its number follows from: `silent` leaves both out.
+/// All events except statistics, complete, in no order. Events at the end of a flow are compared without their time.
+/// After a long silence, another flow may have reused the entry. The next flow with the same addresses may then be on
+/// another worker: the first one ends at the end of the run instead of by timeout, and the second one's number does not
+/// follow from it. `silent` leaves out both differences.
 fn events(dir: &Path, silent: bool) -> BTreeMap<String, u32> {
     let mut all = BTreeMap::new();
     for line in std::fs::read_to_string(dir.join("eve.json")).unwrap_or_default().lines() {
@@ -111,7 +112,7 @@ fn counter(dir: &Path, name: &[&str]) -> u64 {
     name.iter().fold(&stats["stats"], |v, n| &v[*n]).as_u64().unwrap_or_default()
 }
 
-/// Counters whose sum is that of one worker.
+/// Counters whose sum over workers equals that of one worker.
 const SUMS: [&[&str]; 10] = [
     &["flow", "total"],
     &["flow", "tcp"],
@@ -133,7 +134,8 @@ fn mode(strategy: &str, workers: u32) -> Vec<String> {
     args
 }
 
-/// Runs with one worker, and with several in both ways, and compares all. Returns how many events there are, and moves.
+/// Runs with one worker, and with several in both modes, and compares everything. Returns the numbers of events and of
+/// moves.
 fn compare(name: &str, capture: &Path, rules: &Path, silent: bool) -> (usize, u64) {
     let run = |name: &str, args: &[String]| {
         let dir = folder(name);
@@ -153,12 +155,12 @@ fn compare(name: &str, capture: &Path, rules: &Path, silent: bool) -> (usize, u6
                 missing.is_empty() && more.is_empty(),
                 "{name}: {strategy}, {workers} workers, {moved} moves: not as with one:\n{missing:#?}\n{more:#?}"
             );
-            // What workers count of what they have now is nothing, in the sum, when all is over.
+            // Counters of the workers' current state add up to 0 at the end.
             for gone in [&["flow", "active"][..], &["tcp", "active_sessions"], &["tcp", "memuse"], &["http", "memuse"]]
             {
                 assert_eq!(counter(&dir, gone), 0, "{gone:?}");
             }
-            // A flow counts once, wherever it went.
+            // A flow counts once, wherever it moved.
             for sum in SUMS {
                 assert_eq!(counter(&dir, sum), counter(&whole, sum), "{sum:?}: {name}, {strategy}, {workers} workers");
             }
@@ -169,7 +171,7 @@ fn compare(name: &str, capture: &Path, rules: &Path, silent: bool) -> (usize, u6
     (one.values().map(|n| *n as usize).sum(), moves)
 }
 
-/// A packet: VLAN, its ends, and what comes after IP.
+/// A packet: VLAN, addresses, and the bytes after the IP header.
 struct Made {
     vlan: u16,
     ends: ([u8; 4], [u8; 4]),
@@ -198,7 +200,7 @@ impl Made {
     }
 }
 
-/// A connection whose packets are made one after the other.
+/// A connection whose packets are built one after the other.
 struct Connection {
     vlan: u16,
     ips: [[u8; 4]; 2],
@@ -232,7 +234,7 @@ impl Connection {
         self.packets.push(Made { vlan: self.vlan, ends: (self.ips[from], self.ips[to]), proto: 6, rest });
     }
 
-    /// Requests, each in two packets, and answers in three; closed or not.
+    /// Requests in two packets each, and responses in three. `closes` adds the end of the connection.
     fn http(mut self, paths: &[&str], closes: bool) -> Vec<Made> {
         self.tcp(0, 0x02, b"");
         self.tcp(1, 0x12, b"");
@@ -281,7 +283,7 @@ impl Connection {
     }
 }
 
-/// Flows of many kinds, whose packets come in turn: a few of one, a few of the next. Some differ by their VLAN alone.
+/// Flows of many kinds, interleaved: a few packets of one, a few of the next. Some differ only in their VLAN.
 fn frames() -> Vec<Vec<u8>> {
     let mut flows: Vec<std::vec::IntoIter<Made>> = Vec::new();
     for n in 0..150 {
@@ -294,7 +296,7 @@ fn frames() -> Vec<Vec<u8>> {
             flows.push(Connection::new(1000 + n, 0).udp(&["one", "two", "three", "four", "five", "six"]).into_iter());
         }
     }
-    // One that is much of the load.
+    // One flow that is much of the load.
     flows.push(Connection::new(5000, 0).http(&["/a", "/c"].repeat(100), true).into_iter());
     let mut out = Vec::new();
     let mut turn = 0;
@@ -311,7 +313,7 @@ fn frames() -> Vec<Vec<u8>> {
 
 const HEADER: [u8; 24] = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
 
-/// Records of a capture file; the first has number `from`.
+/// Records of a capture file; the first has the number `from`.
 fn records(frames: &[Vec<u8>], from: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for (n, f) in frames.iter().enumerate() {
@@ -366,7 +368,7 @@ fn real_packets() {
     assert!(events > 5);
 }
 
-/// Captures of real applications and attacks, where they are (`../shared/captures/real`); all of them with
+/// Captures of real applications and attacks, if they are present (`../shared/captures/real`); all of them with
 /// `MARGAY_ALL_CASES`.
 #[test]
 fn real_captures() {
@@ -386,7 +388,7 @@ fn real_captures() {
     eprintln!("{moves} moves");
 }
 
-/// A pipe that packets are written to.
+/// A named pipe for packets.
 fn pipe(dir: &Path) -> PathBuf {
     let path = dir.join("pipe");
     assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo").success());
@@ -398,7 +400,7 @@ fn signal(child: &Child, name: &str) {
     assert!(sent.expect("kill").success());
 }
 
-/// Rules are loaded anew while flows move: what was kept with them is there, and the new rules find the rest.
+/// Rules are reloaded while flows move: flows keep their state, and the new rules find the rest.
 #[test]
 fn reloads_in_the_middle_of_moves() {
     let frames = frames();
@@ -418,7 +420,7 @@ fn reloads_in_the_middle_of_moves() {
             let middle = usize::midpoint(from, end);
             to.write_all(&records(&frames[from..middle], from)).expect("packets");
             if part + 1 < parts {
-                // The same rules with others between them: their numbers change.
+                // The same rules with others between them, so that their internal numbers change.
                 let more = format!("alert tcp any any -> any any (content:\"never-{part}\"; sid:{};)\n", 100 + part);
                 let text = std::fs::read_to_string(rules(&dir, "")).expect("rules");
                 std::fs::write(&rules_file, if part % 2 == 0 { format!("{more}{text}") } else { text }).expect("rules");
@@ -435,7 +437,7 @@ fn reloads_in_the_middle_of_moves() {
         std::fs::write(&capture, [&HEADER[..], &records(&frames, 0)].concat()).expect("a capture");
         let (words, ok) = self::said(start(&whole, &capture, &rules(&whole, ""), &["--runmode", "single"]), &whole);
         assert!(ok, "{words}");
-        // Alerts and transactions by what they are about: the files have other names.
+        // Alerts and transactions by content, because the files have other names.
         let of = |dir: &Path| {
             let mut all = BTreeMap::new();
             for (line, n) in events(dir, false) {
@@ -461,7 +463,7 @@ fn reloads_in_the_middle_of_moves() {
     }
 }
 
-/// A stop in the middle: it ends at once, and each flow that was seen is told of once.
+/// A stop during moves ends the run at once, and each flow seen is reported once.
 #[test]
 fn a_stop_in_the_middle_of_moves() {
     let frames = frames();
@@ -475,7 +477,7 @@ fn a_stop_in_the_middle_of_moves() {
         to.write_all(&HEADER).expect("a header");
         let half = records(&frames[..frames.len() / 2], 0);
         let writer = std::thread::spawn(move || {
-            // Nobody reads on, after the stop.
+            // After the stop, nothing reads the pipe.
             let _ = to.write_all(&half);
             to
         });

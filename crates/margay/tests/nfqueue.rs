@@ -1,5 +1,5 @@
-//! NFQUEUE: netfilter hands packets over, the engine says what becomes of them. Each test in a network namespace of its own, with real
-//! connections over its loopback.
+//! NFQUEUE: netfilter queues packets, the engine returns verdicts. Each test has a network namespace of its own, with
+//! real connections over its loopback.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
@@ -40,7 +40,7 @@ const RULES: &str = "drop tcp any any -> any any (msg:\"evil\"; content:\"EVIL-A
     reject udp any any -> any any (msg:\"told\"; content:\"REJECT-ME\"; sid:7;)\n\
     alert udp any any -> any any (msg:\"other\"; content:\"colour-a\"; replace:\"colour-b\"; sid:8;)\n";
 
-/// The loopback of the namespace, and a folder with rules.
+/// Sets up the namespace's loopback, and a folder with rules.
 fn prepare(name: &str) -> std::path::PathBuf {
     assert!(ip("link set lo up"));
     let dir = folder(name);
@@ -56,7 +56,7 @@ fn rule(words: &str) {
     assert!(o.status.success(), "{words}: {}", String::from_utf8_lossy(&o.stderr));
 }
 
-/// How many packets the rules of a chain of a table have seen that have these words.
+/// The packet count of those rules in a netfilter chain that contain these words.
 fn seen(table: &str, chain: &str, words: &str) -> u64 {
     let o = Command::new("iptables").args(["-t", table, "-L", chain, "-v", "-x", "-n"]).output().expect("iptables");
     let text = String::from_utf8_lossy(&o.stdout);
@@ -78,7 +78,7 @@ fn noise(len: usize) -> Vec<u8> {
     out
 }
 
-/// Answers each connection with all that comes.
+/// A server that echoes all data on each connection.
 fn server(at: &str) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind(at).expect("a socket");
     let address = listener.local_addr().expect("an address");
@@ -116,7 +116,7 @@ fn echo(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Sends `words`; whether they do not come back.
+/// Sends `words`, and checks whether they do not come back.
 fn stopped(stream: &mut TcpStream, words: &[u8]) -> bool {
     stream.write_all(words).expect("it is sent");
     stream.set_read_timeout(Some(Duration::from_millis(700))).expect("a socket");
@@ -140,7 +140,7 @@ fn inner_benign() {
         rule(&format!("-A INPUT -p {p} -j NFQUEUE --queue-balance 0:1"));
         rule(&format!("-A INPUT -s ::1 -p {p} -j NFQUEUE --queue-num 2"));
     }
-    // Checksums of what this host sends are not filled in yet, and not wrong.
+    // This host's packets have no checksums yet; the engine must not treat them as wrong.
     let e = Engine::start(&dir, &["-q", "0:1", "-q", "2", "-k", "all"]);
     let sent = noise(8 << 20);
     assert!(ip("link set lo mtu 60000"));
@@ -172,7 +172,7 @@ fn inner_benign() {
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_long() {
-    // Packets that are longer than what the kernel hands over: nothing passes that was not seen, and all arrives.
+    // Packets longer than the kernel's copy limit: nothing passes uninspected, and everything arrives.
     let dir = prepare("nfq-long");
     rule("-A INPUT -p tcp -j NFQUEUE --queue-num 0");
     rule("-A INPUT -p udp -j NFQUEUE --queue-num 0");
@@ -180,7 +180,7 @@ fn inner_long() {
     let (address, _server) = server("127.0.0.1:0");
     let mut sent = noise(4 << 20);
     assert!(echo(&connect(address), &sent) == sent);
-    // Where a segment of the longest kind ends.
+    // End at the boundary of a segment of maximum size.
     sent.truncate(65_483);
     sent[65_474..].copy_from_slice(b"EVIL-ATTA");
     let mut bad = connect(address);
@@ -255,7 +255,7 @@ fn attacks_to(own: &str) {
     b.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
     let got = b.recv(&mut bytes).expect("it comes");
     assert_eq!(&bytes[..got], b"it is colour-b");
-    // Who sent it is told, by its own system.
+    // The sender's own system reports the error to it.
     c.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
     c.send(b"REJECT-ME").expect("it is sent");
     let told = c.recv(&mut bytes).expect_err("an error").kind();
@@ -265,7 +265,7 @@ fn attacks_to(own: &str) {
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_modes() {
-    // Again from the start of the chain, with a mark.
+    // The packet starts again at the beginning of the chain, with a mark.
     let dir = prepare("nfq-repeat");
     rule("-A INPUT -p tcp -m mark ! --mark 0x1/0x1 -j NFQUEUE --queue-num 0");
     rule("-A INPUT -p tcp -m mark --mark 0x1/0x1 -j ACCEPT");
@@ -279,7 +279,7 @@ fn inner_modes() {
     let passed = count(&dir, "ips", "accepted");
     assert!(passed > 0 && seen("filter", "INPUT", "ACCEPT") == passed, "each came back once, with its mark");
     rule("-F INPUT");
-    // To another queue, where another engine is.
+    // The packet goes to another queue, where another engine runs.
     let (first, second) = (prepare("nfq-route"), prepare("nfq-routed"));
     rule("-A INPUT -p tcp -j NFQUEUE --queue-num 0");
     let e = Engine::start(&first, &["-q", "0", "--set", "nfq.mode=route", "--set", "nfq.route-queue=5"]);
@@ -290,7 +290,7 @@ fn inner_modes() {
     let packets = count(&first, "ips", "accepted");
     assert!(packets > 0 && packets == count(&second, "decoder", "pkts"));
     rule("-F INPUT");
-    // Marks: of a rule, and of a flow that needs no more looking.
+    // Marks: set by a rule, and for a flow that needs no more inspection.
     let dir = prepare("nfq-marks");
     rule("-t mangle -A INPUT -p tcp -j NFQUEUE --queue-num 0");
     rule("-A INPUT -p tcp -m mark --mark 0x40/0xc0 -j ACCEPT");
@@ -310,7 +310,7 @@ fn inner_modes() {
     e.explained();
 }
 
-/// Sends datagrams while the engine is stopped, until so many have come. Returns how many had come before it went on.
+/// Sends datagrams while the engine is stopped, until `arrive` have come. Returns how many had come before it continued.
 fn flood(e: &Engine, packets: usize, arrive: usize) -> usize {
     let (a, b) = (UdpSocket::bind("127.0.0.1:0").expect("a socket"), UdpSocket::bind("127.0.0.1:0").expect("a socket"));
     let to = b.local_addr().expect("an address");
@@ -326,7 +326,7 @@ fn flood(e: &Engine, packets: usize, arrive: usize) -> usize {
     e.stand_still();
     for n in 0..packets {
         a.send_to(b"hello", to).expect("it is sent");
-        // Who reads them has room for some.
+        // The reader's buffer has limited room.
         if n % 50 == 49 {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -370,7 +370,7 @@ fn inner_fail_open() {
 #[ignore = "runs in a namespace"]
 fn inner_restart() {
     let dir = prepare("nfq-restart");
-    // The connection that is open lives on: its packets go by while nobody is there, or are sent again.
+    // The open connection survives: without an engine, its packets pass or are sent again.
     for bypass in ["", "--queue-bypass"] {
         rule(&format!("-A INPUT -p tcp -j NFQUEUE --queue-num 0 {bypass}"));
         let (address, _server) = server("127.0.0.1:0");
@@ -396,7 +396,7 @@ fn inner_restart() {
             assert!(going.join().expect("it comes back"), "what was lost is sent again");
             e
         });
-        // Ended in good order, with traffic under way.
+        // The engine ends cleanly while traffic continues.
         e.explained();
         rule("-F INPUT");
     }

@@ -1,4 +1,4 @@
-//! Every option of the command line: that it does what it says, that it is refused, or that start says that it does nothing.
+//! Every command-line option: it works, it is rejected, or the start reports that it has no effect.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
@@ -10,7 +10,7 @@ use margay_config::keys::Effect;
 use process::{MARGAY, folder, root};
 use serde_json::Value;
 
-/// What a run left behind.
+/// The output of a run.
 struct Run {
     output: Output,
     dir: PathBuf,
@@ -40,7 +40,7 @@ fn demo(file: &str) -> String {
     root().join("demo").join(file).display().to_string()
 }
 
-/// Runs with these arguments, and the shipped configuration.
+/// Runs with these arguments and the shipped configuration.
 fn run(name: &str, args: &[&str]) -> Run {
     let dir = folder(&format!("option-{name}"));
     let config = root().join("etc/margay.yaml");
@@ -62,7 +62,7 @@ fn run(name: &str, args: &[&str]) -> Run {
     Run { output, dir }
 }
 
-/// The same on the demo capture with its rules.
+/// The same, on the demo capture with its rules.
 fn read(name: &str, more: &[&str]) -> Run {
     let (pcap, rules) = (demo("demo.pcap"), demo("demo.rules"));
     let mut args = vec!["-r", &pcap, "-k", "none"];
@@ -81,7 +81,7 @@ fn write(dir: &Path, name: &str, text: &str) -> String {
 
 const RULE: &str = "alert udp any any -> any any (msg:\"u\"; sid:77;)\n";
 
-/// Options of live capture and of services, and the tests that show what they do.
+/// Options of live capture and services, with the tests that cover them.
 const ELSEWHERE: [(&str, &str, &str); 11] = [
     ("-i", "margay/tests/live.rs", "traffic_during_the_start_is_not_lost"),
     ("--af-packet", "margay/tests/live.rs", "alerts_are_those_of_the_file"),
@@ -137,7 +137,7 @@ fn every_option_does_what_it_says() {
     assert_eq!(untested, [""; 0], "nobody tests what these do");
 }
 
-/// Whether a test of the option is here; it has passed then.
+/// Whether this file tests the option; the test has then passed.
 fn acts(option: &str) -> bool {
     let dir = folder(&format!("for{option}"));
     let plain = || read("plain", &[]);
@@ -152,7 +152,7 @@ fn acts(option: &str) -> bool {
             let more = write(&dir, "more.yaml", "%YAML 1.1\n---\nsensor-name: included\n");
             assert_eq!(read("include", &["--include", &more]).events("alert")[0]["host"], "included");
         }
-        // A page of a run that ends at once is served by nobody, but the port is asked for: tests/watch.rs looks at the page.
+        // A run that ends at once serves no page, but it opens the port. tests/watch.rs tests the page.
         "--web" => {
             let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
             let at = taken.local_addr().expect("its address").to_string();
@@ -196,7 +196,7 @@ fn acts(option: &str) -> bool {
             assert!(of(&[]).events("alert").is_empty() && !of(&["--pcap-file-recursive"]).events("alert").is_empty());
         }
         "--pcap-file-continuous" => {
-            // A folder that is watched is watched until somebody says so.
+            // The engine watches a folder until it is told to stop.
             let mut child = Command::new(MARGAY)
                 .arg("-c")
                 .arg(root().join("etc/margay.yaml"))
@@ -313,7 +313,7 @@ fn acts(option: &str) -> bool {
         }
         "--pidfile" => {
             let file = dir.join("pid");
-            // It goes with the process: that it was made shows where it cannot be.
+            // The file is removed at the end of the process. A path that cannot be created shows that the option works.
             assert_eq!(read("pid", &[option, &file.display().to_string()]).code(), 0);
             let r = read("no-pid", &[option, "/no/such/folder/pid"]);
             assert!(r.code() == 1 && r.said().contains("/no/such/folder/pid"), "{}", r.said());
@@ -339,7 +339,7 @@ fn acts(option: &str) -> bool {
     true
 }
 
-/// The demo capture with the checksum of every TCP segment wrong.
+/// The demo capture with a wrong checksum in every TCP segment.
 fn broken_checksums(dir: &Path) -> String {
     let mut bytes = std::fs::read(demo("demo.pcap")).expect("the demo");
     let mut at = 24;

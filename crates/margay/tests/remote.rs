@@ -1,5 +1,5 @@
-//! Events that go to another machine, with the servers that people run: Redis, rsyslog, and OpenSSL's for TLS. Each gets
-//! what a file gets from the same run, in the same order.
+//! Remote outputs with real servers: Redis, rsyslog, and OpenSSL's for TLS. Each receives the lines that a file gets
+//! from the same run, in the same order.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use process::{MARGAY, folder, root, wait};
 
-/// A server that ends with the test.
+/// A server that is killed when dropped.
 struct Server(Child);
 
 impl Drop for Server {
@@ -21,7 +21,7 @@ impl Drop for Server {
     }
 }
 
-/// Whether the program is there; where it is not, the test is recorded as not run.
+/// Whether the program is installed. If it is not, the test is recorded as not run.
 fn installed(program: &str) -> bool {
     let there = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|d| d.join(program).exists()))
@@ -32,7 +32,7 @@ fn installed(program: &str) -> bool {
     there
 }
 
-/// A port that nobody has.
+/// An unused port.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port()
 }
@@ -41,7 +41,7 @@ fn listening(port: u16) {
     wait("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
 }
 
-/// Reads the demonstration's capture, writing all of its events to `eve.json` and to an output with these lines.
+/// Reads the demo capture, and writes all its events to `eve.json` and to an output with these settings.
 fn run(dir: &Path, output: &str) -> Output {
     let types = "[alert, dns, http, fileinfo, flow, tls]";
     let config = format!(
@@ -61,7 +61,7 @@ fn lines(text: &str) -> Vec<String> {
     text.lines().filter(|l| !l.is_empty()).map(str::to_owned).collect()
 }
 
-/// What the file has.
+/// The lines in the file.
 fn written(dir: &Path) -> Vec<String> {
     let all = lines(&std::fs::read_to_string(dir.join("eve.json")).expect("events"));
     assert!(all.len() > 5, "{} events", all.len());
@@ -106,7 +106,7 @@ fn redis_gets_what_the_file_gets() {
     let ran = run(&dir, &output(", mode: stream, key: s, pipelining: {enabled: yes, batch-size: 3}"));
     assert!(ran.status.success(), "{}", said(&ran));
     let got = ask_redis(port, &["XRANGE", "s", "-", "+"]);
-    // Each entry is its identifier, the field and the value.
+    // Each entry consists of its identifier, the field and the value.
     let (fields, values): (Vec<_>, Vec<_>) = got.chunks(3).map(|e| (e[1].clone(), e[2].clone())).unzip();
     assert!(fields.iter().all(|f| f == "eve"));
     assert_eq!(values, written(&dir));
@@ -221,7 +221,7 @@ fn rsyslog_reads_what_is_sent() {
     }
 }
 
-/// An authority, and a server's certificate for `localhost`.
+/// Creates a certificate authority, and a server certificate for `localhost`.
 fn certificates(dir: &Path) {
     let openssl = |args: &str| {
         let done = Command::new("openssl").args(args.split(' ')).current_dir(dir).output().expect("openssl runs");
@@ -261,7 +261,7 @@ fn lines_over_tls() {
     let read = || lines(&std::fs::read_to_string(&got).unwrap_or_default());
     wait("all of them came", || read().len() >= want.len());
     assert_eq!(read(), want);
-    // A server that nobody vouches for, or another one than was meant, gets nothing.
+    // A server with an untrusted certificate, or with another name, receives nothing.
     for (ca, name) in [("other.pem", "localhost"), ("ca.pem", "elsewhere")] {
         let ran = run(&dir, &output(ca, name));
         assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));

@@ -1,6 +1,6 @@
-//! Segments that are sent so that a sensor has something else than the host: each conversation here has Linux (6.18, asked) read
-//! `GET /evil-attack`, or bytes with `evil-attack` of a protocol that is not known. Passive the engine says so. Inline it says so,
-//! or the host gets what was inspected.
+//! Segments crafted so that a sensor sees other data than the host. In each conversation here, Linux (6.18, tested)
+//! reads `GET /evil-attack`, or bytes with `evil-attack` in an unknown protocol. A passive engine alerts. An inline
+//! engine alerts, or the host receives what was inspected.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
@@ -30,29 +30,29 @@ const OK: &[u8] = b"GET /ok HTTP/1.1\r\nHost: x\r\n\r\n";
 const ATTACK: &[u8] = b"GET /evil-attack HTTP/1.1\r\nHost: x\r\n\r\n";
 const DECOY: &[u8] = b"GET /fine-decoy HTTP/1.1\r\nHost: x\r\n\r\n ";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-/// Where the second request begins, and its answer.
+/// Offset of the second request and of its response.
 const NEXT: i64 = OK.len() as i64;
 const BACK: i64 = ANSWER.len() as i64;
 
-/// One segment. What is not said is as it would be.
+/// One segment. The defaults are those of a normal segment.
 #[derive(Clone)]
 struct Segment {
     server: bool,
     flags: u8,
-    /// Where in its side's stream it is, from its first byte on.
+    /// Offset in its side's stream, from the first byte.
     at: i64,
-    /// What of the other side's stream it acknowledges.
+    /// Offset in the other side's stream that it acknowledges.
     ack: i64,
     data: Vec<u8>,
     urgent: u16,
     ttl: u8,
     window: u16,
     options: Vec<u8>,
-    /// Seconds after the one before it.
+    /// Seconds after the previous segment.
     after: u32,
 }
 
-/// Data of the client, behind the first request and its answer.
+/// Client data after the first request and its response.
 fn client(at: i64, data: &[u8]) -> Segment {
     Segment {
         server: false,
@@ -68,7 +68,7 @@ fn client(at: i64, data: &[u8]) -> Segment {
     }
 }
 
-/// An acknowledgment of the server, with data.
+/// A server acknowledgment, with data.
 fn server(ack: i64, data: &[u8]) -> Segment {
     let flags = if data.is_empty() { ACK } else { PSH | ACK };
     Segment { server: true, flags, ack, ..client(BACK, data) }
@@ -90,28 +90,28 @@ fn stamp(value: u32) -> Vec<u8> {
     [&[1, 1, 8, 10][..], &value.to_be_bytes(), &[0; 4]].concat()
 }
 
-/// A signature that nobody asked for (RFC 2385).
+/// An MD5 signature option without an agreed key (RFC 2385).
 const SIGNED: &[u8] = &[19, 18, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 1, 1];
 
-/// What becomes of it inline.
+/// The expected result inline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Inline {
-    /// An alert, or a packet that is dropped.
+    /// An alert, or a dropped packet.
     Says,
-    /// The host gets what was inspected in its place.
+    /// The host receives the inspected bytes instead.
     Rewrites,
 }
 
-/// A way to say it: what comes behind the handshake, the first request and its answer.
+/// An evasion: the segments after the handshake, the first request and its response.
 struct Trick {
     name: String,
     /// Options of both SYNs.
     options: Vec<u8>,
-    /// Whether there is a request and an answer at first, or bytes of no protocol that is known.
+    /// Whether the conversation starts with an HTTP request and response, or with bytes of an unknown protocol.
     http: bool,
     segments: Vec<Segment>,
     inline: Inline,
-    /// Whether it has to be asked for sessions that are picked up in their middle; then there is no handshake.
+    /// Whether it needs midstream pickup; then there is no handshake.
     midstream: bool,
 }
 
@@ -119,7 +119,7 @@ fn trick(name: &str, segments: Vec<Segment>) -> Trick {
     Trick { name: name.to_owned(), options: Vec::new(), http: true, segments, inline: Inline::Says, midstream: false }
 }
 
-/// The end of a request at `NEXT` of that length: it is acknowledged and answered.
+/// Ends a request at `NEXT` of that length: it is acknowledged and answered.
 fn answered(mut segments: Vec<Segment>, len: usize) -> Vec<Segment> {
     let end = NEXT + len as i64;
     segments.extend([server(end, b""), server(end, ANSWER), acking(2 * BACK, client(end, b""))]);
@@ -153,7 +153,7 @@ fn tricks() -> Vec<Trick> {
         trick("an end with few hops", after(vec![Segment { ttl: 2, ..flags(FIN | ACK, client(NEXT, b"")) }])),
         trick("an acknowledgment of what was not sent alone", after(vec![acking(30_000, client(NEXT, b""))])),
     ];
-    // Early, byte by byte with holes, and then what is missing.
+    // Early data, every second byte, and then the missing bytes.
     let early = (0..255).map(|i| client(NEXT + 1 + 2 * i, b"a"));
     let mut segments: Vec<_> = early.collect();
     segments.push(client(NEXT + 600, ATTACK));
@@ -161,7 +161,7 @@ fn tricks() -> Vec<Trick> {
     let mut whole = filler.clone();
     whole.truncate(600);
     segments.push(client(NEXT, &whole));
-    // The early bytes are what is sent again.
+    // The early bytes are the repeated ones.
     for s in &mut segments[..255] {
         s.data = vec![whole[(s.at - NEXT) as usize]];
     }
@@ -184,7 +184,7 @@ fn tricks() -> Vec<Trick> {
         timed("a timestamp of what is discarded", with(&stamp(FAR), acking(30_000, decoy())), 1004),
         timed("two timestamps", with(&[&stamp(1004)[2..], &stamp(1), &[1, 1]].concat(), decoy()), 1004),
     ]);
-    // Urgent bytes: what the host reads is without the X.
+    // Urgent bytes: the host reads the data without the X.
     let urgent = |name: &str, segments: Vec<Segment>, len: usize| trick(name, answered(segments, len));
     let text = *b"GET /evilX-attack HTTP/1.1\r\nHost: x\r\n\r\n";
     let len = text.len();
@@ -210,7 +210,7 @@ fn tricks() -> Vec<Trick> {
         urgent(name, vec![marked(pointer, client(NEXT, &text))], text.len())
     };
     all.extend([first("the first byte", 1), first("the first byte, without a pointer", 0)]);
-    // More of them than are taken out.
+    // More urgent bytes than the engine removes.
     let mut segments = Vec::new();
     let mut at = NEXT;
     for _ in 0..70 {
@@ -237,9 +237,9 @@ fn tricks() -> Vec<Trick> {
         })
     });
     all.push(trick("beyond the end of the window", after(vec![client(NEXT, &[DECOY, &[b' '; 65_200]].concat())])));
-    // A connection that is over for the host.
+    // A connection that has ended for the host.
     all.push(trick("another connection in the place of one", another()));
-    // What was acknowledged before anybody looked at it, sent again with something else in it.
+    // Data that was acknowledged before inspection is sent again with other content.
     let plain = |name: &str, segments: Vec<Segment>| Trick { http: false, ..trick(name, segments) };
     all.push(plain("acknowledged, and sent again", {
         let text = b".....evil-attack.....";
@@ -285,7 +285,7 @@ fn tricks() -> Vec<Trick> {
             ))
         }),
     ]);
-    // Picked up in its middle.
+    // Midstream pickup.
     let middle = |name: &str, segments: Vec<Segment>| Trick { midstream: true, ..trick(name, segments) };
     all.extend([
         middle("a pick-up", answered(vec![first.clone(), second.clone()], ATTACK.len())),
@@ -306,7 +306,7 @@ fn halves() -> [Segment; 2] {
     [client(NEXT, &ATTACK[..10]), client(NEXT + 10, &ATTACK[10..])]
 }
 
-/// The attack lies behind the window as it is without a scale: what is before it is acknowledged late.
+/// The attack lies beyond the unscaled window, and the data before it is acknowledged late.
 fn far(segments: Vec<Segment>) -> Vec<Segment> {
     let mut out = Vec::new();
     let body = 140_000i64;
@@ -327,7 +327,7 @@ fn far(segments: Vec<Segment>) -> Vec<Segment> {
     out
 }
 
-/// A reset that closes for a host, whatever it acknowledges; then a SYN and its answer, and the attack.
+/// A reset that closes the connection for the host, whatever it acknowledges. A SYN, its answer and the attack follow.
 fn another() -> Vec<Segment> {
     const FAR: i64 = 3_000_000;
     let mut out = vec![flags(RST | ACK, acking(900_000_000, client(NEXT, b"")))];
@@ -398,7 +398,7 @@ impl Capture {
         if t.midstream {
             before.clear();
         }
-        // The ends of a connection with timestamps have them in every packet.
+        // With timestamps negotiated, every packet has them.
         let timed = t.options.contains(&8);
         for (n, s) in before.iter_mut().enumerate() {
             if timed && n >= 2 {
@@ -414,7 +414,7 @@ impl Capture {
     }
 }
 
-/// Ports of the flows that were alerted, or of which a packet was dropped; and those of which one was rewritten.
+/// Ports of flows with an alert or a dropped packet; and ports of flows with a rewritten packet.
 fn said(dir: &Path) -> [BTreeSet<u64>; 2] {
     let text = std::fs::read_to_string(dir.join("eve.json")).expect("events");
     let mut out = [BTreeSet::new(), BTreeSet::new()];
@@ -442,7 +442,7 @@ fn run(name: &str, tricks: &[&Trick], more: &[&str]) -> [BTreeSet<u64>; 2] {
     std::fs::write(&pcap, &capture.bytes).expect("a capture");
     std::fs::write(&rules, RULES).expect("rules");
     std::fs::write(&yaml, SETTINGS.replace("SETTINGS", &path("etc/margay.yaml"))).expect("settings");
-    // Another engine may be asked as well.
+    // The test can run another engine.
     let engine = std::env::var_os("SEGMENTS_ENGINE").unwrap_or_else(|| MARGAY.into());
     let mut command = Command::new(engine);
     command.arg("-c").arg(&yaml).args(["-k", "none", "--init-errors-fatal"]);

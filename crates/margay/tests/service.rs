@@ -1,5 +1,5 @@
-//! Running as a service: in the background, as another user with nothing that it does not need, watched, told to systemd. What needs
-//! interfaces runs in network namespaces; what needs root says so where it is not root.
+//! Running as a service: in the background, as another user with minimal rights, with a watchdog, reporting to systemd.
+//! Tests with interfaces run in network namespaces. Tests that need root report it if they do not have it.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
@@ -26,7 +26,7 @@ in_namespace! {
     a_stuck_worker_is_told: inner_stuck,
 }
 
-/// Another user: it has no name, and nothing is its own.
+/// Another user, without a name or files of its own.
 const USER: &str = "61234";
 const GROUP: &str = "61235";
 
@@ -34,7 +34,7 @@ const RULES: &str = "alert udp any any -> any 53 (msg:\"lookup\"; sid:1;)\n\
     alert http any any -> any any (msg:\"file\"; filestore; sid:2;)\n\
     alert http any any -> any any (msg:\"pattern\"; http.uri; pcre:\"/.+/\"; sid:3;)\n";
 
-/// Everything that may be written, in a folder for `USER`.
+/// Every kind of output, in a folder for `USER`.
 const OUTPUTS: &str = "
 default-log-dir: DIR/log
 pid-file: DIR/m.pid
@@ -69,7 +69,7 @@ fn configure(dir: &Path, text: &str) {
     std::fs::write(dir.join("a.rules"), RULES).expect("rules");
 }
 
-/// A folder with a configuration, folders for `USER` in it.
+/// A folder with a configuration, and subfolders for `USER`.
 fn restricted(name: &str) -> PathBuf {
     let dir = place(name);
     configure(&dir, OUTPUTS);
@@ -90,7 +90,7 @@ fn alerts(dir: &Path, sid: u64) -> usize {
     events(dir).iter().filter(|e| e["alert"]["signature_id"] == sid).count()
 }
 
-/// Each thread's name, and a file of it.
+/// The name of each thread, and one of its files in /proc.
 fn tasks(pid: u32, file: &str) -> Vec<(String, String)> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads").flatten();
     let read = |t: &std::fs::DirEntry, file: &str| std::fs::read_to_string(t.path().join(file)).unwrap_or_default();
@@ -101,7 +101,7 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
     status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default().trim()
 }
 
-/// Every thread is the user's and has nothing that it does not need; `capability` is what workers keep.
+/// Checks that every thread runs as the user, with minimal rights. `capability` is the set that workers keep.
 fn has_few_rights(pid: u32, workers: usize, capability: &str) {
     let all = tasks(pid, "status");
     let ids = |id: &str| [id; 4].join("\t");
@@ -150,7 +150,7 @@ fn inner_restricted() {
     let pid = e.child.id();
     // CAP_NET_RAW
     has_few_rights(pid, 2, "0000000000002000");
-    // CPUs and priority are those of the configuration, though only root may have such a priority.
+    // CPUs and priority match the configuration, although only root may set such a priority.
     for (name, stat) in tasks(pid, "stat").into_iter().filter(|t| t.0.starts_with("W#")) {
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         assert_eq!(fields[16], "-2", "{name}: {stat}");
@@ -163,7 +163,7 @@ fn inner_restricted() {
     let mut sender = engine::Sender::on("va");
     sender.send(&sent);
     e.decoded(sent.len() as u64);
-    // The socket is its own, in a folder that was made for it.
+    // The user owns the socket, in a folder that was created for it.
     let socket = std::fs::metadata(dir.join("run/s.sock")).expect("a socket");
     assert_eq!(
         (socket.uid().to_string(), socket.gid().to_string(), socket.mode() & 0o777),
@@ -174,7 +174,7 @@ fn inner_restricted() {
     assert_eq!(e.ask(&["dataset-add", "seen", "string", "YWJj"]), "data added");
     assert_eq!(e.ask(&["dataset-dump"]), "datasets dump done");
     assert!(std::fs::read_to_string(dir.join("data/seen.lst")).is_ok_and(|t| t.contains("YWJj")));
-    // A reload, by signal and by command; one with rules where it may not read.
+    // A reload by signal and by command, and one with unreadable rules.
     std::fs::write(
         dir.join("a.rules"),
         RULES.to_owned() + "alert udp any any -> any 53 (msg:\"new\"; dsize:>0; sid:9;)\n",
@@ -183,7 +183,7 @@ fn inner_restricted() {
     e.signal("USR2");
     assert!(e.until("rule reload complete"), "{:?}", e.all);
     assert_eq!(e.ask(&["reload-rules"]), "done");
-    // Logs are moved away and made anew, by the user.
+    // The user moves the logs away, and the engine creates new ones.
     let files = ["eve.json", "fast.log", "stats.log", "engine.log"];
     for f in files {
         std::fs::rename(dir.join("log").join(f), dir.join("log").join(format!("{f}.1"))).expect("it is there");
@@ -194,7 +194,7 @@ fn inner_restricted() {
         assert_eq!(std::fs::metadata(dir.join("log").join(f)).expect("a log").uid().to_string(), USER, "{f}");
     }
     assert_eq!(e.ask(&["reopen-log-files"]), "done");
-    // An interface that goes and comes back is opened again.
+    // An interface that disappears and returns is reopened.
     assert!(ip("link del vb"));
     assert!(e.until("is gone"), "{:?}", e.all);
     pair("va", "vb", "");
@@ -219,11 +219,11 @@ fn inner_restricted() {
     let mut stored = engine::files_below(&dir.join("log/filestore"));
     stored.retain(|f| !f.contains("/filestore/tmp/"));
     assert!(!stored.is_empty());
-    // Its folder is root's: what cannot be removed is empty.
+    // Its folder belongs to root: a file that cannot be removed is emptied.
     assert_eq!(std::fs::read_to_string(dir.join("pid/m.pid")).unwrap_or_default(), "");
 }
 
-/// What an engine with few rights must not say.
+/// Checks that the engine reports no refused operation.
 fn was_refused_nothing(words: &[String]) {
     let refused = ["Permission denied", "not permitted", "not restricted", "cannot be", "are needed"];
     assert!(!words.iter().any(|l| refused.iter().any(|r| l.contains(r))), "{words:?}");
@@ -294,7 +294,7 @@ fn inner_bypass() {
     };
     for (n, port) in [(1, 4000), (2, 4001)] {
         if n == 2 {
-            // The program comes back with the interface, and is brought by who may.
+            // The BPF program returns with the interface; a thread that has the rights loads it.
             assert!(ip("link del vb"));
             assert!(e.until("is gone"), "{:?}", e.all);
             pair("va", "vb", "");
@@ -336,7 +336,7 @@ fn inner_queue() {
     client.send(b"good").expect("it is sent");
     assert_eq!(server.recv(&mut bytes).expect("it comes"), 4);
     client.send(b"evil").expect("it is sent");
-    // The answer of `reject`: it cannot be reached.
+    // The response of `reject`: unreachable.
     let refused = client.recv(&mut bytes).expect_err("nobody answers");
     assert_eq!(refused.kind(), std::io::ErrorKind::HostUnreachable);
     e.decoded(2);
@@ -358,7 +358,7 @@ fn inner_stuck() {
     let fifo = dir.join("log/fifo");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status();
     assert!(made.is_ok_and(|s| s.success()));
-    // Opening a pipe that nobody writes to takes until somebody does.
+    // Opening a pipe without a writer blocks.
     std::fs::write(
         dir.join("wait.lua"),
         format!(
@@ -382,17 +382,17 @@ fn inner_stuck() {
             c.env("NOTIFY_SOCKET", dir.join("notify")).env("WATCHDOG_USEC", "2000000");
         })
     };
-    // It is said what it is at; systemd hears nothing until it goes on.
+    // The log names the current step. systemd is not notified until the step ends.
     let mut e = begin("2", "log");
     engine::Sender::on("va").send(&lookup);
     assert!(e.until("has not gone on for 2 s"), "{:?}", e.all);
     let words = e.all.last().cloned().unwrap_or_default();
     assert!(words.contains("W#01-vb") && words.contains("wait.lua") && words.contains("waits in"), "{words}");
-    let mut heard = engine::Heard::new(&listen);
+    let mut heard = engine::Notifications::new(&listen);
     heard.drain();
     std::thread::sleep(Duration::from_millis(2500));
     assert!(heard.drain().is_empty(), "silence");
-    // Somebody writes.
+    // Open the pipe for writing.
     let writer = std::fs::OpenOptions::new().write(true).open(&fifo).expect("it is waited for");
     drop(writer);
     assert!(e.until("goes on, after"), "{:?}", e.all);
@@ -402,7 +402,7 @@ fn inner_stuck() {
     assert_eq!(status.code(), Some(0), "{words:?}");
     let last = events(&dir).into_iter().rfind(|e| e["event_type"] == "stats").expect("statistics");
     assert_eq!(last["stats"]["watchdog"]["stuck"], 1);
-    // One that is stuck does not hold the end up.
+    // A stuck start does not delay the end.
     let mut e = begin("2", "log");
     engine::Sender::on("va").send(&lookup);
     assert!(e.until("has not gone on"), "{:?}", e.all);
@@ -417,7 +417,7 @@ fn inner_stuck() {
     assert!(e.until("Stopping engine"), "{:?}", e.all);
     let (status, words) = e.stop();
     assert_eq!(status.code(), Some(1), "{words:?}");
-    // The process ends where that is wanted.
+    // The watchdog aborts the process if so configured.
     let mut e = begin("1", "abort");
     engine::Sender::on("va").send(&lookup);
     assert!(e.until("margay.watchdog.action: abort"), "{:?}", e.all);
@@ -441,7 +441,7 @@ fn a_file_with_few_rights() {
     let got = ["alert", "http", "dns", "fileinfo", "flow"].map(count);
     assert!(got.iter().all(|n| *n > 0), "{got:?}");
     assert!(!engine::files_below(&dir.join("log/filestore")).is_empty());
-    // The same as without.
+    // The result is the same as without.
     let other = place("file-free");
     configure(
         &other,
@@ -453,7 +453,7 @@ fn a_file_with_few_rights() {
     let plain = ["alert", "http", "dns", "fileinfo", "flow"]
         .map(|e| events(&other).iter().filter(|v| v["event_type"] == e).count());
     assert_eq!(got, plain);
-    // What is not named is not read: another folder's rules, by a link that root could follow.
+    // Files that are not configured are not read: another folder's rules, through a link that root could follow.
     std::fs::write(other.join("b.rules"), RULES).expect("rules");
     std::fs::remove_file(dir.join("a.rules")).expect("it is there");
     std::os::unix::fs::symlink(other.join("b.rules"), dir.join("a.rules")).expect("a link");
@@ -472,14 +472,14 @@ fn who_may_not_is_told_why() {
     let dir = restricted("denied");
     let capture = engine::root().join("demo/demo.pcap").display().to_string();
     let as_user = ["-r", &capture, "--user", USER, "--group", GROUP];
-    // The folder of logs is root's.
+    // The log folder belongs to root.
     std::os::unix::fs::chown(dir.join("log"), Some(0), Some(0)).expect("root takes it");
     let o = run(&dir, &as_user);
     assert_eq!(o.0, Some(1));
     for word in ["logging directory", &format!("as user {USER}"), "belongs to uid 0", "chown"] {
         assert!(o.1.contains(word), "{word}: {}", o.1);
     }
-    // A log of an earlier run as root is in the way.
+    // A log from an earlier run as root blocks the path.
     std::os::unix::fs::chown(dir.join("log"), USER.parse().ok(), None).expect("root gives it away");
     std::fs::write(dir.join("log/eve.json"), "").expect("a file");
     let o = run(&dir, &as_user);
@@ -491,12 +491,12 @@ fn who_may_not_is_told_why() {
         let o = run(&dir, &["-r", &capture, "--user", user, "--group", group]);
         assert!(o.0 == Some(1) && o.1.contains(words), "{}", o.1);
     }
-    // By name, with its groups.
+    // A user by name, with its groups.
     let o = run(&dir, &["-T", "--user", "nobody"]);
     assert_eq!(o.0, Some(0), "{}", o.1);
 }
 
-/// What the engine waits for: captures handed over on its socket.
+/// Configures the engine to wait for captures on its socket.
 fn waiting(dir: &Path) -> String {
     format!("--unix-socket={}", dir.join("s.sock").display())
 }
@@ -506,12 +506,12 @@ fn in_the_background() {
     let dir = place("daemon");
     configure(&dir, OUTPUTS);
     std::fs::create_dir(dir.join("log")).expect("a folder");
-    // The paths of the command line are found wherever the daemon goes.
+    // Relative paths on the command line work wherever the daemon changes to.
     let capture = waiting(&dir);
     let daemon = ["-D", &*capture, "-S", "a.rules"];
     let o = run(&dir, &daemon);
     assert_eq!(o.0, Some(0), "{}", o.1);
-    // It is ready when the command comes back.
+    // The daemon is ready when the command returns.
     let pid = std::fs::read_to_string(dir.join("m.pid")).expect("a pid file").trim().to_owned();
     let end = engine::Killer(pid.clone());
     let ask = |words: &[&str]| engine::ask(&dir.join("s.sock"), words);
@@ -524,11 +524,11 @@ fn in_the_background() {
     let fields: Vec<&str> = status.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     assert_ne!(fields[3], pid, "no leader of a session");
     assert_eq!(ask(&["reload-rules"]), "done");
-    // Its words are in the log.
+    // Its messages are in the log.
     wait("the log", || {
         std::fs::read_to_string(dir.join("log/engine.log")).is_ok_and(|t| t.contains("rule reload complete"))
     });
-    // Another one with the same file does not start.
+    // A second daemon with the same file does not start.
     let o = run(&dir, &["-D", &format!("--unix-socket={}", dir.join("t.sock").display())]);
     assert_eq!(o.0, Some(1));
     assert!(o.1.contains(&format!("(process {pid}) is running")), "{}", o.1);
@@ -537,7 +537,7 @@ fn in_the_background() {
     wait("it ends", || !Path::new(&format!("/proc/{pid}")).exists());
     assert!(!dir.join("m.pid").exists() && !dir.join("s.sock").exists());
     drop(end);
-    // A stale file is taken over; what fails is told, with its status.
+    // A stale file is replaced. A failed start is reported, with its status.
     std::fs::write(dir.join("m.pid"), "1\n").expect("a file");
     std::fs::write(dir.join("a.rules"), "alert nothing\n").expect("rules");
     let o = run(&dir, &[&daemon[..], &["--init-errors-fatal"]].concat());
@@ -552,7 +552,7 @@ fn systemd_is_told() {
     configure(&dir, OUTPUTS);
     std::fs::create_dir(dir.join("log")).expect("a folder");
     let listen = UnixDatagram::bind(dir.join("notify")).expect("a socket");
-    let mut heard = engine::Heard::new(&listen);
+    let mut heard = engine::Notifications::new(&listen);
     let e = Engine::start_with(&dir, &[&waiting(&dir)], |c| {
         c.env("NOTIFY_SOCKET", dir.join("notify")).env("WATCHDOG_USEC", "500000");
     });
@@ -616,7 +616,7 @@ fn memory_is_locked() {
     std::os::unix::fs::chown(dir.join("log"), USER.parse().ok(), GROUP.parse().ok()).expect("root gives it away");
     std::fs::remove_dir_all(dir.join("run")).expect("root's folder");
     let e = Engine::start(&dir, &[&lock[..], &["--user", USER, "--group", GROUP]].concat());
-    // Root in a container may not raise the limit; then it is said.
+    // Root in a container may not be able to raise the limit; the log then says so.
     assert!(locked(&e) > 1000 || e.all.iter().any(|l| l.contains("LimitMEMLOCK=infinity")), "{:?}", e.all);
     has_few_rights(e.child.id(), 0, "");
     let log = std::fs::metadata(dir.join("log/engine.log")).expect("a log");

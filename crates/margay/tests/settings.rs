@@ -1,4 +1,4 @@
-//! What settings do to a run: the events of the demo capture with a setting, and without it.
+//! The effect of settings on a run: events of the demo capture with each setting, and without it.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
@@ -9,7 +9,7 @@ use std::process::Output;
 use process::{folder, root};
 use serde_json::Value;
 
-/// Runs on the demo capture, with these settings in the place of the shipped ones.
+/// Runs on the demo capture, with these settings in place of the shipped ones.
 fn run(dir: &Path, settings: &[&str]) -> Output {
     let mut command = process::engine(process::MARGAY, &root().join("etc/margay.yaml"), dir);
     command.arg("-r").arg(root().join("demo/demo.pcap")).args(["-k", "none"]);
@@ -27,7 +27,7 @@ fn events(dir: &Path, kind: &str) -> Vec<Value> {
     all.filter(|e| e["event_type"] == kind).collect()
 }
 
-/// The type of events at a place of the shipped configuration's list.
+/// The type of events at a position in the shipped configuration's list.
 const FRAME: &str = "outputs.1.eve-log.types.1.frame";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Work that is spared where nobody needs it: what anybody needs is still there.
+//! Work that the engine skips if nothing needs it: everything that is needed still happens.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod conversation;
@@ -12,11 +12,11 @@ use conversation::{Client, Ran, Say, Server, run_on};
 use flate2::{Compression, write::GzEncoder};
 use process::{folder, of_type};
 
-/// Bytes of a body before it is packed: more than what is decoded for nobody, and ten times what it is packed.
+/// Size of a body before compression: more than the decoding limit, and ten times its compressed size.
 const SIZE: usize = 4 << 20;
 const LIMIT: usize = 100 << 10;
 
-/// `SIZE` bytes with a word near the beginning, one behind the usual limits, and one at the end.
+/// `SIZE` bytes with one word near the start, one beyond the usual limits, and one at the end.
 fn body() -> Vec<u8> {
     let mut draw = 1u32;
     let mut out: Vec<u8> = (0..SIZE)
@@ -43,7 +43,7 @@ const RULES: &str = "\
     alert http any any -> any any (msg:\"final\"; flow:to_client; file.data; content:\"final-word\"; sid:3;)\n\
     alert http any any -> any any (msg:\"second\"; flow:to_client; http.stat_code; content:\"404\"; sid:4;)\n";
 
-/// A download of a packed body, and a request behind it on the same connection.
+/// A download of a compressed body, and another request on the same connection.
 fn download(name: &str, rules: &str, more: &[&str]) -> Ran {
     let packed = gzip(&body());
     assert!(packed.len() * 5 < SIZE);
@@ -78,8 +78,8 @@ fn alerts(dir: &Path) -> Vec<u64> {
 const DEPTH: [&str; 2] = ["--set", "stream.reassembly.depth=0"];
 const UNLIMITED: [&str; 2] = ["--set", "app-layer.protocols.http.libhtp.default-config.response-body-limit=0"];
 
-/// With limits, what is behind them is decoded for nobody: the rules before them, the file, the record and what follows on the
-/// connection are the same as ever.
+/// Data beyond the limits is not decoded. Rules within the limits, the file, the record and later data on the connection
+/// are unaffected.
 #[test]
 fn a_body_of_which_rules_have_all_they_look_at() {
     let ran = download("limited", RULES, &DEPTH);
@@ -100,7 +100,7 @@ fn a_body_that_rules_look_at_to_its_end() {
     assert_eq!((&files[0]["fileinfo"]["size"], &files[0]["fileinfo"]["state"]), (&SIZE.into(), &"CLOSED".into()));
 }
 
-/// Rules have their part, and the file goes on: it is stored whole, under its hash.
+/// The rules have their part, and the file continues: it is stored whole, under its hash.
 #[test]
 fn a_body_that_is_stored() {
     let rules = format!(
@@ -120,11 +120,11 @@ fn a_body_that_is_stored() {
     assert!(std::fs::read(&path).expect("the file") == body(), "{}", path.display());
 }
 
-/// What is left of a flow's streams when it ends is inspected, whatever there is of it.
+/// Data left in a flow's streams is inspected when the flow ends, whatever its amount.
 #[test]
 fn what_is_left_when_a_flow_ends() {
     use made::{ACK, Capture, PUSH, Side};
-    /// What is sent, and whether the word is in what is left.
+    /// The conversation, and whether the remaining data contains the word.
     type Ending = (&'static str, fn(&mut Capture), bool);
     const WORD: &[u8] = b".....evil-attack.....";
     let all: [Ending; 6] = [

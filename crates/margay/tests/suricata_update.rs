@@ -1,4 +1,4 @@
-//! `suricata-update` (Debian's package) manages the rules of Margay as it does those of Suricata. Skipped with a word where
+//! `suricata-update` (Debian's package) manages rules for Margay as it does for Suricata. Skipped, with a message, if
 //! the tool is not installed.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
@@ -21,7 +21,7 @@ const RULES: &str = "alert tcp any any -> any any (msg:\"one\"; content:\"GET\";
     alert http any any -> any any (msg:\"two\"; http.uri; content:\"two\"; sid:2; rev:3;)\n\
     # alert tcp any any -> any any (msg:\"switched off\"; sid:3; rev:1;)\n";
 
-/// Runs the tool with a program by that path; its exit status and what it said.
+/// Runs the tool with a program at that path. Returns its exit status and output.
 fn update(tool: &str, dir: &Path, program: &Path, more: &[&str]) -> (bool, String) {
     let output = Command::new(tool)
         .arg(format!("--suricata={}", program.display()))
@@ -52,7 +52,7 @@ fn rules_are_fetched_tested_and_reloaded() {
     )
     .expect("the tool's configuration");
     let margay = Path::new(env!("CARGO_BIN_EXE_margay"));
-    // By its own name, and by that which the tool looks for.
+    // Under its own name, and under the name that the tool looks for.
     let link = dir.join("suricata");
     std::os::unix::fs::symlink(margay, &link).expect("a link");
     for program in [margay, &link] {
@@ -69,7 +69,7 @@ fn rules_are_fetched_tested_and_reloaded() {
         let on = |sid: u32| rules.lines().any(|l| l.starts_with("alert") && l.contains(&format!("sid:{sid};")));
         assert_eq!([1, 2, 3, 4].map(on), [true, false, false, true], "{rules}");
     }
-    // What does not load is not taken: the rules from before stay.
+    // Rules that do not load are rejected: the previous rules stay.
     std::fs::write(dir.join("source.rules"), "alert tcp any any -> any any (msg:\"bad\"; nothing; sid:5; rev:1;)\n")
         .expect("a source");
     let before = std::fs::read_to_string(dir.join("rules/suricata.rules")).expect("the rules");

@@ -1,4 +1,5 @@
-//! A thread of each kind is made to panic (`MARGAY_FAULT`, which debug builds look for): it is told, counted, and acted on.
+//! Makes a thread of each kind panic (`MARGAY_FAULT`, which debug builds read). The engine reports, counts and handles
+//! it.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 #![cfg(debug_assertions)]
 
@@ -16,7 +17,7 @@ use wire::{Engine, Sender, command, demo_rules, events, folder, last_stats, pair
 
 const FAULT: &str = "MARGAY_FAULT";
 
-/// Reads the demo's capture, repeated, with a fault; what came of it.
+/// Reads the demo capture, repeated, with a fault. Returns the folder, the result and the log.
 fn read(name: &str, fault: &str, more: &[&str]) -> (PathBuf, Output, String) {
     let demo = std::fs::read(root().join("demo/demo.pcap")).expect("the demo's capture");
     let mut capture = demo.clone();
@@ -36,7 +37,7 @@ fn read_of(name: &str, capture: Vec<u8>, fault: &str, more: &[&str]) -> (PathBuf
     (dir, out, text)
 }
 
-/// It was told, by name and place.
+/// Checks that the log names the thread and the place.
 fn told(text: &str, thread: &str, place: &str) {
     let line = text
         .lines()
@@ -55,7 +56,7 @@ fn a_worker_that_reads_a_file() {
     let (dir, out, text) = read("single", "worker:100", &["--runmode", "single"]);
     told(&text, "main", "worker");
     assert!(text.contains("was not inspected") && out.status.code() == Some(1), "{text}");
-    // What came before is whole, and there.
+    // Earlier events are complete and present.
     assert!(alerts(&dir) > 0);
 }
 
@@ -92,7 +93,7 @@ fn who_writes_events() {
     let stats = last_stats(&dir);
     let lost = stats["eve"]["lost"].as_u64().unwrap_or(0);
     assert!(lost > 0 && stats["engine"]["failed_threads"] == 1, "{stats}");
-    // All outputs count their lines: what is missing is what was lost, no more.
+    // All outputs count their lines: exactly the lost lines are missing.
     let lines = |dir: &Path| -> u64 {
         let files = std::fs::read_dir(dir).expect("a folder").flatten().map(|e| e.path());
         let logs = files.filter(|f| ["eve.json", "fast.log"].iter().any(|n| f.ends_with(n)));
@@ -113,7 +114,7 @@ fn who_writes_stored_files() {
     assert!(stats["file_store"]["files_lost"].as_u64() > Some(0) && stats["engine"]["failed_threads"] == 1, "{stats}");
 }
 
-/// An engine that waits for capture files, with a fault; it reads one.
+/// An engine that waits for capture files, with a fault. It reads one file.
 fn serving(name: &str, fault: &str, more: &[&str]) -> (Engine, PathBuf) {
     let dir = folder(&format!("threads-{name}"));
     demo_rules(&dir);
@@ -122,7 +123,7 @@ fn serving(name: &str, fault: &str, more: &[&str]) -> (Engine, PathBuf) {
     (Engine::spawn(c, dir.join("s.sock")).ready(), dir)
 }
 
-/// Says so once, and works on: it can be asked, and reads a capture.
+/// The engine reports the fault once and continues: it answers commands, and reads a capture.
 fn works_on(mut e: Engine, dir: &Path, thread: &str, place: &str) -> Vec<String> {
     assert!(e.all.iter().any(|l| l.contains("threads: the thread")) || e.until("threads: the thread"), "{:?}", e.all);
     wait("it answers", || e.ask(&["version"]).is_string());
@@ -139,7 +140,7 @@ fn works_on(mut e: Engine, dir: &Path, thread: &str, place: &str) -> Vec<String>
 #[test]
 fn who_serves_a_client() {
     let (e, dir) = serving("client", "client", &[]);
-    // Its connection ends; the next one is served.
+    // The client's connection ends; the next one is served.
     assert!(e.ask(&["version"]).is_null());
     works_on(e, &dir, "margay-client", "client");
 }
@@ -213,7 +214,7 @@ fn inner_worker() {
     pair("va", "vb");
     let (e, dir) = capturing("live", "worker:50", &[]);
     Sender::on("va").send(&traffic(20));
-    // Nobody inspects its packets any more: the engine ends, and says so.
+    // No worker inspects its packets any more, so the engine ends and reports it.
     let (status, words) = e.ended();
     assert_eq!(status.code(), Some(1), "{words:?}");
     told(&words.join("\n"), "W#0", "worker");
@@ -252,14 +253,14 @@ fn inner_beside() {
 #[ignore = "runs in a namespace"]
 fn inner_bypass() {
     pair("va", "vb");
-    // Once, and it goes on.
+    // One fault: bypass continues.
     let (mut e, _) = capturing("bypass", "bypass", &["--set", "af-packet.1.bypass=yes"]);
     assert!(e.until("who reads what is bypassed: begins anew"), "{:?}", e.all);
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(e.counters()["engine"]["failed_threads"], 1);
     let words = e.stop();
     told(&words.join("\n"), "bypass", "bypass");
-    // Again and again: flows are bypassed in user space.
+    // Repeated faults: flows are bypassed in user space.
     let (mut e, dir) = capturing("bypass-all", "bypass:*", &["--set", "af-packet.1.bypass=yes"]);
     assert!(e.until("flows are bypassed in user space alone from here on"), "{:?}", e.all);
     assert!(said(&e.all, "who reads what is bypassed: failed 5 times and is given up"), "{:?}", e.all);

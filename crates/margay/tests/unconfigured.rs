@@ -1,4 +1,4 @@
-//! A run without a configuration file, the tables that come with the program, and what a test of the configuration (`-T`) refuses.
+//! A run without a configuration file, the built-in tables, and the errors that a configuration test (`-T`) finds.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
@@ -21,7 +21,7 @@ fn demo(file: &str) -> String {
     root().join("demo").join(file).display().to_string()
 }
 
-/// Whether a configuration is installed here, which a run without `-c` takes.
+/// Whether a configuration is installed here. A run without `-c` would use it.
 fn installed() -> bool {
     let there = Path::new("/etc/margay/margay.yaml").exists();
     if there {
@@ -41,7 +41,7 @@ fn nothing_is_configured() {
     assert!(o.status.success(), "{}", said(&o));
     let alerts = of_type(&dir, "alert");
     assert_eq!(alerts.len(), 4);
-    // Of the built-in classification.
+    // From the built-in classification.
     assert!(alerts.iter().any(|a| a["alert"]["category"] == "Attempted Information Leak"), "{alerts:?}");
     assert!(!said(&o).contains("Error opening") && !said(&o).contains("unknown classtype"), "{}", said(&o));
     for file in ["eve.json", "fast.log", "stats.log", "suricata.log"] {
@@ -51,7 +51,7 @@ fn nothing_is_configured() {
     let o = run(&dir, &["-r", &pcap, "-S", &rules, "-k", "none", "-l", "a/b"]);
     assert!(o.status.success() && dir.join("a/b/eve.json").exists(), "{}", said(&o));
 
-    // Without rules it is said, and events are logged.
+    // Without rules, the engine says so and logs events.
     let o = run(&dir, &["-r", &pcap, "-l", "bare"]);
     if !Path::new("/var/lib/margay/rules/suricata.rules").exists() {
         assert!(o.status.success() && said(&o).contains("-S FILE"), "{}", said(&o));
@@ -69,7 +69,7 @@ fn no_folder_but_that_of_logs_is_written_to() {
     assert!(o.status.success(), "{}", said(&o));
     let text = String::from_utf8_lossy(&o.stdout).into_owned();
     assert!(text.contains("default-log-dir = (null)") && text.contains("vars.address-groups.HOME_NET ="), "{text}");
-    // Rules are looked for there, and nothing is written.
+    // The search for rules in these places writes nothing.
     let places: Vec<&str> = text.lines().filter(|l| l.contains("= /")).collect();
     assert!(
         places.iter().all(|l| l.starts_with("default-rule-path") || l.starts_with("firewall.rule-path")),
@@ -142,7 +142,7 @@ fn tables_are_found_beside_the_configuration() {
         assert!(o.status.success(), "{}", said(&o));
         (said(&o), events(&dir)[0]["alert"]["category"].clone())
     };
-    // Not there, and said; the built-in table does not know the class.
+    // The file is missing, and the log reports it. The built-in table does not have the class.
     let (words, category) = read();
     assert!(words.contains("/no/such/classification.config") && words.contains("built-in"), "{words}");
     assert_eq!(category, "");
@@ -197,7 +197,7 @@ fn what_is_no_capture_ends_with_one() {
             assert!(said(&o).contains(word) && said(&o).contains(name) | (status == 0), "{name} {mode}: {}", said(&o));
         }
     }
-    // Of a folder the others go on.
+    // The other files of the folder are still read.
     let o = run(&dir, &["-r", ".", "-S", "/dev/null", "-l", "logs"]);
     assert!(o.status.success() && said(&o).contains("a.pcap.gz: skipped"), "{}", said(&o));
 }

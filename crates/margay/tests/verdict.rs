@@ -1,5 +1,6 @@
-//! What the end of a flow comes to stays with that flow: the packet that notices that it is over, which belongs to another
-//! flow, is judged for itself. Each test ends a flow whose last data rules see only then, with a packet of the flow after it.
+//! The verdict at a flow's end stays with that flow. The packet that detects the end belongs to another flow and gets
+//! its own verdict. In each test, rules see a flow's last data only at its end, which a packet of the next flow
+//! triggers.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod made;
@@ -12,8 +13,8 @@ use made::Side::{Client, Server};
 use made::{ACK, Capture, PUSH};
 use process::{folder, of_type};
 
-/// A connection whose last data nobody acknowledges, and, when it has timed out, another one with the same ports that carries
-/// an attack. The first packet of the second one finds that the first one is over.
+/// A connection whose last data is never acknowledged. After its timeout, another one with the same ports carries an
+/// attack. Its first packet detects that the first connection is over.
 fn two_connections() -> Capture {
     const PORTS: (u16, u16) = (40_000, 7777);
     let mut c = Capture::new();
@@ -26,7 +27,7 @@ fn two_connections() -> Capture {
     c
 }
 
-/// Runs the engine over a capture; the folder that it wrote to.
+/// Runs the engine on a capture. Returns its output folder.
 fn run(name: &str, capture: Capture, rules: &str, outputs: &str) -> PathBuf {
     let dir = folder(&format!("verdict-{name}"));
     capture.write(&dir.join("a.pcap"));
@@ -48,7 +49,7 @@ fn sids(dir: &Path) -> Vec<u64> {
     of_type(dir, "alert").iter().filter_map(|e| e["alert"]["signature_id"].as_u64()).collect()
 }
 
-/// Sees what is left of a stream, and no packet.
+/// Matches the remaining stream data, but no packet.
 const AT_THE_END: &str = "flow:established,to_server,only_stream; content:\"the unseen end\";";
 
 #[test]
@@ -112,7 +113,7 @@ fn packets_after_a_pass_are_passed() {
     assert!(kept.iter().any(|p| p.contains("/pass")) && !kept.iter().any(|p| p.contains("/la")), "{kept:?}");
 }
 
-/// A query for that name (RFC 1035 section 4.1).
+/// A DNS query for that name (RFC 1035 section 4.1).
 fn query(id: u16, name: &str) -> Vec<u8> {
     let mut q = id.to_be_bytes().to_vec();
     q.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
@@ -126,8 +127,8 @@ fn query(id: u16, name: &str) -> Vec<u8> {
 
 #[test]
 fn variables_of_a_packet_are_shown_with_its_own_transactions() {
-    // The query is passed, so that its packet is not inspected when its transaction is logged; the packet before it captured
-    // something.
+    // The query is passed, so its packet is not inspected when its transaction is logged. The packet before it captured
+    // a variable.
     let rules = "pass dns any any -> any 53 (msg:\"pass\"; dns.query; content:\"first\"; sid:1;)\n\
                  alert udp any any -> any 9999 (msg:\"captures\"; pcre:\"/who=(?P<pkt_who>[a-z]+)/\"; sid:2;)\n";
     let mut c = Capture::new();

@@ -1,4 +1,5 @@
-//! A running engine watched: `margay top`, the page's data and the metrics agree with what the engine wrote and counts.
+//! Monitoring of a running engine: `margay top`, the page's data and the metrics agree with the engine's events and
+//! counters.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use process::{Engine, engine, folder, root, wait};
 use serde_json::Value;
 
-/// What is at a path: status and body.
+/// The status and body at a path.
 fn get(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("the page is served");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time limit");
@@ -46,7 +47,7 @@ fn views_agree_with_the_engine() {
     assert!(e.until("/metrics its counters"));
     let said = e.all.last().cloned().unwrap_or_default();
     let address = said.split("http://").nth(1).and_then(|s| s.split('/').next()).expect("an address").to_owned();
-    // Somebody looks before the first packet: what comes then is seen.
+    // A client connects before the first packet, so later events are collected.
     let json = |path: &str| -> Value { serde_json::from_str(&get(&address, path).1).unwrap_or_default() };
     wait("a worker", || json("/api/snapshot")["workers"].as_array().is_some_and(|w| w.len() == 1));
     std::fs::copy(root().join("demo/demo.pcap"), dir.join("part")).expect("a capture");
@@ -64,7 +65,7 @@ fn views_agree_with_the_engine() {
         "{first}"
     );
     assert!(first["flow"].is_object());
-    // The same as was written, one by one.
+    // The same events as in the file, one by one.
     let written = std::fs::read_to_string(dir.join("eve.json")).expect("events");
     let sid = |v: &Value| v["alert"]["signature_id"].as_u64();
     let of_log: Vec<_> = written.lines().filter_map(|l| sid(&serde_json::from_str(l).ok()?)).collect();
@@ -82,7 +83,7 @@ fn views_agree_with_the_engine() {
     let picture: Value = serde_json::from_slice(&out.stdout).expect("a picture");
     assert_eq!(picture["totals"]["packets"], dumped["decoder"]["pkts"]);
     assert_eq!(picture["totals"]["alerts"].as_u64(), Some(alerts));
-    // What rules cost is asked for less often.
+    // Rule costs are refreshed less often.
     wait("rules are profiled", || json("/api/snapshot")["rules"].as_array().is_some_and(|r| !r.is_empty()));
     let out = top(&dir, &[]);
     let text = String::from_utf8_lossy(&out.stdout);
@@ -97,7 +98,7 @@ fn views_agree_with_the_engine() {
     assert!(out.status.code() == Some(2) && String::from_utf8_lossy(&out.stderr).contains("no engine answers"));
 }
 
-/// An address that can be reached from elsewhere wants a token, before anything is opened.
+/// An address that other hosts can reach requires a token. The check comes before anything is opened.
 #[test]
 fn an_open_page_is_refused() {
     let dir = folder("watched-open");
@@ -113,7 +114,7 @@ fn an_open_page_is_refused() {
     }
 }
 
-/// Beside the laboratory `margay top` is there before the engine is.
+/// With the laboratory, `margay top` may start before the engine does.
 #[test]
 fn top_waits_for_an_engine() {
     let dir = folder("watch-wait");

@@ -6,11 +6,11 @@ use sha1::{Digest, Sha1};
 
 use crate::names::{ICMP, ICMPV6};
 
-/// Hash of a flow's five-tuple, 20 bytes; base64 of it follows `1:`.
+/// Hash of a flow's five-tuple, 20 bytes. Events show its base64 after `1:`.
 ///
-/// `icmp` is the type and code of the flow's first message. The tuple is put in order first, so that both directions
-/// give the same. As with Suricata, protocols without ports count as having ports 0 (the specification leaves them out),
-/// and ESP has the lower and the upper half of its SPI there.
+/// `icmp` is the type and code of the flow's first message. The tuple is ordered first, so that both directions give the
+/// same hash. As in Suricata, protocols without ports count as having ports 0 (the specification leaves them out), and
+/// the two halves of ESP's SPI take the place of the ports.
 pub fn hash(seed: u16, src: IpAddr, dst: IpAddr, ports: (u16, u16), icmp: Option<(u8, u8)>, proto: u8) -> [u8; 20] {
     let (mut sport, mut dport, one_way) = match (proto, icmp) {
         (ICMP, Some((t, c))) => icmp_ports(t, c, &ICMP_PAIRS),
@@ -55,10 +55,10 @@ fn octets(a: &IpAddr) -> Octets {
     }
 }
 
-/// Types that have an answer, and its type.
+/// ICMP types that have a response, and the type of that response.
 const ICMP_PAIRS: [(u8, u8); 10] =
     [(8, 0), (0, 8), (13, 14), (14, 13), (15, 16), (16, 15), (10, 9), (9, 10), (17, 18), (18, 17)];
-/// The same for IPv6.
+/// The same pairs for ICMPv6.
 const ICMPV6_PAIRS: [(u8, u8); 10] = [
     (128, 129),
     (129, 128),

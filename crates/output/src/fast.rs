@@ -1,4 +1,4 @@
-//! `fast.log`: a line an alert.
+//! `fast.log`: one line for each alert.
 
 use crate::event::{AlertEvent, EventType, EventTypes};
 use crate::json::{digits, ip};
@@ -9,13 +9,13 @@ use crate::settings::SinkSettings;
 use crate::sinks::Sink;
 use crate::time::Clock;
 
-/// How many bytes of a packet without addresses are shown.
+/// How many bytes are shown of a packet without addresses.
 const RAW_BYTES: usize = 32;
 
 /// The options of `fast`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FastSettings {
-    /// Where its lines go.
+    /// The sink.
     pub sink: SinkSettings,
 }
 

@@ -1,9 +1,9 @@
-//! The engine's own words: what it tells people on the console, in `suricata.log` and in syslog.
+//! The engine's own messages: on the console, in `suricata.log` and in syslog.
 //!
-//! For the start, the end and what happens rarely: a message takes a lock and reads the clock. The packet path counts
-//! instead of talking.
+//! A message takes a lock and reads the clock, so this is for the start, the end and rare events. The packet path counts
+//! instead.
 //!
-//! Until [`init`] is called messages go to the console, at level [`Level::Notice`].
+//! Until [`init`] is called, messages go to the console, at level [`Level::Notice`].
 
 use std::fmt::{Arguments, Write as _};
 use std::io::{IsTerminal, Write as _};
@@ -18,14 +18,14 @@ use crate::json::Json;
 use crate::settings::Facility;
 use crate::time::Clock;
 
-/// How important a message is. Later ones are shown only where more is asked for.
+/// Importance of a message. The later levels are shown only at a higher verbosity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Something does not work.
     Error,
-    /// Something is not as it should be.
+    /// Something is wrong, but the engine works.
     Warning,
-    /// What one wants to know of every run; the default.
+    /// Worth knowing in every run; the default.
     Notice,
     /// `-v`.
     Info,
@@ -38,7 +38,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The level of that name; those of syslog above `error` count as it.
+    /// The level with that name. Syslog's levels above `error` map to `error`.
     pub fn from_name(name: &str) -> Option<Level> {
         Some(match name.to_ascii_lowercase().as_str() {
             "emergency" | "alert" | "critical" | "error" => Level::Error,
@@ -52,7 +52,7 @@ impl Level {
         })
     }
 
-    /// Its name as messages show it.
+    /// The level's name in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Level::Error => "Error",
@@ -65,7 +65,7 @@ impl Level {
         }
     }
 
-    /// The level that `-v`, given `times`, asks for.
+    /// The level that `times` repetitions of `-v` select.
     pub const fn verbose(times: u8) -> Level {
         match times {
             0 => Level::Notice,
@@ -77,21 +77,21 @@ impl Level {
     }
 }
 
-/// Where messages go.
+/// Destination of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogTarget {
     /// Errors to standard error, the rest to standard output.
     Console,
     /// A file, appended to.
     File(PathBuf),
-    /// Syslog: the facility, and who speaks.
+    /// Syslog, with the facility and the sender's identity.
     Syslog(Facility, String),
 }
 
-/// One of `logging.outputs`.
+/// One entry of `logging.outputs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogOutput {
-    /// Where to.
+    /// Destination.
     pub target: LogTarget,
     /// `level`; `-v` may raise it.
     pub level: Level,
@@ -101,7 +101,7 @@ pub struct LogOutput {
 
 #[derive(Debug)]
 enum Writer {
-    /// Whether standard output and standard error are terminals.
+    /// The flags say whether standard output and standard error are terminals.
     Console {
         colour: [bool; 2],
     },
@@ -119,7 +119,7 @@ struct Open {
 
 static LOGGER: RwLock<Logger> = RwLock::new(Logger { outputs: Vec::new(), filter: None });
 
-/// Chooses the lines that are written: it is given each as an output has it, without colours and line end.
+/// Selects the lines to write. It receives each line as the output formats it, without colours and line end.
 pub type LineFilter = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 struct Logger {
@@ -127,11 +127,11 @@ struct Logger {
     filter: Option<LineFilter>,
 }
 
-/// Opens the outputs and uses them from now on. `verbosity` raises the level of each to at least this; with a `filter` only the
-/// lines that it takes are written.
+/// Opens the outputs and uses them from now on. `verbosity` raises the level of each to at least this one. With a
+/// `filter`, only the lines that it accepts are written.
 ///
 /// # Errors
-/// The message of the first file that cannot be opened; everything else is in use then.
+/// The message of the first file that cannot be opened; all other outputs are in use then.
 pub fn init(outputs: &[LogOutput], verbosity: Level, filter: Option<LineFilter>) -> Result<(), String> {
     let mut result = Ok(());
     let mut open = Vec::new();
@@ -153,7 +153,7 @@ pub fn init(outputs: &[LogOutput], verbosity: Level, filter: Option<LineFilter>)
     result
 }
 
-/// Opens the log files anew, after they were moved away.
+/// Reopens the log files, after they were moved away.
 pub fn reopen() {
     for o in &mut LOGGER.write().unwrap_or_else(PoisonError::into_inner).outputs {
         if let Some(f) = o.path.as_ref().and_then(|p| open_file(p).ok()) {
@@ -162,7 +162,7 @@ pub fn reopen() {
     }
 }
 
-/// Colours are for terminals that have them, where nobody forbids them (NO_COLOR).
+/// Colours are used on terminals, unless the environment forbids them (NO_COLOR).
 fn console() -> Writer {
     let forbidden = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
     let allowed = !forbidden && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
@@ -181,7 +181,7 @@ fn syslog() -> Option<UnixDatagram> {
     Some(s)
 }
 
-/// Says something. `module` is the part that speaks: `detect`, `suricata`, ...
+/// Logs a message. `module` is the part of the engine that logs it: `detect`, `suricata`, ...
 pub fn log(level: Level, module: &str, message: Arguments<'_>) {
     let logger = LOGGER.read().unwrap_or_else(PoisonError::into_inner);
     let fallback;
@@ -222,7 +222,7 @@ struct Said<'a> {
 }
 
 impl Open {
-    /// A message as this output has it, without colours.
+    /// The message as this output formats it, without colours.
     fn plain(&self, said: &Said<'_>) -> Vec<u8> {
         let mut line = Vec::new();
         match &self.writer {
@@ -247,7 +247,7 @@ impl Open {
                 Writer::Syslog(..) => {}
             }
         }
-        // There is nobody left to tell when this fails.
+        // If this fails, there is nowhere left to report it.
         let _ = match &self.writer {
             Writer::Console { .. } if said.level == Level::Error => std::io::stderr().lock().write_all(&line),
             Writer::Console { .. } => std::io::stdout().lock().write_all(&line),
@@ -278,7 +278,7 @@ impl Open {
 }
 
 impl Said<'_> {
-    /// The form depends on how much the console shows: with more detail comes who says it.
+    /// The format depends on the console's level: higher levels also show the module.
     fn console(&self, out: &mut Vec<u8>, shown: Level, colour: bool) {
         let (mark, text) = match self.level {
             Level::Error => ("\x1b[1;31m", "\x1b[31m"),

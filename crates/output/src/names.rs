@@ -15,7 +15,8 @@ pub const ICMPV6: u8 = 58;
 /// SCTP (RFC 9260).
 pub const SCTP: u8 = 132;
 
-/// Names of the protocols that have one, by number (IANA's Assigned Internet Protocol Numbers, in Suricata's spelling).
+/// Names of IP protocols by number, where one exists (IANA's Assigned Internet Protocol Numbers, in Suricata's
+/// spelling).
 #[rustfmt::skip]
 static NAMES: [&str; 144] = [
     "HOPOPT", "ICMP", "IGMP", "GGP", "IP-in-IP", "ST", "TCP", "CBT", "EGP", "IGP", "BBN-RCC-MON", "NVP-II", "PUP",
@@ -32,7 +33,7 @@ static NAMES: [&str; 144] = [
     "UDPLite", "MPLS-in-IP", "manet", "HIP", "Shim6", "WESP", "ROHC", "Ethernet",
 ];
 
-/// The name of an IP protocol; `None` where only its number is shown.
+/// The name of an IP protocol; `None` if events show only its number.
 pub fn protocol_name(proto: u8) -> Option<&'static str> {
     NAMES.get(usize::from(proto)).copied()
 }
@@ -47,7 +48,7 @@ pub const fn is_icmp(proto: u8) -> bool {
     matches!(proto, ICMP | ICMPV6)
 }
 
-/// A link type as `packet_info` shows it: libpcap's number for it on Linux, and its name where it has one.
+/// A link type as `packet_info` shows it: libpcap's number on Linux, and the name if there is one.
 pub fn link_type(link: LinkType) -> (u32, Option<&'static str>) {
     match link.0 {
         0 => (0, Some("NULL")),

@@ -1,6 +1,7 @@
-//! What an output is: [`OutputSettings`] open it for a worker, and the worker hands events to the [`EventSink`] that comes of it.
+//! The traits of an output: [`OutputSettings`] open it for a worker, and the worker hands events to the resulting
+//! [`EventSink`].
 //!
-//! An output is a file that implements both, and a line in the list of those that the configuration may name
+//! An output is a file that implements both, and a line in the list of outputs that the configuration may name
 //! (`engine/src/settings/outputs.rs`). Nothing else tells outputs apart.
 
 use std::any::Any;
@@ -20,14 +21,14 @@ use crate::settings::SinkSettings;
 use crate::sinks::Sink;
 use crate::writer::Writer;
 
-/// An event that outputs take.
+/// An event, as outputs receive it.
 #[derive(Clone, Copy)]
 pub enum Event<'a> {
     /// A rule matched.
     Alert(&'a AlertEvent<'a>),
-    /// Something that should not be was seen.
+    /// A protocol violation or another irregularity.
     Anomaly(&'a AnomalyEvent<'a>),
-    /// The TCP engine is done with a packet.
+    /// The TCP engine has processed a packet.
     Stream(&'a StreamEvent<'a>),
     /// A packet was dropped.
     Drop(&'a DropEvent<'a>),
@@ -35,11 +36,11 @@ pub enum Event<'a> {
     Flow(&'a FlowEvent<'a>),
     /// A flow ended: a record for each direction.
     Netflow(&'a FlowEvent<'a>),
-    /// A packet is kept by a `tag`.
+    /// A `tag` keeps a packet.
     Packet(&'a PacketEvent<'a>),
     /// An ARP packet.
     Arp(&'a ArpEvent<'a>),
-    /// Something of the application layer.
+    /// An event of the application layer.
     App(&'a AppEvent<'a>),
     /// The counters.
     Stats(&'a StatsEvent<'a>),
@@ -52,7 +53,7 @@ impl Debug for Event<'_> {
 }
 
 impl Event<'_> {
-    /// Its type.
+    /// The event's type.
     pub fn kind(&self) -> EventType {
         match self {
             Event::Alert(_) => EventType::Alert,
@@ -69,100 +70,100 @@ impl Event<'_> {
     }
 }
 
-/// For whom an output is opened.
+/// The worker that an output is opened for.
 #[derive(Debug, Clone, Copy)]
 pub struct Opening<'a> {
-    /// The time that names of files are made from.
+    /// The time in the names of new files.
     pub now: Time,
     /// Identifier of the worker's thread.
     pub thread: u64,
     /// Number of the worker, from 1.
     pub worker: usize,
-    /// How many outputs of the same name are before it in the configuration.
+    /// How many outputs with the same name precede it in the configuration.
     pub before: usize,
-    /// The thread that writes, where there is one.
+    /// The writing thread, if there is one.
     pub(crate) writer: Option<&'a Arc<Writer>>,
 }
 
 /// The options of an output.
 pub trait OutputSettings: Any + Debug + Send {
-    /// Its name below `outputs:`.
+    /// The output's name below `outputs:`.
     fn name(&self) -> &'static str;
 
-    /// Opens it for the first worker.
+    /// Opens the output for the first worker.
     ///
     /// # Errors
-    /// What cannot be opened.
+    /// A file or another resource that cannot be opened.
     fn open(&self, at: &Opening<'_>) -> Result<Box<dyn EventSink>, OutputError>;
 
-    /// Where its lines go; `None` of what is no lines.
+    /// Settings of the sink; `None` if the output does not write lines.
     fn sink(&mut self) -> Option<&mut SinkSettings> {
         None
     }
 
-    /// The file that it writes, for what has no [`OutputSettings::sink`].
+    /// The file that the output writes, if it has no [`OutputSettings::sink`].
     fn path(&self) -> Option<&Path> {
         None
     }
 
-    /// There are so many workers. What it changes because of that, in a sentence.
+    /// Adapts the settings to the number of workers. Returns a sentence for the log if that changes something.
     fn for_workers(&mut self, workers: usize) -> Option<&'static str> {
         let _ = workers;
         None
     }
 }
 
-/// An output of one worker. Flushing, reopening and the like go to its [`EventSink::sink`], if it has one.
+/// One worker's output. Flushing, reopening and the like go to its [`EventSink::sink`], if it has one.
 pub trait EventSink: Debug + Send {
-    /// The types of events that it takes.
+    /// The event types that it takes.
     fn types(&self) -> EventTypes;
 
-    /// Something of those types happened.
+    /// Handles an event of those types.
     fn event(&mut self, event: Event<'_>);
 
-    /// The worker's end of what it writes to.
+    /// The worker's end of its sink.
     fn sink(&mut self) -> Option<&mut Sink>;
 
-    /// The same output for another worker; `None` where that has no part in it.
+    /// The same output for another worker; `None` if that worker has no part in it.
     ///
     /// # Errors
-    /// Files of its own that cannot be made.
+    /// A file of the worker's own that cannot be created.
     fn share(&mut self, at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError>;
 
-    /// The same output for a thread that has no packets; `None` where that has no part in it.
+    /// The same output for a thread without packets; `None` if that thread has no part in it.
     fn beside(&mut self) -> Option<Box<dyn EventSink>>;
 
-    /// The interface that packets come from.
+    /// Sets the interface that packets come from.
     fn set_interface(&mut self, interface: &str) {
         let _ = interface;
     }
 
-    /// Whose the events are from here on; 0 is no tenant.
+    /// Sets the tenant of the events that follow; 0 is no tenant.
     fn set_tenant(&mut self, tenant: u32) {
         let _ = tenant;
     }
 
-    /// How many bytes of a stream it shows with an alert.
+    /// How many bytes of a stream the output shows with an alert.
     fn stream_payload(&self) -> usize {
         0
     }
 
-    /// Whether it takes packets themselves.
+    /// Whether the output takes packets.
     fn wants_packets(&self) -> bool {
         false
     }
 
-    /// A packet, where it takes them.
+    /// Handles a packet, if the output takes packets.
     fn packet(&mut self, packet: &Packet<'_>, fate: PacketFate) {
         let _ = (packet, fate);
     }
 
-    /// What it made of packets.
+    /// Counters of an output that takes packets.
     fn packet_counters(&self) -> Option<PcapLogCounters> {
         None
     }
 
-    /// About once a second from one worker.
+    /// Called about once a second by one worker.
     fn tick(&mut self, now: Time) {
         if let Some(sink) = self.sink() {
             sink.tick(now);
@@ -176,14 +177,14 @@ pub trait EventSink: Debug + Send {
         }
     }
 
-    /// As [`EventSink::flush`], at the end.
+    /// As [`EventSink::flush`], at the end of the run.
     fn finish(&mut self) {
         if let Some(sink) = self.sink() {
             sink.finish();
         }
     }
 
-    /// Opens all files again, after they were moved away.
+    /// Reopens all files, after they were moved away.
     fn reopen(&mut self, now: Time) {
         if let Some(sink) = self.sink() {
             sink.reopen(now);

@@ -15,13 +15,13 @@ use crate::pcaplog::{PacketFate, PcapLogCounters, PcapLogError};
 use crate::sinks::{OpenError, OutputCounters, Sink};
 use crate::writer::Writer;
 
-/// Why an output cannot be used.
+/// The reason that an output cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// A file.
+    /// A file that cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// `pcap-log`.
+    /// An error of `pcap-log`.
     #[error(transparent)]
     PcapLog(#[from] PcapLogError),
 }
@@ -30,7 +30,7 @@ pub enum OutputError {
 #[derive(Debug)]
 struct Output {
     types: EventTypes,
-    /// How many outputs of the same name are before it.
+    /// How many outputs with the same name precede it.
     before: usize,
     sink: Box<dyn EventSink>,
 }
@@ -43,21 +43,21 @@ impl Output {
 
 /// The outputs of one worker.
 ///
-/// [`Outputs::new`] opens them for the first worker, [`Outputs::share`] makes the others. What an event costs that no
-/// output wants is [`Outputs::wants`]: a bit test. Lines are collected and handed over with [`Outputs::end_batch`].
+/// [`Outputs::new`] opens them for the first worker, [`Outputs::share`] creates the others. An event that no output
+/// takes costs only the bit test of [`Outputs::wants`]. [`Outputs::end_batch`] hands over the collected lines.
 #[derive(Debug)]
 pub struct Outputs {
-    /// What is asked for now.
+    /// Event types that are needed now.
     wants: EventTypes,
-    /// What outputs ask for, whether somebody looks on or not.
+    /// Event types that the outputs take, with or without an observer.
     written: EventTypes,
     all: Vec<Output>,
-    /// Whether one of them takes packets.
+    /// Whether an output takes packets.
     wants_packets: bool,
     writer: Option<Arc<Writer>>,
-    /// Those of all workers.
+    /// Counters of the outputs of all workers.
     counters: OutputCounters,
-    /// Somebody looks on.
+    /// The observer's feed.
     tee: Option<Box<Tee>>,
 }
 
@@ -74,8 +74,8 @@ impl Outputs {
         Outputs { wants: written, written, all, wants_packets, writer, counters, tee }
     }
 
-    /// Opens all outputs, for worker 0. `now` is the time that names of files are made from; `thread` is the identifier
-    /// of the worker's thread, for `pcap-log`.
+    /// Opens all outputs, for worker 0. `now` is the time in the names of files. `thread` is the identifier of the
+    /// worker's thread, for `pcap-log`.
     ///
     /// # Errors
     /// The first output that cannot be opened.
@@ -89,11 +89,11 @@ impl Outputs {
         Ok(Outputs::of(all, None, OutputCounters::default(), None))
     }
 
-    /// The same outputs for worker `number`, from 1. Capture logs of mode `multi` get files of their own; those of mode
-    /// `normal` stay with the first worker, whose [`Outputs::pcap_packet`] has to see all packets.
+    /// The same outputs for worker `number`, counted from 1. Capture logs of mode `multi` get files of their own. Those
+    /// of mode `normal` stay with the first worker, whose [`Outputs::pcap_packet`] has to receive all packets.
     ///
     /// # Errors
-    /// Files of its own that cannot be made.
+    /// A file of the worker's own that cannot be created.
     pub fn share(&mut self, number: usize, now: Time, thread: u64) -> Result<Outputs, OutputError> {
         let mut all = Vec::new();
         for o in &mut self.all {
@@ -108,10 +108,10 @@ impl Outputs {
         })
     }
 
-    /// From here on lines are written by a thread, and a worker waits for files and sockets only where it is faster than
-    /// they are. An output's lines are handed over at the end of a batch once there are `worth` bytes of them, and with
-    /// [`Outputs::tick`]. For all workers: to be called before [`Outputs::share`]. Where there is nothing to write, or no
-    /// thread to be had, workers go on writing.
+    /// Starts a thread that writes the lines from now on. A worker waits for files and sockets only if it produces lines
+    /// faster than the thread writes them. An output's lines are handed over at the end of a batch once there are
+    /// `worth` bytes, and with [`Outputs::tick`]. Call it before [`Outputs::share`], because it applies to all workers.
+    /// If there is nothing to write, or no thread can be started, workers keep writing themselves.
     pub fn write_aside(&mut self, worth: usize) {
         if self.writer.is_some() || self.sinks().next().is_none() {
             return;
@@ -131,7 +131,7 @@ impl Outputs {
         }
     }
 
-    /// The same outputs for a thread that has no packets, and tells of the workers: it writes where the first worker does.
+    /// The same outputs for a thread without packets that reports on the workers. It writes to the first worker's files.
     pub fn beside(&mut self) -> Outputs {
         let one = |o: &mut Output| Some(Output::new(o.sink.beside()?, o.before));
         let all = self.all.iter_mut().filter_map(one).collect();
@@ -142,36 +142,36 @@ impl Outputs {
         }
     }
 
-    /// From here on `feed` is told of alerts and of flows that end, beside the outputs. For all workers: to be called before
-    /// [`Outputs::share`].
+    /// Adds an observer: from now on `feed` also receives alerts and ended flows. Call it before [`Outputs::share`],
+    /// because it applies to all workers.
     pub fn tell(&mut self, feed: &Arc<Feed>) {
         self.tee = Some(Box::new(Tee::new(Arc::clone(feed))));
     }
 
-    /// The interface that packets come from (`in_iface`).
+    /// Sets the interface that packets come from (`in_iface`).
     pub fn set_interface(&mut self, interface: &str) {
         self.all.iter_mut().for_each(|o| o.sink.set_interface(interface));
         self.tee.iter_mut().for_each(|t| t.set_interface(interface));
     }
 
-    /// Whose the events are from here on (`tenant_id`); 0 is no tenant.
+    /// Sets the tenant of the events that follow (`tenant_id`); 0 is no tenant.
     pub fn set_tenant(&mut self, tenant: u32) {
         self.all.iter_mut().for_each(|o| o.sink.set_tenant(tenant));
         self.tee.iter_mut().for_each(|t| t.set_tenant(tenant));
     }
 
-    /// Whether any output wants events of this type: ask before making one.
+    /// Whether any output takes events of this type. Ask before building one.
     #[inline]
     pub fn wants(&self, kind: EventType) -> bool {
         self.wants.contains(kind)
     }
 
-    /// How many bytes of a stream the alerts of any output show.
+    /// The largest number of stream bytes that an output shows with an alert.
     pub fn stream_payload(&self) -> usize {
         self.all.iter().map(|o| o.sink.stream_payload()).max().unwrap_or(0)
     }
 
-    /// Whether packets are written as capture files here.
+    /// Whether an output writes capture files.
     #[inline]
     pub fn wants_pcap(&self) -> bool {
         self.wants_packets
@@ -190,12 +190,12 @@ impl Outputs {
         self.tee.iter_mut().for_each(|t| t.alert(event));
     }
 
-    /// Something that should not be was seen.
+    /// An anomaly was found.
     pub fn anomaly(&mut self, event: &AnomalyEvent<'_>) {
         self.event(Event::Anomaly(event));
     }
 
-    /// The TCP engine is done with a packet.
+    /// The TCP engine has processed a packet.
     pub fn stream(&mut self, event: &StreamEvent<'_>) {
         self.event(Event::Stream(event));
     }
@@ -205,18 +205,18 @@ impl Outputs {
         self.event(Event::Drop(event));
     }
 
-    /// A flow ended: one `flow` event.
+    /// A flow ended: writes one `flow` event.
     pub fn flow(&mut self, event: &FlowEvent<'_>) {
         self.event(Event::Flow(event));
         self.tee.iter_mut().for_each(|t| t.flow(event));
     }
 
-    /// A flow ended: one `netflow` event a direction.
+    /// A flow ended: writes one `netflow` event for each direction.
     pub fn netflow(&mut self, event: &FlowEvent<'_>) {
         self.event(Event::Netflow(event));
     }
 
-    /// A packet is kept by a `tag`.
+    /// A `tag` keeps a packet.
     pub fn packet(&mut self, event: &PacketEvent<'_>) {
         self.event(Event::Packet(event));
     }
@@ -236,12 +236,12 @@ impl Outputs {
         self.event(Event::Stats(event));
     }
 
-    /// A packet for the capture files.
+    /// Hands a packet to the capture files.
     pub fn pcap_packet(&mut self, packet: &Packet<'_>, fate: PacketFate) {
         self.all.iter_mut().for_each(|o| o.sink.packet(packet, fate));
     }
 
-    /// Numbers of the capture files of this worker, summed up.
+    /// Counters of this worker's capture files, summed up.
     pub fn pcap_counters(&self) -> PcapLogCounters {
         let all = self.all.iter().filter_map(|o| o.sink.packet_counters());
         all.fold(PcapLogCounters::default(), |a, b| PcapLogCounters {
@@ -260,13 +260,13 @@ impl Outputs {
         self.sinks().for_each(Sink::end_batch);
         if let Some(tee) = &mut self.tee {
             tee.end_batch();
-            // While nobody looks on, no event is made for it.
+            // Without an observer, no event is built for it.
             self.wants = if tee.is_looking() { self.written.union(Tee::WANTS) } else { self.written };
         }
     }
 
-    /// For the clock's sake, about once a second from one worker: flushes buffers, rotates files whose interval is over,
-    /// connects to sockets again.
+    /// Called about once a second by one worker, because only the clock triggers this: flushes buffers, rotates files
+    /// whose interval is over, reconnects sockets.
     pub fn tick(&mut self, now: Time) {
         self.all.iter_mut().for_each(|o| o.sink.tick(now));
     }
@@ -276,17 +276,18 @@ impl Outputs {
         self.all.iter_mut().for_each(|o| o.sink.flush());
     }
 
-    /// As [`Outputs::flush`], at the end: also tells how many lines were lost. Every worker calls it for its own lines.
+    /// As [`Outputs::flush`], at the end of the run; also logs how many lines were lost. Every worker calls it for its
+    /// own lines.
     pub fn finish(&mut self) {
         self.all.iter_mut().for_each(|o| o.sink.finish());
     }
 
-    /// Opens all files again, after they were moved away.
+    /// Reopens all files, after they were moved away.
     pub fn reopen(&mut self, now: Time) {
         self.all.iter_mut().for_each(|o| o.sink.reopen(now));
     }
 
-    /// What the outputs of all workers count.
+    /// Counters of the outputs of all workers.
     pub fn counters(&self) -> OutputCounters {
         self.counters.clone()
     }

@@ -1,13 +1,13 @@
 //! `pcap-log`: packets as capture files.
 //!
-//! A [`PcapLog`] is one ring of files: of the whole process with mode `normal`, of one worker with mode `multi`. Mode
-//! `sguil` went with Suricata 8. Only captured frames are written; what was taken out of tunnels or put together from
-//! fragments is in them.
+//! A [`PcapLog`] is one ring of files: of the whole process in mode `normal`, of one worker in mode `multi`. Suricata 8
+//! removed mode `sguil`. Only captured frames are written; they contain the packets that were decapsulated from tunnels
+//! or reassembled from fragments.
 //!
-//! A file is made when its first packet comes, and named after that packet's time; the very first one after the time of
-//! the first packet seen, whether or not that is written. It ends before the packet that would
-//! take it over `limit`. With `max-files` the oldest one then goes. Files of earlier runs count for the ring where their
-//! names fit. All packets of a file have one link type: another one begins a new file.
+//! The first packet of a file creates it, and the file's name has that packet's time. Only the very first file has the
+//! time of the first packet seen, whether or not that packet is written. A file ends before the packet that would exceed
+//! `limit`. With `max-files`, the oldest file is then deleted. Files of earlier runs count toward the ring if their
+//! names fit. All packets of a file have one link type; a packet with another one begins a new file.
 
 mod output;
 
@@ -24,7 +24,7 @@ use crate::log::{Level, log};
 
 /// Smallest `limit`, in bytes.
 pub const MIN_LIMIT: u64 = 4 * 1024 * 1024;
-/// Largest packet that is written whole.
+/// Largest packet that is written without truncation.
 const SNAPLEN: u32 = 262_144;
 
 /// `mode`.
@@ -33,15 +33,15 @@ pub enum PcapMode {
     /// `normal`: one ring of files.
     #[default]
     Normal,
-    /// `multi`: one for each worker; the names need `%n` or `%i`.
+    /// `multi`: one ring for each worker; the names need `%n` or `%i`.
     Multi,
 }
 
 impl PcapMode {
-    /// The mode of that name.
+    /// The mode with that name.
     ///
     /// # Errors
-    /// What to tell the user.
+    /// A message for the user.
     pub fn from_name(name: &str) -> Result<PcapMode, String> {
         match name {
             "normal" => Ok(PcapMode::Normal),
@@ -58,9 +58,9 @@ pub enum Conditional {
     /// `all`: every packet.
     #[default]
     All,
-    /// `alerts`: those of flows that a rule alerted on, from that packet on.
+    /// `alerts`: packets of flows that a rule alerted on, from the alert on.
     Alerts,
-    /// `tag`: those that a `tag` keeps.
+    /// `tag`: packets that a `tag` keeps.
     Tag,
 }
 
@@ -70,7 +70,7 @@ pub enum Compression {
     /// `none`.
     #[default]
     None,
-    /// `lz4`: frames of the LZ4 format, named with `.lz4` at the end. There is one level of compression.
+    /// `lz4`: LZ4 frames, in files named `.lz4`. There is one compression level.
     Lz4 {
         /// `lz4-checksum`: a checksum over the content.
         checksum: bool,
@@ -80,18 +80,18 @@ pub enum Compression {
 /// Options of `pcap-log`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PcapLogSettings {
-    /// Folder and file name. `%n` is the worker's number from 1, `%i` its thread's identifier, `%t` the time. Where there is no
-    /// `%t`, the time is added after a full stop.
+    /// Folder and file name. `%n` is the worker's number, counted from 1, `%i` the thread's identifier, `%t` the time.
+    /// Without `%t`, the time is appended after a full stop.
     pub path: PathBuf,
     /// `mode`.
     pub mode: PcapMode,
-    /// `limit` of a file in bytes before compression, at least [`MIN_LIMIT`]; 0 for none.
+    /// `limit`: size of a file in bytes before compression, at least [`MIN_LIMIT`]; 0 is no limit.
     pub limit: u64,
     /// `max-files`; 0 for no limit.
     pub max_files: usize,
-    /// `ts-format: usec`: names have microseconds too.
+    /// `ts-format: usec`: names include microseconds.
     pub usec: bool,
-    /// `use-stream-depth`: leave out packets past the depth that streams are inspected to.
+    /// `use-stream-depth`: leave out packets beyond the stream's inspection depth.
     pub use_stream_depth: bool,
     /// `honor-pass-rules`: leave out packets of flows that a `pass` rule matched.
     pub honor_pass_rules: bool,
@@ -121,46 +121,46 @@ impl PcapLogSettings {
     }
 }
 
-/// Why there can be no `pcap-log`.
+/// The reason that a `pcap-log` cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PcapLogError {
-    /// Too small a limit.
+    /// The limit is too small.
     #[error("pcap-log: limit of {0} bytes is less than the smallest one of {MIN_LIMIT} bytes")]
     Limit(u64),
-    /// A name with an option that is none.
+    /// The name has an unknown option.
     #[error("pcap-log: filename {0}: %{1} is no option; there are %n, %i and %t")]
     Name(String, char),
-    /// A name that every worker would use.
+    /// All workers would use the same name.
     #[error("pcap-log: filename {0} needs %n or %i with mode multi")]
     NeedsNumber(String),
     /// The filter does not compile.
     #[error("pcap-log: {0}")]
     Filter(#[from] margay_capture::FilterError),
-    /// No such folder.
+    /// The folder cannot be used.
     #[error("pcap-log: folder {} cannot be used: {source}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// What the engine knows of a packet beyond its headers.
+/// The engine's knowledge of a packet beyond its headers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PacketFate {
-    /// Past the depth that its stream is inspected to.
+    /// The packet is beyond the stream's inspection depth.
     pub past_stream_depth: bool,
-    /// Of a flow that a `pass` rule matched.
+    /// A `pass` rule matched the packet's flow.
     pub passed: bool,
-    /// A rule alerted on it, or on its flow before.
+    /// A rule alerted on the packet, or earlier on its flow.
     pub alerted: bool,
-    /// A `tag` keeps it.
+    /// A `tag` keeps the packet.
     pub tagged: bool,
 }
 
 impl PacketFate {
-    /// Adds what is known of another packet of the same frame.
+    /// Adds the fate of another packet from the same frame.
     pub const fn add(&mut self, other: PacketFate) {
         self.past_stream_depth |= other.past_stream_depth;
         self.passed |= other.passed;
@@ -169,12 +169,12 @@ impl PacketFate {
     }
 }
 
-/// Numbers for `pcap_log.*`.
+/// Counters for `pcap_log.*`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PcapLogCounters {
     /// `pcap_log.written`: packets written.
     pub written: u64,
-    /// `pcap_log.filtered_bpf`: packets that the filter kept out.
+    /// `pcap_log.filtered_bpf`: packets that the filter rejected.
     pub filtered_bpf: u64,
     /// Packets that could not be written.
     pub lost: u64,
@@ -190,7 +190,7 @@ pub struct PcapLog {
     files: VecDeque<PathBuf>,
     /// Time of the first packet seen, written or not.
     first: Option<Time>,
-    /// The time in the latest name, and how many names before it had the same.
+    /// The time in the latest name, and how many earlier names had the same time.
     last_stamp: String,
     same: u32,
     counters: PcapLogCounters,
@@ -202,7 +202,7 @@ struct Open {
     writer: PcapWriter<Writer>,
     link: LinkType,
     path: PathBuf,
-    /// Device and number of the file: another one may have its name by now.
+    /// Device and inode: by now, another file may have the name.
     identity: (u64, u64),
 }
 
@@ -227,14 +227,14 @@ impl Write for Writer {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Writer::Plain(w) => w.flush(),
-            // What the frame collects stays there: small blocks would compress badly.
+            // The frame keeps its buffer, because small blocks compress badly.
             Writer::Lz4(w) => w.get_mut().flush(),
         }
     }
 }
 
 impl Open {
-    /// Ends the file.
+    /// Finishes the file.
     fn close(self) -> io::Result<()> {
         match self.writer.into_inner() {
             Writer::Plain(mut w) => w.flush(),
@@ -243,7 +243,7 @@ impl Open {
     }
 }
 
-/// A file name with everything but the time put in: what stands before and after it.
+/// A file name without the time: the parts before and after it.
 #[derive(Debug, Clone)]
 struct Name {
     before: String,
@@ -251,7 +251,7 @@ struct Name {
 }
 
 impl PcapLog {
-    /// A ring for worker `number` with thread identifier `thread`.
+    /// Creates a ring for worker `number`, whose thread has the identifier `thread`.
     ///
     /// # Errors
     /// [`PcapLogError`].
@@ -265,7 +265,7 @@ impl PcapLog {
         }
         let filter = settings.filter.as_deref().map(FilterSet::new);
         if let Some(mut set) = filter.clone() {
-            // An expression that is wrong should be known at the start; most captures are Ethernet.
+            // Compile the filter now, so that a wrong expression fails at the start. Most captures are Ethernet.
             set.get(LinkType::ETHERNET, false)?;
         }
         let folder = folder(&settings.path);
@@ -285,12 +285,12 @@ impl PcapLog {
         })
     }
 
-    /// Numbers so far.
+    /// The counters so far.
     pub fn counters(&self) -> PcapLogCounters {
         self.counters
     }
 
-    /// Writes a packet, if it is one to write.
+    /// Writes a packet, if the options select it.
     pub fn packet(&mut self, p: &Packet<'_>, fate: PacketFate) {
         if p.recursion != 0 || p.source != PacketSource::Wire {
             return;
@@ -308,7 +308,7 @@ impl PcapLog {
             return;
         }
         if let Some(filter) = &mut self.filter {
-            // A link type that the expression does not fit lets nothing through.
+            // If the expression does not fit the link type, no packet matches.
             if !filter.get(p.link, false).is_ok_and(|f| f.matches(p.data, p.wire_len)) {
                 self.counters.filtered_bpf += 1;
                 return;
@@ -321,7 +321,7 @@ impl PcapLog {
             }
             Err(e) => {
                 self.counters.lost += 1;
-                // The file ends in half a record; what comes after would not be read.
+                // The file ends in a partial record, so a reader could not read anything after it.
                 self.open = None;
                 if !self.failing {
                     self.failing = true;
@@ -361,7 +361,7 @@ impl PcapLog {
         } else {
             time.secs().to_string()
         };
-        // Two files of one second are told apart by a number.
+        // A number tells files of the same second apart.
         self.same = if stamp == self.last_stamp { self.same + 1 } else { 0 };
         let path = self.name.path(&stamp, self.same);
         self.last_stamp = stamp;
@@ -391,7 +391,7 @@ impl PcapLog {
         Ok(Open { writer: PcapWriter::new(file, p.link, SNAPLEN, Resolution::Micro)?, link: p.link, path, identity })
     }
 
-    /// Hands what is buffered to the operating system: once in a while, and at the end.
+    /// Hands buffered data to the operating system: periodically, and at the end.
     pub fn flush(&mut self) {
         if let Some(o) = &mut self.open
             && let Err(e) = o.writer.flush()
@@ -409,8 +409,8 @@ fn identity(meta: &std::fs::Metadata) -> (u64, u64) {
 }
 
 impl PcapLog {
-    /// Ends the file that is open if it was moved away; the next packet begins another one. One that is still where it was
-    /// goes on: its name has a time of its own.
+    /// Closes the open file if it was moved away; the next packet begins a new one. A file that was not moved stays
+    /// open, because its name has a time of its own.
     pub fn reopen(&mut self) {
         let moved = |o: &Open| std::fs::metadata(&o.path).map_or(true, |m| identity(&m) != o.identity);
         if self.open.as_ref().is_some_and(moved) {
@@ -418,7 +418,7 @@ impl PcapLog {
         }
     }
 
-    /// Ends the file that is open: at the end.
+    /// Closes the open file at the end of the run.
     pub fn finish(&mut self) {
         if let Some(o) = self.open.take() {
             let path = o.path.clone();
@@ -505,7 +505,7 @@ impl Name {
     }
 }
 
-/// The path as [`Name::path`] spells it.
+/// Joins the path as [`Name::path`] spells it.
 fn folder_join(before: &str, name: &str) -> PathBuf {
     match before.rfind('/') {
         Some(at) => PathBuf::from(format!("{}{name}", before.get(..=at).unwrap_or_default())),
@@ -555,7 +555,7 @@ mod tests {
             log.packet(&frame(&data, 1000 + i / 1000), PacketFate::default());
         }
         log.flush();
-        // Sizes and names as Suricata has them for these packets.
+        // Sizes and names of Suricata's files for these packets.
         assert_eq!(listing(dir.path()), ["log.pcap.1011", "log.pcap.1014", "log.pcap.1017", "log.pcap.other"]);
         let size = |n: &str| std::fs::metadata(dir.path().join(n)).unwrap().len();
         assert_eq!(

@@ -6,31 +6,31 @@ use std::sync::Arc;
 use crate::event::EventTypes;
 use crate::remote::RemoteSettings;
 
-/// Where syslog listens.
+/// The path of syslog's socket.
 pub const SYSLOG_SOCKET: &str = "/dev/log";
 
-/// How a file, socket or the like is written to.
+/// Settings of a sink: a file, a socket and so on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SinkSettings {
-    /// What it is.
+    /// The kind of sink.
     pub kind: SinkKind,
-    /// Path of the file or socket, in full. May hold `%Y %m %d %H %M %S %s` for the time it is opened.
+    /// Full path of the file or socket. It may contain `%Y %m %d %H %M %S %s` for the time it is opened.
     pub path: PathBuf,
-    /// `append`: keep what a regular file holds. Otherwise it is emptied.
+    /// `append`: keep the contents of a regular file. Otherwise the file is truncated.
     pub append: bool,
-    /// `filemode`: permissions of a regular file, in addition to what `umask` takes away; 0 leaves the default.
+    /// `filemode`: permissions of a regular file, which `umask` restricts; 0 leaves the default.
     pub mode: u32,
-    /// `rotate-interval` in seconds: open the file anew at multiples of it in local time.
+    /// `rotate-interval` in seconds: reopen the file at multiples of it in local time.
     pub rotate_interval: Option<u64>,
-    /// `buffer-size` in bytes: a line that does not fit makes room first. 0 writes each line at once.
+    /// `buffer-size` in bytes: a line that does not fit flushes the buffer first. 0 writes each line at once.
     pub buffer_size: usize,
-    /// Syslog: who speaks.
+    /// Syslog: the sender's identity.
     pub identity: String,
-    /// Syslog: facility.
+    /// Syslog: the facility.
     pub facility: Facility,
-    /// Syslog: level of the messages.
+    /// Syslog: the level of the messages.
     pub level: SyslogLevel,
-    /// Of an output on another machine: where, and how. `path` means nothing then.
+    /// Settings of a remote output. `path` is unused then.
     pub remote: Option<Arc<RemoteSettings>>,
 }
 
@@ -75,7 +75,7 @@ impl SinkKind {
     /// The kind that `filetype` names.
     ///
     /// # Errors
-    /// What to tell the user.
+    /// A message for the user.
     pub fn from_name(name: &str) -> Result<SinkKind, String> {
         match name.to_ascii_lowercase().as_str() {
             "regular" | "file" => Ok(SinkKind::Regular),
@@ -118,7 +118,7 @@ pub enum Facility {
 }
 
 impl Facility {
-    /// The facility of that name, in any case.
+    /// The facility with that name, in any case.
     pub fn from_name(name: &str) -> Option<Self> {
         use Facility as F;
         Some(match name.to_ascii_lowercase().as_str() {
@@ -163,7 +163,7 @@ pub enum SyslogLevel {
 }
 
 impl SyslogLevel {
-    /// The level of that name, in any case.
+    /// The level with that name, in any case.
     pub fn from_name(name: &str) -> Option<Self> {
         use SyslogLevel as L;
         Some(match name.to_ascii_lowercase().as_str() {
@@ -183,7 +183,7 @@ impl SyslogLevel {
 /// One `eve-log`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EveSettings {
-    /// Where to.
+    /// The sink.
     pub sink: SinkSettings,
     /// `types`.
     pub types: EventTypes,
@@ -201,11 +201,11 @@ pub struct EveSettings {
     pub ethernet: bool,
     /// `metadata`: flow and packet variables.
     pub metadata: bool,
-    /// `suricata-version`: written as it is given here.
+    /// `suricata-version`, written as given.
     pub version: Option<String>,
     /// `sensor-name`, written as `host`.
     pub sensor_name: Option<String>,
-    /// Interface that packets come from (`in_iface`), where events do not say it themselves.
+    /// Interface that packets come from (`in_iface`), for events without one of their own.
     pub in_iface: Option<String>,
     /// Options of `alert`.
     pub alert: AlertOptions,
@@ -250,14 +250,14 @@ impl EveSettings {
     }
 }
 
-/// `xff:`: what is done with the address of the client that a proxy names in a header.
+/// `xff:`: how to use the client's address that a proxy's header names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Xff {
     /// `mode`.
     pub mode: XffMode,
-    /// `deployment: forward`, where the first address of a list is the client's; with `reverse` it is the last one.
+    /// `deployment: forward`: the first address of a list is the client's; with `reverse` it is the last one.
     pub forward: bool,
-    /// `header`: which one names the address, in any case.
+    /// `header`: the name of the header, in any case.
     pub header: Arc<str>,
 }
 
@@ -266,11 +266,11 @@ pub struct Xff {
 pub enum XffMode {
     /// `extra-data`: a further member, `xff`.
     ExtraData,
-    /// `overwrite`: it stands in place of the client's address.
+    /// `overwrite`: replaces the client's address.
     Overwrite,
 }
 
-/// `xff:` by type: a type's own section, else that of the `eve-log`; `None` where it is off.
+/// `xff:` by event type: the type's own section, or else that of the `eve-log`; `None` if off.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct XffSettings {
     /// For `alert`.
@@ -311,7 +311,7 @@ pub struct AlertOptions {
 }
 
 impl AlertOptions {
-    /// How many bytes of a stream an alert shows: none where no form of the payload is wanted.
+    /// How many bytes of a stream an alert shows: 0 if no form of the payload is on.
     pub const fn stream_payload(&self) -> usize {
         if self.payload || self.payload_printable || self.payload_length { self.payload_buffer_size } else { 0 }
     }
@@ -355,16 +355,16 @@ impl Default for AnomalyOptions {
     }
 }
 
-/// `stream:` of an `eve-log`: which packets of TCP are shown.
+/// `stream:` of an `eve-log`: selects TCP packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamOptions {
     /// `all`.
     pub all: bool,
-    /// `event-set`: those with an event of the decoder or the TCP engine.
+    /// `event-set`: packets with a decoder or stream event.
     pub event_set: bool,
-    /// `state-update`: those that change the state of their session.
+    /// `state-update`: packets that change their session's state.
     pub state_update: bool,
-    /// `spurious-retransmission`: those that repeat what was acknowledged.
+    /// `spurious-retransmission`: packets that repeat acknowledged data.
     pub spurious_retransmission: bool,
 }
 
@@ -373,7 +373,7 @@ pub struct StreamOptions {
 pub struct DropOptions {
     /// `alerts`: the rule that dropped the packet.
     pub alerts: bool,
-    /// `flows: all`: each dropped packet of a flow, not the first one only.
+    /// `flows: all`: every dropped packet of a flow, not only the first.
     pub all: bool,
     /// `verdict`.
     pub verdict: bool,
@@ -391,11 +391,11 @@ pub struct FlowOptions {
 pub struct StatsOptions {
     /// `totals`: sums over all threads.
     pub totals: bool,
-    /// `threads`: each thread by itself.
+    /// `threads`: each thread separately.
     pub threads: bool,
     /// `deltas`: the change since the last report beside each counter (`eve-log` only).
     pub deltas: bool,
-    /// `null-values`: counters that are 0 as well.
+    /// `null-values`: include counters that are 0.
     pub null_values: bool,
 }
 
@@ -408,9 +408,9 @@ impl Default for StatsOptions {
 /// The `stats` output (`stats.log`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatsLogSettings {
-    /// Where to.
+    /// The sink.
     pub sink: SinkSettings,
-    /// What; counters that are 0 are left out by default, and `deltas` does nothing here.
+    /// The options. By default, counters that are 0 are left out. `deltas` has no effect here.
     pub options: StatsOptions,
 }
 

@@ -1,13 +1,13 @@
 //! A thread that writes, so that a worker does not wait for files and sockets.
 //!
-//! Workers hand over buffers of whole lines ([`Writer::put`]) and get empty ones back, those that were just written first:
-//! they are still in the cache. Buffers are written in the order they were handed over, whichever sink they are for, so that
-//! the order of each worker's lines stays. Their number is bounded: a worker that is faster than the disk waits, and that is
-//! counted ([`Writer::waits`]). Nothing else may be done to a sink from a worker while it has lines here:
-//! [`Writer::drain`] waits until there are none.
+//! Workers hand over buffers of whole lines ([`Writer::put`]) and get empty ones back. The buffer written last comes
+//! first, because it is still in the CPU cache. The thread writes buffers in the order of the hand-overs, whatever their
+//! sink, so each worker's lines stay in order. The number of buffers is bounded: a worker that is faster than the disk
+//! waits, and [`Writer::waits`] counts this. While a worker has lines here, it must not use the sink otherwise;
+//! [`Writer::drain`] waits until all are written.
 //!
-//! Should the thread panic, workers write themselves from then on. The lines that it was at are lost, and counted
-//! ([`Writer::lost`]).
+//! If the thread panics, workers write themselves from then on. The lines that the thread was writing are lost and
+//! counted ([`Writer::lost`]).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,17 +15,17 @@ use std::thread::JoinHandle;
 
 use margay_packet::Time;
 
-/// Most buffers that wait.
+/// Most buffers in the queue.
 const QUEUE: usize = 16;
-/// Room in a new buffer: what a worker collects at most, and a line.
+/// Capacity of a new buffer: the most that a worker collects, and one line.
 const BUFFER: usize = 144 * 1024;
 
-/// Where lines go.
+/// The destination of lines.
 pub(crate) trait Target: Send + Sync {
     /// Writes whole lines.
     fn write(&self, lines: &[u8]);
 
-    /// Time goes by.
+    /// Passes the clock's tick on.
     fn tick(&self, now: Time);
 }
 
@@ -36,7 +36,7 @@ struct Job {
 }
 
 impl Job {
-    /// Does it, and gives the buffer back.
+    /// Executes the job and returns the buffer.
     fn run(mut self) -> Vec<u8> {
         let mut lines = std::mem::take(&mut self.lines);
         self.write(&lines);
@@ -52,7 +52,7 @@ impl Job {
     }
 }
 
-/// The lines that the thread is writing. They are counted only where the thread panics over them.
+/// The lines that the thread is writing. They are counted only if the thread panics.
 struct InHand<'a> {
     inner: &'a Inner,
     lines: Vec<u8>,
@@ -71,28 +71,29 @@ struct Queue {
     jobs: VecDeque<Job>,
     /// Empty buffers.
     spare: Vec<Vec<u8>>,
-    /// Jobs that were ever handed over, and those that were done.
+    /// Jobs handed over, and jobs done, since the start.
     put: u64,
     done: u64,
-    /// No more will come.
+    /// No more jobs will come.
     stop: bool,
-    /// The thread is gone.
+    /// The thread has ended.
     gone: bool,
     waits: u64,
-    /// Lines that were lost with the thread.
+    /// Lines lost with the thread.
     lost: u64,
 }
 
 #[derive(Default)]
 struct Inner {
     queue: Mutex<Queue>,
-    /// There is something to write, or nothing more will come.
+    /// Signals a new job, or that no more will come.
     work: Condvar,
-    /// Something was written.
+    /// Signals that a job is done.
     written: Condvar,
 }
 
-/// The thread, for all workers and sinks of a run. When the last of them lets go it ends, after it wrote everything.
+/// The writing thread, shared by all workers and sinks of a run. It ends once the last of them drops it and everything
+/// is written.
 pub(crate) struct Writer {
     inner: Arc<Inner>,
     thread: Option<JoinHandle<()>>,
@@ -105,7 +106,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Inner {
-    /// What was done under the lock is whole, whoever panicked.
+    /// Each change under the lock is complete in itself, so a panicked holder leaves a valid state.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,7 +139,7 @@ impl Inner {
     }
 }
 
-/// Tells workers that the thread is gone, however that came.
+/// Tells workers when the thread ends, even by a panic.
 struct Leaving<'a>(&'a Inner);
 
 impl Drop for Leaving<'_> {
@@ -154,7 +155,7 @@ impl Writer {
     /// Starts the thread.
     ///
     /// # Errors
-    /// No thread is to be had.
+    /// The thread cannot be started.
     pub(crate) fn start() -> std::io::Result<Writer> {
         let inner = Arc::new(Inner::default());
         let its = Arc::clone(&inner);
@@ -165,7 +166,7 @@ impl Writer {
         Ok(Writer { inner, thread: Some(thread) })
     }
 
-    /// Hands `lines` over to be written, and returns an empty buffer. Where there is a time the target is told of it, after
+    /// Hands `lines` over to be written, and returns an empty buffer. If `tick` has a time, the target receives it after
     /// the lines.
     pub(crate) fn put(&self, target: &Arc<dyn Target>, lines: Vec<u8>, tick: Option<Time>) -> Vec<u8> {
         let job = Job { target: Arc::clone(target), lines, tick };
@@ -177,13 +178,13 @@ impl Writer {
             }
         }
         if q.gone {
-            // What it left behind comes first.
+            // Jobs that the thread left behind come first.
             let left = std::mem::take(&mut q.jobs);
             drop(q);
             left.into_iter().for_each(|job| drop(job.run()));
             return job.run();
         }
-        // Where more waits the thread is awake.
+        // If jobs are waiting already, the thread is awake.
         let asleep = q.put == q.done;
         q.put += 1;
         q.jobs.push_back(job);
@@ -195,7 +196,7 @@ impl Writer {
         spare.unwrap_or_else(|| Vec::with_capacity(BUFFER))
     }
 
-    /// Waits until everything that was handed over so far is written.
+    /// Waits until everything handed over so far is written.
     pub(crate) fn drain(&self) {
         let mut q = self.inner.lock();
         let put = q.put;
@@ -212,7 +213,7 @@ impl Writer {
         self.inner.lock().lost
     }
 
-    /// How often a worker waited because too much was to be written.
+    /// How often a worker waited because the queue was full.
     pub(crate) fn waits(&self) -> u64 {
         self.inner.lock().waits
     }
@@ -223,7 +224,7 @@ impl Drop for Writer {
         self.inner.lock().stop = true;
         self.inner.work.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was shown when it happened.
+            // The thread's panic was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -290,7 +291,7 @@ mod tests {
         drop(gate);
         drop(writer);
         assert_eq!(*slow.seen.lock().unwrap(), (0..11).collect::<Vec<u8>>());
-        // Nobody holds it any more but this test.
+        // Only this test still holds it.
         drop(target);
         assert_eq!(Arc::strong_count(&slow), 1);
     }

@@ -1,5 +1,6 @@
-//! Events of the application layer, whole lines: those of a Suricata 7.0.10 run over one request of `curl` that came by way
-//! of two proxies, with what version 8 adds (`ip_v`).
+//! Whole lines of application-layer events. They come from a Suricata 7.0.10 run over one `curl` request through two
+//! proxies, with the additions of version 8 (`ip_v`).
+#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 use margay_app::AppProto;
@@ -26,7 +27,7 @@ fn decode(hex: &str, number: u64, time: Time, f: impl Fn(&Packet<'_>, &mut Outpu
     assert_eq!(seen, 1);
 }
 
-/// Whether lines can be compared: they are in UTC.
+/// Whether lines can be compared: the golden lines are in UTC.
 fn utc() -> bool {
     let mut out = Vec::new();
     margay_output::time::Clock::system().iso(&mut out, Time(0));
@@ -41,7 +42,7 @@ fn xff(mode: XffMode, forward: bool) -> Option<Xff> {
     Some(Xff { mode, forward, header: "X-Forwarded-For".into() })
 }
 
-/// Two outputs, `extra` and `over`, which differ in what they do with the client's address, and `fast`.
+/// Two outputs, `extra` and `over`, that treat the client's address differently, and `fast`.
 fn outputs(dir: &std::path::Path) -> Outputs {
     let eve = |name: &str, mode, change: &dyn Fn(&mut EveSettings)| {
         let mut s = EveSettings::file(dir.join(name), EventType::all().collect());
@@ -74,7 +75,7 @@ fn read(dir: &std::path::Path, outputs: &mut Outputs, name: &str) -> Vec<String>
     lines
 }
 
-/// The header of the request: `10.2.2.2, 10.3.3.3`.
+/// The request's header: `10.2.2.2, 10.3.3.3`.
 fn find(header: &str, forward: bool) -> Option<std::net::IpAddr> {
     assert_eq!(header, "X-Forwarded-For");
     Some(if forward { [10, 2, 2, 2].into() } else { [10, 3, 3, 3].into() })
@@ -186,7 +187,7 @@ fn transactions_and_files() {
                 records: ONE_RECORD,
                 fields: &|j, _, _| http(j),
             });
-            // DNS has no proxies: nothing asks.
+            // DNS has no proxies, so nothing asks for the address.
             o.app(&AppEvent {
                 kind: EventType::App(AppProto::Dns),
                 header: Header::of(p),
@@ -269,7 +270,7 @@ fn records_of_stored_files() {
                         j.json("fileinfo", br#"{"filename":"/"}"#);
                     },
                 };
-                // Twice: the buffer is used again.
+                // Render twice, because the buffer is reused.
                 record.borrow_mut().render(&event);
                 let mut record = record.borrow_mut();
                 let line = std::str::from_utf8(record.render(&event)).unwrap();

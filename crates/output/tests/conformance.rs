@@ -1,5 +1,5 @@
-//! What a conformance case compares byte for byte: the file of a `pcap-log` with a filter. The cases are looked for in
-//! `CONFORMANCE_CASES`, then beside the repository.
+//! A conformance case that compares byte for byte: the file of a `pcap-log` with a filter. The test looks for the cases
+//! in `CONFORMANCE_CASES`, then beside the repository.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};

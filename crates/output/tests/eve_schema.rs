@@ -1,4 +1,4 @@
-//! docs/eve-schema.json and the declared types of events name the same. tools/eve-schema holds the members to what is written.
+//! docs/eve-schema.json and the declared event types agree. tools/eve-schema compares the members with written events.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ fn types_are_those_that_are_declared() {
     let schema: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let listed = schema["properties"]["event_type"]["enum"].as_array().expect("a list of types");
     let listed: BTreeSet<&str> = listed.iter().filter_map(serde_json::Value::as_str).collect();
-    // The engine's own log as JSON has a type as well. `telnet` may be asked for and writes nothing, as in Suricata.
+    // The engine's own log also has a type in JSON. `telnet` may be configured and writes nothing, as in Suricata.
     let declared = EventType::all().map(EventType::name).filter(|name| *name != "telnet").chain(["engine"]);
     let declared: BTreeSet<&str> = declared.collect();
     assert_eq!(listed, declared);

@@ -1,4 +1,4 @@
-//! Whole lines, byte for byte. Frames and lines are those of Suricata runs, with what version 8 adds (`ip_v`,
+//! Whole lines, byte for byte. Frames and lines come from Suricata runs, with the additions of version 8 (`ip_v`,
 //! `linktype_name`).
 #![allow(clippy::unwrap_used)]
 
@@ -30,7 +30,7 @@ struct Run {
     outputs: Outputs,
 }
 
-/// Outputs with everything on, which write to `eve.json` and `fast.log`.
+/// Outputs with every option on. They write to `eve.json` and `fast.log`.
 fn run(change: impl FnOnce(&mut EveSettings)) -> Run {
     let dir = tempfile::tempdir().unwrap();
     let types: EventTypes = EventType::all().collect();
@@ -74,7 +74,7 @@ impl Run {
     }
 }
 
-/// Golden lines are in UTC; for other zones the tests of `time` speak.
+/// Golden lines are in UTC. The tests of `time` cover other zones.
 fn utc() -> bool {
     let utc = line_of_zero().contains("1970-01-01T00:00:00.000000+0000");
     if !utc {
@@ -228,7 +228,7 @@ fn an_alert_with_everything() {
     if !utc() {
         return;
     }
-    // ESP in place of a payload would show nothing: this is the DNS packet with sid 2 of another run, shortened.
+    // ESP in its place would show no payload, so this is the DNS packet with sid 2 of another run, shortened.
     let hex = format!("{MACS_V4}4500002800010000401100000a1001010a10010b003513880014000061626322646566675c696a0a");
     let reference = "https://example.com".to_owned();
     let metadata = metadata_json(&[("b", "1"), ("a", "2"), ("b", "3"), ("c", "4"), ("a", "5")]).unwrap();
@@ -322,7 +322,7 @@ fn a_packet_in_a_tunnel() {
     assert!(lines[1].contains(r#""proto":"IP-in-IP","ip_v":6,"pkt_src":"wire/pcap""#), "{}", lines[1]);
 }
 
-/// An ICMP error belongs to the flow that it is about, and shows none of its ports.
+/// An ICMP error belongs to the flow that it reports on, and shows none of its ports.
 #[test]
 fn an_error_about_a_flow() {
     let hex = "00112233445566778899aabb08004500003800000000400100000a0000010a00000203030000000000004500001c00000000401100000a0000020a0000011388003500080000";

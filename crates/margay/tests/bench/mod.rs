@@ -1,5 +1,5 @@
-//! The bench of inline tests: a client, a server and the engine between them, each in a network namespace of its own that is gone
-//! with the test, and a link that loses, doubles and swaps packets.
+//! The test bench for inline tests: a client, a server and the engine between them, and a link that loses, duplicates
+//! and reorders packets. Each has a network namespace of its own that ends with the test.
 #![allow(unsafe_code, dead_code)]
 
 #[path = "../process/mod.rs"]
@@ -21,7 +21,7 @@ use process::PATIENCE;
 #[allow(unused_imports)]
 pub(crate) use process::{Engine, events, folder, last_stats, of_type, wait as wait_for};
 
-/// Runs `ip`; it has to do what these words say.
+/// Runs `ip` with these arguments; it has to succeed.
 pub(crate) fn ip(words: &str) {
     let o = Command::new("ip").args(words.split_whitespace()).output().expect("ip runs");
     assert!(o.status.success(), "ip {words}: {}", String::from_utf8_lossy(&o.stderr));
@@ -31,14 +31,14 @@ pub(crate) fn sysctl(key: &str, value: &str) {
     std::fs::write(format!("/proc/sys/net/{key}"), value).unwrap_or_else(|e| panic!("{key}: {e}"));
 }
 
-/// A network namespace without a name: it is there as long as somebody has it open.
+/// A network namespace without a name. It exists while a descriptor of it is open.
 #[derive(Clone)]
 pub(crate) struct Ns(Arc<File>);
 
 impl Ns {
     pub(crate) fn new() -> Ns {
         let made = std::thread::spawn(|| {
-            // SAFETY: no memory is handed over; the namespace is that of this thread alone.
+            // SAFETY: the call takes no pointer, and the namespace belongs to this thread only.
             assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "a namespace");
             File::open("/proc/thread-self/ns/net").expect("the namespace")
         });
@@ -50,7 +50,7 @@ impl Ns {
     }
 
     fn enter(&self) {
-        // SAFETY: no memory is handed over; the descriptor is open.
+        // SAFETY: the call takes no pointer, and the descriptor is open.
         assert_eq!(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) }, 0, "the namespace");
     }
 
@@ -63,7 +63,7 @@ impl Ns {
         })
     }
 
-    /// Does something in the namespace.
+    /// Runs a function in the namespace.
     pub(crate) fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|s| {
             let ran = s.spawn(|| {
@@ -75,7 +75,7 @@ impl Ns {
     }
 }
 
-/// A pair of interfaces, of which the second is in that namespace.
+/// Creates a pair of interfaces and moves the second one to that namespace.
 pub(crate) fn pair(a: &str, b: &str, of: &Ns) {
     ip(&format!("link add {a} type veth peer name {b}"));
     ip(&format!("link set {b} netns {}", of.path()));
@@ -83,7 +83,7 @@ pub(crate) fn pair(a: &str, b: &str, of: &Ns) {
     of.run(|| ip(&format!("link set {b} up")));
 }
 
-/// An end of the link that has addresses: 10.9.TAG.N and fd09:TAG::N.
+/// Gives an end of the link its addresses: 10.9.TAG.N and fd09:TAG::N.
 pub(crate) fn addressed(ns: &Ns, interface: &str, net: u8, n: u8) {
     ns.run(|| {
         sysctl("ipv6/conf/all/disable_ipv6", "0");
@@ -94,7 +94,7 @@ pub(crate) fn addressed(ns: &Ns, interface: &str, net: u8, n: u8) {
     });
 }
 
-/// The bench: `ia` and `ib` are the engine's, here; the client has `c0`, the server `s0`.
+/// The test bench. The engine has `ia` and `ib` in this namespace; the client has `c0`, the server `s0`.
 pub(crate) struct Bench {
     pub(crate) client: Ns,
     pub(crate) server: Ns,
@@ -108,9 +108,9 @@ impl Bench {
         Bench::with(|client| pair("ia", "c0", client))
     }
 
-    /// With a link of one's own between the client's `c0` and `ia`.
+    /// As above, with another link between the client's `c0` and `ia`.
     pub(crate) fn with(left: impl FnOnce(&Ns)) -> Bench {
-        // Quiet but for what is sent.
+        // Only the test sends packets.
         sysctl("ipv6/conf/default/disable_ipv6", "1");
         let (client, server) = (Ns::new(), Ns::new());
         for ns in [&client, &server] {
@@ -121,14 +121,14 @@ impl Bench {
         }
         left(&client);
         pair("ib", "s0", &server);
-        // Nobody has to find out anew who is where when it is made again.
+        // A new bench has the same addresses, so that neighbours need not be resolved again.
         server.run(|| ip("link set s0 address 02:00:00:09:00:02"));
         addressed(&client, "c0", 0, 1);
         addressed(&server, "s0", 0, 2);
         Bench { client, server }
     }
 
-    /// Settings that make the two interfaces a bridge.
+    /// Settings that bridge the two interfaces.
     pub(crate) fn settings(workers: usize) -> Vec<String> {
         let mut all = Vec::new();
         for (n, a, b) in [(0, "ia", "ib"), (1, "ib", "ia")] {
@@ -148,7 +148,7 @@ impl Bench {
     }
 }
 
-/// The bytes that a server sends, of that seed.
+/// The bytes that a server sends for a seed.
 pub(crate) fn body(seed: u64, len: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut out = Vec::with_capacity(len + 8);
@@ -162,7 +162,7 @@ pub(crate) fn body(seed: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// A server of HTTP: `GET /SEED/LENGTH`. What it is asked for is noted.
+/// An HTTP server for `GET /SEED/LENGTH`. It records the requests.
 pub(crate) struct Server {
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
     stop: Arc<AtomicBool>,
@@ -254,7 +254,7 @@ fn serve(stream: TcpStream, asked: &Mutex<Vec<String>>) {
     }
 }
 
-/// A connection to the server; waits for it as long as it takes.
+/// Connects to the server, and retries until it succeeds.
 pub(crate) fn connect(to: SocketAddr) -> TcpStream {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -273,7 +273,7 @@ pub(crate) fn at(address: &str, port: u16) -> SocketAddr {
     SocketAddr::new(address.parse::<IpAddr>().expect("an address"), port)
 }
 
-/// Asks on a connection, and reads the answer, which has to be what was asked for.
+/// Sends a request, and checks the response.
 pub(crate) fn ask(stream: &mut TcpStream, seed: u64, len: usize) -> Result<(), String> {
     let text = |e: std::io::Error| e.to_string();
     write!(stream, "GET /{seed}/{len} HTTP/1.1\r\nHost: server.example\r\nUser-Agent: bench\r\n\r\n").map_err(text)?;
@@ -288,10 +288,10 @@ pub(crate) fn ask(stream: &mut TcpStream, seed: u64, len: usize) -> Result<(), S
     if got == body(seed, len) { Ok(()) } else { Err("other bytes than were sent".into()) }
 }
 
-/// Bytes of which a bulk consists.
+/// Size of a bulk response in bytes.
 const BULK: usize = 1 << 20;
 
-/// Asks for so many times the same megabyte, each of which has to be right.
+/// Requests the same megabyte repeatedly, and checks each response.
 pub(crate) fn ask_bulk(stream: &mut TcpStream, megabytes: usize) {
     let len = megabytes * BULK;
     write!(stream, "GET /bulk/9/{len} HTTP/1.1\r\nHost: server.example\r\nUser-Agent: bench\r\n\r\n")
@@ -309,7 +309,7 @@ pub(crate) fn ask_bulk(stream: &mut TcpStream, megabytes: usize) {
     }
 }
 
-/// Sends a datagram until an answer comes; what it is, or the error that is told.
+/// Sends a datagram until a response comes. Returns the response, or the error that the socket reports.
 pub(crate) fn query(to: SocketAddr, words: &str, tries: usize) -> std::io::Result<Option<String>> {
     let own = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(own)?;
@@ -328,7 +328,7 @@ pub(crate) fn query(to: SocketAddr, words: &str, tries: usize) -> std::io::Resul
 }
 
 impl Engine {
-    /// Starts it with these rules, and waits until packets are let in.
+    /// Starts the engine with these rules, and waits until it forwards packets.
     pub(crate) fn start(dir: &Path, rules: &str, more: &[String]) -> Engine {
         std::fs::write(dir.join("a.rules"), rules).expect("rules");
         let settings = format!(
@@ -338,27 +338,27 @@ impl Engine {
             process::root().join("etc/margay.yaml").display()
         );
         std::fs::write(dir.join("bench.yaml"), settings).expect("settings");
-        // A measurement may name another build.
+        // A measurement may name another build of the engine.
         let built = std::env::var("MARGAY_BENCH_ENGINE").unwrap_or_else(|_| process::MARGAY.to_owned());
         let mut c = process::engine(built, &dir.join("bench.yaml"), dir);
         c.args(more);
         Engine::spawn(c, dir.join("s.sock")).ready()
     }
 
-    /// Starts any engine that says these words when it is ready.
+    /// Starts any engine that prints `ready` once it is ready.
     pub(crate) fn run(c: Command, dir: &Path, ready: &str) -> Engine {
         let mut e = Engine::spawn(c, dir.join("s.sock"));
         assert!(e.until(ready), "{:?}", e.all);
         e
     }
 
-    /// Ends it; all that it said.
+    /// Stops the engine, and returns its output.
     pub(crate) fn stop(self) -> Vec<String> {
         self.stop_by("INT")
     }
 }
 
-/// Chance that is the same each time.
+/// A deterministic random number generator.
 pub(crate) struct Chance(u64);
 
 impl Chance {
@@ -366,7 +366,7 @@ impl Chance {
         Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// True in so many of 1,000 cases.
+    /// True in `n` of 1,000 cases.
     fn permille(&mut self, n: u64) -> bool {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -375,7 +375,7 @@ impl Chance {
     }
 }
 
-/// Passes frames on between two interfaces, and loses, doubles and swaps so many of 1,000.
+/// Forwards frames between two interfaces. It loses, duplicates and reorders the given numbers of 1,000.
 pub(crate) struct BadLink {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -383,9 +383,9 @@ pub(crate) struct BadLink {
     pub(crate) passed: Arc<AtomicU64>,
 }
 
-/// A socket for all that passes an interface, with these options: each its level, name and value.
+/// A socket for all frames on an interface. Each option is a level, a name and a value.
 fn packet_socket(interface: &str, options: &[(libc::c_int, libc::c_int, libc::c_int)]) -> OwnedFd {
-    // SAFETY: calls of the system with numbers, and with structures that are as large as is said and live on.
+    // SAFETY: the calls take numbers, and structures of the given sizes that outlive the calls.
     unsafe {
         let protocol = (libc::ETH_P_ALL as u16).to_be();
         let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0);
@@ -406,7 +406,7 @@ fn packet_socket(interface: &str, options: &[(libc::c_int, libc::c_int, libc::c_
     }
 }
 
-/// What waits at one end of a [`BadLink`] to be sent, and from when on.
+/// Frames that wait at one end of a [`BadLink`], and the times to send them.
 type Waiting = std::collections::VecDeque<(Instant, Vec<u8>)>;
 
 impl BadLink {
@@ -414,7 +414,7 @@ impl BadLink {
         BadLink::slow(ns, a, b, seed, permille, Duration::ZERO)
     }
 
-    /// A packet is on its way for so long.
+    /// As above, with a delay for each packet.
     pub(crate) fn slow(
         ns: &Ns,
         a: &'static str,
@@ -440,7 +440,7 @@ impl BadLink {
             let mut buffer = vec![0u8; 1 << 17];
             let send_now = |to: &OwnedFd, frame: &[u8]| {
                 for _ in 0..1000 {
-                    // SAFETY: the frame is as long as is said.
+                    // SAFETY: the frame has the given length.
                     let n = unsafe { libc::send(to.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
                     if n >= 0 {
                         return;
@@ -460,12 +460,12 @@ impl BadLink {
                 for (n, from) in ends.iter().enumerate() {
                     let to = 1 - n;
                     for _ in 0..64 {
-                        // SAFETY: the buffer is as long as is said.
+                        // SAFETY: the buffer has the given length.
                         let got = unsafe { libc::recv(from.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
                         let Ok(got) = usize::try_from(got) else { break };
                         idle = false;
                         let frame = &buffer[..got];
-                        // Who is where is always found out.
+                        // The link never loses neighbour discovery.
                         let plain = frame.get(22..24) == Some(&[8, 6]) || frame.get(30) == Some(&58);
                         if !plain && chance.permille(lose) {
                             l.fetch_add(1, Ordering::Relaxed);
@@ -504,7 +504,7 @@ impl BadLink {
                     let time = libc::timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
                     let mut polled =
                         ends.each_ref().map(|e| libc::pollfd { fd: e.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-                    // SAFETY: there are two structures, and a time.
+                    // SAFETY: the call gets two structures, and a time.
                     unsafe { libc::ppoll(polled.as_mut_ptr(), 2, &raw const time, std::ptr::null()) };
                 }
             }
@@ -522,8 +522,8 @@ impl Drop for BadLink {
     }
 }
 
-/// Has the interface send packets as a wire would have them: complete, and none larger than its MTU. For engines that cannot
-/// do otherwise.
+/// Makes the interface send packets as a wire would have them: complete, and none larger than its MTU. Some engines need
+/// this.
 pub(crate) fn offloads_off(ns: &Ns, interface: &str) {
     #[repr(C)]
     struct Request {
@@ -532,12 +532,13 @@ pub(crate) fn offloads_off(ns: &Ns, interface: &str) {
         rest: [u8; 16],
     }
     ns.run(|| {
-        // What is received together, sent with its checksum, scattered, and cut apart: ETHTOOL_SGRO, STXCSUM, SSG, STSO, SGSO.
+        // Switches off merged receiving, checksums, scatter, and both kinds of segmentation: ETHTOOL_SGRO, STXCSUM, SSG,
+        // STSO, SGSO.
         for command in [0x2c, 0x1f, 0x24, 0x17, 0x19] {
             let mut value = [command, 0u32];
             let mut request = Request { name: [0; 16], data: &raw mut value, rest: [0; 16] };
             request.name.iter_mut().zip(interface.bytes()).for_each(|(to, from)| *to = from);
-            // SAFETY: a socket of this function's own; the request is as large as a `struct ifreq`, and points to a
+            // SAFETY: the socket is this function's own. The request is as large as a `struct ifreq`, and points to a
             // `struct ethtool_value`.
             unsafe {
                 let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
@@ -549,7 +550,7 @@ pub(crate) fn offloads_off(ns: &Ns, interface: &str) {
     });
 }
 
-/// The round trips of so many datagrams, one after the other, in order of their length, in microseconds.
+/// Round trips of consecutive datagrams in microseconds, sorted.
 pub(crate) fn round_trips(client: &Ns, to: SocketAddr, count: usize) -> Vec<f64> {
     client.run(|| {
         let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
@@ -569,7 +570,7 @@ pub(crate) fn round_trips(client: &Ns, to: SocketAddr, count: usize) -> Vec<f64>
     })
 }
 
-/// The settings of the peer, as a file.
+/// Writes the peer's settings to a file.
 pub(crate) fn peer_settings(dir: &Path) -> PathBuf {
     let file = dir.join("peer.yaml");
     let mut text = format!(

@@ -1,5 +1,5 @@
-//! A host whose packets are made here, byte by byte: it stands beside the client, on the same interface, with addresses that no
-//! system answers for; and what comes by an interface, looked at.
+//! A host whose packets the test builds byte by byte. It shares the client's interface, with addresses that no system
+//! answers for. A tap reads the frames of an interface.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{Ns, PATIENCE, packet_socket};
 
-/// Bits of a TCP header.
+/// TCP flags.
 pub(crate) const FIN: u8 = 1;
 pub(crate) const SYN: u8 = 2;
 pub(crate) const RST: u8 = 4;
@@ -25,7 +25,7 @@ const FRAGMENT: u8 = 44;
 /// The Ethernet address of the host.
 pub(crate) const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x77];
 
-/// What passes an interface, as it is on the wire.
+/// Reads and writes an interface's frames, as they are on the wire.
 pub(crate) struct Tap(OwnedFd);
 
 impl Tap {
@@ -36,7 +36,7 @@ impl Tap {
 
     pub(crate) fn send(&self, frame: &[u8]) {
         let end = Instant::now() + PATIENCE;
-        // SAFETY: the frame is as long as is said.
+        // SAFETY: the frame has the given length.
         while unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) } < 0 {
             assert!(Instant::now() < end, "{}", std::io::Error::last_os_error());
             std::thread::sleep(Duration::from_micros(100));
@@ -46,13 +46,13 @@ impl Tap {
     /// The next frame, if there is one.
     pub(crate) fn next(&self) -> Option<Vec<u8>> {
         let mut frame = vec![0; 1 << 16];
-        // SAFETY: the buffer is as long as is said.
+        // SAFETY: the buffer has the given length.
         let n = unsafe { libc::recv(self.0.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0) };
         frame.truncate(usize::try_from(n).ok()?);
         Some(frame)
     }
 
-    /// Waits for an IP packet of which this can be said.
+    /// Waits for an IP packet for which `look` returns a value.
     pub(crate) fn until<T>(&self, what: &str, look: impl Fn(&Ip<'_>) -> Option<T>) -> T {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -71,14 +71,14 @@ impl Tap {
     }
 }
 
-/// An IP packet without options or extension headers, checked: its checksums are right.
+/// An IP packet without options or extension headers. Its checksums are checked.
 #[derive(Debug)]
 pub(crate) struct Ip<'a> {
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
     pub(crate) proto: u8,
     pub(crate) payload: &'a [u8],
-    /// Whether its own checksum and that of TCP, UDP or ICMP are right.
+    /// Whether the checksums of IP and of TCP, UDP or ICMP are correct.
     pub(crate) right: bool,
 }
 
@@ -86,12 +86,12 @@ fn half(b: &[u8], at: usize) -> u16 {
     b.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]))
 }
 
-/// What of an Ethernet frame is IP.
+/// The IP packet in an Ethernet frame.
 pub(crate) fn ip_of(frame: &[u8]) -> Option<Ip<'_>> {
     packet_of(frame.get(14..)?)
 }
 
-/// An IP packet.
+/// Parses an IP packet.
 pub(crate) fn packet_of(b: &[u8]) -> Option<Ip<'_>> {
     let (src, dst, proto, payload, mut right): (IpAddr, IpAddr, _, _, _) = match b.first()? >> 4 {
         4 => {
@@ -129,7 +129,7 @@ impl Ip<'_> {
     }
 }
 
-/// The Internet checksum of what is written one after the other; all but the last have an even length.
+/// The Internet checksum of consecutive parts. All but the last have an even length.
 fn sum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {
@@ -157,37 +157,37 @@ fn pseudo(src: IpAddr, dst: IpAddr, proto: u8, len: usize) -> Vec<u8> {
     out
 }
 
-/// The host: what it sends, and to whom.
+/// The host, which sends to the next hop.
 pub(crate) struct Raw<'a> {
     pub(crate) tap: &'a Tap,
     /// The Ethernet address of the next hop.
     pub(crate) next: [u8; 6],
     pub(crate) src: IpAddr,
     pub(crate) to: SocketAddr,
-    /// TTL or hop limit of what it sends.
+    /// TTL or hop limit of its packets.
     pub(crate) ttl: u8,
-    /// The checksum of its IPv4 headers is wrong.
+    /// Sends IPv4 headers with wrong checksums.
     pub(crate) broken: bool,
-    /// The length in its IPv6 headers is 0.
+    /// Sends IPv6 headers with length 0.
     pub(crate) sizeless: bool,
-    /// Extension headers of what it sends over IPv6: an option of 6 bytes that is to be skipped in each.
+    /// Extension headers of its IPv6 packets. Each has a 6-byte option that receivers skip.
     pub(crate) extensions: &'a [u8],
 }
 
-/// One segment. What is not said is as it would be.
+/// One segment. The defaults are those of a normal segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Segment<'a> {
     pub(crate) flags: u8,
-    /// Where it is in the stream, from its first byte on.
+    /// Offset in the stream, from its first byte.
     pub(crate) at: i64,
     pub(crate) data: &'a [u8],
     pub(crate) ttl: Option<u8>,
-    /// The checksum is wrong.
+    /// Sends a wrong checksum.
     pub(crate) broken: bool,
     pub(crate) urgent: u16,
     /// Options, a multiple of 4 bytes.
     pub(crate) options: &'a [u8],
-    /// Added to the acknowledgment.
+    /// Offset added to the acknowledgment number.
     pub(crate) ack: i64,
 }
 
@@ -198,7 +198,7 @@ pub(crate) fn data(at: i64, data: &[u8]) -> Segment<'_> {
     Segment { at, data, ..SEGMENT }
 }
 
-/// A connection of the host.
+/// A TCP connection of the host.
 pub(crate) struct Connection<'r, 'a> {
     raw: &'r Raw<'a>,
     pub(crate) port: u16,
@@ -207,7 +207,7 @@ pub(crate) struct Connection<'r, 'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// Extension headers that go before a fragment header, and those behind it (RFC 8200 section 4.1).
+    /// Extension headers before a fragment header, and those after it (RFC 8200 section 4.1).
     fn parts(&self) -> (&[u8], &[u8]) {
         match (self.src, self.extensions) {
             (IpAddr::V4(_), _) => (&[], &[]),
@@ -282,7 +282,7 @@ impl<'a> Raw<'a> {
         d
     }
 
-    /// A datagram that does not say how long it is.
+    /// Sends a datagram with length 0.
     pub(crate) fn udp_sizeless(&self, port: u16, words: &[u8]) {
         let mut d = self.datagram(port, words);
         d[4..8].fill(0);
@@ -295,12 +295,12 @@ impl<'a> Raw<'a> {
         self.send(&self.ip(UDP, &self.datagram(port, words), self.ttl, 1, None));
     }
 
-    /// How many bytes of extension headers are cut into fragments too.
+    /// Size of the extension headers that fragmentation splits as well.
     pub(crate) fn inside(&self) -> usize {
         8 * self.parts().1.len()
     }
 
-    /// Sends something in fragments: from where to where each, in that order.
+    /// Sends a packet in fragments. Each piece is a range of the payload; they are sent in the given order.
     pub(crate) fn fragments(&self, proto: u8, payload: &[u8], id: u16, pieces: &[(usize, usize)]) {
         let (_, inside) = self.parts();
         let whole = extended(inside, proto, payload);
@@ -329,7 +329,7 @@ impl<'a> Raw<'a> {
         t
     }
 
-    /// Opens a connection from that port. `syn` is what is special about its SYN.
+    /// Opens a connection from that port. `syn` holds the special properties of its SYN.
     pub(crate) fn connect(&self, port: u16, syn: &Segment<'_>) -> Connection<'_, 'a> {
         let isn = u32::from(port) << 12;
         let syn = Segment { flags: SYN, ..*syn };
@@ -357,7 +357,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// The extension headers, each with padding of 6 bytes, and what comes after them.
+/// Writes the extension headers, each with 6 bytes of padding, and the payload after them.
 fn extended(extensions: &[u8], proto: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for n in 0..extensions.len() {
@@ -368,7 +368,7 @@ fn extended(extensions: &[u8], proto: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 impl Connection<'_, '_> {
-    /// The sequence number of a place in the stream.
+    /// The sequence number of an offset in the stream.
     pub(crate) fn seq(&self, at: i64) -> u32 {
         (i64::from(self.isn) + 1 + at) as u32
     }
@@ -388,7 +388,7 @@ impl Connection<'_, '_> {
         all.iter().for_each(|s| self.send(s));
     }
 
-    /// Acknowledges what this side sent as if the server did; that goes to `next`.
+    /// Acknowledges this side's data in the server's name. The packet goes to `next`.
     pub(crate) fn forged_ack(&self, at: i64, next: [u8; 6]) {
         let own = self.raw;
         let (src, to) = (own.to.ip(), SocketAddr::new(own.src, self.port));

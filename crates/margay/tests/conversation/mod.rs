@@ -1,5 +1,5 @@
-//! Conversations that are made up: a capture file of TCP connections and datagrams with correct checksums, the engine run on
-//! it, and the events that it wrote.
+//! Synthetic conversations: a capture file of TCP connections and datagrams with correct checksums, an engine run on it,
+//! and the resulting events.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -37,12 +37,12 @@ impl Side {
     }
 }
 
-/// What happens in a connection.
+/// A turn in a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Turn<'a> {
-    /// A side sends this, and it is acknowledged.
+    /// A side sends data, and the other acknowledges it.
     Say(Side, &'a [u8]),
-    /// A side sent so many bytes that were acknowledged and not captured.
+    /// A side sent this many bytes that were acknowledged but not captured.
     Lost(Side, u32),
 }
 
@@ -61,16 +61,16 @@ fn checksum(parts: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// A datagram of UDP that may lie about itself.
+/// A UDP datagram whose header fields may be wrong.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Datagram<'a> {
     pub(crate) from: Side,
     pub(crate) client_port: u16,
     pub(crate) server_port: u16,
     pub(crate) data: &'a [u8],
-    /// What its checksum is off by; where it is `None` it has none.
+    /// Error of the checksum; `None` sends no checksum.
     pub(crate) wrong_by: Option<u16>,
-    /// What its length field says, where that is not how long it is.
+    /// Value of the length field, if it differs from the real length.
     pub(crate) length: Option<u16>,
 }
 
@@ -140,12 +140,12 @@ impl Capture {
         self.packet(from, 6, &t);
     }
 
-    /// A whole connection from a port of the client to one of the server.
+    /// A complete connection from a port of the client to one of the server.
     pub(crate) fn connection(&mut self, client_port: u16, server_port: u16, turns: &[Turn<'_>]) {
         self.open_connection(client_port, server_port, turns, true);
     }
 
-    /// The same; where it does not `close` the capture ends within it.
+    /// The same. Unless `close` is set, the capture ends within the connection.
     pub(crate) fn open_connection(&mut self, client_port: u16, server_port: u16, turns: &[Turn<'_>], close: bool) {
         let ports = [client_port, server_port];
         let mut next = [1000u32, 5000];
@@ -178,13 +178,13 @@ impl Capture {
         }
     }
 
-    /// A connection in which a side sends all that it has to say before the other one acknowledges any of it. Returns the numbers
-    /// of the packets that acknowledge it, one for each turn.
+    /// A connection in which a side sends all its data before the other side acknowledges any. Returns the numbers of
+    /// the acknowledging packets, one for each turn.
     pub(crate) fn burst(&mut self, client_port: u16, server_port: u16, turns: &[(Side, &[u8])]) -> Vec<u64> {
         self.burst_in_order(client_port, server_port, turns, false)
     }
 
-    /// The same; with `first_last` the first segment of each turn comes after the others.
+    /// The same. With `first_last`, the first segment of each turn comes after the others.
     pub(crate) fn burst_in_order(
         &mut self,
         client_port: u16,
@@ -194,13 +194,13 @@ impl Capture {
     ) -> Vec<u64> {
         let ports = [client_port, server_port];
         let mut next = [1000u32, 5000];
-        // Windows are scaled by 2^10, so that all of it fits.
+        // A window scale of 2^10, so that all data fits.
         let scaled: &[u8] = &[3, 3, 10, 0];
         self.segment_with(Client, ports, next[0], 0, 2, scaled, &[]);
         self.segment_with(Server, ports, next[1], next[0] + 1, 0x12, scaled, &[]);
         next = [1001, 5001];
         self.segment(Client, ports, next[0], next[1], 0x10, &[]);
-        // The windows of the handshake are not scaled yet (RFC 7323 section 2.2).
+        // The windows in the handshake are not scaled (RFC 7323 section 2.2).
         self.segment(Server, ports, next[1], next[0], 0x10, &[]);
         let mut acknowledged = Vec::new();
         for &(side, data) in turns {
@@ -223,7 +223,7 @@ impl Capture {
         acknowledged
     }
 
-    /// A connection of which the capture ends when the client has sent this, before any of it is acknowledged.
+    /// A connection whose capture ends after the client's data, before any of it is acknowledged.
     pub(crate) fn unanswered_burst(&mut self, client_port: u16, server_port: u16, data: &[u8]) {
         let ports = [client_port, server_port];
         let scaled: &[u8] = &[3, 3, 10, 0];
@@ -261,13 +261,13 @@ impl Capture {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 pub(crate) struct Ran {
     pub(crate) dir: PathBuf,
     pub(crate) output: Output,
 }
 
-/// Runs the engine with the configuration that comes with it on a capture file, with these rules; `more` are further arguments.
+/// Runs the engine on a capture file with the shipped configuration and these rules. `more` are further arguments.
 pub(crate) fn run_on(name: &str, pcap: &Path, rules: &str, more: &[&str]) -> Ran {
     let dir = folder(name);
     std::fs::write(dir.join("test.rules"), rules).expect("rules");
@@ -293,7 +293,7 @@ pub(crate) fn run_on(name: &str, pcap: &Path, rules: &str, more: &[&str]) -> Ran
     Ran { dir, output }
 }
 
-/// Runs the engine on a capture that was made up.
+/// Runs the engine on a synthetic capture.
 pub(crate) fn run(name: &str, capture: &Capture, rules: &str, more: &[&str]) -> Ran {
     let pcap = folder(&format!("{name}-capture")).join("in.pcap");
     capture.write(&pcap);
@@ -313,18 +313,18 @@ impl Ran {
         self.events("alert").iter().filter_map(|e| e["alert"]["signature_id"].as_u64()).collect()
     }
 
-    /// A counter of the last statistics; 0 where there is none of that name.
+    /// A counter in the last statistics; 0 if there is none with that name.
     pub(crate) fn counter(&self, name: &str) -> u64 {
         self.find_counter(name).unwrap_or(0)
     }
 
-    /// The same; `None` where there is none of that name.
+    /// The same; `None` if there is none with that name.
     pub(crate) fn find_counter(&self, name: &str) -> Option<u64> {
         let last = self.events("stats").pop().expect("statistics");
         name.split('.').fold(&last["stats"], |at, part| &at[part]).as_u64()
     }
 
-    /// What the engine said to standard error and output.
+    /// The engine's standard error and output.
     pub(crate) fn said(&self) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         text(&self.output.stderr) + &text(&self.output.stdout)

@@ -1,4 +1,4 @@
-//! The network: a host whose packets are made here, the engine, a router, and a server with what it reads.
+//! The network: a host with synthetic packets, the engine, a router, and a server that records the data it reads.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,16 +13,16 @@ use std::time::Duration;
 use crate::bench::raw::{MAC, Raw, Tap};
 use crate::bench::{Bench, Engine, Ns, addressed, at, folder, ip, pair, sysctl, wait_for};
 
-/// How packets come to the engine.
+/// How packets reach the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// It is between two interfaces.
+    /// The engine bridges two interfaces.
     Bridged,
-    /// It is on a router, and netfilter hands over what that forwards.
+    /// The engine runs on a router, and netfilter queues forwarded packets to it.
     Queued,
 }
 
-/// The host whose packets are made here, the engine, a router, and a server, one behind the other.
+/// The host with synthetic packets, the engine, a router and a server, in that order.
 pub(crate) struct Chain {
     pub(crate) way: Way,
     pub(crate) client: Ns,
@@ -99,7 +99,7 @@ impl Chain {
         (Engine::start(&dir, rules, &more), dir)
     }
 
-    /// The host, of both families.
+    /// The host, once for each address family.
     pub(crate) fn hosts<'a>(&self, tap: &'a Tap) -> [Raw<'a>; 2] {
         [(SOURCES[0], SERVER4), (SOURCES[1], SERVER6)].map(|(src, to)| Raw {
             tap,
@@ -113,7 +113,7 @@ impl Chain {
         })
     }
 
-    /// Hops that are enough for the engine, and too few for the server.
+    /// A hop limit that reaches the engine, but not the server.
     pub(crate) fn few(&self) -> u8 {
         if self.way == Way::Bridged { 1 } else { 2 }
     }
@@ -133,7 +133,7 @@ fn forwards() {
 
 type Streams = Arc<Mutex<BTreeMap<u16, Vec<u8>>>>;
 
-/// The server: what its sockets read, by the port of who sent it.
+/// The server: the data that its sockets read, by the sender's port.
 pub(crate) struct Sink {
     pub(crate) streams: Streams,
     datagrams: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -181,13 +181,13 @@ impl Sink {
         Sink { streams, datagrams, stop, threads: vec![accepts, receives] }
     }
 
-    /// What was read on the connection from that port.
+    /// The data read on the connection from that port.
     pub(crate) fn stream(&self, port: u16) -> String {
         let all = self.streams.lock().expect("the list");
         String::from_utf8_lossy(all.get(&port).map_or(&[], |s| s)).into_owned()
     }
 
-    /// Waits until that was read; returns what it is in the end.
+    /// Waits until the server has read `words`; checks that nothing else was read.
     pub(crate) fn reads(&self, port: u16, words: &str) {
         let end = std::time::Instant::now() + Duration::from_secs(30);
         while self.stream(port) != words {
@@ -201,7 +201,7 @@ impl Sink {
         all.iter().any(|d| d.windows(words.len()).any(|w| w == words))
     }
 
-    /// Waits until everything that the host sent before has come, if it comes at all.
+    /// Waits until all earlier packets of the host have arrived, or cannot arrive any more.
     pub(crate) fn settled(&self, host: &Raw<'_>, name: &str) {
         let words = format!("settled {name} {}", host.src);
         let mut n = 0;

@@ -1,8 +1,8 @@
-//! Ways to say one thing in segments.
+//! Evasions with TCP segments.
 
 use crate::bench::raw::{ACK, FIN, PSH, RST, SEGMENT, SYN, Segment, URG, data};
 
-/// A way to say it: what is sent after the handshake, and what the server reads.
+/// One evasion: the segments after the handshake, and the data that the server reads.
 pub(crate) struct Trick {
     pub(crate) name: &'static str,
     pub(crate) syn: Segment<'static>,
@@ -16,12 +16,12 @@ pub(crate) fn trick(name: &'static str, segments: &[Segment<'static>], read: &'s
 
 pub(crate) const HELLO: Segment<'static> = Segment { data: b"hello ", ..SEGMENT };
 
-/// The attack in one piece, and in two, where it comes after the greeting.
+/// The attack after the greeting, in one piece and in two.
 pub(crate) const WHOLE: Segment<'static> = Segment { at: 6, data: b"ATTACK-TCP", ..SEGMENT };
 
 pub(crate) const HALVES: [Segment<'static>; 2] =
     [Segment { at: 6, data: b"ATTA", ..SEGMENT }, Segment { at: 10, data: b"CK-TCP", ..SEGMENT }];
-/// Something else in the place of it, and of its second half.
+/// Decoys for the attack, and for its second half.
 pub(crate) const DECOY: Segment<'static> = Segment { at: 6, data: b"benign-txt", ..SEGMENT };
 pub(crate) const HALF: Segment<'static> = Segment { at: 10, data: b"benign", ..SEGMENT };
 
@@ -29,12 +29,12 @@ pub(crate) const HALF: Segment<'static> = Segment { at: 10, data: b"benign", ..S
 const EARLY: &[u8] = &[1, 1, 8, 10, 0, 0, 0, 5, 0, 0, 0, 0];
 const FIRST: &[u8] = &[1, 1, 8, 10, 0, 1, 0, 0, 0, 0, 0, 0];
 const LATER: &[u8] = &[1, 1, 8, 10, 0, 1, 0, 1, 0, 0, 0, 0];
-/// A signature that nobody asked for (RFC 2385).
+/// An MD5 signature option without an agreed key (RFC 2385).
 const SIGNED: &[u8] = &[19, 18, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 1, 1];
-/// A cookie that the server has not given (RFC 7413).
+/// A cookie that the server did not issue (RFC 7413).
 const COOKIE: &[u8] = &[34, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1];
 
-/// Tricks of which `few` hops are a part.
+/// Evasions that use `few` hops.
 pub(crate) fn tricks(few: u8) -> Vec<Trick> {
     let lost = |s: Segment<'static>| Segment { ttl: Some(few), ..s };
     let broken = |s: Segment<'static>| Segment { broken: true, ..s };

@@ -1,15 +1,15 @@
-//! Every function of the manual, in a script of a rule of its own.
+//! Every function in the manual, in a rule script of its own.
 
 use std::fmt::Write as _;
 
 use crate::{alerts, folder, run, said};
 
-/// Of each rule its header, what its script needs, and what must be true in it; the options before `lua` where there are some.
+/// A rule: its header, its script's needs, the expressions that must be true, and options before `lua` if there are any.
 struct Case {
     header: &'static str,
     options: &'static str,
     needs: &'static str,
-    /// What stands before the functions.
+    /// Lua code before the functions.
     head: &'static str,
     expression: &'static str,
 }
@@ -91,7 +91,7 @@ fn all() -> Vec<Case> {
             "http.get_tx():request_body()[1] == 'hello=world' and select(2, http.get_tx():request_body()) == 0",
             "http.get_tx():response_body()[1]:find('the answer') and select(3, http.get_tx():response_body()) == 26",
             "http.get_tx():request_host() == 'www.example.org'",
-            // The functions of older releases.
+            // Functions of older releases.
             "HttpGetRequestBody()[1] == 'hello=world'",
             "HttpGetResponseBody()[1]:find('the answer')",
             "HttpGetRequestHost() == 'www.example.org'",
@@ -107,7 +107,7 @@ fn all() -> Vec<Case> {
             "HttpGetResponseHeaders()['Content-Type'] == 'text/html'",
         ],
     ));
-    // Buffers that init() names.
+    // Buffers named in init().
     for (need, expression) in [
         ("http.uri", "args['http.uri']:find('x.php?q=1', 1, true)"),
         ("http.uri.raw", "args['http.uri.raw'] == '/a%2fb/x.php?q=1'"),
@@ -305,7 +305,7 @@ local function two(h) h:update("a") h.update("bc") return h end"#;
             "SCFlowAppLayerProto() ~= nil and SCFlowHasAlerts() ~= nil and select('#', SCFlowStats()) == 4 and SCFlowId() > 0",
         ],
     ));
-    // The rule's variables.
+    // The rule's own variables.
     all.push(Case {
         options: r#"content:"POST"; byte_extract:1,0,first,relative; byte_math:bytes 1,offset 0,oper +,rvalue 1,result next;"#,
         ..case(
@@ -350,7 +350,7 @@ function thread_init() set = dataset.new() end",
     all
 }
 
-/// The text of a script: `match` is true where the expression is.
+/// The text of a script: `match` returns the value of the expression.
 fn script(c: &Case) -> String {
     let enable = if c.needs.starts_with("ja3") { "ja3.enable_ja3()" } else { "" };
     let map = if c.head.contains("_map") { "_map(sig)" } else { "" };
@@ -374,7 +374,7 @@ fn every_function_of_the_manual() {
             rules,
             "{header} (msg:\"a script\"; {options} lua:s{n}.lua; classtype:misc-activity; rev:3; sid:{n};)"
         );
-        // What does not hold does not match, and negated does.
+        // An expression that is false does not match, but matches negated.
         let _ = writeln!(rules, "{header} ({options} lua:!s{n}.lua; sid:{};)", 1000 + n);
     }
     std::fs::write(dir.join("my.rules"), rules).expect("rules");
@@ -391,7 +391,7 @@ fn every_function_of_the_manual() {
     assert!(wrong.is_empty(), "{said}\n{}", wrong.join("\n"));
     assert!(said.contains("a warning of a script") && said.contains("an error of a script"), "{said}");
     assert!(!said.contains("set aside"), "{said}");
-    // 9000 never had anything to put in its set.
+    // Rule 9000 never adds anything to its set.
     assert!(!alerts.contains_key(&9000));
     assert!(cases.len() > 140, "{}", cases.len());
 }

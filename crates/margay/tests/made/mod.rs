@@ -1,16 +1,16 @@
-//! Captures of raw IP that are made packet by packet.
+//! Raw IP captures, built packet by packet.
 #![allow(dead_code)]
 
 use std::path::Path;
 
-/// A capture of TCP segments and UDP datagrams between two hosts, 10.0.0.1 and 10.0.0.2 unless others are named.
+/// A capture of TCP segments and UDP datagrams between two hosts, by default 10.0.0.1 and 10.0.0.2.
 pub(crate) struct Capture(Vec<u8>);
 
 pub(crate) const SYN: u8 = 2;
 pub(crate) const PUSH: u8 = 8;
 pub(crate) const ACK: u8 = 16;
 
-/// Who sends.
+/// The sender.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,
@@ -19,12 +19,12 @@ pub(crate) enum Side {
 use Side::{Client, Server};
 
 impl Capture {
-    /// That of a file.
+    /// Takes the bytes of a capture file.
     pub(crate) fn of(bytes: Vec<u8>) -> Capture {
         Capture(bytes)
     }
 
-    /// An empty one.
+    /// Creates an empty capture.
     pub(crate) fn new() -> Capture {
         // Microseconds, raw IP.
         let words = [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 0xffff, 101];
@@ -35,7 +35,7 @@ impl Capture {
         self.between(millis, ([10, 0, 0, 1], [10, 0, 0, 2]), from, proto, transport);
     }
 
-    /// A packet between a client and a server.
+    /// Adds a packet between a client and a server.
     pub(crate) fn between(
         &mut self,
         millis: u32,
@@ -90,7 +90,7 @@ impl Capture {
         self.ip(millis, from, 17, &u);
     }
 
-    /// As the bytes of a capture file.
+    /// The bytes of the capture file.
     pub(crate) fn bytes(self) -> Vec<u8> {
         self.0
     }
@@ -100,7 +100,7 @@ impl Capture {
         std::fs::write(file, &self.0).expect("a capture is written");
     }
 
-    /// A handshake of the client's.
+    /// Adds a handshake that the client begins.
     pub(crate) fn open(&mut self, millis: u32, ports: (u16, u16), (client, server): (u32, u32)) {
         self.tcp(millis, Client, ports, (client, 0), SYN, b"");
         self.tcp(millis + 1, Server, ports, (server, client + 1), SYN | ACK, b"");

@@ -1,4 +1,4 @@
-//! The engine under test as a process: it is started, says that it is ready, is asked and signalled, and ends; and what it wrote.
+//! The engine under test as a process: start, readiness, control, signals, end, and its output files.
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// How long something is waited for that must come.
+/// How long to wait for something that has to happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The engine.
+/// The engine's executable.
 pub(crate) const MARGAY: &str = env!("CARGO_BIN_EXE_margay");
 
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A folder of its own for each test, emptied first.
+/// Creates an empty folder for each test.
 pub(crate) fn folder(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&dir);
@@ -28,7 +28,7 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     dir
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub(crate) fn wait(what: &str, mut is: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is() {
@@ -43,17 +43,17 @@ pub(crate) fn kill(pid: &str, signal: &str) {
     assert!(sent.is_ok_and(|s| s.success()), "{signal} to {pid}");
 }
 
-/// What `margay ctl` comes back with.
+/// Runs `margay ctl`, and returns its result.
 pub(crate) fn ctl(socket: &Path, words: &[&str]) -> Output {
     Command::new(MARGAY).args(["ctl", "--socket"]).arg(socket).args(words).output().expect("ctl runs")
 }
 
-/// What the engine at that socket answers.
+/// The engine's answer on that socket.
 pub(crate) fn ask(socket: &Path, words: &[&str]) -> Value {
     serde_json::from_slice::<Value>(&ctl(socket, words).stdout).map_or(Value::Null, |v| v["message"].clone())
 }
 
-/// An engine with a configuration and the rules of a folder, which it writes to and has its socket in.
+/// An engine with a configuration and the rules in a folder. The folder also receives its output and its socket.
 pub(crate) fn engine(program: impl AsRef<OsStr>, configuration: &Path, dir: &Path) -> Command {
     let root = root();
     let set = |name: &str, file: &str| format!("{name}={}", root.join(file).display());
@@ -68,17 +68,17 @@ pub(crate) fn engine(program: impl AsRef<OsStr>, configuration: &Path, dir: &Pat
     c
 }
 
-/// An engine that runs.
+/// A running engine.
 pub(crate) struct Engine {
     pub(crate) child: Child,
     pub(crate) said: mpsc::Receiver<String>,
-    /// What it said, as far as that was waited for.
+    /// Its output, as far as the test has read it.
     pub(crate) all: Vec<String>,
     socket: PathBuf,
 }
 
 impl Engine {
-    /// Starts it. It is asked at `socket`.
+    /// Starts the engine. `socket` is its control socket.
     pub(crate) fn spawn(mut c: Command, socket: PathBuf) -> Engine {
         let mut child = c.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the engine starts");
         let (send, said) = mpsc::channel();
@@ -92,13 +92,13 @@ impl Engine {
         Engine { child, said, all: Vec::new(), socket }
     }
 
-    /// Waits until it is ready.
+    /// Waits until the engine is ready.
     pub(crate) fn ready(mut self) -> Engine {
         assert!(self.until("Engine started"), "{:?}", self.all);
         self
     }
 
-    /// Waits until the engine says something.
+    /// Waits until the engine prints `words`.
     pub(crate) fn until(&mut self, words: &str) -> bool {
         let end = Instant::now() + PATIENCE;
         while let Ok(line) = self.said.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -118,7 +118,7 @@ impl Engine {
         kill(&self.id().to_string(), name);
     }
 
-    /// Stops it as a debugger would, until SIGCONT.
+    /// Stops the process as a debugger would, until SIGCONT.
     pub(crate) fn stand_still(&self) {
         self.signal("STOP");
         let tasks = format!("/proc/{}/task", self.id());
@@ -129,7 +129,7 @@ impl Engine {
         wait("all threads stand still", || std::fs::read_dir(&tasks).expect("threads").flatten().all(stopped));
     }
 
-    /// What `margay ctl` comes back with.
+    /// Runs `margay ctl`, and returns its result.
     pub(crate) fn ctl(&self, words: &[&str]) -> Output {
         ctl(&self.socket, words)
     }
@@ -142,7 +142,7 @@ impl Engine {
         self.ask(&["dump-counters"])
     }
 
-    /// Waits until it has ended, as it was told to; its status, and all that it said.
+    /// Waits until the engine has ended, which it was told to do. Returns its status and its output.
     pub(crate) fn ended(mut self) -> (ExitStatus, Vec<String>) {
         let end = Instant::now() + PATIENCE;
         let status = loop {
@@ -156,7 +156,7 @@ impl Engine {
         (status, std::mem::take(&mut self.all))
     }
 
-    /// Ends it with that signal; all that it said.
+    /// Ends it with that signal, and returns its output.
     pub(crate) fn stop_by(self, signal: &str) -> Vec<String> {
         self.signal(signal);
         let (status, all) = self.ended();
@@ -176,7 +176,7 @@ pub(crate) fn said(all: &[String], words: &str) -> bool {
     all.iter().any(|l| l.contains(words))
 }
 
-/// All events; each line is one, and whole.
+/// All events. Each line has to be one complete event.
 pub(crate) fn events(dir: &Path) -> Vec<Value> {
     let mut all = Vec::new();
     let files = std::fs::read_dir(dir).expect("a folder").flatten().map(|e| e.path());
@@ -192,7 +192,7 @@ pub(crate) fn of_type(dir: &Path, kind: &str) -> Vec<Value> {
     events(dir).into_iter().filter(|e| e["event_type"] == kind).collect()
 }
 
-/// The counters at the end.
+/// The final counters.
 pub(crate) fn last_stats(dir: &Path) -> Value {
     of_type(dir, "stats").pop().expect("statistics")["stats"].clone()
 }

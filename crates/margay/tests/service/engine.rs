@@ -1,4 +1,4 @@
-//! The engine as a service, for tests of what a process is.
+//! The engine as a service, for tests of process properties.
 
 #[path = "../process/mod.rs"]
 mod process;
@@ -17,7 +17,7 @@ pub(crate) use sending::{Sender, frames};
 
 pub(crate) use margay_testing::is_root;
 
-/// A folder that every user may enter, emptied first: that of the repository may be closed to others.
+/// Creates an empty folder that every user may enter. The repository's folder may be closed to others.
 pub(crate) fn place(name: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(format!("margay-service-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
@@ -34,13 +34,13 @@ pub(crate) fn command(dir: &Path, more: &[&str]) -> Command {
     c
 }
 
-/// Runs it to its end: status, and what it said.
+/// Runs the engine to its end. Returns its status and output.
 pub(crate) fn run(dir: &Path, more: &[&str]) -> (Option<i32>, String) {
     let o = command(dir, more).output().expect("the engine starts");
     (o.status.code(), String::from_utf8_lossy(&o.stdout).into_owned() + &String::from_utf8_lossy(&o.stderr))
 }
 
-/// Ends a daemon, however the test ends.
+/// Kills a daemon at the end of the test, even if the test fails.
 pub(crate) struct Killer(pub(crate) String);
 
 impl Drop for Killer {
@@ -64,12 +64,12 @@ pub(crate) fn files_below(dir: &Path) -> Vec<String> {
     all
 }
 
-/// What systemd would hear.
-pub(crate) struct Heard<'a>(&'a UnixDatagram);
+/// Receives the notifications that systemd would get.
+pub(crate) struct Notifications<'a>(&'a UnixDatagram);
 
-impl<'a> Heard<'a> {
-    pub(crate) fn new(socket: &'a UnixDatagram) -> Heard<'a> {
-        Heard(socket)
+impl<'a> Notifications<'a> {
+    pub(crate) fn new(socket: &'a UnixDatagram) -> Notifications<'a> {
+        Notifications(socket)
     }
 
     fn next(&mut self, time: Duration) -> Option<String> {
@@ -79,7 +79,7 @@ impl<'a> Heard<'a> {
         Some(String::from_utf8_lossy(&bytes[..n]).into_owned())
     }
 
-    /// Whether something is heard that begins so.
+    /// Whether a notification with this prefix arrives.
     pub(crate) fn until(&mut self, words: &str) -> bool {
         let end = Instant::now() + PATIENCE;
         while let Some(heard) = self.next(end.saturating_duration_since(Instant::now())) {
@@ -90,14 +90,14 @@ impl<'a> Heard<'a> {
         false
     }
 
-    /// What was heard until now.
+    /// The notifications received so far.
     pub(crate) fn drain(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.next(Duration::from_millis(1))).collect()
     }
 }
 
 impl Engine {
-    /// Starts it, and waits until it is ready.
+    /// Starts the engine, and waits until it is ready.
     pub(crate) fn start(dir: &Path, more: &[&str]) -> Engine {
         Engine::start_with(dir, more, |_| {})
     }
@@ -108,14 +108,14 @@ impl Engine {
         Engine::spawn(c, dir.join("run/s.sock")).ready()
     }
 
-    /// Waits until it has decoded so many packets.
+    /// Waits until the engine has decoded this many packets.
     pub(crate) fn decoded(&self, packets: u64) {
         wait(&format!("{packets} packets: {:?}", self.all), || {
             self.counters()["decoder"]["pkts"].as_u64().is_some_and(|n| n >= packets)
         });
     }
 
-    /// Stops it; its status, and all that it said.
+    /// Stops the engine. Returns its status and output.
     pub(crate) fn stop(self) -> (ExitStatus, Vec<String>) {
         self.signal("TERM");
         self.ended()

@@ -1,10 +1,10 @@
-//! Frames, where they come from, and how they are put on the wire.
+//! Frames, their source, and their sender.
 #![allow(dead_code)]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The frames of a capture file of Ethernet.
+/// The frames of an Ethernet capture file.
 pub(crate) fn frames(file: &Path) -> Vec<Vec<u8>> {
     let mut capture = pcap::Capture::from_file(file).expect("a capture");
     let mut all = Vec::new();
@@ -15,7 +15,7 @@ pub(crate) fn frames(file: &Path) -> Vec<Vec<u8>> {
     all
 }
 
-/// Sends to an interface.
+/// Sends frames on an interface.
 pub(crate) struct Sender(pcap::Capture<pcap::Active>);
 
 impl Sender {
@@ -25,7 +25,7 @@ impl Sender {
 
     pub(crate) fn send(&mut self, frames: &[Vec<u8>]) {
         for (n, f) in frames.iter().enumerate() {
-            // The other end may be behind.
+            // The other end may be slow.
             let end = Instant::now() + Duration::from_secs(120);
             while let Err(e) = self.0.sendpacket(f.as_slice()) {
                 assert!(Instant::now() < end, "{e}");
@@ -36,7 +36,7 @@ impl Sender {
         }
     }
 
-    /// Sends what can be sent now; how many.
+    /// Sends as many frames as possible now, and returns their number.
     pub(crate) fn try_send(&mut self, frames: &[Vec<u8>]) -> u64 {
         frames.iter().filter(|f| self.0.sendpacket(f.as_slice()).is_ok()).count() as u64
     }

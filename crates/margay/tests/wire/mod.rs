@@ -1,4 +1,4 @@
-//! An engine on an interface, what is sent to it, and what it writes.
+//! An engine on an interface, its traffic, and its output.
 #![allow(dead_code)]
 
 #[path = "../process/mod.rs"]
@@ -16,12 +16,12 @@ use crate::namespace::{self, ip};
 pub(crate) use process::{Engine, PATIENCE, events, folder, last_stats, root, said, wait};
 pub(crate) use sending::{Sender, frames};
 
-/// Two interfaces.
+/// Creates two connected interfaces.
 pub(crate) fn pair(a: &str, b: &str) {
     namespace::pair(a, b, "");
 }
 
-/// The demonstration's conversations, many times over and through one another, each time between other hosts.
+/// The demo's conversations, repeated and interleaved, each copy between other hosts.
 pub(crate) fn traffic(copies: u8) -> Vec<Vec<u8>> {
     let demo = frames(&root().join("demo/demo.pcap"));
     let mut all = Vec::new();
@@ -29,7 +29,7 @@ pub(crate) fn traffic(copies: u8) -> Vec<Vec<u8>> {
         for n in 0..copies {
             let mut f = frame.clone();
             if f.get(12..14) == Some(&[8, 0]) {
-                // The third byte of both addresses; nobody looks at checksums (-k none).
+                // The third byte of both addresses. Checksums are not updated (-k none ignores them).
                 for at in [28, 32] {
                     if let Some(b) = f.get_mut(at) {
                         *b = b.wrapping_add(n);
@@ -42,7 +42,7 @@ pub(crate) fn traffic(copies: u8) -> Vec<Vec<u8>> {
     all
 }
 
-/// As a capture file.
+/// Writes frames to a capture file.
 pub(crate) fn write(file: &Path, frames: &[Vec<u8>]) {
     let capture = pcap::Capture::dead(pcap::Linktype::ETHERNET).expect("a capture");
     let mut save = capture.savefile(file).expect("a file");
@@ -63,7 +63,7 @@ pub(crate) fn command(dir: &Path, more: &[&str]) -> Command {
     c
 }
 
-/// An engine that cannot be started, and says these words.
+/// Checks that an engine does not start, and prints these words.
 pub(crate) fn is_refused(dir: &Path, more: &[&str], words: &str) {
     let o = command(dir, more).output().expect("the engine runs");
     let said = String::from_utf8_lossy(&o.stdout) + String::from_utf8_lossy(&o.stderr);
@@ -71,7 +71,7 @@ pub(crate) fn is_refused(dir: &Path, more: &[&str], words: &str) {
 }
 
 impl Engine {
-    /// Starts it, and waits until it captures.
+    /// Starts the engine, and waits until it captures.
     pub(crate) fn start(dir: &Path, more: &[&str]) -> Engine {
         Engine::begin(dir, more).ready()
     }
@@ -80,7 +80,7 @@ impl Engine {
         Engine::spawn(command(dir, more), dir.join("s.sock"))
     }
 
-    /// Waits until it has decoded, or lost, so many packets; how many those are.
+    /// Waits until the engine has decoded or lost this many packets, and returns their number.
     pub(crate) fn decoded(&self, packets: u64) -> u64 {
         let end = Instant::now() + PATIENCE;
         let mut seen = 0;
@@ -95,24 +95,24 @@ impl Engine {
         panic!("{seen} of {packets} packets: {:?}", self.all);
     }
 
-    /// Ends it; all that it said.
+    /// Stops the engine, and returns its output.
     pub(crate) fn stop(self) -> Vec<String> {
         self.stop_by("INT")
     }
 
-    /// Ends it; what it received is explained.
+    /// Stops the engine, and checks that the sums of its counters add up.
     pub(crate) fn explained(self) {
         let words = self.stop();
         assert!(said(&words, "received = inspected + lost"), "{words:?}");
     }
 }
 
-/// How often each alert of each conversation came, whichever end it was at.
+/// How often each alert of each conversation came, at either end.
 pub(crate) fn alerts(dir: &Path) -> BTreeMap<String, usize> {
     let mut out = BTreeMap::new();
     for e in events(dir).iter().filter(|e| e["event_type"] == "alert") {
         let sid = &e["alert"]["signature_id"];
-        // Whose packet completes a count by address depends on the order in which workers come to theirs.
+        // A count by address may be completed by any packet, depending on the order of the workers.
         let place = match sid.as_u64() {
             Some(1_000_002) => format!("{}", e["src_ip"]),
             _ => format!("{} {} {} {} {}", e["src_ip"], e["src_port"], e["dest_ip"], e["dest_port"], e["proto"]),
@@ -126,7 +126,7 @@ pub(crate) fn demo_rules(dir: &Path) {
     std::fs::copy(root().join("demo/demo.rules"), dir.join("a.rules")).expect("rules");
 }
 
-/// What reading a file of these frames finds.
+/// The alerts from reading a file of these frames.
 pub(crate) fn of_the_file(name: &str, frames: &[Vec<u8>]) -> BTreeMap<String, usize> {
     let dir = folder(name);
     demo_rules(&dir);
@@ -139,8 +139,8 @@ pub(crate) fn of_the_file(name: &str, frames: &[Vec<u8>]) -> BTreeMap<String, us
     found
 }
 
-/// An interface goes down and up, and away and back, while an engine is on it: all is inspected. `noticed`: how long workers have to
-/// notice that it is up, and back.
+/// An interface goes down and up, and disappears and returns, under a running engine: all packets are inspected.
+/// `noticed` is how long workers have to notice that it is up, and that it is back.
 pub(crate) fn goes_and_comes_back(name: &str, more: &[&str], noticed: [Duration; 2]) {
     pair("va", "vb");
     let dir = folder(name);

@@ -10,8 +10,8 @@ use super::Out;
 use super::header::proto;
 use super::xff::Client;
 
-/// Renders the `metadata` of a rule, done once for a rule: keys in alphabetical order, each with a list of its
-/// values, the last one first. `None` where there is none to show; words without a value are not shown.
+/// Renders a rule's `metadata` once, when the rule is loaded. Keys are in alphabetical order; each has a list of its
+/// values, the last one first. Words without a value are left out. `None` if nothing remains.
 pub fn metadata_json(pairs: &[(&str, &str)]) -> Option<Vec<u8>> {
     let mut keys: Vec<&str> = pairs.iter().map(|p| p.0).collect();
     keys.sort_unstable();
@@ -33,8 +33,8 @@ pub fn metadata_json(pairs: &[(&str, &str)]) -> Option<Vec<u8>> {
     Some(j.as_bytes().to_vec())
 }
 
-/// Renders what an alert says of its rule before its metadata, done once for a rule: `gid` to `severity`, as members without
-/// the braces. It is what [`Signature::text`] takes.
+/// Renders the part of an alert that describes its rule, once for each rule: the members `gid` to `severity`, without
+/// the braces. [`Signature::text`] takes the result.
 pub fn signature_json(s: &Signature<'_>) -> Vec<u8> {
     let mut j = Json::new();
     signature(&mut j, s);
@@ -95,7 +95,7 @@ impl Out<'_> {
         {
             app(self.json, self.number);
         }
-        // Suricata names the protocol whether or not the layer's own members are wanted.
+        // Suricata names the protocol even where the protocol's own members are off.
         self.app_protos(&e.app_protos);
         if let Some(d) = e.direction {
             self.json.str("direction", d.name());
@@ -103,7 +103,7 @@ impl Out<'_> {
         if options.flow
             && let Some(flow) = &e.flow
         {
-            // Those of a packet that has none, an ICMP error about the flow for example, are left out.
+            // Packets without ports, such as ICMP errors about the flow, omit them.
             let ports = has_ports(e.packet.proto) && e.packet.sport != 0;
             self.flow_summary(flow, &client, ports);
         }
@@ -121,7 +121,7 @@ impl Out<'_> {
         self.finish(e.header.pcap_filename);
     }
 
-    /// `alert`, with what `more` adds.
+    /// Writes the `alert` object, with the members that `more` adds.
     pub(super) fn alert_object(
         &mut self,
         s: &Signature<'_>,
@@ -157,7 +157,7 @@ impl Out<'_> {
         self.json.end_object();
     }
 
-    /// `tunnel`: the outermost packet around `packet`, of a datagram that was put together its last fragment.
+    /// `tunnel`: the outermost packet around `packet`. For a reassembled datagram, that is its last fragment.
     fn tunnel(&mut self, packet: &Packet<'_>) {
         let Some(mut root) = packet.outer else { return };
         while let Some(outer) = root.outer {

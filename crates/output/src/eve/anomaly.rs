@@ -39,7 +39,7 @@ impl Out<'_> {
     }
 }
 
-/// Event names are plain words: nothing to escape.
+/// Event names are plain words, so nothing needs escaping.
 fn prefixed(j: &mut crate::json::Json, prefix: &[u8], name: &str) {
     j.json("event", b"\"");
     j.raw(prefix);

@@ -6,7 +6,7 @@ use crate::event::{ArpEvent, EventType};
 
 use super::Out;
 
-/// Names of operations (IANA's ARP parameters); others are not understood by the decoder.
+/// Names of ARP operations (IANA's ARP parameters). The decoder rejects all others.
 fn opcode(n: u16) -> &'static str {
     match n {
         1 => "request",

@@ -43,7 +43,7 @@ impl Out<'_> {
     }
 }
 
-/// The fields of a packet's headers.
+/// Writes the header fields of a packet.
 pub(super) fn headers(j: &mut Json, p: &Packet<'_>) {
     let ip = p.l3_bytes();
     match p.l3 {
@@ -84,8 +84,8 @@ pub(super) fn headers(j: &mut Json, p: &Packet<'_>) {
         }
         L4::Udp { .. } => j.uint("udplen", u16_at(b, 4)),
         L4::Icmpv4 { .. } => {
-            // Identifier and sequence number of messages that have them, the bytes in the order of the wire read as a
-            // little-endian number: that is what Suricata shows.
+            // Identifier and sequence number, for messages that have them. Suricata reads the bytes as little-endian
+            // numbers.
             let (id, seq) = match p.icmp.0 {
                 0 | 8 | 13..=18 => (u16_at(b, 4) as u16, u16_at(b, 6) as u16),
                 _ => (0, 0),

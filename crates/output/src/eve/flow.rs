@@ -7,7 +7,7 @@ use crate::json::Json;
 
 use super::Out;
 
-/// The flags that are set, by name.
+/// Writes a member for each flag that is set.
 fn flags(j: &mut Json, bits: u8) {
     for (key, bit) in [
         ("syn", flag::SYN),
@@ -26,7 +26,7 @@ fn flags(j: &mut Json, bits: u8) {
 }
 
 impl Out<'_> {
-    /// Opens `flow` and writes what went to the server and to the client.
+    /// Opens `flow` and writes the counters to the server and to the client.
     pub(super) fn begin_flow(&mut self, pkts: &[u64; 2], bytes: &[u64; 2]) {
         let j = &mut *self.json;
         j.raw(b",\"flow\":{\"pkts_toserver\":");
@@ -115,11 +115,11 @@ impl Out<'_> {
         j.end_object();
     }
 
-    /// One direction, by the index of the arrays: 1 has addresses the other way round.
+    /// Writes one direction. `side` indexes the arrays; direction 1 swaps the addresses.
     pub(super) fn netflow(&mut self, e: &FlowEvent<'_>, side: usize) {
         let mut h = e.header;
         h.icmp_response = None;
-        // The identifier is the flow's, whichever direction is shown.
+        // Both directions show the identifier of the flow.
         if side == 1 {
             h.addresses =
                 h.addresses.map(|a| Addresses { src: a.dst, sport: a.dport, dst: a.src, dport: a.sport, ..a });

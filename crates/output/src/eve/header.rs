@@ -1,4 +1,4 @@
-//! What all events have in common.
+//! Members that all events share.
 
 use margay_packet::PacketSource;
 
@@ -8,22 +8,22 @@ use crate::{community_id, json::Json};
 
 use super::Out;
 
-/// What most packets say of where they come from.
+/// `pkt_src` of most packets.
 const WIRE: &str = ",\"pkt_src\":\"wire/pcap\"";
 
-/// `proto`: the name, or the number where it has none.
+/// `proto`: the protocol's name, or its number if it has no name.
 pub(super) fn proto(json: &mut Json, proto: u8) {
     match protocol_name(proto) {
         Some(name) => json.str("proto", name),
         None => {
             let digits = [b'0' + proto / 100, b'0' + proto / 10 % 10, b'0' + proto % 10];
-            // Those without a name all have three digits.
+            // All protocol numbers without a name have three digits.
             json.str("proto", std::str::from_utf8(&digits).unwrap_or_default());
         }
     }
 }
 
-/// Whom a packet or flow connects, and with what: `src_ip` to `ip_v`.
+/// Addresses, ports and protocol: `src_ip` to `ip_v`.
 fn pair(j: &mut Json, a: &Addresses) {
     let ports = has_ports(a.proto);
     j.raw(b",\"src_ip\":\"");
@@ -53,8 +53,8 @@ fn pair(j: &mut Json, a: &Addresses) {
 }
 
 impl Out<'_> {
-    /// From `timestamp` to `pkt_src`, the first members of an event. What nearly every event has is written with its commas
-    /// and keys in one piece.
+    /// Writes the first members of an event, from `timestamp` to `pkt_src`. Members that nearly every event has are
+    /// written in one piece, commas and keys included.
     pub(super) fn begin(&mut self, h: &Header<'_>, kind: EventType) {
         let j = &mut *self.json;
         j.raw(b"\"timestamp\":\"");
@@ -109,7 +109,7 @@ impl Out<'_> {
         }
     }
 
-    /// `traffic`, `metadata`, `ether` and `community_id`, as far as they are wanted.
+    /// `traffic`, `metadata`, `ether` and `community_id`, if the options ask for them.
     pub(super) fn context(&mut self, h: &Header<'_>) {
         if self.settings.metadata && !h.vars.is_empty() {
             self.vars(h);
@@ -241,7 +241,7 @@ impl Out<'_> {
         j.end_object();
     }
 
-    /// What stands last.
+    /// Writes the last members and closes the event.
     pub(super) fn finish(&mut self, pcap_filename: Option<&str>) {
         let j = &mut *self.json;
         if let (true, Some(name)) = (self.settings.pcap_file, pcap_filename) {
@@ -264,7 +264,7 @@ fn var(j: &mut Json, v: &Var<'_>) {
             j.item_bytes(value);
             j.end_object();
         }
-        // Two objects: that is how Suricata shows them.
+        // Suricata writes two objects here.
         Var::KeyValue(key, value) => {
             j.item_object();
             j.bytes("key", key);

@@ -1,6 +1,6 @@
-//! EVE: each event one JSON object on one line.
+//! EVE: each event is one JSON object on one line.
 //!
-//! A file for each type of event. An `eve-log` has its options, its clock, and its sink, in whose buffer events are written.
+//! Each event type has a file here. An `eve-log` has options, a clock, and a sink whose buffer receives the events.
 
 mod alert;
 mod anomaly;
@@ -26,7 +26,7 @@ use crate::settings::{EveSettings, SinkKind, SinkSettings, Xff};
 use crate::sinks::Sink;
 use crate::time::Clock;
 
-/// Where an event is written while it is made.
+/// Where an event is written while it is rendered.
 pub(crate) struct Out<'a> {
     json: &'a mut Json,
     clock: &'a mut Clock,
@@ -53,7 +53,7 @@ impl Out<'_> {
     }
 }
 
-/// Makes events of files for records beside stored files (`write-fileinfo`), which belong to no `eve-log`.
+/// Renders events for the records beside stored files (`write-fileinfo`), which belong to no `eve-log`.
 #[derive(Debug)]
 pub struct Record {
     settings: EveSettings,
@@ -63,19 +63,19 @@ pub struct Record {
 }
 
 impl Record {
-    /// With `xff` of the file store.
+    /// Takes the file store's `xff` options.
     pub fn new(xff: Option<Xff>) -> Self {
         let mut settings = EveSettings::file("", EventTypes::NONE.with(EventType::Fileinfo));
         settings.xff.files = xff;
         Record { settings, json: Json::new(), clock: Clock::system(), tenant: 0 }
     }
 
-    /// Whose the events are from here on; 0 is no tenant.
+    /// Sets the tenant of the events that follow; 0 is no tenant.
     pub fn set_tenant(&mut self, tenant: u32) {
         self.tenant = tenant;
     }
 
-    /// The event as one JSON object, without a line feed. [`AppEvent::fields`] is called with `usize::MAX`.
+    /// Renders the event as one JSON object, without a line feed. Calls [`AppEvent::fields`] with `usize::MAX`.
     pub fn render(&mut self, event: &AppEvent<'_>) -> &[u8] {
         self.json.clear();
         self.json.raw(b"{");
@@ -97,7 +97,7 @@ struct Eve {
 }
 
 impl Eve {
-    /// An output that writes to `sink`; `number` counts the `eve-log` outputs in the order of the configuration.
+    /// Creates an output that writes to `sink`. `number` counts the `eve-log` outputs in configuration order.
     fn new(settings: EveSettings, number: usize, sink: Sink, clock: Clock) -> Self {
         Eve { settings, number, clock, sink, tenant: 0 }
     }
@@ -113,7 +113,7 @@ impl Eve {
     }
 }
 
-/// The sink of worker `number`, from 1: with `threaded` the number goes before the extension.
+/// The sink settings of worker `number`, counted from 1. With `threaded` the number goes before the file extension.
 fn sink_of(s: &EveSettings, number: usize) -> SinkSettings {
     let mut sink = s.sink.clone();
     if is_by_worker(s) {
@@ -126,7 +126,7 @@ fn sink_of(s: &EveSettings, number: usize) -> SinkSettings {
     sink
 }
 
-/// Whether each worker has a file of its own.
+/// Whether each worker writes a file of its own.
 fn is_by_worker(s: &EveSettings) -> bool {
     s.threaded && s.sink.kind == SinkKind::Regular
 }
@@ -170,13 +170,13 @@ impl EventSink for Eve {
                     self.line(|o| o.anomaly(e));
                 }
             }
-            // The first of a flow alone, unless all are wanted.
+            // Only a flow's first drop is written, unless the options ask for all.
             Event::Drop(e) if e.first_of_flow || self.settings.drop.all => self.line(|o| o.drop(e)),
             Event::Drop(_) => {}
             Event::Flow(e) => self.line(|o| o.flow(e)),
             Event::Netflow(e) => {
                 self.line(|o| o.netflow(e, 0));
-                // A direction without packets has none.
+                // A direction without packets has no event.
                 if e.pkts[1] > 0 {
                     self.line(|o| o.netflow(e, 1));
                 }

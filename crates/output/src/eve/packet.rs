@@ -1,4 +1,4 @@
-//! `packet`: what a `tag` keeps.
+//! `packet`: packets that a `tag` keeps.
 
 use crate::event::{EventType, PacketEvent};
 

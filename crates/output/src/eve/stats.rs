@@ -30,7 +30,8 @@ impl Out<'_> {
         self.finish(e.pcap_filename);
     }
 
-    /// Members for `counters`, whose names agree up to `from`. A group stands where its first counter does.
+    /// Writes members for `counters`, whose names are equal up to `from`. A group appears at the position of its first
+    /// counter.
     fn group(&mut self, counters: &[&Counter<'_>], from: usize, engines: Option<&StatsEvent<'_>>) {
         let mut done = vec![false; counters.len()];
 

@@ -1,4 +1,4 @@
-//! `stream_tcp`: what the TCP engine made of a packet.
+//! `stream_tcp`: the TCP engine's result for a packet.
 
 use crate::event::{EventType, PeerState, StreamEvent};
 use crate::json::Json;

@@ -1,7 +1,8 @@
-//! What somebody who looks on is told of alerts and flows: a few events a second as text, and all of them as numbers.
+//! Alerts and flows for an observer: a few events a second as text, and all of them as numbers.
 //!
-//! A worker collects both in memory of its own and adds them at the end of a batch to what all workers share, where that is
-//! free: it never waits ([`Feed`]). What finds no room is counted. While nobody looks ([`Feed::look`]) no event is made for it.
+//! A worker collects both in its own memory. At the end of a batch it adds them to the feed that all workers share, if
+//! the lock is free: the worker never waits ([`Feed`]). Events that find no room are counted. Without an observer
+//! ([`Feed::look`]) no event is made.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -14,10 +15,10 @@ use crate::time::Clock;
 
 use super::Out;
 
-/// Alerts or flows that a worker holds until it can hand them over, and bytes of texts.
+/// Most alerts or flows that a worker holds until it can hand them over, and most bytes of text.
 const HELD: usize = 4096;
 const HELD_BYTES: usize = 256 << 10;
-/// The same of all workers together, until somebody takes them.
+/// The same limits for all workers together, until an observer takes the events.
 const SHARED: usize = 65_536;
 const SHARED_BYTES: usize = 4 << 20;
 
@@ -28,7 +29,7 @@ pub struct AlertSeen {
     pub gid: u32,
     /// The rule's number.
     pub sid: u32,
-    /// Source and destination, where the packet has any.
+    /// Source and destination, if the packet has addresses.
     pub addresses: Option<[IpAddr; 2]>,
 }
 
@@ -41,7 +42,7 @@ pub struct FlowSeen {
     pub bytes: u64,
 }
 
-/// What was seen.
+/// Events since the observer last took them.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Alerts as EVE JSON, a line each, with their packet and rule.
@@ -52,11 +53,11 @@ pub struct Seen {
     pub flows: Vec<FlowSeen>,
 }
 
-/// What all workers share.
+/// The feed that all workers share.
 #[derive(Debug, Default)]
 pub struct Feed {
     looking: AtomicBool,
-    /// How many more alerts are taken as text.
+    /// How many more alerts are rendered as text.
     texts: AtomicI64,
     unshown: AtomicU64,
     uncounted: AtomicU64,
@@ -64,24 +65,24 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Somebody looks: up to the next call `texts` alerts are taken as text. `None`: nobody looks.
+    /// Turns observation on: until the next call, `texts` alerts are rendered as text. `None` turns it off.
     pub fn look(&self, texts: Option<u32>) {
         self.texts.store(texts.map_or(0, i64::from), Ordering::Relaxed);
         self.looking.store(texts.is_some(), Ordering::Relaxed);
     }
 
-    /// Takes what was seen. `empty` is what is filled next.
+    /// Takes the collected events. `empty` receives the ones that follow.
     pub fn take(&self, empty: Seen) -> Seen {
         std::mem::replace(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner), empty)
     }
 
-    /// Alerts that were not taken as text since the last call, and events that were not counted.
+    /// Alerts not rendered as text since the last call, and events that were not counted.
     pub fn left_out(&self) -> (u64, u64) {
         (self.unshown.swap(0, Ordering::Relaxed), self.uncounted.swap(0, Ordering::Relaxed))
     }
 }
 
-/// A worker's end.
+/// One worker's end of the feed.
 #[derive(Debug)]
 pub(crate) struct Tee {
     feed: Arc<Feed>,
@@ -93,7 +94,7 @@ pub(crate) struct Tee {
 }
 
 impl Tee {
-    /// The events that it wants to be told of.
+    /// The event types that the feed needs.
     pub(crate) const WANTS: EventTypes = EventTypes::NONE.with(EventType::Alert).with(EventType::Flow);
 
     pub(crate) fn new(feed: Arc<Feed>) -> Tee {
@@ -103,12 +104,12 @@ impl Tee {
         Tee { feed, settings, clock: Clock::system(), tenant: 0, lines: Json::new(), held: Seen::default() }
     }
 
-    /// That of another worker.
+    /// The end of another worker.
     pub(crate) fn share(&self) -> Tee {
         Tee::new(Arc::clone(&self.feed))
     }
 
-    /// Whether somebody looks.
+    /// Whether an observer is present.
     pub(crate) fn is_looking(&self) -> bool {
         self.feed.looking.load(Ordering::Relaxed)
     }
@@ -156,7 +157,7 @@ impl Tee {
         }
     }
 
-    /// At the end of a batch: adds what is held to what all share, unless somebody is at that just now.
+    /// Ends a batch: adds the worker's events to the shared feed, unless another worker holds the lock.
     pub(crate) fn end_batch(&mut self) {
         if self.held.alerts.is_empty() && self.held.flows.is_empty() {
             return;
@@ -164,7 +165,7 @@ impl Tee {
         let mut seen = match self.feed.seen.try_lock() {
             Ok(seen) => seen,
             Err(TryLockError::Poisoned(p)) => p.into_inner(),
-            // The next batch does it.
+            // The next batch tries again.
             Err(TryLockError::WouldBlock) => return,
         };
         let (mut unshown, mut uncounted) = (0, 0);
@@ -182,7 +183,7 @@ impl Tee {
     }
 }
 
-/// Moves what there is room for; returns how many there was none for.
+/// Moves as many items as fit; returns how many did not.
 fn add<T>(to: &mut Vec<T>, from: &mut Vec<T>) -> u64 {
     let room = SHARED.saturating_sub(to.len()).min(from.len());
     let over = (from.len() - room) as u64;

@@ -1,4 +1,4 @@
-//! `xff`: the client's address as a proxy gives it.
+//! `xff`: the client's address, taken from a proxy's header.
 
 use margay_app::AppProto;
 use std::net::IpAddr;
@@ -9,13 +9,13 @@ use crate::settings::XffMode;
 
 use super::Out;
 
-/// The client behind a proxy, as far as an output wants to know.
+/// The client behind a proxy, as an output shows it.
 pub(super) struct Client {
     found: Option<(IpAddr, XffMode, Direction)>,
 }
 
 impl Out<'_> {
-    /// Looks for the client behind a proxy, where this output wants that of events of this type.
+    /// Looks up the client behind a proxy, if this output asks for it in events of this type.
     pub(super) fn client(&self, kind: EventType, forwarded: Option<&Forwarded<'_>>) -> Client {
         let settings = &self.settings.xff;
         let wanted = match kind {
@@ -33,13 +33,13 @@ impl Out<'_> {
 }
 
 impl Client {
-    /// The address, where it stands in place of the client's own.
+    /// The address that replaces the client's own, if any.
     pub(super) fn overwrites(&self) -> Option<IpAddr> {
         self.found.filter(|f| f.1 == XffMode::Overwrite).map(|f| f.0)
     }
 
-    /// The header as it is to be shown, where that is another one than it was. The community identifier stays that of the
-    /// flow.
+    /// The header with the client's address replaced; `None` if nothing changes. The community identifier stays the
+    /// flow's.
     pub(super) fn header<'a>(&self, header: &Header<'a>) -> Option<Header<'a>> {
         let (ip, _, direction) = self.found.filter(|f| f.1 == XffMode::Overwrite)?;
         let mut h = *header;
@@ -51,7 +51,7 @@ impl Client {
         Some(h)
     }
 
-    /// Writes `xff`, IPv6 in its short form (RFC 5952), as headers have it.
+    /// Writes `xff`. IPv6 addresses are in their short form (RFC 5952), as in HTTP headers.
     pub(super) fn member(&self, json: &mut Json) {
         if let Some((ip, ..)) = self.found {
             json.str("xff", &ip.to_string());

@@ -4,20 +4,20 @@ use margay_app::{ALL, AppProto, Protocol};
 
 macro_rules! kinds {
     ($($variant:ident $name:literal),* $(,)?) => {
-        /// Types of events, by the names that `event_type` and `types:` of an `eve-log` know them by.
+        /// Event types, by the names in `event_type` and in `types:` of an `eve-log`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[allow(missing_docs)]
         pub enum EventType {
             $($variant,)*
-            /// That of an application protocol.
+            /// The events of an application protocol.
             App(AppProto),
         }
 
-        /// Types that are no protocol's.
+        /// Types that belong to no application protocol.
         const OWN: &[(EventType, &str)] = &[$((EventType::$variant, $name)),*];
 
         impl EventType {
-            /// Its number: those of protocols are behind the others.
+            /// The type's number. Protocols come after the other types.
             const fn number(self) -> u32 {
                 match self {
                     EventType::App(proto) => PROTOCOLS_FROM + proto as u32,
@@ -46,18 +46,18 @@ kinds! {
     Stream "stream_tcp",
 }
 
-/// Number of the type of the first protocol.
+/// The number of the first protocol's type.
 const PROTOCOLS_FROM: u32 = 32;
 
 impl EventType {
-    /// All of them.
+    /// All event types.
     pub fn all() -> impl Iterator<Item = EventType> {
         let of_protocols = ALL.iter().filter(|p| !p.event_key.is_empty()).map(|p| EventType::App(p.proto));
         OWN.iter().map(|o| o.0).chain(of_protocols)
     }
 
-    /// The value of `event_type`. Events of HTTP/2 are those of HTTP, and what it carries of DNS is an event of DNS, though
-    /// they are asked for by names of their own.
+    /// The value of `event_type`. HTTP/2 events appear as `http`, and DNS over HTTP/2 as `dns`, although the
+    /// configuration has names of their own for them.
     pub fn name(self) -> &'static str {
         match self {
             EventType::App(proto) => ALL.iter().find(|p| p.proto == proto).map_or("", |p| p.event_type),
@@ -65,7 +65,7 @@ impl EventType {
         }
     }
 
-    /// The type that a configuration means by `name`.
+    /// The type that the configuration calls `name`.
     pub fn from_name(name: &str) -> Option<EventType> {
         match name {
             "files" => return Some(EventType::Fileinfo),
@@ -94,12 +94,12 @@ impl EventTypes {
     pub const fn with(self, kind: EventType) -> Self {
         EventTypes(self.0 | 1 << kind.number())
     }
-    /// Everything in either set.
+    /// The union of both sets.
     #[must_use]
     pub const fn union(self, other: EventTypes) -> Self {
         EventTypes(self.0 | other.0)
     }
-    /// Whether `kind` is in it.
+    /// Whether the set contains `kind`.
     #[inline]
     pub const fn contains(self, kind: EventType) -> bool {
         self.0 & 1 << kind.number() != 0

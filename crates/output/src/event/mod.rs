@@ -1,6 +1,6 @@
-//! What happened, as the engine tells it: plain structs whose fields borrow from packets, flows and rules.
+//! Events as the engine reports them: plain structs whose fields borrow from packets, flows and rules.
 //!
-//! Which of it is written, and in which form, is up to each output's options.
+//! Each output's options decide which of the fields are written, and in which form.
 
 mod kind;
 
@@ -13,20 +13,20 @@ use crate::names;
 
 pub use kind::{EventType, EventTypes};
 
-/// Writes further members of an event: `"http":{...}` and the like. The number is that of the `eve-log` output, in the
-/// order of the configuration, for what depends on its options.
+/// Writes further members of an event, such as `"http":{...}`. The number is that of the `eve-log` output, in
+/// configuration order, for members that depend on its options.
 pub type Fields<'a> = &'a dyn Fn(&mut Json, usize);
 
-/// As [`Fields`], for one of several events: the last number is that of the event.
+/// As [`Fields`], for one of several events. The last number is that of the event.
 pub type RecordFields<'a> = &'a dyn Fn(&mut Json, usize, usize);
 
-/// How many events are made, by the number of the output.
+/// Number of events to write, by the number of the output.
 pub type Records<'a> = &'a dyn Fn(usize) -> usize;
 
-/// One event, whatever the output.
+/// One event for every output.
 pub const ONE_RECORD: Records<'static> = &|_| 1;
 
-/// Who talks to whom.
+/// Addresses, ports and protocol of a packet or flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
     /// Source.
@@ -42,7 +42,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// The same the other way.
+    /// Swaps source and destination.
     pub const fn reversed(self) -> Self {
         Addresses { src: self.dst, sport: self.dport, dst: self.src, dport: self.sport, proto: self.proto }
     }
@@ -54,14 +54,14 @@ pub enum Ether<'a> {
     /// None known.
     #[default]
     None,
-    /// Those of one packet: `src_mac`, `dest_mac`.
+    /// Addresses of one packet: `src_mac`, `dest_mac`.
     Packet {
         /// Source.
         src: [u8; 6],
         /// Destination.
         dst: [u8; 6],
     },
-    /// All that a flow had: `src_macs`, `dest_macs`.
+    /// All addresses seen in a flow: `src_macs`, `dest_macs`.
     Flow {
         /// Source addresses.
         src: &'a [[u8; 6]],
@@ -73,13 +73,13 @@ pub enum Ether<'a> {
 /// A flow or packet variable that a rule captured.
 #[derive(Debug, Clone, Copy)]
 pub enum Var<'a> {
-    /// Of a rule that names it: `{name: value}`.
+    /// The rule gives the name: `{name: value}`.
     Named(&'a str, &'a [u8]),
-    /// Of a rule that takes its name from the traffic as well: `{"key":..},{"value":..}`.
+    /// The rule captures the name from the traffic: `{"key":..},{"value":..}`.
     KeyValue(&'a [u8], &'a [u8]),
 }
 
-/// What rules keep with a flow, written as `metadata` and `traffic` where an output's `metadata` is on.
+/// Variables that rules keep with a flow. Outputs with `metadata` write them as `metadata` and `traffic`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Vars<'a> {
     /// Names of the bits set. `traffic/id/x` and `traffic/label/x` go to `traffic`.
@@ -90,12 +90,12 @@ pub struct Vars<'a> {
     pub pktvars: &'a [Var<'a>],
     /// Variables of the flow.
     pub flowvars: &'a [Var<'a>],
-    /// Entropy computed by rules, by the buffer's name.
+    /// Entropy computed by rules, by buffer name.
     pub entropy: &'a [(&'a str, f64)],
 }
 
 impl Vars<'_> {
-    /// Whether there is nothing at all.
+    /// Whether there are no variables at all.
     pub const fn is_empty(&self) -> bool {
         self.flowbits.is_empty()
             && self.flowints.is_empty()
@@ -105,7 +105,7 @@ impl Vars<'_> {
     }
 }
 
-/// Direction of what is reported within its flow.
+/// Direction of the event within its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// `to_server`.
@@ -124,7 +124,7 @@ impl Direction {
     }
 }
 
-/// What all events begin with.
+/// Members that all events begin with.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Header<'a> {
     /// When it happened.
@@ -139,7 +139,7 @@ pub struct Header<'a> {
     pub pcap_cnt: Option<u64>,
     /// VLAN identifiers, outermost first.
     pub vlans: &'a [u16],
-    /// Addresses; `None` for what is not IP.
+    /// Addresses; `None` for packets other than IP.
     pub addresses: Option<Addresses>,
     /// ICMP type and code.
     pub icmp: Option<(u8, u8)>,
@@ -158,15 +158,16 @@ pub struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// The same for what is logged before a flow changes its protocol: as if a packet of its own came between this one and the next.
+    /// The header for a transaction that is logged before its flow changes protocol: the event looks as if it came from
+    /// a packet of its own.
     pub fn flushed(self) -> Self {
         Header { pcap_cnt: None, pkt_src: Some(PacketSource::StreamFlush), ..self }
     }
 
-    /// The header of an event about `packet`; flow, interface, file and variables are for the caller to add.
+    /// The header of an event about `packet`. The caller adds flow, interface, file and variables.
     ///
-    /// The number in the capture is there for captured frames only, as with Suricata: what was taken out of a tunnel
-    /// has it in `tunnel`. A packet that was made up to inspect what a captured frame brought has the number of that one.
+    /// As in Suricata, only captured frames have `pcap_cnt`; packets decapsulated from a tunnel have it in `tunnel`. A
+    /// pseudo-packet, made to inspect data of a captured frame, has the frame's number.
     pub fn of(packet: &'a Packet<'a>) -> Self {
         let captured = packet.recursion == 0 && matches!(packet.source, PacketSource::Wire | PacketSource::StreamFlush);
         Header {
@@ -197,25 +198,25 @@ pub enum Target {
     Dest,
 }
 
-/// What events say of a rule.
+/// The description of a rule in events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Signature<'a> {
-    /// Generator, 1 where the rule says nothing.
+    /// Generator; 1 if the rule has no `gid`.
     pub gid: u32,
     /// `sid`.
     pub id: u32,
-    /// `rev`, 0 where the rule says nothing.
+    /// `rev`; 0 if the rule has none.
     pub rev: u32,
-    /// `msg`, escapes resolved; bytes because rules need not be UTF-8. Without one EVE shows an empty string, `fast.log`
-    /// shows `(null)`.
+    /// `msg`, with escapes resolved. Bytes, because rules need not be UTF-8. Without a message EVE shows an empty
+    /// string, `fast.log` shows `(null)`.
     pub msg: Option<&'a [u8]>,
     /// Description of the `classtype`.
     pub category: Option<&'a str>,
     /// Priority, 1 to 255.
     pub priority: u8,
-    /// What comes before that, as [`crate::eve::signature_json`] renders it once; `None` where it was not.
+    /// The members above, rendered once by [`crate::eve::signature_json`]; `None` if they were not rendered.
     pub text: Option<&'a [u8]>,
-    /// `metadata` as [`crate::eve::metadata_json`] renders it once.
+    /// `metadata`, rendered once by [`crate::eve::metadata_json`].
     pub metadata: Option<&'a [u8]>,
     /// References with their prefix resolved.
     pub references: &'a [String],
@@ -225,10 +226,10 @@ pub struct Signature<'a> {
     pub target: Option<Target>,
 }
 
-/// What became of a packet.
+/// The verdict on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// `alert`: let through, with an alert.
+    /// `alert`: the packet passed, with an alert.
     Alert,
     /// `pass`.
     Pass,
@@ -250,7 +251,7 @@ impl Verdict {
     }
 }
 
-/// Who got the resets or ICMP errors of a `reject` rule.
+/// Receiver of the resets or ICMP errors that a `reject` rule sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RejectTarget {
     /// `to_client`.
@@ -272,16 +273,16 @@ impl RejectTarget {
     }
 }
 
-/// The verdict on a packet, with what was sent to reject it.
+/// The verdict on a packet, with the reject packets that were sent.
 #[derive(Debug, Clone, Copy)]
 pub struct VerdictInfo<'a> {
-    /// What became of the packet.
+    /// The verdict.
     pub action: Verdict,
-    /// Where it was rejected: to whom, and how (`tcp-reset`, `icmp-prohib`).
+    /// If the packet was rejected: the receiver, and the method (`tcp-reset`, `icmp-prohib`).
     pub reject: Option<(RejectTarget, &'a [&'a str])>,
 }
 
-/// Names of application protocols as a flow has them; `None` is not written.
+/// Names of a flow's application protocols; `None` is not written.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AppProtos<'a> {
     /// `app_proto`.
@@ -297,9 +298,9 @@ pub struct AppProtos<'a> {
 }
 
 impl<'a> AppProtos<'a> {
-    /// From the names of the flow's protocol, of that of each direction (to the server, to the client), of the one before a
-    /// change, and of the one that was expected: what says nothing new is left out. `None` is a protocol not known yet, and
-    /// `failed` one that was looked for and not found.
+    /// Takes the names of the flow's protocol, of each direction's (to the server, to the client), of the one before a
+    /// protocol change, and of the expected one. Names that add nothing are left out. `None` is a protocol that is not
+    /// yet detected, `failed` one whose detection failed.
     pub fn new(
         proto: Option<&'a str>,
         sides: [Option<&'a str>; 2],
@@ -321,28 +322,28 @@ pub struct FlowSummary {
     pub bytes: [u64; 2],
     /// Time of the first packet.
     pub start: Time,
-    /// The flow's own addresses: source is the client.
+    /// The flow's own addresses: the client is the source.
     pub addresses: Addresses,
 }
 
-/// Where the client's address can be asked for as a proxy gives it in a header: for outputs with `xff`.
+/// Access to the client's address in a proxy's header, for outputs with `xff`.
 #[derive(Clone, Copy)]
 pub struct Forwarded<'a> {
-    /// Which of the header's addresses is the client's: the source where they are those of something that goes to the
-    /// server, the destination where it goes to the client.
+    /// Which of the header's addresses is the client's: the source for traffic to the server, the destination for
+    /// traffic to the client.
     pub direction: Direction,
-    /// Looks for the header of that name in any case, and gives its address: the first of a list with `true`, else the
-    /// last.
+    /// Finds the header with that name, in any case, and returns its address: the first of a list if the flag is `true`,
+    /// otherwise the last.
     pub find: &'a dyn Fn(&str, bool) -> Option<IpAddr>,
 }
 
 /// The payload that an alert shows.
 #[derive(Debug, Clone, Copy)]
 pub struct Payload<'a> {
-    /// The bytes: of the packet, or of the stream around it. No more than the largest `payload-buffer-size` is needed
-    /// of a stream.
+    /// The bytes of the packet, or of the stream around it. A stream needs to supply no more than the largest
+    /// `payload-buffer-size`.
     pub data: &'a [u8],
-    /// Whether they come from the stream.
+    /// Whether the bytes come from the stream.
     pub stream: bool,
 }
 
@@ -355,21 +356,22 @@ pub struct AlertEvent<'a> {
     pub packet: &'a Packet<'a>,
     /// The rule.
     pub signature: Signature<'a>,
-    /// Whether the packet was blocked because of this rule (`action`).
+    /// Whether this rule blocked the packet (`action`).
     pub blocked: bool,
-    /// Whether a rule that drops matched where packets cannot be dropped: `[wDrop]` in `fast.log`.
+    /// Whether a drop rule matched where packets cannot be dropped: `[wDrop]` in `fast.log`.
     pub would_drop: bool,
-    /// Engine of the rule in firewall mode: `fw` or `td`.
+    /// The rule's engine in firewall mode: `fw` or `td`.
     pub engine: Option<&'a str>,
-    /// Transaction, and whether it was only assumed (`tx_guessed`).
+    /// Transaction, and whether it is a guess (`tx_guessed`).
     pub tx_id: Option<(u64, bool)>,
-    /// The client behind a proxy, from the alert's transaction, or where it has none, from any of the flow.
+    /// The client behind a proxy: from the alert's transaction, or from any transaction of the flow if the alert has
+    /// none.
     pub xff: Option<Forwarded<'a>>,
-    /// What data sets have to say: the members of `context`.
+    /// Members of `context`, which data sets supply.
     pub context: Option<Fields<'a>>,
-    /// Progress of the transaction to the server and to the client, by the names of the protocol's states.
+    /// Progress of the transaction to the server and to the client, as the protocol names its states.
     pub progress: Option<(&'a str, &'a str)>,
-    /// Members of the application layer (`http`, `files`, ...), written where the output's alerts have `metadata.app-layer`.
+    /// Members of the application layer (`http`, `files`, ...), for outputs whose alerts have `metadata.app-layer`.
     pub app: Option<Fields<'a>>,
     /// Names of the application protocol.
     pub app_protos: AppProtos<'a>,
@@ -377,22 +379,22 @@ pub struct AlertEvent<'a> {
     pub direction: Option<Direction>,
     /// The flow.
     pub flow: Option<FlowSummary>,
-    /// Payload; `None` where the packet has no payload of its own, such as broken packets.
+    /// Payload; `None` if the packet has none of its own, for example a malformed packet.
     pub payload: Option<Payload<'a>>,
     /// Verdict.
     pub verdict: Option<VerdictInfo<'a>>,
 }
 
-/// Something that should not be was seen.
+/// A protocol violation or another irregularity.
 #[derive(Debug, Clone, Copy)]
 pub enum Anomaly<'a> {
-    /// By the decoder; the event's name without `decoder.`.
+    /// Found by the decoder; the event's name without `decoder.`.
     Decode(&'a str),
-    /// By the stream engine; the event's name without `stream.`.
+    /// Found by the stream engine; the event's name without `stream.`.
     Stream(&'a str),
-    /// By an application-layer parser or protocol detection.
+    /// Found by an application-layer parser or by protocol detection.
     AppLayer {
-        /// The event's name in capitals or as the protocol has it.
+        /// The event's name, in capitals or as the protocol spells it.
         event: &'a str,
         /// The protocol.
         app_proto: &'a str,
@@ -408,7 +410,7 @@ pub enum Anomaly<'a> {
     },
 }
 
-/// Where an anomaly was seen.
+/// The layer that found an anomaly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnomalyKind {
     /// Decoder.
@@ -431,7 +433,7 @@ impl AnomalyKind {
 }
 
 impl Anomaly<'_> {
-    /// Where it was seen.
+    /// The layer that found it.
     pub const fn kind(&self) -> AnomalyKind {
         match self {
             Anomaly::Decode(_) => AnomalyKind::Decode,
@@ -442,12 +444,12 @@ impl Anomaly<'_> {
     }
 }
 
-/// An anomaly of a packet.
+/// An anomaly in a packet.
 #[derive(Debug, Clone, Copy)]
 pub struct AnomalyEvent<'a> {
     /// Header.
     pub header: Header<'a>,
-    /// What.
+    /// The anomaly.
     pub anomaly: Anomaly<'a>,
     /// Transaction, where there is one.
     pub tx_id: Option<u64>,
@@ -455,33 +457,33 @@ pub struct AnomalyEvent<'a> {
     pub packet: Option<&'a Packet<'a>>,
 }
 
-/// What the TCP engine made of a packet.
+/// The TCP engine's result for a packet.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamEvent<'a> {
     /// Header.
     pub header: Header<'a>,
     /// The packet.
     pub packet: &'a Packet<'a>,
-    /// Its direction.
+    /// The packet's direction.
     pub direction: Direction,
-    /// Its session after it; `None` where it belongs to none.
+    /// The session after the packet; `None` if the packet belongs to no session.
     pub session: Option<SessionState<'a>>,
-    /// Names of its events, without `stream.`; those of the decoder count only as there being some.
+    /// Names of the stream events, without `stream.`. Decoder events only make the list non-empty.
     pub events: &'a [&'static str],
-    /// Whether the decoder found something wrong with it.
+    /// Whether the decoder found an error in the packet.
     pub decode_events: bool,
-    /// Whether it repeats what was acknowledged.
+    /// Whether the packet repeats acknowledged data.
     pub spurious_retransmission: bool,
 }
 
-/// A TCP session as events of packets show it.
+/// A TCP session, as packet events show it.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionState<'a> {
     /// State after the packet.
     pub state: &'a str,
-    /// State before it, where it was another one.
+    /// State before the packet, if it was different.
     pub before: Option<&'a str>,
-    /// What is special about it.
+    /// Special properties of the session.
     pub flags: &'a [&'static str],
     /// The client and the server.
     pub peers: [PeerState; 2],
@@ -490,25 +492,25 @@ pub struct SessionState<'a> {
 /// One side of a TCP session.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerState {
-    /// Its initial sequence number.
+    /// The side's initial sequence number.
     pub isn: u32,
-    /// One past the last byte that it sent.
+    /// One past the last byte that the side sent.
     pub next_seq: u32,
-    /// Up to where the other side acknowledged.
+    /// The other side's highest acknowledgement.
     pub last_ack: u32,
-    /// Up to where the other side lets it send.
+    /// The end of the window that the other side allows.
     pub next_win: u32,
-    /// Sequence number of the first byte of it that is kept.
+    /// Sequence number of the first buffered byte.
     pub base_seq: u32,
-    /// One past the last byte of it that is kept.
+    /// One past the last buffered byte.
     pub right_edge: u32,
-    /// The window that the other side offered last.
+    /// The last window that the other side advertised.
     pub window: u32,
-    /// The shift of that window.
+    /// The window's scale.
     pub wscale: u8,
-    /// Data of it is missing.
+    /// Some of the side's data is missing.
     pub gap: bool,
-    /// It sent more than is put together.
+    /// The side sent more than the reassembly depth.
     pub depth_reached: bool,
 }
 
@@ -523,17 +525,17 @@ pub struct DropEvent<'a> {
     pub reason: &'a str,
     /// Direction of the packet.
     pub direction: Option<Direction>,
-    /// Whether this is the first drop of its flow, or of no flow: outputs with `flows: start` show only these.
+    /// Whether this is the flow's first drop, or the packet has no flow. Outputs with `flows: start` show only these.
     pub first_of_flow: bool,
-    /// Transaction, and whether it was only assumed.
+    /// Transaction, and whether it is a guess.
     pub tx_id: Option<(u64, bool)>,
-    /// The rule that dropped it, and whether it is one that blocks.
+    /// The rule that dropped the packet, and whether the rule blocks.
     pub alert: Option<(Signature<'a>, bool)>,
     /// Verdict.
     pub verdict: Option<VerdictInfo<'a>>,
 }
 
-/// What a side of a TCP connection did.
+/// Both sides of a TCP connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TcpSummary<'a> {
     /// Flags seen to the server and to the client.
@@ -542,7 +544,7 @@ pub struct TcpSummary<'a> {
     pub state: Option<&'a str>,
     /// Whether data is missing to the server and to the client.
     pub gap: [bool; 2],
-    /// Most regions of reassembly at a time, to the server and to the client.
+    /// Largest number of reassembly regions at one time, to the server and to the client.
     pub max_regions: [u16; 2],
     /// Bytes of urgent data taken out of band, to the server and to the client; 0 is not written.
     pub urgent_oob: [u32; 2],
@@ -553,7 +555,7 @@ pub struct TcpSummary<'a> {
 pub struct FlowEvent<'a> {
     /// Header, with the flow's own addresses.
     pub header: Header<'a>,
-    /// Application protocols; for netflow `unknown` is written where there is none.
+    /// Application protocols. Netflow writes `unknown` if there is none.
     pub app_protos: AppProtos<'a>,
     /// Packets to the server and to the client.
     pub pkts: [u64; 2],
@@ -567,23 +569,23 @@ pub struct FlowEvent<'a> {
     pub state: &'a str,
     /// `timeout`, `forced`, `shutdown`, `tcp_reuse`, ...
     pub reason: &'a str,
-    /// Whether a rule alerted on it.
+    /// Whether a rule alerted on the flow.
     pub alerted: bool,
-    /// `drop`, `pass` or `accept`, where that was decided for the flow.
+    /// `drop`, `pass` or `accept`, if a rule decided for the whole flow.
     pub action: Option<&'a str>,
     /// Whether emergency mode was on.
     pub emergency: bool,
-    /// `local` or `capture`, where it was bypassed.
+    /// `local` or `capture`, if the flow was bypassed.
     pub bypass: Option<&'a str>,
-    /// Packets and bytes while bypassed in the capture, to the server and to the client.
+    /// Packets and bytes while the capture bypassed the flow, to the server and to the client.
     pub bypassed: Option<[(u64, u64); 2]>,
-    /// Exception policies that took effect, as target and policy.
+    /// Exception policies that took effect, as pairs of target and policy.
     pub exception_policies: &'a [(&'a str, &'a str)],
     /// Number of transactions; 0 is not written.
     pub tx_cnt: u64,
     /// Whether it was an elephant flow.
     pub elephant: bool,
-    /// Smallest and largest TTL, by direction: for netflow.
+    /// Smallest and largest TTL by direction, for netflow.
     pub ttl: [(u8, u8); 2],
     /// TCP.
     pub tcp: Option<TcpSummary<'a>>,
@@ -615,37 +617,37 @@ pub struct ArpEvent<'a> {
     pub dest_ip: std::net::Ipv4Addr,
 }
 
-/// An event of the application layer: `event_type`, header, and what the protocol writes.
+/// An event of the application layer: `event_type`, header, and the protocol's members.
 #[derive(Clone, Copy)]
 pub struct AppEvent<'a> {
-    /// Which type.
+    /// The event type.
     pub kind: EventType,
     /// Header.
     pub header: Header<'a>,
-    /// Transaction, and whether it was only assumed.
+    /// Transaction, and whether it is a guess.
     pub tx_id: Option<(u64, bool)>,
-    /// Direction, where the type shows it.
+    /// Direction, if the type shows it.
     pub direction: Option<Direction>,
     /// The client behind a proxy: for `http` and `fileinfo`.
     pub xff: Option<Forwarded<'a>>,
-    /// How many events an output makes of it, by the output's number: mostly [`ONE_RECORD`].
+    /// How many events an output writes, by the output's number: mostly [`ONE_RECORD`].
     pub records: Records<'a>,
-    /// The type's own members, by the output's number and that of the event.
+    /// The type's own members, by the output's number and the event's.
     pub fields: RecordFields<'a>,
 }
 
 /// One counter.
 #[derive(Debug, Clone, Copy)]
 pub struct Counter<'a> {
-    /// Dotted name: `decoder.event.ipv4.trunc_pkt`. No name may be the beginning of another one up to a dot.
+    /// Dotted name, such as `decoder.event.ipv4.trunc_pkt`. No name may be a dotted prefix of another.
     pub name: &'a str,
     /// Its value.
     pub value: i64,
-    /// What it was in the last report.
+    /// Its value in the previous report.
     pub last: i64,
 }
 
-/// What a detection engine has loaded.
+/// The state of a detection engine.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineStats {
     /// Tenant, 0 without tenants.
@@ -656,20 +658,20 @@ pub struct EngineStats {
     pub rules_loaded: u64,
     /// Rules with errors.
     pub rules_failed: u64,
-    /// Rules left out because of what they require.
+    /// Rules skipped because a requirement (`requires`) is not met.
     pub rules_skipped: u64,
 }
 
 /// A report of all counters.
 #[derive(Debug, Clone, Copy)]
 pub struct StatsEvent<'a> {
-    /// When.
+    /// Time of the report.
     pub time: Time,
     /// Seconds since the start.
     pub uptime: u64,
-    /// Sums over all threads, in the order they are to be shown.
+    /// Sums over all threads, in display order.
     pub totals: &'a [Counter<'a>],
-    /// Counters of each thread, by its name.
+    /// Counters of each thread, with the thread's name.
     pub threads: &'a [(&'a str, &'a [Counter<'a>])],
     /// Detection engines.
     pub engines: &'a [EngineStats],

@@ -1,4 +1,4 @@
-//! `pcap-log` as an output: it takes packets, and no events.
+//! `pcap-log` as an output. It takes packets, but no events.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ impl EventSink for PcapLog {
         None
     }
 
-    /// Of mode `normal` the first worker has all of it.
+    /// In mode `normal` the first worker has the only ring.
     fn share(&mut self, at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError> {
         if self.settings.mode == PcapMode::Multi { self.settings.open(at).map(Some) } else { Ok(None) }
     }

@@ -1,8 +1,8 @@
-//! Kafka, by librdkafka.
+//! Kafka, with librdkafka.
 //!
-//! The producer is idempotent: what it sends again after a broken connection is there once, and the order within a partition
-//! stays. It tries for as long as it takes (`message.timeout.ms` 0), so while brokers are away the batch in hand waits in
-//! librdkafka, and what follows in our queue and spool.
+//! The producer is idempotent: messages that it repeats after a broken connection arrive once, and the order within a
+//! partition stays. It retries without limit (`message.timeout.ms` 0). While brokers are away, the current batch waits
+//! in librdkafka, and later lines wait in our queue and spool.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,10 +21,10 @@ use super::{KafkaSettings, Outcome, PATIENCE, Transport};
 /// How long a call waits for deliveries.
 const TURN: Duration = Duration::from_millis(200);
 
-/// What deliveries came to.
+/// Delivery reports.
 #[derive(Default)]
 struct Deliveries {
-    /// Messages without an answer.
+    /// Messages without a delivery report.
     open: AtomicUsize,
     done: AtomicUsize,
     trouble: Mutex<Trouble>,
@@ -32,12 +32,12 @@ struct Deliveries {
 
 #[derive(Default)]
 struct Trouble {
-    /// Lines that no broker will ever take, and why.
+    /// Lines that no broker will ever accept, and the reason.
     refused: u64,
     why: Option<String>,
     /// Lines to send again.
     again: Vec<u8>,
-    /// What librdkafka said last of its connections.
+    /// The last thing that librdkafka reported about its connections.
     said: Option<String>,
 }
 
@@ -55,11 +55,11 @@ impl ClientContext for Context {
         self.trouble().said = Some(if reason.is_empty() { error.to_string() } else { reason.to_owned() });
     }
 
-    // What librdkafka logs is in what we say of it.
+    // Our own messages include what librdkafka would log.
     fn log(&self, _: rdkafka::config::RDKafkaLogLevel, _: &str, _: &str) {}
 }
 
-/// Errors that are of the message itself.
+/// Errors caused by the message itself, which a retry cannot fix.
 fn for_good(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as E;
     matches!(code, E::MessageSizeTooLarge | E::InvalidMessage | E::InvalidMessageSize | E::InvalidRecord)
@@ -88,15 +88,15 @@ pub(super) struct Kafka {
     config: ClientConfig,
     context: Context,
     producer: Option<BaseProducer<Context>>,
-    /// When something was last delivered, and how much there was then.
+    /// Time of the last delivery, and how many messages were open then.
     progress: (Instant, usize),
 }
 
 impl Kafka {
-    /// Checks the settings; nothing is connected yet.
+    /// Checks the settings without connecting.
     ///
     /// # Errors
-    /// A property that librdkafka does not know or take.
+    /// A property that librdkafka does not know or accept.
     pub(super) fn new(settings: &KafkaSettings) -> io::Result<Kafka> {
         let mut config = ClientConfig::new();
         config
@@ -117,7 +117,7 @@ impl Kafka {
             producer: None,
             progress: (Instant::now(), 0),
         };
-        // The only way to have properties checked is to make a producer, which connects in the background.
+        // librdkafka checks properties only when it creates a producer, which connects in the background.
         kafka.producer = Some(kafka.make().map_err(io::Error::other)?);
         Ok(kafka)
     }
@@ -129,7 +129,7 @@ impl Kafka {
 
 impl Transport for Kafka {
     fn connect(&mut self) -> Result<(), String> {
-        // After a fatal error a producer is of no more use.
+        // A producer is unusable after a fatal error.
         let fatal = self.producer.as_ref().is_none_or(|p| p.client().fatal_error().is_some());
         if fatal {
             self.producer = None;
@@ -155,7 +155,7 @@ impl Transport for Kafka {
                         break;
                     }
                     Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), same)) => {
-                        // A batch has fewer messages than the queue has places, unless `properties` say otherwise.
+                        // A batch has fewer messages than the queue has room for, unless `properties` change that.
                         producer.poll(TURN);
                         record = same;
                     }

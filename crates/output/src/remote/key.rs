@@ -1,10 +1,10 @@
-//! The key of an event, read from its text.
+//! Finds the key of an event in its text.
 #![cfg_attr(not(feature = "kafka"), allow(dead_code))]
 
 use super::PartitionKey;
 
-/// The key of a line, without quotes. Events carry `community_id` and `flow_id` before anything that comes from traffic, and the
-/// first occurrence counts: text from outside cannot choose the key, since its quotes are escaped.
+/// The key of a line, without quotes. Events write `community_id` and `flow_id` before any data from traffic, and the
+/// first occurrence counts. Traffic cannot choose the key, because its quotes are escaped.
 pub(super) fn key(line: &[u8], which: PartitionKey) -> Option<&[u8]> {
     match which {
         PartitionKey::CommunityId => member(line, b"\"community_id\":").or_else(|| member(line, b"\"flow_id\":")),

@@ -1,13 +1,13 @@
-//! Lines for another machine: Redis, Kafka, a socket with or without TLS, a syslog server.
+//! Lines for remote peers: Redis, Kafka, a socket with or without TLS, a syslog server.
 //!
-//! Whoever writes events hands lines to a bounded queue in memory and goes on (`Remote::put`). A thread for each output takes
-//! them in batches, sends them, and keeps each batch until the peer has it; what connects and waits is that thread alone.
-//! While the peer is away the thread tries again, less often each time, and moves what fills the queue to disk where there is a
-//! spool (`spool.rs`). Order: the batch that is being sent, then the spool, then the queue. Lines that fit nowhere are counted as lost
-//! and said once, with the reason, and once more when the peer is back.
+//! A worker puts lines into a bounded queue in memory and goes on (`Remote::put`). Each output has a thread that takes
+//! lines in batches, sends them, and keeps each batch until the peer has it. Only this thread connects and waits. While
+//! the peer is away, the thread retries at growing intervals. If the output has a spool (`spool.rs`), the thread moves
+//! lines to disk as the queue fills up. The order is: the batch being sent, then the spool, then the queue. Lines that
+//! fit nowhere are counted as lost. The log reports the loss once, with the reason, and once more when the peer is back.
 //!
-//! A `Transport` is a file here. It knows how to connect and how to send a batch, and which lines of a failed batch have
-//! to be sent again.
+//! Each `Transport` has a file here. It connects, sends a batch, and returns the lines of a failed batch that have to be
+//! sent again.
 
 #[cfg(feature = "kafka")]
 mod kafka;
@@ -33,57 +33,59 @@ pub use settings::{
 };
 use spool::{Place, Spool};
 
-/// Lines go to a peer in batches of about so many bytes.
+/// Approximate size of a batch in bytes.
 const BATCH: usize = 256 << 10;
 /// The first pause after a failure; it doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How long whoever writes waits for a peer that is away.
+/// How long a worker waits for a peer that is away.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// How often the log reports losses to a connected peer that is too slow.
 const LOSSES_TOLD: Duration = Duration::from_secs(10);
-/// How long the end of the process waits for the peer to take what is left.
+/// How long the process waits at its end for the peer to take the remaining lines.
 const LAST_WAIT: Duration = Duration::from_secs(10);
-/// How long a peer may take for a connection, or to accept or acknowledge something, before it counts as away.
+/// How long a peer may take to connect, accept or acknowledge before it counts as away.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What came of a batch.
+/// The result of sending a batch.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "kafka"), allow(dead_code))] // Only Kafka leaves a batch on its way, or refuses lines for good.
+#[cfg_attr(not(feature = "kafka"), allow(dead_code))] // Only Kafka leaves a batch in flight, or refuses lines for good.
 pub(super) enum Outcome {
-    /// The peer has it, but for so many lines that it refuses for good, the last for this reason.
+    /// The peer has the batch. It refused this many lines for good, the last one for this reason.
     Done { refused: u64, why: Option<String> },
-    /// It is on its way: [`Transport::wait`] tells more. `why` is there once it takes longer than [`PATIENCE`].
+    /// The batch is in flight; [`Transport::wait`] returns the result. `why` is set once it takes longer than
+    /// [`PATIENCE`].
     Waiting { why: Option<String> },
-    /// The connection, or the peer, does not work. `rest` are the lines to send again.
+    /// The connection or the peer failed. `rest` has the lines to send again.
     Failed { rest: Vec<u8>, why: String },
 }
 
-/// A way to a peer. All calls come from one thread, and return within a few times [`PATIENCE`].
+/// A connection to a peer. All calls come from one thread and return within a few times [`PATIENCE`].
 pub(super) trait Transport: Send {
-    /// Connects, or does so again after [`Outcome::Failed`].
+    /// Connects, or reconnects after [`Outcome::Failed`].
     ///
     /// # Errors
-    /// A sentence that says what does not work.
+    /// A sentence that describes the failure.
     fn connect(&mut self) -> Result<(), String>;
 
     /// Sends whole lines.
     fn send(&mut self, lines: &[u8]) -> Outcome;
 
-    /// What has become of the batch that was last sent.
+    /// The result of the last batch sent.
     fn wait(&mut self) -> Outcome {
         Outcome::Done { refused: 0, why: None }
     }
 }
 
-/// Numbers of an output, or of several together.
+/// Counters of one output, or of several together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemoteCounters {
     /// Lines that the peer has.
     pub sent: u64,
-    /// Lines that were lost because neither queue nor spool had room, that a crash cut, or that were left at the end.
+    /// Lines lost because neither queue nor spool had room, because a crash truncated them, or because they were unsent
+    /// at the end.
     pub lost: u64,
-    /// Lines that the peer refused for good: too long for it, for example.
+    /// Lines that the peer refused for good, for example because they are too long.
     pub refused: u64,
     /// Connections made after the first.
     pub reconnects: u64,
@@ -94,7 +96,7 @@ pub struct RemoteCounters {
 }
 
 impl RemoteCounters {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: RemoteCounters) -> RemoteCounters {
         RemoteCounters {
@@ -113,15 +115,15 @@ struct Queue {
     chunks: VecDeque<Vec<u8>>,
     bytes: usize,
     counters: RemoteCounters,
-    /// Since when the peer is away.
+    /// Time since which the peer is away.
     away: Option<Instant>,
-    /// Somebody waits until everything is sent, or on disk.
+    /// A worker waits until everything is sent or on disk.
     finishing: bool,
-    /// Everything is sent, or on disk as far as the peer is away.
+    /// Everything is sent, or on disk while the peer is away.
     idle: bool,
-    /// The thread is to end.
+    /// The thread has to stop.
     stop: bool,
-    /// The thread is gone: nobody sends.
+    /// The thread has ended, so nothing is sent any more.
     gone: bool,
 }
 
@@ -130,14 +132,14 @@ struct Inner {
     name: String,
     settings: Arc<RemoteSettings>,
     queue: Mutex<Queue>,
-    /// There are lines, or no more come.
+    /// Signals new lines, or that no more follow.
     work: Condvar,
-    /// There is room, or everything was sent.
+    /// Signals room in the queue, or that everything was sent.
     room: Condvar,
 }
 
 impl Inner {
-    /// Each change under the lock is complete in itself, so the state is good even if a holder panicked.
+    /// Each change under the lock is complete in itself, so a panicked holder leaves a valid state.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,10 +149,10 @@ impl Inner {
     }
 }
 
-/// The transport to such a peer.
+/// Creates the transport for a kind of peer.
 ///
 /// # Errors
-/// A certificate, address or property that cannot be used, or a kind that this build has not.
+/// A certificate, address or property that cannot be used, or a kind that this build lacks.
 fn transport(kind: &RemoteKind) -> io::Result<Box<dyn Transport>> {
     Ok(match kind {
         RemoteKind::Redis(s) => Box::new(redis::Redis::new(s.clone())),
@@ -166,10 +168,10 @@ fn transport(kind: &RemoteKind) -> io::Result<Box<dyn Transport>> {
 }
 
 impl RemoteSettings {
-    /// Whether an output can be opened with these settings. Nothing is sent, and no spool is touched.
+    /// Checks whether an output can be opened with these settings. Nothing is sent, and no spool is touched.
     ///
     /// # Errors
-    /// What would keep it from being opened.
+    /// The reason that it cannot be opened.
     pub fn check(&self) -> io::Result<()> {
         transport(&self.kind).map(drop)
     }
@@ -183,10 +185,11 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Starts the thread. A peer that is not there is no error: it is tried again.
+    /// Starts the thread. An absent peer is no error: the thread retries.
     ///
     /// # Errors
-    /// A spool, certificate or address that cannot be used, no thread to be had, or a kind that this build has not.
+    /// A spool, certificate or address that cannot be used, a thread that cannot be started, or a kind that this build
+    /// lacks.
     pub(crate) fn start(settings: &Arc<RemoteSettings>) -> io::Result<Remote> {
         Remote::with(settings, transport(&settings.kind)?)
     }
@@ -221,8 +224,8 @@ impl Remote {
         Ok(Remote { inner, thread: Some(thread) })
     }
 
-    /// Queues whole lines. How many of them are lost, since there is no room; with [`WhenFull::Wait`] it waits for room, until
-    /// the peer has been away for [`LONGEST_WAIT`].
+    /// Queues whole lines. Returns how many were lost for lack of room. With [`WhenFull::Wait`] the call waits for room,
+    /// until the peer has been away for [`LONGEST_WAIT`].
     pub(crate) fn put(&self, lines: &[u8]) -> u64 {
         if lines.is_empty() {
             return 0;
@@ -231,14 +234,14 @@ impl Remote {
         let limit = inner.settings.queue;
         let mut q = inner.lock();
         while q.bytes > 0 && q.bytes + lines.len() > limit && !q.gone {
-            // A run is not held up for ever by a peer that does not come.
+            // A peer that never returns must not block a run for ever.
             let given_up = q.away.is_some_and(|since| since.elapsed() >= LONGEST_WAIT);
             if inner.settings.when_full != Some(WhenFull::Wait) || given_up {
                 break;
             }
             q = inner.room.wait_timeout(q, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
         }
-        // A hand-over that is larger than the whole queue goes in when the queue is empty.
+        // A hand-over larger than the whole queue is accepted once the queue is empty.
         if q.gone || (q.bytes > 0 && q.bytes + lines.len() > limit) {
             let lost = count(lines);
             q.counters.lost += lost;
@@ -260,8 +263,8 @@ impl Remote {
         self.inner.lock().counters
     }
 
-    /// At the end, by each worker: waits until the peer has everything, or disk where the peer is away. After [`LAST_WAIT`]
-    /// what is left is counted as lost, and so is what comes later.
+    /// Each worker calls this at the end. It waits until the peer has everything, or until the lines are on disk if the
+    /// peer is away. After [`LAST_WAIT`] the remaining lines, and all later ones, count as lost.
     pub(crate) fn finish(&self) {
         let until = Instant::now() + LAST_WAIT;
         let mut q = self.inner.lock();
@@ -277,7 +280,7 @@ impl Remote {
         q.finishing = false;
         if q.stop {
             self.inner.work.notify_one();
-            // The thread is at most as long in a call as a transport's limits.
+            // A transport's time limits bound how long the thread stays in a call.
             while !q.gone {
                 q = self.inner.room.wait(q).unwrap_or_else(PoisonError::into_inner);
             }
@@ -291,13 +294,13 @@ impl Drop for Remote {
         self.inner.lock().stop = true;
         self.inner.work.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic was shown when it happened, and the lines are counted.
+            // The panic was reported when it happened, and the lines are counted.
             let _ = thread.join();
         }
     }
 }
 
-/// Counts what is left when the thread ends, however that comes, and lets waiting workers go on.
+/// Counts the remaining lines and releases waiting workers when the thread ends, even by a panic.
 struct Leaving<'a>(&'a Inner);
 
 impl Drop for Leaving<'_> {
@@ -313,15 +316,15 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Where the batch that is being sent came from.
+/// Where the current batch came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Memory,
-    /// Its place in the spool, and how many bytes it has there.
+    /// Its place in the spool, and its size there in bytes.
     Spool(Place, u64),
 }
 
-/// The thread's own.
+/// The state of the sending thread.
 struct Shipper<'a> {
     inner: &'a Inner,
     transport: Box<dyn Transport>,
@@ -333,16 +336,16 @@ struct Shipper<'a> {
     /// When the log last reported losses to a connected peer.
     told: Option<Instant>,
     pause: Duration,
-    /// What is being sent, until the peer has it.
+    /// The batch being sent, kept until the peer has it.
     batch: Vec<u8>,
     from: Origin,
-    /// The batch is with the transport.
+    /// The transport has the batch.
     waiting: bool,
 }
 
 impl Drop for Shipper<'_> {
     fn drop(&mut self) {
-        // `end` left nothing, unless the thread panicked.
+        // `end` leaves nothing behind, unless the thread panicked.
         if self.from == Origin::Memory {
             self.inner.lock().counters.lost += count(&self.batch);
         }
@@ -384,7 +387,7 @@ impl<'a> Shipper<'a> {
                     self.inner.lock().counters.reconnects += 1;
                 }
             }
-            // Whoever finishes waits for what is being sent, also if it is safe on disk.
+            // A worker that finishes waits for the current batch, even if the batch is also on disk.
             self.inner.lock().idle = false;
             let outcome = if self.waiting { self.transport.wait() } else { self.transport.send(&self.batch) };
             match outcome {
@@ -441,7 +444,7 @@ impl<'a> Shipper<'a> {
         true
     }
 
-    /// The peer has the batch.
+    /// Handles a batch that the peer has.
     fn done(&mut self, refused: u64, why: Option<&str>) {
         self.waiting = false;
         self.pause = PAUSE;
@@ -473,7 +476,7 @@ impl<'a> Shipper<'a> {
         }
     }
 
-    /// Logs lines lost to a connected peer: they arrive faster than it takes them.
+    /// Logs lines lost although the peer is connected: they arrive faster than it takes them.
     fn tell_of_losses(&mut self) {
         let lost = self.inner.lock().counters.lost;
         if lost > self.lost_before {
@@ -487,7 +490,7 @@ impl<'a> Shipper<'a> {
         }
     }
 
-    /// Frees what the batch takes on disk.
+    /// Frees the batch's space on disk.
     fn acknowledge(&mut self) {
         let (Some(spool), Origin::Spool(place, size)) = (&mut self.spool, self.from) else { return };
         if let Err(e) = spool.acknowledge(place, size) {
@@ -498,13 +501,13 @@ impl<'a> Shipper<'a> {
         self.from = Origin::Memory;
     }
 
-    /// Frees what the peer has of a batch that failed, so that the next run does not send it again.
+    /// Frees the part of a failed batch that the peer has, so that the next run does not send it again.
     fn acknowledge_but(&mut self, rest: &[u8]) {
         if rest.is_empty() {
             return self.acknowledge();
         }
         let Origin::Spool(place, size) = self.from else { return };
-        // Kafka's partitions may have taken lines out of order: then all of the batch stays on disk until all is taken.
+        // Kafka's partitions may take lines out of order. The whole batch then stays on disk until all of it is taken.
         if rest.len() < self.batch.len() && self.batch.ends_with(rest) {
             let left = rest.len() as u64;
             self.from = Origin::Spool(place.before(left), size - left);
@@ -513,7 +516,7 @@ impl<'a> Shipper<'a> {
         }
     }
 
-    /// Says the first time that the peer is away.
+    /// Logs once that the peer is away.
     fn tell(&mut self, why: &str) {
         if !std::mem::replace(&mut self.failing, true) {
             {
@@ -529,7 +532,7 @@ impl<'a> Shipper<'a> {
         }
     }
 
-    /// Says it the first time, and waits a little longer each time.
+    /// Logs the first failure, and waits a little longer after each one.
     fn failed(&mut self, why: &str) {
         self.tell(why);
         let pause = self.pause;
@@ -547,7 +550,7 @@ impl<'a> Shipper<'a> {
     fn make_room(&mut self) {
         let half = self.inner.settings.queue / 2;
         let Some(waits) = self.spool.as_ref().map(Spool::waits) else { return };
-        // While the spool has lines the queue's are younger, whether the peer is there or not.
+        // While the spool has lines, those in the queue are younger, whether or not the peer is there.
         while self.failing || self.waiting || waits {
             let mut q = self.inner.lock();
             let ending = q.finishing && self.failing;
@@ -558,7 +561,8 @@ impl<'a> Shipper<'a> {
             q.bytes -= chunk.as_ref().map_or(0, Vec::len);
             q.counters.queued = q.bytes as u64;
             drop(q);
-            // The batch in hand is older than what follows: it goes first, in case the process does not live to send it.
+            // The current batch is older than the queue. It goes to disk first, in case the process ends before it is
+            // sent.
             self.spool_batch();
             let Some(chunk) = chunk else { return };
             self.spool_chunk(&chunk);
@@ -566,21 +570,21 @@ impl<'a> Shipper<'a> {
         }
     }
 
-    /// Puts the batch in hand on disk as well, where it is not yet.
+    /// Puts the current batch on disk as well, if it is not there yet.
     fn spool_batch(&mut self) {
         let (Some(spool), Origin::Memory, false) = (&mut self.spool, self.from, self.batch.is_empty()) else { return };
-        // The spool has nothing unread before it: a batch comes from memory only then.
+        // A batch comes from memory only while the spool has nothing unread.
         let kept = spool.push(&self.batch).and_then(|fits| if fits { spool.read(self.batch.len()) } else { Ok(None) });
         match kept {
             Ok(Some((lines, place))) => self.from = Origin::Spool(place, lines.len() as u64),
-            // No room: it stays in memory.
+            // The spool is full: the batch stays in memory.
             Ok(None) => {}
             Err(e) => self.inner.warn(Level::Error, format_args!("the spool cannot be written: {e}")),
         }
         self.inner.lock().counters.spooled = self.spool.as_ref().map_or(0, Spool::held);
     }
 
-    /// Puts lines on disk; they are lost where there is no room.
+    /// Puts lines on disk. Lines that do not fit are lost.
     fn spool_chunk(&mut self, chunk: &[u8]) {
         let Some(spool) = &mut self.spool else { return };
         let fits = spool.push(chunk).unwrap_or_else(|e| {
@@ -594,13 +598,13 @@ impl<'a> Shipper<'a> {
         }
     }
 
-    /// Waits for lines, no longer than this; whether the thread is to end.
+    /// Waits for lines, at most for `most`. Returns whether the thread has to stop.
     fn rest(&mut self, most: Duration) -> bool {
         let mut q = self.inner.lock();
         if q.stop {
             return true;
         }
-        // Where the peer is away and there is a spool, `make_room` took the queue to disk for whoever is finishing.
+        // If the peer is away and there is a spool, `make_room` has moved the queue to disk for the finishing worker.
         let idle = q.chunks.is_empty() && (self.batch.is_empty() || matches!(self.from, Origin::Spool(..)));
         if idle {
             q.idle = true;
@@ -612,7 +616,7 @@ impl<'a> Shipper<'a> {
         q.stop
     }
 
-    /// What is left goes to disk, or is counted as lost.
+    /// Moves the remaining lines to disk, or counts them as lost.
     fn end(&mut self) {
         let mut left: VecDeque<Vec<u8>> = VecDeque::new();
         if self.from == Origin::Memory && !self.batch.is_empty() {

@@ -1,8 +1,9 @@
 //! Redis: lists, channels and streams.
 //!
-//! The protocol (RESP2) is written here: five commands and three kinds of replies are a page, and the client crate brings twenty
-//! crates for its addresses. A batch goes as commands in a row, whose replies are read afterwards. Within `MULTI` and `EXEC` the
-//! server does all of them or none, so a batch whose reply is lost with the connection is the only one that may be there twice.
+//! This module speaks the protocol (RESP2) itself: five commands and three kinds of reply take a page, while the client
+//! crate brings twenty dependencies. A batch is a pipeline of commands whose replies are read afterwards. Within `MULTI`
+//! and `EXEC` the server executes all commands or none. Only a batch whose reply is lost with the connection may
+//! therefore arrive twice.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +11,7 @@ use std::os::unix::net::UnixStream;
 
 use super::{Outcome, PATIENCE, RedisMode, RedisSettings, Transport, stream};
 
-/// The longest reply that is read: replies to these commands are short.
+/// The longest accepted reply. Replies to these commands are short.
 const LONGEST_REPLY: u64 = 64 << 10;
 
 pub(super) struct Redis {
@@ -23,11 +24,11 @@ trait Wire: Read + Write + Send {}
 impl Wire for TcpStream {}
 impl Wire for UnixStream {}
 
-/// Why a batch is not there.
+/// The reason that a batch did not arrive.
 enum Trouble {
-    /// The connection.
+    /// The connection failed.
     Io(io::Error),
-    /// What the server said.
+    /// The server returned an error.
     Said(String),
 }
 
@@ -77,7 +78,7 @@ impl Redis {
         self.exchange(1)
     }
 
-    /// Writes the request and reads so many replies.
+    /// Writes the request and reads `replies` replies.
     fn exchange(&mut self, replies: usize) -> Result<(), Trouble> {
         let Some(c) = &mut self.connection else { return Err(io::Error::from(io::ErrorKind::NotConnected).into()) };
         c.get_mut().write_all(&self.request)?;
@@ -90,7 +91,7 @@ impl Redis {
         said.map_or(Ok(()), |s| Err(Trouble::Said(s)))
     }
 
-    /// Puts lines there in one step: all of them or none.
+    /// Adds lines in one step: all of them or none.
     fn put(&mut self, lines: &[&[u8]]) -> Result<(), Trouble> {
         let key = self.settings.key.as_bytes();
         let out = &mut self.request;
@@ -149,7 +150,7 @@ impl Transport for Redis {
     }
 }
 
-/// An address of IPv6 in brackets.
+/// Puts an IPv6 address in brackets.
 fn bracketed(server: &str) -> String {
     if server.contains(':') && !server.starts_with('[') { format!("[{server}]") } else { server.to_owned() }
 }
@@ -169,7 +170,7 @@ fn command(out: &mut Vec<u8>, parts: &[&[u8]]) {
     parts.iter().for_each(|p| bulk(out, p));
 }
 
-/// Reads a reply; the error that it is, or that is in it.
+/// Reads a reply. Returns the error that the reply is or contains, if any.
 fn reply(c: &mut impl BufRead, depth: usize) -> Result<Option<String>, Trouble> {
     let odd = || Trouble::Said("something that is no reply of Redis".into());
     let mut line = Vec::new();
@@ -183,7 +184,7 @@ fn reply(c: &mut impl BufRead, depth: usize) -> Result<Option<String>, Trouble> 
     match kind {
         b'+' | b':' => Ok(None),
         b'-' => Ok(Some(text)),
-        // A null: a transaction that was not executed.
+        // A null array: the transaction was not executed.
         b'*' if number()? < 0 => Ok(Some("the transaction was not executed".into())),
         b'$' => {
             if let Ok(n) = u64::try_from(number()?) {

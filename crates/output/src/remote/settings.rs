@@ -1,24 +1,24 @@
-//! What the configuration says of remote outputs.
+//! Settings of remote outputs.
 
 use std::path::PathBuf;
 
 use crate::settings::{Facility, SyslogLevel};
 
-/// An output of another machine.
+/// The settings of one remote output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteSettings {
-    /// Who the peer is.
+    /// The peer.
     pub kind: RemoteKind,
     /// `queue-size`: most bytes that wait in memory.
     pub queue: usize,
-    /// `when-full`; `None` leaves it to the engine: packets of an interface do not wait, capture files do.
+    /// `when-full`. `None` lets the engine decide: live captures do not wait, capture files do.
     pub when_full: Option<WhenFull>,
     /// `spool`.
     pub spool: Option<SpoolSettings>,
 }
 
 impl RemoteSettings {
-    /// The peer, for messages.
+    /// The peer's name in messages.
     pub fn name(&self) -> String {
         match &self.kind {
             RemoteKind::Redis(s) => format!("redis {}:{}", s.server, s.port),
@@ -28,7 +28,7 @@ impl RemoteSettings {
     }
 }
 
-/// Who the peer is.
+/// The kind of peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemoteKind {
     /// `filetype: redis`.
@@ -39,19 +39,19 @@ pub enum RemoteKind {
     Stream(StreamSettings),
 }
 
-/// What happens to lines for which there is no room, neither in memory nor on disk.
+/// Policy for lines that fit neither in memory nor on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// They are lost and counted: packets do not wait.
+    /// The lines are lost and counted, so that packets do not wait.
     Drop,
-    /// Whoever writes waits: for capture files, which can.
+    /// The worker waits. This suits capture files.
     Wait,
 }
 
-/// `spool`: where lines are kept on disk while the peer is away.
+/// `spool`: keeps lines on disk while the peer is away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpoolSettings {
-    /// `dir`: a folder of its own.
+    /// `dir`: a folder that nothing else uses.
     pub dir: PathBuf,
     /// `max-size` in bytes.
     pub max_size: u64,
@@ -68,9 +68,9 @@ pub struct RedisSettings {
     pub mode: RedisMode,
     /// `key`: list, channel or stream.
     pub key: String,
-    /// `password`, and `user` where there are several.
+    /// `password`, and `user` if the server has several.
     pub login: Option<(Option<String>, String)>,
-    /// `pipelining.batch-size`: events sent before an answer is waited for.
+    /// `pipelining.batch-size`: events sent before the replies are read.
     pub batch: usize,
 }
 
@@ -85,9 +85,9 @@ pub enum RedisMode {
     Publish,
     /// `stream`, `xadd`: an entry with the field `eve`.
     Stream {
-        /// `stream-maxlen`: how long the stream may become; 0 is no limit.
+        /// `stream-maxlen`: maximum length of the stream; 0 is no limit.
         maxlen: u64,
-        /// `stream-trim-exact`: exactly so long, instead of about.
+        /// `stream-trim-exact`: trim to exactly this length instead of approximately.
         exact: bool,
     },
 }
@@ -101,18 +101,18 @@ pub struct KafkaSettings {
     pub topic: String,
     /// `key`.
     pub key: PartitionKey,
-    /// `properties`: settings of librdkafka, as TLS and SASL.
+    /// `properties`: librdkafka settings, for example for TLS and SASL.
     pub properties: Vec<(String, String)>,
 }
 
-/// Which member of an event is its key, so that equal ones meet in a partition.
+/// The member of an event that is its key. Events with equal keys go to the same partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartitionKey {
-    /// `community-id`, or `flow_id` where there is none.
+    /// `community-id`, or `flow_id` for events without one.
     CommunityId,
     /// `flow-id`.
     FlowId,
-    /// `none`: partitions in turn.
+    /// `none`: round robin over the partitions.
     None,
 }
 
@@ -121,9 +121,9 @@ pub enum PartitionKey {
 pub struct StreamSettings {
     /// `host:port`.
     pub address: String,
-    /// UDP: a message a datagram.
+    /// UDP: one message in each datagram.
     pub datagrams: bool,
-    /// With TLS.
+    /// TLS settings, if the connection uses TLS.
     pub tls: Option<TlsSettings>,
     /// How a line is framed.
     pub framing: StreamFraming,
@@ -144,24 +144,24 @@ impl StreamSettings {
 pub enum StreamFraming {
     /// As it is, with its line feed.
     Lines,
-    /// RFC 5424; over TCP and TLS with its length before it (RFC 6587 section 3.4.1, RFC 5425 section 4.3).
+    /// RFC 5424. Over TCP and TLS the length precedes the message (RFC 6587 section 3.4.1, RFC 5425 section 4.3).
     Syslog {
-        /// Who speaks.
+        /// The sender's identity.
         identity: String,
-        /// Facility and level: the priority.
+        /// Facility, which with the level forms the priority.
         facility: Facility,
-        /// See there.
+        /// Level.
         level: SyslogLevel,
     },
 }
 
-/// TLS of a connection. The server's certificate is always checked.
+/// TLS settings of a connection. The server's certificate is always checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// `ca`: certificates that are trusted, in PEM; the system's where none is given.
+    /// `ca`: trusted certificates in PEM; the system's if none are given.
     pub ca: Option<PathBuf>,
-    /// `certificate` and `key`: what the sensor shows of itself, in PEM.
+    /// `certificate` and `key`: the sensor's own certificate and key, in PEM.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// `server-name`, where the certificate has another name than the address.
+    /// `server-name`, if the certificate has another name than the address.
     pub server_name: Option<String>,
 }

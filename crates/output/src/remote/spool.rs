@@ -1,9 +1,10 @@
-//! Lines on disk, for as long as the peer is away.
+//! Lines on disk while the peer is away.
 //!
-//! A folder of segments, files of whole lines named by a growing number, and a file `acknowledged` that says up to where
-//! the peer has them. Lines are appended at the end and read from the start, so their order stays. After a crash of the process
-//! the rest is sent by the next run: lines whose acknowledgement was not yet written down are sent twice then, and no line
-//! is lost. Nothing is forced to the medium: a loss of power may take what the kernel had not written.
+//! The spool is a folder of segments and a file `acknowledged`. A segment is a file of whole lines, named by an
+//! increasing number. `acknowledged` records how far the peer has them. Lines are appended at the end and read from the
+//! start, so their order stays. After a crash, the next run sends the rest. Lines whose acknowledgement was not yet
+//! recorded are then sent twice; no line is lost. The spool does not sync to the medium, so a power failure may lose
+//! what the kernel had not written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use super::SpoolSettings;
 
-/// A segment is closed when it has so many bytes: each is removed as a whole.
+/// A segment is closed at this size, because segments are removed as a whole.
 const SEGMENT: u64 = 16 << 20;
-/// The file that says what the peer has.
+/// The file that records how far the peer has the lines.
 const ACKNOWLEDGED: &str = "acknowledged";
 
 /// A place in the spool: the number of a segment and an offset there.
@@ -24,32 +25,32 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// So many bytes before, in the same segment.
+    /// The place `bytes` earlier in the same segment.
     pub(super) fn before(self, bytes: u64) -> Place {
         Place { offset: self.offset.saturating_sub(bytes), ..self }
     }
 }
 
-/// The folder, open.
+/// An open spool folder.
 #[derive(Debug)]
 pub(super) struct Spool {
     settings: SpoolSettings,
-    /// The segment that is written.
+    /// The segment being written.
     tail: Option<File>,
-    /// Where the next line is written, read, and what is acknowledged.
+    /// Where the next line is written and read, and up to where lines are acknowledged.
     end: Place,
     next: Place,
     acknowledged: Place,
-    /// Bytes that are not acknowledged.
+    /// Unacknowledged bytes.
     held: u64,
 }
 
 impl Spool {
-    /// Opens the folder, which is made where there is none. Lines of an earlier run are sent first. The second value is
-    /// how many lines were cut off at the end of a segment by a crash, and are lost.
+    /// Opens the folder, and creates it if necessary. Lines of an earlier run are sent first. The second value counts
+    /// the lines that a crash truncated at the end of a segment; they are lost.
     ///
     /// # Errors
-    /// A folder that cannot be made, read or written.
+    /// The folder cannot be created, read or written.
     pub(super) fn open(settings: SpoolSettings) -> io::Result<(Spool, u64)> {
         fs::create_dir_all(&settings.dir)?;
         let mut segments = segments(&settings.dir)?;
@@ -76,7 +77,7 @@ impl Spool {
             Some(n) => acknowledged = Place { segment: n, offset: 0 },
             None => {}
         }
-        // A segment of its own for this run: what an older process may still have open is not written to.
+        // This run begins a segment of its own, because an older process may still have the last one open.
         let last = segments.last().map_or(acknowledged.segment, |&n| n.max(acknowledged.segment));
         let end = Place { segment: last + 1, offset: 0 };
         if first.is_none() {
@@ -85,20 +86,20 @@ impl Spool {
         Ok((Spool { settings, tail: None, end, next: acknowledged, acknowledged, held }, cut))
     }
 
-    /// Bytes that wait here, or were read and are not acknowledged.
+    /// Bytes that are unread, or read and not acknowledged.
     pub(super) fn held(&self) -> u64 {
         self.held
     }
 
-    /// Whether there is a line that was not read yet.
+    /// Whether a line is unread.
     pub(super) fn waits(&self) -> bool {
         self.next < self.end
     }
 
-    /// Appends whole lines; `false` where `max-size` forbids it.
+    /// Appends whole lines; `false` if they would exceed `max-size`.
     ///
     /// # Errors
-    /// The disk. The lines are then not in the spool.
+    /// A disk error. The lines are then not in the spool.
     pub(super) fn push(&mut self, lines: &[u8]) -> io::Result<bool> {
         let size = lines.len() as u64;
         if self.held + size > self.settings.max_size {
@@ -113,7 +114,7 @@ impl Spool {
         }
         let Some(tail) = &mut self.tail else { return Ok(false) };
         if let Err(e) = tail.write_all(lines) {
-            // Half of it may be there: the segment is cut back to whole lines.
+            // Part of the lines may have been written: cut the segment back to whole lines.
             let _ = tail.set_len(self.end.offset);
             return Err(e);
         }
@@ -122,11 +123,11 @@ impl Spool {
         Ok(true)
     }
 
-    /// The next lines, at most about `most` bytes, and the place behind them, which [`Spool::acknowledge`] is given once the
-    /// peer has them.
+    /// Reads the next lines, about `most` bytes at most, and the place after them. Pass that place to
+    /// [`Spool::acknowledge`] once the peer has the lines.
     ///
     /// # Errors
-    /// The disk.
+    /// A disk error.
     pub(super) fn read(&mut self, most: usize) -> io::Result<Option<(Vec<u8>, Place)>> {
         while self.next < self.end {
             let path = segment(&self.settings.dir, self.next.segment);
@@ -164,10 +165,10 @@ impl Spool {
         Ok(None)
     }
 
-    /// The peer has everything before `place`: `size` bytes more than before.
+    /// Records that the peer has everything before `place`, `size` bytes more than before.
     ///
     /// # Errors
-    /// The disk. The next run sends the lines again then.
+    /// A disk error. The next run then sends the lines again.
     pub(super) fn acknowledge(&mut self, place: Place, size: u64) -> io::Result<()> {
         self.held = self.held.saturating_sub(size);
         let done = self.acknowledged.segment;
@@ -175,7 +176,7 @@ impl Spool {
         let new = self.settings.dir.join("acknowledged.new");
         fs::write(&new, format!("{} {}\n", place.segment, place.offset))?;
         fs::rename(new, self.settings.dir.join(ACKNOWLEDGED))?;
-        // Where nothing is left the disk is empty, and the next line begins a segment.
+        // If nothing is left, all segments are removed, and the next line begins a new one.
         let until = if self.held == 0 { self.end.segment + 1 } else { place.segment };
         for n in done..until {
             match fs::remove_file(segment(&self.settings.dir, n)) {
@@ -207,7 +208,7 @@ fn segments(dir: &Path) -> io::Result<Vec<u64>> {
     Ok(found)
 }
 
-/// What the file says; the start where there is none.
+/// Reads the place from the file; the start if there is no file.
 fn read_place(path: &Path) -> io::Result<Place> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -224,7 +225,7 @@ fn read_place(path: &Path) -> io::Result<Place> {
     }
 }
 
-/// How many bytes of the file are whole lines.
+/// Number of bytes that form whole lines.
 fn whole_lines(path: &Path) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let mut at = file.metadata()?.len();
@@ -291,7 +292,7 @@ mod tests {
         }
         let (first, place) = s.read(600).unwrap().unwrap();
         s.acknowledge(place, first.len() as u64).unwrap();
-        // Read, and not acknowledged: to be sent again.
+        // These are read but not acknowledged, so they have to be sent again.
         s.read(600).unwrap().unwrap();
         drop(s);
         let (mut s, _) = open(dir.path(), 1 << 20);

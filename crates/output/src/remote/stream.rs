@@ -1,8 +1,8 @@
 //! Lines and syslog messages over TCP, TLS and UDP.
 //!
-//! TCP acknowledges bytes to the kernel, not lines to us: what the kernel took counts as sent. A peer that dies takes what lay in
-//! its and our socket buffers with it; that bound is the kernel's, a few hundred KiB. A peer that must not lose lines
-//! acknowledges them: Kafka, or Redis.
+//! TCP acknowledges bytes to the kernel, not lines to us, so lines count as sent once the kernel has them. A peer that
+//! dies loses what was in its socket buffers and ours, which the kernel bounds at a few hundred KiB. If no line may be
+//! lost, use a peer that acknowledges lines: Kafka or Redis.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs, UdpSocket};
@@ -15,10 +15,10 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use super::{Outcome, PATIENCE, StreamFraming, StreamSettings, TlsSettings, Transport};
 use crate::time::Clock;
 
-/// Where Debian and its kin, and Fedora and its kin, keep the certificates that are trusted.
+/// Trusted certificates on Debian and its derivatives, and on Fedora and its derivatives.
 const SYSTEM_CA: [&str; 2] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
 
-/// A TCP connection, with limits to how long anything takes.
+/// Opens a TCP connection with timeouts for every operation.
 pub(super) fn tcp(address: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address"));
     for a in address.to_socket_addrs()? {
@@ -45,23 +45,23 @@ pub(super) struct Stream {
     settings: StreamSettings,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     wire: Option<Wire>,
-    /// What is the same in every syslog message: priority and version, and what follows the time.
+    /// The constant parts of a syslog message: priority and version, and the text after the time.
     header: Option<(String, String)>,
     clock: Clock,
 }
 
 impl Stream {
-    /// Reads certificates. The connection is made later.
+    /// Reads certificates. `connect` opens the connection later.
     ///
     /// # Errors
-    /// Files that cannot be read or do not fit, a name that is none.
+    /// A file that cannot be read or does not fit, or an invalid name.
     pub(super) fn new(settings: StreamSettings) -> io::Result<Stream> {
         let tls = settings.tls.as_ref().map(|t| client(t, &settings.address)).transpose()?;
         let header = match &settings.framing {
             StreamFraming::Lines => None,
             StreamFraming::Syslog { identity, facility, level } => {
                 let priority = u32::from(*facility as u8) << 3 | *level as u32;
-                // RFC 5424 section 6: printable ASCII without spaces, `-` where there is nothing to say.
+                // RFC 5424 section 6: printable ASCII without spaces, and `-` for an empty value.
                 let printable = |text: &str, most: usize| {
                     let t: String = text.chars().filter(char::is_ascii_graphic).take(most).collect();
                     if t.is_empty() { "-".to_owned() } else { t }
@@ -98,7 +98,7 @@ impl Stream {
         Ok(Wire::Tls(Box::new(tls)))
     }
 
-    /// A line as the peer wants it.
+    /// Frames a line for the peer.
     fn frame(&mut self, line: &[u8], out: &mut Vec<u8>) {
         let Some((priority, rest)) = &self.header else { return out.extend_from_slice(line) };
         let text = line.strip_suffix(b"\n").unwrap_or(line);
@@ -114,7 +114,8 @@ impl Stream {
         out.extend_from_slice(&message);
     }
 
-    /// A message too long for a datagram is refused for good; the last error that says so.
+    /// Sends each line as a datagram. A message too long for one is refused for good; the result has the last such
+    /// error.
     fn datagrams(&mut self, batch: &[u8]) -> Outcome {
         let (mut refused, mut why) = (0, None);
         let mut sent = 0;
@@ -154,7 +155,7 @@ impl Transport for Stream {
         if self.settings.datagrams {
             return self.datagrams(batch);
         }
-        // The ends of lines in what is sent, beside those in the batch: after a failure whole lines are sent again.
+        // Maps line ends in the framed bytes to those in the batch, so that whole lines are sent again after a failure.
         let mut framed = Vec::with_capacity(batch.len());
         let mut ends = Vec::new();
         let mut read = 0;
@@ -185,7 +186,7 @@ impl Transport for Stream {
     }
 }
 
-/// Whether the peer closed the connection: what is written after that would be lost without an error.
+/// Fails if the peer closed the connection: writing to it would lose lines without an error.
 fn alive(s: &TcpStream) -> io::Result<()> {
     s.set_nonblocking(true)?;
     let mut byte = [0; 512];
@@ -193,7 +194,7 @@ fn alive(s: &TcpStream) -> io::Result<()> {
     let result = loop {
         match socket.read(&mut byte) {
             Ok(0) => break Err(io::Error::from(io::ErrorKind::ConnectionReset)),
-            // What a peer says to a log is not read.
+            // A log peer has nothing to say: its data is ignored.
             Ok(_) => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => break Ok(()),
             Err(e) => break Err(e),
@@ -203,7 +204,7 @@ fn alive(s: &TcpStream) -> io::Result<()> {
     result
 }
 
-/// The same, and what the server says within TLS (tickets, a change of keys) is taken.
+/// The same for TLS. It also processes the server's TLS messages (tickets, key updates).
 fn tls_alive(s: &mut StreamOwned<ClientConnection, TcpStream>) -> io::Result<()> {
     s.sock.set_nonblocking(true)?;
     let mut byte = [0; 512];
@@ -219,7 +220,7 @@ fn tls_alive(s: &mut StreamOwned<ClientConnection, TcpStream>) -> io::Result<()>
     result
 }
 
-/// Writes everything; else how much was taken, and why not all.
+/// Writes everything. On failure, returns how many bytes were written, and the error.
 fn write(out: &mut impl Write, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
     let mut n = 0;
     while let Some(rest) = bytes.get(n..).filter(|r| !r.is_empty()) {
@@ -233,12 +234,12 @@ fn write(out: &mut impl Write, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
     out.flush().map_err(|e| (n, e))
 }
 
-/// Now, as RFC 5424 section 6.2.3 writes times.
+/// The current time in the format of RFC 5424 section 6.2.3.
 fn now(clock: &mut Clock) -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let mut text = Vec::new();
     clock.iso(&mut text, margay_packet::Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)));
-    // ISO 8601's short form of the offset is none of RFC 3339.
+    // RFC 3339 does not allow ISO 8601's short form of the offset.
     format!("{}Z", String::from_utf8_lossy(&text).trim_end_matches("+0000"))
 }
 

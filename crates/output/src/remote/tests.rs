@@ -1,4 +1,4 @@
-//! Queue, spool and thread, with peers that are made up; the real ones are asked in the command's tests.
+//! Queue, spool and thread with simulated peers. The command's tests use real servers.
 
 #[cfg(feature = "kafka")]
 mod kafka;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A peer that is there or not, and takes so many lines before it fails.
+/// A simulated peer that may be away, and that takes a given number of lines before it fails.
 #[derive(Clone, Default)]
 struct Peer(Arc<PeerState>);
 
@@ -17,7 +17,7 @@ struct Peer(Arc<PeerState>);
 struct PeerState {
     away: AtomicBool,
     got: Mutex<Vec<u8>>,
-    /// After so many lines of a batch the connection breaks, for each batch once.
+    /// Number of lines after which the connection breaks, once for each batch.
     breaks: Mutex<Vec<usize>>,
 }
 
@@ -74,7 +74,7 @@ fn everything_arrives_in_order() {
     assert_eq!(peer.got(), want);
     let c = remote.counters();
     assert_eq!((c.sent, c.lost, c.queued), (1000, 0, 0));
-    // Another worker ends later.
+    // Another worker finishes later.
     assert_eq!(remote.put(b"late\n"), 0);
     remote.finish();
     assert_eq!(remote.counters().sent, 1001);
@@ -212,7 +212,7 @@ fn a_thread_that_panics_is_counted() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever breaks and whenever the peer is away: with a spool every line arrives once, in order.
+    /// Whenever the connection breaks or the peer is away: with a spool every line arrives once, in order.
     #[test]
     fn any_outage(
         steps in proptest::collection::vec((0..3u8, 1..40usize), 1..30),
@@ -231,7 +231,7 @@ proptest! {
                 0 => peer.0.away.store(true, Ordering::SeqCst),
                 1 => peer.0.away.store(false, Ordering::SeqCst),
                 _ => {
-                    // A new run.
+                    // A new run opens the spool.
                     drop(remote);
                     remote = start(&peer, &settings);
                 }

@@ -1,4 +1,4 @@
-//! Regular files: whole lines, or nothing of them.
+//! Regular files: a write adds whole lines or nothing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::target::count;
 
-/// Opens a file to write at its end, emptied before that unless it is appended to; and the folders above it. Whether half a line
-/// is at its end.
+/// Opens a file for appending, and creates the folders above it. Unless `append` is set, the file is truncated first.
+/// The second value says whether the file ends in a partial line.
 pub(super) fn open(path: &Path, append: bool, mode: u32) -> io::Result<(File, bool)> {
     if let Some(parent) = path.parent()
         && !parent.as_os_str().is_empty()
@@ -19,13 +19,13 @@ pub(super) fn open(path: &Path, append: bool, mode: u32) -> io::Result<(File, bo
     options.create(true);
     let mut half = false;
     let file = if append {
-        // Who was killed while it wrote may have left half a line.
+        // A process that was killed while writing may have left a partial line.
         half = ends_within_a_line(path);
         options.append(true).open(path)?
     } else {
         let file = options.write(true).truncate(true).open(path)?;
         drop(file);
-        // Later writes go to the end even if someone else empties the file.
+        // Append mode: later writes go to the end even if another process truncates the file.
         OpenOptions::new().append(true).open(path)?
     };
     if mode != 0 {
@@ -34,11 +34,11 @@ pub(super) fn open(path: &Path, append: bool, mode: u32) -> io::Result<(File, bo
     Ok((file, half))
 }
 
-/// Whether there is such a file, and its last line has no end.
+/// Whether the file exists and its last line has no line feed.
 fn ends_within_a_line(path: &Path) -> bool {
     let mut last = [0];
     let mut read = || {
-        // A pipe must not even be opened.
+        // Opening a pipe could block.
         let m = std::fs::metadata(path)?;
         if !m.is_file() || m.len() == 0 {
             return Ok(false);
@@ -46,21 +46,21 @@ fn ends_within_a_line(path: &Path) -> bool {
         File::open(path)?.read_exact_at(&mut last, m.len() - 1)?;
         Ok::<_, io::Error>(last != *b"\n")
     };
-    // One that cannot be read is written as it is.
+    // An unreadable file is written as it is.
     read().unwrap_or(false)
 }
 
-/// What was not written.
+/// The result of a failed write.
 pub(super) struct Failed {
-    /// Lines.
+    /// Lines that were not written.
     pub(super) lost: u64,
     pub(super) error: io::Error,
-    /// Half a line was left.
+    /// A partial line remains in the file.
     pub(super) broken: bool,
 }
 
-/// Writes whole lines to a file, or as many of them as it takes. `repair` ends a half line first, `cut` takes the last
-/// bytes away again.
+/// Writes whole lines to a file, or as many as it takes. `repair` first ends a partial line. `cut` removes the last
+/// bytes of the file.
 pub(super) fn write_lines(
     file: &mut impl Write,
     lines: &[u8],
@@ -87,7 +87,7 @@ pub(super) fn write_lines(
     Err(Failed { lost: count(lines) - count(written), error, broken })
 }
 
-/// Takes the last `bytes` of a regular file away.
+/// Removes the last `bytes` of a regular file.
 pub(super) fn cut(file: &File, bytes: u64) -> io::Result<()> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {

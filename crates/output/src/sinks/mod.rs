@@ -1,19 +1,18 @@
-//! Where lines go: files, sockets, syslog, the console; what is on another machine is in [`crate::remote`].
+//! Sinks of lines: files, sockets, syslog, the console. [`crate::remote`] has those on other machines.
 //!
-//! A [`Sink`] is one worker's end of an output. It collects whole lines and hands them over at the end of a batch of
-//! packets ([`Sink::end_batch`]), under a lock that is taken for nothing else; what is behind the lock
-//! (`Shared`) writes them, or keeps them up to `buffer-size`. With `Sink::write_aside` a thread does that, and lines are
-//! collected until they are worth its while; what is more than writing (flushing, opening anew) waits for it.
+//! A [`Sink`] is one worker's end of an output. It collects whole lines. At the end of a batch of packets
+//! ([`Sink::end_batch`]) it hands them to the shared end (`Shared`), under a lock with no other use. The shared end
+//! writes them, or buffers them up to `buffer-size`. With `Sink::write_aside` a thread does that, and lines are
+//! collected until the hand-over is worth its cost. Operations beyond writing (flushing, reopening) wait for the thread.
 //!
 //! # When writing fails
 //!
-//! A line is there as a whole or not at all. If a regular file takes only a part (disk full), the file is cut back to
-//! its last whole line; where it cannot be cut, a line feed is written before the next line, and so it is after half a line that
-//! was there at the start: of a process that was killed. What does not fit into a
-//! stream socket now is kept, no more than one hand-over, and sent before anything else. Lines that could not be
-//! written are counted ([`Sink::lost`]) and said once, with the reason, and once more when writing works again; the
-//! process goes on. Suricata 7 loses such lines without a word where the disk is full, and tells the number at its
-//! end where a socket is missing.
+//! A line is in the file as a whole or not at all. If a regular file takes only a part (disk full), it is cut back to
+//! its last whole line. If it cannot be cut, a line feed is written before the next line. The same repairs a partial
+//! line that a killed process left. Lines that do not fit into a stream socket are kept, at most one hand-over, and sent
+//! first later. Lines that could not be written are counted ([`Sink::lost`]). The log reports the loss once, with the
+//! reason, and once more when writing works again; the process goes on. Suricata 7 loses such lines silently when the
+//! disk is full, and reports their number at its end when a socket is missing.
 
 mod counters;
 mod file;
@@ -36,20 +35,20 @@ pub use counters::OutputCounters;
 use target::Shared;
 pub(crate) use target::count;
 
-/// How much a worker collects before it hands over in the middle of a batch.
+/// How much a worker collects before it hands over within a batch.
 const LOCAL_LIMIT: usize = 128 * 1024;
 
-/// Why an output cannot be opened.
+/// The reason that an output cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: cannot be opened for writing: {source}{}", path.display(), whose(path, source))]
 pub struct OpenError {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The cause.
     pub source: io::Error,
 }
 
-/// Whose a file is that may not be opened, or else its folder; in brackets, for messages.
+/// The owner of a file that may not be opened, or of its folder; in brackets, for messages.
 fn whose(path: &Path, error: &io::Error) -> String {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return String::new();
@@ -68,16 +67,16 @@ pub struct Sink {
     local: Json,
     shared: Arc<Behind>,
     writer: Option<Arc<Writer>>,
-    /// How much is worth handing over at the end of a batch.
+    /// Minimum number of bytes to hand over at the end of a batch.
     worth: usize,
 }
 
-/// What all workers share.
+/// The end that all workers share.
 #[derive(Debug)]
 struct Behind(Mutex<Shared>);
 
 impl Behind {
-    /// A worker that panicked while it wrote leaves whole lines: its lock is as good as any.
+    /// A worker that panics while writing leaves whole lines, so a poisoned lock is usable.
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,16 +93,16 @@ impl writer::Target for Behind {
 }
 
 impl Sink {
-    /// Opens what `settings` name. A socket that nobody listens on is no error: it is tried again later.
+    /// Opens the sink. A socket without a listener is no error: the sink retries later.
     ///
     /// # Errors
-    /// [`OpenError`] for files.
+    /// [`OpenError`] if a file cannot be opened.
     pub fn open(settings: SinkSettings, now: Time) -> Result<Sink, OpenError> {
         let shared = Shared::open(settings, now)?;
         Ok(Sink { local: Json::default(), shared: Arc::new(Behind(Mutex::new(shared))), writer: None, worth: 0 })
     }
 
-    /// From here on `writer` writes what is handed over, and the end of a batch does that only with so many bytes.
+    /// Lets `writer` write from now on. The end of a batch hands over only if at least `worth` bytes were collected.
     pub(crate) fn write_aside(&mut self, writer: &Arc<Writer>, worth: usize) {
         self.hand_over();
         self.worth = worth;
@@ -125,12 +124,12 @@ impl Sink {
         }
     }
 
-    /// Adds a line, which ends in a line feed.
+    /// Adds a line. It must end in a line feed.
     pub fn line(&mut self, line: &[u8]) {
         self.line_with(|json| json.raw(line));
     }
 
-    /// Adds a line that `write` appends, which ends in a line feed.
+    /// Adds a line that `write` appends. It must end in a line feed.
     #[inline]
     pub fn line_with(&mut self, write: impl FnOnce(&mut Json)) {
         write(&mut self.local);
@@ -139,14 +138,14 @@ impl Sink {
         }
     }
 
-    /// At the end of a batch: hands over what was collected, if it is worth it.
+    /// Ends a batch: hands over the collected lines, if there are enough of them.
     pub fn end_batch(&mut self) {
         if self.local.len() >= self.worth {
             self.hand_over();
         }
     }
 
-    /// Hands over what was collected.
+    /// Hands over the collected lines.
     pub fn hand_over(&mut self) {
         if self.local.is_empty() {
             return;
@@ -157,8 +156,8 @@ impl Sink {
         }
     }
 
-    /// Hands over what was collected to the thread that writes, and where there is a time that as well; whether there is
-    /// a thread.
+    /// Hands over the collected lines, and the tick if there is one, to the writing thread. Returns whether there is
+    /// such a thread.
     fn put_aside(&mut self, tick: Option<Time>) -> bool {
         let Some(writer) = &self.writer else { return false };
         let target: Arc<dyn writer::Target> = Arc::clone(&self.shared) as _;
@@ -167,7 +166,7 @@ impl Sink {
         true
     }
 
-    /// What all workers share, when everything that was handed over is written.
+    /// Waits until everything handed over is written, and locks the shared end.
     fn settled(&mut self) -> MutexGuard<'_, Shared> {
         self.hand_over();
         if let Some(writer) = &self.writer {
@@ -176,22 +175,22 @@ impl Sink {
         self.shared.lock()
     }
 
-    /// Writes what is buffered, as far as that goes without waiting.
+    /// Writes buffered lines, as far as that is possible without waiting.
     pub fn flush(&mut self) {
         self.settled().flush();
     }
 
-    /// As [`Sink::flush`], waiting for a slow socket a little: at the end.
+    /// As [`Sink::flush`], but waits a little for a slow socket: for the end of the run.
     pub fn finish(&mut self) {
         self.settled().finish();
     }
 
-    /// Opens the file anew, after it was moved away.
+    /// Reopens the file, after it was moved away.
     pub fn reopen(&mut self, now: Time) {
         self.settled().reopen(now);
     }
 
-    /// For the clock's sake, about once a second: flushes, rotates when `rotate-interval` is over, connects anew.
+    /// Called about once a second: flushes, rotates when `rotate-interval` is over, reconnects.
     pub fn tick(&mut self, now: Time) {
         if !self.put_aside(Some(now)) {
             self.settled().tick(now);

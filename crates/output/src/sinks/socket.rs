@@ -1,4 +1,4 @@
-//! Sockets: of streams, which take what they have room for, and of datagrams, each of which is a line.
+//! Sockets: stream sockets take as much as they have room for, datagram sockets take one line at a time.
 
 use std::io::{self, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -12,7 +12,7 @@ use crate::settings::SinkKind;
 
 /// Connects to a stream socket.
 pub(super) fn stream(path: &Path) -> io::Result<UnixStream> {
-    // A listener that does not accept must not hold the worker up.
+    // A listener that does not accept must not block the worker.
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let s = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -30,7 +30,8 @@ pub(super) fn datagram(path: &Path) -> io::Result<UnixDatagram> {
 
 impl Shared {
     pub(super) fn put_stream(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
-        // What is left from before goes first, unless the other side is gone: half a line is of no use to a new one.
+        // Pending bytes go first. If the peer is gone they are dropped, because a partial line is of no use to a new
+        // peer.
         if !self.pending.is_empty() {
             let pending = std::mem::take(&mut self.pending);
             match self.send(&pending) {
@@ -72,7 +73,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Sends what the socket takes; fewer bytes than given where it would block.
+    /// Sends as much as the socket takes. Returns less than the length of `bytes` if the socket would block.
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Target::Stream(s) = &mut self.target else { return Err(io::ErrorKind::NotConnected.into()) };
         let mut sent = 0;

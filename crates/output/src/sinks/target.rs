@@ -1,4 +1,4 @@
-//! What all workers share of an output: where its lines go, and those that wait.
+//! The shared end of an output: the destination of its lines, and the lines that wait.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,10 +14,10 @@ use crate::remote::{Remote, RemoteCounters};
 use crate::settings::{SYSLOG_SOCKET, SinkKind, SinkSettings};
 use crate::time::{Clock, expand};
 
-/// How long the end of the process waits for a slow socket.
+/// How long the process waits at its end for a slow socket.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-/// Where lines go.
+/// The destination of lines.
 #[derive(Debug)]
 pub(super) enum Target {
     File(File),
@@ -26,21 +26,21 @@ pub(super) enum Target {
     Stdout,
     Stderr,
     Remote(Remote),
-    /// Nobody listens.
+    /// The socket has no listener.
     None,
 }
 
-/// What all workers share.
+/// The end that all workers share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) settings: SinkSettings,
     pub(super) target: Target,
     clock: Clock,
     buffer: Vec<u8>,
-    /// The rest of what a stream socket did not take; it ends in a line feed.
+    /// The bytes that a stream socket did not take; they end in a line feed.
     pub(super) pending: Vec<u8>,
     next_rotation: Option<i64>,
-    /// Half a line was left that could not be taken back.
+    /// A partial line remains that could not be removed.
     broken: bool,
     failing: bool,
     pub(super) lost: u64,
@@ -111,7 +111,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Numbers of an output on another machine.
+    /// Counters of a remote output.
     pub(super) fn remote(&self) -> Option<RemoteCounters> {
         if let Target::Remote(r) = &self.target { Some(r.counters()) } else { None }
     }
@@ -228,7 +228,7 @@ impl Shared {
             Target::Stderr => all(&mut io::stderr().lock(), lines),
             Target::Stream(_) => self.put_stream(lines),
             Target::Datagram(_) => self.put_datagrams(lines),
-            // It counts, and says, what it loses.
+            // The remote output counts and logs its own losses.
             Target::Remote(r) => {
                 r.put(lines);
                 return;
@@ -259,7 +259,7 @@ impl Shared {
     }
 }
 
-/// How many lines these are.
+/// Number of lines.
 pub(crate) fn count(lines: &[u8]) -> u64 {
     lines.iter().filter(|&&b| b == b'\n').count() as u64
 }

@@ -102,7 +102,7 @@ fn a_thread_writes_and_order_stays() {
             s.end_batch();
         }
     }
-    // A little waits for more, a flush waits for all.
+    // A few bytes stay in the buffer; a flush writes them.
     s.flush();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), want);
     s.line(b"a\n");
@@ -146,7 +146,7 @@ fn half_lines_are_taken_back() {
     assert!(cut(&full, 1).is_err());
 }
 
-/// A disk with room for so many bytes.
+/// A disk with limited room.
 struct Disk(Vec<u8>, usize);
 
 impl Write for Disk {
@@ -177,7 +177,7 @@ fn a_disk_that_fills_up_within_a_line() {
         assert!(disk.0.is_empty() || disk.0.ends_with(b"\n"));
         assert_eq!(count(&disk.0), whole);
     }
-    // Where nothing can be taken back the next line ends the half one.
+    // If nothing can be cut, the next write ends the partial line.
     let mut disk = Disk(Vec::new(), 8);
     let cannot = |_| Err(io::ErrorKind::InvalidInput.into());
     assert!(write_lines(&mut disk, lines, false, cannot).err().unwrap().broken);
@@ -236,7 +236,7 @@ fn stream_sockets_come_and_go() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
     let settings = SinkSettings { kind: SinkKind::UnixStream, ..SinkSettings::file(&path) };
-    // Nobody listens yet.
+    // The socket has no listener yet.
     let mut s = sink(settings);
     s.line(b"lost\n");
     s.flush();
@@ -249,14 +249,14 @@ fn stream_sockets_come_and_go() {
     let mut two = [0; 2];
     peer.read_exact(&mut two).unwrap();
     assert_eq!(&two, b"1\n");
-    // The reader goes away and comes back: the line goes to the new one.
+    // The reader leaves and returns: the new one gets the line.
     drop(peer);
     s.line(b"2\n");
     s.flush();
     let (mut peer, _) = listener.accept().unwrap();
     peer.read_exact(&mut two).unwrap();
     assert_eq!(&two, b"2\n");
-    // It goes away for good.
+    // The reader leaves for good.
     drop((peer, listener));
     s.line(b"3\n");
     s.flush();

@@ -1,4 +1,4 @@
-//! Kafka's producer with librdkafka's own cluster for tests, which speaks the protocol over sockets.
+//! The Kafka producer with librdkafka's mock cluster, which speaks the protocol over sockets.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn line(n: usize) -> Vec<u8> {
     format!("{{\"flow_id\":{},\"community_id\":\"1:{}=\",\"n\":{n}}}\n", n % 7, n % 5).into_bytes()
 }
 
-/// Everything on the topic: partition, key and number of each, in each partition's order.
+/// Consumes the whole topic: partition, key and number of each event, in each partition's order.
 fn consume(brokers: &str, count: usize) -> Vec<(i32, String, usize)> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", brokers)
@@ -39,7 +39,7 @@ fn consume(brokers: &str, count: usize) -> Vec<(i32, String, usize)> {
     consumer.assign(&list).unwrap();
     let until = Instant::now() + Duration::from_secs(60);
     let mut all = Vec::new();
-    // A little longer than what is expected, so that doubles show.
+    // Wait a little after the expected number, so that duplicates show.
     let mut last = Instant::now();
     while Instant::now() < until && (all.len() < count || last.elapsed() < Duration::from_secs(1)) {
         let Some(Ok(m)) = consumer.poll(Duration::from_millis(100)) else { continue };
@@ -51,7 +51,7 @@ fn consume(brokers: &str, count: usize) -> Vec<(i32, String, usize)> {
     all
 }
 
-/// Every event once; equal keys in one partition; in a partition the order of the run.
+/// Checks that every event arrived once, equal keys in one partition, and each partition in the run's order.
 fn check(got: &[(i32, String, usize)], count: usize) {
     let mut numbers: Vec<usize> = got.iter().map(|g| g.2).collect();
     numbers.sort_unstable();
@@ -107,7 +107,7 @@ fn a_broker_that_goes_away_loses_and_doubles_nothing() {
         remote.put(&line(n));
     }
     let until = Instant::now() + Duration::from_secs(60);
-    // The spool is emptied behind the last acknowledgement.
+    // The spool is emptied after the last acknowledgement.
     let done = || remote.counters().sent == 10_000 && remote.counters().spooled == 0;
     while !done() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(10));
