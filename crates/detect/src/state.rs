@@ -292,7 +292,8 @@ impl<W: Watch> State<W> {
     fn add_everything(&mut self, detect: &Detect, ip_only: bool) {
         if self.everything {
             let numbered = (0u32..).zip(&detect.compiled);
-            self.candidates.extend(numbered.filter(|(_, c)| (c.kind == RuleKind::IpOnly) == ip_only).map(|x| x.0));
+            self.candidates
+                .extend(numbered.filter(|(_, c)| (c.kind == crate::kind::RuleKind::IpOnly) == ip_only).map(|x| x.0));
         }
     }
 

@@ -1,6 +1,5 @@
 //! Whole lines of application-layer events. They come from a Suricata 7.0.10 run over one `curl` request through two
 //! proxies, with the additions of version 8 (`ip_v`).
-#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 use margay_app::AppProto;
