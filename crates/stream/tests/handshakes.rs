@@ -3,11 +3,10 @@
 mod common;
 
 use common::{Bench, events, pkt};
+use margay_flow::Direction::{ToClient, ToServer};
 use margay_flow::FlowState;
 use margay_packet::tcp::flag::*;
 use margay_stream::{Exception, StreamConfig, StreamEvent, TcpState};
-
-use margay_flow::Direction::{ToClient, ToServer};
 
 #[test]
 fn a_connection_opens_and_closes() {

@@ -4,11 +4,10 @@
 mod common;
 
 use common::{Bench, Pkt, events, pkt};
+use margay_flow::Direction::{ToClient, ToServer};
 use margay_packet::tcp::{TcpOptions, flag::*};
 use margay_stream::{AppData, Exception, StreamConfig, StreamEvent, TcpState, UrgentPolicy};
 use proptest::prelude::*;
-
-use margay_flow::Direction::{ToClient, ToServer};
 
 /// What a host repeats because an acknowledgment was lost on its way back has to reach the other, who says it again.
 #[test]

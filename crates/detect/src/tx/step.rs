@@ -12,7 +12,7 @@ use crate::rule::CompiledRule;
 use crate::state::State;
 use crate::watch::{At, Watch};
 
-/// What came of looking at one step.
+/// The result of one step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Holds,

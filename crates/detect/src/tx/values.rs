@@ -1,4 +1,4 @@
-//! Values of a transaction's buffers, put together once for a look at the transaction.
+//! Values of a transaction's buffers, each built once per inspection of the transaction.
 
 use margay_app::{AppProto, Found};
 
