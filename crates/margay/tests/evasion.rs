@@ -1,27 +1,26 @@
 //! Attacks that try not to be seen, inline, over both versions of IP: what the engine says no to does not arrive at a real host
 //! behind it, whatever packets it comes in; what is benign does. The packets are made here, byte by byte; who receives them is the
 //! kernel, behind a router, so that what has few hops left passes the engine and does not arrive.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
 #[path = "../../capture/tests/common/namespace.rs"]
 mod namespace;
 mod bench;
+#[path = "evasion/network.rs"]
+mod network;
+#[path = "evasion/tricks.rs"]
+mod tricks;
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::net::{IpAddr, TcpListener, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::net::IpAddr;
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
-use bench::raw::{
-    ACK, Connection, DESTINATION, FIN, HOP_BY_HOP, MAC, PSH, RST, Raw, SEGMENT, SYN, Segment, Tap, UDP, URG, data,
-    packet_of,
-};
-use bench::{Bench, Engine, Ns, addressed, at, folder, ip, last_stats, of_type, pair, sysctl, wait_for};
+use bench::raw::{Connection, DESTINATION, HOP_BY_HOP, RST, Raw, SEGMENT, Tap, UDP, data, packet_of};
+use bench::{last_stats, of_type, wait_for};
+use network::{Chain, NEXT, Sink, Way};
+use tricks::{DECOY, HALVES, HELLO, Trick, WHOLE, tricks};
 
 in_namespace! {
     "mge";
@@ -38,212 +37,6 @@ const RULES: &str = "\
     drop tcp any any -> any 80 (msg:\"tcp attack\"; content:\"ATTACK-TCP\"; sid:1;)\n\
     drop udp any any -> any 80 (msg:\"udp attack\"; content:\"ATTACK-UDP\"; sid:2;)\n";
 
-/// How packets come to the engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// It is between two interfaces.
-    Bridged,
-    /// It is on a router, and netfilter hands over what that forwards.
-    Queued,
-}
-
-/// The host whose packets are made here, the engine, a router, and a server, one behind the other.
-struct Chain {
-    way: Way,
-    client: Ns,
-    _router: Ns,
-    server: Ns,
-}
-
-const SERVER4: &str = "10.9.3.2";
-const SERVER6: &str = "fd09:3::2";
-const SOURCES: [&str; 2] = ["10.9.0.77", "fd09:0::77"];
-const NEXT: [u8; 6] = [2, 0, 0, 0, 9, 2];
-
-impl Chain {
-    fn new(way: Way) -> Chain {
-        sysctl("ipv6/conf/default/disable_ipv6", "1");
-        let (client, router, server) = (Ns::new(), Ns::new(), Ns::new());
-        for ns in [&client, &router, &server] {
-            ns.run(quiet);
-        }
-        quiet();
-        pair("ia", "c0", &client);
-        pair("ib", "r0", &router);
-        router.run(|| pair("r1", "s0", &server));
-        addressed(&router, "r1", 3, 1);
-        addressed(&server, "s0", 3, 2);
-        router.run(forwards);
-        let default = |a: &str, b: &str| {
-            ip(&format!("route add default via {a}"));
-            ip(&format!("-6 route add default via {b}"));
-        };
-        server.run(|| default("10.9.3.1", "fd09:3::1"));
-        let neighbour = |of: &str| {
-            ip(&format!("link set {of} address 02:00:00:00:09:02"));
-            let mac = MAC.map(|b| format!("{b:02x}")).join(":");
-            SOURCES.iter().for_each(|s| ip(&format!("neigh add {s} lladdr {mac} dev {of}")));
-        };
-        match way {
-            Way::Bridged => {
-                addressed(&router, "r0", 0, 2);
-                router.run(|| neighbour("r0"));
-            }
-            Way::Queued => {
-                for (interface, net) in [("ia", 0), ("ib", 2)] {
-                    sysctl("ipv6/conf/all/disable_ipv6", "0");
-                    sysctl(&format!("ipv6/conf/{interface}/disable_ipv6"), "0");
-                    ip(&format!("addr add 10.9.{net}.1/24 dev {interface}"));
-                    ip(&format!("addr add fd09:{net}::1/64 dev {interface} nodad"));
-                }
-                forwards();
-                addressed(&router, "r0", 2, 2);
-                router.run(|| default("10.9.2.1", "fd09:2::1"));
-                ip("route add 10.9.3.0/24 via 10.9.2.2");
-                ip("-6 route add fd09:3::/64 via fd09:2::2");
-                neighbour("ia");
-                for tables in ["iptables", "ip6tables"] {
-                    let o = Command::new(tables).args(["-A", "FORWARD", "-j", "NFQUEUE", "--queue-num", "0"]).output();
-                    let o = o.expect("iptables: tools/setup installs it");
-                    assert!(o.status.success(), "{tables}: {}", String::from_utf8_lossy(&o.stderr));
-                }
-            }
-        }
-        Chain { way, client, _router: router, server }
-    }
-
-    fn engine(&self, name: &str, rules: &str) -> (Engine, PathBuf) {
-        let dir = folder(&format!("evasion-{name}-{:?}", self.way));
-        let more = match self.way {
-            Way::Bridged => Bench::settings(1),
-            Way::Queued => vec!["-q".to_owned(), "0".to_owned()],
-        };
-        (Engine::start(&dir, rules, &more), dir)
-    }
-
-    /// The host, of both families.
-    fn hosts<'a>(&self, tap: &'a Tap) -> [Raw<'a>; 2] {
-        [(SOURCES[0], SERVER4), (SOURCES[1], SERVER6)].map(|(src, to)| Raw {
-            tap,
-            next: NEXT,
-            src: src.parse::<IpAddr>().expect("an address"),
-            to: at(to, 80),
-            ttl: 64,
-            broken: false,
-            sizeless: false,
-            extensions: &[],
-        })
-    }
-
-    /// Hops that are enough for the engine, and too few for the server.
-    fn few(&self) -> u8 {
-        if self.way == Way::Bridged { 1 } else { 2 }
-    }
-}
-
-fn quiet() {
-    for i in ["all", "default"] {
-        sysctl(&format!("ipv4/conf/{i}/rp_filter"), "0");
-    }
-    ip("link set lo up");
-}
-
-fn forwards() {
-    sysctl("ipv4/ip_forward", "1");
-    sysctl("ipv6/conf/all/forwarding", "1");
-}
-
-type Streams = Arc<Mutex<BTreeMap<u16, Vec<u8>>>>;
-
-/// The server: what its sockets read, by the port of who sent it.
-struct Sink {
-    streams: Streams,
-    datagrams: Arc<Mutex<Vec<Vec<u8>>>>,
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Sink {
-    fn start(ns: &Ns) -> Sink {
-        let (tcp, udp) = ns.run(|| {
-            let tcp = TcpListener::bind(("::", 80)).expect("a port");
-            tcp.set_nonblocking(true).expect("a listener");
-            let udp = UdpSocket::bind(("::", 80)).expect("a port");
-            udp.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
-            (tcp, udp)
-        });
-        let (streams, datagrams, stop) = (Arc::default(), Arc::default(), Arc::<AtomicBool>::default());
-        let (all, s): (Streams, _) = (Arc::clone(&streams), Arc::clone(&stop));
-        let accepts = std::thread::spawn(move || {
-            while !s.load(Ordering::Relaxed) {
-                let Ok((mut stream, from)) = tcp.accept() else {
-                    std::thread::sleep(Duration::from_millis(2));
-                    continue;
-                };
-                let all = Arc::clone(&all);
-                std::thread::spawn(move || {
-                    let _ = stream.set_nonblocking(false);
-                    let mut buffer = [0; 4096];
-                    all.lock().expect("the list").entry(from.port()).or_default();
-                    while let Ok(n @ 1..) = stream.read(&mut buffer) {
-                        all.lock().expect("the list").entry(from.port()).or_default().extend(&buffer[..n]);
-                    }
-                });
-            }
-        });
-        let (all, s): (Arc<Mutex<Vec<Vec<u8>>>>, _) = (Arc::clone(&datagrams), Arc::clone(&stop));
-        let receives = std::thread::spawn(move || {
-            let mut buffer = vec![0; 65536];
-            while !s.load(Ordering::Relaxed) {
-                if let Ok(n) = udp.recv(&mut buffer) {
-                    all.lock().expect("the list").push(buffer[..n].to_vec());
-                }
-            }
-        });
-        Sink { streams, datagrams, stop, threads: vec![accepts, receives] }
-    }
-
-    /// What was read on the connection from that port.
-    fn stream(&self, port: u16) -> String {
-        let all = self.streams.lock().expect("the list");
-        String::from_utf8_lossy(all.get(&port).map_or(&[], |s| s)).into_owned()
-    }
-
-    /// Waits until that was read; returns what it is in the end.
-    fn reads(&self, port: u16, words: &str) {
-        let end = std::time::Instant::now() + Duration::from_secs(30);
-        while self.stream(port) != words {
-            assert!(std::time::Instant::now() < end, "port {port}: {:?} instead of {words:?}", self.stream(port));
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    fn received(&self, words: &[u8]) -> bool {
-        let all = self.datagrams.lock().expect("the list");
-        all.iter().any(|d| d.windows(words.len()).any(|w| w == words))
-    }
-
-    /// Waits until everything that the host sent before has come, if it comes at all.
-    fn settled(&self, host: &Raw<'_>, name: &str) {
-        let words = format!("settled {name} {}", host.src);
-        let mut n = 0;
-        wait_for("what was sent comes", || {
-            if n % 50 == 0 {
-                host.udp(999, words.as_bytes());
-            }
-            n += 1;
-            self.received(words.as_bytes())
-        });
-    }
-}
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.threads.drain(..).for_each(|t| drop(t.join()));
-    }
-}
-
 /// What was dropped, by reason.
 fn reasons(dir: &Path) -> BTreeMap<String, usize> {
     let mut all = BTreeMap::new();
@@ -252,97 +45,6 @@ fn reasons(dir: &Path) -> BTreeMap<String, usize> {
     }
     all
 }
-
-/// A way to say it: what is sent after the handshake, and what the server reads.
-struct Trick {
-    name: &'static str,
-    syn: Segment<'static>,
-    segments: Vec<Segment<'static>>,
-    read: &'static str,
-}
-
-fn trick(name: &'static str, segments: &[Segment<'static>], read: &'static str) -> Trick {
-    Trick { name, syn: SEGMENT, segments: segments.to_vec(), read }
-}
-
-const HELLO: Segment<'static> = Segment { data: b"hello ", ..SEGMENT };
-/// The attack in one piece, and in two, where it comes after the greeting.
-const WHOLE: Segment<'static> = Segment { at: 6, data: b"ATTACK-TCP", ..SEGMENT };
-const HALVES: [Segment<'static>; 2] =
-    [Segment { at: 6, data: b"ATTA", ..SEGMENT }, Segment { at: 10, data: b"CK-TCP", ..SEGMENT }];
-/// Something else in the place of it, and of its second half.
-const DECOY: Segment<'static> = Segment { at: 6, data: b"benign-txt", ..SEGMENT };
-const HALF: Segment<'static> = Segment { at: 10, data: b"benign", ..SEGMENT };
-
-/// A timestamp of the sender (RFC 7323 section 3).
-const EARLY: &[u8] = &[1, 1, 8, 10, 0, 0, 0, 5, 0, 0, 0, 0];
-const FIRST: &[u8] = &[1, 1, 8, 10, 0, 1, 0, 0, 0, 0, 0, 0];
-const LATER: &[u8] = &[1, 1, 8, 10, 0, 1, 0, 1, 0, 0, 0, 0];
-/// A signature that nobody asked for (RFC 2385).
-const SIGNED: &[u8] = &[19, 18, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 1, 1];
-/// A cookie that the server has not given (RFC 7413).
-const COOKIE: &[u8] = &[34, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1];
-
-/// Tricks of which `few` hops are a part.
-fn tricks(few: u8) -> Vec<Trick> {
-    let lost = |s: Segment<'static>| Segment { ttl: Some(few), ..s };
-    let broken = |s: Segment<'static>| Segment { broken: true, ..s };
-    let flags = |flags: u8, s: Segment<'static>| Segment { flags, ..s };
-    let dated = |options: &'static [u8], s: Segment<'static>| Segment { options, ..s };
-    let close = |flags: u8| Segment { flags, at: 6, ..SEGMENT };
-    let [first, second] = HALVES;
-    let twice = |before: &[Segment<'static>]| [before, &HALVES, &HALVES, &HALVES].concat();
-    let mut all = vec![
-        trick("nothing special", &[HELLO, DECOY], "hello benign-txt"),
-        trick("in one piece", &[HELLO, WHOLE, WHOLE], "hello "),
-        trick("in two", &twice(&[HELLO]), "hello ATTA"),
-        trick("the second first", &[HELLO, second, first, first], "hello "),
-        trick("byte by byte", &[&[HELLO][..], &BYTES].concat(), "hello ATTACK-TC"),
-        trick("after one that is lost", &[HELLO, lost(DECOY), WHOLE], "hello benign-txt"),
-        trick("a half after one that is lost", &[HELLO, first, lost(HALF), second], "hello ATTAbenign"),
-        trick("after a wrong checksum", &[HELLO, broken(DECOY), WHOLE], "hello "),
-        trick("a half after a wrong checksum", &[HELLO, first, broken(HALF), second], "hello ATTA"),
-        trick("after a reset that is lost", &twice(&[HELLO, lost(close(RST | ACK))]), "hello "),
-        trick("after a reset alone that is lost", &twice(&[HELLO, lost(close(RST))]), "hello "),
-        trick("after a broken reset", &twice(&[HELLO, broken(close(RST))]), "hello ATTA"),
-        trick("after a reset elsewhere", &twice(&[HELLO, Segment { at: 9_000_000, ..close(RST) }]), "hello ATTA"),
-        trick("after an end that is lost", &twice(&[HELLO, lost(close(FIN | ACK))]), "hello "),
-        trick("after a broken end", &twice(&[HELLO, broken(close(FIN | ACK))]), "hello ATTA"),
-        trick("after data far away", &twice(&[HELLO, Segment { at: 9_000_000, ..HALF }]), "hello ATTA"),
-        trick("after data of before", &twice(&[HELLO, Segment { at: -4000, ..HALF }]), "hello ATTA"),
-        trick("after a keep-alive", &twice(&[HELLO, data(5, b"X")]), "hello ATTA"),
-        trick("after data without ACK", &twice(&[HELLO, flags(PSH, DECOY)]), "hello ATTA"),
-        trick("after data without flags", &twice(&[HELLO, flags(0, DECOY)]), "hello ATTA"),
-        trick("after a SYN with data", &twice(&[HELLO, flags(SYN, DECOY)]), "hello ATTA"),
-        trick("after a wrong ACK", &twice(&[HELLO, Segment { ack: 9_000_000, ..DECOY }]), "hello ATTA"),
-        trick("with an urgent byte", &[HELLO, Segment { urgent: 4, ..flags(URG | ACK, URGENT) }], "hello ATTXACK-TCP"),
-        trick("longer the second time", &[HELLO, DECOY, Segment { data: b"ATTACK-TCP and more", ..WHOLE }], LONGER),
-        trick("what is missing comes with more", &[HELLO, HALF, Segment { data: b"ATTACK-TCP-x", ..WHOLE }], MISSING),
-        trick("after a signature", &[HELLO, dated(SIGNED, DECOY), WHOLE], ""),
-    ];
-    let timed = [dated(FIRST, HELLO), dated(EARLY, DECOY), dated(LATER, first), dated(LATER, second)];
-    all.push(Trick { syn: dated(FIRST, SEGMENT), ..trick("after an old timestamp", &timed, "hello ATTA") });
-    let over = [data(0, b"ATTA"), data(4, b"CK-TCP"), data(4, b"CK-TCP")];
-    let syn = Segment { data: b"benign-txt", ..SEGMENT };
-    all.push(Trick { syn, ..trick("data with the SYN", &over, "ATTA") });
-    all.push(Trick { syn: dated(COOKIE, syn), ..trick("fast open", &over, "ATTA") });
-    all
-}
-
-const URGENT: Segment<'static> = Segment { data: b"ATTXACK-TCP", ..WHOLE };
-const LONGER: &str = "hello benign-txt and more";
-const MISSING: &str = "hello ATTAbenign-x";
-const BYTES: [Segment<'static>; 10] = {
-    const TEXT: &[u8; 10] = b"ATTACK-TCP";
-    let mut all = [SEGMENT; 10];
-    let mut n = 0;
-    while n < 10 {
-        let (_, rest) = TEXT.split_at(n);
-        all[n] = Segment { at: 6 + n as i64, data: rest.split_at(1).0, ..SEGMENT };
-        n += 1;
-    }
-    all
-};
 
 fn segments(way: Way) {
     let chain = Chain::new(way);

@@ -8,10 +8,10 @@ use crate::config::{StreamConfig, UrgentPolicy};
 use crate::counters::StreamCounters;
 use crate::doubt::{self, Spare};
 use crate::event::{StreamEvent, StreamEvents};
+use crate::handshake::restart;
 use crate::peer::{Assembly, peer_flag};
 use crate::resume::Remembered;
 use crate::session::{Queued, TcpSession, TcpState, flag};
-use crate::states::restart;
 
 /// A condition that a policy of the configuration decides on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -56,6 +56,7 @@ mod doubt;
 mod engine;
 mod established;
 mod event;
+mod handshake;
 mod peer;
 mod policy;
 mod resume;

@@ -14,6 +14,7 @@
 
 pub mod asn1;
 mod base64;
+mod compile;
 pub(crate) mod number;
 mod run;
 mod search;
@@ -23,16 +24,16 @@ mod spared;
 mod tests;
 
 pub(crate) use base64::decode as decode_base64;
+pub(crate) use compile::{order_counts, own_checks};
 
 use std::sync::Arc;
 
 use margay_meaning::Judge;
 use margay_rules::ast::{
-    Asn1, BufferCheck, BufferChecks, ByteExtract, ByteJump, ByteMath, ByteTest, CaptureKind, Compare, FloatCompare,
-    VARIABLES_MAX, Value,
+    Asn1, ByteExtract, ByteJump, ByteMath, ByteTest, CaptureKind, Compare, FloatCompare, VARIABLES_MAX, Value,
 };
 
-use crate::dataset::{Datasets, SetCheck, SetHit, SetTest};
+use crate::dataset::{SetCheck, SetHit};
 use crate::head::Head;
 use crate::pcre::{Pcre, PcreError, PcreLimits, PcreScratch};
 use crate::shareable::InOrder;
@@ -349,69 +350,7 @@ impl<W> InspectContext<W> {
     }
 }
 
-/// Marks the literals that need not be tried at each of their places again and again. Whether places of some are remembered.
-///
-/// Without it the places of literals that are relative to one another multiply: each of the first with each of the second, and so on,
-/// up to `detect.inspection-recursion-limit`.
-fn spare_places(ops: &mut [Op]) -> bool {
-    // Variables that the checks set tell of the places of earlier literals.
-    let sets = ops.iter().any(|op| matches!(op, Op::ByteExtract(_) | Op::ByteMath(_)));
-    let mut slots = 0..TRIED_MAX as u8;
-    let mut behind = !sets;
-    for op in ops.iter_mut().rev() {
-        if let Op::Content(c) = op
-            && c.relative_next
-        {
-            c.first_only = behind;
-            if !sets && !behind {
-                c.tried = slots.next();
-            }
-        }
-        behind &= favours_early(op);
-    }
-    slots.start > 0
-}
-
-/// Whether a check that holds behind a later place holds behind an earlier one too, and leaves all that is behind it at least as
-/// much to look at.
-fn favours_early(op: &Op) -> bool {
-    match op {
-        // The stretch in which it is looked for begins later, and ends where it ended.
-        Op::Content(c) => c.within.is_none() && !(c.negated && c.distance.is_some()),
-        Op::Pcre(p) => !p.relative,
-        Op::IsDataAt { relative, negated, .. } => !(*relative && *negated),
-        Op::Bsize(_) | Op::Entropy { .. } | Op::Set(_) => true,
-        Op::ByteTest(b) => !b.relative,
-        Op::Base64 { relative, .. } => !relative,
-        Op::Asn1(a) => a.relative_offset.is_none(),
-        Op::Judge(_) => true,
-        Op::ByteJump(_) | Op::ByteExtract(_) | Op::ByteMath(_) => false,
-    }
-}
-
 impl CompiledBuffer {
-    /// Compiles the checks of `buffer`; its transforms and `absent` are the caller's.
-    ///
-    /// # Errors
-    /// A regular expression that is wrong, a keyword that this build does not have, more than [`CHECKS_MAX`] checks.
-    pub fn compile(buffer: &BufferChecks, limits: &InspectLimits) -> Result<CompiledBuffer, CompileError> {
-        let mut out = CompiledBuffer {
-            ops: Box::default(),
-            captures: Vec::new(),
-            targets: Vec::new(),
-            replaces: Vec::new(),
-            limit: limits.recursion,
-            asn1_frames: limits.asn1_frames,
-            remembers: false,
-            head: if acts(&buffer.checks) { Head::ALL } else { Head::of(&buffer.checks) },
-            before: Before::Other,
-        };
-        out.ops = out.compile_ops(&buffer.checks, limits, 0)?;
-        out.before = Before::of(&out.ops);
-        out.remembers = spare_places(&mut out.ops);
-        Ok(out)
-    }
-
     /// What bytes before a buffer's beginning mean to the checks.
     pub(crate) const fn before(&self) -> Before {
         self.before
@@ -420,181 +359,6 @@ impl CompiledBuffer {
     /// Whether a literal has to be there.
     pub(crate) fn has_literal(&self) -> bool {
         self.ops.iter().any(|op| matches!(op, Op::Content(c) if !c.negated))
-    }
-
-    fn compile_ops(
-        &mut self,
-        checks: &[BufferCheck],
-        limits: &InspectLimits,
-        nested: u8,
-    ) -> Result<Box<[Op]>, CompileError> {
-        if checks.len() > CHECKS_MAX {
-            return Err(CompileError::invalid(
-                "content",
-                format!("{} checks for one buffer, at most {CHECKS_MAX} are possible", checks.len()),
-            ));
-        }
-        let mut ops: Vec<Op> = Vec::with_capacity(checks.len());
-        for check in checks {
-            if is_end(check)
-                && let Some(Op::Content(c)) = ops.last_mut()
-            {
-                // Right behind a literal this is another way to write `endswith`, of a negated literal too (observed).
-                c.ends_with = true;
-                continue;
-            }
-            if is_relative(check) {
-                // What the check is relative to has to be tried at every place. Checks of numbers and lengths make that of
-                // the check right before them alone, literals and expressions of the last of their kind (observed).
-                let reach = match check {
-                    BufferCheck::Content(_) | BufferCheck::Pcre(_) => ops.len(),
-                    _ => 1,
-                };
-                for op in ops.iter_mut().rev().take(reach) {
-                    match op {
-                        Op::Content(c) => c.relative_next = true,
-                        Op::Pcre(p) => p.relative_next = true,
-                        _ => continue,
-                    }
-                    break;
-                }
-            }
-            // Scripts are called by themselves, when all else holds.
-            if !matches!(check, BufferCheck::Lua(_)) {
-                ops.push(self.compile_op(check, limits, nested)?);
-            }
-        }
-        Ok(ops.into_boxed_slice())
-    }
-
-    fn compile_op(&mut self, check: &BufferCheck, limits: &InspectLimits, nested: u8) -> Result<Op, CompileError> {
-        Ok(match check {
-            BufferCheck::Content(c) => {
-                if c.bytes.is_empty() {
-                    return Err(CompileError::invalid(
-                        "content",
-                        "an empty literal matches nothing; give at least one byte",
-                    ));
-                }
-                let replace = match &c.replace {
-                    Some(r) if r.len() != c.bytes.len() => {
-                        return Err(CompileError::invalid(
-                            "replace",
-                            format!("{} bytes for a content of {}; both must be of one length", r.len(), c.bytes.len()),
-                        ));
-                    }
-                    Some(r) => {
-                        self.replaces.push(Arc::from(r.as_slice()));
-                        u16::try_from(self.replaces.len() - 1).ok()
-                    }
-                    None => None,
-                };
-                Op::Content(Box::new(ContentOp {
-                    search: Searcher::new(&c.bytes, c.nocase),
-                    len: c.bytes.len(),
-                    negated: c.negated,
-                    offset: c.offset.clone(),
-                    depth: c.depth.clone(),
-                    distance: c.distance.clone(),
-                    within: c.within.clone(),
-                    starts_with: c.starts_with,
-                    ends_with: c.ends_with,
-                    relative_next: false,
-                    first_only: false,
-                    tried: None,
-                    replace,
-                }))
-            }
-            BufferCheck::Pcre(p) => {
-                let code = Pcre::new(&p.pattern, &p.options, (!p.override_limits).then_some(limits.pcre))?;
-                if p.captures.len() > code.groups() as usize {
-                    return Err(CompileError::invalid(
-                        "pcre",
-                        format!("{} variables for {} capture groups", p.captures.len(), code.groups()),
-                    ));
-                }
-                let from = self.captures.len();
-                self.captures.extend(p.captures.iter().map(|(k, n)| (*k, Arc::from(n.as_str()))));
-                let range = |n: usize| {
-                    u16::try_from(n).map_err(|_| CompileError::invalid("pcre", "more than 65535 variables in one rule"))
-                };
-                let captures = range(from)?..range(self.captures.len())?;
-                Op::Pcre(Box::new(PcreOp {
-                    code,
-                    negated: p.negated,
-                    relative: p.relative,
-                    relative_next: false,
-                    captures,
-                }))
-            }
-            BufferCheck::IsDataAt { at, relative, negated } => {
-                Op::IsDataAt { at: at.clone(), relative: *relative, negated: *negated }
-            }
-            BufferCheck::Bsize(c) => Op::Bsize(*c),
-            BufferCheck::ByteTest(b) => Op::ByteTest(Box::new(b.clone())),
-            BufferCheck::ByteJump(b) => Op::ByteJump(Box::new(b.clone())),
-            BufferCheck::ByteExtract(b) => Op::ByteExtract(Box::new(b.clone())),
-            BufferCheck::ByteMath(b) => Op::ByteMath(Box::new(b.clone())),
-            BufferCheck::Base64 { bytes, offset, relative, data } => {
-                if nested > 0 {
-                    return Err(CompileError::unsupported("base64_decode", "not possible within base64_data"));
-                }
-                Op::Base64 {
-                    bytes: *bytes,
-                    offset: *offset,
-                    relative: *relative,
-                    data: self.compile_ops(data, limits, nested + 1)?,
-                }
-            }
-            BufferCheck::Entropy { bytes, offset, value } => {
-                Op::Entropy { bytes: *bytes, offset: *offset, value: *value, name: u32::MAX }
-            }
-            BufferCheck::Asn1(a) => Op::Asn1(*a),
-            BufferCheck::Judge(j) => Op::Judge(*j),
-            BufferCheck::Dataset(d) => {
-                Op::Set(Box::new(SetCheck { name: d.name.clone(), test: SetTest::Command(d.command), set: None }))
-            }
-            BufferCheck::DataRep(d) => Op::Set(Box::new(SetCheck {
-                name: d.name.clone(),
-                test: SetTest::Reputation(d.op, d.value),
-                set: None,
-            })),
-            BufferCheck::Lua(_) => return Err(CompileError::unsupported("lua", "not possible within base64_data")),
-            BufferCheck::Other { keyword, .. } => {
-                return Err(CompileError::unsupported(keyword, "this build cannot check it"));
-            }
-        })
-    }
-
-    /// Gives the names of captures, and that of the buffer `buffer` where its entropy is measured, their numbers; and the
-    /// names of sets their sets.
-    ///
-    /// # Errors
-    /// A set that is not in `sets`.
-    pub fn resolve(
-        &mut self,
-        buffer: &str,
-        names: &mut crate::checks::Names,
-        sets: &Datasets,
-    ) -> Result<(), CompileError> {
-        let is = |n: usize, name: &str| self.captures.get(n).is_some_and(|c| &*c.1 == name);
-        let pair = |n: usize| {
-            let kind = |n: usize| self.captures.get(n).map(|c| c.0);
-            is(n, "key") && is(n + 1, "value") && kind(n) == kind(n + 1)
-        };
-        self.targets = (0..self.captures.len())
-            .zip(&self.captures)
-            .map(|(n, (_, name))| {
-                let role = match n.checked_sub(1) {
-                    _ if pair(n) => CaptureRole::Key,
-                    Some(before) if pair(before) => CaptureRole::Value,
-                    _ => CaptureRole::Named,
-                };
-                (names.intern(name), role)
-            })
-            .collect();
-        name_entropy(&mut self.ops, buffer, names);
-        find_sets(&mut self.ops, sets)
     }
 
     /// Whether alerts show what a set says of what was found: then it is looked at once more when the rule matches.
@@ -658,101 +422,5 @@ impl CompiledBuffer {
     /// The bytes that a [`Replacement`] puts in place.
     pub fn replaces(&self) -> &[Arc<[u8]>] {
         &self.replaces
-    }
-}
-
-/// Sets the name under which entropy is shown: that of the buffer as `metadata.entropy` has it.
-fn name_entropy(ops: &mut [Op], buffer: &str, names: &mut crate::checks::Names) {
-    for op in ops {
-        match op {
-            Op::Entropy { name, .. } => {
-                *name = match buffer {
-                    "payload" | "pkt_data" => names.intern("content"),
-                    other => names.intern(&other.replace('.', "_")),
-                }
-            }
-            Op::Base64 { data, .. } => name_entropy(data, "base64_data", names),
-            _ => {}
-        }
-    }
-}
-
-/// Puts the sets in place.
-fn find_sets(ops: &mut [Op], sets: &Datasets) -> Result<(), CompileError> {
-    for op in ops {
-        match op {
-            Op::Set(s) => match sets.get(&s.name) {
-                Some(set) => {
-                    s.set = Some(set.clone());
-                    s.tell();
-                }
-                None => return Err(CompileError::invalid("dataset", format!("there is no set {}", s.name))),
-            },
-            Op::Base64 { data, .. } => find_sets(data, sets)?,
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// `isdataat:!1,relative`: right behind a literal it is no check of its own.
-fn is_end(check: &BufferCheck) -> bool {
-    matches!(check, BufferCheck::IsDataAt { at: Value::Number(1), relative: true, negated: true })
-}
-
-/// The checks that are compiled to one each, in their order.
-pub(crate) fn own_checks(checks: &[BufferCheck]) -> Vec<BufferCheck> {
-    let mut out: Vec<BufferCheck> = Vec::with_capacity(checks.len());
-    for c in checks {
-        match out.last_mut() {
-            Some(BufferCheck::Content(last)) if is_end(c) => last.ends_with = true,
-            _ => out.push(c.clone()),
-        }
-    }
-    out
-}
-
-/// Whether one of the checks leaves something behind, whatever becomes of the others: an entry of a set, a measure.
-fn acts(checks: &[BufferCheck]) -> bool {
-    checks.iter().any(|c| match c {
-        BufferCheck::Entropy { .. } | BufferCheck::Dataset(_) | BufferCheck::Lua(_) | BufferCheck::Other { .. } => true,
-        BufferCheck::Base64 { data, .. } => acts(data),
-        _ => false,
-    })
-}
-
-/// Whether it makes a difference to other buffers of a rule when the checks are looked at: they leave something behind, or fill
-/// variables.
-pub(crate) fn order_counts(checks: &[BufferCheck]) -> bool {
-    acts(checks)
-        || checks.iter().any(|c| match c {
-            BufferCheck::ByteExtract(_) | BufferCheck::ByteMath(_) | BufferCheck::DataRep(_) => true,
-            BufferCheck::Pcre(p) => !p.captures.is_empty(),
-            BufferCheck::Base64 { data, .. } => order_counts(data),
-            _ => false,
-        })
-}
-
-/// Whether the check makes the literal before it be tried at every place.
-fn is_relative(check: &BufferCheck) -> bool {
-    match check {
-        BufferCheck::Content(c) => c.distance.is_some() || c.within.is_some(),
-        BufferCheck::Pcre(p) => p.relative,
-        BufferCheck::IsDataAt { relative, .. } => *relative,
-        BufferCheck::ByteTest(b) => b.relative,
-        BufferCheck::ByteJump(b) => b.relative,
-        BufferCheck::ByteExtract(b) => b.relative,
-        BufferCheck::ByteMath(b) => b.relative,
-        // `base64_decode:relative` hangs on the first place of the literal before it alone (Suricata's manual).
-        BufferCheck::Base64 { .. } => false,
-        // Nor is `asn1` tried elsewhere.
-        BufferCheck::Bsize(_)
-        | BufferCheck::Asn1(_)
-        | BufferCheck::Entropy { .. }
-        | BufferCheck::Dataset(_)
-        | BufferCheck::DataRep(_)
-        | BufferCheck::Lua(_)
-        | BufferCheck::Judge(_)
-        | BufferCheck::Other { .. } => false,
     }
 }

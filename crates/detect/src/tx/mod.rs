@@ -19,8 +19,10 @@ mod compile;
 mod file;
 mod group;
 mod inspect;
+mod step;
 #[cfg(test)]
 pub(crate) mod tests;
+mod values;
 
 use margay_app::{AppProto, BufferKind};
 use margay_flow::Direction;
@@ -31,7 +33,8 @@ use crate::inspect::CompiledBuffer;
 pub(crate) use compile::{TxBuilder, payload_pattern, state_of};
 pub(crate) use file::FileTest;
 pub(crate) use group::{Always, Gate, Slot, SlotSource, Summary, TxGroup, TxGroups};
-pub(crate) use inspect::{Eval, MATCHED, TxScratch, View};
+pub(crate) use inspect::{Eval, MATCHED, View};
+pub(crate) use values::TxScratch;
 
 /// The part of a rule that looks at transactions.
 #[derive(Debug)]

@@ -6,7 +6,8 @@ use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore, FlowState};
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
 use margay_stream::{FlowPrint, TcpState};
 
-use super::app::{Heard, is_over};
+use super::app::Heard;
+use super::app_feed::is_over;
 use super::tcp::{Seen, is_established};
 use super::{Fate, FlowExt, Rest};
 

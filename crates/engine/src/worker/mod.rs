@@ -4,20 +4,26 @@
 //! with each packet it finds.
 
 mod app;
+mod app_feed;
+mod app_log;
 mod app_memory;
 mod burst;
 pub(crate) mod bypass;
+mod captured;
 mod closing;
 mod detection;
 mod end;
 pub(crate) mod engines;
 mod expect;
+mod fate;
 mod fileinfo;
 mod firewall;
+mod flow_ext;
 mod frames;
 mod ips;
 mod log;
 pub(crate) mod moving;
+mod policy;
 mod scripts;
 mod stream_log;
 mod tcp;
@@ -26,248 +32,28 @@ pub(crate) mod wire;
 
 use std::sync::Arc;
 
-use margay_capture::live::{Decisions, LiveCounters};
-use margay_detect::{InOrder, RulesMark};
+use margay_capture::live::Decisions;
+use margay_detect::InOrder;
 use margay_flow::{
     Direction, FlowAction, FlowHasher, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES,
 };
 use margay_output::Outputs;
-use margay_output::pcaplog::PacketFate;
-use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, PacketSource, Refused, Time, Vlans};
-use margay_stream::{StreamEngine, TcpSession};
+use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, Refused, Time};
+use margay_stream::StreamEngine;
 
 use crate::exception::{Condition, Policies, Policy, PolicyCounters};
 use crate::parallel::ahead::Helped;
 pub(crate) use app::AppLane;
+pub(crate) use captured::{Announce, Captured, End};
 use engines::{Engine, Engines};
-use firewall::{BeforeFlow, FlowDropBy};
+pub(crate) use fate::{DropReason, Fate, FrameVerdict};
+use firewall::BeforeFlow;
+pub(crate) use flow_ext::FlowExt;
 pub(crate) use ips::IpsCounters;
 pub(crate) use log::RuleTexts;
 use scripts::Scene;
 pub(crate) use scripts::{Occasion, OutputScripts, ScriptFiles};
 use wire::Wire;
-
-/// What the engine keeps with a flow: first what every packet touches, which shares a cache line with the end of the flow's own
-/// record.
-#[derive(Debug, Default)]
-#[repr(C)]
-pub(crate) struct FlowExt {
-    /// The TCP session, from the first packet that made one.
-    pub(crate) tcp: Option<Box<TcpSession>>,
-    /// The application layer, from the first data on.
-    pub(crate) app: Option<Box<app::FlowApp>>,
-    /// The rules that last looked at it: what they left is in their numbers.
-    rules: RulesMark,
-    /// When rules that ask for its protocol alone are due.
-    protocol_rules: detection::ProtocolRules,
-    /// Whose it is.
-    tenant: u32,
-    /// What the checksums of its datagrams were, by direction.
-    checksums: [app::Checksums; 2],
-    /// Who dropped it, where it is dropped.
-    dropped_by: FlowDropBy,
-    /// Whether a drop was logged, by direction.
-    drop_logged: [bool; 2],
-    /// What was seen of its end while it is bypassed.
-    pub(crate) closing: Option<Box<closing::Closing>>,
-    /// Exception policies that took effect.
-    exceptions: Option<Box<Exceptions>>,
-    /// Ethernet addresses, where an output wants them: to the server and to the client.
-    pub(crate) macs: Option<Box<[MacList; 2]>>,
-    /// Number of the flow that announced this one.
-    pub(crate) parent: Option<u64>,
-}
-
-/// Exception policies that took effect for a flow, each once.
-#[derive(Debug, Default)]
-struct Exceptions(Vec<(Condition, Policy)>);
-
-// A million idle flows should not take more than 400 MB with what they are found by.
-const _: () = assert!(size_of::<margay_flow::Flow<FlowExt>>() <= 320);
-
-/// Ethernet addresses of one side of a flow, most ten.
-#[derive(Debug, Default)]
-pub(crate) struct MacList {
-    pub(crate) src: Vec<[u8; 6]>,
-}
-
-const MACS_MAX: usize = 10;
-
-impl FlowExt {
-    /// Of a new flow of that tenant.
-    fn of(tenant: u32) -> FlowExt {
-        FlowExt { tenant, ..FlowExt::default() }
-    }
-
-    /// Notes for the flow's record that an exception policy took effect.
-    fn note_exception(&mut self, condition: Condition, policy: Policy) {
-        let list = &mut self.exceptions.get_or_insert_default().0;
-        if !list.contains(&(condition, policy)) {
-            list.push((condition, policy));
-        }
-    }
-
-    /// The exception policies that took effect.
-    pub(crate) fn exceptions(&self) -> &[(Condition, Policy)] {
-        self.exceptions.as_ref().map_or(&[], |e| &e.0)
-    }
-
-    /// The flow was turned round.
-    fn turn_round(&mut self) {
-        if let Some(tcp) = &mut self.tcp {
-            tcp.turn_round();
-        }
-        if let Some(app) = &mut self.app {
-            app.turn_round();
-        }
-        if let Some(macs) = &mut self.macs {
-            macs.swap(0, 1);
-        }
-        self.drop_logged.swap(0, 1);
-    }
-}
-
-impl MacList {
-    fn add(&mut self, mac: [u8; 6]) {
-        if self.src.len() < MACS_MAX && !self.src.contains(&mac) {
-            self.src.push(mac);
-        }
-    }
-}
-
-/// Why a packet is dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DropReason {
-    /// A rule of the detection engine.
-    Rules,
-    /// Its flow is dropped.
-    FlowDrop,
-    /// An exception policy.
-    Exception(Condition),
-    /// The stream engine found it invalid.
-    StreamError,
-    /// Urgent data that is not allowed.
-    StreamUrgent,
-    /// A rate filter.
-    Threshold,
-    /// The firewall.
-    Firewall(margay_detect::DropReason),
-    /// The firewall dropped its flow.
-    FirewallFlowDrop,
-    /// An exception policy dropped its flow.
-    ExceptionFlowDrop,
-    /// A fragment of a datagram of which nothing more is let through.
-    DatagramDrop,
-    /// A fragment that does not fit others of its datagram.
-    DefragError,
-    /// It could not be sent on with what a rule has put in.
-    NotReplaced,
-}
-
-impl DropReason {
-    pub(crate) const fn text(self) -> &'static str {
-        match self {
-            DropReason::Rules => "rules",
-            DropReason::FlowDrop => "flow drop",
-            DropReason::Exception(c) => c.drop_reason(),
-            DropReason::StreamError => "stream error",
-            DropReason::StreamUrgent => "stream urgent",
-            DropReason::Threshold => "threshold detection_filter",
-            DropReason::Firewall(reason) => reason.name(),
-            DropReason::FirewallFlowDrop => "firewall flow drop",
-            DropReason::ExceptionFlowDrop => "exception policy flow drop",
-            DropReason::DatagramDrop => "datagram drop",
-            DropReason::DefragError => "defrag error",
-            DropReason::NotReplaced => "not replaced",
-        }
-    }
-
-    /// Of a packet whose flow is dropped.
-    const fn of_flow(by: FlowDropBy) -> DropReason {
-        match by {
-            FlowDropBy::Rules => DropReason::FlowDrop,
-            FlowDropBy::Firewall => DropReason::FirewallFlowDrop,
-            FlowDropBy::Exception => DropReason::ExceptionFlowDrop,
-        }
-    }
-}
-
-/// What becomes of a packet: the result of every stage that looked at it. It belongs to this packet and its flow alone;
-/// a packet that is made up at the end of a flow has its own.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Fate {
-    /// Dropped, and why.
-    pub(crate) drop: Option<DropReason>,
-    /// Rejected as well.
-    pub(crate) reject: bool,
-    /// A pass rule or policy let it through.
-    pub(crate) pass: bool,
-    /// Who is to be answered.
-    pub(crate) rejected: Option<margay_detect::Reject>,
-    /// How they are, where packets are sent at all.
-    pub(crate) answers: &'static [&'static str],
-    /// The rule that dropped it.
-    pub(crate) dropped_by: Option<u32>,
-    /// The bits of its mark that a rule sets, and which they are.
-    pub(crate) mark: Option<(u32, u32)>,
-    /// A rule asks for its flow to be bypassed.
-    pub(crate) bypass: bool,
-    /// Its flow is bypassed.
-    pub(crate) bypassed: bool,
-    /// Rules inspected it: variables that they captured belong to its events.
-    pub(crate) inspected: bool,
-    /// What decides whether the capture log keeps it.
-    pub(crate) pcap: PacketFate,
-}
-
-/// The verdict on a captured frame: what the packets that it carried come to together.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct FrameVerdict {
-    /// Dropped, and why: the first reason of any of its packets.
-    pub(crate) drop: Option<DropReason>,
-    /// Rejected as well.
-    pub(crate) reject: bool,
-    /// The bits of its mark that a rule sets, and which they are: those of the last packet that has any.
-    pub(crate) mark: Option<(u32, u32)>,
-    /// The flow of the frame itself, not of a packet inside it, is bypassed.
-    pub(crate) bypassed: bool,
-    /// What decides whether the capture log keeps it.
-    pub(crate) pcap: PacketFate,
-}
-
-impl Fate {
-    /// Takes in what rules decided about more of what the packet brought.
-    fn add(&mut self, more: Fate) {
-        self.drop = self.drop.or(more.drop);
-        self.reject |= more.reject;
-        self.pass |= more.pass;
-        if self.rejected.is_none() {
-            (self.rejected, self.answers) = (more.rejected, more.answers);
-        }
-        self.dropped_by = self.dropped_by.or(more.dropped_by);
-        self.mark = more.mark.or(self.mark);
-        self.bypass |= more.bypass;
-        self.inspected |= more.inspected;
-        self.pcap.add(more.pcap);
-    }
-}
-
-impl FrameVerdict {
-    /// Why the frame is dropped, as `drop` events name it.
-    pub(crate) fn drop_reason(&self) -> Option<&'static str> {
-        self.drop.map(DropReason::text)
-    }
-
-    /// Takes in what one of the frame's packets came to.
-    #[inline]
-    fn add(&mut self, fate: &Fate, source: PacketSource) {
-        self.drop = self.drop.or(fate.drop);
-        self.reject |= fate.reject;
-        self.mark = fate.mark.or(self.mark);
-        self.bypassed |= fate.bypassed && source == PacketSource::Wire;
-        self.pcap.add(fate.pcap);
-    }
-}
 
 /// One worker.
 pub(crate) struct Worker {
@@ -349,53 +135,6 @@ pub(crate) struct Rest {
     order: Option<Arc<dyn InOrder>>,
     /// States of the TCP sessions that ended since they were counted.
     ended_tcp: Vec<&'static str>,
-}
-
-/// Of a worker whose packets come from an interface.
-pub(crate) struct Captured {
-    /// The interfaces: one, or the two that are bridged.
-    pub(crate) ends: Vec<End>,
-    /// The thread, as statistics name it.
-    pub(crate) thread: String,
-    /// The names of its source's counters.
-    pub(crate) counters: crate::live::medium::Counters,
-    /// Tells the other workers of connections that this one's parsers announced.
-    pub(crate) announce: Option<Announce>,
-}
-
-/// An interface that a worker's packets come from.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct End {
-    pub(crate) interface: String,
-    /// What came, and was lost on the way, when that was last asked for.
-    pub(crate) live: LiveCounters,
-    /// Frames that were decoded.
-    pub(crate) decoded: u64,
-    /// TCP packets with a wrong checksum.
-    pub(crate) invalid_checksums: u64,
-}
-
-/// Tells other workers of connections that a flow announced.
-pub(crate) type Announce = Box<dyn FnMut(&[margay_app::expect::Expect], Vlans, Time) + Send>;
-
-impl Captured {
-    /// Gives its counters in the order they are shown: Suricata's, then our own.
-    pub(crate) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
-        let mut c = LiveCounters::default();
-        self.ends.iter().for_each(|e| c.add(&e.live));
-        f("capture.kernel_packets", c.kernel_packets);
-        f("capture.kernel_drops", c.kernel_drops);
-        f("capture.errors", c.errors);
-        (self.counters)(&c, f);
-    }
-
-    /// Notes that a batch of one of the interfaces was inspected: so many frames, and so many of them with wrong checksums.
-    pub(crate) fn inspected(&mut self, end: usize, decoded: u64, invalid_checksums: u64) {
-        if let Some(e) = self.ends.get_mut(end) {
-            e.decoded += decoded;
-            e.invalid_checksums += invalid_checksums;
-        }
-    }
 }
 
 /// What the worker itself counts.
@@ -784,67 +523,5 @@ impl Rest {
             let scene = Scene::new(Some(packet), flow.map(|f| &f.core), app);
             self.scripts.packet(self.detect.as_ref().map(|d| &*d.0), scene);
         }
-    }
-
-    /// The policy for a parser that gives up on a flow.
-    fn error_policy(&self, flow: &margay_flow::Flow<FlowExt>) -> Policy {
-        let midstream = flow.ext.tcp.as_ref().is_some_and(|s| s.is_midstream());
-        self.error_policies[usize::from(midstream)]
-    }
-
-    /// A parser gave up on a flow with this packet's data: applies `app-layer.error-policy`.
-    pub(super) fn parser_failed(
-        &mut self,
-        proto: margay_app::AppProto,
-        flow: &mut margay_flow::Flow<FlowExt>,
-        fate: &mut Fate,
-        seen: &mut tcp::Seen,
-    ) {
-        let policy = self.error_policy(flow);
-        self.counters.policies.count_error(flow.core.proto, proto, policy);
-        self.apply(Condition::AppLayerError, policy, fate, Some(flow));
-        seen.bypass |= policy == Policy::Bypass;
-    }
-
-    /// A parser gave up on a flow with what was left of its stream when it ended: there is no packet any more to drop or pass.
-    fn parser_failed_at_end(&mut self, proto: margay_app::AppProto, flow: &mut margay_flow::Flow<FlowExt>) {
-        let policy = self.error_policy(flow);
-        self.counters.policies.count(Condition::AppLayerError, policy);
-        self.counters.policies.count_error(flow.core.proto, proto, policy);
-        flow.ext.note_exception(Condition::AppLayerError, policy);
-    }
-
-    /// Applies an exception policy to a packet and, where there is one, its flow.
-    fn apply(
-        &mut self,
-        condition: Condition,
-        policy: Policy,
-        fate: &mut Fate,
-        flow: Option<&mut margay_flow::Flow<FlowExt>>,
-    ) {
-        self.counters.policies.count(condition, policy);
-        match policy {
-            Policy::Ignore => {}
-            Policy::DropPacket | Policy::DropFlow | Policy::Reject => {
-                // Elsewhere nothing can be dropped, and what still reaches its end is inspected.
-                if self.ips {
-                    fate.drop = Some(DropReason::Exception(condition));
-                }
-                fate.reject |= policy == Policy::Reject;
-            }
-            Policy::PassPacket | Policy::PassFlow | Policy::Bypass => fate.pass = true,
-        }
-        let Some(flow) = flow else { return };
-        match policy {
-            Policy::Reject if !self.ips => {}
-            Policy::DropFlow | Policy::Reject => {
-                flow.core.action = if self.ips { FlowAction::Drop } else { FlowAction::WouldDrop };
-                flow.ext.dropped_by = FlowDropBy::Exception;
-            }
-            Policy::PassFlow | Policy::Bypass if self.firewall => flow.core.td_passed = true,
-            Policy::PassFlow | Policy::Bypass => flow.core.action = FlowAction::Pass,
-            _ => {}
-        }
-        flow.ext.note_exception(condition, policy);
     }
 }

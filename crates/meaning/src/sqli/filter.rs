@@ -3,8 +3,8 @@
 //! An attack goes on behind the value of somebody else's condition, so it begins with that value, or compares what needs no column.
 //! A filter is whole: each condition begins with the name of a field.
 
+use super::reader::{Reader, is_call};
 use super::token::{Kind, tokens};
-use super::{Reader, is_call};
 
 /// Most tokens of a filter.
 const TOKENS: usize = 64;

@@ -1,7 +1,7 @@
 //! Statements of SQL, and queries.
 
+use super::reader::{CALLS_SURE, Reader};
 use super::token::Kind;
-use super::{CALLS_SURE, Reader};
 
 impl Reader<'_> {
     /// `select` and what stands behind it.

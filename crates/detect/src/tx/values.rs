@@ -1,0 +1,217 @@
+//! Values of a transaction's buffers, each built once per inspection of the transaction.
+
+use margay_app::{AppProto, Found};
+
+use super::inspect::View;
+use super::{Slot, SlotSource, Summary, TxGroup};
+use crate::group::OF_TRANSACTION;
+use crate::inspect::InspectContext;
+use crate::prefilter::Memo;
+use crate::transform::TransformScratch;
+
+/// What a slot holds for the transaction at hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Held {
+    /// It was not asked for.
+    #[default]
+    Unknown,
+    /// It is not there.
+    Absent,
+    /// It is in the cache, at this offset, and this is the end of it.
+    Cached(u64, bool),
+    /// The transaction has it as it is.
+    Direct,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Cached {
+    held: Held,
+    /// What is quick to see of it, once it was asked.
+    pub(super) summary: Option<Summary>,
+    raw: Vec<u8>,
+    out: Vec<u8>,
+    /// Of several that were transformed: where each ends in `out`, once they were.
+    ends: Vec<usize>,
+}
+
+/// Memory for looking at transactions; one a worker.
+#[derive(Debug, Default)]
+pub(crate) struct TxScratch {
+    pub(super) slots: Vec<Cached>,
+    pub(super) one: Vec<u8>,
+    pub(super) candidates: Vec<u32>,
+    pub(super) waiting: Vec<(u32, u64)>,
+    /// What was found in values of transactions before.
+    pub(super) memo: Memo,
+    /// Rules whose pattern is in the payload or the stream of the packet at hand, sorted: of those for which it was looked for
+    /// because the flow has the protocol `payload_of`.
+    in_payload: Vec<u32>,
+    payload_of: Option<AppProto>,
+}
+
+impl TxScratch {
+    /// Makes room for groups of `slots`.
+    pub(crate) fn prepare(&mut self, slots: usize) {
+        self.slots.resize_with(slots, Cached::default);
+    }
+
+    /// Nothing was looked for in the packet yet.
+    pub(crate) const fn start(&mut self) {
+        self.payload_of = None;
+    }
+
+    /// Takes what was found in a packet of a flow with this protocol off the end of `candidates`, which are sorted.
+    pub(crate) fn take_payload(&mut self, proto: AppProto, candidates: &mut Vec<u32>) {
+        self.payload_of = Some(proto);
+        self.in_payload.clear();
+        if candidates.last().is_some_and(|&c| c >= OF_TRANSACTION) {
+            let at = candidates.partition_point(|&c| c < OF_TRANSACTION);
+            self.in_payload.extend(candidates.drain(at..).map(|c| c & !OF_TRANSACTION));
+        }
+    }
+
+    /// Whether a rule's pattern may be in the payload or the stream: it is, or it was not looked for with the rules of `proto`.
+    pub(super) fn has_payload(&self, rule: u32, proto: AppProto) -> bool {
+        self.payload_of != Some(proto) || self.in_payload.binary_search(&rule).is_ok()
+    }
+
+    /// Forgets what was put together for another look at a transaction.
+    pub(crate) fn forget(&mut self, group: &TxGroup) {
+        for c in self.slots.iter_mut().take(group.slots.len()) {
+            c.held = Held::Unknown;
+            c.summary = None;
+            c.ends.clear();
+        }
+    }
+}
+
+pub(super) fn slot_of<'v, 's>(
+    view: View<'v>,
+    scratch: &'s mut TxScratch,
+    slot: u16,
+) -> Option<(&'v Slot, &'s mut Cached)> {
+    Some((view.group.slots.get(usize::from(slot))?, scratch.slots.get_mut(usize::from(slot))?))
+}
+
+/// The bytes of a slot that there is one of: put together once for a look at a transaction.
+pub(super) fn whole<'x, 'v: 'x, W>(
+    cached: &'x mut Cached,
+    slot: &Slot,
+    view: View<'v>,
+    context: &mut InspectContext<W>,
+    transforms: &mut TransformScratch,
+) -> Option<Found<'x>> {
+    let SlotSource::Buffer(id) = slot.source else { return None };
+    let Cached { held, raw, out, .. } = cached;
+    if *held == Held::Unknown {
+        raw.clear();
+        out.clear();
+        let state = match view.tx.buffer(id, view.dir, 0, raw) {
+            None => Held::Absent,
+            Some(f) if !slot.transforms.is_empty() => {
+                out.extend_from_slice(slot.transforms.apply(f.data, transforms, context.pcre_scratch()));
+                Held::Cached(f.offset, f.end)
+            }
+            Some(f) => {
+                // Where it was put together it need not be again.
+                let place = (f.data.as_ptr() as usize, f.data.len());
+                let (offset, end) = (f.offset, f.end);
+                if place == (raw.as_ptr() as usize, raw.len()) && !raw.is_empty() {
+                    std::mem::swap(raw, out);
+                    Held::Cached(offset, end)
+                } else {
+                    Held::Direct
+                }
+            }
+        };
+        *held = state;
+    }
+    match *held {
+        Held::Absent | Held::Unknown => None,
+        Held::Cached(offset, end) => Some(Found { data: out, offset, end }),
+        Held::Direct => {
+            raw.clear();
+            view.tx.buffer(id, view.dir, 0, raw)
+        }
+    }
+}
+
+/// What takes a value of a slot, and whether it is the end of it; true where no other is wanted.
+pub(super) type Take<'t, W> = dyn FnMut(&[u8], bool, &mut InspectContext<W>) -> bool + 't;
+
+/// Calls `f` with each of several values of a slot, and whether it is the end of it, until it returns true. `kept` is where those
+/// that are transformed are kept for the next rule of the same look.
+pub(super) fn each<W>(
+    (one, kept): (&mut Vec<u8>, Option<&mut Cached>),
+    slot: &Slot,
+    view: View<'_>,
+    context: &mut InspectContext<W>,
+    transforms: &mut TransformScratch,
+    f: &mut Take<'_, W>,
+) {
+    let mut give = |data: &[u8], end: bool, context: &mut InspectContext<W>| {
+        if slot.transforms.is_empty() {
+            f(data, end, context)
+        } else {
+            let data = slot.transforms.apply(data, transforms, context.pcre_scratch());
+            f(data, end, context)
+        }
+    };
+    let files = view.tx.base().files.of(view.dir);
+    match slot.source {
+        SlotSource::Buffer(id) => {
+            if let Some(Cached { held, out, ends, .. }) = kept.filter(|_| !slot.transforms.is_empty()) {
+                if *held == Held::Unknown {
+                    *held = Held::Absent;
+                    out.clear();
+                    ends.clear();
+                    for index in 0.. {
+                        one.clear();
+                        let Some(found) = view.tx.buffer(id, view.dir, index, one) else { break };
+                        out.extend_from_slice(slot.transforms.apply(found.data, transforms, context.pcre_scratch()));
+                        ends.push(out.len());
+                    }
+                }
+                let mut start = 0;
+                for &end in ends.iter() {
+                    if f(out.get(start..end).unwrap_or(&[]), true, context) {
+                        return;
+                    }
+                    start = end;
+                }
+                return;
+            }
+            for index in 0.. {
+                one.clear();
+                match view.tx.buffer(id, view.dir, index, one) {
+                    Some(found) if !give(found.data, found.end, context) => {}
+                    _ => return,
+                }
+            }
+        }
+        SlotSource::FileData => {
+            for file in files {
+                if let Some(found) = file.data(view.limits)
+                    && !found.data.is_empty()
+                    && give(found.data, found.end, context)
+                {
+                    return;
+                }
+            }
+        }
+        SlotSource::FileName => {
+            for file in files.filter(|x| !x.name().is_empty()) {
+                if give(file.name(), true, context) {
+                    return;
+                }
+            }
+        }
+        SlotSource::FileMagic => {
+            for m in files.filter_map(|x| x.magic(view.engine?)) {
+                if give(m, true, context) {
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Logs a flow's transactions when they are complete, with their files and events, and frees those that nobody needs.
+
+use margay_app::session::SessionEvent;
+use margay_app::tls::store::Occasion;
+use margay_app::{AppProto, Protocol, Transaction, TxBase, protocol};
+use margay_flow::{Direction, Flow, FlowCore};
+use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};
+use margay_packet::Packet;
+
+use super::app::{DIRECTIONS, names};
+use super::app_feed::is_over;
+use super::engines::Engine;
+use super::log::{HeldVars, addresses};
+use super::scripts::{self, Scene};
+use super::{FlowExt, Rest};
+
+impl Rest {
+    /// Logs the events of recognition that came with a packet.
+    #[inline]
+    pub(super) fn log_recognition(&mut self, p: &Packet<'_>, flow: &Flow<FlowExt>, events: u8) {
+        if events != 0 && self.outputs.wants(EventType::Anomaly) {
+            self.log_session_events(p, flow, events);
+        }
+    }
+
+    #[cold]
+    fn log_session_events(&mut self, p: &Packet<'_>, flow: &Flow<FlowExt>, events: u8) {
+        let held = match &self.detect {
+            Some((detect, _)) => HeldVars::of(detect, Some(&flow.core), None),
+            None => HeldVars::default(),
+        };
+        let header = Header {
+            flow_id: Some(flow.core.id),
+            parent_id: flow.ext.parent,
+            pcap_filename: self.file.as_deref(),
+            vars: held.vars(),
+            ..Header::of(p)
+        };
+        let proto = flow.ext.app.as_ref().and_then(|a| a.names().proto);
+        for e in SessionEvent::ALL.iter().filter(|e| events & e.bit() != 0) {
+            self.outputs.anomaly(&AnomalyEvent {
+                header,
+                anomaly: Anomaly::AppLayer {
+                    event: &e.name().to_ascii_uppercase(),
+                    app_proto: proto.unwrap_or("unknown"),
+                    layer: "proto_detect",
+                },
+                tx_id: None,
+                packet: Some(p),
+            });
+        }
+    }
+
+    /// Logs what transactions of a flow have come to, and frees those that nobody needs any more; at the flow's `end` all.
+    /// `inspected` says whether rules looked at `p`: only then the variables that they last captured are those of `p`.
+    #[inline]
+    pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool, inspected: bool) {
+        let passed = flow.core.action.is_unwatched(self.ips);
+        let Some(app) = flow.ext.app.as_deref_mut() else { return };
+        let detects = self.detect.is_some() && !passed;
+        // Nothing more will come that its files could be logged with.
+        let over = end || flow.ext.tcp.as_deref().is_some_and(is_over);
+        if over != std::mem::replace(&mut app.over, over) {
+            app.session.wake();
+        }
+        if !app.session.take_stirred() && app.quiet == Some(detects) && !over {
+            return;
+        }
+        app.quiet = None;
+        if app.session.has_txs() {
+            self.log_txs(p, flow, (end, over), (detects, inspected));
+        }
+    }
+
+    /// As [`Rest::log_app`], where some may have changed.
+    fn log_txs(
+        &mut self,
+        p: &Packet<'_>,
+        flow: &mut Flow<FlowExt>,
+        (end, over): (bool, bool),
+        (detects, inspected): (bool, bool),
+    ) {
+        let closed = end || (over && flow.ext.tcp.as_deref().is_some_and(|t| !t.was_reset()));
+        let Some(app) = flow.ext.app.as_deref_mut() else { return };
+        let (mut storing, mut freed) = (false, false);
+        // What is stored is seen to with every packet.
+        let mut quiet = self.app.config.files.store.is_none() && self.app.shared.certificates.dir.is_none();
+        let (core, parent, protocols) = (&flow.core, flow.ext.parent, scripts::protocols(app));
+        // Most packets come without anything to log.
+        let shown = app.shown();
+        // Without data of what follows, the packet itself is what it is logged with.
+        let flushed = app.session.is_changing() && !end && !p.payload().is_empty();
+        let about = || About { core, parent, packet: p, inspected, flushed, names: names(shown), protocols };
+        for parser in app.session.parsers_mut() {
+            let Some(protocol) = protocol(parser.proto()) else { continue };
+            let complete = protocol.complete();
+            let mut from = 0;
+            while let Some(id) = if end { parser.next_tx(from) } else { parser.next_awake(from) } {
+                from = id + 1;
+                let Some(tx) = parser.tx_mut(id) else { continue };
+                let base = tx.base();
+                let whole = base.progress[0] >= complete[0] && base.progress[1] >= complete[1];
+                let inspected = !detects || base.detect.iter().all(|d| d.done);
+                let mut free = end || (whole && inspected);
+                if !base.files.is_empty() {
+                    storing |= base.files.is_storing();
+                    let open = DIRECTIONS.iter().any(|d| base.files.is_open(*d));
+                    self.log_tx_files(&about, (core, p), tx, over || (free && open));
+                    // Files are logged with a packet of their direction.
+                    let due = tx.base().files.due_for_log().next().is_some();
+                    free &= !due;
+                    quiet &= !due;
+                }
+                let base = tx.base();
+                let certificates = base.store_certificates != [false; 2];
+                // Behind both FINs nothing comes that an incomplete one waits for. After a reset it is logged at the flow's end.
+                let logs = !base.logged && (closed || tx.is_loggable(whole));
+                if base.events.has_new() {
+                    self.log_tx_events(&about(), protocol, tx);
+                }
+                if certificates {
+                    let occasion = Occasion {
+                        flow: core,
+                        time: p.time,
+                        number: Some(p.number).filter(|n| *n > 0 && self.file.is_some()),
+                    };
+                    for dir in DIRECTIONS {
+                        if std::mem::take(&mut tx.base_mut().store_certificates[dir.index()]) {
+                            tx.store_certificates(dir, &mut self.app.shared.certificates, &occasion);
+                        }
+                    }
+                }
+                if logs {
+                    self.log_tx(&about(), protocol, tx);
+                }
+                if free {
+                    parser.free_tx(&mut self.app.shared, id);
+                    freed = true;
+                } else if quiet && is_at_rest(tx.base(), detects) {
+                    parser.rest_tx(id);
+                }
+            }
+        }
+        // A parser that is gone is not counted any more.
+        if app.session.tidy() || freed {
+            self.app.account(app);
+        }
+        app.quiet = quiet.then_some(detects);
+        if storing && let Some(tcp) = flow.ext.tcp.as_deref_mut() {
+            let depth = self.app.config.files.store_depth();
+            // What the parser wished for holds where it is more.
+            let deepest =
+                app.wishes.stream_depth.map_or(depth, |w| if w == 0 || depth == 0 { 0 } else { w.max(depth) });
+            tcp.set_depth(deepest);
+        }
+    }
+
+    /// Frees what is left of the transactions of a flow that is over, without a word in the log.
+    pub(super) fn discard_app(&mut self, flow: &mut Flow<FlowExt>) {
+        let Some(app) = flow.ext.app.as_deref_mut() else { return };
+        for parser in app.session.parsers_mut() {
+            let mut from = 0;
+            while let Some(id) = parser.next_tx(from) {
+                from = id + 1;
+                if let Some(tx) = parser.tx_mut(id) {
+                    tx.base_mut().files.finish(&mut self.app.shared.files, &self.app.config.files);
+                    parser.free_tx(&mut self.app.shared, id);
+                }
+            }
+        }
+    }
+
+    /// Logs what a transaction's files have come to; what goes for the packet's direction only, unless it is `free`d.
+    fn log_tx_files<'a>(
+        &mut self,
+        about: &impl Fn() -> About<'a>,
+        (core, p): (&FlowCore, &Packet<'_>),
+        tx: &mut dyn Transaction,
+        free: bool,
+    ) {
+        let of_client = p.src == core.src && p.sport == core.sport;
+        let way = if of_client { Direction::ToServer } else { Direction::ToClient };
+        let only = (!free).then_some(way);
+        if !self.app.files_due(tx, only) {
+            return;
+        }
+        let about = about();
+        let vars = about.vars(self.detect.as_ref());
+        let header = about.header(&vars, self.file.as_deref());
+        let scripts = (&mut self.scripts, self.detect.as_ref().map(|d| &*d.0), about.scene());
+        self.app.log_files(&mut self.outputs, &header, about.names.proto, tx, only, scripts);
+    }
+
+    /// Logs the events of a transaction that are new.
+    fn log_tx_events(&mut self, about: &About<'_>, protocol: &Protocol, tx: &mut dyn Transaction) {
+        if !self.outputs.wants(EventType::Anomaly) {
+            return;
+        }
+        // Anomalies have the addresses of the packet that they came up with.
+        let vars = about.vars(self.detect.as_ref());
+        let header = about.header(&vars, self.file.as_deref());
+        let header = Header { addresses: Header::of(about.packet).addresses, ..header };
+        let base = tx.base_mut();
+        let id = base.id;
+        for n in base.events.take_new() {
+            let name = protocol.events.get(usize::from(*n)).copied().unwrap_or_default();
+            self.outputs.anomaly(&AnomalyEvent {
+                header,
+                anomaly: Anomaly::AppLayer {
+                    event: &protocol.anomaly_name(name),
+                    app_proto: about.names.proto.unwrap_or_default(),
+                    layer: "proto_parser",
+                },
+                tx_id: Some(id),
+                packet: Some(about.packet),
+            });
+        }
+    }
+
+    /// Logs and counts a transaction.
+    fn log_tx(&mut self, about: &About<'_>, protocol: &Protocol, tx: &mut dyn Transaction) {
+        tx.base_mut().logged = true;
+        let tx = &*tx;
+        let [tcp, udp] = &mut self.app.shared.counters.txs;
+        let txs = if about.core.proto == 17 { udp } else { tcp };
+        if tx.is_counted()
+            && let Some(n) = txs.get_mut(protocol.proto as usize)
+        {
+            *n += 1;
+        }
+        if self.scripts.any() && !tx.base().no_log {
+            self.scripts.tx(self.detect.as_ref().map(|d| &*d.0), about.scene(), tx);
+        }
+        if let Some(kind) = protocol.log {
+            self.log_as(about, kind, Some(protocol), tx, tx);
+        }
+        if let Some((kind, carried)) = tx.carried() {
+            self.log_as(about, kind, None, tx, carried);
+        }
+    }
+
+    /// Logs what `of` has, a transaction or what it carries, as an event of the protocol `kind`; `protocol` is that of a transaction.
+    fn log_as(
+        &mut self,
+        about: &About<'_>,
+        kind: AppProto,
+        protocol: Option<&Protocol>,
+        tx: &dyn Transaction,
+        of: &dyn Transaction,
+    ) {
+        let kind = EventType::App(kind);
+        if tx.base().no_log || !self.outputs.wants(kind) {
+            return;
+        }
+        let options = &self.app.options;
+        let vars = about.vars(self.detect.as_ref());
+        let header = about.header(&vars, self.file.as_deref());
+        for way in [Direction::ToServer, Direction::ToClient] {
+            if options.iter().all(|o| of.direction(o) != way) {
+                continue;
+            }
+            let addresses = if protocol.is_some_and(|p| p.packet_addresses) {
+                Header::of(about.packet).addresses
+            } else {
+                header.addresses.map(|a| if way == Direction::ToClient { a.reversed() } else { a })
+            };
+            self.outputs.app(&AppEvent {
+                kind,
+                header: Header { addresses, ..header },
+                tx_id: protocol.is_some_and(|p| p.shows_tx).then_some((tx.base().id, false)),
+                direction: None,
+                xff: Some(Forwarded {
+                    direction: match way {
+                        Direction::ToServer => event::Direction::ToServer,
+                        Direction::ToClient => event::Direction::ToClient,
+                    },
+                    find: &|header, forward| tx.forwarded_for(header, forward),
+                }),
+                records: &|n| options.get(n).filter(|o| of.direction(o) == way).map_or(0, |o| of.records(o)),
+                fields: &|json, n, record| {
+                    if let Some(o) = options.get(n) {
+                        of.log_record(record, json, o);
+                    }
+                },
+            });
+        }
+    }
+}
+
+/// Whether nothing is to be done with a transaction until its parser changes it: rules have looked at what is new, if they look
+/// at the flow at all, and no file of it waits.
+fn is_at_rest(base: &TxBase, detects: bool) -> bool {
+    let looked = |d: Direction| !detects || !base.updated[d.index()] || base.detect[d.index()].done;
+    DIRECTIONS.into_iter().all(looked) && base.files.due_for_log().next().is_none()
+}
+
+/// What the events of a flow's transactions that come with one packet have in common.
+struct About<'a> {
+    core: &'a FlowCore,
+    parent: Option<u64>,
+    packet: &'a Packet<'a>,
+    /// Rules looked at the packet.
+    inspected: bool,
+    /// The flow changes its protocol: what it has is logged before, as if with a packet of its own.
+    flushed: bool,
+    names: AppProtos<'static>,
+    /// The same, for scripts.
+    protocols: margay_detect::checks::AppProtos,
+}
+
+impl About<'_> {
+    /// What scripts see besides the transaction.
+    fn scene(&self) -> Scene<'_> {
+        Scene { packet: Some(self.packet), flow: Some(self.core), app: self.protocols }
+    }
+
+    /// Variables that rules captured.
+    fn vars<'s>(&'s self, detect: Option<&'s Engine>) -> HeldVars<'s> {
+        match detect {
+            Some((detect, state)) => {
+                let of_packet = self.inspected.then(|| state.packet_vars());
+                HeldVars::of(detect, Some(self.core), of_packet)
+            }
+            None => HeldVars::default(),
+        }
+    }
+
+    /// The header of an event of a transaction: with the addresses of the flow.
+    fn header<'s>(&'s self, vars: &'s HeldVars<'_>, file: Option<&'s str>) -> Header<'s> {
+        let header = Header {
+            flow_id: Some(self.core.id),
+            parent_id: self.parent,
+            pcap_filename: file,
+            vars: vars.vars(),
+            addresses: Some(addresses(self.core)),
+            ..Header::of(self.packet)
+        };
+        if self.flushed { header.flushed() } else { header }
+    }
+}

@@ -1,0 +1,156 @@
+//! How sessions begin: handshakes, right and wrong, fast open, and sessions whose beginning was not seen.
+
+mod common;
+
+use common::{Bench, events, pkt};
+use margay_flow::Direction::{ToClient, ToServer};
+use margay_flow::FlowState;
+use margay_packet::tcp::flag::*;
+use margay_stream::{Exception, StreamConfig, StreamEvent, TcpState};
+
+#[test]
+fn a_connection_opens_and_closes() {
+    let mut b = Bench::new(StreamConfig::default());
+    assert_eq!(b.send(&pkt(ToServer, SYN, 1000, 0, b"")).state, Some(FlowState::New));
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    assert_eq!(b.send(&pkt(ToServer, ACK, 1001, 5001, b"")).state, Some(FlowState::Established));
+    b.send(&pkt(ToServer, FIN | ACK, 1001, 5001, b""));
+    assert_eq!(b.state(), TcpState::CloseWait);
+    b.send(&pkt(ToClient, ACK, 5001, 1002, b""));
+    b.send(&pkt(ToClient, FIN | ACK, 5001, 1002, b""));
+    assert_eq!(b.state(), TcpState::LastAck);
+    let out = b.send(&pkt(ToServer, ACK, 1002, 5002, b""));
+    assert_eq!((b.state(), out.flush), (TcpState::Closed, true));
+    let reuse = b.send(&pkt(ToServer, SYN, 9000, 0, b""));
+    assert!(reuse.reuse);
+    assert_eq!(b.engine.counters.syn, 1);
+
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send(&pkt(ToClient, FIN | ACK, 5001, 1001, b""));
+    assert_eq!(b.state(), TcpState::FinWait1);
+    b.send(&pkt(ToServer, ACK, 1001, 5002, b""));
+    assert_eq!(b.state(), TcpState::FinWait2);
+    b.send(&pkt(ToServer, FIN | ACK, 1001, 5002, b""));
+    assert_eq!(b.state(), TcpState::TimeWait);
+    b.send(&pkt(ToClient, ACK, 5002, 1002, b""));
+    assert_eq!(b.state(), TcpState::Closed);
+}
+
+#[test]
+fn a_connection_that_was_refused_may_be_accepted_yet() {
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, RST | ACK, 0, 1001, b""));
+    assert_eq!(b.state(), TcpState::Closed);
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    assert_eq!(events(&b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""))), ["suspected_rst_inject"]);
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"hello"));
+    b.send(&pkt(ToClient, ACK, 5001, 1006, b""));
+    assert_eq!((b.state(), b.read(ToServer, false).as_str()), (TcpState::Established, "hello"));
+}
+
+#[test]
+fn sessions_in_the_middle() {
+    let mut b = Bench::new(StreamConfig::default());
+    assert_eq!(b.send(&pkt(ToServer, ACK, 1001, 5001, b"data")).exception, Some(Exception::Midstream));
+    assert!(b.session.is_none());
+    let config = StreamConfig { midstream: true, ..StreamConfig::default() };
+    let mut b = Bench::new(config.clone());
+    let out = b.send(&pkt(ToServer, ACK, 1001, 5001, b"data"));
+    assert!(out.accepted && out.state == Some(FlowState::Established));
+    b.send(&pkt(ToClient, ACK, 5001, 1005, b""));
+    assert_eq!(b.read(ToServer, false), "data");
+    // The first packet is the server's.
+    let mut b = Bench::new(config);
+    let out = b.send(&pkt(ToServer, SYN | ACK, 5000, 1001, b""));
+    assert!(out.swap);
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"request"));
+    assert_eq!(b.state(), TcpState::Established);
+    b.send(&pkt(ToClient, ACK, 5001, 1008, b""));
+    assert_eq!(b.read(ToServer, false), "request");
+}
+
+#[test]
+fn one_side_only() {
+    let mut b = Bench::new(StreamConfig { async_oneside: true, ..StreamConfig::default() });
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b""));
+    assert_eq!(b.state(), TcpState::Established);
+    assert!(b.send(&pkt(ToServer, ACK, 1001, 5001, b"request")).new_data[0]);
+    assert_eq!(b.read(ToServer, false), "request");
+    assert!(b.session().is_async());
+}
+
+#[test]
+fn fast_open_data_counts_where_the_server_takes_it() {
+    let mut syn = pkt(ToServer, SYN, 1000, 0, b"early");
+    syn.options.fast_open = Some(8);
+    let mut b = Bench::new(StreamConfig::default());
+    assert!(b.send(&syn).in_stream);
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1006, b""));
+    b.send(&pkt(ToServer, ACK, 1006, 5001, b""));
+    assert_eq!(b.state(), TcpState::Established);
+    assert_eq!(b.read(ToServer, false), "early");
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&syn);
+    let out = b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    assert_eq!(events(&out), ["3whs_synack_tfo_data_ignored"]);
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b""));
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"again"));
+    assert_eq!(b.read(ToServer, true), "again");
+    // A client that starts over without data begins a new connection, of the same numbers.
+    let plain = pkt(ToServer, SYN, 1000, 0, b"");
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&syn);
+    assert!(!b.send(&plain).reuse, "nothing is known of the server yet");
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    assert!(!b.send(&syn).reuse && b.send(&plain).reuse);
+}
+
+#[test]
+fn split_handshake() {
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, SYN, 5000, 0, b""));
+    let out = b.send(&pkt(ToServer, SYN | ACK, 1000, 9999, b""));
+    assert_eq!(events(&out), ["4whs_synack_with_wrong_ack"]);
+    b.send(&pkt(ToServer, SYN | ACK, 1000, 5001, b""));
+    b.send(&pkt(ToClient, ACK, 5001, 1001, b""));
+    assert_eq!(b.state(), TcpState::Established);
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"data"));
+    b.send(&pkt(ToClient, ACK, 5001, 1005, b""));
+    assert_eq!(b.read(ToServer, false), "data");
+}
+
+#[test]
+fn handshakes_that_are_not_right() {
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    assert_eq!(events(&b.send(&pkt(ToClient, SYN | ACK, 5000, 1002, b""))), ["3whs_synack_with_wrong_ack"]);
+    assert_eq!(events(&b.send(&pkt(ToServer, SYN | ACK, 5000, 1001, b""))), ["3whs_synack_in_wrong_direction"]);
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    assert_eq!(events(&b.send(&pkt(ToServer, ACK, 1001, 5002, b""))), ["3whs_right_seq_wrong_ack_evasion"]);
+    for i in 0..5 {
+        let out = b.send(&pkt(ToClient, SYN | ACK, 6000 + i, 1001, b""));
+        assert_eq!(events(&out), ["3whs_synack_resend_with_diff_seq"]);
+    }
+    let out = b.send(&pkt(ToClient, SYN | ACK, 7000, 1001, b""));
+    assert!(out.events.contains(StreamEvent::Hs3SynackFlood));
+    // The client answers one of those kept.
+    b.send(&pkt(ToServer, ACK, 1001, 6003, b""));
+    assert_eq!(b.state(), TcpState::Established);
+    assert_eq!(b.session().isn(ToClient), 6002);
+}
+
+#[test]
+fn data_of_a_syn_that_does_not_count_is_not_counted_either() {
+    let mut b = Bench::new(StreamConfig::default());
+    let mut syn = pkt(ToServer, SYN, 1000, 0, b"early");
+    syn.options.fast_open = Some(0);
+    b.send(&syn);
+    assert!(b.engine.counters.reassembly_memuse > 0);
+    b.send(&pkt(ToServer, SYN, 2000, 0, b""));
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 2001, b""));
+    assert_eq!(b.state(), TcpState::SynRecv);
+    assert_eq!(b.engine.counters.reassembly_memuse, 0);
+}
