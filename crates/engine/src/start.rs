@@ -365,7 +365,7 @@ impl Run<'_> {
         reporter.write(&mut worker);
         worker.lane.rest.outputs.finish();
         worker.lane.rest.scripts.finish();
-        let lost = worker.lane.rest.outputs.lost();
+        let lost = worker.lane.rest.outputs.counters().lost();
         if let (Some(costs), Some(began)) = (costs, began) {
             costs.write(began);
         }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use margay_config::{Config, ConfigError};
+use margay_output::OutputCounters;
 use margay_output::event::{Counter, StatsEvent};
 
 use margay_app::recognise::Mode;
@@ -12,9 +13,6 @@ use margay_detect::DetectCounters;
 use crate::exception::{Condition, Policy};
 use crate::settings::{self, flag, number};
 use crate::worker::{Occasion, Worker};
-
-/// The counter of threads that panicked, of the whole engine.
-pub(crate) const FAILED_THREADS: &str = "engine.failed_threads";
 
 /// `stats:`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +116,8 @@ impl Reporter {
             return;
         }
         self.collect(worker);
+        let own = self.names.len();
+        self.names.extend(of_engine(&worker.lane.rest.outputs.counters()));
         let counters: Vec<Counter<'_>> = self
             .names
             .iter()
@@ -135,7 +135,7 @@ impl Reporter {
             time: settings::now(),
             uptime: self.started.elapsed().as_secs(),
             totals: &counters,
-            threads: &[("W#01", &counters)],
+            threads: &[("W#01", counters.get(..own).unwrap_or(&counters))],
             engines: &engines,
             pcap_filename: file.as_deref(),
         });
@@ -143,7 +143,7 @@ impl Reporter {
         std::mem::swap(&mut self.names, &mut self.last);
     }
 
-    /// All counters as they are now.
+    /// The worker's own counters as they are now; those of the whole engine are apart ([`of_engine`]).
     pub(crate) fn counters(&mut self, worker: &mut Worker) -> Vec<(String, u64)> {
         self.collect(worker);
         std::mem::take(&mut self.names)
@@ -153,8 +153,6 @@ impl Reporter {
     fn collect(&mut self, worker: &mut Worker) {
         let pressure = pressure(worker);
         self.pressure_max = self.pressure_max.max(pressure);
-        let lost = worker.lane.rest.outputs.lost();
-        let remote = worker.lane.rest.outputs.remote();
         let names = &mut self.names;
         names.clear();
         let StatsSettings { decoder_events: events, decoder_prefix: prefix, stream_events, .. } = &self.settings;
@@ -223,31 +221,33 @@ impl Reporter {
             add("lua.output_errors", rest.scripts.errors);
             add("lua.streams_refused", rest.scripts.refused);
         }
-        add(FAILED_THREADS, crate::threads::failed());
-        add("eve.lost", lost);
-        if let Some(r) = remote {
-            let numbers = [
-                ("sent", r.sent),
-                ("lost", r.lost),
-                ("refused", r.refused),
-                ("reconnects", r.reconnects),
-                ("queued", r.queued),
-                ("spooled", r.spooled),
-            ];
-            numbers.iter().for_each(|(name, value)| add(&format!("output.remote.{name}"), *value));
-        }
-        if let Some(waits) = rest.outputs.waits() {
-            add("eve.waits", waits);
-        }
     }
+}
+
+/// Counters that the engine has once, however many workers it has. They come behind the sums of what workers count.
+pub(crate) fn of_engine(outputs: &OutputCounters) -> Vec<(String, u64)> {
+    let mut all =
+        vec![("engine.failed_threads".to_owned(), crate::threads::failed()), ("eve.lost".to_owned(), outputs.lost())];
+    if let Some(r) = outputs.remote() {
+        let numbers = [
+            ("sent", r.sent),
+            ("lost", r.lost),
+            ("refused", r.refused),
+            ("reconnects", r.reconnects),
+            ("queued", r.queued),
+            ("spooled", r.spooled),
+        ];
+        all.extend(numbers.map(|(name, value)| (format!("output.remote.{name}"), value)));
+    }
+    all.extend(outputs.waits().map(|waits| ("eve.waits".to_owned(), waits)));
+    all
 }
 
 /// What is no sum of what workers have.
 pub(crate) fn is_most(name: &str) -> bool {
     matches!(name, "decoder.max_pkt_size" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
         // What all workers have together, whoever is asked.
-        || name.starts_with("output.remote.")
-        || matches!(name, "eve.lost" | FAILED_THREADS | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.threshold_memuse" | "file_store.open_files" | "file_store.open_files_max_hit" | "file_store.fs_errors" | "file_store.files_lost" | "file_store.over_quota" | "file_store.quota_used" | "detect.host_memcap")
+        || matches!(name, "detect.threshold_memcap" | "detect.threshold_entries" | "detect.threshold_memuse" | "file_store.open_files" | "file_store.open_files_max_hit" | "file_store.fs_errors" | "file_store.files_lost" | "file_store.over_quota" | "file_store.quota_used" | "detect.host_memcap")
 }
 
 /// Adds a worker's counters to those of others.
@@ -400,7 +400,8 @@ mod tests {
     fn workers_are_added_up() {
         let of = |list: &[(&str, u64)]| list.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect::<Vec<_>>();
         let mut sum = Vec::new();
-        let names = ["decoder.pkts", "decoder.bytes", "decoder.max_pkt_size", "decoder.avg_pkt_size", "eve.lost"];
+        let names =
+            ["decoder.pkts", "decoder.bytes", "decoder.max_pkt_size", "decoder.avg_pkt_size", "file_store.fs_errors"];
         add(&mut sum, of(&[(names[0], 10), (names[1], 1000), (names[2], 60), (names[3], 100), (names[4], 3)]));
         // One that has something more.
         let more = [("capture.x", 1), (names[0], 30), (names[1], 600), (names[2], 70), (names[3], 20), (names[4], 3)];

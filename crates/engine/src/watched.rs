@@ -10,6 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use margay_config::{Config, RunOptions};
+use margay_output::OutputCounters;
 use margay_output::eve::{Feed, Seen};
 use margay_output::info;
 use margay_watch::Hub;
@@ -98,6 +99,8 @@ struct Told {
     thread: i32,
     counters: Counters,
     memory: Vec<Memory>,
+    /// What the outputs of all workers count.
+    outputs: OutputCounters,
     ends: Vec<End>,
     /// What its rules cost, where that was asked: the sum, and the highest.
     costs: Option<(u64, Vec<RuleCost>)>,
@@ -204,9 +207,11 @@ impl Watcher<'_> {
         self.samples += 1;
         let control = self.control;
         let mut totals = Counters::new();
+        let mut outputs = None;
         let mut workers: Vec<WorkerSample> = Vec::new();
         for told in self.workers.values() {
             stats::add(&mut totals, told.counters.clone());
+            outputs = Some(&told.outputs);
             workers.push(WorkerSample {
                 name: told.name.clone(),
                 interface: told.ends.iter().map(|e| e.interface.as_str()).collect::<Vec<_>>().join(","),
@@ -215,6 +220,7 @@ impl Watcher<'_> {
                 memory: told.memory.clone(),
             });
         }
+        totals.extend(outputs.map(stats::of_engine).unwrap_or_default());
         workers.sort_by(|a, b| (&a.interface, &a.name).cmp(&(&b.interface, &b.name)));
         let rows = self.rows();
         let sum = |f: fn(&Host) -> u64| rows.iter().map(|r| f(&r.host)).sum::<u64>();
@@ -315,6 +321,7 @@ fn tell(worker: &mut Worker, reporter: &mut Reporter, costs: bool) -> Told {
         thread: rustix::thread::gettid().as_raw_nonzero().get(),
         counters,
         memory,
+        outputs: worker.lane.rest.outputs.counters(),
         ends: captured.map_or_else(Vec::new, |c| c.ends.clone()),
         costs,
     }

@@ -33,10 +33,10 @@
 //! | what | limit or policy |
 //! | --- | --- |
 //! | lines a worker holds | handed over at 128 KiB even within a batch |
-//! | lines that a thread is to write | 16 buffers of up to 128 KiB; a worker that has more waits ([`Outputs::waits`]) |
+//! | lines that a thread is to write | 16 buffers of up to 128 KiB; a worker that has more waits ([`OutputCounters::waits`]) |
 //! | lines in a shared buffer | `buffer-size` |
 //! | what a slow stream socket did not take | one hand-over; new lines are lost and counted until it is sent |
-//! | a file or socket that cannot be written | said once; lines lost are counted ([`Outputs::lost`]); no half line stays |
+//! | a file or socket that cannot be written | said once; lines lost are counted ([`OutputCounters::lost`]); no half line stays |
 //! | a file that cannot be opened at the start | error |
 //! | a capture file that cannot be written | said once; packets lost are counted; the next packet begins a new file |
 //! | what waits for another machine | `queue-size` in memory, then `max-size` on disk; then lost and counted, or waited for ([`remote`]) |
@@ -60,3 +60,4 @@ mod writer;
 pub use margay_json::{self as json, time};
 pub use output::{Event, EventSink, OutputSettings};
 pub use outputs::{OutputError, Outputs};
+pub use sinks::OutputCounters;

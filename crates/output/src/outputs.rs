@@ -12,8 +12,7 @@ use crate::event::{
 use crate::log::{Level, log};
 use crate::output::{Event, EventSink, Opening, OutputSettings};
 use crate::pcaplog::{PacketFate, PcapLogCounters, PcapLogError};
-use crate::remote::RemoteCounters;
-use crate::sinks::{OpenError, Sink};
+use crate::sinks::{OpenError, OutputCounters, Sink};
 use crate::writer::Writer;
 
 /// Why an output cannot be used.
@@ -56,15 +55,23 @@ pub struct Outputs {
     /// Whether one of them takes packets.
     wants_packets: bool,
     writer: Option<Arc<Writer>>,
+    /// Those of all workers.
+    counters: OutputCounters,
     /// Somebody looks on.
     tee: Option<Box<Tee>>,
 }
 
 impl Outputs {
-    fn of(all: Vec<Output>, writer: Option<Arc<Writer>>, tee: Option<Box<Tee>>) -> Outputs {
+    fn of(
+        mut all: Vec<Output>,
+        writer: Option<Arc<Writer>>,
+        counters: OutputCounters,
+        tee: Option<Box<Tee>>,
+    ) -> Outputs {
+        all.iter_mut().filter_map(|o| o.sink.sink()).for_each(|s| counters.register(s));
         let written = all.iter().fold(EventTypes::NONE, |types, o| types.union(o.types));
         let wants_packets = all.iter().any(|o| o.sink.wants_packets());
-        Outputs { wants: written, written, all, wants_packets, writer, tee }
+        Outputs { wants: written, written, all, wants_packets, writer, counters, tee }
     }
 
     /// Opens all outputs, for worker 0. `now` is the time that names of files are made from; `thread` is the identifier
@@ -79,7 +86,7 @@ impl Outputs {
             let sink = s.open(&Opening { now, thread, worker: 1, before, writer: None })?;
             all.push(Output::new(sink, before));
         }
-        Ok(Outputs::of(all, None, None))
+        Ok(Outputs::of(all, None, OutputCounters::default(), None))
     }
 
     /// The same outputs for worker `number`, from 1. Capture logs of mode `multi` get files of their own; those of mode
@@ -94,7 +101,11 @@ impl Outputs {
             all.extend(o.sink.share(&at)?.map(|sink| Output::new(sink, o.before)));
         }
         let tee = self.tee.as_ref().map(|t| Box::new(t.share()));
-        Ok(Outputs { written: self.written, wants: self.written, ..Outputs::of(all, self.writer.clone(), tee) })
+        Ok(Outputs {
+            written: self.written,
+            wants: self.written,
+            ..Outputs::of(all, self.writer.clone(), self.counters(), tee)
+        })
     }
 
     /// From here on lines are written by a thread, and a worker waits for files and sockets only where it is faster than
@@ -109,6 +120,7 @@ impl Outputs {
             Ok(writer) => {
                 let writer = Arc::new(writer);
                 self.sinks().for_each(|s| s.write_aside(&writer, worth));
+                self.counters.register_writer(&writer);
                 self.writer = Some(writer);
             }
             Err(e) => log(
@@ -119,16 +131,15 @@ impl Outputs {
         }
     }
 
-    /// How often a worker waited for the thread that writes; `None` without one.
-    pub fn waits(&self) -> Option<u64> {
-        self.writer.as_ref().map(|w| w.waits())
-    }
-
     /// The same outputs for a thread that has no packets, and tells of the workers: it writes where the first worker does.
     pub fn beside(&mut self) -> Outputs {
         let one = |o: &mut Output| Some(Output::new(o.sink.beside()?, o.before));
         let all = self.all.iter_mut().filter_map(one).collect();
-        Outputs { written: self.written, wants: self.written, ..Outputs::of(all, self.writer.clone(), None) }
+        Outputs {
+            written: self.written,
+            wants: self.written,
+            ..Outputs::of(all, self.writer.clone(), self.counters(), None)
+        }
     }
 
     /// From here on `feed` is told of alerts and of flows that end, beside the outputs. For all workers: to be called before
@@ -275,14 +286,8 @@ impl Outputs {
         self.all.iter_mut().for_each(|o| o.sink.reopen(now));
     }
 
-    /// Numbers of the outputs on other machines together, of all workers; `None` where there are none.
-    pub fn remote(&mut self) -> Option<RemoteCounters> {
-        self.sinks().filter_map(|s| s.remote()).reduce(RemoteCounters::plus)
-    }
-
-    /// Lines that could not be written so far, of all workers.
-    pub fn lost(&mut self) -> u64 {
-        let with_thread = self.writer.as_ref().map_or(0, |w| w.lost());
-        with_thread + self.sinks().map(|s| s.lost()).sum::<u64>()
+    /// What the outputs of all workers count.
+    pub fn counters(&self) -> OutputCounters {
+        self.counters.clone()
     }
 }

@@ -1,4 +1,5 @@
 //! docs/eve-schema.json and the declared types of events name the same. tools/eve-schema holds the members to what is written.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::collections::BTreeSet;
 use std::path::Path;

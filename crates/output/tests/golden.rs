@@ -636,23 +636,36 @@ fn options_are_each_outputs_own_and_types_too() {
         .collect();
     assert_eq!(shown, [4096, 5000]);
     assert_eq!(read("flows").lines().count(), 1);
-    assert_eq!(outputs.lost(), 0);
+    assert_eq!(outputs.counters().lost(), 0);
+}
+
+/// Two workers, each with a file of its own, have written one flow and two.
+fn two_with_own_files(dir: &std::path::Path) -> [Outputs; 2] {
+    let mut eve = EveSettings::file(dir.join("eve.json"), EventTypes::NONE.with(EventType::Flow));
+    eve.threaded = true;
+    let mut first = Outputs::new(vec![Box::new(eve)], Time(0), 1).unwrap();
+    let mut second = first.share(1, Time(0), 2).unwrap();
+    first.flow(&flow(&[], &[]));
+    (0..2).for_each(|_| second.flow(&flow(&[], &[])));
+    [&mut first, &mut second].into_iter().for_each(Outputs::finish);
+    [first, second]
 }
 
 #[test]
 fn a_file_for_each_worker() {
     let dir = tempfile::tempdir().unwrap();
-    let mut eve = EveSettings::file(dir.path().join("eve.json"), EventTypes::NONE.with(EventType::Flow));
-    eve.threaded = true;
-    let mut first = Outputs::new(vec![Box::new(eve)], Time(0), 1).unwrap();
-    let mut second = first.share(1, Time(0), 2).unwrap();
-    first.flow(&flow(&[], &[]));
-    second.flow(&flow(&[], &[]));
-    second.flow(&flow(&[], &[]));
-    first.finish();
-    second.finish();
+    two_with_own_files(dir.path());
     let lines = |n: &str| std::fs::read_to_string(dir.path().join(n)).unwrap().lines().count();
     assert_eq!((lines("eve.1.json"), lines("eve.2.json")), (1, 2));
+}
+
+#[test]
+fn lines_that_any_worker_loses_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 1..3 {
+        std::os::unix::fs::symlink("/dev/full", dir.path().join(format!("eve.{n}.json"))).unwrap();
+    }
+    assert_eq!(two_with_own_files(dir.path()).map(|o| o.counters().lost()), [3, 3]);
 }
 
 proptest::proptest! {

@@ -138,6 +138,7 @@ impl Report {
         for w in &self.workers {
             stats::add(&mut self.totals, w.counters.clone());
         }
+        self.totals.extend(stats::of_engine(&self.outputs.counters()));
         let rows = self.rows_now();
         let mut by_interface: Vec<Counters> = Vec::new();
         for r in &rows {

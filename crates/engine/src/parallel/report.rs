@@ -49,7 +49,7 @@ impl Report {
     /// Lines that could not be written, once everything is.
     pub(super) fn lost(&mut self) -> u64 {
         self.outputs.finish();
-        self.outputs.lost()
+        self.outputs.counters().lost()
     }
 
     /// Writes a report where it is time to.
@@ -71,14 +71,7 @@ impl Report {
     /// The last report, of workers that have ended.
     pub(super) fn last(&mut self, finals: &[Final], feed: &FeedCounters) {
         if self.enabled && !finals.is_empty() {
-            let mut counters: Vec<Counters> = finals.iter().map(|f| f.counters.clone()).collect();
-            // Each worker counted at its own end; another may have failed after that.
-            for (name, value) in counters.iter_mut().flatten() {
-                if name == stats::FAILED_THREADS {
-                    *value = crate::threads::failed();
-                }
-            }
-            self.write(counters, feed, None);
+            self.write(finals.iter().map(|f| f.counters.clone()).collect(), feed, None);
         }
         self.outputs.finish();
     }
@@ -90,6 +83,7 @@ impl Report {
             stats::add(&mut self.totals, counters.clone());
             w.1 = std::mem::replace(&mut w.0, counters);
         }
+        self.totals.extend(stats::of_engine(&self.outputs.counters()));
         if feed.turns != 0 {
             for (name, value) in [
                 ("autofp.turns", feed.turns),

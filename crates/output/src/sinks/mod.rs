@@ -15,6 +15,7 @@
 //! process goes on. Suricata 7 loses such lines without a word where the disk is full, and tells the number at its
 //! end where a socket is missing.
 
+mod counters;
 mod file;
 mod socket;
 mod target;
@@ -29,9 +30,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use margay_packet::Time;
 
 use crate::json::Json;
-use crate::remote::RemoteCounters;
 use crate::settings::SinkSettings;
 use crate::writer::{self, Writer};
+pub use counters::OutputCounters;
 use target::Shared;
 pub(crate) use target::count;
 
@@ -199,12 +200,6 @@ impl Sink {
 
     /// Lines that could not be written so far.
     pub fn lost(&self) -> u64 {
-        let shared = self.shared.lock();
-        shared.remote().map_or(shared.lost, |r| r.lost + r.refused)
-    }
-
-    /// Numbers of an output on another machine.
-    pub fn remote(&self) -> Option<RemoteCounters> {
-        self.shared.lock().remote()
+        self.shared.lock().lost()
     }
 }

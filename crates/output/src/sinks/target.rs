@@ -116,6 +116,11 @@ impl Shared {
         if let Target::Remote(r) = &self.target { Some(r.counters()) } else { None }
     }
 
+    /// Lines that could not be written so far.
+    pub(super) fn lost(&self) -> u64 {
+        self.remote().map_or(self.lost, |r| r.lost + r.refused)
+    }
+
     fn schedule(&mut self, now: Time) {
         if let Some(interval) = self.settings.rotate_interval.and_then(|i| i64::try_from(i).ok()).filter(|&i| i > 0) {
             let c = self.clock.civil(now);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use margay_flow::Direction;
+use margay_output::OutputCounters;
 use serde_json::{Map, Value, json};
 
 use super::rules::engine;
@@ -107,9 +108,12 @@ fn nest(counters: &[(String, u64)]) -> Value {
 
 pub(super) fn dump_counters(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     let mut sum: Vec<(String, u64)> = Vec::new();
-    for counters in ask(control, |w, r| r.counters(w))? {
+    let mut outputs = OutputCounters::default();
+    for (counters, shared) in ask(control, |w, r| (r.counters(w), w.lane.rest.outputs.counters()))? {
         crate::stats::add(&mut sum, counters);
+        outputs = shared;
     }
+    sum.extend(crate::stats::of_engine(&outputs));
     sum.push(("uptime".into(), control.started.elapsed().as_secs()));
     sum.push(("watchdog.stuck".into(), control.watch.stuck()));
     sum.push(("detect.rule_sets".into(), margay_detect::live_sets() as u64));
