@@ -33,6 +33,7 @@ pub mod dnp3;
 pub mod dns;
 pub mod enip;
 pub mod event;
+mod exchange;
 pub mod expect;
 pub mod file;
 pub mod frame;

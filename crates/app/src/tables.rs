@@ -21,6 +21,46 @@ macro_rules! events {
     };
 }
 
+/// The events of a protocol that carries mail: what may be wrong with a mail is between those of `before` and those of `after`.
+/// `of_mail` is the number of the event for a problem of a mail.
+macro_rules! mail_events {
+    ($of:literal; before { $($before:ident $before_name:literal;)* } after { $($after:ident $after_name:literal;)* }) => {
+        events! {
+            $of;
+            $($before $before_name;)*
+            MimeFailed "mime_parse_failed";
+            MimeMalformed "mime_malformed_msg";
+            MimeBase64 "mime_invalid_base64";
+            MimeQp "mime_invalid_qp";
+            MimeLongLine "mime_long_line";
+            MimeLongEncodedLine "mime_long_enc_line";
+            MimeLongName "mime_long_header_name";
+            MimeLongValue "mime_long_header_value";
+            MimeLongBoundary "mime_long_boundary";
+            MimeLongFilename "mime_long_filename";
+            $($after $after_name;)*
+        }
+
+        /// The number of the event for a problem of a mail.
+        pub(super) const fn of_mail(problem: $crate::mime::Problem) -> u8 {
+            use $crate::mime::Problem;
+            let event = match problem {
+                Problem::ParseFailed => Event::MimeFailed,
+                Problem::Malformed => Event::MimeMalformed,
+                Problem::InvalidBase64 => Event::MimeBase64,
+                Problem::InvalidQp => Event::MimeQp,
+                Problem::LongLine => Event::MimeLongLine,
+                Problem::LongEncodedLine => Event::MimeLongEncodedLine,
+                Problem::LongHeaderName => Event::MimeLongName,
+                Problem::LongHeaderValue => Event::MimeLongValue,
+                Problem::LongBoundary => Event::MimeLongBoundary,
+                Problem::LongFilename => Event::MimeLongFilename,
+            };
+            event as u8
+        }
+    };
+}
+
 /// The buffers of a protocol, each with its kind and the progress to the server and to the client from which it is there:
 /// an enum `Buffer`, all of it in `ALL`, and `BUFFERS` for the protocol's description.
 macro_rules! buffers {

@@ -4,8 +4,6 @@
 mod message;
 mod names;
 
-use std::collections::HashMap;
-
 use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
 
@@ -13,6 +11,7 @@ use crate::bytes::le32;
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Framing, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, word};
+use crate::exchange::{Exchange, Waiting};
 use crate::parser::Outcome;
 use crate::recognise::{Pattern, Recognition};
 use crate::registry::{AppProto, Protocol};
@@ -23,8 +22,6 @@ use names::{KINDS, SERVICES};
 
 /// Bytes of a message that are looked at.
 const SEEN: usize = 4096;
-/// Most requests that may wait.
-const PENDING_MAX: usize = 256;
 
 pub mod events {
     //! Events, under the names that rules use (`app-layer-event:opcua.NAME`).
@@ -61,7 +58,7 @@ pub static PROTOCOL: Protocol = Protocol {
 #[derive(Debug)]
 struct OpcUa {
     /// Requests that wait; the greeting has number 0 here and no other request has.
-    pending: HashMap<u32, u64>,
+    waiting: Waiting<u32>,
     /// The channel has no security: what is asked can be read.
     is_open: bool,
     /// By direction: another part of a message follows.
@@ -69,11 +66,11 @@ struct OpcUa {
 }
 
 impl Conversation for OpcUa {
-    type Tx = Exchange;
+    type Tx = Exchange<Message>;
     const PROTO: AppProto = AppProto::Opcua;
 
     fn new(_config: &AppConfig, _flow: &FlowCore) -> Self {
-        OpcUa { pending: HashMap::new(), is_open: false, divided: [false; 2] }
+        OpcUa { waiting: Waiting::default(), is_open: false, divided: [false; 2] }
     }
 
     fn framing(&mut self, _dir: Direction, data: &[u8], end: bool) -> Framing {
@@ -86,7 +83,7 @@ impl Conversation for OpcUa {
         }
     }
 
-    fn message(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, data: &[u8]) -> Outcome {
+    fn message(&mut self, turn: &mut Turn<'_, '_, Exchange<Message>>, dir: Direction, data: &[u8]) -> Outcome {
         let Some(Some(kind)) = Kind::of(data) else { return Outcome::More };
         let is_part = std::mem::replace(&mut self.divided[dir.index()], data.get(3) == Some(&b'C'));
         if is_part {
@@ -101,58 +98,32 @@ impl Conversation for OpcUa {
             self.is_open = policy.ends_with(NO_SECURITY);
         }
         let key = message.request;
-        if dir == Direction::ToServer && kind != Kind::Close {
-            let tx = turn.open(Exchange::of(dir, message));
-            tx.finish(dir);
-            let number = tx.base.id;
-            if self.pending.len() >= PENDING_MAX {
-                self.pending.retain(|_, n| turn.tx(*n).is_some());
-            }
-            if let Some(old) = self.pending.insert(key, number).and_then(|old| turn.tx(old)) {
-                old.finish(Direction::ToClient);
-            }
-            return Outcome::More;
-        }
-        let asked = if dir == Direction::ToClient { self.pending.remove(&key) } else { None };
-        match asked.and_then(|number| turn.tx(number)) {
-            Some(tx) => {
-                tx.content.messages[dir.index()] = Some(message);
-                tx.finish(dir);
-            }
-            None => {
+        match dir {
+            Direction::ToServer if kind == Kind::Close => {
                 turn.one_way(dir, Exchange::of(dir, message));
+            }
+            Direction::ToServer => {
+                self.waiting.ask(turn, dir, key, message);
+            }
+            Direction::ToClient => {
+                self.waiting.answer(turn, dir, &key, message);
             }
         }
         Outcome::More
     }
 
     fn held(&self) -> u64 {
-        (self.pending.capacity() * size_of::<(u32, u64)>()) as u64
+        self.waiting.held()
     }
 }
 
-/// A request and its answer.
-#[derive(Debug, Default)]
-struct Exchange {
-    /// By direction.
-    messages: [Option<Message>; 2],
-}
-
-impl Exchange {
-    fn of(dir: Direction, message: Message) -> Exchange {
-        let mut exchange = Exchange::default();
-        exchange.messages[dir.index()] = Some(message);
-        exchange
-    }
-}
-
-impl Content for Exchange {
+impl Content for Exchange<Message> {
     fn held(&self) -> u64 {
-        self.messages.iter().flatten().map(Message::held).sum()
+        self.iter().map(Message::held).sum()
     }
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
-        let message = self.messages[dir.index()].as_ref().filter(|_| index == 0)?;
+        let message = self.get(dir).filter(|_| index == 0)?;
         match Id::of(id)? {
             Id::Endpoint => message.endpoint.as_deref().map(Found::whole),
             Id::Policy => message.policy.as_deref().map(Found::whole),
@@ -161,7 +132,7 @@ impl Content for Exchange {
     }
 
     fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
-        let message = self.messages[dir.index()].as_ref().filter(|_| index == 0)?;
+        let message = self.get(dir).filter(|_| index == 0)?;
         match Id::of(id)? {
             Id::Type => Some(message.kind as u64),
             Id::Service => message.service.map(u64::from),
@@ -176,12 +147,13 @@ impl Content for Exchange {
 
     /// A message that cannot be read is an anomaly only.
     fn records(&self, _options: &AppLogOptions) -> usize {
-        usize::from(self.messages.iter().any(Option::is_some))
+        usize::from(!self.is_empty())
     }
 
     fn log(&self, _base: &TxBase, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
         json.object("opcua");
-        for (key, message) in [("request", &self.messages[0]), ("response", &self.messages[1])] {
+        for (key, message) in [("request", self.get(Direction::ToServer)), ("response", self.get(Direction::ToClient))]
+        {
             if let Some(message) = message {
                 json.object(key);
                 shown(message, json);

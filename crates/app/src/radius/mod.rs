@@ -2,14 +2,13 @@
 
 mod packet;
 
-use std::collections::HashMap;
-
 use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
 
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, named, word};
+use crate::exchange::{Exchange, Waiting};
 use crate::parser::Outcome;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
 use crate::registry::{AppProto, Protocol};
@@ -60,81 +59,54 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
 #[derive(Debug)]
 struct Radius {
     /// Requests that wait for a response, by their direction and identifier: at most 512.
-    pending: HashMap<(Direction, u8), u64>,
+    waiting: Waiting<(Direction, u8)>,
 }
 
 impl Conversation for Radius {
-    type Tx = Exchange;
+    type Tx = Exchange<Packet>;
     const PROTO: AppProto = AppProto::Radius;
 
     fn new(_config: &AppConfig, _flow: &FlowCore) -> Self {
-        Radius { pending: HashMap::new() }
+        Radius { waiting: Waiting::default() }
     }
 
-    fn message(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, message: &[u8]) -> Outcome {
+    fn message(&mut self, turn: &mut Turn<'_, '_, Exchange<Packet>>, dir: Direction, message: &[u8]) -> Outcome {
         let Some(packet) = Packet::read(message) else { return Outcome::More };
         let (id, is_cut) = (packet.id, packet.is_cut);
-        let number = if packet.is_request() {
-            let tx = turn.open(Exchange::of(dir, packet));
-            tx.finish(dir);
-            let number = tx.base.id;
-            // A client that uses an identifier again has given up on the request before.
-            if let Some(old) = self.pending.insert((dir, id), number).and_then(|old| turn.tx(old)) {
-                old.finish(dir.reverse());
-            }
-            number
+        let (number, asked) = if packet.is_request() {
+            (self.waiting.ask(turn, dir, (dir, id), packet), true)
         } else {
-            let asked = self.pending.remove(&(dir.reverse(), id)).filter(|n| turn.tx(*n).is_some());
-            match asked.and_then(|number| turn.tx(number)) {
-                Some(tx) => {
-                    tx.content.packets[dir.index()] = Some(packet);
-                    tx.finish(dir);
-                    tx.base.id
-                }
-                None => {
-                    let tx = turn.one_way(dir, Exchange::of(dir, packet));
-                    tx.event(Event::UnsolicitedResponse as u8);
-                    tx.base.id
-                }
-            }
+            self.waiting.answer(turn, dir, &(dir.reverse(), id), packet)
         };
-        if let Some(tx) = turn.tx(number).filter(|_| is_cut) {
-            tx.event(Event::MalformedAttributes as u8);
+        if let Some(tx) = turn.tx(number) {
+            if !asked {
+                tx.event(Event::UnsolicitedResponse as u8);
+            }
+            if is_cut {
+                tx.event(Event::MalformedAttributes as u8);
+            }
         }
         Outcome::More
     }
 
     fn held(&self) -> u64 {
-        (self.pending.capacity() * size_of::<((Direction, u8), u64)>()) as u64
+        self.waiting.held()
     }
 }
 
-/// A request and its response.
-#[derive(Debug, Default)]
-struct Exchange {
-    /// By direction.
-    packets: [Option<Packet>; 2],
-}
-
-impl Exchange {
-    fn of(dir: Direction, packet: Packet) -> Exchange {
-        let mut exchange = Exchange::default();
-        exchange.packets[dir.index()] = Some(packet);
-        exchange
-    }
-
+impl Exchange<Packet> {
     fn request(&self) -> Option<&Packet> {
-        self.packets.iter().flatten().find(|p| p.is_request())
+        self.iter().find(|p| p.is_request())
     }
 
     fn response(&self) -> Option<&Packet> {
-        self.packets.iter().flatten().find(|p| !p.is_request())
+        self.iter().find(|p| !p.is_request())
     }
 }
 
-impl Content for Exchange {
+impl Content for Exchange<Packet> {
     fn held(&self) -> u64 {
-        self.packets.iter().flatten().map(Packet::held).sum()
+        self.iter().map(Packet::held).sum()
     }
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
@@ -146,11 +118,11 @@ impl Content for Exchange {
             Id::ReplyMessage => attribute::REPLY_MESSAGE,
             Id::Code | Id::Status => return None,
         };
-        self.packets[dir.index()].as_ref()?.all(code).nth(index).map(Found::whole)
+        self.get(dir)?.all(code).nth(index).map(Found::whole)
     }
 
     fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
-        let packet = self.packets[dir.index()].as_ref().filter(|_| index == 0)?;
+        let packet = self.get(dir).filter(|_| index == 0)?;
         match Id::of(id)? {
             Id::Code => Some(u64::from(packet.code)),
             Id::Status => packet.number(STATUS),
@@ -159,7 +131,7 @@ impl Content for Exchange {
     }
 
     fn direction(&self, only: Option<Direction>) -> Direction {
-        let of = |dir: Direction| self.packets[dir.index()].as_ref().is_some_and(Packet::is_request);
+        let of = |dir: Direction| self.get(dir).is_some_and(Packet::is_request);
         only.unwrap_or(if of(Direction::ToClient) { Direction::ToClient } else { Direction::ToServer })
     }
 

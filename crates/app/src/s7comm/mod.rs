@@ -4,8 +4,6 @@
 mod names;
 mod pdu;
 
-use std::collections::HashMap;
-
 use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
 
@@ -13,6 +11,7 @@ use crate::bytes::be16;
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Framing, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, named};
+use crate::exchange::{Exchange, Waiting};
 use crate::parser::Outcome;
 use crate::recognise::{Probe, Probed, Recognition, TCP};
 use crate::registry::{AppProto, Protocol};
@@ -100,15 +99,15 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
 #[derive(Debug)]
 struct S7 {
     /// Jobs that wait, by the side that asks and their reference.
-    pending: HashMap<(Direction, u16), u64>,
+    waiting: Waiting<(Direction, u16)>,
 }
 
 impl Conversation for S7 {
-    type Tx = Exchange;
+    type Tx = Exchange<Pdu>;
     const PROTO: AppProto = AppProto::S7comm;
 
     fn new(_config: &AppConfig, _flow: &FlowCore) -> Self {
-        S7 { pending: HashMap::new() }
+        S7 { waiting: Waiting::default() }
     }
 
     fn framing(&mut self, _dir: Direction, data: &[u8], end: bool) -> Framing {
@@ -120,7 +119,7 @@ impl Conversation for S7 {
         }
     }
 
-    fn message(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, message: &[u8]) -> Outcome {
+    fn message(&mut self, turn: &mut Turn<'_, '_, Exchange<Pdu>>, dir: Direction, message: &[u8]) -> Outcome {
         let carried = match message.get(TPKT..) {
             // The rest of a PDU that is divided begins otherwise, and is not needed.
             Some([_, DATA, _, carried @ ..]) if carried.first() == Some(&PROTOCOL_ID) => carried,
@@ -131,86 +130,45 @@ impl Conversation for S7 {
             return Outcome::More;
         };
         let (reference, is_cut, kind) = (pdu.reference, pdu.is_cut, pdu.kind);
-        let number = if pdu.is_request() {
-            let tx = turn.open(Exchange::of(dir, pdu));
-            tx.finish(dir);
-            let number = tx.base.id;
-            self.wait(turn, (dir, reference), number);
-            number
+        let (number, asked) = if pdu.is_request() {
+            (self.waiting.ask(turn, dir, (dir, reference), pdu), true)
         } else {
-            let asked = self.pending.remove(&(dir.reverse(), reference)).filter(|n| turn.tx(*n).is_some());
-            match asked.and_then(|number| turn.tx(number)) {
-                Some(tx) => {
-                    tx.content.pdus[dir.index()] = Some(pdu);
-                    tx.finish(dir);
-                    tx.base.id
-                }
-                None => {
-                    let tx = turn.one_way(dir, Exchange::of(dir, pdu));
-                    // Cyclic data comes unasked.
-                    if kind != USER_DATA {
-                        tx.event(Event::UnsolicitedResponse as u8);
-                    }
-                    tx.base.id
-                }
-            }
+            self.waiting.answer(turn, dir, &(dir.reverse(), reference), pdu)
         };
-        if let Some(tx) = turn.tx(number).filter(|_| is_cut) {
-            tx.event(Event::MalformedPdu as u8);
+        if let Some(tx) = turn.tx(number) {
+            // Cyclic data comes unasked.
+            if !asked && kind != USER_DATA {
+                tx.event(Event::UnsolicitedResponse as u8);
+            }
+            if is_cut {
+                tx.event(Event::MalformedPdu as u8);
+            }
         }
         Outcome::More
     }
 
     fn held(&self) -> u64 {
-        (self.pending.capacity() * size_of::<((Direction, u16), u64)>()) as u64
+        self.waiting.held()
     }
 }
 
-/// Most jobs that may wait.
-const PENDING_MAX: usize = 256;
-
-impl S7 {
-    /// Remembers a job until its acknowledgement comes. One whose reference is used again is done.
-    fn wait(&mut self, turn: &mut Turn<'_, '_, Exchange>, key: (Direction, u16), number: u64) {
-        if self.pending.len() >= PENDING_MAX {
-            self.pending.retain(|_, n| turn.tx(*n).is_some());
-        }
-        if let Some(old) = self.pending.insert(key, number).and_then(|old| turn.tx(old)) {
-            old.finish(key.0.reverse());
-        }
-    }
-}
-
-/// A job and its acknowledgement.
-#[derive(Debug, Default)]
-struct Exchange {
-    /// By direction.
-    pdus: [Option<Pdu>; 2],
-}
-
-impl Exchange {
-    fn of(dir: Direction, pdu: Pdu) -> Exchange {
-        let mut exchange = Exchange::default();
-        exchange.pdus[dir.index()] = Some(pdu);
-        exchange
-    }
-
+impl Exchange<Pdu> {
     fn request(&self) -> Option<&Pdu> {
-        self.pdus.iter().flatten().find(|p| p.is_request())
+        self.iter().find(|p| p.is_request())
     }
 
     fn response(&self) -> Option<&Pdu> {
-        self.pdus.iter().flatten().find(|p| !p.is_request())
+        self.iter().find(|p| !p.is_request())
     }
 }
 
-impl Content for Exchange {
+impl Content for Exchange<Pdu> {
     fn held(&self) -> u64 {
-        self.pdus.iter().flatten().map(Pdu::held).sum()
+        self.iter().map(Pdu::held).sum()
     }
 
     fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
-        let pdu = self.pdus[dir.index()].as_ref()?;
+        let pdu = self.get(dir)?;
         match Id::of(id)? {
             Id::Area => pdu.items.get(index).map(|i| u64::from(i.area)),
             Id::Block => pdu.items.iter().filter(|i| i.db > 0).nth(index).map(|i| u64::from(i.db)),
@@ -224,13 +182,13 @@ impl Content for Exchange {
     }
 
     fn direction(&self, only: Option<Direction>) -> Direction {
-        let is_request = |dir: Direction| self.pdus[dir.index()].as_ref().is_some_and(Pdu::is_request);
+        let is_request = |dir: Direction| self.get(dir).is_some_and(Pdu::is_request);
         only.unwrap_or(if is_request(Direction::ToClient) { Direction::ToClient } else { Direction::ToServer })
     }
 
     /// A PDU that cannot be read is an anomaly only.
     fn records(&self, _options: &AppLogOptions) -> usize {
-        usize::from(self.pdus.iter().any(Option::is_some))
+        usize::from(!self.is_empty())
     }
 
     fn log(&self, _base: &TxBase, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {

@@ -9,7 +9,7 @@ use crate::tx_list::{TxList, transactions_in_list};
 
 use super::command::Command;
 use super::doubt::{Asked, Pending};
-use super::events::Event;
+use super::events::{Event, of_mail};
 use super::line::{Line, MAX_LINE, Side};
 use super::mail::{Mail, MailCx};
 use super::reply::Reply;
@@ -274,7 +274,7 @@ impl SmtpParser {
         let Some(tx) = self.open.and_then(|id| self.get(id)) else { return };
         let Some(mut mail) = tx.mail.take() else { return };
         let base = &mut tx.base;
-        let mut mcx = MailCx::new(cx, &mut base.files, &mut base.events, TS, |problem| Event::from(problem) as u8);
+        let mut mcx = MailCx::new(cx, &mut base.files, &mut base.events, TS, of_mail);
         f(&mut mcx, &mut mail);
         mcx.done();
         if mail.status() != crate::mime::Status::Header {
