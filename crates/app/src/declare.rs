@@ -199,13 +199,13 @@ pub const fn count(keywords: &[Keyword], buffers: bool) -> usize {
 
 /// The buffers among keywords; each has its place as number.
 pub const fn buffers<const N: usize>(keywords: &[Keyword]) -> [BufferDef; N] {
-    let mut all = [BufferDef { name: "", id: 0, progress: [None; 2], kind: BufferKind::Single }; N];
+    let mut all = [BufferDef { name: "", also: &[], id: 0, progress: [None; 2], kind: BufferKind::Single }; N];
     let (mut n, mut i) = (0, 0);
     while i < keywords.len() {
         let k = &keywords[i];
         if let KeywordKind::Buffer { multi } = k.kind {
             let kind = if multi { BufferKind::Multi } else { BufferKind::Single };
-            all[n] = BufferDef { name: k.name(), id: i as u8, progress: k.progress(), kind };
+            all[n] = BufferDef { name: k.name(), also: &[], id: i as u8, progress: k.progress(), kind };
             n += 1;
         }
         i += 1;

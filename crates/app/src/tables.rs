@@ -62,9 +62,9 @@ macro_rules! mail_events {
 }
 
 /// The buffers of a protocol, each with its kind and the progress to the server and to the client from which it is there:
-/// an enum `Buffer`, all of it in `ALL`, and `BUFFERS` for the protocol's description.
+/// an enum `Buffer`, all of it in `ALL`, and `BUFFERS` for the protocol's description. Another name of the keyword is in brackets.
 macro_rules! buffers {
-    ($($id:ident $name:literal $kind:ident $to_server:expr, $to_client:expr;)*) => {
+    ($($id:ident $name:literal $(($also:literal))? $kind:ident $to_server:expr, $to_client:expr;)*) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         enum Buffer { $($id),* }
@@ -74,6 +74,7 @@ macro_rules! buffers {
         /// Buffers for rules; numbers are those of [`ALL`].
         pub(super) static BUFFERS: &[$crate::tx::BufferDef] = &[$($crate::tx::BufferDef {
             name: $name,
+            also: &[$($also)?],
             id: Buffer::$id as u8,
             kind: $crate::tx::BufferKind::$kind,
             progress: [$to_server, $to_client],

@@ -42,8 +42,10 @@ impl BufferKind {
 /// A buffer that a protocol offers to rules.
 #[derive(Debug, Clone, Copy)]
 pub struct BufferDef {
-    /// Name in rules (`http.uri`).
+    /// Name in rules (`http.uri`). The rule language makes a sticky buffer of it, unless a table of keywords says more about it.
     pub name: &'static str,
+    /// Other names of that keyword.
+    pub also: &'static [&'static str],
     /// Number for [`Transaction::buffer`]; below 64 within a protocol.
     pub id: u8,
     /// By [`Direction::index`]: the progress from which on it is there, `None` where the direction has none. A buffer

@@ -58,16 +58,24 @@ pub static PROTOCOL: Protocol = Protocol {
     recognition: recognition::RECOGNITION,
     parser,
     buffers: &[
-        BufferDef { name: "ftp.command", id: COMMAND, kind: BufferKind::Single, progress: [Some(BEGUN), None] },
+        BufferDef {
+            name: "ftp.command",
+            also: &[],
+            id: COMMAND,
+            kind: BufferKind::Single,
+            progress: [Some(BEGUN), None],
+        },
         BufferDef {
             name: "ftp.command_data",
+            also: &[],
             id: COMMAND_DATA,
             kind: BufferKind::Single,
             progress: [Some(BEGUN), None],
         },
-        BufferDef { name: "ftp.reply", id: REPLY, kind: BufferKind::Multi, progress: [None, Some(BEGUN)] },
+        BufferDef { name: "ftp.reply", also: &[], id: REPLY, kind: BufferKind::Multi, progress: [None, Some(BEGUN)] },
         BufferDef {
             name: "ftp.completion_code",
+            also: &[],
             id: COMPLETION_CODE,
             kind: BufferKind::Multi,
             progress: [None, Some(BEGUN)],

@@ -11,8 +11,8 @@ use super::tx::{SmbTx, What};
 const DONE: Option<u8> = Some(COMPLETE);
 
 buffers! {
-    Share "smb.share" Single DONE, None;
-    NamedPipe "smb.named_pipe" Single DONE, None;
+    Share "smb.share" ("smb_share") Single DONE, None;
+    NamedPipe "smb.named_pipe" ("smb_named_pipe") Single DONE, None;
     User "smb.ntlmssp_user" Single DONE, None;
     Domain "smb.ntlmssp_domain" Single DONE, None;
     StubData "dcerpc.stub_data" Single DONE, DONE;

@@ -14,11 +14,11 @@ use super::{BANNER_DONE, Event, FINISHED};
 /// Most bytes of a banner's part that a log shows; `[truncated]` follows what is longer.
 const SHOWN: usize = 256;
 
-const fn buffer(name: &'static str, id: u8, dirs: [bool; 2]) -> BufferDef {
+const fn buffer(name: &'static str, also: &'static [&'static str], id: u8, dirs: [bool; 2]) -> BufferDef {
     let [client, server] = dirs;
     // Fingerprints come while the state stays that of the banner.
     let progress = [if client { Some(BANNER_DONE) } else { None }, if server { Some(BANNER_DONE) } else { None }];
-    BufferDef { name, id, progress, kind: BufferKind::Single }
+    BufferDef { name, also, id, progress, kind: BufferKind::Single }
 }
 
 const PROTO: u8 = 0;
@@ -30,12 +30,12 @@ const HASSH_SERVER_STRING: u8 = 5;
 
 /// Buffers for rules.
 pub(super) static BUFFERS: &[BufferDef] = &[
-    buffer("ssh.proto", PROTO, [true, true]),
-    buffer("ssh.software", SOFTWARE, [true, true]),
-    buffer("ssh.hassh", HASSH, [true, false]),
-    buffer("ssh.hassh.server", HASSH_SERVER, [false, true]),
-    buffer("ssh.hassh.string", HASSH_STRING, [true, false]),
-    buffer("ssh.hassh.server.string", HASSH_SERVER_STRING, [false, true]),
+    buffer("ssh.proto", &["ssh_proto"], PROTO, [true, true]),
+    buffer("ssh.software", &["ssh_software"], SOFTWARE, [true, true]),
+    buffer("ssh.hassh", &[], HASSH, [true, false]),
+    buffer("ssh.hassh.server", &[], HASSH_SERVER, [false, true]),
+    buffer("ssh.hassh.string", &[], HASSH_STRING, [true, false]),
+    buffer("ssh.hassh.server.string", &[], HASSH_SERVER_STRING, [false, true]),
 ];
 
 /// What one side said.

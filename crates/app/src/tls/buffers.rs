@@ -9,19 +9,19 @@ use super::tx::TlsTx;
 use super::{CLIENT_CERT, CLIENT_HELLO, SERVER_CERT, SERVER_HELLO};
 
 buffers! {
-    Sni "tls.sni" Single Some(CLIENT_HELLO), None;
-    Certs "tls.certs" Multi Some(CLIENT_CERT), Some(SERVER_CERT);
-    Issuer "tls.cert_issuer" Single Some(CLIENT_CERT), Some(SERVER_CERT);
-    Subject "tls.cert_subject" Single Some(CLIENT_CERT), Some(SERVER_CERT);
-    Serial "tls.cert_serial" Single Some(CLIENT_CERT), Some(SERVER_CERT);
-    Fingerprint "tls.cert_fingerprint" Single Some(CLIENT_CERT), Some(SERVER_CERT);
+    Sni "tls.sni" ("tls_sni") Single Some(CLIENT_HELLO), None;
+    Certs "tls.certs" ("tls_certs") Multi Some(CLIENT_CERT), Some(SERVER_CERT);
+    Issuer "tls.cert_issuer" ("tls_cert_issuer") Single Some(CLIENT_CERT), Some(SERVER_CERT);
+    Subject "tls.cert_subject" ("tls_cert_subject") Single Some(CLIENT_CERT), Some(SERVER_CERT);
+    Serial "tls.cert_serial" ("tls_cert_serial") Single Some(CLIENT_CERT), Some(SERVER_CERT);
+    Fingerprint "tls.cert_fingerprint" ("tls_cert_fingerprint") Single Some(CLIENT_CERT), Some(SERVER_CERT);
     Random "tls.random" Single Some(CLIENT_HELLO), Some(SERVER_HELLO);
     RandomTime "tls.random_time" Single Some(CLIENT_HELLO), Some(SERVER_HELLO);
     RandomBytes "tls.random_bytes" Single Some(CLIENT_HELLO), Some(SERVER_HELLO);
     SubjectAltName "tls.subjectaltname" Multi None, Some(SERVER_CERT);
     Alpn "tls.alpn" Multi Some(CLIENT_HELLO), Some(SERVER_HELLO);
-    Ja3Hash "ja3.hash" Single Some(CLIENT_HELLO), None;
-    Ja3String "ja3.string" Single Some(CLIENT_HELLO), None;
+    Ja3Hash "ja3.hash" ("ja3_hash") Single Some(CLIENT_HELLO), None;
+    Ja3String "ja3.string" ("ja3_string") Single Some(CLIENT_HELLO), None;
     Ja3sHash "ja3s.hash" Single None, Some(SERVER_HELLO);
     Ja3sString "ja3s.string" Single None, Some(SERVER_HELLO);
     Ja4Hash "ja4.hash" Single Some(CLIENT_HELLO), None;

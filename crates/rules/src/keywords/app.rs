@@ -11,11 +11,7 @@ use crate::number::compare;
 use crate::protocol;
 
 const TLS: &[&str] = &["tls"];
-const JA: &[&str] = &["tls", "quic"];
 pub(super) const SSH: &[&str] = &["ssh"];
-const SMTP: &[&str] = &["smtp"];
-const EMAIL: &[&str] = &["smtp", "imap"];
-const FTP: &[&str] = &["ftp"];
 pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
 const QUIC: &[&str] = &["quic"];
@@ -32,51 +28,12 @@ macro_rules! buffers {
 }
 
 buffers! {
-    TLS_SNI "tls.sni" "tls_sni" "tls sni" TLS ToServer false "";
-    TLS_CERTS "tls.certs" "tls_certs" "tls certs" TLS Both true "";
     TLS_CERT_ISSUER "tls.cert_issuer" "tls_cert_issuer" "tls cert issuer" TLS Both false "";
     TLS_CERT_SUBJECT "tls.cert_subject" "tls_cert_subject" "tls cert subject" TLS Both false "";
-    TLS_CERT_SERIAL "tls.cert_serial" "tls_cert_serial" "tls cert serial" TLS Both false "";
     TLS_CERT_FINGERPRINT "tls.cert_fingerprint" "tls_cert_fingerprint" "tls cert fingerprint" TLS Both false "";
-    TLS_RANDOM "tls.random" "tls_random" "tls random" TLS Both false "";
-    TLS_RANDOM_TIME "tls.random_time" "tls_random_time" "tls random time" TLS Both false "";
-    TLS_RANDOM_BYTES "tls.random_bytes" "tls_random_bytes" "tls random bytes" TLS Both false "";
-    TLS_SUBJECTALTNAME "tls.subjectaltname" "tls_subjectaltname" "tls subjectaltname" TLS ToClient true "";
-    TLS_ALPN "tls.alpn" "tls_alpn" "tls alpn" TLS Both true "";
-    JA3_HASH "ja3.hash" "ja3_hash" "ja3 hash" JA ToServer false "";
-    JA3_STRING "ja3.string" "ja3_string" "ja3 string" JA ToServer false "";
-    JA3S_HASH "ja3s.hash" "ja3s_hash" "ja3s hash" JA ToClient false "";
-    JA3S_STRING "ja3s.string" "ja3s_string" "ja3s string" JA ToClient false "";
-    JA4_HASH "ja4.hash" "ja4_hash" "ja4 hash" JA ToServer false "";
     SSH_PROTO "ssh.proto" "ssh_proto" "ssh proto" SSH Both false "";
     SSH_SOFTWARE "ssh.software" "ssh_software" "ssh software" SSH Both false "";
-    SSH_HASSH "ssh.hassh" "ssh_hassh" "ssh hassh" SSH ToServer false "";
-    SSH_HASSH_SERVER "ssh.hassh.server" "ssh_hassh_server" "ssh hassh server" SSH ToClient false "";
-    SSH_HASSH_STRING "ssh.hassh.string" "ssh_hassh_string" "ssh hassh string" SSH ToServer false "";
-    SSH_HASSH_SERVER_STRING "ssh.hassh.server.string" "ssh_hassh_server_string" "ssh hassh server string" SSH ToClient false "";
-    SMTP_HELO "smtp.helo" "smtp_helo" "smtp helo" SMTP ToServer false "";
-    SMTP_MAIL_FROM "smtp.mail_from" "smtp_mail_from" "smtp mail from" SMTP ToServer false "";
-    SMTP_RCPT_TO "smtp.rcpt_to" "smtp_rcpt_to" "smtp rcpt to" SMTP ToServer true "";
-    EMAIL_FROM "email.from" "email_from" "email from" EMAIL ToServer false "";
-    EMAIL_SUBJECT "email.subject" "email_subject" "email subject" EMAIL ToServer false "";
-    EMAIL_TO "email.to" "email_to" "email to" EMAIL ToServer false "";
-    EMAIL_CC "email.cc" "email_cc" "email cc" EMAIL ToServer false "";
-    EMAIL_DATE "email.date" "email_date" "email date" EMAIL ToServer false "";
-    EMAIL_MESSAGE_ID "email.message_id" "email_message_id" "email message id" EMAIL ToServer false "";
-    EMAIL_X_MAILER "email.x_mailer" "email_x_mailer" "email x mailer" EMAIL ToServer false "";
-    EMAIL_URL "email.url" "email_url" "email url" EMAIL ToServer true "";
-    EMAIL_RECEIVED "email.received" "email_received" "email received" EMAIL ToServer true "";
-    EMAIL_BODY_MD5 "email.body_md5" "email_body_md5" "email body md5" EMAIL ToServer false "";
-    FTP_COMMAND "ftp.command" "ftp_command" "ftp command" FTP ToServer false "";
-    FTP_COMMAND_DATA "ftp.command_data" "ftp_command_data" "ftp command data" FTP ToServer false "";
-    FTP_REPLY "ftp.reply" "ftp_reply" "ftp reply" FTP ToClient true "";
-    FTP_COMPLETION_CODE "ftp.completion_code" "ftp_completion_code" "ftp completion code" FTP ToClient true "";
-    SMB_NAMED_PIPE "smb.named_pipe" "smb_named_pipe" "smb named pipe" SMB ToServer false "";
-    SMB_SHARE "smb.share" "smb_share" "smb share" SMB ToServer false "";
-    SMB_NTLMSSP_USER "smb.ntlmssp_user" "smb_ntlmssp_user" "smb ntlmssp user" SMB ToServer false "";
-    SMB_NTLMSSP_DOMAIN "smb.ntlmssp_domain" "smb_ntlmssp_domain" "smb ntlmssp domain" SMB ToServer false "";
     DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";
-    QUIC_VERSION "quic.version" "quic_version" "quic version" QUIC Both false "";
     QUIC_SNI "quic.sni" "quic_sni" "quic sni" QUIC ToServer false "";
     QUIC_UA "quic.ua" "quic_ua" "quic ua" QUIC ToServer false "";
     QUIC_CYU_HASH "quic.cyu.hash" "quic_cyu_hash" "quic cyu hash" QUIC ToServer true "";
@@ -88,51 +45,12 @@ buffers! {
 }
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::sticky(&["tls.sni", "tls_sni"], &TLS_SNI),
-    Keyword::sticky(&["tls.certs", "tls_certs"], &TLS_CERTS),
     Keyword::sticky(&["tls.cert_issuer", "tls_cert_issuer"], &TLS_CERT_ISSUER),
     Keyword::sticky(&["tls.cert_subject", "tls_cert_subject"], &TLS_CERT_SUBJECT),
-    Keyword::sticky(&["tls.cert_serial", "tls_cert_serial"], &TLS_CERT_SERIAL),
     Keyword::sticky(&["tls.cert_fingerprint", "tls_cert_fingerprint"], &TLS_CERT_FINGERPRINT),
-    Keyword::sticky(&["tls.random"], &TLS_RANDOM),
-    Keyword::sticky(&["tls.random_time"], &TLS_RANDOM_TIME),
-    Keyword::sticky(&["tls.random_bytes"], &TLS_RANDOM_BYTES),
-    Keyword::sticky(&["tls.subjectaltname"], &TLS_SUBJECTALTNAME),
-    Keyword::sticky(&["tls.alpn"], &TLS_ALPN),
-    Keyword::sticky(&["ja3.hash", "ja3_hash"], &JA3_HASH),
-    Keyword::sticky(&["ja3.string", "ja3_string"], &JA3_STRING),
-    Keyword::sticky(&["ja3s.hash"], &JA3S_HASH),
-    Keyword::sticky(&["ja3s.string"], &JA3S_STRING),
-    Keyword::sticky(&["ja4.hash"], &JA4_HASH),
     Keyword::sticky(&["ssh.proto", "ssh_proto"], &SSH_PROTO),
     Keyword::sticky(&["ssh.software", "ssh_software"], &SSH_SOFTWARE),
-    Keyword::sticky(&["ssh.hassh"], &SSH_HASSH),
-    Keyword::sticky(&["ssh.hassh.server"], &SSH_HASSH_SERVER),
-    Keyword::sticky(&["ssh.hassh.string"], &SSH_HASSH_STRING),
-    Keyword::sticky(&["ssh.hassh.server.string"], &SSH_HASSH_SERVER_STRING),
-    Keyword::sticky(&["smtp.helo"], &SMTP_HELO),
-    Keyword::sticky(&["smtp.mail_from"], &SMTP_MAIL_FROM),
-    Keyword::sticky(&["smtp.rcpt_to"], &SMTP_RCPT_TO),
-    Keyword::sticky(&["email.from"], &EMAIL_FROM),
-    Keyword::sticky(&["email.subject"], &EMAIL_SUBJECT),
-    Keyword::sticky(&["email.to"], &EMAIL_TO),
-    Keyword::sticky(&["email.cc"], &EMAIL_CC),
-    Keyword::sticky(&["email.date"], &EMAIL_DATE),
-    Keyword::sticky(&["email.message_id"], &EMAIL_MESSAGE_ID),
-    Keyword::sticky(&["email.x_mailer"], &EMAIL_X_MAILER),
-    Keyword::sticky(&["email.url"], &EMAIL_URL),
-    Keyword::sticky(&["email.received"], &EMAIL_RECEIVED),
-    Keyword::sticky(&["email.body_md5"], &EMAIL_BODY_MD5),
-    Keyword::sticky(&["ftp.command"], &FTP_COMMAND),
-    Keyword::sticky(&["ftp.command_data"], &FTP_COMMAND_DATA),
-    Keyword::sticky(&["ftp.reply"], &FTP_REPLY),
-    Keyword::sticky(&["ftp.completion_code"], &FTP_COMPLETION_CODE),
-    Keyword::sticky(&["smb.named_pipe", "smb_named_pipe"], &SMB_NAMED_PIPE),
-    Keyword::sticky(&["smb.share", "smb_share"], &SMB_SHARE),
-    Keyword::sticky(&["smb.ntlmssp_user"], &SMB_NTLMSSP_USER),
-    Keyword::sticky(&["smb.ntlmssp_domain"], &SMB_NTLMSSP_DOMAIN),
     Keyword::sticky(&["dcerpc.stub_data", "dce_stub_data"], &DCERPC_STUB_DATA),
-    Keyword::sticky(&["quic.version"], &QUIC_VERSION),
     Keyword::sticky(&["quic.sni"], &QUIC_SNI),
     Keyword::sticky(&["quic.ua"], &QUIC_UA),
     Keyword::sticky(&["quic.cyu.hash"], &QUIC_CYU_HASH),

@@ -1,8 +1,11 @@
-//! Keywords that protocols declare in their folders ([`margay_app::Protocol::keywords`]).
+//! Keywords that protocols declare in their folders ([`margay_app::Protocol::keywords`]), and sticky buffers for what else they offer to
+//! rules ([`margay_app::Protocol::buffers`]).
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use margay_app::declare::{KeywordDirection, KeywordKind, NumberCondition};
+use margay_app::{BufferDef, BufferKind};
 
 use super::number;
 use super::{Buffer, Direction, Does, Keyword, Quotes, Takes};
@@ -13,9 +16,51 @@ use crate::number::compare;
 
 /// All of them, in the order of the protocols.
 pub(super) fn keywords() -> &'static [Keyword] {
-    static ALL: LazyLock<Vec<Keyword>> =
-        LazyLock::new(|| margay_app::ALL.iter().flat_map(|p| p.keywords.iter().map(|k| keyword(p, k))).collect());
+    static ALL: LazyLock<Vec<Keyword>> = LazyLock::new(|| {
+        let mut all: Vec<Keyword> =
+            margay_app::ALL.iter().flat_map(|p| p.keywords.iter().map(|k| keyword(p, k))).collect();
+        let in_tables = super::FAMILIES.iter().flat_map(|(family, _)| *family);
+        let mut known: HashSet<&str> = in_tables.chain(&all).flat_map(|k| k.names).copied().collect();
+        for b in margay_app::ALL.iter().flat_map(|p| p.buffers) {
+            if known.insert(b.name) {
+                all.push(sticky(b));
+            }
+        }
+        all
+    });
     &ALL
+}
+
+/// The sticky buffer for what the transactions of one or several protocols have under a name.
+fn sticky(b: &'static BufferDef) -> Keyword {
+    let with_it = margay_app::ALL.iter().filter(|p| p.buffers.iter().any(|other| other.name == b.name));
+    let protocols: Vec<&str> = with_it.map(|p| p.rule_name).collect();
+    let direction = match b.progress {
+        [Some(_), None] => Direction::ToServer,
+        [None, Some(_)] => Direction::ToClient,
+        _ => Direction::Both,
+    };
+    let names: Vec<&str> = std::iter::once(b.name).chain(b.also.iter().copied()).collect();
+    let multi = b.kind == BufferKind::Multi;
+    Keyword::sticky(names.leak(), buffer(b.name, protocols.leak(), direction, multi))
+}
+
+/// A buffer whose other names follow from its name. It lives as long as the process, as those of the tables do.
+fn buffer(
+    name: &'static str,
+    protocols: &'static [&'static str],
+    direction: Direction,
+    multi: bool,
+) -> &'static Buffer {
+    Box::leak(Box::new(Buffer {
+        name,
+        internal: name.replace('.', "_").leak(),
+        description: name.replace(['.', '_'], " ").leak(),
+        protocols,
+        direction,
+        multi,
+        feature: "",
+    }))
 }
 
 fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Keyword) -> Keyword {
@@ -29,19 +74,7 @@ fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Ke
     match k.kind {
         KeywordKind::Buffer { multi } => {
             let name = k.names.first().copied().unwrap_or_default();
-            // Buffers live as long as the process, as those of the tables do.
-            Keyword::sticky(
-                k.names,
-                Box::leak(Box::new(Buffer {
-                    name,
-                    internal: name.replace('.', "_").leak(),
-                    description: name.replace(['.', '_'], " ").leak(),
-                    protocols,
-                    direction,
-                    multi,
-                    feature: "",
-                })),
-            )
+            Keyword::sticky(k.names, buffer(name, protocols, direction, multi))
         }
         kind => Keyword {
             names: k.names,
