@@ -1,5 +1,6 @@
 //! More in one piece than a flow may have transactions: everything in it is seen, within the limit, and responses stay with
 //! their requests.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::net::IpAddr;
 

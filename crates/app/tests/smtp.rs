@@ -1,4 +1,5 @@
 //! Conversations through the SMTP parser: what it makes of them, and that it makes the same of any way to cut them.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 use std::net::IpAddr;
 

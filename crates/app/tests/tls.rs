@@ -1,4 +1,5 @@
 //! Sessions through the TLS parser: what it makes of them, and that it makes the same of any way to cut them.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::net::IpAddr;
 

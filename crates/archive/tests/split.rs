@@ -1,4 +1,5 @@
 //! Archives of captures made here: what lies together, what is kept, what the indexes say, and what is refused.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,5 @@
 //! AF_PACKET on a pair of virtual interfaces, each test in a network namespace of its own (`common/namespace.rs`).
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 #![cfg(target_os = "linux")]
 
 #[macro_use]

@@ -1,4 +1,5 @@
 //! Two bridged interfaces: packets leave as they came in, except dropped, replaced and answered ones.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 #![cfg(target_os = "linux")]
 
 #[macro_use]

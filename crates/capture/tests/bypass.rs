@@ -1,4 +1,5 @@
 //! Bypass in the kernel between two interfaces that are bridged: each packet arrives once, forwarded by the kernel or the engine.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 #![cfg(target_os = "linux")]
 
 #[macro_use]

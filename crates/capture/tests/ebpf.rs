@@ -1,4 +1,5 @@
 //! Distribution by a program of our own (`cluster_ebpf`), in a network namespace (`common/namespace.rs`).
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 #![cfg(target_os = "linux")]
 
 #[macro_use]

@@ -1,4 +1,5 @@
 //! A queue of netfilter on the loopback of a network namespace: the packets handed over, and their verdicts.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
 #[path = "common/namespace.rs"]

@@ -1,5 +1,5 @@
 //! Captures of both formats, whole and broken, from bytes written here.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Command lines.
-#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 use margay_config::{Capture, Checksums, Cli, Command, Keywords, Own, RuleFiles, RunOptions, Strict, help};
 use std::path::PathBuf;

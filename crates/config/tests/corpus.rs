@@ -1,5 +1,5 @@
 //! Every configuration and command line of the conformance cases, where they are at hand.
-#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 use margay_config::{Cli, Command, Config};
 use std::path::{Path, PathBuf};

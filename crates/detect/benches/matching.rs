@@ -1,5 +1,5 @@
 //! What it takes to look for the patterns of many rules, and to inspect a packet with them.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};

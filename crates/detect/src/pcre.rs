@@ -207,7 +207,10 @@ impl PcreScratch {
     ///
     /// # Panics
     /// Where memory for these few kilobytes is not to be had, as other allocations do.
-    #[allow(clippy::expect_used)]
+    #[expect(
+        clippy::expect_used,
+        reason = "as other allocations do, it panics without memory; nothing from outside leads here"
+    )]
     pub fn new() -> Self {
         // SAFETY: plain allocations with default (null) general contexts; null results are checked below.
         let (data, context, jit_stack) = unsafe {

@@ -2,6 +2,7 @@
 //!
 //! Runs if the cases are there (CONFORMANCE_CASES, or ../shared/conformance/cases beside the repository); says so when
 //! they are not. Flows are kept by a small table of this test: what has the same ends and transport is one flow.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
 //! Rules on frames of a stream.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use margay_app::AppProto;
 use margay_app::frame::{CHUNK, FrameMarks, STREAM, WHOLE_MAX};

@@ -2,6 +2,7 @@
 //!
 //! The second half runs rules of the conformance cases on their captures, if those are there (CONFORMANCE_CASES, or
 //! ../shared/conformance/cases beside the repository); it says so when they are not.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

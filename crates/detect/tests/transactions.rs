@@ -1,4 +1,5 @@
 //! Rules on transactions of protocols, as their parsers make them of real bytes.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::path::Path;
 

@@ -5,7 +5,7 @@
 //! writer's index, room by the reader's), the feeder hands out a fixed list. Sleep has no end of its own here, so that a wake-up
 //! that gets lost is a deadlock, which loom reports.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
 
 #[path = "../src/parallel/turns.rs"]
 #[allow(dead_code, clippy::duration_suboptimal_units)]

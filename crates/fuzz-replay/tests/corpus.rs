@@ -1,4 +1,5 @@
 //! Every file of the corpora through its target; and that there is a program, a corpus and a function of the same name for each.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! A protocol that nothing in the workspace knows: it is recognised, parsed, matched by its own keywords, logged, counted, listed and
 //! fuzzed, with its declaration here as all there is of it.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::path::Path;
 use std::process::Command;

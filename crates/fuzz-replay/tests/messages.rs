@@ -1,5 +1,6 @@
 //! Every protocol that declares its keywords, with changed conversations of the corpus and with bytes by chance: whatever the pieces,
 //! rules and logs see the same (the target `messages`).
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::path::Path;
 

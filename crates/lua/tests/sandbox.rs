@@ -1,4 +1,5 @@
 //! Scripts that want more than they may have.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 use std::time::Duration;
 

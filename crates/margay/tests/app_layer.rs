@@ -1,5 +1,6 @@
 //! The application layer from packets to events: what becomes of a flow whose parser gives up, and that nothing of what hosts
 //! read slips past.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod conversation;
 mod process;

@@ -1,5 +1,6 @@
 //! Bypass between a client and a server, who do not know of the engine between them: what passes by arrives as it was sent, and is
 //! told of as if it had been looked at.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
 #[path = "../../capture/tests/common/namespace.rs"]

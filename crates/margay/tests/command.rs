@@ -1,4 +1,5 @@
 //! The command as a user meets it: what it finds in the demo capture, what it says when something is wrong.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
 

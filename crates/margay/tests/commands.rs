@@ -1,4 +1,5 @@
 //! The commands around a run: help, manual pages, completions, the first configuration.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
 

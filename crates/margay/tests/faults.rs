@@ -1,6 +1,7 @@
 //! Faults under traffic: interfaces that go, rings that overflow, a process that is killed or stopped, disks that are full, sockets that
 //! nobody reads, rules loaded again and again. Of each: nothing crashes, each loss is counted, what is written is whole, and afterwards all
 //! is as before. Each test is in a network namespace of its own; those that take long are run by `make test-faults`.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
 #[path = "../../capture/tests/common/namespace.rs"]

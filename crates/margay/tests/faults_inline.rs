@@ -1,6 +1,7 @@
 //! Faults while the engine is between a client and a server: downloads under way stop for no longer than the fault, none fails, and
 //! attacks are stopped afterwards as before. Each test has network namespaces of its own; those that take long are run by
 //! `make test-faults`.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
 #[path = "../../capture/tests/common/namespace.rs"]

@@ -1,4 +1,5 @@
 //! HTTP from packets to events: the same conversation, however TCP splits it, gives the same alerts and events.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
 

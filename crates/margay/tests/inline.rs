@@ -1,4 +1,5 @@
 //! Inline: the engine between a client and a server, who do not know of it. Each test has network namespaces of its own.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
 #[path = "../../capture/tests/common/namespace.rs"]

@@ -2,6 +2,7 @@
 //! packets of `keywords/packets.pcap`. Above each rule stand the numbers of the packets that it alerts on: where the
 //! reference knows the keyword it gave the same ones, else they are what the manual says. The rules begin with what is
 //! in the packets.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! Live capture: the engine on one end of a pair of virtual interfaces, traffic from the other, each test in a network namespace
 //! of its own.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
 #[path = "../../capture/tests/common/namespace.rs"]

@@ -1,5 +1,6 @@
 //! Scripts: every function that Suricata's manual names, in a rule or a log of its own, on the packets of `lua/packets.pcap`
 //! (made by `lua/make-capture.py`).
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[path = "lua/functions.rs"]
 mod functions;

@@ -1,4 +1,5 @@
 //! Flows that change their worker (`autofp-scheduler: conservative`, `optimistic`): what is found is what one worker finds.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::collections::BTreeMap;
 use std::io::Write;

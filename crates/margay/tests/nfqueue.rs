@@ -1,5 +1,6 @@
 //! NFQUEUE: netfilter hands packets over, the engine says what becomes of them. Each test in a network namespace of its own, with real
 //! connections over its loopback.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
 #[path = "../../capture/tests/common/namespace.rs"]

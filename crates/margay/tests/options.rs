@@ -1,4 +1,5 @@
 //! Every option of the command line: that it does what it says, that it is refused, or that start says that it does nothing.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
 

@@ -1,5 +1,6 @@
 //! Events that go to another machine, with the servers that people run: Redis, rsyslog, and OpenSSL's for TLS. Each gets
 //! what a file gets from the same run, in the same order.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
 

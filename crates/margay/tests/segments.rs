@@ -1,6 +1,7 @@
 //! Segments that are sent so that a sensor has something else than the host: each conversation here has Linux (6.18, asked) read
 //! `GET /evil-attack`, or bytes with `evil-attack` of a protocol that is not known. Passive the engine says so. Inline it says so,
 //! or the host gets what was inspected.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
 

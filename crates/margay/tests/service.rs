@@ -1,5 +1,6 @@
 //! Running as a service: in the background, as another user with nothing that it does not need, watched, told to systemd. What needs
 //! interfaces runs in network namespaces; what needs root says so where it is not root.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 #[macro_use]
 #[path = "../../capture/tests/common/namespace.rs"]

@@ -1,4 +1,5 @@
 //! What settings do to a run: the events of the demo capture with a setting, and without it.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
 

@@ -1,5 +1,6 @@
 //! `suricata-update` (Debian's package) manages the rules of Margay as it does those of Suricata. Skipped with a word where
 //! the tool is not installed.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

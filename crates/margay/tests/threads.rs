@@ -1,4 +1,5 @@
 //! A thread of each kind is made to panic (`MARGAY_FAULT`, which debug builds look for): it is told, counted, and acted on.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 #![cfg(debug_assertions)]
 
 #[macro_use]

@@ -1,4 +1,5 @@
 //! A run without a configuration file, the tables that come with the program, and what a test of the configuration (`-T`) refuses.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
 

@@ -1,5 +1,6 @@
 //! What the end of a flow comes to stays with that flow: the packet that notices that it is over, which belongs to another
 //! flow, is judged for itself. Each test ends a flow whose last data rules see only then, with a packet of the flow after it.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod made;
 mod process;

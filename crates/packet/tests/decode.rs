@@ -1,4 +1,5 @@
 //! Decoding of whole frames, from bytes.
+#![allow(clippy::panic, reason = "a test fails by it")]
 
 mod common;
 

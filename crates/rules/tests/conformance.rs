@@ -1,5 +1,6 @@
 //! Every rule file of the conformance cases, where they are there: rules of cases that a load without errors is expected of
 //! load or are set aside.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
 //! Faults, with the module and text that the log shows for each.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 use margay_rules::ast::{BufferCheck, Check, Effect};
 use margay_rules::{Context, Loaded, Severity, StrictKeywords, load_str};

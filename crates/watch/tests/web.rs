@@ -1,4 +1,5 @@
 //! The live page and its data as a client finds them: over a socket, and in a browser.
+#![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
