@@ -85,7 +85,7 @@ impl Control {
         })
     }
 
-    /// What decides how the engine is built stays until it is started again.
+    /// Refuses changes that would need a restart, because they decide how the engine is built.
     fn may_become(&self, config: &Config, old: &EngineSet) -> Result<(), Failed> {
         let stays = |what: &str| {
             Err(Failed::new("detect", format!("{what} cannot be changed by a reload: start the engine again for that")))
@@ -100,17 +100,17 @@ impl Control {
         Ok(())
     }
 
-    /// The same in a thread of its own; `false` where one that was asked for so is going on.
+    /// Reloads in the background. Returns `false` if a background reload is already running.
     ///
     /// # Errors
-    /// Where there is no thread to be had.
+    /// The thread cannot start.
     pub(crate) fn reload_beside(self: &Arc<Self>) -> Result<bool, Failed> {
         if self.reloading.swap(true, Ordering::AcqRel) {
             return Ok(false);
         }
         let control = Arc::clone(self);
         let started = thread("reload", move || {
-            // What came of it was said.
+            // The result was logged.
             threads::once(|| control.reload());
             control.reloading.store(false, Ordering::Release);
         });
@@ -120,10 +120,10 @@ impl Control {
         started.map(|()| true)
     }
 
-    /// Loads a tenant, new or in the place of itself; without a file from the one that it has.
+    /// Loads a new tenant, or reloads one; without a file, from its current file.
     ///
     /// # Errors
-    /// Where it cannot be loaded; nothing changes then.
+    /// It cannot be loaded. Nothing changes in that case.
     pub(crate) fn load_tenant(&self, id: u32, yaml: Option<PathBuf>, new: bool) -> Result<(), Failed> {
         self.change(|old| {
             let before = old.tenant(id);
@@ -143,10 +143,10 @@ impl Control {
         .map(drop)
     }
 
-    /// Loads every tenant again.
+    /// Reloads every tenant.
     ///
     /// # Errors
-    /// Where one cannot be loaded; none changes then.
+    /// One cannot be loaded. None changes in that case.
     pub(crate) fn reload_tenants(&self) -> Result<(), Failed> {
         self.change(|old| {
             let config = self.rules_config();
@@ -160,10 +160,10 @@ impl Control {
         .map(drop)
     }
 
-    /// Changes tenants or mappings, with nothing to load.
+    /// Changes tenants or mappings that need no loading.
     ///
     /// # Errors
-    /// As `change` says.
+    /// The error of `change`.
     pub(crate) fn change_tenants(
         &self,
         change: impl FnOnce(&mut EngineSet) -> Result<(), String> + Send,
@@ -176,7 +176,7 @@ impl Control {
         .map(drop)
     }
 
-    /// The configuration as it says of rules.
+    /// The configuration of the current rules.
     pub(crate) fn rules_config(&self) -> Arc<Config> {
         Arc::clone(&self.rules_config.read().unwrap_or_else(PoisonError::into_inner))
     }

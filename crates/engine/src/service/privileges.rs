@@ -160,11 +160,11 @@ fn group_of(name: &str) -> Result<Gid, Failed> {
     })
 }
 
-/// Becomes that account, keeping of the capabilities what is needed, or all where nothing is to be dropped. The calling thread must
-/// be the only one.
+/// Switches to that account. Keeps the capabilities that are needed, or all if none are to be dropped. The calling thread
+/// must be the only one.
 ///
 /// # Errors
-/// It may not.
+/// The process may not do that.
 pub(super) fn become_account(account: &Account, needs: Option<Needs>) -> Result<(), Failed> {
     let failed =
         |what: &str, e: rustix::io::Errno| Failed::new("privs", format!("cannot run as {}: {what}: {e}", account.name));
@@ -189,15 +189,15 @@ pub(super) fn become_account(account: &Account, needs: Option<Needs>) -> Result<
         set_thread_res_uid(account.uid, account.uid, account.uid).map_err(|e| failed("user", e))?;
     }
     set_keep_capabilities(false).map_err(|e| failed("capabilities", e))?;
-    // The system took them out of what is in effect when the user changed.
+    // The kernel cleared the effective set when the user changed.
     let effective = needs.map_or(before.effective, |n| n.start & before.effective);
     let permitted = needs.map_or(before.permitted, |n| (n.start | n.borrowed) & before.permitted);
     set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })
         .map_err(|e| failed("capabilities", e))
 }
 
-/// Empties the bounding set and what is inherited: no program that is started has a capability again. Where that is not allowed
-/// nothing changes, and nothing is lost: only root could have any.
+/// Clears the bounding and inheritable sets, so that no program started later can get capabilities. If that is not allowed,
+/// nothing changes. That is safe, because only root could have any.
 pub(super) fn bound() {
     for n in 0..64 {
         let one = CapabilitySet::from_bits_retain(1 << n);
@@ -208,31 +208,31 @@ pub(super) fn bound() {
     let _ = clear_ambient_capability_set();
 }
 
-/// From here on threads give up what they do not need; of workers `kept` stays.
+/// From now on, threads drop the capabilities that they do not need; workers keep `kept`.
 pub(super) fn drop_from_here_on(kept: CapabilitySet) {
     KEPT.store(kept.bits(), Ordering::Relaxed);
     DROPPING.store(true, Ordering::Release);
 }
 
-/// Whether the limit of locked memory does not hold for this process, to its end.
+/// Whether this process is exempt from the limit of locked memory, until it ends.
 pub(super) fn lock_memory_without_limit() -> bool {
     !DROPPING.load(Ordering::Acquire) && capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::IPC_LOCK))
 }
 
-/// Whether this is root.
+/// Whether the user is root.
 pub(super) fn is_root() -> bool {
     geteuid().is_root()
 }
 
-/// Lowers the capabilities of the calling thread to `to` at most.
+/// Lowers the calling thread's capabilities to at most `to`.
 ///
 /// # Errors
-/// The kernel refuses; it has no reason to.
+/// The kernel refuses, which should not happen.
 pub(super) fn lower(to: CapabilitySet) -> Result<(), Failed> {
     lower_both(to, to)
 }
 
-/// Lowers them to what is needed at the start.
+/// Lowers them to those that the start needs.
 ///
 /// # Errors
 /// As [`lower`].
@@ -252,7 +252,7 @@ fn lower_both(effective: CapabilitySet, permitted: CapabilitySet) -> Result<(), 
     lowered.map_err(|e| Failed::new("privs", format!("a thread cannot give its capabilities up: {e}")))
 }
 
-/// Gives up every capability of the calling thread, where they are given up at all.
+/// Drops every capability of the calling thread, if capabilities are dropped at all.
 ///
 /// # Errors
 /// As [`lower`].
@@ -260,7 +260,7 @@ pub(crate) fn shed() -> Result<(), Failed> {
     if DROPPING.load(Ordering::Acquire) { lower(CapabilitySet::empty()) } else { Ok(()) }
 }
 
-/// The same but for what a worker needs to the end.
+/// Drops all capabilities except those that a worker always needs.
 ///
 /// # Errors
 /// As [`lower`].
@@ -271,7 +271,7 @@ pub(crate) fn keep() -> Result<(), Failed> {
     }
 }
 
-/// The same but for what brings back the program that bypasses flows, and reads what it counted.
+/// Drops all capabilities except those that reattach the bypass program and read its counts.
 ///
 /// # Errors
 /// As [`lower`].
@@ -282,7 +282,7 @@ pub(crate) fn keep_for_bypass() -> Result<(), Failed> {
     }
 }
 
-/// The same but for what switches an interface's offloads on again.
+/// Drops all capabilities except the one that switches an interface's offloads on again.
 ///
 /// # Errors
 /// As [`lower`].
@@ -293,23 +293,23 @@ pub(crate) fn keep_for_interfaces() -> Result<(), Failed> {
     }
 }
 
-/// Does `open`, which opens a source of packets, with files of root's in reach, where the calling thread may have that.
+/// Runs `open`, which opens a packet source, with access to root's files, if the calling thread may have that.
 pub(crate) fn borrowing<T>(open: impl FnOnce() -> T) -> T {
     let before = capabilities(None).ok().filter(|_| DROPPING.load(Ordering::Acquire));
     let Some(before) = before else { return open() };
     let wider =
         CapabilitySets { effective: before.effective | (CapabilitySet::DAC_OVERRIDE & before.permitted), ..before };
-    // Where it does not get them the source says what it misses.
+    // If this fails, the source reports which access is missing.
     let widened = wider != before && set_capabilities(None, wider).is_ok();
     let opened = open();
     if widened {
-        // Less than one has is always allowed; the rest goes when the engine is ready.
+        // Lowering capabilities is always allowed. The rest is dropped when the engine is ready.
         let _ = set_capabilities(None, before);
     }
     opened
 }
 
-/// Does `run` in a thread that has no capability, so that threads that it starts have none.
+/// Runs `run` in a thread without capabilities, so that threads that it starts have none.
 pub(crate) fn without<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     if !DROPPING.load(Ordering::Acquire) {
         return run();

@@ -1,4 +1,4 @@
-//! `nfq:`: how the queues of `-q` are served.
+//! `nfq:`: the settings of the netfilter queues of `-q`.
 
 use margay_capture::live::{LiveCounters, LiveSource};
 use margay_capture::nfqueue::Nfqueue;
@@ -11,7 +11,7 @@ use crate::Failed;
 use crate::live::cpus::Cpus;
 use crate::live::medium::{Counters, Groups, Medium, Opening};
 
-/// The queues that the command line names.
+/// The queues of the command line.
 pub(in crate::live) fn chosen(
     config: &Config,
     options: &RunOptions,
@@ -39,7 +39,7 @@ impl Medium for Settings {
         true
     }
 
-    /// Packets of a queue are of whatever interface netfilter had them from.
+    /// Packets of a queue may come from any interface.
     fn is_of_interface(&self) -> bool {
         false
     }
@@ -75,7 +75,7 @@ fn counters(c: &LiveCounters, f: &mut dyn FnMut(&str, u64)) {
 /// A device for each queue, each with one worker.
 ///
 /// # Errors
-/// A setting that cannot be; a queue that is named twice; several where there is to be one worker.
+/// An invalid setting, a queue that is named twice, or several queues in single mode.
 fn devices(config: &Config, queues: &[u16], mode: RunMode) -> Result<Vec<Device>, Failed> {
     if mode == RunMode::Single && queues.len() > 1 {
         return Err(Failed::new("runmodes", "the run mode \"single\" takes one queue; there are several"));
@@ -104,7 +104,7 @@ fn devices(config: &Config, queues: &[u16], mode: RunMode) -> Result<Vec<Device>
     Ok(devices)
 }
 
-/// The section, the same for all queues; their numbers are not in it.
+/// The section's settings, which apply to all queues.
 fn settings(config: &Config) -> Result<Settings, ConfigError> {
     let default = Settings::default();
     let Some(node) = config.node("nfq") else { return Ok(default) };
@@ -155,7 +155,7 @@ fn settings(config: &Config) -> Result<Settings, ConfigError> {
     }
     let buffer_size = match node.size("buffer-size")? {
         None => default.buffer_size,
-        // The kernel takes half of what an int holds.
+        // The kernel accepts half of an int's range.
         Some(n) => u32::try_from(n)
             .ok()
             .filter(|n| (1 << 17..1 << 30).contains(n))
