@@ -37,7 +37,7 @@ use seccomp::Filters;
 use settings::{Settings, Switch};
 use watchdog::Watchdog;
 
-/// A run as a service, as far as it is one.
+/// A run as a service, as far as the settings ask for it.
 pub(crate) struct Service {
     /// The command line; with `-D` its paths are absolute.
     pub(crate) options: RunOptions,

@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_process_that_has_ended_has_none() {
-        // A program by the name of an engine, which nobody waits for until it was looked at.
+        // A program with the name of an engine, which stays a zombie until the test has checked it.
         let dir = std::env::temp_dir().join(format!("margay-pidfile-{}-program", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();

@@ -1,18 +1,17 @@
-//! Who the process is, and what it may: users, groups, capabilities.
+//! The user, groups and capabilities of the process.
 //!
-//! The user changes before anything is opened or read that is needed again later, so that what the user may not do shows at
-//! the start and not at the first reload or rotation, and so that all files are the user's own. What still needs a privilege
-//! then (sockets on interfaces, priorities) is kept as capabilities of threads: all of them until the engine is ready, then a
-//! worker keeps what it needs to open its socket again, the thread that looks after bypass in the kernel what it needs to bring
-//! its program back, and nobody else keeps anything. The bounding set is empty from the beginning, so that nothing comes back
-//! through a program that is started.
+//! The user changes before anything is opened or read that is needed again later. So missing permissions show at the start,
+//! not at the first reload or rotation, and all files belong to the user. Later work that still needs privileges (sockets on
+//! interfaces, priorities) uses capabilities of threads. All of these remain until the engine is ready. Then a worker keeps
+//! what it needs to reopen its socket, the thread that maintains kernel bypass keeps what it needs to reattach its program,
+//! and all other threads keep nothing. The bounding set is empty from the start, so that no program started later can regain
+//! capabilities.
 //!
-//! What the kernel has in files of root's and a source of packets needs is opened with [`borrowing`]: the right to it is in effect
-//! for just that, so that it hides from nobody what the user may not read.
+//! A packet source may need kernel files that belong to root. They are opened with [`borrowing`], which enables the
+//! capability only for that moment. Elsewhere, errors about files that the user may not read stay visible.
 //!
-//! Capabilities and, here, users are a thread's own; a new thread has those of the one that started it. So all of this
-//! happens in the first thread before there are others, and each thread that needs less gives up the rest itself
-//! ([`shed`], [`keep`]).
+//! Capabilities and, here, users belong to a thread; a new thread inherits those of its creator. So all of this happens in
+//! the first thread before there are others, and each thread that needs less drops the rest itself ([`shed`], [`keep`]).
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,33 +28,32 @@ use rustix::thread::{
 use crate::Failed;
 use crate::live::bypasses;
 
-/// To bring the program that bypasses flows to an interface: it calculates with addresses of packets, for which `CAP_PERFMON` is
-/// needed.
+/// To attach the bypass program to an interface. The program does arithmetic on packet pointers, which needs `CAP_PERFMON`.
 const FOR_BYPASS: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
 
-/// Whether threads give up what they do not need, and what a worker keeps.
+/// Whether threads drop the capabilities that they do not need, and what a worker keeps.
 static DROPPING: AtomicBool = AtomicBool::new(false);
 static KEPT: AtomicU64 = AtomicU64::new(0);
 
-/// What a run needs of the kernel beyond what everybody may.
+/// Capabilities that a run needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Needs {
-    /// Until it is ready.
+    /// Needed until the engine is ready.
     pub(super) start: CapabilitySet,
-    /// As long, and only in effect while a source of packets is opened.
+    /// Needed until the engine is ready, and in effect only while a packet source is opened.
     pub(super) borrowed: CapabilitySet,
-    /// To the end, of workers.
+    /// Needed by workers until the end.
     pub(super) kept: CapabilitySet,
 }
 
 impl Needs {
-    /// By where packets come from. Files need nothing.
+    /// The needs of a packet source. Files need nothing.
     ///
-    /// An AF_PACKET socket is opened again when its interface comes back, for which `CAP_NET_RAW` is needed. With bypass in the
-    /// kernel workers enter flows into a map: before Linux 5.19 each use of one needs `CAP_BPF` where
-    /// `kernel.unprivileged_bpf_disabled` is set. Verdicts of NFQUEUE need `CAP_NET_ADMIN` each time; the sockets of its answers
-    /// are opened once, and so is root's file in which the kernel counts. AF_XDP loads its program again, and its memory counts as
-    /// locked; what it sets of the interface is in files of root's.
+    /// An AF_PACKET socket is reopened when its interface reappears, which needs `CAP_NET_RAW`. With kernel bypass, workers
+    /// add flows to a map. Before Linux 5.19, each use of a map needs `CAP_BPF` if `kernel.unprivileged_bpf_disabled` is set.
+    /// Each NFQUEUE verdict needs `CAP_NET_ADMIN`. The sockets for its answers are opened once, and so is root's file with
+    /// the kernel's counters. AF_XDP reloads its program, and its memory counts as locked; its interface settings are in
+    /// root's files.
     pub(super) fn of(options: &RunOptions, config: &Config) -> Needs {
         let (kept, borrowed) = match &options.capture {
             Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::Pcap(_)) => {
@@ -71,11 +69,11 @@ impl Needs {
         };
         let mut start = kept;
         if !kept.is_empty() {
-            // Priorities of threads.
+            // Thread priorities.
             if config.bool("threading.set-cpu-affinity").ok().flatten().unwrap_or(false) {
                 start |= CapabilitySet::SYS_NICE;
             }
-            // What is set of interfaces and loaded into the kernel once; sockets for answers to what is rejected.
+            // One-time changes to interfaces and the kernel; sockets for the answers to rejected packets.
             start |= CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::NET_RAW;
         }
         if bypasses(config, options) {
@@ -88,7 +86,7 @@ impl Needs {
 /// An account to run as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Account {
-    /// As it was named, for messages.
+    /// The configured name, for messages.
     pub(super) name: String,
     pub(super) uid: Uid,
     pub(super) gid: Gid,
@@ -97,11 +95,11 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// The account of that user and group, each a name or a number. Without a group it is the user's own; without a user it
-    /// is the one there is.
+    /// The account of a user and a group, each a name or a number. Without a group, the user's own group; without a user, the
+    /// current user.
     ///
     /// # Errors
-    /// No such user or group.
+    /// The user or group does not exist.
     pub(super) fn find(user: Option<&str>, group: Option<&str>) -> Result<Option<Account>, Failed> {
         let failed = |what: String| Failed::new("privs", what);
         let gid = match group {
