@@ -3,8 +3,7 @@
 //!
 //! | thread | effect |
 //! | --- | --- |
-//! | a worker of a live capture | the engine stops with status 1; inline, no more packets are forwarded, or they pass if the
-//! queue says so (`live.md`) |
+//! | a worker of a live capture | the engine stops with status 1; inline, no more packets are forwarded, or they pass if the queue says so (`live.md`) |
 //! | a worker of a capture file | the other workers finish, the output is kept, and the engine ends with status 1 |
 //! | the reader of a file | reading ends with an error |
 //! | the event writer | workers write the events themselves; its unfinished lines are counted (`eve.lost`) |
@@ -13,8 +12,7 @@
 //! | the reader of kernel bypass counts | restarts; after repeated failures, flows are bypassed only in user space |
 //! | statistics | no more statistics are written; packets are still inspected |
 //! | the loader of rules | the active rules stay |
-//! | the unix socket, signals, the watchdog, the thread that drops old rules, live views, the live page | restarts; a
-//! client's connection ends |
+//! | the unix socket, signals, the watchdog, the thread that drops old rules, live views, the live page | restarts; a client's connection ends |
 
 use std::any::Any;
 use std::cell::Cell;
