@@ -134,7 +134,7 @@ fn take_apart(cli: &Cli) -> Result<ExitCode, Error> {
     );
     for set in &manifest.together {
         println!(
-            "read together, since tunnels share flows: {}",
+            "must be read together, because tunnels share flows: {}",
             set.iter().map(u16::to_string).collect::<Vec<_>>().join(" ")
         );
     }
@@ -144,7 +144,7 @@ fn take_apart(cli: &Cli) -> Result<ExitCode, Error> {
 /// The number of parts of `size` bytes for these captures.
 fn by_size(captures: &[PathBuf], size: u64, by_time: bool) -> Result<u16, Error> {
     if by_time {
-        let reason = "--part-size cannot tell how much comes in a window: with --by-time give --parts";
+        let reason = "--part-size cannot know the size of a window: use --parts with --by-time";
         return Err(Error::Options(reason.to_owned()));
     }
     let mut total = 0u64;

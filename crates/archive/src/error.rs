@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The archive, or something else, is there already.
-    #[error("'{}' is there already: choose another folder with --into, or remove it", .0.display())]
+    #[error("'{}' exists already: choose another folder with --into, or remove it", .0.display())]
     Exists(PathBuf),
     /// An earlier run was interrupted.
     #[error("'{}' holds a split that did not finish: remove that folder and split again", .0.display())]
@@ -29,7 +29,7 @@ pub enum Error {
         source: io::Error,
     },
     /// `archive.json` or an index is not what this version writes.
-    #[error("'{}' is no index that this version reads: {reason}; split the captures again", file.display())]
+    #[error("'{}' is not an index that this version can read: {reason}; split the captures again", file.display())]
     Index {
         /// The file.
         file: PathBuf,
@@ -47,10 +47,10 @@ pub enum Error {
         reason: &'static str,
     },
     /// A requested part is not in the archive.
-    #[error("the archive has no part '{0}': archive.json lists those that it has")]
+    #[error("the archive has no part '{0}': archive.json lists its parts")]
     NoPart(String),
     /// The limit of files.
-    #[error("the captures come to more than {0} parts: take longer windows (--by-time) or fewer buckets (--parts)")]
+    #[error("the captures need more than {0} parts: use longer windows (--by-time) or fewer buckets (--parts)")]
     TooManyParts(usize),
     /// Invalid options.
     #[error("{0}")]

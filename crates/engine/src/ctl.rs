@@ -85,7 +85,7 @@ fn read(stream: &mut UnixStream) -> Result<Map<String, Value>, String> {
         }
         whole.extend_from_slice(bytes.get(..n).unwrap_or_default());
         if whole.ends_with(b"\n") {
-            return serde_json::from_slice(&whole).map_err(|e| format!("the answer is no JSON: {e}"));
+            return serde_json::from_slice(&whole).map_err(|e| format!("the answer is not valid JSON: {e}"));
         }
     }
 }

@@ -201,7 +201,7 @@ fn load_tenants(
         warning!("multi-detect", "selector device: capture files have no interface: no packet of theirs is a tenant's");
     }
     if set.mappings.vlans.is_empty() && set.mappings.devices.is_empty() && previous.is_none() {
-        info!("multi-detect", "there are no mappings: no packet is a tenant's until some are registered");
+        info!("multi-detect", "there are no mappings: packets belong to no tenant until mappings are registered");
     }
     Ok(())
 }

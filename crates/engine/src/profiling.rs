@@ -91,7 +91,7 @@ impl Profiling {
         file.create(true).write(true).append(self.append).truncate(!self.append);
         let written = file.open(&self.path).and_then(|mut f| f.write_all(self.report(detect, costs).as_bytes()));
         match written {
-            Ok(()) => info!("profiling", "what rules cost is in {}", self.path.display()),
+            Ok(()) => info!("profiling", "the costs of rules are in {}", self.path.display()),
             Err(e) => error!("profiling", "{}: cannot be written: {e}", self.path.display()),
         }
     }

@@ -157,12 +157,12 @@ impl Table {
         if let Some((path, text)) = beside.and_then(|p| text(&p).ok().map(|t| (p, t))) {
             let path = path.display().to_string();
             if let Some(refused) = refused {
-                info!(self.module, "{refused}: {path} is taken, which is beside the configuration");
+                info!(self.module, "{refused}: using {path}, which is beside the configuration");
             }
             return (text, path);
         }
         if let Some(refused) = refused {
-            warning!(self.module, "{refused}: the built-in table is taken");
+            warning!(self.module, "{refused}: using the built-in table");
         }
         (self.built_in.to_owned(), format!("built-in {}", self.file))
     }
@@ -360,7 +360,7 @@ const FAIL_CLOSED: &str = "without one of its rules a firewall would let through
 fn load_firewall(loader: &mut Loader<'_>, config: &Config, options: &RunOptions) -> Result<(), Failed> {
     let files = settings::firewall_files(config, options);
     if files.is_empty() {
-        warning!("firewall", "there are no firewall rules: the policies alone decide (firewall.rule-files)");
+        warning!("firewall", "there are no firewall rules: only the policies decide (firewall.rule-files)");
     }
     for path in &files {
         loader

@@ -358,7 +358,7 @@ impl Run<'_> {
             // Flows are left alone, because the failure might repeat. Output written so far is kept.
             worker.pipeline.stages.end_batch();
             worker.pipeline.stages.outputs.finish();
-            return Err(Failed::new("threads", "the worker failed: what follows of the capture was not inspected"));
+            return Err(Failed::new("threads", "the worker failed: the rest of the capture was not inspected"));
         };
         worker.finish();
         reporter.write(&mut worker);

@@ -43,7 +43,11 @@ impl StatsSettings {
         const INTERVAL: &str = "stats.interval";
         let seconds: u32 = number(config, INTERVAL, 8)?;
         if seconds == 0 {
-            return Err(settings::wrong(config, INTERVAL, "0 seconds are no interval; stats.enabled: no writes none"));
+            return Err(settings::wrong(
+                config,
+                INTERVAL,
+                "0 seconds is not an interval; stats.enabled: no turns statistics off",
+            ));
         }
         Ok(StatsSettings {
             enabled: flag(config, "stats.enabled", true)?,

@@ -31,7 +31,7 @@ pub(crate) enum Broken {
     #[error("a message has at most {MESSAGE_MAX} bytes")]
     TooLong,
     /// It is not valid JSON.
-    #[error("the message is no JSON: {0}")]
+    #[error("the message is not valid JSON: {0}")]
     NoJson(String),
 }
 
@@ -186,7 +186,7 @@ mod tests {
         let deep: Vec<u8> = b"{\"a\":".repeat(5000);
         assert_eq!(all(&[&deep]), []);
         let nested: Vec<u8> = deep.iter().copied().chain(std::iter::repeat_n(b'}', 5000)).collect();
-        let no_json = |e: &str| e.starts_with("the message is no JSON");
+        let no_json = |e: &str| e.starts_with("the message is not valid JSON");
         assert!(matches!(&all(&[&nested])[..], [Err(e)] if no_json(e)));
         let bad = all(&[b"{\"a\":}{\"b\":2}"]);
         assert!(matches!(&bad[..], [Err(e), Ok(b)] if no_json(e) && b == "{\"b\":2}"), "{bad:?}");

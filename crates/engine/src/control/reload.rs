@@ -88,7 +88,7 @@ impl Control {
     /// Refuses changes that would need a restart, because they decide how the engine is built.
     fn may_become(&self, config: &Config, old: &EngineSet) -> Result<(), Failed> {
         let stays = |what: &str| {
-            Err(Failed::new("detect", format!("{what} cannot be changed by a reload: start the engine again for that")))
+            Err(Failed::new("detect", format!("{what} cannot be changed by a reload: restart the engine")))
         };
         if settings::is_firewall(config, &self.options)? != settings::is_firewall(&self.config, &self.options)? {
             return stays("firewall mode");

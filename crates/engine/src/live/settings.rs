@@ -389,7 +389,7 @@ impl<'a> Entry<'a> {
             if f.defrag && self.node("defrag").is_some() {
                 warning!(
                     "af-packet",
-                    "{name}: defrag: fragments are sent on as they came, and put together by the engine"
+                    "{name}: defrag: fragments are forwarded unchanged, and reassembled by the engine"
                 );
             }
             f.defrag = false;
@@ -528,7 +528,7 @@ impl<'a> Entry<'a> {
         let d = Settings::default();
         let block: Option<u64> = self.size("block-size")?;
         let bytes = match self.number::<u64>("ring-size")? {
-            Some(0) => return Err(self.wrong("ring-size", "0 packets are no ring")),
+            Some(0) => return Err(self.wrong("ring-size", "a ring needs at least one packet")),
             Some(packets) => packets.saturating_mul(PACKET),
             None => u64::from(d.block_size) * u64::from(d.blocks),
         };

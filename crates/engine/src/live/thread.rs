@@ -283,7 +283,7 @@ impl WorkerSetup {
                         LinkChange::Down => {
                             warning!("af-packet", "{name}: went down; nothing comes until it is up again")
                         }
-                        LinkChange::Gone => warning!("af-packet", "{name}: is gone; looking for it until it is back"),
+                        LinkChange::Gone => warning!("af-packet", "{name}: is gone; waiting for it to reappear"),
                         LinkChange::Back => notice!("af-packet", "{name}: is up again"),
                     }
                 }

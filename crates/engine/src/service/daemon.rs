@@ -35,7 +35,7 @@ pub(super) fn enter(folder: &Path) -> Result<(), Failed> {
         ForkResult::Child => drop(told),
     }
     // A new session without being its leader, so it can never get a controlling terminal.
-    rustix::process::setsid().map_err(|e| failed("no session of its own", e))?;
+    rustix::process::setsid().map_err(|e| failed("no new session", e))?;
     if let ForkResult::Parent { .. } = fork()? {
         signal_hook::low_level::exit(0);
     }

@@ -33,7 +33,7 @@ pub(super) fn eve_options(proto: AppProto, node: Node<'_>, values: &mut Values) 
     Ok(())
 }
 
-/// Reads the alert options that control the protocols' parts.
+/// Reads the options of alerts that protocols declare.
 ///
 /// # Errors
 /// An invalid value.

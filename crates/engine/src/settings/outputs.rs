@@ -121,7 +121,7 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
             Some((_, read)) => read(&Reading { config, node, dir }, &mut specs)?,
             // The table of settings reports this at the start.
             None if is_ignored(name) => {}
-            None => return Err(node.error(format!("there is no output called \"{name}\""))),
+            None => return Err(node.error(format!("there is no output named \"{name}\""))),
         }
     }
     Ok(specs)

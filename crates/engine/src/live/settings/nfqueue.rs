@@ -97,9 +97,9 @@ fn devices(config: &Config, queues: &[u16], mode: RunMode) -> Result<Vec<Device>
         devices.push(Device { name, workers: 1, medium, auto_trust: false, bypass: None });
     }
     match of_all.mode {
-        Mode::Accept => notice!("nfq", "what is accepted goes on past the rest of the chain (mode: accept)"),
-        Mode::Repeat => notice!("nfq", "what is accepted begins the chain anew with a mark (mode: repeat)"),
-        Mode::Route(queue) => notice!("nfq", "what is accepted goes to the queue {queue} (mode: route)"),
+        Mode::Accept => notice!("nfq", "accepted packets skip the rest of the chain (mode: accept)"),
+        Mode::Repeat => notice!("nfq", "accepted packets start the chain again with a mark (mode: repeat)"),
+        Mode::Route(queue) => notice!("nfq", "accepted packets go to the queue {queue} (mode: route)"),
     }
     Ok(devices)
 }
@@ -143,14 +143,14 @@ fn settings(config: &Config) -> Result<Settings, ConfigError> {
     };
     let length = match number::<u32>(node, "queue-length")? {
         None => default.length,
-        Some(0) => return Err(node.error("nfq: queue-length: 0 packets are no queue")),
+        Some(0) => return Err(node.error("nfq: queue-length: a queue needs at least one packet")),
         Some(n) => n,
     };
     let fail_open = node.bool("fail-open")?.unwrap_or(default.fail_open);
     if fail_open && node.node("queue-length").is_some() {
         warning!(
             "nfq",
-            "queue-length changes nothing with fail-open: the kernel would not count what passes; buffer-size is the limit"
+            "queue-length has no effect with fail-open: the kernel would not count the packets that pass; buffer-size is the limit"
         );
     }
     let buffer_size = match node.size("buffer-size")? {
