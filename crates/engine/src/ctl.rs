@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(crate) fn help() -> String {
     let mut out = String::from(
         "Usage: margay ctl [--socket FILE] COMMAND [ARGUMENT]...\n\n\
-         Asks a running engine over its unix socket, and prints the answer as one JSON object.\n\n  \
+         Sends a command to a running engine over its unix socket, and prints the answer as one JSON object.\n\n  \
            --socket FILE    the socket (default: /run/margay/margay-command.socket)\n  \
            -h, --help       this text\n\nCommands:\n",
     );
@@ -32,7 +32,7 @@ pub(crate) fn help() -> String {
         out.push('\n');
     }
     out.push_str(
-        "\nExit status: 0 the answer is OK, 1 it is not, 2 nobody answered or the command cannot be made out.\n",
+        "\nExit status: 0 if the answer is OK, 1 if it is not, 2 if the engine did not answer or the command is unknown.\n",
     );
     out
 }

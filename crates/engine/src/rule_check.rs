@@ -26,26 +26,26 @@ Usage: margay rules COMMAND [OPTIONS] ...
 Works with rule files.
 
 Commands:
-  check    say what is wrong with rule files, as text or JSON, with an exit status for CI
-  explain  say why a rule did, or did not, match on a capture
+  check    validate rule files, as text or JSON, with an exit status for CI
+  explain  show why a rule did or did not match on a capture
 
-'margay rules COMMAND --help' tells about one.
+'margay rules COMMAND --help' describes a command.
 ";
 
 pub(crate) const HELP: &str = "\
 Usage: margay rules check [OPTIONS] FILE...
 
-Reads rule files as a run would, and says what is wrong with them.
+Reads rule files as a run would, and reports their errors.
 
-  -c FILE          take variables, classes and references from this configuration
-                   (default: the installed one, else the built-in one)
+  -c FILE          use the variables, classes and references of this configuration
+                   (default: the installed one, or else the built-in one)
   --set NAME=VALUE change a setting of it
-  --json           one JSON object in place of text
+  --json           one JSON object instead of text
   --strict         warnings count as errors
   --all            also list rules that are set aside or skipped
   -h, --help       this text
 
-Exit status: 0 every rule loads, 1 some do not, 2 the command cannot be carried out.
+Exit status: 0 if every rule loads, 1 if some do not, 2 if the command failed.
 ";
 
 /// The kind of a message.

@@ -32,22 +32,22 @@ use crate::{Failed, files, rules, settings};
 pub(crate) const HELP: &str = "\
 Usage: margay rules explain SID --pcap FILE [OPTIONS]
 
-Runs a capture through the engine and says of one rule which of its checks held or
-failed, with which packet, in which buffer and on which bytes.
+Runs a capture through the engine and shows which checks of one rule matched or
+failed, with the packet, the buffer and the bytes.
 
   --pcap FILE, -r FILE  the capture, or a folder of captures
   -S FILE               the rules (default: those of the configuration); may be a pattern
-  -c FILE               the configuration (default: the installed one, else the
-                        built-in one)
+  -c FILE               the configuration (default: the installed one, or else
+                        the built-in one)
   --set NAME=VALUE      change a setting of it
   --gid N               the rule's generator (default: any)
-  -k none|all           as of a run: whether wrong checksums count
+  -k none|all           as in a run: whether checksums are checked
   --simulate-ips        inline: drops are carried out
-  --json                one JSON object in place of text
+  --json                one JSON object instead of text
   -h, --help            this text
 
-Exit status: 0 the rule matched, 1 it did not, 2 the command cannot be carried out
-(there is no such rule, it does not load, or the capture cannot be read).
+Exit status: 0 if the rule matched, 1 if it did not, 2 if the command failed (the
+rule does not exist or does not load, or the capture cannot be read).
 ";
 
 /// The options of the command.
