@@ -72,6 +72,7 @@ pub struct Record {
     pub from: (IpAddr, u16),
     /// Address and port of the receiver.
     pub to: (IpAddr, u16),
+    /// What happened.
     pub what: What,
 }
 
