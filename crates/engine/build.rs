@@ -1,4 +1,4 @@
-//! Tells the code for which machine it is built.
+//! Passes the target triple to the code.
 
 fn main() {
     let target = std::env::var("TARGET").unwrap_or_else(|_| "unknown".into());

@@ -1,20 +1,20 @@
-//! A Bloom filter of what is in a part: it may say "maybe" of what is not there, and never says "no" of what is.
+//! A Bloom filter of a part's content: it may answer "maybe" for an absent entry, but never "no" for a present one.
 //!
-//! An entry is a tag and bytes ([`Entry`]). Its hash is FNV-1a of 64 bits, mixed once more as SplitMix64 does; bit `i` of eight is
-//! `(h + i * g) mod bits`, where `g` is the mixed hash mixed again, made odd. Whoever reads an index elsewhere needs no more than this.
-//! The hash has no key: who chooses addresses to collide gains that a part is read in vain.
+//! An entry is a tag and bytes ([`Entry`]). Its hash is 64-bit FNV-1a, mixed once more as in SplitMix64. Bit `i` of eight is
+//! `(h + i * g) mod bits`, where `g` is the mixed hash, mixed again and made odd. Other readers of an index need no more than
+//! this. The hash has no key: an attacker who creates collisions only causes a part to be read in vain.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
 
 /// Bits that an entry sets.
 const HASHES: u64 = 8;
-/// Bits per entry, at least; a power of two of bits is taken: about one wrong "maybe" in 1,700 at most.
+/// Minimum bits per entry, rounded up to a power of two in total: at most about one wrong "maybe" in 1,700.
 const BITS: usize = 16;
-/// The fewest bits of a filter.
+/// Minimum bits of a filter.
 const LEAST: usize = 1024;
 
-/// SplitMix64's mixing of a word.
+/// SplitMix64's mixing function.
 pub(crate) const fn mix(word: u64) -> u64 {
     let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -27,22 +27,22 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)))
 }
 
-/// What an index knows.
+/// The kinds of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
-    /// An address, or the network of the first `bits` bits of it: tag `4` or `6`, `bits`, and the whole bytes of the network.
+    /// An address, or the network of its first `bits` bits: tag `4` or `6`, `bits`, and the whole bytes of the network.
     Network(IpAddr, u8),
     /// A source or destination port of a transport protocol by number: tag `P`, the protocol, and the port in network order.
     Port(u8, u16),
 }
 
-/// Prefix lengths, in bits, under which an IPv4 address is in the filter.
+/// Prefix lengths, in bits, for which an IPv4 address is in the filter.
 pub const V4: [u8; 4] = [8, 16, 24, 32];
-/// Prefix lengths, in bits, under which an IPv6 address is in the filter.
+/// Prefix lengths, in bits, for which an IPv6 address is in the filter.
 pub const V6: [u8; 4] = [32, 48, 64, 128];
 
 impl Entry {
-    /// The hash that a filter keeps of it.
+    /// The entry's hash in a filter.
     pub fn hash(self) -> u64 {
         let mut bytes = [0u8; 18];
         let len = match self {
@@ -68,7 +68,7 @@ impl Entry {
     }
 }
 
-/// Entries on the way to a filter: kept one by one up to a limit, then in a filter sized for four times that.
+/// Collects the entries of a filter: individually up to a limit, then in a filter sized for four times as many.
 #[derive(Debug, Clone)]
 pub struct Filter {
     limit: usize,
@@ -77,12 +77,12 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// An empty one that keeps up to `limit` entries one by one.
+    /// An empty collection that keeps up to `limit` entries individually.
     pub fn new(limit: usize) -> Self {
         Filter { limit: limit.max(1), few: HashSet::new(), many: None }
     }
 
-    /// Puts an entry in, by its hash.
+    /// Adds an entry by its hash.
     pub fn insert(&mut self, hash: u64) {
         if let Some(bits) = &mut self.many {
             return set(bits, hash);
@@ -96,7 +96,7 @@ impl Filter {
         }
     }
 
-    /// The filter's bits, lowest bit of each byte first; a power of two of them.
+    /// The filter's bits, lowest bit of each byte first; their number is a power of two.
     pub fn bits(&self) -> Vec<u8> {
         self.many.clone().unwrap_or_else(|| {
             let mut bits = empty(self.few.len());
@@ -123,7 +123,7 @@ fn set(bits: &mut [u8], hash: u64) {
     }
 }
 
-/// Whether the entry of this hash may be in a filter of these bits.
+/// Whether a filter with these bits may contain the entry with this hash.
 pub fn may_hold(bits: &[u8], hash: u64) -> bool {
     !bits.is_empty()
         && places(bits.len() * 8, hash).all(|at| bits.get(at / 8).is_some_and(|b| b & (1 << (at % 8)) != 0))
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn hashes_are_those_that_readers_elsewhere_compute() {
-        // fleet/tests/test_index.py holds the same values.
+        // fleet/tests/test_index.py has the same values.
         let v4 = Entry::Network("192.0.2.1".parse().expect("an address"), 32);
         let net = Entry::Network("192.0.2.1".parse().expect("an address"), 24);
         let v6 = Entry::Network("2001:db8::1".parse().expect("an address"), 48);
@@ -151,7 +151,7 @@ mod tests {
             let bits = filter.bits();
             assert!((0..1000).all(|n| may_hold(&bits, mix(n))));
             let wrong = (1000..101_000).filter(|&n| may_hold(&bits, mix(n))).count();
-            // The filter of the small limit is sized for 400 entries, and takes 1000.
+            // The filter with the small limit is sized for 400 entries, but holds 1000.
             assert!(wrong < if limit == 100 { 10_000 } else { 100 }, "{wrong} of 100000 with limit {limit}");
         }
         assert!(!may_hold(&Filter::new(10).bits(), mix(1)));

@@ -17,35 +17,35 @@ use crate::split::{MAX_BUCKETS, Options, split};
 #[derive(Parser)]
 #[command(
     name = "margay split",
-    about = "Splits captures into an archive whose parts can be searched one by one, or puts one together again",
-    after_help = "Exit status: 0 all was done; 1 it was, but a capture is broken or could not be read (which, is said); 2 no archive was made."
+    about = "Splits captures into an archive whose parts can be searched one by one, or merges an archive again",
+    after_help = "Exit status: 0 for success; 1 if a capture was broken or could not be read (the log names it); 2 if no archive was made."
 )]
 struct Cli {
-    /// Capture files (pcap, pcapng), folders of them, or - for standard input; together they are one capture, in this order
+    /// Capture files (pcap, pcapng), folders of them, or - for standard input; read in this order as one capture
     #[arg(required_unless_present = "join", conflicts_with = "join")]
     captures: Vec<PathBuf>,
-    /// Folder of the archive, which must not be there yet; with --join the file to write, - for standard output
+    /// Folder of the archive, which must not exist; with --join, the output file, - for standard output
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
-    /// Parts to split into by hosts (1 to 256)
+    /// Number of parts, divided by hosts (1 to 256)
     #[arg(long, value_name = "N", conflicts_with_all = ["part_size", "join"])]
     parts: Option<u16>,
-    /// As many parts as give about so many bytes for each, e.g. 256M (captures of known size)
+    /// Approximate size of a part, instead of the number of parts, e.g. 256M (for captures of known size)
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "join")]
     part_size: Option<u64>,
-    /// Splits by time as well: a part has packets of one window, e.g. 1h, 30m, 1d (2m or more)
+    /// Also splits by time: a part has packets of one window, e.g. 1h, 30m, 1d (2m or more)
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "join")]
     by_time: Option<i64>,
-    /// Writes the packets of this archive as one pcapng, in the order of the capture
+    /// Writes the packets of this archive as one pcapng, in capture order
     #[arg(long, value_name = "ARCHIVE")]
     join: Option<PathBuf>,
-    /// Of these parts alone (names from archive.json)
+    /// Only these parts (names from archive.json)
     #[arg(long, value_name = "PART", value_delimiter = ',', requires = "join")]
     only: Vec<String>,
-    /// Of the flows of this host alone, or between two (A,B), with all that belongs to them; a few flows of others come along
+    /// Only flows of this host, or between two (A,B), with everything that belongs to them; includes a few flows of other hosts
     #[arg(long, value_name = "ADDRESS", requires = "join", value_parser = hosts)]
     host: Vec<(IpAddr, Option<IpAddr>)>,
-    /// Writes the number of each packet in the whole capture beside: 8 bytes each, little endian
+    /// Also writes each packet's number in the whole capture: 8 bytes each, little endian
     #[arg(long, value_name = "FILE", requires = "join")]
     numbers: Option<PathBuf>,
 }
@@ -134,17 +134,17 @@ fn take_apart(cli: &Cli) -> Result<ExitCode, Error> {
     );
     for set in &manifest.together {
         println!(
-            "read together, since tunnels share flows: {}",
+            "must be read together, because tunnels share flows: {}",
             set.iter().map(u16::to_string).collect::<Vec<_>>().join(" ")
         );
     }
     Ok(ExitCode::from(u8::from(!broken.is_empty())))
 }
 
-/// How many parts of `size` bytes the captures come to.
+/// The number of parts of `size` bytes for these captures.
 fn by_size(captures: &[PathBuf], size: u64, by_time: bool) -> Result<u16, Error> {
     if by_time {
-        let reason = "--part-size cannot tell how much comes in a window: with --by-time give --parts";
+        let reason = "--part-size cannot know the size of a window: use --parts with --by-time";
         return Err(Error::Options(reason.to_owned()));
     }
     let mut total = 0u64;

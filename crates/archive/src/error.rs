@@ -1,4 +1,4 @@
-//! What can go wrong with an archive.
+//! Errors of archives.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,52 +7,52 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The archive, or something else, is there already.
-    #[error("'{}' is there already: choose another folder with --into, or remove it", .0.display())]
+    #[error("'{}' exists already: choose another folder with --into, or remove it", .0.display())]
     Exists(PathBuf),
-    /// An earlier run did not come to its end.
+    /// An earlier run was interrupted.
     #[error("'{}' holds a split that did not finish: remove that folder and split again", .0.display())]
     Unfinished(PathBuf),
     /// A file could not be written.
     #[error("'{}' cannot be written: {source}", file.display())]
     Write {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// A file could not be read.
     #[error("'{}' cannot be read: {source}", file.display())]
     Read {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// `archive.json` or an index is not what this version writes.
-    #[error("'{}' is no index that this version reads: {reason}; split the captures again", file.display())]
+    #[error("'{}' is not an index that this version can read: {reason}; split the captures again", file.display())]
     Index {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// A part is cut or damaged.
     #[error("'{}' is broken at byte {at}: {reason}; restore the part from a copy, or split the captures again", file.display())]
     Part {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Where the block begins that cannot be read.
+        /// Offset of the damaged block.
         at: u64,
-        /// What is wrong with it.
+        /// The problem.
         reason: &'static str,
     },
-    /// A part that was asked for is not in the archive.
-    #[error("the archive has no part '{0}': archive.json lists those that it has")]
+    /// A requested part is not in the archive.
+    #[error("the archive has no part '{0}': archive.json lists its parts")]
     NoPart(String),
     /// The limit of files.
-    #[error("the captures come to more than {0} parts: take longer windows (--by-time) or fewer buckets (--parts)")]
+    #[error("the captures need more than {0} parts: use longer windows (--by-time) or fewer buckets (--parts)")]
     TooManyParts(usize),
-    /// What was asked for makes no sense.
+    /// Invalid options.
     #[error("{0}")]
     Options(String),
     /// None of the captures could be read.
@@ -61,13 +61,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// A file that could not be written.
+    /// An error of writing a file.
     pub(crate) fn write(file: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
         let file = file.to_owned();
         |source| Error::Write { file, source }
     }
 
-    /// A file that could not be read.
+    /// An error of reading a file.
     pub(crate) fn read(file: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
         let file = file.to_owned();
         |source| Error::Read { file, source }

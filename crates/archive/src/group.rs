@@ -1,12 +1,13 @@
-//! Groups of flows within a part: a hunt for one host reads the host's own flows and little else.
+//! Groups of flows within a part, so that a hunt for one host reads the host's own flows and little else.
 //!
-//! A host has one of [`ROWS`] rows, by a hash of its address; a frame's group is the pair of rows of the two hosts of its flow
-//! ([`crate::pair::Seen::pair`]). So all frames of a host are in the `ROWS` groups of its row, about 1 in 180 of what the others have lies
-//! there as well, and nothing but the archive's number of rows is needed to know which groups these are. `NAME.groups` holds
-//! [`ENTRY`] bytes for each packet of a part: its group, and how far its block reaches behind the block before ([`Step`]).
+//! A hash of its address gives each host one of [`ROWS`] rows. A frame's group is the pair of rows of its flow's two hosts
+//! ([`crate::pair::Seen::pair`]). So all frames of a host are in the `ROWS` groups of its row, with about 1 in 180 of the
+//! other hosts' frames. The archive's number of rows is enough to compute these groups. `NAME.groups` has [`ENTRY`] bytes for
+//! each packet of a part: its group, and the distance from the end of the previous block to the end of its own ([`Step`]).
 //!
-//! Flows of several groups belong together where a frame has packets of more than one: a tunnel with what it carries, and an ICMP error with
-//! the flow that it is about. The part's index lists such groups as `Links`, and a [`Selection`] takes both or neither.
+//! Flows of several groups belong together if a frame has packets of more than one: a tunnel and its inner packets, or an
+//! ICMP error and the flow it refers to. The part's index lists such groups as `Links`, and a [`Selection`] takes both or
+//! neither.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -14,15 +15,15 @@ use std::net::IpAddr;
 use crate::bloom::hash;
 use crate::pair::Seen;
 
-/// Rows of hosts. The most whose pairs have numbers of 16 bits, [`APART`] left free.
+/// Rows of hosts: the largest number whose pairs fit into 16 bits, with [`APART`] left free.
 pub const ROWS: u16 = 361;
-/// The group of frames without an IP header. Every selection has it.
+/// The group of frames without an IP header, which is in every selection.
 pub const APART: u16 = u16::MAX;
 /// Bytes of a packet's entry in `NAME.groups`.
 pub const ENTRY: usize = 6;
-/// Links that an index lists.
+/// Limit of the links in an index.
 const MOST_LINKS: usize = 2048;
-/// Set in a step's length where other blocks stand before the packet's own: they must be read, whether the packet is or not.
+/// Set in a step's length if other blocks come before the packet's own. They must be read even if the packet is skipped.
 const HEADED: u32 = 1 << 31;
 
 /// The row of a host.
@@ -34,7 +35,7 @@ pub fn row(host: IpAddr) -> u16 {
     (hash % u64::from(ROWS)) as u16
 }
 
-/// The group of flows between hosts of two rows, whichever comes first.
+/// The group of flows between hosts of two rows, in either order.
 fn cell(a: u16, b: u16) -> u16 {
     let (low, high) = (u32::from(a.min(b)), u32::from(a.max(b)));
     (high * (high + 1) / 2 + low) as u16
@@ -45,19 +46,19 @@ pub fn group(pair: Option<(IpAddr, IpAddr)>) -> u16 {
     pair.map_or(APART, |(a, b)| cell(row(a), row(b)))
 }
 
-/// What `NAME.groups` says of a packet.
+/// The entry of a packet in `NAME.groups`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// Its group.
     pub group: u16,
-    /// Bytes from the end of the packet before, or the file's start, to its own end.
+    /// Bytes from the end of the previous packet, or from the file's start, to the packet's own end.
     pub length: u32,
     /// Whether there are other blocks before its own.
     pub headed: bool,
 }
 
 impl Step {
-    /// As it is written: group and length, little endian, the length's highest bit for `headed`.
+    /// The encoded entry: group and length, little endian, with `headed` in the length's highest bit.
     pub fn bytes(self) -> [u8; ENTRY] {
         let mut bytes = [0; ENTRY];
         bytes[..2].copy_from_slice(&self.group.to_le_bytes());
@@ -65,7 +66,7 @@ impl Step {
         bytes
     }
 
-    /// What was written.
+    /// Decodes an entry.
     pub fn of([a, b, rest @ ..]: [u8; ENTRY]) -> Step {
         let length = u32::from_le_bytes(rest);
         Step { group: u16::from_le_bytes([a, b]), length: length & !HEADED, headed: length & HEADED != 0 }
@@ -76,12 +77,12 @@ impl Step {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Links {
     pairs: BTreeSet<(u16, u16)>,
-    /// There are more than an index lists.
+    /// There are too many for an index.
     more: bool,
 }
 
 impl Links {
-    /// A frame has these packets, of which the captured one comes last.
+    /// Records the packets of a frame; the captured one comes last.
     pub(crate) fn note(&mut self, packets: &[Seen]) {
         let Some(of) = packets.last().map(|s| group(s.pair)).filter(|_| !self.more) else { return };
         for pair in packets.iter().flat_map(|s| [s.pair, s.ends]).flatten() {
@@ -96,20 +97,21 @@ impl Links {
         }
     }
 
-    /// All of them; none where there are too many, and the whole part must be read.
+    /// All links; `None` if there are too many, and the whole part must be read.
     pub(crate) fn list(&self) -> Option<Vec<(u16, u16)>> {
         (!self.more).then(|| self.pairs.iter().copied().collect())
     }
 }
 
-/// Which groups are read: those with flows of given hosts, and all that are linked with them.
+/// The groups to read: those with flows of given hosts, and all linked groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
     wanted: Vec<bool>,
 }
 
 impl Selection {
-    /// The groups of flows of each host, or between the two of an entry that has two; `links` are those of all parts that are read.
+    /// The groups with flows of each host, or with flows between the two hosts of an entry with two. `links` are the links of
+    /// all parts that are read.
     pub fn of(hosts: &[(IpAddr, Option<IpAddr>)], links: &[(u16, u16)]) -> Selection {
         let mut wanted = vec![false; usize::from(u16::MAX) + 1];
         let mut want = |group: u16| wanted[usize::from(group)] = true;
@@ -120,7 +122,7 @@ impl Selection {
                 None => (0..ROWS).for_each(|other| want(cell(row(*a), other))),
             }
         }
-        // Each round takes in what is linked with what is there; a chain of links takes as many rounds as it is long.
+        // Each round adds the groups linked to selected ones. A chain of links takes as many rounds as its length.
         loop {
             let mut more = false;
             for &(a, b) in links {

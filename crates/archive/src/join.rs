@@ -1,4 +1,4 @@
-//! Putting parts together again, in the order of the capture that they were split from.
+//! Merges parts again, in the order of the original capture.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -12,12 +12,12 @@ use crate::error::Error;
 use crate::group::{ENTRY, ROWS, Selection, Step};
 use crate::pcapng::{Blocks, Record, Records, Stopped};
 
-/// Bytes that are read of a part at a time.
+/// Bytes of a part that are read at a time.
 const AHEAD: usize = 128 << 10;
 /// Bytes that are written at a time.
 const OUT: usize = 256 << 10;
 
-/// Bytes that are read of a part at a time where most of it is passed over.
+/// Bytes of a part that are read at a time if most of it is skipped.
 const SPARSE: usize = 16 << 10;
 
 /// A part that is being read.
@@ -25,7 +25,7 @@ struct Current {
     file: PathBuf,
     records: Records<BufReader<File>>,
     numbers: BufReader<File>,
-    /// With a selection: the groups of its packets.
+    /// With a selection, the groups of its packets.
     groups: Option<BufReader<File>>,
 }
 
@@ -65,7 +65,7 @@ impl Current {
         Ok(Some(Step::of(entry)))
     }
 
-    /// Reads the next packet of the selection, or of all, into `record`; its number, `None` at the end.
+    /// Reads the next selected packet into `record`. Returns its number; `None` at the end.
     fn next(&mut self, selection: Option<&Selection>, record: &mut Record) -> Result<Option<u64>, Error> {
         let Some(selection) = selection else {
             return match self.records.next(record) {
@@ -96,7 +96,7 @@ impl Current {
     }
 }
 
-/// The parts of a bucket, one after the other: three files are open.
+/// The parts of a bucket, read one after the other, with three files open.
 struct Chain {
     files: VecDeque<PathBuf>,
     current: Option<Current>,
@@ -104,7 +104,7 @@ struct Chain {
 }
 
 impl Chain {
-    /// Reads the next packet; its number.
+    /// Reads the next packet. Returns its number.
     fn next(&mut self, selection: Option<&Selection>) -> Result<Option<u64>, Error> {
         loop {
             if self.current.is_none() {
@@ -120,17 +120,17 @@ impl Chain {
     }
 }
 
-/// What [`join`] puts together.
+/// Selects the packets for [`join`].
 #[derive(Debug, Default)]
 pub struct Wanted<'w> {
-    /// Names of parts; all where there are none.
+    /// Names of parts; empty for all.
     pub only: &'w [String],
-    /// Hosts, or pairs of hosts, whose flows are wanted, with all that belongs to these; all flows where there are none. Some flows of
-    /// others come along.
+    /// Hosts, or pairs of hosts, whose flows are selected together with everything that belongs to them; empty for all flows.
+    /// The selection includes some flows of other hosts.
     pub hosts: &'w [(IpAddr, Option<IpAddr>)],
 }
 
-/// What is to be read of these parts; `None`: all of it.
+/// The selected groups of these parts; `None` for everything.
 fn selection(
     archive: &Path,
     manifest: &Manifest,
@@ -154,8 +154,8 @@ fn selection(
     Ok(Some(Selection::of(wanted.hosts, &links)))
 }
 
-/// Writes the packets of an archive that are wanted to `out` as one pcapng, ordered by their number in the capture. With
-/// `numbers` it writes those beside, as `.numbers` of a part has them. Returns how many packets.
+/// Writes the selected packets of an archive to `out` as one pcapng, ordered by their number in the capture. Also writes
+/// these numbers to `numbers`, in the format of a part's `.numbers`. Returns the number of packets.
 ///
 /// # Errors
 /// [`Error::NoPart`], [`Error::Options`], [`Error::Read`], [`Error::Part`], [`Error::Index`]; [`Error::Write`] for `out`.
@@ -186,7 +186,7 @@ pub fn join(
     }
     let told = |e| Error::Write { file: "the joined capture".into(), source: e };
     let (mut blocks, mut waiting, mut packets) = (Blocks::default(), Vec::new(), 0);
-    // A selection may come to nothing, and even that is a capture.
+    // An empty selection still gives a valid capture.
     blocks.begin(&mut waiting);
     while let Some(Reverse((number, at))) = next.pop() {
         let Some(chain) = chains.get_mut(at) else { continue };

@@ -1,4 +1,4 @@
-//! Which bucket a frame belongs to.
+//! Assigns frames to buckets.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,29 +10,29 @@ use crate::bloom::{hash, mix};
 /// Inner flows whose bucket is remembered.
 const CLAIMS: usize = 1 << 20;
 
-/// What a frame says of one of its packets: the captured one, or one that it carries.
+/// One packet of a frame: the captured one, or an inner one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// The two hosts of the flow that it belongs to, where it has an IP header.
+    /// The two hosts of its flow, if it has an IP header.
     pub pair: Option<(IpAddr, IpAddr)>,
     /// Source and destination of its own header.
     pub ends: Option<(IpAddr, IpAddr)>,
-    /// IP protocol; 0 where there is none.
+    /// IP protocol; 0 for none.
     pub proto: u8,
-    /// Source and destination port, where the transport has them.
+    /// Source and destination port, if the transport has them.
     pub ports: Option<(u16, u16)>,
-    /// How many tunnels deep.
+    /// Number of enclosing tunnels.
     pub depth: u8,
-    /// Captured, and neither reassembled nor carried.
+    /// It was captured, not reassembled and not an inner packet.
     pub captured: bool,
     /// A fragment of a datagram.
     pub fragment: bool,
-    /// Put together from fragments.
+    /// It was reassembled from fragments.
     pub whole: bool,
 }
 
 impl Seen {
-    /// Of a packet that the decoder hands over.
+    /// Describes a packet from the decoder.
     pub fn of(packet: &Packet<'_>) -> Seen {
         let ip = matches!(packet.l3, L3::Ipv4 { .. } | L3::Ipv6 { .. });
         let ends = ip.then_some((packet.src, packet.dst));
@@ -54,7 +54,7 @@ impl Seen {
     }
 }
 
-/// The addresses of the packet that an ICMP error carries (RFC 792): the error belongs to its flow.
+/// The addresses of the packet that an ICMP error quotes (RFC 792): the error belongs to its flow.
 fn about(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr)> {
     let ip = packet.l4_bytes().get(8..)?;
     if ip.first()? >> 4 != 4 {
@@ -71,7 +71,7 @@ fn octets(a: IpAddr, into: &mut [u8]) {
     }
 }
 
-/// A hash of two hosts that is the same whichever comes first.
+/// A hash of two hosts, independent of their order.
 pub fn pair_hash((a, b): (IpAddr, IpAddr)) -> u64 {
     let mut bytes = [0u8; 33];
     bytes[0] = u8::from(a.is_ipv6());
@@ -80,26 +80,26 @@ pub fn pair_hash((a, b): (IpAddr, IpAddr)) -> u64 {
     hash(&bytes)
 }
 
-/// The bucket of `of` that frames between two hosts are in. Frames without hosts are in bucket 0.
+/// The bucket, among `of`, for frames between two hosts. Frames without hosts are in bucket 0.
 pub fn bucket(pair: Option<(IpAddr, IpAddr)>, of: u16) -> u16 {
     pair.map_or(0, |p| (pair_hash(p) % u64::from(of.max(1))) as u16)
 }
 
-/// Which buckets inner flows were met in, and which buckets must be read together because one was met in both.
+/// Records the buckets of inner flows, and the buckets that must be read together because an inner flow was in both.
 #[derive(Debug)]
 pub struct Claims {
     known: HashMap<u64, u16>,
     limit: usize,
-    /// Of each bucket another one that it is read together with, or itself.
+    /// For each bucket, another one that is read together with it, or itself.
     parent: Vec<u16>,
-    /// Whether the bucket has frames that carry packets.
+    /// Whether the bucket has frames with inner packets.
     carries: Vec<bool>,
     /// Inner flows that were not remembered because there were too many.
     pub refused: u64,
 }
 
 impl Claims {
-    /// None yet, of so many buckets.
+    /// An empty record for `buckets` buckets.
     pub fn new(buckets: u16) -> Self {
         Claims::limited(buckets, CLAIMS)
     }
@@ -109,7 +109,7 @@ impl Claims {
         Claims { known: HashMap::new(), limit, parent: (0..buckets).collect(), carries, refused: 0 }
     }
 
-    /// The first of those that `bucket` is read together with.
+    /// The representative of the set that `bucket` belongs to.
     fn root(&self, mut bucket: u16) -> u16 {
         while let Some(&up) = self.parent.get(usize::from(bucket)) {
             if up == bucket {
@@ -127,12 +127,12 @@ impl Claims {
         }
     }
 
-    /// A frame of `bucket` has these packets.
+    /// Records the packets of a frame in `bucket`.
     pub fn note(&mut self, bucket: u16, packets: &[Seen]) {
         for seen in packets {
             let Some(pair) = seen.pair.filter(|_| !seen.captured) else { continue };
             if seen.depth == 0 {
-                // A datagram put together; of an ICMP error it may be about other hosts than its fragments are between.
+                // A reassembled datagram. An ICMP error may refer to other hosts than those of its fragments.
                 let of = u16::try_from(self.parent.len()).unwrap_or(u16::MAX);
                 let other = crate::pair::bucket(Some(pair), of);
                 if other != bucket {
@@ -155,7 +155,7 @@ impl Claims {
         }
     }
 
-    /// Sets of buckets that must be read together, each of two or more, in ascending order.
+    /// Sets of two or more buckets that must be read together, in ascending order.
     pub fn together(&mut self) -> Vec<Vec<u16>> {
         let buckets = u16::try_from(self.parent.len()).unwrap_or(u16::MAX);
         if self.refused > 0 {

@@ -1,4 +1,4 @@
-//! Writing one part and its index.
+//! Writes one part and its index.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -16,7 +16,7 @@ use crate::group::{Links, Step, group};
 use crate::pair::Seen;
 use crate::pcapng::Blocks;
 
-/// What is known of a part's content.
+/// What the index says about a part.
 #[derive(Debug)]
 pub(crate) struct Content {
     protocols: [bool; 256],
@@ -38,7 +38,7 @@ impl Content {
         prefixes.iter().for_each(|&bits| self.filter.insert(Entry::Network(a, bits).hash()));
     }
 
-    /// A frame of the part has these packets.
+    /// Adds the packets of a frame.
     pub(crate) fn note(&mut self, packets: &[Seen]) {
         self.links.note(packets);
         for seen in packets {
@@ -63,7 +63,7 @@ impl Content {
     }
 }
 
-/// A part that packets are added to.
+/// A part that is being written.
 #[derive(Debug)]
 pub(crate) struct Open {
     part: Part,
@@ -75,7 +75,7 @@ pub(crate) struct Open {
     pub(crate) content: Content,
 }
 
-/// A part that is whole but for its index, to which the window after may add: a datagram that begins here and ends there.
+/// A part that lacks only its index. The next window may still add to the index: a datagram that begins here and ends there.
 #[derive(Debug)]
 pub(crate) struct Whole {
     part: Part,
@@ -83,7 +83,7 @@ pub(crate) struct Whole {
 }
 
 impl Open {
-    /// One without a packet. `entries` is how many entries of its index are kept one by one.
+    /// An empty part. `entries` is the number of index entries that are kept individually.
     pub(crate) fn new(bucket: u16, window: u32, entries: usize) -> Open {
         let part = Part {
             name: format!("{bucket:03}-{window:06}"),
@@ -100,7 +100,7 @@ impl Open {
         Open { part, blocks, waiting, numbers, groups, sum: Sha256::new(), content }
     }
 
-    /// Adds a frame; returns how many bytes now wait to be written.
+    /// Adds a frame. Returns the number of bytes that now wait to be written.
     pub(crate) fn add(&mut self, frame: &Frame<'_>, number: u64, packets: &[Seen]) -> usize {
         let before = self.waiting.len();
         let own = self.blocks.packet(frame, &mut self.waiting);
@@ -116,7 +116,7 @@ impl Open {
         self.waiting.len() + self.numbers.len() + self.groups.len()
     }
 
-    /// Writes what waits. The files are opened for it and closed again, so that many parts take no more handles than one.
+    /// Writes the waiting bytes. The files are opened and closed for each call, so many parts need no more handles than one.
     pub(crate) fn flush(&mut self, archive: &Path) -> Result<(), Error> {
         self.sum.update(&self.waiting);
         self.part.bytes += self.waiting.len() as u64;
@@ -125,7 +125,7 @@ impl Open {
         append(&part_file(archive, &self.part.name, "groups"), &mut self.groups)
     }
 
-    /// Writes the rest and has it on disk.
+    /// Writes the rest and syncs it to disk.
     pub(crate) fn close(mut self, archive: &Path) -> Result<Whole, Error> {
         self.flush(archive)?;
         for extension in ["pcapng", "numbers", "groups"] {
@@ -146,7 +146,7 @@ fn append(file: &Path, bytes: &mut Vec<u8>) -> Result<(), Error> {
 }
 
 impl Whole {
-    /// Writes the index; returns what the manifest lists.
+    /// Writes the index. Returns the part's entry in the manifest.
     pub(crate) fn finish(self, archive: &Path) -> Result<Part, Error> {
         let Content { protocols, fragments, tunnels, other, links, filter } = self.content;
         let index = PartIndex {

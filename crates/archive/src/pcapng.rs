@@ -1,5 +1,6 @@
-//! Writing and reading the pcapng of parts (draft-ietf-opsawg-pcapng): one section, an interface for each link type, enhanced packet
-//! blocks with times in microseconds. pcapng, because a capture may have packets of several link types, and their order counts.
+//! Writes and reads the pcapng files of parts (draft-ietf-opsawg-pcapng): one section, an interface for each link type, and
+//! enhanced packet blocks with times in microseconds. The format is pcapng because a capture may mix link types, whose packet
+//! order matters.
 
 use std::io::{self, BufReader, Read, Seek};
 
@@ -9,14 +10,14 @@ const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
-/// The largest block that is taken for one of ours: a packet of 262,144 bytes, and what is around it.
+/// The largest valid block: a packet of 262,144 bytes, and its framing.
 const LONGEST: u32 = (1 << 18) + 64;
-/// Most bytes of a packet.
+/// Limit of a packet's bytes.
 const SNAPLEN: u32 = 1 << 18;
-/// Link types of one file.
+/// Limit of the link types in a file.
 const MAX_LINKS: usize = 1 << 16;
 
-/// Makes blocks. Bytes go into a buffer of the caller's.
+/// Creates blocks in the caller's buffer.
 #[derive(Debug, Default)]
 pub struct Blocks {
     links: Vec<LinkType>,
@@ -28,17 +29,17 @@ fn words(out: &mut Vec<u8>, words: &[u32]) {
 }
 
 impl Blocks {
-    /// Appends the blocks of a packet: the section's header before the first, and an interface before the first of its link type.
-    /// A time before 1970 is written as 1970. Returns how many bytes the packet's own block has.
+    /// Appends the blocks of a packet: the section header before the first packet, and an interface before the first packet
+    /// of its link type. A time before 1970 is written as 1970. Returns the length of the packet's own block.
     pub fn packet(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> u32 {
         self.put(frame.link, u64::try_from(frame.time.0).unwrap_or(0), frame.wire_len, frame.data, out)
     }
 
-    /// Appends the section's header, unless it is there.
+    /// Appends the section header, unless it is there.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if !self.begun {
             self.begun = true;
-            // Version 1.0, in two halves; the section's length is not told.
+            // Version 1.0, in two halves; the section's length is unspecified.
             words(out, &[SECTION, 28, BYTE_ORDER, 1, u32::MAX, u32::MAX, 28]);
         }
     }
@@ -76,33 +77,33 @@ pub struct Record {
 }
 
 impl Record {
-    /// Appends it to a file of other packets.
+    /// Appends it to another file's packets.
     pub fn append(&self, blocks: &mut Blocks, out: &mut Vec<u8>) {
         let data = self.block.get(20..20 + self.captured).unwrap_or(&[]);
         blocks.put(LinkType(self.link), self.micros, self.wire_len, data, out);
     }
 }
 
-/// Reads a part that [`Blocks`] has written.
+/// Reads a part that [`Blocks`] wrote.
 #[derive(Debug)]
 pub struct Records<R> {
     source: R,
     links: Vec<u32>,
-    /// Where the next block begins.
+    /// Offset of the next block.
     pub at: u64,
 }
 
-/// Why a part's next packet could not be read.
+/// Why the next packet of a part could not be read.
 #[derive(Debug)]
 pub enum Stopped {
-    /// The system.
+    /// An I/O error.
     Io(io::Error),
-    /// It is not what [`Blocks`] writes.
+    /// The file was not written by [`Blocks`], or is damaged.
     Broken(&'static str),
 }
 
 impl<R: Read> Records<R> {
-    /// From its start.
+    /// Reads from the start.
     pub fn new(source: R) -> Self {
         Records { source, links: Vec::new(), at: 0 }
     }
@@ -110,7 +111,7 @@ impl<R: Read> Records<R> {
     /// Reads the next packet into `record`; `false` at the end.
     ///
     /// # Errors
-    /// [`Stopped`], where the part is cut, damaged or another program's.
+    /// [`Stopped`], if the part is truncated, damaged, or from another program.
     pub fn next(&mut self, record: &mut Record) -> Result<bool, Stopped> {
         loop {
             let mut head = [0u8; 8];
@@ -156,7 +157,7 @@ impl<R: Read> Records<R> {
 }
 
 impl<R: Read + Seek> Records<BufReader<R>> {
-    /// Passes over whole packets without reading them.
+    /// Skips whole packets without reading them.
     ///
     /// # Errors
     /// [`Stopped::Io`].
@@ -168,7 +169,7 @@ impl<R: Read + Seek> Records<BufReader<R>> {
     }
 }
 
-/// Reads until `into` is full or the source ends; returns how many bytes.
+/// Reads until `into` is full or the source ends. Returns the number of bytes.
 fn fill(source: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     let mut got = 0;
     while let Some(rest) = into.get_mut(got..).filter(|r| !r.is_empty()) {

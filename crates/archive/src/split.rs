@@ -1,4 +1,4 @@
-//! Splitting captures into parts, in one pass over them and in bounded memory.
+//! Splits captures into parts, in one pass and in bounded memory.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,34 +13,36 @@ use crate::group::ROWS;
 use crate::pair::{Claims, Seen, bucket};
 use crate::part::{Open, Whole};
 
-/// Most buckets.
+/// Limit of buckets.
 pub const MAX_BUCKETS: u16 = 256;
-/// The shortest window in microseconds: twice what a datagram's fragments are waited for, so that they are in one window or two that follow.
+/// The shortest window in microseconds: twice the time that a datagram's fragments are kept, so that they are in one window
+/// or two consecutive ones.
 pub const SHORTEST_WINDOW: i64 = 120_000_000;
-/// Most files of parts.
+/// Limit of part files.
 const MAX_PARTS: usize = 1_000_000;
-/// Bytes that wait to be written, of all buckets.
+/// Limit of the bytes that wait to be written, for all buckets.
 const WAITING: usize = 64 << 20;
-/// Entries of indexes that are kept one by one, of all buckets and both of their open indexes.
+/// Limit of the index entries that are kept individually, for all buckets and both of their open indexes.
 const ENTRIES: usize = 4 << 20;
-/// Frames by which checksums are judged, and one wrong packet in how many has them believed: as the engine does.
+/// Number of frames by which checksums are judged, and the share of wrong ones (one in so many) from which checksums are
+/// trusted, as in the engine.
 const JUDGED: u64 = 1000;
 const RATIO: u64 = 10;
-/// Frames of a batch.
+/// Frames in a batch.
 const BATCH: usize = 256;
 
-/// How captures are split.
+/// Options of a split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The archive's folder; it must not be there yet.
+    /// The archive's folder, which must not exist.
     pub into: PathBuf,
     /// Buckets, 1 to [`MAX_BUCKETS`].
     pub buckets: u16,
-    /// Microseconds of a window, [`SHORTEST_WINDOW`] or more; `None`: one for all.
+    /// Length of a window in microseconds, at least [`SHORTEST_WINDOW`]; `None` for a single window.
     pub window: Option<i64>,
 }
 
-/// A bucket's parts that are not finished.
+/// The unfinished parts of a bucket.
 #[derive(Debug, Default)]
 struct Slot {
     open: Option<Open>,
@@ -54,21 +56,21 @@ struct Splitter<'o> {
     claims: Claims,
     slots: Vec<Slot>,
     manifest: Manifest,
-    /// Number of the window, and where it begins.
+    /// Number and start of the window.
     window: (u32, i64),
     seen: Vec<Seen>,
     parts: usize,
     refused: u64,
-    /// Packets of the first [`JUDGED`] frames that have a wrong checksum.
+    /// Packets with a wrong checksum among the first [`JUDGED`] frames.
     wrong: u64,
 }
 
-/// Splits `captures`, one after the other in the order given, as one capture. A capture that is broken is kept as far as it can be read,
-/// told in [`Manifest::captures`], and the others go on.
+/// Splits `captures`, read in the given order, as one capture. A broken capture is used as far as it can be read and reported
+/// in [`Manifest::captures`], and the others follow.
 ///
 /// # Errors
-/// [`Error::Options`], [`Error::Exists`], [`Error::Unfinished`], [`Error::Write`], [`Error::TooManyParts`]; [`Error::Nothing`] where not
-/// one packet was read. What was written by then is removed.
+/// [`Error::Options`], [`Error::Exists`], [`Error::Unfinished`], [`Error::Write`], [`Error::TooManyParts`];
+/// [`Error::Nothing`] if no packet was read. The output so far is removed.
 pub fn split(captures: &[PathBuf], options: &Options) -> Result<Manifest, Error> {
     if !(1..=MAX_BUCKETS).contains(&options.buckets) {
         return Err(Error::Options(format!("--parts must be 1 to {MAX_BUCKETS}, not {}", options.buckets)));
@@ -86,13 +88,13 @@ pub fn split(captures: &[PathBuf], options: &Options) -> Result<Manifest, Error>
     fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
     let made = into_folder(captures, options, &folder);
     if made.is_err() {
-        // Without a manifest it is nothing that could be read; that it cannot be removed is no second problem.
+        // Without a manifest the folder cannot be read. A failure to remove it does not matter.
         let _ = fs::remove_dir_all(&folder);
     }
     made
 }
 
-/// Where an archive is written until it is whole.
+/// Where an archive is written until it is complete.
 fn partial(into: &Path) -> Result<PathBuf, Error> {
     let name = into.file_name().ok_or_else(|| Error::Options(format!("'{}' names no folder", into.display())))?;
     let mut name = name.to_owned();
@@ -134,7 +136,7 @@ fn into_folder(captures: &[PathBuf], options: &Options, folder: &Path) -> Result
 }
 
 impl Splitter<'_> {
-    /// Reads one capture, or a folder of them.
+    /// Reads one capture, or a folder of captures.
     fn capture(&mut self, path: &Path) -> Result<(), Error> {
         let named = |file: &Path| file.display().to_string();
         let mut source = match CaptureSource::open(path, DirOptions::default(), None) {
@@ -199,8 +201,8 @@ impl Splitter<'_> {
         Ok(())
     }
 
-    /// Begins another window where the time asks for it: when the current one is over, or when time went back by more than a window. A few
-    /// packets that come late stay in the current one.
+    /// Begins another window if the time requires it: when the current one is over, or when time went back by more than a
+    /// window. A few late packets stay in the current one.
     fn turn(&mut self, now: i64) -> Result<(), Error> {
         let Some(length) = self.options.window else { return Ok(()) };
         let start = now.div_euclid(length).saturating_mul(length);
@@ -217,7 +219,7 @@ impl Splitter<'_> {
         Ok(())
     }
 
-    /// Closes a bucket's part and finishes the one before it.
+    /// Closes a bucket's part, and finishes the previous one.
     fn close(&mut self, at: usize) -> Result<(), Error> {
         let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
         let Some(open) = slot.open.take() else { return Ok(()) };

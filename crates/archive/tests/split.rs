@@ -1,4 +1,4 @@
-//! Archives of captures made here: what lies together, what is kept, what the indexes say, and what is refused.
+//! Archives of generated captures: which packets stay together, what is kept, what the indexes say, and what is refused.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use margay_capture::{PcapWriter, Reader, Resolution};
 use margay_packet::{LinkType, Time};
 use proptest::prelude::*;
 
-/// A packet of a capture, without its link type's header.
+/// A packet of a capture, without its link-layer header.
 #[derive(Debug, Clone)]
 enum Made {
     Udp {
@@ -24,7 +24,7 @@ enum Made {
         to: u8,
         ports: (u16, u16),
     },
-    /// One of two fragments of a datagram of UDP.
+    /// One of two fragments of a UDP datagram.
     Fragment {
         from: u8,
         to: u8,
@@ -36,7 +36,7 @@ enum Made {
         outer: (u8, u8),
         inner: (u8, u8),
     },
-    /// Host unreachable, of a router about a datagram.
+    /// Host unreachable, from a router, about a datagram.
     Unreachable {
         router: u8,
         about: (u8, u8),
@@ -101,7 +101,7 @@ impl Made {
         }
     }
 
-    /// Every host of its headers.
+    /// Every host in its headers.
     fn all_hosts(&self) -> Vec<u8> {
         match self {
             Made::Tunnel { outer, inner } => vec![outer.0, outer.1, inner.0, inner.1],
@@ -110,7 +110,7 @@ impl Made {
         }
     }
 
-    /// Flows that it has a packet of: whether in a tunnel, and between which hosts.
+    /// The flows of its packets: whether in a tunnel, and between which hosts.
     fn flows(&self) -> Vec<(bool, u8, u8)> {
         let of = |inner, (a, b): (u8, u8)| (inner, a.min(b), a.max(b));
         match self {
@@ -119,7 +119,7 @@ impl Made {
         }
     }
 
-    /// Which hosts' packets it must lie with.
+    /// The hosts whose packets must be in the same bucket.
     fn hosts(&self) -> Option<(u8, u8)> {
         let (a, b) = match self {
             Made::Udp { from, to, .. } | Made::Fragment { from, to, .. } => (*from, *to),
@@ -150,7 +150,7 @@ fn capture(folder: &Path, name: &str, packets: &[(i64, Made)], link: LinkType) -
     let mut out = PcapWriter::new(out, link, 262_144, Resolution::Micro).expect("a header");
     for (n, (at, made)) in packets.iter().enumerate() {
         let (frame, time) = (made.frame(), Time::new(1_700_000_000 + at, n as i64 % 1_000_000));
-        // Some were cut by the capture.
+        // The capture truncated some of them.
         let wire = frame.len() as u32 + if n % 5 == 0 { 100 } else { 0 };
         out.write(time, &frame, wire).expect("a packet");
     }
@@ -223,7 +223,7 @@ proptest! {
             let filter = filter(&index(&options.into, &part.name));
             for (packet, number) in there.into_iter().zip(numbers) {
                 let (_, made) = &list[number as usize - 1];
-                // A bucket's parts go on one after the other, in the order of the capture.
+                // A bucket's parts follow each other in capture order.
                 prop_assert!(last.insert(part.bucket, number) < Some(number));
                 if let Some(pair) = made.hosts() {
                     bucket_of.entry(pair).or_default().insert(part.bucket);
@@ -265,7 +265,7 @@ proptest! {
         prop_assert_eq!(join(&options.into, &Wanted::default(), &mut out, None).expect("all parts"), before.len() as u64);
         prop_assert_eq!(packets(&joined), before.clone());
 
-        // What is read for one host: each packet of its own, and all that belongs to one of these.
+        // A selection for one host has each of the host's packets, and everything that belongs to one of these.
         for wanted in 1..9u8 {
             let (hosts, beside) = ([(IpAddr::from(host(wanted)), None)], folder.path().join("some.numbers"));
             let (mut out, mut some) = (Vec::new(), fs::File::create(&beside).expect("a file"));

@@ -1,8 +1,8 @@
-//! `pcap-file.checksum-checks`: whether the checksums of a capture file are believed.
+//! `pcap-file.checksum-checks`: whether the checksums of a capture file are trusted without a check.
 //!
-//! A host that leaves checksums to its card captures its own packets before they have any. `auto` looks at the first packets of
-//! a file before the file is read: where more than a tenth of them have a wrong checksum, checksums of the file are believed.
-//! The answer is the same for every worker, however many there are.
+//! If a host leaves checksums to its network card, it captures its own packets before they have checksums. `auto` examines
+//! the first packets of a file before the file is read. If more than a tenth of them have a wrong checksum, the file's
+//! checksums are trusted without a check. The answer is the same for every worker, however many there are.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,29 +14,29 @@ use margay_packet::{DecodeConfig, Decoder, Packet, PacketSink};
 
 use crate::settings::flag;
 
-/// Packets that are looked at; a shorter file is not judged.
+/// Packets that are examined. Shorter files are not judged.
 const JUDGED: u64 = 1000;
-/// Where one packet in so many has a wrong checksum the file's checksums are believed.
+/// A file's checksums are trusted if one packet in this many has a wrong one.
 const RATIO: u64 = 10;
 /// Frames read at a time.
 const BATCH: usize = 256;
 
-/// Whether checksums of capture files are believed.
+/// Whether checksums of capture files are trusted without a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileChecks {
-    /// They are checked (`yes`, `-k all`); with `-k none` for keywords that ask, and nothing is kept out for them.
+    /// They are checked (`yes`, `-k all`). With `-k none` they are checked only for keywords, and no packet is excluded.
     Checked,
-    /// They are believed (`no`).
+    /// They are trusted (`no`).
     Believed,
-    /// As each file shows (`auto`).
+    /// Decided for each file (`auto`).
     Auto,
 }
 
 impl FileChecks {
-    /// Reads the setting; `-k` comes first.
+    /// Reads the setting; `-k` takes precedence.
     ///
     /// # Errors
-    /// A value that is none of yes, no and auto.
+    /// A value other than yes, no and auto.
     pub(crate) fn of(config: &Config, options: &RunOptions) -> Result<FileChecks, ConfigError> {
         const PATH: &str = "pcap-file.checksum-checks";
         Ok(match (options.checksums, config.get(PATH)) {
@@ -47,8 +47,8 @@ impl FileChecks {
         })
     }
 
-    /// Whether the checksums of this file are believed. Standard input and pipes cannot be looked at before they are read:
-    /// with `auto` theirs are checked.
+    /// Whether the checksums of this file are trusted. Standard input and pipes cannot be examined in advance; with `auto`
+    /// theirs are checked.
     pub(crate) fn believes(self, file: &Path) -> bool {
         match self {
             FileChecks::Checked => false,
@@ -77,9 +77,9 @@ impl PacketSink for Count {
     }
 }
 
-/// How many of the first packets of a file have a wrong checksum; none where it has fewer, or cannot be read.
+/// How many of a file's first packets have a wrong checksum; `None` if the file is shorter, or cannot be read.
 fn wrong(file: &Path) -> Option<u64> {
-    // Opening a pipe would take from what is read later.
+    // Opening a pipe would consume its data.
     let source = File::open(file).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
     let mut reader = Reader::new(source, file).ok()?;
     let mut decoder = Decoder::new(DecodeConfig::default());
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of UDP datagrams of which each `nth` has a wrong checksum.
+    /// A file of UDP datagrams. Each `nth` one has a wrong checksum.
     fn file(name: &str, packets: u16, nth: u16) -> std::path::PathBuf {
         let path = std::env::temp_dir().join(format!("margay-{name}-{}.pcap", std::process::id()));
         let out = File::create(&path).unwrap();
@@ -113,7 +113,7 @@ mod tests {
         for n in 0..packets {
             let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0];
             f.extend_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2, 0, 53, 0, 53, 0, 12, 0, 0, 1, 2, 3, 4]);
-            // The sum of the pseudo header, the header and the data.
+            // The sum of the pseudo-header, the header and the data.
             let mut sum: u32 = 17 + 12;
             for pair in f[26..].chunks(2) {
                 sum += u32::from(pair[0]) << 8 | u32::from(pair[1]);

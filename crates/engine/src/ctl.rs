@@ -1,4 +1,4 @@
-//! `margay ctl COMMAND …`: asks a running engine, over its unix socket.
+//! `margay ctl COMMAND …`: sends a command to a running engine over its unix socket.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -13,13 +13,13 @@ use crate::control::commands::{COMMANDS, Kind};
 use crate::control::socket::path_of;
 use crate::start::say;
 
-/// How long an answer is waited for: a reload of many rules takes its time.
+/// How long to wait for an answer: a reload of many rules takes time.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 pub(crate) fn help() -> String {
     let mut out = String::from(
         "Usage: margay ctl [--socket FILE] COMMAND [ARGUMENT]...\n\n\
-         Asks a running engine over its unix socket, and prints the answer as one JSON object.\n\n  \
+         Sends a command to a running engine over its unix socket, and prints the answer as one JSON object.\n\n  \
            --socket FILE    the socket (default: /run/margay/margay-command.socket)\n  \
            -h, --help       this text\n\nCommands:\n",
     );
@@ -32,7 +32,7 @@ pub(crate) fn help() -> String {
         out.push('\n');
     }
     out.push_str(
-        "\nExit status: 0 the answer is OK, 1 it is not, 2 nobody answered or the command cannot be made out.\n",
+        "\nExit status: 0 if the answer is OK, 1 if it is not, 2 if the engine did not answer or the command is unknown.\n",
     );
     out
 }
@@ -43,7 +43,7 @@ fn message(words: &[String]) -> Result<Value, String> {
         return Err("which command? See 'margay ctl --help'".into());
     };
     let Some(command) = COMMANDS.iter().find(|c| c.name == name) else {
-        // The engine may be newer.
+        // The engine may be newer, and know more commands.
         return if given.is_empty() {
             Ok(json!({"command": name}))
         } else {
@@ -78,14 +78,14 @@ fn read(stream: &mut UnixStream) -> Result<Map<String, Value>, String> {
     let mut bytes = [0u8; 4096];
     let mut whole = Vec::new();
     loop {
-        // Answers may be longer than what the engine takes: they end with their line.
+        // Answers may exceed the engine's limit for messages. They end with a line feed.
         let n = stream.read(&mut bytes).map_err(|e| format!("no answer: {e}"))?;
         if n == 0 {
             return Err("the engine closed the connection".into());
         }
         whole.extend_from_slice(bytes.get(..n).unwrap_or_default());
         if whole.ends_with(b"\n") {
-            return serde_json::from_slice(&whole).map_err(|e| format!("the answer is no JSON: {e}"));
+            return serde_json::from_slice(&whole).map_err(|e| format!("the answer is not valid JSON: {e}"));
         }
     }
 }
@@ -103,7 +103,7 @@ fn ask(socket: &std::path::Path, message: &Value) -> Result<Map<String, Value>, 
     read(&mut stream)
 }
 
-/// Serves `margay ctl`.
+/// Runs `margay ctl`.
 pub(crate) fn run(args: &[OsString]) -> ExitCode {
     let mut socket: Option<PathBuf> = None;
     let mut words: Vec<String> = Vec::new();
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
         Ok(m) => m,
         Err(e) => return wrong(&e),
     };
-    // As it is named where the command is given: not in the engine's folder.
+    // A relative name refers to the current folder, not to the engine's.
     let socket = socket.unwrap_or_else(|| path_of(None));
     match ask(&socket, &message) {
         Ok(answer) => {

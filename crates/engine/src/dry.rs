@@ -1,4 +1,4 @@
-//! `-T`: what a start reads of the configuration besides the rules, read without opening or writing anything.
+//! `-T`: reads everything that a start reads from the configuration besides the rules, without opening or writing anything.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::start::{self, Watching};
 use crate::stats::StatsSettings;
 use crate::{Failed, files, live, logging, parallel, settings};
 
-/// Reads what a run would read before its first packet: settings of workers, of captures and of outputs, and makes a worker as a
-/// run does, without its outputs. Interfaces must be there only where the command line asks to capture from them.
+/// Reads the settings that a run reads before its first packet: workers, captures and outputs. Creates a worker as in a run,
+/// but without outputs. Interfaces must exist only if the command line captures from them.
 ///
 /// # Errors
-/// What would keep a run from starting.
+/// Anything that would prevent a run from starting.
 pub(crate) fn test(
     config: &Config,
     options: &RunOptions,
@@ -43,7 +43,7 @@ pub(crate) fn test(
     files::batch_size(config)?;
     files::folder(config, options, false)?;
     FileChecks::of(config, options)?;
-    // A run mode that is for interfaces says nothing of files.
+    // A run mode for interfaces does not apply to files.
     if !matches!(options.runmode.as_deref().or(config.get("runmode")), Some("workers")) {
         parallel::autofp(config, options)?;
     }

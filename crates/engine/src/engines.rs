@@ -1,7 +1,7 @@
-//! Detection engines: the rules of the engine itself and those of tenants, loaded together and put in place together.
+//! Detection engines: the engine's own rules and those of tenants, loaded and activated together.
 //!
-//! An [`EngineSet`] is never changed: a reload, or a tenant more or less, makes another one, which workers take between two
-//! batches (`worker::engines`). What is the same in both is shared.
+//! An [`EngineSet`] never changes. A reload, or a new or removed tenant, creates another set, which workers take between two
+//! batches (`worker::engines`). Both sets share the parts that are the same.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,31 +21,31 @@ use crate::settings::{self, Mappings, Selector, TenantSettings};
 #[derive(Debug, Clone)]
 pub(crate) struct Tenant {
     pub(crate) id: u32,
-    /// Its file.
+    /// Its configuration file.
     pub(crate) yaml: PathBuf,
     pub(crate) loaded: Arc<Loaded>,
 }
 
-/// All engines, and which packets are whose.
+/// All engines, and the mappings from packets to tenants.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EngineSet {
     pub(crate) default: Arc<Loaded>,
-    /// Whether there are tenants, or may be.
+    /// Whether there are tenants, or may be later.
     pub(crate) multi: bool,
-    /// Whether packets of no tenant are left alone.
+    /// Whether packets without a tenant are not inspected.
     pub(crate) no_default: bool,
-    /// By id.
+    /// Sorted by id.
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) mappings: Mappings,
 }
 
 impl EngineSet {
-    /// The tenant of that id.
+    /// The tenant with that id.
     pub(crate) fn tenant(&self, id: u32) -> Option<&Tenant> {
         self.tenants.binary_search_by_key(&id, |t| t.id).ok().and_then(|i| self.tenants.get(i))
     }
 
-    /// Puts a tenant in, or in the place of the one of its id.
+    /// Adds a tenant, or replaces the one with its id.
     pub(crate) fn put(&mut self, tenant: Tenant) {
         match self.tenants.binary_search_by_key(&tenant.id, |t| t.id) {
             Ok(i) => self.tenants[i] = tenant,
@@ -53,12 +53,12 @@ impl EngineSet {
         }
     }
 
-    /// All of them, with their numbers: 0 is the engine's own.
+    /// All engines with their tenant ids; 0 stands for the engine's own.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Arc<Loaded>)> {
         std::iter::once((0, &self.default)).chain(self.tenants.iter().map(|t| (t.id, &t.loaded)))
     }
 
-    /// For statistics.
+    /// Engine data for statistics.
     pub(crate) fn stats(&self) -> Vec<EngineStats> {
         let stats = |(id, l): (u32, &Arc<Loaded>)| EngineStats {
             id,
@@ -70,40 +70,40 @@ impl EngineSet {
         self.all().map(stats).collect()
     }
 
-    /// The sets of data of all.
+    /// The datasets of all engines.
     pub(crate) fn datasets(&self) -> Datasets {
         Datasets::all_of(self.all().filter_map(|(_, l)| l.detect.as_ref()).map(|d| d.datasets()))
     }
 
-    /// What rules want of files.
+    /// What rules require from file analysis.
     pub(crate) fn file_wants(&self) -> FileWants {
         let detects = self.all().filter_map(|(_, l)| l.detect.as_ref());
         detects.map(|d| d.file_wants()).fold(FileWants::NONE, FileWants::or)
     }
 
-    /// Whether rules look at frames.
+    /// Whether rules use frames.
     pub(crate) fn wants_frames(&self) -> bool {
         self.all().any(|(_, l)| l.detect.as_ref().is_some_and(|d| d.wants_frames()))
     }
 
-    /// Whether rules look at one of these buffers.
+    /// Whether rules use one of these buffers.
     pub(crate) fn uses(&self, buffers: &[&str]) -> bool {
         self.all().any(|(_, l)| l.detect.as_ref().is_some_and(|d| d.uses(buffers)))
     }
 }
 
-/// What engines are loaded with, but for what may be there already.
+/// The settings for loading engines, without the previous engines.
 #[derive(Clone, Copy)]
 pub(crate) struct Loading<'a> {
     pub(crate) config: &'a Config,
     pub(crate) options: &'a RunOptions,
     pub(crate) ips: bool,
     pub(crate) dir: &'a Path,
-    /// Whether trees of rules are kept.
+    /// Whether rule trees are kept.
     pub(crate) trees: bool,
 }
 
-/// The settings of detection for a run.
+/// The detection settings of a run.
 pub(crate) fn detection(config: &Config, options: &RunOptions) -> Result<DetectConfig, ConfigError> {
     let mut settings = settings::detect(config)?;
     if options.no_cache {
@@ -112,11 +112,10 @@ pub(crate) fn detection(config: &Config, options: &RunOptions) -> Result<DetectC
     Ok(settings)
 }
 
-/// Loads the engine's own rules and those of all tenants: of those of the configuration, and of those that `previous` has
-/// besides.
+/// Loads the engine's own rules and those of all tenants: the configured tenants, and the additional ones of `previous`.
 ///
 /// # Errors
-/// Where any cannot be loaded.
+/// Any of them cannot be loaded.
 pub(crate) fn load(with: &Loading<'_>, previous: Option<&EngineSet>) -> Result<EngineSet, Failed> {
     let Loading { config, options, ips, dir, trees } = *with;
     let settings = detection(config, options)?;
@@ -158,7 +157,7 @@ fn load_tenants(
     set: &mut EngineSet,
 ) -> Result<(), Failed> {
     let mut wanted = tenancy.tenants.clone();
-    // Those that were registered while running stay, as do their mappings.
+    // Tenants that were registered at run time stay, with their mappings.
     if let Some(old) = previous {
         wanted.extend(
             old.tenants.iter().filter(|t| tenancy.tenants.iter().all(|w| w.0 != t.id)).map(|t| (t.id, t.yaml.clone())),
@@ -185,7 +184,7 @@ fn load_tenants(
         });
         for tenant in loaded {
             let mut tenant = tenant?;
-            // A set of data of one name is one for all. Who was read at the same time did not know of it.
+            // Datasets with the same name are shared. Tenants that were loaded at the same time did not know of each other's.
             let sets = |t: &Tenant| t.loaded.detect.as_ref().is_some_and(|d| d.datasets().doubles(&pool));
             if sets(&tenant) {
                 let before = previous.and_then(|p| p.tenant(tenant.id));
@@ -202,15 +201,15 @@ fn load_tenants(
         warning!("multi-detect", "selector device: capture files have no interface: no packet of theirs is a tenant's");
     }
     if set.mappings.vlans.is_empty() && set.mappings.devices.is_empty() && previous.is_none() {
-        info!("multi-detect", "there are no mappings: no packet is a tenant's until some are registered");
+        info!("multi-detect", "there are no mappings: packets belong to no tenant until mappings are registered");
     }
     Ok(())
 }
 
-/// Loads a tenant, in the place of `before` where there is that one.
+/// Loads a tenant, and replaces `before` if there is one.
 ///
 /// # Errors
-/// Where its file or its rules cannot be loaded.
+/// Its file or its rules cannot be loaded.
 pub(crate) fn load_tenant(
     with: &Loading<'_>,
     id: u32,

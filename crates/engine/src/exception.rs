@@ -1,12 +1,12 @@
-//! Exception policies: what happens to a packet or its flow when the engine can no longer see all of it.
+//! Exception policies: decide about a packet or its flow when the engine cannot inspect all of it.
 
 use margay_app::AppProto;
 use margay_config::{Config, ConfigError};
 
-/// What to do.
+/// The action of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) enum Policy {
-    /// Go on as well as can be.
+    /// Continue as far as possible.
     #[default]
     Ignore,
     /// Drop this packet.
@@ -15,7 +15,7 @@ pub(crate) enum Policy {
     DropFlow,
     /// Drop the flow and answer with a reset or unreachable.
     Reject,
-    /// Stop looking at the flow.
+    /// Stop inspecting the flow.
     Bypass,
     /// Let this packet through uninspected.
     PassPacket,
@@ -51,7 +51,7 @@ impl Policy {
         }))
     }
 
-    /// The policy where no flow can be dropped: a flow's policy becomes that of its packet.
+    /// The policy if no flow can be dropped: a flow's policy becomes its packet's.
     const fn for_packet(self) -> Policy {
         match self {
             Policy::DropFlow => Policy::DropPacket,
@@ -65,15 +65,15 @@ impl Policy {
 /// The conditions that have a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Condition {
-    /// The flow table's memory is used up.
+    /// The flow table reached its memory limit.
     FlowMemcap,
-    /// The defragmenter's memory is used up.
+    /// The defragmenter reached its memory limit.
     DefragMemcap,
     /// No memory for another TCP session.
     StreamMemcap,
     /// No memory for more stream data.
     ReassemblyMemcap,
-    /// A TCP session without a beginning.
+    /// A TCP session whose beginning was not seen.
     Midstream,
     /// An application parser failed.
     AppLayerError,
@@ -146,11 +146,11 @@ impl Condition {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Policies {
     policies: [Policy; 6],
-    /// Whether the midstream policy was asked for, rather than following from the mode.
+    /// Whether the midstream policy is configured, instead of implied by the mode.
     pub(crate) midstream_set: bool,
-    /// Whether the same is true of the policy for parser errors.
+    /// Whether the policy for parser errors is configured.
     error_set: bool,
-    /// Whether flows that were picked up midstream are spared the policies that nobody asked for.
+    /// Whether default policies do not apply to flows that were picked up midstream.
     spares_midstream: bool,
 }
 
@@ -160,7 +160,7 @@ impl Policies {
     /// `auto`, the default, is `drop-flow` inline and `ignore` otherwise.
     ///
     /// # Errors
-    /// A value that is no policy, or one that makes no sense for its condition.
+    /// An unknown policy, or one that makes no sense for its condition.
     pub(crate) fn from_config(config: &Config, ips: bool, midstream: bool) -> Result<Policies, ConfigError> {
         let default = match Self::read(config, "exception-policy")? {
             Some(Some(p)) => p,
@@ -194,8 +194,8 @@ impl Policies {
         Ok(out)
     }
 
-    /// On the wire connections may have begun before the engine did. Unless somebody asked for it they are let through, and
-    /// a parser that fails on such a connection, because it began in the middle of a message, does not end it.
+    /// On a live network, connections may be older than the engine. By default they are let through, and a parser that fails
+    /// on such a connection, because it saw only the rest of a message, does not end it.
     pub(crate) fn spare_midstream(&mut self, config: &Config) {
         if !matches!(config.get("exception-policy"), None | Some("" | "auto")) {
             return;
@@ -206,7 +206,7 @@ impl Policies {
         }
     }
 
-    /// The policy for a parser that fails, on a flow that was picked up `midstream` or not.
+    /// The policy for a parser that fails, depending on whether the flow was picked up `midstream`.
     pub(crate) const fn of_error(&self, midstream: bool) -> Policy {
         if midstream && self.spares_midstream && !self.error_set {
             return Policy::Ignore;
@@ -233,13 +233,13 @@ impl Policies {
         })
     }
 
-    /// A session without a beginning is judged as a flow: policies for single packets make no sense, and with pick-up on
-    /// nothing may be cut off that was asked to be picked up.
+    /// The midstream policy applies to whole flows: policies for single packets make no sense. With pick-up on, it must not
+    /// drop flows that were to be picked up.
     fn midstream(config: &Config, p: Policy, set: bool, ips: bool, enabled: bool) -> Result<Policy, ConfigError> {
         let fits = match (p, enabled) {
             (Policy::Ignore | Policy::PassFlow, _) => true,
             (Policy::Bypass, false) => true,
-            // A packet can be answered wherever packets can be sent.
+            // A reset can be sent in every mode that sends packets.
             (Policy::Reject, false) => true,
             (Policy::DropFlow, false) => ips,
             _ => false,
@@ -248,7 +248,7 @@ impl Policies {
             return Ok(p);
         }
         if !set {
-            // What follows from the master switch: bypass can be done, the rest falls back to picking up.
+            // The master switch implies this policy. Bypass is possible, and anything else falls back to pick-up.
             return Ok(if p == Policy::Bypass { p } else { Policy::Ignore });
         }
         let why = match p {
@@ -269,7 +269,7 @@ impl Policies {
 #[derive(Debug, Clone)]
 pub(crate) struct PolicyCounters {
     counts: [[u64; 7]; 6],
-    /// Of [`Condition::AppLayerError`]: by transport (TCP, UDP) and protocol. Only one policy applies to it in a run.
+    /// For [`Condition::AppLayerError`], by transport (TCP, UDP) and protocol. A run has only one policy for it.
     errors: [[u64; 64]; 2],
 }
 
@@ -280,12 +280,12 @@ impl Default for PolicyCounters {
 }
 
 impl PolicyCounters {
-    /// Counts one application.
+    /// Counts one application of a policy.
     pub(crate) fn count(&mut self, condition: Condition, policy: Policy) {
         self.counts[condition.index()][policy as usize] += 1;
     }
 
-    /// Counts that a policy was applied because the parser of `proto` over a transport (6, 17) gave up, besides
+    /// Counts one application of a policy to a failed parser of `proto` over a transport (6, 17), in addition to
     /// [`PolicyCounters::count`].
     pub(crate) fn count_error(&mut self, transport: u8, proto: AppProto, policy: Policy) {
         if policy != Policy::Ignore
@@ -305,7 +305,7 @@ impl PolicyCounters {
         &self.errors
     }
 
-    /// Calls `f` with the name and value of each counter that these policies can move; ignoring is not counted.
+    /// Calls `f` with the name and value of each counter that these policies can increment; `ignore` is not counted.
     pub(crate) fn for_each(&self, policies: &Policies, f: &mut dyn FnMut(&str, u64)) {
         for c in Condition::ALL {
             let p = policies.of(c);

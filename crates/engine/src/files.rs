@@ -1,4 +1,4 @@
-//! Reading capture files: the loop that drives a worker.
+//! Reads capture files: the loop that drives a worker.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -22,11 +22,11 @@ use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::Worker;
 
-/// Frames handed out at a time (`margay.batch-size`): their default and their limit.
+/// Frames delivered at a time (`margay.batch-size`): the default, and the maximum.
 const BATCH: usize = 256;
 const BATCH_MAX: usize = 65_536;
 
-/// What is read, and how.
+/// A source of files, and how to read it.
 pub(crate) struct Input {
     pub(crate) source: CaptureSource,
     pub(crate) delete: DeletePolicy,
@@ -34,11 +34,11 @@ pub(crate) struct Input {
     pub(crate) checks: FileChecks,
 }
 
-/// Opens what `-r` names, with the filter of the command line or of `-F`. With `continuous` a folder is looked at for more,
-/// whatever the settings.
+/// Opens the path of `-r`, with the filter of the command line or of `-F`. With `continuous`, a folder is watched for more
+/// files, whatever the settings.
 ///
 /// # Errors
-/// Nothing there, a filter that does not compile, options that do not go together.
+/// A missing path, a filter that does not compile, or incompatible options.
 pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path, continuous: bool) -> Result<Input, Failed> {
     let expression = settings::filter(options, "suricata")?;
     if let Some(e) = &expression {
@@ -51,10 +51,10 @@ pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path, continuou
     Ok(Input { source, delete: policy, batch: batch_size(config)?, checks: FileChecks::of(config, options)? })
 }
 
-/// How folders are read, and what becomes of files that were: `pcap-file` and the options of the command line.
+/// How folders are read, and whether files are deleted afterwards: `pcap-file` and the options of the command line.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(crate) fn folder(
     config: &Config,
     options: &RunOptions,
@@ -83,10 +83,10 @@ pub(crate) fn folder(
     Ok((dir, policy))
 }
 
-/// Frames handed out at a time.
+/// Frames delivered at a time.
 ///
 /// # Errors
-/// No such number.
+/// An invalid number.
 pub(crate) fn batch_size(config: &Config) -> Result<usize, Failed> {
     let batch = settings::number(config, "margay.batch-size", BATCH)?;
     if !(1..=BATCH_MAX).contains(&batch) {
@@ -96,18 +96,18 @@ pub(crate) fn batch_size(config: &Config) -> Result<usize, Failed> {
 }
 
 impl Input {
-    /// Whether files are to be deleted when they are read, where the settings do not say so.
+    /// Sets whether files are deleted after reading, if the settings do not say so.
     pub(crate) fn with(self, delete: bool) -> Input {
         Input { delete: if delete { DeletePolicy::Always } else { self.delete }, ..self }
     }
 }
 
-/// Who has a say in how long is read.
+/// Controls of a read in progress.
 pub(crate) struct Steering<'a> {
     pub(crate) signals: &'a Signals,
-    /// Orders for the worker.
+    /// Requests to the worker.
     pub(crate) post: &'a Post,
-    /// Files that were handed over: one may be interrupted, and is noted when it was read.
+    /// Submitted files: the current one may be interrupted, and its end is recorded.
     pub(crate) queue: Option<&'a Queue>,
 }
 
@@ -116,7 +116,7 @@ impl Steering<'_> {
         self.queue.is_some_and(|q| q.interrupt.load(Ordering::Relaxed))
     }
 
-    /// Waits, carrying out orders.
+    /// Waits, and handles requests meanwhile.
     fn wait(&self, time: Duration, worker: &mut Worker, reporter: &mut Reporter) {
         const STEP: Duration = Duration::from_millis(20);
         let mut left = time;
@@ -128,16 +128,16 @@ impl Steering<'_> {
     }
 }
 
-/// What came of reading.
+/// The result of reading.
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
-    /// When the first file began, if one did.
+    /// When the first file began, if there was one.
     pub(crate) began: Option<Instant>,
-    /// The one file that was to be read is no capture.
+    /// The only input file is not a capture.
     pub(crate) refused: Option<Failed>,
 }
 
-/// A file is no capture: of a folder it is passed over; where it is all there was to read, the run has failed.
+/// Handles a file that is not a capture: it is skipped in a folder, but a single file makes the run fail.
 pub(crate) fn refused(in_folder: bool, file: &Path, error: &margay_capture::Error) -> Option<Failed> {
     if !in_folder {
         return Some(Failed::new("pcap", error.to_string()));
@@ -147,8 +147,8 @@ pub(crate) fn refused(in_folder: bool, file: &Path, error: &margay_capture::Erro
     None
 }
 
-/// Reads everything through `worker`, until the end or a signal to stop. With `costs` the clock is read at every step of every
-/// packet.
+/// Reads everything through `worker`, until the end or a signal to stop. With `costs`, the clock is read at every step of
+/// every packet.
 pub(crate) fn run(
     input: Input,
     worker: &mut Worker,
@@ -180,7 +180,7 @@ pub(crate) fn run(
             worker.pipeline.stages.outputs.reopen(settings::now());
             margay_output::log::reopen();
         }
-        // A pipe may be silent for as long as it likes.
+        // A pipe may be silent for any time.
         beat.rest();
         let asked = costs.as_ref().map(|_| Instant::now());
         let event = source.next_event(batch, SystemTime::now);
@@ -242,15 +242,15 @@ pub(crate) fn run(
             Event::Done => break,
             _ => {}
         }
-        // One look at the clock a batch: progress, and the statistics of their interval.
+        // The clock is read once per batch, for progress and the statistics interval.
         let now = Instant::now();
         if show && display.update(&source.progress(), now).is_err() {
-            // Nobody reads standard error any more; the capture goes on.
+            // Standard error was closed; the capture continues.
         }
         reporter.tick(now, worker);
     }
     if show && display.finish(&source.progress(), Instant::now()).is_err() {
-        // As above.
+        // Standard error was closed.
     }
     let files = source.files();
     let c = source.counters();

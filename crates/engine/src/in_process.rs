@@ -1,7 +1,7 @@
-//! One worker that is handed frames by its caller, for tests that stand in the place of a capture source (`crates/hosts`).
+//! One worker that receives frames from its caller, for tests that replace a capture source (`crates/hosts`).
 //!
-//! It is made as the worker of an interface is, and does with a frame what the worker's thread does (`live`): decode,
-//! defragment, find the flow, reassemble, parse, inspect, decide.
+//! It is created like the worker of an interface, and processes a frame in the same way (`live`): decode, defragment, find
+//! the flow, reassemble, parse, inspect, decide.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::worker::Worker;
 use crate::worker::wire::Wire;
 use crate::{Failed, live, settings as all};
 
-/// What becomes of a frame.
+/// The verdict on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarded<'a> {
-    /// It goes on as it came.
+    /// It is forwarded unchanged.
     AsIs,
-    /// It is dropped; the reason that a `drop` event gives.
+    /// It is dropped, with the reason that a `drop` event shows.
     Dropped(&'static str),
-    /// It goes on with these bytes in its place.
+    /// It is forwarded with these bytes instead.
     Replaced(&'a [u8]),
 }
 
@@ -44,17 +44,17 @@ impl std::fmt::Debug for InProcess {
 }
 
 impl InProcess {
-    /// A worker with the configuration `yaml`, changed by `settings` (`name=value`), and the rules of a file; inline (between two
-    /// interfaces) or passive. `dir` is a folder that it may write to.
+    /// Creates a worker with the configuration `yaml`, changed by `settings` (`name=value`), and the rules of a file. It is
+    /// inline (between two interfaces) or passive. `dir` is a folder that it may write to.
     ///
     /// # Errors
-    /// A setting or a rule file that cannot be read, as a sentence.
+    /// A message about an invalid setting or rule file.
     pub fn new(yaml: &str, settings: &[String], rules: &Path, dir: &Path, inline: bool) -> Result<InProcess, String> {
         InProcess::watched(yaml, settings, rules, dir, inline, Watching::Nobody)
     }
 
-    /// The same for a record of what each packet asks for: [`Self::costs`] counts how often rules are looked at and in how
-    /// many bytes, and [`Self::detect`] has the trees of rules.
+    /// Creates a worker that records each packet's demands: [`Self::costs`] counts how often rules are evaluated and on how
+    /// many bytes, and [`Self::detect`] has the rule trees.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -105,16 +105,16 @@ impl InProcess {
         Ok(InProcess { worker, inline, decisions: Decisions::default() })
     }
 
-    /// Takes a frame of Ethernet that came at `time`. Passive, everything goes on as it is.
+    /// Processes an Ethernet frame that arrived at `time`. A passive worker forwards everything unchanged.
     pub fn frame(&mut self, data: &[u8], time: Time) -> Forwarded<'_> {
         let wire_len = u32::try_from(data.len()).unwrap_or(u32::MAX);
         self.take(&Frame { data, wire_len, time, link: LinkType::ETHERNET, number: 0 })
     }
 
-    /// Takes a frame. Passive, everything goes on as it is.
+    /// Processes a frame. A passive worker forwards everything unchanged.
     pub fn take(&mut self, frame: &Frame<'_>) -> Forwarded<'_> {
         let worker = &mut self.worker;
-        // What was decided of the frame before was carried out.
+        // The decisions on the previous frame were carried out.
         worker.decided(std::mem::take(&mut self.decisions));
         let verdict = worker.frame(frame);
         if !self.inline {
@@ -130,39 +130,40 @@ impl InProcess {
         }
     }
 
-    /// Ends flows that were silent for too long by `now`, as a worker of an interface does between two batches.
+    /// Ends flows that timed out by `now`, as a worker of an interface does between two batches.
     pub fn idle(&mut self, now: Time) {
         self.worker.expire_live(Some(now), usize::MAX);
     }
 
-    /// Ends every flow: what is left of their streams is inspected.
+    /// Ends every flow, and inspects the rest of their streams.
     pub fn finish(&mut self) {
         self.worker.finish();
     }
 
-    /// The rules; none where detection is off.
+    /// The rules; `None` if detection is off.
     pub fn detect(&self) -> Option<&Detect> {
         self.worker.pipeline.stages.detect.as_ref().map(|(detect, _)| &**detect)
     }
 
-    /// What each rule cost so far, by its place; nothing unless made by [`Self::recording`].
+    /// The cost of each rule so far, by index; empty unless created by [`Self::recording`].
     pub fn costs(&self) -> &[RuleCosts] {
         self.worker.pipeline.stages.detect.as_ref().map_or(&[], |(_, state)| state.costs())
     }
 
-    /// What was inspected since it was last cleared.
+    /// Everything inspected since the last [`Self::clear_witness`].
     pub fn witness(&self) -> Option<&Witness> {
         self.worker.pipeline.stages.app.witness.as_deref()
     }
 
-    /// Forgets what was inspected so far.
+    /// Clears the record.
     pub fn clear_witness(&mut self) {
         if let Some(w) = &mut self.worker.pipeline.stages.app.witness {
             w.clear();
         }
     }
 
-    /// Calls `each` with the name and value of every counter of the decoder, the stream engine and of verdicts that is not 0.
+    /// Calls `each` with the name and value of every counter of the decoder, the stream engine and the verdicts that is not
+    /// 0.
     pub fn counters(&self, each: &mut dyn FnMut(&str, u64)) {
         let mut some = |name: &str, n: u64| {
             if n > 0 {

@@ -1,13 +1,13 @@
-//! What the program says about itself.
+//! Information about the program.
 
 use margay_detect::mpm::MpmAlgo;
 
 use crate::VERSION;
 
-/// The release of Suricata whose rules, configuration and events are spoken.
+/// The Suricata release whose rules, configuration and events are supported.
 const COMPATIBLE: &str = "8.0.6";
 
-/// `-V`. Tools that manage rules take the first version in it for that of Suricata.
+/// `-V`. Tools that manage rules take the first version in this text for Suricata's.
 pub(crate) fn version() -> String {
     format!("This is Margay, compatible with Suricata version {COMPATIBLE} RELEASE (Margay version {VERSION})")
 }
@@ -15,7 +15,7 @@ pub(crate) fn version() -> String {
 /// `--build-info`.
 pub(crate) fn build() -> String {
     let row = |name: &str, value: &str| format!("  {name:<40} {value}\n");
-    // The second line and the folders are what suricata-update asks for.
+    // suricata-update needs the second line and the folders.
     let mut out = format!("{}\nThis is Suricata version {COMPATIBLE} RELEASE for tools that ask\n\n", version());
     out.push_str(&row("Version:", VERSION));
     out.push_str(&row("Language of the rules:", &format!("Suricata {COMPATIBLE}")));

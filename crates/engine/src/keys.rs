@@ -1,21 +1,21 @@
-//! The keys of hashes of what is in packets, one set for the process: flows move between tables of several workers.
+//! The keys for hashing packet data. The process has one set, because flows move between workers' tables.
 
 use std::sync::OnceLock;
 
 use margay_config::{Capture, RunOptions};
 use margay_flow::HashKey;
 
-/// What hashes are keyed with.
+/// The keys of hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HashKeys {
-    /// Of tables: random, unless nothing is to be (`--no-random`).
+    /// For tables: random, except with `--no-random`.
     pub(crate) table: HashKey,
-    /// Of flow identifiers: random for live capture. Those of a capture file are the same in every run.
+    /// For flow ids: random for live capture. For a capture file, they are the same in every run.
     pub(crate) ids: HashKey,
 }
 
 impl HashKeys {
-    /// Those of a run.
+    /// The keys of a run.
     pub(crate) fn of(options: &RunOptions) -> HashKeys {
         static RANDOM: OnceLock<[HashKey; 2]> = OnceLock::new();
         let fixed = HashKey::fixed(0);
@@ -27,7 +27,7 @@ impl HashKeys {
     }
 }
 
-/// Whether packets come from capture files: those wait for the engine.
+/// Whether packets come from capture files, which wait for the engine.
 pub(crate) fn reads_files(options: &RunOptions) -> bool {
     matches!(options.capture, None | Some(Capture::File(_) | Capture::Erf(_) | Capture::UnixSocket(_)))
 }

@@ -1,8 +1,8 @@
-//! Start, the packet loop, statistics, shutdown: what binds the other crates together. No stage's logic is here.
+//! Start, packet loop, statistics and shutdown: connects the other crates. It contains no stage's logic.
 //!
-//! [`run`] serves a command line: it reads the configuration (`settings`), the rules and the files that go with them
-//! (`rules`, `engines`), opens the outputs, and drives a `worker` over the capture (`files`). `stats` gathers what all of
-//! them counted, `control` serves who asks something of the running engine. What cannot be started says so in one sentence and ends with status 1, before anything is written.
+//! [`run`] runs a command line: it reads the configuration (`settings`), the rules and their files (`rules`, `engines`),
+//! opens the outputs, and drives a `worker` over the capture (`files`). `stats` collects the counters, and `control` handles
+//! requests to the running engine. If the start fails, it logs one error and exits with status 1, before anything is written.
 
 mod analysis;
 mod checksums;
@@ -41,7 +41,7 @@ pub use control::message::messages as control_messages;
 pub use parallel::bench_steering;
 pub use start::run;
 
-/// The texts of `--help` of the engine's own commands: words (`rules check`), and the text.
+/// The `--help` texts of the engine's own commands: the command's words (`rules check`), and the text.
 pub fn helps() -> Vec<(String, String)> {
     let of = |words: &str, text: &str| (words.to_owned(), text.to_owned());
     vec![
@@ -55,13 +55,13 @@ pub fn helps() -> Vec<(String, String)> {
 /// The engine's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Why the engine ends with status 1.
+/// The error that ends the engine with status 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Failed {
-    /// Who says so, for the log.
+    /// The module, for the log.
     pub(crate) module: &'static str,
-    /// What and where.
+    /// What happened, and where.
     pub(crate) message: String,
 }
 

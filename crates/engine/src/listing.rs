@@ -6,10 +6,10 @@ use margay_app::PROTOCOLS;
 use margay_config::Keywords;
 use margay_rules::info::{self, KeywordInfo, KeywordKind};
 
-/// Where Suricata's manual is, of the release whose language is spoken.
+/// The manual of the supported Suricata release.
 const MANUAL: &str = "https://docs.suricata.io/en/suricata-8.0.6/";
 
-/// What lists say of a keyword's use, as Suricata names it.
+/// A keyword's features, as Suricata names them.
 fn features(k: &KeywordInfo) -> Vec<&'static str> {
     let kind = match k.kind {
         KeywordKind::StickyBuffer => Some("sticky buffer"),
@@ -21,12 +21,12 @@ fn features(k: &KeywordInfo) -> Vec<&'static str> {
     if list.is_empty() { vec!["none"] } else { list }
 }
 
-/// The protocols that a keyword belongs to; `Unset` for none.
+/// The protocols of a keyword; `Unset` for none.
 fn app_layer(k: &KeywordInfo) -> String {
     if k.protocols.is_empty() { "Unset".to_owned() } else { k.protocols.join(",") }
 }
 
-/// The name of this text in lists, with all there is to say below it.
+/// A keyword's details, under its name.
 fn details(k: &KeywordInfo, indent: &str) -> String {
     let mut out = format!("{indent}Description: {}\n", k.description());
     if !k.protocols.is_empty() {
@@ -92,7 +92,7 @@ pub(crate) fn rule_protocols() -> String {
     names.fold("=========Supported Rule Protocols=========\n".to_owned(), |out, n| out + n + "\n")
 }
 
-/// `--list-app-layer-hooks`: the states that a rule's header may name after a protocol, by direction.
+/// `--list-app-layer-hooks`: states that a rule's header may name after a protocol, by direction.
 pub(crate) fn hooks() -> String {
     let mut out = "=========Supported App Layer Hooks=========\n".to_owned();
     for p in PROTOCOLS {
@@ -102,7 +102,7 @@ pub(crate) fn hooks() -> String {
             let _ = writeln!(out, "\t{side}");
             let last = states.len().saturating_sub(1);
             for (i, state) in states.iter().enumerate() {
-                // The first and the last state go by a name that all protocols have, too.
+                // The first and the last state also have a name that all protocols share.
                 let general = match i {
                     0 => Some(ends[0]),
                     i if i == last => Some(ends[1]),

@@ -1,4 +1,4 @@
-//! `logging:`: where the engine's own words go.
+//! `logging:`: the targets of the engine's messages.
 
 use std::path::Path;
 
@@ -11,28 +11,28 @@ use margay_output::settings::Facility;
 
 use crate::Failed;
 
-/// Who speaks in syslog, unless the configuration says otherwise.
+/// The default identity in syslog.
 const IDENTITY: &str = "suricata";
 
-/// Opens what `logging.outputs` names; without it, the console.
+/// Opens the targets of `logging.outputs`; by default, the console.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(crate) fn open(config: &Config, options: &RunOptions, dir: &Path) -> Result<(), Failed> {
     let mut outputs = outputs(config, dir)?;
     if options.test && !dir.is_dir() {
-        // A test makes no folder.
+        // A test creates no folder.
         outputs.retain(|o| !matches!(o.target, LogTarget::File(_)));
     }
     let filter = filter(config)?.map(|f| -> LineFilter { Box::new(move |line| f.takes(line)) });
-    // A log that cannot be written is no reason not to look at the traffic.
+    // The engine inspects traffic even if its log cannot be written.
     if let Err(e) = init(&outputs, Level::verbose(options.verbose), filter) {
         error!("logopenfile", "{e}");
     }
     Ok(())
 }
 
-/// An expression that lines of the log must match.
+/// An expression that log lines must match.
 #[derive(Debug)]
 struct Filter(Pcre);
 
@@ -45,15 +45,15 @@ impl Filter {
 
 const FILTER: &str = "logging.default-output-filter";
 
-/// The expression that the configuration has.
+/// The configured expression.
 pub(crate) fn configured_filter(config: &Config) -> Option<&str> {
     config.get(FILTER).filter(|t| !t.is_empty())
 }
 
-/// Reads `logging.default-output-filter`; the variable SC_LOG_OP_FILTER comes first.
+/// Reads `logging.default-output-filter`; the variable SC_LOG_OP_FILTER takes precedence.
 ///
 /// # Errors
-/// No regular expression.
+/// An invalid regular expression.
 fn filter(config: &Config) -> Result<Option<Filter>, Failed> {
     let asked = std::env::var("SC_LOG_OP_FILTER").ok().filter(|t| !t.is_empty());
     let Some(expression) = asked.as_deref().or(configured_filter(config)) else { return Ok(None) };
@@ -71,9 +71,9 @@ fn filter(config: &Config) -> Result<Option<Filter>, Failed> {
 /// Reads `logging`; files are in `dir`.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Vec<LogOutput>, Failed> {
-    // The environment wins over the configuration's default, as documented; outputs with a level of their own keep it.
+    // As documented, the environment takes precedence over the configured default. Outputs with a level of their own keep it.
     let asked = std::env::var("SC_LOG_LEVEL").ok();
     let default = match (asked.as_deref().and_then(Level::from_name), config.node("logging.default-log-level")) {
         (Some(level), _) => level,
@@ -116,7 +116,7 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Vec<LogOutput>, Fai
             outputs.push(LogOutput { target, level, json });
         }
     }
-    // Someone must hear what goes wrong, unless the console was switched off by name.
+    // Errors must be visible somewhere, unless the console was switched off explicitly.
     if console.is_none() {
         outputs.insert(0, LogOutput { target: LogTarget::Console, level: default, json: false });
     }

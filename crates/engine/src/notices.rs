@@ -1,12 +1,12 @@
-//! What start says of settings and options that are not known, or that change nothing.
+//! Messages at the start about unknown settings and options, and those without effect.
 
 use margay_config::{Config, Ignored, RunOptions};
 use margay_output::{notice, warning};
 
-/// Most settings that one line names.
+/// Limit of the settings that one line names.
 const NAMED: usize = 12;
 
-/// Says it: a warning for each setting that nothing knows, and a notice for each reason why settings or options have no effect.
+/// Logs a warning for each unknown setting, and a notice for each reason why settings or options have no effect.
 pub(crate) fn say(config: &Config, options: &RunOptions) {
     for note in config.unknown_keys() {
         warning!("conf", "{note}");
@@ -24,7 +24,7 @@ fn lines(config: &Config, options: &RunOptions) -> Vec<String> {
     lines
 }
 
-/// A line for each reason, in the order of the configuration.
+/// A line for each reason, in configuration order.
 fn ignored(all: &[Ignored]) -> Vec<String> {
     let mut reasons: Vec<&'static str> = Vec::new();
     for i in all {
@@ -42,7 +42,7 @@ fn ignored(all: &[Ignored]) -> Vec<String> {
     reasons.iter().map(line).collect()
 }
 
-/// The names, as many as a line takes.
+/// The names, up to the limit of a line.
 fn named(names: &[&str]) -> String {
     let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMED) {

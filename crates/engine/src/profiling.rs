@@ -1,4 +1,4 @@
-//! What each rule costs (`profiling.rules`): the settings, and the report at the end of a run.
+//! The cost of each rule (`profiling.rules`): the settings, and the report at the end of a run.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use margay_output::{error, info};
 
 use crate::settings::{self, flag, number, wrong};
 
-/// What a report is sorted by, the highest first.
+/// The sort key of a report, in descending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sort {
     Ticks,
@@ -34,10 +34,10 @@ const SORTS: [(Sort, &str, &str); 7] = [
     (Sort::MaxTicks, "maxticks", "max ticks"),
 ];
 
-/// `profiling.rules`, where it is to be done.
+/// The settings of `profiling.rules`, if it is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Profiling {
-    /// One packet in so many is measured.
+    /// One packet in this many is measured.
     pub(crate) every: u32,
     path: PathBuf,
     append: bool,
@@ -50,7 +50,7 @@ impl Profiling {
     /// Reads `profiling`; files without a folder are in `dir`.
     ///
     /// # Errors
-    /// A value that cannot be read.
+    /// An invalid value.
     pub(crate) fn of(config: &Config, dir: &Path) -> Result<Option<Profiling>, ConfigError> {
         let enabled = flag(config, "profiling.rules.enabled", false)?;
         if !enabled || !flag(config, "profiling.rules.active", false)? {
@@ -91,7 +91,7 @@ impl Profiling {
         file.create(true).write(true).append(self.append).truncate(!self.append);
         let written = file.open(&self.path).and_then(|mut f| f.write_all(self.report(detect, costs).as_bytes()));
         match written {
-            Ok(()) => info!("profiling", "what rules cost is in {}", self.path.display()),
+            Ok(()) => info!("profiling", "the costs of rules are in {}", self.path.display()),
             Err(e) => error!("profiling", "{}: cannot be written: {e}", self.path.display()),
         }
     }

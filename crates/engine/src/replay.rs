@@ -1,4 +1,4 @@
-//! A worker in this process without a capture file around it, for the fuzz targets: frames in, events out.
+//! A worker without a capture, for the fuzz targets: frames in, events out.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,11 +24,11 @@ impl std::fmt::Debug for Bed {
 }
 
 impl Bed {
-    /// A worker with this configuration, whose outputs are files in `folder`, and these rules. The configuration has an
-    /// `eve-log` to the file `eve.json`.
+    /// Creates a worker with this configuration, whose outputs are files in `folder`, and these rules. The configuration has
+    /// an `eve-log` to the file `eve.json`.
     ///
     /// # Errors
-    /// In words: what cannot be read, loaded or opened.
+    /// A message about what cannot be read, loaded or opened.
     pub fn new(yaml: &str, rules: &str, folder: &Path) -> Result<Bed, String> {
         let file = folder.join("replay.rules");
         std::fs::write(&file, rules).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -42,7 +42,7 @@ impl Bed {
         Ok(Bed { worker: worker.map_err(|e| e.to_string())?, log: folder.join("eve.json") })
     }
 
-    /// Runs frames of raw IP through the worker, to the end of all flows; the events, a line each.
+    /// Runs frames of raw IP through the worker, until all flows have ended. Returns the events, one per line.
     ///
     /// # Errors
     /// The events cannot be read.

@@ -1,8 +1,8 @@
-//! `margay rules check FILE…`: what is wrong with rule files, for people and for CI.
+//! `margay rules check FILE…`: validates rule files, for people and for CI.
 //!
-//! Rules are read and compiled as they would be for a run, with the variables and classes of a configuration where one is
-//! named or installed, else with the built-in ones. The exit status is 0 where every rule loads, 1 where one does not (with
-//! `--strict` also for warnings), and 2 where the command cannot be carried out.
+//! Rules are read and compiled as in a run, with the variables and classes of a given or installed configuration, or else
+//! with the built-in ones. The exit status is 0 if every rule loads, 1 if one does not (with `--strict` also for warnings),
+//! and 2 if the command fails.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -26,34 +26,34 @@ Usage: margay rules COMMAND [OPTIONS] ...
 Works with rule files.
 
 Commands:
-  check    say what is wrong with rule files, as text or JSON, with an exit status for CI
-  explain  say why a rule did, or did not, match on a capture
+  check    validate rule files, as text or JSON, with an exit status for CI
+  explain  show why a rule did or did not match on a capture
 
-'margay rules COMMAND --help' tells about one.
+'margay rules COMMAND --help' describes a command.
 ";
 
 pub(crate) const HELP: &str = "\
 Usage: margay rules check [OPTIONS] FILE...
 
-Reads rule files as a run would, and says what is wrong with them.
+Reads rule files as a run would, and reports their errors.
 
-  -c FILE          take variables, classes and references from this configuration
-                   (default: the installed one, else the built-in one)
+  -c FILE          use the variables, classes and references of this configuration
+                   (default: the installed one, or else the built-in one)
   --set NAME=VALUE change a setting of it
-  --json           one JSON object in place of text
+  --json           one JSON object instead of text
   --strict         warnings count as errors
   --all            also list rules that are set aside or skipped
   -h, --help       this text
 
-Exit status: 0 every rule loads, 1 some do not, 2 the command cannot be carried out.
+Exit status: 0 if every rule loads, 1 if some do not, 2 if the command failed.
 ";
 
-/// What a message is about.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Error,
     Warning,
-    /// Right, but this build has not all it needs.
+    /// Valid, but this build lacks something it needs.
     Aside,
     /// It requires another version or feature.
     Skipped,
@@ -70,7 +70,7 @@ impl Level {
     }
 }
 
-/// One thing that is said.
+/// One message.
 #[derive(Debug, Clone)]
 struct Finding {
     level: Level,
@@ -99,7 +99,7 @@ impl Finding {
     }
 }
 
-/// What came of the files.
+/// The result of checking the files.
 #[derive(Debug, Default)]
 struct Checked {
     findings: Vec<Finding>,
@@ -108,7 +108,7 @@ struct Checked {
     failed: usize,
     aside: usize,
     skipped: usize,
-    /// Messages that were too many to keep.
+    /// Messages beyond the limit.
     dropped: u64,
 }
 
@@ -118,7 +118,7 @@ impl Checked {
     }
 }
 
-/// The command's own options.
+/// The options of the command.
 #[derive(Debug, Default)]
 struct Options {
     config: Option<PathBuf>,
@@ -129,7 +129,7 @@ struct Options {
     files: Vec<PathBuf>,
 }
 
-/// What the arguments ask for; `Ok(None)` for help.
+/// Parses the arguments; `Ok(None)` for help.
 fn parse(args: &[OsString]) -> Result<Option<Options>, String> {
     let mut args = args.iter();
     match args.next().and_then(|a| a.to_str()) {
@@ -161,7 +161,7 @@ fn parse(args: &[OsString]) -> Result<Option<Options>, String> {
     Ok(Some(o))
 }
 
-/// Serves `margay rules …`; `args` are those after `rules`.
+/// Runs `margay rules …`; `args` are the arguments after `rules`.
 pub(crate) fn run(args: &[OsString]) -> ExitCode {
     if args.first().is_some_and(|a| a == "-h" || a == "--help") {
         return say(COMMANDS);
@@ -196,7 +196,7 @@ fn check(o: &Options) -> Result<Checked, String> {
     for p in rules::classes_and_references(&config, &config, &mut ctx) {
         checked.findings.push(Finding::of(&p.place, &p.message));
     }
-    // Without classes and references to look up, every one would be unknown.
+    // Without known classes and references, every name would be reported as unknown.
     let (no_classes, no_references) = (ctx.classes.is_empty(), ctx.references.is_empty());
     let mut loader = Loader::new(&ctx);
     for path in &o.files {
@@ -213,7 +213,7 @@ fn check(o: &Options) -> Result<Checked, String> {
         let from = checked.findings.len();
         checked.findings.extend(said.map(|m| Finding::of(&e.place, m)));
         if !e.silent {
-            // The rule is refused, in whatever tone it is said.
+            // The rule is refused, whatever the level of its messages.
             for f in checked.findings.iter_mut().skip(from) {
                 f.level = Level::Error;
             }
@@ -251,7 +251,7 @@ fn check(o: &Options) -> Result<Checked, String> {
     Ok(checked)
 }
 
-/// A text that goes on and on (a whole rule in a message) cut to what a line can bear.
+/// Shortens a very long text (such as a whole rule in a message) to fit into a line.
 fn brief(text: &str) -> std::borrow::Cow<'_, str> {
     const MOST: usize = 240;
     match text.char_indices().nth(MOST) {
@@ -260,7 +260,7 @@ fn brief(text: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
-/// The report to read: a line a finding, in columns.
+/// The text report: one line per finding, in columns.
 fn text(c: &Checked, all: bool) -> String {
     let shown: Vec<(String, &Finding)> = c
         .findings
@@ -268,7 +268,7 @@ fn text(c: &Checked, all: bool) -> String {
         .filter(|f| all || matches!(f.level, Level::Error | Level::Warning))
         .map(|f| (format!("{}:{}:{}", f.file, f.line, f.column), f))
         .collect();
-    // A very long path does not push all others aside.
+    // A very long path must not widen the column for all others.
     let width = shown.iter().map(|s| s.0.chars().count()).max().unwrap_or(0).min(60);
     let module = shown.iter().map(|s| s.1.module.len()).max().unwrap_or(0).min(24);
     let mut out = String::new();
@@ -296,7 +296,7 @@ fn text(c: &Checked, all: bool) -> String {
     out
 }
 
-/// The report for programs: one object.
+/// The JSON report: one object.
 fn json(c: &Checked) -> String {
     let mut j = Json::new();
     j.item_object();

@@ -1,4 +1,4 @@
-//! Reading rules and the files that go with them, and saying what could not be read.
+//! Reads rules and the files that belong to them, and reports errors.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::analysis::{self, GroupSettings};
 use crate::worker::RuleTexts;
 use crate::{Failed, settings};
 
-/// How many rules came to what.
+/// Numbers of rules by result.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) loaded: u64,
@@ -29,30 +29,30 @@ pub(crate) struct Counts {
     pub(crate) skipped: u64,
 }
 
-/// A rule that was refused.
+/// A refused rule.
 #[derive(Debug, Clone)]
 pub(crate) struct FailedRule {
     pub(crate) text: Arc<str>,
-    /// Why, in a line.
+    /// The reason, in one line.
     pub(crate) reason: String,
     pub(crate) file: String,
     pub(crate) line: u32,
 }
 
-/// Most refused rules that are kept to be shown.
+/// Limit of the refused rules that are kept for display.
 const FAILED_MAX: usize = 10_000;
 
-/// Rules ready to be matched.
+/// Rules that are ready to match.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// None where detection is off.
+    /// `None` if detection is off.
     pub(crate) detect: Option<Arc<Detect>>,
-    /// Of each rule, by its number there, what events show.
+    /// What events show of each rule, by its number there.
     pub(crate) texts: Arc<RuleTexts>,
     pub(crate) counts: Counts,
-    /// Rules that were refused, as many as are kept.
+    /// Refused rules, up to the limit.
     pub(crate) failed: Vec<FailedRule>,
-    /// When they were loaded.
+    /// The time of loading.
     pub(crate) at: Time,
 }
 
@@ -61,7 +61,7 @@ impl FailedRule {
         FailedRule { text: Arc::clone(text), reason, file: place.file.to_string(), line: place.line }
     }
 
-    /// A rule that the loader refused. The last of its messages repeats its place and text.
+    /// A rule that the loader refused. Its last message repeats the place and the text.
     fn of(error: &RuleError) -> FailedRule {
         let said = error.messages.iter().map(|m| m.text.as_str());
         let reasons: Vec<&str> = said.filter(|text| !text.starts_with("error parsing signature")).collect();
@@ -69,25 +69,25 @@ impl FailedRule {
     }
 }
 
-/// Which rules are to be loaded, and how.
+/// Which rules to load, and how.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     /// The engine's configuration.
     pub(crate) config: &'a Config,
-    /// Where rule files, variables, classes, references and thresholds are named: the same, or that of a tenant.
+    /// The configuration that names rule files, variables, classes, references and thresholds: the engine's, or a tenant's.
     pub(crate) rules: &'a Config,
     pub(crate) options: &'a RunOptions,
     pub(crate) ips: bool,
     pub(crate) settings: &'a DetectConfig,
-    /// Where reports that the run asks for go.
+    /// The folder of reports.
     pub(crate) dir: &'a Path,
-    /// Whether the rules are a tenant's.
+    /// Whether the rules belong to a tenant.
     pub(crate) tenant: bool,
-    /// What they take the place of.
+    /// The rules that they replace.
     pub(crate) previous: Option<&'a Loaded>,
-    /// Sets of data that are in use.
+    /// Active datasets.
     pub(crate) sets: Option<&'a Datasets>,
-    /// Whether rules are to be explained.
+    /// Whether the run explains rules.
     pub(crate) explain: bool,
 }
 
@@ -98,7 +98,7 @@ fn say(message: &Message) {
     }
 }
 
-/// Says what is wrong with a file that goes with the rules; true where something is.
+/// Logs the problems of a file that belongs to the rules. Returns whether there are any.
 fn problems(list: &[ConfigProblem]) -> bool {
     for p in list {
         say(&p.message);
@@ -106,7 +106,7 @@ fn problems(list: &[ConfigProblem]) -> bool {
     !list.is_empty()
 }
 
-/// Reads a file that goes with the rules. One that is named and cannot be read is worth a warning; the rules work without.
+/// Reads a file that belongs to the rules. A configured file that cannot be read causes a warning; the rules work without it.
 fn read(config: &Config, key: &str, module: &'static str) -> Option<(String, String)> {
     let path = config.get(key).filter(|p| !p.is_empty())?;
     match std::fs::read(path) {
@@ -118,7 +118,7 @@ fn read(config: &Config, key: &str, module: &'static str) -> Option<(String, Str
     }
 }
 
-/// A table that rules look names up in: where it is named, what it is called, and the one that the program carries.
+/// A lookup table of rules: its setting, its name, and the built-in version.
 struct Table {
     key: &'static str,
     module: &'static str,
@@ -140,8 +140,8 @@ const REFERENCES: Table = Table {
 };
 
 impl Table {
-    /// Its text and name: of the file that the configuration names, else of that beside the configuration, else built in. A file
-    /// that is named and cannot be read is worth a warning.
+    /// Its text and file name: of the configured file, or else of the file beside the configuration, or else built in. A
+    /// configured file that cannot be read causes a warning.
     fn read(&self, config: &Config) -> (String, String) {
         let named = config.get(self.key).filter(|p| !p.is_empty());
         let text = |path: &Path| std::fs::read(path).map(|b| String::from_utf8_lossy(&b).into_owned());
@@ -157,18 +157,18 @@ impl Table {
         if let Some((path, text)) = beside.and_then(|p| text(&p).ok().map(|t| (p, t))) {
             let path = path.display().to_string();
             if let Some(refused) = refused {
-                info!(self.module, "{refused}: {path} is taken, which is beside the configuration");
+                info!(self.module, "{refused}: using {path}, which is beside the configuration");
             }
             return (text, path);
         }
         if let Some(refused) = refused {
-            warning!(self.module, "{refused}: the built-in table is taken");
+            warning!(self.module, "{refused}: using the built-in table");
         }
         (self.built_in.to_owned(), format!("built-in {}", self.file))
     }
 }
 
-/// Reads the classes and references that rules may name into `ctx`; returns what is wrong with their files.
+/// Reads the classes and references of rules into `ctx`. Returns the problems of their files.
 pub(crate) fn classes_and_references(classes: &Config, references: &Config, ctx: &mut Context) -> Vec<ConfigProblem> {
     let (text, name) = CLASSES.read(classes);
     let (classes, mut bad) = margay_rules::parse_classification(&text, &name);
@@ -180,18 +180,18 @@ pub(crate) fn classes_and_references(classes: &Config, references: &Config, ctx:
     bad
 }
 
-/// Loads the rules of a run, or of a tenant, and all that goes with them; again where there are `previous` ones.
+/// Loads the rules of a run or of a tenant, with everything that belongs to them. `previous` rules make it a reload.
 ///
 /// # Errors
-/// With `--init-errors-fatal` and `-T`: anything that could not be loaded. Always: a pattern matcher that is not there. In
-/// place of rules that are in use also where a file cannot be read, or no rule is left: that is a mistake or a file that is
-/// being written, and what is in use is better.
+/// With `--init-errors-fatal` and `-T`, anything that could not be loaded. Always, a pattern matcher that is not available.
+/// In a reload, also a file that cannot be read, or a result without rules: that is a mistake, or a file that is still being
+/// written, and the active rules are better.
 pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     let Source { config, rules: named_in, options, ips, settings, dir, tenant, previous, sets, explain } = *source;
     let fatal = options.init_errors_fatal || options.test;
     let mut ctx = context(named_in, options, ips);
     ctx.max_rules = max_rules(config, ctx.max_rules)?;
-    // A tenant that names no classes or references has those of the engine.
+    // A tenant without classes or references uses the engine's.
     let of = |key: &str| if named_in.get(key).is_some() { named_in } else { config };
     let bad = classes_and_references(of("classification-file"), of("reference-config-file"), &mut ctx);
     let broken = problems(&bad);
@@ -288,7 +288,7 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     let reputation = reputation(config)?;
     let countries = countries(config, fatal)?;
     let rules = std::mem::take(&mut set.rules);
-    // For reports, in the order of evaluation; those set aside are rules like any other there.
+    // For reports, in evaluation order. They include the rules that were set aside.
     let mut reported = Vec::new();
     if options.engine_analysis && !tenant {
         reported.extend(rules.iter().chain(&set.set_aside).cloned());
@@ -350,17 +350,17 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     })
 }
 
-/// Why one wrong firewall rule is enough.
+/// Why one invalid firewall rule is fatal.
 const FAIL_CLOSED: &str = "without one of its rules a firewall would let through, or block, what it should not";
 
 /// Reads the firewall rules.
 ///
 /// # Errors
-/// Where a file is not there: what it says must not be left out.
+/// A file is missing: its rules must not be left out.
 fn load_firewall(loader: &mut Loader<'_>, config: &Config, options: &RunOptions) -> Result<(), Failed> {
     let files = settings::firewall_files(config, options);
     if files.is_empty() {
-        warning!("firewall", "there are no firewall rules: the policies alone decide (firewall.rule-files)");
+        warning!("firewall", "there are no firewall rules: only the policies decide (firewall.rule-files)");
     }
     for path in &files {
         loader
@@ -370,7 +370,7 @@ fn load_firewall(loader: &mut Loader<'_>, config: &Config, options: &RunOptions)
     Ok(())
 }
 
-/// Says how many rules came to what. Those set aside are loaded in no sense.
+/// Logs the numbers of rules by result. Rules that were set aside are not loaded.
 fn processed(files: usize, loaded: usize, failed: usize, skipped: usize, aside: usize) {
     if files == 0 {
         info!("rules", "No signatures supplied.");
@@ -433,12 +433,12 @@ fn thresholds(config: &Config, ctx: &Context, fatal: bool) -> Result<Vec<GlobalT
 /// `detect.max-rules`.
 ///
 /// # Errors
-/// No number.
+/// Not a number.
 pub(crate) fn max_rules<T: TryFrom<i64>>(config: &Config, default: T) -> Result<T, margay_config::ConfigError> {
     settings::number(config, "detect.max-rules", default)
 }
 
-/// The sets of the configuration.
+/// Builds the configured datasets.
 fn datasets<'p>(
     config: &Config,
     options: &RunOptions,
@@ -456,7 +456,7 @@ fn datasets<'p>(
     Ok(builder)
 }
 
-/// Says what came of reading sets, but for the errors, which are left to the caller.
+/// Logs the messages about datasets, and returns the errors to the caller.
 fn errors(builder: &mut DatasetsBuilder<'_>) -> Vec<Message> {
     let mut errors = Vec::new();
     for m in builder.messages() {
@@ -483,7 +483,7 @@ fn reputation(config: &Config) -> Result<Arc<IpReputation>, Failed> {
     Ok(Arc::new(builder.build()))
 }
 
-/// The file of categories, the lists, and the folder of these; none without the first two.
+/// The category file, the lists, and their folder; `None` without the first two.
 fn reputation_files(config: &Config) -> Option<(&Path, Vec<PathBuf>, Option<&Path>)> {
     let (categories, lists) = (config.get("reputation-categories-file")?, config.node("reputation-files")?);
     let folder = config.get("default-reputation-path").map(Path::new);
@@ -503,20 +503,20 @@ fn countries(config: &Config, fatal: bool) -> Result<Option<Arc<Countries>>, Fai
     }
 }
 
-/// The rule files of a tenant; without a folder they are looked for where the engine was started.
+/// The rule files of a tenant. Without a folder, they are looked up in the engine's working directory.
 fn tenant_files(config: &Config) -> (Vec<PathBuf>, Vec<String>) {
     let named = config.node("rule-files");
     let named = named.iter().flat_map(Node::values).map(|v| (v.to_owned(), true)).collect();
     find(named, config.get("default-rule-path").unwrap_or("."))
 }
 
-/// The rule files that a run asks for: those of `-S`, or those of the configuration and of `-s`.
+/// The rule files of a run: those of `-S`, or those of the configuration and of `-s`.
 ///
-/// A name without a folder is looked for in `default-rule-path`; a pattern (`*.rules`) stands for every file that fits.
-/// The second list has the names and patterns that fit no file.
+/// A name without a folder is looked up in `default-rule-path`; a pattern (`*.rules`) stands for every matching file. The
+/// second list has the names and patterns without a file.
 pub(crate) fn files(config: &Config, options: &RunOptions) -> (Vec<PathBuf>, Vec<String>) {
     let mut named: Vec<(String, bool)> = Vec::new();
-    // Firewall rules alone are what --firewall-rules-exclusive asks for; -S and -s add to them.
+    // --firewall-rules-exclusive uses only firewall rules; -S and -s add to them.
     if !matches!(options.rules, RuleFiles::Exclusive(_))
         && options.firewall_rules.is_none()
         && let Some(list) = config.node("rule-files")
@@ -530,7 +530,7 @@ pub(crate) fn files(config: &Config, options: &RunOptions) -> (Vec<PathBuf>, Vec
     find(named, settings::rule_folder(config))
 }
 
-/// The files that are named, those of a configuration in `folder`; and the names and patterns that fit none.
+/// The named files, those of a configuration in `folder`; and the names and patterns without a file.
 fn find(named: Vec<(String, bool)>, folder: &str) -> (Vec<PathBuf>, Vec<String>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for (name, configured) in named {
@@ -552,7 +552,7 @@ fn find(named: Vec<(String, bool)>, folder: &str) -> (Vec<PathBuf>, Vec<String>)
     (found, missing)
 }
 
-/// Adds the files that fit a pattern in the last part of `path`, in order of name.
+/// Adds the files that match a pattern in the last component of `path`, sorted by name.
 fn expand(path: &Path, out: &mut Vec<PathBuf>) {
     let Some(pattern) = path.file_name().and_then(|n| n.to_str()) else { return };
     if !pattern.contains(['*', '?']) {
@@ -570,9 +570,9 @@ fn expand(path: &Path, out: &mut Vec<PathBuf>) {
     out.append(&mut names);
 }
 
-/// Whether `name` fits a pattern with `*` and `?`.
+/// Whether `name` matches a pattern with `*` and `?`.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    // The place to come back to: after the last `*`, and what it had swallowed.
+    // The position to return to: after the last `*`, and the length it matched.
     let (mut p, mut n, mut back) = (0, 0, None);
     while n < name.len() {
         match pattern.get(p) {
@@ -597,7 +597,7 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// What this build can match: [`Context::available`].
+/// The keywords that this build supports: [`Context::available`].
 pub(crate) fn available() -> HashSet<String> {
     let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
     let parsed = margay_app::PROTOCOLS.iter().map(|p| p.proto.rule_name().to_owned());
@@ -607,10 +607,10 @@ pub(crate) fn available() -> HashSet<String> {
     features.chain(parsed).chain(recognised).collect()
 }
 
-/// Features that rules may ask for by name (`requires: feature …`, `--dump-features`).
+/// Features that rules may require by name (`requires: feature …`, `--dump-features`).
 pub(crate) const FEATURES: [&str; 2] = ["ja3", "ja4"];
 
-/// What rules may refer to, from the configuration and the command line; classes and references come later.
+/// What rules may refer to, from the configuration and the command line; classes and references are added later.
 pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Context {
     let strict = match &options.strict_rule_keywords {
         None => StrictKeywords::None,
@@ -628,7 +628,7 @@ pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Conte
     }
 }
 
-/// What the configuration says of rules, for the test that walks through all settings.
+/// The settings of rules, for the test that checks all settings.
 #[cfg(test)]
 pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> Result<(), String> {
     use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! What scripts are given of the engine: its log, the folder of logs.
+//! The engine's services for scripts: its log, and the log folder.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use margay_detect::lua::ScriptEnvironment;
 use margay_lua::{Log, LogLevel};
 use margay_output::log::{Level, log};
 
-/// Where messages of scripts go.
+/// The log of scripts.
 pub(crate) fn log_of(module: &'static str) -> Log {
     Arc::new(move |level, text| {
         let level = match level {
@@ -23,7 +23,7 @@ pub(crate) fn log_of(module: &'static str) -> Log {
     })
 }
 
-/// For scripts of rules; `dir` is the folder of logs.
+/// The environment of rule scripts; `dir` is the log folder.
 pub(crate) fn environment(dir: &Path) -> ScriptEnvironment {
     ScriptEnvironment { log: log_of("detect-lua"), log_path: Some(dir.display().to_string()) }
 }

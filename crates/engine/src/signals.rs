@@ -1,9 +1,9 @@
-//! Signals: stop (INT, TERM), reopen the logs (HUP), load the rules anew (USR2, which [`crate::control`] serves).
+//! Signals: stop (INT, TERM), reopen the logs (HUP), reload the rules (USR2, which [`crate::control`] handles).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What was signalled.
+/// The signals received so far.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     stop: Arc<AtomicBool>,
@@ -11,7 +11,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Begins to take signals. A second INT or TERM ends the process at once, for when the first cannot be served.
+    /// Installs the handlers. A second INT or TERM ends the process at once, in case the first cannot be handled.
     ///
     /// # Errors
     /// The system refuses a handler.
@@ -25,8 +25,8 @@ impl Signals {
         Ok(s)
     }
 
-    /// Begins to take USR2: before anything is loaded, since it would end the process otherwise. What comes before somebody
-    /// looks waits.
+    /// Installs the handler of USR2. This must come before anything is loaded, because USR2 would otherwise end the process.
+    /// Early signals wait until they are read.
     ///
     /// # Errors
     /// The system refuses a handler.
@@ -34,17 +34,17 @@ impl Signals {
         signal_hook::iterator::Signals::new([signal_hook::consts::SIGUSR2])
     }
 
-    /// The same as a signal to stop.
+    /// Has the same effect as a signal to stop.
     pub(crate) fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether to stop.
+    /// Whether the engine must stop.
     pub(crate) fn stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether the logs are to be reopened; asked once a signal.
+    /// Whether the logs must be reopened. Returns `true` once per signal.
     pub(crate) fn rotate(&self) -> bool {
         self.rotate.load(Ordering::Relaxed) && self.rotate.swap(false, Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! From the command line to a running engine, and down again.
+//! Starts the engine from a command line, and shuts it down.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -32,8 +32,7 @@ use crate::{
     threads, watched,
 };
 
-/// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
-/// why.
+/// Runs a command line (without the program's name). The exit status is Suricata's: 0, or 1 after an error message.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let command = match Cli::parse(args) {
         Ok(c) => c,
@@ -76,13 +75,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 pub(crate) fn say(text: &str) -> ExitCode {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
-    // A reader that went away (`margay -h | head`) is no error.
+    // A reader that closed the pipe (`margay -h | head`) is not an error.
     let _ =
         out.write_all(text.as_bytes()).and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
     ExitCode::SUCCESS
 }
 
-/// What this release cannot do is refused by name, not ignored.
+/// Refuses unsupported options by name, instead of ignoring them.
 fn refuse(options: &RunOptions) -> Result<(), Failed> {
     if let Some(what) = margay_config::unserved(options).into_iter().find(|u| u.refused) {
         return Err(Failed::new("suricata", format!("{} is not in this release: {}", what.option, what.why)));
@@ -98,13 +97,13 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Where the configuration is that no option names.
+/// The configuration file without `-c`.
 pub(crate) const CONFIGURATION: &str = "/etc/margay/margay.yaml";
 
-/// The configuration: that of `-c`, else the installed one, else what is built in.
+/// The configuration: that of `-c`, or else the installed one, or else the built-in one.
 ///
 /// # Errors
-/// A file that cannot be read, or is no configuration.
+/// A file that cannot be read, or is not a configuration.
 pub(crate) fn configuration(options: &RunOptions) -> Result<Config, Failed> {
     let installed = || Some(PathBuf::from(CONFIGURATION)).filter(|p| p.exists());
     let mut config = match options.config.clone().or_else(installed) {
@@ -115,7 +114,7 @@ pub(crate) fn configuration(options: &RunOptions) -> Result<Config, Failed> {
     Ok(config)
 }
 
-/// Says what a run without a configuration goes by.
+/// Logs the settings of a run without a configuration.
 fn tell_built_in(config: &Config, options: &RunOptions, dir: &Path) {
     const OTHER: &str = "/etc/suricata/suricata.yaml";
     if !config.is_built_in() {
@@ -141,7 +140,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     if options.dump_config {
         let mut out = std::io::stdout().lock();
         return match config.dump(&mut out) {
-            // A reader that went away is no error.
+            // A reader that closed the pipe is not an error.
             Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
                 Err(Failed::new("suricata", format!("cannot print the settings: {e}")))
             }
@@ -223,7 +222,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
             "nothing to read: name a capture file with -r, an interface with -i or a queue with -q, or test the rules with -T",
         ));
     }
-    // Before the rules are read, which takes its time.
+    // This comes before reading rules, which takes time.
     let signal = |e: std::io::Error| Failed::new("suricata", format!("cannot take signals: {e}"));
     let wakes = Signals::reloads().map_err(signal)?;
     let late = delayed(&config, options, devices.is_some())?;
@@ -261,7 +260,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let control = Control::new(config, options.clone(), ips, dir, Arc::new(engines), Arc::clone(&signals), watching)?;
     let _ = control.service.set(Arc::clone(&service));
     control.serve_signals(wakes)?;
-    // A capture file is read without its socket as well.
+    // A capture file can be read without the socket.
     let listening = match socket.map(|path| socket::listen(&control, &path)) {
         Some(Err(f)) if !socket_mode && !options.init_errors_fatal => {
             warning!(f.module, "{}", f.message);
@@ -285,7 +284,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         run.serve_queue(&control);
         notice!("suricata", "Signal Received.  Stopping engine.");
     }
-    // Clients of the socket go.
+    // Ends the clients of the socket.
     signals.ask_to_stop();
     service.stopping();
     for problem in control.engines().datasets().save() {
@@ -298,10 +297,10 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     }
 }
 
-/// Whether rules are loaded while packets are captured already (`detect.delayed-detect`).
+/// Whether rules are loaded while packets are already captured (`detect.delayed-detect`).
 ///
 /// # Errors
-/// No truth value; firewall mode, in which nothing may pass before its rules are there.
+/// Not a boolean; firewall mode, which must not pass any packet before its rules are loaded.
 fn delayed(config: &Config, options: &RunOptions, live: bool) -> Result<bool, Failed> {
     const PATH: &str = "detect.delayed-detect";
     if !settings::flag(config, PATH, false)? || options.disable_detection || options.test || options.engine_analysis {
@@ -318,7 +317,7 @@ fn delayed(config: &Config, options: &RunOptions, live: bool) -> Result<bool, Fa
     Ok(true)
 }
 
-/// What stays the same from one capture file to the next.
+/// State that all capture files share.
 struct Run<'a> {
     options: &'a RunOptions,
     policies: Policies,
@@ -327,7 +326,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Reads a capture with a worker of its own, or several, which writes its logs to `dir`, as that of a tenant where `tenant` is not 0.
+    /// Reads a capture with one worker, or several, and writes its logs to `dir`. It belongs to `tenant`, unless that is 0.
     /// Returns the number of alerts.
     fn read(&self, control: &Arc<Control>, input: files::Input, dir: &Path, tenant: u32) -> Result<u64, Failed> {
         if let Some(autofp) = &self.autofp {
@@ -344,7 +343,7 @@ impl Run<'_> {
         worker.pipeline.stages.outputs.tell(&control.watched.feed);
         worker.pipeline.stages.engines.direct = tenant;
         if control.queue.is_none() {
-            // Where files are handed over that was before the first one.
+            // In this mode files are submitted later, and the engine is ready before the first one.
             control.ready()?;
         }
         let mut reporter = Reporter::new(config, self.options.verbose > 0)?;
@@ -356,10 +355,10 @@ impl Run<'_> {
         control.leave(&post);
         post.close(&mut worker, &mut reporter);
         let Some(files::Ran { began, refused }) = ran else {
-            // Flows are left as they are: what failed once would fail again. What was written stays.
+            // Flows are left alone, because the failure might repeat. Output written so far is kept.
             worker.pipeline.stages.end_batch();
             worker.pipeline.stages.outputs.finish();
-            return Err(Failed::new("threads", "the worker failed: what follows of the capture was not inspected"));
+            return Err(Failed::new("threads", "the worker failed: the rest of the capture was not inspected"));
         };
         worker.finish();
         reporter.write(&mut worker);
@@ -372,7 +371,7 @@ impl Run<'_> {
         if let Some(began) = began {
             info!("pcap", "inspected in {:.6} s", began.elapsed().as_secs_f64());
         }
-        // What the rules of the engine itself cost; those of tenants are not shown.
+        // Costs of the engine's own rules; those of tenants are not shown.
         if let (Some(p), Some((detect, state))) = (Profiling::of(config, dir)?, worker.pipeline.stages.own()) {
             p.write(detect, state.costs());
         }
@@ -383,7 +382,7 @@ impl Run<'_> {
         }
     }
 
-    /// Reads the capture files that are handed over, until the engine is to stop.
+    /// Reads the submitted capture files until the engine must stop.
     fn serve_queue(&self, control: &Arc<Control>) {
         let Some(queue) = &control.queue else { return };
         while !control.signals.stop() {
@@ -403,10 +402,10 @@ impl Run<'_> {
     }
 }
 
-/// Whether a run over a capture file wrote all that it found.
+/// Whether a run over a capture file wrote all its events.
 ///
 /// # Errors
-/// Events were lost: the run must not pass for a whole one.
+/// Events were lost, so the run must not count as complete.
 pub(crate) fn complete(lost: u64) -> Result<(), Failed> {
     match lost {
         0 => Ok(()),
@@ -416,16 +415,15 @@ pub(crate) fn complete(lost: u64) -> Result<(), Failed> {
     }
 }
 
-/// The folder that `-l` or the configuration names for logs; else the current one.
+/// The log folder of `-l` or the configuration, or else the current folder.
 pub(crate) fn log_folder(config: &Config, options: &RunOptions) -> PathBuf {
     options.log_dir.clone().unwrap_or_else(|| PathBuf::from(config.get("default-log-dir").unwrap_or(".")))
 }
 
-/// The folder that logs are written to. A missing folder is made, except for a test of the configuration (`-T`), which writes
-/// no log.
+/// The log folder. A missing folder is created, except for a test of the configuration (`-T`), which writes no log.
 ///
 /// # Errors
-/// The folder cannot be made, or the path names something else.
+/// The folder cannot be created, or the path is not a folder.
 pub(crate) fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, Failed> {
     let dir = log_folder(config, options);
     if dir.is_dir() || options.test {
@@ -440,10 +438,10 @@ pub(crate) fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, 
     Ok(dir)
 }
 
-/// What rules, and outputs, want of the application layer.
+/// What rules and outputs require from the application layer.
 ///
 /// # Errors
-/// A value of the configuration that cannot be read.
+/// An invalid setting.
 pub(crate) fn app_wants(
     config: &Config,
     options: &RunOptions,
@@ -468,10 +466,10 @@ pub(crate) fn app_wants(
     })
 }
 
-/// A worker for these engines.
+/// Creates a worker for these engines.
 ///
 /// # Errors
-/// A setting that cannot be read, an output that cannot be opened.
+/// An invalid setting, or an output that cannot be opened.
 pub(crate) fn worker(
     config: &Config,
     options: &RunOptions,
@@ -490,17 +488,17 @@ pub(crate) fn worker(
     worker_of(config, options, ips, policies, engines, dir, watching, part)
 }
 
-/// What one of several workers gets.
+/// The share of one of several workers.
 pub(crate) struct Part {
     pub(crate) opened: settings::Opened,
-    /// What is said of files, and what the file stores of all workers share.
+    /// The settings of files, with the file store that all workers share.
     pub(crate) files: margay_app::file::FileConfig,
-    /// How many workers there are: limits of memory are divided among them.
+    /// The number of workers. Memory limits are divided among them.
     pub(crate) workers: u64,
 }
 
 impl Part {
-    /// A worker's part of a limit, 0 of which is none.
+    /// A worker's part of a limit; 0 stands for no limit.
     fn of(&self, limit: u64) -> u64 {
         if limit == 0 { 0 } else { (limit / self.workers.max(1)).max(1) }
     }
@@ -510,10 +508,10 @@ impl Part {
     }
 }
 
-/// As [`worker`], for one of several.
+/// Creates one of several workers.
 ///
 /// # Errors
-/// As there.
+/// As [`worker`].
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn worker_of(
     config: &Config,
@@ -527,13 +525,14 @@ pub(crate) fn worker_of(
 ) -> Result<Worker, Failed> {
     let mut stream = settings::stream(config, ips)?;
     if ips && !options.simulate_ips {
-        // On the wire nobody is harmed: hosts repeat themselves, and half of a connection may take another way.
+        // On a live network, harmless irregularities are let pass: hosts retransmit, and half of a connection may take
+        // another path.
         stream.spare_harmless = true;
         if config.get("stream.async-oneside").is_none() {
             stream.async_oneside = true;
         }
         if config.get("stream.reassembly.urgent.policy").is_none() {
-            // Whether an application takes the urgent byte out, and when, nobody on the wire knows.
+            // Applications differ in whether and when they remove the urgent byte, and nothing on the wire shows it.
             stream.urgent = UrgentPolicy::Clear;
         }
     }
@@ -545,7 +544,7 @@ pub(crate) fn worker_of(
     (flow.hash_key, flow.id_key) = (keys.table, keys.ids);
     (flow.memcap, flow.hash_size, flow.prealloc) =
         (part.of(flow.memcap), part.number(flow.hash_size), part.number(flow.prealloc));
-    // Keywords on checksums see them as they are, whatever `-k` says.
+    // Checksum keywords see the real checksums, whatever `-k` says.
     let mut decode = settings::decode(config, false)?;
     decode.defrag.checksums = stream.checksum_validation;
     decode.defrag.inline = ips && !options.simulate_ips;
@@ -618,10 +617,10 @@ pub(crate) fn worker_of(
     })
 }
 
-/// Whether TCP packets with a wrong checksum are kept out of their streams: as `-k` says, else as the configuration does.
+/// Whether TCP packets with a wrong checksum are kept out of their streams: by `-k`, or else by the configuration.
 ///
 /// # Errors
-/// `capture.checksum-validation` that is neither `none` nor `kernel`.
+/// `capture.checksum-validation` is neither `none` nor `kernel`.
 pub(crate) fn validates(option: Option<Checksums>, config: &Config, configured: bool) -> Result<bool, Failed> {
     const PATH: &str = "capture.checksum-validation";
     let validated = match config.get(PATH) {
@@ -639,16 +638,16 @@ pub(crate) fn validates(option: Option<Checksums>, config: &Config, configured: 
     })
 }
 
-/// Whether somebody watches detection.
+/// How detection is watched.
 #[derive(Debug, Clone)]
 pub(crate) enum Watching {
-    /// Nobody: a run as it is.
+    /// Not at all: a normal run.
     Nobody,
-    /// Of these rules, by number, everything is written down, and nothing else is written at all.
+    /// Everything about these rules, by number, is recorded, and there is no other output.
     Explain(Vec<u32>),
-    /// What each rule costs is measured, with one packet in so many.
+    /// Measures each rule's cost, for one packet in so many.
     Profile(u32),
-    /// Where the time of each packet goes is measured.
+    /// Measures the cost of each packet's processing steps.
     Packets,
 }
 

@@ -1,4 +1,4 @@
-//! Statistics: every crate's counters under Suricata's names, as events and in `stats.log`.
+//! Statistics: the counters of every crate, under Suricata's names, as events and in `stats.log`.
 
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,8 @@ pub(crate) struct StatsSettings {
     decoder_prefix: String,
     /// `stats.stream-events`
     stream_events: bool,
-    /// `stats.exception-policy.per-app-proto-errors`: whether applications of `app-layer.error-policy` are counted for each
-    /// protocol too.
+    /// `stats.exception-policy.per-app-proto-errors`: whether applications of `app-layer.error-policy` are also counted for
+    /// each protocol.
     errors_by_protocol: bool,
 }
 
@@ -36,12 +36,16 @@ impl StatsSettings {
     /// Reads `stats:`.
     ///
     /// # Errors
-    /// A value that cannot be read.
+    /// An invalid value.
     pub(crate) fn of(config: &Config) -> Result<StatsSettings, ConfigError> {
         const INTERVAL: &str = "stats.interval";
         let seconds: u32 = number(config, INTERVAL, 8)?;
         if seconds == 0 {
-            return Err(settings::wrong(config, INTERVAL, "0 seconds are no interval; stats.enabled: no writes none"));
+            return Err(settings::wrong(
+                config,
+                INTERVAL,
+                "0 seconds is not an interval; stats.enabled: no turns statistics off",
+            ));
         }
         Ok(StatsSettings {
             enabled: flag(config, "stats.enabled", true)?,
@@ -60,7 +64,7 @@ pub(crate) struct Reporter {
     progress: bool,
     started: Instant,
     next: Instant,
-    /// When the outputs are next told that time goes by.
+    /// When the outputs next receive the time.
     second: Instant,
     names: Vec<(String, u64)>,
     last: Vec<(String, u64)>,
@@ -72,7 +76,7 @@ impl Reporter {
     /// Reads `stats:`.
     ///
     /// # Errors
-    /// A value that cannot be read.
+    /// An invalid value.
     pub(crate) fn new(config: &Config, progress: bool) -> Result<Reporter, ConfigError> {
         let settings = StatsSettings::of(config)?;
         let now = Instant::now();
@@ -88,12 +92,12 @@ impl Reporter {
         })
     }
 
-    /// Whether progress is shown: on a terminal always, in logs with `-v`.
+    /// Whether progress is shown: always on a terminal, in logs with `-v`.
     pub(crate) fn show_progress(&self, terminal: bool) -> bool {
         terminal || self.progress
     }
 
-    /// Writes a report where it is time to.
+    /// Writes a report if one is due.
     pub(crate) fn tick(&mut self, now: Instant, worker: &mut Worker) {
         self.pressure_max = self.pressure_max.max(pressure(worker));
         if now >= self.second {
@@ -150,7 +154,7 @@ impl Reporter {
         std::mem::take(&mut self.names)
     }
 
-    /// Gathers all counters in the order they are shown.
+    /// Collects all counters in display order.
     fn collect(&mut self, worker: &mut Worker) {
         let pressure = pressure(worker);
         self.pressure_max = self.pressure_max.max(pressure);
@@ -247,11 +251,11 @@ pub(crate) fn of_engine(outputs: &OutputCounters) -> Vec<(String, u64)> {
 /// What is no sum of what workers have.
 pub(crate) fn is_most(name: &str) -> bool {
     matches!(name, "decoder.max_pkt_size" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
-        // What all workers have together, whoever is asked.
+        // Values of all workers together, whichever worker reports them.
         || matches!(name, "detect.threshold_memcap" | "detect.threshold_entries" | "detect.threshold_memuse" | "file_store.open_files" | "file_store.open_files_max_hit" | "file_store.fs_errors" | "file_store.files_lost" | "file_store.over_quota" | "file_store.quota_used" | "detect.host_memcap")
 }
 
-/// Adds a worker's counters to those of others.
+/// Adds a worker's counters to the sum.
 pub(crate) fn add(sum: &mut Vec<(String, u64)>, counters: Vec<(String, u64)>) {
     if sum.is_empty() {
         *sum = counters;
@@ -276,7 +280,7 @@ pub(crate) fn add(sum: &mut Vec<(String, u64)>, counters: Vec<(String, u64)>) {
     }
 }
 
-/// Counters as events have them, with what they were in the report before.
+/// Counters in the form of events, with their values in the previous report.
 pub(crate) fn shown<'a>(counters: &'a [(String, u64)], last: &[(String, u64)]) -> Vec<Counter<'a>> {
     let before = |n: usize, name: &str| match last.get(n) {
         Some(l) if l.0 == name => l.1,
@@ -291,13 +295,13 @@ pub(crate) fn shown<'a>(counters: &'a [(String, u64)], last: &[(String, u64)]) -
     counters.iter().enumerate().map(one).collect()
 }
 
-/// How near the memory of a worker is to its limits: that of the stage which used most of its own, in percent. Stages
-/// without a limit do not count.
+/// The memory pressure of a worker: the largest share of a memory limit that any stage uses, in percent. Stages without a
+/// limit do not count.
 fn pressure(worker: &Worker) -> u64 {
     memory(worker).into_iter().map(|(_, used, limit)| percent(used, limit)).max().unwrap_or(0)
 }
 
-/// What a worker uses of its part of each limit of memory: the setting, bytes in use, the limit; 0 is none.
+/// A worker's use of its part of each memory limit: the setting, the bytes in use, and the limit; 0 stands for no limit.
 pub(crate) fn memory(worker: &Worker) -> [(&'static str, u64, u64); 7] {
     let (flows, stages) = (&worker.pipeline.flows, &worker.pipeline.stages);
     let (stream, limits) = (&stages.stream.counters, stages.stream.config());
@@ -313,28 +317,28 @@ pub(crate) fn memory(worker: &Worker) -> [(&'static str, u64, u64); 7] {
     ]
 }
 
-/// What part of a limit is used, in percent; 0 where there is no limit.
+/// The used share of a limit in percent; 0 without a limit.
 fn percent(used: u64, limit: u64) -> u64 {
     used.saturating_mul(100).checked_div(limit).unwrap_or(0)
 }
 
 /// How often `app-layer.error-policy` was applied.
 pub(crate) struct ErrorPolicies<'a> {
-    /// Name of the policy: `drop_flow`.
+    /// Name of the policy, such as `drop_flow`.
     policy: &'static str,
     /// For all protocols together.
     all: u64,
-    /// By transport (TCP, UDP) and protocol, where that is shown.
+    /// By transport (TCP, UDP) and protocol, if that is shown.
     by_protocol: Option<&'a [[u64; 64]; 2]>,
 }
 
-/// Gives the application layer's counters in the order they are shown: those of the protocols that there are parsers for.
+/// Calls `f` for the counters of the application layer in display order, for each protocol with a parser.
 pub(crate) fn app_counters(counters: &AppCounters, errors: Option<&ErrorPolicies<'_>>, f: &mut dyn FnMut(&str, u64)) {
     let at = |list: &[u64; 64], proto: AppProto| list.get(proto as usize).copied().unwrap_or(0);
     let over = |[tcp, udp]: &[[u64; 64]; 2], proto: AppProto, transport: usize| {
         at(if transport == 0 { tcp } else { udp }, proto)
     };
-    // TCP's first, then UDP's. A protocol that is spoken over both has two names.
+    // TCP first, then UDP. A protocol over both has two names.
     let mut names: Vec<(String, AppProto, usize)> = Vec::new();
     for (transport, number, suffix) in [(0, 6u8, "_tcp"), (1, 17, "_udp")] {
         for p in PROTOCOLS {
@@ -343,8 +347,8 @@ pub(crate) fn app_counters(counters: &AppCounters, errors: Option<&ErrorPolicies
                     || p.recognition.probes.iter().any(|p| p.transport == n)
             };
             let other = is_over(23 - number);
-            // A protocol that Suricata does not know has counters where it is seen.
-            // One that Suricata only recognises has them where it is parsed.
+            // Protocols that Suricata does not know have counters once they are seen. Protocols that Suricata only detects
+            // have them once they are parsed.
             let seen = if p.mode == Mode::DetectionOnly { &counters.txs } else { &counters.flows };
             if is_over(number) && (!p.is_own || over(seen, p.proto, transport) > 0) {
                 names.push((format!("{}{}", p.proto.name(), if other { suffix } else { "" }), p.proto, transport));
@@ -404,7 +408,7 @@ mod tests {
         let names =
             ["decoder.pkts", "decoder.bytes", "decoder.max_pkt_size", "decoder.avg_pkt_size", "file_store.fs_errors"];
         add(&mut sum, of(&[(names[0], 10), (names[1], 1000), (names[2], 60), (names[3], 100), (names[4], 3)]));
-        // One that has something more.
+        // A worker with an additional counter.
         let more = [("capture.x", 1), (names[0], 30), (names[1], 600), (names[2], 70), (names[3], 20), (names[4], 3)];
         add(&mut sum, of(&more));
         let want = [(names[0], 40), (names[1], 1600), (names[2], 70), (names[3], 40), (names[4], 3), ("capture.x", 1)];

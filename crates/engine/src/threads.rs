@@ -1,18 +1,18 @@
-//! Threads that fail. No thread is meant to panic; where one does it is told in the engine's log and counted (`engine.failed_threads`),
-//! whichever it is, and the engine acts on it:
+//! Handles panics of threads. No thread is supposed to panic. If one does, it is logged and counted
+//! (`engine.failed_threads`), and the engine reacts:
 //!
-//! | thread | what becomes of its work |
+//! | thread | effect |
 //! | --- | --- |
-//! | a worker of a live capture | the engine stops with status 1: inline nothing more is sent on, or passes as the queue says (`live.md`) |
-//! | a worker of a capture file | the others come to their end, what was written stays, and the engine ends with status 1 |
-//! | who reads ahead in a file | reading ends there with an error |
-//! | who writes events | workers write them themselves; lines that it was at are counted (`eve.lost`) |
-//! | who sends events to another machine | they are lost and counted (`output.remote.lost`) |
-//! | who writes stored files | no more files are stored (`file_store.files_lost`) |
-//! | who reads what the kernel bypassed | begins anew; if it fails again and again flows are bypassed in user space from then on |
-//! | statistics | none are written any more; packets are inspected |
-//! | who loads rules | the rules in use stay |
-//! | the unix socket, signals, the watchdog, who drops old rules, who watches the engine, the live page | begin anew; a client's connection ends |
+//! | a worker of a live capture | the engine stops with status 1; inline, no more packets are forwarded, or they pass if the queue says so (`live.md`) |
+//! | a worker of a capture file | the other workers finish, the output is kept, and the engine ends with status 1 |
+//! | the reader of a file | reading ends with an error |
+//! | the event writer | workers write the events themselves; its unfinished lines are counted (`eve.lost`) |
+//! | a sender of events to another host | its events are lost and counted (`output.remote.lost`) |
+//! | the writer of stored files | no more files are stored (`file_store.files_lost`) |
+//! | the reader of kernel bypass counts | restarts; after repeated failures, flows are bypassed only in user space |
+//! | statistics | no more statistics are written; packets are still inspected |
+//! | the loader of rules | the active rules stay |
+//! | the unix socket, signals, the watchdog, the thread that drops old rules, live views, the live page | restarts; a client's connection ends |
 
 use std::any::Any;
 use std::cell::Cell;
@@ -23,13 +23,13 @@ use std::time::Duration;
 
 use margay_output::{error, notice};
 
-/// How often a thread begins anew, and after how long.
+/// How often a thread restarts, and after which delay.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
-/// Panics so far, of any thread.
+/// The number of panics so far, of all threads.
 pub(crate) fn failed() -> u64 {
     FAILED.load(Ordering::Relaxed)
 }
@@ -39,7 +39,7 @@ fn message(payload: &dyn Any) -> &str {
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
 }
 
-/// From here on every panic is told in the log and counted.
+/// From now on, every panic is logged and counted.
 pub(crate) fn tell_of_panics() {
     static ONCE: Once = Once::new();
     thread_local! {
@@ -49,7 +49,7 @@ pub(crate) fn tell_of_panics() {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {
             FAILED.fetch_add(1, Ordering::Relaxed);
-            // The log itself may be what failed.
+            // The log itself may have panicked.
             if TELLING.replace(true) {
                 return before(info);
             }
@@ -69,7 +69,7 @@ pub(crate) fn tell_of_panics() {
     });
 }
 
-/// Does `run`, and anew where it panics, a few times. `false` where it failed each time: then it is given up.
+/// Runs `run`, and restarts it a few times if it panics. Returns `false` if every try failed.
 pub(crate) fn persist(what: &str, mut run: impl FnMut()) -> bool {
     for n in 1..=TRIES {
         if catch_unwind(AssertUnwindSafe(&mut run)).is_ok() {
@@ -84,7 +84,7 @@ pub(crate) fn persist(what: &str, mut run: impl FnMut()) -> bool {
     false
 }
 
-/// Does `run` once; `None` where it panicked.
+/// Runs `run` once; `None` if it panicked.
 pub(crate) fn once<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run)).ok()
 }

@@ -1,8 +1,8 @@
-//! The engine watched: a thread beside the workers that once a second asks each for its counters, takes the events that they
-//! put aside, and hands both to [`margay_watch::Hub`], for the socket's command `watch`, the live page and the metrics.
+//! Live views: once a second, a thread asks each worker for its counters, collects the events that the workers put aside, and
+//! passes both to [`margay_watch::Hub`], for the socket's command `watch`, the live page and the metrics.
 //!
-//! A worker answers between two batches, as it does for every command, and is not waited for: one that is late is shown with
-//! what it said last. While nobody looks nothing is asked.
+//! A worker answers between two batches, as for every command. The thread does not wait for late workers, and shows their
+//! previous values instead. Without viewers, it sends no requests.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -24,54 +24,54 @@ use crate::stats::{self, Reporter};
 use crate::worker::{End, Worker};
 use crate::{Failed, threads};
 
-/// How often samples are taken.
+/// Interval of samples.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often the thread looks whether somebody looks on, or the engine stops.
+/// Interval of the checks for viewers, and for the end of the engine.
 const STEP: Duration = Duration::from_millis(100);
-/// How long all workers together are waited for.
+/// How long a sample waits for all workers together.
 const PATIENCE: Duration = Duration::from_millis(800);
-/// Alerts a second that are taken as text, of all workers together.
+/// Limit of the alerts per second that are collected as text, from all workers together.
 const TEXTS: u32 = 1000;
-/// Rules with the highest cost that a worker tells of, and that are shown.
+/// Limit of the most expensive rules that a worker reports, and that are shown.
 const RULES_TOLD: usize = 200;
 const RULES: usize = 20;
-/// In how many samples once workers are asked what rules cost.
+/// Rule costs are requested once in this many samples.
 const RULES_EVERY: u64 = 5;
 
-/// What is known of the running engine, and what workers add to it.
+/// Data for live views, with contributions of the workers.
 #[derive(Default)]
 pub(crate) struct Watched {
     pub(crate) hub: Arc<Hub>,
-    /// Workers' outputs tell this of alerts and flows.
+    /// Receives alerts and flows from the workers' outputs.
     pub(crate) feed: Arc<Feed>,
 }
 
-/// The live page's socket: made before the process gives up what it needs for it.
+/// The live page's socket, created before the process drops the privileges for it.
 pub(crate) struct Web {
     listener: TcpListener,
     settings: WebSettings,
 }
 
 impl Web {
-    /// Listens where the settings say so.
+    /// Listens at the configured address.
     ///
     /// # Errors
-    /// A setting that cannot be; an address that cannot be had.
+    /// An invalid setting, or an address that is not available.
     pub(crate) fn listen(config: &Config, options: &RunOptions) -> Result<Option<Web>, Failed> {
         let Some(mut settings) = crate::settings::web(config, options)? else { return Ok(None) };
         let listener = TcpListener::bind(settings.listen).map_err(|e| {
             Failed::new("web", format!("cannot listen on {}: {e}; name another address with --web", settings.listen))
         })?;
-        // Port 0 is any that is free.
+        // Port 0 selects a free port.
         settings.listen = listener.local_addr().unwrap_or(settings.listen);
         Ok(Some(Web { listener, settings }))
     }
 }
 
-/// Starts the thread that takes samples, and the one that serves the page where there is one.
+/// Starts the thread that takes samples, and the one that serves the page, if it is on.
 ///
 /// # Errors
-/// No thread is to be had.
+/// A thread cannot start.
 pub(crate) fn start(control: &Arc<Control>, web: Option<Web>) -> Result<(), Failed> {
     if let Some(Web { listener, settings }) = web {
         let hub = Arc::clone(&control.watched.hub);
@@ -93,7 +93,7 @@ pub(crate) fn start(control: &Arc<Control>, web: Option<Web>) -> Result<(), Fail
     })
 }
 
-/// What a worker says of itself.
+/// A worker's report.
 struct WorkerReport {
     name: String,
     thread: i32,
@@ -102,15 +102,15 @@ struct WorkerReport {
     /// What the outputs of all workers count.
     outputs: OutputCounters,
     ends: Vec<End>,
-    /// What its rules cost, where that was asked: the sum, and the highest.
+    /// The costs of its rules, if they were requested: the sum, and the highest.
     costs: Option<(u64, Vec<RuleCost>)>,
 }
 
 struct Watcher<'a> {
     control: &'a Arc<Control>,
-    /// What workers said last, by the number of their thread.
+    /// The last report of each worker, by thread id.
     workers: BTreeMap<i32, WorkerReport>,
-    /// What was counted of each interface before the first packet.
+    /// The counters of each interface before the first packet.
     before: Option<Vec<(String, Host)>>,
     samples: u64,
     seen: Seen,
@@ -143,7 +143,7 @@ impl Watcher<'_> {
         self.control.watched.feed.look(None);
     }
 
-    /// Notes once what cards and host have counted so far.
+    /// Records once the initial counters of cards and host.
     fn interfaces(&mut self) {
         if let (None, Some(live)) = (&self.before, self.control.live.get()) {
             let host = if live.capture == "NFQ" { Host::of_queue } else { Host::of };
@@ -151,7 +151,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Takes the events that workers put aside, and allows them more.
+    /// Collects the events that workers put aside, and lets them put aside more.
     fn events(&mut self) {
         let watched = &self.control.watched;
         let mut empty = std::mem::take(&mut self.seen);
@@ -170,7 +170,7 @@ impl Watcher<'_> {
         self.seen = seen;
     }
 
-    /// Asks all workers at once, and waits for them together. Returns how many were late.
+    /// Requests reports from all workers at once, and waits for them together. Returns the number of late workers.
     fn ask(&mut self) -> u64 {
         let costs = matches!(self.control.watching, Watching::Profile(_)) && self.samples.is_multiple_of(RULES_EVERY);
         let (send, receive) = mpsc::channel();
@@ -178,7 +178,7 @@ impl Watcher<'_> {
         for post in self.control.workers() {
             let send = send.clone();
             let order = post.send(Box::new(move |w, r| {
-                // Who asked may have gone.
+                // The sampler may have stopped waiting.
                 let _ = send.send(tell(w, r, costs));
             }));
             asked += u64::from(order.is_ok());
@@ -197,7 +197,7 @@ impl Watcher<'_> {
             }
             self.workers.insert(told.thread, told);
         }
-        // Threads that are gone do not come back.
+        // Threads that have ended do not come back.
         self.workers.retain(|thread, _| std::path::Path::new(&format!("/proc/self/task/{thread}")).exists());
         asked - answered
     }
@@ -264,7 +264,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// What was received and lost at each interface.
+    /// Received and lost packets of each interface.
     fn rows(&self) -> Vec<Row> {
         let row = |(name, before): &(String, Host)| {
             let mut row = Row { interface: name.clone(), host: before.again(name).since(before), ..Row::default() };
@@ -278,7 +278,7 @@ impl Watcher<'_> {
         self.before.iter().flatten().map(row).collect()
     }
 
-    /// What rules cost all workers together, the most expensive first.
+    /// The costs of rules over all workers, the most expensive first.
     fn rules(&self) -> Vec<RuleCost> {
         let mut sums: BTreeMap<(u32, u32), RuleCost> = BTreeMap::new();
         let mut total = 0u64;
@@ -306,7 +306,7 @@ impl Watcher<'_> {
     }
 }
 
-/// What a worker says, by the worker itself.
+/// A worker's report, created by the worker itself.
 fn tell(worker: &mut Worker, reporter: &mut Reporter, costs: bool) -> WorkerReport {
     let counters = reporter.counters(worker);
     let memory = stats::memory(worker).into_iter();
@@ -314,7 +314,7 @@ fn tell(worker: &mut Worker, reporter: &mut Reporter, costs: bool) -> WorkerRepo
     let costs = if costs { cost(worker) } else { None };
     let captured = worker.pipeline.stages.captured.as_ref();
     let this = std::thread::current();
-    // Who reads a capture file alone is the process's first thread.
+    // A single worker of a capture file runs in the process's first thread.
     let own = this.name().filter(|n| *n != "main").unwrap_or("W#01");
     WorkerReport {
         name: captured.map_or_else(|| own.to_owned(), |c| c.thread.clone()),
@@ -327,7 +327,7 @@ fn tell(worker: &mut Worker, reporter: &mut Reporter, costs: bool) -> WorkerRepo
     }
 }
 
-/// What the engine's own rules cost this worker: ticks of all, and those with most.
+/// The costs of the engine's own rules at this worker: the sum in ticks, and the most expensive rules.
 fn cost(worker: &mut Worker) -> Option<(u64, Vec<RuleCost>)> {
     let (detect, state) = worker.pipeline.stages.own()?;
     let costs = state.costs();
@@ -348,12 +348,12 @@ fn cost(worker: &mut Worker) -> Option<(u64, Vec<RuleCost>)> {
 /// Processor time of a thread of this process.
 fn processor_time(thread: i32) -> Duration {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/self/task/{thread}/{file}")).unwrap_or_default();
-    // In nanoseconds, where the kernel has it; else in hundredths of a second.
+    // In nanoseconds if the kernel supplies them, or else in hundredths of a second.
     let exact = read("schedstat").split_ascii_whitespace().next().and_then(|n| n.parse::<u64>().ok());
     exact.map_or_else(|| ticks(&read("stat")), Duration::from_nanos)
 }
 
-/// `/proc/…/stat`: user and system time, the 14th and 15th member; the second is a name in brackets.
+/// `/proc/…/stat`: user and system time are the 14th and 15th fields. The second field is a name in brackets.
 fn ticks(stat: &str) -> Duration {
     let behind = stat.rsplit_once(')').map_or("", |s| s.1);
     let times = behind.split_ascii_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok());
@@ -366,7 +366,7 @@ fn process_time() -> Duration {
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Memory of the process that is in use, in bytes.
+/// Resident memory of the process, in bytes.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split_ascii_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);

@@ -1,6 +1,6 @@
-//! A record of what one worker inspects, for tests that compare it with what a host received (`crates/hosts`).
+//! Records what one worker inspects, for tests that compare it with what a host received (`crates/hosts`).
 //!
-//! A worker of a sensor has none: it costs one comparison where stream data is handed on.
+//! In production, a worker has no witness. The only cost is one comparison where stream data is passed on.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use margay_flow::{Direction, FlowCore};
 use margay_packet::Packet;
 use margay_stream::{StreamEvent, TcpSession};
 
-/// What happened to the data of a flow.
+/// What happened to a flow's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// A chunk of the raw stream went to detection.
+    /// A chunk of the raw stream was inspected.
     Stream {
         /// Sequence number of the first byte of the stream.
         first: u32,
@@ -21,62 +21,62 @@ pub enum What {
         offset: u64,
         /// Its bytes ([`Witness::bytes`]).
         bytes: Range<usize>,
-        /// How many of them, from the first, were in a chunk before.
+        /// How many of its first bytes were in an earlier chunk.
         seen: usize,
     },
-    /// Bytes of the stream went to protocol detection or to a parser, which may leave some of them for later.
+    /// Stream bytes went to protocol detection or to a parser, which may leave some of them for later.
     App {
         /// Sequence number of the first byte of the stream.
         first: u32,
-        /// Stream offset of the first.
+        /// Stream offset of the first byte.
         offset: u64,
         /// The bytes.
         bytes: Range<usize>,
     },
-    /// The application layer was told that bytes are missing.
+    /// A gap was reported to the application layer.
     AppGap {
         /// Sequence number of the first byte of the stream.
         first: u32,
-        /// Stream offset of the first.
+        /// Stream offset of the gap.
         offset: u64,
-        /// How many.
+        /// Length of the gap.
         len: u64,
     },
-    /// The application layer takes no more data of the flow; noted for each direction.
+    /// The application layer accepts no more data of the flow; recorded for each direction.
     AppOff,
-    /// The application layer begins anew with the stream.
+    /// The application layer restarts with the stream.
     AppRestart {
         /// Sequence number of the first byte of the stream.
         first: u32,
-        /// Stream offset of the first byte that it is given from now on.
+        /// Stream offset of the first byte that it receives from now on.
         offset: u64,
     },
-    /// A packet went to detection; these are the bytes of its payload.
+    /// A packet was inspected; these are the bytes of its payload.
     Payload(Range<usize>),
-    /// A decoder or stream event that rules can ask for, by its name.
+    /// A decoder or stream event that rules can match, by name.
     Event(&'static str),
-    /// An alert was written; the rule's place in [`margay_detect::Detect::rules`].
+    /// An alert was written; the rule's index in [`margay_detect::Detect::rules`].
     Alert(u32),
 }
 
-/// One thing that happened.
+/// One recorded event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Number of the flow; 0 where the packet has none.
+    /// Id of the flow; 0 if the packet has none.
     pub flow: u64,
     /// IP protocol.
     pub proto: u8,
-    /// Direction in the flow, where the packet has one.
+    /// Direction in the flow, if there is a flow.
     pub dir: Option<Direction>,
     /// Address and port of the sender.
     pub from: (IpAddr, u16),
     /// Address and port of the receiver.
     pub to: (IpAddr, u16),
-    /// What.
+    /// What happened.
     pub what: What,
 }
 
-/// What was inspected since it was last cleared.
+/// Everything inspected since the last [`Witness::clear`].
 #[derive(Debug, Default)]
 pub struct Witness {
     records: Vec<Record>,
@@ -84,7 +84,7 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// What happened, in order.
+    /// The records in order.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
@@ -94,7 +94,7 @@ impl Witness {
         self.bytes.get(range.clone()).unwrap_or(&[])
     }
 
-    /// Forgets all.
+    /// Removes all records.
     pub fn clear(&mut self) {
         self.records.clear();
         self.bytes.clear();
@@ -142,14 +142,14 @@ impl Witness {
         }
     }
 
-    /// A packet that goes to detection.
+    /// Records the payload of an inspected packet.
     pub(crate) fn payload(&mut self, packet: &Packet<'_>, flow: Option<(u64, Direction)>) {
         let bytes = self.keep(packet.payload());
         let (flow, dir) = of(flow);
         self.note_packet(packet, flow, dir, What::Payload(bytes));
     }
 
-    /// An alert of a packet.
+    /// Records an alert of a packet.
     pub(crate) fn alert(&mut self, packet: &Packet<'_>, flow: Option<(u64, Direction)>, rule: u32) {
         let (flow, dir) = of(flow);
         self.note_packet(packet, flow, dir, What::Alert(rule));
@@ -160,7 +160,7 @@ impl Witness {
         self.records.push(Record { flow, proto: packet.proto, dir, from, to, what });
     }
 
-    /// What was wrong with a packet.
+    /// Records the decoder and stream events of a packet.
     pub(crate) fn events(&mut self, packet: &Packet<'_>, flow: u64, stream: &[StreamEvent]) {
         let decoder = packet.events.as_slice().iter().map(|e| e.name());
         for name in decoder.chain(stream.iter().map(|e| e.name())) {
@@ -169,7 +169,7 @@ impl Witness {
     }
 }
 
-/// Number of a flow (0 for none) and direction in it.
+/// Id of a flow (0 for none) and direction in it.
 fn of(flow: Option<(u64, Direction)>) -> (u64, Option<Direction>) {
     flow.map_or((0, None), |(flow, dir)| (flow, Some(dir)))
 }

@@ -1,8 +1,8 @@
-//! The hand-over of `parallel::handover`, in every order that its steps can be seen in (loom): what was given is taken, once, though the
-//! giver is gone by then; a taker whose giver failed goes on; workers that wait for each other's flows, and for each other's
-//! frames, all come to their end.
+//! Tests `parallel::handover` with loom, in every order of its steps. A given value is taken exactly once, even if the giver
+//! is gone by then. A taker whose giver failed continues. Workers that wait for each other's flows, and for each other's
+//! frames, all finish.
 //!
-//! The code is the engine's own. A wait is a look and then a step aside, so that one that has no end is a model without an end, which
+//! The code is the engine's own. A wait is a check followed by a yield, so an endless wait makes the model endless, which
 //! loom reports.
 
 #![allow(clippy::unwrap_used)]
@@ -11,7 +11,7 @@
 #[allow(dead_code)]
 mod handover;
 
-/// loom's, in place of the standard library's.
+/// Replaces the standard library's types with loom's.
 mod sync {
     pub(super) use loom::sync::Mutex;
     pub(super) use loom::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// As a taker: looks until it is there, or never will be.
+/// Waits as a taker: checks until the value is there, or never will be.
 fn wait<T>(cell: &Handover<T>, gone: impl Fn() -> bool, mut meanwhile: impl FnMut()) -> Option<T> {
     loop {
         match cell.take(&gone) {
@@ -72,7 +72,7 @@ fn one_that_failed_is_not_waited_for() {
     });
 }
 
-/// It is asked for while the giver is at work, and is at the end of its queue as well: it gives once.
+/// The value is requested while the giver works, and the giver also reaches the end of its queue: it gives once.
 #[test]
 fn asked_and_at_the_end_of_the_queue() {
     check(3, || {
@@ -103,16 +103,16 @@ fn asked_and_at_the_end_of_the_queue() {
     });
 }
 
-/// What is in a queue, with the position in the stream.
+/// An item of a queue, with its position in the stream.
 #[derive(Clone, Copy)]
 enum Item {
-    /// A frame that looks at what all share: all others must be past it.
+    /// A frame that accesses shared state: all other workers must be past it.
     Frame(u64),
     Give(usize),
     Take(usize, u64),
 }
 
-/// Workers with these queues, which hold what the feeder would put there; each comes to its end.
+/// Runs workers with these queues, which hold the feeder's items, until all have finished.
 fn run(queues: &'static [&'static [Item]], cells: usize, preemptions: usize) {
     check(preemptions, move || {
         let at: Arc<Vec<AtomicU64>> = Arc::new(queues.iter().map(|_| AtomicU64::new(0)).collect());
@@ -160,7 +160,7 @@ fn there_and_back() {
     run(&[&[Give(0), Take(1, 3), Frame(3)], &[Take(0, 2), Frame(2), Give(1), Frame(4)]], 2, 2);
 }
 
-/// A flow that goes on from the second to the third before the first has given it.
+/// A flow moves on from the second worker to the third before the first has given it.
 #[test]
 fn three_workers() {
     use Item::{Give, Take};

@@ -1,9 +1,9 @@
-//! The protocol of `parallel::turns`, in every order that its steps can be seen in (loom): nobody sleeps for ever, and everything
-//! that is read is inspected, once, in order.
+//! Tests the protocol of `parallel::turns` with loom, in every order of its steps. No worker sleeps for ever, and everything
+//! that is read is inspected once, in order.
 //!
-//! The code is the engine's own. Queues are counters with the memory order of the real ones (`rtrb`: what is put is released by the
-//! writer's index, room by the reader's), the feeder hands out a fixed list. Sleep has no end of its own here, so that a wake-up
-//! that gets lost is a deadlock, which loom reports.
+//! The code is the engine's own. Queues are counters with the memory ordering of the real ones (`rtrb`: the writer's index
+//! releases items, the reader's index releases room), and the feeder hands out a fixed list. A sleep has no timeout here, so
+//! a lost wake-up is a deadlock, which loom reports.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
 
@@ -11,12 +11,12 @@
 #[allow(dead_code, clippy::duration_suboptimal_units)]
 mod turns;
 
-/// loom's, in place of the standard library's.
+/// Replaces the standard library's types with loom's.
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
     use loom::sync::{Condvar, Mutex};
 
-    /// A ring that nobody waits for is kept, as `unpark` keeps it.
+    /// A ring is remembered if no thread waits for it, like `unpark`.
     #[derive(Debug)]
     pub(super) struct Bell(Mutex<bool>, Condvar);
 
@@ -48,7 +48,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Mutex};
 use turns::{Outcome, Turns};
 
-/// A bounded queue of which only the number of things in it matters.
+/// A bounded queue, reduced to the number of its items.
 struct Queue {
     put: AtomicUsize,
     taken: AtomicUsize,
@@ -84,7 +84,7 @@ impl Queue {
 }
 
 struct Feeder {
-    /// For whom each thing is.
+    /// The receiver of each item.
     list: &'static [usize],
     at: usize,
 }
@@ -95,7 +95,7 @@ struct Shared {
     feeder: Mutex<Feeder>,
 }
 
-/// As `Feeder::read`: until the worker that reads has something to do, a queue is full, or all is handed out.
+/// Like `Feeder::read`: runs until the reader has work of its own, a queue is full, or everything is handed out.
 fn turn(feeder: &mut Feeder, me: usize, shared: &Shared) -> Outcome {
     let turns = &shared.turns;
     loop {
@@ -120,7 +120,7 @@ fn turn(feeder: &mut Feeder, me: usize, shared: &Shared) -> Outcome {
     }
 }
 
-/// As `WorkerSetup::work`.
+/// Like `WorkerSetup::work`.
 fn work(me: usize, shared: &Shared) -> usize {
     let (turns, queue) = (&shared.turns, &shared.queues[me]);
     turns.enter(me);

@@ -1,27 +1,27 @@
-//! What one call of a script may use.
+//! The resources that one call of a script may use.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::error::ErrorKind;
 
-/// Steps of pattern matching, or elements of a table, that count as one instruction: each is about as much work.
+/// Steps of pattern matching, or table elements, that cost one instruction: each is about as much work.
 pub(crate) const STEPS: u64 = 8;
-/// Bytes copied or searched at once that count as one instruction.
+/// Bytes copied or searched at once that cost one instruction.
 pub(crate) const BYTES: u64 = 64;
-/// The clock is asked once so many instructions are used, and then with each hook: what ends before never asks it.
+/// The clock is first read after this many instructions, and then at each hook. Shorter calls never read it.
 const CLOCK_FROM: u64 = 10_000;
 
-/// The budget of the call that is going on. One a state, and used by one thread at a time: a state may move to another.
+/// The budget of the current call. Each state has one, used by one thread at a time: a state may move to another thread.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: u64,
     time: Duration,
     used: AtomicU64,
     made: Instant,
-    /// When the clock was first asked, in microseconds since `made`, and 1 more; 0 before that.
+    /// When the clock was first read, in microseconds since `made`, plus 1; 0 before that.
     since: AtomicU64,
-    /// What the call did that it may not; the first thing counts.
+    /// The first violation of the call.
     broke: AtomicU8,
 }
 
@@ -40,19 +40,19 @@ impl Budget {
         }
     }
 
-    /// A call begins.
+    /// Starts a call.
     pub(crate) fn start(&self) {
         self.used.store(0, Relaxed);
         self.since.store(0, Relaxed);
         self.broke.store(0, Relaxed);
     }
 
-    /// How many instructions pass between two looks at the budget.
+    /// Instructions between two checks of the budget.
     pub(crate) fn interval(&self) -> u32 {
         (self.limit / 100).clamp(1, 1000) as u32
     }
 
-    /// Notes what the call did that it may not.
+    /// Records a violation.
     pub(crate) fn note(&self, kind: ErrorKind) {
         if self.broke().is_none() {
             let n = KINDS.iter().position(|k| *k == kind).unwrap_or(0) + 1;
@@ -60,17 +60,17 @@ impl Budget {
         }
     }
 
-    /// What the call did that it may not.
+    /// The call's violation, if there is one.
     pub(crate) fn broke(&self) -> Option<ErrorKind> {
         usize::from(self.broke.load(Relaxed)).checked_sub(1).and_then(|n| KINDS.get(n)).copied()
     }
 
-    /// Whether its instructions or its time are used up: then nothing may catch the error.
+    /// Whether the instructions or the time are used up. Then the error must not be caught.
     pub(crate) fn is_over(&self) -> bool {
         self.broke() == Some(ErrorKind::Instructions)
     }
 
-    /// Instructions that are left.
+    /// Remaining instructions.
     pub(crate) fn left(&self) -> u64 {
         self.limit.saturating_sub(self.used.load(Relaxed))
     }
@@ -78,7 +78,7 @@ impl Budget {
     /// Uses `n` instructions.
     ///
     /// # Errors
-    /// Where there are not so many left.
+    /// Fewer remain.
     pub(crate) fn spend(&self, n: u64) -> mlua::Result<()> {
         let used = self.used.load(Relaxed).saturating_add(n);
         self.used.store(used, Relaxed);

@@ -1,23 +1,23 @@
-//! What goes wrong in a script.
+//! Errors of scripts.
 
-/// What kind of error it was, as it is counted.
+/// The kind of an error, as counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The script is wrong, or raised an error of its own.
+    /// The script is invalid, or raised an error itself.
     Script,
-    /// It called what the sandbox does not have.
+    /// It called a function that the sandbox lacks.
     Blocked,
     /// It ran for too long.
     Instructions,
-    /// It asked for more memory than it may have.
+    /// It exceeded its memory limit.
     Memory,
 }
 
-/// An error of a script, with its file and line where Lua knows them.
+/// An error of a script, with file and line if Lua knows them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LuaError {
-    /// What kind it was.
+    /// The kind.
     pub kind: ErrorKind,
     /// What happened, and where.
     pub message: String,
@@ -28,7 +28,7 @@ impl LuaError {
         LuaError { kind: ErrorKind::Script, message: message.into() }
     }
 
-    /// From what Lua raised. `name` is the script's file, as its chunk is called.
+    /// Converts an error raised by Lua. `name` is the script's file, which is the name of its chunk.
     pub(crate) fn of(error: &mlua::Error, kind: ErrorKind, name: &str) -> Self {
         let kind = match error {
             mlua::Error::MemoryError(_) if kind == ErrorKind::Script => ErrorKind::Memory,
@@ -40,7 +40,7 @@ impl LuaError {
     }
 }
 
-/// The error's own words, without the traceback, but with the line that it has.
+/// The error's message, without the traceback, but with its line number.
 fn text(error: &mlua::Error, name: &str) -> String {
     match error {
         mlua::Error::CallbackError { traceback, cause } => {

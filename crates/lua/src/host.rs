@@ -1,11 +1,11 @@
-//! What a script asks of the engine.
+//! Queries from a script to the engine.
 
 use crate::value::Value;
 
-/// What is asked about.
+/// The subject of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Subject {
-    /// The packet at hand: `get`, `timestamp`, `timestring_legacy`, `timestring_iso8601`, `tuple`, `sp`, `dp`, `payload`,
+    /// The current packet: `get`, `timestamp`, `timestring_legacy`, `timestring_iso8601`, `tuple`, `sp`, `dp`, `payload`,
     /// `packet`, `pcap_cnt`.
     Packet,
     /// Its flow: `get`, `timestamps`, `timestring_legacy`, `timestring_iso8601`, `tuple`, `app_layer_proto`, `has_alerts`,
@@ -13,26 +13,27 @@ pub enum Subject {
     Flow,
     /// The rule: `get`, `sid`, `gid`, `rev`, `msg`, `action`, `class_description`, `priority`, `class`.
     Rule,
-    /// The file at hand: `get`, `file_id`, `tx_id`, `name`, `size`, `magic`, `md5`, `sha1`, `sha256`, `get_state`, `is_stored`.
+    /// The current file: `get`, `file_id`, `tx_id`, `name`, `size`, `magic`, `md5`, `sha1`, `sha256`, `get_state`,
+    /// `is_stored`.
     File,
-    /// The transaction at hand. The first argument is the protocol that the script takes it to be of; what is asked is up to the
-    /// protocol; `get` says whether there is one.
+    /// The current transaction. The first argument is the protocol that the script expects. The protocol defines the queries;
+    /// `get` says whether there is a transaction.
     Tx,
-    /// A variable of the flow that is text: `get` with its name, `set` with name and value.
+    /// A text variable of the flow: `get` with its name, `set` with name and value.
     FlowVar,
-    /// A variable of the flow that is a number: `get` with its name, `set` with name and value.
+    /// A number variable of the flow: `get` with its name, `set` with name and value.
     FlowInt,
     /// A variable of the rule that `byte_extract` or `byte_math` sets: `get` with its name.
     ByteVar,
-    /// A set of data: `get` with its name says whether there is one, `add` with name and data gives 1 where the data is
-    /// new, 0 where it is in the set already.
+    /// A dataset: `get` with its name says whether it exists. `add` with name and data returns 1 if the data is new, and 0 if
+    /// it was in the set.
     Dataset,
-    /// The thread: `info` gives number, name and group.
+    /// The thread: `info` returns number, name and group.
     Thread,
 }
 
 impl Subject {
-    /// All of them, with their names in the prelude.
+    /// All subjects, with their names in the prelude.
     pub(crate) const NAMES: [(&'static str, Subject); 10] = [
         ("packet", Subject::Packet),
         ("flow", Subject::Flow),
@@ -51,32 +52,32 @@ impl Subject {
     }
 }
 
-/// Why there is no answer.
+/// Why a query has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostError {
-    /// There is none now: the script gets `nil` and this sentence.
+    /// The value is not available now: the script gets `nil` and this message.
     Absent(String),
-    /// The question makes no sense: an error in the script.
+    /// The query is invalid: an error in the script.
     Wrong(String),
 }
 
 impl HostError {
-    /// What is not there.
+    /// The value is not available.
     pub fn absent(what: impl Into<String>) -> Self {
         HostError::Absent(what.into())
     }
 }
 
-/// The engine, as a script sees it for one call.
+/// The engine, as a script sees it during one call.
 pub trait Host {
-    /// Answers a question.
+    /// Answers a query.
     ///
     /// # Errors
-    /// Where there is nothing to answer with.
+    /// There is no answer.
     fn ask(&mut self, subject: Subject, what: &str, args: &[Value<'_>]) -> Result<Value<'_>, HostError>;
 }
 
-/// A host that has nothing.
+/// A host without any values.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoHost;
 

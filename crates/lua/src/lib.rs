@@ -1,24 +1,24 @@
 //! Lua scripts in a sandbox.
 //!
-//! A [`Script`] is one Lua 5.4 state with one script in it. It is made when rules or outputs are loaded, never for a packet,
-//! and belongs to one worker. What a script may ask of the engine goes through one narrow trait, [`Host`]: a subject (the
-//! packet, the flow, a transaction ...), what is asked of it, and arguments. So this crate knows Lua and the shape of the
-//! libraries that scripts `require` (`suricata.packet`, `suricata.http` ...), and nothing of packets or protocols.
+//! A [`Script`] is one Lua 5.4 state with one script in it. It is created when rules or outputs are loaded, never for a
+//! packet, and belongs to one worker. All queries of a script to the engine go through one narrow trait, [`Host`]: a subject
+//! (the packet, the flow, a transaction ...), the query, and arguments. So this crate knows Lua and the structure of the
+//! libraries that scripts `require` (`suricata.packet`, `suricata.http` ...), and nothing about packets or protocols.
 //!
-//! The libraries themselves are Lua (`prelude.lua`), on top of few functions in Rust. What scripts see is that text's
-//! doing; what it costs is counted like the script's own instructions.
+//! The libraries themselves are written in Lua (`prelude.lua`), on top of a few Rust functions. That text defines what
+//! scripts see, and its instructions count like the script's own.
 //!
 //! # Limits
 //!
-//! Each call has a budget of instructions, counted by Lua's count hook every few hundred of them, and the state a limit of
-//! bytes, kept by the allocator. C functions run between hooks, so each one whose work is not bounded by the bytes
-//! that it is given is replaced: pattern matching is done in Rust with every step counted ([`pattern`]), `string.rep` and
-//! the functions on tables say what they are about to do and pay first. What remains touches each byte of its arguments
-//! a fixed number of times. As a last net a call that has used many instructions is also held to a second of time.
+//! Each call has a budget of instructions, which Lua's count hook checks every few hundred instructions. The allocator
+//! enforces a limit of bytes for the state. C functions run between hooks, so those whose work is not bounded by the length
+//! of their input are replaced. Pattern matching is done in Rust, and counts every step ([`pattern`]). `string.rep` and the
+//! table functions compute their cost and pay for it first. The remaining functions touch each byte of their arguments a
+//! fixed number of times. As a last resort, a call that has used many instructions also has a limit of one second.
 //!
-//! In the sandbox there is no `pcall` and no coroutine, so nothing catches an error of a limit, no metatable, so no
-//! finalizer, and no way to load code. What is not in it raises an error that names it ([`ErrorKind::Blocked`]).
-//! Byte code is never loaded, in whatever mode: Lua does not check it.
+//! The sandbox has no `pcall` and no coroutine, so nothing can catch the error of a limit. It has no metatables, so no
+//! finalizers, and no way to load code. A missing function raises an error with its name ([`ErrorKind::Blocked`]). Byte code
+//! is never loaded in any mode, because Lua does not verify it.
 
 mod budget;
 mod error;
@@ -31,8 +31,8 @@ mod script;
 mod source;
 mod value;
 
-/// Bytes of stack that a thread needs that runs scripts: calls nest through C up to 200 deep, at up to 12 KiB each where
-/// nothing is optimised.
+/// Stack size of a thread that runs scripts: calls nest through C up to 200 levels, at up to 12 KiB each in an unoptimised
+/// build.
 pub const STACK: usize = 8 << 20;
 
 pub use error::{ErrorKind, LuaError};

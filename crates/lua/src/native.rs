@@ -1,4 +1,4 @@
-//! What the prelude is given in Rust: functions of strings and tables that pay for what they do, digests, base64.
+//! The prelude's Rust functions: string and table functions that pay for their work, digests, base64.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::error::ErrorKind;
 use crate::pattern::{Capture, Matcher, PatternError, has_specials};
 use crate::sandbox::{Log, LogLevel, Settings};
 
-/// What the functions share.
+/// State that the functions share.
 pub(crate) struct Shared {
     pub(crate) budget: Arc<Budget>,
-    /// Most bytes that one of them makes.
+    /// Limit of the bytes that a function creates.
     pub(crate) bytes: usize,
 }
 
@@ -27,7 +27,7 @@ impl Shared {
         mlua::Error::runtime("not enough memory")
     }
 
-    /// Runs a matcher and pays for its steps.
+    /// Runs a matcher, and pays for its steps.
     fn search<T>(
         &self,
         text: &[u8],
@@ -77,7 +77,7 @@ fn wrong(e: PatternError) -> mlua::Error {
     }
 }
 
-/// Where a search begins: from 1, from the end where negative.
+/// The start of a search: counted from 1, or from the end if negative.
 fn begin(init: Option<i64>, len: usize) -> Option<usize> {
     let at = match init.unwrap_or(1) {
         n if n > 0 => usize::try_from(n - 1).ok()?,
@@ -133,7 +133,7 @@ fn find(
     if out.is_empty() { nothing() } else { Ok(MultiValue::from_iter(out)) }
 }
 
-/// One step of `string.gmatch`: where it goes on (0-based; -1 at the end), then the captures.
+/// One step of `string.gmatch`: the next position (0-based; -1 at the end), then the captures.
 fn next_match(
     lua: &Lua,
     shared: &Shared,
@@ -163,7 +163,7 @@ fn next_match(
     Ok(MultiValue::from_iter(out))
 }
 
-/// Appends what replaces one match.
+/// Appends the replacement of one match.
 fn replaced(
     lua: &Lua,
     m: &Matcher<'_>,
@@ -238,7 +238,7 @@ fn substitute(
     let max = max.unwrap_or(i64::MAX);
     let (mut out, mut at, mut last, mut n) = (Vec::new(), 0usize, None, 0i64);
     while n < max {
-        // Steps are paid for before what replaces a match runs, which uses the same budget.
+        // Steps are paid for before the replacement function runs, because it uses the same budget.
         let mut found = None;
         let mut failed = Ok(());
         let before = out.len();
@@ -298,8 +298,8 @@ fn repeat(
     lua.create_string(&out)
 }
 
-/// How many elements a call of one of Lua's functions on tables goes through: what a table says of its length may have nothing to
-/// do with what is in it.
+/// The number of elements that a call of a Lua table function visits. A table's reported length may have nothing to do with
+/// its content.
 fn elements(name: &str, count: usize, args: [&mlua::Value; 4]) -> mlua::Result<u64> {
     let int = |n: usize| args.get(n).and_then(|v| v.as_integer());
     let len = |n: usize| match args.get(n) {
@@ -321,10 +321,10 @@ fn elements(name: &str, count: usize, args: [&mlua::Value; 4]) -> mlua::Result<u
     })
 }
 
-/// A function on tables, how many arguments it is called with, and the first four of them.
+/// The name of a table function, the number of its arguments, and the first four of them.
 type Payment = (LuaString, usize, mlua::Value, mlua::Value, mlua::Value, mlua::Value);
 
-/// A digest in the making.
+/// A digest in progress.
 enum Hasher {
     Md5(Md5),
     Sha1(Sha1),
@@ -360,7 +360,7 @@ impl Hasher {
     }
 }
 
-/// Puts the functions into the table that the prelude is given.
+/// Adds the functions to the table that the prelude receives.
 pub(crate) fn install(lua: &Lua, native: &Table, shared: Arc<Shared>, settings: &Settings) -> mlua::Result<()> {
     let s = shared.clone();
     native.set("find", lua.create_function(move |lua, args| find(lua, &s, args, true))?)?;
@@ -372,7 +372,7 @@ pub(crate) fn install(lua: &Lua, native: &Table, shared: Arc<Shared>, settings: 
     native.set("gsub", lua.create_function(move |lua, args| substitute(lua, &s, args))?)?;
     let s = shared.clone();
     native.set("rep", lua.create_function(move |lua, args| repeat(lua, &s, args))?)?;
-    // Pays for the elements that a function on a table goes through, given its name and arguments.
+    // Pays for the elements that a table function visits, given its name and arguments.
     let s = shared.clone();
     native.set(
         "pay",

@@ -1,19 +1,19 @@
 //! Lua's patterns (Reference Manual 5.4, section 6.4.1), with every step counted.
 //!
-//! A pattern is tried by going back, so one of a few bytes can take as long as one likes: `(".-"):rep(20) .. "b"` on a
-//! thousand letters. Lua's own functions do that in C, where no instruction hook sees it.
+//! Pattern matching backtracks, so a pattern of a few bytes can take almost any time, such as `(".-"):rep(20) .. "b"` on a
+//! thousand letters. Lua's own functions do that in C, where no instruction hook applies.
 
-/// Most captures of one pattern.
+/// Limit of captures in a pattern.
 pub const CAPTURES_MAX: usize = 32;
-/// How deep matching may nest.
+/// Limit of nesting.
 const DEPTH_MAX: u8 = 200;
 
-/// Why there is no answer.
+/// Why matching stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PatternError {
-    /// The pattern is wrong.
+    /// The pattern is invalid.
     Malformed(String),
-    /// It takes more steps than there are.
+    /// It needs more steps than allowed.
     Steps,
 }
 
@@ -21,12 +21,12 @@ fn malformed<T>(text: &str) -> Result<T, PatternError> {
     Err(PatternError::Malformed(text.to_owned()))
 }
 
-/// What a pair of parentheses holds.
+/// The value of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capture {
-    /// The bytes from the first place up to the second.
+    /// The bytes from the first offset up to the second.
     Bytes(usize, usize),
-    /// A place, as Lua counts them: from 1.
+    /// A position, counted from 1 as in Lua.
     Position(usize),
 }
 
@@ -37,7 +37,7 @@ enum End {
     At(usize),
 }
 
-/// A pattern at work on a text.
+/// A pattern applied to a text.
 #[derive(Debug)]
 pub struct Matcher<'a> {
     text: &'a [u8],
@@ -51,17 +51,17 @@ pub struct Matcher<'a> {
 type Matched = Result<Option<usize>, PatternError>;
 
 impl<'a> Matcher<'a> {
-    /// Looks for `pattern` (its `^` not among it) in `text`, with at most `steps` steps.
+    /// Searches for `pattern` (without its `^`) in `text`, with at most `steps` steps.
     pub fn new(text: &'a [u8], pattern: &'a [u8], steps: u64) -> Self {
         Matcher { text, pattern, captures: [(0, End::Open); CAPTURES_MAX], level: 0, depth: DEPTH_MAX, left: steps }
     }
 
-    /// Steps that are left.
+    /// Remaining steps.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Matches at one place; gives the end of the match.
+    /// Matches at one offset. Returns the end of the match.
     ///
     /// # Errors
     /// A malformed pattern, or no steps left.
@@ -71,7 +71,7 @@ impl<'a> Matcher<'a> {
         self.run(start, 0)
     }
 
-    /// The first match from `start` on: where it begins and ends.
+    /// The first match from `start` on, as its start and end.
     ///
     /// # Errors
     /// As [`Matcher::at`].
@@ -88,7 +88,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// How many captures the last match has; without any, all of it counts as one where `whole` says so.
+    /// The number of captures of the last match. Without captures, the whole match counts as one if `whole` is set.
     pub fn count(&self, whole: bool) -> usize {
         if self.level == 0 && whole { 1 } else { self.level }
     }
@@ -96,7 +96,7 @@ impl<'a> Matcher<'a> {
     /// A capture of the last match, which was from `start` to `end`.
     ///
     /// # Errors
-    /// One that there is not, or that was never closed.
+    /// The capture does not exist, or was never closed.
     pub fn capture(&self, n: usize, start: usize, end: usize) -> Result<Capture, PatternError> {
         if n >= self.level {
             return match n {
@@ -132,7 +132,7 @@ impl<'a> Matcher<'a> {
         self.pattern.get(at).copied()
     }
 
-    /// Matches what the pattern has from `p` on.
+    /// Matches the pattern from `p` on.
     fn run(&mut self, s: usize, p: usize) -> Matched {
         let Some(depth) = self.depth.checked_sub(1) else { return malformed("pattern too complex") };
         self.depth = depth;
@@ -185,7 +185,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// One character class, with what may follow it.
+    /// Matches one character class, with its repetition.
     fn item(&mut self, s: usize, p: usize) -> Result<Next, PatternError> {
         let end = self.class_end(p)?;
         let suffix = self.p(end);
@@ -298,7 +298,7 @@ impl<'a> Matcher<'a> {
         let held = n.and_then(|n| self.captures.get(n).copied());
         let (from, to) = match held {
             Some((from, End::At(to))) => (from, to),
-            // Of a place there is nothing to compare with: Lua never finds it.
+            // A position has no bytes to compare: Lua never matches it.
             Some((_, End::Position)) => return Ok(None),
             _ => return malformed(&format!("invalid capture index %{}", char::from(digit))),
         };
@@ -307,7 +307,7 @@ impl<'a> Matcher<'a> {
         Ok((wanted == here).then_some(s + (to - from)))
     }
 
-    /// Where the class that begins at `p` ends.
+    /// The end of the class at `p`.
     fn class_end(&self, p: usize) -> Result<usize, PatternError> {
         match self.p(p) {
             Some(b'%') if self.p(p + 1).is_none() => malformed("malformed pattern (ends with '%')"),
@@ -317,7 +317,7 @@ impl<'a> Matcher<'a> {
                 if self.p(at) == Some(b'^') {
                     at += 1;
                 }
-                // What comes first is part of the set, be it a `]`.
+                // The first character belongs to the set, even if it is `]`.
                 loop {
                     match self.p(at) {
                         None => return malformed("malformed pattern (missing ']')"),
@@ -333,7 +333,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether the byte at `s` is one of the class from `p` to `end`.
+    /// Whether the byte at `s` belongs to the class from `p` to `end`.
     fn is_one(&self, s: usize, p: usize, end: usize) -> bool {
         let Some(&c) = self.text.get(s) else { return false };
         match self.p(p) {
@@ -344,7 +344,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether a byte is in the set whose `[` is at `p` and `]` at `end`.
+    /// Whether a byte belongs to the set with `[` at `p` and `]` at `end`.
     fn in_set(&self, c: u8, p: usize, end: usize) -> bool {
         let mut at = p + 1;
         let negated = self.p(at) == Some(b'^');
@@ -374,7 +374,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Whether a pattern is more than the text that it stands for; what is not is looked for as it is.
+/// Whether a pattern has special characters. A pattern without them is searched as plain text.
 pub(crate) fn has_specials(pattern: &[u8]) -> bool {
     pattern.iter().any(|b| b"^$*+?.([%-".contains(b))
 }
@@ -384,7 +384,7 @@ enum Next {
     Done(Option<usize>),
 }
 
-/// Whether a byte is of the class that a letter names; what is no letter of a class stands for itself.
+/// Whether a byte belongs to the class of a letter. Other characters stand for themselves.
 fn is_class(c: u8, class: u8) -> bool {
     let is = match class.to_ascii_lowercase() {
         b'a' => c.is_ascii_alphabetic(),
@@ -397,7 +397,7 @@ fn is_class(c: u8, class: u8) -> bool {
         b'u' => c.is_ascii_uppercase(),
         b'w' => c.is_ascii_alphanumeric(),
         b'x' => c.is_ascii_hexdigit(),
-        // No longer in the manual, and still there.
+        // Lua still supports it, although the manual no longer mentions it.
         b'z' => c == 0,
         _ => return class == c,
     };
@@ -409,7 +409,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What Lua's own function gives: `find` and its captures, or the error's words.
+    /// The result of Lua's own function: `find` and its captures, or the error message.
     fn of_lua(lua: &mlua::Lua, text: &[u8], pattern: &[u8]) -> Result<Vec<String>, String> {
         let f: mlua::Function = lua.globals().get::<mlua::Table>("string").unwrap().get("find").unwrap();
         let args = (lua.create_string(text).unwrap(), lua.create_string(pattern).unwrap());

@@ -1,10 +1,10 @@
--- What scripts find in their state besides Lua's own functions: the libraries that they require, the older functions by
--- their names, and functions of Lua that are bounded, or not there.
+-- Functions of scripts besides Lua's own: the libraries that scripts require, the older global functions, and bounded or
+-- blocked replacements of Lua functions.
 local native, mode = ...
 local error, type, select, tostring, ipairs, pairs = error, type, select, tostring, ipairs, pairs
 local rawget, concat, format = rawget, table.concat, string.format
 
--- Asks the engine, with at most three arguments. Only while it has called the script there is somebody to ask.
+-- Sends a query to the engine, with at most three arguments. The engine answers only while it calls the script.
 local function ask(subject, what, a, b, c)
     local host = native.host
     if not host then
@@ -13,7 +13,7 @@ local function ask(subject, what, a, b, c)
     return host(subject, what, a, b, c)
 end
 
--- An object whose methods ask about a subject; of a transaction, with the protocol.
+-- An object whose methods query a subject; for a transaction, with the protocol.
 local function methods(object, subject, names, protocol)
     for _, name in ipairs(names) do
         if protocol then
@@ -25,7 +25,7 @@ local function methods(object, subject, names, protocol)
     return object
 end
 
--- A library with a function that gives the object, where there is one now.
+-- A library with a function that returns the object, if it is available now.
 local function library(getter, subject, names, protocol)
     local object = methods({}, subject, names, protocol)
     return {
@@ -37,7 +37,7 @@ local function library(getter, subject, names, protocol)
     }, object
 end
 
--- What a line that is written counts as, in instructions.
+-- The cost of a written line, in instructions.
 local LINE = 500
 
 local libs = {}
@@ -91,14 +91,14 @@ libs["suricata.ja3"], ja3 = library("get_tx", "tx",
     { "ja3_get_hash", "ja3_get_string", "ja3s_get_hash", "ja3s_get_string" }, "ja3")
 libs["suricata.ja3"].enable_ja3 = function() native.register("ja3", "ja3") end
 
--- Functions of the library, and methods of what get_tx() gives: both forms are documented.
+-- Functions of the library, and methods of the result of get_tx(): both forms are documented.
 local dns, dns_methods = library("get_tx", "tx",
     { "answers", "authorities", "additionals", "queries", "rcode", "rcode_string", "recursion_desired", "rrname", "txid" },
     "dns")
 for name, f in pairs(dns_methods) do dns[name] = f end
 libs["suricata.dns"] = dns
 
--- A table with all that there is of the message, not an object.
+-- A table with all fields of the message, not an object.
 libs["suricata.dnp3"] = {
     get_tx = function()
         local tx, why = ask("tx", "table", "dnp3")
@@ -194,7 +194,7 @@ for _, name in ipairs({ "md5", "sha1", "sha256" }) do
         return native.hash_finish(h)
     end
     hashing[name .. "_hex_digest"] = function(text) return native.hex(hashing[name .. "_digest"](text)) end
-    -- Called with a dot, as the manual's example does, or a colon.
+    -- Called with a dot, as in the manual's example, or with a colon.
     hashing[name] = function()
         local h = native.hasher(name)
         return {
@@ -241,7 +241,7 @@ function require(name)
     error(format("module '%s' not found: there are the suricata.* libraries only", tostring(name)), 2)
 end
 
--- The functions of older releases, by their names.
+-- The global functions of older releases.
 local function get(protocol, name)
     return function(a) return ask("tx", name, protocol, a) end
 end
@@ -306,7 +306,7 @@ end
 for name, level in pairs({
     SCLogDebug = "debug", SCLogInfo = "info", SCLogNotice = "notice", SCLogWarning = "warning", SCLogError = "error",
 }) do _G[name] = log[level] end
--- By their place, from 0, among those that init() named.
+-- By their index, from 0, among those that init() named.
 local function at(kind, index)
     local name = native.registered(kind, index)
     if not name then error(format("there is no %s number %s: init() names them", kind, tostring(index)), 3) end
@@ -324,7 +324,7 @@ function SCFlowintIncr(index) return flowint(at("flowint", index)).incr() end
 function SCFlowintDecr(index) return flowint(at("flowint", index)).decr() end
 function SCByteVarGet(index) return (ask("bytevar", "get", at("bytevar", index))) end
 
--- Functions of Lua whose work is not bounded by their arguments.
+-- Replaces Lua functions whose work is not bounded by their arguments.
 local string, table, math = string, table, math
 string.find, string.match, string.gsub, string.rep = native.find, native.match, native.gsub, native.rep
 function string.gmatch(text, pattern, init)
@@ -361,7 +361,7 @@ for _, name in ipairs({ "print", "warn" }) do
     end
 end
 
--- Functions of older releases of Lua that the manual lists.
+-- Functions of older Lua releases that the manual lists.
 local exp, log_of = math.exp, math.log
 math.pow = math.pow or function(x, y) return x ^ y end
 math.log10 = math.log10 or function(x) return log_of(x, 10) end
@@ -392,7 +392,7 @@ if mode == "sandbox" then
         _G[name] = blocked(name)
     end
 else
-    -- The whole of Lua, but for what would end the process, outlast a limit, or run byte code.
+    -- All of Lua, except functions that would end the process, outlast a limit, or run byte code.
     os.exit = blocked("os.exit")
     local is_over = native.is_over
     local function caught(ok, ...)

@@ -1,5 +1,5 @@
-//! Which script a thread is in, for those who look from beside: each script has one number that is written when it is called
-//! and when it comes back.
+//! Tells other threads which script a thread is running: each script has one number that is written at the start and the end
+//! of a call.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,12 +8,12 @@ thread_local! {
     static MARK: u8 = const { 0 };
 }
 
-/// A number that stands for the calling thread as long as it lives; never 0.
+/// A number for the calling thread while it lives; never 0.
 pub fn thread_mark() -> usize {
     MARK.with(|m| std::ptr::from_ref(m).addr())
 }
 
-/// The file of the script that the thread of that mark is in. Looks at every script: for what happens rarely.
+/// The file of the script that a thread with this mark is running. Checks every script, so it is for rare use.
 pub fn running(thread: usize) -> Option<String> {
     let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     let there = all.scripts.iter().filter_map(Weak::upgrade).find(|c| c.thread.load(Ordering::Relaxed) == thread);
@@ -24,11 +24,11 @@ static ALL: Mutex<All> = Mutex::new(All { scripts: Vec::new(), tidy: 64 });
 
 struct All {
     scripts: Vec<Weak<Call>>,
-    /// At how many those are let go that are gone.
+    /// The number of entries at which dead ones are removed.
     tidy: usize,
 }
 
-/// A script, and the thread that is in it; 0 for none.
+/// A script, and the thread that runs it; 0 for none.
 #[derive(Debug)]
 pub(crate) struct Call {
     thread: AtomicUsize,
@@ -36,7 +36,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Of the script of that file.
+    /// The entry of a script with that file.
     pub(crate) fn of(name: &str) -> Arc<Call> {
         let call = Arc::new(Call { thread: AtomicUsize::new(0), name: name.to_owned() });
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,14 +48,14 @@ impl Call {
         call
     }
 
-    /// The calling thread is in it until what this returns is dropped.
+    /// Marks the script as running on the calling thread, until the return value is dropped.
     pub(crate) fn begin(&self) -> InCall<'_> {
         self.thread.store(thread_mark(), Ordering::Relaxed);
         InCall(self)
     }
 }
 
-/// While a script runs.
+/// A running script.
 pub(crate) struct InCall<'a>(&'a Call);
 
 impl Drop for InCall<'_> {

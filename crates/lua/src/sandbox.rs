@@ -1,4 +1,4 @@
-//! States: what is in them, and what holds them.
+//! Lua states: their content and their limits.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::error::LuaError;
 use crate::native::{self, Shared};
 use crate::script::Registered;
 
-/// How much a script says with a message.
+/// The level of a script's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum LogLevel {
@@ -48,51 +48,51 @@ impl LogLevel {
     }
 }
 
-/// Where messages of scripts go.
+/// The log of scripts.
 pub type Log = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 
-/// What a script may use.
+/// Limits of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes beyond what an empty state has (`security.lua.max-bytes`).
+    /// Bytes in addition to an empty state (`security.lua.max-bytes`).
     pub bytes: usize,
     /// Instructions of one call (`security.lua.max-instructions`).
     pub instructions: u64,
-    /// Longest time of one call; asked for only once a call has used many instructions.
+    /// Time limit of one call, checked only after many instructions.
     pub time: Duration,
 }
 
 impl Limits {
-    /// Those of rules where the configuration has none.
+    /// Default limits of rule scripts.
     pub const RULES: Limits = Limits { bytes: 500_000, instructions: 500_000, time: Duration::from_secs(1) };
-    /// Those of scripts that write logs.
+    /// Limits of scripts that write logs.
     pub const OUTPUT: Limits = Limits { bytes: 256 << 20, instructions: 100_000_000, time: Duration::from_secs(10) };
 }
 
-/// What a script may reach.
+/// What a script can access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// The sandbox's functions alone.
+    /// Only the sandbox's functions.
     Sandbox,
-    /// All of Lua, files and modules of Lua too (`security.lua.allow-restricted-functions`, scripts that write logs).
+    /// All of Lua, including files and Lua modules (`security.lua.allow-restricted-functions`, scripts that write logs).
     Open,
 }
 
 /// How scripts are run.
 #[derive(Clone)]
 pub struct Settings {
-    /// What they may use.
+    /// Their limits.
     pub limits: Limits,
-    /// What they may reach.
+    /// What they can access.
     pub mode: Mode,
-    /// Where their messages go.
+    /// The log of their messages.
     pub log: Log,
-    /// The folder of logs, for `suricata.config`.
+    /// The log folder, for `suricata.config`.
     pub log_path: Option<String>,
 }
 
 impl Default for Settings {
-    /// The sandbox with the limits of rules; messages go nowhere.
+    /// The sandbox with the limits of rules, and without a log.
     fn default() -> Self {
         Settings { limits: Limits::RULES, mode: Mode::Sandbox, log: Arc::new(|_, _| {}), log_path: None }
     }
@@ -104,12 +104,12 @@ impl std::fmt::Debug for Settings {
     }
 }
 
-/// What a script registered; nobody else holds it.
+/// Locks the script's registrations; the lock is never contended.
 pub(crate) fn locked(list: &Mutex<Registered>) -> std::sync::MutexGuard<'_, Registered> {
     list.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Where a script is, for the error of a limit.
+/// The script's position, for the error of a limit.
 fn place(debug: &mlua::debug::Debug<'_>) -> String {
     let source = debug.source();
     match (source.source.as_deref().and_then(|s| s.strip_prefix('@')), debug.current_line()) {
@@ -118,11 +118,11 @@ fn place(debug: &mlua::debug::Debug<'_>) -> String {
     }
 }
 
-/// A state with the libraries in it and no script yet.
+/// A state with the libraries, but without a script.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) lua: Lua,
-    /// What the prelude shares with Rust.
+    /// Values that the prelude shares with Rust.
     pub(crate) native: Table,
     pub(crate) budget: Arc<Budget>,
     pub(crate) registered: Arc<Mutex<Registered>>,

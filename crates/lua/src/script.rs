@@ -1,4 +1,4 @@
-//! One script: loaded, asked what it needs, and called.
+//! One script: loads it, determines its needs, and calls it.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use crate::sandbox::{Settings, State, locked};
 use crate::source::Source;
 use crate::value::Value;
 
-/// Most arguments of a `luaxform`.
+/// Limit of the arguments of a `luaxform`.
 pub const TRANSFORM_ARGS_MAX: usize = 10;
-/// Most variables of one kind that a script names.
+/// Limit of the variables of one kind that a script names.
 const REGISTERED_MAX: usize = 64;
-/// Most entries of what `init` returns.
+/// Limit of the entries that `init` returns.
 const NEEDS_MAX: usize = 64;
 
-/// Variables that a script named, in its order.
+/// Variables that a script named, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Registered {
-    /// Variables of flows that are text.
+    /// Text variables of flows.
     pub flowvars: Vec<String>,
-    /// Variables of flows that are numbers.
+    /// Number variables of flows.
     pub flowints: Vec<String>,
     /// Variables of the rule.
     pub bytevars: Vec<String>,
-    /// It asks for JA3 digests.
+    /// It uses JA3 digests.
     pub ja3: bool,
-    /// It asks for HASSH digests.
+    /// It uses HASSH digests.
     pub hassh: bool,
 }
 
@@ -69,14 +69,14 @@ impl Registered {
     }
 }
 
-/// What `init` returned.
+/// The result of `init`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// What is true (or the text `"true"`).
+    /// Names with the value true (or the text `"true"`).
     pub wanted: Vec<String>,
-    /// What has another text: `type`, `protocol`, `filter`.
+    /// Names with another text: `type`, `protocol`, `filter`.
     pub texts: Vec<(String, String)>,
-    /// Variables that it names, there or by the libraries.
+    /// Variables that it names, in the result or through the libraries.
     pub registered: Registered,
 }
 
@@ -87,7 +87,7 @@ impl Needs {
     }
 }
 
-/// What the prelude asks: the subject, what of it, and arguments; those that are not given are nothing.
+/// A query of the prelude: the subject, the query, and arguments; missing ones are nil.
 type Question = (LuaString, LuaString, mlua::Value, mlua::Value, mlua::Value);
 
 /// A script in a state of its own, for one worker.
@@ -95,22 +95,22 @@ type Question = (LuaString, LuaString, mlua::Value, mlua::Value, mlua::Value);
 pub struct Script {
     state: State,
     name: String,
-    /// Whether it is being called, for those who look from beside.
+    /// Shows other threads whether it is running.
     call: Arc<Call>,
-    /// The function that is called again and again.
+    /// The function that is called repeatedly.
     main: Option<Function>,
 }
 
 impl Script {
-    /// Makes a state and runs the script's text, which defines its functions.
+    /// Creates a state and runs the script's text, which defines its functions.
     ///
     /// # Errors
-    /// A script that does not compile, or fails.
+    /// The script does not compile, or fails.
     pub fn load(source: &Source, settings: &Settings) -> Result<Script, LuaError> {
         Self::with_path(source, settings, None)
     }
 
-    /// The same, with the places where modules of Lua are looked for (`package.path`), where it may have any.
+    /// As [`Script::load`], with a search path for Lua modules (`package.path`), if the mode allows modules.
     ///
     /// # Errors
     /// As [`Script::load`].
@@ -123,7 +123,7 @@ impl Script {
         }
         let script = Script { state, name: source.name.to_string(), call: Call::of(&source.name), main: None };
         let lua = &script.state.lua;
-        // Scripts may begin with a line for the shell.
+        // Scripts may begin with a `#!` line.
         let text: &[u8] = match source.text.strip_prefix(b"#") {
             Some(rest) => rest.get(rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())..).unwrap_or(&[]),
             None => &source.text,
@@ -157,10 +157,10 @@ impl Script {
             .ok_or_else(|| LuaError::script(format!("{}: there is no function {name}() in the script", self.name)))
     }
 
-    /// Calls `init`, and makes sure of the function `main` that is called later on.
+    /// Calls `init`, and checks the function `main` that is called later.
     ///
     /// # Errors
-    /// A function that is not there, or fails; an `init` that returns no table, or one with what cannot be meant.
+    /// A function is missing or fails, or `init` does not return a table with valid entries.
     pub fn init(&mut self, host: &mut dyn Host, main: &str) -> Result<Needs, LuaError> {
         let init = self.needed("init")?;
         let wrap = |e: mlua::Error| LuaError::of(&e, ErrorKind::Script, &self.name);
@@ -203,7 +203,7 @@ impl Script {
         Ok(needs)
     }
 
-    /// Takes up the variables of a list.
+    /// Registers the variables of a list.
     fn named(&self, host: &mut dyn Host, kind: &str, list: &Table) -> Result<(), LuaError> {
         let wrap = |e: mlua::Error| LuaError::of(&e, ErrorKind::Script, &self.name);
         for name in list.sequence_values::<LuaString>() {
@@ -221,19 +221,19 @@ impl Script {
         Ok(())
     }
 
-    /// Makes sure of a script's `transform`.
+    /// Checks a script's `transform`.
     ///
     /// # Errors
-    /// Where there is none.
+    /// The function is missing.
     pub fn prepare_transform(&mut self) -> Result<(), LuaError> {
         self.main = Some(self.needed("transform")?);
         Ok(())
     }
 
-    /// Calls a function without arguments, where the script has it.
+    /// Calls a function without arguments, if the script has it.
     ///
     /// # Errors
-    /// What it raises, or the limit that it goes past.
+    /// The script raises an error, or exceeds a limit.
     pub fn call_if_there(&self, host: &mut dyn Host, name: &str) -> Result<(), LuaError> {
         match self.function(name) {
             Some(f) => {
@@ -245,11 +245,11 @@ impl Script {
         }
     }
 
-    /// Calls the main function with a table of what it asked for; of rules, whether it matches: it returns 1, or a table
-    /// whose `retval` is 1.
+    /// Calls the main function with a table of the values that it requested. For a rule, returns whether it matches: the
+    /// function returns 1, or a table whose `retval` is 1.
     ///
     /// # Errors
-    /// What it raises, or the limit that it goes past.
+    /// The script raises an error, or exceeds a limit.
     pub fn call(&self, host: &mut dyn Host, args: &[(&str, Value<'_>)]) -> Result<bool, LuaError> {
         let Some(main) = &self.main else { return Ok(false) };
         let wrap = |e: mlua::Error| LuaError::of(&e, ErrorKind::Script, &self.name);
@@ -265,10 +265,10 @@ impl Script {
         })
     }
 
-    /// Calls the main function with a value, and takes no notice of what it returns.
+    /// Calls the main function with a value, and ignores the result.
     ///
     /// # Errors
-    /// What it raises, or the limit that it goes past.
+    /// The script raises an error, or exceeds a limit.
     pub fn call_value(&self, host: &mut dyn Host, arg: &Value<'_>) -> Result<(), LuaError> {
         let Some(main) = &self.main else { return Ok(()) };
         let arg = arg.clone().into_lua(&self.state.lua).map_err(|e| LuaError::of(&e, ErrorKind::Script, &self.name))?;
@@ -284,17 +284,17 @@ impl Script {
         Ok(table)
     }
 
-    /// Calls `transform` with `input` and the rule's arguments; what it makes is appended to `out`, of which it says whether
-    /// there is any: a script that does not return text and a length leaves the input as it is.
+    /// Calls `transform` with `input` and the rule's arguments, and appends the result to `out`. Returns whether there is a
+    /// result: a script that does not return text and a length leaves the input unchanged.
     ///
     /// # Errors
-    /// What it raises, or the limit that it goes past.
+    /// The script raises an error, or exceeds a limit.
     pub fn transform(&self, input: &[u8], args: &[String], out: &mut Vec<u8>) -> Result<bool, LuaError> {
         let Some(main) = &self.main else { return Ok(false) };
         let lua = &self.state.lua;
         let prepare = || -> mlua::Result<(LuaString, Table)> {
             let list = lua.create_table()?;
-            // From 1, as the manual's example goes through them; its text counts from 0.
+            // Indexed from 1, as the loop in the manual's example expects; the manual's text counts from 0.
             for (arg, i) in args.iter().zip(1i64..) {
                 list.raw_set(i, arg.as_str())?;
             }
@@ -339,7 +339,7 @@ impl Script {
         });
         let kind = budget.broke();
         match result {
-            // Whatever the script made of the error: it went past a limit.
+            // It exceeded a limit, even if the script swallowed the error.
             Ok(_) if kind == Some(ErrorKind::Instructions) => {
                 let message = format!("{}: instruction limit exceeded", self.name);
                 Err(LuaError { kind: ErrorKind::Instructions, message })

@@ -1,22 +1,22 @@
-//! Scripts' text.
+//! The text of scripts.
 
 use std::path::Path;
 use std::sync::Arc;
 
-/// Most bytes of a script's text.
+/// Limit of the bytes of a script's text.
 pub const SOURCE_MAX: u64 = 1 << 20;
 
 /// A script's text and its name. Shared by all workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// Its file, as errors name it.
+    /// Its file, for errors.
     pub name: Arc<str>,
     /// Its text.
     pub text: Arc<[u8]>,
 }
 
 impl Source {
-    /// A script that is at hand.
+    /// A script with the given text.
     pub fn new(name: &str, text: &[u8]) -> Self {
         Source { name: name.into(), text: text.into() }
     }
@@ -24,12 +24,12 @@ impl Source {
     /// Reads a script.
     ///
     /// # Errors
-    /// A file that is none, cannot be read, or is larger than [`SOURCE_MAX`].
+    /// Not a regular file, unreadable, or larger than [`SOURCE_MAX`].
     pub fn load(path: &Path) -> Result<Self, String> {
         use std::io::Read;
         let shown = path.display();
         let open = |e: std::io::Error| format!("couldn't load file: cannot open {shown}: {e}");
-        // A pipe or a device would be waited for.
+        // A pipe or a device could block.
         if !std::fs::metadata(path).map_err(open)?.is_file() {
             return Err(format!("couldn't load file: {shown} is no regular file"));
         }

@@ -1,4 +1,4 @@
-//! Values that go to and come from scripts.
+//! Values passed to and from scripts.
 
 use std::borrow::Cow;
 
@@ -7,19 +7,19 @@ use mlua::{IntoLua, Lua, MultiValue};
 /// A value for a script, or from one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value<'a> {
-    /// Nothing.
+    /// Nil.
     Nil,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
     /// Any number.
     Number(f64),
     /// Text or bytes.
     Bytes(Cow<'a, [u8]>),
-    /// A sequence, from 1.
+    /// A sequence, indexed from 1.
     List(Vec<Value<'a>>),
-    /// A table by name.
+    /// A table with string keys.
     Table(Vec<(Cow<'a, [u8]>, Value<'a>)>),
     /// Several values, as a function returns them.
     Many(Vec<Value<'a>>),
@@ -31,7 +31,7 @@ impl<'a> Value<'a> {
         Value::Bytes(Cow::Borrowed(s.as_bytes()))
     }
 
-    /// Text of one's own.
+    /// Owned text.
     pub fn owned(s: impl Into<String>) -> Self {
         Value::Bytes(Cow::Owned(s.into().into_bytes()))
     }
@@ -41,12 +41,12 @@ impl<'a> Value<'a> {
         Value::Bytes(Cow::Borrowed(b))
     }
 
-    /// Its bytes, where it has some.
+    /// Its bytes, if it is a string.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         if let Value::Bytes(b) = self { Some(b) } else { None }
     }
 
-    /// It as a whole number, where it is one.
+    /// Its value as an integer, if it is one.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Value::Int(n) => Some(*n),
@@ -55,7 +55,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// To a value of Lua; of several the first.
+    /// Converts to a Lua value; of several values, the first.
     pub(crate) fn into_lua(self, lua: &Lua) -> mlua::Result<mlua::Value> {
         Ok(match self {
             Value::Nil => mlua::Value::Nil,
@@ -84,7 +84,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// To what a function of Lua returns.
+    /// Converts to the return values of a Lua function.
     pub(crate) fn into_multi(self, lua: &Lua) -> mlua::Result<MultiValue> {
         match self {
             Value::Many(list) => list.into_iter().map(|v| v.into_lua(lua)).collect(),
@@ -92,7 +92,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// From a value of Lua; what is neither text nor number nor truth value becomes nothing.
+    /// Converts from a Lua value. Values other than text, numbers and booleans become nil.
     pub(crate) fn from_lua(v: &mlua::Value) -> Value<'static> {
         match v {
             mlua::Value::Boolean(b) => Value::Bool(*b),
@@ -114,7 +114,7 @@ impl From<u64> for Value<'_> {
     fn from(n: u64) -> Self {
         match i64::try_from(n) {
             Ok(n) => Value::Int(n),
-            // As Lua has it: beyond its integers a number is a real one.
+            // As in Lua, a number beyond the integers is a float.
             Err(_) => Value::Number(n as f64),
         }
     }

@@ -1,11 +1,11 @@
-//! Scripts that want more than they may have.
+//! Scripts that exceed their limits.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 use std::time::Duration;
 
 use margay_lua::{ErrorKind, Limits, LuaError, Mode, NoHost, Script, Settings, Source};
 
-/// Instructions and memory end a script here, never the clock: a slow machine gives the same result.
+/// Instructions and memory limit a script here, not the clock, so that a slow machine gives the same result.
 fn untimed(limits: Limits) -> Settings {
     Settings { limits: Limits { time: Duration::from_secs(24 * 3600), ..limits }, ..Settings::default() }
 }
@@ -16,12 +16,12 @@ fn load(text: &str, settings: &Settings) -> Result<Script, LuaError> {
     Ok(s)
 }
 
-/// Runs the body of a `match`, and says what came of it.
+/// Runs the body of a `match`, and returns its result.
 fn run_in(body: &str, settings: &Settings) -> Result<bool, LuaError> {
     let text = format!("function init() return {{}} end\nfunction match(args)\n{body}\nend");
     let s = load(&text, settings)?;
     let result = s.call(&mut NoHost, &[]);
-    // The state is fit for another call.
+    // The state can be called again.
     let again = s.call(&mut NoHost, &[]);
     assert_eq!(again.is_ok(), result.is_ok(), "{body}");
     result
@@ -52,7 +52,7 @@ fn endless_loops() {
     ] {
         assert_eq!(kind(body), ErrorKind::Instructions, "{body}");
     }
-    // Deep, and not endless: each level takes memory.
+    // Deep but not endless recursion: each level needs memory.
     assert_eq!(kind("local function f() return 1 + f() end return f()"), ErrorKind::Memory);
 }
 
@@ -92,13 +92,13 @@ fn work_without_instructions() {
         "return ('(')  :rep(100000):find('%b()')",
         "table.move({}, 1, 1 << 60, 2)",
         "table.move({}, 1, 1 << 60, 2, {})",
-        // A table whose length is a border that lies far out.
+        // A table whose length is a border far away.
         "local t = {} for i = 0, 61 do t[1 << i] = 1 end table.insert(t, 1, 2) while true do end",
         "local t = {1} for i = 0, 61 do t[1 << i] = 1 end table.remove(t, 1) while true do end",
     ] {
         assert_eq!(kind(body), ErrorKind::Instructions, "{body}");
     }
-    // An empty text as often as one likes is empty.
+    // An empty text repeated any number of times is empty.
     assert_eq!(run("return #string.rep('', 1 << 60) == 0 and 1 or 0"), Ok(true));
     for body in [
         "return table.unpack({}, 1, 1e7)",
@@ -110,10 +110,10 @@ fn work_without_instructions() {
     }
 }
 
-/// Each instruction may copy as much as there is memory: then time is the limit.
+/// Each instruction may copy as much as memory allows. Then time is the limit.
 #[test]
 fn much_work_for_an_instruction() {
-    // The clock ends such a call on any machine that needs more than this for 500,000 instructions; the result is the same.
+    // The clock ends such a call on any machine that needs longer for 500,000 instructions. The result is the same.
     let limits = Limits { time: Duration::from_millis(100), ..Limits::RULES };
     let settings = Settings { limits, ..Settings::default() };
     for body in [
@@ -211,7 +211,7 @@ fn what_is_there() {
     }
 }
 
-/// Calls that nest through Rust and back end before the stack does.
+/// Calls that nest through Rust and back fail before the stack overflows.
 #[test]
 fn deep_calls() {
     let thread = std::thread::Builder::new().stack_size(margay_lua::STACK).spawn(nest).expect("a thread");
@@ -239,7 +239,7 @@ fn nest() {
         "local t = {} for i = 1, 900000 do t[i] = t end return pcall(table.concat, table.unpack(t)) and 0 or 1",
         "local t = {} for i = 1, 900000 do t[i] = 'x' .. i end return #table.pack(table.unpack(t)) > 0 and 1 or 0",
     ] {
-        // So many arguments are more than Lua's stack has; what matters is that it is an error.
+        // So many arguments exceed Lua's stack. It only matters that this is an error.
         let result = run_in(body, &settings);
         assert!(
             result == Ok(true) || matches!(&result, Err(e) if e.message.contains("overflow")),
@@ -248,7 +248,7 @@ fn nest() {
     }
 }
 
-/// Lines that are written are dear.
+/// Written lines are expensive.
 #[test]
 fn floods() {
     for body in ["while true do require('suricata.log').info('x') end", "while true do warn('x') end"] {
@@ -256,7 +256,7 @@ fn floods() {
     }
 }
 
-/// With all of Lua a limit still holds, and the process lives.
+/// With all of Lua available, a limit still applies, and the process survives.
 #[test]
 fn open_mode() {
     let settings = Settings { mode: Mode::Open, ..Settings::default() };
@@ -291,7 +291,7 @@ fn limits_are_those_of_the_settings() {
     let with = |instructions| untimed(Limits { instructions, ..Limits::RULES });
     assert_eq!(run_in(&loops(1000), &with(5000)), Ok(true));
     assert_eq!(run_in(&loops(10_000), &with(5000)).unwrap_err().kind, ErrorKind::Instructions);
-    // The limit is one of a call, not of all calls.
+    // The limit applies to one call, not to all calls together.
     let s =
         load(&format!("function init() return {{}} end function match() {} end", loops(1000)), &with(5000)).unwrap();
     assert!((0..50).all(|_| s.call(&mut NoHost, &[]) == Ok(true)));
@@ -344,7 +344,7 @@ proptest::proptest! {
         failure_persistence: None,
         ..proptest::prelude::ProptestConfig::default()
     })]
-    /// Whatever is put together of pieces of Lua ends soon, with an error or without.
+    /// Any program assembled from pieces of Lua ends soon, with or without an error.
     #[test]
     fn any_script_ends(pieces in proptest::collection::vec(0usize..48, 0..24), bytes in "\\PC{0,8}") {
         const PIECES: [&str; 48] = [

@@ -1,21 +1,21 @@
-//! Where the checks of a rule are made: one engine for each buffer, protocol and direction that has it.
+//! The engines that evaluate a rule's checks: one for each buffer, protocol and direction.
 
 use margay_app::PROTOCOLS;
 use margay_flow::Direction;
 use margay_rules::ast::{Arrow, BufferChecks, Check, FileCheck, Protocol, Rule, Side};
 use margay_rules::info::{self, BufferInfo};
 
-/// The protocols of HTTP, by their names in events.
+/// The HTTP protocols, by their names in events.
 const HTTP: &[&str] = &["http", "http2"];
-/// Those that carry files; for each buffer of a file the report names them in this order.
+/// Protocols that carry files, in the report's order for each buffer of a file.
 const FILES: &[&str] = &["nfs", "smb", "ftp", "ftp-data", "http", "http2", "smtp"];
 
-/// What decides which engines a rule has.
+/// The facts that determine a rule's engines.
 #[derive(Debug, Clone)]
 pub(super) struct Scope {
-    /// The protocol that the rule is about, as reports name it: `http_any`, `dns`; `unknown` for none.
+    /// The rule's protocol in reports: `http_any`, `dns`; `unknown` for none.
     pub(super) app_proto: String,
-    /// Protocols by their names in events; `None` where the rule leaves it open.
+    /// Protocols by their names in events; `None` if the rule does not restrict them.
     protocols: Option<Vec<&'static str>>,
     pub(super) to_server: bool,
     pub(super) to_client: bool,
@@ -29,7 +29,7 @@ pub(super) struct Place {
     pub(super) progress: u8,
 }
 
-/// The event names of the protocols that a name in a header stands for.
+/// The event names of the protocols that a header's name stands for.
 fn of_header(name: &str) -> Vec<&'static str> {
     match name {
         "http" => HTTP.to_vec(),
@@ -42,7 +42,7 @@ fn event_name(rule_name: &str) -> Option<&'static str> {
     margay_app::AppProto::all().find(|p| p.rule_name() == rule_name).map(margay_app::AppProto::name)
 }
 
-/// The event names of the protocols that have a keyword or buffer.
+/// The event names of the protocols with a keyword or buffer.
 fn of_keyword(name: &str, protocols: &[&'static str]) -> Vec<&'static str> {
     match (name, protocols.first()) {
         (n, _) if is_file(n) => FILES.to_vec(),
@@ -61,12 +61,12 @@ pub(super) fn is_file(buffer: &str) -> bool {
     matches!(buffer, "file.data" | "file.name" | "file.magic")
 }
 
-/// Whether a buffer or keyword is one of DCERPC.
+/// Whether a buffer or keyword belongs to DCERPC.
 pub(super) fn is_dce(name: &str) -> bool {
     name.starts_with("dcerpc.")
 }
 
-/// The name of the engine for a buffer.
+/// The name of a buffer's engine.
 pub(super) fn engine_name(b: &BufferChecks) -> String {
     if let Some(frame) = b.buffer.strip_prefix("frame:") {
         return frame.to_owned();
@@ -74,7 +74,7 @@ pub(super) fn engine_name(b: &BufferChecks) -> String {
     match b.buffer.as_str() {
         "http.response_body" | "file.data" => "file_data".to_owned(),
         "http.request_body" => "http_client_body".to_owned(),
-        // Younger buffers go by the keyword's name.
+        // Newer buffers have the keyword's name.
         n if [
             "http.location",
             "http.server",
@@ -111,7 +111,7 @@ pub(super) fn engine_name(b: &BufferChecks) -> String {
 /// Protocols of `dcerpc.iface`.
 const DCERPC: &[&str] = &["dcerpc", "smb"];
 
-/// The name of the engine for a check of transactions.
+/// The name of the engine of a transaction check.
 pub(super) fn check_engine(c: &Check) -> &str {
     match c {
         Check::AppEvent(_) => "app-layer-events",
@@ -133,11 +133,11 @@ pub(super) fn check_engine(c: &Check) -> &str {
     }
 }
 
-/// What the checks of a transaction that look at no buffer say of protocols and directions: to server, to client.
+/// Protocols and directions of a transaction check without a buffer: to server, to client.
 fn of_check(c: &Check) -> (Vec<&'static str>, [bool; 2]) {
     match c {
         Check::AppEvent(n) => match n.split_once('.') {
-            // Events of HTTP without a version are those of HTTP/1.
+            // HTTP events without a version belong to HTTP/1.
             Some(("http", _)) => (vec!["http"], [true, true]),
             Some((p, _)) => (of_header(p), [true, true]),
             None => (Vec::new(), [true, true]),
@@ -160,7 +160,7 @@ fn of_check(c: &Check) -> (Vec<&'static str>, [bool; 2]) {
 }
 
 impl Scope {
-    /// What `rule` is about. `legacy` says that it uses old modifiers, which mean HTTP/1 alone.
+    /// The scope of `rule`. `legacy` says that it uses old modifiers, which imply HTTP/1.
     pub(super) fn of(rule: &Rule, legacy: bool) -> Scope {
         let header = match &rule.protocol {
             Protocol::App(n) => Some(n.as_str()),
@@ -260,7 +260,7 @@ impl Scope {
         out
     }
 
-    /// The engines of a buffer, in the order in which protocols are asked.
+    /// The engines of a buffer, in the order in which protocols are tried.
     pub(super) fn of_buffer(&self, b: &BufferChecks) -> Vec<Place> {
         let fallback = BufferInfo {
             name: "",
@@ -276,15 +276,15 @@ impl Scope {
         let name = b.buffer.as_str();
         let mut places = self.places(&of_keyword(i.name, i.protocols), sides, &|p, s| progress(p, s, name));
         if is_file(name) {
-            // Mail carries files one way only.
+            // Mail carries files in one direction only.
             places.retain(|p| p.app_proto != "smtp" || p.to_server);
-            // Files of one protocol: first those of the answer.
+            // Files of one protocol: the response's first.
             places.sort_by_key(|p| (FILES.iter().position(|f| *f == p.app_proto), p.to_server));
         }
         places
     }
 
-    /// The engines of a check of transactions.
+    /// The engines of a transaction check.
     pub(super) fn of_check(&self, c: &Check) -> Vec<Place> {
         if matches!(c, Check::AppEvent(_)) {
             return self.both();
@@ -305,12 +305,12 @@ impl Scope {
             _ => "",
         };
         let mut places = self.places(&protocols, sides, &|p, s| progress(p, s, name));
-        // In the order of directions, as such engines are made.
+        // Sorted by direction, because such engines are created in that order.
         places.sort_by_key(|p| !p.to_server);
         places
     }
 
-    /// One for each direction, of no protocol: events, and the stream beside transactions.
+    /// An engine for each direction, without a protocol: for events, and for the stream beside transactions.
     pub(super) fn both(&self) -> Vec<Place> {
         [true, false]
             .into_iter()
@@ -332,7 +332,7 @@ fn byte_dce(c: &margay_rules::ast::BufferCheck) -> bool {
     }
 }
 
-/// The protocol that a keyword makes a rule one of, as reports name it.
+/// The protocol that a keyword implies, by its name in reports.
 fn keyword_proto(event_names: &[&'static str], rule_names: &[&'static str]) -> Option<String> {
     match (event_names, rule_names.first()) {
         (["http"], _) => Some("http".to_owned()),
@@ -343,7 +343,7 @@ fn keyword_proto(event_names: &[&'static str], rule_names: &[&'static str]) -> O
     }
 }
 
-/// At which state of a transaction a buffer or number is there.
+/// The state of a transaction in which a buffer or number is complete.
 fn progress(proto: &str, to_server: bool, name: &str) -> u8 {
     let dir = if to_server { Direction::ToServer } else { Direction::ToClient }.index();
     let of = |n: &str| {
@@ -356,7 +356,7 @@ fn progress(proto: &str, to_server: bool, name: &str) -> u8 {
         buffer.or_else(number)?.get(dir).copied().flatten()
     };
     match (proto, name) {
-        // The reference counts the states of a stream of HTTP/2 in another way.
+        // Suricata numbers the states of an HTTP/2 stream differently.
         ("http2", _) if to_server => 3,
         ("http2", _) => 5,
         ("http", n) if is_file(n) => of(n).unwrap_or(3),

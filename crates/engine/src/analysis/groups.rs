@@ -1,7 +1,7 @@
-//! `rule_group.json`: which rules a packet of a port is looked at with.
+//! `rule_group.json`: the rules that are evaluated for packets of each port.
 //!
-//! For each transport and direction the ports are divided where the set of rules changes. Groups of ports that many rules
-//! or much traffic go to come first; as many as the configuration grants are kept, and the others are one group.
+//! For each transport and direction, the ports are divided where the set of rules changes. The groups with the most rules or
+//! traffic come first. The configured number of groups is kept, and the remaining ones form one group.
 
 use margay_app::ALL;
 use std::collections::HashMap;
@@ -14,25 +14,25 @@ use margay_rules::ast::{Arrow, Check, PortSet, Protocol};
 use super::model::Analysed;
 use crate::settings;
 
-/// What the configuration says of groups.
+/// The settings of rule groups.
 #[derive(Debug, Clone)]
 pub(crate) struct GroupSettings {
     /// `detect.profiling.grouping.dump-to-disk`
     pub(crate) dump: bool,
     include_rules: bool,
     include_mpm_stats: bool,
-    /// Most groups to the server and to the client.
+    /// Limits of the groups to the server and to the client.
     max: [usize; 2],
-    /// Ports that get a group of their own, of TCP and UDP.
+    /// Ports that get a group of their own, for TCP and UDP.
     favoured: [Vec<u16>; 2],
 }
 
 impl GroupSettings {
-    /// Reads `detect.profile`, `detect.custom-values`, `detect.grouping` and `detect.profiling.grouping`. The numbers of groups
-    /// are those of Suricata, whose report this is.
+    /// Reads `detect.profile`, `detect.custom-values`, `detect.grouping` and `detect.profiling.grouping`. The numbers of
+    /// groups are Suricata's, because the report is Suricata's.
     ///
     /// # Errors
-    /// A value that cannot be read.
+    /// An invalid value.
     pub(crate) fn of(config: &Config) -> Result<GroupSettings, ConfigError> {
         let flag = |key: &str| settings::flag(config, &format!("detect.profiling.grouping.{key}"), false);
         let (client, server) = match config.get("detect.profile") {
@@ -44,7 +44,7 @@ impl GroupSettings {
             }
             _ => (20, 40),
         };
-        // Of both names the one that Suricata 8 has comes first.
+        // The name that Suricata 8 uses takes precedence.
         let ports = |transport: &str, default: &str| -> Result<Vec<u16>, ConfigError> {
             let [key, old] = ["priority-ports", "whitelist"].map(|n| format!("detect.grouping.{transport}-{n}"));
             let (path, text) = match (config.get(&key), config.get(&old)) {
@@ -75,7 +75,7 @@ pub(super) fn transports(app: &str) -> [bool; 2] {
     ALL.iter().copied().find(of).map_or([true, false], |p| p.transports())
 }
 
-/// Which of TCP, UDP, ICMPv4 and ICMPv6 a rule is for.
+/// Whether a rule applies to TCP, UDP, ICMPv4 and ICMPv6.
 fn of(protocol: &Protocol) -> [bool; 4] {
     match protocol {
         Protocol::Ip | Protocol::Ipv4 | Protocol::Ipv6 | Protocol::PacketHeader => [true; 4],
@@ -92,7 +92,7 @@ fn of(protocol: &Protocol) -> [bool; 4] {
     }
 }
 
-/// A stretch of ports with the same rules.
+/// A range of ports with the same rules.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
     first: u16,
@@ -101,7 +101,7 @@ struct Stretch {
     favoured: bool,
 }
 
-/// The ports of a rule that matter in a direction.
+/// The relevant ports of a rule in a direction.
 fn ports(a: &Analysed, to_server: bool) -> Vec<(u16, u16)> {
     let of = |set: &PortSet| if set.any { vec![(0, u16::MAX)] } else { set.ranges.clone() };
     let r = &a.rule;
@@ -124,7 +124,7 @@ fn ports(a: &Analysed, to_server: bool) -> Vec<(u16, u16)> {
 
 /// Divides the ports.
 fn stretches(rules: &[(u32, Vec<(u16, u16)>)], favoured: &[u16]) -> Vec<Stretch> {
-    // How the number of rules changes at each port.
+    // The change in the number of rules at each port.
     let mut change = vec![0i64; usize::from(u16::MAX) + 2];
     let mut single = vec![false; usize::from(u16::MAX) + 1];
     for (first, last) in rules.iter().flat_map(|r| &r.1) {
@@ -141,7 +141,7 @@ fn stretches(rules: &[(u32, Vec<(u16, u16)>)], favoured: &[u16]) -> Vec<Stretch>
             *s = true;
         }
     }
-    // Where one rule ends and another begins the number may stay as it is.
+    // If one rule ends where another begins, the number may stay the same.
     let mut edges = vec![false; usize::from(u16::MAX) + 2];
     for (first, last) in rules.iter().flat_map(|r| &r.1) {
         for at in [usize::from(*first), usize::from(*last) + 1] {
@@ -166,7 +166,7 @@ fn stretches(rules: &[(u32, Vec<(u16, u16)>)], favoured: &[u16]) -> Vec<Stretch>
     out
 }
 
-/// A set of ports, as how many of it are below each port.
+/// A set of ports, as the number of members below each port.
 struct Ports(Vec<u32>);
 
 impl Ports {
@@ -185,14 +185,14 @@ impl Ports {
         Ports(below)
     }
 
-    /// Whether one of them is in one of these ranges.
+    /// Whether any member is in one of these ranges.
     fn meet(&self, ranges: &[(u16, u16)]) -> bool {
         let below = |port: usize| self.0.get(port).copied().unwrap_or(0);
         ranges.iter().any(|(first, last)| below(usize::from(*last) + 1) > below(usize::from(*first)))
     }
 }
 
-/// The numbers of groups: those of a list with the same rules share one.
+/// Ids of groups. Groups of a list with the same rules share one.
 #[derive(Debug, Default)]
 struct Numbers {
     of_list: HashMap<Vec<u32>, u64>,
@@ -210,7 +210,7 @@ impl Numbers {
         n
     }
 
-    /// A new list begins.
+    /// Starts a new list.
     fn list(&mut self) {
         self.of_list.clear();
     }
@@ -267,7 +267,7 @@ pub(super) fn report(rules: &[Analysed], settings: &GroupSettings) -> Json {
     j
 }
 
-/// The rules of a transport and direction, by their place; those that a table of addresses finds are in no group.
+/// The rules of a transport and direction, by index. Rules that an address table finds are in no group.
 fn members(rules: &[Analysed], transport: usize, to_server: bool) -> Vec<u32> {
     (0u32..)
         .zip(rules)
@@ -282,7 +282,7 @@ fn members(rules: &[Analysed], transport: usize, to_server: bool) -> Vec<u32> {
         .collect()
 }
 
-/// Writes one group: with its ports as an element of an array, else as the value of a member.
+/// Writes one group: with ports as an array element, or else as an object member.
 fn group(
     j: &mut Json,
     rules: &[Analysed],
@@ -312,7 +312,7 @@ fn group(
         j.end_array();
     }
     statistics(j, of_group, settings.include_mpm_stats);
-    // How much a group is favoured: 111 is a port of the configuration's list.
+    // The priority of a group: 111 stands for a port of the configured list.
     j.uint("whitelist", if ports.is_some_and(|p| p.2) { 111 } else { 0 });
     j.end_object();
     j.end_object();
@@ -342,7 +342,7 @@ fn statistics<'a, I: Iterator<Item = &'a Analysed>>(j: &mut Json, of_group: impl
     };
     j.uint("any5", count(&any5));
     j.end_object();
-    // By protocol, and by the buffer with the literal.
+    // By protocol, and by the literal's buffer.
     type Counted<'s> = Vec<(&'s str, u64)>;
     let mut by_proto: Vec<(&str, u64, Counted<'_>)> = Vec::new();
     for a in of_group() {
@@ -379,7 +379,7 @@ fn statistics<'a, I: Iterator<Item = &'a Analysed>>(j: &mut Json, of_group: impl
     j.end_object();
 }
 
-/// Of the literals that the prefilter looks for, by buffer: how many, how strong, how long.
+/// Prefilter literals by buffer: their number, strength and length.
 fn strengths<'a>(j: &mut Json, rules: impl Iterator<Item = &'a Analysed>) {
     let mut buffers: Vec<(&str, Vec<(u64, usize)>)> = Vec::new();
     for m in rules.filter_map(|a| a.mpm.as_ref()) {

@@ -1,4 +1,4 @@
-//! Checks and effects of a rule as reports show them: a keyword's name, and what it asks as JSON.
+//! A rule's checks and effects in reports: the keyword's name, and its arguments as JSON.
 
 use margay_json::Json;
 use margay_rules::ast::{
@@ -6,7 +6,7 @@ use margay_rules::ast::{
     FlowSide, IpOption, NumberFormat, ThresholdKind, Transform, Value, XBitTrack,
 };
 
-/// A check: the keyword, and where there is more to say the member of the report with it, as JSON.
+/// A check: the keyword, and the JSON member with its details, if there are any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) name: String,
@@ -30,7 +30,7 @@ impl Item {
         Item::with(name, key, |j| compare(j, c))
     }
 
-    /// Appends it as an element of an array.
+    /// Appends it as an array element.
     pub(super) fn write(&self, j: &mut Json) {
         j.item_object();
         j.str("name", &self.name);
@@ -41,7 +41,7 @@ impl Item {
     }
 }
 
-/// The members that tell a comparison.
+/// Writes the members of a comparison.
 fn compare(j: &mut Json, c: &Compare) {
     let range = |j: &mut Json, key: &'static str, a: u64, b: u64| {
         j.object(key);
@@ -93,7 +93,7 @@ const fn by_side(side: FlowSide, names: [&'static str; 3]) -> &'static str {
     }
 }
 
-/// A check that looks at no buffer.
+/// A check without a buffer.
 pub(super) fn check(c: &Check) -> Item {
     match c {
         Check::Flow(_) => Item::plain("flow"),
@@ -206,7 +206,7 @@ const fn xbits(track: XBitTrack) -> &'static str {
     }
 }
 
-/// The name of an IP option, from its bit.
+/// The name of an IP option's bit.
 fn ip_option(o: IpOption) -> &'static str {
     use margay_packet::ipv4_option as bit;
     const NAMES: &[(u16, &str)] = &[
@@ -229,7 +229,7 @@ fn ip_option(o: IpOption) -> &'static str {
     }
 }
 
-/// What a match does; `None` for what has no list of its own (actions with a scope).
+/// The effect of a match; `None` if reports have no list for it (actions with a scope).
 pub(super) fn effect(e: &Effect) -> Option<Item> {
     Some(match e {
         Effect::FlowBit { names, op } => bits(
@@ -290,7 +290,7 @@ pub(super) const fn transform(t: &Transform) -> &'static str {
     }
 }
 
-/// A literal as reports write it: what is neither a letter, a digit nor a plain sign in hexadecimal.
+/// A literal in the notation of reports: characters other than letters, digits and plain signs are in hexadecimal.
 pub(super) fn pattern(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     let mut hex = false;
@@ -314,7 +314,7 @@ pub(super) fn pattern(bytes: &[u8]) -> String {
     out
 }
 
-/// A literal's text; where case does not matter, in lower case.
+/// A literal's text, in lower case if case does not matter.
 pub(super) fn literal(c: &Content) -> String {
     if c.nocase { pattern(&c.bytes.to_ascii_lowercase()) } else { pattern(&c.bytes) }
 }
@@ -322,19 +322,19 @@ pub(super) fn literal(c: &Content) -> String {
 const fn fixed(v: Option<&Value>) -> Option<i64> {
     match v {
         Some(Value::Number(n)) => Some(*n),
-        // A variable's value is known only when it matched; it shows as 0.
+        // A variable's value is known only after a match, so it shows as 0.
         Some(Value::Variable(_)) => Some(0),
         None => None,
     }
 }
 
-/// Whether the prefilter's finding is all that a literal asks.
+/// Whether the prefilter's result already decides the literal.
 pub(super) fn settled(c: &Content, relative_next: bool) -> bool {
     let placed = c.offset.is_some() || c.depth.is_some() || c.distance.is_some() || c.within.is_some();
     !c.negated && !placed && !relative_next && c.fast_pattern_chop.is_none() && c.replace.is_none()
 }
 
-/// The members that tell a literal.
+/// Writes the members of a literal.
 pub(super) fn content(j: &mut Json, c: &Content, is_mpm: bool, relative_next: bool) {
     j.str("pattern", &literal(c));
     j.uint("length", c.bytes.len() as u64);
@@ -380,7 +380,7 @@ const fn is_relative(c: &BufferCheck) -> bool {
     }
 }
 
-/// For each check of a list, whether a later one begins where it ended.
+/// For each check of a list, whether a later one is relative to its end.
 pub(super) fn relative_next(checks: &[BufferCheck]) -> Vec<bool> {
     let mut next = vec![false; checks.len()];
     for (i, c) in checks.iter().enumerate() {
@@ -395,7 +395,7 @@ pub(super) fn relative_next(checks: &[BufferCheck]) -> Vec<bool> {
     next
 }
 
-/// The checks of a buffer; `mpm` is the index of the literal that the prefilter looks for.
+/// The checks of a buffer; `mpm` is the index of the prefilter's literal.
 pub(super) fn buffer(b: &BufferChecks, mpm: Option<usize>) -> Vec<Item> {
     let mut items = Vec::with_capacity(b.checks.len() + 1);
     if let Some(or_else) = b.absent {

@@ -1,4 +1,4 @@
-//! `rules.json`: a line a rule; `patterns.json`, `flowbits.json`.
+//! `rules.json`, with one line per rule; `patterns.json`, `flowbits.json`.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ fn engine(j: &mut Json, e: &Engine, frame: bool) {
     j.end_object();
 }
 
-/// Writes the line of one rule, with what it waits for.
+/// Writes the line of one rule, with its dependencies.
 pub(super) fn rule(j: &mut Json, a: &Analysed, bits: &Bits) {
     let r = &a.rule;
     j.item_object();
@@ -119,7 +119,7 @@ pub(super) fn rule(j: &mut Json, a: &Analysed, bits: &Bits) {
             strings(j, key, list);
         }
     }
-    // What keeps the rule from being matched in this build.
+    // Why this build cannot match the rule.
     if !r.missing.is_empty() {
         strings(j, "set_aside", &r.missing);
     }
@@ -127,11 +127,11 @@ pub(super) fn rule(j: &mut Json, a: &Analysed, bits: &Bits) {
     j.raw(b"\n");
 }
 
-/// Most rules that one rule is said to wait for: with more, who they are tells nobody anything, and all pairs of rules would
-/// have to be written.
+/// Limit of the rules that a rule is shown to depend on. A longer list helps nobody, and all pairs of rules would have to be
+/// written.
 const SETTERS_MAX: usize = 1000;
 
-/// Who does what with a flowbit: signature ids.
+/// The rules that use a flowbit, by sid.
 #[derive(Debug, Default)]
 struct Bit {
     sets: Vec<u32>,
@@ -139,13 +139,13 @@ struct Bit {
     toggles: Vec<u32>,
     isset: Vec<u32>,
     isnotset: Vec<u32>,
-    /// Rules on transactions that set it.
+    /// Transaction rules that set it.
     set_by_tx: Vec<u32>,
-    /// Whether a rule on transactions asks for it.
+    /// Whether a transaction rule checks it.
     asked_by_tx: bool,
 }
 
-/// All flowbits of a set of rules, in the order in which they are first named.
+/// All flowbits of a rule set, in order of first use.
 #[derive(Debug, Default)]
 pub(super) struct Bits {
     names: Vec<String>,
@@ -190,7 +190,7 @@ impl Bits {
         all
     }
 
-    /// The bit of a name, made where there is none.
+    /// The bit with a name, created if needed.
     fn bit(&mut self, name: &str) -> Option<&mut Bit> {
         let i = match self.index.get(name) {
             Some(&i) => i,
@@ -204,8 +204,8 @@ impl Bits {
         self.bits.get_mut(i)
     }
 
-    /// Rules on transactions that a rule on packets or streams waits for: they set bits that it asks for, and that no rule
-    /// on transactions asks for.
+    /// Transaction rules that a packet or stream rule depends on: they set bits that it checks, and that no transaction rule
+    /// checks.
     fn dependencies(&self, j: &mut Json, a: &Analysed) {
         if a.kind == RuleKind::AppTransaction {
             return;
@@ -244,7 +244,7 @@ impl Bits {
         }
     }
 
-    /// `flowbits.json`; `None` where there are none.
+    /// `flowbits.json`; `None` without flowbits.
     pub(super) fn report(&self) -> Option<Json> {
         if self.bits.is_empty() {
             return None;
@@ -282,7 +282,7 @@ impl Bits {
     }
 }
 
-/// A literal as `patterns.json` tells them apart.
+/// The key of a literal in `patterns.json`.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pattern {
     bytes: Vec<u8>,
@@ -293,13 +293,13 @@ struct Pattern {
     ends_with: bool,
 }
 
-/// `patterns.json`: the literals of each buffer, how many rules have each, counted once for each direction, and for how
-/// many of them the prefilter looks.
+/// `patterns.json`: the literals of each buffer, with the number of rules that have each, counted once per direction, and the
+/// number of those whose prefilter literal it is.
 #[derive(Debug, Default)]
 pub(super) struct Patterns(BTreeMap<String, BTreeMap<Pattern, [u64; 2]>>);
 
 impl Patterns {
-    /// Adds those of a rule.
+    /// Adds the literals of a rule.
     pub(super) fn add(&mut self, a: &Analysed) {
         let directions = u64::from(a.scope.to_server) + u64::from(a.scope.to_client);
         for (i, b) in a.rule.buffers.iter().enumerate() {

@@ -1,12 +1,12 @@
-//! `--engine-analysis`: reports on rules, for those who write them.
+//! `--engine-analysis`: reports on rules, for their authors.
 //!
-//! Into the log folder go `rules.json` (a line a rule: what it needs, where it is looked at, which checks are made there,
-//! which literal the prefilter looks for), `rules_analysis.txt` and `rules_fast_pattern.txt` (the same to read),
-//! `patterns.json`, `flowbits.json`, and where `detect.profiling.grouping.dump-to-disk` asks for it `rule_group.json`.
-//! `engine-analysis.rules` and `engine-analysis.rules-fast-pattern` turn off what is not wanted.
+//! The log folder receives `rules.json` (one line per rule: its requirements, where it is evaluated, its checks there, and
+//! its prefilter literal), `rules_analysis.txt` and `rules_fast_pattern.txt` (the same as text), `patterns.json`,
+//! `flowbits.json`, and with `detect.profiling.grouping.dump-to-disk` also `rule_group.json`. `engine-analysis.rules` and
+//! `engine-analysis.rules-fast-pattern` turn single reports off.
 //!
-//! The forms are Suricata's. They are made from the rules as the language means them, so that rules which this build sets
-//! aside are in them too, and say so. Nothing here is used while packets are inspected.
+//! The formats are Suricata's. The reports are made from the parsed rules, so they include the rules that this build sets
+//! aside, marked as such. This code does not run during inspection.
 
 mod engines;
 mod groups;
@@ -37,7 +37,7 @@ fn save(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), Failed> {
     std::fs::write(&path, bytes).map_err(failed(&path))
 }
 
-/// A report that is written as it is made; none where it is not wanted.
+/// A report that is written incrementally; `None` if it is off.
 struct Report {
     path: PathBuf,
     file: Option<BufWriter<File>>,
@@ -68,10 +68,10 @@ impl Report {
     }
 }
 
-/// Writes all reports about `rules`, in the order in which they are evaluated. One rule is in memory at a time.
+/// Writes all reports about `rules`, in evaluation order. Only one rule is in memory at a time.
 ///
 /// # Errors
-/// A setting that cannot be read, a file that cannot be written.
+/// An invalid setting, or a file that cannot be written.
 pub(crate) fn write(config: &Config, dir: &Path, rules: &[Rule]) -> Result<(), Failed> {
     let of_rules = settings::flag(config, "engine-analysis.rules", true)?;
     let of_patterns = settings::flag(config, "engine-analysis.rules-fast-pattern", true)?;
@@ -110,7 +110,7 @@ pub(crate) fn write(config: &Config, dir: &Path, rules: &[Rule]) -> Result<(), F
 /// Writes `rule_group.json`.
 ///
 /// # Errors
-/// A file that cannot be written.
+/// The file cannot be written.
 pub(crate) fn write_groups<'r>(
     settings: &GroupSettings,
     dir: &Path,

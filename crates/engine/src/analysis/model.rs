@@ -1,4 +1,4 @@
-//! One rule, taken apart for the reports.
+//! Analyses one rule for the reports.
 
 use margay_detect::{RuleKind, fast_pattern, is_of_packet, is_of_transaction, is_payload};
 use margay_rules::ast::{
@@ -10,7 +10,7 @@ use margay_rules::info::{self, KeywordKind, WrittenOption};
 use super::engines::{self, Place, Scope};
 use super::items::{self, Item};
 
-/// An engine of transactions or frames, with what it checks.
+/// An engine of transactions or frames, with its checks.
 #[derive(Debug, Clone)]
 pub(super) struct Engine {
     pub(super) name: String,
@@ -26,29 +26,29 @@ pub(super) struct PacketEngine {
     pub(super) name: String,
     pub(super) is_mpm: bool,
     pub(super) transforms: Vec<&'static str>,
-    /// What it checks, where no list has it.
+    /// Its checks that are in no list.
     pub(super) items: Vec<Item>,
 }
 
-/// The literal that the prefilter looks for.
+/// The literal that the prefilter searches for.
 #[derive(Debug, Clone)]
 pub(super) struct Mpm {
     /// Index of the buffer in the rule.
     pub(super) buffer: usize,
-    /// The buffer as reports name it.
+    /// The buffer's name in reports.
     pub(super) name: String,
     pub(super) content: Content,
-    /// The bytes that are looked for: all, or those that `fast_pattern:offset,length` names.
+    /// The bytes to search for: all, or those of `fast_pattern:offset,length`.
     pub(super) bytes: Vec<u8>,
     pub(super) relative_next: bool,
-    /// Whether it is in a frame.
+    /// Whether the buffer is a frame.
     pub(super) frame: bool,
 }
 
-/// A rule as reports have it.
+/// A rule in the form of the reports.
 #[derive(Debug, Clone)]
 pub(super) struct Analysed {
-    /// With what the language says in two ways said in one.
+    /// The rule, with equivalent spellings normalized.
     pub(super) rule: Rule,
     pub(super) kind: RuleKind,
     /// Whether the rule binds a literal to a place in the payload.
@@ -61,7 +61,7 @@ pub(super) struct Analysed {
     pub(super) engines: Vec<Engine>,
     pub(super) lists: Vec<(&'static str, Vec<Item>)>,
     pub(super) mpm: Option<Mpm>,
-    /// The keyword that the `prefilter` keyword stands behind, where that is no literal.
+    /// The keyword before the `prefilter` keyword, unless that is a literal.
     pub(super) prefilter: Option<String>,
     pub(super) notes: Vec<String>,
     pub(super) warnings: Vec<String>,
@@ -74,7 +74,7 @@ impl Analysed {
     pub(super) fn of(original: &Rule) -> Analysed {
         let kind = RuleKind::of(original);
         let written = info::options(&original.text);
-        // Old letters of expressions say nothing beside sticky buffers.
+        // Old option letters of expressions have no effect beside sticky buffers.
         let sticky = written.iter().any(|o| o.kind == KeywordKind::StickyBuffer);
         let legacy = written.iter().any(|o| {
             o.kind == KeywordKind::Modifier && o.keyword != "http_server_body"
@@ -114,7 +114,7 @@ impl Analysed {
         a
     }
 
-    /// The same without what only the report of one rule needs: for reports that hold all rules at once.
+    /// Removes the parts that only the report of one rule needs, for reports that hold all rules at once.
     pub(super) fn slim(mut self) -> Analysed {
         self.engines = Vec::new();
         self.frame_engines = Vec::new();
@@ -126,17 +126,17 @@ impl Analysed {
         self
     }
 
-    /// Whether the rule looks at a packet's payload or a stream.
+    /// Whether the rule inspects a packet's payload or a stream.
     pub(super) fn has_payload(&self) -> bool {
         self.rule.buffers.iter().any(|b| is_payload(&b.buffer))
     }
 
-    /// The check of `flow:`, empty where there is none.
+    /// The `flow:` check, empty by default.
     pub(super) fn flow(&self) -> FlowCheck {
         self.rule.checks.iter().find_map(|c| if let Check::Flow(f) = c { Some(*f) } else { None }).unwrap_or_default()
     }
 
-    /// Whether TCP is among what it is for.
+    /// Whether the rule applies to TCP.
     pub(super) fn is_tcp(&self) -> bool {
         match &self.rule.protocol {
             Protocol::Ip | Protocol::Ipv4 | Protocol::Ipv6 => true,
@@ -151,7 +151,7 @@ impl Analysed {
         let any = |f: &dyn Fn(&Check) -> bool| checks.iter().any(f);
         let dsize = checks.iter().find_map(|c| if let Check::Dsize(v) = c { Some(*v) } else { None });
         let (mut payload, mut no_payload, mut real) = (self.has_payload(), false, false);
-        // Whether the size alone tells that there is a payload, that there is none, or neither.
+        // Whether the size alone implies a payload, no payload, or neither.
         match dsize {
             Some(Compare::Equal(0)) => no_payload = true,
             Some(Compare::NotEqual(0)) => (payload, real) = (true, true),
@@ -206,7 +206,7 @@ impl Analysed {
         .collect()
     }
 
-    /// Whether it is for single packets, apart from streams.
+    /// Whether it applies to single packets, apart from streams.
     fn needs_packet(&self) -> bool {
         let headers =
             |b: &BufferChecks| !b.app && !is_payload(&b.buffer) && !matches!(b.buffer.as_str(), "ip.src" | "ip.dst");
@@ -258,7 +258,7 @@ impl Analysed {
         .collect()
     }
 
-    /// Engines and lists of the buffers.
+    /// Creates the engines and lists of the buffers.
     fn buffers(&mut self, converted: &[Vec<&'static str>], written: &[WrittenOption]) {
         let rule = self.rule.clone();
         let (mut first, mut rest, mut stream): (Vec<Engine>, Vec<Engine>, Vec<Engine>) = Default::default();
@@ -342,7 +342,7 @@ impl Analysed {
         }
     }
 
-    /// What a person should know of the literals of a buffer; once for each engine that has it.
+    /// Adds remarks about the literals of a buffer, once for each engine that has it.
     fn remarks(&mut self, b: &BufferChecks, converted: &[&'static str], times: usize) {
         for _ in 0..times {
             for to in converted {
@@ -375,7 +375,7 @@ impl Analysed {
         }
     }
 
-    /// Engines of checks of transactions that look at no buffer.
+    /// Creates the engines of transaction checks without a buffer.
     fn tx_checks(&mut self, written: &[WrittenOption]) {
         let mut made: Vec<Engine> = Vec::new();
         for c in self.rule.checks.iter().filter(|c| is_of_transaction(c) && items::check(c).name != "xbits") {
@@ -383,7 +383,7 @@ impl Analysed {
             for place in self.scope.of_check(c) {
                 let same = |e: &&mut Engine| e.name == name && e.place == place && e.transforms.is_empty();
                 match self.engines.iter_mut().find(same) {
-                    // The length of a buffer that has other checks is one of them, in the order of the rule.
+                    // The length check of a buffer is placed among the buffer's other checks, in the order of the rule.
                     Some(e) => {
                         let at = |f: &dyn Fn(&WrittenOption) -> bool| written.iter().position(f);
                         let of_buffer = |o: &WrittenOption| o.buffer.is_some_and(|b| b.internal == name);
@@ -403,7 +403,7 @@ impl Analysed {
         self.engines.append(&mut made);
     }
 
-    /// The list of checks of packets.
+    /// Creates the list of packet checks.
     fn checks(&mut self) {
         let alone = |f: &FlowCheck| FlowCheck { side: None, ..*f } == FlowCheck::default();
         let list: Vec<Item> = self
@@ -411,7 +411,7 @@ impl Analysed {
             .checks
             .iter()
             .filter(|c| match c {
-                // Directions and protocols are asked before any check.
+                // Directions and protocols are tested before any check.
                 Check::Flow(f) => !alone(f),
                 Check::IpProto(_) | Check::L3Proto(_) => false,
                 c => !is_of_transaction(c) || items::check(c).name == "xbits",
@@ -429,7 +429,7 @@ impl Analysed {
         }
     }
 
-    /// The lists of what a match does.
+    /// Creates the lists of effects.
     fn lists_of_effects(&mut self) {
         let mut post: Vec<Item> = self.rule.effects.iter().filter_map(items::effect).collect();
         let captures = self.rule.buffers.iter().flat_map(|b| &b.checks).any(|c| match c {
@@ -451,12 +451,12 @@ impl Analysed {
     }
 }
 
-/// Whether an option of the rule's text is what an engine is for.
+/// Whether an engine belongs to an option of the rule's text.
 fn names(o: &WrittenOption, e: &Engine) -> bool {
     e.items.iter().any(|i| i.name == o.keyword) || o.buffer.is_some_and(|b| b.name == e.name || b.internal == e.name)
 }
 
-/// Adds a check to the engine of its name and place, or makes it.
+/// Adds a check to the engine with this name and place, which is created if needed.
 fn add(engines: &mut Vec<Engine>, name: &str, place: Place, item: &Item) {
     match engines.iter_mut().find(|e| e.name == name && e.place == place) {
         Some(e) => e.items.push(item.clone()),
@@ -470,7 +470,7 @@ fn add(engines: &mut Vec<Engine>, name: &str, place: Place, item: &Item) {
     }
 }
 
-/// Whether an expression names a buffer of HTTP by one of its letters.
+/// Whether an expression selects an HTTP buffer by one of its option letters.
 fn http_pcre(value: &str) -> bool {
     let tail = value.trim_end_matches('"').rsplit_once('/').map_or("", |t| t.1);
     tail.split(',').next().unwrap_or_default().contains(['U', 'I', 'P', 'H', 'D', 'M', 'C', 'S', 'Y', 'V', 'W', 'Z'])
@@ -480,7 +480,7 @@ fn position(b: &BufferChecks, content: &Content) -> Option<usize> {
     b.checks.iter().position(|c| matches!(c, BufferCheck::Content(c) if c == content))
 }
 
-/// The literal that stands for the rule; where it has none but negated ones, the longest of these.
+/// The rule's prefilter literal. If it has only negated ones, the longest of these.
 fn choose(rule: &Rule) -> Option<Mpm> {
     let (buffer, check, bytes) = match fast_pattern::of_rule(rule) {
         Some(f) => (f.buffer, f.check, f.bytes),
@@ -512,7 +512,7 @@ fn choose(rule: &Rule) -> Option<Mpm> {
     })
 }
 
-/// `filename`, `fileext` and `filemagic` are literals in buffers of files.
+/// Rewrites `filename`, `fileext` and `filemagic` as literals in file buffers.
 fn files_as_buffers(rule: &mut Rule) {
     let checks = std::mem::take(&mut rule.checks);
     for c in checks {
@@ -544,8 +544,8 @@ fn files_as_buffers(rule: &mut Rule) {
     }
 }
 
-/// A literal's place that is relative to nothing is one from the start, and a literal with nothing behind it ends the
-/// buffer. Returns what the places became, `depth` before `offset`.
+/// A relative literal with nothing to be relative to starts at the beginning, and a literal with nothing after it ends the
+/// buffer. Returns the resulting keywords, `depth` before `offset`.
 fn first_places(checks: &mut Vec<BufferCheck>) -> Vec<&'static str> {
     let mut became = Vec::new();
     let matches = |c: &BufferCheck| {

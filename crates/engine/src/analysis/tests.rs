@@ -1,8 +1,8 @@
-//! Reports of small sets of rules.
+//! Reports of small rule sets.
 
 use super::*;
 
-/// A folder of its own for a test.
+/// A temporary folder of a test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -53,7 +53,7 @@ fn kinds_of_places() {
         "{l}"
     );
     assert!(l.contains("\"app_proto\":\"http_any\"") && l.contains("\"transforms\":[{\"name\":\"dotprefix\"}]"), "{l}");
-    // An old modifier means HTTP/1 alone.
+    // An old modifier implies HTTP/1.
     let l = line("content:\"/x\"; http_uri;", "tcp");
     assert!(l.contains("\"app_proto\":\"http\"") && !l.contains("http2"), "{l}");
     let l = line("flow:established; dsize:0;", "tcp");
@@ -65,7 +65,7 @@ fn literals() {
     let l = line("content:\"A|00|b\\:\"; nocase; content:\"x\"; distance:0;", "tcp");
     assert!(l.contains("\"pattern\":\"a|00|b|3A|\",\"length\":4,\"nocase\":true"), "{l}");
     assert!(l.contains("\"relative_next\":true"), "{l}");
-    // One that must not be there is named as such.
+    // A negated literal is marked as such.
     let l = line("content:!\"abc\";", "tcp");
     assert!(l.contains("\"negated_mpm\"") && l.contains("\"no_double_inspect\":false"), "{l}");
     let l = line("content:\"one\"; isdataat:!1,relative;", "udp");
@@ -114,7 +114,7 @@ fn groups_of_ports() {
     assert!(settings.dump);
     write_groups(&settings, &dir.0, all.iter()).unwrap();
     let report = dir.read("rule_group.json");
-    // A favoured port first, then more rules before fewer; the same rules have the same number.
+    // A priority port first, then groups by descending number of rules; groups with the same rules have the same id.
     let ports: Vec<&str> = report.split("{\"port\":").skip(1).map(|p| p.split(",\"stats\"").next().unwrap()).collect();
     assert_eq!(
         ports,
@@ -127,7 +127,7 @@ fn groups_of_ports() {
         ],
         "{report}"
     );
-    // More than are granted are one.
+    // Groups beyond the limit are merged.
     let few =
         GroupSettings::of(&config(&format!("{text}\n  profile: custom\n  custom-values:\n    toserver-groups: 1")))
             .unwrap();

@@ -15,12 +15,12 @@ fn heading(title: &str) -> String {
     format!("{LINE}{title}\n{LINE}")
 }
 
-/// A literal to read: what is not printable as `.`.
+/// A literal as text, with `.` for unprintable bytes.
 fn shown(bytes: &[u8]) -> String {
     bytes.iter().map(|&b| if b == b' ' || b.is_ascii_graphic() { char::from(b) } else { '.' }).collect()
 }
 
-/// The buffer of the literal, with what it holds.
+/// The literal's buffer, with a description.
 fn buffer(a: &Analysed, m: &Mpm) -> String {
     let b = a.rule.buffers.get(m.buffer);
     match b.filter(|b| !is_payload(&b.buffer)) {
@@ -50,7 +50,7 @@ const fn sort(kind: RuleKind) -> &'static str {
     }
 }
 
-/// What could be better about a rule, each with what to do about it.
+/// Suggestions for improving a rule.
 fn advice(a: &Analysed) -> Vec<String> {
     let mut out: Vec<String> = a.warnings.clone();
     let payload = || a.rule.buffers.iter().filter(|b| is_payload(&b.buffer)).flat_map(|b| &b.checks);
@@ -105,12 +105,12 @@ fn advice(a: &Analysed) -> Vec<String> {
     out
 }
 
-/// How `rules_analysis.txt` begins.
+/// The header of `rules_analysis.txt`.
 pub(super) fn rules_heading() -> String {
     heading("Rules: what each one inspects, and what could be better about it")
 }
 
-/// What `rules_analysis.txt` says of a rule.
+/// The section of a rule in `rules_analysis.txt`.
 pub(super) fn rule(a: &Analysed) -> String {
     let mut out = String::new();
     let r = &a.rule;
@@ -164,18 +164,18 @@ pub(super) fn rule(a: &Analysed) -> String {
     out
 }
 
-/// A list without what it repeats.
+/// A list without duplicates.
 fn distinct(list: &[String]) -> impl Iterator<Item = &String> {
     let mut seen = HashSet::new();
     list.iter().filter(move |s| seen.insert(s.as_str()))
 }
 
-/// How `rules_fast_pattern.txt` begins.
+/// The header of `rules_fast_pattern.txt`.
 pub(super) fn fast_patterns_heading() -> String {
     heading("Fast patterns: the literal of each rule that the prefilter looks for")
 }
 
-/// What `rules_fast_pattern.txt` says of a rule.
+/// The section of a rule in `rules_fast_pattern.txt`.
 pub(super) fn fast_pattern(a: &Analysed) -> String {
     let mut out = String::new();
     let yes = |b: bool| if b { "yes" } else { "no" };
@@ -215,7 +215,7 @@ pub(super) fn fast_pattern(a: &Analysed) -> String {
     out
 }
 
-/// How long the literals of each buffer are.
+/// Lengths of the literals of each buffer.
 #[derive(Debug, Default)]
 pub(super) struct Summary(Vec<(String, Lengths)>);
 
@@ -228,7 +228,7 @@ struct Lengths {
 }
 
 impl Summary {
-    /// Adds that of a rule.
+    /// Adds a rule's literal.
     pub(super) fn add(&mut self, a: &Analysed) {
         let Some(m) = &a.mpm else { return };
         let name = if m.name == "payload" { "packet/stream payload".to_owned() } else { buffer(a, m) };
@@ -246,7 +246,7 @@ impl Summary {
         }
     }
 
-    /// How `rules_fast_pattern.txt` ends.
+    /// The end of `rules_fast_pattern.txt`.
     pub(super) fn report(&self) -> String {
         let mut out = "============\nSummary:\n============\n".to_owned();
         let width = self.0.iter().map(|b| b.0.chars().count()).max().unwrap_or(0);

@@ -1,18 +1,18 @@
-//! The socket's protocol, which is suricatasc's: JSON objects one after the other.
+//! The socket's protocol, which is suricatasc's: a sequence of JSON objects.
 //!
 //! A client begins with `{"version": "0.2"}`, with or without a line feed, and gets `{"return": "OK"}`. Each command
 //! (`{"command": "uptime"}`, `{"command": "conf-get", "arguments": {"variable": "a.b"}}`) gets one answer: `{"message": …,
-//! "return": "OK"}`, or `NOK` with the reason as message. In version 0.1 answers have no line feed at their end, in 0.2 they
-//! do; an object that is complete is taken whether a line feed follows or not.
+//! "return": "OK"}`, or `NOK` with the reason as message. Answers end with a line feed in version 0.2, but not in version
+//! 0.1. A complete object is accepted with or without a line feed after it.
 //!
-//! What a client sends is bounded: [`MESSAGE_MAX`] bytes an object, 128 levels.
+//! A client's messages are limited to [`MESSAGE_MAX`] bytes an object, and 128 levels.
 
 use serde_json::{Map, Value, json};
 
-/// Most bytes of one object, and of what may stand before it.
+/// Limit of one object's bytes, with any white space before it.
 pub(crate) const MESSAGE_MAX: usize = 64 << 10;
 
-/// The version that is spoken.
+/// The protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
     /// 0.1: answers end with their last brace.
@@ -21,25 +21,25 @@ pub(crate) enum Version {
     Second,
 }
 
-/// Why what came is no message.
+/// Why the input is not a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Broken {
-    /// It begins with something else than an object.
+    /// It does not begin with an object.
     #[error("a message is a JSON object")]
     NoObject,
-    /// It does not end.
+    /// It is too long.
     #[error("a message has at most {MESSAGE_MAX} bytes")]
     TooLong,
-    /// It is no JSON.
-    #[error("the message is no JSON: {0}")]
+    /// It is not valid JSON.
+    #[error("the message is not valid JSON: {0}")]
     NoJson(String),
 }
 
-/// Takes messages out of what comes.
+/// Extracts messages from the received bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     bytes: Vec<u8>,
-    /// What of it was looked at: how far, how deep in braces, whether in a string, whether behind a backslash.
+    /// State of the scan: position, depth in braces, whether inside a string, whether after a backslash.
     at: usize,
     depth: usize,
     in_string: bool,
@@ -52,15 +52,15 @@ impl Messages {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Whether something of a message is there, but not all.
+    /// Whether part of a message was received.
     pub(crate) fn is_partial(&self) -> bool {
         !self.bytes.is_empty()
     }
 
-    /// The next message, where it is whole.
+    /// The next message, if it is complete.
     ///
     /// # Errors
-    /// Where there will be none: after [`Broken::NoJson`] others may follow.
+    /// The input is not a message. After [`Broken::NoJson`], later messages may still be valid.
     pub(crate) fn next(&mut self) -> Result<Option<Map<String, Value>>, Broken> {
         if self.depth == 0 {
             let blank = self.bytes.iter().take_while(|b| b.is_ascii_whitespace()).count();
@@ -84,7 +84,7 @@ impl Messages {
                         return self.take().map(Some);
                     }
                 }
-                // No string has one: the line is what can be said of it.
+                // No string contains a line feed, so the message ends with the line.
                 b'\n' if self.in_string => {
                     return self.take().map(Some);
                 }
@@ -105,8 +105,8 @@ impl Messages {
     }
 }
 
-/// All messages in what comes in `chunks`, as text, and what was no message: nothing follows after what ends a
-/// conversation. What fuzzing and tests look at.
+/// All messages in the input `chunks`, as text, and the errors. Nothing follows an error that ends the conversation. For
+/// fuzzing and tests.
 pub fn messages<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<String, String>> {
     let mut m = Messages::default();
     let mut out = Vec::new();
@@ -128,7 +128,7 @@ pub fn messages<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<St
     out
 }
 
-/// The version that a client asks for.
+/// The version that a client requests.
 pub(crate) fn version(message: &Map<String, Value>) -> Option<Version> {
     match message.get("version")?.as_str()? {
         "0.1" => Some(Version::First),
@@ -137,10 +137,10 @@ pub(crate) fn version(message: &Map<String, Value>) -> Option<Version> {
     }
 }
 
-/// What a command comes to.
+/// The result of a command.
 pub(crate) type Answer = Result<Value, String>;
 
-/// An answer as it is sent.
+/// An answer in its wire format.
 pub(crate) fn render(answer: &Answer, version: Version) -> Vec<u8> {
     let value = match answer {
         Ok(message) => json!({"message": message, "return": "OK"}),
@@ -186,7 +186,7 @@ mod tests {
         let deep: Vec<u8> = b"{\"a\":".repeat(5000);
         assert_eq!(all(&[&deep]), []);
         let nested: Vec<u8> = deep.iter().copied().chain(std::iter::repeat_n(b'}', 5000)).collect();
-        let no_json = |e: &str| e.starts_with("the message is no JSON");
+        let no_json = |e: &str| e.starts_with("the message is not valid JSON");
         assert!(matches!(&all(&[&nested])[..], [Err(e)] if no_json(e)));
         let bad = all(&[b"{\"a\":}{\"b\":2}"]);
         assert!(matches!(&bad[..], [Err(e), Ok(b)] if no_json(e) && b == "{\"b\":2}"), "{bad:?}");

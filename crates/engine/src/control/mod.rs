@@ -1,13 +1,13 @@
-//! What can be asked of a running engine, and who asks: the unix socket, and signals.
+//! Control of a running engine, through the unix socket and signals.
 //!
-//! [`Control`] knows the engines in use, the workers, and the capture files that wait. It is shared by the threads that serve
-//! it, none of which is on the packet path: that of the socket, one for each client, one for SIGUSR2, one that drops what
-//! workers do not need any more. What they want of a worker goes through its [`post::Post`].
+//! [`Control`] has the active engines, the workers, and the queue of capture files. The control threads share it, and none of
+//! them is on the packet path: the socket's thread, one for each client, one for SIGUSR2, and one that drops what workers no
+//! longer need. A request to a worker goes through its [`post::Post`].
 //!
-//! - `reload`: other rules in place of those in use; tenants.
+//! - `reload`: replaces rules and tenants.
 //! - `socket`, `message`: the socket, and its protocol.
-//! - `commands`: what can be said there.
-//! - `queue`: `--unix-socket`: capture files that are handed over.
+//! - `commands`: the socket's commands.
+//! - `queue`: `--unix-socket`: capture files that clients submit.
 
 pub(crate) mod commands;
 pub(crate) mod message;
@@ -42,63 +42,63 @@ use crate::{Failed, start, threads};
 use post::{Post, Unanswered};
 use queue::Queue;
 
-/// How long a worker is waited for that carries out an order.
+/// How long a request to a worker may take.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);
-/// How long a reload waits for workers to take the new rules: those that wait for packets take them with the next.
+/// How long a reload waits for workers to take the new rules. Workers that wait for packets take them with the next packet.
 const TAKEN: Duration = Duration::from_millis(500);
 
-/// What is shared by all who control a running engine.
+/// State that all control threads share.
 pub(crate) struct Control {
     pub(crate) options: RunOptions,
     pub(crate) ips: bool,
     pub(crate) started: Instant,
-    /// The configuration of the start: what is not about rules holds to the end.
+    /// The configuration at the start. Settings other than rules stay fixed.
     pub(crate) config: Config,
-    /// What it said of rules when they were last read.
+    /// The configuration as of the last load of rules.
     pub(crate) rules_config: RwLock<Arc<Config>>,
     /// Fingerprints that outputs show.
     shown: settings::JaWants,
-    /// Where logs and reports go.
+    /// The folder of logs and reports.
     pub(crate) dir: PathBuf,
     engines: RwLock<Arc<EngineSet>>,
-    /// Held by who makes other engines: one at a time.
+    /// Held while engines are replaced: one replacement at a time.
     changing: Mutex<()>,
-    /// A reload goes on that nobody waits for.
+    /// A background reload is running.
     reloading: AtomicBool,
     workers: Mutex<Vec<Arc<Post>>>,
-    /// Takes what is to be dropped off the packet path.
+    /// Receives objects to drop off the packet path.
     reclaimer: mpsc::Sender<Retired>,
     pub(crate) signals: Arc<Signals>,
-    /// Whether somebody watches detection.
+    /// Whether detection is profiled or traced.
     pub(crate) watching: Watching,
-    /// `--unix-socket`: capture files to be read.
+    /// `--unix-socket`: capture files to read.
     pub(crate) queue: Option<Queue>,
-    /// Interfaces are captured from.
+    /// The live capture, if there is one.
     pub(crate) live: OnceLock<LiveInfo>,
-    /// Workers that are watched.
+    /// Workers that the watchdog watches.
     pub(crate) watch: Arc<Watch>,
-    /// What the process is beyond a run; none in tests.
+    /// The state of the service; not set in tests.
     pub(crate) service: OnceLock<Arc<Service>>,
-    /// What those see who look on.
+    /// Data for live views.
     pub(crate) watched: Watched,
-    /// Why the engine stops before somebody asks it to.
+    /// The error that stops the engine.
     pub(crate) failed: OnceLock<Failed>,
 }
 
-/// What is captured from, where it is interfaces.
+/// Description of a live capture.
 #[derive(Debug)]
 pub(crate) struct LiveInfo {
     /// The run mode's name.
     pub(crate) mode: &'static str,
-    /// That of the kind of capture.
+    /// The name of the kind of capture.
     pub(crate) capture: &'static str,
-    /// How many workers there are.
+    /// The number of workers.
     pub(crate) workers: usize,
     /// The interfaces' names.
     pub(crate) interfaces: Vec<String>,
 }
 
-/// A lock whose holder stopped in the middle protects nothing that could be half done here.
+/// Takes a lock even if it is poisoned: nothing behind these locks can be left half done.
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -117,7 +117,7 @@ impl Control {
         thread("drop", move || {
             give_way();
             for retired in &dead {
-                // One that fails is not in the way of the others.
+                // A failure does not stop later drops.
                 threads::once(|| {
                     fault::point("drop");
                     drop(retired);
@@ -152,7 +152,7 @@ impl Control {
         }))
     }
 
-    /// The engines in use.
+    /// The active engines.
     pub(crate) fn engines(&self) -> Arc<EngineSet> {
         Arc::clone(&self.engines.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -161,15 +161,15 @@ impl Control {
         Loading { config, options: &self.options, ips: self.ips, dir: &self.dir, trees: false }
     }
 
-    /// What rules and outputs want of the application layer.
+    /// What rules and outputs require from the application layer.
     pub(crate) fn wants(&self, set: &EngineSet) -> Result<AppWants, Failed> {
         start::app_wants(&self.config, &self.options, set, self.shown)
     }
 
-    /// Makes a worker known, that will look for orders in the post returned. `take` gives it the engines that are in use
-    /// then; those that come later go through the post.
+    /// Registers a worker, which will check the returned post for requests. `take` gives it the active engines; later ones
+    /// arrive through the post.
     pub(crate) fn enter(&self, take: impl FnOnce(Arc<EngineSet>) -> Result<(), Failed>) -> Result<Arc<Post>, Failed> {
-        // Nobody may put others in place in between.
+        // Nothing may replace the engines in between.
         let _changing = held(&self.changing);
         take(self.engines())?;
         let post = Arc::new(Post::new(self.reclaimer.clone()));
@@ -177,7 +177,7 @@ impl Control {
         Ok(post)
     }
 
-    /// The worker of that post is at its end.
+    /// Unregisters the worker of that post, which ends.
     pub(crate) fn leave(&self, post: &Arc<Post>) {
         held(&self.workers).retain(|p| !Arc::ptr_eq(p, post));
     }
@@ -187,12 +187,12 @@ impl Control {
         held(&self.workers).clone()
     }
 
-    /// Puts other engines in place of those in use. Who calls holds `changing`.
-    /// Returns how long the worker that it kept longest was kept, in time of its processor.
+    /// Replaces the active engines. The caller holds `changing`. Returns the longest time for which this kept a worker busy,
+    /// in processor time.
     fn replace(&self, set: EngineSet) -> Result<Duration, Failed> {
         let before = self.engines();
         let wants = self.wants(&set)?;
-        // libmagic, where rules ask for it that did not before.
+        // Loads libmagic, if only the new rules use it.
         let files = settings::files(&self.config, &self.dir, &self.options)?;
         FileEngine::new(&files, wants.files).map_err(|e| Failed::new("files", e.to_string()))?;
         let set = Arc::new(set);
@@ -205,30 +205,31 @@ impl Control {
         *self.engines.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&set);
         let mut kept = Duration::ZERO;
         for (post, install) in orders {
-            // One that has ended needs none; one that waits for packets takes them with the next.
+            // A worker that has ended needs none, and one that waits for packets takes them with the next packet.
             if post.install(install).is_ok() && post.ask(TAKEN, |_, _| ()).is_ok() {
                 kept = kept.max(post.kept());
             }
         }
-        // Sets of data that nobody names any more are written now; the others go on.
+        // Datasets that no rule uses any more are saved now. The others stay active.
         for problem in before.datasets().save_but(&set.datasets()) {
             error!("datasets", "{problem}");
         }
         Ok(kept)
     }
 
-    /// Everything is open and packets may come: what is only for the start goes, and who waits is told.
+    /// Completes the start, when everything is open and packets may arrive: drops what only the start needs, and notifies
+    /// waiting processes.
     ///
     /// # Errors
-    /// As [`Service::ready`].
+    /// See [`Service::ready`].
     pub(crate) fn ready(self: &Arc<Self>) -> Result<(), Failed> {
         self.service.get().map_or(Ok(()), |s| s.ready(self))
     }
 
-    /// Asks every worker the same. None answers where there is none.
+    /// Sends every worker the same request. Without workers, there is no answer.
     ///
     /// # Errors
-    /// Where one does not answer.
+    /// A worker does not answer.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         ask: impl Fn(&mut crate::worker::Worker, &mut crate::stats::Reporter) -> T + Clone + Send + 'static,
@@ -236,10 +237,10 @@ impl Control {
         self.workers().iter().map(|p| p.ask(ANSWER, ask.clone())).collect()
     }
 
-    /// Serves SIGUSR2 in a thread of its own, to the end of the process.
+    /// Handles SIGUSR2 in a separate thread, until the process ends.
     ///
     /// # Errors
-    /// Where there is no thread to be had.
+    /// The thread cannot start.
     pub(crate) fn serve_signals(self: &Arc<Self>, mut wakes: signal_hook::iterator::Signals) -> Result<(), Failed> {
         let control = Arc::clone(self);
         thread("signals", move || {
@@ -247,7 +248,7 @@ impl Control {
                 for _ in &mut wakes {
                     fault::point("signals");
                     notice!("suricata", "SIGUSR2: live rule reload");
-                    // What came of it was said.
+                    // The result was logged.
                     let _ = control.reload();
                 }
             });
@@ -255,22 +256,22 @@ impl Control {
     }
 }
 
-/// By how much the priority of those who load and drop rules is lower than the workers' (nice values: a tenth of their share
-/// where both want the same processor).
+/// Added to the nice value of threads that load and drop rules. They get a tenth of a worker's share if both need the same
+/// processor.
 const NICE: i32 = 10;
 
 /// Lowers the calling thread's priority.
 fn give_way() {
     let own = rustix::thread::gettid();
     let now = rustix::process::getpriority_process(Some(own)).unwrap_or(0);
-    // Without it it is done all the same.
+    // If this fails, the work continues at the old priority.
     let _ = rustix::process::setpriority_process(Some(own), now + NICE);
 }
 
-/// Does something that takes long in a thread of its own that gives way to the workers, and waits for it.
+/// Runs a long task in a thread with a lower priority than the workers, and waits for it.
 ///
 /// # Errors
-/// Its own, and where the thread failed.
+/// The task's own error, or the thread failed.
 fn aside<T: Send>(run: impl FnOnce() -> Result<T, Failed> + Send) -> Result<T, Failed> {
     let mut run = Some(run);
     let mut out = None;
@@ -284,28 +285,28 @@ fn aside<T: Send>(run: impl FnOnce() -> Result<T, Failed> + Send) -> Result<T, F
                 fault::point("load");
                 *out = run.take().map(|run| run());
             });
-        // A panic was told, and leaves nothing in `out`.
+        // A panic was logged, and leaves `out` empty.
         started.map(|t| t.join().is_ok()).unwrap_or(true)
     });
     match (out, run) {
         (Some(out), _) => out,
-        // There is no thread to be had.
+        // The thread could not start.
         (None, Some(run)) if !failed => run(),
         (None, _) => Err(Failed::new("threads", "the thread that loads rules failed")),
     }
 }
 
-/// Starts a thread that serves the engine from beside.
+/// Starts a control thread.
 ///
 /// # Errors
-/// Where there is none to be had.
+/// The thread cannot start.
 pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failed> {
     std::thread::Builder::new()
         .name(format!("margay-{name}"))
-        // Rules are loaded there, and with them scripts.
+        // Rules, and their scripts, are loaded there.
         .stack_size(margay_lua::STACK)
         .spawn(|| {
-            // None of them needs any.
+            // Control threads need no capabilities.
             if let Err(f) = privileges::shed() {
                 error!(f.module, "{}", f.message);
             }

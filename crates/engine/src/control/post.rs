@@ -1,11 +1,11 @@
-//! What other threads ask of a worker: orders, carried out by the worker itself between two batches.
+//! Requests from other threads to a worker, which handles them itself between two batches.
 //!
-//! The worker looks at one flag a batch, which is written only when there is an order: nothing on the packet path waits or
-//! is shared and written. What belongs to a worker (flows, bits of hosts, counters) so stays its own, also for those who ask
-//! about it.
+//! The worker checks one flag per batch, which is written only if there is a request. Nothing on the packet path waits, or
+//! shares a variable that is written often. So a worker's state (flows, bits of hosts, counters) stays private, even when
+//! another thread asks about it.
 //!
-//! Rules that are to take the place of others wait in a place of their own: where a worker waits for packets while rules are
-//! loaded again and again it takes the last ones, and those in between are let go.
+//! New rules wait in a slot of their own. If rules are reloaded several times while a worker waits for packets, it takes the
+//! last ones, and the others are dropped.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,56 +16,56 @@ use crate::stats::Reporter;
 use crate::worker::Worker;
 use crate::worker::engines::{Install, Retired};
 
-/// Most orders that wait; further ones are refused.
+/// Limit of waiting requests. Further ones are refused.
 const ORDERS_MAX: usize = 256;
 
-/// Something for a worker to do.
+/// A request to a worker.
 pub(crate) type Order = Box<dyn FnOnce(&mut Worker, &mut Reporter) + Send>;
 
-/// Orders for one worker.
+/// The requests to one worker.
 #[derive(Default)]
 pub(crate) struct Post {
     waiting: AtomicBool,
     orders: Mutex<Orders>,
-    /// For how many microseconds of its processor the worker was last kept by taking other rules.
+    /// How long the last change of rules kept the worker busy, in microseconds of processor time.
     kept: AtomicU64,
-    /// Who drops what the worker does not need any more.
+    /// The thread that drops what the worker no longer needs.
     reclaimer: Option<mpsc::Sender<Retired>>,
 }
 
 #[derive(Default)]
 struct Orders {
-    /// The worker carries out none any more.
+    /// The worker accepts no more requests.
     closed: bool,
-    /// Rules to be taken before anything else is done.
+    /// Rules to install before anything else.
     install: Option<Install>,
     list: VecDeque<Order>,
 }
 
-/// Why an order was not carried out, or not yet.
+/// Why a request was not handled, or not yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unanswered {
     /// The worker has ended.
     #[error("the worker has ended")]
     Ended,
-    /// Too much is asked of it.
+    /// Too many requests are waiting.
     #[error("the worker has too many orders waiting")]
     Busy,
-    /// It waits for packets, or works on those of a very large batch.
+    /// It waits for packets, or is processing a very large batch.
     #[error("the worker did not answer: it waits for packets")]
     Late,
 }
 
 impl Post {
-    /// For a worker whose old rules go to `reclaimer`.
+    /// The post of a worker whose old rules go to `reclaimer`.
     pub(crate) fn new(reclaimer: mpsc::Sender<Retired>) -> Post {
         Post { reclaimer: Some(reclaimer), ..Post::default() }
     }
 
-    /// Has the worker take other rules; those that it did not take yet are let go.
+    /// Gives the worker new rules. They replace earlier ones that it has not taken yet.
     ///
     /// # Errors
-    /// Where the worker has ended.
+    /// The worker has ended.
     pub(crate) fn install(&self, mut new: Install) -> Result<(), Unanswered> {
         let old = {
             let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,10 +84,10 @@ impl Post {
         Ok(())
     }
 
-    /// Hands an order over.
+    /// Sends a request.
     ///
     /// # Errors
-    /// Where the worker takes none.
+    /// The worker accepts no requests.
     pub(crate) fn send(&self, order: Order) -> Result<(), Unanswered> {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         if orders.closed {
@@ -101,10 +101,10 @@ impl Post {
         Ok(())
     }
 
-    /// Has `ask` carried out, and waits `time` for what it comes to.
+    /// Sends the request `ask`, and waits up to `time` for the result.
     ///
     /// # Errors
-    /// Where it was not carried out in that time.
+    /// There was no result in that time.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         time: Duration,
@@ -112,7 +112,7 @@ impl Post {
     ) -> Result<T, Unanswered> {
         let (send, receive) = mpsc::sync_channel(1);
         self.send(Box::new(move |worker, reporter| {
-            // Who asked may have gone.
+            // The sender may have stopped waiting.
             let _ = send.try_send(ask(worker, reporter));
         }))?;
         receive.recv_timeout(time).map_err(|e| match e {
@@ -121,18 +121,18 @@ impl Post {
         })
     }
 
-    /// For how long the worker was last kept by taking other rules, in time of its processor.
+    /// How long the last change of rules kept the worker busy, in processor time.
     pub(crate) fn kept(&self) -> Duration {
         Duration::from_micros(self.kept.load(Ordering::Relaxed))
     }
 
-    /// Whether there is something to carry out.
+    /// Whether there are requests.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Carries out what waits; for the worker, once a batch.
+    /// Handles all waiting requests. The worker calls this once per batch.
     #[inline]
     pub(crate) fn serve(&self, worker: &mut Worker, reporter: &mut Reporter) {
         if self.waiting.load(Ordering::Relaxed) {
@@ -152,7 +152,7 @@ impl Post {
             let retired = worker.pipeline.stages.install(install);
             self.kept.store(processor_time().saturating_sub(began), Ordering::Relaxed);
             if let Some(reclaimer) = &self.reclaimer {
-                // It ends with the process.
+                // The receiver is gone only when the process ends.
                 let _ = reclaimer.send(retired);
             }
         }
@@ -161,14 +161,14 @@ impl Post {
         }
     }
 
-    /// Takes no more orders, after those that wait.
+    /// Accepts no more requests, and handles those that wait.
     pub(crate) fn close(&self, worker: &mut Worker, reporter: &mut Reporter) {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.serve_all(worker, reporter);
     }
 }
 
-/// Microseconds for which the calling thread had a processor.
+/// Processor time of the calling thread, in microseconds.
 fn processor_time() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     u64::try_from(now.tv_sec * 1_000_000 + now.tv_nsec / 1000).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! `--unix-socket`: capture files that are handed over by commands, one after the other.
+//! `--unix-socket`: capture files that clients submit, read one after the other.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -6,32 +6,32 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Most files that wait.
+/// Limit of waiting files.
 const WAITING_MAX: usize = 10_000;
 
 /// A capture file, or a folder of them, to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Job {
-    /// What to read.
+    /// The file or folder.
     pub(crate) file: PathBuf,
-    /// Where logs go.
+    /// The log folder.
     pub(crate) dir: PathBuf,
-    /// Whose it is; 0 is no tenant.
+    /// The tenant; 0 for none.
     pub(crate) tenant: u32,
-    /// A folder is looked at for more, to the end or until it is interrupted.
+    /// The folder is watched for more files, until the end or an interrupt.
     pub(crate) continuous: bool,
-    /// What was read is deleted.
+    /// The files are deleted after reading.
     pub(crate) delete: bool,
 }
 
-/// Files that wait, and the one that is read.
+/// Waiting files, and the current one.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
     more: Condvar,
-    /// Reading of the current one is to stop.
+    /// Requests that reading of the current file stops.
     pub(crate) interrupt: AtomicBool,
-    /// When the file read last was last changed, in milliseconds since 1970.
+    /// Modification time of the last file that was read, in milliseconds since 1970.
     last: AtomicU64,
 }
 
@@ -46,7 +46,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds one; `false` where too many wait.
+    /// Adds a file. Returns `false` if too many are waiting.
     pub(crate) fn push(&self, job: Job) -> bool {
         let mut state = self.state();
         if state.waiting.len() >= WAITING_MAX {
@@ -57,7 +57,7 @@ impl Queue {
         true
     }
 
-    /// Takes the next one as the current one; waits `time` for one.
+    /// Makes the next file the current one, and waits up to `time` for one.
     pub(crate) fn next(&self, time: Duration) -> Option<Job> {
         let mut state = self.state();
         if state.waiting.is_empty() {
@@ -69,33 +69,33 @@ impl Queue {
         Some(job)
     }
 
-    /// The current one is done with.
+    /// Ends the current file.
     pub(crate) fn done(&self) {
         self.state().current = None;
     }
 
-    /// Files that wait.
+    /// The waiting files.
     pub(crate) fn waiting(&self) -> Vec<PathBuf> {
         self.state().waiting.iter().map(|j| j.file.clone()).collect()
     }
 
-    /// How many wait.
+    /// The number of waiting files.
     pub(crate) fn len(&self) -> usize {
         self.state().waiting.len()
     }
 
-    /// What is being read.
+    /// The current file.
     pub(crate) fn current(&self) -> Option<PathBuf> {
         self.state().current.as_ref().map(|j| j.file.clone())
     }
 
-    /// Notes that a file was read to its end.
+    /// Records that a file was read to its end.
     pub(crate) fn processed(&self, changed: SystemTime) {
         let since = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.last.store(u64::try_from(since.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// When the file read last was last changed.
+    /// Modification time of the last file that was read.
     pub(crate) fn last(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
     }

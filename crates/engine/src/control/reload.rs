@@ -1,12 +1,12 @@
-//! Other rules in place of those in use.
+//! Replaces the active rules.
 //!
-//! Everything is read and made ready beside the packet path: the configuration file (its variables, rule files, sets of
-//! data, reputation, tenants), the files that it names, the matchers, and each worker's new memory for them. Only when all of
-//! it is there does anything change; what is wrong is said, and the old rules stay. What flows keep is said in
-//! [`margay_detect::lineage`].
+//! Everything is read and prepared off the packet path: the configuration file (its variables, rule files, datasets,
+//! reputation, tenants), the files that it names, the matchers, and each worker's new memory for them. The active rules
+//! change only when all of it succeeded. Otherwise the error is logged, and the old rules stay. [`margay_detect::lineage`]
+//! describes what flows keep.
 //!
-//! Where there are no more processors than workers, who loads rules takes from what the workers have: it has a lower priority,
-//! so that it takes little while they need it.
+//! If there are no more processors than workers, a reload takes time from the workers. It runs at a lower priority, so that
+//! it takes little while they need it.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -22,17 +22,17 @@ use crate::engines::{self, EngineSet};
 use crate::{settings, start, threads};
 
 impl Control {
-    /// Makes new engines of those in use, and puts them in place. Who else would change them waits. Returns how long the
-    /// worker that it kept longest was kept.
+    /// Replaces the active engines with changed ones. Other changes wait. Returns the longest time for which this kept a
+    /// worker busy.
     fn change(&self, change: impl FnOnce(&EngineSet) -> Result<EngineSet, Failed> + Send) -> Result<Duration, Failed> {
         let _changing = held(&self.changing);
         aside(|| self.replace(change(&self.engines())?))
     }
 
-    /// Reads the configuration and all rules again, those of tenants too.
+    /// Reads the configuration and all rules again, including those of tenants.
     ///
     /// # Errors
-    /// What keeps the new rules from being used. It was written to the log.
+    /// The new rules cannot be used. The reason was logged.
     pub(crate) fn reload(&self) -> Result<(), Failed> {
         notice!("detect", "rule reload starting");
         let _reloading = self.service.get().map(|s| s.reloading());
@@ -60,11 +60,11 @@ impl Control {
         reloaded.map(drop)
     }
 
-    /// Loads the rules that the start did not wait for, in a thread of its own. Where they cannot be loaded the engine stops:
-    /// one without rules would look as if nothing happened.
+    /// Loads in a separate thread the rules that the start did not wait for. If they cannot be loaded, the engine stops:
+    /// without rules, it would look as if nothing happened on the network.
     ///
     /// # Errors
-    /// Where there is no thread to be had.
+    /// The thread cannot start.
     pub(crate) fn load_beside(self: &Arc<Self>) -> Result<(), Failed> {
         notice!("detect", "packets are not inspected until the rules are loaded (detect.delayed-detect)");
         let control = Arc::clone(self);
@@ -77,7 +77,7 @@ impl Control {
                 }
                 Err(f) => {
                     error!(f.module, "the rules cannot be loaded, the engine stops: {}", f.message);
-                    // Nobody else sets it.
+                    // Only this code sets it.
                     let _ = control.failed.set(f);
                     control.signals.ask_to_stop();
                 }
@@ -85,10 +85,10 @@ impl Control {
         })
     }
 
-    /// What decides how the engine is built stays until it is started again.
+    /// Refuses changes that would need a restart, because they decide how the engine is built.
     fn may_become(&self, config: &Config, old: &EngineSet) -> Result<(), Failed> {
         let stays = |what: &str| {
-            Err(Failed::new("detect", format!("{what} cannot be changed by a reload: start the engine again for that")))
+            Err(Failed::new("detect", format!("{what} cannot be changed by a reload: restart the engine")))
         };
         if settings::is_firewall(config, &self.options)? != settings::is_firewall(&self.config, &self.options)? {
             return stays("firewall mode");
@@ -100,17 +100,17 @@ impl Control {
         Ok(())
     }
 
-    /// The same in a thread of its own; `false` where one that was asked for so is going on.
+    /// Reloads in the background. Returns `false` if a background reload is already running.
     ///
     /// # Errors
-    /// Where there is no thread to be had.
+    /// The thread cannot start.
     pub(crate) fn reload_beside(self: &Arc<Self>) -> Result<bool, Failed> {
         if self.reloading.swap(true, Ordering::AcqRel) {
             return Ok(false);
         }
         let control = Arc::clone(self);
         let started = thread("reload", move || {
-            // What came of it was said.
+            // The result was logged.
             threads::once(|| control.reload());
             control.reloading.store(false, Ordering::Release);
         });
@@ -120,10 +120,10 @@ impl Control {
         started.map(|()| true)
     }
 
-    /// Loads a tenant, new or in the place of itself; without a file from the one that it has.
+    /// Loads a new tenant, or reloads one; without a file, from its current file.
     ///
     /// # Errors
-    /// Where it cannot be loaded; nothing changes then.
+    /// It cannot be loaded. Nothing changes in that case.
     pub(crate) fn load_tenant(&self, id: u32, yaml: Option<PathBuf>, new: bool) -> Result<(), Failed> {
         self.change(|old| {
             let before = old.tenant(id);
@@ -143,10 +143,10 @@ impl Control {
         .map(drop)
     }
 
-    /// Loads every tenant again.
+    /// Reloads every tenant.
     ///
     /// # Errors
-    /// Where one cannot be loaded; none changes then.
+    /// One cannot be loaded. None changes in that case.
     pub(crate) fn reload_tenants(&self) -> Result<(), Failed> {
         self.change(|old| {
             let config = self.rules_config();
@@ -160,10 +160,10 @@ impl Control {
         .map(drop)
     }
 
-    /// Changes tenants or mappings, with nothing to load.
+    /// Changes tenants or mappings that need no loading.
     ///
     /// # Errors
-    /// As `change` says.
+    /// The error of `change`.
     pub(crate) fn change_tenants(
         &self,
         change: impl FnOnce(&mut EngineSet) -> Result<(), String> + Send,
@@ -176,7 +176,7 @@ impl Control {
         .map(drop)
     }
 
-    /// The configuration as it says of rules.
+    /// The configuration of the current rules.
     pub(crate) fn rules_config(&self) -> Arc<Config> {
         Arc::clone(&self.rules_config.read().unwrap_or_else(PoisonError::into_inner))
     }

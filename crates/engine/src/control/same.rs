@@ -1,4 +1,4 @@
-//! Reloading the same rules changes nothing: captures give the same alerts, whenever rules are reloaded.
+//! A reload of the same rules changes nothing: captures give the same alerts, whenever the reload happens.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn configuration(dir: &Path) -> PathBuf {
     file
 }
 
-/// The alerts of a capture, with a reload after every so many packets. `None` where the rules do not load.
+/// The alerts of a capture, with a reload after every so many packets. `None` if the rules do not load.
 fn alerts(name: &str, rules: &Path, capture: &Path, every: Option<usize>) -> Option<Vec<String>> {
     let dir = std::env::temp_dir().join(format!("margay-same-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
@@ -65,7 +65,7 @@ fn alerts(name: &str, rules: &Path, capture: &Path, every: Option<usize>) -> Opt
         .unwrap();
     let mut worker = made.unwrap();
     let mut reporter = Reporter::new(&control.config, false).unwrap();
-    // The worker is not waited for: it takes the rules right here.
+    // The test does not wait for the worker, which takes the rules right here.
     control.leave(&post);
     let mut source = CaptureSource::open(capture, DirOptions::default(), None).ok()?;
     let mut packets = 0;
@@ -114,7 +114,7 @@ fn the_demo() {
     }
 }
 
-/// Some of the public cases, all with MARGAY_ALL_CASES; with as many reloads as go into a moment.
+/// Some of the public cases; all of them with MARGAY_ALL_CASES. As many reloads as fit into a short time.
 #[test]
 fn public_cases() {
     let Some(cases) = margay_testing::conformance_cases() else { return };

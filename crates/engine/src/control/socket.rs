@@ -1,7 +1,7 @@
-//! The unix socket: who connects is served by a thread of its own.
+//! The unix socket: a thread of its own serves each client.
 //!
-//! Hostile or broken clients cost little: [`CLIENTS_MAX`] at a time, bounded messages, a time limit for a message that was
-//! begun and for an answer that is not read. A client that says nothing between two messages may stay.
+//! Hostile or broken clients cost little: at most [`CLIENTS_MAX`] at a time, bounded messages, and a time limit for a message
+//! that has begun and for an answer that is not read. A client may stay silent between two messages.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -19,27 +19,26 @@ use super::message::{Broken, Messages, Version, render, version};
 use super::{Control, commands, thread};
 use crate::{Failed, settings, threads};
 
-/// Most clients at a time.
+/// Limit of clients at a time.
 const CLIENTS_MAX: usize = 16;
-/// How long a message may take from its first byte to its last, and an answer until it is read.
+/// Limit of the time for a message, from its first byte to its last, and for reading an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often a thread looks whether the engine stops.
+/// Interval of the checks whether the engine stops.
 const STEP: Duration = Duration::from_millis(200);
-/// Where sockets with a relative name are.
+/// The folder of sockets with a relative name.
 pub(crate) const FOLDER: &str = "/run/margay";
-/// The socket's name unless the configuration says another.
+/// The socket's default name.
 const NAME: &str = "margay-command.socket";
 
-/// The socket of `name` as the configuration and the command line have it.
+/// The path of a socket that the configuration or the command line names.
 pub(crate) fn path_of(name: Option<&Path>) -> PathBuf {
     Path::new(FOLDER).join(name.unwrap_or(Path::new(NAME)))
 }
 
-/// Where the socket is to be; `None` where there is to be none. `auto` has one where packets come from the network, and in
-/// the mode that is about it.
+/// The path of the socket; `None` if it is off. `auto` creates one for live capture, and with `--unix-socket`.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(crate) fn wanted(config: &Config, options: &RunOptions) -> Result<Option<PathBuf>, ConfigError> {
     let configured = config.get("unix-command.filename").filter(|f| !f.is_empty()).map(Path::new);
     if let Some(Capture::UnixSocket(given)) = &options.capture {
@@ -53,13 +52,13 @@ pub(crate) fn wanted(config: &Config, options: &RunOptions) -> Result<Option<Pat
     Ok(on.then(|| path_of(configured)))
 }
 
-/// A socket that is listened on; its file goes with it.
+/// A listening socket. Dropping it deletes its file.
 pub(crate) struct Socket {
     path: PathBuf,
     clients: Arc<AtomicUsize>,
 }
 
-/// How long clients have, when the engine ends, to get their last answer.
+/// How long clients have to receive their last answer when the engine ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 impl Drop for Socket {
@@ -68,15 +67,15 @@ impl Drop for Socket {
         while self.clients.load(Ordering::Acquire) > 0 && Instant::now() < end {
             std::thread::sleep(STEP / 20);
         }
-        // Who took its place keeps it: it is gone already then, or not ours to judge.
+        // If another socket took its place, the file is not ours to judge.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Begins to listen at `path`, in a thread of its own.
+/// Starts to listen at `path`, in a separate thread.
 ///
 /// # Errors
-/// Where there can be no socket.
+/// The socket cannot be created.
 pub(crate) fn listen(control: &Arc<Control>, path: &Path) -> Result<Socket, Failed> {
     let failed = |what: &str| {
         Failed::new("unix-manager", format!("cannot listen on the unix socket {}: {what}", path.display()))
@@ -87,7 +86,7 @@ pub(crate) fn listen(control: &Arc<Control>, path: &Path) -> Result<Socket, Fail
         std::fs::create_dir_all(folder)
             .map_err(|e| failed(&format!("cannot make its folder: {e}{}", crate::service::owner(folder))))?;
     }
-    // What an engine left that did not end well.
+    // A socket left by an engine that crashed is removed.
     if let Ok(meta) = std::fs::symlink_metadata(path) {
         if !meta.file_type().is_socket() {
             return Err(failed("there is a file of that name that is no socket"));
@@ -122,7 +121,7 @@ fn accept(listener: &UnixListener, control: &Arc<Control>, clients: &Arc<AtomicU
                 fault::point("socket");
                 if clients.fetch_add(1, Ordering::AcqRel) >= CLIENTS_MAX {
                     clients.fetch_sub(1, Ordering::AcqRel);
-                    // Who is turned away need not hear it.
+                    // A refused client need not receive the message.
                     let _ = stream.set_nonblocking(true);
                     let _ = stream.write_all(&render(&Err("too many clients".into()), Version::Second));
                     continue;
@@ -142,7 +141,7 @@ fn accept(listener: &UnixListener, control: &Arc<Control>, clients: &Arc<AtomicU
     }
 }
 
-/// Talks to one client, to its end.
+/// Serves one client until it disconnects.
 fn serve(mut stream: UnixStream, control: &Arc<Control>) {
     if stream.set_nonblocking(false).is_err()
         || stream.set_read_timeout(Some(STEP)).is_err()
@@ -207,7 +206,7 @@ fn serve(mut stream: UnixStream, control: &Arc<Control>) {
     }
 }
 
-/// Says that a command stops the engine.
+/// Logs that a command stops the engine.
 pub(crate) fn stopping() {
     notice!("unix-manager", "shutdown asked for on the unix socket");
 }

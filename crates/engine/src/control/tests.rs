@@ -20,7 +20,7 @@ use crate::start::{self, Watching};
 use crate::stats::Reporter;
 use crate::worker::{FrameVerdict, Worker};
 
-/// An engine without a capture, in a folder of its own.
+/// An engine without a capture, in a temporary folder.
 struct Bench {
     dir: PathBuf,
     control: Arc<Control>,
@@ -28,7 +28,7 @@ struct Bench {
     time: i64,
 }
 
-/// A TCP connection's numbers.
+/// The state of a TCP connection.
 struct Connection {
     vlan: Option<u16>,
     port: u16,
@@ -93,7 +93,7 @@ impl Bench {
         std::fs::write(self.dir.join(name), text).unwrap();
     }
 
-    /// Runs `ask` beside the worker, which carries out orders until it is done.
+    /// Runs `ask` in another thread, while the worker handles requests.
     fn beside<T: Send + 'static>(&mut self, ask: impl FnOnce(&Arc<Control>) -> T + Send + 'static) -> T {
         let control = Arc::clone(&self.control);
         let (worker, reporter, post) = self.worker.as_mut().expect("a worker");
@@ -115,7 +115,7 @@ impl Bench {
         self.beside(move |c| commands::run(c, message.as_object().expect("an object")))
     }
 
-    /// A packet of a connection, from its client or its server; the verdict on it.
+    /// Sends a packet of a connection, from its client or its server. Returns the verdict on it.
     fn send(&mut self, c: &mut Connection, server: bool, flags: u8, payload: &[u8]) -> FrameVerdict {
         let (from, to) = (usize::from(server), usize::from(!server));
         let mut b = Vec::new();
@@ -161,11 +161,11 @@ impl Bench {
     fn client(&mut self, c: &mut Connection, text: &str) {
         self.send(c, false, ACK | PUSH, text.as_bytes());
         self.send(c, true, ACK, b"");
-        // With what the other side acknowledged its own direction is looked at.
+        // Each side's data is inspected when the other side has acknowledged it.
         self.send(c, false, ACK, b"");
     }
 
-    /// Ends the capture; every event.
+    /// Ends the capture. Returns all events.
     fn finish(&mut self) -> Vec<Value> {
         let (mut worker, mut reporter, post) = self.worker.take().expect("a worker");
         self.control.leave(&post);
@@ -184,7 +184,7 @@ impl Drop for Bench {
     }
 }
 
-/// Numbers of the rules that alerted, with the tenant.
+/// Ids of the rules that alerted, with the tenant.
 fn alerts(events: &[Value]) -> Vec<(u64, Option<u64>)> {
     let of = |e: &Value| {
         let tenant = e["tenant_id"].as_u64();
@@ -209,9 +209,9 @@ fn the_end_of_a_flow_is_not_in_the_verdict_on_the_packet_that_notices_it() {
     );
     let mut b = Bench::new("verdict", "", &rules);
     let mut c = b.connect(1025, None);
-    // Nobody acknowledges it.
+    // Nothing acknowledges this data.
     b.send(&mut c, false, ACK | PUSH, b"the unseen end");
-    // Long after the first connection timed out, another one with the same ports.
+    // Long after the first connection timed out, another one uses the same ports.
     b.time += 4_000_000_000;
     let mut c = Connection { vlan: None, port: 1025, seq: [700_000, 900_000] };
     let v = b.send(&mut c, false, SYN, b"");
@@ -231,7 +231,7 @@ fn a_flow_goes_on_over_a_reload() {
     let mut b = Bench::new("flow", "", &both);
     let mut c = b.connect(1025, None);
     b.client(&mut c, "POST /first HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n0123456789");
-    // The first rule has other numbers now, and there are new ones: on what was sent before, on what comes, on both.
+    // The first rule has a new number now, and there are new rules: on earlier data, on later data, and on both.
     let new = format!(
         "pass tcp {ANY} (content:\"never\"; sid:9;)\n{both}\
          alert http {ANY} (http.uri; content:\"/first\"; http.request_body; content:\"the end\"; flowbits:isset,posted; sid:2;)\n\
@@ -276,7 +276,7 @@ fn rules_that_do_not_load_leave_the_old_ones() {
     assert_eq!(serial(&b), before);
     let mut c = b.connect(1025, None);
     b.client(&mut c, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
-    // Right again: it loads, and one rule that is wrong among others is no reason not to.
+    // The configuration is valid again. It loads in spite of one invalid rule.
     b.write("margay.yaml", &yaml);
     b.write("a.rules", &format!("{good}alert nonsense\n"));
     let answer = json!("done, but 1 rule does not load: ruleset-failed-rules says which and why");
@@ -291,7 +291,7 @@ fn rules_that_do_not_load_leave_the_old_ones() {
     assert_eq!(sids(&b.finish()), [1]);
 }
 
-/// Variables, thresholds and sets of data are read anew; sets that rules change live on.
+/// Variables, thresholds and datasets are read again; datasets that rules change keep their content.
 #[test]
 fn all_that_goes_with_rules_is_read_anew() {
     let rules = format!(
@@ -390,7 +390,7 @@ fn get(b: &mut Bench, port: u16, vlan: Option<u16>) {
 #[test]
 fn each_tenant_has_its_own_alerts() {
     let mut b = tenant_bench("vlan", "vlan");
-    // The same addresses and ports: only the VLAN tells them apart.
+    // Addresses and ports are the same; only the VLAN differs.
     for vlan in [Some(100), None, Some(200), Some(300)] {
         get(&mut b, 1025, vlan);
     }
@@ -400,7 +400,7 @@ fn each_tenant_has_its_own_alerts() {
     assert_eq!(said, Ok(json!("done")));
     let so_far: Vec<Value> = text(&b).lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!(alerts(&so_far), one);
-    // A tenant that comes while running, takes a VLAN, is loaded anew, and goes.
+    // A tenant is added while running, gets a VLAN, is reloaded, and is removed.
     let yaml = b.dir.join("one.yaml").display().to_string();
     let id = json!({"id": 7});
     assert!(b.command("register-tenant-handler", json!({"id": 7, "htype": "vlan", "hargs": 100})).is_err());
@@ -431,7 +431,7 @@ fn each_tenant_has_its_own_alerts() {
     let mut of_flows: Vec<_> =
         events.iter().filter(|e| e["event_type"] == "flow").map(|e| e["tenant_id"].as_u64().unwrap_or(0)).collect();
     of_flows.sort_unstable();
-    // Flows of the tenant that went are nobody's.
+    // Flows of the removed tenant have no tenant.
     assert_eq!(of_flows, [0, 0, 0, 0, 0, 1, 1, 1, 2]);
 }
 
@@ -494,7 +494,7 @@ fn what_belongs_to_the_worker_is_asked_of_it() {
     assert!(b.control.ask(|_, _| ()).unwrap().is_empty());
 }
 
-/// A client; what it reads, until there is nothing for a while.
+/// A client. Returns what it reads, until the socket is silent for a while.
 fn talk(path: &Path, chunks: &[&[u8]]) -> (String, bool) {
     let mut s = UnixStream::connect(path).expect("somebody listens");
     s.set_read_timeout(Some(Duration::from_millis(1500))).unwrap();
@@ -536,13 +536,13 @@ fn clients_of_the_socket() {
         answers,
         [json!({"message": "single", "return": "OK"}), json!({"message": "Unknown command", "return": "NOK"})]
     );
-    // An older client: no line feeds.
+    // An older client gets no line feeds.
     assert_eq!(talk(&path, &[b"{\"version\": \"0.1\"}"]), (ok.to_owned(), false));
-    // Those who do not know how to begin.
+    // Clients with an invalid greeting.
     for bad in [&b"{\"version\": \"9\"}"[..], b"{\"command\":\"shutdown\"}", b"GET / HTTP/1.1\r\n\r\n", b"\x00\xff\n"] {
         assert_eq!(talk(&path, &[bad]), (String::new(), true), "{bad:?}");
     }
-    // Half a message, then the rest; two at once; what is wrong, and then what is right.
+    // Half a message, then the rest; two at once; an invalid one, then a valid one.
     let (said, _) = talk(&path, &[HELLO, b"{\"comm", b"and\": \"help\"}{\"command\":\"version\"}\n"]);
     assert_eq!(said.matches("\"return\":\"OK\"").count(), 3, "{said}");
     let (said, closed) =
@@ -555,13 +555,13 @@ fn clients_of_the_socket() {
     assert!(closed && said.len() < 1000, "{}", said.len());
     let deep = [b"{\"a\":".repeat(9000), b"}".repeat(9000), b"\n".to_vec()].concat();
     assert!(talk(&path, &[HELLO, &deep]).0.contains("NOK"));
-    // Too many at a time are turned away, and others are served when they go.
+    // Clients beyond the limit are refused, and later ones are served when others leave.
     let crowd: Vec<UnixStream> = (0..40).map(|_| UnixStream::connect(&path).unwrap()).collect();
     let soon = |is: &dyn Fn(&str) -> bool| (0..50).any(|_| is(talk(&path, &[HELLO]).0.trim()));
     assert!(soon(&|said| said.contains("too many clients")));
     drop(crowd);
     assert!(soon(&|said| said == ok));
-    // One engine a socket; a socket that nobody listens on is no obstacle.
+    // Each socket has one engine. An abandoned socket is replaced.
     assert!(socket::listen(&b.control, &path).err().unwrap().message.contains("another engine"));
     let (said, _) = talk(&path, &[HELLO, b"{\"command\":\"shutdown\"}\n"]);
     assert!(said.contains("Closing") && b.control.signals.stop());
@@ -569,7 +569,7 @@ fn clients_of_the_socket() {
     assert!(!path.exists());
 }
 
-/// A worker that waits for packets takes the last rules, and nothing piles up.
+/// A worker that waits for packets takes the last rules, and none pile up.
 #[test]
 fn rules_that_were_not_taken_are_let_go() {
     let (more, files) = tenants("vlan");

@@ -1,4 +1,4 @@
-//! The report for programs: one object.
+//! The JSON report: one object.
 
 use margay_detect::explain::{Excerpt, LookReport, PacketRef};
 use margay_flow::Direction;
@@ -115,7 +115,6 @@ fn rule(j: &mut Json, e: &Explained<'_>, clock: &mut Clock) {
     }
 }
 
-/// The report.
 pub(super) fn report(all: &[Explained<'_>], notes: &[String]) -> String {
     let (mut j, mut clock) = (Json::new(), Clock::system());
     j.item_object();

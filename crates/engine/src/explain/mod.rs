@@ -1,9 +1,8 @@
-//! `margay rules explain SID --pcap FILE`: what became of one rule, packet by packet.
+//! `margay rules explain SID --pcap FILE`: shows the evaluation of one rule, packet by packet.
 //!
-//! The capture goes through the engine as in a run, with all rules, so that bits, `pass` rules and thresholds are as they
-//! would be. Only detection is watched ([`DetectState::explaining`](margay_detect::DetectState::explaining)), and nothing is
-//! written: no events, no files, no sets. A rule that is not among those that were loaded is looked for in the files, for the
-//! reason.
+//! The capture goes through the engine as in a run, with all rules, so that bits, `pass` rules and thresholds have their
+//! normal effect. Only detection is traced ([`DetectState::explaining`](margay_detect::DetectState::explaining)), and nothing
+//! else is written: no events, files or datasets. If the rule was not loaded, the command searches the files for the reason.
 
 mod json;
 mod text;
@@ -33,25 +32,25 @@ use crate::{Failed, files, rules, settings};
 pub(crate) const HELP: &str = "\
 Usage: margay rules explain SID --pcap FILE [OPTIONS]
 
-Runs a capture through the engine and says of one rule which of its checks held or
-failed, with which packet, in which buffer and on which bytes.
+Runs a capture through the engine and shows which checks of one rule matched or
+failed, with the packet, the buffer and the bytes.
 
   --pcap FILE, -r FILE  the capture, or a folder of captures
   -S FILE               the rules (default: those of the configuration); may be a pattern
-  -c FILE               the configuration (default: the installed one, else the
-                        built-in one)
+  -c FILE               the configuration (default: the installed one, or else
+                        the built-in one)
   --set NAME=VALUE      change a setting of it
   --gid N               the rule's generator (default: any)
-  -k none|all           as of a run: whether wrong checksums count
+  -k none|all           as in a run: whether checksums are checked
   --simulate-ips        inline: drops are carried out
-  --json                one JSON object in place of text
+  --json                one JSON object instead of text
   -h, --help            this text
 
-Exit status: 0 the rule matched, 1 it did not, 2 the command cannot be carried out
-(there is no such rule, it does not load, or the capture cannot be read).
+Exit status: 0 if the rule matched, 1 if it did not, 2 if the command failed (the
+rule does not exist or does not load, or the capture cannot be read).
 ";
 
-/// The command's own options.
+/// The options of the command.
 #[derive(Debug, Default)]
 struct Options {
     sid: u32,
@@ -61,7 +60,7 @@ struct Options {
     json: bool,
 }
 
-/// A rule, and what became of it.
+/// A rule, and its trace.
 struct Explained<'a> {
     rule: &'a Rule,
     kind: Option<RuleKind>,
@@ -111,7 +110,7 @@ fn parse(args: &[OsString]) -> Result<Option<Options>, String> {
     Ok(Some(o))
 }
 
-/// Serves `margay rules explain …`; `args` are those after `explain`.
+/// Runs `margay rules explain …`; `args` are the arguments after `explain`.
 pub(crate) fn run(args: &[OsString]) -> ExitCode {
     let options = match parse(args) {
         Ok(Some(o)) => o,
@@ -131,7 +130,7 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     }
 }
 
-/// The engine's own words: none while rules are loaded (what is wrong with other rules is for `rules check`), errors after.
+/// Limits the engine's messages: none while rules load (`rules check` shows problems of other rules), errors afterwards.
 fn quiet(loading: bool) {
     let target = if loading { LogTarget::File("/dev/null".into()) } else { LogTarget::Console };
     if let Err(e) = log::init(&[LogOutput { target, level: log::Level::Error, json: false }], log::Level::Error, None) {
@@ -202,7 +201,7 @@ fn explain(o: &Options) -> Result<bool, Failed> {
     Ok(explained.iter().any(|e| e.trace.matched > 0))
 }
 
-/// What of the capture keeps any rule from matching.
+/// Reasons in the capture that prevent any rule from matching.
 fn notes(worker: &crate::worker::Worker) -> Vec<String> {
     let mut out = Vec::new();
     let wrong = worker.pipeline.stages.stream.counters.invalid_checksum;
@@ -215,7 +214,7 @@ fn notes(worker: &crate::worker::Worker) -> Vec<String> {
     out
 }
 
-/// Whether a rule's text names the signature.
+/// Whether a rule's text has this sid.
 fn names(text: &str, sid: u32) -> bool {
     text.match_indices("sid").any(|(at, word)| {
         let rest = text.get(at + word.len()..).unwrap_or("").trim_start();
@@ -225,7 +224,7 @@ fn names(text: &str, sid: u32) -> bool {
     })
 }
 
-/// Why the rule is not among those loaded.
+/// Why the rule was not loaded.
 fn whereabouts(config: &Config, o: &Options) -> Result<String, Failed> {
     let mut ctx = rules::context(config, &o.run, o.run.simulate_ips);
     rules::classes_and_references(config, config, &mut ctx);

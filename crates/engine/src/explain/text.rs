@@ -1,4 +1,4 @@
-//! The report to read.
+//! The text report.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use margay_json::time::Clock;
 
 use super::Explained;
 
-/// Reasons that are shown.
+/// Limit of the reasons shown.
 const REASONS: usize = 12;
 
 /// `TCP`, or the number.
@@ -24,7 +24,7 @@ fn transport(proto: u8) -> String {
     }
 }
 
-/// A packet in one line.
+/// Describes a packet in one line.
 fn packet(p: &PacketRef, clock: &mut Clock) -> String {
     let mut time = Vec::new();
     clock.iso(&mut time, p.time);
@@ -55,7 +55,7 @@ fn packet(p: &PacketRef, clock: &mut Clock) -> String {
     out
 }
 
-/// Bytes in hexadecimal and as text, 16 in a line, with what they are about underlined.
+/// Bytes in hexadecimal and as text, 16 per line, with the relevant ones underlined.
 fn excerpt(e: &Excerpt, out: &mut String) {
     for (n, row) in e.bytes.chunks(16).enumerate() {
         let at = e.offset + n * 16;
@@ -107,7 +107,7 @@ fn look(title: &str, l: &LookReport, clock: &mut Clock, out: &mut String) {
     if l.subject != "packet" {
         let _ = writeln!(out, "  {}", l.subject);
     }
-    // Bytes where it failed; of a match those of each buffer.
+    // The bytes at the failure; for a match, those of each buffer.
     for x in &l.lines {
         line(x, true, out);
     }
@@ -219,7 +219,6 @@ fn summary(e: &Explained<'_>, clock: &mut Clock, out: &mut String) {
     }
 }
 
-/// The report.
 pub(super) fn report(all: &[Explained<'_>], notes: &[String]) -> String {
     let mut clock = Clock::system();
     let mut out = String::new();

@@ -160,10 +160,7 @@ impl Table {
         self.kernel.enter(keys).inspect_err(|e| {
             let said = if let Refusal::Full = e { &self.full } else { &self.refused };
             if !said.swap(true, Ordering::Relaxed) {
-                warning!(
-                    "af-packet",
-                    "bypass: {e}; it is bypassed in user space, and so are others; this is said once"
-                );
+                warning!("af-packet", "bypass: {e}; such flows are bypassed in user space; this is logged once");
             }
         })?;
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);

@@ -101,7 +101,7 @@ impl Cpus {
                     Ok(_) => {}
                     Err(e) => error!(
                         "threading",
-                        "margay.numa: the memory of a worker on CPU {cpus:?} cannot be bound to its node: {e}; it is where the system likes"
+                        "margay.numa: the memory of a worker on CPU {cpus:?} cannot be bound to its node: {e}; the kernel places it"
                     ),
                 }
             }
@@ -132,7 +132,7 @@ impl Set {
         let mut set = CpuSet::new();
         cpus.iter().filter(|c| **c < CpuSet::MAX_CPU).for_each(|c| set.set(*c));
         if let Err(e) = sched_setaffinity(None, &set) {
-            error!("threading", "a thread cannot run on CPU {cpus:?}: {e}; it runs where the system likes");
+            error!("threading", "a thread cannot run on CPU {cpus:?}: {e}; the kernel places it");
         }
         if prio != 0
             && let Err(e) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), prio)

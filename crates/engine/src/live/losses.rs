@@ -2,11 +2,9 @@
 //!
 //! | stage | received | lost | source |
 //! | --- | --- | --- | --- |
-//! | card | `rx_packets` | errors, missed, no room | `/sys/class/net/IF/statistics`; by name, if the driver has any, `ethtool
-//! -S` |
+//! | card | `rx_packets` | errors, missed, no room | `/sys/class/net/IF/statistics`; by name, if the driver has any, `ethtool -S` |
 //! | softnet | of the whole host, all interfaces | backlog full | `/proc/net/softnet_stat` |
-//! | ring | packets the kernel had for our sockets | no room | `PACKET_STATISTICS`; with AF_XDP our own program's count, and
-//! `XDP_STATISTICS` |
+//! | ring | packets the kernel had for our sockets | no room | `PACKET_STATISTICS`; with AF_XDP our own program's count, and `XDP_STATISTICS` |
 //! | queue | instead of a ring: packets netfilter had for a queue | no room | `/proc/net/netfilter/nfnetlink_queue` |
 //! | engine | packets taken out of the ring | not decoded | the workers |
 //! | send | inline: packets sent out of the other interface | accepted, but not sent | the workers |

@@ -1,4 +1,4 @@
-//! `af-packet:`: which interfaces are captured from, by how many workers, and how.
+//! `af-packet:`: the interfaces to capture from, their workers, and their capture settings.
 
 use std::any::Any;
 
@@ -14,13 +14,13 @@ use crate::Failed;
 
 pub(super) mod nfqueue;
 
-/// Workers that one interface may have: as many sockets as the kernel takes into a fan-out group unless told otherwise.
+/// Limit of an interface's workers: the number of sockets that the kernel accepts into a fan-out group by default.
 const WORKERS_MAX: usize = 256;
-/// What one packet of `ring-size` is taken to need in the ring: a full Ethernet frame with its headers.
+/// Assumed size of one packet of `ring-size` in the ring: a full Ethernet frame with its headers.
 const PACKET: u64 = 2048;
-/// The longest time that packets may be looked for before the thread sleeps, in microseconds.
+/// Limit of the time that a thread polls for packets before it sleeps, in microseconds.
 const BUSY_POLL_MAX: u32 = 10_000;
-/// The largest block that is chosen here.
+/// The largest default block size.
 const BLOCK: u64 = 1 << 17;
 
 /// An interface to capture from.
@@ -29,9 +29,9 @@ pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) workers: usize,
     pub(crate) medium: Box<dyn Medium>,
-    /// Checksums are not looked at any more where too many are wrong (`checksum-checks: auto`).
+    /// Checksums are ignored once too many are wrong (`checksum-checks: auto`).
     pub(crate) auto_trust: bool,
-    /// Flows that need no more looking are bypassed in the kernel (`bypass`), there.
+    /// The kernel bypasses flows here (`bypass`).
     pub(crate) bypass: Option<XdpMode>,
 }
 
@@ -41,34 +41,34 @@ impl Device {
         self.medium.drops()
     }
 
-    /// The interfaces that it is of, by the numbers of a source's ends.
+    /// Its interfaces, indexed by the source's ends.
     pub(crate) fn interfaces(&self) -> impl Iterator<Item = &str> {
         self.medium.interfaces(&self.name).into_iter().flatten()
     }
 
-    /// The groups that were asked for by number.
+    /// The fan-out groups with a configured number.
     fn groups(&self) -> impl Iterator<Item = u16> {
         self.medium.groups().into_iter().flatten()
     }
 
-    /// The settings of AF_PACKET, of an interface that is captured from with it.
+    /// The AF_PACKET settings of an interface that uses AF_PACKET.
     fn packet_settings(&mut self) -> Option<&mut Settings> {
         (&mut *self.medium as &mut dyn Any).downcast_mut()
     }
 }
 
-/// How workers are arranged (`--runmode`, `runmode`).
+/// The arrangement of workers (`--runmode`, `runmode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunMode {
     /// One worker.
     Single,
-    /// Several for each interface, each of which does all there is to do.
+    /// Several workers for each interface, each doing all the work.
     Workers,
 }
 
 impl RunMode {
     /// # Errors
-    /// More interfaces than it takes.
+    /// More interfaces than the mode allows.
     pub(super) fn check(self, names: &[String]) -> Result<(), Failed> {
         if self == RunMode::Single && names.len() > 1 {
             return Err(Failed::new("runmodes", "the run mode \"single\" takes one interface; there are several"));
@@ -104,10 +104,10 @@ pub(crate) fn run_mode(config: &Config, options: &RunOptions) -> Result<RunMode,
     }
 }
 
-/// The interfaces of AF_PACKET that the command line names, or else all of the configuration.
+/// The AF_PACKET interfaces of the command line, or else all of the configuration.
 ///
 /// # Errors
-/// None; one that does not exist; a setting that cannot be, or that is for something that is not here.
+/// No interface, an interface that does not exist, or an invalid or unsupported setting.
 pub(super) fn af_packet_devices(
     config: &Config,
     options: &RunOptions,
@@ -125,7 +125,7 @@ pub(super) fn af_packet_devices(
     for name in names {
         if let Some(known) = devices.iter().find(|d| d.interfaces().any(|i| i == name)) {
             if known.name != name {
-                // The other one of two that are bridged.
+                // The other interface of a bridge.
                 continue;
             }
             return Err(Failed::new("af-packet", format!("{name}: is named twice")));
@@ -157,7 +157,7 @@ pub(super) fn af_packet_devices(
     Ok(devices)
 }
 
-/// An interface with its entry, or two that are bridged.
+/// The device of an interface, or of two that are bridged.
 fn device(
     entries: &Entries<'_>,
     name: &str,
@@ -175,16 +175,16 @@ fn device(
     bridge((&of, name, a?, drops), (&back, &other, b?))
 }
 
-/// Reads the entries of af-packet, whether their interfaces are there or not.
+/// Validates the af-packet section, whether the interfaces exist or not.
 ///
 /// # Errors
-/// A setting that cannot be; two interfaces that do not fit each other.
+/// An invalid setting, or two interfaces that cannot be bridged.
 pub(super) fn test(config: &Config, mode: RunMode, cpus: &Cpus) -> Result<(), Failed> {
     let entries = Entries::of(config, "af-packet");
     entries.interfaces().iter().try_for_each(|name| device(&entries, name, mode, None, cpus).map(drop))
 }
 
-/// Whether packets of what is captured from may be dropped: an interface has `copy-mode: ips`, or it is a queue.
+/// Whether captured packets may be dropped: an interface has `copy-mode: ips`, or the source is a netfilter queue.
 pub(crate) fn is_inline(config: &Config, options: &RunOptions) -> bool {
     if let Some(Capture::Nfqueue(_)) = options.capture {
         return true;
@@ -194,7 +194,7 @@ pub(crate) fn is_inline(config: &Config, options: &RunOptions) -> bool {
     names.iter().any(|n| entries.of_interface(n).text("copy-mode") == Some("ips"))
 }
 
-/// Whether flows of what is captured from are bypassed in the kernel.
+/// Whether the kernel bypasses flows of the capture source.
 pub(crate) fn bypasses(config: &Config, options: &RunOptions) -> bool {
     let entries = Entries::of(config, "af-packet");
     let names = entries.chosen(options);
@@ -204,7 +204,7 @@ pub(crate) fn bypasses(config: &Config, options: &RunOptions) -> bool {
 const NO_FILTER: &str = "a filter cannot go with it: packets that do not match would not be sent on; leave packets out with \
                          pass rules";
 
-/// Puts two interfaces together, each of which sends out what comes in at the other.
+/// Joins two interfaces into a bridge: each sends out the packets that the other receives.
 fn bridge(
     (of, name, mut mine, drops): (&Entry<'_>, &str, Device, bool),
     (back, other, mut theirs): (&Entry<'_>, &str, Device),
@@ -269,7 +269,7 @@ fn bridge(
     })
 }
 
-/// A list of interfaces: `af-packet:`, `af-xdp:`.
+/// A list of interfaces: `af-packet:` or `af-xdp:`.
 pub(super) struct Entries<'a> {
     section: &'static str,
     list: Vec<Node<'a>>,
@@ -285,12 +285,12 @@ impl<'a> Entries<'a> {
         Entry { section: self.section, own: named(name), default: named("default") }
     }
 
-    /// Those that are named.
+    /// The interfaces with an entry.
     pub(super) fn interfaces(&self) -> Vec<String> {
         self.list.iter().filter_map(|e| e.get("interface")).filter(|n| *n != "default").map(str::to_owned).collect()
     }
 
-    /// The interfaces that the command line names, or else all of the list.
+    /// The interfaces of the command line, or else the whole list.
     fn chosen(&self, options: &RunOptions) -> Vec<String> {
         match &options.capture {
             Some(Capture::Interfaces(names) | Capture::AfPacket(names)) if !names.is_empty() => names.clone(),
@@ -300,10 +300,10 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// What is said of an interface, and of those of which nothing is said.
+/// An interface's entry, and the default entry.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
-    /// Where it is said: `af-packet`, `af-xdp`.
+    /// The section's name: `af-packet` or `af-xdp`.
     section: &'static str,
     own: Option<Node<'a>>,
     default: Option<Node<'a>>,
@@ -346,7 +346,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The interface that packets are sent out of, and whether they may be dropped (`copy-mode: ips`) or not (`tap`).
+    /// The interface that packets are sent to, and whether they may be dropped (`copy-mode: ips`) or not (`tap`).
     fn bridged(&self) -> Result<Option<(String, bool)>, ConfigError> {
         let drops = match self.text("copy-mode") {
             None | Some("none") => {
@@ -365,7 +365,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// As [`Entry::device`], of an interface whose packets are sent on.
+    /// Like [`Entry::device`], for an interface whose packets are forwarded.
     fn copies(&self, mode: RunMode, cpus: &Cpus) -> Result<Device, Failed> {
         let name = self.own.and_then(|n| n.get("interface")).unwrap_or_default();
         let mut device = self.device(name, mode, None, cpus)?;
@@ -389,7 +389,7 @@ impl<'a> Entry<'a> {
             if f.defrag && self.node("defrag").is_some() {
                 warning!(
                     "af-packet",
-                    "{name}: defrag: fragments are sent on as they came, and put together by the engine"
+                    "{name}: defrag: fragments are forwarded unchanged, and reassembled by the engine"
                 );
             }
             f.defrag = false;
@@ -457,7 +457,7 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// Whether flows that need no more looking are bypassed in the kernel, and where.
+    /// Whether the kernel bypasses flows, and in which XDP mode.
     fn bypass(&self, name: &str) -> Result<Option<XdpMode>, ConfigError> {
         let wanted = self.flag("bypass", false)?;
         let mode = match self.text("xdp-mode") {
@@ -499,7 +499,7 @@ impl<'a> Entry<'a> {
         Ok(wanted.then_some(mode))
     }
 
-    /// Whose checksums are taken to be right, and whether that is to be found out.
+    /// Which checksums count as correct, and whether that is judged automatically.
     pub(super) fn trust(&self) -> Result<(Trust, bool), ConfigError> {
         Ok(match self.text("checksum-checks") {
             None | Some("kernel") => (Trust::Kernel, false),
@@ -515,7 +515,7 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// Microseconds that a bridge's worker looks for packets before it sleeps.
+    /// Microseconds that a bridge's worker polls for packets before it sleeps.
     fn busy_poll(&self) -> Result<u32, ConfigError> {
         match self.number::<u32>("busy-poll")?.unwrap_or(Settings::default().busy_poll) {
             n if n <= BUSY_POLL_MAX => Ok(n),
@@ -523,16 +523,16 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Block size and number of blocks. `ring-size` is in packets, as in Suricata.
+    /// Block size and number of blocks. `ring-size` counts packets, as in Suricata.
     fn ring(&self) -> Result<(u32, u32), ConfigError> {
         let d = Settings::default();
         let block: Option<u64> = self.size("block-size")?;
         let bytes = match self.number::<u64>("ring-size")? {
-            Some(0) => return Err(self.wrong("ring-size", "0 packets are no ring")),
+            Some(0) => return Err(self.wrong("ring-size", "a ring needs at least one packet")),
             Some(packets) => packets.saturating_mul(PACKET),
             None => u64::from(d.block_size) * u64::from(d.blocks),
         };
-        // Several blocks, so that one can be filled while another is read.
+        // There are several blocks, so that one can fill while another is read.
         let block = block.unwrap_or_else(|| (bytes / 8).next_power_of_two().clamp(1 << 16, BLOCK));
         let blocks = bytes.div_ceil(block.max(1)).max(2);
         if block == 0 || !block.is_multiple_of(4096) {
@@ -544,7 +544,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// What is not here, and would change what is captured.
+    /// Refuses unsupported settings that would change which packets are captured.
     fn refuse(&self) -> Result<(), ConfigError> {
         let spreads = self.text("cluster-type") == Some("cluster_ebpf");
         if spreads && self.text("ebpf-lb-file").is_some() {
@@ -559,13 +559,13 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The bridge or bond that an interface is a part of.
+/// The bridge or bond that an interface belongs to.
 fn master(name: &str) -> Option<String> {
     let master = std::fs::read_link(format!("/sys/class/net/{name}/master")).ok()?;
     Some(master.file_name()?.to_string_lossy().into_owned())
 }
 
-/// How many receive queues a card has.
+/// The number of a card's receive queues.
 fn queues(name: &str) -> Option<usize> {
     let list = std::fs::read_dir(format!("/sys/class/net/{name}/queues")).ok()?;
     let n = list.flatten().filter(|e| e.file_name().to_string_lossy().starts_with("rx-")).count();

@@ -1,4 +1,4 @@
-//! A worker's thread: it makes the worker and its socket, waits for the others, and inspects what comes.
+//! A worker's thread: creates the worker and its socket, waits for the other workers, and inspects packets.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -30,27 +30,27 @@ use crate::worker::wire::Wire;
 use crate::worker::{Captured, End, Worker};
 use crate::{Failed, files};
 
-/// How long a worker waits for packets before it looks whether there is something else to do.
+/// How long a worker waits for packets before it checks for other work.
 const WAIT: Duration = Duration::from_millis(100);
-/// How long a worker that is to stop looks at what is in its ring, at most.
+/// Limit of the time that a stopping worker inspects the rest of its ring.
 const LAST: Duration = Duration::from_secs(30);
-/// Most packets of a batch of an inline source.
+/// Limit of the packets in a batch of an inline source.
 const INLINE_BATCH: usize = 64;
-/// Flows that are ended between two batches, and of an inline source, for each packet of which there are two more.
+/// Limit of the flows that end between two batches. For an inline source, two flows may end for each packet, besides a base
+/// number.
 const ENDED: usize = 4096;
 const ENDED_INLINE: usize = 8;
-/// Of how many packets checksums are looked at before they are judged (`checksum-checks: auto`), and how many percent may be
-/// wrong.
+/// Number of packets after which checksums are judged (`checksum-checks: auto`), and the percentage that may be wrong.
 const JUDGED: u64 = 1000;
 const WRONG: u64 = 10;
 
-/// All that a worker's thread is given.
+/// Everything that a worker's thread receives.
 pub(super) struct WorkerSetup {
     pub(super) control: Arc<Control>,
     pub(super) options: RunOptions,
     pub(super) policies: Policies,
     pub(super) device: Arc<Device>,
-    /// Its number on its interface, and of all; from 0.
+    /// Its number on its interface, and among all workers, from 0.
     pub(super) nth: usize,
     pub(super) overall: usize,
     pub(super) workers: usize,
@@ -58,31 +58,31 @@ pub(super) struct WorkerSetup {
     pub(super) outputs: Outputs,
     pub(super) files: FileConfig,
     pub(super) cpus: Arc<Cpus>,
-    /// The numbers of its interfaces' fan-out groups, once there are any.
+    /// The numbers of its interfaces' fan-out groups, once they are known.
     pub(super) group: Arc<Turns<Groups>>,
-    /// Flows that the kernel bypasses, where that is wanted.
+    /// Flows that the kernel bypasses, if kernel bypass is on.
     pub(super) bypass: Option<Arc<Table>>,
-    /// Told when the worker is ready, or why it cannot be; and again when it lets packets in.
+    /// Reports that the worker is ready, or why it failed; and again when it lets packets in.
     pub(super) ready: Sender<Result<(), Failed>>,
-    /// Packets may come in; gone where there is nothing to be waited for.
+    /// Signals that packets may come in; closed if the start was cancelled.
     pub(super) go: Receiver<()>,
 }
 
-/// Where packets come from.
+/// A source of packets.
 type Source = Box<dyn LiveSource>;
 
-/// What a worker leaves behind.
+/// The results of a worker.
 pub(super) struct Final {
     pub(super) thread: String,
     pub(super) ends: Vec<End>,
     pub(super) alerts: u64,
     pub(super) counters: Vec<(String, u64)>,
-    /// What the engine's own rules cost, where that is measured.
+    /// The costs of the engine's own rules, if they are measured.
     pub(super) costs: Option<(Arc<Detect>, Vec<RuleCosts>)>,
 }
 
 impl WorkerSetup {
-    /// The thread, from its start to its end. `None` where it could not begin.
+    /// Runs the thread. Returns `None` if the worker could not start.
     pub(super) fn run(mut self) -> Option<Final> {
         self.cpus.place_worker(&self.device.name, self.nth, self.overall);
         let group = Arc::clone(&self.group);
@@ -92,7 +92,7 @@ impl WorkerSetup {
         let ready = self.ready.clone();
         match made {
             Err(f) => {
-                // Who waits is told why; nobody else wants to know.
+                // The receiver reports the reason.
                 let _ = ready.send(Err(f));
                 None
             }
@@ -101,10 +101,10 @@ impl WorkerSetup {
                 if go {
                     let started = privileges::borrowing(|| source.start())
                         .map_err(|e| Failed::new(self.device.medium.section(), e.to_string()));
-                    // What is left is for opening the socket again.
+                    // The remaining capabilities are for reopening the socket.
                     let started = started.and_then(|()| privileges::keep());
                     go = started.is_ok();
-                    // Whoever does not wait for it any more stops this worker in another way.
+                    // If the receiver is gone, the worker is stopped in another way.
                     let _ = ready.send(started);
                 }
                 drop(ready);
@@ -157,7 +157,7 @@ impl WorkerSetup {
         Ok((worker, reporter, source, post))
     }
 
-    /// Says what parsers announce to all other workers.
+    /// Sends the announcements of parsers to all other workers.
     fn announce(&self, own: &Arc<Post>) -> Option<crate::worker::Announce> {
         if self.workers < 2 {
             return None;
@@ -169,7 +169,7 @@ impl WorkerSetup {
                     .iter()
                     .map(|e| Expect { flow: ExpectedFlow { ..e.flow }, parent: e.parent, what: e.what.clone() })
                     .collect();
-                // One that takes no more orders does without.
+                // A worker that no longer takes requests does not need it.
                 let _ = post.send(Box::new(move |w, _| w.pipeline.stages.expected.note(&mut said, vlans, now)));
             }
         }))
@@ -188,7 +188,7 @@ impl WorkerSetup {
         if let Some(own) = self.device.medium.batch() {
             batch = own;
         } else if source.is_inline() {
-            // Packets go on with the batch: the first waits for the last.
+            // Packets are forwarded with their batch, so the first packet waits for the last.
             batch = batch.min(INLINE_BATCH);
         }
         let inline = source.is_inline();
@@ -207,7 +207,7 @@ impl WorkerSetup {
                 self.judge(worker, &mut *source);
             }
         }
-        // What is in the ring is inspected; nothing more comes in.
+        // No more packets come in, and the rest of the ring is inspected.
         source.stop();
         let end = Instant::now() + LAST;
         let settle = source.settle();
@@ -240,10 +240,11 @@ impl WorkerSetup {
         }
     }
 
-    /// Inspects what came.
+    /// Inspects received packets.
     #[inline]
     fn take(&self, worker: &mut Worker, source: &mut dyn LiveSource, received: Received) {
-        // Of an inline source the next packet waits while flows are ended: few at a time then, but more than come new.
+        // With an inline source, the next packet waits while flows end. So only a few flows end at a time, but more than new
+        // ones begin.
         let mut budget = if source.is_inline() { ENDED_INLINE } else { ENDED };
         let now = match received {
             Received::Frames => {
@@ -267,13 +268,13 @@ impl WorkerSetup {
                 if let Some(c) = &mut worker.pipeline.stages.captured {
                     c.inspected(end, pkts, invalid);
                 }
-                // Packets go on before anything else is done.
+                // Packets are forwarded before anything else happens.
                 let decisions = worker.decisions();
                 source.release(&decisions);
                 worker.decided(decisions);
                 None
             }
-            // The clock is looked at only where no packet tells the time.
+            // The clock is read only if no packet supplies the time.
             Received::Idle => Some(settings::now()),
             Received::Link(change) => {
                 if self.nth == 0 {
@@ -282,7 +283,7 @@ impl WorkerSetup {
                         LinkChange::Down => {
                             warning!("af-packet", "{name}: went down; nothing comes until it is up again")
                         }
-                        LinkChange::Gone => warning!("af-packet", "{name}: is gone; looking for it until it is back"),
+                        LinkChange::Gone => warning!("af-packet", "{name}: is gone; waiting for it to reappear"),
                         LinkChange::Back => notice!("af-packet", "{name}: is up again"),
                     }
                 }
@@ -296,14 +297,14 @@ impl WorkerSetup {
         }
     }
 
-    /// Notes what the source counted, for those who ask.
+    /// Copies the source's counters, for statistics.
     fn note(&self, worker: &mut Worker, source: &mut dyn LiveSource) {
         if let Some(c) = &mut worker.pipeline.stages.captured {
             c.ends.iter_mut().enumerate().for_each(|(end, e)| e.live = source.counters(end));
         }
     }
 
-    /// The packets that follow come from that interface.
+    /// Sets the interface that the next packets come from.
     fn at_end(&self, worker: &mut Worker, end: usize) {
         if let Some(name) = self.device.interfaces().nth(end) {
             worker.pipeline.stages.set_interface(name);
@@ -320,7 +321,7 @@ impl WorkerSetup {
         received: &Received,
     ) {
         self.note(worker, source);
-        // What is inspected next is not lost: it came, and is not decoded yet.
+        // Packets that are about to be inspected are not lost: they are received, but not decoded yet.
         if let (Received::Frames, Some(c)) = (received, &mut worker.pipeline.stages.captured)
             && let Some(end) = c.ends.get_mut(source.end())
         {
@@ -329,7 +330,7 @@ impl WorkerSetup {
         post.serve(worker, reporter);
     }
 
-    /// Stops looking at checksums where many are wrong: they are filled in later then, by a card.
+    /// Stops checking checksums if many are wrong, because a card computes them later.
     #[cold]
     fn judge(&self, worker: &mut Worker, source: &mut dyn LiveSource) {
         let (wrong, all) = (worker.pipeline.stages.stream.counters.invalid_checksum, worker.decoder.counters.pkts);
@@ -344,8 +345,8 @@ impl WorkerSetup {
     }
 }
 
-/// Where the answers of `reject` go, if not back to the interface: to that of `--reject-dev`, or by the host's routes
-/// (`host-mode: router`).
+/// Where the answers of `reject` go, if not back to the interface: to the interface of `--reject-dev`, or along the host's
+/// routes (`host-mode: router`).
 fn injector(config: &Config, options: &RunOptions) -> Result<Option<Injector>, Failed> {
     let failed = |e: margay_capture::live::LiveError| Failed::new("respond-reject", e.to_string());
     match answers(config, options)? {
@@ -358,18 +359,18 @@ fn injector(config: &Config, options: &RunOptions) -> Result<Option<Injector>, F
 /// Where the answers of `reject` go.
 #[derive(Debug)]
 pub(super) enum Answers<'a> {
-    /// Out of the interface that the packet came in at.
+    /// Out of the packet's own interface.
     Back,
     /// Out of this interface.
     Device(&'a str),
-    /// By the host's routes.
+    /// Along the host's routes.
     Routed,
 }
 
 /// Reads `host-mode` and `--reject-dev`.
 ///
 /// # Errors
-/// A mode that is none.
+/// An invalid mode.
 pub(super) fn answers<'a>(config: &Config, options: &'a RunOptions) -> Result<Answers<'a>, Failed> {
     match (&options.reject_dev, config.get("host-mode")) {
         (Some(name), _) => Ok(Answers::Device(name)),

@@ -1,20 +1,20 @@
-//! The order in which the workers of an interface join its fan-out group.
+//! The order in which an interface's workers join its fan-out group.
 //!
-//! The kernel numbers the sockets of a group as they join, and `cluster_qm` hands the packets of the card's queue n to socket n,
-//! `cluster_cpu` those of CPU n. So worker n joins as number n: where interrupts and workers share CPUs, as `margay tune` places
-//! them, each worker has the queue of its CPU.
+//! The kernel numbers the sockets of a group as they join. `cluster_qm` sends the packets of the card's queue n to socket n,
+//! and `cluster_cpu` those of CPU n. So worker n joins as number n. If interrupts and workers share CPUs, as `margay tune`
+//! places them, each worker gets the queue of its own CPU.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// See the module. `T` is what those that came before leave to those after.
+/// The turns of the workers. `T` is a value that each worker passes to the next ones.
 #[derive(Default)]
 pub(super) struct Turns<T> {
-    /// What is left, and who had his turn or never takes it.
+    /// The value, and which workers have had their turn or will never take it.
     state: Mutex<(T, Vec<bool>)>,
     passed: Condvar,
 }
 
-/// A worker's turn, taken or not: it passes when this is dropped, so that nobody waits for a worker that could not be made.
+/// A worker's turn. Dropping it ends the turn, used or not, so that no worker waits for one that failed to start.
 pub(super) struct Turn<'a, T> {
     turns: &'a Turns<T>,
     number: usize,
@@ -28,7 +28,7 @@ impl<T> Turns<T> {
 }
 
 impl<T> Turn<'_, T> {
-    /// Waits until all before had theirs, and does something then.
+    /// Waits for all earlier turns, then runs `what`.
     pub(super) fn take<R>(&self, what: impl FnOnce(&mut T) -> R) -> R {
         let mut state = self.turns.state.lock().unwrap_or_else(PoisonError::into_inner);
         while !(0..self.number).all(|before| state.1.get(before).copied().unwrap_or(false)) {
@@ -57,7 +57,7 @@ mod tests {
     fn workers_join_in_their_order() {
         let turns: Turns<Vec<usize>> = Turns::default();
         std::thread::scope(|scope| {
-            // The last is started first, and the third cannot be made.
+            // The last thread starts first, and the third fails.
             for number in (0..8).rev() {
                 let turns = &turns;
                 scope.spawn(move || {

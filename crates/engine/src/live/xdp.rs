@@ -1,4 +1,4 @@
-//! `af-xdp:`: which interfaces are captured from with AF_XDP, by how many workers, and how.
+//! `af-xdp:`: the AF_XDP interfaces, their workers, and their settings.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::Failed;
 
 const SECTION: &str = "af-xdp";
 
-/// The interfaces that the command line names, or else all of the configuration.
+/// The interfaces of the command line, or else all of the configuration.
 ///
 /// # Errors
-/// None; one that does not exist; a setting that cannot be.
+/// No interface, an interface that does not exist, or an invalid setting.
 fn devices(config: &Config, options: &RunOptions, mode: RunMode, cpus: &Cpus) -> Result<Vec<Device>, Failed> {
     let entries = Entries::of(config, SECTION);
     let names = interfaces(config, options);
@@ -49,7 +49,7 @@ fn devices(config: &Config, options: &RunOptions, mode: RunMode, cpus: &Cpus) ->
     Ok(devices)
 }
 
-/// The interfaces that the command line names, or else all of the configuration; none without AF_XDP.
+/// The interfaces of the command line, or else all of the configuration; empty if AF_XDP is not selected.
 pub(crate) fn interfaces(config: &Config, options: &RunOptions) -> Vec<String> {
     match &options.capture {
         Some(Capture::AfXdp(names)) if names.is_empty() => Entries::of(config, SECTION).interfaces(),
@@ -58,7 +58,7 @@ pub(crate) fn interfaces(config: &Config, options: &RunOptions) -> Vec<String> {
     }
 }
 
-/// The same as devices, where AF_XDP was asked for.
+/// The devices, if the command line selects AF_XDP.
 pub(super) fn chosen(
     config: &Config,
     options: &RunOptions,
@@ -114,7 +114,7 @@ fn queues(port: &Port, nth: usize, workers: usize) -> Vec<u32> {
 }
 
 impl Entry<'_> {
-    /// One worker a queue; fewer have several queues each.
+    /// The number of workers: one for each queue by default. Fewer workers serve several queues each.
     fn workers(&self, name: &str, mode: RunMode, queues: usize, cpus: &Cpus) -> Result<usize, Failed> {
         let wanted = match (mode, self.text("threads")) {
             (RunMode::Single, _) => 1,
@@ -179,7 +179,8 @@ impl Entry<'_> {
             unaligned: self.flag("mem-unaligned", false)?,
             busy_poll,
             defer,
-            // Nothing is known of what the host's own card will fill in: what the host sends does not come here.
+            // Packets that the host itself sends do not arrive here, so the kernel has no information on incomplete
+            // checksums.
             trust: if trust == Trust::Kernel { Trust::Nobody } else { trust },
             filter: filter.or_else(|| self.text("bpf-filter")).map(str::to_owned),
         };

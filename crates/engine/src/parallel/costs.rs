@@ -144,7 +144,10 @@ impl PacketCosts {
         });
         match written {
             Ok(()) => {
-                info!("profiling", "what {} packets cost is in {path}; a clock takes {} ns", self.packets, self.clock)
+                info!(
+                    "profiling",
+                    "the costs of {} packets are in {path}; a clock read takes {} ns", self.packets, self.clock
+                )
             }
             Err(e) => error!("profiling", "{path}: cannot be written: {e}"),
         }

@@ -21,7 +21,6 @@
 //!
 //! All packets that a flow's alerts depend on go to one worker, in file order. Workers access shared state in file order as
 //! well. Each piece of work carries the time of the whole packet stream, so flows end at the same time as with one worker.
-//! a worker is told the time of the stream (that of all packets), so that flows end when they would with one worker.
 
 pub(crate) mod ahead;
 mod assign;
@@ -76,7 +75,7 @@ use worker_setup::{Final, WorkerSetup};
 /// Interval of the checks for signals.
 const STEP: Duration = Duration::from_millis(20);
 
-/// What is read, and for which tenant.
+/// The input, and its tenant.
 pub(crate) struct Job<'a> {
     pub(crate) options: &'a RunOptions,
     pub(crate) policies: &'a Policies,

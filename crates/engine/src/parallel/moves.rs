@@ -16,8 +16,7 @@
 //!
 //! | | a flow moves |
 //! | --- | --- |
-//! | `conservative` | when none of its packets waits or is being inspected, to a worker with clearly less to do: half of the
-//! load, and [`Rules::difference`] packets less |
+//! | `conservative` | when none of its packets waits or is being inspected, to a worker with clearly less to do: half of the load, and [`Rules::difference`] packets less |
 //! | `optimistic` | also when more than [`Rules::waiting`] of its packets wait |
 //!
 //! # The same alerts

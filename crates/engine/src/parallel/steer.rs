@@ -6,12 +6,10 @@
 //! | frame | steered by |
 //! | --- | --- |
 //! | TCP, UDP, SCTP | addresses, ports and protocol |
-//! | TCP to or from ports 20 and 21: FTP | addresses; connections that the client later opens to that server go to the same
-//! worker (`assign`) |
+//! | TCP to or from ports 20 and 21: FTP | addresses; connections that the client later opens to that server go to the same worker (`assign`) |
 //! | an ICMP "destination unreachable" that quotes the ports of a flow | that flow |
 //! | other IP: ICMP, ESP, tunnels by address (GRE, IP in IP) | addresses |
-//! | UDP to or from a port of Teredo, VXLAN, Geneve | addresses: the ports differ by direction, but the inner packets belong
-//! together |
+//! | UDP to or from a port of Teredo, VXLAN, Geneve | addresses: the ports differ by direction, but the inner packets belong together |
 //! | a fragment | its datagram (`fragments`) |
 //! | anything else | all to one worker |
 //!

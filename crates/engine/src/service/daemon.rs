@@ -1,7 +1,7 @@
-//! `-D`: the engine in the background.
+//! `-D`: runs the engine in the background.
 //!
-//! Who started it waits until it is ready or has failed, and ends with its status. Until then the engine's words still reach the
-//! terminal; from then on they are where `logging` says.
+//! The starting process waits until the engine is ready or has failed, and exits with its status. Until then, messages still
+//! go to the terminal. Afterwards they go only where `logging` sends them.
 
 use std::fs::OpenOptions;
 use std::io::{PipeWriter, Read, Write};
@@ -13,18 +13,18 @@ use nix::unistd::{ForkResult, Pid};
 
 use crate::Failed;
 
-/// Tells the process that waits. There is one for the whole process.
+/// Reports to the waiting parent process. There is one per process.
 static WAITING: Mutex<Option<PipeWriter>> = Mutex::new(None);
 
 fn failed(what: &str, e: impl std::fmt::Display) -> Failed {
     Failed::new("daemon", format!("cannot run in the background (-D): {what}: {e}"))
 }
 
-/// Goes into the background, to `folder`. Only the new process comes back from this: the one that called waits for it and
-/// ends. The calling thread must be the only one.
+/// Goes into the background, to `folder`. Only the new process returns: the caller waits for it and exits. The calling thread
+/// must be the only one.
 ///
 /// # Errors
-/// No process is to be had, or no such folder.
+/// The process cannot be created, or the folder does not exist.
 pub(super) fn enter(folder: &Path) -> Result<(), Failed> {
     let (mut told, tell) = std::io::pipe().map_err(|e| failed("no pipe", e))?;
     match fork()? {
@@ -34,8 +34,8 @@ pub(super) fn enter(folder: &Path) -> Result<(), Failed> {
         }
         ForkResult::Child => drop(told),
     }
-    // A session of its own, and no leader of it: no terminal can become its own.
-    rustix::process::setsid().map_err(|e| failed("no session of its own", e))?;
+    // A new session without being its leader, so it can never get a controlling terminal.
+    rustix::process::setsid().map_err(|e| failed("no new session", e))?;
     if let ForkResult::Parent { .. } = fork()? {
         signal_hook::low_level::exit(0);
     }
@@ -53,9 +53,9 @@ fn fork() -> Result<ForkResult, Failed> {
     unsafe { nix::unistd::fork() }.map_err(|e| failed("no process", e))
 }
 
-/// Waits until the engine tells its status, and ends with it.
+/// Waits for the engine's status, and exits with it.
 fn wait(child: Pid, told: &mut impl Read) -> ! {
-    // It ends at once.
+    // The intermediate process exits at once.
     let _ = waitpid(child, None);
     let mut status = [0u8; 1];
     match told.read_exact(&mut status) {
@@ -67,17 +67,17 @@ fn wait(child: Pid, told: &mut impl Read) -> ! {
     }
 }
 
-/// Tells the process that waits, if there is one, how the engine started: 0 where it is ready.
+/// Reports the start to the waiting parent process, if there is one: 0 for success.
 pub(super) fn tell(status: u8) {
     let tell = WAITING.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(mut tell) = tell {
         if status == 0 {
-            // The terminal belongs to others from here on.
+            // The terminal belongs to the user's other programs from now on.
             if let Ok(nothing) = OpenOptions::new().write(true).open("/dev/null") {
                 let _ = (rustix::stdio::dup2_stdout(&nothing), rustix::stdio::dup2_stderr(&nothing));
             }
         }
-        // It may have been stopped in the meantime; the engine goes on.
+        // The parent may have been stopped in the meantime; the engine continues.
         let _ = tell.write_all(&[status]);
     }
 }

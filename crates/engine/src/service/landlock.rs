@@ -1,8 +1,8 @@
-//! Landlock: which files the engine may touch from here on.
+//! Landlock: limits the files that the engine can access.
 //!
-//! What the configuration and the command line name is allowed by itself; `security.landlock.directories` adds to it. It holds
-//! for the calling thread and those that it starts, and is switched on before anything is opened: what is missing shows at
-//! the start.
+//! Paths in the configuration and on the command line are allowed automatically; `security.landlock.directories` adds more.
+//! The limits apply to the calling thread and to threads that it starts. They are set before anything is opened, so a missing
+//! path shows at the start.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;
@@ -21,23 +21,23 @@ use crate::control::socket;
 use crate::live::xdp_interfaces;
 use crate::settings::{Reach, datasets, detect, firewall_folder, is_firewall, rule_folder, tenants};
 
-/// Rights that are known here; an older kernel holds fewer of them.
+/// Access rights that this code knows. An older kernel enforces fewer.
 const KNOWN: ABI = ABI::V6;
-/// What everybody reads: the kernel's accounts of processes and interfaces, time zones, the kinds of files, names of users.
+/// Readable for every run: the kernel's information on processes and interfaces, time zones, file types, user names.
 const SYSTEM: [&str; 5] = ["/proc", "/sys", "/usr", "/etc", "/dev/urandom"];
-/// Long answers of name servers come over TCP.
+/// Long DNS responses need TCP.
 const DNS: u16 = 53;
-/// Where what nobody wants to read is written.
+/// Sink of unwanted output.
 const NOWHERE: &str = "/dev/null";
 
-/// What may be read, and what may be written as well.
+/// Readable paths, and paths that are writable as well.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Places {
     read: BTreeSet<PathBuf>,
     write: BTreeSet<PathBuf>,
 }
 
-/// The folder of a file; that of a pattern is the one before its first star.
+/// The folder of a file. For a pattern, the folder before its first star.
 fn folder(file: &Path) -> PathBuf {
     let plain: PathBuf = file.iter().take_while(|part| !part.to_string_lossy().contains(['*', '?', '['])).collect();
     let up = if plain.as_path() == file { plain.parent().unwrap_or(Path::new("/")) } else { &plain };
@@ -45,7 +45,7 @@ fn folder(file: &Path) -> PathBuf {
 }
 
 impl Places {
-    /// What is known from the configuration and the command line.
+    /// Collects the paths of the configuration and the command line.
     fn of(config: &Config, options: &RunOptions, settings: &Settings, dir: &Path) -> Result<Places, Failed> {
         let mut p = Places::default();
         let said = |path: &str| config.get(path).filter(|t| !t.is_empty()).map(PathBuf::from);
@@ -106,7 +106,7 @@ impl Places {
         Ok(p)
     }
 
-    /// Where outputs write that have a place of their own, and where their scripts are.
+    /// Adds the paths of outputs and their scripts.
     fn outputs(&mut self, config: &Config, dir: &Path) {
         for (name, node) in config.node("outputs").iter().flat_map(Node::children).map(|i| i.entry()) {
             let Some(node) = node else { continue };
@@ -138,20 +138,20 @@ pub(super) fn places(config: &Config, options: &RunOptions, settings: &Settings,
     Places::of(config, options, settings, dir).map(|p| format!("{p:?}"))
 }
 
-/// What came of it, for the log.
+/// The result, for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Restricted {
-    /// It holds.
+    /// The limits are in force.
     pub(super) holds: bool,
     pub(super) words: String,
-    /// Named by the configuration, and not there.
+    /// Configured paths that do not exist.
     pub(super) missing: Vec<String>,
 }
 
-/// Switches it on for the calling thread and those that it starts.
+/// Restricts the calling thread and threads that it starts.
 ///
 /// # Errors
-/// A setting that cannot be read. That the kernel does not have it is none.
+/// An invalid setting. A kernel without Landlock is not an error.
 pub(super) fn restrict(
     config: &Config,
     options: &RunOptions,
@@ -185,7 +185,7 @@ pub(super) fn restrict(
     })
 }
 
-/// Whether files are moved from one folder to another, which Landlock allows from Linux 5.19 on.
+/// Whether files move between folders. Landlock allows that from Linux 5.19 on.
 fn stores_files(config: &Config) -> bool {
     let mut outputs = config.node("outputs").into_iter().flat_map(|n| n.children()).map(|i| i.entry());
     outputs.any(|(name, node)| {
@@ -203,7 +203,7 @@ fn enforce(places: &Places, moves: bool, reach: &Reach) -> Result<RulesetStatus,
             .map_err(|_| "the file store needs Landlock of Linux 5.19 (ABI 2), which is not here".to_owned())?
             .set_compatibility(CompatLevel::BestEffort);
     }
-    // The engine serves nobody over TCP, and calls only those whom outputs name (Linux 6.7).
+    // The engine serves nothing over TCP, and connects only to the outputs' servers (Linux 6.7).
     let net = match &reach.ports {
         Some(_) => AccessNet::from_all(KNOWN),
         None => AccessNet::BindTcp.into(),
@@ -216,12 +216,12 @@ fn enforce(places: &Places, moves: bool, reach: &Reach) -> Result<RulesetStatus,
         }
     }
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    // Nothing is executed, and no devices are made.
+    // No execution, and no device files.
     let write = AccessFs::from_all(KNOWN)
         & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let all = places.write.iter().map(|p| (p, write)).chain(places.read.iter().map(|p| (p, read)));
     for (path, rights) in all {
-        // What is not there cannot be allowed; pipes and the like are no places.
+        // Paths that do not exist cannot be allowed. Pipes and similar files are skipped.
         if !std::fs::metadata(path).is_ok_and(|m| m.is_dir() || m.is_file() || m.file_type().is_char_device()) {
             continue;
         }
@@ -278,7 +278,7 @@ mod tests {
         assert!(stores_files(&config));
     }
 
-    /// In a thread of its own, since there is no way back.
+    /// In a thread of its own, because the limits cannot be lifted.
     #[test]
     fn what_is_not_named_is_not_there() {
         let base = std::env::temp_dir().join(format!("margay-landlock-{}", std::process::id()));

@@ -1,10 +1,10 @@
-//! Running as a service: in the background, as another user, with few rights, watched.
+//! Runs the engine as a service: in the background, as another user, with few privileges, watched.
 //!
-//! [`Service::begin`] does what must be done before anything is opened and before there are threads: the background (`daemon`), the
-//! file with the process's number (`pidfile`), the user and its capabilities (`privileges`), the files that may be touched
-//! (`landlock`). [`Service::ready`] does what can only be done when everything is open: capabilities of the start are
-//! given up, memory is locked, system calls are restricted (`seccomp`), workers are watched (`watchdog`), and who waits is told
-//! (`notify`, and the process that waits for a daemon). A user's view is in `docs/service.md`.
+//! [`Service::begin`] does what must happen before anything is opened and before there are threads: going to the background
+//! (`daemon`), the pid file (`pidfile`), the user and capabilities (`privileges`), and the accessible files (`landlock`).
+//! [`Service::ready`] does what is possible only when everything is open: it drops the capabilities of the start, locks
+//! memory, restricts system calls (`seccomp`), starts the watchdog (`watchdog`), and notifies waiting processes (`notify`,
+//! and the parent of a daemon). `docs/service.md` is the user's view.
 
 mod daemon;
 mod landlock;
@@ -37,33 +37,33 @@ use seccomp::Filters;
 use settings::{Settings, Switch};
 use watchdog::Watchdog;
 
-/// A run as a service, as far as it is one.
+/// A run as a service, as far as the settings ask for it.
 pub(crate) struct Service {
     /// The command line; with `-D` its paths are absolute.
     pub(crate) options: RunOptions,
     settings: Settings,
     /// Packets come from interfaces.
     live: bool,
-    /// What outputs need of the network.
+    /// Network access that outputs need.
     reach: Reach,
     account: Option<Account>,
-    /// For the log, once it is open: whether it is a warning, who speaks, what.
+    /// Messages for the log, once it is open: whether it is a warning, the module, the text.
     words: Vec<(bool, &'static str, String)>,
     notify: Arc<Notify>,
-    /// The run goes on beyond one file.
+    /// The run continues after one file.
     lasting: bool,
     stopping: AtomicBool,
     pidfile: Mutex<Option<PidFile>>,
-    /// The live page's socket, until somebody serves it.
+    /// The live page's socket, until it is served.
     web: Mutex<Option<Web>>,
 }
 
 impl Service {
-    /// Becomes a service, as far as it is asked for. The calling thread must be the only one. With `-D` another process comes
-    /// back from this than called it.
+    /// Becomes a service, as far as the settings ask for it. The calling thread must be the only one. With `-D`, this returns
+    /// in another process.
     ///
     /// # Errors
-    /// A setting that cannot be; what the system refuses.
+    /// An invalid setting, or the system refuses.
     pub(crate) fn begin(config: &Config, options: &RunOptions) -> Result<Arc<Service>, Failed> {
         let settings = Settings::new(config, options)?;
         if settings.user.is_none() && config.node("run-as").is_some_and(|n| n.node("user").is_some()) {
@@ -101,7 +101,7 @@ impl Service {
         }
         if self.options.daemon {
             if config.is_built_in() && config.get("default-log-dir").is_none() {
-                // Where it was started, not where daemons go.
+                // The folder where it was started, not the daemon's folder.
                 self.options.log_dir.get_or_insert_with(|| ".".into());
             }
             absolute(&mut self.options)?;
@@ -119,7 +119,7 @@ impl Service {
         if let Some(path) = &self.settings.pidfile {
             *self.pidfile.lock().unwrap_or_else(PoisonError::into_inner) = Some(PidFile::create(path)?);
         }
-        // No TCP socket is made once files are restricted (Landlock) or the user is another.
+        // TCP sockets must be created before Landlock applies and before the user changes.
         *self.web.lock().unwrap_or_else(PoisonError::into_inner) = Web::listen(config, &self.options)?;
         self.limits();
         self.step_down(config)?;
@@ -129,7 +129,7 @@ impl Service {
         }
         self.reach = reach(config, &dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
         for folder in &self.reach.write {
-            // Landlock cannot allow what is not there.
+            // Landlock can only allow paths that exist.
             std::fs::create_dir_all(folder).map_err(|e| {
                 let (folder, owner) = (folder.display(), owner(folder));
                 Failed::new("output", format!("{folder}: the spool's folder cannot be made: {e}{owner}"))
@@ -145,8 +145,8 @@ impl Service {
         Ok(())
     }
 
-    /// Whether Landlock is switched on. Left to the engine (`auto`), it is where packets come from the network: then everything
-    /// that is read and written later is named by the configuration. Absolute paths in rules (`dataset:…,load /a/b`) are not.
+    /// Whether Landlock is on. With `auto` it is on for live capture, because the configuration then names every file that is
+    /// read or written later. Absolute paths in rules (`dataset:…,load /a/b`) are an exception.
     fn restricts_files(&self, config: &Config) -> Result<bool, Failed> {
         Ok(match self.settings.landlock {
             Switch::On => true,
@@ -161,11 +161,11 @@ impl Service {
         self.words.push((true, module, words.into()));
     }
 
-    /// Limits that only root may raise.
+    /// Raises limits that only root may raise.
     fn limits(&mut self) {
         if self.settings.lock_memory {
             let all = Rlimit { current: None, maximum: None };
-            // Whether it worked shows when memory is locked.
+            // A failure shows when memory is locked.
             let _ = setrlimit(Resource::Memlock, all);
         }
         if let Some(bytes) = self.settings.max_dump {
@@ -179,7 +179,7 @@ impl Service {
         }
     }
 
-    /// Becomes the user, and gives up what nobody needs.
+    /// Changes the user, and drops unneeded privileges.
     fn step_down(&mut self, config: &Config) -> Result<(), Failed> {
         let needs = Needs::of(&self.options, config);
         let dropping = match self.settings.drop_capabilities {
@@ -201,7 +201,7 @@ impl Service {
             privileges::drop_from_here_on(needs.kept);
         }
         if self.settings.max_dump.is_some_and(|n| n > 0) {
-            // The system forbids dumps of a process whose user changed.
+            // The kernel disables core dumps when the user changes.
             let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
         }
         if self.settings.no_new_privileges
@@ -216,8 +216,8 @@ impl Service {
         Ok(())
     }
 
-    /// Makes the folder of the unix socket, which could not be made later on, and gives it to the user. One that is there
-    /// stays as it is, but for the engine's own below `/run`, which a run as root may have made.
+    /// Creates the folder of the unix socket, which would be impossible later, and gives it to the user. An existing folder
+    /// is left alone, except the engine's own below `/run`, which an earlier run as root may have created.
     fn own_folder(&self, config: &Config) -> Result<(), Failed> {
         let Some(path) = socket::wanted(config, &self.options)? else { return Ok(()) };
         if let (Some(a), Ok(meta)) = (&self.account, std::fs::symlink_metadata(socket::FOLDER))
@@ -249,7 +249,7 @@ impl Service {
         self.account.as_ref().map_or_else(String::new, |a| a.name.clone())
     }
 
-    /// Says what there was to say before the log was open.
+    /// Logs the messages from before the log was open.
     pub(crate) fn tell(&self) {
         for (warn, module, words) in &self.words {
             if *warn {
@@ -260,10 +260,11 @@ impl Service {
         }
     }
 
-    /// Everything is open and packets may come: gives up what was for the start, watches the workers, and tells who waits.
+    /// Completes the start, when everything is open and packets may arrive: drops the privileges of the start, starts the
+    /// watchdog, and notifies waiting processes.
     ///
     /// # Errors
-    /// No thread to watch; capabilities that cannot be given up.
+    /// The watchdog thread cannot start, or capabilities cannot be dropped.
     pub(crate) fn ready(&self, control: &Arc<Control>) -> Result<(), Failed> {
         privileges::shed()?;
         self.watch(control)?;
@@ -291,7 +292,7 @@ impl Service {
     }
 
     fn watch(&self, control: &Arc<Control>) -> Result<(), Failed> {
-        // Without a time of its own it is systemd's.
+        // The default is systemd's own timeout.
         let Some(after) = self.settings.stuck_after.or(self.notify.patience).filter(|_| self.lasting) else {
             return Ok(());
         };
@@ -307,12 +308,12 @@ impl Service {
         })
     }
 
-    /// Keeps all memory from being swapped out, what there is and what will be, once it is used.
+    /// Locks current and future memory, so that it is never swapped out.
     fn lock_memory(&self) {
         if let Some(limit) = getrlimit(Resource::Memlock).current
             && !privileges::lock_memory_without_limit()
         {
-            // Beyond the limit the engine would get no memory at all.
+            // Beyond the limit, the engine could not allocate any memory.
             warning!(
                 "memory",
                 "memory is not locked (margay.lock-memory): at most {limit} bytes may be; start as root, or set \
@@ -326,26 +327,26 @@ impl Service {
         }
     }
 
-    /// The live page's socket, where there is one: for who serves it.
+    /// Takes the live page's socket, if there is one, to serve it.
     pub(crate) fn take_web(&self) -> Option<Web> {
         self.web.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The engine stops.
+    /// Announces that the engine stops.
     pub(crate) fn stopping(&self) {
         if !self.stopping.swap(true, Ordering::Relaxed) {
             self.notify.stopping();
         }
     }
 
-    /// Rules are being loaded, until this is dropped.
+    /// Announces that rules are being loaded, until the value is dropped.
     pub(crate) fn reloading(&self) -> Reloading<'_> {
         self.notify.reloading();
         Reloading(self)
     }
 }
 
-/// Takes the file with the process's number away, however a run ends.
+/// Removes the pid file, however the run ends.
 pub(crate) struct End(pub(crate) Arc<Service>);
 
 impl Drop for End {
@@ -355,7 +356,7 @@ impl Drop for End {
     }
 }
 
-/// While rules are loaded.
+/// Marks a load of rules.
 pub(crate) struct Reloading<'a>(&'a Service);
 
 impl Drop for Reloading<'_> {
@@ -366,12 +367,13 @@ impl Drop for Reloading<'_> {
     }
 }
 
-/// The engine did not start: tells the process that waits for it, if there is one.
+/// Reports to the waiting parent process, if there is one, that the engine did not start.
 pub(crate) fn failed() {
     daemon::tell(1);
 }
 
-/// Who may do what with a file, in brackets, for messages about what is not allowed; the file's folder where it is not there.
+/// Owner and permissions of a file in brackets, for messages about denied access. If the file is missing, those of its
+/// folder.
 pub(crate) fn owner(path: &Path) -> String {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Some((path, meta)) = [path, parent].into_iter().find_map(|p| Some((p, std::fs::metadata(p).ok()?))) else {
@@ -388,7 +390,7 @@ pub(crate) fn owner(path: &Path) -> String {
     )
 }
 
-/// Whether files may be made in a folder by the user that this is now.
+/// Whether the current user may create files in a folder.
 fn may_write(dir: &Path, who: &str) -> Result<(), Failed> {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     let wanted = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
@@ -405,7 +407,7 @@ fn may_write(dir: &Path, who: &str) -> Result<(), Failed> {
     })
 }
 
-/// Whether the engine's own words go to more than the console.
+/// Whether messages go to more than the console.
 fn logs_somewhere(config: &Config) -> bool {
     let mut outputs = config.node("logging.outputs").into_iter().flat_map(|n| n.children()).map(|i| i.entry());
     outputs.any(|(name, node)| {
@@ -413,7 +415,7 @@ fn logs_somewhere(config: &Config) -> bool {
     })
 }
 
-/// Makes the paths of the command line absolute: a daemon goes to another folder, and reads some of them again.
+/// Makes the command line's paths absolute, because a daemon changes its folder and reads some of them again.
 fn absolute(options: &mut RunOptions) -> Result<(), Failed> {
     let here = std::env::current_dir()
         .map_err(|e| Failed::new("daemon", format!("the folder that this was started in cannot be named: {e}")))?;
@@ -437,7 +439,7 @@ fn absolute(options: &mut RunOptions) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What the configuration says of the process, for the test that walks through all settings.
+/// The settings of the process, for the test that checks all settings.
 #[cfg(test)]
 pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> Result<(), String> {
     use std::fmt::Write;
@@ -463,7 +465,7 @@ mod tests {
     fn files_are_restricted_where_packets_come_from_the_network() {
         let restricts = |capture: Capture, text: &str| {
             let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}\n"), "t").expect("a configuration");
-            // A test of the configuration changes nothing of the process.
+            // A configuration test does not change the process.
             let options = RunOptions { capture: Some(capture), test: true, ..RunOptions::default() };
             let service = Service::begin(&config, &options).unwrap_or_else(|e| panic!("{}", e.message));
             service.restricts_files(&config).unwrap_or_else(|e| panic!("{}", e.message))

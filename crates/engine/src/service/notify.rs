@@ -1,22 +1,22 @@
-//! What systemd is told (`sd_notify`): datagrams to the socket that it names in the environment.
+//! Notifications to systemd (`sd_notify`): datagrams to the socket that the environment names.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Where to, if anybody listens.
+/// The notification socket, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct Notify {
     socket: Option<UnixDatagram>,
-    /// How long it may be silent at most (`WatchdogSec=`).
+    /// The longest allowed silence (`WatchdogSec=`).
     pub(super) patience: Option<Duration>,
-    /// What is wrong with the environment.
+    /// An error in the environment.
     pub(super) wrong: Option<String>,
 }
 
 impl Notify {
-    /// As the environment says: `NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`.
+    /// Reads the environment: `NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`.
     pub(super) fn from_environment() -> Notify {
         let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|n| !n.is_empty()) else { return Notify::default() };
         let address = match name.as_bytes() {
@@ -27,7 +27,7 @@ impl Notify {
         let connected = address.and_then(|a| {
             let socket = UnixDatagram::unbound()?;
             socket.connect_addr(&a)?;
-            // A manager that does not read holds nobody up.
+            // A manager that does not read must not block the engine.
             socket.set_nonblocking(true)?;
             Ok(socket)
         });
@@ -45,29 +45,29 @@ impl Notify {
 
     fn say(&self, words: &str) {
         if let Some(socket) = &self.socket {
-            // One that is gone needs to hear nothing.
+            // A missing receiver does not matter.
             let _ = socket.send(words.as_bytes());
         }
     }
 
-    /// The engine runs.
+    /// Reports that the engine runs.
     pub(super) fn ready(&self) {
         self.say("READY=1\nSTATUS=Running");
     }
 
-    /// Rules are loaded anew; ends with [`Notify::ready`].
+    /// Reports that rules are reloaded, until [`Notify::ready`].
     pub(super) fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
         self.say(&format!("RELOADING=1\nMONOTONIC_USEC={micros}\nSTATUS=Loading rules"));
     }
 
-    /// The engine stops: inspects what is in flight, writes what is open.
+    /// Reports that the engine stops: it inspects packets in flight and closes its files.
     pub(super) fn stopping(&self) {
         self.say("STOPPING=1\nSTATUS=Stopping");
     }
 
-    /// Workers make progress.
+    /// Reports that workers make progress.
     pub(super) fn alive(&self) {
         self.say("WATCHDOG=1");
     }

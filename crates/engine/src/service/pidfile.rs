@@ -1,7 +1,7 @@
-//! The file with the process's number.
+//! The pid file.
 //!
-//! It is locked for as long as the process lives, so that a number that another program has by now does not pass for a
-//! running engine. Suricata does not lock its own: of a file that is not locked the process is looked at.
+//! It is locked while the process lives, so that a pid that another program has reused does not count as a running engine.
+//! Suricata does not lock its pid file: for an unlocked file, the process itself is checked.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -12,26 +12,26 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::Failed;
 
-/// How often somebody may take the file away while it is being locked.
+/// Retries if other processes delete the file while it is being locked.
 const TRIES: usize = 10;
-/// Most bytes that are read of one.
+/// Limit of the bytes that are read.
 const LENGTH: u64 = 64;
 
-/// The file, which goes when this is dropped.
+/// The pid file, deleted when this is dropped.
 #[derive(Debug)]
 pub(super) struct PidFile {
     path: PathBuf,
     file: File,
 }
 
-/// Names of processes that are engines, as the kernel has them.
+/// Names of engine processes, as the kernel shows them.
 const ENGINES: [&str; 2] = ["margay", "suricata"];
 
 impl PidFile {
-    /// Makes the file at `path`, or takes over one whose process is gone, and writes this process's number to it.
+    /// Creates the file at `path`, or takes over one whose process is gone, and writes this process's pid.
     ///
     /// # Errors
-    /// An engine is running that has it; it cannot be written.
+    /// A running engine owns it, or it cannot be written.
     pub(super) fn create(path: &Path) -> Result<PidFile, Failed> {
         let failed = |what: String| Failed::new("pidfile", format!("{}: {what}", path.display()));
         for _ in 0..TRIES {
@@ -41,12 +41,12 @@ impl PidFile {
                 .create(true)
                 .truncate(false)
                 .mode(0o644)
-                // A link could lead anywhere.
+                // A symbolic link could lead anywhere.
                 .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
                 .open(path)
                 .map_err(|e| failed(format!("the pid file cannot be written: {e}{}", super::owner(path))))?;
             let mut text = String::new();
-            // What is no text is no number.
+            // Invalid text has no pid.
             let _ = (&mut file).take(LENGTH).read_to_string(&mut text);
             let pid = text.trim().parse::<i32>().ok().filter(|p| *p > 0);
             if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -57,7 +57,7 @@ impl PidFile {
             }
             let same = std::fs::metadata(path).ok().zip(file.metadata().ok());
             if same.is_none_or(|(a, b)| (a.dev(), a.ino()) != (b.dev(), b.ino())) {
-                // Its owner took it away in between.
+                // Its owner deleted it in between.
                 continue;
             }
             if let Some(pid) = pid.filter(|p| is_engine(*p)) {
@@ -76,8 +76,8 @@ impl PidFile {
     }
 }
 
-/// Whether that process is there, lives and has the name of an engine. One that has ended and that nobody has waited for yet keeps
-/// its name; its state in `/proc/PID/stat`, behind the name in brackets, is `Z` or `X`.
+/// Whether that process exists, is alive and has an engine's name. A zombie keeps its name, but its state in
+/// `/proc/PID/stat`, after the name in brackets, is `Z` or `X`.
 fn is_engine(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default().to_ascii_lowercase();
     let Some((name, rest)) = stat.split_once('(').and_then(|(_, s)| s.rsplit_once(") ")) else { return false };
@@ -87,7 +87,7 @@ fn is_engine(pid: i32) -> bool {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Another user than the one that made it may not be allowed to take it away; an empty one stands for nobody.
+        // If the user has changed, the file may not be deletable. An empty file stands for no process.
         if std::fs::remove_file(&self.path).is_err() {
             let _ = self.file.set_len(0);
         }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_process_that_has_ended_has_none() {
-        // A program by the name of an engine, which nobody waits for until it was looked at.
+        // A program with the name of an engine, which stays a zombie until the test has checked it.
         let dir = std::env::temp_dir().join(format!("margay-pidfile-{}-program", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();

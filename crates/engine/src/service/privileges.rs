@@ -1,18 +1,17 @@
-//! Who the process is, and what it may: users, groups, capabilities.
+//! The user, groups and capabilities of the process.
 //!
-//! The user changes before anything is opened or read that is needed again later, so that what the user may not do shows at
-//! the start and not at the first reload or rotation, and so that all files are the user's own. What still needs a privilege
-//! then (sockets on interfaces, priorities) is kept as capabilities of threads: all of them until the engine is ready, then a
-//! worker keeps what it needs to open its socket again, the thread that looks after bypass in the kernel what it needs to bring
-//! its program back, and nobody else keeps anything. The bounding set is empty from the beginning, so that nothing comes back
-//! through a program that is started.
+//! The user changes before anything is opened or read that is needed again later. So missing permissions show at the start,
+//! not at the first reload or rotation, and all files belong to the user. Later work that still needs privileges (sockets on
+//! interfaces, priorities) uses capabilities of threads. All of these remain until the engine is ready. Then a worker keeps
+//! what it needs to reopen its socket, the thread that maintains kernel bypass keeps what it needs to reattach its program,
+//! and all other threads keep nothing. The bounding set is empty from the start, so that no program started later can regain
+//! capabilities.
 //!
-//! What the kernel has in files of root's and a source of packets needs is opened with [`borrowing`]: the right to it is in effect
-//! for just that, so that it hides from nobody what the user may not read.
+//! A packet source may need kernel files that belong to root. They are opened with [`borrowing`], which enables the
+//! capability only for that moment. Elsewhere, errors about files that the user may not read stay visible.
 //!
-//! Capabilities and, here, users are a thread's own; a new thread has those of the one that started it. So all of this
-//! happens in the first thread before there are others, and each thread that needs less gives up the rest itself
-//! ([`shed`], [`keep`]).
+//! Capabilities and, here, users belong to a thread; a new thread inherits those of its creator. So all of this happens in
+//! the first thread before there are others, and each thread that needs less drops the rest itself ([`shed`], [`keep`]).
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,33 +28,32 @@ use rustix::thread::{
 use crate::Failed;
 use crate::live::bypasses;
 
-/// To bring the program that bypasses flows to an interface: it calculates with addresses of packets, for which `CAP_PERFMON` is
-/// needed.
+/// To attach the bypass program to an interface. The program does arithmetic on packet pointers, which needs `CAP_PERFMON`.
 const FOR_BYPASS: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
 
-/// Whether threads give up what they do not need, and what a worker keeps.
+/// Whether threads drop the capabilities that they do not need, and what a worker keeps.
 static DROPPING: AtomicBool = AtomicBool::new(false);
 static KEPT: AtomicU64 = AtomicU64::new(0);
 
-/// What a run needs of the kernel beyond what everybody may.
+/// Capabilities that a run needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Needs {
-    /// Until it is ready.
+    /// Needed until the engine is ready.
     pub(super) start: CapabilitySet,
-    /// As long, and only in effect while a source of packets is opened.
+    /// Needed until the engine is ready, and in effect only while a packet source is opened.
     pub(super) borrowed: CapabilitySet,
-    /// To the end, of workers.
+    /// Needed by workers until the end.
     pub(super) kept: CapabilitySet,
 }
 
 impl Needs {
-    /// By where packets come from. Files need nothing.
+    /// The needs of a packet source. Files need nothing.
     ///
-    /// An AF_PACKET socket is opened again when its interface comes back, for which `CAP_NET_RAW` is needed. With bypass in the
-    /// kernel workers enter flows into a map: before Linux 5.19 each use of one needs `CAP_BPF` where
-    /// `kernel.unprivileged_bpf_disabled` is set. Verdicts of NFQUEUE need `CAP_NET_ADMIN` each time; the sockets of its answers
-    /// are opened once, and so is root's file in which the kernel counts. AF_XDP loads its program again, and its memory counts as
-    /// locked; what it sets of the interface is in files of root's.
+    /// An AF_PACKET socket is reopened when its interface reappears, which needs `CAP_NET_RAW`. With kernel bypass, workers
+    /// add flows to a map. Before Linux 5.19, each use of a map needs `CAP_BPF` if `kernel.unprivileged_bpf_disabled` is set.
+    /// Each NFQUEUE verdict needs `CAP_NET_ADMIN`. The sockets for its answers are opened once, and so is root's file with
+    /// the kernel's counters. AF_XDP reloads its program, and its memory counts as locked; its interface settings are in
+    /// root's files.
     pub(super) fn of(options: &RunOptions, config: &Config) -> Needs {
         let (kept, borrowed) = match &options.capture {
             Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::Pcap(_)) => {
@@ -71,11 +69,11 @@ impl Needs {
         };
         let mut start = kept;
         if !kept.is_empty() {
-            // Priorities of threads.
+            // Thread priorities.
             if config.bool("threading.set-cpu-affinity").ok().flatten().unwrap_or(false) {
                 start |= CapabilitySet::SYS_NICE;
             }
-            // What is set of interfaces and loaded into the kernel once; sockets for answers to what is rejected.
+            // One-time changes to interfaces and the kernel; sockets for the answers to rejected packets.
             start |= CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::NET_RAW;
         }
         if bypasses(config, options) {
@@ -88,7 +86,7 @@ impl Needs {
 /// An account to run as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Account {
-    /// As it was named, for messages.
+    /// The configured name, for messages.
     pub(super) name: String,
     pub(super) uid: Uid,
     pub(super) gid: Gid,
@@ -97,11 +95,11 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// The account of that user and group, each a name or a number. Without a group it is the user's own; without a user it
-    /// is the one there is.
+    /// The account of a user and a group, each a name or a number. Without a group, the user's own group; without a user, the
+    /// current user.
     ///
     /// # Errors
-    /// No such user or group.
+    /// The user or group does not exist.
     pub(super) fn find(user: Option<&str>, group: Option<&str>) -> Result<Option<Account>, Failed> {
         let failed = |what: String| Failed::new("privs", what);
         let gid = match group {
@@ -160,11 +158,11 @@ fn group_of(name: &str) -> Result<Gid, Failed> {
     })
 }
 
-/// Becomes that account, keeping of the capabilities what is needed, or all where nothing is to be dropped. The calling thread must
-/// be the only one.
+/// Switches to that account. Keeps the capabilities that are needed, or all if none are to be dropped. The calling thread
+/// must be the only one.
 ///
 /// # Errors
-/// It may not.
+/// The process may not do that.
 pub(super) fn become_account(account: &Account, needs: Option<Needs>) -> Result<(), Failed> {
     let failed =
         |what: &str, e: rustix::io::Errno| Failed::new("privs", format!("cannot run as {}: {what}: {e}", account.name));
@@ -189,15 +187,15 @@ pub(super) fn become_account(account: &Account, needs: Option<Needs>) -> Result<
         set_thread_res_uid(account.uid, account.uid, account.uid).map_err(|e| failed("user", e))?;
     }
     set_keep_capabilities(false).map_err(|e| failed("capabilities", e))?;
-    // The system took them out of what is in effect when the user changed.
+    // The kernel cleared the effective set when the user changed.
     let effective = needs.map_or(before.effective, |n| n.start & before.effective);
     let permitted = needs.map_or(before.permitted, |n| (n.start | n.borrowed) & before.permitted);
     set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })
         .map_err(|e| failed("capabilities", e))
 }
 
-/// Empties the bounding set and what is inherited: no program that is started has a capability again. Where that is not allowed
-/// nothing changes, and nothing is lost: only root could have any.
+/// Clears the bounding and inheritable sets, so that no program started later can get capabilities. If that is not allowed,
+/// nothing changes. That is safe, because only root could have any.
 pub(super) fn bound() {
     for n in 0..64 {
         let one = CapabilitySet::from_bits_retain(1 << n);
@@ -208,31 +206,31 @@ pub(super) fn bound() {
     let _ = clear_ambient_capability_set();
 }
 
-/// From here on threads give up what they do not need; of workers `kept` stays.
+/// From now on, threads drop the capabilities that they do not need; workers keep `kept`.
 pub(super) fn drop_from_here_on(kept: CapabilitySet) {
     KEPT.store(kept.bits(), Ordering::Relaxed);
     DROPPING.store(true, Ordering::Release);
 }
 
-/// Whether the limit of locked memory does not hold for this process, to its end.
+/// Whether this process is exempt from the limit of locked memory, until it ends.
 pub(super) fn lock_memory_without_limit() -> bool {
     !DROPPING.load(Ordering::Acquire) && capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::IPC_LOCK))
 }
 
-/// Whether this is root.
+/// Whether the user is root.
 pub(super) fn is_root() -> bool {
     geteuid().is_root()
 }
 
-/// Lowers the capabilities of the calling thread to `to` at most.
+/// Lowers the calling thread's capabilities to at most `to`.
 ///
 /// # Errors
-/// The kernel refuses; it has no reason to.
+/// The kernel refuses, which should not happen.
 pub(super) fn lower(to: CapabilitySet) -> Result<(), Failed> {
     lower_both(to, to)
 }
 
-/// Lowers them to what is needed at the start.
+/// Lowers them to those that the start needs.
 ///
 /// # Errors
 /// As [`lower`].
@@ -252,7 +250,7 @@ fn lower_both(effective: CapabilitySet, permitted: CapabilitySet) -> Result<(), 
     lowered.map_err(|e| Failed::new("privs", format!("a thread cannot give its capabilities up: {e}")))
 }
 
-/// Gives up every capability of the calling thread, where they are given up at all.
+/// Drops every capability of the calling thread, if capabilities are dropped at all.
 ///
 /// # Errors
 /// As [`lower`].
@@ -260,7 +258,7 @@ pub(crate) fn shed() -> Result<(), Failed> {
     if DROPPING.load(Ordering::Acquire) { lower(CapabilitySet::empty()) } else { Ok(()) }
 }
 
-/// The same but for what a worker needs to the end.
+/// Drops all capabilities except those that a worker always needs.
 ///
 /// # Errors
 /// As [`lower`].
@@ -271,7 +269,7 @@ pub(crate) fn keep() -> Result<(), Failed> {
     }
 }
 
-/// The same but for what brings back the program that bypasses flows, and reads what it counted.
+/// Drops all capabilities except those that reattach the bypass program and read its counts.
 ///
 /// # Errors
 /// As [`lower`].
@@ -282,7 +280,7 @@ pub(crate) fn keep_for_bypass() -> Result<(), Failed> {
     }
 }
 
-/// The same but for what switches an interface's offloads on again.
+/// Drops all capabilities except the one that switches an interface's offloads on again.
 ///
 /// # Errors
 /// As [`lower`].
@@ -293,23 +291,23 @@ pub(crate) fn keep_for_interfaces() -> Result<(), Failed> {
     }
 }
 
-/// Does `open`, which opens a source of packets, with files of root's in reach, where the calling thread may have that.
+/// Runs `open`, which opens a packet source, with access to root's files, if the calling thread may have that.
 pub(crate) fn borrowing<T>(open: impl FnOnce() -> T) -> T {
     let before = capabilities(None).ok().filter(|_| DROPPING.load(Ordering::Acquire));
     let Some(before) = before else { return open() };
     let wider =
         CapabilitySets { effective: before.effective | (CapabilitySet::DAC_OVERRIDE & before.permitted), ..before };
-    // Where it does not get them the source says what it misses.
+    // If this fails, the source reports which access is missing.
     let widened = wider != before && set_capabilities(None, wider).is_ok();
     let opened = open();
     if widened {
-        // Less than one has is always allowed; the rest goes when the engine is ready.
+        // Lowering capabilities is always allowed. The rest is dropped when the engine is ready.
         let _ = set_capabilities(None, before);
     }
     opened
 }
 
-/// Does `run` in a thread that has no capability, so that threads that it starts have none.
+/// Runs `run` in a thread without capabilities, so that threads that it starts have none.
 pub(crate) fn without<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     if !DROPPING.load(Ordering::Acquire) {
         return run();

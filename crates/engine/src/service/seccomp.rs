@@ -1,14 +1,15 @@
-//! System calls that the engine may make once it runs (seccomp).
+//! Restricts the system calls that the engine may make once it runs (seccomp).
 //!
-//! Three filters, of which the strictest word counts. They are put on all threads at once, when everything is ready:
+//! There are three filters, and the strictest result counts. They are applied to all threads at once, when everything is
+//! ready:
 //!
-//! - [`Filters::Processes`] (`security.limit-noproc`): no other process is started and no other program run. Suricata sets
-//!   `RLIMIT_NPROC` to 0 for that; that limit counts threads too, which are needed here to serve clients and reloads.
-//! - `clone3` is said not to exist, so that the C library starts threads with `clone`, whose arguments can be looked at.
-//! - [`Filters::Engine`] (`security.seccomp`): what the engine does, and nothing else.
+//! - [`Filters::Processes`] (`security.limit-noproc`): no process is started, and no program is run. Suricata sets
+//!   `RLIMIT_NPROC` to 0 for that. That limit counts threads too, which are needed here to serve clients and reloads.
+//! - `clone3` returns `ENOSYS`, so that the C library starts threads with `clone`, whose arguments a filter can check.
+//! - [`Filters::Engine`] (`security.seccomp`): only the system calls that the engine uses.
 //!
-//! The kernel leaves speculation as it is (`SECCOMP_FILTER_FLAG_SPEC_ALLOW`): kernels before 5.16 would slow the process down
-//! otherwise, and nobody's code but ours runs in it (scripts are interpreted).
+//! Speculation stays as it is (`SECCOMP_FILTER_FLAG_SPEC_ALLOW`). Kernels before 5.16 would slow the process down otherwise,
+//! and only our own code runs in it (scripts are interpreted).
 
 use std::collections::BTreeMap;
 
@@ -22,20 +23,20 @@ use super::settings::Refusal;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Which filters there are to be.
+/// The filters to apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filters {
-    /// Nothing but no other processes.
+    /// Only the ban on other processes.
     Processes,
-    /// What the engine does; with `live` also what capturing from interfaces needs, and with `remote` what outputs on other
-    /// machines need.
+    /// The system calls that the engine uses. `live` adds those of live capture, and `remote` those of outputs to other
+    /// hosts.
     Engine { refusal: Refusal, live: bool, remote: bool },
 }
 
-/// Puts the filters on all threads.
+/// Applies the filters to all threads.
 ///
 /// # Errors
-/// What the kernel, or the compiler of filters, has against it.
+/// The kernel or the filter compiler refuses them.
 pub(super) fn restrict(filters: Filters) -> Result<(), String> {
     for program in programs(filters)? {
         install(&program)?;
@@ -66,7 +67,7 @@ fn compile(rules: Rules, others: SeccompAction, these: SeccompAction) -> Result<
     filter.try_into().map_err(|e: seccompiler::BackendError| e.to_string())
 }
 
-/// What starts a process or a program.
+/// System calls that start a process or a program.
 fn starts_processes() -> Result<Rules, String> {
     let mut rules = Rules::new();
     rules.insert(libc::SYS_clone, vec![rule(0, Op::MaskedEq(libc::CLONE_THREAD as u64), 0)?]);
@@ -85,7 +86,7 @@ fn rule(argument: u8, op: Op, value: u64) -> Result<SeccompRule, String> {
     SeccompRule::new(vec![condition]).map_err(|e| e.to_string())
 }
 
-/// Memory, among it that of matchers compiled at run time (Hyperscan's is data; PCRE's is code).
+/// Memory, including that of matchers compiled at run time (Hyperscan's is data; PCRE's is code).
 const MEMORY: &[i64] = &[
     libc::SYS_mmap,
     libc::SYS_munmap,
@@ -110,7 +111,7 @@ const THREADS: &[i64] = &[
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_setaffinity,
-    // Who loads rules lowers its own.
+    // The loader of rules lowers its own priority.
     libc::SYS_getpriority,
     libc::SYS_setpriority,
     libc::SYS_gettid,
@@ -135,12 +136,11 @@ const THREADS: &[i64] = &[
     libc::SYS_getgid,
     libc::SYS_getegid,
     libc::SYS_getrandom,
-    // A thread may give up what it has.
+    // A thread may drop its capabilities.
     libc::SYS_capget,
     libc::SYS_capset,
 ];
 
-/// Files.
 const FILES: &[i64] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -186,7 +186,7 @@ const FILES: &[i64] = &[
     libc::SYS_pipe2,
 ];
 
-/// The same where the architecture has kept the older calls.
+/// Older calls that some architectures have kept.
 #[cfg(target_arch = "x86_64")] // portable: others do not have these calls
 const OLDER: &[i64] = &[
     libc::SYS_open,
@@ -210,7 +210,7 @@ const OLDER: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))] // portable: see above
 const OLDER: &[i64] = &[];
 
-/// Sockets, those of clients and of logs, and waiting.
+/// Sockets of clients and of logs, and waiting.
 const SOCKETS: &[i64] = &[
     libc::SYS_socketpair,
     libc::SYS_bind,
@@ -237,11 +237,11 @@ const SOCKETS: &[i64] = &[
     libc::SYS_eventfd2,
 ];
 
-/// What `prctl` is used for: names of threads and of memory, and what the kernel told the process at its start.
+/// Uses of `prctl`: names of threads and of memory, and the auxiliary vector of the process.
 const PRCTL: [libc::c_int; 4] = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA, PR_GET_AUXV];
 const PR_GET_AUXV: libc::c_int = 0x4155_5856;
 
-/// Everything that the engine does once it runs.
+/// Every system call that the engine uses once it runs.
 fn engine(live: bool, remote: bool) -> Result<Rules, String> {
     let mut rules: Rules =
         [MEMORY, THREADS, FILES, OLDER, SOCKETS].concat().into_iter().map(|call| (call, Vec::new())).collect();
@@ -249,18 +249,18 @@ fn engine(live: bool, remote: bool) -> Result<Rules, String> {
         values.iter().map(|v| rule(argument, Op::Eq, u64::from(v.unsigned_abs()))).collect::<Result<Vec<_>, _>>()
     };
     rules.insert(libc::SYS_prctl, only(&PRCTL, 0)?);
-    // Limits are read, of this process, and not set.
+    // This process's limits may be read, but not set.
     let new = SeccompCondition::new(2, Len::Qword, Op::Eq, 0).map_err(|e| e.to_string())?;
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![new]).map_err(|e| e.to_string())?]);
     let mut families = vec![libc::AF_UNIX];
     if live {
-        // An interface that comes back is opened again. Internet sockets, which `reject` sends through, are made before this.
+        // An interface that reappears is opened again. The internet sockets of `reject` are created earlier.
         families.extend([libc::AF_PACKET, libc::AF_NETLINK, libc::AF_XDP]);
-        // A program of the kernel's may have to be loaded again; without the capability for it this comes to nothing.
+        // The kernel program may have to be loaded again. Without the capability, the call fails.
         rules.insert(libc::SYS_bpf, Vec::new());
     }
     if remote {
-        // A connection that broke is made anew; names are looked up with a socket of the kernel's routing as well.
+        // A broken connection is opened again. Name lookups also use a netlink socket.
         families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
     }
     rules.insert(libc::SYS_socket, only(&families, 0)?);
@@ -270,14 +270,14 @@ fn engine(live: bool, remote: bool) -> Result<Rules, String> {
 #[allow(unsafe_code)]
 fn install(program: &BpfProgram) -> Result<(), String> {
     let len = u16::try_from(program.len()).map_err(|_| "the filter is too long".to_owned())?;
-    // The two types have the same shape: `struct sock_filter` of the kernel.
+    // Both types have the layout of the kernel's `struct sock_filter`.
     let fprog = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
     let flags = libc::SECCOMP_FILTER_FLAG_TSYNC | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
     // SAFETY: `fprog` points to `len` instructions that live longer than the call, which reads them and keeps a copy.
     let done = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const fprog) };
     match done {
         0 => Ok(()),
-        // With TSYNC the number of a thread that has another filter.
+        // With TSYNC, the id of a thread with another filter.
         n if n > 0 => Err(format!("the thread {n} has a filter of its own")),
         _ => Err(std::io::Error::last_os_error().to_string()),
     }

@@ -1,4 +1,4 @@
-//! What the configuration and the command line say of running as a service.
+//! Settings of the configuration and the command line for running as a service.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use margay_config::{Config, ConfigError, Node, RunOptions};
 
 use crate::settings::{flag, number, wrong};
 
-/// A switch that may be left to the engine.
+/// A switch with an automatic setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Switch {
     Auto,
@@ -15,27 +15,27 @@ pub(super) enum Switch {
     Off,
 }
 
-/// What a system call that is not allowed comes to (`security.seccomp.action`).
+/// The effect of a system call that is not allowed (`security.seccomp.action`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// It fails with `EPERM`.
     Errno,
     /// It ends the process.
     Kill,
-    /// It is allowed, and written to the kernel's audit log: to find out what is missing.
+    /// It is allowed, and written to the kernel's audit log, to find missing calls.
     Log,
 }
 
-/// What is done about a worker that is stuck (`margay.watchdog.action`).
+/// The reaction to a stuck worker (`margay.watchdog.action`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnStuck {
-    /// It is said and counted.
+    /// It is logged and counted.
     Log,
-    /// As well as that the process ends, with a core dump where those are wanted, so that it is started again.
+    /// The process also ends, with a core dump if those are on, so that it is restarted.
     Abort,
 }
 
-/// All of it.
+/// All settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Settings {
     /// `--user`, `run-as.user`
@@ -48,7 +48,7 @@ pub(super) struct Settings {
     pub(super) directory: PathBuf,
     /// `umask`
     pub(super) umask: Option<u32>,
-    /// `coredump.max-dump`: bytes; `None` where nothing is said.
+    /// `coredump.max-dump` in bytes; `None` if not set.
     pub(super) max_dump: Option<u64>,
     /// `security.drop-capabilities`
     pub(super) drop_capabilities: Switch,
@@ -71,14 +71,14 @@ pub(super) struct Settings {
     pub(super) on_stuck: OnStuck,
 }
 
-/// After how many seconds a worker is stuck, unless the configuration says.
+/// Seconds after which a worker counts as stuck by default.
 const STUCK: u64 = 30;
-/// Most that can be said.
+/// The largest allowed value.
 const STUCK_MAX: u64 = 86_400;
 
 impl Settings {
     /// # Errors
-    /// A value that cannot be read.
+    /// An invalid value.
     pub(super) fn new(config: &Config, options: &RunOptions) -> Result<Settings, ConfigError> {
         let said = |path: &str| config.get(path).map(str::trim).filter(|t| !t.is_empty());
         let configured = said("pid-file").filter(|_| options.daemon).map(PathBuf::from);

@@ -1,11 +1,11 @@
-//! A thread that looks whether workers make progress.
+//! The watchdog: a thread that checks whether workers make progress.
 //!
-//! Each worker has a [`Beat`]: a number that it writes once a batch, in a cache line of its own. The thread beside reads them, and
-//! of one whose number stands still for too long it says which it is, after which packet, in which script, and what the kernel
-//! says of its thread. It counts that, and ends the process where the configuration wants it, so that it is started again.
-//! systemd is told that all is well only while all workers go on.
+//! Each worker has a [`Beat`]: a number that it writes once per batch, in a cache line of its own. The watchdog reads these
+//! numbers. If one does not change for too long, it logs the worker, its last packet, its script, and the kernel's state of
+//! its thread. It counts the event, and ends the process if the configuration asks for it, so that it is restarted. systemd
+//! gets its keep-alive only while all workers make progress.
 //!
-//! Time in which the thread itself did not run (the process was stopped, the machine slept) does not count.
+//! Time in which the watchdog itself did not run (the process was stopped, or the machine slept) does not count.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,31 +17,31 @@ use super::notify::Notify;
 use super::settings::OnStuck;
 use crate::signals::Signals;
 
-/// The longest and the shortest time between two looks.
+/// The shortest and the longest time between two checks.
 const STEP: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
-/// What a worker writes: nobody else does, and nothing else is near.
+/// Written only by its worker, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Line {
-    /// Odd while the worker works on packets; another number after each batch.
+    /// Odd while the worker processes packets; changes with each batch.
     beats: AtomicU64,
     /// Packets decoded before this batch.
     packets: AtomicU64,
 }
 
-/// A worker, as it is watched.
+/// A worker's thread under the watchdog.
 #[derive(Debug)]
 struct WatchedThread {
     name: String,
     thread: i32,
-    /// The thread, as scripts know it.
+    /// The thread's id in the script engine.
     mark: usize,
     ended: AtomicBool,
     line: Line,
 }
 
-/// A worker's side; it is watched until this is dropped.
+/// The worker's handle. The worker is watched until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Beat {
     watched: Arc<WatchedThread>,
@@ -49,7 +49,7 @@ pub(crate) struct Beat {
 }
 
 impl Beat {
-    /// Once a batch: the worker goes on. `packets` were decoded so far.
+    /// Called once per batch: the worker makes progress. `packets` were decoded so far.
     #[inline]
     pub(crate) fn pass(&mut self, packets: u64) {
         self.beats = (self.beats | 1).wrapping_add(2);
@@ -57,7 +57,7 @@ impl Beat {
         self.watched.line.beats.store(self.beats, Ordering::Relaxed);
     }
 
-    /// The worker waits for something that may take as long as it likes.
+    /// Called before the worker waits for something that may take any time.
     #[inline]
     pub(crate) fn rest(&mut self) {
         self.beats = self.beats.wrapping_add(2) & !1;
@@ -71,7 +71,7 @@ impl Drop for Beat {
     }
 }
 
-/// All workers, and how often one was stuck.
+/// All watched workers, and the number of times that one was stuck.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     threads: Mutex<Vec<Arc<WatchedThread>>>,
@@ -79,7 +79,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// From here on the calling thread is watched as worker `name`.
+    /// From now on, the calling thread is watched as worker `name`.
     pub(crate) fn join(&self, name: &str) -> Beat {
         let watched = Arc::new(WatchedThread {
             name: name.to_owned(),
@@ -98,33 +98,33 @@ impl Watch {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often a worker was found stuck.
+    /// The number of times that a worker was stuck.
     pub(crate) fn stuck(&self) -> u64 {
         self.stuck.load(Ordering::Relaxed)
     }
 }
 
-/// What is known of a worker from the last look.
+/// A worker's state at the last check.
 #[derive(Debug)]
 struct Seen {
     watched: Arc<WatchedThread>,
     beats: u64,
-    /// For how long it has not gone on.
+    /// How long it has made no progress.
     still: Duration,
-    /// Processor time of its thread when it last went on.
+    /// Processor time of its thread when it last made progress.
     ran: Option<Duration>,
     told: bool,
 }
 
-/// What came of a look at a worker.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     Well,
-    /// For the first time.
+    /// It is stuck, and was not before.
     Stuck,
-    /// Still.
+    /// It is still stuck.
     StillStuck,
-    /// It went on after it was stuck, for so long.
+    /// It makes progress again, after being stuck for this time.
     Back(Duration),
 }
 
@@ -134,7 +134,7 @@ impl Seen {
         Seen { watched: Arc::clone(watched), beats, still: Duration::ZERO, ran: None, told: false }
     }
 
-    /// Looks at it, `time` after the last look.
+    /// Checks it, `time` after the last check.
     fn look(&mut self, time: Duration, after: Duration) -> Found {
         let beats = self.watched.line.beats.load(Ordering::Relaxed);
         if beats != self.beats || beats & 1 == 0 {
@@ -156,7 +156,7 @@ impl Seen {
         }
     }
 
-    /// What is known of it.
+    /// Describes its state.
     fn words(&self) -> String {
         let s = &self.watched;
         let packets = s.line.packets.load(Ordering::Relaxed);
@@ -187,10 +187,10 @@ impl Seen {
     }
 }
 
-/// A thread's state and the processor time that it had, in hundredths of a second at best.
+/// A thread's state and its processor time, with a resolution of a hundredth of a second at best.
 fn account(thread: i32) -> Option<(char, Duration)> {
     let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
-    // The name stands in brackets and may have anything in it.
+    // The name is in brackets, and may contain any character.
     let mut rest = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = rest.next()?.chars().next()?;
     let mut times = rest.skip(10).map_while(|n| n.parse::<u64>().ok());
@@ -199,20 +199,20 @@ fn account(thread: i32) -> Option<(char, Duration)> {
     Some((state, Duration::from_millis(ticks.saturating_mul(1000) / a_second)))
 }
 
-/// What the thread does.
+/// The watchdog thread.
 pub(super) struct Watchdog {
     pub(super) watch: Arc<Watch>,
     pub(super) signals: Arc<Signals>,
     pub(super) notify: Arc<Notify>,
-    /// After how long a worker is stuck.
+    /// The time after which a worker counts as stuck.
     pub(super) after: Duration,
     pub(super) on_stuck: OnStuck,
 }
 
 impl Watchdog {
-    /// To the end of the process.
+    /// Runs until the process ends.
     pub(super) fn run(&self) {
-        // systemd wants to hear something within its time, best twice.
+        // systemd expects a keep-alive within its timeout, ideally two.
         let ping = self.notify.patience.map(|p| p / 2);
         let step = (self.after / 8).min(ping.map_or(STEP[1], |p| p / 2)).clamp(STEP[0], STEP[1]);
         let mut seen: Vec<Seen> = Vec::new();
@@ -222,7 +222,7 @@ impl Watchdog {
             std::thread::sleep(step);
             margay_packet::fault::point("watchdog");
             let now = Instant::now();
-            // Of a longer time than was asked for this thread, and maybe all, did not run.
+            // If more time passed than requested, this thread did not run, and maybe the whole process did not.
             let time = now.duration_since(before).min(step * 2);
             before = now;
             if self.signals.stop() {
@@ -239,7 +239,7 @@ impl Watchdog {
         }
     }
 
-    /// Looks at all workers, when the engine has been `stopping` for so long; whether they are well.
+    /// Checks all workers, with the time that the engine has been `stopping`. Returns whether all are well.
     fn look(&self, seen: &mut Vec<Seen>, time: Duration, stopping: Duration) -> bool {
         let threads = self.watch.threads().clone();
         seen.retain(|s| !s.watched.ended.load(Ordering::Relaxed));
@@ -260,7 +260,7 @@ impl Watchdog {
                 }
                 Found::StillStuck => {
                     well = false;
-                    // The others had that time to come to their end.
+                    // The other workers had that time to end.
                     if stopping >= self.after {
                         error!("watchdog", "{}; the engine stops and does not wait for it any longer", s.words());
                         signal_hook::low_level::exit(1);
@@ -298,21 +298,21 @@ mod tests {
         let watched = watch.threads().first().unwrap().clone();
         let mut seen = Seen::new(&watched);
         let mut look = |found: Found| assert_eq!(seen.look(STEP, AFTER), found);
-        // Not begun, then waiting: as long as it likes.
+        // Not started, then waiting: this may take any time.
         (0..9).for_each(|_| look(Found::Well));
         beat.pass(7);
         look(Found::Well);
         beat.rest();
         (0..9).for_each(|_| look(Found::Well));
         beat.pass(8);
-        // The first look sees another number.
+        // The first check sees a new number.
         (0..3).for_each(|_| look(Found::Well));
         look(Found::Stuck);
         look(Found::StillStuck);
         beat.pass(9);
         look(Found::Back(Duration::from_secs(40)));
         look(Found::Well);
-        // Each batch has a number of its own, also when a rest lies between.
+        // Each batch has a number of its own, even with a rest in between.
         for n in 0..9 {
             beat.rest();
             beat.pass(n);

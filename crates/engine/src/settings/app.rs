@@ -1,4 +1,4 @@
-//! `app-layer.protocols.http:` as settings of HTTP/1.
+//! Settings of HTTP/1 and of the application layer (`app-layer.protocols.http:`).
 
 use std::net::IpAddr;
 
@@ -10,20 +10,20 @@ use margay_app::window::WindowLimits;
 use margay_app::{AppConfig, ArgLimits};
 use margay_config::{Config, ConfigError, Node};
 
-/// Most bytes of all parsers and transactions together, where the configuration names no other limit.
+/// Default memory limit of all parsers and transactions together.
 const MEMCAP: u64 = 512 << 20;
 
-/// Most arguments that can be asked to be kept of a request.
+/// Limit of the request arguments that can be kept.
 const ARGUMENTS_MAX: usize = 65_535;
-/// Most bytes of them.
+/// Limit of their bytes.
 const ARGUMENT_BYTES_MAX: usize = 64 << 20;
-/// Where HTTP's settings are.
+/// Path of HTTP's settings.
 const HTTP: &str = "app-layer.protocols.http";
 
-/// The application layer's settings.
+/// The settings of the application layer.
 ///
 /// # Errors
-/// A value that cannot be read, a personality or network that is none.
+/// An invalid value, personality or network.
 pub(crate) fn app(config: &Config) -> Result<AppConfig, ConfigError> {
     let http1 = http(config)?;
     let mut declared = Values::settings();
@@ -69,7 +69,7 @@ fn http(config: &Config) -> Result<HttpConfig, ConfigError> {
     Ok(http)
 }
 
-/// How many arguments of a request, and how many bytes of them, are kept for rules.
+/// How many arguments of a request, and how many of their bytes, are kept for rules.
 fn arguments(config: &Config) -> Result<ArgLimits, ConfigError> {
     const COUNT: &str = "app-layer.protocols.http.arguments.max-count";
     const SIZE: &str = "app-layer.protocols.http.arguments.max-size";
@@ -83,8 +83,7 @@ fn arguments(config: &Config) -> Result<ArgLimits, ConfigError> {
     }
 }
 
-/// What holds where nothing is configured: less of bodies than the configuration that comes with the engine sets, as in
-/// Suricata, and no LZMA.
+/// Defaults without a configuration: smaller body limits than in the shipped configuration, as in Suricata, and no LZMA.
 fn servers_default() -> ServerConfig {
     let window = WindowLimits { min: 32 << 10, window: 4 << 10 };
     let mut server = ServerConfig { body_limit: [4096; 2], window: [window; 2], ..ServerConfig::default() };
@@ -100,7 +99,7 @@ fn body_inline(node: Node<'_>) -> Result<Option<bool>, ConfigError> {
     }
 }
 
-/// Changes what a server's section sets.
+/// Applies a server's section.
 fn server(node: Node<'_>, server: &mut ServerConfig) -> Result<(), ConfigError> {
     if let Some(n) = node.child("personality") {
         let Some(personality) = Personality::from_name(n.text()) else {
@@ -140,7 +139,7 @@ fn decompression(node: Node<'_>, limits: &mut Limits) -> Result<(), ConfigError>
     match node.bool("lzma-enabled")? {
         Some(true) => limits.lzma_memory = memory.unwrap_or_else(|| Limits::default().lzma_memory),
         Some(false) => limits.lzma_memory = 0,
-        // A limit alone does not turn it on.
+        // A limit alone does not enable LZMA.
         None if limits.lzma_memory != 0 => set(memory, &mut limits.lzma_memory),
         None => {}
     }
@@ -168,7 +167,7 @@ fn swf(node: Node<'_>) -> Result<Option<SwfConfig>, ConfigError> {
     Ok(node.bool("enabled")?.unwrap_or(false).then_some(swf))
 }
 
-/// The settings on paths, which differ from what the personality implies.
+/// Path settings that differ from the personality's defaults.
 fn path(node: Node<'_>, path: &mut PathConfig) -> Result<(), ConfigError> {
     set(node.bool("path-convert-backslash-separators")?, &mut path.backslash);
     set(node.bool("path-separators-decode")?, &mut path.decode_separators);
@@ -234,7 +233,7 @@ fn bytes(node: Node<'_>, name: &str) -> Result<Option<u32>, ConfigError> {
     u32::try_from(n).map(Some).map_err(|_| at(node, name).error(format!("{name}: {n} is larger than 4 GB")))
 }
 
-/// A number that fits.
+/// A number that fits into `T`.
 fn count<T: TryFrom<i64>>(node: Node<'_>, name: &str) -> Result<Option<T>, ConfigError> {
     let Some(n) = node.int(name)? else { return Ok(None) };
     T::try_from(n).map(Some).map_err(|_| at(node, name).error(format!("{name}: {n} is out of range")))

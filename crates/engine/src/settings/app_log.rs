@@ -6,7 +6,7 @@ use margay_config::{ConfigError, Node};
 use margay_output::event::EventType;
 use margay_output::settings::{Xff, XffMode, XffSettings};
 
-/// Headers that `http: custom:` may name: those that Suricata knows, with hyphens.
+/// Headers that `http: custom:` may name: those that Suricata supports, with hyphens.
 const CUSTOM: &[&str] = &[
     "accept",
     "accept-charset",
@@ -65,7 +65,7 @@ const CUSTOM: &[&str] = &[
 
 const XFF_HEADER: &str = "X-Forwarded-For";
 
-/// Options of one `eve-log`, filled in while its types are read.
+/// The options of one `eve-log`, collected from its event types.
 #[derive(Debug, Default)]
 pub(super) struct AppLog {
     pub(super) options: AppLogOptions,
@@ -73,10 +73,10 @@ pub(super) struct AppLog {
 }
 
 impl AppLog {
-    /// Takes what the section of one type says. `eve` is that of the `eve-log`.
+    /// Reads the section of one event type. `eve` is the `eve-log` section.
     ///
     /// # Errors
-    /// A value that cannot be read.
+    /// An invalid value.
     pub(super) fn read(
         &mut self,
         kind: EventType,
@@ -91,7 +91,7 @@ impl AppLog {
             _ => None,
         };
         if let Some(xff) = xff {
-            // A type's own section, even one that is off, stands before that of the output.
+            // A type's own section takes precedence over the output's, even if it is off.
             *xff = match node.and_then(|n| n.node("xff")).or_else(|| eve.node("xff")) {
                 Some(n) => self::xff(n, warnings)?,
                 None => None,
@@ -120,7 +120,7 @@ impl AppLog {
             EventType::App(AppProto::Quic) => self.options.quic.ja4 = node.bool("ja4")?.unwrap_or(true),
             EventType::App(AppProto::Smb) => self.options.smb = super::smb::log(node, warnings),
             EventType::App(AppProto::Smtp) => self.options.smtp = super::smtp::log(node, warnings)?,
-            // What is found out of files is one for all outputs: see `files`.
+            // File analysis is the same for all outputs: see `files`.
             _ => {}
         }
         Ok(())
@@ -163,10 +163,10 @@ fn http(node: Node<'_>, warnings: &mut Vec<String>) -> Result<LogOptions, Config
     Ok(o)
 }
 
-/// Reads an `xff` section; `None` where it is off.
+/// Reads an `xff` section; `None` if it is off.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(super) fn xff(node: Node<'_>, warnings: &mut Vec<String>) -> Result<Option<Xff>, ConfigError> {
     if !node.bool("enabled")?.unwrap_or(false) {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `datasets:`: the sets that the configuration names, and what holds for all.
+//! `datasets:`: configured datasets, and the settings of all datasets.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,15 @@ use margay_rules::ast::{SetFormat, SetOptions};
 
 use super::{flag, number, size};
 
-/// Where state is kept unless `--data-dir` says otherwise.
+/// The default folder of saved state (`--data-dir`).
 const DATA_DIR: &str = "/var/lib/margay/data";
-/// What stands in `datasets:` besides sets.
+/// Entries of `datasets:` that are not datasets.
 const OTHERS: [&str; 5] = ["defaults", "limits", "rules", "enabled", "save-directory"];
 
-/// What holds for all sets; with `strict` an entry that cannot be read keeps its set from being used.
+/// The settings of all datasets. With `strict`, a dataset with an invalid entry is not used.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(crate) fn datasets(config: &Config, options: &RunOptions, strict: bool) -> Result<DatasetsConfig, ConfigError> {
     let d = DatasetsConfig::default();
     let hashes = |path: &str, default: u64| -> Result<u64, ConfigError> {
@@ -39,14 +39,14 @@ pub(crate) fn datasets(config: &Config, options: &RunOptions, strict: bool) -> R
     })
 }
 
-/// The sets that the configuration names.
+/// The configured datasets.
 ///
 /// # Errors
-/// A value that cannot be read, `state` beside `load` or `save`.
+/// An invalid value, or `state` together with `load` or `save`.
 pub(crate) fn configured_sets(config: &Config) -> Result<Vec<(String, SetOptions)>, ConfigError> {
     let mut sets = Vec::new();
     for item in config.node("datasets").iter().flat_map(Node::children) {
-        // By name, or in a list, as older configurations have it.
+        // By name, or in a list, as in older configurations.
         let (name, node) = match item.name().bytes().all(|b| b.is_ascii_digit()) {
             true => match item.entry() {
                 (name, Some(node)) => (name, node),
@@ -64,10 +64,10 @@ pub(crate) fn configured_sets(config: &Config) -> Result<Vec<(String, SetOptions
 fn set(name: &str, node: Node<'_>) -> Result<SetOptions, ConfigError> {
     let mut options = SetOptions::default();
     for child in node.children() {
-        // As rules write it; a configuration has hyphens, whatever was written.
+        // Rules use underscores, while configuration keys have hyphens.
         let key = child.name().replace('-', "_");
         let key = key.as_str();
-        // Here it is a truth value, in rules a word.
+        // This is a boolean here, but a word in rules.
         if key == "remove_key" {
             options.remove_key = margay_config::typed::parse_bool(child.text())
                 .map_err(|e| child.error(format!("dataset {name}: {e}")))?;

@@ -4,10 +4,10 @@ use margay_app::declare::{Unit, Values};
 use margay_app::{ALL, AppProto, PROTOCOLS};
 use margay_config::{Config, ConfigError, Node};
 
-/// Reads what is below `app-layer.protocols` of the protocols that are parsed; settings of the others have no effect.
+/// Reads the section below `app-layer.protocols` of each protocol with a parser. Settings of other protocols have no effect.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(super) fn settings(config: &Config, values: &mut Values) -> Result<(), ConfigError> {
     for p in PROTOCOLS.iter().filter(|p| !p.settings.is_empty()) {
         let Some(node) = config.node(&format!("app-layer.protocols.{}", p.config)) else { continue };
@@ -23,7 +23,7 @@ pub(super) fn settings(config: &Config, values: &mut Values) -> Result<(), Confi
 /// Reads the options of a protocol's event type.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(super) fn eve_options(proto: AppProto, node: Node<'_>, values: &mut Values) -> Result<(), ConfigError> {
     for (place, option) in ALL.iter().filter(|p| p.proto == proto).flat_map(|p| p.eve_options).enumerate() {
         if let Some(value) = value(node, option.key, option.unit)? {
@@ -33,10 +33,10 @@ pub(super) fn eve_options(proto: AppProto, node: Node<'_>, values: &mut Values) 
     Ok(())
 }
 
-/// Reads the options of alerts about the members of protocols.
+/// Reads the options of alerts that protocols declare.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(super) fn alert_options(node: Node<'_>, values: &mut Values) -> Result<(), ConfigError> {
     for p in PROTOCOLS {
         for (i, option) in p.alert_options.iter().enumerate() {

@@ -10,7 +10,7 @@ use super::{at_least_one, flag, number, ports, size};
 /// The decoder's settings.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(crate) fn decode(config: &Config, ignore_checksums: bool) -> Result<DecodeConfig, ConfigError> {
     let d = DecodeConfig::default();
     Ok(DecodeConfig {
@@ -57,10 +57,10 @@ fn defrag(config: &Config) -> Result<DefragConfig, ConfigError> {
     })
 }
 
-/// The networks of `host-os-policy` as address, prefix length, name of the operating system, and where that stands.
+/// The networks of `host-os-policy`: address, prefix length, operating system, and the node.
 ///
 /// # Errors
-/// What is no network.
+/// An invalid network.
 pub(crate) fn host_policies(config: &Config) -> Result<Vec<(IpAddr, u8, &str, Node<'_>)>, ConfigError> {
     let mut out = Vec::new();
     let Some(policies) = config.node("host-os-policy") else { return Ok(out) };

@@ -1,4 +1,4 @@
-//! `detect:`, `action-order:`, `pcre:` and what else decides how rules are matched.
+//! `detect:`, `action-order:`, `pcre:` and the other settings of rule matching.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use margay_rules::ast::Action;
 
 use super::{flag, number, size, wrong};
 
-/// Bytes that one entry of a table by host is taken to need, for tables whose limit is in bytes.
+/// Assumed bytes of an entry in a per-host table whose limit is in bytes.
 const HOST_ENTRY: u64 = 256;
 
 /// The settings of detection.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
     let d = DetectConfig::default();
     let mpm_algo = match config.get("mpm-algo") {
@@ -51,10 +51,10 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
     })
 }
 
-/// Most groups of rules by port, to the server and to the client (`detect.profile`); none for `medium`.
+/// Limits of the rule groups by port, to the server and to the client (`detect.profile`); `None` for `medium`.
 ///
 /// # Errors
-/// A profile that is none; with `custom` a number that is not 1 to 65535.
+/// An invalid profile; with `custom`, a number outside 1 to 65535.
 fn port_groups(config: &Config) -> Result<Option<[usize; 2]>, ConfigError> {
     Ok(match config.get("detect.profile") {
         None | Some("" | "medium") => None,
@@ -71,7 +71,7 @@ fn port_groups(config: &Config) -> Result<Option<[usize; 2]>, ConfigError> {
 /// `detect.custom-values`: groups to the server and to the client.
 ///
 /// # Errors
-/// A number that is not 1 to 65535.
+/// A number outside 1 to 65535.
 pub(crate) fn custom_groups(config: &Config) -> Result<[usize; 2], ConfigError> {
     let of = |name: &str, default: u16| {
         let path = format!("detect.custom-values.{name}-groups");
@@ -83,12 +83,12 @@ pub(crate) fn custom_groups(config: &Config) -> Result<[usize; 2], ConfigError> 
     Ok([of("toserver", 40)?, of("toclient", 20)?])
 }
 
-/// Where compiled patterns are kept, if nothing else is said.
+/// The default folder of the pattern cache.
 const CACHE_FOLDER: &str = "/var/lib/margay/cache";
-/// How long those that no start asked for are kept.
+/// The default age at which unused cache entries are deleted.
 const CACHE_AGE: Duration = Duration::from_secs(7 * 86_400);
 
-/// `detect.sgh-mpm-caching`, which is off where it is not there, as in Suricata.
+/// `detect.sgh-mpm-caching`. The cache is off by default, as in Suricata.
 fn cache(config: &Config) -> Result<Option<CacheSettings>, ConfigError> {
     const AGE: &str = "detect.sgh-mpm-caching-max-age";
     if !flag(config, "detect.sgh-mpm-caching", false)? {
@@ -107,7 +107,7 @@ fn cache(config: &Config) -> Result<Option<CacheSettings>, ConfigError> {
     Ok(Some(CacheSettings { folder: folder.into(), max_age }))
 }
 
-/// A number of seconds, or of what the letter behind it says.
+/// Parses seconds, or a number with a unit letter.
 fn age(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -142,10 +142,10 @@ fn lua(config: &Config, d: LuaConfig) -> Result<LuaConfig, ConfigError> {
     })
 }
 
-/// A limit of the regular expressions; 0 and negative numbers stand for the default.
+/// A limit of regular expressions; 0 and negative numbers select the default.
 ///
 /// # Errors
-/// A number beyond 32 bits.
+/// The number does not fit into 32 bits.
 fn limit(config: &Config, path: &str, default: u32) -> Result<u32, ConfigError> {
     match config.int(path)? {
         Some(n) if n > 0 => number(config, path, default),

@@ -1,15 +1,15 @@
-//! `dns` of an `eve-log`, and what of `app-layer.protocols.dns` has no meaning any more.
+//! The `dns` section of an `eve-log`, and obsolete settings of `app-layer.protocols.dns`.
 
 use margay_app::dns::{LogOptions, Version, rrtype};
 use margay_config::{ConfigError, Node};
 
-/// The version where none is configured, as in Suricata.
+/// Selects the default version, as in Suricata.
 const VERSION_ENV: &str = "SURICATA_EVE_DNS_VERSION";
 
 /// What an `eve-log` shows of DNS.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(super) fn log(node: Option<Node<'_>>, warnings: &mut Vec<String>) -> Result<LogOptions, ConfigError> {
     let default = std::env::var(VERSION_ENV).ok();
     log_with(node, default.as_deref(), warnings)
@@ -77,7 +77,7 @@ fn log_with(
     Ok(o)
 }
 
-/// A switch that is on unless it is said to be off, under its name or the one it had.
+/// A switch that is on by default, under its current or its old name.
 fn renamed(node: Node<'_>, old: &str, new: &str, warnings: &mut Vec<String>) -> Result<bool, ConfigError> {
     if let Some(n) = node.child(old) {
         warnings.push(format!("{}: dns: {old} is called {new} now", n.place()));

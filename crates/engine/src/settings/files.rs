@@ -1,4 +1,4 @@
-//! Files: `outputs: - file-store:`, and what `eve-log`'s `files` forces to be found out of them.
+//! Files: `outputs: - file-store:`, and the file analysis that `eve-log`'s `files` requires.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use margay_output::{error, notice, warning};
 
 use super::{number, size, wrong};
 
-/// Reads the settings of files; `log_dir` is what a relative directory of the store is relative to. With
-/// `--disable-hashing` no digest is forced; that which names files of the store is computed all the same.
+/// Reads the settings of files. A relative folder of the store is below `log_dir`. With `--disable-hashing` no digest is
+/// forced; the digest in the names of stored files is always computed.
 ///
 /// # Errors
-/// A value that cannot be read; a file store of another version than 2, or two of them.
+/// An invalid value, a file store of another version than 2, or two file stores.
 pub(crate) fn files(config: &Config, log_dir: &Path, options: &RunOptions) -> Result<FileConfig, ConfigError> {
     let mut files = FileConfig {
         magic_file: config.get("magic-file").filter(|p| !p.is_empty()).map(Into::into),
@@ -58,7 +58,7 @@ pub(crate) fn files(config: &Config, log_dir: &Path, options: &RunOptions) -> Re
     Ok(files)
 }
 
-/// Says so where rules store files (`filestore`) and there is no store.
+/// Warns if rules store files (`filestore`) but there is no store.
 pub(crate) fn check_store(config: &FileConfig, rules_store: bool) {
     if rules_store && config.store.is_none() {
         warning!(
@@ -102,7 +102,7 @@ fn store(node: Node<'_>, log_dir: &Path, stream: u64) -> Result<StoreConfig, Con
     s.max_open_files = u32::try_from(open).map_err(|_| {
         node.node("max-open-files").unwrap_or(node).error(format!("max-open-files: {open} is out of range"))
     })?;
-    // "no" leaves the stream's own depth.
+    // "no" keeps the stream's own depth.
     let depth = if node.get("stream-depth") == Some("no") { None } else { node.size("stream-depth")? };
     if let Some(depth) = depth {
         if depth > 0 && depth <= stream {

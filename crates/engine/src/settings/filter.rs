@@ -5,7 +5,7 @@ use margay_config::RunOptions;
 
 use crate::Failed;
 
-/// The filter's expression: the words behind the options, or else what the file of `-F` has. `section` names who asks for it in an error.
+/// The filter expression: the words after the options, or else the content of the file of `-F`. Errors name the `section`.
 ///
 /// # Errors
 /// The file cannot be read.

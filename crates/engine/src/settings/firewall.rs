@@ -1,4 +1,4 @@
-//! `firewall`: whether it is on, its files of rules, and what becomes of what no rule matches.
+//! `firewall`: whether it is on, its rule files, and the policies for packets that no rule matches.
 
 use std::path::PathBuf;
 
@@ -9,17 +9,17 @@ use margay_detect::firewall::{FirewallPolicies, PacketHook, Policy, app_hook};
 use super::flag;
 use crate::Failed;
 
-/// Whether this is firewall mode: by the configuration or the command line.
+/// Whether firewall mode is on, by the configuration or the command line.
 pub(crate) fn is_firewall(config: &Config, options: &RunOptions) -> Result<bool, ConfigError> {
     Ok(options.firewall || options.firewall_rules.is_some() || flag(config, "firewall.enabled", false)?)
 }
 
-/// The folder of firewall rules that are named without a path (`firewall.rule-path`).
+/// The folder of firewall rule files without a path (`firewall.rule-path`).
 pub(crate) fn firewall_folder(config: &Config) -> &str {
     config.get("firewall.rule-path").filter(|f| !f.is_empty()).unwrap_or("/etc/margay/firewall")
 }
 
-/// The files of firewall rules: that of `--firewall-rules-exclusive`, else those of the configuration.
+/// The firewall rule files: that of `--firewall-rules-exclusive`, or else those of the configuration.
 pub(crate) fn firewall_files(config: &Config, options: &RunOptions) -> Vec<PathBuf> {
     if let Some(file) = &options.firewall_rules {
         return vec![file.clone()];
@@ -51,10 +51,10 @@ fn at(node: Option<Node<'_>>, key: &str, path: &str) -> Result<Option<Policy>, F
     node.and_then(|n| n.node(key)).map(|n| policy(n, &format!("{path}{key}"))).transpose()
 }
 
-/// `firewall.policies`. For each hook the most specific setting counts.
+/// `firewall.policies`. For each hook, the most specific setting applies.
 ///
 /// # Errors
-/// Where an action is not understood, or is not possible for the hook that it would hold for.
+/// An unknown action, or one that is impossible for its hook.
 pub(crate) fn firewall_policies(config: &Config) -> Result<FirewallPolicies, Failed> {
     const DEFAULT: &str = "default-policy";
     let mut out = FirewallPolicies::default();
@@ -108,7 +108,7 @@ fn of_protocol(protocol: &Protocol, node: Node<'_>, name: &str, out: &mut Firewa
         if hook == "default-policy" {
             continue;
         }
-        // Rules write it with underscores.
+        // Rules use underscores.
         let Some((dir, state)) = app_hook(protocol, &hook.replace('-', "_")) else {
             return Err(wrong(&format!("{path}{hook}"), "the protocol has no such hook"));
         };

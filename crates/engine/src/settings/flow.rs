@@ -8,7 +8,7 @@ use super::{at_least_one, flag, number, size, wrong};
 /// The flow table's settings.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(crate) fn flow(config: &Config) -> Result<FlowConfig, ConfigError> {
     const RECOVERY: &str = "flow.emergency-recovery";
     let d = FlowConfig::default();
@@ -34,13 +34,13 @@ pub(crate) fn flow(config: &Config) -> Result<FlowConfig, ConfigError> {
             "decoder.recursion-level.use-for-tracking",
             d.recursion_use_for_tracking,
         )?,
-        // Whoever makes a table gives it keys.
+        // The creator of a table sets its keys.
         hash_key: d.hash_key,
         id_key: d.id_key,
     })
 }
 
-/// `flow.rate-tracking`: nothing without both of its values.
+/// `flow.rate-tracking`, which needs both of its values.
 fn rate(config: &Config) -> Result<Option<RateConfig>, ConfigError> {
     const BYTES: &str = "flow.rate-tracking.bytes";
     const INTERVAL: &str = "flow.rate-tracking.interval";

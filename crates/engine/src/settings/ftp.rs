@@ -6,7 +6,7 @@ use margay_output::warning;
 
 const FTP: &str = "app-layer.protocols.ftp";
 
-/// FTP's settings. What cannot be read is warned of, and the default holds.
+/// FTP's settings. An invalid value causes a warning, and the default applies.
 pub(super) fn ftp(config: &Config) -> FtpConfig {
     let mut ftp = FtpConfig::default();
     let Some(node) = config.node(FTP) else { return ftp };

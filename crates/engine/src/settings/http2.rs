@@ -4,12 +4,12 @@ use margay_app::http1::ServerConfig;
 use margay_app::http2::Config as Http2Config;
 use margay_config::{Config, ConfigError};
 
-/// HTTP/2's settings; `server` is what holds for HTTP/1, from which bodies and paths take theirs.
+/// HTTP/2's settings. `server` has the settings of HTTP/1, which apply to bodies and paths.
 ///
-/// `http1-rules` is of the past: rules on `http` hold for both.
+/// `http1-rules` is obsolete: rules on `http` apply to both versions.
 ///
 /// # Errors
-/// A value that is none.
+/// An invalid value.
 pub(crate) fn http2(config: &Config, server: &ServerConfig) -> Result<Http2Config, ConfigError> {
     let mut http2 = Http2Config { server: Http2Config::server(server), ..Http2Config::default() };
     if let Some(node) = config.node("app-layer.protocols.http2") {

@@ -1,4 +1,4 @@
-//! From the configuration's text to each crate's settings: every key that the engine reads is read here, once.
+//! Converts the configuration to each crate's settings. Every key that the engine uses is read here, once.
 
 mod app;
 mod app_log;
@@ -48,21 +48,21 @@ pub(crate) use web::{WebSettings, web};
 
 use margay_config::{Config, ConfigError};
 
-/// The folder of rules, output scripts too, that are named without a path (`default-rule-path`).
+/// The folder of rule files, and of output scripts, without a path (`default-rule-path`).
 pub(crate) fn rule_folder(config: &Config) -> &str {
     config.get("default-rule-path").filter(|f| !f.is_empty()).unwrap_or("/var/lib/margay/rules")
 }
 
-/// A whole number at `path` that fits `T`; `default` where it is not set.
+/// An integer at `path` that fits into `T`; `default` if not set.
 ///
 /// # Errors
-/// No number, or one that does not fit.
+/// Not a number, or out of range.
 pub(crate) fn number<T: TryFrom<i64>>(config: &Config, path: &str, default: T) -> Result<T, ConfigError> {
     let Some(n) = config.int(path)? else { return Ok(default) };
     T::try_from(n).map_err(|_| wrong(config, path, &format!("{n} is out of range")))
 }
 
-/// The same, and not 0.
+/// An integer at `path` other than 0.
 ///
 /// # Errors
 /// As [`number`]; 0.
@@ -80,23 +80,23 @@ pub(crate) fn at_least_one<T: TryFrom<i64> + PartialEq + Default>(
 /// A size in bytes at `path`.
 ///
 /// # Errors
-/// No size.
+/// Not a size.
 pub(crate) fn size(config: &Config, path: &str, default: u64) -> Result<u64, ConfigError> {
     Ok(config.size(path)?.unwrap_or(default))
 }
 
-/// A truth value at `path`.
+/// A boolean at `path`.
 ///
 /// # Errors
-/// No truth value.
+/// Not a boolean.
 pub(crate) fn flag(config: &Config, path: &str, default: bool) -> Result<bool, ConfigError> {
     Ok(config.bool(path)?.unwrap_or(default))
 }
 
-/// Bytes of stack of a worker that has a thread of its own (`threading.stack-size`): never less than scripts need.
+/// Stack size of a worker's thread (`threading.stack-size`): never less than scripts need.
 ///
 /// # Errors
-/// No size, or one that no machine has.
+/// Not a size, or an impossible one.
 pub(crate) fn stack_size(config: &Config) -> Result<usize, ConfigError> {
     const PATH: &str = "threading.stack-size";
     const MOST: u64 = 1 << 30;
@@ -116,13 +116,13 @@ pub(crate) fn stack_size(config: &Config) -> Result<usize, ConfigError> {
     Ok(wanted.max(least))
 }
 
-/// Wall-clock time, for what is said about the engine itself and for names of files.
+/// Wall-clock time, for engine events and file names.
 pub(crate) fn now() -> margay_packet::Time {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     margay_packet::Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// An error about the setting at `path`, with its place.
+/// An error for the setting at `path`, with its position.
 pub(crate) fn wrong(config: &Config, path: &str, reason: &str) -> ConfigError {
     match config.node(path) {
         Some(n) => n.error(format!("{path}: {reason}")),
@@ -130,10 +130,10 @@ pub(crate) fn wrong(config: &Config, path: &str, reason: &str) -> ConfigError {
     }
 }
 
-/// Ports of a setting that lists them: `4789`, `[4789, 4790]`, `$VXLAN_PORTS`, `any` (empty).
+/// The ports of a setting: `4789`, `[4789, 4790]`, `$VXLAN_PORTS`, `any` (empty).
 ///
 /// # Errors
-/// What is no port, a variable that does not exist, a chain of variables that is too long.
+/// An invalid port, an unknown variable, or variables that are nested too deeply.
 pub(crate) fn ports(config: &Config, path: &str, default: u16) -> Result<Vec<u16>, ConfigError> {
     let Some(node) = config.node(path) else { return Ok(vec![default]) };
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! `outputs:`: what is written, where to, and with which options.
+//! `outputs:`: the enabled outputs, their targets and options.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,26 +22,26 @@ use super::tls::JaWants;
 use crate::Failed;
 use crate::worker::{OutputScripts, ScriptFiles};
 
-/// How many bytes of events are handed over together where a capture file is read, and nobody waits for them.
+/// Bytes of events that are written together when a capture file is read, because nobody waits for them.
 pub(crate) const WORTH: usize = 64 << 10;
 
-/// The enabled outputs in order, and what was asked for that there is none of.
+/// The enabled outputs in order, and warnings about the rest.
 #[derive(Debug)]
 pub(crate) struct Specs {
     pub(crate) outputs: Vec<Box<dyn OutputSettings>>,
-    /// What each `eve-log` shows of the application layer, in their order.
+    /// What each `eve-log` shows of the application layer, in order.
     pub(crate) app: Vec<AppLogOptions>,
-    /// `xff` of the file store, for its records; `None` where there is no store or it is off.
+    /// `xff` of the file store's records; `None` if it is off, or without a store.
     pub(crate) store_xff: Option<Xff>,
     /// Scripts that write logs.
     pub(crate) scripts: ScriptFiles,
-    /// Sentences for the log.
+    /// Warnings for the log.
     pub(crate) warnings: Vec<String>,
     /// An output writes anomalies.
     has_anomaly: bool,
 }
 
-/// What reads the section of an output.
+/// Reads the section of an output.
 type Read = fn(&Reading<'_>, &mut Specs) -> Result<(), ConfigError>;
 
 /// The outputs that a configuration may name.
@@ -51,7 +51,7 @@ static OUTPUTS: &[(&str, Read)] = &[
     ("stats", read_stats),
     ("pcap-log", read_pcap),
     ("file-store", read_file_store),
-    // Read with the settings of TLS.
+    // The settings of TLS include this output.
     ("tls-store", |_, _| Ok(())),
     ("lua", |r, specs| lua(r.config, r.node, specs)),
 ];
@@ -89,7 +89,7 @@ fn read_pcap(r: &Reading<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The rest of it is read with the settings of files.
+/// The settings of files include the rest of this section.
 fn read_file_store(r: &Reading<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
     if let Some(section) = r.node.node("xff") {
         specs.store_xff = xff(section, &mut specs.warnings)?;
@@ -100,7 +100,7 @@ fn read_file_store(r: &Reading<'_>, specs: &mut Specs) -> Result<(), ConfigError
 /// Reads `outputs:`.
 ///
 /// # Errors
-/// A value that cannot be read; an output or logger twice where only one can be.
+/// An invalid value, or a second output or logger that may exist only once.
 pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError> {
     let mut specs = Specs {
         outputs: Vec::new(),
@@ -119,15 +119,15 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
         }
         match OUTPUTS.iter().find(|o| o.0 == name) {
             Some((_, read)) => read(&Reading { config, node, dir }, &mut specs)?,
-            // The table of settings says so at start.
+            // The table of settings reports this at the start.
             None if is_ignored(name) => {}
-            None => return Err(node.error(format!("there is no output called \"{name}\""))),
+            None => return Err(node.error(format!("there is no output named \"{name}\""))),
         }
     }
     Ok(specs)
 }
 
-/// Scripts that write logs: in `scripts-dir`, else in the folder of rules.
+/// Scripts that write logs: in `scripts-dir`, or else in the rules folder.
 fn lua(config: &Config, node: Node<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
     let folder = node.get("scripts-dir").unwrap_or_else(|| super::rule_folder(config));
     if let Some(list) = node.node("scripts") {
@@ -143,12 +143,12 @@ fn is_ignored(name: &str) -> bool {
     row.is_some_and(|r| matches!(r.effect, margay_config::keys::Effect::Ignored(_)))
 }
 
-/// `filename` of an output: as given where absolute, else in the log folder.
+/// An output's `filename`: unchanged if absolute, or else in the log folder.
 pub(crate) fn file(node: Node<'_>, dir: &Path, default: &str) -> PathBuf {
     dir.join(node.get("filename").unwrap_or(default))
 }
 
-/// The outputs, opened, and what the application layer has to know of them: [`Specs::app`] and [`Specs::store_xff`].
+/// The opened outputs, and what they need from the application layer: [`Specs::app`] and [`Specs::store_xff`].
 pub(crate) struct Opened {
     pub(crate) outputs: Outputs,
     pub(crate) app: Vec<AppLogOptions>,
@@ -157,17 +157,17 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Nothing is written.
+    /// Outputs that write nothing.
     pub(crate) fn nothing() -> Result<Opened, Failed> {
         let outputs = Outputs::new(Vec::new(), now(), 0).map_err(|e| Failed::new("logopenfile", e.to_string()))?;
         Ok(Opened { outputs, app: Vec::new(), store_xff: None, scripts: OutputScripts::default() })
     }
 }
 
-/// Reads `outputs:` and opens what is enabled.
+/// Reads `outputs:` and opens the enabled outputs.
 ///
 /// # Errors
-/// What cannot be read or opened.
+/// An invalid setting, or an output cannot be opened.
 pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed> {
     let mut outputs = open_files(config, dir, 1, WhenFull::Wait)?;
     if writer_thread(config, 1)? {
@@ -176,11 +176,11 @@ pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed
     share_outputs(config, dir, outputs)
 }
 
-/// Reads `outputs:`, says what is to be said of it, and opens what is enabled but for scripts, for the first of so many
-/// workers. `auto` is what holds for outputs on other machines that leave it to the engine.
+/// Reads `outputs:`, logs its warnings, and opens the enabled outputs except scripts, for the first of `workers` workers.
+/// `auto` is the automatic setting of outputs on other hosts.
 ///
 /// # Errors
-/// What cannot be read or opened.
+/// An invalid setting, or an output cannot be opened.
 pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize, auto: WhenFull) -> Result<Outputs, Failed> {
     let mut specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
     for w in &specs.warnings {
@@ -205,10 +205,10 @@ pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize, auto: When
         .map_err(|e| Failed::new("logopenfile", e.to_string()))
 }
 
-/// For `-T`: whether outputs on other machines could be opened.
+/// For `-T`: checks that outputs on other hosts could be opened.
 ///
 /// # Errors
-/// What cannot be read, or what keeps one from being opened.
+/// An invalid setting, or an output that could not be opened.
 pub(crate) fn test_remotes(config: &Config, dir: &Path) -> Result<(), Failed> {
     for mut o in outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?.outputs {
         if let Some(SinkSettings { remote: Some(remote), .. }) = o.sink() {
@@ -218,10 +218,11 @@ pub(crate) fn test_remotes(config: &Config, dir: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What belongs to `outputs`, those of a worker: by the worker's own thread, for scripts stay there.
+/// Completes a worker's `outputs` with its scripts. The worker's own thread calls this, because scripts cannot leave their
+/// thread.
 ///
 /// # Errors
-/// A script that does not load.
+/// A script does not load.
 pub(crate) fn share_outputs(config: &Config, dir: &Path, outputs: Outputs) -> Result<Opened, Failed> {
     let specs = self::outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
     let mut scripts = OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?;
@@ -229,11 +230,11 @@ pub(crate) fn share_outputs(config: &Config, dir: &Path, outputs: Outputs) -> Re
     Ok(Opened { outputs, app: specs.app, store_xff: specs.store_xff, scripts })
 }
 
-/// `margay.writer-thread`: whether a thread of its own writes the events of so many workers. `auto` is where it need not
-/// take the core of one.
+/// `margay.writer-thread`: whether a separate thread writes the events of `workers` workers. With `auto`, there is one if it
+/// need not share a worker's core.
 ///
 /// # Errors
-/// A value that is none of yes, no and auto.
+/// A value other than yes, no and auto.
 pub(crate) fn writer_thread(config: &Config, workers: usize) -> Result<bool, Failed> {
     match config.get("margay.writer-thread") {
         None | Some("auto") => Ok(std::thread::available_parallelism().is_ok_and(|n| n.get() > workers)),
@@ -241,20 +242,20 @@ pub(crate) fn writer_thread(config: &Config, workers: usize) -> Result<bool, Fai
     }
 }
 
-/// Loads the scripts that write logs as a run would, and forgets them; which fingerprints they ask for.
+/// Loads the scripts that write logs as a run would, and drops them. Returns the fingerprints that they use.
 ///
 /// # Errors
-/// One that does not load.
+/// A script does not load.
 pub(crate) fn test_scripts(config: &Config, dir: &Path) -> Result<JaWants, Failed> {
     let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
     let scripts = OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?;
     Ok(JaWants { ja3: scripts.ja3, ja4: false, hassh: scripts.hassh })
 }
 
-/// Whether an output asks for JA4 fingerprints.
+/// Whether an output shows JA4 fingerprints.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(crate) fn shows_ja4(config: &Config, dir: &Path) -> Result<bool, Failed> {
     let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
     Ok(specs.app.iter().any(|o| o.tls.asks_ja4))
@@ -263,7 +264,7 @@ pub(crate) fn shows_ja4(config: &Config, dir: &Path) -> Result<bool, Failed> {
 /// Whether an output shows the Ethernet addresses of flows.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(crate) fn wants_ethernet(config: &Config) -> Result<bool, ConfigError> {
     for item in config.node("outputs").iter().flat_map(Node::children) {
         if let ("eve-log", Some(node)) = item.entry()
@@ -420,7 +421,7 @@ fn eve(
         }
         eve.types = eve.types.with(kind);
         if kind == EventType::App(AppProto::Ftp) {
-            // What the data connections carry is a part of it.
+            // The type includes the data connections.
             eve.types = eve.types.with(EventType::App(AppProto::FtpData));
         }
         app.read(kind, node, options, warnings)?;
@@ -446,7 +447,8 @@ fn eve(
                 }
             }
             EventType::Flow => {
-                // Suricata's own switch for the list of policies that took effect; the list is short, and wanted.
+                // Suricata has a switch for the list of applied policies. Here the list is always shown, because it is short
+                // and useful.
                 eve.flow = FlowOptions { exception_policy: true };
             }
             EventType::Stream => {
@@ -469,7 +471,7 @@ fn eve(
     Ok((eve, app))
 }
 
-/// Whether a type of events is known to have no effect.
+/// Whether an event type is known to have no effect.
 fn is_ignored_type(name: &str) -> bool {
     margay_config::keys::row(&format!("outputs.0.eve-log.types.0.{name}")).is_some()
 }
@@ -485,7 +487,7 @@ fn alert(node: Option<Node<'_>>) -> Result<AlertOptions, ConfigError> {
     a.verdict = n.bool("verdict")?.unwrap_or(a.verdict);
     a.tagged_packets = n.bool("tagged-packets")?.unwrap_or(a.tagged_packets);
     if let Some(m) = n.node("metadata") {
-        // Either one switch for all of it, or a section.
+        // Either one switch for everything, or a section.
         if m.children().next().is_none() {
             if !n.bool("metadata")?.unwrap_or(true) {
                 (a.app_layer, a.flow, a.rule_metadata) = (false, false, false);
@@ -568,7 +570,7 @@ mod tests {
              {payload-printable: yes}\n",
         );
         let [a] = &s.app[..] else { panic!("{}", s.app.len()) };
-        // Payload and printable payload of events, then of alerts.
+        // Payload and printable payload: of events, then of alerts.
         assert_eq!([0, 1, 2, 3].map(|place| a.options.get(AppProto::Websocket, place)), [0, 1, 1, 0]);
     }
 

@@ -1,19 +1,19 @@
-//! `app-layer.protocols`: which protocols are looked for, and on which ports.
+//! `app-layer.protocols`: the protocols to detect, and their ports.
 
 use margay_app::recognise::{Mode, Ports, ProtocolSettings, RecogniseSettings, TCP, UDP, configurable};
 use margay_config::{Config, ConfigError};
 
 use super::wrong;
 
-/// What the configuration says about recognition.
+/// The settings of protocol detection.
 ///
 /// # Errors
-/// `enabled` that is neither a truth value nor `detection-only`; ports that are none.
+/// `enabled` is neither a boolean nor `detection-only`, or a port is invalid.
 pub(crate) fn recogniser(config: &Config) -> Result<RecogniseSettings, ConfigError> {
     let mut settings = RecogniseSettings::default();
     for (proto, key) in configurable() {
         for (transport, name) in [(TCP, "tcp"), (UDP, "udp")] {
-            // What is said of one transport goes before what is said of the protocol (`dns` has only the former); of ports it
+            // A setting of one transport takes precedence over that of the protocol (`dns` has only the former). For ports it
             // is the other way round, as in Suricata.
             let own = format!("app-layer.protocols.{key}.{name}");
             let both = format!("app-layer.protocols.{key}");
@@ -38,7 +38,7 @@ fn mode(config: &Config, path: &str) -> Result<Option<Mode>, ConfigError> {
     Ok(config.bool(&path)?.map(|on| if on { Mode::On } else { Mode::Off }))
 }
 
-/// Ports as they are listed: `139, 445`, `[139, 445]`, `5900:5909`, `any`.
+/// Ports as a list: `139, 445`, `[139, 445]`, `5900:5909`, `any`.
 fn detection_ports(config: &Config, path: &str, which: &str) -> Result<Option<Ports>, ConfigError> {
     let path = format!("{path}.detection-ports.{which}");
     let Some(node) = config.node(&path) else { return Ok(None) };
@@ -60,7 +60,7 @@ fn detection_ports(config: &Config, path: &str, which: &str) -> Result<Option<Po
     Ok(some.then_some(ports))
 }
 
-/// `--list-app-layer-protos`: what can be recognised with this configuration, as rules name it.
+/// `--list-app-layer-protos`: the protocols that this configuration can detect, under the names that rules use.
 pub(crate) fn list_app_protos(settings: &RecogniseSettings) -> String {
     let recogniser = margay_app::recognise::Recogniser::new(settings);
     let mut out = String::from("=========Supported App Layer Protocols=========\n");

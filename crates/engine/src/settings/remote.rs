@@ -1,4 +1,4 @@
-//! Outputs on other machines: `filetype` redis, kafka and tcp, and syslog with a server.
+//! Outputs to other hosts: `filetype` redis, kafka and tcp, and syslog with a server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use margay_output::remote::{
 };
 use margay_output::settings::SinkSettings;
 
-/// What waits in memory at most, without `queue-size`.
+/// Default of `queue-size`: limit of the bytes that wait in memory.
 const QUEUE: u64 = 64 << 20;
-/// The same of `spool.max-size`.
+/// Default of `spool.max-size`.
 const SPOOL: u64 = 1 << 30;
-/// Events that go to Redis together, without `pipelining`.
+/// Default of `pipelining`: events sent to Redis together.
 const TOGETHER: usize = 1000;
 
-/// The peer that `filetype` and the sections of an output name; `None` for what is on this machine.
+/// The server that `filetype` and the sections of an output name; `None` for a local output.
 ///
 /// # Errors
-/// A setting that is missing or cannot be read.
+/// A missing or invalid setting.
 pub(super) fn remote(
     node: Node<'_>,
     filetype: &str,
@@ -61,7 +61,7 @@ fn bad(node: Node<'_>, key: &str, value: &str, known: &str) -> ConfigError {
     node.node(key).unwrap_or(node).error(format!("{key}: \"{value}\" is none of {known}"))
 }
 
-/// What must be there below a section.
+/// A required value of a section.
 fn wanted<'a>(node: Node<'a>, section: &str, key: &str) -> Result<&'a str, ConfigError> {
     let place = node.node(section).unwrap_or(node);
     let value = node.node(section).and_then(|s| s.get(key)).filter(|v| !v.is_empty());
@@ -166,7 +166,7 @@ fn tcp(node: Node<'_>) -> Result<StreamSettings, ConfigError> {
     Ok(StreamSettings { address: server, datagrams: false, tls, framing: StreamFraming::Lines })
 }
 
-/// A syslog server; `None` where messages go to the machine's own.
+/// A syslog server; `None` for the local syslog.
 fn syslog(node: Node<'_>, sink: &SinkSettings) -> Result<Option<StreamSettings>, ConfigError> {
     let Some(section) = node.node("syslog") else { return Ok(None) };
     let Some(server) = section.get("server").filter(|v| !v.is_empty()) else { return Ok(None) };
@@ -185,22 +185,22 @@ fn syslog(node: Node<'_>, sink: &SinkSettings) -> Result<Option<StreamSettings>,
     }))
 }
 
-/// What outputs need of the network, for those who restrict the process.
+/// Network access that outputs need, for restricting the process.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// Whether an output connects to another machine.
+    /// Whether an output connects to another host.
     pub(crate) any: bool,
-    /// The ports of TCP; `None` where they are not known: a Kafka cluster names its brokers itself.
+    /// TCP ports; `None` if they are unknown, because a Kafka cluster names its brokers itself.
     pub(crate) ports: Option<Vec<u16>>,
-    /// Folders of spools, and files with certificates.
+    /// Spool folders, and certificate files.
     pub(crate) write: Vec<std::path::PathBuf>,
     pub(crate) read: Vec<std::path::PathBuf>,
 }
 
-/// What the enabled outputs need.
+/// The needs of the enabled outputs.
 ///
 /// # Errors
-/// A setting that cannot be read.
+/// An invalid setting.
 pub(crate) fn reach(config: &Config, dir: &Path) -> Result<Reach, ConfigError> {
     let mut reach = Reach { ports: Some(Vec::new()), ..Reach::default() };
     for (name, node) in config.node("outputs").iter().flat_map(Node::children).map(|i| i.entry()) {
@@ -249,7 +249,7 @@ mod tests {
         super::super::outputs::sink(node, Path::new("/log"), "eve.json").map(|s| s.remote).map_err(|e| e.to_string())
     }
 
-    /// Every row of these sections changes what is read, and a value that cannot be is refused with its name.
+    /// Every key of these sections changes the settings, and an invalid value is refused with its name.
     #[test]
     fn every_setting_acts() {
         let peers = [

@@ -10,7 +10,7 @@ const DCERPC: &str = "app-layer.protocols.dcerpc";
 /// The settings of SMB.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(super) fn smb(config: &Config) -> Result<SmbConfig, ConfigError> {
     let mut smb = SmbConfig::default();
     let Some(node) = config.node(SMB) else { return Ok(smb) };
@@ -33,7 +33,7 @@ pub(super) fn smb(config: &Config) -> Result<SmbConfig, ConfigError> {
 /// The settings of DCE/RPC.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(super) fn dcerpc(config: &Config) -> Result<DcerpcConfig, ConfigError> {
     let mut dcerpc = DcerpcConfig::default();
     if let Some(node) = config.node(DCERPC) {
@@ -42,7 +42,7 @@ pub(super) fn dcerpc(config: &Config) -> Result<DcerpcConfig, ConfigError> {
     Ok(dcerpc)
 }
 
-/// What the `smb` section of an `eve-log` asks to be shown: all, or the `types` that it names.
+/// What the `smb` section of an `eve-log` shows: everything, or the `types` that it names.
 pub(super) fn log(node: Node<'_>, warnings: &mut Vec<String>) -> LogOptions {
     let Some(types) = node.node("types") else { return LogOptions::default() };
     let mut shown = 0;

@@ -1,17 +1,17 @@
-//! `app-layer.protocols.smtp:` as settings of SMTP.
+//! Settings of SMTP (`app-layer.protocols.smtp:`).
 
 use margay_app::smtp::{Config as SmtpConfig, LogOptions, MailField};
 use margay_config::{Config, ConfigError, Node};
 
-/// Where SMTP's settings are.
+/// Path of SMTP's settings.
 const SMTP: &str = "app-layer.protocols.smtp";
-/// Most bytes of a scheme: a longer one is none.
+/// Limit of a scheme's bytes. Longer ones are invalid.
 const MAX_SCHEME: usize = 32;
 
 /// The settings of SMTP.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(super) fn smtp(config: &Config) -> Result<SmtpConfig, ConfigError> {
     let mut smtp = SmtpConfig::default();
     let Some(node) = config.node(SMTP) else { return Ok(smtp) };
@@ -39,7 +39,7 @@ pub(super) fn smtp(config: &Config) -> Result<SmtpConfig, ConfigError> {
     Ok(smtp)
 }
 
-/// A scheme, with what is behind it in a URL.
+/// A scheme, with the separator that follows it in a URL.
 fn scheme(node: Node<'_>, name: &str) -> Result<Vec<u8>, ConfigError> {
     let name = name.trim().trim_end_matches("://").to_ascii_lowercase();
     let valid = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
@@ -50,10 +50,10 @@ fn scheme(node: Node<'_>, name: &str) -> Result<Vec<u8>, ConfigError> {
     Ok([name.as_bytes(), behind.as_bytes()].concat())
 }
 
-/// What a `smtp` section of an `eve-log` asks to be shown.
+/// What the `smtp` section of an `eve-log` shows.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(super) fn log(node: Node<'_>, warnings: &mut Vec<String>) -> Result<LogOptions, ConfigError> {
     let mut options = LogOptions::default();
     if node.bool("extended")?.unwrap_or(false) {
@@ -99,7 +99,7 @@ fn bytes(node: Node<'_>, name: &str) -> Result<Option<u32>, ConfigError> {
     u32::try_from(n).map(Some).map_err(|_| node.error(format!("{name}: {n} is larger than 4 GB")))
 }
 
-/// A count that fits.
+/// A count that fits into 32 bits.
 fn number(node: Node<'_>, name: &str) -> Result<Option<u32>, ConfigError> {
     let Some(n) = node.int(name)? else { return Ok(None) };
     u32::try_from(n).map(Some).map_err(|_| node.error(format!("{name}: {n} is out of range")))

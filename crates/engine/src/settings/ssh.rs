@@ -1,14 +1,14 @@
-//! `app-layer.protocols.ssh:` as settings of SSH.
+//! Settings of SSH (`app-layer.protocols.ssh:`).
 
 use margay_app::ssh::{Config as SshConfig, EncryptionHandling};
 use margay_config::{Config, ConfigError};
 
 use super::wrong;
 
-/// SSH's settings; `asked` says whether a rule looks at fingerprints.
+/// SSH's settings; `asked` says whether a rule uses fingerprints.
 ///
 /// # Errors
-/// A value that is none.
+/// An invalid value.
 pub(crate) fn ssh(config: &Config, asked: bool) -> Result<SshConfig, ConfigError> {
     const HASSH: &str = "app-layer.protocols.ssh.hassh";
     const ENCRYPTION: &str = "app-layer.protocols.ssh.encryption-handling";

@@ -1,4 +1,4 @@
-//! `stream:` and what it needs of `host-os-policy:`.
+//! `stream:`, with the parts of `host-os-policy:` that it needs.
 
 use margay_config::{Config, ConfigError};
 use margay_stream::{HostOsPolicies, OsPolicy, StreamConfig, UrgentPolicy};
@@ -8,7 +8,7 @@ use super::{flag, host_policies, number, size, wrong};
 /// The stream engine's settings.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(crate) fn stream(config: &Config, ips: bool) -> Result<StreamConfig, ConfigError> {
     let d = StreamConfig::default();
     let inline = match config.get("stream.inline") {
@@ -62,10 +62,10 @@ pub(crate) fn stream(config: &Config, ips: bool) -> Result<StreamConfig, ConfigE
     })
 }
 
-/// By how many percent chunks vary (`randomize-chunk-size`, `randomize-chunk-range`); 0 where they do not.
+/// The percentage by which chunk sizes vary (`randomize-chunk-size`, `randomize-chunk-range`); 0 if they do not.
 ///
 /// # Errors
-/// No truth value; no percentage.
+/// Not a boolean, or not a percentage.
 fn random(config: &Config) -> Result<u8, ConfigError> {
     const RANGE: &str = "stream.reassembly.randomize-chunk-range";
     let percent: u8 = number(config, RANGE, 10)?;

@@ -1,4 +1,4 @@
-//! `multi-detect`: tenants, and which packets are whose.
+//! `multi-detect`: tenants, and the mappings from packets to tenants.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use margay_config::{Config, ConfigError, Node};
 
 use super::{flag, number, wrong};
 
-/// Most threads that load tenants' rules.
+/// Limit of the threads that load tenants' rules.
 const LOADERS_MAX: usize = 64;
-/// Largest VLAN identifier of a mapping.
+/// Largest VLAN id of a mapping.
 pub(crate) const VLAN_MAX: u16 = 4094;
 
-/// What says which tenant a packet belongs to.
+/// How a packet's tenant is selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Selector {
-    /// Who hands a capture file over (`pcap-file`).
+    /// By the client that submits a capture file (`pcap-file`).
     #[default]
     Direct,
-    /// The packet's outermost VLAN.
+    /// By the packet's outermost VLAN.
     Vlan,
-    /// The interface it came in on.
+    /// By the interface it arrived on.
     Device,
 }
 
@@ -34,7 +34,7 @@ impl Selector {
     }
 }
 
-/// Which tenant packets belong to.
+/// The tenants of packets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Mappings {
     pub(crate) selector: Selector,
@@ -48,7 +48,7 @@ pub(crate) struct Mappings {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct TenantSettings {
     pub(crate) enabled: bool,
-    /// Whether packets of no tenant are inspected with the engine's own rules.
+    /// Whether packets without a tenant are inspected with the engine's own rules.
     pub(crate) default: bool,
     /// Threads that load tenants' rules.
     pub(crate) loaders: usize,
@@ -60,7 +60,7 @@ pub(crate) struct TenantSettings {
 /// The settings of tenants.
 ///
 /// # Errors
-/// A value that cannot be; a tenant or a mapping twice.
+/// An invalid value, or a duplicate tenant or mapping.
 pub(crate) fn tenants(config: &Config) -> Result<TenantSettings, ConfigError> {
     let mut out = TenantSettings { default: true, loaders: 1, ..TenantSettings::default() };
     if !flag(config, "multi-detect.enabled", false)? {
@@ -117,7 +117,7 @@ pub(crate) fn tenants(config: &Config) -> Result<TenantSettings, ConfigError> {
     Ok(out)
 }
 
-/// A VLAN identifier that a mapping can have.
+/// Checks the VLAN id of a mapping.
 pub(crate) fn vlan_id(n: i64) -> Option<u16> {
     u16::try_from(n).ok().filter(|v| (1..=VLAN_MAX).contains(v))
 }
@@ -129,7 +129,7 @@ fn tenant_id(item: Node<'_>, key: &str) -> Result<u32, ConfigError> {
     }
 }
 
-/// What a tenant's file says, with what `--set multi-detect.ID.NAME=VALUE` says of it.
+/// A tenant's configuration file, with the values of `--set multi-detect.ID.NAME=VALUE`.
 ///
 /// # Errors
 /// As for any configuration.

@@ -1,4 +1,4 @@
-//! `app-layer.protocols.tls:` as settings of TLS, and what an `eve-log` shows of it.
+//! Settings of TLS (`app-layer.protocols.tls:`), and what an `eve-log` shows of it.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use margay_config::{Config, ConfigError, Node};
 
 use super::wrong;
 
-/// Where the settings of TLS are.
+/// Path of TLS's settings.
 const TLS: &str = "app-layer.protocols.tls";
 
-/// Who asks for fingerprints, where the configuration leaves it to that (`auto`).
+/// Users of fingerprints, for the setting `auto`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct JaWants {
     /// Rules use JA3 or JA3S.
@@ -24,7 +24,7 @@ pub(crate) struct JaWants {
 /// The settings of TLS.
 ///
 /// # Errors
-/// A word that means nothing.
+/// An unknown word.
 pub(crate) fn tls(config: &Config, wants: JaWants) -> Result<TlsConfig, ConfigError> {
     let path = format!("{TLS}.encryption-handling");
     let encryption = match config.get(&path) {
@@ -46,7 +46,7 @@ pub(crate) fn tls(config: &Config, wants: JaWants) -> Result<TlsConfig, ConfigEr
     })
 }
 
-/// yes, no, or auto: when somebody asks for them.
+/// yes, no, or auto: if rules, logs or scripts use them.
 fn fingerprints(config: &Config, key: &str, wanted: bool) -> Result<bool, ConfigError> {
     let path = format!("{TLS}.{key}");
     match config.get(&path) {
@@ -55,10 +55,10 @@ fn fingerprints(config: &Config, key: &str, wanted: bool) -> Result<bool, Config
     }
 }
 
-/// The folder of `outputs: - tls-store:` where that is enabled; a relative one is below the log folder.
+/// The folder of `outputs: - tls-store:` if it is enabled; a relative one is below the log folder.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(crate) fn certificate_folder(config: &Config, log_dir: &Path) -> Result<Option<PathBuf>, ConfigError> {
     for item in config.node("outputs").iter().flat_map(Node::children) {
         if let ("tls-store", Some(node)) = item.entry()
@@ -70,10 +70,10 @@ pub(crate) fn certificate_folder(config: &Config, log_dir: &Path) -> Result<Opti
     Ok(None)
 }
 
-/// The section `tls` of an `eve-log`.
+/// The `tls` section of an `eve-log`.
 ///
 /// # Errors
-/// A value that cannot be read.
+/// An invalid value.
 pub(super) fn log(node: Node<'_>, warnings: &mut Vec<String>) -> Result<LogOptions, ConfigError> {
     let mut fields = if node.bool("extended")?.unwrap_or(false) { Fields::EXTENDED } else { Fields::BASIC };
     if let Some(custom) = node.node("custom") {
@@ -92,7 +92,7 @@ pub(super) fn log(node: Node<'_>, warnings: &mut Vec<String>) -> Result<LogOptio
             }
         }
     }
-    // The extended log shows JA4 where there is one (`ja4-fingerprints`); a custom log only where this setting asks for it.
+    // The extended log shows JA4 if it is computed (`ja4-fingerprints`); a custom log only with this setting.
     let asked = node.bool("ja4")?;
     if !asked.unwrap_or(node.node("custom").is_none()) {
         fields = fields.without(Field::Ja4);

@@ -1,7 +1,7 @@
-//! Every row of the table of settings, held to what it says: that it acts, that it does not, that it is refused; its default,
-//! its range.
+//! Tests every row of the table of settings: that it has an effect, has none, or is refused; its default, and its range.
 //!
-//! All that the engine makes of a configuration is written down ([`dump`]), once for a base and once with one setting changed.
+//! The tests write down all settings that the engine derives from a configuration ([`dump`]), once for a base and once with
+//! one setting changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Write};
@@ -18,7 +18,7 @@ use crate::profiling::Profiling;
 use crate::stats::StatsSettings;
 use crate::{files, live, logging, rules, service, start};
 
-/// What a setting is looked at with: lists have entries, and what is off unless it is asked for is on.
+/// The base configuration: lists have entries, and features that are off by default are on.
 const BASE: &str = "%YAML 1.1
 ---
 vars:
@@ -125,7 +125,7 @@ fn line(out: &mut String, name: &str, value: Result<impl Debug, impl ToString>) 
     writeln!(out, "{name}: {value:?}").map_err(|e| e.to_string())
 }
 
-/// All settings as the engine has them, as text.
+/// All settings of the engine, as text.
 fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
     let dir = Path::new("/tmp");
     let mut out = String::new();
@@ -192,13 +192,13 @@ fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
     Ok(out)
 }
 
-/// With the run mode that has several workers for a file.
+/// The options, with the run mode that has several workers for a file.
 fn autofp(options: &RunOptions) -> RunOptions {
     let runmode = options.runmode.clone().or(Some("autofp".into()));
     RunOptions { runmode, ..options.clone() }
 }
 
-/// A path of the table as paths of the base: items of lists by their number, names of sets one by one.
+/// Expands a path of the table to paths of the base: list items by number, names of sets one by one.
 fn places(path: &str) -> Vec<String> {
     let config = base();
     let mut found = vec![String::new()];
@@ -222,7 +222,7 @@ fn places(path: &str) -> Vec<String> {
     found.into_iter().filter_map(|p| numbered(&config, &p)).collect()
 }
 
-/// Gives every `#` the number of the entry that has what follows.
+/// Replaces every `#` with the number of the entry that has the rest of the path.
 fn numbered(config: &Config, path: &str) -> Option<String> {
     let Some(at) = path.find('#') else { return Some(path.to_owned()) };
     let (list, rest) = (path.get(..at)?.trim_end_matches('.'), path.get(at + 1..)?.trim_start_matches('.'));
@@ -234,7 +234,7 @@ fn numbered(config: &Config, path: &str) -> Option<String> {
     numbered(config, &format!("{list}.{n}.{rest}"))
 }
 
-/// Values to try in the place of the default, or of what the base has.
+/// Values to try instead of the default, or instead of the base's value.
 fn values(key: &Key, path: &str) -> Vec<String> {
     let mut all: Vec<String> = key.example.into_iter().map(str::to_owned).collect();
     match key.kind {
@@ -262,7 +262,7 @@ fn values(key: &Key, path: &str) -> Vec<String> {
 
 fn with(path: &str, value: &str) -> Result<Config, String> {
     let mut config = base();
-    // A list is written as one: a value of its own would take the place of all of it.
+    // Lists are set item by item. A plain value would replace the whole list.
     let plain = value.trim();
     match plain.strip_prefix('[').and_then(|v| v.strip_suffix(']')) {
         Some(items) => {
@@ -276,7 +276,7 @@ fn with(path: &str, value: &str) -> Result<Config, String> {
     Ok(config)
 }
 
-/// Whether a value of the key changes what the engine makes of the configuration, and where none does what was tried.
+/// Whether any value of the key changes the engine's settings. If none does, the error lists the values tried.
 fn acts(path: &str, key: &Key, before: &str) -> Result<(), String> {
     let mut tried = Vec::new();
     for value in values(key, path) {
@@ -303,7 +303,7 @@ fn settings_that_act_change_something() {
             idle.push(format!("{}: is nowhere in the base", key.path));
         }
         let tried: Vec<Result<(), String>> = places.iter().map(|p| acts(p, key, &before)).collect();
-        // Of names in angle brackets one is enough where not all have the setting.
+        // One of the names in angle brackets is enough, if not all of them have the setting.
         if tried.iter().all(Result::is_err) {
             idle.extend(tried.into_iter().filter_map(Result::err).take(1));
         }
@@ -350,7 +350,7 @@ fn defaults_are_as_the_table_says() {
     let mut wrong = Vec::new();
     let simple = |k: &&Key| k.shown_by.is_none() && !k.default.is_empty() && k.default != "*";
     for key in rows(|e| e == Effect::Acts).filter(simple) {
-        // What the base sets itself.
+        // Settings of the base are skipped.
         for path in places(key.path).iter().filter(|p| base().node(p).is_none()).take(1) {
             match with(path, key.default).and_then(|c| dump(&c, &RunOptions::default())) {
                 Ok(after) if after == before => {}
@@ -388,7 +388,7 @@ fn ranges_are_as_the_table_says() {
     assert!(wrong.is_empty(), "{} values:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The first line that two dumps do not share, shortened to where they part.
+/// The first line in which two dumps differ, shortened to the difference.
 fn difference(a: &str, b: &str) -> String {
     for (a, b) in a.lines().zip(b.lines()) {
         if a != b {

@@ -6,10 +6,10 @@ use margay_config::{Config, ConfigError, RunOptions};
 
 use super::wrong;
 
-/// Least length of a token: one that is guessed protects nothing.
+/// Minimum length of a token, so that it cannot be guessed.
 const TOKEN_LEAST: usize = 16;
 
-/// What is served over HTTP.
+/// The HTTP server of the live page and the metrics.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct WebSettings {
     /// `--web`, `margay.web.listen`
@@ -18,7 +18,7 @@ pub(crate) struct WebSettings {
     pub(crate) token: Option<String>,
 }
 
-/// Nobody's log shows the token.
+/// Keeps the token out of logs.
 impl std::fmt::Debug for WebSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let token = self.token.as_ref().map_or(0, String::len);
@@ -26,10 +26,10 @@ impl std::fmt::Debug for WebSettings {
     }
 }
 
-/// Reads `margay.web`; `None` where nothing is to be served.
+/// Reads `margay.web`; `None` if it is off.
 ///
 /// # Errors
-/// No address; another than loopback without a token; a token that is too short.
+/// An invalid address, an address other than loopback without a token, or a token that is too short.
 pub(crate) fn web(config: &Config, options: &RunOptions) -> Result<Option<WebSettings>, ConfigError> {
     const LISTEN: &str = "margay.web.listen";
     const TOKEN: &str = "margay.web.token";

@@ -127,7 +127,7 @@ impl FlowApp {
     }
 
     /// Marks the flow and all its transactions dirty.
-    pub(super) fn stir_all(&mut self) {
+    pub(super) fn mark_all_dirty(&mut self) {
         self.mark_dirty();
         self.session.wake();
     }

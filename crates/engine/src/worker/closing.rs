@@ -9,14 +9,10 @@
 //!
 //! | rule | reason |
 //! | --- | --- |
-//! | A FIN or RST counts only if its sequence number is plausible. It may be ahead of the session's position at the time of
-//! the bypass by the bytes counted since, plus a window. | An attacker who cannot see the connection has to guess the number,
-//! as for its hosts. A query to the kernel costs as much as a guess. |
-//! | An RST ends a connection, or a FIN of each side. Both are forgotten if any other packet arrives more than [`LATE`] after
-//! them. | A host that rejects an RST continues, and so does the bypass, in the kernel too. |
+//! | A FIN or RST counts only if its sequence number is plausible: up to the bytes counted since the bypass, plus a window, after the session's last position | An attacker who cannot see the connection has to guess the number, as for its hosts. Each guess that counts costs a query to the kernel. |
+//! | An RST ends a connection, or a FIN of each side. Both are forgotten if any other packet arrives more than [`LATE`] after them. | A host that rejects an RST continues, and so does the bypass, in the kernel too. |
 //! | The flow ends only when it is silent. | No packet of a live connection finds its flow gone. |
-//! | A connection without a known session lasts as long as the bypass allows, and so does one that only one side closed. |
-//! Nothing shows that it is over. |
+//! | A connection without a known session lasts as long as the bypass allows, and so does one that only one side closed. | Nothing shows that it is over. |
 //!
 //! Packets after the end form a new flow, and are inspected: a SYN at once, other packets as a connection that is picked up
 //! midstream (`stream.midstream`, `stream.midstream-policy`).

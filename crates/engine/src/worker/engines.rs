@@ -81,7 +81,7 @@ pub(crate) struct Retired {
 }
 
 impl Install {
-    /// Builds the state for one worker; `several` workers share thresholds. `known` says which rules the worker already has.
+    /// Builds the state for one worker. With `several` workers, they share counters. `known` says which rules the worker already has.
     ///
     /// # Errors
     /// A matcher cannot allocate its memory.
@@ -315,7 +315,7 @@ impl Stages {
         }
         detect.bring_vars(from, &mut flow.core.vars);
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
-        app.stir_all();
+        app.mark_all_dirty();
         for parser in app.session.parsers_mut() {
             let mut next = 0;
             while let Some(id) = parser.next_tx(next) {
@@ -354,7 +354,7 @@ impl Stages {
         any.map_or([0; 2], |(_, s)| s.hosts().limits().map(|n| n as u64 * HOST_BIT))
     }
 
-    /// Changes one of these limits by its index. Returns `false` for an invalid value.
+    /// Changes one of these limits by its index. Returns `false` if there is no such limit.
     pub(crate) fn set_host_memcap(&mut self, which: usize, bytes: u64) -> bool {
         let limit = usize::try_from(bytes / HOST_BIT).unwrap_or(usize::MAX).max(1);
         let parked = self.engines.parked.iter_mut().filter_map(|p| p.engine.as_mut());

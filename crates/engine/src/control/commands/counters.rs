@@ -1,4 +1,4 @@
-//! What was counted: of interfaces, of workers, of a flow.
+//! Counters of interfaces, of workers and of a flow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) fn iface_stat(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     Ok(json!({"pkts": pkts, "drop": drop, "bypassed": bypassed, "invalid-checksums": invalid}))
 }
 
-/// What became of flows that were to be bypassed in the kernel, of each interface where that is wanted.
+/// Results of kernel bypass for each interface, if kernel bypass is on.
 pub(super) fn bypassed(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     let of = |w: &mut Worker, _: &mut Reporter| {
         let stages = &w.pipeline.stages;
@@ -54,7 +54,7 @@ pub(super) fn bypassed(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     in_kernel(workers.into_iter().flatten())
 }
 
-/// What the workers' flows in the kernel are together. Interfaces that are bridged have one table, and tell the same of it.
+/// Sums the flows in the kernel over the workers. Bridged interfaces share a table, and report the same numbers.
 fn in_kernel(workers: impl Iterator<Item = (Vec<String>, [Family; 2])>) -> Answer {
     let mut all: BTreeMap<String, [Family; 2]> = BTreeMap::new();
     for (names, families) in workers {
@@ -85,7 +85,7 @@ fn in_kernel(workers: impl Iterator<Item = (Vec<String>, [Family; 2])>) -> Answe
     Ok(Value::Object(all.into_iter().map(told).collect()))
 }
 
-/// Dotted names as nested objects.
+/// Converts dotted names to nested objects.
 fn nest(counters: &[(String, u64)]) -> Value {
     let mut root = Map::new();
     for (name, value) in counters {
@@ -124,7 +124,7 @@ pub(super) fn dump_counters(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     Ok(all)
 }
 
-/// How long a first picture is waited for: the next second's.
+/// How long a first picture may take: it comes with the next second.
 const PICTURE: std::time::Duration = std::time::Duration::from_secs(4);
 
 pub(super) fn watch(control: &Arc<Control>, _: &Args<'_>) -> Answer {
@@ -133,7 +133,7 @@ pub(super) fn watch(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     serde_json::to_value(&*picture).map_err(|e| e.to_string())
 }
 
-/// Flows looked at in one go: some tens of microseconds.
+/// Flows checked at a time, which takes some tens of microseconds.
 const FLOWS_AT_ONCE: u32 = 4096;
 
 pub(super) fn flow_stats(control: &Arc<Control>, args: &Args<'_>) -> Answer {
@@ -177,7 +177,7 @@ mod tests {
     fn names_nest() {
         let list = [("a.b.c", 1), ("a.b.d", 2), ("e", 3), ("a.f", 4)].map(|(n, v)| (n.to_owned(), v));
         assert_eq!(nest(&list), json!({"a": {"b": {"c": 1, "d": 2}, "f": 4}, "e": 3}));
-        // A name that is a group as well breaks nothing.
+        // A name that is also a group is ignored.
         let odd = [("a", 1), ("a.b", 2)].map(|(n, v)| (n.to_owned(), v));
         assert_eq!(nest(&odd), json!({"a": 1}));
     }

@@ -1,4 +1,4 @@
-//! Sets of data that rules look in.
+//! Datasets of rules.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::Args;
 use crate::control::Control;
 use crate::control::message::Answer;
 
-/// The sets of that name and type, of all engines: mostly one, that they share.
+/// The datasets with that name and type in all engines. Mostly it is one that they share.
 fn sets(control: &Control, args: &Args<'_>) -> Result<Vec<Arc<DataSet>>, String> {
     let (name, kind) = (args.must("setname"), args.must("settype"));
     let Some(kind) = SetKind::from_name(kind) else { return Err(format!("unknown settype \"{kind}\"")) };
@@ -26,7 +26,7 @@ fn sets(control: &Control, args: &Args<'_>) -> Result<Vec<Arc<DataSet>>, String>
     if found.is_empty() { Err("set not found or wrong type".into()) } else { Ok(found) }
 }
 
-/// The sets, and the data as they have it.
+/// The datasets, and the data in their representation.
 fn data(control: &Control, args: &Args<'_>, failed: &str) -> Result<(Vec<Arc<DataSet>>, Vec<u8>), String> {
     let sets = sets(control, args)?;
     let data = sets.first().and_then(|s| s.parse(args.must("datavalue").as_bytes()));

@@ -1,4 +1,4 @@
-//! Capture files that are handed over.
+//! Capture files that clients submit.
 
 use std::path::PathBuf;
 use std::sync::Arc;

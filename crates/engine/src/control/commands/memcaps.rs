@@ -1,4 +1,4 @@
-//! Limits of memory, which workers have.
+//! Memory limits, which each worker has.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::control::Control;
 use crate::control::message::Answer;
 use crate::worker::Worker;
 
-/// A limit of memory: its name, its value in a worker (0 for none), and how it is changed; `false` where that cannot be.
+/// A memory limit: its name, its value in a worker (0 for none), and a setter that returns `false` for an impossible value.
 type Memcap = (&'static str, fn(&Worker) -> u64, fn(&mut Worker, u64) -> bool);
 
 const MEMCAPS: &[Memcap] = &[
@@ -58,7 +58,7 @@ const MEMCAPS: &[Memcap] = &[
         "defrag",
         |w| w.decoder.config().defrag.memcap as u64,
         |w, n| {
-            // There is no way to have none.
+            // This limit cannot be removed.
             n > 0 && usize::try_from(n).map(|n| w.decoder.set_defrag_memcap(n)).is_ok()
         },
     ),
@@ -71,7 +71,7 @@ fn memcap(name: &str) -> Result<&'static Memcap, String> {
     found.ok_or_else(|| "Memcap value not found. Use 'memcap-list' to show all".to_owned())
 }
 
-/// Whether several workers share what is limited; of the rest each has a part.
+/// Whether several workers share the limit. Of other limits, each worker has a part.
 fn is_shared(name: &str) -> bool {
     matches!(name, "host" | "ippair")
 }
@@ -81,7 +81,7 @@ fn together(name: &str, workers: impl Iterator<Item = u64>) -> u64 {
     if is_shared(name) { workers.max().unwrap_or(0) } else { workers.sum() }
 }
 
-/// A limit as Suricata shows it.
+/// A limit in Suricata's format.
 fn shown(bytes: u64) -> String {
     match bytes {
         0 => "unlimited".into(),
@@ -95,7 +95,7 @@ pub(super) fn memcap_set(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     let &(name, _, set) = memcap(args.must("config"))?;
     let bytes = margay_config::typed::parse_size(args.must("memcap"))
         .map_err(|e| format!("error parsing memcap specified, value not changed: {e}"))?;
-    // Workers have a part of it each, but for what they share.
+    // Each worker gets a part, unless the limit is shared.
     let parts = if is_shared(name) { 1 } else { control.workers().len().max(1) as u64 };
     let part = if bytes == 0 { 0 } else { (bytes / parts).max(1) };
     match ask(control, move |w, _| set(w, part))?.contains(&false) {

@@ -1,7 +1,7 @@
 //! The commands of the unix socket.
 //!
-//! [`COMMANDS`] names each with its arguments, in the order in which `margay ctl` takes them. What a command needs of a worker
-//! is asked of the worker; what it needs of the engine's rules is read from the engines in use.
+//! [`COMMANDS`] names each with its arguments, in the order in which `margay ctl` takes them. A command sends requests to
+//! workers for their state, and reads the rules from the active engines.
 
 mod counters;
 mod datasets;
@@ -24,7 +24,7 @@ use crate::settings;
 use crate::stats::Reporter;
 use crate::worker::Worker;
 
-/// What an argument is.
+/// The type of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
@@ -57,7 +57,7 @@ const fn maybe(arg: Arg) -> Arg {
 pub(crate) struct Command {
     pub(crate) name: &'static str,
     pub(crate) args: &'static [Arg],
-    /// Only where capture files are handed over.
+    /// Only with `--unix-socket`.
     files: bool,
     run: fn(&Arc<Control>, &Args<'_>) -> Answer,
 }
@@ -76,7 +76,7 @@ const fn file_command(
 const HANDLER: &[Arg] = &[whole("id"), text("htype"), maybe(whole("hargs"))];
 const DATA: &[Arg] = &[text("setname"), text("settype"), text("datavalue")];
 
-/// Every command, in the order in which they are listed.
+/// Every command, in display order.
 pub(crate) const COMMANDS: &[Command] = &[
     command("shutdown", &[], shutdown),
     command("command-list", &[], list),
@@ -140,11 +140,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     file_command("pcap-current", &[], files::pcap_current),
 ];
 
-/// A command's arguments, as they must be.
+/// The validated arguments of a command.
 pub(crate) struct Args<'a>(&'a Map<String, Value>);
 
 impl<'a> Args<'a> {
-    /// Checks that there is all that is required, of the right kind.
+    /// Checks that all required arguments are present, with the right types.
     fn new(of: &Command, given: &'a Map<String, Value>) -> Result<Args<'a>, String> {
         let args = Args(given);
         for a in of.args {
@@ -198,7 +198,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Carries out what a message says.
+/// Runs the command of a message.
 pub(crate) fn run(control: &Arc<Control>, message: &Map<String, Value>) -> Answer {
     let Some(name) = message.get("command").and_then(Value::as_str) else {
         return Err("a message names a command: {\"command\": \"help\"}".into());

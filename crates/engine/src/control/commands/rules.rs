@@ -1,4 +1,4 @@
-//! Rules: those in use, and others in their place.
+//! Queries about the active rules, and reloads.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tenants, and which packets are whose.
+//! Tenants, and the mappings from packets to tenants.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(super) fn unregister_tenant(control: &Arc<Control>, args: &Args<'_>) -> Answ
     Ok(json!("removing tenant succeeded"))
 }
 
-/// The VLAN of a handler, or an answer to one that needs none.
+/// The VLAN of a handler, or `None` for a handler that needs none.
 fn handler(control: &Control, args: &Args<'_>) -> Result<Option<u16>, String> {
     let selector = tenancy(control)?.mappings.selector;
     match (args.must("htype"), selector) {

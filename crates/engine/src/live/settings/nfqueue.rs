@@ -1,4 +1,4 @@
-//! `nfq:`: how the queues of `-q` are served.
+//! `nfq:`: the settings of the netfilter queues of `-q`.
 
 use margay_capture::live::{LiveCounters, LiveSource};
 use margay_capture::nfqueue::Nfqueue;
@@ -11,7 +11,7 @@ use crate::Failed;
 use crate::live::cpus::Cpus;
 use crate::live::medium::{Counters, Groups, Medium, Opening};
 
-/// The queues that the command line names.
+/// The queues of the command line.
 pub(in crate::live) fn chosen(
     config: &Config,
     options: &RunOptions,
@@ -39,7 +39,7 @@ impl Medium for Settings {
         true
     }
 
-    /// Packets of a queue are of whatever interface netfilter had them from.
+    /// Packets of a queue may come from any interface.
     fn is_of_interface(&self) -> bool {
         false
     }
@@ -75,7 +75,7 @@ fn counters(c: &LiveCounters, f: &mut dyn FnMut(&str, u64)) {
 /// A device for each queue, each with one worker.
 ///
 /// # Errors
-/// A setting that cannot be; a queue that is named twice; several where there is to be one worker.
+/// An invalid setting, a queue that is named twice, or several queues in single mode.
 fn devices(config: &Config, queues: &[u16], mode: RunMode) -> Result<Vec<Device>, Failed> {
     if mode == RunMode::Single && queues.len() > 1 {
         return Err(Failed::new("runmodes", "the run mode \"single\" takes one queue; there are several"));
@@ -97,14 +97,14 @@ fn devices(config: &Config, queues: &[u16], mode: RunMode) -> Result<Vec<Device>
         devices.push(Device { name, workers: 1, medium, auto_trust: false, bypass: None });
     }
     match of_all.mode {
-        Mode::Accept => notice!("nfq", "what is accepted goes on past the rest of the chain (mode: accept)"),
-        Mode::Repeat => notice!("nfq", "what is accepted begins the chain anew with a mark (mode: repeat)"),
-        Mode::Route(queue) => notice!("nfq", "what is accepted goes to the queue {queue} (mode: route)"),
+        Mode::Accept => notice!("nfq", "accepted packets skip the rest of the chain (mode: accept)"),
+        Mode::Repeat => notice!("nfq", "accepted packets start the chain again with a mark (mode: repeat)"),
+        Mode::Route(queue) => notice!("nfq", "accepted packets go to the queue {queue} (mode: route)"),
     }
     Ok(devices)
 }
 
-/// The section, the same for all queues; their numbers are not in it.
+/// The section's settings, which apply to all queues.
 fn settings(config: &Config) -> Result<Settings, ConfigError> {
     let default = Settings::default();
     let Some(node) = config.node("nfq") else { return Ok(default) };
@@ -143,19 +143,19 @@ fn settings(config: &Config) -> Result<Settings, ConfigError> {
     };
     let length = match number::<u32>(node, "queue-length")? {
         None => default.length,
-        Some(0) => return Err(node.error("nfq: queue-length: 0 packets are no queue")),
+        Some(0) => return Err(node.error("nfq: queue-length: a queue needs at least one packet")),
         Some(n) => n,
     };
     let fail_open = node.bool("fail-open")?.unwrap_or(default.fail_open);
     if fail_open && node.node("queue-length").is_some() {
         warning!(
             "nfq",
-            "queue-length changes nothing with fail-open: the kernel would not count what passes; buffer-size is the limit"
+            "queue-length has no effect with fail-open: the kernel would not count the packets that pass; buffer-size is the limit"
         );
     }
     let buffer_size = match node.size("buffer-size")? {
         None => default.buffer_size,
-        // The kernel takes half of what an int holds.
+        // The kernel accepts half of an int's range.
         Some(n) => u32::try_from(n)
             .ok()
             .filter(|n| (1 << 17..1 << 30).contains(n))
