@@ -4,8 +4,8 @@ use margay_json::Json;
 
 use super::{File, FileState};
 
-/// Options of `fileinfo` events, which show everything known about a file. What is computed (`force-magic`, `force-hash`) is
-/// the same for all outputs, [`FileConfig::force`](super::FileConfig::force).
+/// Options of `fileinfo` events, which show everything known about a file. All outputs share the settings for computed values
+/// (`force-magic`, `force-hash`), [`FileConfig::force`](super::FileConfig::force).
 #[derive(Debug, Clone, Default)]
 pub struct FileLogOptions {}
 

@@ -13,13 +13,13 @@
 //!
 //! # Limits
 //!
-//! | what | limit | where it is reached |
+//! | resource | limit | effect |
 //! | --- | --- | --- |
-//! | files of a transaction | [`FileConfig::max_files`] | those after it are not followed; [`FileCounters::over_max_files`] |
-//! | data waiting for detection | [`FileConfig::window_limit`] | dropped unseen; [`FileCounters::over_window`] |
+//! | files of a transaction | [`FileConfig::max_files`] | further ones are not tracked; [`FileCounters::over_max_files`] |
+//! | data waiting for detection | [`FileConfig::window_limit`] | dropped uninspected; [`FileCounters::over_window`] |
 //! | data held for `filestore` rules | [`FileConfig::hold_limit`] | the file is not stored; [`FileCounters::over_hold`] |
-//! | open temporary files | `max-open-files` | opened for each write; `file_store.open_files_max_hit` |
-//! | ranges of files put together | [`FileConfig::range_memcap`] | the oldest go; [`FileCounters::over_range`] |
+//! | open temporary files | `max-open-files` | the file is opened for each write; `file_store.open_files_max_hit` |
+//! | incomplete files from ranges | [`FileConfig::range_memcap`] | the oldest are dropped; [`FileCounters::over_range`] |
 //! | rules that a file names | 32 | the first ones |
 
 mod engine;

@@ -22,7 +22,7 @@ events! {
     MimeLongFilename "mime_long_filename";
 }
 
-/// The number of the event for a problem of a mail.
+/// The event number for a problem of a mail.
 pub(super) const fn of_mail(problem: Problem) -> u8 {
     let event = match problem {
         Problem::ParseFailed => Event::MimeFailed,
