@@ -1,8 +1,8 @@
-//! Runs a conversation through the HTTP/1 parser and shows the transactions with their buffers, files and events.
+//! Runs a conversation through the HTTP/1 parser and prints the transactions with their buffers, files and events.
 //!
-//! `http SCRIPT` reads lines: `>` for bytes of the client and `<` for bytes of the server follow in hexadecimal, `G>` and `G<`
-//! with a number are gaps. `http CLIENT SERVER` reads two files: what the client sent, then what the server sent. With
-//! `-1` as first argument bytes are fed one at a time.
+//! `http SCRIPT` reads lines: `>` and `<` are followed by hexadecimal bytes of the client and of the server, `G>` and `G<` by
+//! the length of a gap. `http CLIENT SERVER` reads two files: the client's data, and the server's data. With `-1` as first
+//! argument, bytes are sent one at a time.
 
 use std::env;
 use std::error::Error;
@@ -15,7 +15,7 @@ use margay_flow::{Direction, FlowCore, FlowState};
 use margay_json::Json;
 use margay_packet::Time;
 
-/// What happens in a conversation.
+/// A step of a conversation.
 enum Event {
     Data(Direction, Vec<u8>),
     Gap(Direction, u64),

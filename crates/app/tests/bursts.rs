@@ -1,5 +1,5 @@
-//! More in one piece than a flow may have transactions: everything in it is seen, within the limit, and responses stay with
-//! their requests.
+//! More data at once than the limit of transactions: all of it is inspected within the limit, and responses match their
+//! requests.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::{FlowCore, FlowState};
 use margay_packet::Time;
 
-/// A session, and what its transactions showed before they were freed.
+/// A session, and the values of its transactions before they were freed.
 struct Flow {
     config: AppConfig,
     core: FlowCore,
@@ -19,11 +19,11 @@ struct Flow {
     waiting: [Vec<u8>; 2],
     /// Name of the buffer, direction and content.
     shown: Vec<(&'static str, Direction, String)>,
-    /// Names of events, one for each transaction that had it.
+    /// Event names, one for each transaction that had it.
     events: Vec<&'static str>,
-    /// Most transactions that there were at a time.
+    /// The largest number of transactions at a time.
     most: usize,
-    /// Times that the parser stopped for want of room.
+    /// How often the parser stopped at the limit.
     pauses: usize,
     error: Option<ParserError>,
 }
@@ -61,7 +61,7 @@ impl Flow {
         again
     }
 
-    /// As the engine does it: what a direction brings is parsed, inspected and freed, in turns where it is too much.
+    /// Like the engine: parses, inspects and frees a direction's data, in rounds if there is too much.
     fn say(&mut self, dir: Direction, bytes: &[u8]) {
         self.waiting[dir.index()].extend_from_slice(bytes);
         if self.offer(dir) {
@@ -80,7 +80,7 @@ impl Flow {
         }
     }
 
-    /// Looks at transactions and frees those that are complete, or all.
+    /// Inspects transactions, and frees those that are complete, or all.
     fn look(&mut self, all: bool) {
         let (shown, events) = (&mut self.shown, &mut self.events);
         let mut live = 0;
@@ -130,7 +130,7 @@ fn requests_of_http() {
     config.http1.default.max_tx = MAX as u32;
     let mut f = Flow::new(80, config);
     f.say(ToServer, &numbered(0, 1000, |n| format!("GET /{n} HTTP/1.1\r\nHost: h\r\n\r\n")));
-    // Some of the responses, then more requests, then the rest of them.
+    // Some of the responses, then more requests, then the other responses.
     let response = |n: usize| format!("HTTP/1.1 200 OK\r\nX-Number: {n}\r\nContent-Length: 3\r\n\r\nabc");
     f.say(ToClient, &numbered(0, 700, response));
     f.say(ToServer, &numbered(1000, 1500, |n| format!("GET /{n} HTTP/1.1\r\nHost: h\r\n\r\n")));
@@ -153,7 +153,7 @@ fn requests_of_http() {
     assert!(f.shared.counters.tx_limit[AppProto::Http1 as usize] > 900);
 }
 
-/// Which request a response is to decides how it is read, also where the request's transaction is gone.
+/// A response is parsed according to its request, even if the request's transaction is gone.
 #[test]
 fn responses_to_requests_that_are_gone() {
     let mut config = AppConfig::default();
@@ -194,7 +194,7 @@ fn mails() {
     f.say(ToClient, b"220 mx ESMTP\r\n");
     f.say(ToServer, b"EHLO me\r\n");
     f.say(ToClient, b"250 mx\r\n");
-    // Nothing is waited for.
+    // The client does not wait for replies.
     let mail = |n: usize| format!("MAIL FROM:<{n}@a>\r\nRCPT TO:<b@c>\r\nBDAT 19 LAST\r\nSubject: s{n:05}\r\n\r\n");
     f.say(ToServer, &numbered(0, 300, mail));
     f.look(true);
@@ -202,14 +202,14 @@ fn mails() {
     assert_eq!(f.all("email.subject", ToServer), subjects);
     assert_eq!(f.error, None);
     assert!(f.most <= 2 * MAX && f.pauses > 50, "{} {}", f.most, f.pauses);
-    // Mails that are given up before their data, one after the other.
+    // Mails that are abandoned before their data, one after the other.
     f.say(ToServer, &numbered(0, 300, |n| format!("MAIL FROM:<x{n}@a>\r\nRSET\r\n")));
     f.look(true);
     assert!(f.all("smtp.mail_from", ToServer).contains(&"<x299@a>"), "{:?}", f.shown);
     assert!(f.most <= 2 * MAX, "{}", f.most);
 }
 
-/// As many commands as may wait for a reply: the parser gives up. Those that came before are shown.
+/// At the limit of commands without a reply, the parser gives up. Earlier ones are shown.
 #[test]
 fn commands_of_ftp() {
     const MAX: usize = 8;
@@ -217,7 +217,7 @@ fn commands_of_ftp() {
     config.ftp.max_tx = MAX as u32;
     let mut f = Flow::new(21, config);
     f.say(ToClient, b"220 x FTP\r\n");
-    // Any number of them may be answered.
+    // The number of answered commands is not limited.
     for n in 0..5 * MAX {
         f.say(ToServer, format!("CWD /{n}\r\n").as_bytes());
         f.say(ToClient, b"250-several\r\n250 done\r\n");
@@ -231,7 +231,7 @@ fn commands_of_ftp() {
     assert!(f.most <= 2 * MAX);
 }
 
-/// A server that replies to nothing is worked off in turns.
+/// Unsolicited replies of a server are handled in rounds.
 #[test]
 fn replies_of_ftp() {
     const MAX: usize = 8;
@@ -241,7 +241,7 @@ fn replies_of_ftp() {
     f.say(ToClient, b"220 x FTP\r\n");
     f.say(ToClient, &numbered(0, 500, |n| format!("250-several\r\n250 reply {n}\r\n")));
     assert_eq!(f.error, None);
-    // Rules do not look at replies to nothing.
+    // Rules do not inspect unsolicited replies.
     assert!(f.all("ftp.reply", ToClient).is_empty());
     assert!(f.most <= 2 * MAX && f.pauses > 0, "{} {}", f.most, f.pauses);
 }
@@ -273,7 +273,7 @@ fn streams_of_http2() {
     let mut f = Flow::new(80, config);
     let request = |n: u32| {
         let path = format!("/{n:04}");
-        // GET, http, and a path that is not kept in the table.
+        // GET, http, and a path that is not stored in the table.
         let mut block = vec![0x82, 0x86, 0x04, path.len() as u8];
         block.extend(path.as_bytes());
         let mut frame = vec![0, 0, block.len() as u8, 1, 5];
@@ -334,7 +334,7 @@ fn messages_of_smb() {
     assert!(f.most <= 2 * MAX + 2 && f.pauses > 0, "{}", f.most);
 }
 
-/// What a flow is counted for has the parser itself in it, and no longer than there is one.
+/// A flow's memory includes the parser itself, while it exists.
 #[test]
 fn memory_has_the_parser_itself_in_it() {
     let mut flow = Flow::new(80, AppConfig::default());

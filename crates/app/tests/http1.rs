@@ -1,4 +1,4 @@
-//! Conversations through the HTTP/1 parser: what it makes of them, and that it makes the same of any way to cut them.
+//! Conversations through the HTTP/1 parser: the result, and that it does not depend on the segmentation.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ fn flow() -> FlowCore {
     }
 }
 
-/// A parser with what it needs, fed as a session feeds it.
+/// A parser with its context, fed as a session does.
 struct Talk {
     config: AppConfig,
     flow: FlowCore,
@@ -83,7 +83,7 @@ impl Talk {
         self.feed(ToClient, b"", true);
     }
 
-    /// Everything that rules and logs can see.
+    /// Everything that rules and logs see.
     fn seen(&self) -> Vec<String> {
         let protocol = protocol(AppProto::Http1).expect("HTTP/1 has a parser");
         let mut out = vec![format!("{:?}", self.outcome)];
@@ -238,7 +238,7 @@ fn connect_and_upgrade_hand_over() {
     t.feed(ToClient, b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", false);
     t.feed(ToServer, b"GET /after HTTP/1.1\r\n\r\n", false);
     has(&t.seen(), &["http.uri ToServer /after"]);
-    // What was sent with the request that is refused is read with the refusal.
+    // Data sent with the refused request is parsed with the refusal.
     let mut t = Talk::with(AppConfig::default());
     t.feed(ToServer, b"CONNECT a:443 HTTP/1.1\r\n\r\nGET /at-once HTTP/1.1\r\n\r\n", false);
     t.feed(ToClient, b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n", false);
@@ -259,7 +259,7 @@ fn gaps_in_bodies_are_skipped() {
     t.feed(ToClient, b"0123456789HTTP/1.1 404 No\r\nContent-Length: 1\r\n\r\nx", false);
     t.end();
     has(&t.seen(), &["file /a 70 Truncated None", "file /b 1 Closed None"]);
-    // More than the body is missing: the next response is found behind a line of what is left.
+    // The gap exceeds the body: the next response is found after a line of what is left.
     let gone = |tail: &[u8]| {
         let mut t = Talk::with(AppConfig::default());
         t.feed(ToServer, b"GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n", false);
@@ -271,7 +271,7 @@ fn gaps_in_bodies_are_skipped() {
         t.seen()
     };
     has(&gone(b"tail of what is gone\r\n"), &["file /a 7 Truncated None", "file /b 1 Closed None"]);
-    // More than that is a body, as Suricata has it: of the response whose beginning is gone.
+    // Like in Suricata, more than that is a body: that of the response whose beginning is gone.
     has(&gone(b"tail of what\nis gone\r\n"), &["file /a 7 Truncated None", "file /b 61 Closed None"]);
 }
 
@@ -295,7 +295,7 @@ fn limits_hold() {
     for _ in 0..1100 {
         t.feed(ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", false);
     }
-    // From 512 on those that wait longest are ended; twice as many must first go.
+    // From 512 on, the longest waiting ones are ended. At twice that number, some must be freed first.
     assert_eq!(
         (t.outcome, t.parser.txs(), t.shared.counters.tx_limit[AppProto::Http1 as usize]),
         (Outcome::Full, 0..1024, 512)
@@ -349,7 +349,7 @@ fn bodies_stream_by_in_windows() {
         }
         tx.inspected(ToClient);
     }
-    // From the least size on, each piece with the window before it.
+    // From the minimum size on, each piece with the window before it.
     assert_eq!(looks.first(), Some(&(0, 41_000, false)));
     assert_eq!(looks.get(1), Some(&(41_000 - 16_384, 17_384, false)));
     assert_eq!(looks.last().map(|l| (l.0 + l.1 as u64, l.2)), Some((90_000, true)));
@@ -367,8 +367,8 @@ fn what_follows_a_body_is_of_it() {
     has(&seen, &["file.data ToClient abc\\r\\nde\\r\\n", "file /a 9 Closed None", "file /b 1 Closed None"]);
 }
 
-/// Conversations that are cut in every way; in none of them is more behind a body than was announced, since that is only
-/// taken for a part of it where it comes at once.
+/// Conversations that are split in every way. None has more data after a body than announced, because that only counts as part
+/// of the body if it arrives at once.
 const CONVERSATIONS: &[&[(Direction, &[u8])]] = &[
     PLAIN,
     &[
@@ -418,7 +418,7 @@ proptest! {
     }
 }
 
-/// Flash files are decompressed for rules, where that is on.
+/// Flash files are decompressed for rules, if that is on.
 #[test]
 fn flash_files_are_decompressed() {
     let body = b"a script, a script, a script";
@@ -446,18 +446,18 @@ fn flash_files_are_decompressed() {
     }
 }
 
-/// What clients read, and servers (docs/peers.md).
+/// What clients and servers accept (docs/peers.md).
 #[test]
 fn what_programs_read_is_there() {
     let get: (Direction, &[u8]) = (ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     for response in [
-        // A length or a coding of an interim response means nothing; 101 that nobody asked for is one.
+        // A length or a coding of an interim response has no meaning. An unsolicited 101 is an interim response.
         &b"HTTP/1.1 100 Continue\r\nContent-Length: 3\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"[..],
         b"HTTP/1.1 100 Continue\r\nTransfer-Encoding: chunked\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
         b"HTTP/1.1 101 x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
         // Node.js and curl: CR CR LF ends the fields.
         b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\r\nabc",
-        // Python: a length that `int` does not take is none, and a chunk's size is what `int` takes.
+        // Python: a length that `int` rejects is ignored, and a chunk's size may be anything that `int` accepts.
         b"HTTP/1.1 200 OK\r\nContent-Length: 0x3\r\n\r\nabc",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+3\r\nabc\r\n0\r\n\r\n",
@@ -469,7 +469,7 @@ fn what_programs_read_is_there() {
     has(&talk(&[(ToServer, chunked)]), &["http.request_body ToServer abc"]);
     let mut t = Talk::with(AppConfig::default());
     t.feed(ToServer, chunked, false);
-    // Servers have the first chunk, so that it is not waited for more.
+    // Servers process the first chunk, so rules do not wait for more.
     let progress = t.parser.txs().filter_map(|id| t.parser.tx(id)).map(|tx| tx.base().progress[0]).collect::<Vec<_>>();
     assert_eq!(progress, [5]);
     let seen = talk(&[get, (ToServer, b"\xef\xbb\xbfGET /second HTTP/1.1\r\nHost: h\r\n\r\n")]);

@@ -1,4 +1,4 @@
-//! What logs show of HTTP/1: lines of a Suricata 7.0.10 run over the same messages.
+//! Logs of HTTP/1: the expected lines are from Suricata 7.0.10 for the same messages.
 #![allow(clippy::unwrap_used)]
 
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ const BASIC: &str = r#""url":"/","xff":"1.2.3.4, v2","content_range":{"raw":"r"}
 const EXTENDED: &str =
     r#","http_refer":"v1","http_method":"GET","protocol":"HTTP/1.1","status":200,"redirect":"v4","length":2"#;
 
-/// A parser that was fed with a request and its response.
+/// A parser that received a request and its response.
 fn parsed(request: &[u8], response: &[u8]) -> Box<dyn Parser> {
     let ip: IpAddr = [192, 0, 2, 1].into();
     let flow = FlowCore { state: FlowState::Established, ..FlowCore::new(1, 6, (ip, 40_000), (ip, 80), Time(0)) };
@@ -96,7 +96,7 @@ fn alerts_show_bodies_where_that_is_wanted() {
         alert.ends_with(r#""length":3,"http_request_body":"bmFtZT1qAGhu","http_response_body":"SGkh"}"#),
         "{alert}"
     );
-    // Without a body there is nothing to show.
+    // Without a body there is nothing to log.
     let p = parsed(REQUEST, b"HTTP/1.1 304 x\r\n\r\n");
     assert!(!logged(&*p, LogFor::Alert, both).contains("body"));
 }

@@ -1,4 +1,4 @@
-//! Conversations through the SMTP parser: what it makes of them, and that it makes the same of any way to cut them.
+//! Conversations through the SMTP parser: the result, and that it does not depend on the segmentation.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use margay_json::Json;
 use margay_packet::Time;
 use proptest::prelude::*;
 
-/// A parser with what it needs, fed as a session feeds it.
+/// A parser with its context, fed as a session does.
 struct Talk {
     config: AppConfig,
     flow: FlowCore,
@@ -60,7 +60,7 @@ impl Talk {
         self.outcome = self.parser.gap(&mut cx, dir, len);
     }
 
-    /// Lines of a script: `> ` of the client, `< ` of the server, each with a line break put behind it.
+    /// Lines of a script: `> ` for the client, `< ` for the server. A line break is added to each.
     fn say(&mut self, script: &str, piece: usize) {
         for line in script.lines() {
             let (dir, text) = match line.split_at(2) {
@@ -177,7 +177,7 @@ fn parts_that_are_files() {
     }
 }
 
-/// A message within the message may be in a coding, as mail programs see it (though RFC 2046 section 5.2.1 forbids that).
+/// A nested message may have a transfer coding, and mail programs decode it (though RFC 2046 section 5.2.1 forbids that).
 #[test]
 fn messages_within_in_a_coding() {
     use base64::Engine;
@@ -205,7 +205,7 @@ fn messages_within_in_a_coding() {
         assert_eq!(t.buffer(0, "email.url", 0).as_deref(), Some("in.example/a"), "{what}");
         assert_eq!(t.buffer(0, "email.subject", 0).as_deref(), Some("outer"), "{what}");
     }
-    // They are within each other to a depth.
+    // Nesting is limited.
     let mut deep = inner.to_owned();
     for _ in 0..12 {
         deep = format!("Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n{}", base64(&deep, 76));
@@ -282,7 +282,7 @@ fn a_rejected_mail_leaves_commands() {
     assert_eq!(t.log(1), r#"{"smtp":{"helo":"me","mail_from":"<e@f>"},"email":{"status":"PARSE_DONE"}}"#);
 }
 
-/// What a client sends without waiting is read as commands where the server refused the mail.
+/// Data that a client sends without waiting is parsed as commands if the server refused the mail.
 #[test]
 fn commands_behind_a_refused_mail_are_read() {
     let hidden = "> MAIL FROM:<evil@b>\n> RCPT TO:<c@d>\n> DATA\n> Subject: hidden\n> \n> http://evil.example/x\n> .\n";
@@ -326,14 +326,14 @@ fn credentials_are_no_commands() {
     }
 }
 
-/// What a server that knows chunks refuses is a chunk all the same.
+/// A server with CHUNKING reads a refused chunk as a chunk.
 #[test]
 fn a_refused_chunk_is_passed_over() {
     let t = talk(&format!("{BEGIN}> BDAT 16 LAST\n< 503 first MAIL\n> MAIL FROM:<x@y>\n< 250 ok\n"));
     assert!(t.parser.txs().all(|id| t.buffer(id, "smtp.mail_from", 0).is_none()), "{:#?}", t.seen());
 }
 
-/// More than is kept until a reply comes.
+/// More data than is kept until a reply comes.
 #[test]
 fn a_flood_behind_a_refused_mail() {
     let flood = "> 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n".repeat(2000);
@@ -386,7 +386,7 @@ fn too_many_transactions() {
     t.say(&format!("{BEGIN}{}", format!("{MAIL}> A: b\n> \n> c\n> .\n< 250 ok\n").repeat(3)), usize::MAX);
     assert_eq!((t.outcome, t.parser.txs()), (Outcome::Full, 0..2));
     assert_eq!(t.shared.counters.tx_limit[AppProto::Smtp as usize], 1);
-    // What waits is read when they are gone.
+    // The waiting data is parsed once they are gone.
     t.outcome = Outcome::More;
     (0..2).for_each(|id| t.parser.free_tx(&mut t.shared, id));
     t.say(&format!("{MAIL}> A: b\n> \n> c\n> .\n< 250 ok\n"), usize::MAX);
@@ -412,24 +412,24 @@ proptest! {
     }
 }
 
-/// What Python's `email` takes for a file is one.
+/// Files as Python's `email` sees them.
 #[test]
 fn odd_parts_that_are_files() {
     let start = "Content-Type: multipart/mixed; boundary=\"b\"\n\n--b\n";
     let fields = "Content-Disposition: attachment; filename=\"f\"\nContent-Transfer-Encoding: base64\n";
     for message in [
-        // A boundary with an open quote, a blank at its end, an escape; one that is very long.
+        // A boundary with an open quote, a blank at its end, an escape; a very long one.
         format!("Content-Type: multipart/mixed; boundary=\"b\n\n--b\n{fields}\nYWJj\n--b--"),
         format!("Content-Type: multipart/mixed; boundary=\"b \"\n\n--b\n{fields}\nYWJj\n--b--"),
         format!("Content-Type: multipart/mixed; boundary=\"\\b\"\n\n--b\n{fields}\nYWJj\n--b--"),
         format!("Content-Type: multipart/mixed; boundary=\"{0}\"\n\n--{0}\n{fields}\nYWJj\n--{0}--", "b".repeat(300)),
-        // A header without an empty line behind it.
+        // A header without an empty line after it.
         format!("{start}{fields}YWJj\n--b--"),
-        // Behind what only begins like the last delimiter.
+        // After a line that only begins like the last delimiter.
         format!("{start}\nx\n--b--x\n{fields}\nYWJj\n--b--"),
-        // Of fields that are repeated the first one counts.
+        // Of repeated fields, the first one counts.
         format!("{start}{fields}Content-Disposition: inline\nContent-Transfer-Encoding: 7bit\n\nYWJj\n--b--"),
-        // A name without a word before it, and one behind a comment.
+        // A name without a disposition before it, and one after a comment.
         format!("{start}Content-Transfer-Encoding: base64\nContent-Disposition: filename=f\n\nYWJj\n--b--"),
         format!("{start}Content-Transfer-Encoding: base64\nContent-Disposition: x; (c) filename=f\n\nYWJj\n--b--"),
     ] {

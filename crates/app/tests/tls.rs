@@ -1,4 +1,4 @@
-//! Sessions through the TLS parser: what it makes of them, and that it makes the same of any way to cut them.
+//! Sessions through the TLS parser: the result, and that it does not depend on the segmentation.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use margay_json::Json;
 use margay_packet::Time;
 use proptest::prelude::*;
 
-/// A parser with what it needs, fed as a session feeds it.
+/// A parser with its context, fed as a session does.
 struct Talk {
     config: AppConfig,
     flow: FlowCore,
@@ -78,7 +78,7 @@ impl Talk {
         String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8")
     }
 
-    /// Everything that rules and logs can see.
+    /// Everything that rules and logs see.
     fn seen(&self) -> Vec<String> {
         let Some(tx) = self.parser.tx(0) else { return Vec::new() };
         let protocol = protocol(AppProto::Tls).expect("TLS has a parser");
@@ -135,7 +135,7 @@ fn server_hello(session: &[u8], extensions: &[u8]) -> Vec<u8> {
     message(2, &[&[3, 3], &random[..], &session, &[0xc0, 0x2f, 0], &len, extensions].concat())
 }
 
-/// A certificate of its own (P-256, CN=a.example, alternative names a.example and 192.0.2.7, valid 1999 to 2055).
+/// A self-signed certificate (P-256, CN=a.example, alternative names a.example and 192.0.2.7, valid 1999 to 2055).
 const CERTIFICATE: &[u8] = include_bytes!("tls-certificate.der");
 
 fn certificates() -> Vec<u8> {
@@ -151,7 +151,7 @@ fn session() -> Vec<(Direction, Vec<u8>)> {
     let alpn = extension(16, b"\0\x0c\x02h2\x08http/1.1");
     let hello = [server_name(b"a.example"), groups, points, alpn].concat();
     let flight = [server_hello(b"", &extension(16, b"\0\x03\x02h2")), certificates(), message(14, b"")].concat();
-    // Messages across records.
+    // Messages that span records.
     let (a, b) = flight.split_at(100);
     let change = record(20, &[1]);
     let finished = record(22, &[0xee; 40]);
@@ -246,9 +246,9 @@ fn an_early_end_of_a_session() {
         (ToServer, record(20, &[1])),
     ];
     assert!(run(&acts, usize::MAX, Encryption::Full).log().contains("\"session_resumed\":true"));
-    // As in Suricata 8, the end of a flow without a certificate counts as resumed as well.
+    // Like in Suricata 8, a flow that ends without a certificate also counts as resumed.
     assert!(run(&acts[..2], usize::MAX, Encryption::Full).log().contains("\"session_resumed\":true"));
-    // TLS 1.3, where that change means nothing.
+    // TLS 1.3, where the change of ciphers has no meaning.
     let acts = [
         (ToServer, record(22, &client_hello(&[7; 32], &extension(43, &[4, 3, 4, 3, 3])))),
         (ToClient, [record(22, &server_hello(&[7; 32], &extension(43, &[3, 4]))), record(20, &[1])].concat()),
@@ -258,18 +258,18 @@ fn an_early_end_of_a_session() {
     assert!(t.log().contains("\"version\":\"TLS 1.3\"") && !t.log().contains("resumed"), "{}", t.log());
 }
 
-/// A session without a certificate in clear is logged once both handshakes ended.
+/// A session without a cleartext certificate is logged once both handshakes have ended.
 #[test]
 fn when_a_session_is_logged() {
     let thirteen = |list: &[u8]| extension(43, list);
     let (change, data, finished) = (record(20, &[1]), record(23, &[9; 60]), record(22, &[1; 40]));
     let hello = record(22, &client_hello(&[7; 32], &thirteen(&[4, 3, 4, 3, 3])));
     let answer = [record(22, &server_hello(&[7; 32], &thirteen(&[3, 4]))), change.clone(), data.clone()].concat();
-    // TLS 1.3: the client's change of ciphers, or its data, is the last that is needed.
+    // TLS 1.3: the client's change of ciphers, or its data, completes the condition.
     let client_last =
         [(ToServer, hello.clone(), false), (ToClient, answer.clone(), false), (ToServer, change.clone(), true)];
     let without_change = [(ToServer, hello, false), (ToClient, answer, false), (ToServer, data.clone(), true)];
-    // Resumed: the server's data is, whatever the client sent before.
+    // Resumed: the server's data completes it, whatever the client sent before.
     let resumed = [
         (ToServer, record(22, &client_hello(&[7; 32], b"")), false),
         (ToClient, [record(22, &server_hello(&[7; 32], b"")), change.clone(), finished.clone()].concat(), false),
@@ -287,7 +287,7 @@ fn when_a_session_is_logged() {
     }
 }
 
-/// A server that asks for the client's certificate: the event waits until the client answered.
+/// If the server requests a client certificate, the event waits for the client's response.
 #[test]
 fn an_event_waits_for_the_certificate_of_the_client() {
     let message = |kind: u8, body: &[u8]| [&[kind, 0, 0, body.len() as u8], body].concat();
@@ -348,7 +348,7 @@ fn what_is_wrong() {
     }
 }
 
-/// What OpenSSL or Go answers with a ServerHello is read like any greeting.
+/// A hello that OpenSSL or Go answers with a ServerHello is parsed like any other.
 #[test]
 fn odd_records_do_not_hide_a_greeting() {
     let hello = client_hello(b"", &server_name(b"odd.example"));
@@ -407,7 +407,7 @@ proptest! {
     }
 }
 
-/// Go passes over names of other types in the list of names.
+/// Go skips names of other types in the list of names.
 #[test]
 fn a_host_name_behind_another_name() {
     let names = extension(0, &[0, 12, 1, 0, 1, b'x', 0, 0, 5, b'h', b'.', b'e', b'x', b'a']);

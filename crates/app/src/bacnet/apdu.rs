@@ -1,13 +1,13 @@
-//! Messages of the application layer (clause 20.1) as far as rules and events need them.
+//! Messages of the application layer (clause 20.1): the parts that rules and events need.
 
 use crate::bytes::{be16, be32};
 
-/// Services whose request, or acknowledgement, begins with an object, and a property.
+/// Services whose request or acknowledgement begins with an object and a property.
 const ABOUT_PROPERTIES: [u8; 2] = [12, 15];
 /// I-Am and I-Have begin with the device.
 const ABOUT_DEVICES: [u8; 2] = [0, 1];
 
-/// A service by its number.
+/// A service number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Service {
     Confirmed(u8),
@@ -20,7 +20,7 @@ pub(super) struct Apdu {
     pub(super) kind: u8,
     pub(super) invoke_id: Option<u8>,
     pub(super) service: Option<Service>,
-    /// Why a request was refused.
+    /// The reason for a refused request.
     pub(super) reason: Option<u8>,
     /// Type and instance.
     pub(super) object: Option<(u16, u32)>,
@@ -28,20 +28,20 @@ pub(super) struct Apdu {
 }
 
 impl Apdu {
-    /// Reads a message; `None` of one that is cut, or of no type.
+    /// Reads a message; `None` if it is truncated or has an unknown type.
     pub(super) fn read(data: &[u8]) -> Option<Apdu> {
         let first = *data.first()?;
         let kind = first >> 4;
         let is_divided = first & 8 != 0;
         let mut apdu = Apdu { kind, invoke_id: None, service: None, reason: None, object: None, property: None };
-        // Where the number of the request is.
+        // The offset of the request's number.
         let id_at = match kind {
             0 => 2,
             1 => {
                 let service = *data.get(1)?;
                 apdu.service = Some(Service::Unconfirmed(service));
                 if ABOUT_DEVICES.contains(&service) {
-                    // An application tag of an object's identifier.
+                    // The application tag of an object identifier.
                     apdu.object = data.get(2..).and_then(|d| object(d, 0xc4));
                 }
                 return Some(apdu);
@@ -50,7 +50,7 @@ impl Apdu {
             _ => return None,
         };
         apdu.invoke_id = Some(*data.get(id_at)?);
-        // A message that is divided has a number and a window before the service.
+        // A segmented message has a sequence number and a window before the service.
         let at = id_at + if matches!(kind, 0 | 3) && is_divided { 3 } else { 1 };
         match kind {
             0 | 2 | 3 | 5 => {
@@ -63,20 +63,20 @@ impl Apdu {
                 }
             }
             6 | 7 => apdu.reason = Some(*data.get(at)?),
-            // An acknowledgement of a part.
+            // An acknowledgement of a segment.
             _ => {}
         }
         Some(apdu)
     }
 }
 
-/// The identifier of an object behind this tag: ten bits of type, the rest of instance (clause 20.2.14).
+/// Reads an object identifier behind this tag: ten bits of type, the rest is the instance (clause 20.2.14).
 fn object(data: &[u8], tag: u8) -> Option<(u16, u32)> {
     let n = be32(data, 1).filter(|_| data.first() == Some(&tag))?;
     Some(((n >> 22) as u16, n & 0x3f_ffff))
 }
 
-/// The number of a property with context tag 1, of one to three bytes.
+/// Reads a property number with context tag 1, of one to three bytes.
 fn property(data: &[u8]) -> Option<u32> {
     match data.first()? {
         0x19 => data.get(1).map(|n| u32::from(*n)),

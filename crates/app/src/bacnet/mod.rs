@@ -1,4 +1,4 @@
-//! BACnet over IP (ANSI/ASHRAE 135, annex J), of building automation: each message is a transaction.
+//! BACnet over IP (ANSI/ASHRAE 135, annex J), for building automation: each message is a transaction.
 
 mod apdu;
 mod names;
@@ -20,7 +20,7 @@ use names::{CONFIRMED, FUNCTIONS, OBJECT_TYPES, PDU_TYPES, UNCONFIRMED};
 
 /// First byte of a message over IP (clause J.2).
 const BVLC: u8 = 0x81;
-/// Bytes of its header: that, the function, and the length of the whole.
+/// Length of its header: the first byte, the function, and the total length.
 const HEADER: usize = 4;
 
 pub mod events {
@@ -52,7 +52,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Bacnet, "bacnet").logged().own()
 };
 
-/// By the first byte, a function that there is, and the length.
+/// Checks the first byte, the function, and the length.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     match *data {
         [BVLC, function, ..]
@@ -64,7 +64,7 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// A flow: nothing is kept between messages.
+/// The state of a flow: nothing is kept between messages.
 #[derive(Debug)]
 struct Bacnet;
 
@@ -89,16 +89,16 @@ impl Conversation for Bacnet {
     }
 }
 
-/// A message: the parts that rules and events need.
+/// The parts of a message that rules and events need.
 #[derive(Debug)]
 struct Message {
     dir: Direction,
-    /// Of the layer that is particular to IP (clause J.2).
+    /// The function of the BACnet/IP layer (clause J.2).
     function: u8,
     carried: Carried,
 }
 
-/// What a message carries.
+/// The content of a message.
 #[derive(Debug, PartialEq, Eq)]
 enum Carried {
     Nothing,
@@ -108,10 +108,10 @@ enum Carried {
 }
 
 impl Carried {
-    /// Reads the network layer (clause 6.2) and what is in it; `None` of what is cut.
+    /// Reads the network layer (clause 6.2) and its content; `None` if it is truncated.
     fn read(function: u8, body: &[u8]) -> Option<Carried> {
         let npdu = match function {
-            // Forwarded: the address of the device that sent it is in front.
+            // A forwarded message begins with the address of the original sender.
             0x04 => body.get(6..)?,
             0x09..=0x0b => body,
             _ => return Some(Carried::Nothing),
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
     use crate::testing::Talk;
 
-    /// The broadcast that looks for devices, and the answer of device 99.
+    /// The broadcast that searches for devices, and the answer of device 99.
     const WHO_IS: &[u8] = b"\x81\x0b\0\x0c\x01\x20\xff\xff\0\xff\x10\x08";
     const I_AM: &[u8] = b"\x81\x0a\0\x14\x01\0\x10\0\xc4\x02\0\0\x63\x22\x01\xe0\x91\0\x21\x0f";
     /// Reads the present value (85) of analog input 3.
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(apdu(b"\x60\x07\x09"), (6, Some(7), None, Some(9)));
         assert_eq!(apdu(b"\x71\x07\x04"), (7, Some(7), None, Some(4)));
         assert_eq!(of(b"\x80"), None);
-        // A message of the network layer: who is a router to a network.
+        // A message of the network layer: which router serves a network.
         assert_eq!(Carried::read(0x0b, b"\x01\x80\0"), Some(Carried::Network(0)));
     }
 

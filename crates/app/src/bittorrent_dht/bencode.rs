@@ -1,9 +1,9 @@
-//! Bencoding (BEP 3): integers, byte strings, lists and dictionaries, read in place.
+//! Bencoding (BEP 3): integers, byte strings, lists and dictionaries, parsed in place.
 
-/// Deepest nesting that is passed over.
+/// The deepest nesting that is skipped.
 const DEPTH_MAX: usize = 16;
 
-/// A value; lists and dictionaries are their encoded items.
+/// A value; lists and dictionaries stay encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Int(i64),
@@ -12,7 +12,7 @@ pub(super) enum Value<'a> {
     Dictionary(&'a [u8]),
 }
 
-/// Splits the value at the beginning of `data` off; `None` where there is no whole one.
+/// Splits off the value at the front of `data`; `None` if it is incomplete or invalid.
 pub(super) fn value(data: &[u8]) -> Option<(Value<'_>, &[u8])> {
     let (&first, rest) = data.split_first()?;
     match first {
@@ -36,7 +36,7 @@ pub(super) fn value(data: &[u8]) -> Option<(Value<'_>, &[u8])> {
     }
 }
 
-/// What is behind the list or dictionary at the beginning of `data`, however deep it goes.
+/// The data after the list or dictionary at the front of `data`; `None` if the nesting is too deep.
 fn behind(mut data: &[u8]) -> Option<&[u8]> {
     let mut depth = 0;
     loop {
@@ -58,7 +58,7 @@ fn behind(mut data: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Goes through the entries of a dictionary; `None` where it is broken.
+/// Iterates over the entries of a dictionary; `None` if it is invalid.
 pub(super) fn entries<'a>(mut items: &'a [u8], mut each: impl FnMut(&'a [u8], Value<'a>)) -> Option<()> {
     while !items.is_empty() {
         let (Value::Bytes(key), rest) = value(items)? else { return None };
@@ -69,7 +69,7 @@ pub(super) fn entries<'a>(mut items: &'a [u8], mut each: impl FnMut(&'a [u8], Va
     Some(())
 }
 
-/// Goes through the items of a list; `None` where it is broken.
+/// Iterates over the items of a list; `None` if it is invalid.
 pub(super) fn items<'a>(mut items: &'a [u8], mut each: impl FnMut(Value<'a>)) -> Option<()> {
     while !items.is_empty() {
         let (v, rest) = value(items)?;

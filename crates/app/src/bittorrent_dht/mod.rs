@@ -1,4 +1,5 @@
-//! BitTorrent's distributed hash table (BEP 5): queries, responses and errors in bencoding over UDP; each message is a transaction.
+//! The distributed hash table of BitTorrent (BEP 5): bencoded queries, responses and errors over UDP. Each message is a
+//! transaction.
 
 mod bencode;
 
@@ -16,15 +17,15 @@ use crate::tx::{LogFor, TxBase};
 
 use bencode::Value;
 
-/// How a message of the table begins: a query, a response (alone or behind the sender's address), an error. Clients speak µTP on the
-/// same port; its datagrams are no messages and raise no event.
+/// The first bytes of a message: a query, a response (alone or after the sender's address), an error. Clients use the same port
+/// for µTP; its datagrams are not messages and raise no event.
 const BEGINNINGS: [&[u8]; 4] = [b"d1:ad", b"d1:rd", b"d2:ip", b"d1:el"];
 
-/// Most nodes, and most peers, that an event shows.
+/// The limit of nodes, and of peers, in an event.
 const LIST_MAX: usize = 256;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:bittorrent-dht.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:bittorrent-dht.NAME`).
 
     events! {
         "BitTorrent's DHT";
@@ -45,7 +46,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::BittorrentDht, "bittorrent-dht").logged_as("bittorrent_dht")
 };
 
-/// A flow: nothing is kept between messages.
+/// The state of a flow: nothing is kept between messages.
 #[derive(Debug)]
 struct Dht;
 
@@ -70,7 +71,7 @@ impl Conversation for Dht {
     }
 }
 
-/// A message, as it came.
+/// A raw message.
 #[derive(Debug)]
 struct Message {
     dir: Direction,
@@ -83,20 +84,20 @@ struct Parts<'a> {
     transaction_id: &'a [u8],
     client_version: Option<&'a [u8]>,
     query: Option<&'a [u8]>,
-    /// Of a query, encoded entries.
+    /// The encoded entries of a query.
     arguments: Option<&'a [u8]>,
-    /// Of a response, encoded entries.
+    /// The encoded entries of a response.
     response: Option<&'a [u8]>,
-    /// Of an error, encoded items.
+    /// The encoded items of an error.
     error: Option<&'a [u8]>,
-    /// Whether the message can be read, says what it is, and has all that this requires.
+    /// Whether the message is valid and has all members that its type requires.
     is_complete: bool,
 }
 
 impl Parts<'_> {
     fn read(data: &[u8]) -> Parts<'_> {
         let (mut p, mut kind, mut has_id) = (Parts::default(), None, false);
-        // Bytes behind the dictionary do not count.
+        // Data after the dictionary is ignored.
         let Some((Value::Dictionary(entries), _)) = bencode::value(data) else { return p };
         let read = bencode::entries(entries, |key, value| match (key, value) {
             (b"t", Value::Bytes(id)) => (p.transaction_id, has_id) = (id, true),
@@ -163,16 +164,16 @@ impl Content for Message {
     }
 }
 
-/// Arguments of a query, or what a response has.
+/// Appends the arguments of a query, or the members of a response.
 fn log_entries(entries: &[u8], json: &mut Json) {
-    // A name that stands twice is shown once.
+    // A repeated name is shown once.
     let mut shown = 0u16;
     let mut first = |n: u16| {
         let is = shown & (1 << n) == 0;
         shown |= 1 << n;
         is
     };
-    // What is behind a broken entry is not shown.
+    // Entries after an invalid one are not shown.
     let _ = bencode::entries(entries, |key, value| match (key, value) {
         (b"id", Value::Bytes(b)) if first(0) => json.hex("id", b),
         (b"target", Value::Bytes(b)) if first(1) => json.hex("target", b),
@@ -203,7 +204,7 @@ fn log_entries(entries: &[u8], json: &mut Json) {
     });
 }
 
-/// Contacts of nodes of `N` bytes each: an identifier of 20 bytes, address and port.
+/// Appends node contacts of `N` bytes each: an identifier of 20 bytes, address and port.
 fn nodes<const N: usize>(name: &'static str, data: &[u8], json: &mut Json) {
     json.array(name);
     for node in data.as_chunks::<N>().0.iter().take(LIST_MAX) {
@@ -218,7 +219,7 @@ fn nodes<const N: usize>(name: &'static str, data: &[u8], json: &mut Json) {
     json.end_array();
 }
 
-/// An address of either family with a port.
+/// Reads an address of either family with a port.
 fn contact(data: &[u8]) -> Option<(IpAddr, u16)> {
     let (ip, port) = data.split_last_chunk::<2>()?;
     let ip = match (ip.first_chunk::<4>(), ip.first_chunk::<16>()) {
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn malformed_messages_have_an_event() {
-        // No transaction identifier; not bencoded; a query without arguments.
+        // Without a transaction identifier; not bencoded; a query without arguments.
         let t = talk(b"d1:ad2:id20:abcdefghij0123456789e1:q4:ping1:y1:qe", b"d1:ad2:id20:abc");
         assert_eq!(t.events(), ["malformed_packet"; 2]);
         assert!(

@@ -1,11 +1,11 @@
-//! Brotli (RFC 7932): the library's decoder as steps, with a window that grows with what was decoded.
+//! Brotli (RFC 7932): the library's decoder in steps, with a window that grows with the output.
 //!
-//! A stream says how large its window is, up to 16 MiB, and how long its next block is. From that the library makes the window, and
-//! fills it before it gives anything: 26 bytes make it write 16 MiB twice, and hold them. So it is told of a smaller window first,
-//! [`FIRST`]. As long as a stream is not longer than the window, less the 16 bytes that a distance never reaches (section 9.1), both
-//! windows decode to the same. When more is wanted, the input so far, which is kept until then, is decoded again with a window
-//! [`GROWTH`] times as large, and what was given before is left out. Time and memory so keep to what was decoded: of a long stream an
-//! eighth is decoded twice.
+//! A stream declares the size of its window, up to 16 MiB, and the length of its next block. The library allocates that window
+//! and fills it before it returns output: 26 bytes of input make it write and hold 16 MiB twice. The decoder therefore declares
+//! a smaller window first, [`FIRST`]. While the output is no longer than the window, less the 16 bytes that a distance never
+//! reaches (section 9.1), both windows give the same output. If more is needed, the decoder starts again with a window
+//! [`GROWTH`] times as large, decodes the input so far, which it kept, and skips the output that it already returned. Time and
+//! memory thus follow the output: a long stream decodes an eighth twice.
 
 use std::fmt;
 
@@ -13,16 +13,16 @@ use brotli_decompressor::{Allocator, BrotliDecompressStream, BrotliResult, Brotl
 
 use super::{Piece, SCRATCH, Step};
 
-/// The first window, as a power of two: more than what rules look at of a body by default.
+/// The first window, as a power of two: larger than what rules inspect of a body by default.
 const FIRST: u32 = 17;
-/// What the power of two grows by.
+/// The growth of the power of two.
 const GROWTH: u32 = 3;
 /// The largest window of a stream, as a power of two.
 const LARGEST: u32 = 24;
 /// Bytes of the window that a distance never reaches.
 const GAP: usize = 16;
 
-/// Makes memory for the library, and counts it.
+/// Allocates memory for the library, and counts it.
 #[derive(Default)]
 struct Counted {
     inner: StandardAlloc,
@@ -48,33 +48,33 @@ where
 
 type State = BrotliState<Counted, Counted, Counted>;
 
-/// Bytes that Brotli's decoder is given at a time. What it decoded of a piece is lost where the piece is damaged: with
-/// pieces of this size, cut at the same places however the input is split, that is little, and always the same.
+/// The size of input pieces for the library. It loses the output of a damaged piece. Small pieces at fixed positions keep that
+/// loss small, and independent of how the input is split.
 const BLOCK: usize = 64;
 
 /// A decoder for `br`.
 pub(super) struct Brotli {
     state: Box<State>,
-    /// The largest window that the library may make now, as a power of two.
+    /// The largest window that the library may allocate now, as a power of two.
     window: u32,
-    /// The stream has a larger one.
+    /// The stream declares a larger window.
     cut: bool,
-    /// All input since the beginning, in blocks, as long as it may have to be decoded again.
+    /// All input so far, in blocks, while it may have to be decoded again.
     kept: Vec<u8>,
-    /// How much of `kept` the library was given since the last beginning.
+    /// How much of `kept` the library has received since the last start.
     again: usize,
-    /// Bytes that were given before that, and are left out now.
+    /// Output from before the last start, which is skipped now.
     given: usize,
-    /// Bytes that the library gave since the last beginning.
+    /// Output since the last start.
     total: usize,
     block: [u8; BLOCK],
-    /// How much of `block` is there.
+    /// Length of the data in `block`.
     count: usize,
-    /// It is complete: the library is to be given it.
+    /// The block is complete: the library can have it.
     whole: bool,
-    /// How much of it the library has.
+    /// How much of the block the library has received.
     fed: usize,
-    /// No more input will come.
+    /// The input has ended.
     last: bool,
     done: bool,
 }
@@ -109,23 +109,23 @@ impl Brotli {
         }
     }
 
-    /// Bytes of memory that it holds.
+    /// Allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
         let library = self.state.alloc_u8.bytes + self.state.alloc_u32.bytes + self.state.alloc_hc.bytes;
         size_of::<State>() + library + self.kept.capacity()
     }
 
-    /// The body is at its end: what is not a whole block is decoded as well.
+    /// Ends the body: an incomplete block is decoded as well.
     pub(super) fn finish(&mut self) {
         self.last = true;
     }
 
-    /// Bytes of output that are right with the window that the library has.
+    /// The amount of output that is correct with the current window.
     const fn right(&self) -> usize {
         if self.cut { (1 << self.window) - GAP } else { usize::MAX }
     }
 
-    /// Begins again with a larger window.
+    /// Starts again with a larger window.
     fn grow(&mut self) {
         self.state = state();
         self.window = (self.window + GROWTH).min(LARGEST);
@@ -134,7 +134,7 @@ impl Brotli {
         (self.again, self.total, self.count, self.fed, self.whole) = (0, 0, 0, 0, false);
     }
 
-    /// Fills the block: with what is to be decoded again, then with input. Whether the library can be given it.
+    /// Fills the block, first with data to decode again, then with input. Returns whether the library can have it.
     fn fill(&mut self, input: &mut &[u8]) -> bool {
         if self.whole {
             return true;
@@ -163,24 +163,24 @@ impl Brotli {
         self.whole
     }
 
-    /// Whether the library was given nothing yet.
+    /// Whether the library has received nothing yet.
     const fn is_new(&self) -> bool {
         self.state.window_bits == 0
     }
 
-    /// One step, as of [`super::flate::Flate::step`].
+    /// One step, like [`super::flate::Flate::step`].
     pub(super) fn step(&mut self, input: &mut &[u8], scratch: &mut [u8; SCRATCH]) -> Step {
         if self.done {
             return Step::End { lied: false };
         }
-        // All that is right was given, or there is more input than the window is large, which is not kept for ever.
+        // All correct output was returned, or the input exceeds the window and is not kept any longer.
         if self.cut && (self.total >= self.right() || self.kept.len() > 1 << self.window) {
             self.grow();
         }
         if !self.fill(input) {
             return Step::NeedInput;
         }
-        // The window's size is in the first byte, and nothing that needs it can be.
+        // The first byte declares the window's size, before anything that depends on it.
         let new = self.is_new();
         let end = if new { self.count.min(1) } else { self.count };
         let block = self.block.get(..end).unwrap_or(&[]);
@@ -210,19 +210,19 @@ impl Brotli {
             }
             BrotliResult::NeedsMoreInput if end < self.count => return Step::Again { lied: false },
             BrotliResult::NeedsMoreInput => {
-                // It has kept what it could not use.
+                // The library has stored what it could not use.
                 (self.count, self.fed, self.whole) = (0, 0, false);
                 false
             }
             BrotliResult::NeedsMoreOutput => false,
-            // What a distance reaches in the stream's own window it need not reach in ours.
+            // A distance that is valid in the stream's window may be out of range in this one.
             BrotliResult::ResultFailure if self.cut && self.state.pos as usize > self.right() => {
                 self.grow();
                 return Step::Again { lied: false };
             }
             BrotliResult::ResultFailure => true,
         };
-        // What was given before is left out.
+        // Skip output that was returned before.
         let before = self.given.saturating_sub(self.total - made).min(made);
         match (made - before, failed) {
             (0, true) => Step::Failed,

@@ -1,15 +1,15 @@
-//! The `Content-Encoding` header (RFC 9110 section 8.4), read as generously as clients do.
+//! The `Content-Encoding` header (RFC 9110 section 8.4), parsed as leniently as clients do.
 
 use super::{Coding, MAX_LAYERS};
 
-/// What a `Content-Encoding` value comes to.
+/// The codings in a `Content-Encoding` value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Codings {
-    /// Codings in the order in which they are to be undone: the last one named first.
+    /// Codings in the order of decoding: the last one named is first.
     pub list: Vec<Coding>,
-    /// More codings than allowed; those behind are left out (event `too_many_encoding_layers`).
+    /// There are more codings than allowed; the rest is dropped (event `too_many_encoding_layers`).
     pub too_many: bool,
-    /// A coding that is not known, or only looks like one (event `abnormal_ce_header`).
+    /// A coding is unknown, or only resembles a known one (event `abnormal_ce_header`).
     pub abnormal: bool,
 }
 
@@ -17,9 +17,9 @@ fn contains(token: &[u8], name: &[u8]) -> bool {
     token.windows(name.len()).any(|w| w.eq_ignore_ascii_case(name))
 }
 
-/// Reads a `Content-Encoding` value; several headers are to be joined with commas in their order. Tokens are separated by
-/// commas and white space. What has `gzip` or `deflate` anywhere in it is taken for that; what is not known is skipped, and
-/// counts as a layer, of which there are `max_layers` at most (0 stands for [`MAX_LAYERS`]: whoever wants none does not ask).
+/// Parses a `Content-Encoding` value; several headers must be joined with commas. Commas and white space separate tokens. A
+/// token that contains `gzip` or `deflate` counts as that coding. An unknown one is skipped but counts as a layer. The limit is
+/// `max_layers` (0 means [`MAX_LAYERS`]; a caller that allows none does not call this).
 pub fn codings(value: &[u8], max_layers: u8) -> Codings {
     let mut found = Codings::default();
     let max = if max_layers == 0 { MAX_LAYERS } else { usize::from(max_layers).min(MAX_LAYERS) };
@@ -27,7 +27,7 @@ pub fn codings(value: &[u8], max_layers: u8) -> Codings {
     let mut layers = 0;
     for token in tokens {
         if token.eq_ignore_ascii_case(b"identity") {
-            // It is no layer: curl takes any number of it.
+            // It does not count as a layer: curl accepts any number of it.
             found.abnormal = true;
             continue;
         }

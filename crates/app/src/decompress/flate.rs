@@ -1,4 +1,4 @@
-//! gzip (RFC 1952), zlib (RFC 1950) and bare deflate (RFC 1951), told apart by their first bytes whatever the header says.
+//! gzip (RFC 1952), zlib (RFC 1950) and raw deflate (RFC 1951), distinguished by their first bytes whatever the header says.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::{Coding, Piece, SCRATCH, Status, Step};
 /// Memory of an inflating stream: its window of 32 KiB, and tables.
 const INFLATE: usize = 48 << 10;
 
-/// What a member of gzip begins with.
+/// The first bytes of a gzip member.
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 const FHCRC: u8 = 2;
@@ -17,30 +17,30 @@ const FEXTRA: u8 = 4;
 const FNAME: u8 = 8;
 const FCOMMENT: u8 = 16;
 
-/// Where in a gzip header or trailer.
+/// The position in a gzip header or trailer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The first two bytes are not there yet.
+    /// Waiting for the first two bytes.
     Sniff,
-    /// gzip: the ten bytes that are always there.
+    /// gzip: the ten fixed bytes.
     Fixed,
     /// gzip: FEXTRA's length.
     ExtraLen,
-    /// gzip: as many bytes of FEXTRA.
+    /// gzip: the content of FEXTRA.
     Extra,
-    /// gzip: the file's name, to a zero.
+    /// gzip: the file name, up to a zero.
     Name,
-    /// gzip: a comment, to a zero.
+    /// gzip: a comment, up to a zero.
     Comment,
     /// gzip: the header's checksum.
     HeaderCrc,
-    /// What is deflated.
+    /// The deflated data.
     Body,
     /// gzip: checksum and length.
     Trailer,
-    /// gzip: behind a member, where another one may begin.
+    /// gzip: after a member, where another one may begin.
     Next,
-    /// Behind the end.
+    /// After the end.
     Done,
 }
 
@@ -57,14 +57,14 @@ pub(super) struct Flate {
     wrapper: Wrapper,
     stage: Stage,
     inflate: Decompress,
-    /// The header's or trailer's field so far.
+    /// The current field of the header or trailer.
     field: [u8; 10],
-    /// How much of it is there, or how much of FEXTRA is still to come.
+    /// Its length so far, or the rest of FEXTRA.
     count: usize,
     flags: u8,
     header_crc: Crc,
     crc: Crc,
-    /// Output of a bare deflate stream said to be gzip: a guess, not given out until it is sure or [`SCRATCH`] is full.
+    /// Output of a raw deflate stream declared as gzip: a guess that is held until it is certain, or [`SCRATCH`] is full.
     pending: Option<usize>,
 }
 
@@ -90,12 +90,12 @@ impl Flate {
         }
     }
 
-    /// Bytes of memory that it holds.
+    /// Allocated memory in bytes.
     pub(super) const fn memory(&self) -> usize {
         INFLATE
     }
 
-    /// Starts with another idea of what the data is; `false` where there is none left. The caller gives all bytes again.
+    /// Starts with another guess of the format; `false` if there is none left. The caller provides all data again.
     pub(super) fn retry(&mut self) -> bool {
         if self.wrapper == Wrapper::Bare {
             return false;
@@ -104,8 +104,8 @@ impl Flate {
         true
     }
 
-    /// Looks for another member (RFC 1952 section 2.2), which Go, Node.js and urllib3 read; behind padding of zeros, which
-    /// Python's `gzip` passes over. What is behind a member and is none, nobody reads.
+    /// Looks for another member (RFC 1952 section 2.2), which Go, Node.js and urllib3 read. Zero padding before it is skipped,
+    /// as in Python's `gzip`. No client reads other data after a member.
     fn next_member(&mut self, input: &mut &[u8]) -> Step {
         if self.count == 0 {
             let zeros = input.iter().take_while(|&&b| b == 0).count();
@@ -138,12 +138,12 @@ impl Flate {
         self.pending = (wrapper == Wrapper::Bare && self.label == Coding::Gzip).then_some(0);
     }
 
-    /// Whether what came so far is surely said to be compressed by its own header.
+    /// Whether a header in the data shows that it is compressed.
     pub(super) fn has_header(&self) -> bool {
         self.stage != Stage::Sniff && self.wrapper != Wrapper::Bare
     }
 
-    /// Collects `n` bytes of a field; `true` once they are there.
+    /// Collects `n` bytes of a field. Returns `true` once they are complete.
     fn collect(&mut self, input: &mut &[u8], n: usize) -> bool {
         let take = n.saturating_sub(self.count).min(input.len());
         let (head, tail) = input.split_at(take);
@@ -158,7 +158,7 @@ impl Flate {
         self.count >= n
     }
 
-    /// Skips to behind a zero; `true` once it is found.
+    /// Skips past a zero. Returns `true` once it is found.
     fn skip_string(&mut self, input: &mut &[u8]) -> bool {
         let end = input.iter().position(|&b| b == 0);
         let (head, tail) = input.split_at(end.map_or(input.len(), |e| e + 1));
@@ -167,7 +167,7 @@ impl Flate {
         end.is_some()
     }
 
-    /// The part of a gzip header that follows.
+    /// Moves to the next part of a gzip header.
     fn next_stage(&mut self) {
         self.count = 0;
         for (flag, stage) in
@@ -182,11 +182,11 @@ impl Flate {
         self.stage = Stage::Body;
     }
 
-    /// One step: takes from `input`, may give a piece of output in `scratch`.
+    /// One step: consumes from `input`, and may return output in `scratch`.
     pub(super) fn step(&mut self, input: &mut &[u8], scratch: &mut [u8; SCRATCH]) -> Step {
         match self.stage {
             Stage::Sniff => {
-                // The bytes are looked at, not taken: the caller has them held.
+                // The bytes are examined, not consumed: the caller holds them.
                 if !self.collect_sniff(input) {
                     return Step::NeedInput;
                 }
@@ -199,7 +199,7 @@ impl Flate {
                     _ => Wrapper::Bare,
                 };
                 self.begin(wrapper);
-                // A zlib stream said to be gzip is read without a word, as the peers do.
+                // A zlib stream declared as gzip raises no event, as in Suricata.
                 let lied =
                     matches!((self.label, wrapper), (Coding::Gzip, Wrapper::Bare) | (Coding::Deflate, Wrapper::Gzip));
                 Step::Restart { lied }
@@ -214,7 +214,7 @@ impl Flate {
                 }
                 self.flags = flags;
                 self.next_stage();
-                // Reserved bits mean nothing that is known; what follows is read all the same.
+                // Reserved bits have no known meaning; the data is decoded nevertheless.
                 Step::Again { lied: flags & 0xe0 != 0 }
             }
             Stage::ExtraLen => {
@@ -322,7 +322,7 @@ impl Flate {
         Step::Output(Piece { range: 0..end, cost: made, failed: None })
     }
 
-    /// What is left at the end of the body: a guess' output that was not given out.
+    /// The held output of a guess at the end of the body.
     pub(super) fn rest(&mut self) -> usize {
         let n = self.pending.take().unwrap_or(0);
         self.stage = Stage::Done;

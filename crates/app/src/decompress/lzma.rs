@@ -1,4 +1,4 @@
-//! LZMA-alone: the library's decoder as steps.
+//! LZMA-alone: the library's decoder in steps.
 
 use std::fmt;
 
@@ -6,23 +6,23 @@ use liblzma::stream::{Action, Error, Status, Stream};
 
 use super::{Piece, SCRATCH, Step};
 
-/// Memory of the library's decoder besides its dictionary.
+/// Memory of the library's decoder, without its dictionary.
 const LZMA_STATE: usize = 64 << 10;
-/// Properties, size of the dictionary, size of what is compressed.
+/// Properties, dictionary size, and uncompressed size.
 const LZMA_HEADER: usize = 13;
 
 /// A decoder for `lzma`.
 pub(super) struct Lzma {
-    /// Bytes of memory that the dictionary may have.
+    /// The memory limit of the dictionary.
     memory: u64,
     header: [u8; LZMA_HEADER],
     count: usize,
-    /// How much of `header` the library has.
+    /// How much of `header` the library has received.
     fed: usize,
     stream: Option<Box<Stream>>,
-    /// The dictionary is smaller than the data asks for.
+    /// The dictionary is smaller than declared.
     cut: bool,
-    /// Bytes of output that are still to come, as the header has it; all ones where it does not say.
+    /// The remaining output that the header declares; all ones if it does not.
     left: u64,
     done: bool,
 }
@@ -47,7 +47,7 @@ impl Lzma {
         }
     }
 
-    /// Bytes of memory that it holds, once it has its dictionary.
+    /// Memory in bytes, once the dictionary exists.
     pub(super) fn memory(&self) -> usize {
         let [_, a, b, c, d, ..] = self.header;
         match self.stream {
@@ -56,7 +56,7 @@ impl Lzma {
         }
     }
 
-    /// One step, as of [`super::flate::Flate::step`].
+    /// One step, like [`super::flate::Flate::step`].
     pub(super) fn step(&mut self, input: &mut &[u8], scratch: &mut [u8; SCRATCH]) -> Step {
         if self.done {
             return Step::End { lied: false };
@@ -71,7 +71,7 @@ impl Lzma {
             if self.count < LZMA_HEADER {
                 return Step::NeedInput;
             }
-            // Encoders ask for dictionaries far bigger than their data. One of the permitted size does until data refers
+            // Encoders declare dictionaries far larger than their data. One of the permitted size is enough until data refers
             // further back than it reaches.
             let [_, a, b, c, d, size @ ..] = self.header;
             let limit = u32::try_from(self.memory).unwrap_or(u32::MAX);
@@ -81,12 +81,12 @@ impl Lzma {
                     to.copy_from_slice(&limit.to_le_bytes());
                 }
             }
-            // The library is not told the length, or it would judge what is behind it by how the input is split.
+            // The library must not know the length, or the handling of data after it would depend on how the input is split.
             self.left = u64::from_le_bytes(size);
             if let Some(to) = self.header.get_mut(5..) {
                 to.fill(0xff);
             }
-            // The dictionary is what counts; the rest of a decoder's memory has a small bound.
+            // The dictionary dominates; the rest of the decoder's memory has a small bound.
             match Stream::new_lzma_decoder(u64::MAX) {
                 Ok(s) => self.stream = Some(Box::new(s)),
                 Err(_) => return Step::Memory,
@@ -95,7 +95,7 @@ impl Lzma {
         let Some(stream) = self.stream.as_mut() else { return Step::Failed };
         if self.fed < LZMA_HEADER {
             let before = stream.total_in();
-            // The library takes nothing without room for output, and has none to give for a header.
+            // The library consumes nothing without room for output, and a header gives no output.
             let result = stream.process(self.header.get(self.fed..).unwrap_or(&[]), scratch, Action::Run);
             let used = (stream.total_in() - before) as usize;
             self.fed += used;
@@ -133,7 +133,7 @@ impl Lzma {
             Ok(_) if used > 0 => Step::Again { lied: false },
             Ok(_) if input.is_empty() => Step::NeedInput,
             Err(Error::Mem | Error::MemLimit) => Step::Memory,
-            // What is wrong behind the declared length does not matter.
+            // Errors after the declared length do not matter.
             Err(_) if made > 0 && self.left == 0 => piece(None),
             Err(_) if made > 0 => piece(Some(if self.cut { super::Status::Memory } else { super::Status::Broken })),
             Err(_) if self.cut => Step::Memory,

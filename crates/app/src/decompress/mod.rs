@@ -1,18 +1,19 @@
-//! Compressed bodies: gzip, deflate, LZMA, Brotli, in layers, as lying servers send them and lenient browsers read them.
+//! Compressed bodies: gzip, deflate, LZMA and Brotli, in layers, with the wrong declarations of servers and the leniency of
+//! browsers.
 //!
-//! A [`Decoder`] has a layer for each coding, outermost first, and what one gives is at once the next one's input. Nothing
-//! is gathered but what a layer may have to hand on untouched:
+//! A [`Decoder`] has a layer for each coding, outermost first. The output of one layer is immediately the input of the next. A
+//! layer buffers only data that it may have to pass on unchanged:
 //!
-//! - As long as nothing was decoded, a layer keeps its input, 128 KiB at most. When it then turns out not to be what it
-//!   was said to be, another idea is tried (`gzip` and `deflate` are told apart by their first bytes: gzip, zlib, bare
-//!   deflate), and when none is left all of it is passed on as it is.
-//! - When the data is damaged behind something that was decoded, that counts, and what follows is dropped. So is what is
-//!   behind the end of the compressed data; of gzip that is behind the last of its members.
-//! - Wrong checksums, lengths and reserved flags are told ([`Status::Broken`]), and change nothing.
+//! - Until it has output, a layer keeps its input, up to 128 KiB. If the data does not match the declared coding, it tries
+//!   another one (the first bytes distinguish gzip, zlib and raw deflate for `gzip` and `deflate`). If none fits, it passes the
+//!   data on unchanged.
+//! - If the data is damaged after some output, the output counts and the rest is dropped. Data after the end of the compressed
+//!   data is dropped too; for gzip, that is the end of the last member.
+//! - Wrong checksums, lengths and reserved flags are reported ([`Status::Broken`]) and change nothing.
 //!
-//! Every layer's output is counted against [`Limits`]: one that grows too much ends the decoding of the body, whichever
-//! layer it is. A clock is never read: `decompression-time-limit` is a number of bytes ([`Limits::work_of_time`]). Where nobody wants
-//! what comes out any more, nothing more is decoded.
+//! The output of each layer counts towards [`Limits`]: if any layer expands too much, decoding of the body ends. The decoder
+//! never reads a clock: `decompression-time-limit` is converted to a number of bytes ([`Limits::work_of_time`]). Once the sink
+//! wants no more output, decoding stops.
 
 mod brotli;
 mod codings;
@@ -30,19 +31,19 @@ use brotli::Brotli;
 use flate::Flate;
 use lzma::Lzma;
 
-/// Largest piece that a layer gives at a time, in bytes.
+/// The largest piece of output, in bytes.
 pub const SCRATCH: usize = 16 << 10;
 
-/// Most input that a layer keeps while nothing was decoded.
+/// The limit of input that a layer keeps before its first output.
 const HOLD: usize = 128 << 10;
 
-/// Output for each byte of input from which on a body may be a bomb.
+/// The expansion ratio from which a body may be a bomb.
 pub const BOMB_RATIO: u64 = 2048;
 
-/// Most layers of a [`Decoder`].
+/// The limit of layers in a [`Decoder`].
 pub const MAX_LAYERS: usize = 8;
 
-/// A coding of a body.
+/// A content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
     /// `gzip`, `x-gzip` (RFC 1952).
@@ -58,18 +59,17 @@ pub enum Coding {
 /// Limits of decompression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of output after which a body counts as a bomb if it also is more than 2,048 times its input
-    /// (`compression-bomb-limit`).
+    /// The output above which a body counts as a bomb if it also exceeds 2,048 times its input (`compression-bomb-limit`).
     pub bomb: u64,
-    /// Memory that LZMA may use for its dictionary, in bytes (`lzma-memlimit`); 0 turns LZMA off.
+    /// The memory limit of LZMA's dictionary, in bytes (`lzma-memlimit`); 0 turns LZMA off.
     pub lzma_memory: u64,
-    /// Bytes of output of all layers of a body together, those of Brotli counted twice and those of LZMA four times, after
-    /// which nothing more is decoded (`decompression-time-limit`, see [`Limits::work_of_time`]); 0 for no limit.
+    /// The limit of a body's output from all layers, where Brotli counts twice and LZMA four times (`decompression-time-limit`,
+    /// see [`Limits::work_of_time`]); 0 for none.
     pub work: u64,
 }
 
 impl Limits {
-    /// The bytes that stand for a `decompression-time-limit` in microseconds: 512 for each, about what inflating takes.
+    /// Converts a `decompression-time-limit` in microseconds to bytes: 512 for each, about the speed of inflating.
     pub const fn work_of_time(microseconds: u64) -> u64 {
         microseconds.saturating_mul(512)
     }
@@ -81,21 +81,22 @@ impl Default for Limits {
     }
 }
 
-/// What came of decompressing a piece.
+/// The result of decompressing a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// All is well.
+    /// No error.
     Ok,
-    /// The data is not what it was said to be, or damaged. Said once, by the call that found it.
+    /// The data does not match the declaration, or is damaged. Only the call that finds it reports it.
     Broken,
-    /// The limit of expansion was reached; nothing more comes out. Said by every call from then on.
+    /// The expansion limit was reached, and no more output follows. Every later call reports it.
     Bomb,
-    /// LZMA needs more memory than it may have: passed on as it is if nothing was decoded yet, else dropped. Said once.
+    /// LZMA needs more memory than its limit: the data is passed on unchanged if there was no output, otherwise dropped.
+    /// Reported once.
     Memory,
 }
 
 impl Status {
-    /// The worse of two.
+    /// The more severe of two.
     #[must_use]
     pub fn worse(self, other: Status) -> Status {
         let rank = |s| match s {
@@ -108,33 +109,33 @@ impl Status {
     }
 }
 
-/// What came of a step of a layer.
+/// The result of a layer's step.
 enum Step {
-    /// All input is used up.
+    /// All input was consumed.
     NeedInput,
-    /// There is more to do; `lied` where something was wrong that does not matter.
+    /// There is more to do; `lied` reports a harmless error.
     Again { lied: bool },
-    /// The data is what it was taken for, though nothing came out; `lied` as of [`Step::Again`].
+    /// The format is certain although there was no output; `lied` as for [`Step::Again`].
     Sure { lied: bool },
-    /// The layer knows now how to read the data: all of it is to be given again.
+    /// The layer has determined the format and needs all data again.
     Restart { lied: bool },
     /// A piece of output.
     Output(Piece),
     /// The end of the compressed data.
     End { lied: bool },
-    /// It cannot be read, and nothing came out in this step.
+    /// The data is invalid, and this step gave no output.
     Failed,
-    /// LZMA's memory is not enough.
+    /// LZMA's memory limit is too low.
     Memory,
 }
 
-/// Output of a step.
+/// The output of a step.
 struct Piece {
-    /// Where in the layer's scratch memory.
+    /// Its range in the layer's scratch buffer.
     range: Range<usize>,
-    /// What it counts against [`Limits::work`].
+    /// Its cost towards [`Limits::work`].
     cost: usize,
-    /// What is wrong behind it.
+    /// The error after it.
     failed: Option<Status>,
 }
 
@@ -172,13 +173,13 @@ impl Engine {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// Nothing came out yet: the input is kept.
+    /// No output yet: the input is kept.
     Holding,
-    /// Something did.
+    /// There was output.
     Decoding,
-    /// As it is.
+    /// Pass data on unchanged.
     Raw,
-    /// Not at all.
+    /// Drop data.
     Dropping,
 }
 
@@ -191,21 +192,21 @@ struct Layer {
     scratch: Box<[u8; SCRATCH]>,
 }
 
-/// What the layers of a decoder share.
+/// State that the layers of a decoder share.
 #[derive(Debug, Default)]
 struct Account {
     limits: Limits,
-    /// Bytes of the body.
+    /// Input bytes of the body.
     input: u64,
     work: u64,
     bomb: bool,
-    /// Nobody wants what comes out.
+    /// The sink wants no more output.
     unwanted: bool,
     status: Option<Status>,
 }
 
 impl Account {
-    /// Nothing more is decoded.
+    /// Whether decoding has ended.
     const fn is_over(&self) -> bool {
         self.bomb || self.unwanted
     }
@@ -221,10 +222,10 @@ impl Account {
     }
 }
 
-/// Takes what comes out, and says whether more of it is wanted.
+/// Receives output, and returns whether it wants more.
 type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> bool;
 
-/// Hands `data` through layers to the sink.
+/// Passes `data` through the layers to the sink.
 fn feed(layers: &mut [Layer], account: &mut Account, data: &[u8], sink: Sink<'_>) {
     match layers.split_first_mut() {
         _ if data.is_empty() || account.is_over() => (),
@@ -250,7 +251,7 @@ impl Layer {
             Mode::Decoding => {
                 self.run(rest, account, data, 0, sink);
             }
-            // The usual body gives something with its first piece: then nothing is copied.
+            // Usually the first piece already gives output, and nothing is copied.
             Mode::Holding if self.hold.is_empty() => {
                 if self.run(rest, account, data, 0, sink) {
                     self.hold.extend_from_slice(data);
@@ -269,8 +270,8 @@ impl Layer {
         }
     }
 
-    /// Keeps no more input where there is too much of it. So much that decodes to nothing (a long name in a header, empty
-    /// blocks) and is still no error, is what it was taken for: there is nothing to pass on as it is.
+    /// Stops keeping input at the limit. If that much data decodes to nothing (a long name in a header, empty blocks) without
+    /// an error, its format is certain and it need not be passed on unchanged.
     fn limit_hold(&mut self, account: &mut Account) {
         if self.hold.len() > HOLD {
             account.say(Status::Broken);
@@ -279,8 +280,7 @@ impl Layer {
         }
     }
 
-    /// Decodes what is in `all` from `from` on; while nothing came out yet, `all` is the input since the beginning. Returns
-    /// whether it has to be kept.
+    /// Decodes `all` from `from` on. Before the first output, `all` is the whole input. Returns whether it has to be kept.
     fn run(&mut self, rest: &mut [Layer], account: &mut Account, all: &[u8], from: usize, sink: Sink<'_>) -> bool {
         let mut input = all.get(from..).unwrap_or(&[]);
         while !account.is_over() {
@@ -335,7 +335,7 @@ impl Layer {
         false
     }
 
-    /// Counts a piece of output and hands it on.
+    /// Counts a piece of output and passes it on.
     fn give(&mut self, rest: &mut [Layer], account: &mut Account, range: Range<usize>, cost: usize, sink: Sink<'_>) {
         let piece = self.scratch.get(range).unwrap_or(&[]);
         self.out = self.out.saturating_add(piece.len() as u64);
@@ -373,7 +373,7 @@ impl Layer {
     }
 }
 
-/// Decoders one behind the other, the outermost coding first.
+/// A chain of decoders, the outermost coding first.
 #[derive(Debug, Default)]
 pub struct Decoder {
     layers: Vec<Layer>,
@@ -381,28 +381,28 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for codings in the order in which they are to be undone; those behind the [`MAX_LAYERS`]th are not.
+    /// A decoder for codings in the order of decoding; those after the first [`MAX_LAYERS`] are ignored.
     pub fn new(codings: &[Coding], limits: Limits) -> Decoder {
         let on = |c: &&Coding| **c != Coding::Lzma || limits.lzma_memory > 0;
         let layers = codings.iter().filter(on).take(MAX_LAYERS).map(|&c| Layer::new(c, limits)).collect();
         Decoder { layers, account: Account { limits, ..Account::default() } }
     }
 
-    /// Bytes of memory that it holds.
+    /// Allocated memory in bytes.
     pub fn memory(&self) -> usize {
         let layer = |l: &Layer| size_of::<Layer>() + SCRATCH + l.hold.capacity() + l.engine.memory();
         self.layers.iter().map(layer).sum()
     }
 
-    /// Decodes a piece; what comes out is handed to `sink` in pieces of at most [`SCRATCH`] bytes, until it says that it wants no
-    /// more: then nothing is decoded any more, of this piece and of those that follow.
+    /// Decodes a piece. `sink` receives output in pieces of at most [`SCRATCH`] bytes, until it wants no more: then decoding
+    /// stops, for this piece and for all that follow.
     pub fn push(&mut self, input: &[u8], sink: &mut dyn FnMut(&[u8]) -> bool) -> Status {
         self.account.input = self.account.input.saturating_add(input.len() as u64);
         feed(&mut self.layers, &mut self.account, input, sink);
         self.status()
     }
 
-    /// The body is at its end: what is left inside comes out.
+    /// Ends the body, and returns the remaining output.
     pub fn finish(&mut self, sink: &mut dyn FnMut(&[u8]) -> bool) -> Status {
         let mut layers = &mut self.layers[..];
         while let Some((layer, rest)) = layers.split_first_mut() {

@@ -1,8 +1,8 @@
-//! Flash files as rules are to see them: `CWS` (zlib) and `ZWS` (LZMA) as the `FWS` that they were before.
+//! Flash files in the form that rules inspect: `CWS` (zlib) and `ZWS` (LZMA) become uncompressed `FWS`.
 //!
-//! SWF File Format Specification 19, chapter 2: three bytes of signature, one of version, four of length (of the file when
-//! it is not compressed, little endian). `CWS` is there from version 6 on, `ZWS` from version 13 on; in a `ZWS` four bytes
-//! with the compressed length follow, then LZMA's five bytes of properties.
+//! SWF File Format Specification 19, chapter 2: three bytes of signature, one of version, four of uncompressed length in little
+//! endian. `CWS` exists from version 6 on, `ZWS` from version 13 on. A `ZWS` continues with four bytes of compressed length and
+//! five bytes of LZMA properties.
 
 use flate2::{Decompress, FlushDecompress};
 use liblzma::stream::{Action, Error, Status, Stream};
@@ -13,23 +13,23 @@ use crate::http1::SwfConfig;
 const HEADER: usize = 8;
 const ZWS_HEADER: usize = 17;
 
-/// Most bytes that come of a file, whatever it says and however much is allowed.
+/// The output limit for a file, whatever it declares and the settings allow.
 pub const MAX_OUTPUT: usize = 4 << 20;
 
-/// What a window of data came to.
+/// The result for a window of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swf {
-    /// No compressed Flash file, or of a kind that is not to be decompressed.
+    /// Not a compressed Flash file, or of a kind that is not decompressed.
     Not,
-    /// It was decompressed, as far as it is there and limits allow.
+    /// Decompressed, to the extent that data is available and the limits allow.
     Decoded,
-    /// Its version knows no such compression.
+    /// The version does not have this compression.
     InvalidVersion,
-    /// There is not even a header.
+    /// The header is incomplete.
     InvalidLength,
-    /// It is damaged.
+    /// The data is damaged.
     Broken,
-    /// LZMA needs more memory than it may have.
+    /// LZMA needs more memory than its limit.
     Memory,
 }
 
@@ -38,8 +38,8 @@ pub fn is_compressed(data: &[u8]) -> bool {
     matches!(data, [b'C' | b'Z', b'W', b'S', ..])
 }
 
-/// Decompresses a Flash file of which `data` is the beginning. With [`Swf::Decoded`], `out` has it uncompressed, `FWS`
-/// first; in every other case `out` is empty and what is to be looked at is `data` as it is.
+/// Decompresses the available beginning `data` of a Flash file. With [`Swf::Decoded`], `out` has the uncompressed file,
+/// starting with `FWS`. Otherwise `out` is empty, and rules inspect `data` itself.
 pub fn decompress(data: &[u8], config: &SwfConfig, limits: Limits, out: &mut Vec<u8>) -> Swf {
     out.clear();
     let (lzma, oldest) = match data {
@@ -54,7 +54,7 @@ pub fn decompress(data: &[u8], config: &SwfConfig, limits: Limits, out: &mut Vec
     if version < oldest {
         return Swf::InvalidVersion;
     }
-    // Players take a length that is too small as the length without the header, and one of nothing as none.
+    // Players treat a length that is too small as one without the header, and zero as unknown.
     let declared = match u32::from_le_bytes([a, b, c, d]) {
         0 => usize::MAX,
         n => (n as usize).saturating_add(HEADER),
@@ -70,7 +70,7 @@ pub fn decompress(data: &[u8], config: &SwfConfig, limits: Limits, out: &mut Vec
     result
 }
 
-/// Makes room for the next piece; `None` where `out` has all it may have.
+/// Makes room for the next piece; `None` if `out` has reached its limit.
 fn grow(out: &mut Vec<u8>, most: usize) -> Option<usize> {
     let from = out.len();
     out.resize(most.min(from.saturating_add(super::SCRATCH)), 0);
@@ -78,7 +78,7 @@ fn grow(out: &mut Vec<u8>, most: usize) -> Option<usize> {
 }
 
 fn inflate(body: &[u8], most: usize, out: &mut Vec<u8>) -> Swf {
-    // The checksum at the end is not looked at: players do not wait for it.
+    // The checksum at the end is ignored, because players do not wait for it.
     let mut rest = match body {
         [cmf, flags, rest @ ..]
             if cmf & 0x0f == 8 && (u16::from(*cmf) << 8 | u16::from(*flags)) % 31 == 0 && flags & 0x20 == 0 =>
@@ -111,7 +111,7 @@ fn unlzma(data: &[u8], body: &[u8], limits: Limits, most: usize, out: &mut Vec<u
     };
     let limit = u32::try_from(limits.lzma_memory).unwrap_or(u32::MAX);
     let wanted = u32::from_le_bytes([a, b, c, d]);
-    // The header of LZMA-alone: what a Flash file leaves out is the length, which need not be known.
+    // The header of LZMA-alone. A Flash file omits the length, which may be unknown.
     let mut header = [0xff; 13];
     header[0] = properties;
     header[1..5].copy_from_slice(&wanted.min(limit).to_le_bytes());

@@ -93,7 +93,7 @@ fn what_is_said_is_what_there_is() {
 
 #[test]
 fn brotli_with_its_dictionary() {
-    // By the reference encoder at its best.
+    // Output of the reference encoder at its best level.
     let words = b"The quick brown fox, the quick brown fox and the lazy dog: EICAR-STANDARD-ANTIVIRUS-TEST-FILE!";
     #[rustfmt::skip]
     let data = [
@@ -111,9 +111,9 @@ fn brotli_with_its_dictionary() {
     assert_eq!(run(&[Coding::Brotli], &trailing), (b"abc".to_vec(), Status::Ok));
 }
 
-/// A mark, words of Brotli's dictionary and runs of zeros between them, of more than any window, by the reference encoder at its best
-/// with the largest window: distances that reach over each of the windows that a decoder has one after the other, and words of the
-/// dictionary behind each of their ends.
+/// A marker, then words of Brotli's dictionary separated by runs of zeros, longer than any window; from the reference encoder
+/// at its best level with the largest window. Distances reach across each of the decoder's successive windows, and dictionary
+/// words follow the end of each.
 const FAR: &str = concat!(
     "cfffff7fe017a1d275754f3ae06ef0341c4751404114e8e080fd67a941c23a212c768c03c673574742907ff90403706ab0ee",
     "6226abbd18a5f1b9c193a3a7c3bab74b630de51f4bfc27967e8721b806047830ee06450906a2ec6c430d0986f85632ecbbda",
@@ -144,7 +144,7 @@ fn brotli_with_a_window_that_grows() {
     assert!(run_with(&[Coding::Brotli], limits, &bytes) == (data, Status::Ok), "byte by byte");
 }
 
-/// What is right of a stream that ends too early, or is damaged, does not depend on the window.
+/// The correct output of a truncated or damaged stream does not depend on the window.
 #[test]
 fn brotli_that_is_damaged_behind_a_window() {
     let (packed, data) = far();
@@ -170,7 +170,7 @@ fn brotli_that_is_damaged_behind_a_window() {
     }
 }
 
-/// A few bytes may ask for 16 MiB of memory, and get what is wanted of them.
+/// A few bytes may declare a window of 16 MiB, and memory follows the wanted output.
 #[test]
 fn brotli_takes_memory_for_what_is_wanted() {
     let (packed, data) = far();
@@ -187,7 +187,7 @@ fn brotli_takes_memory_for_what_is_wanted() {
     }
 }
 
-/// What comes before the data is kept only as long as it may be needed again.
+/// Input before the output is kept only as long as it may be needed again.
 #[test]
 fn brotli_with_much_that_decodes_to_nothing() {
     // WBITS 24, and blocks of metadata (RFC 7932, section 9.2): ISLAST 0, MNIBBLES 0 (11), 0, MSKIPBYTES 2, MSKIPLEN - 1 = 999.
@@ -227,7 +227,7 @@ fn brotli_with_much_that_decodes_to_nothing() {
     assert_eq!(out, EICAR);
 }
 
-/// Bits as Brotli packs them, the lowest first.
+/// Bits as Brotli packs them, lowest first.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
@@ -261,7 +261,7 @@ fn plain_data_is_passed_on() {
     }
     assert_eq!(run(&[Coding::Gzip, Coding::Gzip], &gzip(EICAR)), (EICAR.to_vec(), Status::Broken));
     assert_eq!(run(&[Coding::Gzip, Coding::Gzip], EICAR), (EICAR.to_vec(), Status::Broken));
-    // The fixed code's literals are a guess that does not hold.
+    // Literals of the fixed code make a wrong guess.
     let guess = b"Some text that begins like a block of the fixed code. EICAR-STANDARD-ANTIVIRUS-TEST-FILE";
     assert_eq!(run(&[Coding::Gzip], guess), (guess.to_vec(), Status::Broken));
     let header = [&gzip(EICAR)[..10], b"\x07", EICAR].concat();
@@ -359,7 +359,7 @@ fn gzip_is_read_member_by_member() {
         let more = out.len() - EICAR.len() * times;
         assert!(more == 0 || (*what == "cut off" && more < EICAR.len()), "{what}: {more} bytes more");
     }
-    // Nothing is passed on as it is once a member was whole.
+    // After a complete member, nothing is passed on unchanged.
     assert_eq!(run(&[Coding::Gzip], &[&empty[..], &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 7]].concat()).0.len(), 0);
     assert_eq!(run(&[Coding::Gzip, Coding::Gzip], &gzip(&member.repeat(2))), (EICAR.repeat(2), Status::Ok));
 }
@@ -376,7 +376,7 @@ fn lzma_keeps_to_its_memory() {
         [&block[..], &block[..]].concat()
     };
     let small = Limits { lzma_memory: 64 << 10, ..Limits::default() };
-    // A dictionary of 8 MiB is asked for and not needed.
+    // A dictionary of 8 MiB is declared and not needed.
     assert_eq!(run_with(&[Coding::Lzma], small, &[&lzma(EICAR, 8 << 20)]), (EICAR.to_vec(), Status::Ok));
     let (out, status) = run_with(&[Coding::Lzma], small, &[&lzma(&far, 8 << 20)]);
     assert_eq!(status, Status::Memory);
@@ -397,14 +397,14 @@ fn lzma_of_known_length() {
 
 #[test]
 fn bombs_are_cut() {
-    // 1 GiB of zeros in two layers, made of a block that repeats.
+    // 1 GiB of zeros in two layers, made of a repeated block.
     let inner = gzip(&vec![0; 64 << 20]);
     let outer = gzip(&inner);
     let limits = Limits { work: 0, ..Limits::default() };
     let (out, status) = run_with(&[Coding::Gzip, Coding::Gzip], limits, &[&outer]);
     assert_eq!(status, Status::Bomb);
     assert!(out.len() > 1 << 20 && out.len() <= (1 << 20) + SCRATCH.max(outer.len() * 2048));
-    // One layer cannot grow 2,048 times; how much is decoded of a body ends it.
+    // One layer cannot expand 2,048 times; the work limit ends it.
     let limits = Limits { work: 2 << 20, ..Limits::default() };
     let (out, status) = run_with(&[Coding::Gzip], limits, &[&inner]);
     assert_eq!((out.len(), status), ((2 << 20) + SCRATCH, Status::Bomb));
@@ -413,7 +413,7 @@ fn bombs_are_cut() {
     assert_eq!(decoder.push(&inner, &mut |_| panic!("nothing more comes out")), Status::Bomb);
 }
 
-/// Input that decodes to nothing is not kept without end, and what is behind it comes out all the same.
+/// Input that decodes to nothing is not kept forever, and data after it is still decoded.
 #[test]
 fn waiting_for_output_ends() {
     let member = gzip(EICAR);
@@ -445,7 +445,7 @@ fn any_codings() -> impl Strategy<Value = Vec<Coding>> {
     prop::collection::vec(prop::sample::select(vec![Coding::Gzip, Coding::Deflate, Coding::Lzma, Coding::Brotli]), 0..4)
 }
 
-/// Data that is compressed by some of the codings, and then damaged, or not.
+/// Data compressed with some of the codings, and optionally damaged.
 fn any_body() -> impl Strategy<Value = Vec<u8>> {
     let data = prop_oneof![prop::collection::vec(any::<u8>(), 0..400), Just(text()), Just(EICAR.to_vec())];
     (

@@ -6,14 +6,14 @@ use margay_json::Json;
 
 use super::message::{Message, option};
 
-/// Names of parameters that clients ask for; others are not shown.
+/// Names of requested parameters; others are not shown.
 const PARAMETERS: &[(u8, &str)] =
     &[(1, "subnet_mask"), (3, "router"), (6, "dns_server"), (15, "domain"), (42, "ntp_server")];
 
-/// Most addresses of a list, and parameters, that are shown: those of an option.
+/// The limit of addresses in a list, and of parameters: what fits in an option.
 const LIST_MAX: usize = 255;
 
-/// Appends the event's member, with `extended` addresses of servers and options too.
+/// Appends the member of the event; with `extended`, also addresses of servers and options.
 pub(super) fn log(m: &Message, json: &mut Json, extended: bool) {
     json.object("dhcp");
     json.str(
@@ -75,7 +75,7 @@ fn option(code: u8, content: &[u8], json: &mut Json) {
         option::REBINDING_TIME => number(json, "rebinding_time"),
         option::VENDOR_CLASS => json.bytes("vendor_class_identifier", content),
         option::CLIENT_ID => {
-            // Behind the kind of what it is.
+            // The identifier follows its type.
             json.str("client_id", &colons(content.get(1..).unwrap_or(&[])));
         }
         option::PARAMETERS => {
@@ -91,7 +91,7 @@ fn option(code: u8, content: &[u8], json: &mut Json) {
     }
 }
 
-/// Bytes in hexadecimal with colons between.
+/// Formats bytes in hexadecimal with colons.
 fn colons(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":")
 }

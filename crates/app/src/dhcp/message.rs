@@ -1,16 +1,16 @@
-//! A message (RFC 2131 section 2): a header, and options (RFC 2132).
+//! A message (RFC 2131 section 2): a header and options (RFC 2132).
 
 use std::net::Ipv4Addr;
 
 use crate::bytes::be32;
 
-/// Bytes of the header, with the cookie that is before the options.
+/// Length of the header, including the cookie before the options.
 pub const HEADER: usize = 240;
 
-/// Most options that are kept; what is behind them is not looked at.
+/// The limit of options; further ones are ignored.
 const OPTIONS_MAX: usize = 128;
 
-/// Options that are read.
+/// Options that are parsed.
 #[allow(missing_docs)]
 pub mod option {
     pub const PAD: u8 = 0;
@@ -32,25 +32,25 @@ pub mod option {
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// `op`: 1 of a client, 2 of a server.
+    /// `op`: 1 from a client, 2 from a server.
     pub op: u8,
     /// Transaction identifier.
     pub id: u32,
     /// The client's address (`ciaddr`).
     pub client: Ipv4Addr,
-    /// The address that it gets (`yiaddr`).
+    /// The address assigned to the client (`yiaddr`).
     pub assigned: Ipv4Addr,
-    /// The server to ask next (`siaddr`).
+    /// The next server to contact (`siaddr`).
     pub next_server: Ipv4Addr,
     /// The relay (`giaddr`).
     pub relay: Ipv4Addr,
-    /// The client's hardware address, of at most 16 bytes.
+    /// The client's hardware address, up to 16 bytes.
     pub hardware: Vec<u8>,
-    /// Options in their order: number and content.
+    /// Options in order: number and content.
     pub options: Vec<(u8, Vec<u8>)>,
-    /// The cookie before the options is another one.
+    /// The cookie before the options is wrong.
     pub malformed: bool,
-    /// Options end before they should.
+    /// The options are truncated.
     pub truncated: bool,
 }
 
@@ -59,7 +59,7 @@ fn address(data: &[u8], at: usize) -> Ipv4Addr {
 }
 
 impl Message {
-    /// Reads a datagram; `None` of one that is shorter than a header.
+    /// Reads a datagram; `None` if it is shorter than a header.
     pub fn read(data: &[u8]) -> Option<Message> {
         let head = data.first_chunk::<HEADER>()?;
         let mut m = Message {
@@ -102,12 +102,12 @@ impl Message {
         self.options.iter().find(|o| o.0 == code).map(|o| o.1.as_slice())
     }
 
-    /// The number of 32 bits that an option is.
+    /// The content of an option as a 32-bit number.
     pub fn number(&self, code: u8) -> Option<u32> {
         be32(self.option(code)?, 0)
     }
 
-    /// The message's type (RFC 2132 section 9.6), by its name.
+    /// The name of the message type (RFC 2132 section 9.6).
     pub fn kind(&self) -> &'static str {
         match self.option(option::MESSAGE_TYPE).and_then(|c| c.first()) {
             Some(1) => "discover",

@@ -20,7 +20,7 @@ use events::Event;
 use message::{HEADER, Message, option};
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:dhcp.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:dhcp.NAME`).
 
     events! {
         "DHCP";
@@ -35,7 +35,7 @@ keywords! {
     RenewalTime Keyword::number(&["dhcp.renewal_time"], u64::MAX, KeywordDirection::Both);
 }
 
-/// Place of `extended` among the options of the event type.
+/// Index of `extended` in the options of the event type.
 const EXTENDED: usize = 0;
 
 /// DHCP.
@@ -54,12 +54,12 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Dhcp, "dhcp").logged()
 };
 
-/// By its size.
+/// Checks the size.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     if data.len() >= HEADER { Probed::Yes { reverse: false } } else { Probed::No }
 }
 
-/// A flow: nothing is kept between messages.
+/// The state of a flow: nothing is kept between messages.
 #[derive(Debug)]
 struct Dhcp;
 
@@ -82,7 +82,7 @@ impl Conversation for Dhcp {
     }
 }
 
-/// A message and its direction.
+/// A message with its direction.
 #[derive(Debug)]
 struct Sent {
     dir: Direction,
@@ -111,7 +111,7 @@ impl Content for Sent {
         self.dir
     }
 
-    /// Without `extended`, only messages that assign an address to a client.
+    /// Without `extended`, only messages that assign an address to a client have an event.
     fn records(&self, options: &AppLogOptions) -> usize {
         usize::from(is_extended(options) || self.message.kind() == "ack")
     }

@@ -1,4 +1,4 @@
-//! Messages: what rules and logs see of them.
+//! Messages and the view of rules and logs.
 
 use margay_flow::Direction::{ToClient, ToServer};
 use proptest::prelude::*;
@@ -54,7 +54,7 @@ fn an_address_is_given() {
     ] {
         assert!(all.contains(part), "{part} in {all}");
     }
-    // An offer does not give one yet.
+    // An offer does not assign an address yet.
     let offer = reply(b"\x35\x01\x02\xff");
     assert_eq!((sent(&offer, false).logs().len(), sent(&offer, true).logs().len()), (0, 1));
 }

@@ -1,35 +1,35 @@
-//! What points of each object are made of (IEEE 1815 annex A), under the names that events have.
+//! The fields of each object's points (IEEE 1815 annex A), under their names in events.
 
 /// A field of a point.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Field {
-    /// So many bits, from the lowest one of a byte on.
+    /// This many bits, from the lowest bit of a byte on.
     B(&'static str, u8),
-    /// An integer of so many bytes, lowest one first.
+    /// A little-endian integer of this many bytes.
     U(&'static str, usize),
-    /// The same with a sign. Events show it as 64 bits without one.
+    /// A signed little-endian integer. Events show it as an unsigned 64-bit number.
     I(&'static str, usize),
-    /// A number of four bytes.
+    /// A four-byte floating-point number.
     F(&'static str),
-    /// A number of eight bytes.
+    /// An eight-byte floating-point number.
     D(&'static str),
     /// An integer that is the length of a later field.
     N(&'static str, usize, usize),
-    /// A text, as long as that field said, or [`REST`].
+    /// Text of the length in that field, or [`REST`].
     T(&'static str, usize),
-    /// A text of so many bytes.
+    /// Text of this many bytes.
     V(&'static str, usize),
-    /// Bytes, shown in base64, as long as that field said, or [`REST`]. None are not shown.
+    /// Bytes in base64, of the length in that field, or [`REST`]. An empty value is not shown.
     X(&'static str, usize),
 }
 use Field::{B, D, F, I, N, T, U, V, X};
 
-/// All that is left of a point whose size is given.
+/// The rest of a point with a size prefix.
 pub(super) const REST: usize = usize::MAX;
-/// Fields that are the length of another one, at most, of a point.
+/// The limit of length fields in a point.
 pub(super) const LENGTHS: usize = 3;
 
-/// Fields of a point of a group and variation; `None` where they are not known.
+/// The fields of a point of a group and variation; `None` if unknown.
 pub(super) fn layout(group: u8, variation: u8) -> Option<&'static [Field]> {
     Some(match (group, variation) {
         (1, 1) | (10, 1) | (80, 1) => &[B("state", 1)],

@@ -25,14 +25,14 @@ impl Head {
     }
 }
 
-/// How the walk through objects ended.
+/// How parsing of the objects ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// All was read.
+    /// All objects were read.
     Complete,
-    /// A header is cut off, or says nothing that is known of its points.
+    /// A header is truncated, or does not define its points.
     Incomplete,
-    /// An object is not known, or its points are cut off.
+    /// An object is unknown, or its points are truncated.
     Unknown,
     TooManyPoints,
     TooManyObjects,
@@ -43,22 +43,22 @@ pub(super) enum End {
 pub(super) struct Point<'a> {
     prefix: u32,
     index: u32,
-    /// Where the prefix is a size.
+    /// The size prefix, if there is one.
     size: Option<u32>,
     layout: &'static [Field],
     data: &'a [u8],
-    /// The first bit, of points that are a part of a byte.
+    /// The first bit, if points share a byte.
     bit: u8,
 }
 
-/// What is made of objects and their points.
+/// A callback for objects and their points.
 pub(super) trait Visit {
     fn object(&mut self, head: Head);
     fn point(&mut self, point: Point<'_>);
     fn end(&mut self);
 }
 
-/// Most objects and points of a message; 0 for any number.
+/// Limits on objects and points in a message; 0 for none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) objects: usize,
@@ -69,7 +69,7 @@ fn le(data: &[u8]) -> u64 {
     data.iter().take(8).rev().fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-/// Passes over indexes that no points follow.
+/// Skips indexes without points.
 fn indexes(head: Head, data: &mut &[u8]) -> Option<End> {
     let len = 1usize << (head.prefix_code() - 1);
     match (head.count as usize).checked_mul(len).and_then(|len| data.get(len..)) {
@@ -81,8 +81,8 @@ fn indexes(head: Head, data: &mut &[u8]) -> Option<End> {
     }
 }
 
-/// Walks through the objects of a fragment. With `headers_alone` no points follow their headers, as in a request to read: indexes
-/// do, and what has a size before it, such as the place in a file.
+/// Iterates over the objects of a fragment. With `headers_alone`, points do not follow their headers, as in a read request;
+/// indexes do, and so do points with a size prefix, such as the position in a file.
 pub(super) fn walk(mut data: &[u8], headers_alone: bool, limits: Limits, visit: &mut impl Visit) -> End {
     let (mut objects, mut points) = (0, limits.points);
     while let Some((head, rest)) = data.split_first_chunk::<3>() {
@@ -98,7 +98,7 @@ pub(super) fn walk(mut data: &[u8], headers_alone: bool, limits: Limits, visit: 
             None => Some(End::Incomplete),
             Some(used) => {
                 data = rest.get(used..).unwrap_or(&[]);
-                // Variation 0 asks for any, and has no points.
+                // Variation 0 requests any variation, and has no points.
                 if head.count == 0 || variation == 0 || headers_alone && head.prefix_code() == 0 {
                     None
                 } else if headers_alone && matches!(head.prefix_code(), 1..=3) {
@@ -116,7 +116,7 @@ pub(super) fn walk(mut data: &[u8], headers_alone: bool, limits: Limits, visit: 
     if data.is_empty() { End::Complete } else { End::Incomplete }
 }
 
-/// Reads an object's range, and says how long it is.
+/// Reads an object's range. Returns its length.
 fn range(head: &mut Head, data: &[u8]) -> Option<usize> {
     let number = |at: usize, len: usize| data.get(at..at + len).map(|b| le(b) as u32);
     let len = match head.range_code() {
@@ -137,12 +137,12 @@ fn range(head: &mut Head, data: &[u8]) -> Option<usize> {
     };
     let (start, stop) = (number(0, len)?, number(len, len)?);
     (head.start, head.stop) = (start, stop);
-    // A range that ends before it begins is as long as it is said: its points are not there.
+    // A range that ends before it begins has a huge count, and its points are missing.
     head.count = stop.wrapping_sub(start).wrapping_add(1);
     Some(2 * len)
 }
 
-/// Walks through the points of an object.
+/// Iterates over the points of an object.
 fn points(head: Head, data: &mut &[u8], left: &mut usize, any: bool, visit: &mut impl Visit) -> Option<End> {
     let Some(layout) = layout(head.group, head.variation) else { return Some(End::Unknown) };
     let mut take = |data: &mut &[u8], point: Point<'_>, used: usize| {
@@ -171,7 +171,7 @@ fn points(head: Head, data: &mut &[u8], left: &mut usize, any: bool, visit: &mut
             }
             bit %= 8;
         }
-        // What is left of a byte has no meaning.
+        // The remaining bits of a byte have no meaning.
         if bit != 0 {
             *data = data.get(1..).unwrap_or(&[]);
         }
@@ -199,12 +199,12 @@ fn points(head: Head, data: &mut &[u8], left: &mut usize, any: bool, visit: &mut
 }
 
 impl Point<'_> {
-    /// How long it is; `None` where it is cut off.
+    /// The length of the point; `None` if it is truncated.
     fn measure(&self) -> Option<usize> {
         self.fields(|_, _| {})
     }
 
-    /// Calls `each` with each field and its bytes, and says how long they are together.
+    /// Calls `each` with each field and its bytes. Returns their total length.
     fn fields(&self, mut each: impl FnMut(&Field, &[u8])) -> Option<usize> {
         let (mut at, mut bits) = (0, 0);
         let mut lengths = [0; LENGTHS];
@@ -234,12 +234,12 @@ impl Point<'_> {
         Some(at)
     }
 
-    /// Its index.
+    /// The index of the point.
     pub(super) const fn index(&self) -> u32 {
         self.index
     }
 
-    /// Writes it as an object.
+    /// Appends the point as an object.
     pub(super) fn log(&self, json: &mut Json) {
         json.item_object();
         json.uint("prefix", u64::from(self.prefix));
@@ -273,7 +273,7 @@ impl Point<'_> {
             Field::F(name) => each(name, Shown::Float(f64::from(f32::from_bits(le(bytes) as u32)))),
             Field::D(name) => each(name, Shown::Float(f64::from_bits(le(bytes)))),
             Field::T(name, _) => each(name, Shown::Bytes(bytes)),
-            // A name that is shorter ends with zeros.
+            // Shorter names are padded with zeros.
             Field::V(name, _) => {
                 let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
                 each(name, Shown::Bytes(bytes.get(..end).unwrap_or(bytes)));
@@ -290,7 +290,7 @@ impl Point<'_> {
 /// A field's value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Shown<'a> {
-    /// An integer; one with a sign as its 64 bits.
+    /// An integer; a signed one as its 64 bits.
     Uint(u64),
     Float(f64),
     Bytes(&'a [u8]),

@@ -1,4 +1,4 @@
-//! DNP3 over TCP (IEEE 1815): each fragment of the application layer is a transaction of its direction. Those that only confirm are
+//! DNP3 over TCP (IEEE 1815): each fragment of the application layer is a one-way transaction. Fragments that only confirm are
 //! not kept.
 
 mod layout;
@@ -18,17 +18,17 @@ use crate::registry::{AppProto, Protocol};
 use message::Limits;
 use tx::{Fragment, Link};
 
-/// What a link frame begins with.
+/// The first bytes of a link frame.
 const START: &[u8] = b"\x05\x64";
-/// Bytes of a link header with its checksum.
+/// Length of a link header with its checksum.
 const HEADER: usize = 10;
 /// Bytes of user data between checksums.
 const BLOCK: usize = 16;
-/// Most bytes of a fragment: those of as many frames as the transport layer numbers.
+/// The longest fragment: as many frames as the transport layer can number.
 const FRAGMENT_MAX: usize = 64 * 249;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:dnp3.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:dnp3.NAME`).
 
     events! { "DNP3";
         Flooded "flooded";
@@ -87,7 +87,7 @@ const CONFIRM: u8 = 0;
 const READ: u8 = 1;
 const UNSOLICITED: u8 = 130;
 
-/// Internal indications (clause 4.2.2.6): bits of the first byte, then of the second, in the order that events list them.
+/// Internal indications (clause 4.2.2.6): bits of the first byte, then of the second, in the order of events.
 const INDICATORS: &[(&str, u64)] = &[
     ("device_restart", 0x8000),
     ("device_trouble", 0x4000),
@@ -114,7 +114,7 @@ keywords! {
     Object Keyword::own(&["dnp3_obj"], object, KeywordDirection::Both);
 }
 
-/// Reads names of indicators, one of which is to be set, or a number whose bits are such.
+/// Reads indicator names, one of which has to be set, or a number with their bits.
 fn indicators(text: &str) -> Result<NumberCondition, String> {
     let mut any = 0;
     for word in text.split(',').map(str::trim) {
@@ -177,7 +177,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Dnp3, "dnp3").logged()
 };
 
-/// By the beginning of a link frame.
+/// Checks the beginning of a link frame.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     match data {
         [5, 0x64, len, ..] if *len >= 5 => Probed::Yes { reverse: false },
@@ -198,23 +198,23 @@ fn crc(data: &[u8]) -> u16 {
     !crc
 }
 
-/// A block of data and its checksum: the data, and whether the checksum holds.
+/// Splits a block into data and checksum. Returns the data, and whether the checksum is correct.
 fn checked(block: &[u8]) -> Option<(&[u8], bool)> {
     let (data, sum) = block.split_last_chunk::<2>()?;
     Some((data, crc(data) == u16::from_le_bytes(*sum)))
 }
 
-/// A fragment that is being put together.
+/// The reassembly of a fragment.
 #[derive(Debug, Default)]
 struct Assembly {
-    /// It was begun, and nothing of it is missing.
+    /// A fragment has begun and is complete so far.
     open: bool,
     /// Number of the next segment.
     next: u8,
     data: Vec<u8>,
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct Dnp3 {
     max_txs: usize,
@@ -222,7 +222,7 @@ struct Dnp3 {
     assemblies: [Assembly; 2],
 }
 
-/// Length of a link frame: its header, and user data with a checksum behind each block.
+/// Length of a link frame: its header, and user data with a checksum after each block.
 fn frame_len(len: u8) -> usize {
     let user = usize::from(len).saturating_sub(5);
     HEADER + user + 2 * user.div_ceil(BLOCK)
@@ -264,7 +264,7 @@ impl Conversation for Dnp3 {
             return Outcome::More;
         };
         if frame.len() < frame_len(len) {
-            // The stream ends within it.
+            // The stream ends within the frame.
             return Outcome::More;
         }
         let (header, user) = frame.split_at(HEADER.min(frame.len()));
@@ -306,7 +306,7 @@ impl Conversation for Dnp3 {
         Outcome::More
     }
 
-    /// A fragment of which something is missing is lost; the next one begins a frame.
+    /// A gap loses the current fragment. The next one begins with a frame.
     const RESUMES: bool = true;
 
     fn resume(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Resume {
@@ -334,7 +334,7 @@ impl Conversation for Dnp3 {
 }
 
 impl Dnp3 {
-    /// A segment of the transport function (clause 8).
+    /// Handles a segment of the transport function (clause 8).
     fn segment(&mut self, turn: &mut Turn<'_, '_, Fragment>, dir: Direction, link: Link, segment: &[u8]) {
         let (fin, fir, number) = (link.transport & 0x80 != 0, link.transport & 0x40 != 0, link.transport & 0x3f);
         let assembly = &mut self.assemblies[dir.index()];

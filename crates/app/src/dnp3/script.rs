@@ -1,4 +1,4 @@
-//! What scripts see of a fragment (`suricata.dnp3`): a table of its headers, objects and points.
+//! The view of scripts on a fragment (`suricata.dnp3`): a table of its headers, objects and points.
 
 use margay_flow::Direction;
 
@@ -7,7 +7,7 @@ use super::message::{Head, Limits, Point, Shown, Visit, walk};
 use super::tx::Link;
 use crate::script::Answer;
 
-/// A table's members.
+/// The members of a table.
 type Table = Vec<(Vec<u8>, Answer)>;
 
 fn number(name: &str, n: impl Into<i64>) -> (Vec<u8>, Answer) {
@@ -18,14 +18,14 @@ fn member(name: &str, value: Answer) -> (Vec<u8>, Answer) {
     (name.into(), value)
 }
 
-/// What of a fragment goes into the table.
+/// The input for a fragment's table.
 #[derive(Debug)]
 pub(super) struct Shows<'a> {
     /// The transaction's number.
     pub(super) tx: u64,
     pub(super) dir: Direction,
     pub(super) link: Link,
-    /// All of the fragment, and how much of it is before its objects.
+    /// The whole fragment, and the length of its header.
     pub(super) data: &'a [u8],
     pub(super) header: usize,
     pub(super) limits: Limits,
@@ -33,7 +33,7 @@ pub(super) struct Shows<'a> {
     pub(super) indications: Option<u16>,
 }
 
-/// The objects of a fragment.
+/// Collects the objects of a fragment.
 #[derive(Debug, Default)]
 struct Objects {
     done: Vec<Answer>,
@@ -66,7 +66,7 @@ impl Visit for Objects {
     }
 }
 
-/// The table that `dnp3.get_tx()` gives.
+/// The table that `dnp3.get_tx()` returns.
 pub(super) fn table(s: &Shows<'_>) -> Answer {
     let [control, function, ..] = *s.data else { return Answer::Nothing };
     let mut objects = Objects::default();

@@ -1,4 +1,4 @@
-//! Frames of a master and an outstation: whole, in several segments, with what is bad in each layer.
+//! Frames of a master and an outstation: complete, in several segments, and with errors in each layer.
 
 use margay_flow::Direction::{ToClient, ToServer};
 
@@ -26,7 +26,7 @@ fn talk() -> Talk {
     Talk::tcp(AppProto::Dnp3, 20000)
 }
 
-/// A request of a master that was captured: nobody is to send what was not asked for.
+/// A captured request of a master that disables unsolicited responses.
 const DISABLE: &[u8] =
     b"\x05\x64\x11\xc4\x04\x00\x03\x00\xb4\xb8\xc1\xc2\x15\x3c\x02\x06\x3c\x03\x06\x3c\x04\x06\xe1\xc7";
 
@@ -78,7 +78,7 @@ fn a_request_and_its_answer() {
     assert_eq!(talk.events(), [""; 0]);
 }
 
-/// The objects that an event shows of a write of `objects`.
+/// The logged objects of a write of `objects`.
 fn shown(objects: &[u8]) -> (String, Vec<&'static str>) {
     let mut talk = talk();
     talk.client(&fragment(ToServer, &[&[0xc0, 2], objects].concat()));
@@ -97,13 +97,13 @@ fn head(group: u8, variation: u8, qualifier: u8, start: u32, stop: u32, count: u
 #[test]
 fn objects() {
     for (bytes, header, points) in [
-        // A time, of six bytes.
+        // A six-byte time.
         (
             &b"\x32\x01\x07\x01\x01\x02\x03\x04\x05\x06"[..],
             head(50, 1, 7, 0, 0, 1),
             r#"{"prefix":0,"index":0,"timestamp":6618611909121}"#,
         ),
-        // Bits, packed.
+        // Packed bits.
         (
             b"\x50\x01\x00\x07\x09\x05",
             head(80, 1, 0, 7, 9, 3),
@@ -114,7 +114,7 @@ fn objects() {
             head(3, 1, 0, 0, 1, 2),
             r#"{"prefix":0,"index":0,"state":2},{"prefix":0,"index":1,"state":3}"#,
         ),
-        // An index before each point; a sign; flags.
+        // An index before each point; a signed value; flags.
         (
             b"\x20\x02\x28\x01\x00\x07\x00\x41\xff\xff",
             head(32, 2, 0x28, 0, 0, 1),
@@ -128,7 +128,7 @@ fn objects() {
             head(41, 3, 0, 0, 0, 1),
             r#"{"prefix":0,"index":0,"value":1.5,"control_status":7}"#,
         ),
-        // A size before each point: the name of a file, and bytes.
+        // A size before each point: a file name, and bytes.
         (
             b"\x46\x04\x5b\x01\x0e\x00\x78\x56\x34\x12\x3e\x03\x00\x00\x00\x04\x04\x00\x00a",
             head(70, 4, 0x5b, 0, 0, 1),
@@ -151,7 +151,7 @@ fn objects() {
         let expected = format!(r#""objects":[{header},"points":[{points}]}}],"complete":true"#);
         assert_eq!(shown(bytes), (expected, vec![]));
     }
-    // Any variation is asked for: no points follow.
+    // A request for any variation has no points.
     assert_eq!(
         shown(b"\x02\x00\x00\x00\x09"),
         (format!(r#""objects":[{}}}],"complete":true"#, head(2, 0, 0, 0, 9, 10)), vec![])
@@ -161,7 +161,7 @@ fn objects() {
 #[test]
 fn objects_that_are_bad() {
     for (bytes, header, event) in [
-        // No such group; points that are not there; a range that ends before it begins; a size beyond the message.
+        // An unknown group; missing points; a range that ends before it begins; a size beyond the message.
         (&b"\xff\x01\x07\x01\0\0"[..], head(255, 1, 7, 0, 0, 1), Some("unknown_object")),
         (b"\x32\x01\x07\x01\x01", head(50, 1, 7, 0, 0, 1), Some("unknown_object")),
         (b"\x1e\x01\x02\x02\0\0\0\0\0\0\0", head(30, 1, 2, 2, 0, u32::MAX), Some("unknown_object")),
@@ -181,7 +181,7 @@ fn a_request_to_read_has_no_points() {
     let mut talk = talk();
     talk.client(&fragment(ToServer, b"\xc0\x01\x1e\x01\x00\x00\x09\x3c\x02\x06"));
     assert_eq!((talk.events(), talk.numbers("dnp3_obj", ToServer)), (vec![], vec![30 << 8 | 1, 60 << 8 | 2]));
-    // But indexes, and the place in a file.
+    // Indexes and the position in a file are exceptions.
     let mut talk = Talk::tcp(AppProto::Dnp3, 20000);
     talk.client(&fragment(
         ToServer,
@@ -216,10 +216,10 @@ fn segments() {
     assert_eq!(talk.txs().len(), 0);
     talk.client(&segment(0x81, &data[7..]));
     assert_eq!(talk.numbers("dnp3_obj", ToServer), [50 << 8 | 1]);
-    // A segment is missing, or nothing was begun: nothing is put together.
+    // A segment is missing, or the first one: nothing is reassembled.
     talk.client(&segment(0x41, &data[..5])).client(&segment(0x83, &data[5..])).client(&segment(0x84, data));
     assert_eq!((talk.txs().len(), talk.events()), (1, vec![]));
-    // Nor is it without an end.
+    // The same without a final segment.
     let mut talk = Talk::tcp(AppProto::Dnp3, 20000);
     talk.client(&segment(0x40, &[0; 249]));
     for n in 1..70 {
@@ -249,7 +249,7 @@ fn what_is_bad_in_a_frame() {
 #[test]
 fn what_is_not_kept() {
     let mut talk = talk();
-    // A confirmation; a link status; a frame of a secondary station; a response without indications; one that is cut off.
+    // A confirmation; a link status; a frame of a secondary station; a response without indications; a truncated one.
     talk.client(&fragment(ToServer, b"\xc0\x00")).client(&frame(0xc9, b"")).client(&frame(0x80, b""));
     talk.server(&fragment(ToClient, b"\xc0\x81\x00")).client(&fragment(ToServer, b"\xc0\x01\x3c")[..12]).end();
     assert_eq!((talk.txs().len(), talk.events()), (0, vec![]));

@@ -1,4 +1,4 @@
-//! What is kept of a fragment, and what rules and events see of it.
+//! The state of a fragment, and its values for rules and events.
 
 use margay_flow::Direction;
 use margay_json::Json;
@@ -19,12 +19,12 @@ pub(super) struct Link {
     pub(super) dst: u16,
     pub(super) src: u16,
     pub(super) crc: u16,
-    /// The header of the transport function behind it.
+    /// The transport header after it.
     pub(super) transport: u8,
 }
 
 impl Link {
-    /// Of a primary station, confirmed or not.
+    /// Whether it has user data of a primary station, confirmed or not.
     pub(super) fn has_user_data(self) -> bool {
         self.control & 0x40 != 0 && matches!(self.control & 0x0f, 3 | 4)
     }
@@ -35,9 +35,9 @@ impl Link {
 pub(super) struct Fragment {
     dir: Direction,
     link: Link,
-    /// All of it; nothing where a frame was bad.
+    /// The raw fragment; empty if a frame was invalid.
     data: Box<[u8]>,
-    /// Bytes before its objects.
+    /// Length of its header.
     header: usize,
     limits: Limits,
     /// Whether all of its objects were read.
@@ -98,7 +98,7 @@ impl Visit for Log<'_> {
 }
 
 impl Fragment {
-    /// What stands for a frame that was bad: it has an event, and is not logged.
+    /// A placeholder for an invalid frame: it has an event, and is not logged.
     pub(super) fn without_content() -> Fragment {
         Fragment {
             dir: Direction::ToServer,
@@ -111,7 +111,7 @@ impl Fragment {
         }
     }
 
-    /// Reads a fragment. `None` where it only confirms, or is too short for its header.
+    /// Reads a fragment. `None` if it only confirms, or is too short for its header.
     pub(super) fn read(dir: Direction, link: Link, data: &[u8], limits: Limits) -> Option<(Fragment, Option<Event>)> {
         let header = if dir == Direction::ToServer { 2 } else { 4 };
         let (&function, body) = (data.get(1)?, data.get(header..)?);

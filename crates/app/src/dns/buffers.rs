@@ -1,4 +1,4 @@
-//! What DNS offers to rules.
+//! Buffers and numbers of DNS for rules.
 
 use margay_flow::Direction;
 
@@ -21,17 +21,17 @@ keywords! {
     Rrtype Keyword::words(&["dns.rrtype"], 65_535, RRTYPES, KeywordDirection::Both);
 }
 
-/// For the declarations of DNS, and of what carries it.
+/// For the declarations of DNS and of protocols that carry it.
 pub(super) const ALL_KEYWORDS: &[Keyword] = KEYWORDS;
 pub(crate) static ALL_BUFFERS: &[BufferDef] = &BUFFERS;
 pub(crate) static ALL_NUMBERS: &[NumberDef] = &NUMBERS;
 
-/// Names of a message that a keyword asks for.
+/// The names of a message that a keyword matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Names {
-    /// Of the records of a section.
+    /// Names of a section's records.
     Of(Section),
-    /// All of them, of a response.
+    /// All names of a response.
     OfResponse,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn buffer(tx: &Dns, id: u8, dir: Direction, index: usize) -> Option<&
     name(tx, names, dir, index)
 }
 
-/// The name at a place.
+/// The name at an index.
 pub(super) fn name(tx: &Dns, names: Names, dir: Direction, index: usize) -> Option<&[u8]> {
     if dir != tx.dir {
         return None;
@@ -71,7 +71,7 @@ pub(super) fn number(tx: &Dns, id: u8, dir: Direction, index: usize) -> Option<u
         (Id::Opcode, 0) if tx.message.readable => Some(u64::from(tx.message.opcode())),
         (Id::Rcode, 0) if tx.message.readable => Some(u64::from(tx.message.rcode())),
         (Id::Rrtype, _) => {
-            // Of requests the types asked for, of responses those of the answers.
+            // For requests, the queried types; for responses, those of the answers.
             let section = if dir == Direction::ToServer { Section::Queries } else { Section::Answers };
             Some(u64::from(tx.message.section(section).get(index)?.rrtype))
         }

@@ -1,11 +1,11 @@
-//! Settings of DNS, and of what `dns` events show.
+//! Settings of DNS, and of its events.
 
 /// Settings of DNS.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Most transactions of a flow that wait to be looked at and logged. Messages on top of that are not parsed, and
-    /// counted (`tx_limit`); they are complete when they are made, so that only a piece of a stream with that many small
-    /// messages gets there.
+    /// The limit of transactions in a flow that are not yet inspected and logged. Further messages are counted (`tx_limit`),
+    /// not parsed. DNS transactions are complete from the start, so only a stream segment with that many small messages reaches
+    /// the limit.
     pub max_tx: usize,
 }
 
@@ -15,17 +15,17 @@ impl Default for Config {
     }
 }
 
-/// Form of `dns` events.
+/// The format of `dns` events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Version {
-    /// As in Suricata 5 to 7: an event for each query, answers with the query's name and type.
+    /// As in Suricata 5 to 7: an event for each query; answers have the query's name and type.
     V2,
-    /// As in Suricata 8: one event for each message, of the same form for requests and responses.
+    /// As in Suricata 8: one event for each message, in the same format for requests and responses.
     #[default]
     V3,
 }
 
-/// What `dns` events show.
+/// Settings of `dns` events.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
     /// `version`.
@@ -34,11 +34,11 @@ pub struct LogOptions {
     pub requests: bool,
     /// `responses`.
     pub responses: bool,
-    /// `formats: [detailed]`: answers one by one.
+    /// `formats: [detailed]`: individual answers.
     pub detailed: bool,
-    /// `formats: [grouped]`: answers by their type.
+    /// `formats: [grouped]`: answers grouped by type.
     pub grouped: bool,
-    /// `types`: only messages that ask for one of these; `None` for all.
+    /// `types`: only messages that query one of these types; `None` for all.
     pub types: Option<Vec<u16>>,
 }
 
@@ -56,7 +56,7 @@ impl Default for LogOptions {
 }
 
 impl LogOptions {
-    /// Whether messages that ask for a type are logged.
+    /// Whether messages that query a type are logged.
     pub fn wants(&self, rrtype: u16) -> bool {
         self.types.as_ref().is_none_or(|t| t.contains(&rrtype))
     }

@@ -1,4 +1,4 @@
-//! What may be wrong with a message, under the names that rules know (`app-layer-event:dns.NAME`).
+//! Anomalies of a message, under the names that rules use (`app-layer-event:dns.NAME`).
 
 events! {
     "DNS";
@@ -19,17 +19,17 @@ events! {
 pub struct EventSet(u16);
 
 impl EventSet {
-    /// Adds one.
+    /// Adds an event.
     pub const fn add(&mut self, event: Event) {
         self.0 |= 1 << event as u16;
     }
 
-    /// Whether one is in it.
+    /// Whether the set has an event.
     pub const fn has(self, event: Event) -> bool {
         self.0 & (1 << event as u16) != 0
     }
 
-    /// Those in it, by number.
+    /// The events, by number.
     pub fn iter(self) -> impl Iterator<Item = Event> {
         Event::ALL.iter().copied().filter(move |&e| self.has(e))
     }

@@ -1,4 +1,4 @@
-//! The `dns` member of events, in both its forms, and `mdns`.
+//! The `dns` member of events, in both formats, and `mdns`.
 
 use margay_flow::Direction;
 use margay_json::Json;
@@ -13,7 +13,7 @@ use super::rdata::{options as edns, strings};
 use super::rrtype::{self, types};
 use super::tx::Dns;
 
-/// The way an event's addresses have: that of the message; in the older form that of the flow.
+/// The direction whose addresses an event shows: that of the message; in the older format, that of the flow.
 pub(super) fn direction(tx: &Dns, options: &AppLogOptions) -> Direction {
     match options.dns.version {
         Version::V2 if tx.proto == AppProto::Dns => Direction::ToServer,
@@ -21,7 +21,7 @@ pub(super) fn direction(tx: &Dns, options: &AppLogOptions) -> Direction {
     }
 }
 
-/// How many events a message makes.
+/// The number of events for a message.
 pub(super) fn records(tx: &Dns, o: &LogOptions) -> usize {
     if !tx.is_sound() {
         return 0;
@@ -42,7 +42,7 @@ pub(super) fn records(tx: &Dns, o: &LogOptions) -> usize {
     }
 }
 
-/// The event of number `record` of those, of the transaction of that number.
+/// Appends event number `record` of transaction `id`.
 pub(super) fn log_record(tx: &Dns, id: u64, record: usize, json: &mut Json, o: &LogOptions) {
     match (tx.proto, o.version, tx.is_request()) {
         (AppProto::Mdns, ..) => mdns(tx, json),
@@ -57,7 +57,7 @@ pub(super) fn log_record(tx: &Dns, id: u64, record: usize, json: &mut Json, o: &
     }
 }
 
-/// The member of an alert or a file: it has one form.
+/// Appends the member for an alert or a file, which has a single format.
 pub(super) fn log(tx: &Dns, id: u64, json: &mut Json, o: &LogOptions, what: LogFor) {
     match what {
         LogFor::Event => log_record(tx, id, 0, json, o),
@@ -127,10 +127,10 @@ fn v2_answer(tx: &Dns, json: &mut Json, o: &LogOptions) {
     json.end_object();
 }
 
-/// Names of the flags and their bits (RFC 1035 section 4.1.1), but for QR, which says whether a message is a response.
+/// Names and bits of the flags (RFC 1035 section 4.1.1), except QR, which marks a response.
 const FLAGS: [(&str, u16); 5] = [("aa", 0x0400), ("tc", 0x0200), ("rd", 0x0100), ("ra", 0x0080), ("z", 0x0040)];
 
-/// The flags as a number, and those that are set.
+/// Appends the flags as a number, and a member for each flag that is set.
 fn flags(m: &Message, json: &mut Json) {
     let mut digits = [0; 4];
     json.str("flags", hex(m.flags, &mut digits));
@@ -144,7 +144,7 @@ fn flags(m: &Message, json: &mut Json) {
     }
 }
 
-/// A number in hexadecimal, as short as it is.
+/// Formats a number in hexadecimal, without leading zeros.
 fn hex(value: u16, digits: &mut [u8; 4]) -> &str {
     let mut at = digits.len();
     let mut left = value;
@@ -202,7 +202,7 @@ fn queries(m: &Message, json: &mut Json) {
     json.end_array();
 }
 
-/// Whether a record is shown: an OPT record without options (RFC 6891 section 6.1.2) is not.
+/// Whether a record is logged. An OPT record without options (RFC 6891 section 6.1.2) is not.
 fn says_something(m: &Message, r: &Record) -> bool {
     match (r.rrtype, r.rdata) {
         (types::OPT, Rdata::Bytes(text)) => !m.text(text).is_empty(),
@@ -211,7 +211,7 @@ fn says_something(m: &Message, r: &Record) -> bool {
     }
 }
 
-/// The records of a section, one by one; each string of a TXT record is a record by itself.
+/// Appends the records of a section; each string of a TXT record becomes a record of its own.
 fn section(m: &Message, records: &[Record], key: &'static str, json: &mut Json) {
     if !records.iter().any(|r| says_something(m, r)) {
         return;
@@ -241,7 +241,7 @@ fn section(m: &Message, records: &[Record], key: &'static str, json: &mut Json) 
     json.end_array();
 }
 
-/// A record's data, as member of its object.
+/// Appends a record's data as a member of its object.
 fn data(m: &Message, r: &Record, json: &mut Json) {
     match r.rdata {
         Rdata::None => {}
@@ -277,9 +277,9 @@ fn data(m: &Message, r: &Record, json: &mut Json) {
     }
 }
 
-/// The answers by their types, in the order in which those come first.
+/// Appends the answers grouped by type, in the order in which the types first occur.
 fn groups(m: &Message, answers: &[Record], json: &mut Json) {
-    /// Types whose data is shown.
+    /// Types whose data is logged.
     const SHOWN: [u16; 11] = [
         types::A,
         types::NS,
@@ -343,7 +343,7 @@ fn group_bytes(m: &Message, text: Text, kind: u16, json: &mut Json) {
     }
 }
 
-/// An address as member `key`, or as element; empty where it has not the length of one.
+/// Appends an address as member `key` or as an element; empty if its length is invalid.
 fn address(bytes: &[u8], key: Option<&str>, kind: u16, json: &mut Json) {
     let address = match (kind, <[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes)) {
         (types::A, Ok(a), _) => Some(a.into()),
@@ -402,7 +402,7 @@ fn sshfp(bytes: &[u8], json: &mut Json) {
     json.uint("type", u64::from(*kind));
 }
 
-/// The options of EDNS.
+/// Appends the EDNS options.
 fn opt(bytes: &[u8], json: &mut Json) {
     if bytes.is_empty() {
         return;
@@ -417,7 +417,7 @@ fn opt(bytes: &[u8], json: &mut Json) {
     json.end_array();
 }
 
-/// `mdns`: names of types in lower case, flags as a list of those that are set, and a record's data under the name of its type.
+/// Appends `mdns`: type names in lower case, flags as a list of those that are set, and a record's data under its type name.
 fn mdns(tx: &Dns, json: &mut Json) {
     let m = &tx.message;
     json.object("mdns");

@@ -1,4 +1,4 @@
-//! Multicast DNS (RFC 6762): messages of DNS that go to a group, queries and answers alike.
+//! Multicast DNS (RFC 6762): DNS messages to a group, both queries and answers.
 
 use margay_flow::Direction;
 

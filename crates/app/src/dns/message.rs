@@ -1,42 +1,41 @@
-//! A message (RFC 1035 section 4), read once: its header, and the records of its four sections.
+//! A message (RFC 1035 section 4), parsed once: the header, and the records of the four sections.
 //!
-//! Names are put together while they are read, with dots between their labels and none at the end. All that is kept of a
-//! message is in one buffer; records refer to it by [`Text`]. Where something makes no sense an event says so, and what was
-//! read before it stays: a record whose data cannot be read is kept without, and one that does not end within the message
-//! ends the reading.
+//! Names are decompressed while they are read, with dots between the labels and none at the end. One buffer holds all data of a
+//! message; records refer to it by [`Text`]. An error raises an event and keeps what was read before it: a record with invalid
+//! data is kept without the data, and a record that exceeds the message ends the parsing.
 //!
-//! What a message may cost is bounded: a name has at most [`NAME_MAX`] bytes and [`STEPS_MAX`] labels and pointers, and all
-//! names of a message together may cost [`BUDGET`] (a byte, a label or a pointer is one each) and follow two pointers for each byte
-//! of the message and 512 more. Names behind the first limit are cut after their first label, names behind the second at a pointer.
+//! The cost of a message is bounded. A name has at most [`NAME_MAX`] bytes and [`STEPS_MAX`] labels and pointers. All names of
+//! a message together may cost [`BUDGET`] (one for each byte, label or pointer) and follow two pointers for each byte of the
+//! message plus 512. Names beyond the first limit are cut after their first label, names beyond the second at a pointer.
 
 use super::events::{Event, EventSet};
 use super::rdata;
 
 /// Length of a header.
 pub const HEADER: usize = 12;
-/// Most bytes of a name, with its dots. RFC 1035 has 255; some write more.
+/// The limit of bytes in a name, including its dots. RFC 1035 has 255; some implementations send more.
 pub const NAME_MAX: usize = 1025;
-/// Most labels and pointers of a name.
+/// The limit of labels and pointers in a name.
 pub const STEPS_MAX: usize = 255;
-/// What all names of a message may cost.
+/// The cost limit of all names in a message.
 pub const BUDGET: usize = 256 << 10;
 
-/// Most pointers that are followed in all names of a message of that many bytes. The smallest record with a name that is a pointer
-/// has 12 bytes; chains of pointers would cost the square of the length.
+/// The limit of pointers followed in all names of a message of `len` bytes. The smallest record with a compressed name has 12
+/// bytes; without the limit, chains of pointers would cost the square of the length.
 const fn jumps(len: usize) -> usize {
     512 + 2 * len
 }
 
-/// Bytes of a message's buffer ([`Message::text`]).
+/// A range of a message's buffer ([`Message::text`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Text {
     at: u32,
     len: u16,
-    /// Whether it is a name that is longer than what is kept of it.
+    /// Whether it is a name that was cut at the limit.
     pub cut: bool,
 }
 
-/// A part of a message.
+/// A section of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -47,16 +46,16 @@ pub enum Section {
     Additionals,
 }
 
-/// What is kept of a record's data.
+/// The data kept from a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rdata {
-    /// Nothing: its type is not one that is read, or its data makes no sense.
+    /// None: the type is not parsed, or the data is invalid.
     None,
     /// A name: CNAME, NS, PTR, MX.
     Name(Text),
-    /// The data as it is: A, AAAA, NULL, TXT, SSHFP, OPT.
+    /// Raw data: A, AAAA, NULL, TXT, SSHFP, OPT.
     Bytes(Text),
-    /// SOA; `numbers` are the five behind the names.
+    /// SOA; `numbers` are the five integers after the names.
     Soa {
         /// Primary server.
         mname: Text,
@@ -65,7 +64,7 @@ pub enum Rdata {
         /// Serial, refresh, retry, expire and minimum, four bytes each.
         numbers: Text,
     },
-    /// SRV; `head` is what is before the name.
+    /// SRV; `head` is the part before the name.
     Srv {
         /// Priority, weight and port, two bytes each.
         head: Text,
@@ -75,7 +74,7 @@ pub enum Rdata {
 }
 
 impl Rdata {
-    /// The name that it is, or begins with.
+    /// The name in the data, if it is or begins with one.
     const fn name(&self) -> Option<Text> {
         match *self {
             Rdata::Name(name) => Some(name),
@@ -105,16 +104,16 @@ pub struct Record {
 pub struct Message {
     /// Identifier.
     pub id: u16,
-    /// Flags, as they are in the header.
+    /// Flags, as in the header.
     pub flags: u16,
-    /// What was wrong with it.
+    /// Anomalies.
     pub faults: EventSet,
-    /// Whether its header and all queries are there.
+    /// Whether the header and all queries are complete.
     pub readable: bool,
     records: Vec<Record>,
-    /// Names that are data of records, in their order.
+    /// Names in the data of records, in order.
     data_names: Vec<Text>,
-    /// Where each section ends in `records`.
+    /// The end of each section in `records`.
     ends: [u16; 4],
     text: Vec<u8>,
 }
@@ -143,7 +142,7 @@ impl Message {
             message.faults.add(Event::InvalidOpcode);
         }
         let counts = [word(4), word(6), word(8), word(10)];
-        // No more than fit: a query has five bytes, a record eleven.
+        // At most what fits: a query has five bytes, a record eleven.
         let fit = data.len() / 11 + 1;
         message.records.reserve(counts.iter().map(|&c| usize::from(c)).sum::<usize>().min(fit));
         let mut reader = Reader {
@@ -162,13 +161,13 @@ impl Message {
         message
     }
 
-    /// Bytes of the message.
+    /// The bytes of a range.
     pub fn text(&self, text: Text) -> &[u8] {
         let at = text.at as usize;
         self.text.get(at..at + usize::from(text.len)).unwrap_or(&[])
     }
 
-    /// Records of a section.
+    /// The records of a section.
     pub fn section(&self, section: Section) -> &[Record] {
         let i = section as usize;
         let from = i.checked_sub(1).and_then(|p| self.ends.get(p)).map_or(0, |&e| usize::from(e));
@@ -176,12 +175,12 @@ impl Message {
         self.records.get(from..to).unwrap_or(&[])
     }
 
-    /// Records of all sections.
+    /// The records of all sections.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Names of all records by number, and behind them those that are data of records.
+    /// The owner names of all records by number, followed by the names in the data of records.
     pub fn name(&self, index: usize) -> Option<Text> {
         let owner = self.records.get(index).map(|r| r.name);
         owner.or_else(|| self.data_names.get(index.checked_sub(self.records.len())?).copied())
@@ -203,24 +202,24 @@ impl Message {
     }
 }
 
-/// Reads a message's names and records.
+/// Reads the names and records of a message.
 pub(super) struct Reader<'m> {
     data: &'m [u8],
-    /// Where in `data` reading goes on.
+    /// The read position in `data`.
     at: usize,
     text: Vec<u8>,
-    /// Names that were read from a pointer alone, by its target: most records have one of few.
+    /// Names that consist of a pointer, by its target: most records use one of a few.
     known: [(u16, Text); 8],
     next: usize,
-    /// What is left of [`BUDGET`].
+    /// The rest of [`BUDGET`].
     left: usize,
-    /// Pointers that may still be followed.
+    /// The number of pointers that may still be followed.
     jumps: usize,
     faults: EventSet,
 }
 
 impl<'m> Reader<'m> {
-    /// Reads all sections; whether the queries are there.
+    /// Reads all sections. Returns whether the queries are complete.
     fn sections(&mut self, counts: [u16; 4], records: &mut Vec<Record>, ends: &mut [u16; 4]) -> bool {
         const FAULT: [Event; 4] =
             [Event::MalformedData, Event::MalformedData, Event::InvalidAuthorities, Event::InvalidAdditionals];
@@ -228,7 +227,7 @@ impl<'m> Reader<'m> {
         for (section, (count, fault)) in counts.into_iter().zip(FAULT).enumerate() {
             for _ in 0..count {
                 let record = if section == 0 { self.query() } else { self.record(fault) };
-                // A message of DNS has less than 65,536 bytes, and each record takes some of them.
+                // A DNS message has less than 65,536 bytes, and each record takes several.
                 let room = records.len() < usize::from(u16::MAX);
                 let Some(record) = record.filter(|_| room) else {
                     self.faults.add(fault);
@@ -273,12 +272,12 @@ impl<'m> Reader<'m> {
         Some(Record { name, rrtype, class, ttl, rdata })
     }
 
-    /// Bytes up to `end` from where reading is.
+    /// The bytes from the read position to `end`.
     pub(super) fn rest(&self, end: usize) -> &'m [u8] {
         self.data.get(self.at..end).unwrap_or(&[])
     }
 
-    /// Keeps the next `len` bytes, of those up to `end`.
+    /// Keeps the next `len` bytes if they end by `end`.
     pub(super) fn take(&mut self, len: usize, end: usize) -> Option<Text> {
         let bytes = self.rest(end).get(..len)?;
         let text = Text { at: u32::try_from(self.text.len()).ok()?, len: u16::try_from(len).ok()?, cut: false };
@@ -287,7 +286,7 @@ impl<'m> Reader<'m> {
         Some(text)
     }
 
-    /// Reads a name (RFC 1035 section 4.1.4), whose own bytes end before `end`. `None` where it makes no sense.
+    /// Reads a name (RFC 1035 section 4.1.4) whose own bytes end by `end`. `None` if it is invalid.
     pub(super) fn name(&mut self, end: usize) -> Option<Text> {
         let from = self.at;
         let target = self.pointer(from, end);
@@ -299,11 +298,12 @@ impl<'m> Reader<'m> {
         }
         let start = self.text.len();
         let (mut steps, mut jumps, mut cut) = (0, 0u32, false);
-        // Where its own bytes end, once it has followed a pointer.
+        // The end of its own bytes, once it has followed a pointer.
         let mut behind = None;
-        // The target of a pointer, to see whether it comes again; another one each time their number has doubled.
+        // A pointer target that is compared with later ones to detect a loop. It is replaced each time the number of pointers
+        // doubles.
         let (mut anchor, mut round) = (None, false);
-        // It has a pointer more than may be followed.
+        // It has more pointers than may be followed.
         let mut spent = false;
         let mut at = from;
         loop {
@@ -319,7 +319,7 @@ impl<'m> Reader<'m> {
                 1..=63 => {
                     let label = self.data.get(at + 1..at + 1 + len).filter(|_| at + 1 + len <= limit)?;
                     at += 1 + len;
-                    // Behind the end of what is kept it is only followed.
+                    // Past the limit, follow the name without keeping it.
                     if !cut {
                         if self.text.len() > start {
                             self.text.push(b'.');
@@ -345,7 +345,7 @@ impl<'m> Reader<'m> {
                         anchor = Some(at);
                     }
                 }
-                // RFC 6891 section 5: other kinds of labels are not in use.
+                // RFC 6891 section 5: no other label types are in use.
                 _ => return None,
             }
             if steps > STEPS_MAX {
@@ -375,7 +375,7 @@ impl<'m> Reader<'m> {
         Some(text)
     }
 
-    /// A name that costs `steps`; it is empty where they are not left.
+    /// Charges a name's `steps` to the budget; the name becomes empty if the budget is exceeded.
     fn spend(&mut self, steps: usize, text: Text) -> Text {
         match self.left.checked_sub(steps) {
             Some(left) => {
@@ -390,13 +390,13 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// The target of a pointer at `at`.
+    /// The target of the pointer at `at`.
     fn pointer(&self, at: usize, end: usize) -> Option<u16> {
         let bytes = self.data.get(at..end)?.first_chunk::<2>()?;
         (bytes[0] >= 0xc0).then(|| u16::from_be_bytes([bytes[0] & 0x3f, bytes[1]]))
     }
 
-    /// Where a name ends whose rest, from `at` on, is not wanted.
+    /// The end of a name whose rest, from `at` on, is not needed.
     fn behind_name(&self, mut at: usize, end: usize) -> Option<usize> {
         loop {
             match *self.data.get(at).filter(|_| at < end)? {

@@ -1,8 +1,7 @@
-//! DNS (RFC 1035), over UDP and over TCP, and multicast DNS (RFC 6762), which has the same messages.
+//! DNS (RFC 1035) over UDP and TCP, and multicast DNS (RFC 6762), which has the same messages.
 //!
-//! Each message is a transaction of its own: a query goes to the server, a response to the client, and neither waits for
-//! the other. A message is read once ([`message`]) into a few tables; rules and logs see what is there, also where the rest
-//! of it makes no sense.
+//! Each message is a transaction of its own: a query goes to the server, a response to the client, and neither waits for the
+//! other. [`message`] parses a message once into a few tables. Rules and logs use the valid part, even if the rest is invalid.
 
 mod buffers;
 mod config;
@@ -29,10 +28,10 @@ pub use mdns::PROTOCOL as MDNS;
 use parser::DnsFlow;
 pub(crate) use tx::{DnsTx, carried};
 
-/// Progress of a complete transaction: place in the states of [`PROTOCOL`].
+/// Progress of a complete transaction: index in the states of [`PROTOCOL`].
 const COMPLETE: u8 = 1;
 
-/// Type of frames: place in the frames of [`PROTOCOL`].
+/// Frame type: index in the frames of [`PROTOCOL`].
 const PDU_FRAME: u8 = 0;
 
 /// DNS.

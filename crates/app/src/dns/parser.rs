@@ -1,7 +1,7 @@
-//! Messages from datagrams and from a stream, where a length is before each (RFC 1035 section 4.2.2).
+//! Reads messages from datagrams, and from streams with a length before each message (RFC 1035 section 4.2.2).
 //!
-//! Behind a gap that ends in no known message, messages are looked for at the beginning of what comes, as segments of DNS begin
-//! with one.
+//! If a gap ends outside a known message, the parser looks for a message at the beginning of the next data, because DNS
+//! segments start with one.
 
 use std::collections::VecDeque;
 
@@ -17,10 +17,10 @@ use super::message::Message;
 use super::tx::Dns;
 use super::{PDU_FRAME, recognition};
 
-/// Most requests kept out of the log whose responses are to be kept out as well; the oldest are forgotten.
+/// The limit of unlogged requests whose responses are kept out of the log too; the oldest are dropped.
 const UNLOGGED_MAX: usize = 128;
 
-/// Bytes of the length before a message of a stream.
+/// Size of the length before a message in a stream.
 const LENGTH: usize = 2;
 
 /// A flow of DNS, or of multicast DNS.
@@ -28,7 +28,7 @@ const LENGTH: usize = 2;
 pub(super) struct DnsFlow<const MULTICAST: bool> {
     stream: bool,
     max_txs: usize,
-    /// Identifiers of requests that a `config` rule kept out of the log: their responses go with them.
+    /// Identifiers of requests that a `config` rule kept out of the log. Their responses are not logged either.
     unlogged: VecDeque<u16>,
 }
 
@@ -44,7 +44,7 @@ impl<const MULTICAST: bool> Conversation for DnsFlow<MULTICAST> {
 
     fn framing(&mut self, _dir: Direction, data: &[u8], end: bool) -> Framing {
         match data.first_chunk().map(|b| usize::from(u16::from_be_bytes(*b))) {
-            // Nothing but a length keeps a connection open.
+            // An empty message is a keep-alive.
             Some(0) => Framing::Skip(LENGTH),
             Some(len) => Framing::Message(LENGTH + len),
             None if end => Framing::Skip(data.len()),
@@ -56,7 +56,7 @@ impl<const MULTICAST: bool> Conversation for DnsFlow<MULTICAST> {
         match recognition::tcp(dir, data) {
             Probed::Yes { reverse: false } => Resume::Here,
             Probed::More if !end => Resume::More,
-            // What begins with no message is passed over.
+            // Data that does not begin with a message is skipped.
             _ => Resume::Skip(data.len()),
         }
     }

@@ -1,13 +1,13 @@
-//! What is kept of records' data, and what is in it.
+//! The data of records: what is kept of it, and how to read it.
 
 use super::message::{Rdata, Reader};
 use super::rrtype::types;
 
-/// Reads the data of a record of a type, which ends at `end`. `None` where it makes no sense.
+/// Reads the data of a record of a given type up to `end`. `None` if it is invalid.
 pub(super) fn read(r: &mut Reader<'_>, rrtype: u16, end: usize) -> Option<Rdata> {
     let len = r.rest(end).len();
     Some(match rrtype {
-        // Dynamic updates (RFC 2136 section 2.4) have records without data, of any type.
+        // Dynamic updates (RFC 2136 section 2.4) have records of any type without data.
         _ if len == 0 => match rrtype {
             types::A | types::AAAA | types::NULL | types::TXT | types::OPT => Rdata::Bytes(r.take(0, end)?),
             types::CNAME | types::NS | types::PTR | types::MX => Rdata::Name(r.take(0, end)?),
@@ -35,7 +35,7 @@ pub(super) fn read(r: &mut Reader<'_>, rrtype: u16, end: usize) -> Option<Rdata>
     })
 }
 
-/// The strings of a TXT record (RFC 1035 section 3.3.14); `None` ends them where one is longer than what is left.
+/// The strings of a TXT record (RFC 1035 section 3.3.14). A string longer than the data yields `None` and ends them.
 pub(super) fn strings(mut data: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     std::iter::from_fn(move || {
         let (&len, rest) = data.split_first()?;
@@ -45,8 +45,8 @@ pub(super) fn strings(mut data: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     })
 }
 
-/// The options of an OPT record (RFC 6891 section 6.1.2), code and data; `None` ends them where one is longer than what is
-/// left.
+/// The options of an OPT record (RFC 6891 section 6.1.2), code and data. An option longer than the data yields `None` and ends
+/// them.
 pub(super) fn options(mut data: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
     std::iter::from_fn(move || {
         if data.is_empty() {

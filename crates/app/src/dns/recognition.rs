@@ -1,5 +1,5 @@
-//! How DNS is recognised: on its ports, by a header and the beginning of a first question that make sense. A response that
-//! comes as a request tells that the flow is the wrong way round.
+//! Protocol detection for DNS: on its ports, by a valid header and a valid beginning of the first question. A response in the
+//! direction of requests shows that the flow has to be turned.
 
 use margay_flow::Direction;
 
@@ -13,11 +13,11 @@ pub(super) const DNS: Recognition = Recognition {
 pub(super) const MDNS: Recognition =
     Recognition { patterns: &[], probes: &[Probe { transport: UDP, ports: &[5353], probe: mdns }] };
 
-/// Most questions that have to be there before it is decided; each takes five bytes at least.
+/// The most questions that must be present before the decision; each takes at least five bytes.
 const QUESTIONS_SEEN: usize = 16;
 
-/// A message (RFC 1035 section 4.1) of `whole` bytes, of which `data` is there, from its header and the first question's
-/// first label.
+/// Checks a message (RFC 1035 section 4.1) of `whole` bytes, with `data` available, by its header and the first label of the
+/// first question.
 fn message(dir: Direction, data: &[u8], whole: usize) -> Probed {
     let Some(head) = data.first_chunk::<12>() else { return Probed::More };
     let count = |at: usize| usize::from(u16::from_be_bytes([head[at], head[at + 1]]));
@@ -26,7 +26,7 @@ fn message(dir: Direction, data: &[u8], whole: usize) -> Probed {
     if whole < 12 + 5 * questions {
         return Probed::No;
     }
-    // A header that announces nothing is none by itself; of a stream more may come.
+    // A header without any records is not a valid message alone; in a stream, more may follow.
     if questions == 0 && records == 0 && !response && data.len() < 17 {
         return Probed::More;
     }
@@ -44,12 +44,12 @@ fn message(dir: Direction, data: &[u8], whole: usize) -> Probed {
 
 /// DNS over UDP.
 fn udp(dir: Direction, data: &[u8]) -> Probed {
-    // Of a datagram that is longer no more is seen.
+    // Detection sees only the beginning of a longer datagram.
     let whole = if data.len() < PROBE_MAX { data.len() } else { usize::MAX };
     message(dir, data, whole)
 }
 
-/// Multicast DNS (RFC 6762): both ends have the same port, and either may answer unasked.
+/// Multicast DNS (RFC 6762): both ends use the same port, and either may send an unsolicited answer.
 fn mdns(dir: Direction, data: &[u8]) -> Probed {
     match udp(dir, data) {
         Probed::Yes { .. } => Probed::Yes { reverse: false },
@@ -57,7 +57,7 @@ fn mdns(dir: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// DNS over TCP (RFC 1035 section 4.2.2): a length, and the message.
+/// DNS over TCP (RFC 1035 section 4.2.2): a length, then the message.
 pub(super) fn tcp(dir: Direction, data: &[u8]) -> Probed {
     match data.first_chunk::<2>().map(|b| u16::from_be_bytes(*b)) {
         None => Probed::More,

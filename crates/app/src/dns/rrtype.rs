@@ -1,6 +1,6 @@
 //! Names of resource record types and response codes (IANA, "Domain Name System (DNS) Parameters"), as events have them.
 //!
-//! What has no name here is written as its number; so it is in Suricata.
+//! Like Suricata, events show other values as numbers.
 
 /// Types with a name, sorted by number.
 static TYPES: &[(u16, &str)] = &[
@@ -71,7 +71,7 @@ static CODES: &[&str] = &[
     "NOTZONE",
 ];
 
-/// Types that the parser knows.
+/// Types that the parser handles.
 pub(super) mod types {
     pub(crate) const A: u16 = 1;
     pub(crate) const NS: u16 = 2;
@@ -87,17 +87,17 @@ pub(super) mod types {
     pub(crate) const SSHFP: u16 = 44;
 }
 
-/// A type's name.
+/// The name of a type.
 pub fn name(rrtype: u16) -> Option<&'static str> {
     TYPES.binary_search_by_key(&rrtype, |t| t.0).ok().and_then(|i| TYPES.get(i)).map(|t| t.1)
 }
 
-/// A type by its name, in any case.
+/// The type with this name, in any case.
 pub fn from_name(text: &str) -> Option<u16> {
     TYPES.iter().find(|t| t.1.eq_ignore_ascii_case(text)).map(|t| t.0)
 }
 
-/// A response code's name.
+/// The name of a response code.
 pub fn code_name(rcode: u8) -> Option<&'static str> {
     CODES.get(usize::from(rcode)).copied()
 }

@@ -1,11 +1,11 @@
-//! What scripts are told of DNS.
+//! Values that scripts can read from DNS.
 
 use crate::script::Answer;
 
 use super::message::{Message, Rdata, Record, Section};
 use super::rrtype::{self, types};
 
-/// The answer to a script.
+/// Answers a script's query.
 pub(super) fn answer(message: &Message, what: &str) -> Option<Answer> {
     Some(match what {
         "get" => Answer::Bool(true),
@@ -25,7 +25,7 @@ pub(super) fn answer(message: &Message, what: &str) -> Option<Answer> {
     })
 }
 
-/// The records of a section; nothing where there are none.
+/// The records of a section; `Nothing` if it is empty.
 fn records(message: &Message, section: Section) -> Answer {
     let records = message.section(section);
     if records.is_empty() {

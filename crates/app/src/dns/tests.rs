@@ -1,4 +1,4 @@
-//! Messages to transactions: what rules and logs see.
+//! From messages to transactions: the view of rules and logs.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ use super::{LogOptions, MDNS, PROTOCOL, Version};
 
 /// `1234`: a query for the addresses of www.example.org.
 const QUERY: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www\x07example\x03org\x00\x00\x01\x00\x01";
-/// Its answer: an alias, and two addresses of that; and who says so.
+/// Its response: an alias, the two addresses of the alias, and the authority.
 const ANSWER: &[u8] = b"\x12\x34\x81\x80\x00\x01\x00\x03\x00\x01\x00\x01\x03www\x07example\x03org\x00\x00\x01\x00\x01\
     \xc0\x0c\x00\x05\x00\x01\x00\x00\x0e\x10\x00\x02\xc0\x10\xc0\x10\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc0\x00\x02\x01\
     \xc0\x10\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc0\x00\x02\x02\
@@ -26,7 +26,7 @@ fn flow(proto: u8, port: u16) -> FlowCore {
     FlowCore::new(1, proto, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([198, 51, 100, 1]), port), Time(0))
 }
 
-/// A parser with what it needs, fed as a session feeds it.
+/// A parser with its context, fed as a session does.
 struct Talk {
     config: AppConfig,
     flow: FlowCore,
@@ -175,7 +175,7 @@ fn the_form_of_version_3() {
     assert_eq!((written(*answer, &o, LogFor::Event).len(), written(*query, &o, LogFor::Event).len()), (0, 1));
 }
 
-/// An OPT record without options says nothing (RFC 6891 section 6.1.2): a section that has nothing else is not shown.
+/// An OPT record without options carries no information (RFC 6891 section 6.1.2). A section with nothing else is not logged.
 #[test]
 fn a_bare_opt_record() {
     let opt = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
@@ -214,7 +214,7 @@ fn the_form_of_version_2() {
     assert_eq!(answer.direction(&o), ToServer);
     o.dns.types = Some(vec![28]);
     assert_eq!((written(*query, &o, LogFor::Event).len(), written(*answer, &o, LogFor::Event).len()), (1, 0));
-    // Alerts have one form.
+    // Alerts have a single format.
     assert!(written(*answer, &o, LogFor::Alert)[0].contains(r#""version":3"#));
 }
 
@@ -253,19 +253,19 @@ fn the_wrong_way_and_nonsense() {
 #[test]
 fn over_a_stream_with_holes() {
     let (q, a) = (over_tcp(QUERY), over_tcp(ANSWER));
-    // A hole of whole messages, one inside a message, one from within a message to within the next.
+    // A gap of whole messages, one inside a message, and one from within a message to within the next.
     let mut t = Talk::new(6);
     t.feed(ToServer, &q, false).gap(ToServer, 70).feed(ToServer, &q, false);
     t.feed(ToServer, &q[..9], false).gap(ToServer, 5).feed(ToServer, &[&q[14..], &q[..]].concat(), false);
     t.feed(ToServer, &q[..9], false).gap(ToServer, 50).feed(ToServer, &[0xff; 20], false).feed(ToServer, &q, false);
     assert_eq!(t.ids(), [(0, String::new()), (1, String::new()), (2, String::new()), (3, String::new())]);
     assert_eq!(t.waiting, [Vec::<u8>::new(), Vec::new()]);
-    // Two holes in one message.
+    // Two gaps in one message.
     let mut t = Talk::new(6);
     t.feed(ToClient, &a[..9], false).gap(ToClient, 5).gap(ToClient, 2).feed(ToClient, &a[16..20], false);
     t.gap(ToClient, 3).feed(ToClient, &[&a[23..], &a[..]].concat(), false);
     assert_eq!(t.ids(), [(0, String::new())]);
-    // The end cuts one off.
+    // The end of the stream truncates a message.
     let mut t = Talk::new(6);
     t.feed(ToServer, &q, false).feed(ToServer, &q[..20], false).feed(ToServer, b"", true);
     assert_eq!(t.ids(), [(0, String::new()), (1, "malformed_data".into())]);
@@ -286,7 +286,7 @@ fn too_many_messages_wait() {
     assert!(t.parser.txs().is_empty());
     t.feed(ToServer, &[], false);
     assert_eq!((t.outcome, t.ids()), (Outcome::More, vec![(10, String::new()), (11, String::new())]));
-    // Of datagrams each is looked at before the next one comes.
+    // Each datagram is inspected before the next one arrives.
     let mut t = Talk::new(17);
     t.config.dns.max_tx = 1;
     t.parser = (PROTOCOL.parser)(&t.config, &t.flow);
@@ -304,7 +304,7 @@ fn what_is_not_logged_takes_its_answer_along() {
     assert_eq!(t.txs().map(|t| t.base().no_log).collect::<Vec<_>>(), [true, false]);
 }
 
-/// All that can be seen of a conversation.
+/// Everything that rules and logs see of a conversation.
 fn seen(t: &Talk) -> Vec<String> {
     let o = AppLogOptions::default();
     let mut out = Vec::new();
@@ -322,7 +322,7 @@ fn seen(t: &Talk) -> Vec<String> {
 }
 
 proptest! {
-    /// In whatever pieces a stream comes, it comes to the same.
+    /// The segmentation of a stream does not change the result.
     #[test]
     fn pieces_do_not_matter(
         messages in proptest::collection::vec(prop_oneof![

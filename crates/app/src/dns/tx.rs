@@ -16,17 +16,17 @@ use super::message::Message;
 /// A message, as a transaction.
 pub(crate) type DnsTx = Tx<Dns>;
 
-/// A message and its direction.
+/// A message with its direction.
 #[derive(Debug)]
 pub(crate) struct Dns {
     /// DNS or multicast DNS.
     pub(super) proto: AppProto,
-    /// Where it went.
+    /// The direction of the message.
     pub(super) dir: Direction,
     pub(super) message: Message,
 }
 
-/// A message that another protocol carries, in a transaction of that number.
+/// Creates a transaction with this number for a message that another protocol carries.
 pub(crate) fn carried(id: u64, dir: Direction, data: &[u8]) -> DnsTx {
     let content = Dns { proto: AppProto::Dns, dir, message: Message::read(data) };
     let mut tx = Tx::carried(id, dir, content, [COMPLETE; 2]);
@@ -35,7 +35,7 @@ pub(crate) fn carried(id: u64, dir: Direction, data: &[u8]) -> DnsTx {
 }
 
 impl DnsTx {
-    /// Adds an event for each thing that is wrong with the message.
+    /// Adds an event for each anomaly of the message.
     pub(super) fn add_faults(&mut self) {
         let Dns { proto, dir, message } = &self.content;
         message.faults.iter().for_each(|e| self.base.events.add(e as u8));
@@ -50,7 +50,7 @@ impl DnsTx {
 }
 
 impl Dns {
-    /// Whether it is a request: by where it went, or with multicast by what it says.
+    /// Whether it is a request: by its direction, or for multicast by its flags.
     pub(super) const fn is_request(&self) -> bool {
         match (self.proto, self.dir) {
             (AppProto::Dns, Direction::ToServer) => true,
@@ -59,7 +59,7 @@ impl Dns {
         }
     }
 
-    /// Whether it is what it should be, and worth an event of its own.
+    /// Whether it is valid and gets an event of its own.
     pub(super) const fn is_sound(&self) -> bool {
         self.message.readable && self.is_request() != self.message.is_response()
     }

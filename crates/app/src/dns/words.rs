@@ -1,6 +1,6 @@
-//! Names of values that rules may give in the place of numbers.
+//! Names that rules may use for numbers.
 
-/// Response codes by their names, in lower case (RFC 1035 section 4.1.1, RFC 2136 section 2.2, RFC 6895 section 2.3).
+/// Names of response codes in lower case (RFC 1035 section 4.1.1, RFC 2136 section 2.2, RFC 6895 section 2.3).
 pub(super) const RCODES: &[(&str, u64)] = &[
     ("noerror", 0),
     ("formerr", 1),
@@ -24,7 +24,7 @@ pub(super) const RCODES: &[(&str, u64)] = &[
     ("badcookie", 23),
 ];
 
-/// Types of records by their names, in lower case (IANA, "Domain Name System (DNS) Parameters").
+/// Names of record types in lower case (IANA, "Domain Name System (DNS) Parameters").
 pub(super) const RRTYPES: &[(&str, u64)] = &[
     ("a", 1),
     ("ns", 2),

@@ -3,26 +3,26 @@
 use super::names;
 use crate::bytes::{le16, le32};
 
-/// Services that have a layout of their own.
+/// Services with a layout of their own.
 const GET_ATTRIBUTE_LIST: u8 = 0x03;
 const SET_ATTRIBUTE_LIST: u8 = 0x04;
 const MULTIPLE: u8 = 0x0a;
 const UNCONNECTED_SEND: u8 = 0x52;
 /// The class of the connection manager, which forwards requests.
 const CONNECTION_MANAGER: u32 = 6;
-/// Bit of a service's code that tells a response.
+/// The bit of a service code that marks a response.
 const RESPONSE: u8 = 0x80;
-/// How deep messages may be within messages.
+/// The limit of nested messages.
 const DEPTH_MAX: usize = 3;
 
 /// A segment of a path (CIP volume 1, appendix C).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Segment<'a> {
-    /// A number: of what it is, and the number.
+    /// A number: its type and value.
     Logical(&'static str, u32),
     /// The name of a tag.
     Symbol(&'a [u8]),
-    /// A segment that routes to another device, or qualifies the segment before it.
+    /// A segment that routes to another device, or qualifies the previous segment.
     Other,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum Segment<'a> {
 const LOGICAL: [&str; 8] =
     ["class", "instance", "member", "connection_point", "attribute", "special", "service", "extended_logical"];
 
-/// The segments of a padded path, up to what cannot be read.
+/// The segments of a padded path, up to the first invalid one.
 pub(super) fn segments(path: &[u8]) -> impl Iterator<Item = Segment<'_>> {
     let mut rest = path;
     std::iter::from_fn(move || {
@@ -40,11 +40,11 @@ pub(super) fn segments(path: &[u8]) -> impl Iterator<Item = Segment<'_>> {
     })
 }
 
-/// The segment at the beginning, and its length with padding.
+/// The segment at the front, and its padded length.
 fn segment(path: &[u8]) -> Option<(Segment<'_>, usize)> {
     let first = *path.first()?;
     Some(match first >> 5 {
-        // A port: a wide number, and the length of the address at the link, are announced in the first byte.
+        // A port: the first byte announces a wide port number, and the length of a link address.
         0 => {
             let wide = if first & 0x0f == 0x0f { 2 } else { 0 };
             let len = match first & 0x10 {
@@ -71,7 +71,7 @@ fn segment(path: &[u8]) -> Option<(Segment<'_>, usize)> {
             0 => (Segment::Other, 2),
             _ => (Segment::Other, 2 + 2 * usize::from(*path.get(1)?)),
         },
-        // Data: words, or a symbol in the extended form.
+        // Data, or a symbol in the extended form.
         4 => {
             let len = usize::from(*path.get(1)?);
             if first == 0x91 {
@@ -84,7 +84,7 @@ fn segment(path: &[u8]) -> Option<(Segment<'_>, usize)> {
     })
 }
 
-/// A message: what is known of it, and where the rest of it is.
+/// A message: its known parts, and the raw rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cip<'a> {
     /// A request.
@@ -98,11 +98,11 @@ pub(super) enum Cip<'a> {
     },
     /// A response.
     Response {
-        /// Code of the service, without the bit of a response.
+        /// Service code, without the response bit.
         service: u8,
-        /// General state.
+        /// General status.
         status: u8,
-        /// Additional states, of two bytes each, the lowest first.
+        /// Additional status codes of two bytes each, little endian.
         extended: &'a [u8],
         /// Data of the response.
         data: &'a [u8],
@@ -110,7 +110,7 @@ pub(super) enum Cip<'a> {
 }
 
 impl<'a> Cip<'a> {
-    /// Reads a message; `None` where it is cut short.
+    /// Reads a message; `None` if it is truncated.
     pub(super) fn read(data: &'a [u8]) -> Option<Cip<'a>> {
         let (&service, rest) = data.split_first()?;
         if service & RESPONSE != 0 {
@@ -123,14 +123,14 @@ impl<'a> Cip<'a> {
         Some(Cip::Request { service, path, data })
     }
 
-    /// Messages within it, in order.
+    /// Nested messages, in order.
     pub(super) fn inner(self) -> impl Iterator<Item = &'a [u8]> {
         let (list, forwarded) = match self {
             Cip::Request { service: MULTIPLE, data, .. } | Cip::Response { service: MULTIPLE, data, .. } => {
                 (Some(data), None)
             }
             Cip::Request { service: UNCONNECTED_SEND, path, data } if class_of(path) == Some(CONNECTION_MANAGER) => {
-                // Behind a priority and a number of ticks there is the message's length (CIP volume 1, section 3-5.5.4).
+                // The message's length follows a priority and a tick count (CIP volume 1, section 3-5.5.4).
                 let len = le16(data, 2).map(usize::from);
                 (None, len.and_then(|len| data.get(4..4 + len)))
             }
@@ -139,11 +139,11 @@ impl<'a> Cip<'a> {
         forwarded.into_iter().chain(list.into_iter().flat_map(packed))
     }
 
-    /// Attributes that its data names.
+    /// The attributes listed in its data.
     fn listed(self) -> impl Iterator<Item = u32> {
         let (data, count) = match self {
             Cip::Request { service: GET_ATTRIBUTE_LIST, data, .. } => (data, usize::from(le16(data, 0).unwrap_or(0))),
-            // Only the first one: the lengths of values are the object's.
+            // Only the first one, because the object determines the lengths of values.
             Cip::Request { service: SET_ATTRIBUTE_LIST, data, .. } => {
                 (data, usize::from(le16(data, 0).unwrap_or(0)).min(1))
             }
@@ -153,7 +153,7 @@ impl<'a> Cip<'a> {
     }
 }
 
-/// The class that a path names.
+/// The class in a path.
 pub(super) fn class_of(path: &[u8]) -> Option<u32> {
     segments(path).find_map(|s| match s {
         Segment::Logical("class", n) => Some(n),
@@ -161,8 +161,8 @@ pub(super) fn class_of(path: &[u8]) -> Option<u32> {
     })
 }
 
-/// The messages of a Multiple Service Packet (CIP volume 1, appendix ): a count, an offset for each, and the messages, one behind
-/// the other. What is not in that order ends the list: so no byte is read twice.
+/// The messages of a Multiple Service Packet (CIP volume 1, appendix ): a count, an offset for each message, and the
+/// messages. An offset out of order ends the list, so no byte is parsed twice.
 fn packed(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     let count = usize::from(le16(data, 0).unwrap_or(0));
     let offset = move |i: usize| le16(data, 2 + 2 * i).map(usize::from);
@@ -173,7 +173,7 @@ fn packed(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Values that keywords read from a message and from the messages within it.
+/// The values for keywords from a message and its nested messages.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     /// Classes of the paths of requests.
@@ -184,21 +184,21 @@ pub(super) struct Summary {
     pub(super) attributes: Vec<u32>,
     /// Services of requests, each with its class and an attribute ([`triple`]).
     pub(super) services: Vec<u64>,
-    /// General states of responses.
+    /// General status codes of responses.
     pub(super) statuses: Vec<u8>,
-    /// Additional states of responses.
+    /// Additional status codes of responses.
     pub(super) extended: Vec<u16>,
 }
 
-/// A service with its class and an attribute as one number: what [`triple_test`] makes a comparison for. Bits 56 and 57 say that there
-/// is a class and an attribute.
+/// A service with its class and an attribute as one number, for comparisons made by [`triple_test`]. Bits 56 and 57 say whether
+/// there is a class and an attribute.
 fn triple(service: u8, class: Option<u32>, attribute: Option<u32>) -> u64 {
     let class = class.map_or(0, |c| 1 << 56 | u64::from(c) << 16);
     let attribute = attribute.filter(|a| *a <= 0xffff).map_or(0, |a| 1 << 57 | u64::from(a));
     u64::from(service) << 48 | class | attribute
 }
 
-/// A mask and a value of [`triple`] for what a rule names.
+/// The mask and value for [`triple`] of a rule's condition.
 pub(super) fn triple_test(service: u8, class: Option<u32>, attribute: Option<u32>) -> (u64, u64) {
     let full = |some: bool, bits: u64| if some { bits } else { 0 };
     let mask =
@@ -207,7 +207,7 @@ pub(super) fn triple_test(service: u8, class: Option<u32>, attribute: Option<u32
 }
 
 impl Summary {
-    /// Of a message; `None` where it, or one within it, cannot be read.
+    /// Summarises a message; `None` if it, or a nested one, is invalid.
     pub(super) fn of(data: &[u8]) -> Option<Summary> {
         let mut summary = Summary::default();
         summary.add(data, 0).then_some(summary)
@@ -239,7 +239,7 @@ impl Summary {
                 self.extended.extend(extended.chunks_exact(2).map(|e| u16::from_le_bytes([e[0], e[1]])));
             }
         }
-        // One that is broken hides none of those behind it.
+        // An invalid one must not hide those after it.
         let mut holds = true;
         for inner in cip.inner().filter(|_| depth < DEPTH_MAX) {
             holds &= self.add(inner, depth + 1);
@@ -262,7 +262,7 @@ impl Summary {
     }
 }
 
-/// Where a message that begins at `at` is, and those within it: where each begins, and its length.
+/// The ranges of a message that begins at `at`, and of those nested in it: offset and length.
 pub(super) fn places(message: &[u8], at: usize, out: &mut Vec<(usize, usize)>) {
     places_at(message, at, out, 0);
 }
@@ -271,13 +271,13 @@ fn places_at(message: &[u8], at: usize, out: &mut Vec<(usize, usize)>, depth: us
     out.push((at, message.len()));
     let Some(cip) = Cip::read(message).filter(|_| depth < DEPTH_MAX) else { return };
     for inner in cip.inner() {
-        // It is a part of this one.
+        // It points into this message.
         let from = inner.as_ptr().addr() - message.as_ptr().addr();
         places_at(inner, at + from, out, depth + 1);
     }
 }
 
-/// Appends what an event shows of a message to an open object.
+/// Appends the members of a message to an open object.
 pub(super) fn log(data: &[u8], json: &mut margay_json::Json) {
     log_at(data, json, 0);
 }

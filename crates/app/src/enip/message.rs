@@ -1,4 +1,4 @@
-//! Messages of the encapsulation (CIP volume 2, chapter 2), and the items of the common packet format that they carry.
+//! Messages of the encapsulation (CIP volume 2, chapter 2), with their items in the common packet format.
 
 use super::cip::{self, Summary};
 use crate::bytes::{le16, le32};
@@ -6,7 +6,7 @@ use crate::bytes::{le16, le32};
 /// Length of the encapsulation's header.
 pub(super) const HEADER: usize = 24;
 
-/// Commands that have a layout.
+/// Commands with a layout.
 pub(super) const LIST_SERVICES: u16 = 0x04;
 pub(super) const LIST_IDENTITY: u16 = 0x63;
 pub(super) const REGISTER_SESSION: u16 = 0x65;
@@ -18,24 +18,24 @@ const ITEM_IDENTITY: u16 = 0x0c;
 const ITEM_CONNECTED: u16 = 0xb1;
 const ITEM_UNCONNECTED: u16 = 0xb2;
 const ITEM_SERVICE: u16 = 0x100;
-/// Most items of a message that are read: those that are known to be sent are at most four, and one for each service of a device.
+/// The limit of items in a message: known messages have at most four, and one for each service of a device.
 const ITEMS_MAX: usize = 64;
 
 /// The header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) command: u16,
-    /// Bytes behind the header.
+    /// Length of the data.
     pub(super) len: usize,
     pub(super) status: u32,
-    /// Sender context: the requester chooses it, and the response repeats it.
+    /// Sender context: chosen by the requester and repeated in the response.
     pub(super) context: [u8; 8],
-    /// Reserved: a message with any of them is to be discarded.
+    /// Reserved: receivers must discard a message that sets any of them.
     pub(super) options: u32,
 }
 
 impl Header {
-    /// Reads the header; `None` where it is cut short.
+    /// Reads the header; `None` if it is truncated.
     pub(super) fn read(data: &[u8]) -> Option<Header> {
         Some(Header {
             command: le16(data, 0)?,
@@ -46,13 +46,13 @@ impl Header {
         })
     }
 
-    /// Whether its command is known, and its options are those that are allowed: that it is a header at all.
+    /// Whether it is a valid header: a known command and allowed options.
     pub(super) fn is_known(&self) -> bool {
         matches!(self.command, 0x00 | 0x04 | 0x63..=0x66 | 0x6f | 0x70 | 0x72 | 0x73) && self.options == 0
     }
 }
 
-/// A device, as it answers List Identity (CIP volume 2, table 2-4.4).
+/// A device in a List Identity response (CIP volume 2, table 2-4.4).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) protocol_version: u16,
@@ -69,7 +69,7 @@ pub(super) struct Identity {
 
 impl Identity {
     fn read(item: &[u8]) -> Option<Identity> {
-        // Behind the version there is the device's socket address.
+        // The device's socket address follows the version.
         let fixed = item.get(18..)?;
         let len = usize::from(*fixed.get(14)?);
         Some(Identity {
@@ -86,12 +86,12 @@ impl Identity {
     }
 }
 
-/// A service of a device, as it answers List Services (CIP volume 2, table 2-4.7).
+/// A service in a List Services response (CIP volume 2, table 2-4.7).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Service {
     pub(super) protocol_version: u16,
     pub(super) capabilities: u16,
-    /// Up to its first zero.
+    /// The name up to its first zero.
     pub(super) name: Box<[u8]>,
 }
 
@@ -103,13 +103,13 @@ impl Service {
     }
 }
 
-/// What a message says behind its header.
+/// The content of a message.
 #[derive(Debug, Default)]
 pub(super) enum Body {
-    /// Nothing that is looked at.
+    /// Not parsed.
     #[default]
     Nothing,
-    /// Version of the protocol, and options.
+    /// Protocol version and options.
     Session(u16, u16),
     Identities(Vec<Identity>),
     Services(Vec<Service>),
@@ -117,7 +117,7 @@ pub(super) enum Body {
     Cip {
         /// The message.
         data: Box<[u8]>,
-        /// What rules ask of it.
+        /// The values for rules.
         summary: Summary,
     },
 }
@@ -138,7 +138,7 @@ impl Body {
     }
 }
 
-/// A message, read.
+/// A parsed message.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) command: u16,
@@ -146,21 +146,21 @@ pub(super) struct Message {
     pub(super) body: Body,
 }
 
-/// What reading a message tells besides: for frames, and for the transaction that it belongs to.
+/// Further results of parsing: ranges for frames, and data that identifies the transaction.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
-    /// Where items begin in the message, and how long they are.
+    /// Offset and length of each item in the message.
     pub(super) items: Vec<(usize, usize)>,
-    /// The same of the message of CIP, and of those within it.
+    /// Offset and length of the CIP message, and of those nested in it.
     pub(super) cip: Vec<(usize, usize)>,
-    /// Number of a message on a connection of CIP, which its answer repeats.
+    /// Sequence number on a CIP connection, which the response repeats.
     pub(super) sequence: Option<u16>,
-    /// Something is cut short, or is longer than what it is in.
+    /// A part is truncated, or exceeds its container.
     pub(super) broken: bool,
 }
 
 impl Message {
-    /// Reads a whole message. `wanted` asks for the places of items.
+    /// Reads a complete message. `wanted` requests the ranges of items.
     pub(super) fn read(header: Header, message: &[u8], wanted: bool) -> (Message, Layout) {
         let data = message.get(HEADER..).unwrap_or(&[]);
         let data = data.get(..header.len).unwrap_or(data);
@@ -191,7 +191,7 @@ impl Message {
                 });
                 whole.map(|()| Body::Services(all))
             }
-            // An answer that refuses may be without data.
+            // An error response may have no data.
             SEND_RR_DATA | SEND_UNIT_DATA if data.is_empty() && header.status != 0 => Some(Body::Nothing),
             SEND_RR_DATA | SEND_UNIT_DATA => read_cip(data, &mut layout, wanted),
             _ => Some(Body::Nothing),
@@ -201,9 +201,9 @@ impl Message {
     }
 }
 
-/// Data with a message of CIP: an interface's handle, a time limit, and items.
+/// Reads data with a CIP message: interface handle, timeout, and items.
 fn read_cip(data: &[u8], layout: &mut Layout, wanted: bool) -> Option<Body> {
-    // Another interface than 0 carries no CIP (CIP volume 2, section 2-4.7).
+    // Interfaces other than 0 do not carry CIP (CIP volume 2, section 2-4.7).
     if le32(data, 0)? != 0 {
         return Some(Body::Nothing);
     }
@@ -228,8 +228,8 @@ fn read_cip(data: &[u8], layout: &mut Layout, wanted: bool) -> Option<Body> {
     Some(Body::Cip { data: message.into(), summary })
 }
 
-/// Goes through the items of the common packet format (CIP volume 2, section 2-6): a count, and for each a type, a length and data. `read`
-/// is given the type, where the data begins in the message, and the data. `None` where something is cut short.
+/// Iterates over the items of the common packet format (CIP volume 2, section 2-6): a count, and for each item a type, a length
+/// and data. Calls `read` with the type, the offset in the message, and the data. `None` if something is truncated.
 fn items<'a>(
     data: &'a [u8],
     at: usize,

@@ -1,5 +1,4 @@
-//! EtherNet/IP (CIP volume 2) over TCP and UDP, with the messages of CIP (volume 1) that it carries: a request with its answer is a
-//! transaction.
+//! EtherNet/IP (CIP volume 2) over TCP and UDP, with its CIP messages (volume 1): a request with its response is a transaction.
 
 mod cip;
 mod message;
@@ -20,12 +19,12 @@ use crate::registry::{AppProto, Protocol};
 use message::{HEADER, Header, Message};
 use tx::Exchange;
 
-/// Commands without an answer (CIP volume 2, sections 2-4.1 and 2-4.6).
+/// Commands without a response (CIP volume 2, sections 2-4.1 and 2-4.6).
 const NOP: u16 = 0x00;
 const UNREGISTER_SESSION: u16 = 0x66;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:enip.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:enip.NAME`).
 
     events! { "EtherNet/IP";
         TooManyTransactions "too_many_transactions";
@@ -59,7 +58,7 @@ keywords! {
     ServiceName Keyword::buffers(&["enip.service_name"], KeywordDirection::Both);
 }
 
-/// Most transactions of a flow that are not complete: clients wait for an answer, or number what they send on a few connections.
+/// The limit of open transactions in a flow: clients wait for a response, or number their requests on a few connections.
 const TXS_MAX: usize = 1024;
 
 /// Reads `SERVICE[,CLASS[,ATTRIBUTE]]`.
@@ -102,7 +101,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Enip, "enip").logged()
 };
 
-/// A command that is known, and no unknown options (CIP volume 2, section 2-3.1).
+/// Checks for a known command, and no unknown options (CIP volume 2, section 2-3.1).
 fn probe(_: Direction, data: &[u8]) -> Probed {
     match Header::read(data) {
         None => Probed::More,
@@ -111,8 +110,8 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// The same of a datagram, which is a message as a whole. The port is one that clients of anything may have: bytes that happen to
-/// look like a header do not have its length as well.
+/// As `probe`, for a datagram, which is a complete message. Any client may use the port, so the check includes the length:
+/// random data that resembles a header does not match it.
 fn datagram(direction: Direction, data: &[u8]) -> Probed {
     match Header::read(data) {
         Some(header) if HEADER + header.len != data.len() => Probed::No,
@@ -120,13 +119,14 @@ fn datagram(direction: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// What an answer repeats of its request: the command, the requester's context, and a number on a connection of CIP.
+/// The parts of a request that its response repeats: the command, the sender context, and a sequence number on a CIP
+/// connection.
 type Key = (u16, [u8; 8], Option<u16>);
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct Enip {
-    /// Requests that wait for an answer.
+    /// Requests that wait for a response.
     pending: HashMap<Key, u64>,
 }
 
@@ -142,7 +142,7 @@ impl Conversation for Enip {
     fn framing(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Framing {
         match Header::read(data) {
             Some(header) if header.is_known() => Framing::Message(HEADER + header.len),
-            // What is malformed is handled at once.
+            // A malformed message is handled at once.
             Some(_) => Framing::Message(HEADER),
             None => Framing::More,
         }
@@ -193,7 +193,7 @@ impl Conversation for Enip {
         Outcome::More
     }
 
-    /// Connections of devices last for months: one that loses a segment is followed on from the next header.
+    /// Device connections last for months. After a gap, the parser continues with the next header.
     const RESUMES: bool = true;
 
     fn resume(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Resume {
@@ -216,10 +216,10 @@ impl Conversation for Enip {
 }
 
 impl Enip {
-    /// Remembers what an answer will repeat. Who uses the same again is done with what had it.
+    /// Stores a request until its response comes. Reusing a key abandons the earlier request.
     fn wait(&mut self, turn: &mut Turn<'_, '_, Exchange>, key: Key, id: u64) {
         if self.pending.len() >= TXS_MAX {
-            // Transactions that were given up.
+            // Removes transactions that were freed.
             self.pending.retain(|_, tx| turn.tx(*tx).is_some());
         }
         if let Some(old) = self.pending.insert(key, id).and_then(|id| turn.tx(id)) {

@@ -1,4 +1,4 @@
-//! Names of codes: those of commands and states as rules write them, those of CIP as its specification writes them.
+//! Names of codes: commands and status codes as in rules, CIP codes as in its specification.
 
 /// Commands of the encapsulation (CIP volume 2, table 2-3.2).
 pub(super) const COMMANDS: &[(&str, u64)] = &[
@@ -14,7 +14,7 @@ pub(super) const COMMANDS: &[(&str, u64)] = &[
     ("cancel", 0x73),
 ];
 
-/// States of the encapsulation (CIP volume 2, table 2-3.3).
+/// Status codes of the encapsulation (CIP volume 2, table 2-3.3).
 pub(super) const STATUSES: &[(&str, u64)] = &[
     ("success", 0x00),
     ("invalid_cmd", 0x01),
@@ -28,7 +28,7 @@ pub(super) const STATUSES: &[(&str, u64)] = &[
 
 type Names = &'static [(u32, &'static str)];
 
-/// Common services (CIP volume 1, appendix A). What other codes mean is left to the object.
+/// Common services (CIP volume 1, appendix A). The object defines the meaning of other codes.
 const SERVICES: Names = &[
     (0x01, "Get Attributes All"),
     (0x02, "Set Attributes All"),
@@ -111,7 +111,7 @@ const CLASSES: Names = &[
     (0xf8, "CompoNet Repeater"),
 ];
 
-/// General states of a response (CIP volume 1, appendix B).
+/// General status codes of a response (CIP volume 1, appendix B).
 const STATES: Names = &[
     (0x00, "Success"),
     (0x01, "Connection failure"),
@@ -181,7 +181,7 @@ const DEVICES: Names = &[
     (0x2c, "Managed Switch"),
 ];
 
-/// Vendors that most devices are of (ODVA's register of vendors).
+/// Vendors of most devices (ODVA's register of vendors).
 const VENDORS: Names = &[
     (0, "Reserved"),
     (1, "Rockwell Automation/Allen-Bradley"),
@@ -203,7 +203,7 @@ fn find(names: Names, code: u32) -> Option<&'static str> {
     names.binary_search_by_key(&code, |n| n.0).ok().and_then(|at| names.get(at)).map(|n| n.1)
 }
 
-/// The name of a service, without the bit of a response.
+/// The name of a service, without the response bit.
 pub(super) fn service(code: u8) -> Option<&'static str> {
     find(SERVICES, u32::from(code & 0x7f))
 }
@@ -213,12 +213,12 @@ pub(super) fn class(code: u32) -> Option<&'static str> {
     find(CLASSES, code)
 }
 
-/// The name of a response's general state.
+/// The name of a general status code.
 pub(super) fn state(code: u8) -> Option<&'static str> {
     find(STATES, u32::from(code))
 }
 
-/// The name of a type of device.
+/// The name of a device type.
 pub(super) fn device(code: u16) -> Option<&'static str> {
     find(DEVICES, u32::from(code))
 }
@@ -228,7 +228,7 @@ pub(super) fn vendor(code: u16) -> Option<&'static str> {
     find(VENDORS, u32::from(code))
 }
 
-/// The word of a command or a state in one of the lists above.
+/// The name of a command or status code in one of the lists above.
 pub(super) fn word(words: &'static [(&'static str, u64)], code: u32) -> Option<&'static str> {
     words.iter().find(|w| w.1 == u64::from(code)).map(|w| w.0)
 }

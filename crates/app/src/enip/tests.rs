@@ -1,4 +1,4 @@
-//! Messages from captures, and broken ones.
+//! Captured messages, and invalid ones.
 
 use super::*;
 use crate::testing::Talk;
@@ -21,13 +21,13 @@ fn item(of: u16, data: &[u8]) -> Vec<u8> {
     [&of.to_le_bytes()[..], &u16::try_from(data.len()).unwrap().to_le_bytes(), data].concat()
 }
 
-/// A message of CIP on a connection, with its number there.
+/// A CIP message on a connection, with its sequence number.
 fn connected(sequence: u16, cip: &[u8]) -> Vec<u8> {
     let data = item(0xb1, &[&sequence.to_le_bytes()[..], cip].concat());
     message(0x70, 0, 0, &[&[0, 0, 0, 0, 1, 0, 2, 0][..], &item(0xa1, b"\x01\x0b\x7c\x00"), &data].concat())
 }
 
-/// Several messages of CIP in one; `head` is its own beginning.
+/// Several CIP messages in one; `head` is the outer header.
 fn multiple(head: &[u8], all: &[&[u8]]) -> Vec<u8> {
     let mut out = head.to_vec();
     out.extend(u16::try_from(all.len()).unwrap().to_le_bytes());
@@ -108,7 +108,7 @@ fn messages_of_cip() {
     talk.shared.frames.wanted = true;
     talk.client(&connected(7, &multiple(b"\x0a\x02\x20\x02\x24\x01", &[list, single])));
     let marks: Vec<_> = talk.shared.frames.flow.of(TS).iter().map(|f| (f.kind, f.offset, f.end)).collect();
-    // The message, its header and data; two items; the message of CIP and two within it.
+    // The message, its header and data; two items; the CIP message and two nested ones.
     let frames = [
         (0, 0, Some(80)),
         (1, 0, Some(24)),
@@ -121,7 +121,7 @@ fn messages_of_cip() {
     ];
     assert_eq!(marks, frames);
     talk.shared.frames.wanted = false;
-    // The same context: the number tells which one is answered.
+    // The same context: the sequence number identifies the request.
     talk.client(&connected(8, b"\x4c\x03\x91\x03tag\x00\x01\x00"));
     talk.server(&connected(8, b"\xcc\x00\x05\x01\x08\x21"));
     talk.server(&connected(7, &multiple(b"\x8a\x00\x1e\x00", &[b"\x83\x00\x00\x00", b"\x8e\x00\x14\x00"])));
@@ -180,7 +180,7 @@ fn a_service_with_class_and_attribute() {
 #[test]
 fn what_is_broken_has_an_event() {
     let good = connected(1, b"\x0e\x03\x20\x01\x24\x01\x30\x06");
-    // Items longer than the message; a path longer than its item; no data at all.
+    // Items that exceed the message; a path that exceeds its item; no data.
     let mut items = good.clone();
     items[34] = 0xff;
     let mut path = good.clone();
@@ -195,7 +195,7 @@ fn what_is_broken_has_an_event() {
     let mut talk = enip();
     talk.client(&message(0x1234, 0, 0, b"12"));
     assert_eq!((talk.events(), talk.outcome), (vec!["invalid_pdu"], Outcome::Failed));
-    // An answer to nothing is a transaction of its own.
+    // A response without a request is a transaction of its own.
     let mut talk = enip();
     talk.server(&connected(1, b"\x8e\x00\x00\x00"));
     assert_eq!(talk.complete(), [[true, true]]);
@@ -204,7 +204,7 @@ fn what_is_broken_has_an_event() {
 
 #[test]
 fn offsets_that_overlap_are_read_once() {
-    // Every offset is that of the first message: only one can be read, whatever the count says.
+    // All offsets point to the first message: only one is parsed, whatever the count.
     let mut all = b"\x0a\x02\x20\x02\x24\x01\x00\x40".to_vec();
     (0..0x4000).for_each(|_| all.extend(0x8002u16.to_le_bytes()));
     all.extend(b"\x0e\x03\x20\x01\x24\x01\x30\x06");

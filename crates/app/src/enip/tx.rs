@@ -1,4 +1,4 @@
-//! What is kept of a transaction, and what rules and events see of it.
+//! The state of a transaction, and its values for rules and events.
 
 use margay_flow::Direction;
 use margay_json::Json;
@@ -9,7 +9,7 @@ use crate::config::AppLogOptions;
 use crate::conversation::Content;
 use crate::tx::{Found, LogFor, TxBase};
 
-/// A request with its answer, or one of them alone.
+/// A request with its response, or one of them alone.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     /// By [`Direction::index`].
@@ -101,7 +101,7 @@ impl Message {
                 json.uint("options", u64::from(*options));
                 json.end_object();
             }
-            // One device answers for itself.
+            // A device answers for itself.
             Body::Identities(all) => {
                 if let Some(identity) = all.first() {
                     identity.log(json);

@@ -1,4 +1,4 @@
-//! What one worker needs for files.
+//! A worker's state for files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use super::range::Ranges;
 use super::store::{Batch, StoreConfig};
 use super::{File, StoreState};
 
-/// What somebody wants of files.
+/// The uses of files that are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileWants {
-    /// Rules look at files' data ([`File::data`]).
+    /// Rules inspect file data ([`File::data`]).
     pub data: bool,
-    /// HTTP bodies are kept, decoded: rules may look at them, or scripts and alerts show them.
+    /// Decoded HTTP bodies are kept: rules may inspect them, or scripts and alerts show them.
     pub bodies: bool,
-    /// Rules (`filemagic`) or logs (`force-magic`) ask what kind of file it is.
+    /// Rules (`filemagic`) or logs (`force-magic`) need the file type.
     pub magic: bool,
     /// MD5: `filemd5`, `force-hash: [md5]`.
     pub md5: bool,
@@ -26,22 +26,22 @@ pub struct FileWants {
     pub sha1: bool,
     /// SHA-256: `filesha256`, `force-hash: [sha256]`.
     pub sha256: bool,
-    /// Rules ask for files to be stored (`filestore`).
+    /// Rules store files (`filestore`).
     pub store: bool,
 }
 
 impl FileWants {
-    /// Nothing.
+    /// No use.
     pub const NONE: FileWants =
         FileWants { data: false, bodies: false, magic: false, md5: false, sha1: false, sha256: false, store: false };
 
-    /// The same without digests.
+    /// The same uses without digests.
     #[must_use]
     pub const fn without_digests(self) -> FileWants {
         FileWants { md5: false, sha1: false, sha256: false, ..self }
     }
 
-    /// What either wants.
+    /// The union of two sets.
     #[must_use]
     pub const fn or(self, other: FileWants) -> FileWants {
         FileWants {
@@ -57,7 +57,7 @@ impl FileWants {
 }
 
 impl Default for FileWants {
-    /// Data and bodies, for detection; nothing else.
+    /// Data and bodies, for detection only.
     fn default() -> Self {
         FileWants { data: true, bodies: true, ..FileWants::NONE }
     }
@@ -66,26 +66,25 @@ impl Default for FileWants {
 /// Settings of files.
 #[derive(Debug, Clone)]
 pub struct FileConfig {
-    /// What the outputs want, whatever rules ask for: `force-magic`, `force-hash`.
+    /// What the outputs use, whatever the rules: `force-magic`, `force-hash`.
     pub force: FileWants,
-    /// The file store, where it is on.
+    /// The file store, if it is on.
     pub store: Option<StoreConfig>,
-    /// `stream.reassembly.depth`, 0 for all: what is followed of files that are stored, where the store has no depth of
-    /// its own.
+    /// `stream.reassembly.depth`, 0 for all: the limit for stored files if the store has no depth of its own.
     pub stream_depth: u64,
-    /// `magic-file`: libmagic's database; `None` for its own.
+    /// `magic-file`: libmagic's database; `None` for the default one.
     pub magic_file: Option<PathBuf>,
-    /// Most files of a transaction; those after them are not followed.
+    /// The limit of files in a transaction; further ones are not tracked.
     pub max_files: u32,
-    /// Most bytes of a file's data that wait for detection; more than that is dropped unseen.
+    /// The limit of file data that waits for detection; data beyond it is dropped uninspected.
     pub window_limit: usize,
-    /// Most bytes that a worker holds of files that rules may yet store; files beyond it are not stored any more.
+    /// The limit of a worker's data for files that rules may still store; files beyond it are not stored.
     pub hold_limit: u64,
-    /// `byterange.memcap`: most bytes that a worker holds of files that are put together from ranges.
+    /// `byterange.memcap`: the limit of a worker's data for files that are reassembled from ranges.
     pub range_memcap: u64,
-    /// `byterange.max-size`: size of a file from which on its ranges are not put together.
+    /// `byterange.max-size`: files of this size or more are not reassembled from ranges.
     pub range_max_size: u64,
-    /// `byterange.timeout`: seconds after which a file that got no further range is forgotten.
+    /// `byterange.timeout`: seconds without a new range after which a file is dropped.
     pub range_timeout: i64,
 }
 
@@ -107,56 +106,56 @@ impl Default for FileConfig {
 }
 
 impl FileConfig {
-    /// The depth up to which a stream, and the bodies in it, are followed where their files are stored; 0 is without end.
+    /// The depth to which a stream and its bodies are followed if their files are stored; 0 for all.
     pub fn store_depth(&self) -> u64 {
         self.store.as_ref().and_then(|s| s.stream_depth).unwrap_or(self.stream_depth)
     }
 }
 
-/// What rules asked for of all files of a flow. The session keeps it and puts it into [`FileEngine::flow`] before the
-/// flow's parser is fed.
+/// What rules requested for all files of a flow. The session keeps it and sets [`FileEngine::flow`] before it calls the flow's
+/// parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowFiles {
-    /// By direction: files are stored, as the rule with this sid asked first.
+    /// By direction: files are stored, as requested first by the rule with this sid.
     pub store: [Option<u32>; 2],
 }
 
-/// What was counted about files.
+/// Counters of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FileCounters {
-    /// Files that were not followed because their transaction had too many.
+    /// Files that were not tracked because their transaction had too many.
     pub over_max_files: u64,
-    /// Files of which data went unseen by detection because too much of it waited.
+    /// Files with data that detection missed because too much of it waited.
     pub over_window: u64,
-    /// Files that rules could not store any more because a worker held too much.
+    /// Files that rules could not store because the worker held too much data.
     pub over_hold: u64,
-    /// Files that were not put together from ranges because a worker held too much.
+    /// Files that were not reassembled from ranges because the worker held too much data.
     pub over_range: u64,
 }
 
-/// What one worker needs for files: what is wanted of them, the store, counters.
+/// A worker's state for files: their uses, the store, and counters.
 #[derive(Debug, Default)]
 pub struct FileEngine {
-    /// What the rules want.
+    /// What the rules use.
     pub wants: FileWants,
-    /// What rules asked for of the flow that is being parsed.
+    /// What rules requested for the flow that is being parsed.
     pub flow: FlowFiles,
     /// Counters.
     pub counters: FileCounters,
     pub(super) ranges: Ranges,
     pub(super) magic_file: Option<PathBuf>,
-    /// Bytes held of files that may be stored yet.
+    /// Bytes held for files that may still be stored.
     pub(super) held: Arc<AtomicU64>,
-    /// What is to be done in the store.
+    /// Pending work for the store.
     pub(super) batch: Batch,
 }
 
 impl FileEngine {
-    /// What a worker needs, given what its rules want. To be called by the worker's own thread: libmagic's database is
-    /// loaded for it where it is wanted.
+    /// Creates a worker's state for the uses of its rules. The worker's own thread must call it, because libmagic loads its
+    /// database for that thread.
     ///
     /// # Errors
-    /// libmagic is wanted and cannot be used.
+    /// libmagic is needed and cannot be used.
     pub fn new(config: &FileConfig, wants: FileWants) -> Result<FileEngine, MagicError> {
         if wants.magic || config.force.magic {
             magic::check(config.magic_file.as_deref())?;
@@ -164,20 +163,20 @@ impl FileEngine {
         Ok(FileEngine { wants, magic_file: config.magic_file.clone(), ..FileEngine::default() })
     }
 
-    /// Has the store's thread do what was to be done so far: to be called after each batch of packets, and before a flow goes
-    /// on at another worker.
+    /// Hands the pending work to the store's thread. Call it after each batch of packets, and before a flow moves to another
+    /// worker.
     #[inline]
     pub fn end_batch(&mut self) {
         self.batch.hand_over();
     }
 
-    /// The same, and waits until it is done: to be called at the end.
+    /// As `end_batch`, and waits until the work is done. Call it at the end.
     pub fn sync(&mut self) {
         self.batch.sync();
     }
 
-    /// Calls `f` with the name and value of every counter. Those of the store are only there where it is on, but for the
-    /// number of open files.
+    /// Calls `f` with the name and value of each counter. Without a store, only the number of open files has a counter of the
+    /// store.
     pub fn for_each_counter(&self, config: &FileConfig, f: &mut dyn FnMut(&str, u64)) {
         let c = &self.counters;
         if let Some(store) = &config.store {
@@ -190,13 +189,13 @@ impl FileEngine {
         f("file.range_memcap_hit", c.over_range);
     }
 
-    /// Bytes held now of files that rules may yet store.
+    /// Bytes held for files that rules may still store.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Writes the record of a stored file (`write-fileinfo`), given as JSON, beside it; `time` is that of the packet. Does
-    /// nothing where records are off or the file was not stored.
+    /// Writes the JSON record of a stored file (`write-fileinfo`) next to it; `time` is that of the packet. Does nothing if
+    /// records are off or the file was not stored.
     pub fn write_record(&mut self, config: &FileConfig, file: &File, time: Time, json: &[u8]) {
         let (Some(store), StoreState::Done(id)) = (&config.store, &file.store) else { return };
         let Some(sha256) = file.digests.sha256.filter(|_| store.write_fileinfo) else { return };

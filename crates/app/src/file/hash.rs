@@ -1,10 +1,10 @@
-//! Digests of files, computed as the data streams by.
+//! Digests of files, computed as data arrives.
 
 use md5::Md5;
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
 
-/// Digests that are being computed: only those that somebody wants.
+/// The digests in progress: only those that are used.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hasher {
     md5: Option<Md5>,
@@ -24,14 +24,14 @@ pub struct Digests {
 }
 
 impl Hasher {
-    /// Begins the digests that are wanted; `None` where none is.
+    /// Starts the requested digests; `None` if there are none.
     pub(super) fn new(md5: bool, sha1: bool, sha256: bool) -> Option<Box<Hasher>> {
         (md5 || sha1 || sha256).then(|| {
             Box::new(Hasher { md5: md5.then(Md5::new), sha1: sha1.then(Sha1::new), sha256: sha256.then(Sha256::new) })
         })
     }
 
-    /// Bytes of the file.
+    /// Adds data of the file.
     pub(super) fn update(&mut self, data: &[u8]) {
         if let Some(h) = &mut self.md5 {
             h.update(data);
@@ -44,7 +44,7 @@ impl Hasher {
         }
     }
 
-    /// The digests of all bytes so far.
+    /// The digests of all data so far.
     pub(super) fn finish(self) -> Digests {
         Digests {
             md5: self.md5.map(|h| h.finalize().into()),

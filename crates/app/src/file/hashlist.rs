@@ -1,10 +1,10 @@
-//! Lists of digests for `filemd5`, `filesha1` and `filesha256`: one in hexadecimal at the start of each line, as `md5sum`
-//! and its like write them; what follows it, empty lines and lines that begin with `#` are skipped.
+//! Digest lists for `filemd5`, `filesha1` and `filesha256`. Each line starts with a hexadecimal digest, as in the output of
+//! `md5sum`; the rest of the line is ignored, and so are empty lines and lines that begin with `#`.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-/// Which digest a list is of.
+/// The digest of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HashKind {
     /// 16 bytes.
@@ -16,7 +16,7 @@ pub enum HashKind {
 }
 
 impl HashKind {
-    /// Bytes of a digest.
+    /// Length of the digest in bytes.
     pub const fn size(self) -> usize {
         match self {
             HashKind::Md5 => 16,
@@ -25,7 +25,7 @@ impl HashKind {
         }
     }
 
-    /// Name, for people.
+    /// Name for messages.
     pub const fn name(self) -> &'static str {
         match self {
             HashKind::Md5 => "MD5",
@@ -41,38 +41,38 @@ pub enum HashListError {
     /// The file cannot be read.
     #[error("{}: cannot be read: {source}", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// A line does not begin with a digest.
     #[error("{}:{line}: the line does not begin with a {} digest, which is {} hexadecimal digits", path.display(), kind.name(), kind.size() * 2)]
     Line {
-        /// File.
+        /// The file.
         path: PathBuf,
         /// Line, from 1.
         line: usize,
-        /// What was expected.
+        /// The expected digest.
         kind: HashKind,
     },
 }
 
-/// A set of digests: sorted, one behind the other, looked up by bisection.
+/// A sorted set of digests, searched by bisection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HashList {
     kind: HashKind,
     digests: Vec<u8>,
 }
 
-/// Longest line that is read; more of it is skipped.
+/// The longest line that is read; the rest is skipped.
 const LINE_MAX: u64 = 8192;
 
 impl HashList {
     /// Loads a list.
     ///
     /// # Errors
-    /// The file cannot be read; a line has no digest where one is due.
+    /// The file cannot be read, or a line does not begin with a digest.
     pub fn load(path: &Path, kind: HashKind) -> Result<HashList, HashListError> {
         let read = |source| HashListError::Read { path: path.to_owned(), source };
         let file = std::fs::File::open(path).map_err(read)?;
@@ -112,22 +112,22 @@ impl HashList {
         Ok(HashList { kind, digests })
     }
 
-    /// Which digest it is of.
+    /// The digest of the list.
     pub const fn kind(&self) -> HashKind {
         self.kind
     }
 
-    /// How many there are.
+    /// The number of digests.
     pub const fn len(&self) -> usize {
         self.digests.len() / self.kind.size()
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub const fn is_empty(&self) -> bool {
         self.digests.is_empty()
     }
 
-    /// Whether a digest is in the list; one of another length is not.
+    /// Whether the list has a digest; false for a digest of another length.
     pub fn contains(&self, digest: &[u8]) -> bool {
         let len = self.kind.size();
         if digest.len() != len {
@@ -174,7 +174,7 @@ fn skip_line(input: &mut dyn BufRead) -> std::io::Result<()> {
     }
 }
 
-/// Up to 64 hexadecimal digits as bytes, the rest zero.
+/// Decodes up to 64 hexadecimal digits, padded with zeros.
 fn unhex(text: &[u8]) -> Option<[u8; 32]> {
     let mut out = [0; 32];
     for (o, pair) in out.iter_mut().zip(text.chunks_exact(2)) {

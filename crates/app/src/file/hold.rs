@@ -1,10 +1,10 @@
-//! Data of a file that rules may yet ask to be stored, counted against what a worker may hold.
+//! File data that rules may still ask to store, counted against the worker's limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Held data. Only the worker's own thread writes the count, but for flows on their way to another worker; that is what it is
-/// atomic for.
+/// Held data. Only the worker's own thread changes the count, except for flows that move to another worker; the count is atomic
+/// for those.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     data: Vec<u8>,
@@ -12,12 +12,12 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Nothing yet; `total` is what the worker holds in all.
+    /// Starts empty; `total` is the worker's total.
     pub(super) fn new(total: &Arc<AtomicU64>) -> Held {
         Held { data: Vec::new(), total: Arc::clone(total) }
     }
 
-    /// Appends data, unless the worker would then hold more than `limit`.
+    /// Appends data, unless the worker's total would exceed `limit`.
     pub(super) fn append(&mut self, data: &[u8], limit: u64) -> bool {
         let len = data.len() as u64;
         if self.total.load(Ordering::Relaxed).saturating_add(len) > limit {
@@ -28,14 +28,14 @@ impl Held {
         true
     }
 
-    /// From here on it is counted with what another worker holds.
+    /// Moves the count to another worker's total.
     pub(super) fn count_with(&mut self, total: &Arc<AtomicU64>) {
         let len = self.data.len() as u64;
         total.fetch_add(len, Ordering::Relaxed);
         std::mem::replace(&mut self.total, Arc::clone(total)).fetch_sub(len, Ordering::Relaxed);
     }
 
-    /// What is held.
+    /// The held data.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.data
     }

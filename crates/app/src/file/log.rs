@@ -1,11 +1,11 @@
-//! What `fileinfo` events and alerts say of files.
+//! The members about files in `fileinfo` events and alerts.
 
 use margay_json::Json;
 
 use super::{File, FileState};
 
-/// What `fileinfo` events show: all that was found out of a file. What is found out (`force-magic`, `force-hash`) is one for
-/// all outputs, [`FileConfig::force`](super::FileConfig::force).
+/// Options of `fileinfo` events, which show everything known about a file. All outputs share the settings for computed values
+/// (`force-magic`, `force-hash`), [`FileConfig::force`](super::FileConfig::force).
 #[derive(Debug, Clone, Default)]
 pub struct FileLogOptions {}
 
@@ -16,7 +16,7 @@ pub fn log(file: &File, tx_id: u64, json: &mut Json, options: &FileLogOptions) {
     json.end_object();
 }
 
-/// Writes `"files":[…]` of the files that an alert is about: those of the transaction. Nothing where there is none.
+/// Writes `"files":[…]` for the files of an alert's transaction. Writes nothing if there are none.
 pub fn log_files<'a>(files: impl IntoIterator<Item = &'a File>, tx_id: u64, json: &mut Json, options: &FileLogOptions) {
     let mut files = files.into_iter().peekable();
     if files.peek().is_none() {

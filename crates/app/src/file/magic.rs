@@ -1,29 +1,29 @@
-//! What kind of file it is, as libmagic (`file`) says it.
+//! File types, as reported by libmagic (`file`).
 //!
-//! libmagic's handle is bound to the thread that made it, so each worker's thread has its own, made at the first use and
-//! kept for as long as the thread asks for the same database.
+//! A libmagic handle belongs to the thread that created it. Each worker thread creates its own at the first use and keeps it
+//! while the database stays the same.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use magic::cookie::{DatabasePaths, Flags, Load};
 
-/// First bytes of a file that are kept for libmagic.
+/// Bytes at the front of a file that are kept for libmagic.
 pub(super) const HEAD: usize = 8192;
 
-/// Bytes that must be there before an open file's kind is asked for: fewer are asked about only once there are no more.
+/// Data needed to determine the type of an open file. A shorter file is examined at its end.
 pub(super) const ENOUGH: usize = 512;
 
-/// Longest description that is kept.
+/// The longest description that is kept.
 const LONGEST: usize = 1024;
 
-/// Why libmagic is of no use.
+/// Why libmagic cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("libmagic cannot load {}: {reason}", database.as_ref().map_or("its default database".into(), |p| p.display().to_string()))]
 pub struct MagicError {
-    /// The database (`magic-file`); `None` for libmagic's own.
+    /// The database (`magic-file`); `None` for the default one.
     pub database: Option<PathBuf>,
-    /// Why.
+    /// The cause.
     pub reason: String,
 }
 
@@ -43,21 +43,21 @@ fn open(database: Option<&Path>) -> Result<Handle, MagicError> {
     cookie.load(&paths).map_err(|e| failed(e.to_string()))
 }
 
-/// Whether libmagic can load a database; this thread keeps it.
+/// Checks that libmagic can load a database; this thread keeps it.
 ///
 /// # Errors
-/// It cannot.
+/// It cannot be loaded.
 pub(super) fn check(database: Option<&Path>) -> Result<(), MagicError> {
     let handle = open(database)?;
     HANDLE.with_borrow_mut(|h| *h = Some((database.map(Path::to_owned), Some(handle))));
     Ok(())
 }
 
-/// What libmagic says of the first bytes of a file; empty where it cannot say anything.
+/// libmagic's description of a file's first bytes; empty on failure.
 pub(super) fn describe(database: Option<&Path>, head: &[u8]) -> Box<[u8]> {
     HANDLE.with_borrow_mut(|slot| {
         if slot.as_ref().is_none_or(|(d, _)| d.as_deref() != database) {
-            // One that cannot be loaded is not tried again: `check` has said so when the engine started.
+            // Do not retry a database that cannot be loaded: `check` reported it at startup.
             *slot = Some((database.map(Path::to_owned), open(database).ok()));
         }
         let Some((_, Some(handle))) = slot else { return Box::default() };

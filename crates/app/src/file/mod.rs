@@ -1,25 +1,25 @@
-//! Files that protocols carry: what is known of them, their hashes, magic, and where they are stored.
+//! Files in protocols: their state, hashes, types, and storage.
 //!
-//! A parser says where a file begins, hands over its bytes as they come, says where bytes are missing and where it is at
-//! its end ([`Files`]). What is done with the bytes depends on who wants what ([`FileWants`]): digests are computed on the
-//! way, the first bytes are kept for libmagic, a window of them waits for detection, and with the store on they are
-//! written to disk or held until rules can have asked for that. What nobody wants is only counted.
+//! A parser reports where a file begins, its data as it arrives, gaps, and its end ([`Files`]). The requested uses
+//! ([`FileWants`]) decide what happens with the data: digests are updated, the first bytes are kept for libmagic, a window
+//! waits for detection, and with the store on, data is written to disk, or held until rules have decided. Without any use it is
+//! only counted.
 //!
-//! The order of things within a packet: the parser feeds, detection looks ([`File`]'s accessors) and may ask for a file to
-//! be stored ([`Files::request_store`]), alerts are logged ([`log_files`], which say `storing`), [`Files::flush`] writes
-//! what is due and puts closed files in their place, and then `fileinfo` events are logged for those of
-//! [`Files::due_for_log`] ([`log()`], which say `stored`), followed by [`FileEngine::write_record`] and
-//! [`Files::set_logged`]. Before a transaction is freed, [`Files::finish`] ends what is still open, and the same follows.
+//! The steps for each packet: the parser adds data; detection inspects it ([`File`]'s accessors) and may ask to store a file
+//! ([`Files::request_store`]); alerts are logged ([`log_files`], with `storing`); [`Files::flush`] writes pending data and
+//! moves closed files to their final place; then `fileinfo` events are logged for those of [`Files::due_for_log`] ([`log()`],
+//! with `stored`), followed by [`FileEngine::write_record`] and [`Files::set_logged`]. Before a transaction is freed,
+//! [`Files::finish`] ends its open files, and the same steps follow.
 //!
 //! # Limits
 //!
-//! | what | limit | where it is reached |
+//! | resource | limit | effect |
 //! | --- | --- | --- |
-//! | files of a transaction | [`FileConfig::max_files`] | those after it are not followed; [`FileCounters::over_max_files`] |
-//! | data waiting for detection | [`FileConfig::window_limit`] | dropped unseen; [`FileCounters::over_window`] |
+//! | files of a transaction | [`FileConfig::max_files`] | further ones are not tracked; [`FileCounters::over_max_files`] |
+//! | data waiting for detection | [`FileConfig::window_limit`] | dropped uninspected; [`FileCounters::over_window`] |
 //! | data held for `filestore` rules | [`FileConfig::hold_limit`] | the file is not stored; [`FileCounters::over_hold`] |
-//! | open temporary files | `max-open-files` | opened for each write; `file_store.open_files_max_hit` |
-//! | ranges of files put together | [`FileConfig::range_memcap`] | the oldest go; [`FileCounters::over_range`] |
+//! | open temporary files | `max-open-files` | the file is opened for each write; `file_store.open_files_max_hit` |
+//! | incomplete files from ranges | [`FileConfig::range_memcap`] | the oldest are dropped; [`FileCounters::over_range`] |
 //! | rules that a file names | 32 | the first ones |
 
 mod engine;
@@ -54,45 +54,45 @@ use hash::Hasher;
 use hold::Held;
 use store::Temporary;
 
-/// Most rules that a file names as those that had it stored.
+/// The limit of storing rules that a file names.
 const MAX_SIDS: usize = 32;
 
-/// State of a file.
+/// The state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FileState {
-    /// More may come.
+    /// More data may come.
     #[default]
     Open,
     /// Complete.
     Closed,
-    /// Its end, or a part, was not seen.
+    /// Its end, or a part of it, was not seen.
     Truncated,
-    /// It could not be followed.
+    /// It could not be tracked.
     Error,
 }
 
-/// Whether a file is stored.
+/// The storage state of a file.
 #[derive(Debug, Clone, Default)]
 enum StoreState {
-    /// It is not, and will not be.
+    /// Not stored.
     #[default]
     No,
-    /// Rules may ask for it yet; what came is held.
+    /// Rules may still ask for it; the data so far is held.
     Maybe(Held),
-    /// It was asked for; what came is still to be written.
+    /// Requested; the data so far has to be written.
     Wanted(Held),
-    /// It is being written.
+    /// Being written.
     Storing(Arc<Temporary>),
-    /// It was stored as this number.
+    /// Stored under this number.
     Done(u32),
 }
 
-/// What a `filestore` rule asks for.
+/// The scope of a `filestore` rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreScope {
     /// The file that matched: its index in [`Files::all`].
     File(usize),
-    /// All files of the transaction, also those that come yet.
+    /// All files of the transaction, including later ones.
     Tx,
     /// All files of the flow. The caller also puts it into the session's [`FlowFiles`].
     Flow,
@@ -101,59 +101,59 @@ pub enum StoreScope {
 /// One file.
 #[derive(Debug, Clone, Default)]
 pub struct File {
-    /// Direction that it goes in.
+    /// Whether it goes to the client.
     pub to_client: bool,
-    /// Name as the protocol gives it; may be empty.
+    /// Name from the protocol; may be empty.
     pub name: Vec<u8>,
     /// State.
     pub state: FileState,
-    /// Bytes of it, missing ones included.
+    /// Size so far, including gaps.
     pub size: u64,
-    /// Range within the whole file, where only a part is sent: first byte, last byte.
+    /// The first and last byte of its range in the whole file, if it is a part.
     pub range: Option<(u64, u64)>,
-    /// Whether bytes of it are missing.
+    /// Whether it has gaps.
     pub gaps: bool,
-    /// Its data, as far as detection has still to look at it.
+    /// Data that detection has not inspected.
     pub window: Window,
-    /// Rules that asked for it to be stored.
+    /// Rules that asked to store it.
     sids: Vec<u32>,
-    /// First bytes, while somebody may want to know what kind of file it is.
+    /// The first bytes, while the file type may be needed.
     head: Vec<u8>,
     magic: OnceCell<Box<[u8]>>,
     hasher: Option<Box<Hasher>>,
     digests: Digests,
     store: StoreState,
-    /// What it is a part of, where that is put together.
+    /// The key of the whole file, if it is reassembled from ranges.
     whole: Option<Box<[u8]>>,
-    /// Detection has seen the end of it.
+    /// Detection has inspected its end.
     seen: bool,
-    /// Detection finds its data elsewhere: there is no window of it.
+    /// Detection inspects its data in a protocol buffer, so it has no window.
     elsewhere: bool,
-    /// It goes on behind the limit up to which bodies are looked at.
+    /// It continues past the limit on inspected body data.
     at_limit: bool,
     logged: bool,
 }
 
 impl File {
-    /// Name as the protocol gives it; may be empty.
+    /// Name from the protocol; may be empty.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// What follows the last full stop of the name.
+    /// The part of the name after the last full stop.
     pub fn extension(&self) -> Option<&[u8]> {
         let dot = self.name.iter().rposition(|&b| b == b'.')?;
         self.name.get(dot + 1..)
     }
 
-    /// Whether the name ends in a full stop and `extension`, in any case (`fileext`); `tar.gz` is one, too.
+    /// Whether the name ends with a full stop and `extension`, in any case (`fileext`). `tar.gz` counts as an extension too.
     pub fn has_extension(&self, extension: &[u8]) -> bool {
         let Some(at) = self.name.len().checked_sub(extension.len() + 1) else { return false };
         self.name.get(at) == Some(&b'.') && self.name.get(at + 1..).is_some_and(|e| e.eq_ignore_ascii_case(extension))
     }
 
-    /// What kind of file it is, as libmagic says: asked for once, when there are 512 bytes or it is at its end. `None` before
-    /// that, and where neither rules nor logs wanted it when it began.
+    /// The file type from libmagic, determined once, at 512 bytes or at the end. `None` before that, and if neither rules nor
+    /// logs used it when the file began.
     pub fn magic(&self, engine: &FileEngine) -> Option<&[u8]> {
         if let Some(m) = self.magic.get() {
             return Some(m);
@@ -162,37 +162,37 @@ impl File {
         enough.then(|| &**self.magic.get_or_init(|| magic::describe(engine.magic_file.as_deref(), &self.head)))
     }
 
-    /// Bytes so far, missing ones included; whether that is all there is to it: [`File::size_known`].
+    /// Size so far, including gaps. [`File::size_known`] says whether it is final.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether the file is complete, so that [`File::size`] is its size. Where it is not, the file is at least that long.
+    /// Whether the file is complete, so that [`File::size`] is its size. Otherwise the file is at least that long.
     pub fn size_known(&self) -> bool {
         self.state == FileState::Closed
     }
 
-    /// Whether nothing more will come.
+    /// Whether the file has ended.
     pub fn ended(&self) -> bool {
         self.state != FileState::Open
     }
 
-    /// MD5, once the file is complete, and if it was wanted.
+    /// MD5 of a complete file, if requested.
     pub fn md5(&self) -> Option<&[u8; 16]> {
         self.digests.md5.as_ref().filter(|_| self.size_known())
     }
 
-    /// SHA-1, likewise.
+    /// SHA-1 of a complete file, if requested.
     pub fn sha1(&self) -> Option<&[u8; 20]> {
         self.digests.sha1.as_ref().filter(|_| self.size_known())
     }
 
-    /// SHA-256, likewise.
+    /// SHA-256 of a complete file, if requested.
     pub fn sha256(&self) -> Option<&[u8; 32]> {
         self.digests.sha256.as_ref().filter(|_| self.size_known())
     }
 
-    /// The digest of a kind, likewise.
+    /// A digest of a complete file, if requested.
     pub fn digest(&self, kind: HashKind) -> Option<&[u8]> {
         match kind {
             HashKind::Md5 => self.md5().map(<[u8; 16]>::as_slice),
@@ -201,12 +201,12 @@ impl File {
         }
     }
 
-    /// The digests of what was seen, once nothing more will come: what logs show. Of truncated files that is SHA-256 at most.
+    /// The digests of the available data, once the file has ended, for logs. A truncated file has at most SHA-256.
     pub fn digests(&self) -> &Digests {
         &self.digests
     }
 
-    /// What of its data is due for inspection; `None` where nothing is, and when detection has seen its end.
+    /// The data to inspect now; `None` if there is none, or detection has inspected the end.
     pub fn data(&self, limits: WindowLimits) -> Option<Found<'_>> {
         if self.seen {
             return None;
@@ -215,12 +215,12 @@ impl File {
         Some(Found { data, offset, end: self.ended() })
     }
 
-    /// Rules that asked for it to be stored, in the order in which they did.
+    /// Rules that asked to store it, in order.
     pub fn sids(&self) -> &[u32] {
         &self.sids
     }
 
-    /// Number of the stored file, once it is in its place.
+    /// Number of the stored file, once it is in its final place.
     pub fn stored(&self) -> Option<u32> {
         match self.store {
             StoreState::Done(id) => Some(id),
@@ -228,7 +228,7 @@ impl File {
         }
     }
 
-    /// Whether it is going to be stored.
+    /// Whether it will be stored.
     pub fn storing(&self) -> bool {
         matches!(self.store, StoreState::Wanted(_) | StoreState::Storing(_))
     }
@@ -238,7 +238,7 @@ impl File {
         self.logged
     }
 
-    /// Bytes of memory that it holds, with its own size.
+    /// Memory in bytes, including its own size.
     fn held(&self) -> u64 {
         let stored = match &self.store {
             StoreState::Maybe(held) | StoreState::Wanted(held) => held.bytes().len(),
@@ -294,7 +294,7 @@ impl File {
         }
     }
 
-    /// Has the file begin in the store with what was held.
+    /// Starts storing the file with the held data.
     fn begin_store(&mut self, engine: &mut FileEngine, config: &FileConfig) {
         let StoreState::Wanted(held) = std::mem::take(&mut self.store) else { return };
         let Some(store) = &config.store else { return };
@@ -318,7 +318,8 @@ impl File {
         if let Some(h) = self.hasher.take() {
             self.digests = h.finish();
             if self.state != FileState::Closed {
-                // Of a part, only the digest that it is stored under is shown, and of one that does not end with its flow none.
+                // An incomplete file shows only the digest that it is stored under. If it ended before its flow's data did, it
+                // shows none.
                 (self.digests.md5, self.digests.sha1) = (None, None);
                 if !self.at_limit && matches!(self.store, StoreState::No) {
                     self.digests.sha256 = None;
@@ -331,7 +332,7 @@ impl File {
         }
     }
 
-    /// Writes what is due; puts it in its place if it is closed.
+    /// Writes pending data, and moves a closed file to its final place.
     fn flush(&mut self, engine: &mut FileEngine, config: &FileConfig) {
         if matches!(self.store, StoreState::Wanted(_)) {
             self.begin_store(engine, config);
@@ -347,7 +348,7 @@ impl File {
     fn request_store(&mut self, sid: Option<u32>) {
         match std::mem::take(&mut self.store) {
             StoreState::Maybe(held) => self.store = StoreState::Wanted(held),
-            // Nothing was held of it: too late.
+            // No data was held, so it is too late.
             StoreState::No => return,
             other => self.store = other,
         }
@@ -366,16 +367,16 @@ pub struct Files {
     list: Vec<File>,
     /// Index of the open file, by direction.
     open: [Option<usize>; 2],
-    /// By direction: files are stored, as these rules asked.
+    /// By direction: rules that asked to store all files.
     store: [Vec<u32>; 2],
-    /// All files before this index were logged.
+    /// All files before this index are logged.
     logged: usize,
-    /// Bytes that those hold.
+    /// Memory of the logged files.
     logged_bytes: u64,
 }
 
 impl Files {
-    /// The flow goes on at another worker, and this is what that one has for files: what is held is counted there.
+    /// Moves the count of held data to another worker, because the flow moves there.
     pub fn belong_to(&mut self, engine: &FileEngine) {
         for file in &mut self.list {
             if let StoreState::Maybe(held) | StoreState::Wanted(held) = &mut file.store {
@@ -384,7 +385,7 @@ impl Files {
         }
     }
 
-    /// A file begins in a direction. One that is still open there is closed as truncated.
+    /// Begins a file in a direction. An open file of that direction is closed as truncated.
     pub fn open(
         &mut self,
         engine: &mut FileEngine,
@@ -405,7 +406,7 @@ impl Files {
         self.list.push(file);
     }
 
-    /// A file, with what is wanted of it.
+    /// Creates a file with its requested uses.
     fn new_file(
         &self,
         engine: &FileEngine,
@@ -438,10 +439,10 @@ impl Files {
         file
     }
 
-    /// The open file of a direction is a range of a larger one of `total` bytes, which `key` names (host and path): it is
-    /// put together with its other ranges, and when the last one of them is closed, the whole file is added to that one's
-    /// transaction. To be called between [`Files::open`] and the first byte. A range that is all there is to the file is
-    /// from then on no range. `time` is that of the packet.
+    /// The open file of a direction is a range of a larger file of `total` bytes, identified by `key` (host and path). It is
+    /// reassembled with the other ranges, and the whole file is added to the transaction whose range completes it. Call this
+    /// between [`Files::open`] and the first data. A range that covers the whole file is treated as a normal file. `time` is
+    /// that of the packet.
     pub fn range_of(
         &mut self,
         engine: &mut FileEngine,
@@ -467,21 +468,21 @@ impl Files {
         range::begin(engine, config, key, total, dir == Direction::ToClient, time, new);
     }
 
-    /// Rules find the data of the open file of a direction in a buffer of its protocol.
+    /// Rules inspect the open file's data in a protocol buffer.
     pub fn look_elsewhere(&mut self, dir: Direction) {
         if let Some(f) = self.current(dir) {
             f.elsewhere = true;
         }
     }
 
-    /// Data of the open file of a direction.
+    /// Adds data to the open file of a direction.
     pub fn append(&mut self, engine: &mut FileEngine, config: &FileConfig, dir: Direction, data: &[u8]) {
         if let Some(f) = self.current(dir) {
             f.append(engine, config, data);
         }
     }
 
-    /// Bytes of the open file of a direction are missing: it counts them, and will end as truncated.
+    /// Adds a gap to the open file of a direction: it counts in the size, and the file will end as truncated.
     pub fn gap(&mut self, _engine: &mut FileEngine, _config: &FileConfig, dir: Direction, len: u64) {
         if let Some(f) = self.current(dir) {
             f.gaps = true;
@@ -490,7 +491,7 @@ impl Files {
         }
     }
 
-    /// The open file of a direction is at its end, or (`truncated`) will not be seen to its end.
+    /// Ends the open file of a direction; `truncated` if its end was not seen.
     pub fn close(&mut self, engine: &mut FileEngine, config: &FileConfig, dir: Direction, truncated: bool) {
         let Some(file) = self.current(dir) else { return };
         file.close(engine, config, truncated);
@@ -509,22 +510,22 @@ impl Files {
         self.list.push(whole);
     }
 
-    /// The open file of a direction goes on, and no more of it is looked at: it will end as truncated.
+    /// Stops inspection of the open file of a direction at the limit: it will end as truncated.
     pub fn limit_reached(&mut self, dir: Direction) {
         if let Some(file) = self.current(dir) {
             file.at_limit = true;
         }
     }
 
-    /// Nothing more will come of the transaction: what is open ends as truncated.
+    /// Ends the open files of the transaction as truncated.
     pub fn finish(&mut self, engine: &mut FileEngine, config: &FileConfig) {
         for dir in [Direction::ToServer, Direction::ToClient] {
             self.close(engine, config, dir, true);
         }
     }
 
-    /// Writes what is due of files that are stored, and puts those that are closed in their place. To be called after
-    /// detection and before `fileinfo` is logged.
+    /// Writes pending data of stored files, and moves closed ones to their final place. Call it after detection and before
+    /// `fileinfo` is logged.
     pub fn flush(&mut self, engine: &mut FileEngine, config: &FileConfig) {
         if config.store.is_none() {
             return;
@@ -534,8 +535,8 @@ impl Files {
         }
     }
 
-    /// A rule of number `sid` asks for files to be stored, in the directions of `dirs` (by [`Direction::index`]). Without
-    /// a store this does nothing. Of a file that was not held from its beginning nothing is stored.
+    /// Rule `sid` asks to store files in the directions of `dirs` (by [`Direction::index`]). Does nothing without a store, or
+    /// for a file whose beginning was not held.
     pub fn request_store(&mut self, dirs: [bool; 2], scope: StoreScope, sid: u32) {
         match scope {
             StoreScope::File(index) => {
@@ -556,12 +557,12 @@ impl Files {
         }
     }
 
-    /// Indexes of the files that ended and were not logged.
+    /// Indexes of files that have ended and are not logged.
     pub fn due_for_log(&self) -> impl Iterator<Item = usize> + '_ {
         self.list.iter().enumerate().skip(self.logged).filter(|(_, f)| f.ended() && !f.logged).map(|(i, _)| i)
     }
 
-    /// A file's event was logged, or nobody logs it: what only rules and logs could want of it is freed.
+    /// Marks a file as logged, or not to be logged, and frees data that only rules and logs use.
     pub fn set_logged(&mut self, index: usize) {
         if let Some(f) = self.list.get_mut(index) {
             f.logged = true;
@@ -576,14 +577,14 @@ impl Files {
         }
     }
 
-    /// The most bytes of a body that are followed, given the limit that holds where nothing is stored (0 for all): that of
-    /// the store ([`FileConfig::store_depth`]) where the open file of the direction is stored.
+    /// The limit of body data to follow. `limit` applies if nothing is stored (0 for all); the store's limit
+    /// ([`FileConfig::store_depth`]) applies if the open file of the direction is stored.
     pub fn depth(&self, config: &FileConfig, dir: Direction, limit: u64) -> u64 {
         let open = self.open.get(dir.index()).copied().flatten().and_then(|i| self.list.get(i));
         if open.is_some_and(File::storing) { config.store_depth() } else { limit }
     }
 
-    /// Whether a file that is open is going to be stored: the stream has to be followed to [`FileConfig::store_depth`].
+    /// Whether an open file will be stored, so that the stream has to be followed to [`FileConfig::store_depth`].
     pub fn is_storing(&self) -> bool {
         self.open.iter().flatten().filter_map(|&i| self.list.get(i)).any(File::storing)
     }
@@ -593,7 +594,7 @@ impl Files {
         self.open.get(dir.index()).is_some_and(Option::is_some)
     }
 
-    /// Bytes of memory that they hold. Those that were logged were counted then.
+    /// Memory in bytes. The memory of logged files was counted when they were logged.
     pub fn held(&self) -> u64 {
         let others: u64 = self.list.iter().skip(self.logged).map(File::held).sum();
         let unused = self.list.capacity().saturating_sub(self.list.len()) * size_of::<File>();
@@ -601,12 +602,12 @@ impl Files {
         self.logged_bytes + others + (unused + asked) as u64
     }
 
-    /// Whether there is none.
+    /// Whether there are no files.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Files of a direction, oldest first.
+    /// The files of a direction, oldest first.
     pub fn of(&self, dir: Direction) -> impl Iterator<Item = &File> {
         let to_client = dir == Direction::ToClient;
         self.list.iter().filter(move |f| f.to_client == to_client)
@@ -617,7 +618,7 @@ impl Files {
         &self.list
     }
 
-    /// Detection has looked at what was due of the files of a direction.
+    /// Detection has inspected the due data of a direction's files.
     pub fn inspected(&mut self, dir: Direction, limits: WindowLimits) {
         let to_client = dir == Direction::ToClient;
         for f in self.list.iter_mut().filter(|f| f.to_client == to_client && !f.seen) {

@@ -1,9 +1,8 @@
-//! Files that are fetched in ranges (RFC 9110, section 14): put together from the parts, whichever transactions and flows
-//! they come in, as far as one worker sees them.
+//! Reassembles files from ranges (RFC 9110, section 14), across all transactions and flows that one worker sees.
 //!
-//! What is next in order goes to the whole file at once; what is ahead of it waits. The transaction whose part completes the
-//! file gets it as one more file, besides the part. What does not become whole goes when it was not added to for
-//! [`FileConfig::range_timeout`], or oldest first when all of them hold more than [`FileConfig::range_memcap`].
+//! The next part in order is appended to the whole file at once; later parts wait. The transaction that completes the file gets
+//! it as an additional file. An incomplete file is dropped after [`FileConfig::range_timeout`] without a new part, or oldest
+//! first if all of them exceed [`FileConfig::range_memcap`].
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -11,21 +10,21 @@ use margay_packet::Time;
 
 use super::{File, FileConfig, FileEngine, FileState};
 
-/// Most files that wait for their parts.
+/// The limit of incomplete files.
 const MAX_FILES: usize = 4096;
 
-/// Most parts of a file that wait for what is before them.
+/// The limit of waiting parts in a file.
 const MAX_PARTS: usize = 4096;
 
-/// Files that are being put together, by what names them (host and path).
+/// Incomplete files by their key (host and path).
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     files: HashMap<Box<[u8]>, Whole>,
-    /// Ranges in the order in which they began: number, time, name. Only a file's last one counts.
+    /// Ranges in the order in which they began: number, time, key. Only a file's last one counts.
     order: VecDeque<(u64, Time, Box<[u8]>)>,
     /// Number of the last range.
     last: u64,
-    /// Bytes that all of them hold.
+    /// Memory of all files in bytes.
     memory: u64,
     /// Time of the last packet that began a range.
     now: Time,
@@ -35,9 +34,9 @@ pub(super) struct Ranges {
 struct Whole {
     file: File,
     total: u64,
-    /// Parts that are ahead, by offset.
+    /// Waiting parts, by offset.
     parts: BTreeMap<u64, Vec<u8>>,
-    /// Bytes of the name, of `parts`, and of what `file` holds for detection.
+    /// Bytes of the key, of `parts`, and of the data that `file` holds for detection.
     memory: u64,
     /// Number of its last range.
     last: u64,
@@ -49,7 +48,7 @@ impl Whole {
         let mut parts = 0i64;
         if offset > self.file.size {
             if self.parts.len() < MAX_PARTS {
-                // Of two that begin at the same place the longer one counts.
+                // Of two parts with the same offset, keep the longer one.
                 let part = self.parts.entry(offset).or_default();
                 if part.len() < data.len() {
                     parts += (data.len() - part.len()) as i64;
@@ -68,7 +67,7 @@ impl Whole {
         self.memory = (self.memory + window).saturating_sub(before).saturating_add_signed(parts);
     }
 
-    /// Appends what of a part is not there yet.
+    /// Appends the new bytes of a part.
     fn extend(&mut self, engine: &mut FileEngine, config: &FileConfig, offset: u64, data: &[u8]) {
         let known = usize::try_from(self.file.size - offset).unwrap_or(usize::MAX);
         let room = usize::try_from(self.total.saturating_sub(self.file.size)).unwrap_or(usize::MAX);
@@ -79,7 +78,7 @@ impl Whole {
 }
 
 impl Ranges {
-    /// Whether a file of this name, size and direction is being put together.
+    /// Whether an incomplete file with this key, size and direction exists.
     fn has(&self, key: &[u8], to_client: bool, total: u64) -> bool {
         self.files.get(key).is_some_and(|w| w.total == total && w.file.to_client == to_client)
     }
@@ -95,7 +94,7 @@ impl Ranges {
         self.files.insert(key, whole);
     }
 
-    /// Makes room: removes what timed out, and the oldest ones while there is too much. Returns how many the latter are.
+    /// Makes room: removes files that timed out, and the oldest ones above the limit. Returns the number of the latter.
     fn expire(&mut self, config: &FileConfig) -> u64 {
         let mut evicted = 0;
         let timeout = config.range_timeout.saturating_mul(1_000_000);
@@ -121,7 +120,7 @@ impl Ranges {
     }
 }
 
-/// A part of a file begins; `new` makes the whole file where it is the first one.
+/// Begins a part of a file; `new` creates the whole file for the first one.
 pub(super) fn begin(
     engine: &mut FileEngine,
     config: &FileConfig,
@@ -134,7 +133,7 @@ pub(super) fn begin(
     engine.ranges.now = time;
     engine.counters.over_range += engine.ranges.expire(config);
     if !engine.ranges.has(key, to_client, total) {
-        // Another size: the file changed at the server.
+        // With another size, the file has changed on the server.
         engine.ranges.take(key);
         let file = new(engine);
         engine.ranges.put(key.into(), Whole { file, total, parts: BTreeMap::new(), memory: key.len() as u64, last: 0 });
@@ -147,7 +146,7 @@ pub(super) fn begin(
     }
 }
 
-/// Data of a part; `offset` is within the whole file.
+/// Adds data of a part; `offset` is within the whole file.
 pub(super) fn append(engine: &mut FileEngine, config: &FileConfig, key: &[u8], offset: u64, data: &[u8]) {
     let Some((key, mut whole)) = engine.ranges.take(key) else { return };
     whole.append(engine, config, offset, data);
@@ -157,7 +156,7 @@ pub(super) fn append(engine: &mut FileEngine, config: &FileConfig, key: &[u8], o
     }
 }
 
-/// A part is at its end: the whole file, if that is complete now.
+/// Ends a part. Returns the whole file if it is complete.
 pub(super) fn complete(engine: &mut FileEngine, config: &FileConfig, key: &[u8]) -> Option<File> {
     engine.ranges.files.get(key).filter(|w| w.file.size >= w.total)?;
     let (_, mut whole) = engine.ranges.take(key)?;

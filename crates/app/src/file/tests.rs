@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -166,7 +166,7 @@ fn a_truncated_file_has_no_digest_for_rules() {
     let f = &t.files.all()[0];
     assert_eq!((f.md5(), f.sha256()), (None, None));
     assert!(f.digests().md5.is_none() && f.digests().sha256.is_none() && !f.size_known() && f.ended());
-    // One that goes on behind the limit has a digest of what was looked at, for logs.
+    // A file that continues past the limit has a digest of the inspected data, for logs.
     t.open(ToClient, "");
     t.append(ToClient, b"abc");
     t.files.limit_reached(ToClient);
@@ -228,7 +228,7 @@ fn waiting_data_is_bounded() {
     assert!(t.files.all()[0].window.memory() <= 2000);
     assert_eq!(t.files.all()[0].window.total(), 30_000);
     assert!(t.engine.counters.over_window > 0);
-    // With nobody looking, nothing waits.
+    // Without any use, nothing waits.
     let mut t = T::new(FileConfig::default(), FileWants::NONE);
     t.open(ToClient, "");
     t.append(ToClient, &[b'x'; 300]);
@@ -273,7 +273,7 @@ fn forced_files_are_stored() {
         t.engine.write_record(&t.config, &f, Time(1_515_441_287_769_772), b"{}");
         t.engine.sync();
         assert_eq!(dir.read(&format!("{ABC}.1515441287.1.json")), b"{}\n");
-        // The same again is not kept twice; nothing is left in tmp.
+        // The same file is not stored twice, and `tmp` is empty.
         t.whole(ToServer, "abc again", b"abc");
         t.whole(ToServer, "nothing", b"");
         t.flush();
@@ -407,7 +407,7 @@ fn depth_is_that_of_the_store() {
         config.store = Some(StoreConfig { stream_depth: depth, ..store });
         assert_eq!(config.store_depth(), expected);
     }
-    // Only what is stored is followed that far.
+    // Only stored files are followed to that depth.
     for (wants, force, expected) in [(false, false, 100), (true, false, 100), (false, true, 9)] {
         if let Some(s) = &mut config.store {
             s.force = force;
@@ -446,7 +446,7 @@ fn ranges_are_put_together() {
     t.range(0, 10, b"0123");
     assert_eq!(t.sizes(), [4]);
     assert!(t.log(0).contains(r#""size":4,"start":0,"end":3,"tx_id""#), "{}", t.log(0));
-    // Out of order, overlapping, and what was there before.
+    // Out of order, overlapping, and repeated.
     t.range(8, 10, b"89");
     t.range(2, 10, b"2345");
     t.range(0, 10, b"xxx");
@@ -457,10 +457,10 @@ fn ranges_are_put_together() {
     let whole = &t.files.all()[1];
     assert_eq!(whole.data(limits), Some(Found { data: b"0123456789", offset: 0, end: true }));
     assert!(t.log(1).contains(r#""md5":"781e5e245d69b566979b86e28d23f2c7","stored":false,"size":10,"tx_id""#));
-    // It begins anew.
+    // It starts again.
     t.range(5, 10, b"56789");
     assert_eq!(t.sizes(), [5]);
-    // All of it at once is no range.
+    // A range with all of the file is a normal file.
     t.range(0, 4, b"0123");
     assert_eq!((t.sizes(), t.files.all()[0].range), (vec![4], None));
 }
@@ -500,7 +500,7 @@ fn ranges_that_lie() {
         t.close(ToClient, false);
         assert_eq!(t.sizes(), [3]);
     }
-    // More than the range says, and at the very end of what can be counted.
+    // More data than the range says, at the largest possible offset.
     t.files = Files::default();
     t.files.open(&mut t.engine, &t.config, ToClient, b"f", Some((u64::MAX - 2, u64::MAX - 1)));
     t.files.range_of(&mut t.engine, &t.config, ToClient, b"whole", u64::MAX, t.now);
@@ -541,7 +541,7 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Whatever comes: nothing is held in the end, nothing is left in `tmp`, and no more is held than there may be.
+    /// Whatever the operations, no data is held in the end, `tmp` is empty, and the limits hold.
     #[test]
     fn nothing_is_left(ops in prop::collection::vec(op(), 0..60), seed in any::<u64>()) {
         let dir = Dir::new(&format!("prop{seed}"));

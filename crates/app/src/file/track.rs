@@ -1,8 +1,7 @@
-//! Putting files together from reads and writes, which may come in any order.
+//! Reassembles files from reads and writes in any order.
 //!
-//! What goes on where the file is goes into it at once. What is behind that waits, as long as there is room
-//! ([`Budget`]); what is before it came already. A file that is closed while something waits has a hole, and so has one
-//! for which there was no more room.
+//! Data at the current end of the file is appended at once. Data beyond it waits, within the limits ([`Budget`]); earlier data
+//! is a repetition. A file has a gap if it is closed while data waits, or if the limits were reached.
 
 use std::collections::BTreeMap;
 
@@ -11,49 +10,49 @@ use margay_flow::Direction;
 use super::Files;
 use crate::parser::Parse;
 
-/// Something odd about a read or a write.
+/// An anomaly of a read or a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Odd {
-    /// It begins before what came already, or where another one waits.
+    /// It begins before the end of the file, or where another one waits.
     Overlap,
-    /// So many bytes wait that it cannot.
+    /// It exceeds the limit of waiting bytes.
     TooManyBytes,
-    /// So many others wait that it cannot.
+    /// It exceeds the limit of waiting reads or writes.
     TooMany,
 }
 
-/// What waits of all files of a flow in a direction.
+/// Waiting data of all files in a flow's direction.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Budget {
     pub bytes: usize,
     pub chunks: u32,
 }
 
-/// How far a file is.
+/// The reassembly state of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Track {
-    /// Offset of the next byte.
+    /// File offset of the next byte.
     next: u64,
-    /// What waits, by offset.
+    /// Waiting data, by offset.
     queue: BTreeMap<u64, Vec<u8>>,
-    /// Bytes of that.
+    /// Bytes in the queue.
     bytes: usize,
 }
 
-/// What a file is put together with.
+/// The context for reassembling a file.
 pub(crate) struct FileCx<'a, 'b> {
     pub cx: &'a mut Parse<'b>,
     pub files: &'a mut Files,
     pub budget: &'a mut Budget,
     pub dir: Direction,
-    /// Most bytes and reads or writes that may wait; 0 for any number.
+    /// The limits of waiting bytes, and of waiting reads or writes; 0 for none.
     pub limits: (usize, u32),
 }
 
 impl FileCx<'_, '_> {
     fn append(&mut self, data: &[u8]) {
         let config = self.cx.config;
-        // More than rules asked to store, or than is followed of files, is left to the file itself.
+        // The file applies its own limits on storing and following data.
         self.files.append(&mut self.cx.shared.files, &config.files, self.dir, data);
     }
 
@@ -63,24 +62,24 @@ impl FileCx<'_, '_> {
     }
 }
 
-/// What is done with a chunk: one read or write.
+/// The handling of a chunk: one read or write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// It goes into the file, but for what is there already.
+    /// Append it to the file, without bytes that the file already has.
     Direct,
-    /// It waits, as the one at this offset.
+    /// It waits at this offset.
     Waits(u64),
-    /// Another one with the same beginning waits: it is passed over.
+    /// Skip it: another one with the same offset waits.
     Dropped,
 }
 
 impl Track {
-    /// Bytes of memory that wait.
+    /// Bytes of waiting data.
     pub(crate) fn held(&self) -> usize {
         self.bytes + self.queue.len() * size_of::<(u64, Vec<u8>)>()
     }
 
-    /// A chunk of `len` bytes begins at `offset`. What is odd about it is added to `odd`.
+    /// Begins a chunk of `len` bytes at `offset`. Anomalies are added to `odd`.
     pub(crate) fn begin(&mut self, f: &mut FileCx<'_, '_>, offset: u64, len: u64, odd: &mut Vec<Odd>) -> Place {
         if offset <= self.next {
             if offset < self.next && len > 0 {
@@ -105,7 +104,7 @@ impl Track {
             f.budget.chunks += 1;
             return Place::Waits(offset);
         };
-        // There is no more room: what is missing will not be waited for.
+        // The limits are reached, so the missing data becomes a gap.
         odd.push(why);
         self.drain(f, true);
         if offset > self.next {
@@ -115,7 +114,7 @@ impl Track {
         Place::Direct
     }
 
-    /// Bytes of a chunk, at `at` in the file.
+    /// Handles data of a chunk at file offset `at`.
     pub(crate) fn data(&mut self, f: &mut FileCx<'_, '_>, place: Place, at: u64, data: &[u8]) {
         match place {
             Place::Dropped => {}
@@ -138,7 +137,7 @@ impl Track {
         }
     }
 
-    /// Takes what waits and goes on; all of it where nothing will come between (`holes`).
+    /// Appends waiting data in order; with `holes`, all of it, because the missing data will not come.
     fn drain(&mut self, f: &mut FileCx<'_, '_>, holes: bool) {
         while let Some(entry) = self.queue.first_entry() {
             let at = *entry.key();
@@ -162,12 +161,12 @@ impl Track {
         }
     }
 
-    /// Bytes of a chunk, at `at` in the file, are missing, and `left` of it are to come: what is done with those.
+    /// Handles a gap of a chunk at file offset `at`, with `left` bytes to follow. Returns their handling.
     pub(crate) fn gap(&mut self, f: &mut FileCx<'_, '_>, place: Place, at: u64, len: u64, left: u64) -> Place {
         let behind = at.saturating_add(len);
         match place {
             Place::Dropped => Place::Dropped,
-            // It goes on as another one.
+            // The rest becomes a chunk of its own.
             Place::Waits(_) => self.begin(f, behind, left, &mut Vec::new()),
             Place::Direct => {
                 if behind > self.next {
@@ -180,7 +179,7 @@ impl Track {
         }
     }
 
-    /// Nothing more will come.
+    /// Ends the file.
     pub(crate) fn finish(&mut self, f: &mut FileCx<'_, '_>) {
         self.drain(f, true);
         let config = f.cx.config;
@@ -189,7 +188,7 @@ impl Track {
         }
     }
 
-    /// Gives back what waits, unseen.
+    /// Drops waiting data.
     pub(crate) fn discard(&mut self, budget: &mut Budget) {
         self.bytes = 0;
         for data in std::mem::take(&mut self.queue).into_values() {

@@ -1,4 +1,4 @@
-//! Addresses and ports as commands and replies give them.
+//! Addresses and ports in commands and replies.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,7 +10,7 @@ pub(super) fn host_port(text: &[u8]) -> Option<(IpAddr, u16)> {
     (port != 0).then_some((IpAddr::V4(Ipv4Addr::new(a, b, c, d)), port))
 }
 
-/// The six numbers that `text` begins with, and how many bytes they take.
+/// Reads six numbers at the front of `text`. Returns them and their length.
 fn six(text: &[u8]) -> Option<([u8; 6], usize)> {
     let mut out = [0u8; 6];
     let mut at = 0;
@@ -28,9 +28,9 @@ fn six(text: &[u8]) -> Option<([u8; 6], usize)> {
     Some((out, at))
 }
 
-/// The port of an answer to `PASV`: where the numbers stand in its text is not laid down (RFC 1123 section 4.1.2.6).
+/// The port in a reply to `PASV`. The position of the numbers in the text is not specified (RFC 1123 section 4.1.2.6).
 pub(super) fn passive(text: &[u8]) -> Option<u16> {
-    // Each number is looked at from its first digit only.
+    // A candidate starts at the first digit of a number only.
     let starts = (0..text.len()).filter(|&i| {
         text.get(i).is_some_and(u8::is_ascii_digit) && (i == 0 || !text.get(i - 1).is_some_and(u8::is_ascii_digit))
     });
@@ -43,12 +43,12 @@ pub(super) fn passive(text: &[u8]) -> Option<u16> {
     None
 }
 
-/// `|1|132.235.1.2|6275|`, with any mark for the bars (RFC 2428 section 2).
+/// `|1|132.235.1.2|6275|`, with any character as delimiter (RFC 2428 section 2).
 pub(super) fn extended(text: &[u8]) -> Option<(IpAddr, u16)> {
     let mark = *text.first()?;
     let mut parts = text.get(1..)?.split(|b| *b == mark);
     let (family, address, port) = (parts.next()?, parts.next()?, parts.next()?);
-    // What is there must be closed.
+    // The closing delimiter is mandatory.
     parts.next()?;
     let address: IpAddr = std::str::from_utf8(address).ok()?.parse().ok()?;
     let fits = match family {
@@ -59,7 +59,7 @@ pub(super) fn extended(text: &[u8]) -> Option<(IpAddr, u16)> {
     Some((address, number::<u16>(port).filter(|p| *p != 0 && fits)?))
 }
 
-/// The port of an answer to `EPSV`: `(|||6446|)` (RFC 2428 section 3).
+/// The port in a reply to `EPSV`: `(|||6446|)` (RFC 2428 section 3).
 pub(super) fn extended_passive(text: &[u8]) -> Option<u16> {
     let open = text.iter().rposition(|b| *b == b'(')?;
     let inner = text.get(open + 1..)?;

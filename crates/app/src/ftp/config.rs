@@ -3,13 +3,13 @@
 /// `app-layer.protocols.ftp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes of texts that the transactions of all flows may hold (`memcap`); 0 for no limit. Beyond that no text of further
-    /// lines is kept: they are logged as truncated.
+    /// The memory limit for texts in the transactions of all flows (`memcap`); 0 for none. Above it, the text of further lines
+    /// is not kept, and they are logged as truncated.
     pub memcap: u64,
-    /// Longest line that is kept (`max-line-length`); of a longer one this much, and an event.
+    /// The longest line (`max-line-length`); a longer one is truncated, with an event.
     pub max_line: u32,
-    /// Most commands of a flow that wait for a reply (`max-tx`); with one more the flow is not parsed any more, and the
-    /// oldest has an event.
+    /// The limit of commands in a flow that wait for a reply (`max-tx`). A further one ends parsing of the flow, and the oldest
+    /// gets an event.
     pub max_tx: u32,
 }
 

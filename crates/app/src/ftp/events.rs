@@ -1,16 +1,16 @@
-//! What may be wrong with an FTP transaction (`app-layer-event:ftp.NAME`).
+//! Anomalies of an FTP transaction (`app-layer-event:ftp.NAME`).
 
-/// An event of FTP; its number is that of [`NAMES`].
+/// An event of FTP; its number is the index in [`NAMES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Event {
-    /// A command is longer than lines may be.
+    /// A command exceeds the line limit.
     RequestTooLong,
-    /// A line of a reply is longer than lines may be.
+    /// A reply line exceeds the line limit.
     ResponseTooLong,
-    /// More commands wait for a reply than may.
+    /// Too many commands wait for a reply.
     TooManyTransactions,
-    /// A file is to be transferred, and no connection was agreed on.
+    /// A transfer command came without an agreed data connection.
     FileBeforePort,
 }
 

@@ -1,21 +1,21 @@
 //! Lines, commands and reply codes.
 
-/// Bytes of a command's first word in which its name is looked for.
+/// The part of a command's first word that is searched for its name, in bytes.
 const WORD_MAX: usize = 16;
 
 /// A line of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line<'a> {
-    /// It, without its end; and how many bytes it takes.
+    /// The line without its end, and its length including the end.
     Whole(&'a [u8], usize),
-    /// Its first bytes: it is longer than lines may be. The rest up to its end is of no use.
+    /// The beginning of a line that exceeds the limit. The rest is skipped.
     TooLong(&'a [u8]),
-    /// More is needed.
+    /// More data is needed.
     More,
 }
 
-/// The first line of `data`, of at most `limit` bytes. `scan` is how far it is known to have no end; with `end` there will
-/// be none.
+/// The first line of `data`, up to `limit` bytes. `scan` is the offset up to which there is no line end; with `end`, no more
+/// data follows.
 pub(super) fn next<'a>(data: &'a [u8], scan: &mut usize, limit: usize, end: bool) -> Line<'a> {
     let window = data.get(..limit.saturating_add(1)).unwrap_or(data);
     let from = (*scan).min(window.len());
@@ -33,7 +33,7 @@ pub(super) fn next<'a>(data: &'a [u8], scan: &mut usize, limit: usize, end: bool
     }
 }
 
-/// Commands that are known by name: RFC 959, what came before and after it, and asking for TLS.
+/// Known commands: RFC 959, its predecessors and extensions, and requests for TLS.
 const COMMANDS: &[&[u8]] = &[
     b"ABOR",
     b"ACCT",
@@ -85,7 +85,7 @@ const COMMANDS: &[&[u8]] = &[
     b"USER",
 ];
 
-/// The line of a command. Bytes of Telnet before it (RFC 959 section 4.1.3: `ABOR` comes behind an interrupt) are no part of it.
+/// The command in a line, without Telnet bytes before it (RFC 959 section 4.1.3: `ABOR` follows an interrupt).
 pub(super) fn command(mut line: &[u8]) -> &[u8] {
     while let [0xff, 0xf0..=0xff, rest @ ..] = line {
         line = rest;
@@ -93,8 +93,8 @@ pub(super) fn command(mut line: &[u8]) -> &[u8] {
     line.trim_ascii()
 }
 
-/// The command of a line that is known by name, and what is behind so many bytes and one more. The name may be part of the first
-/// word (`USERHOST`, `XCWD`), as rules of Suricata have it; the one that ends first counts.
+/// The known command of a line, and the rest of the line from one byte past the length of its name. As in Suricata's rules, the
+/// name may be part of the first word (`USERHOST`, `XCWD`); the match that ends first counts.
 pub(super) fn known(line: &[u8]) -> Option<(&'static [u8], &[u8])> {
     let auth = COMMANDS.iter().find(|c| c.contains(&b' ') && line.eq_ignore_ascii_case(c));
     if let Some(name) = auth {
@@ -110,7 +110,7 @@ pub(super) fn known(line: &[u8]) -> Option<(&'static [u8], &[u8])> {
     })
 }
 
-/// What begins a line of a reply.
+/// The beginning of a reply line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Code {
     pub digits: [u8; 3],
@@ -118,7 +118,7 @@ pub(super) struct Code {
     pub more: bool,
 }
 
-/// The code of a reply's line, and its text; a line within a reply has none.
+/// The code of a reply line, and its text. An inner line of a reply has no code.
 pub(super) fn reply(line: &[u8]) -> (Option<Code>, &[u8]) {
     if let Some((digits, rest)) = line.split_first_chunk::<3>()
         && digits.iter().all(u8::is_ascii_digit)

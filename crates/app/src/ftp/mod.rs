@@ -1,13 +1,12 @@
 //! FTP's control connection (RFC 959, RFC 2228, RFC 2428).
 //!
-//! Both sides speak in lines. A command and the replies to it are a transaction; replies are those of the oldest command
-//! that has none that ends it, and what the server says unasked (its greeting) is a transaction of its own. A reply of
-//! several lines ends with the first line that has a code and a blank behind it, and a preliminary one (1yz) does not end
-//! the transaction.
+//! Both sides send lines. A command with its replies is a transaction. A reply belongs to the oldest command without a final
+//! reply; a line that the server sends on its own (its greeting) is a transaction of its own. A multi-line reply ends with the
+//! first line that has a code followed by a blank. A preliminary reply (1yz) does not end the transaction.
 //!
-//! `PORT`, `EPRT` and the answers to `PASV` and `EPSV` announce a data connection, and `RETR`, `STOR`, `LIST` and the like say what
-//! it is for: both are told to [`crate::expect`]. It is expected between the two hosts of the control connection only,
-//! whatever address is announced: else one of them could have any connection of its peer's taken for a transfer.
+//! `PORT`, `EPRT` and the replies to `PASV` and `EPSV` announce a data connection; `RETR`, `STOR`, `LIST` and others give its
+//! purpose. The parser passes both to [`crate::expect`]. It expects the connection only between the two hosts of the control
+//! connection, whatever address they announce. Otherwise one host could make any connection of its peer count as a transfer.
 
 mod address;
 mod config;
@@ -28,26 +27,26 @@ use crate::tx::{BufferDef, BufferKind, NumberDef};
 pub use config::Config;
 pub use tx::FtpTx;
 
-/// Progress of a transaction: the command, or a reply, is there. Places in the states of [`PROTOCOL`].
+/// Progress of a transaction: the command, or a reply, is complete. Indexes in the states of [`PROTOCOL`].
 const BEGUN: u8 = 1;
-/// The last reply is there.
+/// The last reply is complete.
 const COMPLETE: u8 = 2;
 
-/// Numbers of buffers.
+/// Ids of buffers.
 const COMMAND: u8 = 0;
 const COMMAND_DATA: u8 = 1;
 const REPLY: u8 = 2;
 const COMPLETION_CODE: u8 = 3;
 
-/// Numbers of numbers.
+/// Ids of numbers.
 const DYNAMIC_PORT: u8 = 0;
 const MODE: u8 = 1;
 const REPLY_RECEIVED: u8 = 2;
 const BOUNCE: u8 = 3;
 
-/// What `ftp.mode` is compared with: the client connects.
+/// Value of `ftp.mode`: the client connects.
 pub const PASSIVE: u64 = 0;
-/// What `ftp.mode` is compared with: the server connects.
+/// Value of `ftp.mode`: the server connects.
 pub const ACTIVE: u64 = 1;
 
 /// FTP.

@@ -1,4 +1,4 @@
-//! The state machine: whose reply it is, and which data connection was announced.
+//! The state machine: matches replies to commands, and tracks the announced data connection.
 
 use margay_flow::Direction;
 
@@ -14,13 +14,13 @@ use super::events::Event;
 use super::line::{self, Line};
 use super::tx::{FtpTx, Room};
 
-/// Most commands that wait for a reply where the configuration says 0.
+/// The limit of commands that wait for a reply if the configuration says 0.
 const TXS_MAX: usize = 1024;
 
-/// Most announcements of one packet that are told: what is beyond is not expected.
+/// The limit of announcements in one packet; further connections are not expected.
 const EXPECTED_MAX: usize = 1024;
 
-/// A data connection that was agreed on.
+/// An agreed data connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Data {
     flow: ExpectedFlow,
@@ -28,23 +28,23 @@ struct Data {
     active: bool,
 }
 
-/// Commands that mean something here.
+/// Commands that the parser handles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Verb {
     Port,
     ExtendedPort,
     Passive,
     ExtendedPassive,
-    /// A file or a list is transferred.
+    /// A transfer of a file or a list.
     Transfer(Command),
-    /// TLS is asked for.
+    /// A request for TLS.
     Auth,
     #[default]
     Other,
 }
 
 impl Verb {
-    /// Of the line of a command, `name` being what it is known by.
+    /// The verb of a command line; `name` is the known command in it.
     fn of(name: &[u8], line: &[u8]) -> Verb {
         match name {
             b"PORT" => Verb::Port,
@@ -64,24 +64,24 @@ impl Verb {
 /// One direction.
 #[derive(Debug, Default)]
 struct Side {
-    /// How far what waits is known to have no line end.
+    /// The offset up to which the waiting data has no line end.
     scan: usize,
-    /// The rest of a line that is of no use comes.
+    /// The rest of the current line is skipped.
     skip: bool,
 }
 
-/// A flow's FTP parser.
+/// The FTP parser of a flow.
 #[derive(Debug, Default)]
 pub(super) struct FtpParser {
     txs: TxList<FtpTx>,
-    /// Number of the first that waits for its reply: all behind it do as well, for replies come in order.
+    /// Number of the first transaction that waits for its reply. All later ones wait too, because replies come in order.
     open: u64,
     sides: [Side; 2],
-    /// Within a reply of several lines, or behind a gap: lines without a code belong to it.
+    /// Inside a multi-line reply, or after a gap: lines without a code belong to it.
     within: bool,
-    /// The open transaction has lines that are no reply (IRC, which begins with commands of FTP): the next command ends it.
+    /// The open transaction has lines that are not a reply (IRC begins with commands of FTP): the next command ends it.
     loose: bool,
-    /// The data connection that was agreed on.
+    /// The agreed data connection.
     data: Option<Data>,
 }
 
@@ -95,7 +95,7 @@ impl FtpParser {
         self.txs.get_mut(id)
     }
 
-    /// Most commands that may wait for a reply (`max-tx`).
+    /// The limit of commands that wait for a reply (`max-tx`).
     const fn most(cx: &Parse<'_>) -> usize {
         match cx.config.ftp.max_tx {
             0 => TXS_MAX,
@@ -103,8 +103,8 @@ impl FtpParser {
         }
     }
 
-    /// Checks that the transaction of one more command fits. As many commands as may wait for a reply: the oldest of them gets
-    /// the event, and the parser gives up. As many answered ones as that again: those must be inspected and freed first.
+    /// Checks that another command's transaction fits. If the limit of waiting commands is reached, the oldest of them gets an
+    /// event and the parser gives up. If as many answered ones exist in addition, those must be inspected and freed first.
     fn make_room(&mut self, cx: &mut Parse<'_>) -> Result<(), Outcome> {
         self.skip_freed();
         let waiting = self.txs.next().saturating_sub(self.open);
@@ -118,7 +118,7 @@ impl FtpParser {
         self.has_room(cx)
     }
 
-    /// Whether one more transaction fits, answered ones included.
+    /// Whether another transaction fits, including answered ones.
     fn has_room(&self, cx: &Parse<'_>) -> Result<(), Outcome> {
         if self.txs.len() >= Self::most(cx).saturating_mul(2) { Err(Outcome::Full) } else { Ok(()) }
     }
@@ -139,14 +139,14 @@ impl FtpParser {
         }
     }
 
-    /// A line of the client.
+    /// Handles a line of the client.
     fn command(&mut self, cx: &mut Parse<'_>, line: &[u8], too_long: bool) -> Outcome {
         let line = line::command(line);
         if line.is_empty() {
             return Outcome::More;
         }
         self.end_loose();
-        // A command that is not known by name is a transaction that shows its reply alone.
+        // The transaction of an unknown command only shows its reply.
         let (name, data) = line::known(line).unwrap_or_default();
         if let Err(outcome) = self.make_room(cx) {
             return outcome;
@@ -186,7 +186,7 @@ impl FtpParser {
         match verb {
             Verb::Port | Verb::ExtendedPort => self.agreed(cx, announced.map(|(_, port)| port), true),
             Verb::Transfer(command) => {
-                // Who opens the connection is the server in active mode.
+                // In active mode, the server opens the connection.
                 let by_opener = self.data.is_some_and(|d| d.active != command.is_upload());
                 let name = if command.is_list() { Vec::new() } else { data.to_vec() };
                 let transfer = Transfer { command, name };
@@ -197,7 +197,7 @@ impl FtpParser {
         Outcome::More
     }
 
-    /// A line of the server.
+    /// Handles a line of the server.
     fn reply(&mut self, cx: &mut Parse<'_>, line: &[u8], too_long: bool) -> Outcome {
         let (code, text) = line::reply(line);
         let id = match self.whose(cx) {
@@ -230,7 +230,7 @@ impl FtpParser {
         outcome
     }
 
-    /// The transaction of a line of the server; where there is none to which it could be a reply, one is made for it.
+    /// The transaction of a server line; creates one if no command waits for a reply.
     fn whose(&mut self, cx: &mut Parse<'_>) -> Result<u64, Outcome> {
         self.skip_freed();
         if self.open < self.txs.next() {
@@ -244,7 +244,8 @@ impl FtpParser {
         Ok(id)
     }
 
-    /// The client goes on: lines that are not a reply end their transaction. That does not depend on how segments divide the stream.
+    /// The client sent a command: ends a transaction with lines that are not a reply. The result does not depend on the
+    /// segmentation of the stream.
     fn end_loose(&mut self) {
         if std::mem::take(&mut self.loose) {
             let id = self.open;
@@ -256,7 +257,7 @@ impl FtpParser {
         }
     }
 
-    /// The last reply to a command is there.
+    /// Handles the final reply to a command.
     fn answered(&mut self, cx: &mut Parse<'_>, id: u64, code: [u8; 3], text: &[u8]) -> Outcome {
         let Some(tx) = self.get(id) else { return Outcome::More };
         let verb = tx.verb;
@@ -274,7 +275,7 @@ impl FtpParser {
                 }
             }
             Verb::Port | Verb::ExtendedPort if refused => self.agreed(cx, None, true),
-            // The port may be tried again.
+            // The client may use the port for another transfer.
             Verb::Transfer(_) if refused => self.tell(cx, Awaited::Nothing),
             Verb::Transfer(_) => self.data = None,
             Verb::Auth if &code == b"234" => return Outcome::Change(Some(AppProto::Tls)),
@@ -283,7 +284,7 @@ impl FtpParser {
         Outcome::More
     }
 
-    /// A data connection was agreed on; with no port there is none.
+    /// Records an agreed data connection; without a port there is none.
     fn agreed(&mut self, cx: &mut Parse<'_>, port: Option<u16>, active: bool) {
         let (client, server) = (cx.flow.src, cx.flow.dst);
         let (from, to) = if active { (server, client) } else { (client, server) };
@@ -295,7 +296,7 @@ impl FtpParser {
         self.tell(cx, Awaited::Pending);
     }
 
-    /// Tells what is known of the data connection that was agreed on.
+    /// Announces the purpose of the agreed data connection.
     fn tell(&self, cx: &mut Parse<'_>, what: Awaited) {
         if let Some(data) = self.data
             && cx.shared.expected.len() < EXPECTED_MAX
@@ -310,7 +311,7 @@ fn room(cx: &Parse<'_>) -> Room {
 }
 
 impl Parser for FtpParser {
-    /// Like the peer's, its messages are not looked at in the raw stream one by one.
+    /// Like Suricata, do not inspect each message of the raw stream at once.
     fn is_prompt(&self) -> bool {
         false
     }
@@ -348,7 +349,7 @@ impl Parser for FtpParser {
             }
         }
         if cx.end && dir == Direction::ToClient {
-            // No reply will come to what is left.
+            // The remaining commands will get no reply.
             let mut from = self.open;
             while let Some(id) = self.txs.next_id(from) {
                 from = id + 1;
@@ -361,7 +362,7 @@ impl Parser for FtpParser {
         Parsed::used(at)
     }
 
-    /// The line that bytes are missing of, or that is behind them, cannot be known.
+    /// A gap makes the line around it unusable.
     fn gap(&mut self, _: &mut Parse<'_>, dir: Direction, _: u64) -> Outcome {
         let side = self.side(dir);
         (side.scan, side.skip) = (0, true);

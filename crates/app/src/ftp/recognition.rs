@@ -1,5 +1,5 @@
-//! How FTP is recognised: by the commands that clients begin with, on any port (RFC 959 section 4.1, RFC 2389, RFC 4217);
-//! on its own port by the greeting as well, which elsewhere may be that of SMTP.
+//! Protocol detection for FTP: on any port by the commands that clients begin with (RFC 959 section 4.1, RFC 2389, RFC 4217);
+//! on its own port also by the greeting, which elsewhere may be that of SMTP.
 
 use margay_flow::Direction;
 
@@ -15,13 +15,13 @@ pub(super) const RECOGNITION: Recognition = Recognition {
         command(b"PASS "),
         command(b"PORT "),
         command(b"FEAT"),
-        // As many servers greet, and none of SMTP, which says its name there.
+        // Many servers greet like this. SMTP servers do not: their greeting continues with a name.
         Pattern::tcp(Direction::ToClient, b"220 ("),
     ],
     probes: &[Probe { transport: TCP, ports: &[21], probe: greeting }],
 };
 
-/// A code and its separator.
+/// A reply code and its separator.
 fn greeting(dir: Direction, data: &[u8]) -> Probed {
     if dir == Direction::ToServer {
         return Probed::No;

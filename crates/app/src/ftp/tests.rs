@@ -1,4 +1,4 @@
-//! Conversations, and what comes of them.
+//! Test conversations and their results.
 
 use std::net::IpAddr;
 
@@ -55,7 +55,7 @@ impl Talk {
         }
     }
 
-    /// Frees what is complete.
+    /// Frees complete transactions.
     fn free(&mut self) {
         for id in self.parser.txs() {
             if self.parser.tx(id).is_some_and(|t| t.base().progress == [COMPLETE; 2]) {
@@ -80,7 +80,7 @@ impl Talk {
         String::from_utf8(json.as_bytes().to_vec()).unwrap()
     }
 
-    /// What is known of the connection that was spoken of last: port, who opens it, and what for.
+    /// The last announced connection: port, the peer that opens it, and purpose.
     fn last(&self) -> (u16, IpAddr, Awaited) {
         let e = self.shared.expected.last().unwrap();
         assert_eq!(e.parent, 7);
@@ -112,12 +112,12 @@ fn replies_are_those_of_their_commands() {
     assert!(t.log(2).starts_with(r#"{"ftp":{"command":"PASS","completion_code":["230"]"#));
     assert_eq!(t.log(3), r#"{"ftp":{"command":"NOOP","reply_received":"no","reply_truncated":false}}"#);
     assert_eq!([0, 1, 2, 3].map(|i| t.tx(i).base().progress), [[2, 2], [2, 2], [2, 2], [1, 0]]);
-    // Rules do not look at the greeting: nothing was asked.
+    // Rules do not inspect the greeting, because it answers no command.
     let reply = |i, id| t.tx(i).buffer(id, ToClient, 0, &mut Vec::new()).is_some();
     assert_eq!([0, 1].map(|i| [reply(i, REPLY), reply(i, COMPLETION_CODE)]), [[false; 2], [true; 2]]);
     let answered = |i, dir| t.tx(i).number(REPLY_RECEIVED, dir, 0);
     assert_eq!([answered(0, ToClient), answered(1, ToClient), answered(1, ToServer)], [None, Some(1), None]);
-    // Nothing of the greeting is to be looked at towards the server.
+    // The greeting has no data to inspect towards the server.
     assert!(t.tx(0).base().detect[0].done && !t.tx(0).base().updated[0]);
 }
 
@@ -156,7 +156,7 @@ fn active_mode() {
     t.say(ToServer, "RETR a b.txt\r\n");
     assert_eq!(t.last(), (1025, SERVER.into(), file(Command::Retr, "a b.txt", true)));
     t.say(ToClient, "150 go\r\n226 ok\r\n");
-    // The port was for one transfer.
+    // A port is valid for one transfer.
     t.say(ToServer, "STOR c\r\n");
     assert_eq!(t.shared.expected.len(), 2);
     assert!(t.tx(2).base().events.has(Event::FileBeforePort as u8));
@@ -165,7 +165,7 @@ fn active_mode() {
 #[test]
 fn passive_mode() {
     let mut t = Talk::of(&[(ToServer, "PASV\r\n"), (ToClient, "227 Entering (10,9,9,9,4,2).\r\n")]);
-    // Whatever address is said, it is the server's.
+    // Whatever address the reply has, the server's own counts.
     assert_eq!(t.last(), (1026, CLIENT.into(), Awaited::Pending));
     assert_eq!(t.tx(0).number(MODE, ToServer, 0), Some(PASSIVE));
     t.say(ToServer, "EPSV\r\nSTOU\r\n");
@@ -175,7 +175,7 @@ fn passive_mode() {
     assert_eq!(t.last(), (1027, CLIENT.into(), file(Command::Appe, "x", true)));
     t.say(ToClient, "550 no\r\n550 no\r\n");
     assert_eq!(t.last(), (1027, CLIENT.into(), Awaited::Nothing));
-    // It may be tried again.
+    // The client may use the port again.
     t.say(ToServer, "RETR x\r\n");
     assert_eq!(t.last(), (1027, CLIENT.into(), file(Command::Retr, "x", false)));
     t.say(ToClient, "226 ok\r\n");
@@ -215,7 +215,7 @@ fn too_many_wait() {
         t.free();
     }
     t.say(ToServer, "PWD\r\nPWD\r\nPWD\r\nPWD\r\nPWD\r\n");
-    // The third one is not parsed, nor is anything behind it.
+    // The third command is not parsed, nor is anything after it.
     assert_eq!((t.outcome, t.parser.txs()), (Outcome::Failed, 5..7));
     let events = |id| t.tx(id).base().events.as_slice();
     assert_eq!(events(5), [Event::TooManyTransactions as u8]);
@@ -223,7 +223,7 @@ fn too_many_wait() {
     assert_eq!(t.shared.counters.tx_limit[AppProto::Ftp as usize], 1);
 }
 
-/// Commands that were answered are no reason to give up: the parser stops until they were inspected, and goes on.
+/// Answered commands do not make the parser give up: it stops until they are inspected, and continues.
 #[test]
 fn answered_commands_that_were_not_yet_freed_only_delay() {
     let mut t = Talk::new(Config { max_tx: 1, ..Config::default() });
@@ -263,7 +263,7 @@ fn a_server_cannot_make_a_transaction_large() {
     assert_eq!(t.parser.txs(), 0..1);
     assert!(t.shared.counters.ftp_memory < 128 << 10, "{}", t.shared.counters.ftp_memory);
     assert!(t.log(0).ends_with(r#""reply_truncated":true}}"#));
-    // Replies to nothing are transactions, and those are not many.
+    // Unsolicited replies become transactions, but only a few.
     for _ in 0..100 {
         t.say(ToClient, &"220 x\r\n".repeat(100));
     }
@@ -307,7 +307,8 @@ fn what_the_server_said_first_is_first_on_any_port() {
     assert_eq!(data(ToServer, user), (user.len(), false, 2));
 }
 
-/// A direction that was given up before anything was known of the flow is not shown as failed, one that was given up later is.
+/// A direction that detection gave up before the flow's protocol was known is not shown as failed. One that it gave up later
+/// is.
 #[test]
 fn which_direction_is_shown_as_failed() {
     let config = AppConfig::default();
@@ -328,7 +329,7 @@ fn which_direction_is_shown_as_failed() {
     }
 }
 
-/// What `dir` of a data connection carried that the client opened.
+/// The files that `dir` of a data connection carried, and whether the client opened it.
 fn carried(
     command: Command,
     by_opener: bool,
@@ -363,10 +364,10 @@ fn data_connections() {
     assert_eq!(carried(Command::Retr, false, false, ToClient, false), [(true, 22, FileState::Closed)]);
     assert_eq!(carried(Command::Retr, false, false, ToServer, false), []);
     assert_eq!(carried(Command::Stor, true, false, ToServer, false), [(false, 22, FileState::Closed)]);
-    // Active: the server does, so it is the client of this flow.
+    // Active: the server opens it, so it is the client of this flow.
     assert_eq!(carried(Command::Retr, true, false, ToServer, false), [(false, 22, FileState::Closed)]);
-    // A list is no file.
+    // A list is not a file.
     assert_eq!(carried(Command::Mlsd, true, false, ToServer, true), []);
-    // The beginning was not seen.
+    // The beginning of the flow was not seen.
     assert_eq!(carried(Command::Retr, true, true, ToClient, true), [(true, 32, FileState::Truncated)]);
 }

@@ -1,4 +1,4 @@
-//! A command and the replies to it.
+//! A command with its replies.
 
 use margay_flow::Direction;
 use margay_json::Json;
@@ -13,48 +13,48 @@ use super::{
     REPLY_RECEIVED,
 };
 
-/// Most lines of replies that a transaction keeps; what is beyond is not kept, and the reply truncated.
+/// The limit of reply lines in a transaction; further ones are dropped, and the reply is truncated.
 const LINES_MAX: usize = 1024;
-/// Most bytes of them, unless one line may be longer.
+/// The limit of reply lines in bytes, unless the line limit is higher.
 pub(super) const BYTES_MAX: usize = 64 << 10;
-/// Bytes that a line takes besides its text.
+/// The overhead of a line in bytes.
 const LINE: usize = size_of::<Vec<u8>>() + size_of::<[u8; 3]>();
-/// Bytes of a command's name that are kept whatever the memory.
+/// Bytes of a command's name that are kept even above the memory limit.
 const NAME_MIN: usize = 8;
 
 /// A transaction of FTP.
 #[derive(Debug, Default)]
 pub struct FtpTx {
     pub(super) base: TxBase,
-    /// The command in capital letters; empty where it is not known by name, or the server spoke unasked.
+    /// The command in capitals; empty for an unknown command, or if the server sent data on its own.
     pub(super) command: Vec<u8>,
-    /// What the command means here.
+    /// The command's meaning for the parser.
     pub(super) verb: Verb,
-    /// What is behind the command.
+    /// The command's argument.
     pub(super) data: Vec<u8>,
     pub(super) command_truncated: bool,
-    /// Codes of replies, one of each line that has one.
+    /// Reply codes, one for each line that has one.
     pub(super) codes: Vec<[u8; 3]>,
-    /// Texts of replies, one of each line that has some.
+    /// Reply texts, one for each line that has one.
     pub(super) replies: Vec<Vec<u8>>,
     pub(super) reply_truncated: bool,
-    /// The port that was announced for data.
+    /// The announced data port.
     pub(super) port: Option<u16>,
-    /// Whether the server is to connect to it.
+    /// Whether the server connects to it.
     pub(super) active: bool,
-    /// The address that was announced is not the client's.
+    /// The announced address is not the client's.
     pub(super) bounce: bool,
     /// Whether a reply came.
     pub(super) answered: bool,
     reply_bytes: usize,
-    /// Memory that was last counted for it.
+    /// Memory at the last count.
     counted: u64,
 }
 
-/// What may be kept.
+/// The memory that is left.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
-    /// Bytes that the transactions of all flows hold, and may hold (0: any number).
+    /// Memory used by the transactions of all flows, and the limit (0: none).
     pub used: u64,
     pub memcap: u64,
 }
@@ -75,7 +75,7 @@ impl FtpTx {
         self.base.touch(dir);
     }
 
-    /// Keeps the command; whether there was memory for it.
+    /// Stores the command. Returns whether there was memory for it.
     pub(super) fn set_command(&mut self, name: &[u8], data: &[u8], room: Room) -> bool {
         let fits = room.fits(name.len() + data.len());
         let keep = if fits { name } else { name.get(..NAME_MIN).unwrap_or(name) };
@@ -89,7 +89,7 @@ impl FtpTx {
         fits
     }
 
-    /// Keeps a line of a reply, `limit` bytes of it at most; whether there was memory for it.
+    /// Stores a reply line, up to `limit` bytes. Returns whether there was memory for it.
     pub(super) fn add_reply(&mut self, code: Option<[u8; 3]>, text: &[u8], limit: usize, room: Room) -> bool {
         self.answered |= code.is_some();
         self.base.advance(Direction::ToClient, BEGUN);
@@ -111,21 +111,21 @@ impl FtpTx {
         self.codes.len().max(self.replies.len())
     }
 
-    /// Nothing more will come.
+    /// Completes the transaction.
     pub(super) fn complete(&mut self) {
         for dir in [Direction::ToServer, Direction::ToClient] {
             self.base.advance(dir, COMPLETE);
         }
     }
 
-    /// Counts the memory held by its texts.
+    /// Updates the memory count of its texts.
     pub(super) fn count(&mut self, total: &mut u64) {
         let now = (self.command.len() + self.data.len() + self.reply_bytes + self.lines() * LINE) as u64;
         *total = total.saturating_sub(self.counted).saturating_add(now);
         self.counted = now;
     }
 
-    /// Takes what was counted away.
+    /// Removes its memory from the count.
     pub(super) fn uncount(&mut self, total: &mut u64) {
         *total = total.saturating_sub(std::mem::take(&mut self.counted));
     }
@@ -152,7 +152,7 @@ impl Transaction for FtpTx {
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _: &'a mut Vec<u8>) -> Option<Found<'a>> {
         let to_server = dir == Direction::ToServer;
-        // Rules do not look at a greeting: nothing was asked (observed).
+        // Rules do not inspect a greeting, because it answers no command (observed).
         let asked = !self.command.is_empty();
         let data: &[u8] = match id {
             COMMAND if to_server && index == 0 => &self.command,

@@ -1,7 +1,7 @@
-//! Data connections of FTP (RFC 959 section 3): one file, or list, each.
+//! Data connections of FTP (RFC 959 section 3): each carries one file or list.
 //!
-//! Nothing in the bytes tells what they are. Such a flow is known because its control connection announced it
-//! ([`crate::expect`]); direction, command and name of the file come from there.
+//! Their data does not identify the protocol. Such a flow is known because its control connection announced it
+//! ([`crate::expect`]), with the direction, the command and the file name.
 
 mod parser;
 mod recognition;
@@ -14,32 +14,32 @@ use crate::parser::Parser;
 use crate::registry::{AppProto, Protocol};
 use crate::tx::NumberDef;
 
-/// What a transfer does.
+/// The type of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Command {
-    /// The client gets a file.
+    /// The client downloads a file.
     Retr = 1,
-    /// The client puts one.
+    /// The client uploads a file.
     Stor = 2,
-    /// It puts one under a name that the server chooses.
+    /// The client uploads a file under a name that the server chooses.
     Stou = 3,
-    /// It adds to one.
+    /// The client appends to a file.
     Appe = 4,
-    /// It gets a list.
+    /// The client requests a list.
     List = 5,
-    /// It gets a list of names.
+    /// The client requests a list of names.
     Nlst = 6,
-    /// It gets a list for machines (RFC 3659 section 7).
+    /// The client requests a machine-readable list (RFC 3659 section 7).
     Mlsd = 7,
 }
 
 impl Command {
-    /// All of them.
+    /// All commands.
     pub const ALL: [Command; 7] =
         [Command::Retr, Command::Stor, Command::Stou, Command::Appe, Command::List, Command::Nlst, Command::Mlsd];
 
-    /// Its name, as commands and events have it.
+    /// The name in commands and events.
     pub const fn name(self) -> &'static str {
         match self {
             Command::Retr => "RETR",
@@ -57,32 +57,33 @@ impl Command {
         matches!(self, Command::Stor | Command::Stou | Command::Appe)
     }
 
-    /// Whether what is sent is a list, and no file.
+    /// Whether it transfers a list instead of a file.
     pub const fn is_list(self) -> bool {
         matches!(self, Command::List | Command::Nlst | Command::Mlsd)
     }
 
-    /// The direction that rules look for it in, whoever opened the connection; they find it in that of the data as well.
+    /// The direction in which rules match it, whichever peer opened the connection. They also match it in the direction of the
+    /// data.
     const fn side(self) -> Direction {
         if self.is_upload() { Direction::ToServer } else { Direction::ToClient }
     }
 }
 
-/// What the control connection said of a transfer.
+/// The control connection's information about a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer {
-    /// What is done.
+    /// The command.
     pub command: Command,
-    /// The file's name, as the command gives it; that of a list is not kept.
+    /// The file's name, as in the command; not kept for a list.
     pub name: Vec<u8>,
 }
 
-/// Progress of a transaction: data came in this direction. Places in the states of [`PROTOCOL`].
+/// Progress of a transaction: data came in this direction. Indexes in the states of [`PROTOCOL`].
 const STARTED: u8 = 1;
 /// The transfer is complete.
 const COMPLETE: u8 = 2;
 
-/// Number of `ftpdata_command`.
+/// Id of `ftpdata_command`.
 const COMMAND: u8 = 0;
 
 /// FTP's data.
@@ -103,7 +104,7 @@ pub fn parser(transfer: Transfer, dir: Direction) -> Box<dyn Parser> {
     Box::new(parser::DataParser::new(transfer, dir))
 }
 
-/// Without what the control connection says there is a file, and no more.
+/// Without the control connection's information, the data is just a file.
 fn unknown(_: &AppConfig, _: &FlowCore) -> Box<dyn Parser> {
     parser(Transfer { command: Command::Retr, name: Vec::new() }, Direction::ToClient)
 }

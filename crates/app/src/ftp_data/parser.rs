@@ -1,4 +1,4 @@
-//! What a data connection carries is the file, or the list.
+//! All data of a data connection is the file or the list.
 
 use std::ops::Range;
 
@@ -11,12 +11,12 @@ use crate::tx::{Transaction, TxBase};
 use super::tx::DataTx;
 use super::{COMPLETE, STARTED, Transfer};
 
-/// A data connection's parser.
+/// The parser of a data connection.
 #[derive(Debug)]
 pub(super) struct DataParser {
-    /// What is to be carried, until data comes.
+    /// The announced transfer, until data comes.
     transfer: Option<Transfer>,
-    /// The direction that it goes in.
+    /// The direction of the data.
     dir: Direction,
     tx: Option<Box<DataTx>>,
     /// The transaction was freed.
@@ -28,7 +28,7 @@ impl DataParser {
         DataParser { transfer: Some(transfer), dir, tx: None, freed: false }
     }
 
-    /// The transaction; it and its file begin with the first data.
+    /// The transaction, which begins with its file at the first data.
     fn begin(&mut self, cx: &mut Parse<'_>) -> Option<&mut DataTx> {
         if let Some(transfer) = self.transfer.take() {
             let mut base = TxBase::default();
@@ -51,7 +51,7 @@ impl DataParser {
         tx.base.advance(dir, COMPLETE);
         let other = dir.reverse();
         if tx.base.updated[other.index()] {
-            // Rules have not seen yet what is known there.
+            // Rules have not inspected the values of that direction.
             tx.base.advance(other, COMPLETE);
         } else {
             tx.base.one_sided(other, COMPLETE);
@@ -65,7 +65,7 @@ impl Parser for DataParser {
     }
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
-        // What the other side says has no meaning.
+        // Data in the other direction has no meaning.
         if dir == self.dir {
             if !data.is_empty()
                 && let Some(tx) = self.begin(cx)

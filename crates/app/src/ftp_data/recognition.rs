@@ -1,10 +1,10 @@
-//! Nothing recognises FTP's data: see [`crate::expect`].
+//! Detection never finds FTP data: see [`crate::expect`].
 
 use margay_flow::Direction;
 
 use crate::recognise::{Probe, Probed, Recognition, TCP};
 
-/// Says that it is over TCP, and is asked for a port that no connection has.
+/// A probe that marks the protocol as TCP, on a port that no connection has.
 pub(super) const RECOGNITION: Recognition =
     Recognition { patterns: &[], probes: &[Probe { transport: TCP, ports: &[0], probe: never }] };
 

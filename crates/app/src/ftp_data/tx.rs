@@ -13,7 +13,7 @@ use super::Transfer;
 pub(super) struct DataTx {
     pub(super) base: TxBase,
     pub(super) transfer: Transfer,
-    /// The direction that its data goes in.
+    /// The direction of the data.
     pub(super) dir: Direction,
 }
 

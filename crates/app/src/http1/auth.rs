@@ -1,10 +1,10 @@
-//! The `Authorization` header (RFC 9110, section 11.6.2): which scheme, and which user.
+//! The `Authorization` header (RFC 9110, section 11.6.2): scheme and user.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// Base64 with or without its padding, as servers take it.
+/// Base64 with or without padding, as servers accept it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -12,10 +12,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Longest credentials of `Basic` that are decoded, in bytes.
+/// The longest `Basic` credentials that are decoded, in bytes.
 const MAX_BASIC: usize = 4096;
 
-/// A scheme of authentication.
+/// An authentication scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// `Basic` (RFC 7617).
@@ -28,8 +28,8 @@ pub enum Scheme {
     Unrecognised,
 }
 
-/// The scheme that a value of `Authorization` begins with, in any case. As in Suricata, its name alone counts: nothing need
-/// follow.
+/// The scheme at the front of an `Authorization` value, in any case. Like in Suricata, the name is enough; no credentials need
+/// to follow.
 pub fn scheme(value: &[u8]) -> Scheme {
     let named = |name: &[u8]| value.get(..name.len()).is_some_and(|v| v.eq_ignore_ascii_case(name));
     if named(b"basic") {
@@ -43,8 +43,7 @@ pub fn scheme(value: &[u8]) -> Scheme {
     }
 }
 
-/// The user that a value of `Authorization` names, for `Basic` and `Digest`. `None` where there is none, or where the value
-/// cannot be read.
+/// The user in an `Authorization` value, for `Basic` and `Digest`. `None` if there is none, or the value is invalid.
 pub fn user(value: &[u8]) -> Option<Vec<u8>> {
     match scheme(value) {
         Scheme::Basic => {
@@ -62,7 +61,7 @@ pub fn user(value: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// `username="..."` of the parameters of `Digest`.
+/// Reads `username="..."` from the parameters of `Digest`.
 fn digest_user(mut params: &[u8]) -> Option<Vec<u8>> {
     loop {
         params = params.get(params.iter().position(|b| !b.is_ascii_whitespace() && *b != b',')?..)?;
@@ -86,7 +85,7 @@ mod tests {
 
     #[test]
     fn schemes() {
-        // As Suricata 7.0.10 raises request_auth_unrecognized, or not.
+        // Whether Suricata 7.0.10 raises request_auth_unrecognized.
         for (value, want) in [
             ("Basic dXNlcjpwdw==", Scheme::Basic),
             ("basic", Scheme::Basic),

@@ -1,6 +1,6 @@
-//! Characters outside Latin-1 as the byte that Windows takes for them (best fit to code page 1252).
+//! Maps characters outside Latin-1 to the byte that Windows uses for them (best fit to code page 1252).
 
-/// (code point, byte), sorted by code point; what is missing has no byte that fits.
+/// (code point, byte), sorted by code point. Other code points have no matching byte.
 #[rustfmt::skip]
 static BEST_FIT: &[(u16, u8)] = &[
     (0x0100, 0x41), (0x0101, 0x61), (0x0102, 0x41), (0x0103, 0x61), (0x0104, 0x41), (0x0105, 0x61), (0x0106, 0x43),
@@ -61,7 +61,7 @@ static BEST_FIT: &[(u16, u8)] = &[
     (0xff5a, 0x7a), (0xff5b, 0x7b), (0xff5c, 0x7c), (0xff5d, 0x7d), (0xff5e, 0x7e),
 ];
 
-/// The byte for a code point; `replacement` where none fits. Below U+0100 it is the code point itself.
+/// The byte for a code point; `replacement` if none matches. Below U+0100 it is the code point itself.
 pub(super) fn best_fit(code: u32, replacement: u8) -> u8 {
     if let Ok(byte) = u8::try_from(code) {
         return byte;

@@ -1,4 +1,4 @@
-//! Bodies: out of their coding, into a window for rules and into a file.
+//! Bodies: decoded into an inspection window and a file.
 
 use crate::arguments::Arguments;
 use crate::decompress::{BOMB_RATIO, Decoder, Status, codings};
@@ -13,30 +13,30 @@ use margay_packet::Time;
 use super::chunked::Chunk;
 use super::multipart::{Multipart, Part, Problem};
 
-/// How a body's end is known (RFC 9112, section 6.3).
+/// How a body ends (RFC 9112, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Framing {
-    /// There is none.
+    /// There is no body.
     #[default]
     None,
-    /// By its length: so many bytes are to come.
+    /// After this many bytes.
     Length(u64),
     /// Chunked.
     Chunked(Chunk),
-    /// It ends with the stream.
+    /// At the end of the stream.
     Close,
 }
 
-/// The file that a body becomes once there is data.
+/// The file to make of a body once it has data.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FileWish {
-    /// Whether it becomes one.
+    /// Whether to make a file.
     pub wanted: bool,
     /// Its name.
     pub name: Vec<u8>,
-    /// Its place in the whole.
+    /// Its range in the whole file.
     pub range: Option<(u64, u64)>,
-    /// The whole that it is a range of: its name among servers, and its length.
+    /// The whole file that it is a range of: a name that is unique across servers, and the length.
     pub whole: Option<(Vec<u8>, u64)>,
 }
 
@@ -45,26 +45,26 @@ pub(crate) struct FileWish {
 pub(crate) struct Body {
     window: Window,
     decoder: Option<Decoder>,
-    /// Bytes on the wire, with what chunks add.
+    /// Bytes on the wire, including chunk framing.
     pub transferred: u64,
-    /// Bytes of it that came out of its coding.
+    /// Decoded bytes.
     decoded: u64,
-    /// The window has had all that it may have.
+    /// The window has reached its limit.
     limited: bool,
-    /// No more will come.
+    /// The body has ended.
     pub done: bool,
     /// The file to make of it.
     pub file: FileWish,
-    /// The body is one of several parts (RFC 7578), of which some may be files.
+    /// The body is multipart (RFC 7578), and some parts may be files.
     pub multipart: Option<Box<Multipart>>,
-    /// Of a request: its arguments, where rules look at them.
+    /// The arguments of a request, if rules inspect them.
     pub arguments: Option<Box<Arguments>>,
-    /// What was wrong, until the transaction takes it.
+    /// Anomalies, until the transaction takes them.
     pub events: Vec<Event>,
     opened: bool,
 }
 
-/// What bodies are handled with.
+/// The context for handling bodies.
 #[derive(Debug)]
 pub(crate) struct BodyCx<'a> {
     pub shared: &'a mut Shared,
@@ -75,7 +75,7 @@ pub(crate) struct BodyCx<'a> {
 }
 
 impl Body {
-    /// Sets up decoding by the value of `Content-Encoding`; events that came of it are added to `events`.
+    /// Sets up decoding for a `Content-Encoding`; anomalies are added to `events`.
     pub(crate) fn set_coding(&mut self, value: &[u8], server: &ServerConfig, dir: Direction, events: &mut Vec<Event>) {
         let layers = server.layers.get(dir.index()).copied().unwrap_or(0);
         if layers == 0 {
@@ -93,16 +93,16 @@ impl Body {
         }
     }
 
-    /// So many bytes of it will come, as its message says.
+    /// Announces the length that the message declares.
     pub(crate) fn announce(&mut self, bytes: u64, server: &ServerConfig, dir: Direction) {
-        // How many come out of its coding is not known.
+        // The decoded length is unknown.
         if self.decoder.is_none() {
             let limit = server.body_limit.get(dir.index()).copied().unwrap_or(0);
             self.window.announce(if limit == 0 { bytes } else { bytes.min(limit) });
         }
     }
 
-    /// Bytes of the body without its framing.
+    /// Handles data of the body, without framing.
     pub(crate) fn data(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, data: &[u8]) {
         self.transferred = self.transferred.saturating_add(data.len() as u64);
         if data.is_empty() {
@@ -119,12 +119,12 @@ impl Body {
         self.decoder = Some(decoder);
         self.events.extend(event(status));
         if status == Status::Bomb && self.opened && files.is_open(dir) {
-            // What else there is of it will not come out.
+            // The rest cannot be decoded.
             files.close(&mut cx.shared.files, cx.files, dir, true);
         }
     }
 
-    /// The body is at its end, or (`truncated`) will not be seen to its end.
+    /// Ends the body; `truncated` if its end was not seen.
     pub(crate) fn end(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, truncated: bool) {
         if std::mem::replace(&mut self.done, true) {
             return;
@@ -149,12 +149,12 @@ impl Body {
         }
     }
 
-    /// Bytes are missing.
+    /// Handles a gap.
     pub(crate) fn gap(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, len: u64) {
         self.transferred = self.transferred.saturating_add(len);
-        // What is behind a gap cannot be decoded.
+        // Data after a gap cannot be decoded.
         self.decoder = None;
-        // Limits are of what was seen: what is missing takes none of them.
+        // The limits apply to received data, so a gap does not count.
         self.window.gap(len);
         if let Some(mut multipart) = self.multipart.take() {
             multipart.gap(&mut |part| self.part(cx, files, dir, part));
@@ -171,7 +171,7 @@ impl Body {
             self.opened = true;
             files.open(&mut cx.shared.files, cx.files, dir, &self.file.name, self.file.range);
             if dir == Direction::ToClient {
-                // For rules on `file.data` it is in the body's own window, as both HTTP's buffers say.
+                // Rules on `file.data` use the body's own window, like the HTTP buffers.
                 files.look_elsewhere(dir);
             }
             if let Some((key, total)) = &self.file.whole {
@@ -180,8 +180,8 @@ impl Body {
         }
     }
 
-    /// Whether more of a coded body is decoded: for rules up to their limit, for a file to its end. Behind both it is decoded only to
-    /// tell a bomb, which takes `compression-bomb-limit`, or less where it has grown as much as only a bomb does.
+    /// Whether to decode more of a compressed body: for rules up to their limit, for a file to its end. Past both, decoding
+    /// continues only to detect a bomb, up to `compression-bomb-limit`, or less if the expansion already shows one.
     fn wants_more(&mut self, cx: &BodyCx<'_>, files: &Files, dir: Direction) -> bool {
         let file = self.multipart.is_some() || (self.opened && files.is_open(dir));
         if file || !self.limited {
@@ -214,7 +214,7 @@ impl Body {
         }
         if keep.len() < piece.len() && self.opened && files.is_open(dir) {
             files.limit_reached(dir);
-            // It ends with the first data of which nothing is kept.
+            // Stop at the first data of which nothing is kept.
             if keep.is_empty() {
                 files.close(&mut cx.shared.files, cx.files, dir, true);
             }
@@ -237,7 +237,7 @@ impl Body {
         self.decoded = self.decoded.saturating_add(piece.len() as u64);
     }
 
-    /// A part of the body that is one of several.
+    /// Handles a part of a multipart body.
     fn part(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, part: Part<'_>) {
         let engine = &mut cx.shared.files;
         match part {
@@ -255,7 +255,7 @@ impl Body {
         }
     }
 
-    /// Heap memory in bytes: the inspection window, the decoders, and the notes on the body.
+    /// Heap memory in bytes: the inspection window, the decoders, and the state of the body.
     pub(crate) fn held(&self) -> usize {
         self.window.memory()
             + self.decoder.as_ref().map_or(0, Decoder::memory)
@@ -265,17 +265,17 @@ impl Body {
             + self.file.whole.as_ref().map_or(0, |(key, _)| key.capacity())
     }
 
-    /// The window for rules.
+    /// The inspection window.
     pub(crate) const fn window(&self) -> &Window {
         &self.window
     }
 
-    /// The same, to move on.
+    /// As `window`, mutable.
     pub(crate) const fn window_mut(&mut self) -> &mut Window {
         &mut self.window
     }
 
-    /// Whether the window is at its end.
+    /// Whether the window has reached its end.
     pub(crate) const fn at_end(&self) -> bool {
         self.done || self.limited
     }

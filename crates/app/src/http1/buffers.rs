@@ -1,4 +1,4 @@
-//! What HTTP/1 offers to rules.
+//! Buffers of HTTP/1 for rules.
 
 use margay_flow::Direction;
 
@@ -142,7 +142,7 @@ pub(super) fn buffer<'a>(
     data.map(Found::whole)
 }
 
-/// The field that `http.cookie` shows and `http.header` leaves out.
+/// The field that `http.cookie` contains and `http.header` omits.
 const fn cookie(to_server: bool) -> &'static [u8] {
     if to_server { b"cookie" } else { b"set-cookie" }
 }

@@ -1,36 +1,36 @@
-//! The chunked coding (RFC 9112, section 7.1), as it comes from servers that do not care.
+//! The chunked coding (RFC 9112, section 7.1), including the forms of careless servers.
 
 use super::headers::space;
 
-/// Where a chunked body is.
+/// The position in a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Chunk {
-    /// At the line of a size.
+    /// At a size line.
     Size,
-    /// In data, with so many bytes to come.
+    /// In data, with this many bytes left.
     Data(u64),
-    /// Behind data, at its line end.
+    /// After data, at its line end.
     End,
 }
 
-/// What a line of a size says.
+/// The content of a size line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
-    /// Size; `None` where it is none.
+    /// The size; `None` if it is invalid.
     pub len: Option<u64>,
     /// An extension follows it.
     pub extension: bool,
 }
 
-/// Whether a line before a size is to be skipped: white space only.
+/// Whether a line before a size is skipped: it has only white space.
 pub(super) fn blank(line: &[u8]) -> bool {
     line.iter().all(|&b| space(b) || b == 0)
 }
 
-/// Reads the line of a size: hexadecimal digits behind white space; whatever follows them is ignored.
+/// Reads a size line: white space, then hexadecimal digits; the rest is ignored.
 pub(super) fn size(line: &[u8]) -> Size {
     let line = super::headers::trim_by(line, |b| space(b) || b == 0);
-    // Python's `int` reads a sign, a prefix and underscores between digits; other clients refuse the chunk.
+    // Python's `int` accepts a sign, a prefix and underscores between digits; other clients reject the chunk.
     let line = line.strip_prefix(b"+").unwrap_or(line);
     let line = match line {
         [b'0', b'x' | b'X', rest @ ..] if rest.first().is_some_and(u8::is_ascii_hexdigit) => rest,
@@ -44,7 +44,7 @@ pub(super) fn size(line: &[u8]) -> Size {
         let digit = u64::from((*b as char).to_digit(16).unwrap_or(0));
         len = len.and_then(|l| l.checked_mul(16)).map(|l| l | digit);
     }
-    // More than 31 bits is no size that anybody sends.
+    // No real chunk has a size of more than 31 bits.
     let len = len.filter(|&l| l <= i32::MAX as u64);
     Size { len, extension: rest.contains(&b';') }
 }

@@ -1,11 +1,11 @@
-//! Settings of HTTP/1: one set for all servers, and others for some addresses.
+//! Settings of HTTP/1: the defaults, and others for some server addresses.
 
 use std::net::IpAddr;
 
 use crate::decompress::Limits;
 use crate::window::WindowLimits;
 
-/// Which server's habits are assumed (`personality`).
+/// The server software to imitate (`personality`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub enum Personality {
@@ -23,7 +23,7 @@ pub enum Personality {
 }
 
 impl Personality {
-    /// By the name in the configuration (`IIS_7_5`), in any case.
+    /// The personality with this name in the configuration (`IIS_7_5`), in any case.
     pub fn from_name(name: &str) -> Option<Personality> {
         Self::NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|&(_, p)| p)
     }
@@ -43,46 +43,46 @@ impl Personality {
     ];
 }
 
-/// What becomes of a percent sign in a path that two hexadecimal digits do not follow
-/// (`path-url-encoding-invalid-handling`).
+/// How to handle a percent sign in a path without two hexadecimal digits after it (`path-url-encoding-invalid-handling`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InvalidEncoding {
-    /// It stays.
+    /// Keep it.
     #[default]
     Preserve,
-    /// It goes; what follows stays.
+    /// Drop it, and keep what follows.
     Remove,
-    /// What follows is taken for digits, as some servers do.
+    /// Decode what follows as if it were digits, as some servers do.
     Decode,
 }
 
-/// How a path is normalised. A personality implies all of it; single settings may differ.
+/// How a path is normalised. A personality sets all of it; single settings can override it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathConfig {
-    /// `path-convert-backslash-separators`: backslashes are slashes.
+    /// `path-convert-backslash-separators`: treat backslashes as slashes.
     pub backslash: bool,
-    /// `path-separators-decode`: `%2f` is a slash (and `%5c`, where backslashes are); else it stays as it is written.
+    /// `path-separators-decode`: decode `%2f` to a slash (and `%5c`, if backslashes are separators); otherwise keep it as
+    /// written.
     pub decode_separators: bool,
-    /// `path-separators-compress`: several slashes are one.
+    /// `path-separators-compress`: merge repeated slashes.
     pub compress: bool,
-    /// `path-u-encoding-decode`: `%uXXXX` is a character.
+    /// `path-u-encoding-decode`: decode `%uXXXX`.
     pub u_encoding: bool,
-    /// `path-utf8-convert-bestfit`: UTF-8 becomes single bytes.
+    /// `path-utf8-convert-bestfit`: convert UTF-8 to single bytes.
     pub utf8_best_fit: bool,
-    /// `path-bestfit-replacement-char`: what stands for a character that no byte fits.
+    /// `path-bestfit-replacement-char`: replaces a character that no byte matches.
     pub replacement: u8,
     /// `path-convert-lowercase`.
     pub lowercase: bool,
-    /// `path-nul-encoded-terminates`: the path ends at `%00`.
+    /// `path-nul-encoded-terminates`: end the path at `%00`.
     pub nul_encoded_ends: bool,
-    /// `path-nul-raw-terminates`: the path ends at a null byte.
+    /// `path-nul-raw-terminates`: end the path at a null byte.
     pub nul_raw_ends: bool,
     /// `path-url-encoding-invalid-handling`.
     pub invalid: InvalidEncoding,
 }
 
 impl PathConfig {
-    /// What a personality implies.
+    /// The settings of a personality.
     pub const fn of(personality: Personality) -> PathConfig {
         use Personality as P;
         let windows = matches!(personality, P::Generic | P::Ids | P::Iis51 | P::Iis60 | P::Iis70 | P::Iis75);
@@ -101,45 +101,45 @@ impl PathConfig {
     }
 }
 
-/// Settings for a server.
+/// Settings for one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Habits. Set it with [`ServerConfig::set_personality`], so that [`ServerConfig::path`] follows.
+    /// The personality. Set it with [`ServerConfig::set_personality`], which also sets [`ServerConfig::path`].
     pub personality: Personality,
     /// How paths are normalised.
     pub path: PathConfig,
-    /// Most bytes of a body that are looked at, 0 for all: `request-body-limit`, `response-body-limit`.
+    /// The limit of inspected body bytes, 0 for none: `request-body-limit`, `response-body-limit`.
     pub body_limit: [u64; 2],
-    /// Windows of bodies, by direction.
+    /// Inspection limits of bodies, by direction.
     pub window: [WindowLimits; 2],
     /// `request-body-decompress-layer-limit` (off: 0), `response-body-decompress-layer-limit`.
     pub layers: [u8; 2],
     /// Limits of decompression.
     pub decompress: Limits,
-    /// `swf-decompression`; `None` where it is off.
+    /// `swf-decompression`; `None` if it is off.
     pub swf: Option<SwfConfig>,
-    /// `double-decode-path`, `double-decode-query`.
+    /// `double-decode-path`.
     pub double_decode_path: bool,
-    /// See above.
+    /// `double-decode-query`.
     pub double_decode_query: bool,
-    /// `uri-include-all`: the normalised URI has scheme, host and port as well.
+    /// `uri-include-all`: include scheme, host and port in the normalised URI.
     pub uri_include_all: bool,
     /// `query-plusspace-decode`.
     pub plus_as_space: bool,
-    /// `meta-field-limit`: longest line of a header or request.
+    /// `meta-field-limit`: the longest header or request line.
     pub field_limit: u32,
-    /// `max-tx`: most transactions of a flow at a time.
+    /// `max-tx`: the limit of transactions in a flow.
     pub max_tx: u32,
-    /// `headers-limit`: most headers of a message.
+    /// `headers-limit`: the limit of headers in a message.
     pub headers_limit: u32,
 }
 
 /// `swf-decompression`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SwfConfig {
-    /// `type`: which are decompressed.
+    /// `type`: decompress deflate.
     pub deflate: bool,
-    /// See above.
+    /// `type`: decompress LZMA.
     pub lzma: bool,
     /// `compress-depth`, 0 for all.
     pub compress_depth: u64,
@@ -169,7 +169,7 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// Assumes a server's habits, paths included.
+    /// Sets a personality, including its path settings.
     pub const fn set_personality(&mut self, personality: Personality) {
         self.personality = personality;
         self.path = PathConfig::of(personality);
@@ -181,16 +181,16 @@ impl ServerConfig {
 pub struct Config {
     /// `default-config`.
     pub default: ServerConfig,
-    /// `server-config`: networks as (address, prefix length), and what holds for them.
+    /// `server-config`: networks as (address, prefix length), with their settings.
     pub servers: Vec<(Vec<(IpAddr, u8)>, ServerConfig)>,
     /// `memcap`; 0 for none.
     pub memcap: u64,
-    /// `http-body-inline`: bodies are inspected as packets come. `None` is `auto`: where the engine is inline.
+    /// `http-body-inline`: inspect bodies as packets arrive. `None` is `auto`: in inline mode only.
     pub body_inline: Option<bool>,
 }
 
 impl Config {
-    /// What holds for a server.
+    /// The settings for a server.
     pub fn server(&self, address: IpAddr) -> &ServerConfig {
         let inside = |&(net, bits): &(IpAddr, u8)| match (net, address) {
             (IpAddr::V4(n), IpAddr::V4(a)) => {
@@ -207,13 +207,13 @@ impl Config {
     }
 }
 
-/// What `http` events show.
+/// Settings of `http` events.
 #[derive(Debug, Clone, Default)]
 pub struct LogOptions {
     /// `extended`.
     pub extended: bool,
-    /// `custom`: further headers, by name in lower case.
+    /// `custom`: additional headers, by name in lower case.
     pub custom: Vec<String>,
-    /// `dump-all-headers`: of requests, of responses.
+    /// `dump-all-headers`: for requests and for responses.
     pub dump_headers: [bool; 2],
 }

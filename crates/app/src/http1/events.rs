@@ -1,4 +1,4 @@
-//! What may be wrong with an HTTP transaction, under the names that rules know (`app-layer-event:http.NAME`).
+//! Anomalies of an HTTP transaction, under the names that rules use (`app-layer-event:http.NAME`).
 
 events! {
     "HTTP/1";

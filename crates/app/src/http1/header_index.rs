@@ -1,26 +1,25 @@
-//! Finds header fields by name where a message has many of them.
+//! Finds header fields by name in messages that have many.
 //!
-//! A message may have as many fields as `headers-limit` allows, with names that its sender chooses. Comparing each name with all
-//! before it would take time that grows with the square of their number. The index hashes names with a random key, so that nobody
-//! can choose names that share a place.
+//! A message may have as many fields as `headers-limit` allows, with arbitrary names. Comparing each name with all previous
+//! ones would take quadratic time. The index hashes names with a random key, so that a sender cannot cause collisions.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Fields from which on a message has an index. Most messages have fewer, and are searched from the front.
+/// The number of fields from which a message has an index. Most messages have fewer, and a linear search is enough.
 pub(super) const FROM: usize = 32;
 
-/// Where the first field of each name is, by the hash of the name in lower case. Who asks compares the names.
+/// The first field of each name, by the hash of the name in lower case. The caller compares the names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Index {
     keys: RandomState,
     exact: HashMap<u64, u32>,
-    /// By names without their null bytes: the fields whose names have null bytes and are longer than those of all fields before
-    /// them that come to the same, in the order they came, with the lengths of their names.
+    /// By the hash of the name without null bytes: fields whose name has null bytes and is longer than all earlier ones with
+    /// the same hash, in order, with the lengths of their names.
     stripped: HashMap<u64, Vec<(u32, u32)>>,
-    /// How many fields there are in `stripped`.
+    /// The number of fields in `stripped`.
     lengths: usize,
-    /// The first fields of all names, in the order they came.
+    /// The first field of each name, in order.
     pub firsts: Vec<u32>,
 }
 
@@ -40,12 +39,12 @@ impl Index {
         }
     }
 
-    /// The field that may have exactly this name, in any case.
+    /// The candidate field for exactly this name, in any case.
     pub(super) fn exact(&self, name: &[u8]) -> Option<u32> {
         self.exact.get(&self.hash(name, false)).copied()
     }
 
-    /// The first field that may have this name with more null bytes in it, in any case.
+    /// The first candidate field for this name with additional null bytes, in any case.
     pub(super) fn with_nulls(&self, name: &[u8]) -> Option<u32> {
         if self.stripped.is_empty() {
             return None;
@@ -73,9 +72,9 @@ impl Index {
         hasher.finish()
     }
 
-    /// Bytes of memory held.
+    /// Allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
-        // A table has an eighth more places than its capacity, and a byte of its own for each.
+        // A table has an eighth more slots than its capacity, and one control byte for each.
         let table = |places: usize, each: usize| places * (each + 1) * 8 / 7;
         table(self.exact.capacity(), size_of::<(u64, u32)>())
             + table(self.stripped.capacity(), size_of::<(u64, Vec<(u32, u32)>)>())

@@ -1,40 +1,39 @@
-//! Header fields of one message: kept as they came, and taken apart into names and values.
+//! The header fields of one message: the raw bytes, and the parsed names and values.
 //!
-//! A field is only taken apart when the line behind it shows that it is not continued (RFC 9112, section 5.2). Values of a
-//! repeated field are kept apart, linked to the first one, and joined when somebody asks for them: joining as they come would
-//! cost the square of their length.
+//! A field is parsed once the next line shows that it is not continued (RFC 9112, section 5.2). Values of a repeated field stay
+//! separate, linked from the first one, and are joined on demand: joining them on arrival would take quadratic time.
 
 use super::header_index::{self, Index};
 
-/// Times a field may be repeated; more are dropped.
+/// The limit of repetitions of a field; further ones are dropped.
 const MAX_REPETITIONS: u16 = 64;
-/// No further field of the name.
+/// No further field with this name.
 const NONE: u32 = u32::MAX;
 
-/// What was wrong with a field.
+/// The anomalies of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct FieldFlags {
-    /// There was no colon.
+    /// It has no colon.
     pub no_colon: bool,
-    /// The name is empty or no token.
+    /// The name is empty or not a token.
     pub invalid: bool,
-    /// One of that name was there before.
+    /// The name occurred before.
     pub repeated: bool,
-    /// There were too many fields.
+    /// There are too many fields.
     pub too_many: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Field {
-    /// Of its name ([`tag`]).
+    /// The [`tag`] of its name.
     tag: u32,
     name: (u32, u32),
     value: (u32, u32),
-    /// Whether it is the first one of its name.
+    /// Whether it is the first one with its name.
     first: bool,
-    /// The next one of its name.
+    /// The next one with its name.
     next: u32,
-    /// Of a first one: the last one of its name, and how many there are.
+    /// In the first field of a name: the last one, and their number.
     tail: u32,
     count: u16,
 }
@@ -42,29 +41,29 @@ struct Field {
 /// The fields of a message.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Headers {
-    /// As they came, with line ends, and the empty line.
+    /// The raw bytes, with line ends and the empty line.
     raw: Vec<u8>,
     /// Names and values.
     text: Vec<u8>,
     list: Vec<Field>,
-    /// Where there are many, the names.
+    /// The index of names, if there are many fields.
     index: Option<Box<Index>>,
     /// The field that may be continued, without line ends.
     pending: Vec<u8>,
     has_pending: bool,
     pending_colon: bool,
-    /// There are names with null bytes, whose tags say nothing.
+    /// Some names have null bytes, so tags are not reliable for them.
     nulls: bool,
 }
 
-/// What most messages need for their fields as they came, for names and values, for one field, and how many there are: made at
-/// once, so that nothing is moved as they come.
+/// Initial capacities that suit most messages: raw bytes, names and values, one field, and the number of fields. They avoid
+/// reallocation.
 const RAW: usize = 512;
 const LINE: usize = 128;
 const FIELDS: usize = 16;
 
-/// A number that equal names have, in any case, and few others: most fields need no closer look. Only of names without null
-/// bytes.
+/// A value that equal names share, in any case, and few others do: most comparisons need nothing more. It is valid only for
+/// names without null bytes.
 fn tag(name: &[u8]) -> u32 {
     let at = |i: usize| u32::from(name.get(i).copied().unwrap_or(0) | 0x20);
     let len = name.len();
@@ -76,12 +75,12 @@ pub(super) const fn space(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c)
 }
 
-/// Without white space around it.
+/// Removes white space on both sides.
 pub(super) fn trim(b: &[u8]) -> &[u8] {
     trim_by(b, space)
 }
 
-/// Without what `f` holds for around it.
+/// Removes bytes for which `f` holds on both sides.
 pub(super) fn trim_by(mut b: &[u8], f: impl Fn(u8) -> bool) -> &[u8] {
     while let [first, rest @ ..] = b {
         if !f(*first) {
@@ -112,12 +111,12 @@ static TOKEN: [bool; 256] = {
     table
 };
 
-/// Whether all of a name is of a token's characters (RFC 9110, section 5.6.2), and there is some.
+/// Whether a name is a token (RFC 9110, section 5.6.2) and not empty.
 pub(super) fn is_token(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|&b| TOKEN[usize::from(b)])
 }
 
-/// Whether two names are the same in any case; null bytes in `found` do not count.
+/// Whether two names are equal in any case, ignoring null bytes in `found`.
 fn same(found: &[u8], wanted: &[u8]) -> bool {
     if found.len() == wanted.len() {
         return found.eq_ignore_ascii_case(wanted);
@@ -131,7 +130,7 @@ fn same(found: &[u8], wanted: &[u8]) -> bool {
 }
 
 impl Headers {
-    /// Adds a line's bytes, line end included, to what is kept as it came.
+    /// Adds a line, including its end, to the raw bytes.
     pub(super) fn add_raw(&mut self, line: &[u8]) {
         if self.raw.capacity() == 0 {
             self.raw.reserve_exact(RAW.max(line.len()));
@@ -139,12 +138,12 @@ impl Headers {
         self.raw.extend_from_slice(line);
     }
 
-    /// All as it came.
+    /// The raw bytes.
     pub(super) fn raw(&self) -> &[u8] {
         &self.raw
     }
 
-    /// Bytes of memory held.
+    /// Allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
         self.raw.capacity()
             + self.text.capacity()
@@ -153,7 +152,7 @@ impl Headers {
             + self.index.as_ref().map_or(0, |i| size_of::<Index>() + i.memory())
     }
 
-    /// Begins a field; the one before must have been finished.
+    /// Begins a field. The previous one must be finished.
     pub(super) fn begin(&mut self, line: &[u8]) {
         self.pending.clear();
         if self.pending.capacity() == 0 {
@@ -164,7 +163,7 @@ impl Headers {
         self.pending_colon = memchr::memchr(b':', line).is_some();
     }
 
-    /// Continues the field that was begun, to at most `limit` bytes; false where there is none.
+    /// Continues the current field, up to `limit` bytes. Returns false if there is none.
     pub(super) fn fold(&mut self, line: &[u8], limit: usize) -> bool {
         if !self.has_pending {
             return false;
@@ -175,17 +174,17 @@ impl Headers {
         true
     }
 
-    /// Whether the field that was begun has its colon.
+    /// Whether the current field has its colon.
     pub(super) const fn has_colon(&self) -> bool {
         self.has_pending && self.pending_colon
     }
 
-    /// Bytes of the field that was begun.
+    /// Length of the current field.
     pub(super) fn pending_len(&self) -> usize {
         if self.has_pending { self.pending.len() } else { 0 }
     }
 
-    /// Finishes the field that was begun.
+    /// Finishes the current field.
     pub(super) fn finish(&mut self, limit: u32) -> FieldFlags {
         let mut flags = FieldFlags::default();
         if !std::mem::take(&mut self.has_pending) {
@@ -255,7 +254,7 @@ impl Headers {
         self.text.get(at as usize..(at as usize).saturating_add(len as usize)).unwrap_or(&[])
     }
 
-    /// Number of the first field of a name, in any case.
+    /// The index of the first field with this name, in any case.
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
         if self.list.is_empty() {
             return None;
@@ -270,28 +269,28 @@ impl Headers {
         self.list.iter().position(|f| f.tag == tag && f.first && same(self.bytes(f.name), name))
     }
 
-    /// The same where there are many fields.
+    /// As `find`, for messages with many fields.
     fn find_in(&self, index: &Index, name: &[u8]) -> Option<usize> {
         let found = [index.exact(name), index.with_nulls(name)].into_iter().flatten().min()? as usize;
         if self.list.get(found).is_some_and(|f| same(self.bytes(f.name), name)) {
             return Some(found);
         }
-        // Another name has the same 64 bits, which nobody can bring about.
+        // Another name has the same 64-bit hash, which a sender cannot provoke.
         self.list.iter().position(|f| f.first && same(self.bytes(f.name), name))
     }
 
-    /// Value of the first field of a name.
+    /// The value of the first field with this name.
     pub(super) fn first(&self, name: &[u8]) -> Option<&[u8]> {
         let f = self.list.get(self.find(name)?)?;
         Some(self.bytes(f.value))
     }
 
-    /// Whether a field came more than once.
+    /// Whether a field occurred more than once.
     pub(super) fn repeated(&self, name: &[u8]) -> bool {
         self.find(name).and_then(|i| self.list.get(i)).is_some_and(|f| f.count > 1)
     }
 
-    /// All values of a name, joined by `, ` in `scratch` where there are several.
+    /// All values of a name. `scratch` joins several values with `, `.
     pub(super) fn joined<'a>(&'a self, name: &[u8], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let i = self.find(name)?;
         let f = self.list.get(i)?;
@@ -315,7 +314,7 @@ impl Headers {
         }
     }
 
-    /// All values of a name, one by one.
+    /// All values of a name, separately.
     pub(super) fn values<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
         let mut at = self.find(name).map_or(NONE, |i| i as u32);
         std::iter::from_fn(move || {
@@ -325,17 +324,17 @@ impl Headers {
         })
     }
 
-    /// Names of the first field of each name.
+    /// The distinct names, in order.
     pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.list.iter().filter(|f| f.first).map(|f| self.bytes(f.name))
     }
 
-    /// Whether there is none.
+    /// Whether there are no fields.
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Appends `Name: value` of the field of number `index`, counting names, not fields; false where there is none.
+    /// Appends `Name: value` for the distinct name at `index`. Returns false if there is none.
     pub(super) fn one(&self, index: usize, out: &mut Vec<u8>) -> bool {
         let first = match &self.index {
             Some(many) => many.firsts.get(index).map(|&i| i as usize),
@@ -348,7 +347,7 @@ impl Headers {
         true
     }
 
-    /// Appends `Name: value` and a line end for each name but `without`.
+    /// Appends `Name: value` and a line end for each name except `without`.
     pub(super) fn all(&self, without: &[u8], out: &mut Vec<u8>) {
         for (i, f) in self.list.iter().enumerate().filter(|(_, f)| f.first) {
             let name = self.bytes(f.name);
@@ -435,7 +434,7 @@ mod tests {
         assert_eq!(h.names().map(|n| h.values(n).count()).sum::<usize>(), 70);
     }
     proptest::proptest! {
-        /// With an index, fields are found that would be found without one.
+        /// A search with the index finds the same fields as one without.
         #[test]
         fn many_fields_are_found_as_few_are(names in proptest::collection::vec("[aAbB\\x00]{0,4}", 1..120)) {
             let mut h = Headers::default();

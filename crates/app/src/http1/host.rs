@@ -1,17 +1,16 @@
-//! Hosts: of the `Host` header, of a request target, and whether they are the same.
+//! Hosts in the `Host` header and the request target, and their comparison.
 
 use std::net::Ipv6Addr;
 
 use super::uri::{Uri, cut, decode_percent, split_authority};
 
-/// Longest name of a host, in bytes (RFC 1035, section 2.3.4).
+/// The longest host name, in bytes (RFC 1035, section 2.3.4).
 const MAX_NAME: usize = 255;
-/// Longest label of a name, in bytes.
+/// The longest label of a name, in bytes.
 const MAX_LABEL: usize = 63;
 
-/// Appends the normalised form of a `Host` header's value (`http.host`): lower case, without port; an IPv6 literal keeps its
-/// brackets and case. Returns the port, where it is a valid one, and whether host and port are valid
-/// (`request_header_host_invalid`).
+/// Appends the normalised `Host` value (`http.host`): lower case, without port; an IPv6 literal keeps its brackets and case.
+/// Returns the port, if it is valid, and whether host and port are valid (`request_header_host_invalid`).
 pub fn normalise_host(raw: &[u8], out: &mut Vec<u8>) -> (Option<u16>, bool) {
     let raw = raw.trim_ascii();
     if raw.first() == Some(&b'[') && !raw.contains(&b']') {
@@ -23,13 +22,13 @@ pub fn normalise_host(raw: &[u8], out: &mut Vec<u8>) -> (Option<u16>, bool) {
     push_lower(host.trim_ascii_end(), out);
     let valid = valid_host(out.get(start..).unwrap_or(&[]));
     let port_number = port.map(parse_port);
-    // Nothing but a port may follow a literal.
+    // After an IPv6 literal, only a port is valid.
     let tail = host.first() == Some(&b'[') && port.is_none() && raw.len() > host.len();
     (port_number.flatten(), valid && !tail && port_number != Some(None))
 }
 
-/// Appends the normalised host of a request target: percent-decoded, lower case, without trailing dots. Returns its port
-/// and whether host and port are valid (`request_uri_host_invalid`). Appends nothing where the target has no host.
+/// Appends the normalised host of a request target: percent-decoded, lower case, without trailing dots. Returns its port and
+/// whether host and port are valid (`request_uri_host_invalid`). Appends nothing if the target has no host.
 pub fn normalise_uri_host(uri: &Uri<'_>, out: &mut Vec<u8>) -> (Option<u16>, bool) {
     let Some(host) = uri.host else { return (None, true) };
     let start = out.len();
@@ -47,14 +46,14 @@ pub fn normalise_uri_host(uri: &Uri<'_>, out: &mut Vec<u8>) -> (Option<u16>, boo
     (port.flatten(), valid_host(out.get(start..).unwrap_or(&[])) && port != Some(None))
 }
 
-/// The target of a `CONNECT` request: host and port, nothing else (RFC 9112, section 3.2.3).
+/// Reads the target of a `CONNECT` request, which is only a host and a port (RFC 9112, section 3.2.3).
 pub fn connect(raw: &[u8]) -> Uri<'_> {
     let (host, port) = split_authority(raw);
     Uri { host, port, ..Uri::default() }
 }
 
-/// Whether the host of a request target and that of the `Host` header, both normalised and with their ports, are not the same
-/// (`host_header_ambiguous`). Ports count only where both have one.
+/// Whether the request target and the `Host` header, both normalised and with their ports, name different hosts
+/// (`host_header_ambiguous`). Ports are compared only if both have one.
 pub fn ambiguous(uri: (&[u8], Option<u16>), header: (&[u8], Option<u16>)) -> bool {
     !uri.0.eq_ignore_ascii_case(header.0) || matches!((uri.1, header.1), (Some(a), Some(b)) if a != b)
 }
@@ -67,7 +66,7 @@ fn push_lower(host: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A port from 1 to 65535, with blanks around it.
+/// Reads a port from 1 to 65535, with optional blanks around it.
 fn parse_port(text: &[u8]) -> Option<u16> {
     let digits = text.trim_ascii();
     if digits.is_empty() || digits.len() > 10 {
@@ -80,7 +79,7 @@ fn parse_port(text: &[u8]) -> Option<u16> {
     u16::try_from(port).ok().filter(|&p| p != 0)
 }
 
-/// Whether it is an IPv6 literal in brackets, or labels of letters, digits, `-` and `_` with dots between them.
+/// Whether it is an IPv6 literal in brackets, or dot-separated labels of letters, digits, `-` and `_`.
 pub fn valid_host(host: &[u8]) -> bool {
     if let Some(literal) = host.strip_prefix(b"[") {
         return literal
@@ -114,7 +113,7 @@ mod tests {
 
     #[test]
     fn host_headers() {
-        // What Suricata 7.0.10 shows.
+        // Results of Suricata 7.0.10.
         let long = "a".repeat(64);
         for (raw, want, port, valid) in [
             ("Host.COM", "host.com", None, true),

@@ -1,8 +1,8 @@
-//! Lines, by whatever ends them.
+//! Splits data into lines, with any kind of line end.
 
 use super::headers::space;
 
-/// What ended a line.
+/// The end of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     /// CR LF.
@@ -11,25 +11,25 @@ pub(super) enum Ending {
     Lf,
     /// LF CR.
     LfCr,
-    /// CR alone, or several.
+    /// One or more CR alone.
     Cr,
-    /// The stream.
+    /// The end of the stream.
     End,
 }
 
-/// A line at the start of data.
+/// A line at the front of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Bytes before its end.
+    /// Length without its end.
     pub content: usize,
-    /// Bytes with its end.
+    /// Length with its end.
     pub total: usize,
     /// Its end.
     pub ending: Ending,
 }
 
-/// The first line of `data`; `None` where more must come first. `scan` is how far `data` is known to have no end of line, and
-/// is 0 for new data. With `lenient`, CR alone ends a line, and LF CR does: browsers take them so in responses.
+/// The first line of `data`; `None` if it is incomplete. `scan` is the offset up to which `data` has no line end; 0 for new
+/// data. With `lenient`, CR alone and LF CR end a line too, as browsers accept in responses.
 pub(super) fn next_line(data: &[u8], scan: &mut usize, lenient: bool, end: bool) -> Option<Line> {
     let from = (*scan).min(data.len());
     let rest = data.get(from..)?;
@@ -46,7 +46,7 @@ pub(super) fn next_line(data: &[u8], scan: &mut usize, lenient: bool, end: bool)
             Some(l)
         }
         (None, found) => {
-            // A run of CRs is looked at again from its last one.
+            // A run of CRs is examined again from its last one.
             *scan = match found {
                 Some(at) if data.get(at) == Some(&b'\n') => at,
                 Some(_) => data.len().saturating_sub(1),
@@ -95,7 +95,7 @@ fn run_start(data: &[u8], at: usize) -> usize {
     at - head.iter().rev().take_while(|&&b| b == b'\r').count()
 }
 
-/// Whether a line is of white space only.
+/// Whether a line has only white space.
 pub(super) fn is_blank(content: &[u8]) -> bool {
     content.iter().all(|&b| space(b))
 }

@@ -1,4 +1,4 @@
-//! The `http` member of events, as Suricata 8 writes it.
+//! The `http` member of events, in the form of Suricata 8.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use super::headers::{Headers, trim};
 use super::request::part;
 use super::tx::Http1Tx;
 
-/// Appends `"http":{...}`. Alerts and files have the extended form whatever the `http` output's own setting is.
+/// Appends `"http":{...}`. Alerts and files have the extended form whatever the `http` output's own setting.
 pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &AppLogOptions, what: LogFor) {
     let http = &options.http;
     json.object("http");
@@ -19,7 +19,7 @@ pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &AppLogOptions, what: 
     let response = &tx.response.headers;
     let mut scratch = Vec::new();
     if !tx.host.is_empty() {
-        // As the client wrote it, without port.
+        // As written by the client, without port.
         let written = tx.host_raw.get(..tx.host.len()).filter(|w| w.eq_ignore_ascii_case(&tx.host));
         json.bytes("hostname", written.unwrap_or(&tx.host));
     }
@@ -100,8 +100,8 @@ fn extended(tx: &Http1Tx, json: &mut Json) {
     json.uint("length", tx.response.body.transferred);
 }
 
-/// Header fields in the order they came, each name once with all its values: all of them, or those of `custom`. Nothing
-/// where there is none.
+/// Appends header fields in order, each name once with all its values: all of them, or those in `custom`. Appends nothing if
+/// there are none.
 fn fields(json: &mut Json, key: &'static str, headers: &Headers, custom: Option<&[String]>) {
     let wanted = |name: &[u8]| custom.is_none_or(|c| c.iter().any(|w| w.as_bytes().eq_ignore_ascii_case(name)));
     let mut scratch = Vec::new();
@@ -123,7 +123,7 @@ fn fields(json: &mut Json, key: &'static str, headers: &Headers, custom: Option<
     }
 }
 
-/// What is held of the bodies, for alerts that show it.
+/// Appends the held part of the bodies, for alerts with that option.
 fn bodies(tx: &Http1Tx, json: &mut Json, options: &AppLogOptions) {
     let held = [
         ("http_request_body", "http_request_body_printable", tx.request.body.window().held().0),
@@ -144,7 +144,7 @@ pub(super) fn forwarded_for(tx: &Http1Tx, header: &str, forward: bool) -> Option
     forwarded_address(value, forward)
 }
 
-/// The address in a header's value: the first one of a list, or the last.
+/// The address in a header's value: the first or the last one of a list.
 pub(crate) fn forwarded_address(value: &[u8], forward: bool) -> Option<IpAddr> {
     let mut words = value.split(|&b| b == b',');
     let word = trim(if forward { words.next()? } else { words.next_back()? });
@@ -152,7 +152,7 @@ pub(crate) fn forwarded_address(value: &[u8], forward: bool) -> Option<IpAddr> {
     if let Ok(ip) = text.parse() {
         return Some(ip);
     }
-    // `[2001:db8::1]`, either one with a port.
+    // `[2001:db8::1]`, and both address families with a port.
     if let Some(inner) = text.strip_prefix('[').and_then(|t| t.split(']').next()) {
         return inner.parse().ok();
     }

@@ -1,4 +1,4 @@
-//! HTTP/1 (RFC 9112), as servers and browsers read it rather than as it is written.
+//! HTTP/1 (RFC 9112), parsed the way servers and browsers do, which is more lenient than the standard.
 
 pub mod auth;
 mod bestfit;
@@ -34,7 +34,7 @@ pub(crate) use log::forwarded_address;
 pub use config::{Config, InvalidEncoding, LogOptions, PathConfig, Personality, ServerConfig, SwfConfig};
 pub use tx::Http1Tx;
 
-/// Progress of a transaction: places in the states of [`PROTOCOL`].
+/// Progress of a transaction: indexes in the states of [`PROTOCOL`].
 const LINE: u8 = 1;
 /// See [`LINE`].
 const HEADERS: u8 = 2;
@@ -45,7 +45,7 @@ const TRAILER: u8 = 4;
 /// See [`LINE`].
 const COMPLETE: u8 = 5;
 
-/// Types of frames: places in the frames of [`PROTOCOL`].
+/// Frame types: indexes in the frames of [`PROTOCOL`].
 const REQUEST_FRAME: u8 = 0;
 /// See [`REQUEST_FRAME`].
 const RESPONSE_FRAME: u8 = 1;

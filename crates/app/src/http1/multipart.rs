@@ -1,47 +1,47 @@
-//! Bodies of several parts (RFC 2046, section 5.1; RFC 7578): the files in them, as they stream by.
+//! Multipart bodies (RFC 2046, section 5.1; RFC 7578): extracts their files as data arrives.
 //!
-//! The parser is fed with pieces of a body and calls back for each part that is a file. It keeps a part's header and
-//! nothing else: what may be the beginning of a delimiter is known by how much of it was seen. A delimiter ends a part
-//! wherever it stands behind a line break, whatever follows it on its line, as in Suricata.
+//! The parser receives pieces of a body and reports each part that is a file through a callback. It stores only a part's
+//! header; for a partial delimiter it stores the matched length. Like in Suricata, a delimiter after a line break ends a part
+//! whatever follows on its line.
 //!
-//! Header lines are taken apart here: parsers for messages (`httparse` and the like) stop at the first line that is none,
-//! and a file must not hide behind such a line.
+//! Header lines are parsed here, because header parsers (`httparse` and others) stop at the first invalid line, and a file must
+//! not hide behind such a line.
 
 use memchr::{memchr, memmem};
 
 use super::param;
 
-/// Longest boundary, in bytes. RFC 2046 allows 70; servers take more.
+/// The longest boundary, in bytes. RFC 2046 allows 70; servers accept more.
 const MAX_BOUNDARY: usize = 199;
-/// Longest header of a part, in bytes.
+/// The longest part header, in bytes.
 const MAX_HEADER: usize = 8 << 10;
 
-/// What was wrong.
+/// An anomaly of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
-    /// `multipart_generic_error`: a part behind the last one, or a header that is too long.
+    /// `multipart_generic_error`: a part after the last one, or a header that is too long.
     Generic,
-    /// `multipart_no_filedata`: a file's part ends before its data could begin.
+    /// `multipart_no_filedata`: a file's part ends before its data.
     NoFileData,
-    /// `multipart_invalid_header`: a line of a header has no colon.
+    /// `multipart_invalid_header`: a header line has no colon.
     InvalidHeader,
 }
 
-/// What the parser calls back with.
+/// A callback of the parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part<'a> {
     /// A file begins.
     Begin {
-        /// Name of the form's field; may be empty.
+        /// Name of the form field; may be empty.
         name: &'a [u8],
-        /// Name of the file as it is written; may be empty.
+        /// Raw name of the file; may be empty.
         filename: &'a [u8],
     },
     /// Data of the file.
     Data(&'a [u8]),
-    /// The file is at its end.
+    /// The file ends.
     End,
-    /// Something is wrong.
+    /// An anomaly.
     Problem(Problem),
 }
 
@@ -49,19 +49,19 @@ pub enum Part<'a> {
 enum State {
     /// Before the first delimiter.
     Preamble,
-    /// Behind a delimiter: the rest of its line, and the part's header.
+    /// After a delimiter: the rest of its line, and the part's header.
     Header,
-    /// In a part that is no file.
+    /// In a part that is not a file.
     Skip,
     /// In a file.
     File,
-    /// Behind the last delimiter.
+    /// After the last delimiter.
     Epilogue,
-    /// Nothing more is looked at.
+    /// Parsing has stopped.
     Off,
 }
 
-/// The boundary that a `Content-Type` names; `None` where the body is not one of several parts, or names none.
+/// The boundary in a `Content-Type`; `None` if the body is not multipart, or there is no boundary.
 pub fn boundary(content_type: &[u8]) -> Option<&[u8]> {
     let value = content_type.trim_ascii();
     if !value.get(..10).is_some_and(|t| t.eq_ignore_ascii_case(b"multipart/")) {
@@ -78,7 +78,7 @@ pub fn boundary(content_type: &[u8]) -> Option<&[u8]> {
     if text.first() == Some(&b'"') {
         return param::value(text, b"").map(|(quoted, _)| quoted);
     }
-    // Blanks within it count: only the end of the parameter ends it.
+    // Blanks are part of it: only the end of the parameter ends it.
     let end = text.iter().position(|&b| b == b';').unwrap_or(text.len());
     text.get(..end).map(<[u8]>::trim_ascii).filter(|b| !b.is_empty())
 }
@@ -89,18 +89,19 @@ pub struct Multipart {
     state: State,
     /// Line break, two hyphens, boundary.
     delimiter: Box<[u8]>,
-    /// Bytes of the delimiter that the last bytes of the body were.
+    /// Length of the partial delimiter at the end of the data so far.
     matched: usize,
-    /// The first two of those were only thought: the body, or a part's data, begins here.
+    /// The line break of that match is implied, because the body, or a part's data, begins here.
     virtual_break: bool,
-    /// Header of the part so far.
+    /// The part's header so far.
     header: Vec<u8>,
-    /// A file's names, as long as it was not called back for: name, file name.
+    /// A file's names until its beginning is reported: name, file name.
     pending: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Multipart {
-    /// A parser for a body with such a boundary. One that is longer than servers take, or has line breaks, finds nothing.
+    /// A parser for a body with this boundary. It finds nothing if the boundary is longer than servers accept, or has line
+    /// breaks.
     pub fn new(boundary: &[u8]) -> Multipart {
         let usable = boundary.len() <= MAX_BOUNDARY && !boundary.iter().any(|b| matches!(b, b'\r' | b'\n'));
         let mut delimiter = b"\r\n--".to_vec();
@@ -117,18 +118,18 @@ impl Multipart {
         }
     }
 
-    /// Whether a file is being read, whose bytes will be called back with.
+    /// Whether the parser is in a file whose data it reports.
     pub const fn in_file(&self) -> bool {
         matches!(self.state, State::File)
     }
 
-    /// Bytes of memory that it holds.
+    /// Allocated memory in bytes.
     pub fn memory(&self) -> usize {
         let names = self.pending.as_ref().map_or(0, |(n, f)| n.capacity() + f.capacity());
         self.delimiter.len() + self.header.capacity() + names
     }
 
-    /// Reads a piece of the body.
+    /// Parses a piece of the body.
     pub fn push(&mut self, piece: &[u8], sink: &mut dyn FnMut(Part<'_>)) {
         let mut rest = piece;
         while !rest.is_empty() {
@@ -147,8 +148,7 @@ impl Multipart {
         }
     }
 
-    /// The body is at its end. A file that still is open ends with it; what may have been the beginning of a
-    /// delimiter is none of it.
+    /// Ends the body. An open file ends with it; a partial delimiter at the end does not become data.
     pub fn finish(&mut self, sink: &mut dyn FnMut(Part<'_>)) {
         if self.state == State::File {
             self.begin(sink);
@@ -157,7 +157,7 @@ impl Multipart {
         self.state = State::Off;
     }
 
-    /// Bytes of the body are missing here. A file goes on; a header is given up, and the next delimiter looked for.
+    /// Handles a gap. A file continues; a header is dropped, and the parser looks for the next delimiter.
     pub fn gap(&mut self, sink: &mut dyn FnMut(Part<'_>)) {
         match self.state {
             State::File => self.begin(sink),
@@ -169,14 +169,14 @@ impl Multipart {
         self.header.clear();
     }
 
-    /// Looks for the delimiter, and calls back with what is before it. Returns how many bytes there are up to its end.
+    /// Looks for the delimiter, and reports the data before it. Returns the number of bytes up to the delimiter's end.
     fn scan(&mut self, piece: &[u8], sink: &mut dyn FnMut(Part<'_>)) -> Option<usize> {
-        // How much of the delimiter was in earlier pieces, and so must come from the delimiter if it is data after all.
+        // The part of the delimiter from earlier pieces. If the match fails, it is data and comes from the delimiter.
         let mut carried = self.matched;
         let mut at = 0;
         loop {
             if self.matched == 0 {
-                // Only the first byte of a delimiter is a carriage return: no match can begin within another.
+                // Only the first byte of a delimiter is a carriage return, so no match can begin within another.
                 let Some(found) = piece.get(at..).and_then(|p| memchr(b'\r', p)) else {
                     self.data(piece, sink);
                     return None;
@@ -209,7 +209,7 @@ impl Multipart {
         }
     }
 
-    /// Data of a part.
+    /// Handles data of a part.
     fn data(&mut self, data: &[u8], sink: &mut dyn FnMut(Part<'_>)) {
         if self.state == State::File && !data.is_empty() {
             self.begin(sink);
@@ -217,14 +217,14 @@ impl Multipart {
         }
     }
 
-    /// Calls back for a file's beginning, once.
+    /// Reports a file's beginning, once.
     fn begin(&mut self, sink: &mut dyn FnMut(Part<'_>)) {
         if let Some((name, filename)) = self.pending.take() {
             sink(Part::Begin { name: &name, filename: &filename });
         }
     }
 
-    /// A delimiter was met.
+    /// Handles a delimiter.
     fn delimited(&mut self, sink: &mut dyn FnMut(Part<'_>)) {
         self.matched = 0;
         let at_start = std::mem::take(&mut self.virtual_break);
@@ -248,7 +248,7 @@ impl Multipart {
         self.state = State::Header;
     }
 
-    /// Reads a part's header up to the empty line. Returns how many bytes were used.
+    /// Reads a part's header up to the empty line. Returns the number of bytes consumed.
     fn read_header(&mut self, piece: &[u8], sink: &mut dyn FnMut(Part<'_>)) -> usize {
         let had = self.header.len();
         let room = MAX_HEADER.saturating_sub(had);
@@ -279,7 +279,7 @@ impl Multipart {
     }
 }
 
-/// Name and file name of a part's header, where it is that of a file.
+/// Name and file name in a part's header, if it is a file.
 fn parse_header<'a>(header: &'a [u8], sink: &mut dyn FnMut(Part<'_>)) -> Option<(&'a [u8], &'a [u8])> {
     let mut file = None;
     let mut invalid = false;
@@ -319,7 +319,7 @@ mod tests {
     const FILE: &str =
         "Content-Disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\nContent-Type: text/plain\r\n\r\n";
 
-    /// Files as (name, data, whether it ended), and problems.
+    /// Files as (name, data, whether it ended), and anomalies.
     type Seen = (Vec<(String, String, bool)>, Vec<Problem>);
 
     fn run(boundary: &[u8], pieces: &[&[u8]]) -> Seen {
@@ -343,7 +343,7 @@ mod tests {
         seen
     }
 
-    /// What Suricata 7.0.10 shows, but for `inside`, of which it shows nothing.
+    /// Results of Suricata 7.0.10, except for `inside`, where it reports nothing.
     #[test]
     fn parts() {
         use Problem::*;

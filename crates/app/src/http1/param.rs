@@ -1,8 +1,8 @@
-//! Parameters of header values (`name="value"; …`), and the headers made of them that concern files.
+//! Parameters of header values (`name="value"; …`), and the headers with parameters that concern files.
 
-/// A parameter's value at the front of `data`, quoted (a quote behind a `\` does not end it) or up to a byte of `ends` or a
-/// blank; and what follows it. `None` where a quote is not closed. Escapes stay as they are written, which is how Suricata
-/// shows names of files; [`unescape`] undoes them.
+/// Reads a parameter's value at the front of `data`: quoted (a `\` escapes a quote), or up to a blank or a byte in `ends`.
+/// Returns it and the rest. `None` if a quote is not closed. Escapes stay as written, as in Suricata's file names; [`unescape`]
+/// removes them.
 pub(super) fn value<'a>(data: &'a [u8], ends: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let Some(quoted) = data.strip_prefix(b"\"") else {
         let end = data.iter().position(|b| ends.contains(b) || b.is_ascii_whitespace()).unwrap_or(data.len());
@@ -27,8 +27,8 @@ pub(crate) fn unescape(value: &[u8]) -> Vec<u8> {
     kept.copied().collect()
 }
 
-/// The parameters of a header value, `form-data; name="a"; filename=b`: each with its name and value as they are written.
-/// One without a value is left out, and so is what is behind a quote that is not closed.
+/// The parameters of a header value, `form-data; name="a"; filename=b`: names and values as written. Parameters without a value
+/// are skipped, and so is everything after an unclosed quote.
 pub fn params(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     // The first part is the value itself.
     let mut rest = header.iter().position(|&b| b == b';').and_then(|n| header.get(n..));
@@ -49,12 +49,12 @@ pub fn params(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// The value of parameter `name`, in any case, of a header value.
+/// The value of parameter `name`, in any case.
 pub fn param<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     params(header).find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// The file's name in a `Content-Disposition` (RFC 6266), as it is written; `None` where there is none or it is empty.
+/// The raw file name in a `Content-Disposition` (RFC 6266); `None` if it is missing or empty.
 pub fn disposition_filename(header: &[u8]) -> Option<&[u8]> {
     param(header, b"filename").filter(|n| !n.is_empty())
 }
@@ -66,12 +66,12 @@ pub struct ContentRange {
     pub start: u64,
     /// Last byte.
     pub end: u64,
-    /// Length of the whole, where it is known.
+    /// Length of the whole, if known.
     pub total: Option<u64>,
 }
 
-/// Reads a `Content-Range`: `bytes 0-99/200`, `bytes 0-99/*`. `None` is an invalid one (`range_invalid`), or one that gives no
-/// range (`bytes */200`).
+/// Reads a `Content-Range`: `bytes 0-99/200`, `bytes 0-99/*`. `None` if it is invalid (`range_invalid`), or has no range
+/// (`bytes */200`).
 pub fn content_range(header: &[u8]) -> Option<ContentRange> {
     let header = header.trim_ascii();
     let unit = header.get(..5).filter(|u| u.eq_ignore_ascii_case(b"bytes"))?;
@@ -92,7 +92,7 @@ pub fn content_range(header: &[u8]) -> Option<ContentRange> {
 
 fn digits(text: &str) -> Option<u64> {
     let text = text.trim();
-    // `parse` takes a plus sign as well.
+    // `parse` would accept a plus sign.
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 

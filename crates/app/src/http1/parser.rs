@@ -1,8 +1,8 @@
-//! The state machine: lines, fields and bodies of both directions, and which response is whose.
+//! The state machine: lines, fields and bodies of both directions, and the matching of responses to requests.
 //!
-//! Each direction is a [`Side`]. A step looks at what is there and says how much of it is used; steps go on until one needs
-//! more. Lines and fields are used as soon as they are whole, bodies as they come, so that little ever waits. What differs
-//! between the directions is in `to_server` and `to_client`.
+//! Each direction is a [`Side`]. A step handles the available data and says how much it consumed; steps continue until one
+//! needs more. Lines and fields are consumed once complete, bodies as they arrive, so little data ever waits. `to_server` and
+//! `to_client` have the parts that differ by direction.
 
 mod chunks;
 
@@ -25,27 +25,27 @@ use super::response::is_status;
 use super::tx::Http1Tx;
 use super::{BODY, COMPLETE, TRAILER};
 
-/// What a direction is at.
+/// The position in a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum State {
     /// Before a message, at its first line.
     #[default]
     Start,
-    /// Behind a request line without a protocol.
+    /// After a request line without a protocol.
     Protocol,
     /// In the fields.
     Headers,
     /// In the body.
     Body,
-    /// In the fields behind a chunked body.
+    /// In the fields after a chunked body.
     Trailer,
-    /// Behind CONNECT, until its response comes.
+    /// After CONNECT, until its response comes.
     Connect,
-    /// What comes is not looked at.
+    /// Data is ignored.
     Ignore,
-    /// After a gap that took the end of a message with it: that ends with what comes next.
+    /// After a gap that includes the end of a message: the next data ends the message.
     Cut,
-    /// After a gap, until something looks like a message.
+    /// After a gap, until data looks like a message.
     Lost,
 }
 
@@ -53,18 +53,18 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Side {
     pub state: State,
-    /// The transaction at hand, or the next one.
+    /// The current transaction, or the next one.
     pub tx: u64,
-    /// How far what waits is known to have no line end.
+    /// The offset up to which the waiting data has no line end.
     pub scan: usize,
     pub framing: Framing,
-    /// What ended the line before.
+    /// The end of the previous line.
     pub last: Ending,
-    /// Bytes that wait for more.
+    /// Unconsumed bytes.
     pub waiting: usize,
-    /// How far into what is given this step begins.
+    /// Offset of this step in the parser's input.
     pub at: usize,
-    /// Whether this step brought a message to its end.
+    /// Whether this step completed a message.
     pub ended: bool,
 }
 
@@ -83,34 +83,34 @@ impl Default for Side {
     }
 }
 
-/// What a step came to.
+/// The result of a parsing step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// So many bytes were used; go on. With 0 bytes the state has changed.
+    /// This many bytes were consumed; continue. With 0, the state has changed.
     Used(usize),
-    /// More is needed.
+    /// More data is needed.
     More,
-    /// Behind so many bytes the parser is done.
+    /// This many bytes were consumed, and the parser stops.
     Stop(usize, Outcome),
 }
 
-/// A flow's HTTP/1 parser.
+/// The HTTP/1 parser of a flow.
 #[derive(Debug, Default)]
 pub(super) struct Http1Parser {
     txs: TxList<Http1Tx>,
     pub request: Side,
     pub response: Side,
-    /// No request before this one waits for a response, but those of `ended`.
+    /// No earlier request waits for a response, except those of `ended`.
     pub due: u64,
-    /// Methods of requests that were ended for want of room, and whose responses are still to come.
+    /// Methods of requests that were ended to make room, and whose responses are still to come.
     pub ended: VecDeque<EndedMethod>,
-    /// The transaction of the response to one of those, while it is at hand.
+    /// The transaction of a response to one of those, while it is current.
     pub stand_in: Option<u64>,
-    /// What waits of the client can be read now.
+    /// The client's waiting data can be parsed now.
     pub resume: bool,
 }
 
-/// Methods, as far as they decide where the body of the response ends (RFC 9112 section 6.3).
+/// Methods, to the extent that they decide how the response body ends (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndedMethod {
     Head,
@@ -127,7 +127,7 @@ impl EndedMethod {
         }
     }
 
-    /// Its name, where it matters.
+    /// The name, if it matters.
     pub(super) const fn name(self) -> &'static [u8] {
         match self {
             EndedMethod::Head => b"HEAD",
@@ -145,7 +145,7 @@ impl Http1Parser {
         }
     }
 
-    /// Number of the next transaction.
+    /// The number of the next transaction.
     pub(super) const fn next(&self) -> u64 {
         self.txs.next()
     }
@@ -158,7 +158,7 @@ impl Http1Parser {
         self.txs.get(id)
     }
 
-    /// The number of the transaction that a direction is at.
+    /// The number of a direction's current transaction.
     pub(super) fn at(&self, dir: Direction) -> u64 {
         match dir {
             Direction::ToServer => self.request.tx,
@@ -166,14 +166,14 @@ impl Http1Parser {
         }
     }
 
-    /// The transaction a direction is at.
+    /// A direction's current transaction.
     pub(super) fn current(&mut self, dir: Direction) -> Option<&mut Http1Tx> {
         let id = self.at(dir);
         self.get(id)
     }
 
-    /// Makes the transaction of a request. Where there are as many as there may be, the one that has waited longest for its
-    /// response is ended: it goes once it was looked at.
+    /// Creates the transaction of a request. At the limit, ends the request that has waited longest for its response; it is
+    /// freed once inspected.
     pub(super) fn make(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<u64, Outcome> {
         let most = server.max_tx as usize;
         if most != 0 && self.txs.len() >= most && self.txs.len() < most.saturating_mul(2) {
@@ -183,7 +183,7 @@ impl Http1Parser {
         self.make_for_response(cx, server)
     }
 
-    /// Makes a transaction; what comes of it where there are so many that those which are complete must first go.
+    /// Creates a transaction. If there are too many, returns the outcome that asks to free complete ones first.
     pub(super) fn make_for_response(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<u64, Outcome> {
         let most = server.max_tx as usize;
         if most != 0 && self.txs.len() >= most.saturating_mul(2) {
@@ -193,16 +193,16 @@ impl Http1Parser {
         Ok(self.txs.push(|id| Http1Tx::new(id, server, inline)))
     }
 
-    /// Ends the request that has waited longest for its response, if one does.
+    /// Ends the request that has waited longest for its response, if there is one.
     fn end_oldest(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<(), Outcome> {
-        /// Most requests whose responses are still to come when their transactions are gone.
+        /// The limit of pending responses whose transactions are gone.
         const ENDED_MAX: usize = 64 << 10;
         let mut from = self.due.max(self.response.tx);
         while let Some(id) = self.txs.next_id(from) {
             from = id + 1;
             let Some(tx) = self.txs.get(id) else { continue };
             if tx.base.progress[Direction::ToServer.index()] < COMPLETE {
-                // It still comes, and so it is the last one.
+                // Its response is still arriving, so it is the last one.
                 break;
             }
             let begun = tx.base.progress[Direction::ToClient.index()] > 0;
@@ -235,7 +235,7 @@ impl Http1Parser {
             State::Protocol => self.request_protocol(cx, server, data),
             State::Headers | State::Trailer => self.headers(cx, server, dir, data),
             State::Body => self.body(cx, server, dir, data),
-            // Empty lines behind the request are none of what the tunnel carries.
+            // Empty lines after the request are not part of the tunnel's data.
             State::Connect => match data.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count() {
                 0 => Step::More,
                 n => Step::Used(n),
@@ -256,7 +256,7 @@ impl Http1Parser {
         }
     }
 
-    /// A line of the fields.
+    /// Parses a header line.
     fn headers(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8]) -> Step {
         let lenient = dir == Direction::ToClient;
         let end = cx.end;
@@ -272,11 +272,11 @@ impl Http1Parser {
         let content = data.get(..line.content).unwrap_or(&[]);
         let mut over = content.is_empty() && line.ending != Ending::Cr;
         if lenient && !over && line.ending == Ending::CrLf && content.iter().all(|&b| b == b'\r') {
-            // At CR CR LF the fields of a response end for Node.js and curl, not for browsers: what follows tells.
+            // At CR CR LF, the fields of a response end for Node.js and curl, but not for browsers: the next bytes decide.
             let rest = data.get(total..).unwrap_or(&[]);
             match rest.iter().find(|&&b| !is_token(&[b])) {
                 Some(b':') if rest.first() != Some(&b':') => {}
-                // An empty line follows, behind which the body is for all.
+                // An empty line follows, after which all of them expect the body.
                 Some(b'\r' | b'\n') if matches!(rest, [b'\r', b'\n', ..] | [b'\n', ..]) => {}
                 Some(b'\r') if rest.len() == 1 && !end => return Step::More,
                 None if !end && data.len() <= server.field_limit as usize => return Step::More,
@@ -284,7 +284,7 @@ impl Http1Parser {
             }
         }
         if over && lenient && last == Ending::LfCr {
-            // Lines that end with LF CR: two empty ones are one.
+            // With LF CR line ends, two empty lines are one.
             match data.get(total..total + 2) {
                 Some(b"\r\n") => total += 2,
                 None if !end && data.get(total).is_none_or(|&b| b == b'\r') => return Step::More,
@@ -292,7 +292,7 @@ impl Http1Parser {
             }
         }
         if lenient && !over && line.ending == Ending::Lf && last == Ending::Lf && is_blank(content) {
-            // White space between two bare LFs is an empty line, unless a better one follows.
+            // White space between two bare LFs is an empty line, unless a proper one follows.
             match data.get(total) {
                 None if !end => return Step::More,
                 Some(b'\n' | b'\r') => {}
@@ -301,7 +301,7 @@ impl Http1Parser {
         }
         let mut another = false;
         if over && lenient && self.current(dir).is_some_and(|tx| tx.status_line.number == Some(100)) {
-            // Whether the response follows tells whether a length of `100 Continue` counts.
+            // The length in a `100 Continue` counts only if no response follows at once.
             let rest = data.get(total..).unwrap_or(&[]);
             match is_status(rest) {
                 None if !end && data.len() <= server.field_limit as usize => return Step::More,
@@ -329,7 +329,7 @@ impl Http1Parser {
                 Direction::ToClient => self.response_fields(cx, server, another),
             };
             if outcome == Outcome::Change(None) {
-                // Empty lines behind the fields are none of what the tunnel carries.
+                // Empty lines after the fields are not part of the tunnel's data.
                 let rest = data.get(total..).unwrap_or(&[]);
                 total += rest.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
             }
@@ -339,7 +339,7 @@ impl Http1Parser {
             return Step::Used(total);
         }
         let folded = matches!(content.first(), Some(b' ' | b'\t')) || (lenient && content.first() == Some(&0));
-        // A continued line with a colon of its own is a field for some.
+        // Some clients treat a folded line with a colon as a field.
         let own = lenient && folded && headers.has_colon() && content.contains(&b':');
         if folded && !own {
             if headers.pending_len() + content.len() > limit {
@@ -376,7 +376,7 @@ impl Http1Parser {
         None
     }
 
-    /// A line is longer than it may be.
+    /// Handles a line that exceeds the limit.
     pub(super) fn too_long(&mut self, dir: Direction) -> Step {
         let event = if dir == Direction::ToServer { Event::RequestTooLong } else { Event::ResponseTooLong };
         if let Some(tx) = self.current(dir) {
@@ -386,7 +386,7 @@ impl Http1Parser {
         Step::Stop(0, Outcome::Failed)
     }
 
-    /// A body begins.
+    /// Begins a body.
     pub(super) fn begin_body(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, framing: Framing) {
         if matches!(framing, Framing::None | Framing::Length(0)) {
             self.complete(cx, dir);
@@ -403,7 +403,7 @@ impl Http1Parser {
         }
     }
 
-    /// Bytes of a body.
+    /// Parses body data.
     fn body(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8]) -> Step {
         let framing = self.side(dir).framing;
         if data.is_empty() {
@@ -434,8 +434,8 @@ impl Http1Parser {
         }
     }
 
-    /// What a server sends behind the end of a body that is no further response: it is taken as a part of the body. Only
-    /// what is there already is looked at, since the response has ended.
+    /// Handles data that a server sends after the end of a body and that is not another response: it becomes part of the body.
+    /// The response has ended, so only available data is used.
     fn tail(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, rest: &[u8]) -> usize {
         if dir == Direction::ToServer {
             return 0;
@@ -460,7 +460,7 @@ impl Http1Parser {
         }
     }
 
-    /// Bytes that frame a body.
+    /// Counts bytes of a body's framing.
     fn framed(&mut self, dir: Direction, n: usize) {
         if let Some(tx) = self.current(dir) {
             let body = &mut tx.message_mut(dir).body;
@@ -468,19 +468,19 @@ impl Http1Parser {
         }
     }
 
-    /// A direction's message is complete.
+    /// Completes a direction's message.
     pub(super) fn complete(&mut self, cx: &mut Parse<'_>, dir: Direction) {
         self.finish(cx, dir, false);
     }
 
-    /// Ends the frame of a message that came to its end, `to` bytes into what was given.
+    /// Ends the frame of a message, at offset `to` of the parser's input.
     fn end_frame(&mut self, cx: &mut Parse<'_>, dir: Direction, to: u64) {
         if std::mem::take(&mut self.side(dir).ended) {
             cx.shared.frames.end(dir, to);
         }
     }
 
-    /// A direction's message is at its end, complete or not.
+    /// Ends a direction's message, complete or not.
     pub(super) fn finish(&mut self, cx: &mut Parse<'_>, dir: Direction, truncated: bool) {
         let config = cx.config;
         let server = config.http1.server(cx.flow.dst);
@@ -504,7 +504,7 @@ impl Http1Parser {
         };
     }
 
-    /// The stream of a direction ends: what was begun is as complete as it gets.
+    /// Handles the end of a direction's stream: open messages end as they are.
     fn stream_end(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction) {
         let side = self.side(dir);
         match side.state {
@@ -512,7 +512,7 @@ impl Http1Parser {
             State::Cut => self.finish(cx, dir, true),
             State::Protocol => self.complete(cx, dir),
             State::Body => {
-                // What is missing at the end was never sent: a file is as long as it is.
+                // The rest was never sent, so the file is complete at its actual length.
                 self.complete(cx, dir);
             }
             State::Headers | State::Trailer => {
@@ -531,13 +531,13 @@ impl Http1Parser {
         }
     }
 
-    /// Bytes are missing: inside a body they are skipped, elsewhere the next message is looked for.
+    /// Skips a gap. Inside a body the parser continues; elsewhere it looks for the next message.
     fn skip(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, len: u64) {
         let side = self.side(dir);
         side.scan = 0;
         let framing = side.framing;
         if side.waiting > 0 {
-            // Within a line: it goes on behind what is missing.
+            // Within a line, which continues after the gap.
             return;
         }
         let inside = match (side.state, framing) {
@@ -585,7 +585,7 @@ impl Parser for Http1Parser {
         let mut at = 0;
         let mut outcome = Outcome::More;
         let before = self.at(dir);
-        // A step that uses nothing changes the state, and no two of them follow each other without end.
+        // A step without progress changes the state. Several in a row are bounded.
         let mut idle = 0;
         if !data.is_empty() {
             cx.shared.frames.begin_stream(dir);
@@ -622,7 +622,7 @@ impl Parser for Http1Parser {
             self.stream_end(cx, server, dir);
             self.end_frame(cx, dir, data.len() as u64);
         }
-        // What was finished was counted then.
+        // Finished transactions were counted when they finished.
         let now = self.at(dir);
         for id in [Some(before), Some(now).filter(|id| *id != before)].into_iter().flatten() {
             if let Some(tx) = self.get(id) {

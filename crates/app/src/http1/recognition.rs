@@ -1,6 +1,6 @@
-//! How HTTP/1 is recognised: by the method of a request (RFC 9110 section 9, RFC 4918, RFC 3253), or by the version of a
-//! response, at the very beginning of a direction. A request that begins with anything else, blank lines included, is
-//! recognised by its response.
+//! Protocol detection for HTTP/1: by the method of a request (RFC 9110 section 9, RFC 4918, RFC 3253), or the version of a
+//! response, at the very beginning of a direction. If a request begins with anything else, such as blank lines, the response
+//! identifies the protocol.
 
 use margay_flow::Direction;
 
@@ -14,7 +14,7 @@ const fn version(bytes: &'static [u8]) -> Pattern {
     Pattern::tcp(Direction::ToClient, bytes).nocase()
 }
 
-/// Each method with a space and with a tab behind it.
+/// Each method, followed by a space or a tab.
 const PATTERNS: &[Pattern] = &[
     method(b"HEAD "),
     method(b"HEAD\t"),

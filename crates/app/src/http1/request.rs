@@ -1,22 +1,22 @@
-//! Request lines and what follows from a request's fields.
+//! Request lines, and the meaning of a request's fields.
 
 use super::headers::{is_token, space, trim};
 
-/// Version of HTTP, as far as it matters.
+/// The HTTP version, as far as parsing depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) enum Version {
-    /// None that can be read.
+    /// Missing or invalid.
     #[default]
     Unknown,
-    /// 0.9: a line, and a body until the end.
+    /// 0.9: a line, and a body until the end of the stream.
     V09,
     /// 1.0.
     V10,
-    /// 1.1, or anything later.
+    /// 1.1 or later.
     V11,
 }
 
-/// Reads `HTTP/1.1`, with white space where it should not be.
+/// Reads `HTTP/1.1`, and tolerates misplaced white space.
 pub(super) fn version(text: &[u8]) -> Version {
     let text = trim(text);
     let Some((name, rest)) = text.split_at_checked(4) else { return Version::Unknown };
@@ -45,7 +45,7 @@ pub(super) fn part(line: &[u8], (at, len): Part) -> &[u8] {
     line.get(at as usize..(at as usize).saturating_add(len as usize)).unwrap_or(&[])
 }
 
-/// A request line, taken apart (RFC 9112, section 3).
+/// A parsed request line (RFC 9112, section 3).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RequestLine {
     pub method: Part,
@@ -53,31 +53,31 @@ pub(super) struct RequestLine {
     pub protocol: Part,
     pub version: Version,
     pub leading_space: bool,
-    /// The method is followed by something else than one space.
+    /// The method is not followed by exactly one space.
     pub method_delimiter: bool,
-    /// The target is followed by something else than one space.
+    /// The target is not followed by exactly one space.
     pub uri_delimiter: bool,
-    /// There is only one word.
+    /// The line has a single word.
     pub incomplete: bool,
-    /// The method is no token.
+    /// The method is not a token.
     pub invalid: bool,
 }
 
 impl RequestLine {
-    /// The line names a protocol, and that is no version of HTTP (`RTSP/1.0`).
+    /// Whether the line names a protocol that is not a version of HTTP (`RTSP/1.0`).
     pub(super) fn is_other_protocol(&self) -> bool {
         self.protocol.1 > 0 && self.version == Version::Unknown
     }
 }
 
-/// Whether a byte ends a method: white space, also what is white space to Python's `str.split` alone, which `http.server` uses.
-/// No other server has these bytes in a method.
+/// Whether a byte ends a method: white space, including bytes that only Python's `str.split` treats as such, because
+/// `http.server` uses it. No other server accepts these bytes in a method.
 const fn ends_method(b: u8) -> bool {
     space(b) || matches!(b, 0x1c..=0x1f | 0x85 | 0xa0)
 }
 
-/// Takes a request line apart. The target goes up to the last white space if a protocol is behind it: targets with spaces are
-/// seen in attacks, and servers that allow them.
+/// Parses a request line. If a protocol follows, the target extends to the last white space: attacks use targets with spaces,
+/// and some servers accept them.
 pub(super) fn request_line(line: &[u8]) -> RequestLine {
     let mut out = RequestLine::default();
     let start = line.iter().take_while(|&&b| space(b) || b == 0).count();
@@ -99,7 +99,7 @@ pub(super) fn request_line(line: &[u8]) -> RequestLine {
         return out;
     }
     let rest = line.get(from..to).unwrap_or(&[]);
-    // The protocol is the last word, or from the last `HTTP` behind white space on (`HTTP / 1.1`).
+    // The protocol is the last word, or starts at the last `HTTP` after white space (`HTTP / 1.1`).
     let last = rest.iter().rposition(|&b| space(b)).map(|i| i + 1);
     let is_http = |w: &[u8]| matches!(w, [s, h @ .., e] if space(*s) && h.eq_ignore_ascii_case(b"HTTP") && (*e == b'/' || space(*e)));
     let protocol = rest.windows(6).rposition(is_http).map(|i| i + 1).or(last);
@@ -122,7 +122,7 @@ pub(super) fn request_line(line: &[u8]) -> RequestLine {
     out
 }
 
-/// Methods that are known: RFC 9110, WebDAV and its extensions.
+/// Known methods: RFC 9110, WebDAV and its extensions.
 pub(super) fn known_method(method: &[u8]) -> bool {
     const METHODS: &[&[u8]] = &[
         b"HEAD",
@@ -157,17 +157,17 @@ pub(super) fn known_method(method: &[u8]) -> bool {
     METHODS.contains(&method)
 }
 
-/// Whether a line can be a request line: a known method, or a protocol at its end, be it that of a cousin (`RTSP/1.0`).
+/// Whether a line can be a request line: it has a known method, or ends with a protocol, including related ones (`RTSP/1.0`).
 pub(super) fn plausible(line: &[u8]) -> bool {
     plausible_as(line, &request_line(line))
 }
 
-/// As [`plausible`], of a line that was taken apart.
+/// As [`plausible`], for a parsed line.
 pub(super) fn plausible_as(line: &[u8], l: &RequestLine) -> bool {
     known_method(part(line, l.method)) || (l.protocol.1 > 0 && l.version > Version::V09) || cousin(line)
 }
 
-/// Whether a line is a method, a target, and a protocol in the form `NAME/1.0`.
+/// Whether a line is a method, a target, and a protocol of the form `NAME/1.0`.
 fn cousin(line: &[u8]) -> bool {
     let mut words = line.trim_ascii().split(|&b| b == b' ');
     let (Some(method), Some(target), Some(protocol), None) = (words.next(), words.next(), words.next(), words.next())
@@ -181,8 +181,8 @@ fn cousin(line: &[u8]) -> bool {
         && name.iter().all(u8::is_ascii_uppercase)
 }
 
-/// The value of `Content-Length`: digits, behind what is none of them; `None` where there is none. The flag says that there
-/// was something else than digits.
+/// Reads the digits of `Content-Length`, after leading other bytes; `None` if there are none. The flag reports anything besides
+/// digits.
 pub(super) fn content_length(value: &[u8]) -> (Option<u64>, bool) {
     let value = trim(value);
     if matches!(value, [b'0', b'x' | b'X', d, ..] if d.is_ascii_hexdigit()) {
@@ -200,7 +200,7 @@ pub(super) fn content_length(value: &[u8]) -> (Option<u64>, bool) {
     (len, odd)
 }
 
-/// Whether `Transfer-Encoding` says `chunked` in any way that somebody may take for it; null bytes do not count.
+/// Whether `Transfer-Encoding` contains `word` in a form that some client accepts; null bytes are ignored.
 pub(super) fn says(value: &[u8], word: &[u8]) -> bool {
     if value.contains(&0) {
         let clean: Vec<u8> = value.iter().copied().filter(|&b| b != 0).collect();
@@ -256,9 +256,9 @@ mod tests {
         assert_eq!(content_length(b"68A"), (Some(68), true));
         assert_eq!(content_length(b"-"), (None, true));
         assert_eq!(content_length(b"99999999999999999999"), (None, false));
-        // Node.js takes all of 64 bits.
+        // Node.js accepts all 64 bits.
         assert_eq!(content_length(b"9223372036854775808"), (Some(1 << 63), false));
-        // The standard library of Python takes this for no length.
+        // Python's standard library rejects this length.
         assert_eq!(content_length(b"0x44"), (None, true));
     }
 

@@ -3,18 +3,18 @@
 use super::headers::{space, trim};
 use super::request::{Part, Version, part, version};
 
-/// A status line, taken apart (RFC 9112, section 4).
+/// A parsed status line (RFC 9112, section 4).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct StatusLine {
     pub protocol: Part,
     pub status: Part,
     pub message: Part,
     pub version: Version,
-    /// The status as a number of three digits.
+    /// The status as a three-digit number.
     pub number: Option<u16>,
 }
 
-/// Takes a status line apart.
+/// Parses a status line.
 pub(super) fn status_line(line: &[u8]) -> StatusLine {
     let mut out = StatusLine::default();
     let skip = |from: usize| from + line.get(from..).unwrap_or(&[]).iter().take_while(|&&b| space(b) || b == 0).count();
@@ -38,8 +38,8 @@ pub(super) fn status_line(line: &[u8]) -> StatusLine {
     out
 }
 
-/// Whether a line, or its beginning, may be a status line: `HTTP` behind white space and null bytes. `None` where there is
-/// not enough of it.
+/// Whether a line, or its beginning, may be a status line: `HTTP` after optional white space and null bytes. `None` if more
+/// data is needed.
 pub(super) fn is_status(data: &[u8]) -> Option<bool> {
     let skip = data.iter().take_while(|&&b| space(b) || b == 0).count();
     let rest = data.get(skip..).unwrap_or(&[]);

@@ -1,4 +1,4 @@
-//! Responses: whose they are, the status line, what the fields mean for what follows.
+//! Responses: their request, the status line, and the effect of the fields.
 
 use margay_flow::Direction;
 
@@ -19,11 +19,11 @@ use super::tx::Http1Tx;
 use super::{COMPLETE, HEADERS, LINE, RESPONSE_FRAME};
 
 const DIR: Direction = Direction::ToClient;
-/// A first line longer than this that is no status line is data.
+/// A longer first line that is not a status line counts as data.
 const LONGEST_JUNK: usize = 1024;
 
 impl Http1Parser {
-    /// The first line of a response.
+    /// Parses the first line of a response.
     pub(super) fn status_line(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8]) -> Step {
         if data.is_empty() {
             return Step::More;
@@ -80,7 +80,7 @@ impl Http1Parser {
         Step::Used(line.total)
     }
 
-    /// What comes where a status line should be is none: a line of junk before one, or a body without anything before it.
+    /// Handles data in place of a status line: a junk line before one, or a body without status and fields.
     fn no_status(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8], line: Option<usize>) -> Step {
         if let Some(total) = line.filter(|&t| t <= LONGEST_JUNK) {
             let next = data.get(total..).unwrap_or(&[]);
@@ -96,21 +96,21 @@ impl Http1Parser {
         self.bare_body(cx, server)
     }
 
-    /// Behind a gap: whether no request is left that what comes could answer.
+    /// After a gap: whether no request is left for the data to answer.
     fn nobody_asked(&self) -> bool {
         self.response.state == State::Lost && self.response.tx >= self.next()
     }
 
-    /// Whether the request at hand is of HTTP/0.9, whose responses have neither status nor fields.
+    /// Whether the current request is HTTP/0.9, whose responses have neither status nor fields.
     fn answers_old(&mut self) -> bool {
         if self.request.state == State::Protocol && self.request.tx == self.response.tx {
-            // With something behind the line it is no HTTP/0.9.
+            // With more data after the line, the request is not HTTP/0.9.
             return self.request.waiting == 0;
         }
         self.current(DIR).is_some_and(|tx| tx.old)
     }
 
-    /// A body without anything before it, up to the end.
+    /// Begins a body without status and fields, up to the end of the stream.
     fn bare_body(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Step {
         if let Err(outcome) = self.whose(cx, server) {
             return Step::Stop(0, outcome);
@@ -123,13 +123,13 @@ impl Http1Parser {
         Step::Used(0)
     }
 
-    /// Finds the transaction of a response that begins, or makes one.
+    /// Finds or creates the transaction of a new response.
     fn whose(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<(), Outcome> {
         if self.stand_in.is_some() {
             return Ok(());
         }
         if self.request.state == State::Protocol && self.request.tx == self.response.tx {
-            // An answer shows that the line was all, unless something is behind it.
+            // The response shows that the line was the whole request, unless more data follows it.
             if self.request.waiting == 0 {
                 let _ = self.old_protocol(cx);
             } else {
@@ -158,7 +158,7 @@ impl Http1Parser {
         Ok(())
     }
 
-    /// Makes the transaction of a response whose request's is gone.
+    /// Creates the transaction of a response whose request's transaction is gone.
     fn stand_in(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<(), Outcome> {
         let id = self.make_for_response(cx, server)?;
         let method = self.ended.pop_front().map_or(&b""[..], |m| m.name());
@@ -175,7 +175,8 @@ impl Http1Parser {
         Ok(())
     }
 
-    /// The fields of a response are there; whether `another` response follows them at once, which matters for `100 Continue`.
+    /// Handles the complete fields of a response. `another` says whether a further response follows at once, which matters for
+    /// `100 Continue`.
     pub(super) fn response_fields(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, another: bool) -> Outcome {
         let Some(tx) = self.current(DIR) else { return Outcome::Failed };
         let number = tx.status_line.number;
@@ -183,8 +184,8 @@ impl Http1Parser {
         let length = headers.first(b"content-length");
         let has_body = headers.first(b"transfer-encoding").is_some()
             || length.is_some_and(|v| request::content_length(v).0.is_some_and(|n| n > 0));
-        // Clients ignore a length or a coding of an interim response (RFC 9112 section 6.3). Without a response behind it the body
-        // is looked at all the same.
+        // Clients ignore a length or a coding of an interim response (RFC 9112 section 6.3). If no response follows, the body
+        // is inspected nevertheless.
         if number == Some(100) && (!has_body || another) {
             return self.interim();
         }
@@ -201,7 +202,8 @@ impl Http1Parser {
             } else if upgrade.is_some_and(|u| u.eq_ignore_ascii_case(b"websocket")) {
                 Outcome::Change(Some(AppProto::Websocket))
             } else if tx.request.headers.first(b"upgrade").is_none() {
-                // Nobody asked for another protocol. For Node.js and curl the response is still to come, for others this is it.
+                // The client did not ask for another protocol. Node.js and curl still expect the response; others take this
+                // one.
                 Outcome::More
             } else {
                 Outcome::Done
@@ -231,14 +233,14 @@ impl Http1Parser {
         }
         tx.base.advance(DIR, HEADERS);
         if self.request.state == State::Connect {
-            // What follows the request that was refused is another request.
+            // Another request follows the refused one.
             (self.request.state, self.resume) = (State::Start, true);
         }
         self.begin_body(cx, server, DIR, framing);
         Outcome::More
     }
 
-    /// `100 Continue`: the response is still to come.
+    /// Handles `100 Continue`: the final response is still to come.
     fn interim(&mut self) -> Outcome {
         if let Some(tx) = self.current(DIR) {
             if std::mem::replace(&mut tx.continued, true) {
@@ -254,7 +256,7 @@ impl Http1Parser {
     }
 }
 
-/// The request that brought about another protocol, without what was only for that.
+/// The request that led to the protocol change, without the fields that only served the upgrade.
 fn upgrade_of(tx: &Http1Tx) -> Upgrade {
     let headers = &tx.request.headers;
     let mut scratch = Vec::new();
@@ -277,8 +279,8 @@ fn upgrade_of(tx: &Http1Tx) -> Upgrade {
     }
 }
 
-/// How the end of a response's body is known (RFC 9112, section 6.3); a length or coding that is given counts even where
-/// there should be no body.
+/// How a response body ends (RFC 9112, section 6.3). A declared length or coding counts even for a response that should have no
+/// body.
 fn framing(tx: &Http1Tx, has_body: bool, events: &mut Vec<Event>) -> Framing {
     let headers = &tx.response.headers;
     if headers.repeated(b"content-length") {
@@ -290,7 +292,7 @@ fn framing(tx: &Http1Tx, has_body: bool, events: &mut Vec<Event>) -> Framing {
     if tx.method() == b"HEAD" {
         return Framing::None;
     }
-    // RFC 9110, section 8.6, and RFC 9112, section 6.1: such responses have neither field.
+    // RFC 9110, section 8.6, and RFC 9112, section 6.1: such responses must not have these fields.
     if tx.status_line.number.is_some_and(|n| matches!(n, 100..=199 | 204))
         && (headers.first(b"content-length").is_some() || headers.first(b"transfer-encoding").is_some())
     {
@@ -323,7 +325,7 @@ fn framing(tx: &Http1Tx, has_body: bool, events: &mut Vec<Event>) -> Framing {
     }
 }
 
-/// The place of a body in the whole that `Content-Range` gives.
+/// The range in `Content-Range` that the body has.
 fn range(tx: &mut Http1Tx) -> Option<ContentRange> {
     let value = tx.response.headers.first(b"content-range")?;
     let range = content_range(value);

@@ -1,4 +1,4 @@
-//! Requests: the line, what its fields mean for what follows.
+//! Requests: the line, and the effect of the fields.
 
 use margay_flow::Direction;
 
@@ -19,7 +19,7 @@ use super::{HEADERS, LINE, REQUEST_FRAME, auth, multipart, uri};
 const DIR: Direction = Direction::ToServer;
 
 impl Http1Parser {
-    /// The first line of a request.
+    /// Parses the first line of a request.
     pub(super) fn request_line(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8]) -> Step {
         let Some(line) = next_line(data, &mut self.request.scan, false, cx.end) else {
             if data.len() <= server.field_limit as usize {
@@ -91,7 +91,8 @@ impl Http1Parser {
         Step::Used(line.total)
     }
 
-    /// Behind a line without a protocol: lines that are no further request show that it was only left out; else it is HTTP/0.9.
+    /// Handles data after a line without a protocol. If it is not another request, the protocol was merely omitted; otherwise
+    /// the request is HTTP/0.9.
     pub(super) fn request_protocol(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8]) -> Step {
         let Some(line) = next_line(data, &mut self.request.scan, false, cx.end) else {
             return if data.len() > server.field_limit as usize { self.old_protocol(cx) } else { Step::More };
@@ -104,7 +105,7 @@ impl Http1Parser {
         Step::Used(0)
     }
 
-    /// The protocol was left out of the line.
+    /// The request line lacks its protocol.
     pub(super) fn missing_protocol(&mut self) {
         if let Some(tx) = self.current(DIR) {
             tx.event(Event::MissingProtocol);
@@ -115,7 +116,8 @@ impl Http1Parser {
         self.request.scan = 0;
     }
 
-    /// What follows a request is no request: it is taken for a body that nobody announced. False where there was none before.
+    /// Handles data after a request that is not a request: it becomes an unannounced body. Returns false if there was no
+    /// request before.
     fn unexpected(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, line: &[u8]) -> bool {
         let Some(tx) = self.request.tx.checked_sub(1).and_then(|id| self.get(id)) else { return false };
         if tx.unmatched {
@@ -126,7 +128,7 @@ impl Http1Parser {
         true
     }
 
-    /// It is HTTP/0.9: what follows the line is none of a request.
+    /// The request is HTTP/0.9: data after the line does not belong to it.
     pub(super) fn old_protocol(&mut self, cx: &mut Parse<'_>) -> Step {
         if let Some(tx) = self.current(DIR) {
             tx.old = true;
@@ -136,7 +138,7 @@ impl Http1Parser {
         Step::Used(0)
     }
 
-    /// The fields of a request are there.
+    /// Handles the complete fields of a request.
     pub(super) fn request_fields(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Outcome {
         let flow = cx.flow;
         let Some(tx) = self.current(DIR) else { return Outcome::Failed };
@@ -183,7 +185,7 @@ impl Http1Parser {
     }
 }
 
-/// How the end of a request's body is known.
+/// How a request body ends.
 fn framing(tx: &Http1Tx, events: &mut Vec<Event>) -> Framing {
     let headers = &tx.request.headers;
     let length = headers.first(b"content-length");
@@ -210,7 +212,7 @@ fn framing(tx: &Http1Tx, events: &mut Vec<Event>) -> Framing {
     }
 }
 
-/// Credentials in a scheme that is not known.
+/// Checks for credentials in an unknown scheme.
 fn authorisation(tx: &mut Http1Tx) {
     let Some(value) = tx.request.headers.first(b"authorization") else { return };
     if auth::scheme(value) == auth::Scheme::Unrecognised {

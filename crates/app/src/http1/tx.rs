@@ -22,9 +22,9 @@ use super::{host, uri};
 /// One side of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct Message {
-    /// Its first line, without line end.
+    /// The first line, without its end.
     pub line: Vec<u8>,
-    /// Its fields, with those of the trailer.
+    /// The fields, including those of the trailer.
     pub headers: Headers,
     /// Its body.
     pub body: Body,
@@ -38,29 +38,29 @@ pub struct Http1Tx {
     pub(super) response: Message,
     pub(super) request_line: RequestLine,
     pub(super) status_line: StatusLine,
-    /// No request was seen for the response.
+    /// The response has no request.
     pub(super) unmatched: bool,
-    /// It is the response to a request whose transaction is gone.
+    /// The response belongs to a request whose transaction is gone.
     pub(super) stand_in: bool,
-    /// The request is of HTTP/0.9.
+    /// The request is HTTP/0.9.
     pub(super) old: bool,
     /// Normalised request target.
     pub(super) uri: Vec<u8>,
-    /// Normalised host; empty where there is none.
+    /// Normalised host; empty if there is none.
     pub(super) host: Vec<u8>,
-    /// Host as the request gives it, without normalisation.
+    /// Host as in the request, without normalisation.
     pub(super) host_raw: Vec<u8>,
     pub(super) port: Option<u16>,
     /// Whether a `100 Continue` was seen.
     pub(super) continued: bool,
     window: [WindowLimits; 2],
-    /// How Flash files of the response are decompressed for rules.
+    /// How Flash files in the response are decompressed for rules.
     pub(super) swf: Option<(SwfConfig, Limits)>,
-    /// Memory that was last counted for it.
+    /// Memory at the last count.
     counted: u64,
 }
 
-/// What the target of a request without a request is.
+/// The target in a transaction without a request.
 pub(super) const NOT_SEEN: &[u8] = b"/libhtp::request_uri_not_seen";
 
 impl Http1Tx {
@@ -98,12 +98,12 @@ impl Http1Tx {
         part(&self.request.line, self.request_line.method)
     }
 
-    /// Target as it came.
+    /// The raw target.
     pub(super) fn uri_raw(&self) -> &[u8] {
         if self.unmatched { NOT_SEEN } else { part(&self.request.line, self.request_line.uri) }
     }
 
-    /// What makes a file's name where no field gives one: the normalised path.
+    /// The normalised path, from which a file gets its name if no field has one.
     pub(super) fn path(&self, server: &ServerConfig) -> Vec<u8> {
         if self.unmatched {
             return NOT_SEEN.to_vec();
@@ -114,14 +114,14 @@ impl Http1Tx {
         out
     }
 
-    /// Data of a body.
+    /// Handles body data.
     pub(super) fn body_data(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8]) {
         self.with_body(cx, server, dir, |body, cx, files| body.data(cx, files, dir, data));
         self.base.advance(dir, super::BODY);
         self.base.touch(dir);
     }
 
-    /// Data that came behind a request that announced no body: rules see it as one.
+    /// Handles data after a request that announced no body: rules see it as one.
     pub(super) fn late_body(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8]) {
         let dir = Direction::ToServer;
         self.request.body.file.wanted = false;
@@ -130,13 +130,13 @@ impl Http1Tx {
         self.count(&mut cx.shared.counters.http_memory);
     }
 
-    /// The end of a body.
+    /// Ends a body.
     pub(super) fn body_end(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, truncated: bool) {
         self.with_body(cx, server, dir, |body, cx, files| body.end(cx, files, dir, truncated));
         self.base.touch(dir);
     }
 
-    /// Bytes of a body are missing.
+    /// Handles a gap in a body.
     pub(super) fn body_gap(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, len: u64) {
         self.with_body(cx, server, dir, |body, cx, files| {
             body.gap(cx, files, dir, len);
@@ -169,14 +169,14 @@ impl Http1Tx {
         }
     }
 
-    /// Counts the memory held.
+    /// Updates the memory count.
     pub(super) fn count(&mut self, total: &mut u64) {
         let now = self.memory();
         *total = total.saturating_sub(self.counted).saturating_add(now);
         self.counted = now;
     }
 
-    /// Takes what was counted away.
+    /// Removes its memory from the count.
     pub(super) fn uncount(&mut self, total: &mut u64) {
         *total = total.saturating_sub(std::mem::take(&mut self.counted));
     }
@@ -186,10 +186,10 @@ impl Http1Tx {
         (std::mem::size_of::<Self>() + message(&self.request) + message(&self.response) + self.uri.capacity()) as u64
     }
 
-    /// Target, host and port are worked out, once all fields of the request are there.
+    /// Sets target, host and port, once all fields of the request are complete.
     pub(super) fn find_host(&mut self, flow: &FlowCore) {
         let raw = part(&self.request.line, self.request_line.uri);
-        // A path is no authority: there is no host in it.
+        // A path has no host.
         let connect = self.method() == b"CONNECT" && !raw.starts_with(b"/");
         let target = if connect { host::connect(raw) } else { uri::split(raw) };
         let header = self.request.headers.first(b"host").map(trim);
@@ -222,7 +222,7 @@ impl Http1Tx {
         if self.request.headers.repeated(b"host") {
             events.push(Event::HostAmbiguous);
         }
-        // What a proxy is to connect to has a port of its own.
+        // The target of a CONNECT has a port of its own.
         if let Some(p) = port
             && p != flow.dport
             && !connect
@@ -237,19 +237,19 @@ impl Http1Tx {
         }
     }
 
-    /// The data of a request's body that is still held, for alerts that show it.
+    /// The held data of the request body, for alerts that show it.
     pub fn request_body_held(&self) -> &[u8] {
         self.request.body.window().held().0
     }
 
-    /// The same of the response.
+    /// The held data of the response body.
     pub fn response_body_held(&self) -> &[u8] {
         self.response.body.window().held().0
     }
 
     pub(super) fn limits(&self, dir: Direction) -> WindowLimits {
         let mut limits = self.window.get(dir.index()).copied().unwrap_or(WindowLimits { min: 0, window: 0 });
-        // A Flash file is decompressed once, when all of it is there that is to be.
+        // A Flash file is decompressed once, when all required data is available.
         if let (Some((swf, _)), Direction::ToClient) = (&self.swf, dir)
             && let (data, 0) = self.response.body.window().held()
             && is_compressed(data)

@@ -1,9 +1,9 @@
-//! Request targets: taken apart, normalised as the server would.
+//! Request targets: parsed and normalised as the server would.
 //!
-//! A target is taken apart first ([`split`]); then the path is decoded (percent signs, backslashes, repeated slashes, as
-//! [`PathConfig`] says), characters of several bytes become single ones where the server does so, dot segments go, and
-//! with `double-decode-path` what is left is decoded once more. The query is only decoded. Everything happens in the
-//! output's own memory, which only ever shrinks: work is linear in the length of the target.
+//! First [`split`] parses the target. Then the path is decoded (percent signs, backslashes, repeated slashes, as set in
+//! [`PathConfig`]), multi-byte characters become single bytes if the server does that, dot segments are removed, and
+//! `double-decode-path` decodes the result again. The query is only decoded. All steps work in place in the output, which only
+//! shrinks, so the work is linear in the length of the target.
 
 use super::bestfit::best_fit;
 use super::config::{InvalidEncoding, PathConfig, ServerConfig};
@@ -11,7 +11,7 @@ use super::host;
 
 pub use super::host::normalise_host;
 
-/// A request target, taken apart (RFC 3986, section 3; leniently).
+/// A parsed request target (RFC 3986, section 3; leniently).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Uri<'a> {
     /// Scheme, without the colon.
@@ -30,27 +30,26 @@ pub struct Uri<'a> {
     pub fragment: Option<&'a [u8]>,
 }
 
-/// What was odd about a request target.
+/// Anomalies of a request target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UriFlags {
-    /// The host or the port is not one (`request_uri_host_invalid`).
+    /// The host or the port is invalid (`request_uri_host_invalid`).
     pub host_invalid: bool,
     /// The normalised path has a null byte.
     pub null: bool,
-    /// Percent-encoding was within percent-encoding, and was decoded twice (`double_encoded_uri`).
+    /// Percent-encoding was nested, and was decoded twice (`double_encoded_uri`).
     pub double_encoded: bool,
 }
 
-/// Appends the normalised form of a request target to `out`: what `http.uri` shows. It is never longer than `raw` by more
-/// than three bytes, and by none without `uri-include-all`. The authority of a `CONNECT` request is none of its business:
-/// see [`host::connect`].
+/// Appends the normalised request target to `out`: the value of `http.uri`. It is at most three bytes longer than `raw`, and
+/// never longer without `uri-include-all`. It does not handle the authority of a `CONNECT` request: see [`host::connect`].
 pub fn normalise(raw: &[u8], config: &ServerConfig, out: &mut Vec<u8>) -> UriFlags {
     let uri = split(raw);
     let mut flags = UriFlags::default();
     if config.uri_include_all {
         include_authority(&uri, out, &mut flags);
     } else if uri.host.is_some() {
-        // Only its validity is asked for; the bytes go again.
+        // Only the validity matters, so the bytes are removed again.
         let start = out.len();
         flags.host_invalid = !host::normalise_uri_host(&uri, out).1;
         out.truncate(start);
@@ -80,14 +79,14 @@ pub fn normalise(raw: &[u8], config: &ServerConfig, out: &mut Vec<u8>) -> UriFla
         out.push(b'#');
         let start = out.len();
         out.extend_from_slice(fragment);
-        // Who reads `%uXXXX` in paths does so in fragments; nobody does in a query.
+        // Servers that decode `%uXXXX` in paths do so in fragments; none does in a query.
         let u = config.path.u_encoding.then_some(config.path.replacement);
         decode_plain(out, start, false, u);
     }
     flags
 }
 
-/// Scheme, user and host; the port is left out, as it is in `http.host`.
+/// Appends scheme, user and host. Like in `http.host`, the port is omitted.
 fn include_authority(uri: &Uri<'_>, out: &mut Vec<u8>, flags: &mut UriFlags) {
     if let Some(scheme) = uri.scheme {
         out.extend(scheme.iter().map(u8::to_ascii_lowercase));
@@ -105,8 +104,8 @@ fn include_authority(uri: &Uri<'_>, out: &mut Vec<u8>, flags: &mut UriFlags) {
     }
 }
 
-/// Takes a request target apart. Whatever stands before the first colon is the scheme, unless the target begins with a slash;
-/// two slashes behind it, but not three, begin an authority.
+/// Parses a request target. The part before the first colon is the scheme, unless the target begins with a slash. Two slashes
+/// after it, but not three, begin an authority.
 pub fn split(raw: &[u8]) -> Uri<'_> {
     let mut uri = Uri::default();
     let mut rest = raw;
@@ -143,7 +142,7 @@ pub fn split(raw: &[u8]) -> Uri<'_> {
     uri
 }
 
-/// Host and port of an authority without user: `host`, `host:80`, `[::1]:80`.
+/// Splits an authority without user into host and port: `host`, `host:80`, `[::1]:80`.
 pub(super) fn split_authority(server: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
     if server.first() == Some(&b'[')
         && let Some(end) = server.iter().position(|&b| b == b']')
@@ -152,7 +151,7 @@ pub(super) fn split_authority(server: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
         return (Some(literal), after.strip_prefix(b":"));
     }
     if server.first() == Some(&b'[') {
-        // No end to it: all of it is the host.
+        // The bracket is not closed, so all of it is the host.
         return (Some(server), None);
     }
     match cut(server, b':') {
@@ -161,7 +160,7 @@ pub(super) fn split_authority(server: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
     }
 }
 
-/// What is before the first `byte`, and what is behind it.
+/// Splits `data` at the first `byte`.
 pub(super) fn cut(data: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     let at = memchr::memchr(byte, data)?;
     Some((data.get(..at)?, data.get(at + 1..)?))
@@ -180,7 +179,7 @@ fn hex(a: u8, b: u8) -> Option<u8> {
     Some(nibble(a)? << 4 | nibble(b)?)
 }
 
-/// Two bytes as if they were hexadecimal digits.
+/// Treats two arbitrary bytes as hexadecimal digits.
 const fn hex_of_anything(a: u8, b: u8) -> u8 {
     const fn digit(b: u8) -> u8 {
         if b >= b'A' { (b & 0xdf).wrapping_sub(b'A').wrapping_add(10) } else { b.wrapping_sub(b'0') }
@@ -188,17 +187,17 @@ const fn hex_of_anything(a: u8, b: u8) -> u8 {
     digit(a).wrapping_mul(16).wrapping_add(digit(b))
 }
 
-/// What a percent sign and what follows come to.
+/// The result of decoding a percent sign.
 enum Escape {
-    /// A byte, after so many bytes of input; whether it was a null byte written `%00`.
+    /// A byte, the length of its encoding, and whether it was a null byte written as `%00`.
     Byte(u8, usize, bool),
-    /// So many bytes of input as they are written.
+    /// This many bytes of input, unchanged.
     Verbatim(usize),
-    /// Nothing: the percent sign goes.
+    /// Nothing: the percent sign is dropped.
     Dropped,
 }
 
-/// Decodes a percent sign in a path; `after` is what follows it.
+/// Decodes a percent sign in a path; `after` is the input after it.
 fn escape(after: &[u8], config: &PathConfig) -> Escape {
     let invalid = |decoded: Option<(u8, usize)>| match (config.invalid, decoded) {
         (InvalidEncoding::Remove, _) => Escape::Dropped,
@@ -227,12 +226,12 @@ fn escape(after: &[u8], config: &PathConfig) -> Escape {
     }
 }
 
-/// Appends a path, decoded.
+/// Decodes and appends a path.
 fn decode_path(path: &[u8], config: &PathConfig, out: &mut Vec<u8>) {
     let mut rest = path;
     let mut slash = false;
     while let Some((&first, after)) = rest.split_first() {
-        // Most of a path stays as it is.
+        // Most of a path needs no decoding.
         let plain = rest.iter().position(|b| matches!(b, b'%' | b'/' | b'\\' | 0)).unwrap_or(rest.len());
         if plain > 0 {
             let (text, after) = rest.split_at(plain);
@@ -280,14 +279,14 @@ fn decode_path(path: &[u8], config: &PathConfig, out: &mut Vec<u8>) {
     }
 }
 
-/// Turns UTF-8 from `start` on into single bytes. Overlong forms count (`%c0%af` is a slash); what is no UTF-8 is replaced;
-/// a character that ends short of its bytes is dropped at the end.
+/// Converts UTF-8 from `start` on to single bytes. Overlong forms count (`%c0%af` is a slash). Invalid UTF-8 is replaced; an
+/// incomplete character at the end is dropped.
 fn utf8_best_fit(out: &mut Vec<u8>, start: usize, replacement: u8) {
     if out.iter().skip(start).all(u8::is_ascii) {
         return;
     }
     let mut write = start;
-    // Character being read: its bits so far, and how many bytes are missing.
+    // The current character: its bits so far, and the number of missing bytes.
     let (mut code, mut missing) = (0u32, 0u8);
     let mut read = start;
     while let Some(&byte) = out.get(read) {
@@ -303,7 +302,7 @@ fn utf8_best_fit(out: &mut Vec<u8>, start: usize, replacement: u8) {
             missing == 0
         } else {
             let next = code << 6 | u32::from(byte & 0x3f);
-            // Surrogates and what is beyond the last plane are found out with the second byte.
+            // The second byte reveals surrogates and code points beyond the last plane.
             let broken = byte & 0xc0 != 0x80
                 || missing == 2 && next & 0x3ffe0 == 0x360 && next < 0x400
                 || missing == 3 && next > 0x10f;
@@ -316,7 +315,7 @@ fn utf8_best_fit(out: &mut Vec<u8>, start: usize, replacement: u8) {
             missing == 0
         };
         if done {
-            // Never ahead of `read`: each byte written has at least one of its own.
+            // The write position never passes `read`, because each written byte has at least one input byte.
             if let Some(slot) = out.get_mut(write) {
                 *slot = best_fit(code, replacement);
             }
@@ -326,7 +325,8 @@ fn utf8_best_fit(out: &mut Vec<u8>, start: usize, replacement: u8) {
     out.truncate(write);
 }
 
-/// Removes `.` and `..` segments from `start` on (RFC 3986, section 5.2.4, but a slash behind a last dot segment goes too).
+/// Removes `.` and `..` segments from `start` on (RFC 3986, section 5.2.4, but a slash after a final dot segment is removed
+/// too).
 fn remove_dot_segments(out: &mut Vec<u8>, start: usize) {
     let path = out.get(start..).unwrap_or(&[]);
     if path.first() != Some(&b'.') && memchr::memmem::find(path, b"/.").is_none() {
@@ -334,7 +334,7 @@ fn remove_dot_segments(out: &mut Vec<u8>, start: usize) {
     }
     let len = out.len();
     let (mut read, mut write) = (start, start);
-    // A slash was read and not yet written; whether it is what a dot segment left.
+    // Whether a slash was read and not yet written, and whether a dot segment left it.
     let (mut slash, mut left) = (false, false);
     while read < len || slash {
         let rest = out.get(read..len).unwrap_or(&[]);
@@ -357,7 +357,7 @@ fn remove_dot_segments(out: &mut Vec<u8>, start: usize) {
             }
             let segment = out.get(read..len).unwrap_or(&[]);
             let segment = memchr::memchr(b'/', segment).unwrap_or(segment.len());
-            // What is written never gets ahead of what is read.
+            // The write position never passes the read position.
             out.copy_within(read..read + segment, write);
             write += segment;
             read += segment;
@@ -382,12 +382,12 @@ fn put(out: &mut [u8], at: usize, byte: u8) {
     }
 }
 
-/// Decodes `%XX` from `start` on, and `+` where it is to be a space; returns whether there was any `%XX`.
+/// Decodes `%XX` from `start` on, and `+` if it means a space. Returns whether there was any `%XX`.
 pub(super) fn decode_percent(out: &mut Vec<u8>, start: usize, plus: bool) -> bool {
     decode_plain(out, start, plus, None)
 }
 
-/// As [`decode_percent`], and `%uXXXX` where there is a byte for what no byte fits.
+/// As [`decode_percent`], and also decodes `%uXXXX` if `u` has the replacement for unmatched characters.
 fn decode_plain(out: &mut Vec<u8>, start: usize, plus: bool, u: Option<u8>) -> bool {
     let Some(first) = out.iter().skip(start).position(|&b| b == b'%' || plus && b == b'+') else { return false };
     let (mut read, mut write) = (start + first, start + first);
@@ -439,7 +439,7 @@ mod tests {
         }
     }
 
-    // All tables are what Suricata 7.0.10 shows, but for targets with spaces, which are Suricata 8's.
+    // The tables are results of Suricata 7.0.10, except for targets with spaces, which are from Suricata 8.
 
     #[test]
     fn as_ids() {

@@ -1,4 +1,5 @@
-//! IEC 60870-5-104: commands and measurements of telecontrol over TCP. Each APDU with a function or with data is a transaction.
+//! IEC 60870-5-104: commands and measurements of telecontrol over TCP. Each APDU with a control function or data is a
+//! transaction.
 
 mod names;
 
@@ -18,15 +19,15 @@ use names::{CAUSES, FUNCTIONS, TYPES, element_len};
 
 /// First byte of an APDU (clause 5 of the standard).
 const START: u8 = 0x68;
-/// Bytes before those that the length counts.
+/// Bytes that the length does not count.
 const BEFORE: usize = 2;
-/// Bytes of the control field.
+/// Length of the control field.
 const CONTROL: usize = 4;
-/// The length may be from that of the control field to this.
+/// The longest length; the shortest is that of the control field.
 const LENGTH_MAX: u8 = 253;
-/// Bytes of an ASDU before its objects: type, number of objects, cause in two, address of the station in two.
+/// Length of an ASDU's header: type, number of objects, cause in two bytes, station address in two.
 const ASDU: usize = 6;
-/// Most objects whose addresses are kept.
+/// The limit of object addresses.
 const OBJECTS_MAX: usize = 127;
 
 pub mod events {
@@ -58,11 +59,11 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Iec104, "iec104").logged().own()
 };
 
-/// By the start and the length of an APDU.
+/// Checks the start byte and the length of an APDU.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     match data {
         [START, len, control, ..] if !is_sane(*len, *control) => Probed::No,
-        // The number of what was received is not odd.
+        // The receive sequence number is even.
         [START, _, first, _, third, ..] if first & 1 == 0 && third & 1 == 1 => Probed::No,
         [START, _, control @ ..] if control.len() < CONTROL => Probed::More,
         [START, _, first, second, third, fourth, ..] if is_control([*first, *second, *third, *fourth]) => {
@@ -73,7 +74,7 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// Whether these four bytes are a control field: of a transfer of data, of a receipt alone, or of a function without a number.
+/// Whether four bytes are a control field: data transfer, acknowledgement, or an unnumbered function.
 const fn is_control(field: [u8; CONTROL]) -> bool {
     match field {
         [first, _, third, _] if first & 1 == 0 => third & 1 == 0,
@@ -83,20 +84,20 @@ const fn is_control(field: [u8; CONTROL]) -> bool {
     }
 }
 
-/// Whether an APDU may have this length: without data that of the control field.
+/// Whether an APDU may have this length. Without data, it is that of the control field.
 const fn is_sane(len: u8, control: u8) -> bool {
     let least = if control & 1 == 0 { CONTROL + ASDU } else { CONTROL };
     len as usize >= least && len <= LENGTH_MAX && (control & 1 == 0 || len as usize == CONTROL)
 }
 
-/// A flow: nothing is kept between APDUs.
+/// The state of a flow: nothing is kept between APDUs.
 #[derive(Debug)]
 struct Iec104;
 
 impl Conversation for Iec104 {
     type Tx = Apdu;
     const PROTO: AppProto = AppProto::Iec104;
-    /// Connections last for months: one that loses a segment is followed on from the next APDU.
+    /// Connections last for months. After a gap, the parser continues with the next APDU.
     const RESUMES: bool = true;
 
     fn new(_config: &AppConfig, _flow: &FlowCore) -> Self {
@@ -134,7 +135,7 @@ impl Conversation for Iec104 {
             }
         }
         match message {
-            // Acknowledgements and tests of the connection say nothing.
+            // Acknowledgements and connection tests carry no information.
             [_, _, control, ..] if control & 3 == 1 || matches!(control, 0x43 | 0x83) => {}
             [_, _, function, ..] if function & 3 == 3 => {
                 turn.one_way(dir, Apdu { dir, kind: Kind::Function(*function) });
@@ -153,14 +154,14 @@ impl Conversation for Iec104 {
     }
 }
 
-/// An APDU: the parts that rules and events need.
+/// The parts of an APDU that rules and events need.
 #[derive(Debug)]
 struct Apdu {
     dir: Direction,
     kind: Kind,
 }
 
-/// What an APDU is.
+/// The content of an APDU.
 #[derive(Debug)]
 enum Kind {
     /// Control functions (format U).
@@ -180,9 +181,9 @@ struct Asdu {
     is_test: bool,
     originator: u8,
     station: u16,
-    /// Addresses of the objects; of a sequence the first.
+    /// Addresses of the objects; for a sequence, the first one.
     objects: Vec<u32>,
-    /// Objects end before they should.
+    /// The objects are truncated.
     is_cut: bool,
 }
 
@@ -211,7 +212,7 @@ impl Asdu {
             };
             let [a, b, c] = *address;
             asdu.objects.push(u32::from_le_bytes([a, b, c, 0]));
-            // Where the length of a type's elements is not known, the first address is.
+            // If the element length of a type is unknown, only the first address is.
             let Some(len) = len else { break };
             let elements = if is_sequence { usize::from(count) } else { 1 };
             match behind.split_at_checked(len * elements) {
@@ -253,7 +254,7 @@ impl Content for Apdu {
         self.dir
     }
 
-    /// A malformed APDU is an anomaly only.
+    /// A malformed APDU only has an anomaly.
     fn records(&self, _options: &AppLogOptions) -> usize {
         usize::from(!matches!(self.kind, Kind::Malformed))
     }
@@ -295,7 +296,7 @@ mod tests {
     const START_DT: &[u8] = b"\x68\x04\x07\0\0\0";
     /// General interrogation of station 1.
     const INTERROGATION: &[u8] = b"\x68\x0e\0\0\0\0\x64\x01\x06\0\x01\0\0\0\0\x14";
-    /// Two single points, 100 and 258, sent because they changed.
+    /// Two single points, 100 and 258, sent spontaneously.
     const POINTS: &[u8] = b"\x68\x12\x02\0\x02\0\x01\x02\x03\0\x01\0\x64\0\0\x01\x02\x01\0\0";
 
     #[test]

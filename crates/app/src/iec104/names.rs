@@ -1,4 +1,4 @@
-//! Names of functions, types and causes (IEC 60870-5-101, clauses 7.2.1 and 7.2.3), and how long elements are.
+//! Names of functions, types and causes (IEC 60870-5-101, clauses 7.2.1 and 7.2.3), and element lengths.
 
 /// Control functions: the first byte of the control field.
 pub(super) const FUNCTIONS: &[(&str, u64)] = &[
@@ -38,7 +38,7 @@ macro_rules! types {
         /// Types of data.
         pub(super) const TYPES: &[(&str, u64)] = &[$(($name, $number)),*];
 
-        /// Bytes of an element of a type; `None` where it is not known, or differs.
+        /// Length of an element of a type; `None` if it is unknown or variable.
         pub(super) const fn element_len(kind: u8) -> Option<usize> {
             match kind {
                 $($number => $len,)*

@@ -1,11 +1,11 @@
-//! Messages of version 1 (RFC 2408) and 2 (RFC 7296 section 3): a header, and payloads that each say what the next one is.
+//! Messages of version 1 (RFC 2408) and 2 (RFC 7296 section 3): a header, and payloads that each have the type of the next one.
 
 use crate::bytes::{be16, be32};
 
 /// Bytes of the header.
 pub(super) const HEADER: usize = 28;
 
-/// A header, of either version.
+/// The header of either version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) init_spi: u64,
@@ -19,7 +19,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads the header of a datagram: version 1.0 or 2.0, and the length that the datagram has.
+    /// Reads the header of a datagram: version 1.0 or 2.0, and the datagram's length.
     pub(super) fn read(data: &[u8]) -> Option<Header> {
         let head = data.first_chunk::<HEADER>()?;
         let be64 = |at: usize| head.get(at..)?.first_chunk().map(|b| u64::from_be_bytes(*b));
@@ -39,7 +39,7 @@ impl Header {
     }
 }
 
-/// The payloads of a message or of a payload: type of each, its content, and the type of the next. `Err` where a length is wrong.
+/// The payloads of a message or of a payload: type, content, and the type of the next one. `Err` if a length is invalid.
 pub(super) struct Payloads<'a> {
     next: u8,
     rest: &'a [u8],
@@ -69,17 +69,17 @@ impl<'a> Iterator for Payloads<'a> {
     }
 }
 
-/// A proposal: what protocol it is for, and the content of each of its transforms.
+/// A proposal: its protocol, and the content of its transforms.
 #[derive(Debug)]
 pub(super) struct Proposal<'a> {
     pub(super) protocol: u8,
     pub(super) transforms: Vec<&'a [u8]>,
 }
 
-/// The proposals of an association. Each transform takes eight bytes, so there are no more of them than the message has room for.
+/// The proposals of a security association. Each transform takes eight bytes, so the message bounds their number.
 pub(super) fn proposals(data: &[u8], kind: u8) -> Result<Vec<Proposal<'_>>, ()> {
     let mut all = Vec::new();
-    // In both versions the first byte of a proposal is that of its kind where another one follows.
+    // In both versions, the first byte of a proposal is a proposal's type if another one follows.
     for proposal in Payloads::new(kind, data) {
         let (_, content, _) = proposal?;
         let head = content.first_chunk::<4>().ok_or(())?;
@@ -93,7 +93,7 @@ pub(super) fn proposals(data: &[u8], kind: u8) -> Result<Vec<Proposal<'_>>, ()> 
     Ok(all)
 }
 
-/// The attributes of a transform of version 1 (RFC 2408 section 3.3): type, and value; of a long value its lowest 32 bits.
+/// The attributes of a transform in version 1 (RFC 2408 section 3.3): type and value; for a long value, its lowest 32 bits.
 pub(super) fn attributes(transform: &[u8]) -> Result<Vec<(u16, u32)>, ()> {
     let mut rest = transform.get(4..).ok_or(())?;
     let mut all = Vec::new();

@@ -20,7 +20,7 @@ use message::{HEADER, Header, Payloads, attributes, proposals};
 use tx::{Chosen, Exchange, Message, V1, V2};
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:ike.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:ike.NAME`).
 
     events! { "IKE";
         MalformedData "malformed_data";
@@ -64,8 +64,8 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Ike, "ike").logged()
 };
 
-/// By its version and length. Where what seems to be a response knows no SPI of the responder the flow is turned round, as in
-/// Suricata; so is it where a responder asks for a cookie.
+/// Checks version and length. Like in Suricata, the flow is turned if an apparent response has no responder SPI. That includes
+/// a responder's request for a cookie.
 fn probe(dir: Direction, data: &[u8]) -> Probed {
     match Header::read(data) {
         Some(h) => Probed::Yes { reverse: dir == Direction::ToClient && h.resp_spi == 0 },
@@ -73,7 +73,8 @@ fn probe(dir: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// Attributes of an association, by their numbers in version 1 (RFC 2409 appendix A); `alg_esn` is of version 2 alone.
+/// Attributes of a security association, by their numbers in version 1 (RFC 2409 appendix A); `alg_esn` exists in version 2
+/// only.
 const ATTRIBUTES: &[(u16, &str)] = &[
     (1, "alg_enc"),
     (2, "alg_hash"),
@@ -102,15 +103,15 @@ fn chosen_attribute(text: &str) -> Result<NumberCondition, String> {
     }
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug, Default)]
 struct Ike {
     /// Version 1: the attributes that the responder chose.
     v1_chosen: Arc<[(u16, u32)]>,
     v1_doi: Option<u32>,
-    /// Version 1, by direction: the latest key exchange and nonce.
+    /// Version 1, by direction: the last key exchange and nonce.
     v1: [Exchange; 2],
-    /// Version 2: what was chosen last.
+    /// Version 2: the last chosen transforms.
     v2_chosen: Chosen,
 }
 
@@ -254,7 +255,7 @@ impl Ike {
                     }
                     Err(()) => events.push(Event::MalformedData),
                 },
-                // Behind the group.
+                // The data follows the group.
                 34 => m.own.key_exchange = content.get(4..).map(Into::into),
                 40 => m.own.nonce = Some(content.into()),
                 41 => match be16(content, 2) {
@@ -262,7 +263,7 @@ impl Ike {
                     None => events.push(Event::MalformedData),
                 },
                 43 => m.vendors.push(hex(content)),
-                // What is in it cannot be read.
+                // The content is encrypted.
                 46 => break,
                 _ => {}
             }
@@ -273,7 +274,7 @@ impl Ike {
     }
 }
 
-/// Bytes in hexadecimal.
+/// Formats bytes in hexadecimal.
 fn hex(bytes: &[u8]) -> Box<[u8]> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     bytes.iter().flat_map(|b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]).collect()

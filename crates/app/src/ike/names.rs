@@ -1,8 +1,8 @@
-//! Names in events: those of the IANA registries for IKE, as Suricata writes them.
+//! Names in events: those of the IANA registries for IKE, in Suricata's spelling.
 
 use std::borrow::Cow;
 
-/// The name of a number; of one without a name its registry and the number.
+/// The name of a number; without a name, its registry and the number.
 pub(super) fn name(names: &[(u16, &'static str)], registry: &str, n: u16) -> Cow<'static, str> {
     match names.iter().find(|x| x.0 == n) {
         Some(x) => x.1.into(),
@@ -43,7 +43,7 @@ pub(super) const V1_AUTH: &[(u16, &str)] = &[
     (10, "AuthEcdsaSha384"),
     (11, "AuthEcdsaSha512"),
 ];
-/// Groups of Diffie-Hellman (version 1).
+/// Diffie-Hellman groups (version 1).
 pub(super) const V1_GROUP: &[(u16, &str)] = &[
     (1, "GroupDefault768BitModp"),
     (2, "GroupAlternate1024BitModpGroup"),
@@ -76,7 +76,7 @@ pub(super) const V1_GROUP: &[(u16, &str)] = &[
     (29, "GroupBrainpoolEcp384"),
     (30, "GroupBrainpoolEcp512"),
 ];
-/// What a life time is counted in (version 1).
+/// Units of a lifetime (version 1).
 pub(super) const V1_LIFE: &[(u16, &str)] = &[(1, "LifeTypeSeconds"), (2, "LifeTypeKilobytes")];
 /// Payloads (version 1).
 pub(super) const V1_PAYLOAD: &[(u16, &str)] = &[
@@ -181,7 +181,7 @@ pub(super) const AUTH: &[(u16, &str)] = &[
     (13, "AUTH_HMAC_SHA2_384_192"),
     (14, "AUTH_HMAC_SHA2_512_256"),
 ];
-/// Groups of Diffie-Hellman (version 2).
+/// Diffie-Hellman groups (version 2).
 pub(super) const DH: &[(u16, &str)] = &[
     (0, "None"),
     (1, "Modp768"),

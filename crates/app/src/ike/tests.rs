@@ -1,4 +1,4 @@
-//! A main mode of version 1 from a capture, and messages of version 2.
+//! A captured main mode of version 1, and messages of version 2.
 
 use margay_flow::Direction::{ToClient, ToServer};
 
@@ -94,7 +94,7 @@ fn version_2() {
             r#"{"ike":{"version_major":2,"version_minor":0,"init_spi":"0707070707070707","resp_spi":"0707070707070707","message_id":0,"exchange_type":34,"role":"responder","alg_enc":"ENCR_AES_GCM_16","alg_auth":"NONE","alg_prf":"PRF_HMAC_SHA2_512","alg_dh":"BrainpoolP512r1","alg_esn":"NoESN","payload":["EncryptedAndAuthenticated","VendorID"],"ikev2":{"errors":0}}}"#,
         ]
     );
-    // Each weak transform counts.
+    // Each weak transform raises an event.
     assert_eq!(talk.events(), ["weak_crypto_enc", "weak_crypto_auth", "weak_crypto_auth", "weak_crypto_dh"]);
     assert_eq!(talk.buffers("ike.nonce_payload", ToServer), ["nonce"]);
     assert_eq!(talk.numbers("ike.nonce_payload_length", ToServer), [5]);
@@ -113,7 +113,7 @@ fn proposals_and_what_is_wrong_with_them() {
     assert_eq!(of(2, &[(3, 12), (5, 0)]), ["weak_crypto_no_dh", "no_encryption"]);
     assert_eq!(of(1, &[(1, 12), (2, 5), (3, 12), (4, 14), (7, 1)]), ["unknown_proposal"]);
     assert_eq!(of(1, &[(1, 12), (2, 0), (3, 12), (4, 0)]), ["invalid_proposal", "invalid_proposal"]);
-    // However many there are, the list of events is short.
+    // The event list stays short whatever their number.
     assert_eq!(of(1, &[(3, 1); 255]).len(), crate::AppEvents::MOST + 1);
 }
 
@@ -125,7 +125,7 @@ fn lengths_are_not_trusted() {
         let mut talk = Talk::udp(AppProto::Ike, 500);
         talk.client(&cut);
         assert_eq!((talk.outcome == Outcome::Failed, talk.logs().len()), (at > 0, 0), "{at}");
-        // The same with a length that fits.
+        // The same with a matching length.
         if at >= HEADER {
             cut[24..28].copy_from_slice(&(at as u32).to_be_bytes());
             assert_eq!(Talk::udp(AppProto::Ike, 500).client(&cut).logs().len(), 1);

@@ -1,4 +1,4 @@
-//! A transaction: a message, and what the flow chose before it.
+//! A transaction: a message, and the flow's earlier choices.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::names::{self, name, v1};
 use super::{Id, hex};
 use crate::bytes::be16;
 
-/// A key exchange, and a nonce.
+/// A key exchange and a nonce.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Exchange {
     pub(super) key_exchange: Option<Arc<[u8]>>,
@@ -44,9 +44,9 @@ impl Exchange {
 pub(super) struct Message {
     dir: Direction,
     header: Header,
-    /// Kinds of payloads: of version 1 each once.
+    /// Payload types; for version 1, each once.
     pub(super) payloads: Vec<u16>,
-    /// In hexadecimal.
+    /// Vendor identifiers in hexadecimal.
     pub(super) vendors: Vec<Box<[u8]>>,
     pub(super) own: Exchange,
     pub(super) v1: Option<Box<V1>>,
@@ -54,22 +54,22 @@ pub(super) struct Message {
     spis: [Box<[u8]>; 2],
 }
 
-/// What version 1 has of its own.
+/// State of version 1.
 #[derive(Debug, Default)]
 pub(super) struct V1 {
     pub(super) encrypted: bool,
     pub(super) doi: Option<u32>,
-    /// Of each transform that the initiator proposes its attributes.
+    /// The attributes of each transform that the initiator proposes.
     pub(super) proposals: Vec<Vec<(u16, u32)>>,
     /// Attributes that the responder chose with this message.
     pub(super) new: Vec<(u16, u32)>,
-    /// Those that it chose last.
+    /// The last chosen attributes.
     pub(super) chosen: Arc<[(u16, u32)]>,
     /// By direction, so far.
     pub(super) exchanges: [Exchange; 2],
 }
 
-/// What version 2 has of its own.
+/// State of version 2.
 #[derive(Debug, Default)]
 pub(super) struct V2 {
     pub(super) notify: Vec<u16>,
@@ -77,7 +77,7 @@ pub(super) struct V2 {
     pub(super) chosen: Chosen,
 }
 
-/// Transforms of an association of version 2: the last of each type (RFC 7296 section 3.3.2).
+/// Transforms of a security association in version 2: the last one of each type (RFC 7296 section 3.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chosen {
     enc: u16,
@@ -94,7 +94,7 @@ impl Default for Chosen {
 }
 
 impl Chosen {
-    /// Reads proposals, and adds what is wrong with them.
+    /// Reads proposals, and adds events for weak or invalid ones.
     pub(super) fn of(proposals: &[Proposal<'_>], events: &mut Vec<Event>) -> Chosen {
         let mut chosen = Chosen::default();
         for proposal in proposals {
@@ -143,7 +143,7 @@ impl Chosen {
             if !authenticated && !aead {
                 events.push(Event::WeakCryptoNoAuth);
             }
-            // A header that authenticates, and nothing else.
+            // An authentication header only.
             if proposal.protocol == 2 {
                 events.push(Event::NoEncryption);
             }
@@ -151,7 +151,7 @@ impl Chosen {
         chosen
     }
 
-    /// As attributes of version 1.
+    /// Converts to an attribute of version 1.
     fn attribute(&self, index: usize) -> Option<(u16, u32)> {
         [(1, self.enc), (13, self.prf), (3, self.auth), (4, self.dh)].get(index).map(|(a, n)| (*a, u32::from(*n)))
     }
@@ -165,7 +165,7 @@ impl Chosen {
     }
 }
 
-/// Attributes of version 1: each once, the first of its kind.
+/// Appends attributes of version 1: the first one of each type.
 fn log_attributes(attributes: &[(u16, u32)], json: &mut Json) {
     let mut seen = 0u64;
     for (kind, value) in attributes {

@@ -1,6 +1,6 @@
-//! IMAP (RFC 9051, RFC 3501): each command with its responses is a transaction, and so is the greeting and each mail that a FETCH
-//! brings. Tags tell which response ends which command, so the parser goes on behind a gap. Mails (APPEND, `BODY[]`, `RFC822`) go line
-//! by line into [`crate::mime`], as those of SMTP do and with its settings.
+//! IMAP (RFC 9051, RFC 3501): each command with its responses is a transaction, and so are the greeting and each mail that a
+//! FETCH returns. Tags match responses to commands, so the parser can continue after a gap. Mails (APPEND, `BODY[]`, `RFC822`)
+//! go line by line to [`crate::mime`], like those of SMTP and with its settings.
 
 pub mod events;
 mod syntax;
@@ -24,13 +24,13 @@ use events::Event;
 use syntax::{ARGUMENT_MAX, TAIL, is_mail, literal, sasl_user, tag};
 use tx::{Command, Exchange};
 
-/// Most bytes of a line that are looked at together.
+/// The limit of a line that is parsed as a whole.
 const LINE_MAX: usize = 8 << 10;
-/// Longest line of a mail that is read in one piece.
+/// The longest mail line that is read in one piece.
 const MAIL_LINE_MAX: usize = 4 << 10;
-/// Most commands that wait for the response that ends them; with one more the oldest is given up.
+/// The limit of commands that wait for their final response; a further one ends the oldest.
 const PENDING_MAX: usize = 128;
-/// Most lines of the server in a row that are no responses.
+/// The limit of consecutive server lines that are not responses.
 const MALFORMED_MAX: u8 = 8;
 
 const TS: Direction = Direction::ToServer;
@@ -46,10 +46,10 @@ keywords! {
     Response Keyword::buffers(&["imap.response"], KeywordDirection::ToClient);
 }
 
-/// Number of the first buffer of a mail.
+/// Id of the first mail buffer.
 const EMAIL_AT: u8 = KEYWORDS.len() as u8;
 
-/// The buffers of IMAP, then those that mails have in SMTP. A mail goes either way.
+/// The buffers of IMAP, followed by those that mails have in SMTP. A mail can go in either direction.
 static ALL_BUFFERS: [BufferDef; BUFFERS_OF_IMAP.len() + EMAIL.len()] = {
     let mut all = [BUFFERS_OF_IMAP[0]; BUFFERS_OF_IMAP.len() + EMAIL.len()];
     let mut i = 0;
@@ -69,7 +69,7 @@ const BUFFERS_OF_IMAP: [BufferDef; 4] = crate::declare::buffers(KEYWORDS);
 
 /// IMAP.
 pub static PROTOCOL: Protocol = Protocol {
-    // Suricata only recognises it, and so does this engine where the configuration does not ask for more.
+    // Suricata only detects it, and so does this engine by default.
     mode: Mode::DetectionOnly,
     opening: Opening::Command,
     recognition: Recognition {
@@ -89,10 +89,10 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Imap, "imap").logged()
 };
 
-/// How a literal is read.
+/// How to handle a literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// It is skipped.
+    /// Skip it.
     Skip,
     /// It is an argument of a command.
     Argument,
@@ -100,14 +100,14 @@ enum Kind {
     Mail,
 }
 
-/// A literal that is being read.
+/// The current literal.
 #[derive(Debug)]
 struct Literal {
     left: u64,
     kind: Kind,
-    /// The transaction that it belongs to.
+    /// Its transaction.
     tx: Option<u64>,
-    /// Some of it was there.
+    /// Some of it was read.
     begun: bool,
     /// The next byte begins a line of a mail.
     line_start: bool,
@@ -115,7 +115,7 @@ struct Literal {
 }
 
 impl Literal {
-    /// How much of `data` can be read now. A mail is read in whole lines, whatever the pieces it comes in.
+    /// How much of `data` can be read now. A mail is read in complete lines, whatever the segmentation.
     fn piece(&self, data: &[u8], end: bool) -> Framing {
         let own = data.get(..usize::try_from(self.left).unwrap_or(usize::MAX)).unwrap_or(data);
         if self.kind != Kind::Mail || own.len() as u64 == self.left || end {
@@ -142,34 +142,34 @@ impl Literal {
     }
 }
 
-/// A direction.
+/// The state of a direction.
 #[derive(Debug, Default)]
 struct Side {
     literal: Option<Literal>,
-    /// A command or response goes on in the line that comes: there was a literal.
+    /// After a literal, the command or response continues in the next line.
     open: bool,
     /// Its transaction.
     tx: Option<u64>,
-    /// The next bytes are the rest of a long line.
+    /// The next bytes continue a long line.
     within: bool,
-    /// The end of the line at hand, which may announce a literal.
+    /// The end of the current line, which may announce a literal.
     tail: Vec<u8>,
-    /// The number of the mail that the response at hand is about.
+    /// The mail number of the current response.
     fetched: Option<Vec<u8>>,
-    /// Bytes that were given and not taken.
+    /// Unconsumed bytes.
     waiting: u64,
-    /// Behind a gap: the next byte begins a line, or goes on in a literal.
+    /// After a gap: the next byte begins a line, or continues a literal.
     found: bool,
 }
 
 impl Side {
-    /// The command or response at hand is over.
+    /// Ends the current command or response.
     fn close(&mut self) {
         (self.literal, self.open, self.tx, self.within, self.fetched) = (None, false, None, false, None);
         self.tail.clear();
     }
 
-    /// Keeps the last bytes of a line so far.
+    /// Keeps the last bytes of the current line.
     fn note(&mut self, text: &[u8]) {
         self.tail.extend_from_slice(text.get(text.len().saturating_sub(TAIL)..).unwrap_or(text));
         let over = self.tail.len().saturating_sub(TAIL);
@@ -177,24 +177,24 @@ impl Side {
     }
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct Imap {
     max_txs: usize,
     stream_depth: u64,
     sides: [Side; 2],
-    /// Commands without the response that ends them, oldest first: tag and transaction.
+    /// Commands without their final response, oldest first: tag and transaction.
     pending: VecDeque<(Vec<u8>, u64)>,
-    /// An authentication goes on: what the client sends is for it.
+    /// An authentication is in progress: the client's data belongs to it.
     authentication: Option<u64>,
-    /// STARTTLS or COMPRESS waits for its response: what the client sends behind it may be no command.
+    /// STARTTLS or COMPRESS waits for its response: the client's data after it may not be commands.
     hold: Option<u64>,
-    /// The client waits for news (RFC 2177) until it says `DONE`.
+    /// The client waits for updates (RFC 2177) until it sends `DONE`.
     idle: bool,
     malformed: u8,
 }
 
-/// How long the first line is with its end, or as much of it as is looked at; `None` where it goes on.
+/// Length of the first line with its end, up to the limit; `None` if it is incomplete.
 fn line(data: &[u8], end: bool) -> Option<usize> {
     let seen = data.get(..LINE_MAX).unwrap_or(data);
     match memchr::memchr(b'\n', seen) {
@@ -209,7 +209,7 @@ fn without_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The kind of a response that ends a command, or greets.
+/// The status of a response that ends a command, or of a greeting.
 fn status(text: &[u8]) -> Option<&'static str> {
     let word = text.split(|b| *b == b' ').next()?;
     ["OK", "NO", "BAD", "PREAUTH", "BYE"].into_iter().find(|s| word.eq_ignore_ascii_case(s.as_bytes()))
@@ -269,10 +269,10 @@ impl Conversation for Imap {
         outcome
     }
 
-    /// A hole within a literal is part of it. Elsewhere the parser goes on with the next line.
+    /// A gap within a literal is part of it. Elsewhere the parser continues with the next line.
     fn gap(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, len: u64) -> Outcome {
         let side = &mut self.sides[dir.index()];
-        // The bytes that waited are skipped.
+        // The waiting bytes are skipped.
         let missing = len.saturating_add(std::mem::take(&mut side.waiting));
         side.found = false;
         match side.literal.take() {
@@ -295,7 +295,7 @@ impl Conversation for Imap {
                 if let Some(tx) = tx.filter(|_| dir == TS).and_then(|id| turn.tx(id)) {
                     tx.finish(TS);
                 }
-                // The response may be among the missing bytes.
+                // The final response may be in the gap.
                 (self.hold, self.authentication, self.idle) = (None, None, false);
             }
         }
@@ -327,7 +327,7 @@ impl Conversation for Imap {
     }
 }
 
-/// Takes the mail of a transaction out to read it.
+/// Takes the mail of a transaction out to read into it.
 fn with_mail(
     turn: &mut Turn<'_, '_, Exchange>,
     dir: Direction,
@@ -344,7 +344,7 @@ fn with_mail(
 }
 
 impl Imap {
-    /// The first piece of a line of the client.
+    /// Handles the first piece of a client line.
     fn command(&mut self, turn: &mut Turn<'_, '_, Exchange>, text: &[u8]) -> Outcome {
         let [side, _] = &mut self.sides;
         let before = literal(text).map_or(text, |l| l.before);
@@ -396,11 +396,11 @@ impl Imap {
         Outcome::More
     }
 
-    /// A line is at its end: a literal may follow, or else the command or response is over.
+    /// Handles the end of a line: a literal follows, or the command or response ends.
     fn line_end(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction) {
         let side = &mut self.sides[dir.index()];
         let tail = std::mem::take(&mut side.tail);
-        // The line break may have been apart from the rest.
+        // The line break may have arrived separately.
         let announced = literal(without_end(&tail)).filter(|_| side.open);
         if let Some(announced) = announced {
             let (kind, id) =
@@ -422,7 +422,7 @@ impl Imap {
             let command = tx.content.command.as_ref();
             let is = |name| command.is_some_and(|c| c.is(name));
             if is("AUTHENTICATE") {
-                // The name of the user may be in what follows.
+                // The user name may be in the client's next line.
                 self.authentication = id;
                 return;
             }
@@ -434,7 +434,7 @@ impl Imap {
         }
     }
 
-    /// Bytes of a literal.
+    /// Handles bytes of a literal.
     fn literal(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, mut literal: Literal, data: &[u8]) {
         literal.left = literal.left.saturating_sub(data.len() as u64);
         literal.begun = true;
@@ -458,7 +458,7 @@ impl Imap {
         self.end_mail(turn, dir, &literal, false);
     }
 
-    /// A mail is at its end. A transaction of its own is complete.
+    /// Ends a mail. If it has a transaction of its own, that is complete.
     fn end_mail(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, literal: &Literal, truncated: bool) {
         if literal.kind != Kind::Mail {
             return;
@@ -469,7 +469,7 @@ impl Imap {
         }
     }
 
-    /// The first piece of a line of the server.
+    /// Handles the first piece of a server line.
     fn response(&mut self, turn: &mut Turn<'_, '_, Exchange>, text: &[u8], whole: bool) -> Outcome {
         let [_, side] = &mut self.sides;
         if side.open || text.is_empty() {
@@ -490,7 +490,7 @@ impl Imap {
                     tx.touch(TC);
                     return Outcome::More;
                 }
-                // The greeting, or news that nobody asked for.
+                // The greeting, or an unsolicited update.
                 let mut exchange = Exchange { window, ..Exchange::default() };
                 match status(rest) {
                     Some(status) => exchange.status = Some((status, rest.to_vec())),
@@ -520,7 +520,7 @@ impl Imap {
         Outcome::More
     }
 
-    /// The response that ends the command of a tag.
+    /// Handles the final response to the command with this tag.
     fn ended(
         &mut self,
         turn: &mut Turn<'_, '_, Exchange>,
@@ -539,7 +539,7 @@ impl Imap {
         };
         let [client, _] = &mut self.sides;
         if client.tx == Some(id) && client.literal.as_ref().is_some_and(|l| !l.begun) {
-            // The server does not want the literal, so the client does not send it.
+            // The server refuses the literal, so the client does not send it.
             client.close();
         }
         let is_sent = client.tx != Some(id);
@@ -567,7 +567,7 @@ impl Imap {
     }
 }
 
-/// Returns the kind of a client's literal, and its transaction.
+/// Returns the handling of a client's literal, and its transaction.
 fn for_server(turn: &mut Turn<'_, '_, Exchange>, id: Option<u64>) -> (Kind, Option<u64>) {
     let Some(tx) = id.and_then(|id| turn.tx(id)) else { return (Kind::Skip, None) };
     let Some(command) = tx.content.command.as_ref() else { return (Kind::Skip, None) };
@@ -583,14 +583,14 @@ fn for_server(turn: &mut Turn<'_, '_, Exchange>, id: Option<u64>) -> (Kind, Opti
         }
         return (Kind::Mail, id);
     }
-    // One command may bring several mails (RFC 3502).
+    // One command may append several mails (RFC 3502).
     let window = turn.cx.config.smtp.file_window();
     let tx = turn.open(Exchange { command: Some(again), mail: Some(mail), window, ..Exchange::default() });
     tx.only(TS);
     (Kind::Mail, Some(tx.base.id))
 }
 
-/// Returns the kind of a server's literal, and its transaction; each mail has one of its own.
+/// Returns the handling of a server's literal, and its transaction. Each mail has one of its own.
 fn from_server(turn: &mut Turn<'_, '_, Exchange>, side: &Side, before: &[u8]) -> (Kind, Option<u64>) {
     let number = side.fetched.clone().filter(|_| is_mail(before));
     let (Some(number), Some(mail)) = (number, Mail::new(&turn.cx.config.smtp)) else { return (Kind::Skip, None) };

@@ -3,11 +3,11 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Longest tag that is kept.
+/// The longest tag that is kept.
 pub(super) const TAG_MAX: usize = 64;
-/// Longest argument that is kept.
+/// The longest argument that is kept.
 pub(super) const ARGUMENT_MAX: usize = 512;
-/// Bytes at the end of a line that announce a literal, with the item that it is.
+/// Bytes at the end of a line that announce a literal, including its item.
 pub(super) const TAIL: usize = 96;
 
 /// A literal that a line announces.
@@ -26,13 +26,13 @@ pub(super) fn literal(line: &[u8]) -> Option<Announced<'_>> {
     let at = inner.iter().rposition(|b| !b.is_ascii_digit())?;
     let digits = inner.get(at + 1..).filter(|d| !d.is_empty() && inner.get(at) == Some(&b'{'))?;
     let digit = |n: u64, d: &u8| n.checked_mul(10)?.checked_add(u64::from(d - b'0'));
-    // RFC 9051 has 63 bits; what is longer is no length.
+    // RFC 9051 allows 63 bits; a longer number is not a length.
     let len = digits.iter().try_fold(0u64, digit).filter(|n| *n < 1 << 63)?;
     let before = inner.get(..at)?;
     Some(Announced { len, before: before.strip_suffix(b"~").unwrap_or(before) })
 }
 
-/// Whether an item of a FETCH response, which ends here, is a whole mail, or the first part of one.
+/// Whether an item of a FETCH response, which ends here, is a whole mail, or its first part.
 pub(super) fn is_mail(before: &[u8]) -> bool {
     let before = before.trim_ascii_end();
     let before = before.strip_suffix(b"<0>").unwrap_or(before);
@@ -90,22 +90,22 @@ impl Iterator for Words<'_> {
     }
 }
 
-/// The name in a client's message of SASL, which is in Base64; the password is not looked at.
+/// The user name in a client's SASL message, which is in Base64. The password is ignored.
 pub(super) fn sasl_user(mechanism: &[u8], text: &[u8]) -> Option<Vec<u8>> {
     let data = STANDARD.decode(text.trim_ascii()).ok()?;
     let is = |name: &str| mechanism.eq_ignore_ascii_case(name.as_bytes());
     let name = if is("PLAIN") {
-        // RFC 4616: an identity, the name, the password.
+        // RFC 4616: an identity, the user name, the password.
         data.split(|b| *b == 0).nth(1)?
     } else if is("LOGIN") {
         &data
     } else if is("CRAM-MD5") {
-        // RFC 2195: the name and a digest.
+        // RFC 2195: the user name and a digest.
         data.get(..data.iter().rposition(|b| *b == b' ')?)?
     } else if is("XOAUTH2") {
         data.split(|b| *b == 1).find_map(|part| part.strip_prefix(b"user="))?
     } else if is("OAUTHBEARER") {
-        // RFC 7628: a header as of RFC 5801.
+        // RFC 7628: a header as in RFC 5801.
         data.split(|b| *b == b',').find_map(|part| part.strip_prefix(b"a="))?
     } else {
         return None;

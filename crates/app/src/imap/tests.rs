@@ -1,4 +1,4 @@
-//! Conversations, whole, in pieces, and broken.
+//! Conversations: complete, in pieces, and invalid.
 
 use super::*;
 use crate::testing::Talk;
@@ -12,7 +12,7 @@ Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/plain
 Content-Type: application/octet-stream; name=\"plan.bin\"\r\nContent-Transfer-Encoding: base64\r\n\r\n\
 UExBTi1CWVRFUw==\r\n--b--\r\n";
 
-/// A session, as the sides take turns: the client's bytes, then the server's.
+/// A session in turns: the client's bytes, then the server's.
 fn session() -> Vec<(Direction, Vec<u8>)> {
     let literal = |before: &str, after: &str| [before.as_bytes(), MAIL, after.as_bytes()].concat();
     let len = MAIL.len();
@@ -141,7 +141,7 @@ fn a_literal_that_is_not_wanted() {
     talk.client(b"a APPEND x {1000}\r\n").server(b"a NO too big\r\n").client(b"b NOOP\r\n").server(b"b OK\r\n");
     assert_eq!(talk.buffers("imap.command", TS), ["APPEND", "NOOP"]);
     assert_eq!(talk.complete(), [[true, true]; 2]);
-    // One that nobody asked about is sent at once, and an empty one has no bytes.
+    // A literal that needs no confirmation is sent at once, and an empty one has no bytes.
     let mut talk = imap();
     talk.client(b"a LOGIN {3+}\r\nann {0+}\r\n\r\nb SELECT {5+}\r\nINBOX\r\n");
     assert_eq!(
@@ -179,7 +179,7 @@ fn holes() {
     talk.gap(TC, left - 4).server(b"end\n)\r\na OK done\r\n");
     assert_eq!(talk.complete(), [[true, true]; 2]);
     assert_eq!(talk.buffers("email.subject", TC), ["plans"]);
-    // Over its end, and among lines: the next line goes on.
+    // Past its end, and among lines: the parser continues with the next line.
     let mut talk = imap();
     talk.client(b"a FETCH 1 BODY[]\r\nb NO").server(&[&b"* 1 FETCH (BODY[] {5000}\r\n"[..], MAIL].concat());
     talk.gap(TC, 6000).gap(TS, 10).server(b"x\r\na OK done\r\n").client(b"x\r\nc NOOP\r\n").server(b"c OK\r\n");

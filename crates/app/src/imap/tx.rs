@@ -13,18 +13,18 @@ use crate::window::WindowLimits;
 use super::syntax::{ARGUMENT_MAX, Words};
 use super::{EMAIL_AT, Id};
 
-/// Most arguments of a command that are kept.
+/// The limit of arguments kept from a command.
 const ARGUMENTS_MAX: usize = 3;
-/// Most bytes of responses that are kept.
+/// The limit of responses in bytes.
 const RESPONSES_MAX: usize = 16 << 10;
-/// Most responses that are kept.
+/// The limit of responses.
 const LINES_MAX: usize = 256;
 
 /// A command. Passwords are not kept.
 #[derive(Debug, Default)]
 pub(super) struct Command {
     pub(super) tag: Vec<u8>,
-    /// In capitals; `UID` is part of the name.
+    /// The command in capitals, including `UID`.
     pub(super) name: Vec<u8>,
     arguments: Vec<Vec<u8>>,
     /// Name of the user that logs in.
@@ -32,7 +32,7 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// Reads a line behind its tag, without its end, and without the literal that it announces.
+    /// Reads a line after its tag, without its end, and without the literal that it announces.
     pub(super) fn read(tag: &[u8], line: &[u8]) -> Command {
         let mut words = Words(line);
         let mut name = words.next().unwrap_or_default();
@@ -48,7 +48,7 @@ impl Command {
         command
     }
 
-    /// Adds the words of a further piece of it.
+    /// Adds the words of a further piece.
     pub(super) fn add(&mut self, line: &[u8]) {
         let room = self.most().saturating_sub(self.arguments.len());
         self.arguments.extend(Words(line).take(room));
@@ -63,18 +63,18 @@ impl Command {
         self.find_user();
     }
 
-    /// The same without what it is about: for a further mail of it.
+    /// A copy without arguments, for a further mail of the command.
     pub(super) fn again(&self) -> Command {
         Command { tag: self.tag.clone(), name: self.name.clone(), ..Command::default() }
     }
 
-    /// Whether a literal that follows is a mail: parts that the server puts together (RFC 4469) are none.
+    /// Whether the next literal is a mail. Parts that the server joins (RFC 4469) are not.
     pub(super) fn takes_mail(&self) -> bool {
         let parts = || self.arguments.iter().any(|a| a.eq_ignore_ascii_case(b"CATENATE"));
         self.is("APPEND") && !self.arguments.is_empty() && !parts()
     }
 
-    /// The arguments after the user name or the mechanism are secret.
+    /// Arguments after the user name or the mechanism are secret.
     fn most(&self) -> usize {
         if self.is("LOGIN") || self.is("AUTHENTICATE") { 1 } else { ARGUMENTS_MAX }
     }
@@ -85,7 +85,7 @@ impl Command {
         }
     }
 
-    /// Whether it is a command, given in capitals.
+    /// Whether it is this command, given in capitals.
     pub(super) fn is(&self, name: &str) -> bool {
         self.name == name.as_bytes()
     }
@@ -95,7 +95,7 @@ impl Command {
         self.arguments.first().filter(|_| self.is("AUTHENTICATE")).map(Vec::as_slice)
     }
 
-    /// The mailbox that it is about.
+    /// The mailbox of the command.
     fn mailbox(&self) -> Option<&[u8]> {
         let at = match self.name.as_slice() {
             b"SELECT" | b"EXAMINE" | b"CREATE" | b"DELETE" | b"RENAME" | b"SUBSCRIBE" | b"UNSUBSCRIBE" | b"STATUS"
@@ -131,18 +131,19 @@ impl Command {
     }
 }
 
-/// A command with its responses. The greeting is a response without a command, and a mail that a FETCH brings is one of its own.
+/// A command with its responses. The greeting is a response without a command, and each fetched mail has a transaction of its
+/// own.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     pub(super) command: Option<Command>,
-    /// The responses, as lines without their ends. Literals are not in them.
+    /// The responses, as lines without their ends and without literals.
     pub(super) lines: Vec<Vec<u8>>,
     pub(super) line_bytes: usize,
-    /// The response that ends it.
+    /// The final response.
     pub(super) status: Option<(&'static str, Vec<u8>)>,
-    /// A mail that is sent with it.
+    /// Its mail.
     pub(super) mail: Option<Box<Mail>>,
-    /// The server sent the mail: its name and number in the response.
+    /// For a mail from the server, its number in the response.
     pub(super) fetched: Option<Vec<u8>>,
     /// Compressed data follows.
     pub(super) compressed: bool,
@@ -172,7 +173,7 @@ impl Content for Exchange {
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
         if let Some(of_mail) = id.checked_sub(EMAIL_AT) {
-            // A mail goes one way: from the server where it was fetched, else to it.
+            // A mail has one direction: from the server if it was fetched, otherwise to it.
             let to_client = self.fetched.is_some();
             let mail = self.mail.as_ref().filter(|_| (dir == Direction::ToClient) == to_client)?;
             return email_buffer(mail, of_mail, index, scratch).map(Found::whole);

@@ -1,13 +1,13 @@
-//! Messages (RFC 4120 section 5) as far as events and rules want them.
+//! Messages (RFC 4120 section 5): the parts that events and rules need.
 
 use crate::ber::{INTEGER, Reader, SEQUENCE, integer};
 
-/// Most components of a principal's name that are kept. Names have two or three.
+/// The limit of components in a principal's name. Most names have two or three.
 const COMPONENTS_MAX: usize = 64;
 /// The version of the protocol.
 const VERSION: i64 = 5;
 
-/// Which message it is: the number of its application tag.
+/// The type of a message: the number of its application tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     AsReq = 10,
@@ -18,7 +18,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// By the tag of a message.
+    /// The type for a message's tag.
     fn of(tag: u8) -> Option<Kind> {
         Some(match tag {
             0x6a => Kind::AsReq,
@@ -30,7 +30,7 @@ impl Kind {
         })
     }
 
-    /// Its name in events.
+    /// The name in events.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Kind::AsReq => "KRB_AS_REQ",
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// Whether it asks for something.
+    /// Whether it is a request.
     pub(super) const fn is_request(self) -> bool {
         matches!(self, Kind::AsReq | Kind::TgsReq)
     }
@@ -50,9 +50,9 @@ impl Kind {
 /// A principal's name (section 5.2.2).
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(super) struct Name {
-    /// Its components with `/` between them.
+    /// Its components, joined by `/`.
     pub(super) joined: Vec<u8>,
-    /// Where each ends there.
+    /// The end of each component.
     ends: Vec<u32>,
 }
 
@@ -87,7 +87,7 @@ impl Name {
     }
 }
 
-/// What is kept of a message.
+/// The stored part of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) kind: Kind,
@@ -95,18 +95,18 @@ pub(super) struct Message {
     pub(super) cname: Option<Name>,
     pub(super) realm: Option<Box<[u8]>>,
     pub(super) sname: Option<Name>,
-    /// Encryption type of the part of a reply that is for the client.
+    /// Encryption type of a reply's client part.
     pub(super) encryption: Option<i32>,
-    /// Encryption type of the ticket in a reply.
+    /// Encryption type of a reply's ticket.
     pub(super) ticket_encryption: Option<i32>,
 }
 
-/// Contents of the fields of a sequence, by the number of their context tags. What has no such tag, or a higher number, is passed
-/// over; of two with the same number the first one counts.
+/// The fields of a sequence, by context tag. Other elements and higher tags are ignored; of two with the same tag, the first
+/// counts.
 struct Fields<'a>([Option<&'a [u8]>; 12]);
 
 impl<'a> Fields<'a> {
-    /// `body` is a sequence with nothing before it.
+    /// Reads `body`, which is a sequence.
     fn read(body: &'a [u8]) -> Option<Fields<'a>> {
         let mut inside = Reader::new(body).enter(SEQUENCE)?;
         let mut fields = Fields([None; 12]);
@@ -127,7 +127,7 @@ impl<'a> Fields<'a> {
         Some(Reader::new((*self.0.get(field)?)?).element()?.body.into())
     }
 
-    /// A name; `Err` where there is one that cannot be read.
+    /// A name; `Err` if it is invalid.
     fn name(&self, field: usize) -> Result<Option<Name>, ()> {
         self.0.get(field).copied().flatten().map(|body| Name::read(body).ok_or(())).transpose()
     }
@@ -139,7 +139,7 @@ impl<'a> Fields<'a> {
 }
 
 impl Message {
-    /// A whole message; `None` for one that cannot be read, and for kinds that other protocols carry.
+    /// Reads a complete message; `None` if it is invalid, or of a type that other protocols carry.
     pub(super) fn read(data: &[u8]) -> Option<Message> {
         let outer = Reader::new(data).element()?;
         let kind = Kind::of(outer.tag)?;

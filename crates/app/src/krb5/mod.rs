@@ -1,4 +1,4 @@
-//! Kerberos 5 (RFC 4120), what a client and a key distribution centre say: each message is a transaction.
+//! Kerberos 5 (RFC 4120) between a client and a key distribution centre: each message is a transaction.
 
 mod message;
 mod names;
@@ -16,17 +16,17 @@ use crate::registry::{AppProto, Protocol};
 use crate::tx::{Found, LogFor, TxBase};
 use message::{Kind, Message, Name};
 
-/// Longest message over TCP that is read; what is longer is passed over. Tickets with many groups have some tens of kilobytes.
+/// The longest message over TCP that is parsed; longer ones are skipped. Tickets with many groups reach tens of kilobytes.
 const MESSAGE_MAX: usize = 256 << 10;
-/// Bytes of the length in front of a message over TCP.
+/// Size of the length before a message over TCP.
 const RECORD_MARK: usize = 4;
 const MAX_TX: usize = 0;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:krb5.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:krb5.NAME`).
 
     events! { "Kerberos";
-        // Not raised: what cannot be read has no transaction.
+        // Never raised: an invalid message has no transaction.
         MalformedData "malformed_data";
         WeakEncryption "weak_encryption";
     }
@@ -60,12 +60,12 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Krb5, "krb5").logged()
 };
 
-/// An error's number, which cannot be negative in rules.
+/// Reads an error code, which cannot be negative in rules.
 fn error_code(text: &str) -> Result<NumberCondition, String> {
     exact(text, i32::MAX as u64)
 }
 
-/// A message's number.
+/// Reads a message type.
 fn message_type(text: &str) -> Result<NumberCondition, String> {
     exact(text, 255)
 }
@@ -77,7 +77,7 @@ fn exact(text: &str, max: u64) -> Result<NumberCondition, String> {
     }
 }
 
-/// `weak`, `!weak`, or a list of names and numbers.
+/// Reads `weak`, `!weak`, or a list of names and numbers.
 fn ticket_encryption(text: &str) -> Result<NumberCondition, String> {
     let strong =
         |negated| NumberCondition::OneOf { values: names::STRONG.iter().map(|n| number_of(*n)).collect(), negated };
@@ -97,12 +97,12 @@ fn ticket_encryption(text: &str) -> Result<NumberCondition, String> {
     }
 }
 
-/// A signed number as rules compare it.
+/// The form in which rules compare a signed number.
 fn number_of(n: i32) -> u64 {
     u64::from(n.cast_unsigned())
 }
 
-/// An application tag with a sequence in it.
+/// Checks for an application tag that contains a sequence.
 fn probe_udp(_: Direction, data: &[u8]) -> Probed {
     let Some(&tag) = data.first() else { return Probed::More };
     if tag & 0xe0 != 0x60 {
@@ -119,7 +119,7 @@ fn probe_udp(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// The same behind a length (section 7.2.2).
+/// The same check behind a length (section 7.2.2).
 fn probe_tcp(dir: Direction, data: &[u8]) -> Probed {
     match data.split_first_chunk() {
         None => Probed::More,
@@ -128,12 +128,12 @@ fn probe_tcp(dir: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct Krb5 {
     max_txs: usize,
     tcp: bool,
-    /// The request that has no answer yet, the latest one.
+    /// The last request without a response.
     request: Option<Kind>,
 }
 
@@ -151,7 +151,7 @@ impl Conversation for Krb5 {
             return if end { Framing::Skip(data.len()) } else { Framing::More };
         };
         match u32::from_be_bytes(*mark) as usize {
-            // The highest bit is for extensions that nobody made (section 7.2.2).
+            // The highest bit is reserved for extensions, and none exist (section 7.2.2).
             0x8000_0000.. => Framing::Broken,
             len if len > MESSAGE_MAX => Framing::Pass((RECORD_MARK + len) as u64),
             len if end && data.len() < RECORD_MARK + len => Framing::Skip(data.len()),

@@ -1,4 +1,4 @@
-//! What numbers of Kerberos are called in events.
+//! Names of Kerberos numbers in events.
 
 /// Encryption types (RFC 3961 section 8, RFC 6803, RFC 8009, and those of Windows).
 const ENCRYPTION: &[(i32, &str)] = &[
@@ -32,7 +32,7 @@ const ENCRYPTION: &[(i32, &str)] = &[
 /// The types that are not weak.
 pub(super) const STRONG: &[i32] = &[17, 18, 19, 20, 25, 26];
 
-/// An encryption type's name, or its number as events write it.
+/// The name of an encryption type, or its number in the format of events.
 pub(super) fn encryption(kind: i32) -> String {
     match ENCRYPTION.iter().find(|(n, _)| *n == kind) {
         Some((_, name)) => (*name).into(),
@@ -40,12 +40,12 @@ pub(super) fn encryption(kind: i32) -> String {
     }
 }
 
-/// The encryption type of a name, or of a number.
+/// The encryption type for a name or a number.
 pub(super) fn encryption_type(word: &str) -> Option<i32> {
     ENCRYPTION.iter().find(|(_, name)| *name == word).map_or_else(|| word.parse().ok(), |(n, _)| Some(*n))
 }
 
-/// Errors (RFC 4120 section 7.5.9, RFC 4556), by number; what has no name is empty.
+/// Errors (RFC 4120 section 7.5.9, RFC 4556), by number; empty if there is no name.
 const ERRORS: &[&str] = &[
     "KDC_ERR_NONE",
     "KDC_ERR_NAME_EXP",
@@ -126,7 +126,7 @@ const ERRORS: &[&str] = &[
     "KDC_ERR_KDC_NAME_MISMATCH",
 ];
 
-/// An error's name, or its number as events write it.
+/// The name of an error, or its number in the format of events.
 pub(super) fn error(code: i32) -> String {
     match usize::try_from(code).ok().and_then(|n| ERRORS.get(n)).filter(|name| !name.is_empty()) {
         Some(name) => (*name).into(),

@@ -1,4 +1,4 @@
-//! Messages as clients and servers send them, and broken ones.
+//! Messages of clients and servers, and invalid ones.
 
 use super::*;
 use crate::testing::Talk;
@@ -12,7 +12,7 @@ const AS_REP: &[u8] = b"k\x81\x870\x81\x84\xa0\x03\x02\x01\x05\xa1\x03\x02\x01\x
 const TGS_REP: &[u8] = b"m\x81\x870\x81\x84\xa0\x03\x02\x01\x05\xa1\x03\x02\x01\x0d\xa3\x08\x1b\x06CREALM\xa4\x110\x0f\xa0\x03\x02\x01\x01\xa1\x080\x06\x1b\x04user\xa5HaF0D\xa0\x03\x02\x01\x05\xa1\x0c\x1b\x0aTICK.REALM\xa2\x1c0\x1a\xa0\x03\x02\x01\x01\xa1\x130\x11\x1b\x06krbtgt\x1b\x07T.REALM\xa3\x110\x0f\xa0\x03\x02\x01\x17\xa2\x08\x04\x06cipher\xa6\x110\x0f\xa0\x03\x02\x01\x12\xa2\x08\x04\x06cipher";
 const ERROR: &[u8] = b"~P0N\xa0\x03\x02\x01\x05\xa1\x03\x02\x01\x1e\xa4\x11\x18\x0f20370913024805Z\xa5\x03\x02\x01\x01\xa6\x03\x02\x01\x19\xa9\x08\x1b\x06EREALM\xaa\x1b0\x19\xa0\x03\x02\x01\x01\xa1\x120\x10\x1b\x06krbtgt\x1b\x06EREALM";
 
-/// A message with its length, as it goes over TCP.
+/// A message with its length, for TCP.
 fn record(message: &[u8]) -> Vec<u8> {
     [&u32::try_from(message.len()).unwrap().to_be_bytes()[..], message].concat()
 }
@@ -41,7 +41,7 @@ fn a_client_logs_in() {
     );
     assert_eq!(talk.buffers("krb5.sname", TC), ["krbtgt", "EREALM", "krbtgt", "T.REALM", "krbtgt", "T.REALM"]);
     assert_eq!(talk.buffers("krb5.cname", TC), ["user", "user"]);
-    // An error that answers nothing.
+    // An error without a request.
     talk.server(ERROR);
     assert!(talk.logs()[6].contains(r#""failed_request":"UNKNOWN""#));
 }
@@ -60,7 +60,7 @@ fn over_tcp_in_any_pieces() {
     for size in 1..bytes.len() {
         assert_eq!(logs(size), logs(bytes.len()), "{size}");
     }
-    // A message that is cut off is none.
+    // A truncated message has no transaction.
     let mut talk = Talk::tcp(AppProto::Krb5, 88);
     talk.client(&bytes[..bytes.len() - 1]).end();
     assert_eq!(talk.logs().len(), 1);
@@ -95,7 +95,7 @@ fn what_is_no_message() {
             }
         }
     }
-    // Another version; a message of the application that the ticket is for.
+    // Another version; a message of the application that uses the ticket.
     let mut talk = Talk::udp(AppProto::Krb5, 88);
     let version = AS_REQ.windows(5).position(|w| w == b"\xa1\x03\x02\x01\x05").unwrap();
     let mut other = AS_REQ.to_vec();

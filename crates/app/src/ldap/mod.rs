@@ -18,12 +18,12 @@ use crate::registry::{AppProto, Protocol};
 use crate::tx::{ABSENT, Found, LogFor, TxBase};
 use operation::Operation;
 
-/// Longest message that is read; what is longer is passed over.
+/// The longest message that is parsed; longer ones are skipped.
 const MESSAGE_MAX: usize = 256 << 10;
-/// Most responses of a transaction that are kept, and most bytes of them. The last one always is.
+/// The limits of responses in a transaction, and of their bytes. The last response is always kept.
 const RESPONSES_MAX: usize = 256;
 const RESPONSE_BYTES_MAX: usize = 512 << 10;
-/// Most messages of a datagram that are read. Servers send an entry and the end of the search in one.
+/// The limit of messages in a datagram. Servers send an entry and the end of the search in one.
 const DATAGRAM_MAX: usize = 256;
 const MAX_TX: usize = 0;
 
@@ -31,13 +31,13 @@ const TS: Direction = Direction::ToServer;
 const TC: Direction = Direction::ToClient;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:ldap.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:ldap.NAME`).
 
     events! { "LDAP";
         TooManyTransactions "too_many_transactions";
         InvalidData "invalid_data";
         RequestNotFound "request_not_found";
-        // Not raised: what is incomplete is waited for, and a message that never ends has no transaction.
+        // Never raised: the parser waits for incomplete data, and a message that never ends has no transaction.
         IncompleteData "incomplete_data";
     }
 }
@@ -70,7 +70,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Ldap, "ldap").logged()
 };
 
-/// A sequence of message number and operation.
+/// Checks for a sequence of message number and operation.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     match data.first() {
         None => return Probed::More,
@@ -93,17 +93,17 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct Ldap {
     max_txs: usize,
     tcp: bool,
-    /// Transactions that wait for responses, by the number of their messages.
+    /// Transactions that wait for responses, by message number.
     pending: HashMap<u32, u64>,
-    /// The message that asks for TLS: nothing that the client sends behind it is read before the response.
+    /// The StartTLS request: the client's data after it waits for the response.
     start_tls: Option<u32>,
-    /// A client is bound with SASL: messages may be sealed from then on. Each has its length in front, whose first byte is 0
-    /// (RFC 4422 section 3.7).
+    /// The client is bound with SASL: messages may be sealed from then on. Sealed data starts with a length whose first byte is
+    /// 0 (RFC 4422 section 3.7).
     sasl: bool,
 }
 
@@ -190,7 +190,7 @@ impl Ldap {
             return Outcome::More;
         }
         tx.finish(TS);
-        // As many as there may be transactions were open, and the limit closed them all.
+        // The limit of open transactions was reached, which closed all of them.
         if self.pending.len() >= self.max_txs.max(1) {
             self.pending.clear();
         }
@@ -221,7 +221,7 @@ impl Ldap {
                 let mut content = Exchange::new(id);
                 content.add(operation, last);
                 let tx = turn.one_way(TC, content);
-                // Number 0 says something that nobody asked for (section 4.4).
+                // Number 0 marks an unsolicited notification (section 4.4).
                 if id != 0 {
                     tx.event(Event::RequestNotFound as u8);
                 }
@@ -241,9 +241,9 @@ struct Exchange {
     message_id: u32,
     request: Option<Operation>,
     responses: Vec<Operation>,
-    /// How many responses there were, those that are not kept as well.
+    /// The number of responses, including those that were not kept.
     count: u32,
-    /// Bytes that the responses hold.
+    /// Bytes of the responses.
     bytes: usize,
 }
 
@@ -261,7 +261,7 @@ impl Exchange {
         }
     }
 
-    /// An attribute of all responses together.
+    /// An attribute, counted across all responses.
     fn attribute(&self, mut index: usize) -> Option<&[u8]> {
         for response in &self.responses {
             match index.checked_sub(response.attributes()) {
@@ -280,7 +280,7 @@ impl Content for Exchange {
     }
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
-        // What has none keeps its place.
+        // A response without the value keeps its index.
         let response = || self.responses.get(index).filter(|_| dir == TC);
         let request = || self.request.as_ref().filter(|_| dir == TS);
         let bytes = match Id::of(id)? {
@@ -305,7 +305,7 @@ impl Content for Exchange {
         }
     }
 
-    /// One that only has an event is no event of the protocol.
+    /// A transaction that only has an anomaly has no protocol event.
     fn records(&self, _options: &AppLogOptions) -> usize {
         usize::from(self.request.is_some() || self.count > 0)
     }

@@ -1,4 +1,4 @@
-//! What numbers of LDAP are called in events and rules.
+//! Names of LDAP numbers in events and rules.
 
 /// Operations (RFC 4511 section 4), by number.
 pub(super) const OPERATIONS: &[(&str, u64)] = &[
@@ -25,7 +25,7 @@ pub(super) const OPERATIONS: &[(&str, u64)] = &[
     ("intermediate_response", 25),
 ];
 
-/// Results (RFC 4511 appendix A, RFC 3909, RFC 4370, RFC 4528).
+/// Result codes (RFC 4511 appendix A, RFC 3909, RFC 4370, RFC 4528).
 pub(super) const RESULTS: &[(&str, u64)] = &[
     ("success", 0),
     ("operations_error", 1),
@@ -75,12 +75,12 @@ pub(super) const RESULTS: &[(&str, u64)] = &[
     ("authorization_denied", 123),
 ];
 
-/// An operation's name.
+/// The name of an operation.
 pub(super) fn operation(number: u8) -> &'static str {
     OPERATIONS.iter().find(|(_, n)| *n == u64::from(number)).map_or("unknown", |(name, _)| name)
 }
 
-/// A result's name, or its number.
+/// The name of a result code, or its number.
 pub(super) fn result(code: u32) -> String {
     match RESULTS.iter().find(|(_, n)| *n == u64::from(code)) {
         Some((name, _)) => (*name).into(),
@@ -88,7 +88,7 @@ pub(super) fn result(code: u32) -> String {
     }
 }
 
-/// A kind of change (RFC 4511 section 4.6, RFC 4525).
+/// The type of a change (RFC 4511 section 4.6, RFC 4525).
 pub(super) const fn change(kind: i64) -> &'static str {
     match kind {
         0 => "add",

@@ -1,4 +1,4 @@
-//! Operations (RFC 4511 section 4): kept as they were sent, and read where something of them is wanted.
+//! Operations (RFC 4511 section 4): stored raw, and parsed when a value is needed.
 
 use margay_json::Json;
 
@@ -11,7 +11,7 @@ const BOOLEAN: u8 = 0x01;
 const ENUMERATED: u8 = 0x0a;
 /// `SET OF`.
 const SET: u8 = 0x31;
-/// Most attributes of an operation that rules look at.
+/// The limit of an operation's attributes for rules.
 const ATTRIBUTES_MAX: usize = 4096;
 
 /// The object identifier of StartTLS (section 4.14.1).
@@ -22,11 +22,11 @@ const START_TLS: &[u8] = b"1.3.6.1.4.1.1466.20037";
 pub(super) struct Operation {
     tag: u8,
     body: Box<[u8]>,
-    /// Where the types of its attributes are in `body`: offset and length.
+    /// Offset and length of each attribute type in `body`.
     attributes: Vec<(u32, u32)>,
 }
 
-/// What is in an operation. Lists are read as far as they can be.
+/// The parsed content of an operation. Lists end at the first invalid element.
 enum View<'a> {
     Bind { version: i64, name: &'a [u8], sasl: Option<(&'a [u8], Option<&'a [u8]>)> },
     Done { result: Outcome<'a>, rest: Reader<'a> },
@@ -49,12 +49,12 @@ struct Outcome<'a> {
     message: &'a [u8],
 }
 
-/// The next element where it has that tag.
+/// The next element, if it has this tag.
 fn optional<'a>(reader: &mut Reader<'a>, tag: u8) -> Option<&'a [u8]> {
     reader.take(tag)
 }
 
-/// The elements of a list, as far as they can be read.
+/// The elements of a list, up to the first invalid one.
 fn list<'a>(mut reader: Reader<'a>) -> impl Iterator<Item = &'a [u8]> {
     std::iter::from_fn(move || Some(reader.element()?.body))
 }
@@ -88,13 +88,13 @@ fn view(tag: u8, body: &[u8]) -> Option<View<'_>> {
         0x60 => {
             let (version, name) = (r.integer(INTEGER)?, r.take(OCTETS)?);
             let sasl = match r.element()? {
-                // A password, which is not shown.
+                // A password, which is not logged.
                 e if e.tag == 0x80 => None,
                 e if e.tag == 0xa3 => {
                     let mut sasl = e.inside();
                     Some((sasl.take(OCTETS)?, optional(&mut sasl, OCTETS)))
                 }
-                // Another kind, such as those of Windows (MS-ADTS section 5.1.1.1).
+                // Another kind, such as that of Windows (MS-ADTS section 5.1.1.1).
                 _ => None,
             };
             View::Bind { version, name, sasl }
@@ -115,7 +115,7 @@ fn view(tag: u8, body: &[u8]) -> Option<View<'_>> {
         0x61 | 0x65 | 0x67 | 0x69 | 0x6b | 0x6d | 0x6f | 0x78 => {
             let code = r.unsigned(ENUMERATED)?;
             let result = Outcome { code, matched: r.take(OCTETS)?, message: r.take(OCTETS)? };
-            // Where to ask instead (section 4.1.10).
+            // Referrals (section 4.1.10).
             optional(&mut r, 0xa3);
             View::Done { result, rest: r }
         }
@@ -144,7 +144,7 @@ fn view(tag: u8, body: &[u8]) -> Option<View<'_>> {
 }
 
 impl Operation {
-    /// An operation that can be read.
+    /// Reads an operation, if it is valid.
     pub(super) fn read(tag: u8, body: &[u8]) -> Option<Operation> {
         let view = view(tag, body)?;
         let place = |of: &[u8]| {
@@ -169,12 +169,12 @@ impl Operation {
         view(self.tag, &self.body)
     }
 
-    /// Its number.
+    /// The number of the operation.
     pub(super) const fn number(&self) -> u8 {
         self.tag & 0x1f
     }
 
-    /// Whether a client sends it.
+    /// Whether clients send it.
     pub(super) const fn is_request(&self) -> bool {
         matches!(self.number(), 0 | 2 | 3 | 6 | 8 | 10 | 12 | 14 | 16 | 23)
     }
@@ -184,22 +184,22 @@ impl Operation {
         matches!(self.number(), 2 | 16)
     }
 
-    /// Whether a response is not the last one.
+    /// Whether further responses follow this one.
     pub(super) const fn goes_on(&self) -> bool {
         matches!(self.number(), 4 | 19 | 25)
     }
 
-    /// Whether it asks for TLS.
+    /// Whether it requests TLS.
     pub(super) fn is_start_tls(&self) -> bool {
         self.tag == 0x77 && matches!(self.view(), Some(View::Named { name: Some(START_TLS), .. }))
     }
 
-    /// Whether it binds with SASL, which may seal all that follows (RFC 4513 section 5.2.1).
+    /// Whether it binds with SASL, which may seal all later data (RFC 4513 section 5.2.1).
     pub(super) fn is_sasl_bind(&self) -> bool {
         matches!(self.view(), Some(View::Bind { sasl: Some(_), .. }))
     }
 
-    /// The code of a result.
+    /// The result code.
     pub(super) fn code(&self) -> Option<u32> {
         match self.view()? {
             View::Done { result, .. } => Some(result.code),
@@ -207,7 +207,7 @@ impl Operation {
         }
     }
 
-    /// The message of a result.
+    /// The diagnostic message of a result.
     pub(super) fn message(&self) -> Option<&[u8]> {
         match self.view()? {
             View::Done { result, .. } => Some(result.message),
@@ -215,7 +215,7 @@ impl Operation {
         }
     }
 
-    /// The name of what it is about.
+    /// The name of its object.
     pub(super) fn name(&self) -> Option<&[u8]> {
         Some(match self.view()? {
             View::Bind { name, .. } | View::Entry { name, .. } | View::Delete(name) => name,
@@ -226,12 +226,12 @@ impl Operation {
         })
     }
 
-    /// How many types of attributes it has, of those that rules look at.
+    /// The number of its attribute types for rules.
     pub(super) const fn attributes(&self) -> usize {
         self.attributes.len()
     }
 
-    /// The type of an attribute.
+    /// An attribute type.
     pub(super) fn attribute(&self, index: usize) -> Option<&[u8]> {
         let (start, len) = *self.attributes.get(index)?;
         self.body.get(start as usize..)?.get(..len as usize)
@@ -241,7 +241,7 @@ impl Operation {
         self.body.len() + self.attributes.capacity() * size_of::<(u32, u32)>()
     }
 
-    /// Appends `"operation":"…"` and what is in it.
+    /// Appends `"operation":"…"` and its content.
     pub(super) fn log(&self, json: &mut Json) {
         let operation = names::operation(self.number());
         json.str("operation", operation);
@@ -273,7 +273,7 @@ impl Operation {
                 json.str("result_code", &names::result(result.code));
                 json.bytes("matched_dn", result.matched);
                 json.bytes("message", result.message);
-                // Of responses to binds, and of extended ones.
+                // In responses to binds, and in extended responses.
                 for (tag, key) in [(0x87, "server_sasl_creds"), (0x8a, "name"), (0x8b, "value")] {
                     if let Some(value) = optional(&mut rest, tag) {
                         json.bytes(key, value);

@@ -1,4 +1,4 @@
-//! Requests and responses from captures, and broken ones.
+//! Captured requests and responses, and invalid ones.
 
 use super::*;
 use crate::testing::Talk;
@@ -71,7 +71,7 @@ fn a_search() {
         (talk.numbers("ldap.responses.operation", TC), talk.numbers("ldap.responses.count", TC)),
         (vec![4, 5], vec![2])
     );
-    // The entry has no result, and keeps its place.
+    // The entry has no result code, and keeps its index.
     assert_eq!(talk.numbers("ldap.responses.result_code", TC), [ABSENT, 0]);
 }
 
@@ -107,7 +107,7 @@ fn what_operations_look_like() {
     let delete = log(DELETE, DELETE_RESPONSE);
     assert!(delete.contains(r#""del_request":{"dn":"uid=jdoe,ou=People,dc=example,dc=com"}"#), "{delete}");
     ends(&delete, "del_response");
-    // A name that is moved; what a server refers to.
+    // A renamed entry; a server's referral.
     let moved = tlv(0x30, &[&b"\x02\x01\x02"[..], &tlv(0x6c, b"\x04\x01a\x04\x01b\x01\x01\xff\x80\x01c")].concat());
     let moved = log(&moved, &response(0x6d, b"\x0a\x01\x63\x04\x01m\x04\x01d"));
     assert!(
@@ -148,7 +148,7 @@ fn tls_follows_start_tls() {
     assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Change(Some(AppProto::Tls)), 1));
     assert!(talk.logs()[0].contains(r#""extended_request":{"name":"1.3.6.1.4.1.1466.20037"}"#));
     assert!(talk.logs()[0].ends_with(r#""message":"","name":"1.3.6.1.4.1.1466.20037"}}]}}"#));
-    // It was refused: what was sent behind it is LDAP.
+    // TLS was refused: the data after the request is LDAP.
     let mut talk = ldap();
     let mut refused = EXTENDED_RESPONSE.to_vec();
     refused[9] = 2;
@@ -165,7 +165,7 @@ fn sealed_messages_are_not_read() {
     let mut talk = ldap();
     talk.client(BIND).server(&success).client(b"\0\0\0\x20sealed");
     assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Done, 1));
-    // Nobody is bound yet.
+    // The client is not bound yet.
     let mut talk = ldap();
     talk.client(BIND).server(BIND_RESPONSE).client(b"\0\0\0\x20sealed");
     assert_eq!(talk.outcome, Outcome::Failed);
@@ -189,10 +189,10 @@ fn in_any_pieces_and_in_datagrams() {
     let mut talk = Talk::udp(AppProto::Ldap, 389);
     talk.client(SEARCH).server(&bytes);
     assert_eq!(talk.logs(), logs(bytes.len()));
-    // What is behind the messages of a datagram is none.
+    // Data after the messages of a datagram is invalid.
     talk.client(&[ABANDON, b"x"].concat());
     assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Failed, 2));
-    // A datagram with more than is read of one.
+    // A datagram with more messages than the limit.
     let mut talk = Talk::udp(AppProto::Ldap, 389);
     talk.client(&ABANDON.repeat(DATAGRAM_MAX));
     assert_eq!((talk.outcome, talk.logs().len()), (Outcome::More, DATAGRAM_MAX));
@@ -241,7 +241,7 @@ fn what_is_no_message() {
 
 #[test]
 fn what_is_too_much() {
-    // A message that is too long is passed over, with what is missing in it.
+    // A message that is too long is skipped, including a gap in it.
     let mut talk = ldap();
     let len = u32::try_from(MESSAGE_MAX).unwrap();
     talk.client(&[&b"\x30\x84"[..], &len.to_be_bytes()].concat())
@@ -250,7 +250,7 @@ fn what_is_too_much() {
     assert_eq!(talk.outcome, Outcome::More);
     talk.client(&[b"\x02", ABANDON].concat());
     assert_eq!(talk.logs().len(), 1);
-    // Responses are counted all, and kept in part; the last one is.
+    // All responses are counted, but only some are kept, including the last one.
     let mut talk = ldap();
     talk.client(SEARCH);
     for _ in 0..RESPONSES_MAX + 9 {
@@ -260,7 +260,7 @@ fn what_is_too_much() {
     assert_eq!(talk.numbers("ldap.responses.count", TC), [RESPONSES_MAX as u64 + 10]);
     assert_eq!(talk.numbers("ldap.responses.operation", TC).len(), RESPONSES_MAX + 1);
     assert_eq!(talk.numbers("ldap.responses.operation", TC).last(), Some(&5));
-    // Requests that nobody answers.
+    // Requests without a response.
     let mut talk = ldap().set("max-tx", 4);
     talk.client(&SEARCH.repeat(4)).client(SEARCH);
     assert_eq!((talk.outcome, talk.events()), (Outcome::Full, vec!["too_many_transactions"; 4]));

@@ -1,18 +1,18 @@
-//! Transfer codings (RFC 2045, section 6), undone as mail programs do it: whatever is no code is passed over.
+//! Transfer codings (RFC 2045, section 6), decoded as mail programs do: invalid characters are skipped.
 
-/// Base64 over any number of pieces.
+/// Decodes Base64 in pieces.
 ///
-/// Bytes that are none of the alphabet are skipped; padding ends a group of four, and another one may follow. Decoders of
-/// libraries stop at the first byte that they do not know.
+/// It skips bytes outside the alphabet. Padding ends a group of four, and another group may follow. Library decoders stop at
+/// the first invalid byte instead.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Base64 {
     group: [u8; 4],
     len: usize,
-    /// Padding that was seen in the group.
+    /// Padding characters in the current group.
     pads: usize,
 }
 
-/// Value of a byte; `PAD` and `BLANK` are none.
+/// The value of each byte; `PAD` and `BLANK` are special values.
 const VALUES: [u8; 256] = {
     let mut t = [NONE; 256];
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -33,7 +33,7 @@ const BLANK: u8 = 65;
 const NONE: u8 = 66;
 
 impl Base64 {
-    /// Decodes a piece onto `out`; whether all of it was code.
+    /// Decodes a piece onto `out`. Returns whether all of it was valid.
     pub(super) fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> bool {
         let mut valid = true;
         for &b in piece {
@@ -65,7 +65,7 @@ impl Base64 {
         valid
     }
 
-    /// Ends the group at hand: what there is of it is decoded.
+    /// Ends the current group and decodes its available part.
     pub(super) fn flush(&mut self, out: &mut Vec<u8>) {
         let [a, b, c, d] = self.group;
         let bytes = [a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d];
@@ -78,21 +78,21 @@ fn hex(b: u8) -> Option<u8> {
     (b as char).to_digit(16).map(|d| d as u8)
 }
 
-/// Quoted-printable over any number of pieces of lines.
+/// Decodes quoted-printable in pieces of lines.
 #[derive(Debug, Clone, Default)]
 pub(super) struct QuotedPrintable {
-    /// A code whose end is in the next piece.
+    /// An escape sequence that continues in the next piece.
     open: Vec<u8>,
-    /// White space that is dropped if the line ends behind it.
+    /// White space that is dropped if the line ends after it.
     blanks: Vec<u8>,
 }
 
-/// Most white space that is kept to see whether a line ends behind it.
+/// The limit of white space that is held until the line ends.
 const MAX_BLANKS: usize = 1024;
 
 impl QuotedPrintable {
-    /// Decodes a piece of a line onto `out`, with `ending` its end, or nothing where the line goes on; whether all of it
-    /// was code, and whether the line break is one of the data.
+    /// Decodes a piece of a line onto `out`; `ends` says whether the line ends here. Returns whether all of it was valid, and
+    /// whether the line break belongs to the data.
     pub(super) fn push(&mut self, piece: &[u8], ends: bool, out: &mut Vec<u8>) -> (bool, bool) {
         let mut valid = true;
         for &b in piece {
@@ -111,7 +111,7 @@ impl QuotedPrintable {
                     out.append(&mut self.blanks);
                     out.push(b);
                 }
-                // White space behind a soft line break.
+                // White space after a soft line break.
                 ([b'='], b' ' | b'\t') => self.open.push(b),
                 ([b'='], _) if hex(b).is_some() => self.open.push(b),
                 ([b'=', high], _) if hex(*high).is_some() && hex(b).is_some() => {
@@ -124,7 +124,7 @@ impl QuotedPrintable {
                     }
                 }
                 _ => {
-                    // What is no code stays as it is.
+                    // Invalid sequences stay unchanged.
                     valid = false;
                     out.append(&mut self.open);
                     match b {

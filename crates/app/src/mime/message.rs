@@ -1,4 +1,4 @@
-//! The state machine: headers, bodies, and the parts within them.
+//! The state machine: headers, bodies, and nested parts.
 
 use md5::{Digest, Md5};
 
@@ -10,31 +10,31 @@ use super::nested::{self, Nested};
 use super::urls::Urls;
 use super::{Part, Problem};
 
-/// Most delimiters that are looked for at once: parts that are deeper are one body.
+/// The limit of active delimiters: deeper parts count as one body.
 const MAX_DEPTH: usize = 32;
-/// Longest boundary.
+/// The longest boundary.
 const MAX_BOUNDARY: usize = 254;
-/// Longest name of a file; longer ones are cut off.
+/// The longest file name; longer ones are truncated.
 const MAX_FILENAME: usize = 255;
-/// Longest name of a field without a word about it.
+/// The longest field name that raises no event.
 const MAX_FIELD_NAME: usize = 75;
-/// Longest line without a word about it (RFC 5322, section 2.1.1).
+/// The longest line that raises no event (RFC 5322, section 2.1.1).
 const MAX_LINE: usize = 998;
-/// Longest encoded line without a word about it (RFC 2045, section 6.7 and 6.8).
+/// The longest encoded line that raises no event (RFC 2045, section 6.7 and 6.8).
 const MAX_ENCODED_LINE: usize = 76;
-/// Bytes of a field that are read whatever the limit on what is told of it.
+/// Bytes of a field that are parsed, whatever the limit on its reported value.
 const MAX_FIELD: usize = 8 << 10;
 
-/// How messages are read.
+/// Settings for reading messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether base64 is undone (`decode-base64`).
+    /// Whether Base64 is decoded (`decode-base64`).
     pub base64: bool,
-    /// Whether quoted-printable is undone (`decode-quoted-printable`).
+    /// Whether quoted-printable is decoded (`decode-quoted-printable`).
     pub quoted_printable: bool,
-    /// Most bytes of a field's value that are told (`header-value-depth`); 0 for all of up to 8 KB.
+    /// The limit of a reported field value in bytes (`header-value-depth`); 0 for up to 8 KB.
     pub value_depth: usize,
-    /// Schemes of URLs that are looked for, in lower case, with `://` (or `:` for `mailto`) behind them; none turns that off.
+    /// Schemes of URLs to search for, in lower case, including `://` (or `:` for `mailto`). An empty list turns the search off.
     pub schemes: Vec<Vec<u8>>,
     /// Whether the MD5 of the body is computed (`body-md5`).
     pub body_md5: bool,
@@ -43,17 +43,17 @@ pub struct Settings {
 /// How far a message was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Status {
-    /// In its header.
+    /// In the header.
     #[default]
     Header,
-    /// In its body.
+    /// In the body.
     Body,
-    /// It is at its end.
+    /// At the end.
     Done,
 }
 
 impl Status {
-    /// Its name in events.
+    /// The name in events.
     pub const fn name(self) -> &'static str {
         match self {
             Status::Header => "HEADER_STARTED",
@@ -70,7 +70,7 @@ enum State {
     Header,
     /// In a body, a preamble or an epilogue.
     Body,
-    /// In a message within this one that is said to be in a coding.
+    /// In a nested message with a transfer coding.
     Nested,
 }
 
@@ -82,17 +82,17 @@ enum Coding {
     Qp(QuotedPrintable),
 }
 
-/// What the fields of a part say of it.
+/// The relevant fields of a part.
 #[derive(Debug, Clone, Default)]
 struct Fields {
     boundary: Option<Vec<u8>>,
     multipart: bool,
     message: bool,
-    /// It is a text, or does not say what it is.
+    /// Whether it is text; `None` if no field gives a type.
     text: Option<bool>,
-    /// Where no field says it, or not yet: none.
+    /// The transfer coding; `None` if no field has given one.
     encoding: Option<Encoding>,
-    /// Names by `Content-Type` and by `Content-Disposition`.
+    /// File names from `Content-Type` and from `Content-Disposition`.
     names: [Option<Vec<u8>>; 2],
 }
 
@@ -109,28 +109,28 @@ enum Encoding {
 pub struct Message {
     state: State,
     status: Status,
-    /// Boundaries of the parts that it is within, outermost first.
+    /// Boundaries of the enclosing parts, outermost first.
     boundaries: Vec<Vec<u8>>,
-    /// The field at hand, unfolded.
+    /// The current field, unfolded.
     field: Vec<u8>,
     fields: Fields,
     coding: Coding,
-    /// A message within this one, in a coding; before its first line that coding.
+    /// A nested message with a transfer coding; before its first line, that coding.
     nested: Option<Box<Nested>>,
     nested_in: Encoding,
-    /// Messages in a coding that this one is within.
+    /// How many encoded messages this one is nested in.
     depth: u8,
     /// A file is open.
     file: bool,
-    /// URLs are looked for.
+    /// The body is searched for URLs.
     text: bool,
-    /// The line break before the line at hand: it is one of the data if no delimiter follows.
+    /// The line break before the current line. It belongs to the data if no delimiter follows.
     held: Vec<u8>,
-    /// Bytes of the line at hand so far.
+    /// Bytes of the current line so far.
     line: usize,
-    /// What is left of the line is of no interest.
+    /// The rest of the line is ignored.
     skip: bool,
-    /// What is left of the line is of the field at hand.
+    /// The rest of the line belongs to the current field.
     in_field: bool,
     urls: Urls,
     md5: Option<Md5>,
@@ -139,12 +139,12 @@ pub struct Message {
 }
 
 impl Message {
-    /// One that begins.
+    /// Starts a message.
     pub fn new(settings: &Settings) -> Message {
         Message { md5: settings.body_md5.then(Md5::new), ..Message::default() }
     }
 
-    /// One within another one, in a coding, and `depth` of these around it. Its fields are not told.
+    /// Starts a nested message with a transfer coding, inside `depth` others. Its fields are not reported.
     pub(super) fn within(depth: u8) -> Message {
         Message { depth, status: Status::Body, ..Message::default() }
     }
@@ -154,20 +154,21 @@ impl Message {
         self.status
     }
 
-    /// The MD5 of all lines behind the header, once the message is at its end.
+    /// The MD5 of all lines after the header, once the message has ended.
     pub const fn body_md5(&self) -> Option<[u8; 16]> {
         self.digest
     }
 
-    /// Bytes of memory that it holds.
+    /// Allocated memory in bytes.
     pub fn memory(&self) -> usize {
         let nested = self.nested.as_ref().map_or(0, |n| n.memory());
         let boundaries: usize = self.boundaries.iter().map(Vec::capacity).sum();
         self.field.capacity() + boundaries + self.scratch.capacity() + nested
     }
 
-    /// Reads a piece of a line: `first` is one at its beginning, and `ending` the line break behind it, empty where the
-    /// line goes on. A delimiter is only seen in a first piece: let that have no less than 300 bytes of a line that long.
+    /// Reads a piece of a line: `first` marks its beginning, and `ending` is the line break after it, empty if the line
+    /// continues. A delimiter is only recognised in a first piece, so that piece needs at least 300 bytes if the line is that
+    /// long.
     pub fn line(
         &mut self,
         settings: &Settings,
@@ -202,7 +203,7 @@ impl Message {
         }
     }
 
-    /// A line of a message that is said to be in a coding. What begins with a field, which has a colon, is not in base64.
+    /// Reads a line of a nested message with a transfer coding. A line with a field has a colon, so it is not Base64.
     fn nested(
         &mut self,
         settings: &Settings,
@@ -227,7 +228,7 @@ impl Message {
         }
     }
 
-    /// Bytes before the line that follows that are none of it: the digest of the body has them, as in Suricata.
+    /// Handles bytes before the next line that do not belong to it. Like in Suricata, the body digest includes them.
     pub fn stuffing(&mut self, bytes: &[u8]) {
         if self.status == Status::Body
             && let Some(md5) = &mut self.md5
@@ -236,7 +237,7 @@ impl Message {
         }
     }
 
-    /// Bytes are missing, maybe within a line.
+    /// Handles a gap, possibly within a line.
     pub fn gap(&mut self, len: u64, sink: &mut dyn FnMut(Part<'_>)) {
         self.field.clear();
         (self.in_field, self.skip) = (false, self.state == State::Header);
@@ -254,7 +255,7 @@ impl Message {
         }
     }
 
-    /// The message is at its end, or `truncated`.
+    /// Ends the message; `truncated` if its end was not seen.
     pub fn finish(&mut self, settings: &Settings, truncated: bool, sink: &mut dyn FnMut(Part<'_>)) {
         if self.status == Status::Done {
             return;
@@ -275,12 +276,12 @@ impl Message {
         self.scratch = Vec::new();
     }
 
-    /// Whether a line is a delimiter of a part that this is within; if so it ends what is before.
+    /// Whether a line is a delimiter of an enclosing part. If so, ends the inner parts.
     fn delimiter(&mut self, settings: &Settings, line: &[u8], sink: &mut dyn FnMut(Part<'_>)) -> bool {
         let Some(text) = line.strip_prefix(b"--").filter(|_| !self.boundaries.is_empty()) else { return false };
         let behind = |b: &Vec<u8>| text.strip_prefix(b.as_slice());
         let exact = |b: &Vec<u8>| behind(b).is_some_and(|r| matches!(r.trim_ascii_end(), b"" | b"--"));
-        // What follows a boundary on its line does not matter, unless another boundary fits better.
+        // The rest of a delimiter line does not matter, unless a longer boundary matches.
         let found = self.boundaries.iter().rposition(exact);
         let found = found.or_else(|| self.boundaries.iter().rposition(|b| behind(b).is_some()));
         let Some(depth) = found else { return false };
@@ -300,7 +301,7 @@ impl Message {
         true
     }
 
-    /// A line of a header.
+    /// Reads a header line.
     fn header(
         &mut self,
         settings: &Settings,
@@ -323,7 +324,7 @@ impl Message {
             if !folded && piece.contains(&b':') {
                 self.finish_field(settings, sink);
             } else if !folded && self.names_a_file() {
-                // What is no field ends the header, as in Python, where that has all that makes a file of the part.
+                // Like Python, end the header at a line that is not a field, if the header already describes a file.
                 self.finish_field(settings, sink);
                 self.begin_body(settings, sink);
                 return match self.state {
@@ -332,11 +333,11 @@ impl Message {
                     State::Nested => self.nested(settings, piece, first, ending, sink),
                 };
             } else if self.field.is_empty() {
-                // No field, and none before it that it could be of.
+                // Neither a field nor the continuation of one.
                 self.skip = true;
                 return;
             } else if let Some(rest) = piece.strip_prefix(b"\t") {
-                // Suricata has no tab where a line was folded; a blank it has.
+                // Like Suricata, drop a tab at a fold, but keep a blank.
                 text = rest;
             }
             self.in_field = true;
@@ -347,14 +348,14 @@ impl Message {
         }
     }
 
-    /// Whether the header so far, with the field at hand, names a file and its coding.
+    /// Whether the header, including the current field, names a file and its coding.
     fn names_a_file(&self) -> bool {
         let at_hand = |name: &[u8]| self.field.get(..name.len()).is_some_and(|f| f.eq_ignore_ascii_case(name));
         let named = self.fields.names.iter().any(Option::is_some) || at_hand(b"content-disposition:");
         named && (self.fields.encoding.is_some() || at_hand(b"content-transfer-encoding:"))
     }
 
-    /// The field at hand is whole.
+    /// Handles a complete field.
     fn finish_field(&mut self, settings: &Settings, sink: &mut dyn FnMut(Part<'_>)) {
         let mut field = std::mem::take(&mut self.field);
         let Some(colon) = memchr::memchr(b':', &field) else { return };
@@ -379,7 +380,7 @@ impl Message {
             f.boundary = parameter(value, b"boundary").map(|b| unescape(b.trim_ascii_end())).filter(|b| !b.is_empty());
             f.names[0] = parameter(value, b"name").filter(|n| !n.is_empty());
         } else if name.eq_ignore_ascii_case(b"content-disposition") {
-            // Of several fields the first one with a name counts, as in Python.
+            // Like Python, use the first of several fields that has a name.
             f.names[1] = f.names[1].take().or(parameter(value, b"filename").filter(|n| !n.is_empty()));
         } else if name.eq_ignore_ascii_case(b"content-transfer-encoding") {
             let word = value.split(|b| b.is_ascii_whitespace() || *b == b';').next().unwrap_or(value);
@@ -396,7 +397,7 @@ impl Message {
         self.field = field;
     }
 
-    /// A header is at its end: what it says makes the body.
+    /// Ends a header and starts the body that it describes.
     fn begin_body(&mut self, settings: &Settings, sink: &mut dyn FnMut(Part<'_>)) {
         self.status = Status::Body;
         self.held.clear();
@@ -412,7 +413,7 @@ impl Message {
             n
         });
         if fields.message {
-            // A message within: its header follows.
+            // A nested message: its header follows.
             if let Some(name) = &name {
                 sink(Part::Attachment(name));
             }
@@ -436,7 +437,7 @@ impl Message {
         if let Some(mut boundary) = fields.boundary.filter(|_| fields.multipart) {
             if boundary.len() > MAX_BOUNDARY {
                 sink(Part::Problem(Problem::LongBoundary));
-                // Lines that begin like it are taken for delimiters.
+                // A line that begins with a truncated boundary counts as a delimiter.
                 boundary.truncate(MAX_BOUNDARY);
             }
             if self.boundaries.len() < MAX_DEPTH {
@@ -462,7 +463,7 @@ impl Message {
         }
     }
 
-    /// What a body is made of is at its end.
+    /// Ends the current body.
     fn end_part(&mut self, settings: &Settings, truncated: bool, sink: &mut dyn FnMut(Part<'_>)) {
         if let Some(mut nested) = self.nested.take() {
             nested.finish(settings, truncated, sink);
@@ -486,7 +487,7 @@ impl Message {
         self.fields = Fields::default();
     }
 
-    /// A line of a body.
+    /// Reads a line of a body.
     fn body(&mut self, settings: &Settings, piece: &[u8], first: bool, ending: &[u8], sink: &mut dyn FnMut(Part<'_>)) {
         if self.skip || !(self.file || self.text) {
             return;
@@ -529,7 +530,7 @@ impl Message {
         self.scratch = out;
     }
 
-    /// Data of a body.
+    /// Handles decoded data of a body.
     fn tell(&mut self, settings: &Settings, data: &[u8], sink: &mut dyn FnMut(Part<'_>)) {
         if data.is_empty() {
             return;
@@ -543,7 +544,7 @@ impl Message {
     }
 }
 
-/// Most bytes of a field that are kept, name and all.
+/// The limit of bytes kept from a field, including its name.
 fn limit(settings: &Settings) -> usize {
     settings.value_depth.saturating_add(256).max(MAX_FIELD)
 }

@@ -1,11 +1,11 @@
-//! Mail messages (RFC 5322) and their parts (RFC 2045, RFC 2046), line by line as they stream by.
+//! Mail messages (RFC 5322) and their parts (RFC 2045, RFC 2046), parsed line by line.
 //!
-//! [`Message`] is fed with lines, or pieces of lines that are too long, and calls back for what it finds: fields of the
-//! message's own header, files (parts that have a name), URLs in text, and what is wrong. It keeps the field at hand, the
-//! boundaries that it is within, and a few bytes of a coding; a part's data goes to the caller as it is decoded.
+//! [`Message`] receives lines, or pieces of long lines, and reports through a callback: fields of the message's own header,
+//! files (parts with a name), URLs in text, and anomalies. It keeps the current field, the active boundaries, and a few bytes
+//! for the decoder. The data of a part goes to the caller as it is decoded.
 //!
-//! Parsers for messages (`mail-parser`, `mailparse`) want a whole message in memory and undo what is odd about it; here a
-//! message of any size is read in constant memory, and what is odd is told.
+//! Message parsers (`mail-parser`, `mailparse`) need a whole message in memory and silently repair anomalies. This parser reads
+//! messages of any size in constant memory and reports the anomalies.
 
 mod codec;
 mod message;
@@ -15,45 +15,45 @@ mod urls;
 
 pub use message::{Message, Settings, Status};
 
-/// What a message calls back with.
+/// A callback of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// A field of the message's own header: name as it is written, and unfolded value.
+    /// A field of the message's own header: name as written, and unfolded value.
     Field(&'a [u8], &'a [u8]),
-    /// A part has a name: of a file, or of a message within the message, which is none.
+    /// A part has a name: a file, or a nested message, which does not become a file.
     Attachment(&'a [u8]),
-    /// A file of that name begins.
+    /// A file with this name begins.
     Begin(&'a [u8]),
     /// Data of the file.
     Data(&'a [u8]),
-    /// The file is at its end; cut off where this is not all of it.
+    /// The file ends.
     End {
-        /// Whether there would have been more.
+        /// Whether it is incomplete.
         truncated: bool,
     },
-    /// Bytes of the file are missing.
+    /// A gap in the file.
     Gap(u64),
-    /// A URL in a text.
+    /// A URL in text.
     Url {
-        /// The URL, in lower case as Suricata has them.
+        /// The URL, in lower case as in Suricata.
         url: &'a [u8],
-        /// Bytes of it that are its scheme, with what is behind that.
+        /// Length of its scheme with the delimiter.
         scheme: usize,
     },
-    /// Something is wrong.
+    /// An anomaly.
     Problem(Problem),
 }
 
-/// What may be wrong with a message.
+/// An anomaly of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
-    /// Its parts are nested too deep.
+    /// The nesting of parts is too deep.
     ParseFailed,
-    /// It ends where it should not: within a header, or before the last delimiter.
+    /// It ends within a header, or before the last delimiter.
     Malformed,
-    /// Base64 with what is none.
+    /// Invalid Base64.
     InvalidBase64,
-    /// Quoted-printable with what is none.
+    /// Invalid quoted-printable.
     InvalidQp,
     /// A line of more than 998 bytes.
     LongLine,
@@ -61,7 +61,7 @@ pub enum Problem {
     LongEncodedLine,
     /// A field's name of more than 75 bytes.
     LongHeaderName,
-    /// A field's value that is longer than is kept.
+    /// A field value that exceeds the limit.
     LongHeaderValue,
     /// A boundary of more than 254 bytes.
     LongBoundary,

@@ -1,4 +1,4 @@
-//! Parameters of fields (RFC 2045, section 5.1), in parts and encoded (RFC 2231), and encoded words in names of files
+//! Parameters of fields (RFC 2045, section 5.1), with continuations and encoding (RFC 2231), and encoded words in file names
 //! (RFC 2047).
 
 use base64::Engine;
@@ -15,13 +15,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Most parts of a parameter (RFC 2231, section 3) that are put together; those behind them are left out.
+/// The limit of parts in a parameter (RFC 2231, section 3); further ones are ignored.
 const MAX_PARTS: u16 = 256;
 
-/// The value of parameter `name`, which is in lower case; put together from its parts where it comes in such, and without
-/// its encoding. `None` where there is none.
+/// The decoded value of parameter `name`, which is in lower case; its parts are joined. `None` if there is no such parameter.
 pub(super) fn parameter(field: &[u8], name: &[u8]) -> Option<Vec<u8>> {
-    // (place, whether it is encoded, value) of each part.
+    // (index, whether it is encoded, value) of each part.
     let mut parts: Vec<(u16, bool, &[u8])> = Vec::new();
     let mut plain = None;
     let field = &closed(field);
@@ -59,7 +58,7 @@ pub(super) fn parameter(field: &[u8], name: &[u8]) -> Option<Vec<u8>> {
             out.extend_from_slice(value);
             continue;
         }
-        // The first one says charset and language.
+        // The first part names charset and language.
         let mut text = *value;
         if n == 0 {
             let mut quotes = value.iter().enumerate().filter(|(_, b)| **b == b'\'').map(|(i, _)| i);
@@ -72,7 +71,7 @@ pub(super) fn parameter(field: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     if out.is_empty() && plain.is_some() { plain } else { Some(out) }
 }
 
-/// A field's value in which the first word may be a parameter too, and with a quote at its end where one is open: Python reads such.
+/// Prepares a field value: the first word may be a parameter too, and an open quote is closed. Python accepts both.
 fn closed(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len() + 2);
     out.push(b';');
@@ -88,7 +87,7 @@ fn closed(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The name of a parameter without control characters, blanks and a comment before it.
+/// A parameter name without control characters, and without blanks and a comment before it.
 fn bare(mut key: &[u8]) -> &[u8] {
     loop {
         key = match key {
@@ -106,7 +105,7 @@ fn hex(b: Option<&u8>) -> Option<u8> {
     b.and_then(|b| (*b as char).to_digit(16)).map(|d| d as u8)
 }
 
-/// Bytes written as `%41`, or with another `mark`.
+/// Decodes bytes written as `%41`, or with another `mark`.
 fn unquote(text: &[u8], mark: u8, out: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(&b) = text.get(at) {
@@ -127,7 +126,7 @@ fn percent(text: &[u8], out: &mut Vec<u8>) {
     unquote(text, b'%', out);
 }
 
-/// A name without its encoded words (`=?utf-8?B?…?=`). Bytes stay in the charset that they are in.
+/// Decodes the encoded words of a name (`=?utf-8?B?…?=`). The bytes stay in their charset.
 pub(super) fn without_words(name: Vec<u8>) -> Vec<u8> {
     if !name.windows(2).any(|w| w == b"=?") {
         return name;
@@ -141,7 +140,7 @@ pub(super) fn without_words(name: Vec<u8>) -> Vec<u8> {
             (rest, after_word) = (after, true);
             continue;
         }
-        // White space between two words is none of the text.
+        // White space between two encoded words is not part of the text.
         let blanks = rest.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(rest.len());
         if after_word && blanks > 0 && rest.get(blanks..).and_then(word_at).is_some() {
             rest = rest.get(blanks..).unwrap_or(&[]);
@@ -160,9 +159,9 @@ fn word_at(text: &[u8]) -> Option<()> {
     word(text).map(|_| ())
 }
 
-/// The encoded word at the front of `text` without its encoding, and what follows it.
+/// Decodes the encoded word at the front of `text`. Returns it and the rest.
 fn word(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
-    /// Longest encoded word: RFC 2047 allows 75 bytes, programs take more.
+    /// The longest encoded word: RFC 2047 allows 75 bytes, programs accept more.
     const LONGEST: usize = 1024;
     let inner = text.strip_prefix(b"=?")?;
     let limited = inner.get(..LONGEST).unwrap_or(inner);

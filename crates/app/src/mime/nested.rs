@@ -1,14 +1,14 @@
-//! A message within a message, in a transfer coding.
+//! A nested message with a transfer coding.
 //!
-//! RFC 2046 section 5.2.1 allows `message/rfc822` no coding that changes bytes, and mail programs undo one all the same.
+//! RFC 2046 section 5.2.1 forbids a coding for `message/rfc822` that changes bytes, but mail programs decode it.
 
 use super::codec::{Base64, QuotedPrintable};
 use super::message::{Message, Settings};
 use super::{Part, Problem};
 
-/// Most bytes of a decoded line that are gathered; what is longer goes on in pieces.
+/// The limit of a decoded line that is collected; a longer one continues in pieces.
 const LINE: usize = 4095;
-/// Most messages in a coding within each other.
+/// The limit of encoded messages nested in each other.
 pub(super) const DEPTH_MAX: u8 = 8;
 
 /// The coding.
@@ -23,25 +23,25 @@ enum Coding {
 pub(super) struct Nested {
     message: Message,
     coding: Coding,
-    /// What was decoded of the line at hand and not read yet.
+    /// Decoded bytes of the current line that have not been read.
     line: Vec<u8>,
-    /// That is the beginning of the line.
+    /// Whether `line` is the beginning of a line.
     start: bool,
 }
 
 impl Nested {
-    /// One in base64, or else in quoted-printable, with `depth` others around it.
+    /// Starts a message in Base64, otherwise in quoted-printable, nested in `depth` others.
     pub(super) fn new(base64: bool, depth: u8) -> Nested {
         let coding = if base64 { Coding::Base64(Base64::default()) } else { Coding::Qp(QuotedPrintable::default()) };
         Nested { message: Message::within(depth), coding, line: Vec::new(), start: true }
     }
 
-    /// Bytes of memory that it holds.
+    /// Allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
         size_of::<Self>() + self.line.capacity() + self.message.memory()
     }
 
-    /// A piece of a line of the part, with the line break behind it, empty where the line goes on.
+    /// Decodes a piece of a line, with the line break after it, empty if the line continues.
     pub(super) fn push(&mut self, settings: &Settings, piece: &[u8], ending: &[u8], sink: &mut dyn FnMut(Part<'_>)) {
         let mut out = Vec::new();
         match &mut self.coding {
@@ -77,7 +77,7 @@ impl Nested {
         }
     }
 
-    /// Reads the line at hand, or what there is of it.
+    /// Reads the available part of the current line.
     fn read(&mut self, settings: &Settings, sink: &mut dyn FnMut(Part<'_>)) {
         let line = std::mem::take(&mut self.line);
         let ends = line.ends_with(b"\n");
@@ -89,7 +89,7 @@ impl Nested {
         self.line.clear();
     }
 
-    /// Bytes are missing.
+    /// Handles a gap.
     pub(super) fn gap(&mut self, len: u64, sink: &mut dyn FnMut(Part<'_>)) {
         self.coding = match self.coding {
             Coding::Base64(_) => Coding::Base64(Base64::default()),
@@ -99,7 +99,7 @@ impl Nested {
         self.message.gap(len, sink);
     }
 
-    /// The part is at its end, or `truncated`.
+    /// Ends the part; `truncated` if its end was not seen.
     pub(super) fn finish(&mut self, settings: &Settings, truncated: bool, sink: &mut dyn FnMut(Part<'_>)) {
         if let Coding::Base64(b) = &mut self.coding {
             let mut out = Vec::new();

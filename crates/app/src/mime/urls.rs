@@ -1,30 +1,30 @@
-//! URLs in text, whatever pieces it comes in.
+//! URLs in text that arrives in pieces.
 
 use super::Part;
 
-/// Longest URL that is told, with its scheme; what is behind that is cut off. RFC 9110, section 4.1 asks for 8000.
+/// The longest reported URL, including its scheme; longer ones are truncated. RFC 9110, section 4.1 recommends 8000.
 const MAX_URL: usize = 8000;
 /// Longest scheme.
 const MAX_SCHEME: usize = 64;
 
-/// Looks for URLs of some schemes (`http://`).
+/// Searches for URLs with given schemes (`http://`).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Urls {
-    /// The URL at hand, from its scheme on.
+    /// The current URL, from its scheme on.
     open: Vec<u8>,
-    /// Bytes of it that are its scheme.
+    /// Length of its scheme.
     scheme: usize,
-    /// The last bytes before it: a scheme may begin there.
+    /// The bytes before the current position: a scheme may begin there.
     tail: Vec<u8>,
 }
 
-/// What ends a URL: white space, and what stands around one in text and HTML.
+/// Bytes that end a URL: white space, and delimiters in text and HTML.
 const fn ends(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\r' | b'\n' | b'"' | b'\'' | b'<' | b'>' | b']')
 }
 
 impl Urls {
-    /// Looks through a piece of text. `schemes` are in lower case, with what is behind them (`http://`).
+    /// Searches a piece of text. `schemes` are in lower case with their delimiters (`http://`).
     pub(super) fn push(&mut self, piece: &[u8], schemes: &[Vec<u8>], sink: &mut dyn FnMut(Part<'_>)) {
         let mut rest = piece;
         while !rest.is_empty() {
@@ -62,7 +62,7 @@ impl Urls {
         self.tail.drain(..over);
     }
 
-    /// The text is at its end.
+    /// Ends the text.
     pub(super) fn finish(&mut self, sink: &mut dyn FnMut(Part<'_>)) {
         if self.open.len() > self.scheme {
             sink(Part::Url { url: &self.open, scheme: self.scheme });

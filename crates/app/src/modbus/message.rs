@@ -1,8 +1,8 @@
-//! Messages of Modbus (Modbus Application Protocol V1.1b3): functions, what they access, and what may be wrong with them.
+//! Messages of Modbus (Modbus Application Protocol V1.1b3): functions, what they access, and anomalies.
 
 use crate::bytes::be16;
 
-/// Bits of what a function accesses, with their names in events.
+/// Access bits of a function, with their names in events.
 pub(super) const ACCESSES: &[(u8, &str)] = &[
     (READ, "READ"),
     (WRITE, "WRITE"),
@@ -22,7 +22,7 @@ pub(super) const HOLDING: u8 = 32;
 const SINGLE: u8 = 64;
 const MULTIPLE: u8 = 128;
 
-/// Bits of what is wrong with a message, with their names in events.
+/// Anomaly bits of a message, with their names in events.
 pub(super) const FLAWS: &[(u8, &str)] = &[
     (VALUE, "DATA_VALUE"),
     (LENGTH, "DATA_LENGTH"),
@@ -36,7 +36,7 @@ pub(super) const EXCEPTION: u8 = 4;
 pub(super) const FUNCTION: u8 = 8;
 pub(super) const PROTOCOL: u8 = 16;
 
-/// What kind of function it is (section 5).
+/// The category of a function (section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Category {
     None,
@@ -47,7 +47,7 @@ pub(super) enum Category {
 }
 
 impl Category {
-    /// Its name in events.
+    /// The name in events.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Category::None => "NONE",
@@ -59,7 +59,7 @@ impl Category {
     }
 }
 
-/// Name of a function (section 6, and what older devices know).
+/// Name of a function (section 6, and functions of older devices).
 pub(super) const fn function_name(code: u8) -> &'static str {
     match code & 0x7f {
         1 => "RdCoils",
@@ -91,7 +91,7 @@ pub(super) const fn function_name(code: u8) -> &'static str {
     }
 }
 
-/// Name of a sub-function of the diagnostics (section 6.8).
+/// Name of a diagnostics sub-function (section 6.8).
 pub(super) const fn diagnostic_name(code: u16) -> &'static str {
     match code {
         0 => "RetQueryData",
@@ -113,7 +113,7 @@ pub(super) const fn diagnostic_name(code: u16) -> &'static str {
     }
 }
 
-/// Name of what is within the encapsulated interface (section 6.19).
+/// Name of an encapsulated interface type (section 6.19).
 pub(super) const fn mei_name(code: u8) -> &'static str {
     match code {
         13 => "CANOpenGenRefReqResp",
@@ -122,7 +122,7 @@ pub(super) const fn mei_name(code: u8) -> &'static str {
     }
 }
 
-/// Name of an exception (section 7), and whether servers may say it.
+/// Name of an exception (section 7), and whether servers may send it.
 pub(super) const fn exception_name(code: u8) -> (&'static str, bool) {
     match code {
         1 => ("IllegalFunction", true),
@@ -139,7 +139,7 @@ pub(super) const fn exception_name(code: u8) -> (&'static str, bool) {
     }
 }
 
-/// What a function accesses.
+/// The access bits of a function.
 pub(super) const fn access(function: u8) -> u8 {
     match function & 0x7f {
         1 => READ | COILS,
@@ -174,26 +174,26 @@ fn category(function: u8, data: &[u8]) -> Category {
     }
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Body {
-    /// Address and quantity that are read.
+    /// Address and quantity to read.
     Read { address: u16, quantity: u16 },
-    /// What was read.
+    /// The values that were read.
     Values(Box<[u8]>),
-    /// An address and the value that is written there; of several, how many.
+    /// An address and the value to write there; with several values, their number.
     Write { address: u16, value: u16 },
-    /// An address, a quantity, and the values that are written there.
+    /// An address, a quantity, and the values to write there.
     WriteMany { address: u16, quantity: u16, values: Box<[u8]> },
-    /// The bits of a register that are kept, and those that are set.
+    /// The bits of a register to keep, and those to set.
     Mask { address: u16, and: u16, or: u16 },
-    /// Address and quantity that are read, and what is written before.
+    /// Address and quantity to read, and the values to write first.
     ReadWrite { address: u16, quantity: u16, to: u16, count: u16, values: Box<[u8]> },
-    /// A sub-function of the diagnostics, with its data.
+    /// A diagnostics sub-function with its data.
     Diagnostic(u16, Box<[u8]>),
-    /// What is within the encapsulated interface.
+    /// The type and data of an encapsulated interface.
     Mei(u8, Box<[u8]>),
-    /// Why the server refuses.
+    /// The server's exception code.
     Exception(u8),
     /// Anything else.
     Data(Box<[u8]>),
@@ -208,11 +208,11 @@ pub(super) struct Message {
     pub(super) function: u8,
     pub(super) category: Category,
     pub(super) body: Body,
-    /// What is wrong with it, bits of [`FLAWS`].
+    /// Its anomalies, bits of [`FLAWS`].
     pub(super) flaws: u8,
 }
 
-/// Most coils and registers that a request may name (sections 6.1 to 6.17).
+/// The limit of coils or registers in a request (sections 6.1 to 6.17).
 fn quantity_max(function: u8) -> u16 {
     match function {
         1 | 2 => 2000,
@@ -222,14 +222,14 @@ fn quantity_max(function: u8) -> u16 {
     }
 }
 
-/// Bytes of so many values: of coils, bits.
+/// The size of this many values; coils are bits.
 fn bytes_of(function: u8, quantity: u16) -> usize {
     let n = usize::from(quantity);
     if access(function) & (COILS | DISCRETES) != 0 { n.div_ceil(8) } else { 2 * n }
 }
 
 impl Message {
-    /// Reads a message: a header of seven bytes, a function and its data. `None` where it is too short for a function.
+    /// Reads a message: a header of seven bytes, a function and its data. `None` if it is too short for a function.
     pub(super) fn read(message: &[u8], is_request: bool) -> Option<Message> {
         let (transaction, protocol) = (be16(message, 0)?, be16(message, 2)?);
         let (unit, function, data) = (*message.get(6)?, *message.get(7)?, message.get(8..)?);
@@ -265,7 +265,7 @@ impl Message {
         }
     }
 
-    /// Whether a response gives or repeats what this request asks. What cannot be compared does.
+    /// Whether a response matches this request. Parts that cannot be compared count as a match.
     pub(super) fn is_met_by(&self, response: &Message) -> bool {
         match (&self.body, &response.body) {
             (Body::Read { quantity, .. } | Body::ReadWrite { quantity, .. }, Body::Values(values)) => {
@@ -282,7 +282,7 @@ impl Message {
     }
 }
 
-/// The parts that several functions have.
+/// Reads the content that several functions share.
 fn common(function: u8, data: &[u8]) -> Option<Body> {
     Some(match function {
         5 | 6 => Body::Write { address: be16(data, 0)?, value: be16(data, 2)? },

@@ -21,19 +21,19 @@ use message::Message;
 use rule::Fields;
 use tx::Exchange;
 
-/// Bytes before those that the length counts (Messaging section 3.1.3).
+/// Bytes that the length does not count (Messaging section 3.1.3).
 const BEFORE: usize = 6;
-/// Least and most that the length may be: a unit and a function; a unit and the longest message (Application Protocol section 4.1).
+/// The valid lengths: from a unit and a function to a unit and the longest message (Application Protocol section 4.1).
 const LENGTHS: std::ops::RangeInclusive<u16> = 2..=254;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:modbus.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:modbus.NAME`).
 
     events! { "Modbus";
         InvalidProtocolId "invalid_protocol_id";
         UnsolicitedResponse "unsolicited_response";
         InvalidLength "invalid_length";
-        // Not raised: gateways use any unit.
+        // Never raised: gateways use any unit.
         InvalidUnitIdentifier "invalid_unit_identifier";
         InvalidFunctionCode "invalid_function_code";
         InvalidValue "invalid_value";
@@ -72,14 +72,14 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Modbus, "modbus").logged()
 };
 
-/// Protocol 0, a length (Messaging section 3.1.3), and a public function (Application Protocol section 5.1): what vendors speak on
-/// the port under functions of their own is not Modbus to rules.
+/// Checks for protocol 0, the length (Messaging section 3.1.3), and a public function (Application Protocol section 5.1). Rules
+/// do not treat vendor functions on the port as Modbus.
 fn probe(dir: Direction, data: &[u8]) -> Probed {
     let (Some(protocol), Some(len)) = (be16(data, 2), be16(data, 4)) else { return Probed::More };
     if protocol != 0 || !LENGTHS.contains(&len) {
         return Probed::No;
     }
-    // A response may say that there was an exception.
+    // A response may be an exception.
     let exception = if dir == Direction::ToClient { 0x80 } else { 0 };
     match data.get(7).map(|function| function & !exception) {
         Some(1..=24 | 43) => Probed::Yes { reverse: false },
@@ -88,12 +88,12 @@ fn probe(dir: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct Modbus {
     max_txs: usize,
     stream_depth: u64,
-    /// Requests that wait for a response, by the number of their transaction.
+    /// Requests that wait for a response, by transaction number.
     pending: HashMap<u16, u64>,
 }
 
@@ -114,7 +114,7 @@ impl Conversation for Modbus {
     fn framing(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Framing {
         match be16(data, 4) {
             Some(len) if LENGTHS.contains(&len) => Framing::Message(BEFORE + usize::from(len)),
-            // What is malformed is handled at once.
+            // A malformed message is handled at once.
             Some(_) => Framing::Message(BEFORE),
             None => Framing::More,
         }
@@ -192,10 +192,10 @@ impl Conversation for Modbus {
 }
 
 impl Modbus {
-    /// Remembers a request until its response comes. Who uses a number again is done with what had it.
+    /// Stores a request until its response comes. Reusing a number abandons the earlier request.
     fn wait(&mut self, turn: &mut Turn<'_, '_, Exchange>, key: u16, id: u64) {
         if self.pending.len() >= self.max_txs.max(1) {
-            // Transactions that were given up.
+            // Removes transactions that were freed.
             self.pending.retain(|_, tx| turn.tx(*tx).is_some());
         }
         if let Some(old) = self.pending.insert(key, id).and_then(|id| turn.tx(id)) {

@@ -1,16 +1,16 @@
-//! The keyword: what rules ask of a request, as comparisons of the parts of a number.
+//! The keyword: conditions on a request, as comparisons of the parts of a number.
 
 use super::message::{self, Category, Message};
 use crate::declare::{NumberCondition, NumberPart};
 
-/// Where the parts of the number are: first bit, and how many.
+/// The parts of the number: first bit and size.
 const VALUE: (u8, u8) = (0, 16);
 const ADDRESS: (u8, u8) = (16, 17);
 const UNIT: (u8, u8) = (33, 8);
 const FUNCTION: (u8, u8) = (41, 7);
 const FLAGS: (u8, u8) = (48, 16);
 
-/// Flags above those of accesses that rules name.
+/// Flags above the access bits.
 const ASSIGNED: u64 = 1 << 6;
 const UNASSIGNED: u64 = 1 << 7;
 const USER: u64 = 1 << 8;
@@ -19,18 +19,18 @@ const HAS_ADDRESS: u64 = 1 << 10;
 const HAS_VALUE: u64 = 1 << 11;
 const HAS_SUBFUNCTION: u64 = 1 << 12;
 const PUBLIC: u64 = 1 << 13;
-/// Those of accesses: read, write and the tables.
+/// The access bits: read, write and the tables.
 const ACCESS: u8 = 0x3f;
 
-/// What rules look at of a request, at one of its addresses.
+/// The values for rules of a request, at one of its addresses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fields {
     pub(super) unit: u8,
     pub(super) function: u8,
     pub(super) category: Category,
-    /// Bits of what is accessed.
+    /// Access bits.
     pub(super) access: u8,
-    /// Address as it was sent, from 0 to 65,536 and more where a range goes beyond the last one.
+    /// Raw address, from 0 to 65,535, or above if a range extends past the last one.
     pub(super) address: Option<u32>,
     pub(super) value: Option<u16>,
     pub(super) subfunction: Option<u16>,
@@ -49,7 +49,7 @@ impl Fields {
         }
     }
 
-    /// All of it in a number. Rules count addresses from 1.
+    /// Packs all values into a number. Rules count addresses from 1.
     pub(super) fn number(self) -> u64 {
         let mut flags = u64::from(self.access & ACCESS);
         flags |= match self.category {
@@ -81,7 +81,7 @@ fn flags(mask: u64, value: u64) -> NumberPart {
     part(FLAGS, &format!("&0x{mask:x}=0x{value:x}"))
 }
 
-/// Reads `[unit U,] function F[, subfunction S]`, `… function [!]CATEGORY` or `… access KIND [TABLE][, address A[, value V]]`.
+/// Parses `[unit U,] function F[, subfunction S]`, `… function [!]CATEGORY` or `… access KIND [TABLE][, address A[, value V]]`.
 pub(super) fn read(text: &str) -> Result<NumberCondition, String> {
     let wrong = |what: &str| {
         Err(format!(

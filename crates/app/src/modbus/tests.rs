@@ -1,4 +1,4 @@
-//! Requests and responses of every function, rules of the manual, and broken messages.
+//! Requests and responses of every function, rules from the manual, and invalid messages.
 
 use super::*;
 use crate::declare::{NumberCondition, NumberPart};
@@ -17,7 +17,7 @@ fn message(transaction: u16, pdu: &[u8]) -> Vec<u8> {
     [&transaction.to_be_bytes()[..], &[0, 0], &len.to_be_bytes(), &[1], pdu].concat()
 }
 
-/// A conversation of one request and, where there is one, its response.
+/// A conversation of one request and an optional response.
 fn talk(request: &[u8], response: &[u8]) -> Talk {
     let mut talk = modbus();
     talk.client(&message(1, request));
@@ -27,7 +27,7 @@ fn talk(request: &[u8], response: &[u8]) -> Talk {
     talk
 }
 
-/// Whether a comparison of a keyword's part holds, of those that the keyword makes and the tests use.
+/// Whether a comparison of a keyword's part holds; supports the forms that the tests need.
 fn holds(part: &NumberPart, n: u64) -> bool {
     let v = n >> part.first & ((1 << part.bits) - 1);
     let number = |t: &str| t.trim().parse::<u64>().unwrap();
@@ -45,7 +45,7 @@ fn holds(part: &NumberPart, n: u64) -> bool {
     }
 }
 
-/// Whether a rule's keyword holds for a conversation.
+/// Whether a rule's keyword matches a conversation.
 fn matches(talk: &Talk, keyword: &str) -> bool {
     let Ok(NumberCondition::Parts(parts)) = rule::read(keyword) else { panic!("{keyword} is refused") };
     talk.numbers("modbus", TS).iter().any(|n| parts.iter().all(|p| holds(p, *n)))
@@ -142,16 +142,16 @@ fn rules_of_the_manual() {
     }
     assert!(matches(&talk(&[8, 0, 4, 0, 0], &[]), "function 8, subfunction 4"));
     assert!(!matches(&talk(&[8, 0, 4, 0, 0], &[]), "access write"));
-    // Address 4 of a read is no sub-function.
+    // Address 4 of a read is not a sub-function.
     assert!(!matches(&talk(&[3, 0, 3, 0, 1], &[]), "function 3, subfunction 4"));
     assert!(matches(&talk(&[2, 0, 98, 0, 1], &[]), "access read discretes, address <100"));
-    // The last coil of a byte that is begun.
+    // The last coil of a partial byte.
     let coils = talk(&[15, 0, 0, 0, 10, 2, 0, 2], &[]);
     assert!(
         matches(&coils, "access write coils, address 10, value 1")
             && !matches(&coils, "access write coils, address 9, value 1")
     );
-    // What reads and writes does both, each at its addresses.
+    // A function that reads and writes does both, each at its addresses.
     let both = talk(&[23, 0, 3, 0, 2, 0, 14, 0, 1, 2, 0, 9], &[]);
     assert!(
         matches(&both, "access read holding, address 5") && matches(&both, "access write holding, address 15, value 9")

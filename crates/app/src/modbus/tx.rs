@@ -1,4 +1,4 @@
-//! What is kept of a transaction, and what rules and events see of it.
+//! The state of a transaction, and its values for rules and events.
 
 use margay_flow::Direction;
 use margay_json::Json;
@@ -17,14 +17,14 @@ pub(super) struct Exchange {
     pub(super) response: Option<Message>,
 }
 
-/// Names of the bits that are set, as events have them.
+/// The names of the set bits, for events.
 fn names(bits: u8, of: &[(u8, &str)]) -> String {
     let set: Vec<&str> = of.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect();
     if set.is_empty() { "NONE".to_owned() } else { set.join(" | ") }
 }
 
 impl Message {
-    /// What rules look at: one number for each address that is read or written, or one for a function without.
+    /// The values for rules: one number for each address that is read or written, or one for a function without addresses.
     fn fields(&self, index: usize) -> Option<Fields> {
         let access = message::access(self.function);
         let fields = Fields { access, ..Fields::of(self) };
@@ -133,7 +133,7 @@ impl Message {
     }
 }
 
-/// Begins the member of what is written.
+/// Begins the member for a write.
 fn write(json: &mut Json, address: u16, quantity: u16, values: &[u8]) {
     json.object("write");
     json.uint("address", u64::from(address));

@@ -14,7 +14,7 @@ pub(super) fn exchange(exchange: &Exchange, json: &mut Json, options: &AppLogOpt
     let option = |place| options.options.get(AppProto::Mqtt, place);
     let shown = Shown { passwords: option(PASSWORDS) != 0, limit: option(STRING_LIMIT) as usize };
     json.object("mqtt");
-    // A message that was sent again is shown once.
+    // A retransmitted message is logged once.
     let mut seen = 0u16;
     for m in &exchange.messages {
         let bit = 1 << m.of().0;
@@ -26,7 +26,7 @@ pub(super) fn exchange(exchange: &Exchange, json: &mut Json, options: &AppLogOpt
     json.end_object();
 }
 
-/// What of it is shown.
+/// The limits on logged data.
 #[derive(Debug)]
 struct Shown {
     passwords: bool,
@@ -72,7 +72,7 @@ impl Shown {
                 json.uint("message_id", u64::from(*id));
                 if let Some(codes) = codes {
                     json.array(if m.of() == Type::SUBACK { "qos_granted" } else { "reason_codes" });
-                    // A code for each topic; as many as topics are shown at most.
+                    // A code for each topic, with the same limit.
                     for code in m.part(codes).iter().take(self.limit.max(1)) {
                         json.item_uint(u64::from(*code));
                     }
@@ -114,7 +114,7 @@ impl Shown {
         self.properties(m, &c.properties, json);
     }
 
-    /// All topics together are shown up to the limit of a string.
+    /// The limit of a string applies to all topics together.
     fn topics(&self, m: &Message, topics: &[u32], json: &mut Json) {
         let mut left = self.limit;
         json.array("topics");
@@ -132,7 +132,7 @@ impl Shown {
             if cut {
                 break;
             }
-            // An empty topic is not free.
+            // An empty topic also counts.
             left = left.saturating_sub(topic.len().max(1));
         }
         json.end_array();
@@ -144,7 +144,7 @@ impl Shown {
         }
     }
 
-    /// A user's property that has the name of one before it is left out: an object has a name once.
+    /// Skips a user property with a repeated name, because an object has each name once.
     fn properties(&self, m: &Message, part: &Part, json: &mut Json) {
         let data = m.part(part);
         if data.is_empty() {
@@ -171,7 +171,7 @@ impl Shown {
     }
 }
 
-/// As much of a text as is shown, with a word of what is not; and whether there is such.
+/// Cuts text at the limit and adds a note about the rest. Returns the text, and whether it was cut.
 fn cut(text: &[u8], limit: usize) -> (std::borrow::Cow<'_, [u8]>, bool) {
     match text.split_at_checked(limit) {
         Some((shown, rest)) if !rest.is_empty() => {

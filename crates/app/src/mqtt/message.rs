@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Most properties of a list that are shown.
+/// The limit of logged properties in a list.
 const PROPERTIES_MAX: usize = 64;
 
 /// The type of a control packet (section 2.1.2).
@@ -24,7 +24,7 @@ impl Type {
     pub(super) const DISCONNECT: Type = Type(14);
     pub(super) const AUTH: Type = Type(15);
 
-    /// Its name in events and, with these letters, in rules.
+    /// The name in events, and with these letters in rules.
     pub(super) fn name(self) -> &'static str {
         NAMES.iter().find(|n| n.1 == u64::from(self.0)).map_or("unassigned", |n| n.0)
     }
@@ -50,14 +50,14 @@ pub(super) const NAMES: &[(&str, u64)] = &[
     ("auth", 15),
 ];
 
-/// The fixed header (section 2.1): a byte of type and flags, and the length of what follows.
+/// The fixed header (section 2.1): a byte of type and flags, and the remaining length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// Type and flags.
     pub(super) first: u8,
-    /// Its own length.
+    /// Length of the header.
     pub(super) len: usize,
-    /// Length of what follows it; below 2^28.
+    /// Length of the data after it; below 2^28.
     pub(super) remaining: usize,
 }
 
@@ -74,7 +74,7 @@ impl Header {
     }
 }
 
-/// A variable byte integer (section 1.5.5), and how many bytes it takes. Errors as [`Header::read`].
+/// Reads a variable byte integer (section 1.5.5). Returns it and its encoded length. Errors as in [`Header::read`].
 fn variable(data: &[u8]) -> Result<(usize, usize), bool> {
     let mut value = 0;
     for at in 0..4 {
@@ -87,24 +87,24 @@ fn variable(data: &[u8]) -> Result<(usize, usize), bool> {
     Err(false)
 }
 
-/// Where a part of a message's body is.
+/// The range of a part in a message's body.
 pub(super) type Part = Range<u32>;
 
-/// A message as it came, with the places of its parts.
+/// A raw message, with the ranges of its parts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Message {
     /// Type and flags, the first byte.
     pub(super) first: u8,
-    /// What follows the fixed header; nothing of a message that is longer than `max-msg-length`.
+    /// The data after the fixed header; empty if the message exceeds `max-msg-length`.
     pub(super) body: Box<[u8]>,
     /// Its parts.
     pub(super) kind: Kind,
 }
 
-/// What is in a message.
+/// The content of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It is longer than what is looked at: its whole length.
+    /// It exceeds the limit: its total length.
     Truncated(usize),
     Connect(Connect),
     Connack {
@@ -124,13 +124,13 @@ pub(super) enum Kind {
         reason: Option<u8>,
         properties: Part,
     },
-    /// SUBSCRIBE, UNSUBSCRIBE: where each topic begins.
+    /// SUBSCRIBE, UNSUBSCRIBE: the offset of each topic.
     Topics {
         id: u16,
         properties: Part,
         topics: Vec<u32>,
     },
-    /// SUBACK, UNSUBACK: codes, a byte each; MQTT 3 has none in UNSUBACK.
+    /// SUBACK, UNSUBACK: one-byte codes. MQTT 3 has none in UNSUBACK.
     Codes {
         id: u16,
         properties: Part,
@@ -141,7 +141,7 @@ pub(super) enum Kind {
         reason: Option<u8>,
         properties: Part,
     },
-    /// PINGREQ, PINGRESP, and types that are not assigned.
+    /// PINGREQ, PINGRESP, and unassigned types.
     Empty,
 }
 
@@ -167,12 +167,12 @@ const PASSWORD: u8 = 0x40;
 const WILL: u8 = 0x04;
 
 impl Message {
-    /// A message longer than what is looked at.
+    /// A message that exceeds the limit.
     pub(super) fn truncated(header: Header) -> Message {
         Message { first: header.first, body: Box::default(), kind: Kind::Truncated(header.total()) }
     }
 
-    /// Reads what follows the fixed header. `None` where it is malformed. `version` is that of the connection.
+    /// Reads the data after the fixed header. `None` if it is malformed. `version` is that of the connection.
     pub(super) fn read(first: u8, body: &[u8], version: u8) -> Option<Message> {
         let mut r = Reader { body, at: 0, v5: version == 5 };
         let kind = match Type(first >> 4) {
@@ -209,10 +209,10 @@ impl Message {
                 let has = of == Type::SUBACK || r.v5;
                 Kind::Codes { id, properties, codes: has.then(|| r.rest()) }
             }
-            // A DISCONNECT without properties counts as one without a reason code, as Suricata has it.
+            // Like in Suricata, a DISCONNECT without properties counts as one without a reason code.
             Type::DISCONNECT if r.v5 && body.len() < 2 => Kind::Reason { reason: Some(0), properties: 0..0 },
             Type::DISCONNECT | Type::AUTH => {
-                // What is left out is 0 (section 3.15.2.1).
+                // An omitted reason is 0 (section 3.15.2.1).
                 let reason = r.reason().or(r.v5.then_some(0));
                 Kind::Reason { reason, properties: r.properties_if_any()? }
             }
@@ -233,14 +233,14 @@ impl Message {
         self.body.get(part.start as usize..part.end as usize).unwrap_or(&[])
     }
 
-    /// The topics of SUBSCRIBE and UNSUBSCRIBE, each with the byte behind it.
+    /// A topic of SUBSCRIBE or UNSUBSCRIBE, with the byte after it.
     pub(super) fn topic(&self, at: u32) -> (&[u8], u8) {
         let mut r = Reader { body: &self.body, at: at as usize, v5: false };
         let Some(part) = r.string() else { return (&[], 0) };
         (self.part(&part), r.byte().unwrap_or(0))
     }
 
-    /// What it says of success, in several places of several messages.
+    /// Its reason codes, whatever the type of the message.
     pub(super) fn codes(&self) -> &[u8] {
         match &self.kind {
             Kind::Connack { code, .. } => std::slice::from_ref(code),
@@ -261,7 +261,7 @@ impl Message {
     }
 }
 
-/// Reads a body from its beginning. What is not there is `None`.
+/// A cursor in a body. Reading past the end yields `None`.
 #[derive(Debug)]
 struct Reader<'a> {
     body: &'a [u8],
@@ -298,12 +298,12 @@ impl Reader<'_> {
         part
     }
 
-    /// A reason code that may be left out with all behind it (section 3.4.2.1); MQTT 3 has none.
+    /// Reads a reason code, which may be omitted together with everything after it (section 3.4.2.1). MQTT 3 has none.
     fn reason(&mut self) -> Option<u8> {
         if self.v5 { self.byte() } else { None }
     }
 
-    /// Properties, which MQTT 5 alone has (section 2.2.2). Each of them is well-formed.
+    /// Reads properties, which only MQTT 5 has (section 2.2.2), and checks each of them.
     fn properties(&mut self) -> Option<Part> {
         if !self.v5 {
             return Some(0..0);
@@ -317,14 +317,14 @@ impl Reader<'_> {
         all.0.is_empty().then_some(part)
     }
 
-    /// The same at the end of a message that may end before them.
+    /// Reads properties at the end of a message that may omit them.
     fn properties_if_any(&mut self) -> Option<Part> {
         if self.at == self.body.len() { Some(0..0) } else { self.properties() }
     }
 
     fn connect(&mut self) -> Option<Connect> {
         let (protocol, version, flags) = (self.string()?, self.byte()?, self.byte()?);
-        // Seconds of keep alive.
+        // The keep-alive in seconds.
         self.number()?;
         self.v5 = version == 5;
         let properties = self.properties()?;
@@ -343,12 +343,12 @@ pub(super) enum Value<'a> {
     Text(&'a [u8]),
 }
 
-/// Walks through properties; what is left where it ends is malformed.
+/// Iterates over properties. If data is left at the end, it is malformed.
 #[derive(Debug)]
 pub(super) struct Properties<'a>(&'a [u8]);
 
 impl<'a> Properties<'a> {
-    /// Of a list that was read before, as many as are shown.
+    /// The properties of a checked list, up to the limit for logs.
     pub(super) fn of(data: &'a [u8]) -> impl Iterator<Item = (&'a [u8], Value<'a>)> {
         Properties(data).take(PROPERTIES_MAX)
     }
@@ -395,7 +395,7 @@ impl<'a> Iterator for Properties<'a> {
     }
 }
 
-/// How a property's value is written.
+/// The encoding of a property's value.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
     Bytes(usize),
@@ -403,7 +403,7 @@ enum Shape {
     Text,
 }
 
-/// Properties (section 2.2.2.2), but for those of users.
+/// Properties (section 2.2.2.2), except user properties.
 const PROPERTIES: &[(u8, &str, Shape)] = &[
     (1, "payload_format_indicator", Shape::Bytes(1)),
     (2, "message_expiry_interval", Shape::Bytes(4)),

@@ -1,6 +1,6 @@
-//! MQTT 3.1, 3.1.1 (OASIS) and 5.0 (OASIS): a request and what answers it are a transaction.
+//! MQTT 3.1, 3.1.1 (OASIS) and 5.0 (OASIS): a request with its responses is a transaction.
 //!
-//! A transaction is of the direction of its first message. Rules look at it once it is complete.
+//! A transaction has the direction of its first message. Rules inspect it once it is complete.
 
 mod log;
 mod message;
@@ -21,7 +21,7 @@ use message::{CONNECT_FLAGS, Header, Kind, Message, NAMES, Type};
 use tx::Exchange;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:mqtt.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:mqtt.NAME`).
 
     events! { "MQTT";
         MissingConnect "missing_connect";
@@ -113,7 +113,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Mqtt, "mqtt").logged()
 };
 
-/// A type that is assigned, no QoS 3, and a length of at most four bytes.
+/// Checks for an assigned type, a valid QoS, and a length of at most four bytes.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     match (data.first(), Header::read(data)) {
         (Some(first), _) if first >> 4 == 0 || first & 0x06 == 0x06 => Probed::No,
@@ -123,23 +123,23 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// What an answer refers to: the direction of the request, its type, and its packet identifier.
+/// The key of a response: the request's direction, its type, and its packet identifier.
 type Key = (Direction, u8, u16);
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct Mqtt {
     max_length: usize,
     max_txs: usize,
-    /// Most topics of SUBSCRIBE and UNSUBSCRIBE that rules look at.
+    /// The limit of topics in SUBSCRIBE and UNSUBSCRIBE for rules.
     topics: [usize; 2],
-    /// Of the CONNECT message; 0 before it.
+    /// The version in CONNECT; 0 before it.
     version: u8,
     /// A CONNACK accepted the connection.
     connected: bool,
     /// The CONNECT message that waits for CONNACK.
     connect: Option<u64>,
-    /// Requests that wait for an answer.
+    /// Requests that wait for a response.
     pending: HashMap<Key, u64>,
 }
 
@@ -180,7 +180,7 @@ impl Conversation for Mqtt {
             return Outcome::Failed;
         };
         if header.total() <= self.max_length && data.len() < header.total() {
-            // The stream ends within it.
+            // The stream ends within the message.
             return Outcome::More;
         }
         turn.frame(dir, PDU_FRAME, 0, header.total(), None);
@@ -275,12 +275,12 @@ impl Mqtt {
                 self.answer(turn, dir, tx, message, true, event);
             }
             (Type(0), _) => turn.one_way(dir, self.exchange(dir, Some(message))).event(Event::UnassignedMsgType as u8),
-            // AUTH is part of how a connection is established.
+            // AUTH is part of the connection setup.
             _ => self.alone(turn, dir, message, self.connected || of == Type::AUTH && self.connect.is_some()),
         }
     }
 
-    /// A message that has no answer.
+    /// Handles a message without a response.
     fn alone(&self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, message: Message, introduced: bool) {
         let tx = turn.one_way(dir, self.exchange(dir, Some(message)));
         if !introduced {
@@ -288,17 +288,17 @@ impl Mqtt {
         }
     }
 
-    /// A message that has an answer.
+    /// Handles a message with a response.
     fn open<'t>(&self, turn: &'t mut Turn<'_, '_, Exchange>, dir: Direction, message: Message) -> &'t mut Tx<Exchange> {
         let tx = turn.open(self.exchange(dir, Some(message)));
         tx.only(dir);
         tx
     }
 
-    /// Remembers what an answer will refer to. Who uses an identifier again is done with what had it.
+    /// Stores a request until its response comes. Reusing an identifier abandons the earlier request.
     fn wait(&mut self, turn: &mut Turn<'_, '_, Exchange>, key: Key, tx: u64) {
         if self.pending.len() >= self.max_txs.max(1) {
-            // Transactions that were given up.
+            // Removes transactions that were freed.
             self.pending.retain(|_, tx| turn.tx(*tx).is_some());
         }
         if let Some(old) = self.pending.insert(key, tx).and_then(|id| turn.tx(id)) {
@@ -306,7 +306,7 @@ impl Mqtt {
         }
     }
 
-    /// An answer to a transaction, or with `missing` to none.
+    /// Adds a response to a transaction; with `missing`, to none.
     fn answer(
         &self,
         turn: &mut Turn<'_, '_, Exchange>,

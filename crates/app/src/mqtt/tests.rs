@@ -1,4 +1,4 @@
-//! Conversations of clients and brokers: whole, in pieces, malformed, too long.
+//! Conversations of clients and brokers: complete, in pieces, malformed, too long.
 
 use margay_flow::Direction::{ToClient, ToServer};
 
@@ -53,7 +53,7 @@ fn connections() {
     assert_eq!(talk.buffers("mqtt.connect.username", ToServer), ["user"]);
     assert_eq!(talk.buffers("mqtt.connect.password", ToServer), ["pass"]);
 
-    // A byte at a time it is the same.
+    // Byte by byte, the result is the same.
     let mut talk = Talk::tcp(AppProto::Mqtt, 1883);
     for b in connect5() {
         assert_eq!(talk.complete(), [[false; 2]; 0]);
@@ -95,7 +95,7 @@ fn publishing() {
     assert_eq!(talk.events(), [""; 0]);
     assert_eq!(talk.buffers("mqtt.publish.topic", ToServer), ["topicX"]);
 
-    // Each side has identifiers of its own.
+    // Each side has its own identifiers.
     let mut talk = talk3();
     talk.client(b"\x32\x05\x00\x01a\x00\x07").server(b"\x32\x05\x00\x01b\x00\x07");
     talk.server(b"\x40\x02\x00\x07");
@@ -151,7 +151,7 @@ fn properties() {
           \x23\x00\x05&\x00\x09userprop3\x00\x08userval3baabaablacksheep",
     );
     talk.server(b"\x40\x03\x00\x01\x10");
-    // A user's property that would be the second of a name.
+    // A user property with a repeated name.
     talk.client(b"\xe0\x0e\x00\x0c\x23\x00\x05&\x00\x01a\x00\x01b\x0b\x01");
     talk.client(b"\xe0\x01\x04").client(b"\xf0\x01\x18");
     assert_eq!(talk.numbers("mqtt.reason_code", ToServer), [0, 16, 0, 0, 0x18]);
@@ -190,13 +190,13 @@ fn what_is_out_of_order() {
     let mut talk = talk3();
     talk.client(b"\x36\x05\x00\x01a\x00\x07");
     assert_eq!(talk.events(), ["invalid_qos_level"]);
-    // Rules look at the event though the transaction is not complete.
+    // Rules inspect the event although the transaction is incomplete.
     assert_eq!((talk.complete()[1], talk.txs()[1].base().updated), ([false, true], [true, false]));
 }
 
 #[test]
 fn malformed() {
-    // A string, properties, a property that is not known, a topic: each longer than what is there.
+    // A string, properties, an unknown property, and a topic: each exceeds the data.
     for bad in [
         &b"\x10\x03\x00\x06M"[..],
         b"\x30\x04\x00\x01a\x7f",
@@ -223,7 +223,7 @@ fn malformed() {
 fn a_message_that_is_too_long() {
     let mut talk = Talk::tcp(AppProto::Mqtt, 1883).set("max-msg-length", 100);
     talk.client(CONNECT3).server(CONNACK3);
-    // 200 bytes, of which some are missing.
+    // 200 bytes, with a gap.
     talk.client(b"\x32\xc8\x01").client(&[b'x'; 50]).gap(ToServer, 100);
     talk.client(&[b'x'; 50]).client(b"\xc0\x00");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What is kept of a transaction, and what rules and events see of it.
+//! The state of a transaction, and its values for rules and events.
 
 use margay_flow::Direction;
 use margay_json::Json;
@@ -9,19 +9,19 @@ use crate::config::AppLogOptions;
 use crate::conversation::Content;
 use crate::tx::{Found, LogFor, TxBase};
 
-/// Most messages of a transaction that are kept: four are usual, more come of retransmissions.
+/// The limit of messages in a transaction: four are usual, and retransmissions add more.
 const MESSAGES_MAX: usize = 16;
 
-/// A request and what answers it.
+/// A request with its responses.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    /// Of the first message.
+    /// Direction of the first message.
     pub(super) dir: Direction,
-    /// Version of the protocol; 0 where no CONNECT told it.
+    /// Protocol version; 0 without a CONNECT.
     pub(super) version: u8,
-    /// Most topics of SUBSCRIBE and UNSUBSCRIBE that rules look at.
+    /// The limit of topics in SUBSCRIBE and UNSUBSCRIBE for rules.
     pub(super) topics: [usize; 2],
-    /// In the order of their coming; nothing where what came is malformed.
+    /// Messages in order of arrival; empty if the data is malformed.
     pub(super) messages: Vec<Message>,
 }
 

@@ -4,21 +4,21 @@ use super::xdr::Xdr;
 
 /// Length of a handle of version 2 (RFC 1094 section 2.3.3).
 const HANDLE2: usize = 32;
-/// Most bytes of a handle of version 3 (RFC 1813 section 2.3.3), and of version 4 (RFC 7530 section 2.1).
+/// The limit of a handle in version 3 (RFC 1813 section 2.3.3), and in version 4 (RFC 7530 section 2.1).
 pub(super) const HANDLE_MAX: usize = 128;
-/// Most bytes of a name or a path.
+/// The limit of a name or a path.
 pub(super) const NAME_MAX: usize = 1024;
-/// Length of a file's attributes in version 2 (RFC 1094 section 2.3.5) and 3 (RFC 1813 section 2.6).
+/// Length of file attributes in version 2 (RFC 1094 section 2.3.5) and 3 (RFC 1813 section 2.6).
 const ATTRIBUTES2: usize = 68;
 const ATTRIBUTES3: usize = 84;
 
 pub(super) mod v2 {
-    //! Numbers of procedures of version 2.
+    //! Procedure numbers of version 2.
     pub(in super::super) const READ: u32 = 6;
 }
 
 pub(super) mod v3 {
-    //! Numbers of procedures of version 3.
+    //! Procedure numbers of version 3.
     pub(in super::super) const LOOKUP: u32 = 3;
     pub(in super::super) const ACCESS: u32 = 4;
     pub(in super::super) const READ: u32 = 6;
@@ -32,20 +32,20 @@ pub(super) mod v3 {
     pub(in super::super) const COMMIT: u32 = 21;
 }
 
-/// Bytes that are written, or read.
+/// Data of a read or write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunk<'a> {
-    /// Where they go in the file.
+    /// File offset.
     pub(super) offset: u64,
-    /// How many they are.
+    /// Length.
     pub(super) len: u64,
-    /// Those that are there.
+    /// The available part.
     pub(super) data: &'a [u8],
-    /// The file ends with them.
+    /// The file ends with it.
     pub(super) end: bool,
 }
 
-/// What a call names.
+/// The arguments of a call.
 #[derive(Debug, Default)]
 pub(super) struct Args<'a> {
     /// Handle of the file or directory.
@@ -54,13 +54,13 @@ pub(super) struct Args<'a> {
     pub(super) name: &'a [u8],
     /// A second name.
     pub(super) to: &'a [u8],
-    /// Of a read.
+    /// Offset of a read.
     pub(super) offset: u64,
-    /// Of a write.
+    /// Data of a write.
     pub(super) chunk: Option<Chunk<'a>>,
 }
 
-/// Reads the arguments of a procedure of version 2: those of READ alone are of use.
+/// Reads the arguments of a procedure of version 2. Only READ has relevant ones.
 pub(super) fn args2(procedure: u32, mut xdr: Xdr<'_>) -> Option<Args<'_>> {
     let mut args = Args::default();
     if procedure == v2::READ {
@@ -83,7 +83,7 @@ pub(super) fn args3(procedure: u32, mut xdr: Xdr<'_>) -> Option<Args<'_>> {
         v3::READ => args.offset = xdr.u64()?,
         v3::WRITE => {
             let offset = xdr.u64()?;
-            // A count, and how stable it is to be.
+            // The count, and the requested stability.
             xdr.u64()?;
             let (len, data) = xdr.beginning()?;
             args.chunk = Some(Chunk { offset, len, data, end: false });
@@ -93,13 +93,13 @@ pub(super) fn args3(procedure: u32, mut xdr: Xdr<'_>) -> Option<Args<'_>> {
     Some(args)
 }
 
-/// What a reply gives.
+/// The results of a reply.
 #[derive(Debug, Default)]
 pub(super) struct Results<'a> {
     pub(super) status: u32,
-    /// Handle of the file that was found or made.
+    /// Handle of the file that was found or created.
     pub(super) handle: &'a [u8],
-    /// What was read.
+    /// Data of a read.
     pub(super) chunk: Option<Chunk<'a>>,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn results2(procedure: u32, offset: u64, mut xdr: Xdr<'_>) -> Option<
     let mut results = Results { status: xdr.u32()?, ..Results::default() };
     if results.status == 0 && procedure == v2::READ {
         let mut attributes = Xdr::new(xdr.bytes(ATTRIBUTES2)?);
-        // Type, mode, links, owner and group are before the size.
+        // Type, mode, links, owner and group come before the size.
         attributes.bytes(20)?;
         let size = u64::from(attributes.u32()?);
         let (len, data) = xdr.beginning()?;
@@ -117,7 +117,7 @@ pub(super) fn results2(procedure: u32, offset: u64, mut xdr: Xdr<'_>) -> Option<
     Some(results)
 }
 
-/// Attributes that may be there.
+/// Skips optional attributes.
 fn attributes3(xdr: &mut Xdr<'_>) -> Option<()> {
     match xdr.u32()? {
         0 => Some(()),
@@ -133,7 +133,7 @@ pub(super) fn results3(procedure: u32, offset: u64, mut xdr: Xdr<'_>) -> Option<
     }
     match procedure {
         v3::LOOKUP => results.handle = xdr.opaque(HANDLE_MAX)?,
-        // The handle of what was made may be there.
+        // The handle of a created file is optional.
         v3::CREATE if xdr.u32()? != 0 => results.handle = xdr.opaque(HANDLE_MAX)?,
         v3::READ => {
             attributes3(&mut xdr)?;

@@ -1,16 +1,16 @@
-//! Compounds of version 4 (RFC 7530 section 16, RFC 8881 section 18): operations one behind the other, each on the current file.
+//! Compounds of version 4 (RFC 7530 section 16, RFC 8881 section 18): a sequence of operations on the current file.
 //!
-//! An operation that is not known here ends the reading: where the next one begins is not known then.
+//! An unknown operation ends the parsing, because its length is unknown.
 
 use super::calls::{Chunk, HANDLE_MAX, NAME_MAX};
 use super::tx::OPERATIONS_MAX;
 use super::xdr::Xdr;
 
-/// Length of a state's identifier (RFC 7530 section 2.2.16).
+/// Length of a state id (RFC 7530 section 2.2.16).
 const STATEID: usize = 16;
-/// Length of what a change of a directory tells (section 2.2.11).
+/// Length of a directory's change information (section 2.2.11).
 const CHANGE: usize = 20;
-/// Most bytes of a tag, an owner, or attributes.
+/// The limit of a tag, an owner, or attributes.
 const OPAQUE_MAX: usize = 64 << 10;
 
 const ACCESS: u32 = 3;
@@ -43,35 +43,35 @@ const WRITE: u32 = 38;
 const SEQUENCE: u32 = 53;
 const RECLAIM_COMPLETE: u32 = 58;
 
-/// What a compound asks.
+/// The request of a compound.
 #[derive(Debug, Default)]
 pub(super) struct Asked<'a> {
     pub(super) operations: Vec<u32>,
-    /// The file that the compound begins with.
+    /// The initial file of the compound.
     pub(super) handle: &'a [u8],
-    /// The last name that was looked up, opened, made or removed.
+    /// The last name that was looked up, opened, created or removed.
     pub(super) name: &'a [u8],
     /// A new name.
     pub(super) to: &'a [u8],
-    /// Where a read begins.
+    /// Offset of a read.
     pub(super) offset: u64,
-    /// What is written.
+    /// Data of a write.
     pub(super) chunk: Option<Chunk<'a>>,
-    /// The file is closed, or what was written is to be kept.
+    /// The file is closed, or its data is committed.
     pub(super) ends: bool,
 }
 
-/// What a compound gives.
+/// The results of a compound.
 #[derive(Debug, Default)]
 pub(super) struct Given<'a> {
     pub(super) status: u32,
-    /// The handle that was asked for.
+    /// The requested handle.
     pub(super) handle: &'a [u8],
-    /// What was read.
+    /// Data of a read.
     pub(super) chunk: Option<Chunk<'a>>,
 }
 
-/// The operation that stands for a compound in events: the first that does something with a file or a name, or the last one.
+/// The operation that represents a compound in events: the first one on a file or a name, or the last one.
 pub(super) fn leading(operations: &[u32]) -> u32 {
     let does = |op: &&u32| {
         matches!(**op, WRITE | READ | OPEN | CREATE | REMOVE | RENAME | LINK | SETATTR | CLOSE | LOOKUP | READDIR)
@@ -84,9 +84,9 @@ fn attributes(xdr: &mut Xdr<'_>) -> Option<()> {
     xdr.opaque(OPAQUE_MAX).map(|_| ())
 }
 
-/// Arguments of OPEN (RFC 7530 section 16.16): the name, where the file is given by its name.
+/// Reads the arguments of OPEN (RFC 7530 section 16.16): the name, if the file is identified by name.
 fn open_args<'a>(xdr: &mut Xdr<'a>) -> Option<&'a [u8]> {
-    // A number, access, what is denied to others, and the owner's client.
+    // Sequence number, access, deny bits, and the owner's client.
     xdr.bytes(20)?;
     xdr.opaque(OPAQUE_MAX)?;
     if xdr.u32()? == 1 {
@@ -113,7 +113,7 @@ fn open_args<'a>(xdr: &mut Xdr<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Results of OPEN, up to the delegation that may come with it.
+/// Reads the results of OPEN, including an optional delegation.
 fn open_results(xdr: &mut Xdr<'_>) -> Option<()> {
     xdr.bytes(STATEID + CHANGE + 4)?;
     xdr.skip_words()?;
@@ -128,7 +128,7 @@ fn open_results(xdr: &mut Xdr<'_>) -> Option<()> {
             ace(xdr)?;
         }
         2 => {
-            // With a limit of space.
+            // With a space limit.
             xdr.bytes(STATEID + 4 + 12)?;
             ace(xdr)?;
         }
@@ -142,7 +142,7 @@ fn open_results(xdr: &mut Xdr<'_>) -> Option<()> {
     Some(())
 }
 
-/// Reads a call. `None` where not even its beginning can be read.
+/// Reads a call. `None` if its beginning is invalid.
 pub(super) fn asked<'a>(mut xdr: Xdr<'a>) -> Option<Asked<'a>> {
     xdr.opaque(OPAQUE_MAX)?;
     xdr.u32()?;
@@ -158,7 +158,7 @@ pub(super) fn asked<'a>(mut xdr: Xdr<'a>) -> Option<Asked<'a>> {
     Some(asked)
 }
 
-/// Reads the arguments of an operation; `None` where it is not known, or the message is cut.
+/// Reads the arguments of an operation; `None` if it is unknown, or the message is truncated.
 fn operation<'a>(asked: &mut Asked<'a>, op: u32, xdr: &mut Xdr<'a>) -> Option<()> {
     match op {
         GETFH | LOOKUPP | PUTPUBFH | PUTROOTFH | READLINK | RESTOREFH | SAVEFH => {}
@@ -175,7 +175,7 @@ fn operation<'a>(asked: &mut Asked<'a>, op: u32, xdr: &mut Xdr<'a>) -> Option<()
         }
         CREATE => {
             match xdr.u32()? {
-                // A link has its text, a device its numbers.
+                // A link has its target, a device its numbers.
                 5 => xdr.opaque(NAME_MAX).map(|_| ())?,
                 3 | 4 => xdr.bytes(8).map(|_| ())?,
                 _ => {}
@@ -219,7 +219,7 @@ fn operation<'a>(asked: &mut Asked<'a>, op: u32, xdr: &mut Xdr<'a>) -> Option<()
             let offset = xdr.u64()?;
             xdr.u32()?;
             let (len, data) = xdr.beginning()?;
-            // One write is followed.
+            // Only one write is followed.
             if asked.chunk.is_none() {
                 asked.chunk = Some(Chunk { offset, len, data, end: false });
             }
@@ -229,7 +229,7 @@ fn operation<'a>(asked: &mut Asked<'a>, op: u32, xdr: &mut Xdr<'a>) -> Option<()
     Some(())
 }
 
-/// Reads a reply to a call that reads from `offset`.
+/// Reads the reply to a call that reads from `offset`.
 pub(super) fn given<'a>(mut xdr: Xdr<'a>, offset: u64) -> Option<Given<'a>> {
     let mut given = Given { status: xdr.u32()?, ..Given::default() };
     xdr.opaque(OPAQUE_MAX)?;

@@ -15,18 +15,18 @@ const DATA_FRAME: u8 = 2;
 const CREDS_FRAME: u8 = 3;
 const NFS_FRAME: u8 = 4;
 const STATUS_FRAME: u8 = 5;
-/// What the frames of version 4 are behind those of the others; a compound has a head before its operations.
+/// Offset of version 4's frame types; a compound has a header before its operations.
 const V4_FRAMES: u8 = 2;
 const V4_HEADER_FRAME: u8 = 7;
 const V4_OPERATIONS_FRAME: u8 = 8;
 const V4_STATUS_FRAME: u8 = 9;
 
-/// Where a call's credentials begin: flavor, length and body.
+/// Offset of a call's credentials: flavor, length and body.
 const CREDS_AT: usize = 24;
-/// Number and kind of a message.
+/// Length of a message's number and type.
 const RPC_HEADER: usize = 8;
 
-/// Marks a call, the last `args` bytes of which are the procedure's. The message begins `at` bytes into the turn's.
+/// Marks a call whose last `args` bytes are the arguments. The message begins at offset `at` of the turn's message.
 pub(super) fn call(turn: &mut Turn<'_, '_, Exchange>, version: u32, at: usize, message: &[u8], args: usize) {
     let creds = 8 + be32(message, CREDS_AT + 4).unwrap_or(0) as usize;
     turn.frame(TS, PDU_FRAME, 0, at + message.len(), None);
@@ -34,7 +34,7 @@ pub(super) fn call(turn: &mut Turn<'_, '_, Exchange>, version: u32, at: usize, m
     mark(turn, TS, version, at, message, args);
 }
 
-/// The same of a reply, with the version of its call where that is known, and the length of its results where there are any.
+/// Marks a reply, with the version of its call if known, and the length of its results if there are any.
 pub(super) fn reply(
     turn: &mut Turn<'_, '_, Exchange>,
     version: Option<u32>,
@@ -50,7 +50,7 @@ pub(super) fn reply(
     }
 }
 
-/// Marks what a message of RPC carries: its last `len` bytes. The message begins `at` bytes into the turn's.
+/// Marks the last `len` bytes of an RPC message. The message begins at offset `at` of the turn's message.
 fn mark(turn: &mut Turn<'_, '_, Exchange>, dir: Direction, version: u32, at: usize, message: &[u8], len: usize) {
     let body = at + message.len() - len;
     let v4 = version == 4;
@@ -62,7 +62,7 @@ fn mark(turn: &mut Turn<'_, '_, Exchange>, dir: Direction, version: u32, at: usi
         turn.frame(dir, if v4 { V4_STATUS_FRAME } else { STATUS_FRAME }, body, 4, None);
     }
     if v4 {
-        // A call has a tag and a version before its operations, a reply a state and a tag.
+        // Before its operations, a call has a tag and a version, a reply a status and a tag.
         let text = |n: usize| be32(message, message.len() - len + n).map_or(0, |t| (t as usize).next_multiple_of(4));
         let head = 8usize.saturating_add(text(if dir == TS { 0 } else { 4 }));
         if head < len {

@@ -1,5 +1,5 @@
-//! NFS, versions 2 (RFC 1094), 3 (RFC 1813) and 4 (RFC 7530, RFC 8881), over ONC RPC (RFC 5531): a call with its reply is a
-//! transaction, and so are all reads or all writes of a file.
+//! NFS, versions 2 (RFC 1094), 3 (RFC 1813) and 4 (RFC 7530, RFC 8881), over ONC RPC (RFC 5531). A call with its reply is a
+//! transaction. All reads of a file are one transaction, and so are all its writes.
 
 mod calls;
 mod compound;
@@ -18,12 +18,12 @@ use crate::recognise::{Probe, Probed, Recognition, TCP, UDP};
 use crate::registry::{AppProto, Protocol};
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:nfs.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:nfs.NAME`).
 
     events! { "NFS";
         MalformedData "malformed_data";
         NonexistingVersion "nonexisting_version";
-        // Not raised: all versions that exist are read.
+        // Never raised: all existing versions are parsed.
         UnsupportedVersion "unsupported_version";
         TooManyTransactions "too_many_transactions";
     }
@@ -34,10 +34,10 @@ keywords! {
     Procedure Keyword::own(&["nfs_procedure"], procedure, KeywordDirection::ToServer);
 }
 
-/// What is set in the number of a procedure's name, as opposed to the procedure's own.
+/// Marks the number of a procedure's name, in contrast to a procedure number.
 const NAMED: u64 = 1 << 32;
 
-/// Reads a name, or a comparison whose ranges include their ends.
+/// Reads a name, or a comparison with inclusive ranges.
 fn procedure(text: &str) -> Result<NumberCondition, String> {
     let text = text.trim();
     let (name, not) = text.strip_prefix('!').map_or((text, ""), |n| (n.trim(), "!"));
@@ -149,13 +149,13 @@ fn probe(message: &[u8]) -> Probed {
     }
 }
 
-/// NFS over UDP. Whether a server is there (procedure 0) tells nothing.
+/// NFS over UDP. The null procedure (0) does not identify NFS.
 fn probe_udp(_: Direction, data: &[u8]) -> Probed {
     let least = if be32(data, 4) == Some(0) { 40 } else { 24 };
     if data.len() > least { probe(data) } else { Probed::No }
 }
 
-/// NFS over TCP: behind a record mark (RFC 5531 section 11).
+/// NFS over TCP: after a record mark (RFC 5531 section 11).
 fn probe_tcp(_: Direction, data: &[u8]) -> Probed {
     match be32(data, 0) {
         None => Probed::More,

@@ -1,4 +1,4 @@
-//! Names of procedures, operations and states.
+//! Names of procedures, operations and status codes.
 
 /// Procedures of version 2 (RFC 1094 section 2.2).
 const V2: &[&str] = &[
@@ -107,7 +107,7 @@ const V4: &[&str] = &[
 ];
 const V4_FIRST: u32 = 3;
 
-/// States of an answer (RFC 1813 section 2.6, RFC 7530 section 13).
+/// Status codes (RFC 1813 section 2.6, RFC 7530 section 13).
 const STATES: &[(u32, &str)] = &[
     (0, "OK"),
     (1, "ERR_PERM"),
@@ -168,12 +168,12 @@ pub(super) fn procedure(version: u32, number: u32) -> Option<&'static str> {
     names.get(at as usize).copied()
 }
 
-/// Name of a state.
+/// Name of a status code.
 pub(super) fn state(number: u32) -> Option<&'static str> {
     STATES.binary_search_by_key(&number, |s| s.0).ok().and_then(|at| STATES.get(at)).map(|s| s.1)
 }
 
-/// Name of a flavor of authentication (RFC 5531 section 8.2, RFC 2203).
+/// Name of an authentication flavor (RFC 5531 section 8.2, RFC 2203).
 pub(super) const fn flavor(number: u32) -> &'static str {
     match number {
         0 => "NULL",
@@ -185,8 +185,8 @@ pub(super) const fn flavor(number: u32) -> &'static str {
     }
 }
 
-/// A number for the name of a procedure, whatever its version: that in the list of version 3, and behind those the others of version 4.
-/// Rules name procedures; version 2 has a few of its own, which it shares with none.
+/// A number for a procedure name, independent of the version: its index in the list of version 3, followed by the other names
+/// of version 4. Rules use procedure names; version 2 has a few names of its own.
 fn number_of(name: &str) -> Option<u64> {
     let mut from = 0;
     for names in [V3, V4, V2] {
@@ -198,7 +198,7 @@ fn number_of(name: &str) -> Option<u64> {
     None
 }
 
-/// The number for what a rule names.
+/// The number for a name in a rule.
 pub(super) fn word(name: &str) -> Option<u64> {
     number_of(name)
 }
@@ -224,7 +224,7 @@ mod tests {
             (None, Some("SEQUENCE"), Some("RECLAIM_COMPLETE"))
         );
         assert_eq!((state(10001), state(3)), (Some("ERR_BADHANDLE"), None));
-        // The same name in two versions is one thing to rules.
+        // Rules treat the same name in two versions as one.
         assert_eq!((word("getattr"), word("getattr")), (named(3, 1), named(4, 9)));
         assert_ne!(word("sequence"), word("statfs"));
         assert_eq!(word("nothing"), None);

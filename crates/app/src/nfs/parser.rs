@@ -1,7 +1,7 @@
-//! Records of a stream, calls and replies, and the data of files.
+//! Records of a stream, calls and replies, and file data.
 //!
-//! Over TCP a message is a record of one or several fragments (RFC 5531 section 11). Of a long one the first [`WHOLE`] bytes are waited
-//! for; what follows them of a file's data is taken as it comes, and other long messages are passed over from there.
+//! Over TCP, a message is a record of one or more fragments (RFC 5531 section 11). The parser waits for the first [`WHOLE`]
+//! bytes of a long one. It consumes further file data as it arrives, and skips the rest of other long messages.
 
 use std::collections::HashMap;
 
@@ -24,15 +24,15 @@ use crate::parser::Outcome;
 use crate::registry::AppProto;
 use crate::tx::TxBase;
 
-/// Most bytes of a message that are waited for.
+/// The limit of message data that the parser waits for.
 const WHOLE: usize = 64 << 10;
 /// Length of a record mark.
 const MARK: usize = 4;
-/// Bytes by which a message is told behind a gap.
+/// The data needed to recognise a message after a gap.
 const TELLING: usize = 24;
-/// Most bytes of a message that is looked for behind a gap.
+/// The longest message that is accepted after a gap.
 const RECORD_MAX: usize = 4 << 20;
-/// Most handles of a flow whose names are known; the oldest are forgotten.
+/// The limit of handles in a flow whose names are kept; the oldest are evicted.
 const NAMES_MAX: u32 = 1024;
 
 const TS: Direction = Direction::ToServer;
@@ -57,13 +57,13 @@ impl Holds for Pending {
     }
 }
 
-/// Data of a file, as it comes.
+/// File data that is being received.
 #[derive(Debug, Clone, Copy)]
 struct Data {
     tx: u64,
-    /// Offset in the file of the next byte.
+    /// File offset of the next byte.
     offset: u64,
-    /// Bytes to come.
+    /// Bytes left.
     left: u64,
     place: Place,
     /// The file ends with them.
@@ -71,39 +71,39 @@ struct Data {
     xid: u32,
 }
 
-/// What a record is at.
+/// The position in a record.
 #[derive(Debug, Clone, Copy, Default)]
 enum State {
-    /// Its beginning is put together.
+    /// Its beginning is being reassembled.
     #[default]
     Head,
-    /// Data of a file comes.
+    /// In file data.
     Data(Data),
-    /// What comes is of no use.
+    /// In skipped data.
     Skip,
 }
 
-/// One direction of a stream.
+/// The state of one direction of a stream.
 #[derive(Debug, Default)]
 struct Side {
-    /// Bytes of the fragment to come, and whether it is the record's last.
+    /// Bytes left of the fragment, and whether it is the record's last one.
     left: usize,
     last: bool,
-    /// A fragment of the record was begun.
+    /// A fragment of the record has begun.
     begun: bool,
     state: State,
-    /// The beginning of a record of several fragments.
+    /// The beginning of a record with several fragments.
     parts: Vec<u8>,
-    /// Bytes that were given and not taken.
+    /// Unconsumed bytes.
     waiting: usize,
-    /// Those of them that come again behind a gap, and are of no use.
+    /// How many of them come again after a gap and are useless.
     stale: usize,
-    /// Bytes are missing, and a record is to be found.
+    /// After a gap: the parser looks for a record.
     lost: bool,
 }
 
 impl Side {
-    /// So many bytes of the fragment were taken.
+    /// Consumes bytes of the fragment.
     fn take(&mut self, len: usize) {
         self.left = self.left.saturating_sub(len);
         self.waiting = 0;
@@ -114,16 +114,16 @@ impl Side {
     }
 }
 
-/// A flow.
+/// The parser's state of a flow.
 #[derive(Debug)]
 pub(super) struct Nfs {
     max_txs: usize,
-    /// Most bytes and chunks that may wait, by direction of the data.
+    /// The limits of waiting bytes and chunks, by direction of the data.
     limits: [(usize, u32); 2],
     calls: Cache<u32, Pending>,
-    /// Names of files by handle.
+    /// File names by handle.
     names: Cache<Vec<u8>, Vec<u8>>,
-    /// Transactions of files, by direction of their data.
+    /// Transactions of files, by direction of the data.
     open: HashMap<(Direction, Box<[u8]>), u64>,
     budgets: [Budget; 2],
     sides: [Side; 2],
@@ -185,7 +185,7 @@ impl Conversation for Nfs {
             side.last = mark >> 31 != 0;
             side.left = (mark & 0x7fff_ffff) as usize;
             if !side.begun {
-                // Not even a refusal is shorter (RFC 5531 section 9).
+                // Even a rejection is longer (RFC 5531 section 9).
                 if side.last && side.left < 12 {
                     return Framing::Broken;
                 }
@@ -206,7 +206,7 @@ impl Conversation for Nfs {
                 Framing::Skip(len)
             }
             State::Data(_) => Framing::Message(data.len().min(side.left)),
-            // What is put together is copied, so any piece of it will do.
+            // Reassembly copies the data, so it takes any piece.
             State::Head => {
                 Framing::Message(data.len().min(side.left).min(WHOLE.saturating_sub(side.parts.len()).max(1)))
             }
@@ -221,7 +221,7 @@ impl Conversation for Nfs {
         let side = &mut self.sides[dir.index()];
         if !side.begun {
             side.waiting = 0;
-            // The stream may end within it.
+            // The stream may end within the fragment.
             let len = be32(data, 0).map_or(0, |mark| (mark & 0x7fff_ffff) as usize);
             let message = data.get(MARK..).unwrap_or(&[]);
             self.record(turn, dir, message, message.len() >= len, Some(MARK));
@@ -253,7 +253,7 @@ impl Conversation for Nfs {
         let within = usize::try_from(len).ok().filter(|len| waiting.saturating_add(*len) <= side.left && side.left > 0);
         let was = side.state;
         match within {
-            // What waits comes again, and goes with the rest of the record.
+            // The waiting data comes again. It is skipped with the rest of the record.
             Some(len) => {
                 side.state = State::Skip;
                 side.parts = Vec::new();
@@ -292,7 +292,7 @@ impl Conversation for Nfs {
     }
 }
 
-/// Whether a record begins here: a call of NFS, or a reply to a call that waits.
+/// Whether a record begins here: a call of NFS, or the reply to a waiting call.
 fn tells(record: &[u8], calls: &Cache<u32, Pending>) -> bool {
     let at = |n| be32(record, n).unwrap_or(0);
     let mark = at(0);
@@ -307,8 +307,8 @@ fn tells(record: &[u8], calls: &Cache<u32, Pending>) -> bool {
 }
 
 impl Nfs {
-    /// A message, or with `whole` not set its first bytes. What is done with what follows, and whether it could be read. `at` is where it
-    /// begins in the turn's message, if it is there.
+    /// Handles a message, or its beginning if `whole` is not set. Returns the handling of the following data, and whether the
+    /// message is valid. `at` is its offset in the turn's message, if it is there.
     fn record(
         &mut self,
         turn: &mut Turn<'_, '_, Exchange>,
@@ -331,13 +331,13 @@ impl Nfs {
                 }
                 self.reply(turn, reply)
             }
-            // A server's own calls of its client, and answers to them.
+            // Callbacks of a server to its client, and their replies.
             Some(_) => Some(State::Skip),
             None => None,
         };
         match next {
             Some(next) => (next, true),
-            // The end of it may be what is missing.
+            // The missing end may be the cause.
             None if !whole => (State::Skip, true),
             None => {
                 let tx = turn.one_way(dir, Exchange::new(0, 0, be32(message, 0).unwrap_or(0), Auth::default()));
@@ -347,14 +347,14 @@ impl Nfs {
         }
     }
 
-    /// A call. `None` where its arguments cannot be read.
+    /// Handles a call. `None` if its arguments are invalid.
     fn call(&mut self, turn: &mut Turn<'_, '_, Exchange>, call: Call<'_>) -> Option<State> {
         let Call { xid, version, procedure, auth, args } = call;
         if !(2..=4).contains(&version) {
             turn.one_way(TS, Exchange::new(version, procedure, xid, auth)).event(Event::NonexistingVersion as u8);
             return Some(State::Skip);
         }
-        // Whether a server is there.
+        // The null procedure tests the connection.
         if procedure == 0 {
             return Some(State::Skip);
         }
@@ -410,7 +410,7 @@ impl Nfs {
         Some(State::Skip)
     }
 
-    /// A call of version 4.
+    /// Handles a call of version 4.
     fn compound(&mut self, turn: &mut Turn<'_, '_, Exchange>, xid: u32, auth: Auth, args: Xdr<'_>) -> Option<State> {
         let asked = compound::asked(args)?;
         if asked.ends {
@@ -446,17 +446,17 @@ impl Nfs {
         Some(next)
     }
 
-    /// Remembers a call until its reply comes.
+    /// Stores a call until its reply comes.
     fn wait(&mut self, turn: &mut Turn<'_, '_, Exchange>, xid: u32, pending: Pending) {
         let max = u32::try_from(self.max_txs).unwrap_or(u32::MAX);
         let old = self.calls.insert(max, xid, pending);
-        // A call that is sent again, or one that no reply came to.
+        // A retransmitted call, or one that got no reply.
         if let Some(tx) = old.and_then(|old| old.tx).and_then(|id| turn.tx(id)) {
             tx.finish(TC);
         }
     }
 
-    /// A reply. `None` where it cannot be read.
+    /// Handles a reply. `None` if it is invalid.
     fn reply(&mut self, turn: &mut Turn<'_, '_, Exchange>, reply: Reply<'_>) -> Option<State> {
         let Some(call) = self.calls.remove(&reply.xid) else { return Some(State::Skip) };
         let tx = call.tx;
@@ -474,7 +474,7 @@ impl Nfs {
         if let Some(tx) = tx.and_then(|id| turn.tx(id)) {
             tx.content.denied = !reply.accepted;
             tx.content.status = status;
-            // A name that was looked up has a handle now.
+            // The name of a lookup now has a handle.
             if call.version == 3 && call.procedure == v3::LOOKUP {
                 tx.content.handle = handle.into();
             }
@@ -497,7 +497,7 @@ impl Nfs {
         self.names.get(&handle.to_vec()).map(|n| n.as_slice().into()).unwrap_or_default()
     }
 
-    /// The transaction of a file's reads or writes, which is made of `seed` where there is none.
+    /// The transaction of a file's reads or writes, created from `seed` if necessary.
     fn file(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, mut seed: Exchange, handle: &[u8]) -> u64 {
         let key = (dir, Box::from(handle));
         if let Some(id) = self.open.get(&key)
@@ -513,7 +513,7 @@ impl Nfs {
             Some(Box::new(Transfer { dir, handle: handle.into(), chunks: 0, last: None, track: Default::default() }));
         let tx = turn.open(seed);
         let id = tx.base.id;
-        // Rules look at the call at once, and at what is read when it comes.
+        // Rules inspect the call at once, and the data when it comes.
         if dir == TC {
             tx.finish(TS);
         }
@@ -522,7 +522,7 @@ impl Nfs {
         id
     }
 
-    /// A read was refused: where nothing was read before, that is all there is to its transaction.
+    /// A read was refused: if no data was read before, its transaction is complete.
     fn refused(&mut self, turn: &mut Turn<'_, '_, Exchange>, handle: &[u8], accepted: bool, status: u32) {
         let Some(id) = self.open.get(&(TC, Box::from(handle))).copied() else { return };
         let Some(tx) = turn.tx(id).filter(|tx| tx.base.files.is_empty()) else { return };
@@ -532,7 +532,7 @@ impl Nfs {
         self.open.remove(&(TC, Box::from(handle)));
     }
 
-    /// A write.
+    /// Handles a write.
     fn write(&mut self, turn: &mut Turn<'_, '_, Exchange>, seed: Exchange, handle: &[u8], chunk: Chunk<'_>) -> State {
         let xid = seed.xid;
         let id = self.file(turn, TS, seed, handle);
@@ -544,7 +544,7 @@ impl Nfs {
         self.chunk(turn, id, chunk, xid)
     }
 
-    /// A file is written anew: what was written before is another file, whose end was not seen.
+    /// The client writes a file again from the start: the data before is another file, whose end was not seen.
     fn begin_again(&mut self, turn: &mut Turn<'_, '_, Exchange>, id: u64) {
         let Some((tx, cx)) = turn.tx_and_parse(id) else { return };
         let Some(transfer) = tx.content.transfer.as_mut() else { return };
@@ -557,7 +557,7 @@ impl Nfs {
         tx.touch(dir);
     }
 
-    /// Does something with a file.
+    /// Calls a function with a file.
     fn with_file<T>(
         &mut self,
         turn: &mut Turn<'_, '_, Exchange>,
@@ -570,18 +570,18 @@ impl Nfs {
         let dir = transfer.dir;
         let TxBase { files, .. } = &mut tx.base;
         let i = dir.index();
-        // What is odd has no event: the file tells of its holes.
+        // Anomalies have no event: the file shows its gaps.
         let made =
             f(transfer, &mut FileCx { cx, files, budget: &mut budgets[i], dir, limits: limits[i] }, &mut Vec::new());
         tx.touch(dir);
         Some(made)
     }
 
-    /// Bytes of a file, of which the first are there.
+    /// Handles file data whose beginning is available.
     fn chunk(&mut self, turn: &mut Turn<'_, '_, Exchange>, id: u64, chunk: Chunk<'_>, xid: u32) -> State {
         let name = turn.tx(id).map(|tx| tx.content.name.clone()).unwrap_or_default();
         let place = self.with_file(turn, id, |transfer, f, odd| {
-            // The first data makes the file.
+            // The first data creates the file.
             if f.files.is_empty() {
                 f.files.open(&mut f.cx.shared.files, &f.cx.config.files, f.dir, &name, None);
             }
@@ -608,7 +608,7 @@ impl Nfs {
         self.after(turn, d)
     }
 
-    /// More of them.
+    /// Handles more file data.
     fn data(&mut self, turn: &mut Turn<'_, '_, Exchange>, mut d: Data, data: &[u8]) -> State {
         let len = usize::try_from(d.left).unwrap_or(usize::MAX).min(data.len());
         let bytes = data.get(..len).unwrap_or(data);
@@ -618,7 +618,7 @@ impl Nfs {
         self.after(turn, d)
     }
 
-    /// So many bytes of the record are missing.
+    /// Handles a gap in the record.
     fn data_gap(&mut self, turn: &mut Turn<'_, '_, Exchange>, d: &mut Data, len: u64) -> State {
         let len = len.min(d.left);
         let (at, left) = (d.offset, d.left - len);
@@ -634,7 +634,7 @@ impl Nfs {
         }
     }
 
-    /// What comes behind what came.
+    /// The state after file data.
     fn after(&mut self, turn: &mut Turn<'_, '_, Exchange>, d: Data) -> State {
         if d.left > 0 {
             return State::Data(d);
@@ -645,14 +645,14 @@ impl Nfs {
         State::Skip
     }
 
-    /// A file is closed by its handle.
+    /// Closes a file by its handle.
     fn close(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, handle: &[u8], xid: u32) {
         if let Some(id) = self.open.get(&(dir, Box::from(handle))).copied() {
             self.finish(turn, id, xid);
         }
     }
 
-    /// A file is at its end.
+    /// Ends a file.
     fn finish(&mut self, turn: &mut Turn<'_, '_, Exchange>, id: u64, xid: u32) {
         self.with_file(turn, id, |transfer, f, _| {
             std::mem::take(&mut transfer.track).finish(f);

@@ -1,15 +1,15 @@
-//! Heads of messages of ONC RPC (RFC 5531 section 9).
+//! Headers of ONC RPC messages (RFC 5531 section 9).
 
 use super::xdr::Xdr;
 
-/// Number of the program.
+/// Program number.
 const NFS: u32 = 100_003;
-/// Most bytes of credentials and verifiers (section 8.2).
+/// The limit of credentials and verifiers (section 8.2).
 const AUTH_MAX: usize = 400;
-/// Most bytes of a machine's name (appendix A).
+/// The limit of a machine name (appendix A).
 const MACHINE_MAX: usize = 255;
 
-/// Who calls, as `AUTH_SYS` says (appendix A).
+/// The caller's identity in `AUTH_SYS` (appendix A).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Creds {
     pub(super) machine: Box<[u8]>,
@@ -17,7 +17,7 @@ pub(super) struct Creds {
     pub(super) gid: u32,
 }
 
-/// How a caller is authenticated.
+/// The authentication of a caller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Auth {
     pub(super) flavor: u32,
@@ -42,13 +42,13 @@ pub(super) struct Call<'a> {
     pub(super) args: Xdr<'a>,
 }
 
-/// An answer.
+/// A reply to a call.
 #[derive(Debug)]
 pub(super) struct Reply<'a> {
     pub(super) xid: u32,
     /// The server accepted the call.
     pub(super) accepted: bool,
-    /// What the procedure gives, where it was run.
+    /// The results, if the procedure was executed.
     pub(super) results: Option<Xdr<'a>>,
 }
 
@@ -62,7 +62,7 @@ pub(super) enum Rpc<'a> {
 }
 
 impl<'a> Rpc<'a> {
-    /// Reads the head of a message; `None` where it is none, or is cut short.
+    /// Reads the header of a message; `None` if it is invalid or truncated.
     pub(super) fn read(message: &'a [u8]) -> Option<Rpc<'a>> {
         let mut xdr = Xdr::new(message);
         let xid = xdr.u32()?;
@@ -91,7 +91,7 @@ impl<'a> Rpc<'a> {
                 if accepted {
                     xdr.u32()?;
                     xdr.opaque(AUTH_MAX)?;
-                    // 0 is that the procedure was run.
+                    // 0: the procedure was executed.
                     results = (xdr.u32()? == 0).then_some(xdr);
                 }
                 Some(Rpc::Reply(Reply { xid, accepted, results }))
@@ -101,8 +101,8 @@ impl<'a> Rpc<'a> {
     }
 }
 
-/// Credentials of `AUTH_SYS`. Suricata reads user and group right behind the machine's name, without the padding of RFC 4506
-/// section 4.11; rules and events compare with its numbers, so these are read at the same place.
+/// Reads credentials of `AUTH_SYS`. Suricata reads user and group directly after the machine name, without the padding of RFC
+/// 4506 section 4.11. Rules and events must match its numbers, so this code does the same.
 fn creds(body: &[u8]) -> Option<Creds> {
     let mut xdr = Xdr::new(body);
     xdr.u32()?;

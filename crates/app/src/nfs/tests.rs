@@ -1,4 +1,4 @@
-//! Calls and replies of the three versions, records in pieces, and broken ones.
+//! Calls and replies of the three versions, fragmented records, and invalid ones.
 
 use margay_flow::Direction;
 
@@ -59,7 +59,7 @@ fn tcp() -> Talk {
     talk
 }
 
-/// State, size and whether it has holes, of each file.
+/// State, size and whether it has gaps, for each file.
 fn files(talk: &Talk) -> Vec<(String, u64, bool)> {
     let of = |f: &crate::file::File| (format!("{:?}", f.state), f.size, f.gaps);
     talk.txs().iter().flat_map(|t| t.base().files.all().iter().map(of)).collect()
@@ -123,7 +123,7 @@ fn a_file_that_is_read() {
     assert!(talk.logs()[0].contains(
         r#""file_tx":true,"type":"response","status":"OK","read":{"first":true,"last":true,"last_xid":2,"chunks":2}"#
     ));
-    // The next read is of another file, and one that is refused of none.
+    // The next read is of another file, and a refused one belongs to none.
     talk.client(&ask3(3, b"h", 0)).server(&record(&reply(3, &[word(70), word(0)])));
     assert!(talk.logs()[1].contains(r#""status":"ERR_STALE""#));
     assert_eq!((files(&talk).len(), talk.complete()), (1, vec![[true, true]; 2]));
@@ -149,7 +149,7 @@ fn a_file_that_is_written() {
         .client(&write3(2, b"h", 12, b"!"))
         .client(&write3(3, b"h", 6, b"world,"));
     assert_eq!(files(&talk), [("Open".into(), 13, false)]);
-    // Written anew.
+    // Written again from the start.
     talk.client(&write3(4, b"h", 0, b"again"));
     assert_eq!(files(&talk), [("Truncated".into(), 13, false), ("Open".into(), 5, false)]);
     talk.client(&record(&call(5, 3, 21, &[opaque(b"h"), vec![0; 12]])));
@@ -169,7 +169,7 @@ fn a_long_write_is_taken_as_it_comes() {
     }
     talk.client(&record(&call(2, 3, 21, &[opaque(b"h"), vec![0; 12]])));
     assert_eq!(files(&talk), [("Closed".into(), 300_000, false)]);
-    // The same in fragments, one of which ends in the head.
+    // The same in fragments, one of which ends in the header.
     let mut talk = tcp();
     let message = &whole[4..];
     let mut from = 0;
@@ -189,14 +189,14 @@ fn a_gap_in_a_write_is_a_hole() {
     let mut talk = tcp();
     talk.client(&whole[..100_000]).gap(TS, 50_000).client(&whole[150_000..]);
     talk.client(&record(&call(2, 3, 21, &[opaque(b"h"), vec![0; 12]])));
-    // With a hole it is not whole.
+    // With a gap, the file is truncated.
     assert_eq!(files(&talk), [("Truncated".into(), 300_000, true)]);
-    // One that is larger than the record: the next record is found.
+    // The gap exceeds the record: the parser finds the next record.
     let mut talk = tcp();
     talk.client(&whole[..100_000]).gap(TS, 300_000);
     talk.client(&[&b"rubbish"[..], &record(&call(2, 3, 3, &[opaque(b"d"), opaque(b"name")]))].concat());
     assert_eq!(talk.txs().len(), 2);
-    // In a head that waits.
+    // A gap in a header that waits.
     let mut talk = tcp();
     talk.client(&whole[..20]).gap(TS, 400_000);
     talk.client(&record(&call(2, 3, 3, &[opaque(b"d"), opaque(b"name")])));
@@ -229,7 +229,7 @@ fn compounds_of_version_4() {
     talk.client(&compound(3, &[sequence, file, close]));
     assert_eq!(files(&talk), [("Closed".into(), 5, false)]);
     let logs = talk.logs();
-    // What opens a file has an event, what closes it has none.
+    // The call that opens a file has an event; the one that closes it has none.
     assert_eq!(logs.len(), 2);
     assert!(logs[0].contains(r#""procedure":"OPEN","filename":"name""#), "{}", logs[0]);
     assert!(logs[1].contains(r#""procedure":"WRITE","filename":"name","hhash":""#), "{}", logs[1]);
@@ -264,15 +264,15 @@ fn what_is_odd() {
     let mut talk = tcp();
     talk.client(&record(&call(1, 5, 1, &[])));
     assert_eq!(talk.events(), ["nonexisting_version"]);
-    // A text that is longer than the message.
+    // A string that exceeds the message.
     talk.client(&record(&call(2, 3, 3, &[opaque(b"d"), word(900)])));
     assert_eq!(talk.events(), ["nonexisting_version", "malformed_data"]);
-    // Another program, a reply to nothing, and whether the server is there.
+    // Another program, a reply without a call, and the null procedure.
     let mut other = call(3, 3, 1, &[]);
     other[15] = 0xcb;
     talk.client(&record(&other)).server(&record(&reply(9, &[word(0)]))).client(&record(&call(4, 3, 0, &[])));
     assert_eq!((talk.txs().len(), talk.outcome), (2, Outcome::More));
-    // A call that the server refuses.
+    // A call that the server rejects.
     talk.client(&record(&call(5, 3, 3, &[opaque(b"d"), opaque(b"n")])));
     talk.server(&record(&[word(5), word(1), word(1), word(1), word(1)].concat()));
     assert!(talk.logs().last().unwrap().contains(r#""status":"DENIED""#), "{:?}", talk.logs());
@@ -293,7 +293,7 @@ fn what_waits_is_limited() {
     for (xid, offset) in [(1, 100), (2, 300), (3, 500)] {
         talk.client(&write3(xid, b"h", offset, b"x"));
     }
-    // The third is not waited for: what is before it is a hole.
+    // The third one does not wait, so the data before it is a gap.
     assert_eq!(files(&talk), [("Open".into(), 501, true)]);
 }
 

@@ -1,4 +1,4 @@
-//! What is kept of a transaction, and what rules and events see of it.
+//! The state of a transaction, and its values for rules and events.
 
 use margay_flow::Direction;
 use margay_json::Json;
@@ -10,18 +10,18 @@ use crate::conversation::Content;
 use crate::file::track::Track;
 use crate::tx::{LogFor, TxBase};
 
-/// Most operations of a compound that are kept.
+/// The limit of operations kept from a compound.
 pub(super) const OPERATIONS_MAX: usize = 64;
 
-/// What a file's transaction has besides.
+/// The additional state of a file's transaction.
 #[derive(Debug)]
 pub(super) struct Transfer {
     /// Direction of the data.
     pub(super) dir: Direction,
     pub(super) handle: Box<[u8]>,
-    /// Reads or writes so far, as events have it.
+    /// Number of reads or writes, for events.
     pub(super) chunks: u32,
-    /// The file is at its end, with the message of this number.
+    /// The file has ended, with the message of this number.
     pub(super) last: Option<u32>,
     pub(super) track: Track,
 }
@@ -30,7 +30,7 @@ pub(super) struct Transfer {
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) version: u32,
-    /// Procedure, or of version 4 the operation that stands for the compound.
+    /// The procedure, or in version 4 the operation that represents the compound.
     pub(super) procedure: u32,
     /// Operations of a compound.
     pub(super) operations: Vec<u32>,
@@ -39,7 +39,7 @@ pub(super) struct Exchange {
     pub(super) denied: bool,
     pub(super) status: u32,
     pub(super) name: Box<[u8]>,
-    /// Handle whose hash is shown; empty for none.
+    /// The handle whose hash is logged; empty if there is none.
     pub(super) handle: Box<[u8]>,
     /// The new name of a file.
     pub(super) renamed: Option<Box<[u8]>>,
@@ -67,7 +67,7 @@ impl Exchange {
         names::procedure(self.version, self.procedure)
     }
 
-    /// Number of the procedure that asks for attributes, which clients do all the time: it has no event.
+    /// The procedure that reads attributes, which clients call constantly: it has no event.
     fn is_noise(&self) -> bool {
         match self.version {
             4 => !self.operations.iter().any(|op| matches!(op, 6 | 11 | 18 | 28 | 29 | 34)),
@@ -76,7 +76,7 @@ impl Exchange {
     }
 }
 
-/// CRC-32 (IEEE 802.3), by which handles are told apart in events.
+/// CRC-32 (IEEE 802.3), which identifies handles in events.
 pub(super) fn hash(handle: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for b in handle {
@@ -105,7 +105,7 @@ impl Content for Exchange {
         }
         match Id::of(id)? {
             Id::Version => (index == 0).then_some(u64::from(self.version)),
-            // Each procedure as its number, and as that of its name, which is the same in all versions.
+            // Each procedure has its own number, and the number of its name, which is the same in all versions.
             Id::Procedure => {
                 let of =
                     if self.operations.is_empty() { std::slice::from_ref(&self.procedure) } else { &self.operations };

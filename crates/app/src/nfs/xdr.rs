@@ -1,6 +1,6 @@
-//! Reading of XDR (RFC 4506): everything is a multiple of four bytes, the highest first.
+//! A reader of XDR (RFC 4506): big endian, in multiples of four bytes.
 
-/// What is left of a message.
+/// The unread part of a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Xdr<'a>(&'a [u8]);
 
@@ -9,12 +9,12 @@ impl<'a> Xdr<'a> {
         Xdr(data)
     }
 
-    /// Bytes that are left.
+    /// Number of unread bytes.
     pub(super) const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// So many bytes, without padding.
+    /// Reads this many bytes, without padding.
     pub(super) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
@@ -29,17 +29,17 @@ impl<'a> Xdr<'a> {
         Some(u64::from_be_bytes(*self.bytes(8)?.first_chunk()?))
     }
 
-    /// Bytes with their length before them, of which there may be at most so many (section 4.10).
+    /// Reads data with a length prefix, up to a limit (section 4.10).
     pub(super) fn opaque(&mut self, max: usize) -> Option<&'a [u8]> {
         let len = self.u32()? as usize;
         let bytes = self.bytes(len.min(max.checked_add(1)?)).filter(|_| len <= max)?;
-        // Padding may be missing at the end of a message that is cut.
+        // At the end of a truncated message, padding may be missing.
         let padding = (len.next_multiple_of(4) - len).min(self.0.len());
         self.bytes(padding)?;
         Some(bytes)
     }
 
-    /// Bytes with their length before them, of which only the first may be there: the whole length, and those.
+    /// Reads data with a length prefix that may be incomplete: the full length, and the available part.
     pub(super) fn beginning(&mut self) -> Option<(u64, &'a [u8])> {
         let len = u64::from(self.u32()?);
         let here = usize::try_from(len).unwrap_or(usize::MAX).min(self.0.len());
@@ -49,7 +49,7 @@ impl<'a> Xdr<'a> {
         Some((len, bytes))
     }
 
-    /// An array of numbers of four bytes.
+    /// Skips an array of four-byte integers.
     pub(super) fn skip_words(&mut self) -> Option<()> {
         let count = self.u32()? as usize;
         self.bytes(count.checked_mul(4)?).map(|_| ())

@@ -12,7 +12,7 @@ use crate::registry::{AppProto, Protocol};
 use crate::script::Answer;
 use crate::tx::{Found, LogFor, TxBase};
 
-/// Bytes of a packet without extensions (section 7.3).
+/// Length of a packet without extensions (section 7.3).
 const HEADER: usize = 48;
 
 /// Names of modes (section 7.3, figure 10).
@@ -44,12 +44,12 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Ntp, "ntp").logged()
 };
 
-/// By its version and length.
+/// Checks version and length.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     if Packet::read(Direction::ToServer, data).is_some() { Probed::Yes { reverse: false } } else { Probed::No }
 }
 
-/// A flow: nothing is kept between packets.
+/// The state of a flow: nothing is kept between packets.
 #[derive(Debug)]
 struct Ntp;
 
@@ -69,7 +69,7 @@ impl Conversation for Ntp {
     }
 }
 
-/// What is kept of a packet.
+/// The stored part of a packet.
 #[derive(Debug, PartialEq, Eq)]
 struct Packet {
     dir: Direction,
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::testing::Talk;
 
-    /// A request of an Android device and the answer of a time server, from a capture.
+    /// A captured request of an Android device, or the answer of a time server.
     fn packet(first: u8, stratum: u8, reference: &[u8; 4]) -> Vec<u8> {
         let mut data = vec![0; HEADER];
         (data[0], data[1]) = (first, stratum);

@@ -1,14 +1,14 @@
-//! A message (IEC 62541-6, clauses 6.7 and 7.1): what it is, and what it says where nothing hides that.
+//! A message (IEC 62541-6, clauses 6.7 and 7.1): its type, and its content unless that is encrypted.
 
 use margay_flow::Direction;
 
 use crate::bytes::{le16, le32};
 
-/// Bytes of the header: three of the type, one of the part, and the length of the whole.
+/// Length of the header: three bytes of type, one for the chunk, and the total length.
 pub(super) const HEADER: usize = 8;
-/// How the URI of the policy without security ends.
+/// The end of the URI for the policy without security.
 pub(super) const NO_SECURITY: &[u8] = b"#None";
-/// Longest URL and URI that are kept.
+/// The longest URL and URI that is kept.
 const TEXT_MAX: usize = 1024;
 
 /// The type of a message.
@@ -25,7 +25,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What begins here; `None` where too little is there to tell, `Some(None)` of what is no message.
+    /// The type of the message at the front of `data`; `None` if more data is needed, `Some(None)` if it is not a message.
     pub(super) fn of(data: &[u8]) -> Option<Option<Kind>> {
         Some(match data.first_chunk::<4>()? {
             b"HELF" => Some(Kind::Hello),
@@ -46,18 +46,18 @@ pub(super) struct Message {
     pub(super) kind: Kind,
     pub(super) version: Option<u32>,
     pub(super) channel: Option<u32>,
-    /// Number of the request; 0 of a greeting.
+    /// Request number; 0 for a greeting.
     pub(super) request: u32,
     pub(super) endpoint: Option<Box<[u8]>>,
     pub(super) policy: Option<Box<[u8]>>,
-    /// The number of the type of what is carried, in the namespace of the standard.
+    /// The type number of the content, in the standard namespace.
     pub(super) service: Option<u32>,
     pub(super) status: Option<u32>,
     pub(super) reason: Option<Box<[u8]>>,
 }
 
 impl Message {
-    /// Reads the beginning of a message; `None` of one that is cut. With `is_open` what a channel carries can be read.
+    /// Reads the beginning of a message; `None` if it is truncated. With `is_open`, the channel's content is readable.
     pub(super) fn read(kind: Kind, dir: Direction, data: &[u8], is_open: bool) -> Option<Message> {
         let mut m = Message {
             kind,
@@ -94,7 +94,7 @@ impl Message {
                 if kind == Kind::Open {
                     m.policy = text(data, &mut at)?.map(Into::into);
                     can_read = m.policy.as_deref().is_some_and(|p| p.ends_with(NO_SECURITY));
-                    // The sender's certificate, and the thumbprint of the receiver's.
+                    // The sender's certificate, and the receiver's thumbprint.
                     text(data, &mut at)?;
                     text(data, &mut at)?;
                 } else {
@@ -111,18 +111,18 @@ impl Message {
         Some(m)
     }
 
-    /// The type of what is carried, as a node's identifier, and of a response its result.
+    /// Reads the content's type as a node id, and the result of a response.
     fn body(&mut self, dir: Direction, data: &[u8], at: usize) {
         let (service, at) = match data.get(at) {
             Some(0) => (data.get(at + 1).map(|n| u32::from(*n)), at + 2),
-            // Namespace 0 is that of the standard.
+            // Namespace 0 is the standard one.
             Some(1) if data.get(at + 1) == Some(&0) => (le16(data, at + 2).map(u32::from), at + 4),
             Some(2) if le16(data, at + 1) == Some(0) => (le32(data, at + 3), at + 7),
             _ => return,
         };
         self.service = service;
         if dir == Direction::ToClient {
-            // A time, and the number that the client gave.
+            // A time, and the client's request handle.
             self.status = le32(data, at + 8 + 4);
         }
     }
@@ -133,7 +133,7 @@ impl Message {
     }
 }
 
-/// Bytes with their length before them, which is -1 where there are none. `None` where they are cut; of long ones the first.
+/// Reads bytes with a length prefix, which is -1 for a null value. `None` if they are truncated; long ones are cut.
 fn text<'a>(data: &'a [u8], at: &mut usize) -> Option<Option<&'a [u8]>> {
     let len = le32(data, *at)?;
     *at += 4;

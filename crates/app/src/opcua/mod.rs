@@ -1,5 +1,5 @@
-//! OPC UA (IEC 62541-6) over TCP: the greeting, the opening of a channel, and requests of services are transactions, each with its
-//! answer.
+//! OPC UA (IEC 62541-6) over TCP: the greeting, opening a channel, and service requests are transactions, each with its
+//! response.
 
 mod message;
 mod names;
@@ -20,7 +20,7 @@ use crate::tx::{Found, LogFor, TxBase};
 use message::{HEADER, Kind, Message, NO_SECURITY};
 use names::{KINDS, SERVICES};
 
-/// Bytes of a message that are looked at.
+/// The limit of parsed bytes in a message.
 const SEEN: usize = 4096;
 
 pub mod events {
@@ -54,14 +54,14 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Opcua, "opcua").logged().own()
 };
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct OpcUa {
     /// Requests that wait; the greeting has number 0 here and no other request has.
     waiting: Waiting<u32>,
     /// The channel has no security: what is asked can be read.
     is_open: bool,
-    /// By direction: another part of a message follows.
+    /// By direction: another chunk of the message follows.
     divided: [bool; 2],
 }
 
@@ -87,7 +87,7 @@ impl Conversation for OpcUa {
         let Some(Some(kind)) = Kind::of(data) else { return Outcome::More };
         let is_part = std::mem::replace(&mut self.divided[dir.index()], data.get(3) == Some(&b'C'));
         if is_part {
-            // The first part names the service.
+            // The first chunk names the service.
             return Outcome::More;
         }
         let Some(message) = Message::read(kind, dir, data, self.is_open) else {
@@ -145,7 +145,7 @@ impl Content for Exchange<Message> {
         only.unwrap_or(Direction::ToServer)
     }
 
-    /// A message that cannot be read is an anomaly only.
+    /// An invalid message only has an anomaly.
     fn records(&self, _options: &AppLogOptions) -> usize {
         usize::from(!self.is_empty())
     }
@@ -164,7 +164,7 @@ impl Content for Exchange<Message> {
     }
 }
 
-/// The members of a message.
+/// Appends the members of a message.
 fn shown(message: &Message, json: &mut Json) {
     json.str("type", word(KINDS, message.kind as u64).unwrap_or_default());
     if let Some(channel) = message.channel {
@@ -257,7 +257,7 @@ mod tests {
         talk.client(&open("http://opcfoundation.org/UA/SecurityPolicy#Basic256Sha256", 1))
             .client(&message([0x77, 2], &[]));
         assert!(talk.numbers("opcua.service", ToServer).is_empty());
-        // A long message in two parts is one request; of its bytes the first are looked at.
+        // A long message in two chunks is one request; only its first bytes are parsed.
         let mut first = message([0xa1, 2], &[0; 10_000]);
         first[3] = b'C';
         talk.client(&open(NONE, 2)).client(&first).client(&message([0, 0], &[0; 50]));

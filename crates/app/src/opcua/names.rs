@@ -1,4 +1,4 @@
-//! Names of types of messages, and of services by the number of their binary encoding (IEC 62541-6, annex A).
+//! Names of message types, and of services by the number of their binary encoding (IEC 62541-6, annex A).
 
 use super::message::Kind;
 

@@ -1,8 +1,8 @@
-//! OpenVPN: the resets that begin a session are transactions; what is encrypted is not looked at.
+//! OpenVPN: the resets that begin a session are transactions; encrypted data is not parsed.
 //!
-//! A packet begins with its type and the number of its keys in a byte, and over TCP with its length in two. A reset goes on with
-//! the session's number, and unless the control channel is protected (`tls-auth`, `tls-crypt`) with acknowledgements and a
-//! packet number (OpenVPN's protocol documentation, "The Control Channel").
+//! A packet begins with a byte for its type and key id; over TCP, a two-byte length precedes it. A reset continues with the
+//! session id. Unless the control channel is protected (`tls-auth`, `tls-crypt`), acknowledgements and a packet id follow
+//! (OpenVPN's protocol documentation, "The Control Channel").
 
 use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
@@ -16,7 +16,7 @@ use crate::recognise::{Probe, Probed, Recognition, TCP, UDP};
 use crate::registry::{AppProto, Protocol};
 use crate::tx::{Found, LogFor, TxBase};
 
-/// Types of packets that begin a session.
+/// Packet types that begin a session.
 const RESETS: &[(&str, u64)] = &[
     ("hard_reset_client_v1", 1),
     ("hard_reset_server_v1", 2),
@@ -26,13 +26,13 @@ const RESETS: &[(&str, u64)] = &[
 ];
 /// The highest type.
 const LAST: u8 = 11;
-/// Bytes before what may be protected: the type, and the session's number.
+/// Length of the unprotected part: the type and the session id.
 const BEGINNING: usize = 9;
-/// A client's reset without protection: no acknowledgement, and a packet number.
+/// Length of an unprotected client reset: no acknowledgements, and a packet id.
 const PLAIN: usize = BEGINNING + 1 + 4;
-/// A server's reset without protection acknowledges one packet of the client's session.
+/// Length of an unprotected server reset, which acknowledges one packet of the client's session.
 const PLAIN_ANSWER: usize = PLAIN + 4 + 8;
-/// Bytes of the length over TCP.
+/// Size of the length over TCP.
 const LENGTH: usize = 2;
 
 keywords! {
@@ -56,7 +56,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Openvpn, "openvpn").logged().own()
 };
 
-/// A reset of the side that sends it.
+/// Checks for a reset that this side sends.
 fn datagram(dir: Direction, data: &[u8]) -> Probed {
     match Reset::read(dir, data) {
         Some(reset) => Probed::Yes { reverse: reset.is_of_client() != (dir == Direction::ToServer) },
@@ -67,7 +67,7 @@ fn datagram(dir: Direction, data: &[u8]) -> Probed {
 fn stream(dir: Direction, data: &[u8]) -> Probed {
     match be16(data, 0).map(|len| data.get(LENGTH..LENGTH + usize::from(len))) {
         Some(Some(packet)) => datagram(dir, packet),
-        // The first packet tells whether more of it is worth waiting for.
+        // The first packet shows whether to wait for the rest.
         _ => match data.get(LENGTH) {
             Some(first) if word(RESETS, u64::from(first >> 3)).is_none() || first & 7 != 0 => Probed::No,
             _ => Probed::More,
@@ -75,7 +75,7 @@ fn stream(dir: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct OpenVpn {
     stream: bool,
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(talk.buffers("openvpn.session_id", ToServer), ["\\x01\\x02\\x03\\x04\\x05\\x06\\x07\\x08"]);
         let mut talk = Talk::tcp(AppProto::Openvpn, 1194);
         talk.client(&over_tcp(CLIENT)).server(&[over_tcp(SERVER), over_tcp(&control)].concat());
-        // A gap in a packet that is skipped does no harm.
+        // A gap in a skipped packet does no harm.
         talk.client(&over_tcp(&control)[..20]).gap(ToServer, 20).client(&over_tcp(&control)[40..]);
         assert_eq!((talk.logs(), talk.outcome), (expected.map(str::to_owned).to_vec(), Outcome::More));
         talk.client(b"\0\x05\xffnone");

@@ -1,7 +1,7 @@
-//! PostgreSQL's protocol, version 3 ("Frontend/Backend Protocol" of its documentation): a request with what answers it is a
+//! PostgreSQL's protocol, version 3 ("Frontend/Backend Protocol" in its documentation): a request with its response is a
 //! transaction.
 //!
-//! Messages of extended queries (Parse, Bind, Execute …) are passed over, and so is what answers them.
+//! Messages of extended queries (Parse, Bind, Execute …) and their responses are skipped.
 
 mod tx;
 
@@ -19,13 +19,13 @@ use crate::registry::{AppProto, Protocol};
 
 use tx::{Copied, Exchange, Request, Response};
 
-/// Longest startup packet, as the server has it.
+/// The longest startup packet, as in the server.
 const STARTUP_MAX: usize = 10_000;
-/// Most bytes of a message that are looked at; the rest is passed over.
+/// The limit of parsed bytes in a message; the rest is skipped.
 const MESSAGE_MAX: usize = 1 << 20;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:pgsql.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:pgsql.NAME`).
 
     events! { "PostgreSQL";
         InvalidLength "invalid_length";
@@ -60,12 +60,12 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Pgsql, "pgsql").logged()
 };
 
-/// Codes of startup packets that are no version.
+/// Codes of startup packets that are not a version.
 const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
 
-/// A startup packet of a client; what a server says to one.
+/// Checks for a client's startup packet, or a server's response to one.
 fn probe(dir: Direction, data: &[u8]) -> Probed {
     let yes_if = |is| if is { Probed::Yes { reverse: false } } else { Probed::No };
     if dir == TS {
@@ -78,7 +78,7 @@ fn probe(dir: Direction, data: &[u8]) -> Probed {
     }
     match data {
         [] => Probed::More,
-        // The answer to a request for encryption, whatever comes in one piece with it.
+        // The response to a request for encryption, whatever follows in the same segment.
         [b'S' | b'N', ..] => yes_if(true),
         [b'R' | b'E', ..] => match be32(data, 1) {
             None => Probed::More,
@@ -88,7 +88,7 @@ fn probe(dir: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// What the client sends next, as far as the server asked for something.
+/// The client's next message, if the server requested one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Password,
@@ -98,28 +98,28 @@ enum Asked {
     Token,
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct Pgsql {
     max_txs: usize,
     stream_depth: u64,
     /// Transactions that wait for a response, oldest first.
     pending: VecDeque<u64>,
-    /// A request for encryption waits for its answer of a byte: what the client sends behind it may be encrypted.
+    /// A request for encryption waits for its one-byte response: the client's data after it may be encrypted.
     encryption: bool,
-    /// What messages of type `p` are.
+    /// The meaning of messages of type `p`.
     asked: Asked,
-    /// The server let the client in.
+    /// The server accepted the client.
     ready: bool,
     /// The transaction of data that the client copies in.
     copy: Option<u64>,
 }
 
-/// How long a message is, and how much of it is looked at. `None` where it goes on.
+/// Length of a message, and how much of it is parsed. `None` if more data is needed.
 fn extent(data: &[u8]) -> Option<(usize, usize)> {
     let (at, seen) = match data.first()? {
         0 => (0, usize::MAX),
-        // Of rows, the number of columns.
+        // For rows, only the number of columns.
         b'D' => (1, 7),
         b'd' => (1, 5),
         _ => (1, MESSAGE_MAX),
@@ -169,10 +169,10 @@ impl Conversation for Pgsql {
             return Outcome::Failed;
         }
         if data.len() < seen {
-            // The stream ends within it.
+            // The stream ends within the message.
             return Outcome::More;
         }
-        // A client that never waits for a response is no client.
+        // A peer that never waits for a response is not a real client.
         if self.pending.len() >= self.max_txs.max(1).saturating_mul(4) {
             return Outcome::Failed;
         }
@@ -204,7 +204,7 @@ fn is_sane(dir: Direction, data: &[u8], len: usize) -> bool {
     }
 }
 
-/// A text up to its zero, and what is behind that; all of it where there is none.
+/// Splits off text at its zero; without a zero, it is all of the data.
 fn text(data: &[u8]) -> (&[u8], &[u8]) {
     match data.iter().position(|b| *b == 0) {
         Some(at) => (&data[..at], &data[at + 1..]),
@@ -213,7 +213,7 @@ fn text(data: &[u8]) -> (&[u8], &[u8]) {
 }
 
 impl Pgsql {
-    /// The answer to a request for encryption.
+    /// Handles the response to a request for encryption.
     fn encryption(&mut self, turn: &mut Turn<'_, '_, Exchange>, data: &[u8]) -> Outcome {
         self.encryption = false;
         let gss = match self.pending.pop_front().and_then(|id| turn.tx(id)) {
@@ -230,7 +230,7 @@ impl Pgsql {
             b"S" if !gss => Outcome::Change(Some(AppProto::Tls)),
             b"G" if gss => Outcome::Done,
             b"N" => Outcome::Resume,
-            // An error of a server that does not know the request: its connection is at an end.
+            // The server does not know the request and closes the connection with an error.
             _ => Outcome::Done,
         }
     }
@@ -260,7 +260,7 @@ impl Pgsql {
         tx
     }
 
-    /// `len` is that of the whole body.
+    /// Handles a request; `len` is the length of the whole body.
     fn request(&mut self, turn: &mut Turn<'_, '_, Exchange>, of: u8, body: &[u8], len: usize) {
         match of {
             b'Q' => {
@@ -311,7 +311,7 @@ impl Pgsql {
         }
     }
 
-    /// The transaction of data that comes from the client.
+    /// The transaction of the client's copy data.
     fn open_copy(&mut self, turn: &mut Turn<'_, '_, Exchange>) -> u64 {
         let tx = turn.open(Exchange::of(Request::Copy { data: Copied::default(), done: None }));
         self.copy = Some(tx.base.id);
@@ -319,7 +319,7 @@ impl Pgsql {
         tx.base.id
     }
 
-    /// The same for a response. What answers nothing that is known is passed over.
+    /// Handles a response. One without a known request is skipped.
     fn response(&mut self, turn: &mut Turn<'_, '_, Exchange>, of: u8, body: &[u8], len: usize) -> Outcome {
         if self.pending.is_empty() {
             return Outcome::More;
@@ -333,10 +333,10 @@ impl Pgsql {
                 _ => Asked::Password,
             };
             self.ready |= kind == 0;
-            // The client is asked for more, in a transaction of its own. SASL ends with two messages.
+            // The server requests more data, in a transaction of its own. SASL ends with two messages.
             ends = !matches!(kind, 0 | 12);
         }
-        // Data is asked for; or a client was not let in.
+        // The server requests data, or refused the client.
         ends |= matches!(of, b'G' | b'W') || of == b'E' && !self.ready;
         let id = if ends { self.pending.pop_front() } else { self.pending.front().copied() };
         if let Some(tx) = id.and_then(|id| turn.tx(id)) {

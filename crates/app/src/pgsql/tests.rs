@@ -1,4 +1,4 @@
-//! Conversations of clients and servers: sessions, data, errors, encryption; malformed and cut off.
+//! Conversations of clients and servers: sessions, data, errors, encryption; malformed and truncated.
 
 use margay_flow::Direction::{ToClient, ToServer};
 
@@ -26,7 +26,7 @@ fn talk() -> Talk {
     Talk::tcp(AppProto::Pgsql, 5432)
 }
 
-/// A client that was let in.
+/// A client that the server accepted.
 fn session() -> Talk {
     let mut talk = talk();
     talk.client(SSL_REQUEST).server(b"N").client(&startup()).server(&msg(b'R', b"\0\0\0\x05Z\xdc\xfdf"));
@@ -116,7 +116,7 @@ fn errors() {
             r#""severity_non_localizable":"ERROR","code":"22012","message":"division by zero","file":"int.c","line":"824","routine":"int4div"}}}"#,
         )
     );
-    // A client that is not let in.
+    // A client that the server refuses.
     let mut talk = Talk::tcp(AppProto::Pgsql, 5432);
     talk.client(&startup()).server(&msg(b'E', b"SFATAL\0\0"));
     assert_eq!(talk.complete(), [[true, true]]);
@@ -126,7 +126,7 @@ fn errors() {
 fn data_is_copied() {
     let mut talk = session();
     talk.client(&msg(b'Q', b"COPY tmp FROM STDIN\0")).server(&msg(b'G', b"\0\0\x0d"));
-    // Data may be large: no more than its length is kept.
+    // Data may be large, so only its length is kept.
     let large = msg(b'd', &[b'x'; 3000]);
     talk.client(&large[..1000]).gap(ToServer, 1000).client(&large[2000..]).client(&msg(b'd', b"abc"));
     talk.client(&msg(b'c', b"")).server(&msg(b'C', b"COPY 2\0")).server(&msg(b'Z', b"I"));
@@ -182,7 +182,7 @@ fn encryption() {
 #[test]
 fn what_nobody_asked_for() {
     let mut talk = session();
-    // An extended query, and its answer; a notice.
+    // An extended query and its response; a notice.
     talk.client(
         &[msg(b'P', b"\0select 1\0\0\0"), msg(b'B', b"\0\0\0\0\0\0"), msg(b'E', b"\0\0\0\0\0"), msg(b'S', b"")]
             .concat(),
@@ -234,7 +234,7 @@ fn recognised() {
     assert_eq!(probe(ToServer, SSL_REQUEST), Probed::Yes { reverse: false });
     assert_eq!(probe(ToServer, &SSL_REQUEST[..7]), Probed::More);
     assert_eq!(probe(ToClient, b"N"), Probed::Yes { reverse: false });
-    // How it is cut into segments makes no difference.
+    // The segmentation does not change the result.
     assert_eq!(probe(ToClient, b"N\x16\x03"), Probed::Yes { reverse: false });
     assert_eq!(probe(ToClient, b"+OK"), Probed::No);
 }

@@ -1,4 +1,4 @@
-//! What is kept of a transaction, and what rules and events see of it.
+//! The state of a transaction, and its values for rules and events.
 
 use margay_flow::Direction;
 use margay_json::Json;
@@ -10,14 +10,14 @@ use crate::conversation::Content;
 use crate::registry::AppProto;
 use crate::tx::{Found, LogFor, TxBase};
 
-/// Most parameters of a message or a transaction that are kept or shown.
+/// The limit of parameters that are kept or logged in a message or a transaction.
 const PARAMETERS_MAX: usize = 64;
-/// Most bytes that are kept of each text of a response.
+/// The limit of each text of a response in bytes.
 const TEXT_MAX: usize = 16 << 10;
 
 const PASSWORDS: usize = 0;
 
-/// Messages with data, counted.
+/// Counts of messages with data.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Copied {
     messages: u64,
@@ -31,10 +31,10 @@ impl Copied {
     }
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Request {
-    /// Nothing that is known.
+    /// Unknown.
     #[default]
     None,
     Ssl,
@@ -57,7 +57,7 @@ pub(super) enum Request {
     /// A step of GSSAPI or SSPI.
     Token,
     Query(Box<[u8]>),
-    /// Data for a table, and how it ended.
+    /// Data for a table, and its end.
     Copy {
         data: Copied,
         done: Option<&'static str>,
@@ -68,11 +68,11 @@ pub(super) enum Request {
 /// A parameter's name and value.
 type Parameter = (Box<[u8]>, Box<[u8]>);
 
-/// What a server says.
+/// A server's response.
 #[derive(Debug, Default)]
 pub(super) struct Response {
     pub(super) ssl_accepted: Option<bool>,
-    /// Name of what it says of authentication.
+    /// Name of the authentication message.
     message: Option<&'static str>,
     salt: Option<[u8; 4]>,
     sasl_final: Option<Box<[u8]>>,
@@ -80,18 +80,18 @@ pub(super) struct Response {
     /// Process and secret key.
     key: Option<(u32, u32)>,
     columns: Option<u16>,
-    /// Columns of data that is copied in, and out.
+    /// Columns of data copied in and out.
     copies: [Option<u16>; 2],
     rows: Copied,
     copied_out: Copied,
     completed: Option<Box<[u8]>>,
-    /// Fields of an error, or a notice.
+    /// Fields of an error or a notice.
     error: Option<Box<[u8]>>,
-    /// It is an error.
+    /// Whether it is an error.
     is_error: bool,
 }
 
-/// A request with what answers it.
+/// A request with its response.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     pub(super) request: Request,
@@ -103,7 +103,7 @@ fn some_of(data: &[u8]) -> Box<[u8]> {
 }
 
 impl Response {
-    /// Takes what a message of type `of` says; `len` is that of its whole body.
+    /// Adds a message of type `of`; `len` is the length of its whole body.
     pub(super) fn add(&mut self, of: u8, body: &[u8], len: u64) {
         match of {
             b'R' => self.authentication(body),
@@ -113,7 +113,7 @@ impl Response {
             }
             b'K' => self.key = be32(body, 0).zip(be32(body, 4)),
             b'T' => self.columns = be16(body, 0),
-            // Each column has a length, of four bytes.
+            // Each column has a four-byte length.
             b'D' => self.rows.add(len.saturating_sub(2 + 4 * u64::from(be16(body, 0).unwrap_or(0)))),
             b'd' => self.copied_out.add(len),
             b'G' => self.copies[0] = be16(body, 1),
@@ -210,7 +210,7 @@ impl Content for Exchange {
     }
 }
 
-/// A parameter's name as events have it: `TimeZone` is `time_zone`.
+/// A parameter name in the format of events: `TimeZone` is `time_zone`.
 fn name(of: &[u8]) -> String {
     let mut out = String::with_capacity(of.len() + 4);
     let mut lower = false;
@@ -231,7 +231,7 @@ fn parameter(of: &[u8], value: &[u8], json: &mut Json) {
     json.end_object();
 }
 
-/// Pairs of texts up to an empty one.
+/// Pairs of texts, up to an empty one.
 fn pairs(data: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = data;
     std::iter::from_fn(move || {
@@ -307,7 +307,7 @@ impl Response {
         if let Some(text) = &self.sasl_final {
             json.bytes("authentication_sasl_final", text);
         }
-        // An error has a text of this name.
+        // An error has a text with this name.
         if let Some(message) = self.message.filter(|_| self.error.is_none()) {
             json.word("message", message);
         }
@@ -350,7 +350,7 @@ impl Response {
         }
     }
 
-    /// Fields, each a letter and a text, up to a zero. One of each kind.
+    /// Appends fields: a letter and a text each, up to a zero. Repeated ones are skipped.
     fn log_error(&self, fields: &[u8], json: &mut Json) {
         const FIELDS: &[(u8, &str)] = &[
             (b'S', "severity_localizable"),

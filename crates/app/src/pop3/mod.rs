@@ -16,13 +16,13 @@ use crate::registry::{AppProto, Opening, Protocol};
 
 use tx::{Exchange, Request, Response};
 
-/// Most bytes of a line that are looked at; of a longer one this is its beginning, and the rest is passed over.
+/// The limit of a line; the rest of a longer one is skipped.
 const LINE_MAX: usize = 8 << 10;
-/// Most bytes that are kept of the lines that follow a response's first one.
+/// The limit of bytes kept from the lines after a response's first one.
 const DATA_MAX: usize = 64 << 10;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:pop3.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:pop3.NAME`).
 
     events! { "POP3";
         TooManyTransactions "too_many_transactions";
@@ -63,33 +63,33 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Pop3, "pop3").logged()
 };
 
-/// The lines behind a response's first one, up to a line with a dot.
+/// The lines after a response's first one, up to a line with a dot.
 #[derive(Debug, Clone, Copy)]
 struct Body {
-    /// Its transaction; none of a response that nobody asked for.
+    /// Its transaction; `None` for an unsolicited response.
     tx: Option<u64>,
     /// The next byte begins a line.
     line_start: bool,
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct Pop3 {
     max_txs: usize,
     stream_depth: u64,
     /// Commands that wait for a response, oldest first.
     pending: VecDeque<u64>,
-    /// The response at hand goes on.
+    /// The current response continues.
     body: Option<Body>,
-    /// By direction: the rest of a line that was too long is passed over.
+    /// By direction: the rest of an overlong line is skipped.
     overlong: [bool; 2],
-    /// The server asked for a step of an authentication: the client's next line is no command.
+    /// The server requested an authentication step: the client's next line is not a command.
     credentials: bool,
-    /// STLS waits for its response: what the client sends behind it may be TLS.
+    /// STLS waits for its response: the client's data after it may be TLS.
     stls: bool,
 }
 
-/// How long the first line is with its end, or as much of it as is looked at; `None` where it goes on.
+/// Length of the first line with its end, up to the limit; `None` if it is incomplete.
 fn line(data: &[u8], end: bool) -> Option<usize> {
     let seen = data.get(..LINE_MAX).unwrap_or(data);
     match seen.iter().position(|b| *b == b'\n') {
@@ -99,7 +99,8 @@ fn line(data: &[u8], end: bool) -> Option<usize> {
     }
 }
 
-/// How much of `data`, which begins a line, are lines of a response up to one with a dot. `None` where the first line may be that.
+/// How much of `data`, which begins a line, belongs to a response before a line with a dot. `None` if the first line may be
+/// that line.
 fn body_lines(data: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -109,7 +110,7 @@ fn body_lines(data: &[u8]) -> Option<usize> {
             }
             rest => match rest.iter().position(|b| *b == b'\n') {
                 Some(n) => at += n + 1,
-                // A line of any length may come in pieces.
+                // A line of any length may arrive in pieces.
                 None => return Some(data.len()),
             },
         }
@@ -172,7 +173,7 @@ impl Conversation for Pop3 {
         if dir == TS { self.command(turn, line, whole) } else { self.response(turn, line, whole) }
     }
 
-    /// Lines of a mail may be missing; where commands or responses are, nothing tells which belong together.
+    /// Lines of a mail may be missing. After a gap in commands or responses, they cannot be matched.
     fn gap(&mut self, _turn: &mut Turn<'_, '_, Exchange>, dir: Direction, _len: u64) -> Outcome {
         match &mut self.body {
             Some(body) if dir == TC => {
@@ -197,7 +198,7 @@ impl Pop3 {
         if line.is_empty() {
             return Outcome::More;
         }
-        // A client that never waits for a response is no client.
+        // A peer that never waits for a response is not a real client.
         if self.pending.len() >= self.max_txs.max(1).saturating_mul(4) {
             return Outcome::Failed;
         }

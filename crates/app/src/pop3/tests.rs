@@ -1,4 +1,4 @@
-//! Sessions, from captures and broken.
+//! Captured sessions, and invalid ones.
 
 use super::*;
 use crate::testing::Talk;
@@ -84,7 +84,7 @@ fn what_is_too_long() {
     assert_eq!(talk.events(), ["response_too_long"]);
     assert_eq!(talk.complete(), [[true, true]; 2]);
     assert!(talk.txs()[0].held() < 2 * DATA_MAX as u64);
-    // A line that is too long is a command all the same.
+    // An overlong line is still a command.
     talk.client(&[b"USER ".to_vec(), vec![b'x'; 3 * LINE_MAX]].concat()).client(b" y\r\nQUIT\r\n");
     assert_eq!(talk.logs().len(), 4);
     assert_eq!(talk.events(), ["response_too_long", "request_too_long"]);

@@ -1,4 +1,4 @@
-//! A transaction: a command and its response.
+//! A transaction: a command with its response.
 
 use margay_json::Json;
 
@@ -6,20 +6,20 @@ use crate::config::AppLogOptions;
 use crate::conversation::Content;
 use crate::tx::{LogFor, TxBase};
 
-/// Most arguments that are kept of a command.
+/// The limit of arguments kept from a command.
 const ARGUMENTS_MAX: usize = 16;
 
 /// A command.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// Its first word, as it was written.
+    /// Its first word, as written.
     command: Vec<u8>,
     arguments: Vec<Vec<u8>>,
-    /// There were more.
+    /// There were more arguments.
     more: bool,
 }
 
-/// Commands, with how many arguments each takes.
+/// Commands, with the least and largest number of arguments.
 const COMMANDS: &[(&str, usize, usize)] = &[
     ("USER", 1, 1),
     // A password may have spaces.
@@ -48,28 +48,28 @@ impl Request {
         Request { command, arguments, more: words.next().is_some() }
     }
 
-    /// A step of an authentication. What it is stays out of the log.
+    /// An authentication step. Its content is not logged.
     pub(super) fn credentials() -> Request {
         Request { command: b"<SASL DATA>".to_vec(), arguments: Vec::new(), more: false }
     }
 
-    /// Whether it is a command, which may be written in any case.
+    /// Whether it is this command, in any case.
     pub(super) fn is(&self, command: &str) -> bool {
         self.command.eq_ignore_ascii_case(command.as_bytes())
     }
 
-    /// Whether it is a known command in capitals, or no command.
+    /// Whether it is a known command in capitals, or not a command at all.
     pub(super) fn is_known(&self) -> bool {
         self.command == b"<SASL DATA>" || COMMANDS.iter().any(|c| c.0.as_bytes() == self.command)
     }
 
-    /// Whether it has as many arguments as it takes; of a command that is not known that is so.
+    /// Whether it has a valid number of arguments; true for an unknown command.
     pub(super) fn has_arguments_it_needs(&self) -> bool {
         let count = if self.more { ARGUMENTS_MAX + 1 } else { self.arguments.len() };
         COMMANDS.iter().find(|c| self.is(c.0)).is_none_or(|(_, least, most)| (*least..=*most).contains(&count))
     }
 
-    /// Whether a good response has lines behind the first one.
+    /// Whether a positive response has more lines.
     pub(super) fn has_long_response(&self) -> bool {
         let plain = self.arguments.is_empty();
         ["CAPA", "RETR", "TOP"].iter().any(|c| self.is(c))
@@ -85,15 +85,15 @@ impl Request {
 /// A response.
 #[derive(Debug)]
 pub(super) struct Response {
-    /// `+OK`, or a challenge.
+    /// Whether it is `+OK` or a challenge.
     pub(super) success: bool,
-    /// It is a challenge (RFC 5034 section 4): the client goes on with an authentication.
+    /// It is a challenge (RFC 5034 section 4): the client continues an authentication.
     pub(super) continues: bool,
-    /// What is behind the status.
+    /// The text after the status.
     header: Vec<u8>,
-    /// The lines that follow, with their ends.
+    /// The further lines, with their ends.
     data: Vec<u8>,
-    /// There were more.
+    /// There were more lines.
     cut_off: bool,
 }
 
@@ -111,7 +111,7 @@ impl Response {
         Some(Response { success, continues, header, data: Vec::new(), cut_off: false })
     }
 
-    /// Adds lines that follow, up to `most` bytes in all. Whether this is the first that finds no room.
+    /// Adds further lines, up to `most` bytes in total. Returns whether these are the first ones that do not fit.
     pub(super) fn add(&mut self, lines: &[u8], most: usize) -> bool {
         if !self.cut_off && self.data.len() + lines.len() <= most {
             self.data.extend_from_slice(lines);

@@ -1,4 +1,4 @@
-//! What QUIC offers to rules.
+//! Buffers of QUIC for rules.
 
 use margay_flow::Direction;
 
@@ -41,7 +41,7 @@ pub(super) fn buffer<'a>(
     }
     let client = dir == Direction::ToServer;
     let data: &[u8] = match buffer {
-        // Rules see the versions of long headers alone, as in Suricata; events show those of gQUIC's public header as well.
+        // Like in Suricata, rules see only the versions of long headers; events also show those of gQUIC's public header.
         Buffer::Version if tx.public => return None,
         Buffer::Version => {
             scratch.extend(tx.version.to_be_bytes());

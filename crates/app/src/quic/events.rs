@@ -1,4 +1,4 @@
-//! What may be wrong, under the names that rules know (`app-layer-event:quic.NAME`).
+//! Anomalies, under the names that rules use (`app-layer-event:quic.NAME`).
 
 events! {
     "QUIC";

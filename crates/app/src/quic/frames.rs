@@ -1,21 +1,21 @@
-//! Frames: those of QUIC that come in Initial packets (RFC 9000 sections 12.4 and 19), and streams of gQUIC.
+//! Frames: those of QUIC's Initial packets (RFC 9000 sections 12.4 and 19), and gQUIC streams.
 
 use super::packet::{skip, varint};
 
-/// Goes through the frames of an Initial packet and calls `crypto` with offset and bytes of each CRYPTO frame. `None` where
-/// they cannot be read.
+/// Iterates over the frames of an Initial packet and calls `crypto` with offset and data of each CRYPTO frame. `None` if they
+/// are invalid.
 pub(super) fn initial<'a>(mut data: &'a [u8], crypto: &mut dyn FnMut(u64, &'a [u8])) -> Option<()> {
     while let Some((&kind, rest)) = data.split_first() {
         data = match kind {
             // PADDING, PING.
             0 | 1 => rest,
-            // ACK, with counts of ECN or without.
+            // ACK, with or without ECN counts.
             2 | 3 => {
                 let (_, rest) = varint(rest)?;
                 let (_, rest) = varint(rest)?;
                 let (ranges, rest) = varint(rest)?;
                 let (_, mut rest) = varint(rest)?;
-                // Each takes two bytes at least: what is left bounds their number.
+                // Each number takes at least two bytes, so the remaining data bounds them.
                 let numbers = ranges.checked_mul(2)?.checked_add(if kind == 3 { 3 } else { 0 })?;
                 if numbers > rest.len() as u64 {
                     return None;
@@ -32,15 +32,15 @@ pub(super) fn initial<'a>(mut data: &'a [u8], crypto: &mut dyn FnMut(u64, &'a [u
                 crypto(offset, rest.get(..rest.len() - behind.len())?);
                 behind
             }
-            // CONNECTION_CLOSE, and what does not belong here.
+            // CONNECTION_CLOSE, and frames that are not allowed here.
             _ => return Some(()),
         };
     }
     Some(())
 }
 
-/// Goes through the frames of a packet of gQUIC and calls `stream` with the bytes of each STREAM frame. `None` where they
-/// cannot be read.
+/// Iterates over the frames of a gQUIC packet and calls `stream` with the data of each STREAM frame. `None` if they are
+/// invalid.
 pub(super) fn gquic<'a>(mut data: &'a [u8], stream: &mut dyn FnMut(&'a [u8])) -> Option<()> {
     while let Some((&kind, rest)) = data.split_first() {
         if kind == 0 {
@@ -48,7 +48,7 @@ pub(super) fn gquic<'a>(mut data: &'a [u8], stream: &mut dyn FnMut(&'a [u8])) ->
             continue;
         }
         if kind & 0x80 == 0 {
-            // Others have nothing that is asked for.
+            // Other frames have no relevant data.
             return Some(());
         }
         let offset = usize::from(kind >> 2 & 7);

@@ -1,17 +1,17 @@
-//! Greetings: CRYPTO streams that are put together, and the client's greeting of gQUIC.
+//! Hellos: reassembled CRYPTO streams, and the client hello of gQUIC.
 
-/// Most bytes of a CRYPTO stream: hellos are shorter.
+/// The limit of a CRYPTO stream in bytes: hellos are shorter.
 const STREAM_MAX: usize = 16 << 10;
-/// Most stretches of it that wait for what is before them.
+/// The limit of ranges that wait for earlier data.
 const STRETCHES_MAX: usize = 128;
-/// Most tags of a greeting of gQUIC.
+/// The limit of tags in a gQUIC hello.
 const TAGS_MAX: usize = 128;
 
-/// A direction's CRYPTO stream, until its hello is whole.
+/// A direction's CRYPTO stream, until its hello is complete.
 #[derive(Debug, Default)]
 pub(super) struct Crypto {
     bytes: Vec<u8>,
-    /// What is there, by begin and end, in order and apart.
+    /// Available ranges as (begin, end), sorted and disjoint.
     there: Vec<(usize, usize)>,
 }
 
@@ -21,7 +21,7 @@ impl Crypto {
         self.bytes.capacity() + self.there.capacity() * size_of::<(usize, usize)>()
     }
 
-    /// Takes a stretch; `false` where it lies too far, or too many wait.
+    /// Adds a range; `false` if it is too far, or too many wait.
     pub(super) fn add(&mut self, offset: u64, data: &[u8]) -> bool {
         let Some(begin) = usize::try_from(offset).ok().filter(|b| *b <= STREAM_MAX) else { return false };
         let end = begin + data.len();
@@ -46,7 +46,7 @@ impl Crypto {
         self.there.len() <= STRETCHES_MAX
     }
 
-    /// Its first message, once it is whole: type and content.
+    /// The first message, once it is complete: type and content.
     pub(super) fn message(&self) -> Option<(u8, &[u8])> {
         let (0, end) = *self.there.first()? else { return None };
         let bytes = self.bytes.get(..end)?;
@@ -55,7 +55,7 @@ impl Crypto {
     }
 }
 
-/// A CHLO of gQUIC.
+/// A CHLO message of gQUIC.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Chlo {
     /// Its tags joined by hyphens.
@@ -73,7 +73,7 @@ impl Chlo {
         self.tags.capacity() + text(&self.sni) + text(&self.ua)
     }
 
-    /// Reads one; `None` where it is none, or cut off.
+    /// Reads a CHLO; `None` if it is invalid or truncated.
     pub(super) fn read(data: &[u8]) -> Option<Chlo> {
         let rest = data.strip_prefix(b"CHLO")?;
         let (count, rest) = rest.split_first_chunk::<2>()?;

@@ -23,7 +23,7 @@ fn salt(version: u32) -> Option<&'static [u8; 20]> {
         1 | 0xff00_0021..=0xff00_0022 => Some(&V1),
         V2 => Some(&OF_V2),
         0xff00_001d..=0xff00_0020 => Some(&DRAFT_29),
-        // One of them goes by a name of its own (mvfst).
+        // mvfst has a version number of its own.
         0xff00_0017..=0xff00_001c | 0xface_b002 => Some(&DRAFT_23),
         _ => None,
     }
@@ -42,7 +42,7 @@ struct Side {
 }
 
 impl Side {
-    /// Those of the client or of the server, by what their secrets are called.
+    /// Derives the keys of the client or of the server, from the label of their secret.
     fn new(initial: &Hkdf<Sha256>, version: u32, of: &str) -> Option<Side> {
         let labels = match version {
             V2 => ["quicv2 key", "quicv2 iv", "quicv2 hp"],
@@ -59,8 +59,8 @@ impl Side {
     }
 }
 
-/// Keys of a client, from the connection number that it begins with. The server's are only derived once a packet opens with them:
-/// anybody can send one that does not.
+/// The client's keys, derived from its first connection id. The server's keys are only derived once these decrypt a packet,
+/// because anyone can send a packet that they do not decrypt.
 pub(super) struct Attempt {
     version: u32,
     dcid: Vec<u8>,
@@ -75,19 +75,19 @@ impl std::fmt::Debug for Attempt {
 }
 
 impl Attempt {
-    /// Those that follow from a connection number; `None` of a version that is not known.
+    /// Derives keys from a connection id; `None` for an unknown version.
     pub(super) fn new(version: u32, dcid: &[u8]) -> Option<Attempt> {
         let (_, initial) = Hkdf::<Sha256>::extract(Some(salt(version)?), dcid);
         let client = Side::new(&initial, version, "client in")?;
         Some(Attempt { version, dcid: dcid.to_vec(), initial, client })
     }
 
-    /// Whether they are of this number.
+    /// Whether the keys belong to this connection id.
     pub(super) fn is_of(&self, version: u32, dcid: &[u8]) -> bool {
         self.version == version && self.dcid == dcid
     }
 
-    /// Decrypts a client's packet; `out` then has its frames, and the keys of both sides are known.
+    /// Decrypts a client's packet. On success `out` has its frames, and the keys of both sides are returned.
     pub(super) fn open(&self, packet: &[u8], content: usize, out: &mut Vec<u8>) -> Option<Keys> {
         self.client.open(packet, content, out)?;
         let [client, server] = ["client in", "server in"].map(|of| Side::new(&self.initial, self.version, of));
@@ -95,7 +95,7 @@ impl Attempt {
     }
 }
 
-/// Keys of both.
+/// The keys of both sides.
 pub(super) struct Keys([Side; 2]);
 
 impl std::fmt::Debug for Keys {
@@ -105,14 +105,14 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// Those that follow from the connection number that the client begins with; `None` of a version that is not known.
+    /// Derives both keys from the client's first connection id; `None` for an unknown version.
     #[cfg(test)]
     pub(super) fn new(version: u32, dcid: &[u8]) -> Option<Keys> {
         let (_, initial) = Hkdf::<Sha256>::extract(Some(salt(version)?), dcid);
         Some(Keys([Side::new(&initial, version, "client in")?, Side::new(&initial, version, "server in")?]))
     }
 
-    /// Decrypts a packet whose number begins at `content`; `out` then has its frames. `None` where that fails.
+    /// Decrypts a packet whose packet number begins at `content`; `out` then has its frames. `None` on failure.
     pub(super) fn open(&self, dir: Direction, packet: &[u8], content: usize, out: &mut Vec<u8>) -> Option<()> {
         self.0[dir.index()].open(packet, content, out)
     }
@@ -120,7 +120,7 @@ impl Keys {
 
 impl Side {
     fn open(&self, packet: &[u8], content: usize, out: &mut Vec<u8>) -> Option<()> {
-        // As if the number had its full length (RFC 9001 section 5.4.2).
+        // The sample assumes a packet number of full length (RFC 9001 section 5.4.2).
         let sample: &[u8; 16] = packet.get(content + 4..)?.first_chunk()?;
         let mut mask = (*sample).into();
         self.header.encrypt_block(&mut mask);
@@ -134,7 +134,7 @@ impl Side {
             *b ^= m;
             number = number << 8 | u64::from(*b);
         }
-        // Of the first packets the number is short enough to be whole.
+        // In the first packets, the truncated packet number is the complete one.
         let mut nonce = self.iv;
         for (n, b) in nonce.iter_mut().skip(4).zip(number.to_be_bytes()) {
             *n ^= b;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     impl Keys {
-        /// As [`Keys::open`], the other way: `head` is without the packet's number.
+        /// The inverse of [`Keys::open`]: `head` excludes the packet number.
         pub(in crate::quic) fn seal(&self, dir: Direction, head: &[u8], number: u8, frames: &[u8]) -> Vec<u8> {
             let side = &self.0[dir.index()];
             let mut nonce = side.iv;

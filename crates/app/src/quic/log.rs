@@ -8,10 +8,10 @@ use crate::tls::ja;
 use super::buffers::name;
 use super::tx::QuicTx;
 
-/// What an output shows.
+/// Settings of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogOptions {
-    /// The fingerprint JA4 of clients.
+    /// The JA4 fingerprint of clients.
     pub ja4: bool,
 }
 
@@ -86,7 +86,7 @@ const EXTENSIONS: &[(u16, &str)] = &[
     (0xffce, "encrypted_server_name"),
 ];
 
-/// Appends the event's member.
+/// Appends the member of the event.
 pub(super) fn log(tx: &QuicTx, json: &mut Json, options: LogOptions) {
     json.object("quic");
     match name(tx.version) {
@@ -152,7 +152,7 @@ fn extensions(tx: &QuicTx, json: &mut Json) {
     json.end_array();
 }
 
-/// A version of TLS, as events of QUIC have it.
+/// Formats a TLS version for QUIC events.
 fn version(number: u16) -> Vec<u8> {
     match number {
         0x0300 => b"Ssl30".to_vec(),
@@ -168,7 +168,7 @@ fn version(number: u16) -> Vec<u8> {
 mod tests {
     use super::EXTENSIONS;
 
-    /// Names that Suricata writes, of extensions that browsers send; types are in order and have one name.
+    /// Suricata's names of extensions that browsers send; the list is sorted, with one name for each type.
     #[test]
     fn extensions_have_their_names() {
         assert!(EXTENSIONS.is_sorted_by(|a, b| a.0 < b.0));

@@ -1,10 +1,10 @@
-//! QUIC (RFC 9000, RFC 9001, RFC 9369 and the drafts from 23 on) up to the end of its greetings, and its forerunner gQUIC.
+//! QUIC (RFC 9000, RFC 9001, RFC 9369 and the drafts from 23 on) up to the end of its hellos, and its predecessor gQUIC.
 //!
-//! The first packets of a connection are encrypted with keys that follow from what is in them: a ClientHello and a
-//! ServerHello are put together from their CRYPTO frames, and read as those of TLS. What comes behind the ServerHello cannot
-//! be read, and the parser is done. Of gQUIC the client's greeting (CHLO) is in clear. Each packet with a long header, or one
-//! of gQUIC that names a version, is a transaction; packets of versions that nobody knows are taken as they come, and
-//! those that begin like gQUIC and do not go on so are [`events::Event::ErrorOnData`].
+//! The keys of a connection's first packets follow from their own content. The parser decrypts them, reassembles ClientHello
+//! and ServerHello from the CRYPTO frames, and reads both as in TLS. It cannot decrypt data after the ServerHello, so it ends
+//! there. The client hello of gQUIC (CHLO) is cleartext. Each packet with a long header, and each gQUIC packet with a version,
+//! is a transaction. Packets of unknown versions are accepted without parsing. A packet that begins like gQUIC and does not
+//! continue so raises [`events::Event::ErrorOnData`].
 
 mod buffers;
 pub mod events;
@@ -26,7 +26,7 @@ use crate::registry::{AppProto, Protocol};
 pub use log::LogOptions;
 pub use tx::QuicTx;
 
-/// Progress of a complete transaction: place in the states of [`PROTOCOL`].
+/// Progress of a complete transaction: index in the states of [`PROTOCOL`].
 const COMPLETE: u8 = 1;
 
 /// QUIC.

@@ -1,9 +1,9 @@
-//! Packets as they are sent: headers, and where a packet ends (RFC 9000 section 17.2; gQUIC's public header).
+//! Packets on the wire: headers, and the end of a packet (RFC 9000 section 17.2; gQUIC's public header).
 
 use super::keys::V2;
 use crate::bytes::be32;
 
-/// A number of one to eight bytes (RFC 9000 section 16), and what is behind it.
+/// Reads a variable-length integer of one to eight bytes (RFC 9000 section 16). Returns it and the rest.
 pub(super) fn varint(data: &[u8]) -> Option<(u64, &[u8])> {
     let (first, mut rest) = data.split_first()?;
     let mut value = u64::from(first & 0x3f);
@@ -14,54 +14,54 @@ pub(super) fn varint(data: &[u8]) -> Option<(u64, &[u8])> {
     Some((value, rest))
 }
 
-/// What is behind so many bytes.
+/// Skips this many bytes.
 pub(super) fn skip(data: &[u8], bytes: u64) -> Option<&[u8]> {
     data.get(usize::try_from(bytes).ok()?..)
 }
 
-/// What a packet is.
+/// The type of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Carries the greetings.
+    /// Carries the hellos.
     Initial,
-    /// 0-RTT or Handshake: encrypted with keys that nobody else has.
+    /// 0-RTT or Handshake: encrypted with keys that only the peers have.
     Secret,
-    /// Sends the client back with another connection number.
+    /// Makes the client start again with another connection id.
     Retry,
     /// Version negotiation.
     Negotiation,
-    /// Of gQUIC: frames in clear, as far as they are.
+    /// gQUIC, with cleartext frames.
     Clear,
 }
 
-/// A packet that names a version.
+/// A packet with a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Packet<'a> {
     /// Its version.
     pub(super) version: u32,
-    /// What it is.
+    /// The type.
     pub(super) kind: Kind,
-    /// Destination connection number.
+    /// Destination connection id.
     pub(super) dcid: &'a [u8],
-    /// All of it.
+    /// The whole packet.
     pub(super) whole: &'a [u8],
-    /// Where in that the packet number begins, or in clear the frames.
+    /// Offset of the packet number, or of cleartext frames.
     pub(super) content: usize,
-    /// A public header of gQUIC with a packet number of four bytes behind a connection number. Clients begin with a short one: its frames
-    /// count as broken, as in Suricata.
+    /// A gQUIC public header with a connection id and a four-byte packet number. Clients start with a short number; like in
+    /// Suricata, the frames of such a packet count as invalid.
     pub(super) far: bool,
 }
 
-/// What comes next in a datagram.
+/// The next item in a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next<'a> {
-    /// A packet, and what is behind it.
+    /// A packet, and the data after it.
     Packet(Packet<'a>, &'a [u8]),
-    /// A packet without a version, or one whose header does not fit: the rest of the datagram.
+    /// A packet without a version, or with an inconsistent header: the rest of the datagram.
     Other,
 }
 
-/// Digits of a version of gQUIC (`46` of `Q046`) whose frames are known.
+/// The digits of a gQUIC version (`46` of `Q046`) whose frames are known.
 pub(super) const fn gquic(version: u32) -> Option<&'static str> {
     match version {
         0x5130_3339 => Some("39"),
@@ -73,10 +73,10 @@ pub(super) const fn gquic(version: u32) -> Option<&'static str> {
     }
 }
 
-/// Bytes of the hash that is before gQUIC's frames.
+/// Length of the hash before gQUIC's frames.
 const HASH: usize = 12;
 
-/// Bytes between the packet number and the frames of gQUIC: the hash, and up to Q033 a byte of private flags.
+/// Bytes between the packet number and gQUIC's frames: the hash, and up to Q033 a byte of private flags.
 const fn before_frames(version: u32) -> usize {
     match version.to_be_bytes() {
         [b'Q', b'0', b'0'..=b'2', b'0'..=b'9'] | [b'Q', b'0', b'3', b'0'..=b'3'] => HASH + 1,
@@ -85,7 +85,7 @@ const fn before_frames(version: u32) -> usize {
     }
 }
 
-/// Takes a packet from the beginning of a datagram, or of what is left of it.
+/// Reads a packet from the front of a datagram or its rest.
 pub(super) fn next(data: &[u8]) -> Option<Next<'_>> {
     let first = *data.first()?;
     if first & 0x80 == 0 {
@@ -95,10 +95,10 @@ pub(super) fn next(data: &[u8]) -> Option<Next<'_>> {
     Some(long(first, version, data).unwrap_or(Next::Other))
 }
 
-/// gQUIC's public header with a version.
+/// Reads gQUIC's public header with a version.
 fn public(first: u8, data: &[u8]) -> Option<Next<'_>> {
     let id = if first & 8 != 0 { 8 } else { 0 };
-    // A nonce, 32 bytes, is before the version.
+    // A nonce of 32 bytes precedes the version.
     let nonce = if first & 0x0c == 4 { 32 } else { 0 };
     let dcid = data.get(1..1 + id)?;
     let at = 1 + id + nonce;
@@ -114,7 +114,7 @@ fn public(first: u8, data: &[u8]) -> Option<Next<'_>> {
 fn long(first: u8, version: u32, data: &[u8]) -> Option<Next<'_>> {
     let packet = |kind, dcid, whole, content| Packet { version, kind, dcid, whole, content, far: false };
     if matches!(gquic(version), Some("44" | "45" | "46")) {
-        // Lengths of connection numbers in four bits each, less three.
+        // Lengths of the connection ids in four bits each, less three.
         let lens = *data.get(5)?;
         let [d, s] = [lens >> 4, lens & 15].map(|n| if n == 0 { 0 } else { usize::from(n) + 3 });
         let dcid = data.get(6..6 + d)?;
@@ -140,7 +140,7 @@ fn long(first: u8, version: u32, data: &[u8]) -> Option<Next<'_>> {
         rest = skip(tail, token)?;
     }
     let length = varint(rest).and_then(|(length, tail)| Some((tail, skip(tail, length)?)));
-    // What is secret may be anything.
+    // Encrypted data may be anything.
     let (tail, behind) = if kind == Kind::Secret { length.unwrap_or((rest, &[])) } else { length? };
     let (whole, content) = (data.get(..data.len() - behind.len())?, data.len() - tail.len());
     Some(Next::Packet(packet(kind, dcid, whole, content), behind))

@@ -1,4 +1,4 @@
-//! Datagrams: packet by packet, until both sides greeted each other.
+//! Parses datagrams packet by packet, until both sides have sent their hello.
 
 use margay_flow::Direction;
 
@@ -15,33 +15,33 @@ use super::keys::{self, Attempt, Keys};
 use super::packet::{self, Kind, Next, Packet};
 use super::tx::QuicTx;
 
-/// Most transactions that were not freed yet: those of one datagram are fewer.
+/// The limit of transactions that are not freed; one datagram has fewer.
 const TXS_MAX: usize = 256;
-/// Most packets of a datagram.
+/// The limit of packets in a datagram.
 const PACKETS_MAX: usize = 16;
 
-/// Bytes that a client's datagram with an Initial packet has at least: a server discards a smaller one (RFC 9000 section 14.1).
+/// The minimum size of a client's datagram with an Initial packet: a server discards a smaller one (RFC 9000 section 14.1).
 const INITIAL_MIN: usize = 1200;
 
-/// Connection numbers of a datagram from which keys are derived. All of its packets should have that of the first one, or are ignored
-/// (RFC 9000 section 12.2); who does not ignore them is followed a little.
+/// The limit of connection ids in a datagram from which keys are derived. Receivers ignore packets with a different id than the
+/// first one (RFC 9000 section 12.2); a small margin covers those that do not.
 const DERIVED_MAX: usize = 2;
 
-/// Messages of the handshake (RFC 8446 section 4).
+/// Handshake messages (RFC 8446 section 4).
 const CLIENT_HELLO: u8 = 1;
 const SERVER_HELLO: u8 = 2;
 
-/// A flow's parser.
+/// The parser of a flow.
 #[derive(Debug, Default)]
 pub(super) struct QuicParser {
     txs: TxList<QuicTx>,
     keys: Option<Box<Keys>>,
-    /// Keys that were derived last.
+    /// The last derived keys.
     attempt: Option<Box<Attempt>>,
     crypto: [Crypto; 2],
     /// By direction: the hello was seen.
     greeted: [bool; 2],
-    /// The client was sent back.
+    /// The client received a Retry.
     retried: bool,
 }
 
@@ -54,18 +54,18 @@ impl QuicParser {
         }
     }
 
-    /// One packet, as a transaction. Keys may be derived from it as often as `fresh` says.
+    /// Makes the transaction of a packet. `fresh` limits how often it may derive keys.
     fn packet(&mut self, cx: &mut Parse<'_>, dir: Direction, p: &Packet<'_>, fresh: &mut usize) -> QuicTx {
         let mut tx = QuicTx::new(self.txs.next(), dir, p.version);
         tx.public = p.whole.first().is_some_and(|first| first & 0x80 == 0);
         match p.kind {
             Kind::Initial if keys::known(p.version) => self.initial(cx, dir, p, fresh, &mut tx),
-            // A public header of gQUIC with a version of QUIC: no key opens it.
+            // A gQUIC public header with a QUIC version: no key decrypts it.
             Kind::Clear if keys::known(p.version) => tx.base.events.add(Event::FailedDecrypt as u8),
             Kind::Clear if p.far => tx.base.events.add(Event::ErrorOnData as u8),
             Kind::Initial | Kind::Clear => {
                 let mut chlo = None;
-                // What is too short for its header has no frames.
+                // A packet that is too short for its header has no frames.
                 let content = p.whole.get(p.content..).unwrap_or(&[]);
                 if frames::gquic(content, &mut |bytes| chlo = chlo.take().or_else(|| Chlo::read(bytes))).is_none() {
                     tx.base.events.add(Event::ErrorOnData as u8);
@@ -75,7 +75,7 @@ impl QuicParser {
                 }
             }
             Kind::Retry if dir == Direction::ToClient && !std::mem::replace(&mut self.retried, true) => {
-                // The client begins anew, with another connection number; it listens to one Retry (RFC 9000 section 17.2.5.2).
+                // The client starts again with another connection id. It accepts one Retry only (RFC 9000 section 17.2.5.2).
                 (self.keys, self.attempt, self.crypto, self.greeted) = (None, None, Default::default(), [false; 2]);
             }
             Kind::Retry | Kind::Secret | Kind::Negotiation => {}
@@ -89,7 +89,7 @@ impl QuicParser {
         if opened.is_none() {
             tx.base.events.add(Event::FailedDecrypt as u8);
         } else if self.greeted[dir.index()] {
-            // What follows the greeting is of no interest.
+            // Data after the hello is not relevant.
         } else {
             let crypto = &mut self.crypto[dir.index()];
             let mut fits = true;
@@ -118,7 +118,7 @@ impl QuicParser {
         cx.shared.scratch = clear;
     }
 
-    /// Decrypts a packet, with keys that follow from it where it is the client's and those that are there do not fit.
+    /// Decrypts a packet. If the current keys do not fit a client's packet, derives new ones from it.
     fn open(&mut self, dir: Direction, p: &Packet<'_>, fresh: &mut usize, out: &mut Vec<u8>) -> Option<()> {
         if let Some(keys) = &self.keys
             && keys.open(dir, p.whole, p.content, out).is_some()
@@ -135,7 +135,7 @@ impl QuicParser {
         let keys = self.attempt.as_ref()?.open(p.whole, p.content, out)?;
         self.attempt = None;
         if self.keys.is_some() {
-            // Another connection in the same flow, or the same after versions were negotiated.
+            // Another connection in the same flow, or the same one after version negotiation.
             (self.crypto, self.greeted) = (Default::default(), [false; 2]);
         }
         self.keys = Some(Box::new(keys));
@@ -166,7 +166,7 @@ impl Parser for QuicParser {
                 }
             }
         }
-        // Voice and tunnels share QUIC's port, and inline an error would end them: there it stays an event.
+        // Voice and tunnels share QUIC's port, and inline mode would drop them on an error: there it stays an event.
         let outcome = if broken && !cx.inline { Outcome::Failed } else { Outcome::More };
         Parsed { consumed: data.len(), outcome }
     }

@@ -1,4 +1,4 @@
-//! Packets of both kinds through the parser, sealed as their senders would.
+//! Packets of both protocols through the parser, encrypted as their senders would.
 
 use std::net::IpAddr;
 
@@ -89,7 +89,7 @@ fn crypto(offset: usize, data: &[u8]) -> Vec<u8> {
 }
 
 fn packet(version: u32, dir: Direction, dcid: &[u8], frames: &[u8]) -> Vec<u8> {
-    // A client fills its datagram up with padding, which is a frame of zeros.
+    // A client pads its datagram; padding is a frame of zeros.
     let padding = if dir == ToServer { 1180usize.saturating_sub(frames.len()).max(8) } else { 8 };
     let frames = [frames, &vec![0; padding]].concat();
     let kind = if version == super::keys::V2 { 0xd0 } else { 0xc0 };
@@ -142,14 +142,14 @@ fn what_is_wrong() {
     let mut broken = packet(1, ToServer, DCID, &crypto(0, &client_hello()));
     *broken.last_mut().unwrap() ^= 1;
     let far = packet(1, ToServer, DCID, &crypto(16_380, &[0; 64]));
-    // A stream of gQUIC that is longer than its packet, in a version that nobody knows.
+    // A gQUIC stream that exceeds its packet, in an unknown version.
     let odd = [&[0xc0, 0x0a, 0x0a, 0x0a, 0x0a, 1, 9, 0, 0, 5][..], &[0xa0, 1, 0xff, 0xff, 0]].concat();
     for (datagram, event) in [(broken, "failed_decrypt"), (far, "crypto_frag_too_long"), (odd, "error_on_data")] {
         let mut t = Talk::new();
         t.feed(ToServer, &datagram);
         assert_eq!(t.events(), [event]);
     }
-    // What is no packet is nothing.
+    // Data that is not a packet has no effect.
     let mut t = Talk::new();
     for data in [&b"\x80\0\0\0"[..], b"\x40short", b"\xc0\0\0\0\x01\xff", b""] {
         t.feed(ToServer, data);
@@ -183,7 +183,7 @@ fn the_forerunner() {
 }
 
 proptest! {
-    /// Whatever the frames and packets that it comes in, and their order.
+    /// The frames, packets and their order do not change the result.
     #[test]
     fn any_split_makes_the_same(cuts in prop::collection::vec(0usize..90, 0..8), turn in any::<prop::sample::Index>(), one in any::<bool>()) {
         let hello = client_hello();
@@ -220,11 +220,11 @@ fn keys_are_derived_where_a_server_would_listen() {
     let hello = packet(1, ToServer, DCID, &crypto(0, &client_hello()));
     let other = |n: u8| {
         let mut p = packet(1, ToServer, &[n; 8], &crypto(0, b"x"));
-        // Nobody can decrypt it.
+        // No key decrypts it.
         *p.last_mut().unwrap() ^= 1;
         p
     };
-    // A datagram that is too small for a client's first one: a server discards it.
+    // A server discards a client's first datagram if it is too small.
     let short = Keys::new(1, DCID).unwrap().seal(
         ToServer,
         &[&[0xc0, 0, 0, 0, 1, 8][..], DCID, &[0, 0, 0x40, 128]].concat(),
@@ -234,19 +234,19 @@ fn keys_are_derived_where_a_server_would_listen() {
     let mut t = Talk::new();
     t.feed(ToServer, &short);
     assert_eq!((t.events(), t.text("quic.sni", ToServer).len()), (vec!["failed_decrypt"], 0));
-    // One that is broken before one that is not, with the same number: the keys are the same.
+    // A damaged packet before a valid one with the same connection id: the keys are the same.
     let mut broken = hello.clone();
     *broken.last_mut().unwrap() ^= 1;
     let mut t = Talk::new();
     t.feed(ToServer, &[&broken[..], &hello].concat());
     assert_eq!(t.text("quic.sni", ToServer), ["a.example"]);
-    // Another number before it, and one too many.
+    // One connection id before it, and then one too many.
     for (before, found) in [(1u8, 1), (2, 0)] {
         let mut t = Talk::new();
         let all: Vec<u8> = (0..before).flat_map(other).chain(hello.iter().copied()).collect();
         t.feed(ToServer, &all);
         assert_eq!(t.text("quic.sni", ToServer).len(), found, "{before}");
-        // The next datagram is looked at all the same.
+        // The next datagram is parsed nevertheless.
         t.feed(ToServer, &hello);
         assert_eq!(t.text("quic.sni", ToServer), ["a.example"]);
     }

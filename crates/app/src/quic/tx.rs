@@ -18,17 +18,17 @@ use super::packet::gquic;
 #[derive(Debug)]
 pub struct QuicTx {
     pub(super) base: TxBase,
-    /// Where it went.
+    /// The direction of the packet.
     pub(super) dir: Direction,
     /// Its version.
     pub(super) version: u32,
-    /// Its header is gQUIC's public one.
+    /// Whether its header is gQUIC's public header.
     pub(super) public: bool,
-    /// The greeting that it completed.
+    /// The hello that it completed.
     pub(super) hello: Option<Box<Hello>>,
-    /// The greeting of gQUIC in it.
+    /// Its gQUIC hello.
     pub(super) chlo: Option<Box<Chlo>>,
-    /// JA3 or JA3S: string and hash, once somebody asked.
+    /// JA3 or JA3S: string and hash, computed on first use.
     ja3: OnceLock<(Vec<u8>, Vec<u8>)>,
     /// CYU: string and hash.
     pub(super) cyu: Option<Box<(Vec<u8>, Vec<u8>)>>,
@@ -43,7 +43,7 @@ impl QuicTx {
     }
 
     pub(super) fn set_chlo(&mut self, chlo: Chlo) {
-        // Of what was before Q043 there are no fingerprints to compare with.
+        // There are no reference fingerprints for versions before Q043.
         if let Some(digits) = gquic(self.version).filter(|d| *d != "39") {
             let string = [digits.as_bytes(), b",", &chlo.tags].concat();
             let mut hash = Vec::with_capacity(32);
@@ -53,7 +53,7 @@ impl QuicTx {
         self.chlo = Some(Box::new(chlo));
     }
 
-    /// The fingerprint of its greeting, JA3 of the client and JA3S of the server: string and hash.
+    /// The fingerprint of its hello, JA3 of the client or JA3S of the server: string and hash.
     pub(super) fn ja3(&self) -> Option<(&[u8], &[u8])> {
         let hello = self.hello.as_deref()?;
         let (string, hash) = self.ja3.get_or_init(|| {

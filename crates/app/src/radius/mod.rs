@@ -55,7 +55,7 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
     if Packet::read(data).is_some() { Probed::Yes { reverse: false } } else { Probed::No }
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct Radius {
     /// Requests that wait for a response, by their direction and identifier: at most 512.
@@ -152,7 +152,7 @@ impl Content for Exchange<Packet> {
     }
 }
 
-/// The members of a packet.
+/// Appends the members of a packet.
 fn shown(packet: &Packet, json: &mut Json) {
     match word(CODES, u64::from(packet.code)) {
         Some(name) => json.str("code", name),
@@ -195,7 +195,7 @@ mod tests {
     const REQUEST: &[u8] = b"\x01\x00\x00\x38\x0f\x40\x3f\x94\x73\x97\x80\x57\xbd\x83\xd5\xcb\x98\xf4\x22\x7a\
         \x01\x06nemo\x02\x12\x0d\xbe\x70\x8d\x93\xd4\x13\xce\x31\x96\xe4\x3f\x78\x2a\x0a\xee\
         \x04\x06\xc0\xa8\x01\x10\x05\x06\x00\x00\x00\x03";
-    /// Its response: a login to a host with Telnet.
+    /// The response: a Telnet login to a host.
     const ACCEPT: &[u8] = b"\x02\x00\x00\x26\x86\xfe\x22\x0e\x76\x24\xba\x2a\x10\x05\xf6\xbf\x9b\x55\xe0\xb2\
         \x06\x06\x00\x00\x00\x01\x0f\x06\x00\x00\x00\x00\x0e\x06\xc0\xa8\x01\x03";
 

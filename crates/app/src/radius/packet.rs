@@ -1,11 +1,11 @@
-//! A packet (RFC 2865 section 3) and the attributes that are kept (section 5).
+//! A packet (RFC 2865 section 3) with the relevant attributes (section 5).
 
 use crate::bytes::{be16, be32};
 use crate::declare::word;
 
-/// Bytes of the header: code, identifier, length, authenticator.
+/// Length of the header: code, identifier, length, authenticator.
 const HEADER: usize = 20;
-/// Longest packet.
+/// The longest packet.
 const LONGEST: usize = 4096;
 
 /// Names of codes (RFC 2865 section 3, RFC 2866 section 3, RFC 5176 section 2.3).
@@ -30,7 +30,7 @@ pub(super) const CODES: &[(&str, u64)] = &[
 pub(super) const STATUS_TYPES: &[(&str, u64)] =
     &[("start", 1), ("stop", 2), ("interim_update", 3), ("accounting_on", 7), ("accounting_off", 8)];
 
-/// Attributes that keywords ask for.
+/// Attributes that keywords match.
 pub(super) mod attribute {
     pub(crate) const USER_NAME: u8 = 1;
     pub(crate) const REPLY_MESSAGE: u8 = 18;
@@ -41,17 +41,17 @@ pub(super) mod attribute {
 /// `Acct-Status-Type`.
 pub(super) const STATUS: u8 = 40;
 
-/// What an attribute's value is.
+/// The type of an attribute's value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value {
     Text,
     Number,
-    /// A number whose values have names.
+    /// A number with named values.
     Words(&'static [(&'static str, u64)]),
     Address,
 }
 
-/// Attributes that events show: number, key, value. Others are not kept, and so no password is.
+/// Attributes in events: number, key, type. Others, including passwords, are not kept.
 pub(super) const ATTRIBUTES: &[(u8, &str, Value)] = &[
     (attribute::USER_NAME, "user_name", Value::Text),
     (4, "nas_ip", Value::Address),
@@ -77,9 +77,9 @@ pub(super) const ATTRIBUTES: &[(u8, &str, Value)] = &[
 pub(super) struct Packet {
     pub(super) code: u8,
     pub(super) id: u8,
-    /// The attributes that are shown, as they came: number, length, value.
+    /// The logged attributes, raw: number, length, value.
     attributes: Box<[u8]>,
-    /// Attributes end before they should.
+    /// The attributes are truncated.
     pub(super) is_cut: bool,
 }
 
@@ -105,7 +105,7 @@ impl Packet {
         Some(Packet { code, id, attributes: kept.into(), is_cut })
     }
 
-    /// Whether it asks for a response (RFC 5997 for `Status-Server`).
+    /// Whether it expects a response (RFC 5997 for `Status-Server`).
     pub(super) const fn is_request(&self) -> bool {
         matches!(self.code, 1 | 4 | 12 | 13 | 40 | 43)
     }
@@ -122,7 +122,7 @@ impl Packet {
         .map(|(_, value)| value)
     }
 
-    /// The value of an attribute that is a number or an address.
+    /// The value of an attribute as a number; also works for addresses.
     pub(super) fn number(&self, number: u8) -> Option<u64> {
         self.all(number).next().and_then(|v| be32(v, 0)).map(u64::from)
     }

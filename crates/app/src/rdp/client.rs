@@ -1,4 +1,4 @@
-//! What a client says of itself in its Connect Initial PDU (MS-RDPBCGR section 2.2.1.3).
+//! The client's Connect Initial PDU (MS-RDPBCGR section 2.2.1.3).
 
 use margay_json::Json;
 
@@ -6,23 +6,23 @@ use crate::ber::{OCTETS, Reader, SEQUENCE};
 
 /// `BOOLEAN`.
 const BOOLEAN: u8 = 0x01;
-/// In front of the Conference Create Request: T.124's identifier (section 4.1.3).
+/// Precedes the Conference Create Request: the identifier of T.124 (section 4.1.3).
 const T124: &[u8] = b"\x00\x05\x00\x14\x7c\x00\x01";
 /// The fields of the Conference Create Request, and the key of the client's data.
 const CREATE: &[u8] = b"\x00\x08\x00\x10\x00\x01\xc0\x00Duca";
-/// Types of blocks: `CS_CORE`, `CS_NET`.
+/// Block types: `CS_CORE`, `CS_NET`.
 const CORE: u16 = 0xc001;
 const NET: u16 = 0xc003;
-/// Bytes of the core data that are always there, and of all of it.
+/// Length of the mandatory core data, and of all of it.
 const CORE_MIN: usize = 128;
 const CORE_MAX: usize = 230;
-/// Bytes of a channel: its name, and options.
+/// Length of a channel: name and options.
 const CHANNEL: usize = 12;
-/// Most channels that are kept. A client may ask for 31.
+/// The limit of channels. A client may request 31.
 const CHANNELS_MAX: usize = 256;
-/// Names of keyboard layouts (MS-LCID) by number, a line each.
+/// Names of keyboard layouts (MS-LCID) by number, one per line.
 const KEYBOARDS: &str = include_str!("keyboards.txt");
-/// Names of systems by the build of the client.
+/// Names of operating systems by client build.
 const BUILDS: &[(u32, &str)] = &[
     (528, "Windows NT 3.1"),
     (807, "Windows NT 3.5"),
@@ -46,7 +46,7 @@ const BUILDS: &[(u32, &str)] = &[
     (17134, "Windows 10 RS4"),
     (17763, "Windows 10 RS5"),
 ];
-/// Names of versions of the protocol, from 0x80001 on.
+/// Names of protocol versions, from 0x80001 on.
 const VERSIONS: &[(u32, &str)] = &[
     (0x8_0001, "v4"),
     (0x8_0004, "v5"),
@@ -59,11 +59,11 @@ const VERSIONS: &[(u32, &str)] = &[
     (0x8_000b, "v10.6"),
     (0x8_000c, "v10.7"),
 ];
-/// Names of types of keyboards, from 1 on.
+/// Names of keyboard types, from 1 on.
 const KEYBOARD_TYPES: &[&str] = &["xt", "ico", "at", "enhanced", "1050", "9140", "jp"];
-/// Names of kinds of connections, from 1 on.
+/// Names of connection types, from 1 on.
 const CONNECTIONS: &[&str] = &["modem", "low_broadband", "satellite", "high_broadband", "wan", "lan", "autodetect"];
-/// Names of `earlyCapabilityFlags` by bit; one is known and has no name.
+/// Names of `earlyCapabilityFlags` by bit; one is defined without a name.
 const CAPABILITIES: &[&str] = &[
     "support_errinfo_pdf",
     "want_32bpp_session",
@@ -78,7 +78,7 @@ const CAPABILITIES: &[&str] = &[
     "support_heartbeat_pdu",
 ];
 
-/// The blocks that are kept, in the order of the PDU.
+/// The stored blocks, in the order of the PDU.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(super) struct Client {
     core: Option<Box<[u8]>>,
@@ -86,7 +86,7 @@ pub(super) struct Client {
     channels_first: bool,
 }
 
-/// A length in packed encoding (X.691 section 10.9), of at most two bytes, and what is behind it.
+/// Reads a length in packed encoding (X.691 section 10.9), of at most two bytes. Returns it and the rest.
 fn per_length(data: &[u8]) -> Option<(usize, &[u8])> {
     match data {
         [n @ ..0x80, rest @ ..] => Some((usize::from(*n), rest)),
@@ -96,7 +96,7 @@ fn per_length(data: &[u8]) -> Option<(usize, &[u8])> {
 }
 
 impl Client {
-    /// Contents of a Connect Initial PDU (T.125 section 7). `None` where something of it cannot be read.
+    /// Reads the content of a Connect Initial PDU (T.125 section 7). `None` if any part of it is invalid.
     pub(super) fn read(body: &[u8]) -> Option<Client> {
         let mut r = Reader::new(body);
         r.take(OCTETS)?;
@@ -181,14 +181,14 @@ impl Core<'_> {
         self.0.get(at..)?.first_chunk().map(|b| u32::from_le_bytes(*b))
     }
 
-    /// A text of at most `len` bytes; none where it is empty.
+    /// Text of at most `len` bytes; `None` if it is empty.
     fn text(&self, at: usize, len: usize) -> Option<String> {
         let units = self.0.get(at..at + len)?.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b));
         let units: Vec<u16> = units.take_while(|u| *u != 0).collect();
         (!units.is_empty()).then(|| String::from_utf16_lossy(&units))
     }
 
-    /// Bits of a pixel: the latest of the fields that say so.
+    /// Colour depth: the last field that has one.
     fn color_depth(&self) -> Option<u64> {
         let of_beta = |at| Some([4, 8, 15, 16, 24][usize::from(self.u16(at)?.checked_sub(0xca00).filter(|n| *n < 5)?)]);
         self.u16(136)
@@ -233,14 +233,14 @@ fn log_core(core: &Core<'_>, json: &mut Json) {
     if let Some(ime) = core.text(64, 64) {
         json.str("ime", &ime);
     }
-    // From here on a field is there if all those before it are.
+    // From here on, a field exists only if all earlier ones do.
     if let Some(id) = core.u16(130) {
         json.uint("product_id", id.into());
     }
     if let Some(serial) = core.u32(132).filter(|n| *n != 0) {
         json.uint("serial_number", serial.into());
     }
-    // They stand behind the depth of colours, and the depths that are supported.
+    // Two fields follow the colour depth and the supported depths.
     if let Some(flags) = core.u16(140).filter(|f| *f != 0) {
         super::log_flags(json, "capabilities", flags.into(), CAPABILITIES);
     }
@@ -250,7 +250,7 @@ fn log_core(core: &Core<'_>, json: &mut Json) {
     if let Some(hint) = counted(CONNECTIONS, core.u8(206).map(usize::from)) {
         json.str("connection_hint", hint);
     }
-    // Sizes in millimetres; what is behind a value that makes no sense does not count.
+    // Sizes in millimetres; an invalid value hides those after it.
     let millimetres = |at| core.u32(at).filter(|n| (10..=10_000).contains(n));
     let Some(width) = millimetres(212) else { return };
     json.uint("physical_width", width.into());

@@ -1,5 +1,5 @@
-//! RDP (MS-RDPBCGR): how a connection begins, up to the server's Connect Response, or to the certificates of the TLS session that it
-//! goes on in. Each PDU of that is a transaction.
+//! RDP (MS-RDPBCGR): the beginning of a connection, up to the server's Connect Response, or up to the certificates of a TLS
+//! session. Each of these PDUs is a transaction.
 
 mod client;
 
@@ -15,32 +15,32 @@ use crate::registry::{AppProto, Protocol};
 use crate::tx::{LogFor, TxBase};
 use client::Client;
 
-/// Bytes of the header of TPKT (RFC 1006 section 6).
+/// Length of a TPKT header (RFC 1006 section 6).
 const TPKT: usize = 4;
-/// Where the MCS PDU begins behind a TPKT header and X.224's data header.
+/// Offset of the MCS PDU, after a TPKT header and X.224's data header.
 const MCS: usize = 7;
-/// Bytes of the header of a TLS record (RFC 5246 section 6.2.1), and the longest record.
+/// Length of a TLS record header (RFC 5246 section 6.2.1), and of the longest record.
 const RECORD: usize = 5;
 const RECORD_MAX: usize = (1 << 14) + 2048;
 /// Content types of TLS records.
 const HANDSHAKE: u8 = 0x16;
 const APPLICATION_DATA: u8 = 0x17;
-/// Most bytes of a server's handshake up to its certificates, and most certificates of it.
+/// The limits of a server's handshake up to its certificates in bytes, and of its certificates.
 const HANDSHAKE_MAX: usize = 64 << 10;
 const CERTIFICATES_MAX: usize = 32;
-/// What a cookie begins with (section 2.2.1.1).
+/// The first bytes of a cookie (section 2.2.1.1).
 const COOKIE: &[u8] = b"Cookie: mstshash=";
 
 const TS: Direction = Direction::ToServer;
 const TC: Direction = Direction::ToClient;
 
-/// Names of flags of a negotiation request, by bit (section 2.2.1.1.1).
+/// Flag names of a negotiation request, by bit (section 2.2.1.1.1).
 const REQUEST_FLAGS: &[&str] =
     &["restricted_admin_mode_required", "redirected_authentication_mode_required", "?", "correlation_info_present"];
-/// Names of flags of a negotiation response, by bit (section 2.2.1.2.1); one is known and has no name.
+/// Flag names of a negotiation response, by bit (section 2.2.1.2.1); one is defined without a name.
 const RESPONSE_FLAGS: &[&str] =
     &["extended_client_data", "dynvc_gfx", "", "restricted_admin", "redirected_authentication"];
-/// Why a negotiation failed, from 1 on (section 2.2.1.2.2).
+/// Causes of a failed negotiation, from 1 on (section 2.2.1.2.2).
 const FAILURES: &[&str] = &[
     "ssl required by server",
     "ssl not allowed by server",
@@ -58,7 +58,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Rdp, "rdp").logged()
 };
 
-/// TPKT with a connection-oriented transport unit (X.224) in it.
+/// Checks for TPKT with a connection-oriented X.224 unit.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     if data.first().is_some_and(|b| *b != 3) {
         return Probed::No;
@@ -72,12 +72,12 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug, Default)]
 struct Rdp {
-    /// TLS began.
+    /// TLS has begun.
     tls: bool,
-    /// The server's handshake messages, as far as they are not handled.
+    /// The server's handshake messages that are not handled yet.
     handshake: Vec<u8>,
 }
 
@@ -135,7 +135,7 @@ impl Conversation for Rdp {
             (TC, 0xf0) if mcs.starts_with(b"\x7f\x66") => Some(Pdu::ConnectResponse),
             _ => None,
         };
-        // What follows the response is not looked at.
+        // Data after the response is not parsed.
         let last = matches!(pdu, Some(Pdu::ConnectResponse));
         if let Some(pdu) = pdu {
             turn.one_way(dir, pdu);
@@ -149,11 +149,11 @@ impl Conversation for Rdp {
 }
 
 impl Rdp {
-    /// A record of the server's.
+    /// Handles a TLS record of the server.
     fn record(&mut self, turn: &mut Turn<'_, '_, Pdu>, record: &[u8]) -> Outcome {
         match record.first() {
             Some(&HANDSHAKE) => self.handshake.extend_from_slice(record.get(RECORD..).unwrap_or_default()),
-            // Certificates are encrypted (RFC 8446), or did not come.
+            // The certificates are encrypted (RFC 8446), or missing.
             Some(&APPLICATION_DATA) => return Outcome::Done,
             _ => return Outcome::More,
         }
@@ -172,13 +172,13 @@ impl Rdp {
     }
 }
 
-/// A length of three bytes with as much behind it, and the rest.
+/// Splits off data with a three-byte length. Returns it and the rest.
 fn vector(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let ([a, b, c], rest) = data.split_first_chunk()?;
     rest.split_at_checked(usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c))
 }
 
-/// The serial numbers of the certificates of a message.
+/// The serial numbers of a message's certificates.
 fn serials(message: &[u8]) -> Vec<Box<[u8]>> {
     let mut list = vector(message).map_or(&[][..], |(list, _)| list);
     let mut serials = Vec::new();
@@ -199,12 +199,12 @@ fn serial(certificate: &[u8]) -> Option<&[u8]> {
     to_be_signed.take(INTEGER)
 }
 
-/// What is kept of a PDU.
+/// The stored part of a PDU.
 #[derive(Debug, PartialEq, Eq)]
 enum Pdu {
     /// Connection Request: the cookie, and flags.
     Request { cookie: Option<Box<[u8]>>, flags: u8 },
-    /// Connection Confirm: type, flags and value of what was negotiated.
+    /// Connection Confirm: type, flags and value of the negotiation.
     Response(Option<(u8, u8, u32)>),
     /// Connect Initial.
     ConnectRequest(Box<Client>),
@@ -224,7 +224,7 @@ fn variable(message: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What is negotiated (sections 2.2.1.1.1, 2.2.1.2.1, 2.2.1.2.2): type, flags, value.
+/// Reads negotiation data (sections 2.2.1.1.1, 2.2.1.2.1, 2.2.1.2.2): type, flags, value.
 fn negotiation(data: &[u8]) -> Option<(u8, u8, u32)> {
     match *data.first_chunk()? {
         [kind, flags, 8, 0, a, b, c, d] => Some((kind, flags, u32::from_le_bytes([a, b, c, d]))),
@@ -250,7 +250,7 @@ impl Pdu {
     }
 }
 
-/// Appends the names of flags, unless one of them is not known (or is `?`).
+/// Appends flag names, unless a set flag is unknown (or `?`).
 fn log_flags(json: &mut Json, key: &'static str, flags: u64, names: &[&str]) {
     let set = |i: usize| flags >> i & 1 != 0;
     if flags == 0 || flags >> names.len() != 0 || names.iter().enumerate().any(|(i, n)| set(i) && *n == "?") {
@@ -274,7 +274,7 @@ impl Content for Pdu {
 
     fn log(&self, base: &TxBase, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
         json.object("rdp");
-        // Its numbers begin with 1.
+        // RDP's transaction numbers begin with 1.
         json.uint("tx_id", base.id + 1);
         let kind = match self {
             Pdu::Request { .. } => "initial_request",

@@ -1,4 +1,4 @@
-//! How connections begin, and what is wrong with it.
+//! Beginnings of connections, and invalid ones.
 
 use super::*;
 use crate::testing::Talk;
@@ -13,7 +13,7 @@ fn rdp() -> Talk {
     Talk::tcp(AppProto::Rdp, 3389)
 }
 
-/// The core data of [`CONNECT`] begins here.
+/// Offset of the core data in [`CONNECT`].
 fn core_at() -> usize {
     CONNECT.windows(4).position(|w| w == b"\x04\x00\x08\x00").unwrap()
 }
@@ -62,7 +62,7 @@ fn numbers_without_a_name() {
     assert!(log(12, &[0xff, 0xff, 0, 0]).contains(r#""keyboard_layout":"unknown","build""#));
     assert!(log(16, &[1, 0, 0, 0]).contains(r#""build":"unknown""#));
     assert!(!log(52, &[9, 0, 0, 0]).contains("keyboard_type"));
-    // Depths of colours: the highest field that has one counts.
+    // Colour depths: the last field with one counts.
     assert!(log(136, &[0, 0, 15, 0]).contains(r#""color_depth":8,"#));
     assert!(log(140, &[0x10, 0]).contains(r#""capabilities":[]"#) && !log(140, &[0, 8]).contains("capabilities"));
     assert!(log(216, &[1, 0]).ends_with(r#""physical_width":300},"channels":["rdpdr","12345678"]}}"#));
@@ -90,7 +90,7 @@ fn certificates_of_tls() {
     let certificate = b"\x30\x0b\x30\x09\xa0\x03\x02\x01\x02\x02\x02\x0a\xbc";
     let list = [&[0, 0, 16, 0, 0, 13][..], certificate].concat();
     let messages = [&[2, 0, 0, 2, 3, 3, 11, 0, 0, 19][..], &list].concat();
-    // The messages of the handshake may be in several records.
+    // The handshake messages may span records.
     for cut in 1..messages.len() {
         let mut talk = rdp();
         talk.client(REQUEST).server(RESPONSE).client(&record(22, b"hello"));
@@ -101,7 +101,7 @@ fn certificates_of_tls() {
     let mut talk = rdp();
     talk.client(&record(22, b"hello")).server(&record(22, &[2, 0, 0, 0])).server(&record(23, b"encrypted"));
     assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Done, 0));
-    // A handshake that does not end.
+    // A handshake without an end.
     let mut talk = rdp();
     talk.client(&record(22, b"hello")).server(&record(22, &[2, 0xff, 0, 0]));
     for _ in 0..5 {
@@ -112,7 +112,7 @@ fn certificates_of_tls() {
 
 #[test]
 fn what_is_no_pdu() {
-    // The cookie has no end; another class; a length beyond the PDU.
+    // A cookie without an end; another class; a length beyond the PDU.
     let change = |at: usize, to: u8| {
         let mut request = REQUEST.to_vec();
         request[at] = to;

@@ -1,15 +1,15 @@
-//! Which protocol a flow speaks: by patterns, by port and by probing, in both directions.
+//! Protocol detection: by patterns, by port and by probes, in both directions.
 //!
-//! Each direction is looked at by itself, from its first byte on. Literals ([`Pattern`]) of all protocols are searched
-//! together, by one automaton for each transport and direction, no further than the longest of them reaches. Where the
-//! port is one of a protocol's, or where it may be on any port, its [`Probe`]s are asked as well. Whichever needs the
-//! fewest bytes decides, so that it does not matter in which pieces the bytes arrive: a probe answers [`Probed::More`]
-//! for every beginning that is too short, and does not change its mind.
+//! Each direction is examined separately, from its first byte. One automaton per transport and direction searches the literals
+//! ([`Pattern`]) of all protocols, no further than the longest of them reaches. If the port belongs to a protocol, or the
+//! protocol may use any port, its [`Probe`]s run too. The match that needs the fewest bytes decides, so the segmentation of the
+//! data does not matter: a probe answers [`Probed::More`] for every prefix that is too short, and never changes its answer.
 //!
-//! A direction is given up ([`Recognised::Failed`]) when it is longer than any pattern and no probe is left. Fewer bytes,
-//! even at the stream's end, leave it open.
+//! Detection gives up on a direction ([`Recognised::Failed`]) when the data exceeds all patterns and no probe is left. Less
+//! data leaves it open, even at the end of the stream.
 //!
-//! The protocols are those of [`crate::ALL`]: some have a parser ([`crate::PROTOCOLS`]), the others a name in events and rules.
+//! The protocols are those of [`crate::ALL`]: some have a parser ([`crate::PROTOCOLS`]), the others only a name in events and
+//! rules.
 
 pub(crate) mod named;
 mod patterns;
@@ -27,18 +27,18 @@ pub const TCP: u8 = 6;
 /// IP protocol number of UDP.
 pub const UDP: u8 = 17;
 
-/// Most bytes of a direction that a probe sees: one that cannot tell by then never will.
+/// The limit of data that a probe sees: more would not help it to decide.
 pub(crate) const PROBE_MAX: usize = 2048;
-/// Most probes of a transport: they are bits of a word. More are an error of the build.
+/// The limit of probes for a transport, which are bits of a word. More are a build error.
 const PROBES_MAX: usize = 64;
 
-/// Evaluated by the compiler, used or not.
+/// Checked at compile time.
 #[expect(dead_code, reason = "it only has to be evaluated")]
 static PROBES_FIT: () = {
     assert!(probes_of(TCP) <= PROBES_MAX && probes_of(UDP) <= PROBES_MAX, "a flow's probes do not fit in a word");
 };
 
-/// How many probes a transport has.
+/// The number of probes of a transport.
 const fn probes_of(transport: u8) -> usize {
     let (mut n, mut i) = (0, 0);
     while i < BUILT_IN.len() {
@@ -59,138 +59,137 @@ const fn probes_in(probes: &[Probe], transport: u8) -> usize {
     n
 }
 
-/// How a protocol is recognised.
+/// The detection rules of a protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct Recognition {
-    /// Patterns; any one of them tells it.
+    /// Patterns; any match is enough.
     pub patterns: &'static [Pattern],
-    /// Probes; asked where the port is one of theirs and no pattern matched.
+    /// Probes; they run on their ports if no pattern matched.
     pub probes: &'static [Probe],
 }
 
-/// A literal that tells a protocol.
+/// A literal that identifies a protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct Pattern {
     /// IP protocol: 6 or 17.
     pub transport: u8,
-    /// Direction that it is sent in.
+    /// The direction of the data.
     pub dir: Direction,
     /// The literal.
     pub bytes: &'static [u8],
-    /// Whether case does not matter.
+    /// Whether it matches in any case.
     pub nocase: bool,
-    /// Where it may begin at the earliest.
+    /// The first offset at which it may begin.
     pub offset: u16,
-    /// Where it must end at the latest.
+    /// The last offset at which it may end.
     pub depth: u16,
 }
 
 impl Pattern {
-    /// A pattern of TCP that stands at the very beginning of a direction, as it is written.
+    /// A case-sensitive TCP pattern at the very beginning of a direction.
     pub const fn tcp(dir: Direction, bytes: &'static [u8]) -> Pattern {
         Pattern { transport: TCP, dir, bytes, nocase: false, offset: 0, depth: bytes.len() as u16 }
     }
 
-    /// The same, in any case.
+    /// Makes the pattern match in any case.
     pub const fn nocase(self) -> Pattern {
         Pattern { nocase: true, ..self }
     }
 
-    /// The same, beginning at `offset`.
+    /// Makes the pattern begin at `offset`.
     pub const fn at(self, offset: u16) -> Pattern {
         Pattern { offset, depth: offset + self.bytes.len() as u16, ..self }
     }
 
-    /// The same, ending by `depth`.
+    /// Makes the pattern end by `depth`.
     pub const fn within(self, depth: u16) -> Pattern {
         Pattern { depth, ..self }
     }
 }
 
-/// What a probe says.
+/// The answer of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probed {
-    /// It is this protocol; with `reverse` the bytes go the other way than thought.
+    /// The data is this protocol.
     Yes {
-        /// The flow was picked up the wrong way round.
+        /// The flow's direction is wrong.
         reverse: bool,
     },
-    /// It is not.
+    /// The data is not this protocol.
     No,
-    /// There is not enough to tell.
+    /// More data is needed.
     More,
 }
 
-/// A function that tells a protocol from the first bytes.
+/// A function that identifies a protocol by the first bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe {
     /// IP protocol: 6 or 17.
     pub transport: u8,
-    /// Ports of the server it is asked for, where the configuration (`detection-ports`) names none; empty for any port.
+    /// Server ports on which it runs, unless the configuration (`detection-ports`) names others; empty for any port.
     pub ports: &'static [u16],
-    /// Looks at the first bytes of a direction. More bytes behind those that it said `Yes` or `No` to change nothing.
+    /// Examines the first bytes of a direction. Once it answers `Yes` or `No`, more data does not change the answer.
     pub probe: fn(Direction, &[u8]) -> Probed,
 }
 
-/// What came of looking.
+/// The result of detection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recognised {
-    /// It is this protocol.
+    /// The data is this protocol.
     Known {
-        /// Which.
+        /// The protocol.
         proto: AppProto,
-        /// The flow was picked up the wrong way round: what looked like the client is the server.
+        /// The flow's direction is wrong: its client is the server.
         reverse: bool,
     },
-    /// More bytes are needed.
+    /// More data is needed.
     More,
-    /// It is none that is known.
+    /// The data is no known protocol.
     Failed,
 }
 
-/// What is known of one direction of a flow so far.
+/// The detection state of one direction.
 #[derive(Debug, Clone, Default)]
 struct Side {
-    /// Probes still to be asked, a bit each; those of `turned` as if the flow were the other way round.
+    /// Probes that are left, one bit each; those of `turned` run as if the flow had the opposite direction.
     probes: u64,
     turned: u64,
-    /// Bytes of its beginning that are gone ([`RecogniseState::consumed`]).
+    /// Bytes consumed from its beginning ([`RecogniseState::consumed`]).
     gone: u32,
-    /// Whether the probes for its ports were looked up.
+    /// Whether the probes for its ports were selected.
     begun: bool,
     /// No pattern can match any more.
     searched: bool,
-    /// What it was recognised as.
+    /// The detected protocol.
     found: Option<AppProto>,
 }
 
-/// What is known of a flow so far. [`Default`] is the state to begin with, at first and where the protocol changes.
+/// The detection state of a flow. [`Default`] is the initial state, also after a protocol change.
 #[derive(Debug, Clone, Default)]
 pub struct RecogniseState {
     sides: [Side; 2],
-    /// The connection's beginning was not seen.
+    /// The beginning of the connection was not seen.
     midstream: bool,
-    /// The flow was turned round already.
+    /// The flow was turned.
     turned: bool,
 }
 
 impl RecogniseState {
-    /// Bytes of a direction were taken while it was not recognised (the other one was): what [`Recogniser::recognise`]
-    /// sees from now on begins behind them.
+    /// Bytes of a direction were consumed before it was detected (the other one was): from now on, [`Recogniser::recognise`]
+    /// sees data that begins after them.
     pub fn consumed(&mut self, dir: Direction, bytes: usize) {
         let [client, server] = &mut self.sides;
         let side = if dir == Direction::ToServer { client } else { server };
         side.gone = side.gone.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
-    /// The beginning of the TCP connection was not seen, or that of a UDP flow need not have been: it may be the wrong way
-    /// round. Where this is not said, [`Recognised::Known`] of TCP never has `reverse`, and UDP is not looked at for the
-    /// client's port.
+    /// The beginning of the flow was not seen, so its direction may be wrong. A UDP flow always counts as one. Without this
+    /// call, [`Recognised::Known`] never has `reverse` over TCP, and UDP ignores the client's port.
     pub const fn set_midstream(&mut self) {
         self.midstream = true;
     }
 
-    /// The flow was turned round: what was sent is looked at anew, and it is not turned again.
+    /// The flow was turned: its data is examined again, and it is not turned a second time.
     pub fn turn_round(&mut self) {
         *self = RecogniseState { turned: true, ..RecogniseState::default() };
     }
@@ -201,18 +200,18 @@ impl RecogniseState {
     }
 }
 
-/// A probe with the ports that it is asked for.
+/// A probe with its ports.
 #[derive(Debug, Clone)]
 struct PortProbe {
     proto: AppProto,
-    /// Ports of the server, and of the client; both empty for any port.
+    /// Server ports, and client ports; both empty for any port.
     dp: Ports,
     sp: Ports,
     any: bool,
     probe: fn(Direction, &[u8]) -> Probed,
 }
 
-/// What all flows are looked at with.
+/// Protocol detection for all flows.
 #[derive(Debug, Clone)]
 pub struct Recogniser {
     patterns: [PatternSets; 2],
@@ -235,7 +234,7 @@ const fn transport_index(transport: u8) -> Option<usize> {
 }
 
 impl Recogniser {
-    /// Made from what is known of the protocols, and from what the configuration says of them.
+    /// Built from the declared protocols and the configuration.
     pub fn new(settings: &RecogniseSettings) -> Self {
         let mut modes = [Mode::Off; 64];
         let (mut patterns, mut probes) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
@@ -267,19 +266,19 @@ impl Recogniser {
         Recogniser { patterns: patterns.map(|p| PatternSets::new(&p)), probes, modes }
     }
 
-    /// What is done with a protocol's flows: [`Mode::On`] where they are parsed.
+    /// The mode of a protocol: [`Mode::On`] if its flows are parsed.
     pub fn mode(&self, proto: AppProto) -> Mode {
         self.modes.get(proto as usize).copied().unwrap_or_default()
     }
 
-    /// Whether a protocol's flows are parsed, rather than only named.
+    /// Whether a protocol's flows are parsed, not just detected.
     pub fn parses(&self, proto: AppProto) -> bool {
         self.mode(proto) == Mode::On && PROTOCOLS.iter().any(|p| p.proto == proto)
     }
 
-    /// Looks at the first bytes of a direction. `data` is all there is from its start (but see
-    /// [`RecogniseState::consumed`]), or of UDP one datagram; `end` says that no more will come: a command without a line
-    /// end is one then, and what was too short to tell stays unknown.
+    /// Examines the first data of a direction. `data` is all data from its start (but see [`RecogniseState::consumed`]), or one
+    /// datagram of UDP. `end` says that no more data follows: a command without a line end is complete then, and data too short
+    /// to decide stays unknown.
     pub fn recognise(
         &self,
         state: &mut RecogniseState,
@@ -304,11 +303,11 @@ impl Recogniser {
         let datagram = flow.proto == UDP;
         let midstream = midstream && !datagram;
         let whole = side.gone == 0;
-        // The literal that ends first, if there is one.
+        // The literal that ends first, if any.
         let mut best: Option<(usize, AppProto, bool)> = None;
         if !side.searched {
             let own = sets.of(dir);
-            // A flow that was picked up in its middle may be the wrong way round.
+            // A flow that was picked up midstream may have the wrong direction.
             let other = midstream.then(|| sets.of(dir.reverse()));
             if whole {
                 best = own.find(data, likely).map(|(end, proto)| (end, proto, false));
@@ -319,7 +318,7 @@ impl Recogniser {
                     best = Some(found);
                 }
             }
-            // Where the other side is known, this one may yet say what belongs there.
+            // If the other side is known, this one may still match that protocol.
             let depth = if likely.is_some() || midstream { sets.depth() } else { own.depth() };
             side.searched = datagram || data.len().saturating_add(side.gone as usize) >= depth;
         }
@@ -333,8 +332,8 @@ impl Recogniser {
             (side.probes, side.turned) = (0, 0);
         }
         match best {
-            // A request may have a method that is a command elsewhere: its response tells that it is HTTP.
-            // Not where the server spoke first.
+            // An HTTP request may have a method that is another protocol's command: the response shows that it is HTTP. This
+            // does not apply if the server spoke first.
             Some((_, proto, false)) if flow.proto == TCP && !answered && begins_with_command(proto, dir) => {
                 match request_line(data) {
                     Probed::Yes { .. } => {
@@ -342,7 +341,7 @@ impl Recogniser {
                         Recognised::Failed
                     }
                     Probed::More if !end => {
-                        // The patterns are looked for again in all of it.
+                        // Search all of it for patterns again.
                         side.searched = false;
                         Recognised::More
                     }
@@ -352,13 +351,13 @@ impl Recogniser {
                     }
                 }
             }
-            // The client's beginning is what tells, while there is some hope for it.
+            // Wait for the client's data, which decides, while it may still come.
             Some((_, proto, _)) if waits_for_client(proto, dir) && likely.is_none() && data.len() < PROBE_MAX => {
                 Recognised::More
             }
             Some((_, proto, reverse)) => {
                 side.found = Some(proto);
-                // Of a connection whose handshake was seen it is known who opened it.
+                // With a TCP handshake, the direction is certain.
                 Recognised::Known { proto, reverse: reverse && !was_turned && (datagram || midstream) }
             }
             None if side.searched && side.probes | side.turned == 0 => Recognised::Failed,
@@ -367,13 +366,13 @@ impl Recogniser {
     }
 }
 
-/// Whether clients of a protocol begin with a line of text whose first word tells the protocol. Servers of HTTP take any word for
-/// a method, so that `EHLO / HTTP/1.1` is a request.
+/// Whether clients of a protocol begin with a line of text whose first word identifies the protocol. HTTP servers accept any
+/// word as a method, so `EHLO / HTTP/1.1` is a request.
 fn begins_with_command(proto: AppProto, dir: Direction) -> bool {
     dir == Direction::ToServer && declaration(proto).is_some_and(|p| p.opening == Opening::Command)
 }
 
-/// Whether the first line is a request of HTTP/1: its last word is `HTTP/1.` and a digit (RFC 9112 section 3).
+/// Whether the first line is an HTTP/1 request: its last word is `HTTP/1.` and a digit (RFC 9112 section 3).
 fn request_line(data: &[u8]) -> Probed {
     let first = data.get(..PROBE_MAX).unwrap_or(data);
     match memchr::memchr(b'\n', first) {
@@ -393,19 +392,19 @@ fn request_line(data: &[u8]) -> Probed {
     }
 }
 
-/// Whether anything tells a protocol in a direction: what clients of IMAP say begins with anything.
+/// Whether a protocol can be detected in a direction: data of IMAP clients may begin with anything.
 pub fn is_told_in(proto: AppProto, dir: Direction) -> bool {
     ALL.iter()
         .filter(|k| k.proto == proto)
         .any(|k| !k.recognition.probes.is_empty() || k.recognition.patterns.iter().any(|p| p.dir == dir))
 }
 
-/// Whether what the sender of a direction begins with says too little by itself.
+/// Whether the first data in a direction is not enough to decide.
 fn waits_for_client(proto: AppProto, dir: Direction) -> bool {
     dir == Direction::ToClient && declaration(proto).is_some_and(|p| p.opening == Opening::ClientTells)
 }
 
-/// The probes to ask for a flow's ports, and those to ask as if the flow were the other way round.
+/// The probes for a flow's ports, and those to run as if the flow had the opposite direction.
 fn candidates(probes: &[PortProbe], flow: &FlowCore, midstream: bool) -> (u64, u64) {
     let (mut straight, mut turned) = (0, 0);
     for (i, p) in probes.iter().enumerate() {
@@ -418,8 +417,8 @@ fn candidates(probes: &[PortProbe], flow: &FlowCore, midstream: bool) -> (u64, u
     (straight, turned)
 }
 
-/// Asks the probes that are left; what one of them finds in fewer bytes than `best` needed takes its place. With `last`
-/// those that cannot tell are not asked again.
+/// Runs the remaining probes. A probe that needs fewer bytes than `best` replaces it. With `last`, undecided probes are
+/// dropped.
 fn ask(
     probes: &[PortProbe],
     side: &mut Side,
@@ -456,7 +455,7 @@ fn ask(
     }
 }
 
-/// The length of the shortest beginning of `data` that a probe says `Yes` to, as it does to all of it.
+/// The length of the shortest prefix of `data` that a probe accepts. It accepts all of `data`.
 fn needs(probe: fn(Direction, &[u8]) -> Probed, dir: Direction, data: &[u8]) -> usize {
     let (mut low, mut high) = (0, data.len());
     while low < high {
@@ -469,7 +468,7 @@ fn needs(probe: fn(Direction, &[u8]) -> Probed, dir: Direction, data: &[u8]) -> 
     low
 }
 
-/// What the configuration may say something of: each protocol that has a key below `app-layer.protocols`, with that key.
+/// The protocols that the configuration can set up, with their keys below `app-layer.protocols`.
 pub fn configurable() -> impl Iterator<Item = (AppProto, &'static str)> {
     ALL.iter().filter(|p| !p.config.is_empty()).map(|p| (p.proto, p.config))
 }

@@ -1,9 +1,9 @@
-//! Protocols that are only named in rules: nothing recognises or parses them.
+//! Protocols that only have a name in rules: they are neither detected nor parsed.
 
 use super::Mode;
 use crate::registry::{AppProto, Opening, Protocol};
 
-/// A protocol that has a name in rules alone.
+/// A protocol that only has a name in rules.
 const fn unknown(proto: AppProto, name: &'static str) -> Protocol {
     Protocol { config: "", mode: Mode::Off, ..Protocol::new(proto, name) }
 }

@@ -1,4 +1,4 @@
-//! The literals of all protocols, searched together.
+//! The literals of all protocols in one search.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use margay_flow::Direction;
@@ -25,7 +25,7 @@ impl PatternSets {
         if dir == Direction::ToServer { client } else { server }
     }
 
-    /// Behind how many bytes no pattern of either direction ends.
+    /// The offset by which all patterns of both directions end.
     pub(super) const fn depth(&self) -> usize {
         self.depth
     }
@@ -34,9 +34,9 @@ impl PatternSets {
 /// The patterns of a transport and direction.
 #[derive(Debug, Clone)]
 pub(super) struct PatternSet {
-    /// Without regard to case; `None` where there is nothing to search.
+    /// Case-insensitive; `None` if there are no patterns.
     automaton: Option<AhoCorasick>,
-    /// By the automaton's numbers.
+    /// By pattern number in the automaton.
     patterns: Vec<(AppProto, Pattern)>,
     depth: usize,
 }
@@ -45,7 +45,7 @@ impl PatternSet {
     fn new(patterns: &[(AppProto, Pattern)], dir: Direction) -> Self {
         let patterns: Vec<_> = patterns.iter().filter(|(_, p)| p.dir == dir && !p.bytes.is_empty()).copied().collect();
         let depth = patterns.iter().map(|(_, p)| usize::from(p.depth)).max().unwrap_or(0);
-        // The literals are ours, few and short: the automaton fits.
+        // The literals are built in, few and short, so the automaton fits.
         let automaton = AhoCorasick::builder()
             .ascii_case_insensitive(true)
             .match_kind(MatchKind::Standard)
@@ -55,13 +55,13 @@ impl PatternSet {
         PatternSet { automaton, patterns, depth }
     }
 
-    /// Behind how many bytes no pattern ends.
+    /// The offset by which all patterns end.
     pub(super) const fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The pattern that ends first, and of several that end there that of the protocol `likely` or the one that was named
-    /// first: where it ends, and whose it is.
+    /// The pattern that ends first: its end, and its protocol. If several end there, prefers that of the protocol `likely`,
+    /// then the one named first.
     pub(super) fn find(&self, data: &[u8], likely: Option<AppProto>) -> Option<(usize, AppProto)> {
         let automaton = self.automaton.as_ref()?;
         let data = data.get(..self.depth).unwrap_or(data);

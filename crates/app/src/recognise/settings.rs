@@ -1,16 +1,16 @@
-//! What the configuration says about recognition.
+//! The configuration of protocol detection.
 
 use crate::registry::AppProto;
 
-/// What is done about a protocol (`enabled`).
+/// The mode of a protocol (`enabled`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// It is not looked for.
+    /// Not detected.
     #[default]
     Off,
-    /// It is recognised, and not parsed (`detection-only`).
+    /// Detected, not parsed (`detection-only`).
     DetectionOnly,
-    /// It is recognised, and parsed where there is a parser.
+    /// Detected, and parsed if there is a parser.
     On,
 }
 
@@ -19,7 +19,7 @@ pub enum Mode {
 pub struct Ports(Vec<(u16, u16)>);
 
 impl Ports {
-    /// These ports.
+    /// A set of these ports.
     pub fn of(ports: &[u16]) -> Ports {
         Ports(ports.iter().map(|p| (*p, *p)).collect())
     }
@@ -29,18 +29,18 @@ impl Ports {
         self.0.push((first, last));
     }
 
-    /// Whether a port is one of them.
+    /// Whether the set has a port.
     pub fn contains(&self, port: u16) -> bool {
         self.0.iter().any(|(a, b)| (*a..=*b).contains(&port))
     }
 
-    /// Whether every port is.
+    /// Whether the set has all ports.
     pub fn is_any(&self) -> bool {
         self.0.iter().any(|(a, b)| *a == 0 && *b == u16::MAX)
     }
 }
 
-/// What the configuration says of one protocol over one transport; `None` where it says nothing.
+/// The configuration of one protocol over one transport; `None` for defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProtocolSettings {
     /// `enabled`.
@@ -51,20 +51,20 @@ pub struct ProtocolSettings {
     pub sp: Option<Ports>,
 }
 
-/// What the configuration says of all of them.
+/// The configuration of all protocols.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecogniseSettings {
     protocols: Vec<(AppProto, u8, ProtocolSettings)>,
 }
 
 impl RecogniseSettings {
-    /// Sets what holds for a protocol over a transport (6, 17).
+    /// Sets the configuration of a protocol over a transport (6 or 17).
     pub fn set(&mut self, proto: AppProto, transport: u8, settings: ProtocolSettings) {
         self.protocols.retain(|p| (p.0, p.1) != (proto, transport));
         self.protocols.push((proto, transport, settings));
     }
 
-    /// What holds for a protocol over a transport.
+    /// The configuration of a protocol over a transport.
     pub fn of(&self, proto: AppProto, transport: u8) -> ProtocolSettings {
         self.protocols.iter().find(|p| (p.0, p.1) == (proto, transport)).map(|p| p.2.clone()).unwrap_or_default()
     }

@@ -56,7 +56,7 @@ fn http_by_its_methods_and_versions() {
     }
 }
 
-/// What OpenSSL or Go takes for a ClientHello is one, on any port, before the server answers.
+/// A ClientHello that OpenSSL or Go accepts is detected on any port, before the server answers.
 #[test]
 fn tls_by_a_greeting_in_odd_records() {
     let record = |kind: u8, version: u16, body: &[u8]| {
@@ -74,7 +74,7 @@ fn tls_by_a_greeting_in_odd_records() {
     for before in [empty.clone(), warning.clone(), empty.repeat(32), [warning, empty.clone()].concat()] {
         let bytes = [before, hello(0x0301)].concat();
         assert_eq!(look(&f, TO_SERVER, &bytes), is(AppProto::Tls));
-        // Byte by byte it is not told sooner than it can be, nor differently.
+        // Byte by byte, detection is no earlier than possible, and the result is the same.
         let mut state = RecogniseState::default();
         let all = Recogniser::default();
         let told = (1..=bytes.len()).find_map(|n| match all.recognise(&mut state, &f, TO_SERVER, &bytes[..n], false) {
@@ -98,7 +98,7 @@ fn tls_by_a_greeting_in_odd_records() {
     assert_eq!(look(&f, TO_CLIENT, &more(hello(0x0305))), Recognised::Failed);
 }
 
-/// No probe is left out, however many protocols there are (more than fit in a word do not compile).
+/// No probe is skipped, however many protocols there are (more than fit in a word do not compile).
 #[test]
 fn every_probe_is_asked() {
     let mut settings = RecogniseSettings::default();
@@ -120,7 +120,7 @@ fn given_up_behind_the_longest_pattern() {
         assert_eq!(look(&f, dir, &junk[..enough]), Recognised::Failed);
         assert_eq!(look(&f, dir, b""), Recognised::More);
     }
-    // The other side is known: this one has as long as the other would have had.
+    // If the other side is known, this side gets the depth of that protocol's patterns too.
     let mut state = RecogniseState::default();
     let r = recogniser();
     assert_eq!(r.recognise(&mut state, &f, TO_SERVER, b"GET / HTTP/1.1\r\n", false), is(AppProto::Http1));
@@ -135,7 +135,7 @@ fn what_was_taken_before_counts() {
     assert_eq!(r.recognise(&mut state, &f, TO_CLIENT, b"220 ftp\r\n", false), Recognised::More);
     state.consumed(TO_CLIENT, 9);
     assert_eq!(r.recognise(&mut state, &f, TO_CLIENT, b"331 ok\r\n", false), Recognised::Failed);
-    // Not at its beginning: nothing is recognised there.
+    // A pattern after the beginning does not match.
     let mut state = RecogniseState::default();
     state.consumed(TO_CLIENT, 3);
     assert_eq!(r.recognise(&mut state, &f, TO_CLIENT, b"HTTP/1", false), Recognised::More);
@@ -172,7 +172,7 @@ fn off_is_not_looked_for() {
     assert!(!r.parses(AppProto::Http1));
 }
 
-/// What a direction comes to when its bytes arrive in these pieces.
+/// The result for a direction when its data arrives in these pieces.
 fn in_pieces(f: &FlowCore, midstream: bool, dir: Direction, data: &[u8], pieces: &[usize]) -> Recognised {
     let (r, mut state) = (recogniser(), RecogniseState::default());
     if midstream {
@@ -218,8 +218,8 @@ proptest! {
     }
 }
 
-/// Each of these is what the protocol says first, on its port; cut short by a byte at a time it is never taken for
-/// anything else.
+/// The first data of each protocol is detected on its port. A truncated prefix of any length is never detected as anything
+/// else.
 #[test]
 fn protocols_on_their_ports() {
     let query = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www\x01a\x03com\x00\x00\x01\x00\x01";
@@ -270,7 +270,7 @@ fn an_answer_that_comes_as_a_question() {
     let turned = Recognised::Known { proto: AppProto::Dns, reverse: true };
     assert_eq!(look(&flow(UDP, 40000, 53), TO_SERVER, answer), turned);
     assert_eq!(look(&flow(UDP, 40000, 53), TO_CLIENT, answer), is(AppProto::Dns));
-    // Who opened a connection is known.
+    // With a handshake, the direction is certain.
     let over_tcp = [&[0, 28][..], answer].concat();
     assert_eq!(look(&flow(TCP, 40000, 53), TO_SERVER, &over_tcp), is(AppProto::Dns));
 }
@@ -298,7 +298,7 @@ fn dns_with_many_questions() {
     stream.extend_from_slice(&message);
     assert_eq!(look(&f, TO_SERVER, &stream[..90]), Recognised::More);
     assert_eq!(look(&f, TO_SERVER, &stream[..100]), is(AppProto::Dns));
-    // More than there is room for.
+    // More than fits.
     stream[..2].copy_from_slice(&900u16.to_be_bytes());
     assert_eq!(look(&f, TO_SERVER, &stream[..100]), Recognised::Failed);
     assert_eq!(look(&flow(UDP, 40000, 53), TO_SERVER, &message), is(AppProto::Dns));
@@ -313,7 +313,7 @@ fn what_the_other_side_speaks_breaks_a_tie() {
     assert_eq!(r.recognise(&mut state, &f, TO_SERVER, b"USER x\r\n", false), is(AppProto::Pop3));
 }
 
-/// What no recognition tells is parsed where another protocol hands over to it, unless it is off.
+/// A protocol that detection never finds is parsed after a change from another one, unless it is off.
 #[test]
 fn a_protocol_that_is_only_handed_over_to() {
     assert!(recogniser().parses(AppProto::Websocket));
@@ -323,7 +323,7 @@ fn a_protocol_that_is_only_handed_over_to() {
 }
 
 proptest! {
-    /// A probe that has said something stands by it, whatever follows (datagrams are whole, so only those of TCP).
+    /// A probe never changes its answer, whatever follows (datagrams are complete, so only TCP probes).
     #[test]
     fn probes_stand_by_what_they_said(
         start in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(2), Just(3), Just(5), Just(0x30), any::<u8>()], 0..40),
@@ -341,7 +341,7 @@ proptest! {
     }
 }
 
-/// Servers of HTTP take any word for a method: the request is left to be told by its response, in whatever pieces it comes.
+/// HTTP servers accept any word as a method: the response identifies the request, whatever the segmentation.
 #[test]
 fn a_request_whose_method_is_a_command_elsewhere() {
     for (command, proto) in [
@@ -363,11 +363,11 @@ fn a_request_whose_method_is_a_command_elsewhere() {
         assert_eq!(r.recognise(&mut state, &f, TO_SERVER, command.as_bytes(), false), Recognised::Failed);
         assert_eq!(r.recognise(&mut state, &f, TO_CLIENT, b"HTTP/1.1 200 OK\r\n", false), is(AppProto::Http1));
     }
-    // Servers of HTTP do not speak first.
+    // HTTP servers do not speak first.
     let (r, mut state, f) = (recogniser(), RecogniseState::default(), flow(TCP, 40000, 25));
     r.recognise(&mut state, &f, TO_CLIENT, b"220 a\r\n", false);
     assert_eq!(r.recognise(&mut state, &f, TO_SERVER, b"EHLO x HTTP/1.1\r\n", false), is(AppProto::Smtp));
-    // No command is that long; one that the client ends without a line end is one.
+    // No command is that long. A command that the client ends without a line end is complete.
     let long = [&b"EHLO "[..], &[b'x'; PROBE_MAX]].concat();
     assert_eq!(look(&flow(TCP, 40000, 80), TO_SERVER, &long), Recognised::Failed);
     let (r, mut state) = (recogniser(), RecogniseState::default());

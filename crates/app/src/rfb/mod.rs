@@ -1,5 +1,5 @@
-//! RFB (RFC 6143), what VNC speaks: the handshake up to the server's description of its screen is one transaction, and what follows
-//! is not looked at.
+//! RFB (RFC 6143), the protocol of VNC: the handshake, up to the server's description of its screen, is one transaction. Later
+//! data is not parsed.
 
 use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
@@ -12,13 +12,13 @@ use crate::recognise::{Pattern, Recognition};
 use crate::registry::{AppProto, Protocol};
 use crate::tx::{Found, LogFor, TxBase};
 
-/// Most bytes of a screen's name that are kept.
+/// The limit of a screen's name.
 const NAME_MAX: usize = 4096;
-/// Most bytes of a side that spoke before its turn.
+/// The limit of data that a side sends before its turn.
 const EARLY_MAX: usize = 4096;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:rfb.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:rfb.NAME`).
 
     events! { "RFB";
         UnimplementedSecurityType "unimplemented_security_type";
@@ -50,7 +50,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Rfb, "rfb").logged()
 };
 
-/// A number, or the name of a result.
+/// Parses a number, or the name of a result.
 fn security_result(text: &str) -> Result<NumberCondition, String> {
     let (not, word) = text.trim().strip_prefix('!').map_or(("", text.trim()), |w| ("!", w.trim_start()));
     let number = match word.to_ascii_lowercase().as_str() {
@@ -67,29 +67,29 @@ fn security_result(text: &str) -> Result<NumberCondition, String> {
 const TS: Direction = Direction::ToServer;
 const TC: Direction = Direction::ToClient;
 
-/// What comes next (section 7.1 to 7.3).
+/// The next message (section 7.1 to 7.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
     #[default]
     ServerVersion,
     ClientVersion,
-    /// The types that the server has.
+    /// The server's security types.
     SecurityTypes,
-    /// The one that the client wants.
+    /// The client's choice.
     Choice,
-    /// The one that a server of version 3.3 has.
+    /// The choice of a server with version 3.3.
     ServersChoice,
     Challenge,
     Response,
     Result,
     ClientInit,
     ServerInit,
-    /// A kind of authentication that cannot be followed: nothing behind it is looked at.
+    /// An unsupported authentication type: data after it is not parsed.
     Unknown,
 }
 
 impl State {
-    /// Who speaks.
+    /// The side that sends next.
     const fn side(self) -> Option<Direction> {
         match self {
             State::ClientVersion | State::Choice | State::Response | State::ClientInit => Some(TS),
@@ -99,7 +99,7 @@ impl State {
     }
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug, Default)]
 struct Rfb {
     state: State,
@@ -128,7 +128,7 @@ impl Conversation for Rfb {
         match self.state.side() {
             None => return Framing::Skip(data.len()),
             Some(side) if side != dir => {
-                // It comes again once it is its turn.
+                // The data comes again at the side's turn.
                 return if data.len() > EARLY_MAX { Framing::Message(data.len()) } else { Framing::More };
             }
             Some(_) => {}
@@ -140,11 +140,11 @@ impl Conversation for Rfb {
             State::ServersChoice | State::Result => 4,
             State::Challenge | State::Response => 16,
             State::ServerInit if data.len() < 24 => 24,
-            // The end of a long name is behind all that is looked at.
+            // The rest of a long name is not needed.
             State::ServerInit => 24 + (be32(data, 20) as usize).min(NAME_MAX),
             State::Unknown => 1,
         };
-        // What was cut off is no message of the handshake.
+        // A truncated message is not part of the handshake.
         if end && data.len() < len { Framing::Skip(data.len()) } else { Framing::Message(len) }
     }
 
@@ -152,7 +152,7 @@ impl Conversation for Rfb {
         if self.state == State::ServerVersion && self.state.side() == Some(dir) {
             self.tx = turn.open(Handshake::default()).base.id;
         }
-        // Each message is looked at by rules on the stream at once.
+        // Stream rules inspect each message at once.
         turn.cx.shared.whole[dir.index()] = true;
         let Some(tx) = turn.tx(self.tx) else { return Outcome::Failed };
         let next = if self.state.side() == Some(dir) {
@@ -168,7 +168,7 @@ impl Conversation for Rfb {
                     tx.event(event as u8);
                 }
                 tx.touch(dir);
-                // What the other side said meanwhile can be read now.
+                // The data that the other side sent meanwhile can be read now.
                 Outcome::Resume
             }
             Ok(None) => {
@@ -187,7 +187,7 @@ impl Conversation for Rfb {
 }
 
 impl Rfb {
-    /// Reads the message at hand: what comes next, with an event; nothing where the handshake is over.
+    /// Reads the current message. Returns the next state, with an optional event; `None` if the handshake is over.
     fn read(&mut self, h: &mut Handshake, m: &[u8]) -> Result<Option<(State, Option<Event>)>, Event> {
         let first = m.first().copied().unwrap_or(0);
         let next = match self.state {
@@ -197,7 +197,7 @@ impl Rfb {
             }
             State::ClientVersion => {
                 let (major, minor) = h.client.insert(version(m)?);
-                // Versions below 3.7 are treated like 3.3, and those that are not known like 3.8 (section 7.1.1).
+                // Versions below 3.7 are treated as 3.3, and unknown ones as 3.8 (section 7.1.1).
                 self.minor = match (&*major, &*minor) {
                     (b"003", b"007") => 7,
                     (b"003", m) if &m[..] < b"007" => 3,
@@ -205,7 +205,7 @@ impl Rfb {
                 };
                 if self.minor == 3 { State::ServersChoice } else { State::SecurityTypes }
             }
-            // There is none, and the reason follows.
+            // No types: the reason follows.
             State::SecurityTypes if first == 0 => return Ok(None),
             State::SecurityTypes => State::Choice,
             State::Choice | State::ServersChoice => {
@@ -251,7 +251,7 @@ impl Rfb {
     }
 }
 
-/// `RFB 003.008` and a line feed.
+/// Reads `RFB 003.008` and a line feed.
 fn version(message: &[u8]) -> Result<([u8; 3], [u8; 3]), Event> {
     match message {
         [b'R', b'F', b'B', b' ', a, b, c, b'.', d, e, f, b'\n']
@@ -263,7 +263,7 @@ fn version(message: &[u8]) -> Result<([u8; 3], [u8; 3]), Event> {
     }
 }
 
-/// What is kept of a handshake.
+/// The stored part of a handshake.
 #[derive(Debug, Default)]
 struct Handshake {
     server: Option<([u8; 3], [u8; 3])>,
@@ -273,7 +273,7 @@ struct Handshake {
     response: Option<[u8; 16]>,
     result: Option<u32>,
     shared: Option<bool>,
-    /// The server's message (section 7.3.2) with as much of the name as is kept.
+    /// The server's message (section 7.3.2), with the name cut at the limit.
     screen: Option<Box<[u8]>>,
 }
 

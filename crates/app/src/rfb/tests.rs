@@ -1,4 +1,4 @@
-//! Handshakes of each version, from captures and broken.
+//! Captured handshakes of each version, and invalid ones.
 
 use super::*;
 use crate::testing::Talk;
@@ -88,14 +88,14 @@ fn what_is_no_handshake() {
     let mut talk = rfb();
     talk.server(b"RFB 0x3.008\n");
     assert_eq!((talk.outcome, talk.events()), (Outcome::Failed, vec!["malformed_message"]));
-    // Before its turn a side may say a little.
+    // A side may send a little before its turn.
     let mut talk = rfb();
     talk.client(b"RFB 003.008\n").server(b"RFB 003.008\n").client(b"");
     assert_eq!(talk.logs().len(), 1);
     assert!(talk.logs()[0].contains("client_protocol_version"));
     talk.client(&[0; EARLY_MAX + 1]);
     assert_eq!((talk.outcome, talk.events()), (Outcome::Failed, vec!["confused_state"]));
-    // A name that is not there is not waited for, but for its beginning.
+    // The parser waits for the beginning of a long name only.
     let mut talk = rfb();
     talk.server(b"RFB 003.007\n").client(b"RFB 003.007\n").server(&[1, 1]).client(&[1, 1]);
     let mut screen = SCREEN[..20].to_vec();

@@ -1,4 +1,4 @@
-//! S7 communication, between controllers and what programs them: over ISO transport (RFC 1006) on port 102. A job with its
+//! S7 communication between controllers and engineering stations, over ISO transport (RFC 1006) on port 102. A job with its
 //! acknowledgement is a transaction.
 
 mod names;
@@ -20,15 +20,15 @@ use crate::tx::{LogFor, TxBase};
 use names::{AREAS, FUNCTIONS, KINDS, USER_GROUPS};
 use pdu::{Pdu, USER_DATA};
 
-/// Bytes of the header of RFC 1006: version 3, 0, and the length of the whole.
+/// Length of the RFC 1006 header: version 3, 0, and the total length.
 const TPKT: usize = 4;
-/// Bytes of data transport before what it carries (ISO 8073 section 13.7, class 0).
+/// Length of a data transport header (ISO 8073 section 13.7, class 0).
 const COTP: usize = 3;
-/// The type of a PDU of ISO transport that carries data.
+/// The type of an ISO transport PDU with data.
 const DATA: u8 = 0xf0;
 /// First byte of a PDU of S7.
 const PROTOCOL_ID: u8 = 0x32;
-/// Most packets that recognition looks at: a request for a connection and the first with data.
+/// The limit of packets for detection: a connection request and the first data packet.
 const PACKETS: usize = 3;
 
 pub mod events {
@@ -71,7 +71,7 @@ fn packet(data: &[u8]) -> Option<Option<usize>> {
     }
 }
 
-/// The first data that ISO transport carries tells: other protocols begin connections in the same way.
+/// The first data in ISO transport decides, because other protocols begin connections in the same way.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     let mut rest = data;
     for _ in 0..PACKETS {
@@ -95,7 +95,7 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
     Probed::No
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct S7 {
     /// Jobs that wait, by the side that asks and their reference.
@@ -121,7 +121,7 @@ impl Conversation for S7 {
 
     fn message(&mut self, turn: &mut Turn<'_, '_, Exchange<Pdu>>, dir: Direction, message: &[u8]) -> Outcome {
         let carried = match message.get(TPKT..) {
-            // The rest of a PDU that is divided begins otherwise, and is not needed.
+            // The rest of a segmented PDU begins differently, and is not needed.
             Some([_, DATA, _, carried @ ..]) if carried.first() == Some(&PROTOCOL_ID) => carried,
             _ => return Outcome::More,
         };
@@ -186,7 +186,7 @@ impl Content for Exchange<Pdu> {
         only.unwrap_or(if is_request(Direction::ToClient) { Direction::ToClient } else { Direction::ToServer })
     }
 
-    /// A PDU that cannot be read is an anomaly only.
+    /// An invalid PDU only has an anomaly.
     fn records(&self, _options: &AppLogOptions) -> usize {
         usize::from(!self.is_empty())
     }
@@ -208,7 +208,7 @@ impl Content for Exchange<Pdu> {
     }
 }
 
-/// The members of a PDU.
+/// Appends the members of a PDU.
 fn shown(pdu: &Pdu, json: &mut Json) {
     named(json, "type", KINDS, pdu.kind);
     if let Some(function) = pdu.function {
@@ -289,7 +289,7 @@ mod tests {
         );
         assert!(talk.logs()[0].contains(r#""function":"plc_stop""#), "{:?}", talk.logs());
         assert!(talk.logs()[1].contains(r#""user_group":"cpu""#), "{:?}", talk.logs());
-        // An answer to neither.
+        // An acknowledgement of neither.
         talk.server(VALUE);
         assert_eq!(talk.events(), ["unsolicited_response"]);
     }
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn what_is_wrong() {
         let mut talk = Talk::tcp(AppProto::S7comm, 102);
-        // Parameters beyond the packet, and no header.
+        // Parameters beyond the packet, and a missing header.
         let mut cut = READ.to_vec();
         cut[14] = 0x40;
         talk.client(&cut).client(b"\x03\0\0\x0a\x02\xf0\x80\x32\x01\0");

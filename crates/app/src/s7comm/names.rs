@@ -22,11 +22,11 @@ pub(super) const FUNCTIONS: &[(&str, u64)] = &[
     ("setup_communication", 0xf0),
 ];
 
-/// Groups of functions of user data.
+/// Function groups of user data.
 pub(super) const USER_GROUPS: &[(&str, u64)] =
     &[("mode_transition", 0), ("programmer", 1), ("cyclic", 2), ("block", 3), ("cpu", 4), ("security", 5), ("time", 7)];
 
-/// Areas of memory.
+/// Memory areas.
 pub(super) const AREAS: &[(&str, u64)] = &[
     ("system_info", 0x03),
     ("system_flags", 0x05),

@@ -1,10 +1,10 @@
-//! A PDU: its header, and the parameters that tell what is asked for.
+//! A PDU: its header, and the parameters of the request.
 
 use crate::bytes::be16;
 
-/// Bytes of the header of a job, and of user data; acknowledgements have two more for an error.
+/// Length of the header of a job, and of user data; acknowledgements have two more bytes for an error.
 const HEADER: usize = 10;
-/// Most items that are kept.
+/// The limit of items.
 const ITEMS_MAX: usize = 20;
 
 /// Types of PDUs.
@@ -19,7 +19,7 @@ pub(super) struct Item {
     pub(super) area: u8,
     /// The data block; 0 in other areas.
     pub(super) db: u16,
-    /// Address in bits.
+    /// Bit address.
     pub(super) bit: u32,
     pub(super) count: u16,
 }
@@ -30,19 +30,19 @@ pub(super) struct Pdu {
     pub(super) kind: u8,
     pub(super) reference: u16,
     pub(super) function: Option<u8>,
-    /// Of user data: group and function in it.
+    /// For user data: group and function.
     pub(super) user: Option<(u8, u8)>,
-    /// User data is sent as a request.
+    /// User data sent as a request.
     is_asked: bool,
-    /// Of acknowledgements: class and code.
+    /// For acknowledgements: error class and code.
     pub(super) error: Option<u16>,
     pub(super) items: Vec<Item>,
-    /// Parameters end before they should.
+    /// The parameters are truncated.
     pub(super) is_cut: bool,
 }
 
 impl Pdu {
-    /// Reads a PDU; `None` where its header is not there.
+    /// Reads a PDU; `None` if its header is incomplete.
     pub(super) fn read(data: &[u8]) -> Option<Pdu> {
         let head = data.first_chunk::<HEADER>()?;
         let kind = head[1];
@@ -73,14 +73,14 @@ impl Pdu {
 
     fn parameters(&mut self, parameters: &[u8]) -> Option<()> {
         if self.kind == USER_DATA {
-            // Three bytes of a head, a length, the kind of request, type and group, function, sequence.
+            // Three header bytes, a length, the request type, type and group, function, sequence.
             let [_, _, _, _, _, group, function, ..] = *parameters else { return None };
             self.user = Some((group & 0xf, function));
             self.is_asked = group >> 4 == 4;
             return Some(());
         }
         let Some((function, rest)) = parameters.split_first() else {
-            // An acknowledgement without data has none.
+            // An acknowledgement without data has no parameters.
             return (self.kind == ACK).then_some(());
         };
         self.function = Some(*function);
@@ -91,12 +91,12 @@ impl Pdu {
         Some(())
     }
 
-    /// Items: `12`, a length, the syntax, and for addresses of any type (`10`) size, count, block, area and bit.
+    /// Reads items: `12`, a length, the syntax, and for addresses of any type (`10`) size, count, block, area and bit.
     fn items(&mut self, count: u8, mut rest: &[u8]) -> Option<()> {
         for _ in 0..count {
             let [0x12, len, ..] = *rest else { return None };
             let (item, behind) = rest.split_at_checked(2 + usize::from(len))?;
-            // An item of an odd length is padded, but for the last one.
+            // An item of odd length is padded, except the last one.
             rest = behind.get(usize::from(len) % 2..).unwrap_or(&[]);
             if let [_, 10, 0x10, _, c0, c1, d0, d1, area, a, b, c] = *item
                 && self.items.len() < ITEMS_MAX
@@ -112,7 +112,7 @@ impl Pdu {
         Some(())
     }
 
-    /// Whether it asks for an acknowledgement.
+    /// Whether it expects an acknowledgement.
     pub(super) const fn is_request(&self) -> bool {
         self.kind == JOB || self.kind == USER_DATA && self.is_asked
     }

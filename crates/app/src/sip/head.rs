@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use margay_flow::Direction;
 
-/// Header fields that are kept; each may come several times.
+/// Header fields that are kept; each may occur several times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
     From,
@@ -42,10 +42,10 @@ pub(super) enum StartLine<'a> {
     Response { version: &'a [u8], code: &'a [u8], reason: &'a [u8] },
 }
 
-/// What is kept of a head.
+/// The stored part of a message's start line and header.
 #[derive(Debug)]
 pub(super) struct Head {
-    /// All of it, with the blank line.
+    /// The raw data, including the blank line.
     bytes: Box<[u8]>,
     request: bool,
     /// The three parts of the start line.
@@ -55,7 +55,7 @@ pub(super) struct Head {
     fields: [Vec<Span>; 6],
 }
 
-/// Length of a head with its blank line, whose first `scanned` bytes hold none.
+/// Length of the header with its blank line; the first `scanned` bytes have none.
 pub(super) fn end(data: &[u8], scanned: usize) -> Option<usize> {
     let mut from = scanned.saturating_sub(3);
     while let Some(at) = data.get(from..)?.iter().position(|b| *b == b'\n') {
@@ -78,7 +78,7 @@ fn is_version(version: &[u8]) -> bool {
 }
 
 impl Head {
-    /// Reads a head up to its blank line: of a request to the server, of a response to the client.
+    /// Reads the header up to its blank line: a request to the server, or a response to the client.
     pub(super) fn read(dir: Direction, data: &[u8]) -> Option<Head> {
         u32::try_from(data.len()).ok()?;
         let next = data.iter().position(|b| *b == b'\n')? + 1;
@@ -122,7 +122,7 @@ impl Head {
             let to = trimmed_end(&self.bytes, next);
             let line = self.bytes.get(at..to).unwrap_or(&[]);
             if let [b' ' | b'\t', ..] = line {
-                // The line before goes on (section 7.3.1).
+                // A folded line continues the previous one (section 7.3.1).
                 if let Some(value) = last.and_then(|f| self.fields[f as usize].last_mut()) {
                     value.end = to as u32;
                 }
@@ -146,7 +146,7 @@ impl Head {
         }
     }
 
-    /// The start line's parts.
+    /// The parts of the start line.
     pub(super) fn start(&self) -> StartLine<'_> {
         let [a, b, c] = self.parts.each_ref().map(|s| of(&self.bytes, s));
         if self.request {
@@ -171,7 +171,7 @@ impl Head {
         self.fields[field as usize].get(index).map(|s| of(&self.bytes, s))
     }
 
-    /// Length of the body that the head tells; 0 where it tells none.
+    /// Length of the body from the header; 0 if it has none.
     pub(super) fn content_length(&self) -> u64 {
         let text = self.field(Field::ContentLength, 0).unwrap_or(b"0");
         std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).unwrap_or(0)
@@ -192,7 +192,7 @@ impl Head {
     }
 }
 
-/// Where the line ends whose line feed is before `next`.
+/// The end of a line whose line feed is before `next`.
 fn trimmed_end(data: &[u8], next: usize) -> usize {
     let to = next - 1;
     if to > 0 && data.get(to - 1) == Some(&b'\r') { to - 1 } else { to }

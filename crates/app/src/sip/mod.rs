@@ -1,6 +1,6 @@
-//! SIP (RFC 3261) over UDP and TCP, with the session descriptions (SDP, RFC 8866) that it carries: each message is a transaction.
+//! SIP (RFC 3261) over UDP and TCP, with its session descriptions (SDP, RFC 8866): each message is a transaction.
 //!
-//! Requests go to the server and responses to the client. A message the other way round is an error, as in Suricata.
+//! Requests go to the server and responses to the client. Like in Suricata, a message in the wrong direction is an error.
 
 mod head;
 mod sdp;
@@ -19,13 +19,13 @@ use crate::tx::{Found, LogFor, TxBase};
 use head::{Field, Head, StartLine};
 use sdp::Sdp;
 
-/// Most bytes of a start line with its header fields, over TCP; a longer head ends parsing of the flow.
+/// The limit of a start line with its header fields over TCP; a longer header ends parsing of the flow.
 const HEAD_MAX: usize = 64 << 10;
-/// Most bytes of a session description that are read; the rest of a longer one is passed over.
+/// The limit of a session description; the rest of a longer one is skipped.
 const SDP_MAX: usize = 32 << 10;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:sip.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:sip.NAME`).
 
     events! { "SIP";
         IncompleteData "incomplete_data";
@@ -77,7 +77,7 @@ const PDU_FRAME: u8 = 0;
 const REQUEST_LINE_FRAME: u8 = 1;
 const RESPONSE_LINE_FRAME: u8 = 4;
 
-/// What messages begin with: the methods of RFC 3261 and its extensions, and the version of a response.
+/// The first words of messages: the methods of RFC 3261 and its extensions, and the version of a response.
 const WORDS: [&[u8]; 15] = [
     b"REGISTER ",
     b"INVITE ",
@@ -96,7 +96,7 @@ const WORDS: [&[u8]; 15] = [
     b"SIP/2.0 ",
 ];
 
-/// Each word over both transports and in both directions: either end may be asked.
+/// Each word over both transports and in both directions, because either end may send requests.
 const LITERALS: [Pattern; WORDS.len() * 4] = {
     let mut all = [Pattern::tcp(Direction::ToServer, b""); WORDS.len() * 4];
     let mut i = 0;
@@ -125,16 +125,16 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Sip, "sip").logged()
 };
 
-/// What is known of a direction of a stream.
+/// The state of a stream's direction.
 #[derive(Debug, Default)]
 struct Side {
-    /// Bytes of the head at hand that hold no blank line.
+    /// Bytes of the current header that have no blank line.
     scanned: usize,
-    /// How long the message at hand is, and what is left of its body behind that, where its head is there.
+    /// Length of the current message, and the rest of its body after that, once the header is complete.
     message: Option<(usize, u64)>,
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug, Default)]
 struct Sip {
     sides: [Side; 2],
@@ -153,7 +153,7 @@ impl Conversation for Sip {
         if let Some((len, body)) = side.message {
             return Framing::Head(len, body);
         }
-        // Line ends before a start line are passed over (section 7.5); clients send them to keep a connection open.
+        // Line ends before a start line are skipped (section 7.5); clients send them as keep-alives.
         let blank = data.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
         if blank > 0 {
             side.scanned = 0;
@@ -178,7 +178,7 @@ impl Conversation for Sip {
         let side = &mut self.sides[dir.index()];
         (side.scanned, side.message) = (0, None);
         let failed = |turn: &mut Turn<'_, '_, Message>, event| {
-            // A datagram is a frame whatever is in it: clients send blanks to keep an address open.
+            // Every datagram is a frame, whatever its content: clients send blanks to keep an address binding.
             if turn.cx.flow.proto == 17 {
                 turn.frame(dir, PDU_FRAME, 0, message.len(), None);
             }
@@ -203,7 +203,7 @@ impl Conversation for Sip {
         let body = usize::try_from(body).unwrap_or(usize::MAX - len);
         turn.frame(dir, PDU_FRAME, 0, len.saturating_add(body), Some(id));
         turn.frame(dir, first, 0, line, Some(id));
-        // Without the blank line.
+        // Excluding the blank line.
         let blank = if message.get(..len).is_some_and(|m| m.ends_with(b"\r\n")) { 2 } else { 1 };
         turn.frame(dir, first + 1, line, len.saturating_sub(line + blank), Some(id));
         if body > 0 {

@@ -1,13 +1,13 @@
-//! A session description (RFC 8866): lines of a letter and a value, first of the session and then of each medium.
+//! A session description (RFC 8866): lines of a letter and a value, first for the session and then for each medium.
 
 use std::ops::Range;
 
 use margay_json::Json;
 
-/// Most lines that are read; what is behind them is left out.
+/// The limit of lines; further ones are ignored.
 const LINES_MAX: usize = 1024;
 
-/// What a line is; its value may come several times.
+/// The type of a line; its value may occur several times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
     Origin,
@@ -37,12 +37,12 @@ const FIELDS: usize = Field::MediaAttribute as usize + 1;
 #[derive(Debug)]
 pub(super) struct Sdp {
     bytes: Box<[u8]>,
-    /// By [`Field`]: place of the medium (or for `r=` of the time) that a line is of, and its value.
+    /// By [`Field`]: the index of the line's medium (for `r=`, of its time), and its value.
     values: [Vec<(u32, Range<u32>)>; FIELDS],
 }
 
 impl Sdp {
-    /// Reads a description. `None` of one that does not begin with version, origin and name.
+    /// Reads a description. `None` if it does not begin with version, origin and name.
     pub(super) fn read(data: &[u8]) -> Option<Box<Sdp>> {
         let mut sdp = Box::new(Sdp { bytes: data.into(), values: [const { Vec::new() }; FIELDS] });
         let mut at = 0;
@@ -109,7 +109,7 @@ impl Sdp {
         (size_of::<Sdp>() + self.bytes.len() + values) as u64
     }
 
-    /// The values of a field that belong to an owner, oldest first.
+    /// The values of a field that belong to an owner, in order.
     fn owned(&self, field: Field, owner: u32) -> impl Iterator<Item = &[u8]> {
         let all = &self.values[field as usize];
         let from = all.partition_point(|v| v.0 < owner);

@@ -1,4 +1,4 @@
-//! Messages of a telephone and its registrar, whole, in pieces, and broken.
+//! Messages of a telephone and its registrar: complete, in pieces, and invalid.
 
 use margay_flow::Direction::{ToClient, ToServer};
 
@@ -72,7 +72,7 @@ fn a_large_body_is_passed_over() {
     assert_eq!(talk.outcome, Outcome::More);
     talk.client(&[b'x'; 95_000]).client(REGISTER.as_bytes());
     assert_eq!(talk.logs().get(1).map(String::as_str), Some(REGISTER_EVENT));
-    // Of a long description the beginning is read.
+    // Only the beginning of a long description is read.
     let long = format!("{SDP}a={}", "X".repeat(100_000 - SDP.len() - 2));
     talk.client(format!("INVITE sip:b SIP/2.0\r\nc: application/sdp\r\nl: 100000\r\n\r\n{long}").as_bytes());
     talk.client(REGISTER.as_bytes());
@@ -101,7 +101,7 @@ fn frames_are_those_of_the_message() {
 
 #[test]
 fn what_is_no_message() {
-    // What SSDP sends, what goes the wrong way, what is cut off, what keeps a binding of a translator open.
+    // SSDP, a message in the wrong direction, a truncated one, and a NAT keep-alive.
     for (dir, bytes) in [
         (ToServer, "NOTIFY * HTTP/1.1\r\nHost: 239.255.255.250:1900\r\n\r\n"),
         (ToServer, "SIP/2.0 200 OK\r\n\r\n"),
@@ -119,7 +119,7 @@ fn what_is_no_message() {
             talk.server(bytes.as_bytes())
         };
         assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Failed, 0), "{bytes}");
-        // The next one is read all the same, and the event is that of the last one.
+        // The next message is parsed nevertheless, and the event belongs to the last one.
         talk.client(REGISTER.as_bytes()).client(bytes.as_bytes());
         assert_eq!(
             (talk.logs().len(), talk.events().len()),
@@ -133,7 +133,7 @@ fn streams_end() {
     let mut talk = Talk::tcp(AppProto::Sip, 5060);
     talk.client(REGISTER.get(..60).unwrap().as_bytes()).end();
     assert!(talk.logs().is_empty());
-    // No head is endless.
+    // The header is limited.
     let mut talk = Talk::tcp(AppProto::Sip, 5060);
     talk.client(b"REGISTER sip:a SIP/2.0\r\n");
     for _ in 0..HEAD_MAX / 1000 + 1 {

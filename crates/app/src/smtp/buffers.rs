@@ -1,4 +1,4 @@
-//! What SMTP offers to rules.
+//! Buffers of SMTP for rules.
 
 use margay_flow::Direction;
 
@@ -52,10 +52,10 @@ pub(super) fn buffer<'a>(
     data.map(Found::whole)
 }
 
-/// Number of the first buffer that every mail has.
+/// Id of the first buffer that all mail protocols share.
 const FIRST: u8 = Buffer::From as u8;
 
-/// The buffers that every mail has, whichever protocol carries it.
+/// The buffers of a mail, whichever protocol carries it.
 pub(crate) const EMAIL: [(&str, BufferKind); 10] = [
     ("email.from", BufferKind::Single),
     ("email.subject", BufferKind::Single),
@@ -69,7 +69,7 @@ pub(crate) const EMAIL: [(&str, BufferKind); 10] = [
     ("email.body_md5", BufferKind::Single),
 ];
 
-/// The buffer of a mail at a place of [`EMAIL`].
+/// The buffer of a mail at an index of [`EMAIL`].
 pub(crate) fn email<'a>(mail: &'a Mail, place: u8, index: usize, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     let buffer = *ALL.get(usize::from(FIRST + place.min(EMAIL.len() as u8)))?;
     let is_several = matches!(buffer, Buffer::Received | Buffer::Url);

@@ -1,28 +1,28 @@
 //! Commands (RFC 5321, section 4.1.1; RFC 3030; RFC 3207).
 
-/// What a command line asks.
+/// The meaning of a command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command<'a> {
     /// EHLO or HELO, with the client's name.
     Hello(&'a [u8]),
-    /// MAIL FROM, with the reverse-path as it is written.
+    /// MAIL FROM, with the reverse-path as written.
     Mail(&'a [u8]),
-    /// RCPT TO, with the forward-path as it is written.
+    /// RCPT TO, with the forward-path as written.
     Rcpt(&'a [u8]),
     Data,
-    /// BDAT, with the chunk's length, and whether it is the last one; `None` where that cannot be read.
+    /// BDAT, with the length of the chunk, and whether it is the last one; `None` if the arguments are invalid.
     Bdat(Option<(u64, bool)>),
     Rset,
     StartTls,
     Auth,
     Quit,
-    /// Any other command that is known.
+    /// Any other known command.
     Known,
-    /// Whatever else: a command that is not known, or a step of an authentication.
+    /// Anything else: an unknown command, or an authentication step.
     Other,
 }
 
-/// The verbs that say nothing of the mail.
+/// Verbs without information about the mail.
 const VERBS: [&[u8]; 11] =
     [b"NOOP", b"VRFY", b"EXPN", b"HELP", b"ETRN", b"TURN", b"ATRN", b"SEND", b"SOML", b"SAML", b"BURL"];
 
@@ -64,7 +64,7 @@ fn prefixed<'a>(line: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     own.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// The first word, which may be empty. Blanks alone end it: of a line that was cut between CR and LF it has the CR.
+/// The first word, which may be empty. Only blanks end it, so a line that was cut between CR and LF keeps the CR.
 fn word(text: &[u8]) -> &[u8] {
     text.trim_ascii_start().split(|b| matches!(b, b' ' | b'\t')).next().unwrap_or(&[])
 }

@@ -1,4 +1,4 @@
-//! Settings of SMTP (`app-layer.protocols.smtp`), and of what its events show.
+//! Settings of SMTP (`app-layer.protocols.smtp`), and of its events.
 
 use crate::mime;
 use crate::window::WindowLimits;
@@ -6,19 +6,19 @@ use crate::window::WindowLimits;
 /// Settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// A mail is taken apart (`decode-mime`).
+    /// Parse the mail (`decode-mime`).
     pub decode_mime: bool,
-    /// Else it becomes one file, as it is sent (`raw-extraction`).
+    /// Otherwise, extract the raw mail as one file (`raw-extraction`).
     pub raw_extraction: bool,
-    /// How mail is read.
+    /// Settings for reading mail.
     pub mime: mime::Settings,
-    /// URLs are shown, and offered to rules, with their scheme (`log-url-scheme`).
+    /// Events and rules show URLs with their scheme (`log-url-scheme`).
     pub log_url_scheme: bool,
-    /// When data of files is looked at (`content-inspect-min-size`, `content-inspect-window`).
+    /// The inspection limits for file data (`content-inspect-min-size`, `content-inspect-window`).
     pub window: WindowLimits,
-    /// Most bytes that wait for the first look (`content-limit`).
+    /// The limit of bytes that wait for the first inspection (`content-limit`).
     pub content_limit: u32,
-    /// Most transactions that a flow has at a time (`max-tx`); 0 for any number.
+    /// The limit of transactions in a flow (`max-tx`); 0 for none.
     pub max_tx: u32,
 }
 
@@ -43,7 +43,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// When data of files is due.
+    /// The inspection limits for file data.
     pub(crate) fn file_window(&self) -> WindowLimits {
         WindowLimits { min: self.window.min.min(self.content_limit), window: self.window.window }
     }
@@ -51,17 +51,17 @@ impl Config {
 
 macro_rules! fields {
     ($($variant:ident $name:literal;)*) => {
-        /// A field of a mail's header that is kept.
+        /// A header field that is kept.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         #[allow(missing_docs)]
         pub enum MailField { $($variant),* }
 
         impl MailField {
-            /// All of them, in the order in which events have them.
+            /// All fields, in the order of events.
             pub const ALL: &[MailField] = &[$(MailField::$variant),*];
 
-            /// Its name, in lower case.
+            /// The name in lower case.
             pub const fn name(self) -> &'static str {
                 match self { $(MailField::$variant => $name),* }
             }
@@ -93,12 +93,12 @@ fields! {
 }
 
 impl MailField {
-    /// The field of that name, in any case.
+    /// The field with this name, in any case.
     pub fn from_name(name: &[u8]) -> Option<MailField> {
         Self::ALL.iter().copied().find(|f| f.name().as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Whether `extended` shows it.
+    /// Whether `extended` logs it.
     pub const fn is_extended(self) -> bool {
         matches!(
             self,
@@ -112,10 +112,10 @@ impl MailField {
     }
 }
 
-/// What `smtp` events show.
+/// Settings of `smtp` events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Fields that are shown besides `from`, `to` and `cc` (`extended`, `custom`).
+    /// Fields that are logged besides `from`, `to` and `cc` (`extended`, `custom`).
     pub fields: Vec<MailField>,
     /// The MD5 of the subject (`md5: [subject]`).
     pub md5_subject: bool,

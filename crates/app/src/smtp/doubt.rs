@@ -1,19 +1,19 @@
-//! What a client sends before it knows the reply to DATA, BDAT or AUTH.
+//! Data that a client sends before the reply to DATA, BDAT or AUTH.
 //!
-//! Whether the bytes behind such a command are a mail or commands is decided by the reply. A client that does not wait for it
-//! is read as if the server agreed, so that a mail is inspected at once, and what it sent is kept. Where the reply is a
-//! refusal the server reads the same bytes as commands, and so does the parser then.
+//! The reply decides whether the bytes after such a command are mail or commands. If the client does not wait for it, the
+//! parser assumes that the server accepts, so that mail is inspected at once, and keeps the bytes. If the server refuses, it
+//! reads the same bytes as commands, and the parser does the same.
 
 use std::collections::VecDeque;
 
-/// What a reply is to.
+/// The command that a reply answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// DATA; the client's offset behind its line.
+    /// DATA, with the client's stream offset after its line.
     Data(u64),
-    /// BDAT; the same.
+    /// BDAT, with the same offset.
     Chunk(u64),
-    /// AUTH, or a step of it.
+    /// AUTH, or one of its steps.
     Auth,
     Rset,
     StartTls,
@@ -22,7 +22,7 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    /// The client's offset from which on its bytes depend on the reply.
+    /// The client's stream offset from which bytes depend on the reply.
     pub(super) const fn from(self) -> Option<u64> {
         match self {
             Asked::Data(from) | Asked::Chunk(from) => Some(from),
@@ -31,27 +31,27 @@ impl Asked {
     }
 }
 
-/// Most commands that wait for a reply; the oldest is forgotten when there is one more.
+/// The limit of commands that wait for a reply; a further one drops the oldest.
 const PENDING_MAX: usize = 1024;
-/// Most bytes that are kept until a reply comes: nobody sends as many commands at a time.
+/// The limit of bytes kept until a reply comes: no client pipelines that many commands.
 const RECORD_MAX: usize = 64 << 10;
 
 /// Commands without a reply, and the client's bytes that depend on one.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// Each with the number of its transaction.
+    /// Commands with the number of their transaction.
     list: VecDeque<(Asked, u64)>,
-    /// Those of them that decide about bytes behind them, in the same order.
+    /// Those commands whose reply decides about the bytes after them, in the same order.
     doubts: VecDeque<Asked>,
     /// How many of them are DATA.
     data: usize,
-    /// The transaction of the latest RSET, and how many commands were added behind it.
+    /// The transaction of the latest RSET, and the number of commands added after it.
     reset: Option<(u64, usize)>,
-    /// Offset of the next byte of the client.
+    /// Stream offset of the client's next byte.
     at: u64,
-    /// The client's bytes up to `at`, from the first that depends on a reply.
+    /// The client's bytes up to `at`, from the first one that depends on a reply.
     record: Vec<u8>,
-    /// There were more than are kept.
+    /// More bytes came than the limit.
     over: bool,
 }
 
@@ -63,7 +63,7 @@ impl Pending {
             + self.record.capacity()
     }
 
-    /// Offset of the next byte of the client.
+    /// Stream offset of the client's next byte.
     pub(super) const fn at(&self) -> u64 {
         self.at
     }
@@ -72,12 +72,12 @@ impl Pending {
         self.list.is_empty()
     }
 
-    /// The command that the next reply is to.
+    /// The command that the next reply answers.
     pub(super) fn front(&self) -> Option<Asked> {
         self.list.front().map(|p| p.0)
     }
 
-    /// Whether an RSET of the transaction waits for its reply; transactions are asked for in the order they began.
+    /// Whether an RSET of the transaction waits for its reply. Callers ask for transactions in ascending order.
     pub(super) fn has_reset(&self, id: u64) -> bool {
         self.reset.is_some_and(|(of, behind)| of == id && behind < self.list.len())
     }
@@ -87,7 +87,7 @@ impl Pending {
         self.data > 0
     }
 
-    /// Adds a command; whether one had to be forgotten for it.
+    /// Adds a command. Returns whether the oldest one was dropped.
     pub(super) fn push(&mut self, asked: Asked, id: u64) -> bool {
         let full = self.list.len() >= PENDING_MAX;
         if full {
@@ -106,12 +106,12 @@ impl Pending {
         full
     }
 
-    /// Puts a command before all others, which decides about no bytes.
+    /// Adds a command at the front whose reply does not decide about any bytes.
     pub(super) fn push_front(&mut self, asked: Asked, id: u64) {
         self.list.push_front((asked, id));
     }
 
-    /// Takes the command that a reply is to.
+    /// Removes the command that a reply answers.
     pub(super) fn pop(&mut self) -> Option<(Asked, u64)> {
         let first = self.list.pop_front()?;
         if first.0.from().is_some() {
@@ -127,21 +127,21 @@ impl Pending {
         (self.data, self.reset) = (0, None);
     }
 
-    /// The client's offset from which on bytes depend on a reply.
+    /// The client's stream offset from which bytes depend on a reply.
     fn from(&self) -> Option<u64> {
         self.doubts.front().and_then(|d| d.from())
     }
 
-    /// Forgets all commands.
+    /// Removes all commands.
     pub(super) fn clear(&mut self) {
         self.forget();
         self.settle();
     }
 
-    /// The client sent these bytes, and they were read; kept where a reply decides about them, unless replies are `lost`.
+    /// Records bytes of the client that were parsed. They are kept if a reply decides about them, unless replies are `lost`.
     pub(super) fn sent(&mut self, bytes: &[u8], lost: bool) {
         if !self.doubts.is_empty() && !lost && !self.over {
-            // The command itself decides about what is behind it.
+            // The decision covers the bytes after the command.
             let from = self.from().unwrap_or(0);
             let skip = usize::try_from(from.saturating_sub(self.at)).unwrap_or(usize::MAX).min(bytes.len());
             let bytes = bytes.get(skip..).unwrap_or(&[]);
@@ -154,7 +154,7 @@ impl Pending {
         self.at += bytes.len() as u64;
     }
 
-    /// The server agreed: what was sent up to the next command that decides is not needed any more.
+    /// The server accepted: drops the bytes up to the next command that decides.
     pub(super) fn settle(&mut self) {
         match self.from() {
             None => (self.record, self.over) = (Vec::new(), false),
@@ -166,8 +166,8 @@ impl Pending {
         }
     }
 
-    /// The server refused: takes the bytes sent from `from` on, to be read anew, and forgets the commands in them. `None` where
-    /// they were too many.
+    /// The server refused: returns the bytes sent from `from` on, which are parsed again, and removes the commands in them.
+    /// `None` if there were too many.
     pub(super) fn take_back(&mut self, from: u64) -> Option<Vec<u8>> {
         let mut record = std::mem::take(&mut self.record);
         let kept = usize::try_from(self.at.saturating_sub(from)).unwrap_or(usize::MAX);
@@ -200,7 +200,7 @@ mod tests {
             assert_eq!(p.has_reset(1), waits);
         }
         assert!(p.has_data() && p.pop().is_some() && !p.has_data());
-        // However many commands are added, the oldest goes without a look at the others.
+        // Dropping the oldest command does not scan the others, however many there are.
         p.push(Asked::Rset, 3);
         for n in 0..PENDING_MAX {
             assert_eq!((p.has_reset(3), p.push(Asked::Chunk(9), 4)), (true, n == PENDING_MAX - 1));
@@ -241,7 +241,7 @@ mod tests {
         }
         p.pop();
         assert_eq!(p.take_back(0), None);
-        // From there on it is kept again.
+        // From there on, bytes are kept again.
         p.push(Asked::Data(p.at()), 0);
         p.sent(b"y", false);
         p.pop();

@@ -1,4 +1,4 @@
-//! What may be wrong with an SMTP transaction, under the names that rules know (`app-layer-event:smtp.NAME`).
+//! Anomalies of an SMTP transaction, under the names that rules use (`app-layer-event:smtp.NAME`).
 
 mail_events! {
     "SMTP";

@@ -1,31 +1,31 @@
 //! Lines of either direction.
 
-/// Longest line, with its line break, that is read; what is behind that is passed over. Lines of a mail come in pieces of that
-/// length. RFC 5321, section 4.5.3.1 allows 512 bytes, extensions more.
+/// The longest line that is parsed, including its line break; the rest is skipped. Mail lines arrive in pieces of this length.
+/// RFC 5321, section 4.5.3.1 allows 512 bytes, extensions more.
 pub(super) const MAX_LINE: usize = 4096;
 
-/// A line of a direction, or what there is of one that is too long.
+/// A line of a direction, or the available part of one that is too long.
 pub(super) struct Line<'a> {
-    /// Without its line break.
+    /// The text without its line break.
     pub(super) text: &'a [u8],
     pub(super) ending: &'a [u8],
-    /// Bytes of it, with the line break.
+    /// Length including the line break.
     pub(super) total: usize,
-    /// There is more of it.
+    /// The line continues.
     pub(super) cut: bool,
 }
 
-/// One direction.
+/// The state of one direction.
 #[derive(Debug, Default)]
 pub(super) struct Side {
-    /// How far what waits is known to have no line end.
+    /// The offset up to which the waiting data has no line end.
     pub(super) scan: usize,
-    /// What comes is the rest of a line of which nothing more is wanted.
+    /// The rest of the current line is skipped.
     pub(super) skip: bool,
 }
 
 impl Side {
-    /// The line at the front of `data`; with `end` what there is.
+    /// The line at the front of `data`; with `end`, also an unfinished one.
     pub(super) fn line<'a>(&mut self, data: &'a [u8], end: bool) -> Option<Line<'a>> {
         let within = data.get(..MAX_LINE).unwrap_or(data);
         let known = std::mem::take(&mut self.scan).min(within.len());
@@ -47,7 +47,7 @@ impl Side {
         }
     }
 
-    /// Passes over the rest of a line; returns how many bytes that are.
+    /// Skips the rest of a line. Returns the number of skipped bytes.
     pub(super) fn pass_over(&mut self, data: &[u8]) -> usize {
         self.scan = 0;
         match memchr::memchr(b'\n', data) {

@@ -1,4 +1,4 @@
-//! The `smtp` and `email` members of events, as Suricata 8 writes them.
+//! The `smtp` and `email` members of events, in the form of Suricata 8.
 
 use margay_json::Json;
 use md5::{Digest, Md5};
@@ -10,8 +10,8 @@ use super::config::MailField;
 use super::mail::Mail;
 use super::tx::SmtpTx;
 
-/// Appends `"smtp":{...}` and `"email":{...}`. What `extended`, `custom` and `md5` ask for is shown in events of their own
-/// only.
+/// Appends `"smtp":{...}` and `"email":{...}`. Only the transaction's own event has the members that `extended`, `custom` and
+/// `md5` add.
 pub(super) fn log(tx: &SmtpTx, json: &mut Json, options: &AppLogOptions, what: LogFor) {
     json.object("smtp");
     if let Some(helo) = &tx.helo {
@@ -29,7 +29,7 @@ pub(super) fn log(tx: &SmtpTx, json: &mut Json, options: &AppLogOptions, what: L
     }
 }
 
-/// URLs and fields of a name stand last first, as Suricata has them.
+/// Like in Suricata, URLs and fields with the same name are in reverse order.
 pub(crate) fn email(mail: &Mail, json: &mut Json, options: &AppLogOptions, what: LogFor) {
     json.object("email");
     json.str("status", mail.status().name());
@@ -53,7 +53,7 @@ pub(crate) fn email(mail: &Mail, json: &mut Json, options: &AppLogOptions, what:
     json.end_object();
 }
 
-/// What is shown in the mail's own event.
+/// Appends the members of the mail's own event.
 fn own(mail: &Mail, json: &mut Json, options: &AppLogOptions) {
     for field in MailField::ALL.iter().copied().filter(|f| options.smtp.fields.contains(f)) {
         let Some(value) = mail.first(field) else { continue };
@@ -86,7 +86,7 @@ fn list<'a>(json: &mut Json, key: &'static str, items: impl Iterator<Item = &'a 
     json.end_array();
 }
 
-/// The addresses of a list (RFC 5322, section 3.4): a comma within quotes is none between two of them.
+/// The addresses of a list (RFC 5322, section 3.4). A comma within quotes does not separate addresses.
 fn addresses(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (mut quoted, mut escaped) = (false, false);
     let comma = move |b: &u8| {

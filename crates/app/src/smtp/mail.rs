@@ -1,4 +1,4 @@
-//! The mail of a transaction: what is kept of it, and the files that it carries.
+//! The mail of a transaction: the data kept from it, and its files.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -13,51 +13,51 @@ use crate::parser::Parse;
 
 use super::config::{Config, MailField};
 
-/// Most fields that are kept; those behind them are not.
+/// The limit of fields; further ones are dropped.
 const MAX_FIELDS: usize = 128;
-/// Most bytes of fields that neither rules nor events have; those behind them are not kept.
+/// The limit in bytes for fields that neither rules nor events use; further ones are dropped.
 const MAX_OTHER_BYTES: usize = 16 << 10;
-/// Most URLs that are kept; those behind them are not.
+/// The limit of URLs; further ones are dropped.
 const MAX_URLS: usize = 1024;
-/// Most bytes of URLs that are kept.
+/// The limit of URLs in bytes.
 const MAX_URL_BYTES: usize = 256 << 10;
-/// Most names of attachments that are kept; those behind them are not.
+/// The limit of attachment names; further ones are dropped.
 const MAX_ATTACHMENTS: usize = 256;
-/// Bytes of data that are handed on together.
+/// The size of data batches for files.
 const BATCH: usize = 16 << 10;
-/// Name of the file that a mail becomes where it is not taken apart.
+/// File name of a mail that is not parsed.
 const RAW_NAME: &[u8] = b"rawmsg";
 
 /// A mail.
 #[derive(Debug, Default)]
 pub(crate) struct Mail {
     message: Message,
-    /// It becomes one file.
+    /// The mail becomes one raw file.
     raw: bool,
     fields: Vec<(MailField, Vec<u8>)>,
-    /// Those that neither rules nor events have, for scripts.
+    /// Fields that neither rules nor events use, for scripts.
     others: Vec<(Vec<u8>, Vec<u8>)>,
     other_bytes: usize,
     pub(crate) urls: Vec<Vec<u8>>,
     url_bytes: usize,
-    /// Places of URLs, by their hash.
+    /// Indexes of URLs by their hash.
     url_places: HashMap<u64, usize, RandomState>,
-    /// Bytes of all texts that are kept.
+    /// Bytes of all kept texts.
     bytes: usize,
     pub(crate) attachments: Vec<Vec<u8>>,
-    /// Whether there was anything of it.
+    /// Whether any data came.
     pub(crate) begun: bool,
 }
 
 impl Mail {
-    /// One that begins; `None` where nothing is done with mail.
+    /// Starts a mail; `None` if mail is not processed.
     pub(crate) fn new(config: &Config) -> Option<Box<Mail>> {
         let raw = config.raw_extraction && !config.decode_mime;
         (raw || config.decode_mime)
             .then(|| Box::new(Mail { message: Message::new(&config.mime), raw, ..Mail::default() }))
     }
 
-    /// Bytes of memory that it holds, with its own size.
+    /// Memory in bytes, including its own size.
     pub(crate) fn memory(&self) -> usize {
         size_of::<Mail>()
             + self.message.memory()
@@ -73,7 +73,7 @@ impl Mail {
         self.message.status()
     }
 
-    /// Whether it was taken apart.
+    /// Whether it was parsed.
     pub(crate) const fn is_parsed(&self) -> bool {
         !self.raw
     }
@@ -83,17 +83,17 @@ impl Mail {
         self.message.body_md5()
     }
 
-    /// The first field of a name.
+    /// The first field with this name.
     pub(crate) fn first(&self, field: MailField) -> Option<&[u8]> {
         self.all(field).next()
     }
 
-    /// All fields of a name.
+    /// All fields with this name.
     pub(crate) fn all(&self, field: MailField) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.fields.iter().filter(move |f| f.0 == field).map(|f| f.1.as_slice())
     }
 
-    /// The first field of any name.
+    /// The first field with any given name.
     pub(crate) fn named(&self, name: &[u8]) -> Option<&[u8]> {
         match MailField::from_name(name) {
             Some(field) => self.first(field),
@@ -107,7 +107,7 @@ impl Mail {
         known.chain(self.others.iter().map(|(n, _)| n.as_slice())).collect()
     }
 
-    /// Whether a URL is not kept yet; it will be the next one that is.
+    /// Whether a URL is new. If so, the caller keeps it as the next one.
     fn is_new(&mut self, url: &[u8]) -> bool {
         let hash = self.url_places.hasher().hash_one(url);
         let place = self.urls.len();
@@ -157,16 +157,16 @@ impl Mail {
     }
 }
 
-/// What a mail is read with.
+/// The context for reading a mail.
 pub(crate) struct MailCx<'a, 'p> {
     cx: &'a mut Parse<'p>,
     files: &'a mut Files,
     events: &'a mut AppEvents,
-    /// The way that it goes.
+    /// The direction of the mail.
     dir: Direction,
-    /// The number of the event for a problem.
+    /// Converts a problem to its event number.
     event: fn(Problem) -> u8,
-    /// Data of the open file that is not handed on yet.
+    /// Data of the open file that has not been handed on.
     batch: Vec<u8>,
 }
 
@@ -183,7 +183,7 @@ impl<'a, 'p> MailCx<'a, 'p> {
         MailCx { cx, files, events, dir, event, batch }
     }
 
-    /// Reads a piece of a line: see [`Message::line`]. With `dot` one that a client put before it is not in it.
+    /// Reads a piece of a line: see [`Message::line`]. With `dot`, the client's dot stuffing was removed from it.
     pub(crate) fn line(&mut self, mail: &mut Mail, piece: &[u8], first: bool, ending: &[u8], dot: bool) {
         mail.begun = true;
         if mail.raw {
@@ -203,7 +203,7 @@ impl<'a, 'p> MailCx<'a, 'p> {
         });
     }
 
-    /// Bytes are missing.
+    /// Handles a gap.
     pub(crate) fn gap(&mut self, mail: &mut Mail, len: u64) {
         if mail.raw {
             self.tell(Part::Gap(len));
@@ -212,7 +212,7 @@ impl<'a, 'p> MailCx<'a, 'p> {
         }
     }
 
-    /// The mail is at its end, or is cut off.
+    /// Ends the mail; `truncated` if its end was not seen.
     pub(crate) fn end(&mut self, mail: &mut Mail, truncated: bool) {
         if mail.raw {
             self.tell(Part::End { truncated });
@@ -259,7 +259,7 @@ impl<'a, 'p> MailCx<'a, 'p> {
         }
     }
 
-    /// Hands on what is left.
+    /// Hands on the remaining data.
     pub(crate) fn done(mut self) {
         self.flush();
         self.cx.shared.scratch = std::mem::take(&mut self.batch);

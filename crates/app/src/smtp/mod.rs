@@ -1,8 +1,8 @@
-//! SMTP (RFC 5321), and the mail that it carries.
+//! SMTP (RFC 5321) and its mail.
 //!
-//! A transaction is a mail: it begins with the first command and ends with the mail's data, with RSET, or where TLS begins.
-//! Commands wait in a queue for their replies, whatever the pipelining. Mail comes with DATA or in chunks (BDAT, RFC 3030),
-//! and goes line by line into [`crate::mime`].
+//! A transaction is a mail: it begins with the first command and ends with the mail's data, with RSET, or at STARTTLS. Commands
+//! wait in a queue for their replies, with or without pipelining. Mail arrives with DATA or in chunks (BDAT, RFC 3030), and
+//! goes line by line to [`crate::mime`].
 
 mod buffers;
 mod command;
@@ -28,16 +28,16 @@ pub use config::{Config, LogOptions, MailField};
 pub(crate) use log::email as log_email;
 pub use tx::SmtpTx;
 
-/// Progress of a transaction: places in the states of [`PROTOCOL`].
+/// Progress of a transaction: indexes in the states of [`PROTOCOL`].
 const DATA: u8 = 1;
-/// Where the fields of the mail's header are: a transaction that has them is past it. See [`DATA`].
+/// The state of the mail's header fields: a transaction with complete fields is past it. See [`DATA`].
 const HEADER: u8 = 2;
 /// See [`DATA`].
 const BODY: u8 = 3;
 /// See [`DATA`].
 const COMPLETE: [u8; 2] = [4, 1];
 
-/// Types of frames: places in the frames of [`PROTOCOL`].
+/// Frame types: indexes in the frames of [`PROTOCOL`].
 const COMMAND_FRAME: u8 = 0;
 /// See [`COMMAND_FRAME`].
 const DATA_FRAME: u8 = 1;

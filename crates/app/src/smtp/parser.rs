@@ -1,4 +1,4 @@
-//! The state machine: the client's lines and mails, the server's replies, and which reply is to what.
+//! The state machine: the client's lines and mails, the server's replies, and the command that each reply answers.
 
 use margay_flow::{Direction, FlowState};
 
@@ -19,48 +19,48 @@ use super::{BODY, COMMAND_FRAME, DATA, DATA_FRAME, RESPONSE_FRAME};
 const TS: Direction = Direction::ToServer;
 const TC: Direction = Direction::ToClient;
 
-/// What the client is at.
+/// The client's position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Mode {
     /// Commands.
     #[default]
     Command,
-    /// STARTTLS was sent: what follows is for whoever comes after the reply.
+    /// STARTTLS was sent: the rest is for the protocol after the reply.
     Tls,
-    /// A mail, up to a line with a dot.
+    /// In a mail, up to a line with a dot.
     Data,
-    /// A chunk of a mail, with the bytes that are left of it, and whether it is the last one.
+    /// In a chunk of a mail, with the bytes left, and whether it is the last chunk.
     Chunk { left: u64, last: bool },
 }
 
-/// A flow's SMTP parser.
+/// The SMTP parser of a flow.
 #[derive(Debug, Default)]
 pub(super) struct SmtpParser {
     txs: TxList<SmtpTx>,
-    /// The transaction that commands go to.
+    /// The current transaction.
     open: Option<u64>,
     client: Side,
     server: Side,
     mode: Mode,
-    /// The next byte of the mail is at the beginning of a line.
+    /// The next byte of the mail starts a line.
     line_start: bool,
-    /// A chunk ended within this line.
+    /// The beginning of a line that a chunk ended in.
     carry: Vec<u8>,
-    /// The command before was a chunk, and not the last one.
+    /// The previous command was a chunk, and not the last one.
     after_chunk: bool,
     /// Commands without a reply.
     pending: Pending,
-    /// What the client sends next is a step of an authentication, and no command.
+    /// The client's next line is an authentication step, not a command.
     credentials: bool,
-    /// What the client sent behind a command that was refused, and is still to be read as commands.
+    /// Bytes that the client sent after a refused command, to be parsed as commands.
     again: Vec<u8>,
-    /// What waits of the client can be read now.
+    /// The client's waiting data can be parsed now.
     resume: bool,
-    /// The server said something.
+    /// The server has sent data.
     greeted: bool,
-    /// Bytes were missing: replies cannot be counted any more.
+    /// After a gap, replies cannot be matched to commands.
     lost: bool,
-    /// Name that the client gave.
+    /// The client's name.
     helo: Option<Vec<u8>>,
 }
 
@@ -69,12 +69,12 @@ impl SmtpParser {
         self.txs.get_mut(id)
     }
 
-    /// Whether the next command may need one more transaction than there may be. All but the one at hand are complete, and go
-    /// once they were looked at.
+    /// Whether the next command may exceed the limit of transactions. All but the current one are complete, and are freed once
+    /// inspected.
     fn is_full(&self, cx: &mut Parse<'_>) -> bool {
         let most = (cx.config.smtp.max_tx as usize).max(2);
         let going_on = self.open.is_some_and(|id| self.txs.get(id).is_some_and(|t| !t.is_complete()));
-        // A command that ends the one at hand begins another.
+        // A command that ends the current transaction begins another.
         let room = if going_on { most.saturating_mul(2) } else { most };
         let full = cx.config.smtp.max_tx != 0 && self.txs.len() >= room;
         if full {
@@ -83,7 +83,7 @@ impl SmtpParser {
         full
     }
 
-    /// The transaction at hand; a new one where there is none.
+    /// The current transaction; creates one if there is none.
     fn current(&mut self, cx: &mut Parse<'_>) -> Option<&mut SmtpTx> {
         if let Some(id) = self.open.filter(|id| self.txs.get(*id).is_some_and(|t| !t.is_complete())) {
             return self.get(id);
@@ -98,12 +98,12 @@ impl SmtpParser {
         self.get(id)
     }
 
-    /// The transaction that a frame belongs to.
+    /// The transaction of a frame.
     fn frame_tx(&self) -> Option<u64> {
         self.open.or_else(|| self.txs.next().checked_sub(1))
     }
 
-    /// Adds an event to the transaction at hand, or to the last one.
+    /// Adds an event to the current transaction, or to the last one.
     fn event(&mut self, cx: &mut Parse<'_>, event: Event, dir: Direction) {
         let id = self.frame_tx();
         if let Some(tx) = id.and_then(|id| self.get(id)) {
@@ -124,12 +124,12 @@ impl SmtpParser {
         self.lost |= self.pending.push(what, id);
     }
 
-    /// What the client sent.
+    /// Parses the client's data.
     fn client(&mut self, cx: &mut Parse<'_>, data: &[u8]) -> Parsed {
         if self.again.is_empty() {
             return self.client_bytes(cx, data);
         }
-        // What is read for the second time comes first. Its frames were marked the first time.
+        // Data to be parsed again comes first. Its frames were marked the first time.
         let mut all = std::mem::take(&mut self.again);
         let before = all.len();
         all.extend_from_slice(data);
@@ -189,13 +189,13 @@ impl SmtpParser {
         Parsed::used(at)
     }
 
-    /// A command.
+    /// Handles a command.
     fn command(&mut self, cx: &mut Parse<'_>, line: &Line<'_>) {
         let credentials = std::mem::take(&mut self.credentials);
         let command = if credentials { Command::Other } else { Command::read(line.text) };
         let resets = self.open.is_some_and(|id| self.pending.has_reset(id) || self.get(id).is_some_and(|t| t.rejected));
         if resets && matches!(command, Command::Mail(_) | Command::Hello(_)) {
-            // The next mail begins before the reply to what ended this one is there.
+            // The next mail begins before the reply that ends this one.
             self.close();
         }
         let after_chunk = std::mem::take(&mut self.after_chunk);
@@ -230,7 +230,7 @@ impl SmtpParser {
             Command::Data => {
                 asked = Asked::Data(behind);
                 if tx.mail.as_ref().is_some_and(|m| m.begun) {
-                    // A mail in chunks cannot go on like this (RFC 3030, section 3).
+                    // A chunked mail cannot continue like this (RFC 3030, section 3).
                     tx.event(Event::UnparsableContent, TS);
                 } else {
                     tx.mail = Mail::new(&cx.config.smtp);
@@ -269,7 +269,7 @@ impl SmtpParser {
         }
     }
 
-    /// Takes the mail at hand out to read it.
+    /// Takes the current mail out of the transaction to read into it.
     fn with_mail(&mut self, cx: &mut Parse<'_>, f: impl FnOnce(&mut MailCx<'_, '_>, &mut Mail)) {
         let Some(tx) = self.open.and_then(|id| self.get(id)) else { return };
         let Some(mut mail) = tx.mail.take() else { return };
@@ -284,7 +284,7 @@ impl SmtpParser {
         tx.mail = Some(mail);
     }
 
-    /// Lines of a mail; how many bytes of it were used.
+    /// Reads lines of a mail. Returns the number of bytes consumed.
     fn data_lines(&mut self, cx: &mut Parse<'_>, data: &[u8], at: usize) -> usize {
         let tx = self.frame_tx();
         if self.greeted && self.pending.has_data() && !self.lost {
@@ -325,7 +325,7 @@ impl SmtpParser {
         used
     }
 
-    /// As [`SmtpParser::with_mail`], called also where there is no mail to read into.
+    /// As [`SmtpParser::with_mail`], but also calls the function if there is no mail.
     fn with_mail_or_not(&mut self, cx: &mut Parse<'_>, f: impl FnOnce(Option<(&mut MailCx<'_, '_>, &mut Mail)>)) {
         if self.open.and_then(|id| self.get(id)).is_some_and(|t| t.mail.is_some()) {
             self.with_mail(cx, |mcx, mail| f(Some((mcx, mail))));
@@ -334,7 +334,7 @@ impl SmtpParser {
         }
     }
 
-    /// Bytes of a chunk of a mail; how many of them were used.
+    /// Reads bytes of a chunk. Returns the number of bytes consumed.
     fn chunk(&mut self, cx: &mut Parse<'_>, data: &[u8], left: u64, last: bool) -> usize {
         let own = data.get(..usize::try_from(left).unwrap_or(usize::MAX)).unwrap_or(data);
         let whole = own.len() as u64 == left;
@@ -351,7 +351,7 @@ impl SmtpParser {
             while used < own.len() {
                 let rest = own.get(used..).unwrap_or(&[]);
                 if !carry.is_empty() {
-                    // What the chunk before ended with, up to the end of its line.
+                    // The unfinished line of the previous chunk, up to its end.
                     let room = MAX_LINE.saturating_sub(carry.len());
                     let lf = memchr::memchr(b'\n', rest.get(..room).unwrap_or(rest));
                     let n = lf.map_or(rest.len().min(room), |n| n + 1);
@@ -383,7 +383,7 @@ impl SmtpParser {
         used
     }
 
-    /// A chunk is at its end.
+    /// Ends a chunk.
     fn chunk_end(&mut self, cx: &mut Parse<'_>, last: bool) {
         self.mode = Mode::Command;
         self.client.scan = 0;
@@ -401,7 +401,7 @@ impl SmtpParser {
         self.close();
     }
 
-    /// No more of the mail at hand will come.
+    /// Ends the current mail, truncated.
     fn cut_off(&mut self, cx: &mut Parse<'_>) {
         self.mode = Mode::Command;
         let (carry, start) = (std::mem::take(&mut self.carry), self.line_start);
@@ -413,7 +413,7 @@ impl SmtpParser {
         });
     }
 
-    /// What the server sent.
+    /// Parses the server's data.
     fn server(&mut self, cx: &mut Parse<'_>, data: &[u8]) -> Parsed {
         let mut at = 0;
         loop {
@@ -435,13 +435,13 @@ impl SmtpParser {
                 self.event(cx, Event::TruncatedLine, TC);
                 self.event(cx, Event::ReplyTooLong, TC);
             }
-            // A line without a code, or with one that nobody defined: this is no SMTP.
+            // A line without a valid code is not SMTP.
             let Some(reply) = Reply::read(line.text).filter(Reply::known) else {
-                // Behind a mail that is whole there is nothing that it belongs to.
+                // After a complete mail, it belongs to no transaction.
                 if self.open.is_some() || self.frame_tx().is_none() {
                     self.event(cx, Event::InvalidReply, TC);
                 }
-                // Of a line that was cut it cannot be said.
+                // A truncated line does not show it.
                 if line.cut {
                     continue;
                 }
@@ -456,7 +456,7 @@ impl SmtpParser {
         Parsed::used(at)
     }
 
-    /// A reply is whole; what follows, where it changes that.
+    /// Handles a complete reply. Returns the outcome if it changes what follows.
     fn reply(&mut self, cx: &mut Parse<'_>, code: u16) -> Option<Outcome> {
         if !std::mem::replace(&mut self.greeted, true) {
             let to_tls = self.pending.front() == Some(Asked::StartTls);
@@ -472,7 +472,7 @@ impl SmtpParser {
             }
         }
         let Some((asked, id)) = self.pending.pop() else {
-            // 421 needs no command (RFC 5321, section 3.8).
+            // 421 can come without a command (RFC 5321, section 3.8).
             if code != 421 && !self.lost {
                 self.event(cx, Event::UnmatchedReply, TC);
             }
@@ -484,7 +484,8 @@ impl SmtpParser {
         match asked {
             Asked::Other => {}
             Asked::Quit => {
-                // Nothing follows: what there was of a mail is over. Before that something may, whatever the server said.
+                // The connection has closed, so the rest of a mail will not come. While it is open, more may follow whatever
+                // the server replied.
                 if cx.flow.state == FlowState::Closed && self.open == Some(id) {
                     self.close();
                 }
@@ -497,8 +498,8 @@ impl SmtpParser {
                 }
                 return self.refused(cx, from, id);
             }
-            // A server that knows chunks takes a chunk's bytes whatever it thinks of them (RFC 3030 section 2). To one that
-            // does not they are commands.
+            // A server with CHUNKING reads a chunk's bytes even if it rejects them (RFC 3030 section 2). Without it, the bytes
+            // are commands.
             Asked::Chunk(from) if matches!(code, 500 | 502) => return self.refused(cx, from, id),
             Asked::Chunk(_) => self.pending.settle(),
             Asked::Auth if code == 334 => return self.challenged(cx),
@@ -524,13 +525,12 @@ impl SmtpParser {
         None
     }
 
-    /// A command that announced a mail was refused: the server reads what is behind it, from the client's offset `from` on, as
-    /// commands.
+    /// A command that announced mail was refused: the server reads the bytes from the client's offset `from` on as commands.
     fn refused(&mut self, cx: &mut Parse<'_>, from: u64, id: u64) -> Option<Outcome> {
         let back = self.pending.take_back(from);
         if self.open == Some(id) && matches!(self.mode, Mode::Data | Mode::Chunk { .. }) {
             if back.as_ref().is_some_and(Vec::is_empty) {
-                // Nothing was sent of it.
+                // The client sent nothing of the mail.
                 if let Some(tx) = self.get(id) {
                     tx.mail = None;
                 }
@@ -543,7 +543,7 @@ impl SmtpParser {
         self.carry.clear();
         match back {
             Some(bytes) => (self.client.skip, self.client.scan, self.again) = (false, 0, bytes),
-            // More than is kept: the next line is a command.
+            // Too many bytes to keep: the next line is a command.
             None => self.client.skip |= !self.line_start,
         }
         self.resume = true;
@@ -556,13 +556,13 @@ impl SmtpParser {
         (parsed.outcome != Outcome::More).then_some(parsed.outcome)
     }
 
-    /// The server asks for the next step of an authentication: what the client says to that is no command.
+    /// The server requests the next authentication step, so the client's next line is not a command.
     fn challenged(&mut self, cx: &mut Parse<'_>) -> Option<Outcome> {
         let Some((asked, id)) = self.pending.pop() else {
             self.credentials = true;
             return None;
         };
-        // It did not wait, and was taken for a command.
+        // The client did not wait, and its line was parsed as a command.
         let outcome = match asked {
             Asked::Data(from) | Asked::Chunk(from) => self.refused(cx, from, id),
             Asked::StartTls if self.mode == Mode::Tls => {
@@ -577,7 +577,7 @@ impl SmtpParser {
 }
 
 impl Parser for SmtpParser {
-    /// Like the peer's, its messages are not looked at in the raw stream one by one.
+    /// Like Suricata, do not inspect each message of the raw stream at once.
     fn is_prompt(&self) -> bool {
         false
     }
@@ -601,7 +601,7 @@ impl Parser for SmtpParser {
     }
 
     fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
-        // Which reply is to what is not known behind a gap.
+        // After a gap, replies cannot be matched to commands.
         self.lost = true;
         self.pending.clear();
         if dir == TC {

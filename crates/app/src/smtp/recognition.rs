@@ -1,5 +1,6 @@
-//! How SMTP is recognised: by the first command of a client, or by a greeting of a server (RFC 5321, section 4.2) that
-//! names the protocol, as it should; on SMTP's ports by any greeting. FTP servers greet with 220, too.
+//! Protocol detection for SMTP: by a client's first command, or by a server's greeting (RFC 5321, section 4.2) that names the
+//! protocol as it should. On the ports of SMTP, any greeting is enough; elsewhere it is not, because FTP servers greet with 220
+//! too.
 
 use margay_flow::Direction;
 
@@ -18,7 +19,7 @@ const PROBES: &[Probe] = &[
 
 pub(super) const RECOGNITION: Recognition = Recognition { patterns: PATTERNS, probes: PROBES };
 
-/// Longest first line of a greeting that is looked through (RFC 5321, section 4.5.3.1.5).
+/// The longest first line of a greeting that is searched (RFC 5321, section 4.5.3.1.5).
 const LONGEST: usize = 512;
 
 fn greeting(dir: Direction, data: &[u8]) -> Probed {

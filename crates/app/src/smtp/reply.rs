@@ -1,7 +1,7 @@
 //! Replies (RFC 5321, section 4.2).
 
-/// Codes that servers use: RFC 5321 (section 4.2.3), RFC 4954 (section 6, authentication), RFC 7504, and 401, 402 and 435, which
-/// older servers send. Sorted.
+/// Codes in use, sorted: RFC 5321 (section 4.2.3), RFC 4954 (section 6, authentication), RFC 7504, and 401, 402 and 435, which
+/// older servers send.
 const KNOWN: [u16; 38] = [
     211, 214, 220, 221, 235, 250, 251, 252, 334, 354, 401, 402, 421, 432, 435, 450, 451, 452, 454, 455, 500, 501, 502,
     503, 504, 521, 525, 530, 534, 535, 538, 550, 551, 552, 553, 554, 555, 556,
@@ -17,14 +17,14 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// Reads a line, without its line break; `None` where it begins with no code.
+    /// Reads a line, without its line break; `None` if it does not begin with a code.
     pub(super) fn read(line: &[u8]) -> Option<Reply> {
         let &[a @ b'1'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9', ref rest @ ..] = line else { return None };
         let digit = |d: u8| u16::from(d - b'0');
         Some(Reply { code: digit(a) * 100 + digit(b) * 10 + digit(c), last: rest.first() != Some(&b'-') })
     }
 
-    /// Whether the code is one that servers use.
+    /// Whether the code is in use.
     pub(super) fn known(&self) -> bool {
         KNOWN.binary_search(&self.code).is_ok()
     }

@@ -12,9 +12,9 @@ use super::COMPLETE;
 use super::events::Event;
 use super::mail::Mail;
 
-/// Most recipients that are kept; those behind them are not (RFC 5321, section 4.5.3.1.8 asks for 100).
+/// The limit of recipients; further ones are dropped (RFC 5321, section 4.5.3.1.8 requires 100).
 const MAX_RECIPIENTS: usize = 1000;
-/// Most bytes of recipients that are kept.
+/// The limit of recipients in bytes.
 const MAX_RECIPIENT_BYTES: usize = 64 << 10;
 
 /// A transaction of SMTP.
@@ -23,21 +23,21 @@ pub struct SmtpTx {
     pub(super) base: TxBase,
     /// Name of the client, from this transaction or an earlier one.
     pub(super) helo: Option<Vec<u8>>,
-    /// It was said in this transaction.
+    /// The client gave its name in this transaction.
     pub(super) said_hello: bool,
     pub(super) mail_from: Option<Vec<u8>>,
     pub(super) rcpt_to: Vec<Vec<u8>>,
     pub(super) recipient_bytes: usize,
     pub(super) mail: Option<Box<Mail>>,
-    /// The server answered a command of it.
+    /// The server replied to one of its commands.
     pub(super) answered: bool,
-    /// The server did not want the mail.
+    /// The server refused the mail.
     pub(super) rejected: bool,
     pub(super) window: WindowLimits,
 }
 
 impl SmtpTx {
-    /// Adds an event that came up in a direction.
+    /// Adds an event of a direction.
     pub(super) fn event(&mut self, event: Event, dir: Direction) {
         self.base.events.add(event as u8);
         self.base.touch(dir);
@@ -52,7 +52,7 @@ impl SmtpTx {
         }
     }
 
-    /// Nothing more will come of it.
+    /// Completes the transaction.
     pub(super) fn complete(&mut self) {
         self.base.advance(Direction::ToServer, COMPLETE[0]);
         self.base.advance(Direction::ToClient, COMPLETE[1]);
@@ -95,7 +95,7 @@ impl Transaction for SmtpTx {
     }
 
     fn records(&self, _options: &AppLogOptions) -> usize {
-        // A farewell behind a mail, which nobody answers, is not worth an event.
+        // A QUIT after a mail, without a reply, needs no event.
         let own = self.said_hello || self.mail_from.is_some() || !self.rcpt_to.is_empty() || self.mail.is_some();
         usize::from(own || self.answered)
     }

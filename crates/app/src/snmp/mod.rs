@@ -12,7 +12,7 @@ use crate::recognise::{Probe, Probed, Recognition, UDP};
 use crate::registry::{AppProto, Protocol};
 use crate::tx::{Found, LogFor, TxBase};
 
-/// Names of PDUs by the number of their tag (RFC 1157 section 4.1, RFC 3416 section 3).
+/// Names of PDUs by tag number (RFC 1157 section 4.1, RFC 3416 section 3).
 const PDUS: &[&str] = &[
     "get_request",
     "get_next_request",
@@ -24,17 +24,17 @@ const PDUS: &[&str] = &[
     "trap_v2",
     "report",
 ];
-/// `GetBulkRequest-PDU`: it has other numbers in the places of error status and index.
+/// `GetBulkRequest-PDU`: it has other numbers in place of error status and index.
 const GET_BULK: u8 = 5;
 /// `Trap-PDU` of version 1.
 const TRAP_V1: u8 = 4;
 /// `Report-PDU`, the last one.
 const REPORT: u8 = 8;
 
-/// Names of version 1's traps (RFC 1157 section 4.1.6).
+/// Trap names of version 1 (RFC 1157 section 4.1.6).
 const TRAPS: &[&str] =
     &["coldStart", "warmStart", "linkDown", "linkUp", "authenticationFailure", "egpNeighborLoss", "enterpriseSpecific"];
-/// The same, as rules name them.
+/// Trap names in rules.
 const TRAP_WORDS: &[(&str, u64)] = &[
     ("coldstart", 0),
     ("warmstart", 1),
@@ -44,16 +44,16 @@ const TRAP_WORDS: &[(&str, u64)] = &[
     ("egpneighborloss", 5),
     ("enterprisespecific", 6),
 ];
-/// Names of error states (RFC 1157 section 4.1).
+/// Names of error codes (RFC 1157 section 4.1).
 const ERRORS: &[&str] = &["NoError", "TooBig", "NoSuchName", "BadValue", "ReadOnly", "GenErr"];
 /// The user-based security model (RFC 3414 section 2.4).
 const USM: u32 = 3;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:snmp.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:snmp.NAME`).
 
     events! { "SNMP";
-        // Not raised: what cannot be read at all has no transaction.
+        // Never raised: an invalid message has no transaction.
         MalformedData "malformed_data";
         UnknownSecurityModel "unknown_security_model";
         VersionMismatch "version_mismatch";
@@ -82,7 +82,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Snmp, "snmp").logged()
 };
 
-/// A sequence that begins with the version, and a community or the header of version 3.
+/// Checks for a sequence that begins with the version, and a community or the header of version 3.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     if data.first() != Some(&SEQUENCE) {
         return Probed::No;
@@ -97,10 +97,10 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct Snmp {
-    /// Version of the first message: events have it as that of all of them. 0 before.
+    /// Version of the first message, which events show for all of them; 0 before it.
     version: u8,
 }
 
@@ -132,18 +132,18 @@ impl Conversation for Snmp {
     }
 }
 
-/// In whose name a message is sent.
+/// The sender's identity.
 #[derive(Debug)]
 enum Access {
     /// The community of versions 1 and 2c.
     Community(Box<[u8]>),
-    /// The user of version 3's user-based security model.
+    /// The user in the user-based security model of version 3.
     User(Box<[u8]>),
     /// Another security model.
     Unknown,
 }
 
-/// What is particular to a trap of version 1.
+/// The additional fields of a trap in version 1.
 #[derive(Debug)]
 struct Trap {
     kind: u8,
@@ -151,14 +151,14 @@ struct Trap {
     address: String,
 }
 
-/// What a message asks or answers, where it is not encrypted.
+/// The content of a message, unless it is encrypted.
 #[derive(Debug)]
 struct Pdu {
-    /// The number of its tag.
+    /// Its tag number.
     kind: u8,
     error: u32,
     trap: Option<Box<Trap>>,
-    /// The list of variable bindings, as it was sent. It was read once.
+    /// The raw list of variable bindings, which was checked.
     vars: Box<[u8]>,
 }
 
@@ -172,7 +172,7 @@ struct Message {
     pdu: Option<Pdu>,
 }
 
-/// The names of a list of variable bindings; `None` at what is no binding.
+/// The names in a list of variable bindings; `None` for an invalid one.
 fn bindings(list: &[u8]) -> impl Iterator<Item = Option<String>> {
     let mut reader = Reader::new(list);
     std::iter::from_fn(move || {
@@ -231,7 +231,7 @@ impl Message {
             version @ (0 | 1) => {
                 let access = Access::Community(reader.take(OCTETS)?.into());
                 let pdu = Pdu::read(&mut reader)?;
-                // Version 1 ends with its trap.
+                // In version 1, the trap is the last type.
                 (version == 1 || pdu.kind <= TRAP_V1).then_some(Message {
                     dir,
                     version: if version == 0 { 1 } else { 2 },
@@ -268,7 +268,7 @@ impl Message {
     }
 }
 
-/// The user in the parameters of the user-based security model (RFC 3414 section 2.4).
+/// The user name in the parameters of the user-based security model (RFC 3414 section 2.4).
 fn user(parameters: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader::new(parameters).enter(SEQUENCE)?;
     reader.take(OCTETS)?;

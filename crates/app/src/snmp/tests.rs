@@ -1,4 +1,4 @@
-//! Messages from captures, and broken ones.
+//! Captured messages, and invalid ones.
 
 use super::*;
 use crate::testing::Talk;
@@ -16,7 +16,7 @@ fn tlv(tag: u8, body: &[u8]) -> Vec<u8> {
     [&[tag, u8::try_from(body.len()).unwrap()], body].concat()
 }
 
-/// Version 3 with flags, a security model and what is behind the parameters of the security model.
+/// Version 3 with flags, a security model and the data after the security parameters.
 fn version3(flags: u8, model: u8, rest: &[u8]) -> Vec<u8> {
     let header = tlv(SEQUENCE, &[&[2, 1, 1, 2, 1, 9, 4, 1, flags, 2, 1][..], &[model]].concat());
     let parameters = tlv(OCTETS, b"\x30\x10\x04\x01e\x02\x01\x01\x02\x01\x02\x04\x01u\x04\x00\x04\x00\x05");
@@ -78,7 +78,7 @@ fn errors_have_names() {
         let mut message = RESPONSE.to_vec();
         message[28] = status;
         assert!(snmp().server(&message).logs()[0].contains(name));
-        // A request to get much has a number of its own there.
+        // A bulk request has another number there.
         message[18] = 0xa5;
         assert!(!snmp().server(&message).logs()[0].contains("error"));
     }
@@ -119,7 +119,7 @@ fn what_is_no_message() {
             talk.client(&message[..cut]);
             assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Failed, 0), "{cut}");
         }
-        // Any byte may be wrong: nothing is read beyond the message.
+        // Any byte may be wrong: nothing is read past the message.
         for i in 0..message.len() {
             for b in [0, 0x7f, 0x80, 0x84, 0xff] {
                 let mut message = message.to_vec();
@@ -129,7 +129,7 @@ fn what_is_no_message() {
         }
     }
     let mut talk = snmp();
-    // Version 4; a PDU that version 1 does not have; a flag that says encrypted, and it is not.
+    // Version 4; a PDU that version 1 does not have; a flag that wrongly says encrypted.
     let mut of_version_1 = GET.to_vec();
     (of_version_1[4], of_version_1[18]) = (0, 0xa5);
     let not_encrypted = version3(2, 3, &tlv(SEQUENCE, b""));
@@ -137,7 +137,7 @@ fn what_is_no_message() {
         talk.client(message);
         assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Failed, 0));
     }
-    // A datagram that cannot be read is no reason to give the flow up.
+    // An invalid datagram does not end parsing of the flow.
     talk.client(GET);
     assert_eq!(talk.logs().len(), 1);
 }

@@ -1,23 +1,24 @@
 //! The banner (RFC 4253 section 4.2): `SSH-protoversion-softwareversion SP comments CR LF`.
 
-/// What a banner begins with.
+/// The first bytes of a banner.
 pub(super) const PREFIX: &[u8] = b"SSH-";
 
 /// A banner's parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Banner<'a> {
-    /// Version of the protocol; never empty.
+    /// Protocol version; never empty.
     pub proto: &'a [u8],
-    /// The software, without comments; may be empty. One that begins with a space, which none should, is all there is.
+    /// The software, without comments; may be empty. If it begins with a space, which is invalid, it includes the rest of the
+    /// line.
     pub software: &'a [u8],
 }
 
-/// A line's content: up to the first CR, wherever that is.
+/// The content of a line, up to the first CR.
 pub(super) fn content(line: &[u8]) -> &[u8] {
     line.split(|&b| b == b'\r').next().unwrap_or(line)
 }
 
-/// Reads a banner's content; `None` where it is none: another beginning, no version, or no second hyphen.
+/// Reads the content of a banner; `None` if it has another beginning, no version, or no second hyphen.
 pub(super) fn parse(content: &[u8]) -> Option<Banner<'_>> {
     let rest = content.strip_prefix(PREFIX)?;
     let hyphen = rest.iter().position(|&b| b == b'-').filter(|&n| n > 0)?;
@@ -26,13 +27,13 @@ pub(super) fn parse(content: &[u8]) -> Option<Banner<'_>> {
     Some(Banner { proto, software: software.get(..end)? })
 }
 
-/// Whether these bytes are, or may become, the beginning of a banner.
+/// Whether this data is, or may become, the beginning of a banner.
 pub(super) fn may_begin(data: &[u8]) -> bool {
     let n = data.len().min(PREFIX.len());
     data.get(..n) == PREFIX.get(..n)
 }
 
-/// Whether a version of the protocol is 2, or the one that says that 2 is spoken as well (RFC 4253 section 5.1).
+/// Whether a protocol version is 2, or the one that announces 2 as well (RFC 4253 section 5.1).
 pub(super) fn is_compatible_with_2(proto: &[u8]) -> bool {
     proto.first() == Some(&b'2') || proto == b"1.99"
 }

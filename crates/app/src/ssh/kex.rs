@@ -1,12 +1,12 @@
-//! KEXINIT (RFC 4253 section 7.1), and what HASSH makes of it: the key exchange, cipher, MAC and compression lists that a side
-//! offers for what it sends itself, joined by semicolons; the fingerprint is the MD5 of that.
+//! KEXINIT (RFC 4253 section 7.1), and its HASSH: the lists of key exchange, cipher, MAC and compression that a side offers for
+//! its own data, joined by semicolons. The fingerprint is their MD5.
 
 use margay_flow::Direction;
 use md5::{Digest, Md5};
 
-/// Bytes of the cookie before the lists.
+/// Length of the cookie before the lists.
 const COOKIE: usize = 16;
-/// Places of the lists: key exchange; then cipher, MAC and compression, each for the client and for the server.
+/// Indexes of the lists: key exchange; then cipher, MAC and compression, each for the client and for the server.
 const LISTS: [[usize; 4]; 2] = [[0, 2, 4, 6], [0, 3, 5, 7]];
 
 /// A fingerprint.
@@ -18,7 +18,7 @@ pub(super) struct Hassh {
     pub hash: [u8; 32],
 }
 
-/// Reads the message of a direction, from behind its number; padding may follow it. `None` where it is cut short.
+/// Reads the message of a direction after its message number; padding may follow. `None` if it is truncated.
 pub(super) fn hassh(message: &[u8], dir: Direction) -> Option<Hassh> {
     let mut rest = message.get(COOKIE..)?;
     let mut lists: [&[u8]; 10] = [b""; 10];
@@ -33,7 +33,7 @@ pub(super) fn hassh(message: &[u8], dir: Direction) -> Option<Hassh> {
     Some(Hassh { string, hash })
 }
 
-/// A list (RFC 4251 section 5), and what is behind it.
+/// Reads a list (RFC 4251 section 5). Returns it and the rest.
 fn name_list(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = data.split_first_chunk::<4>()?;
     rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
@@ -53,7 +53,7 @@ fn hex(digest: &[u8; 16]) -> [u8; 32] {
 pub(super) mod tests {
     use super::*;
 
-    /// A KEXINIT message from behind its number, its lists named after their places.
+    /// A KEXINIT message after its message number, with lists named after their index.
     pub(in crate::ssh) fn message(lists: &[&str; 10]) -> Vec<u8> {
         let mut m = vec![7; COOKIE];
         for l in lists {

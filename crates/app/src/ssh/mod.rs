@@ -1,8 +1,8 @@
 //! SSH (RFC 4253): banners and the unencrypted start of both directions, up to NEWKEYS.
 //!
-//! A flow has one transaction, which lasts as long as the flow. A direction's progress is that of what it was heard to say:
-//! nothing, a banner that is too long and has no end yet, the banner, NEWKEYS. What follows NEWKEYS is encrypted and is not
-//! looked at; what the engine does with it is [`EncryptionHandling`].
+//! A flow has one transaction, which lasts as long as the flow. The progress of a direction is: nothing, an overlong banner
+//! without an end, the banner, NEWKEYS. Data after NEWKEYS is encrypted and not parsed; [`EncryptionHandling`] decides how the
+//! engine handles it.
 
 mod banner;
 mod kex;
@@ -19,21 +19,21 @@ use crate::tx::NumberDef;
 
 pub use tx::SshTx;
 
-/// Progress of a transaction: places in the states of [`PROTOCOL`].
+/// Progress of a transaction: indexes in the states of [`PROTOCOL`].
 const BANNER_WAIT_EOL: u8 = 1;
 /// See [`BANNER_WAIT_EOL`].
 const BANNER_DONE: u8 = 2;
 /// See [`BANNER_WAIT_EOL`].
 const FINISHED: u8 = 3;
 
-/// Types of frames: places in the frames of [`PROTOCOL`].
+/// Frame types: indexes in the frames of [`PROTOCOL`].
 const HEADER_FRAME: u8 = 0;
 /// See [`HEADER_FRAME`].
 const DATA_FRAME: u8 = 1;
 /// See [`HEADER_FRAME`].
 const PDU_FRAME: u8 = 2;
 
-/// What may be wrong; numbers are places in the events of [`PROTOCOL`].
+/// Anomalies; the numbers are indexes in the events of [`PROTOCOL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Event {
@@ -43,15 +43,15 @@ enum Event {
     LongKexRecord,
 }
 
-/// What is done with a flow once both directions are encrypted (`encryption-handling`).
+/// How to continue once both directions are encrypted (`encryption-handling`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EncryptionHandling {
-    /// Its payload is not inspected any more.
+    /// Stop inspecting the payload.
     #[default]
     TrackOnly,
-    /// It bypasses inspection.
+    /// Bypass the flow.
     Bypass,
-    /// It is inspected like any other.
+    /// Continue as before.
     Full,
 }
 
@@ -60,7 +60,7 @@ pub enum EncryptionHandling {
 pub struct Config {
     /// Whether HASSH fingerprints are computed.
     pub hassh: bool,
-    /// What is done with encrypted flows.
+    /// How to continue once both directions are encrypted.
     pub encryption: EncryptionHandling,
 }
 

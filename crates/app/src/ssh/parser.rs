@@ -1,7 +1,7 @@
 //! The state machine of both directions: a banner, then binary packets (RFC 4253 section 6) up to NEWKEYS.
 //!
-//! A packet is taken as it comes, but for KEXINIT where fingerprints are wanted: of that the stream keeps up to
-//! [`KEXINIT_MAX`] bytes until it is whole. Of a banner up to [`BANNER_MAX`] bytes wait for the end of the line.
+//! The parser consumes packets as they arrive, except KEXINIT if fingerprints are used: the stream then buffers up to
+//! [`KEXINIT_MAX`] bytes of it. Up to [`BANNER_MAX`] bytes of a banner wait for the line end.
 
 use std::ops::Range;
 
@@ -16,43 +16,43 @@ use super::{
     BANNER_DONE, BANNER_WAIT_EOL, DATA_FRAME, EncryptionHandling, Event, HEADER_FRAME, PDU_FRAME, banner, kex,
 };
 
-/// Longest banner there should be, without its end of line (RFC 4253 section 4.2).
+/// The longest valid banner, without its line end (RFC 4253 section 4.2).
 const BANNER_LONG: usize = 255;
-/// Bytes of a line that are kept. A banner that goes on is read as far as that; another line ends it all.
+/// The limit of bytes kept from a line. A longer banner is truncated to this; any other line of that length is an error.
 const BANNER_MAX: usize = 1024;
-/// Lines that a server may send before its banner; with more the parser gives up.
+/// The limit of lines that a server may send before its banner; with more, the parser gives up.
 const LINES_MAX: u8 = 64;
-/// Longest KEXINIT that is read, as its length says; a longer one is passed over.
+/// The longest KEXINIT that is read, by its length field; a longer one is skipped.
 const KEXINIT_MAX: u32 = 65_535;
-/// Length of a packet's length, padding length and message number.
+/// Size of the packet length, padding length and message number.
 const HEADER: usize = 6;
 
 const KEXINIT: u8 = 20;
 const NEWKEYS: u8 = 21;
 
-/// What a packet is to the parser.
+/// The handling of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Packet {
-    /// KEXINIT that is to be read.
+    /// A KEXINIT to read.
     KexInit,
     NewKeys,
     Other,
 }
 
-/// What a direction is at.
+/// The position in a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
     #[default]
     Banner,
-    /// In a banner that was read, to its end of line.
+    /// In the rest of a truncated banner.
     LongBanner,
     /// Before a packet.
     Record,
-    /// In a packet, with so many bytes to come.
+    /// In a packet, with this many bytes left.
     Body(Packet, u32),
-    /// Behind NEWKEYS.
+    /// After NEWKEYS.
     Encrypted,
-    /// Behind a hole, from where on packets' beginnings are not known.
+    /// After a gap: packet boundaries are unknown.
     Lost,
 }
 
@@ -63,20 +63,20 @@ struct Side {
     lines: u8,
 }
 
-/// What a step came to.
+/// The result of a parsing step.
 enum Step {
-    /// So many bytes were used, at least one; go on.
+    /// This many bytes were consumed, at least one; continue.
     Used(usize),
-    /// More is needed.
+    /// More data is needed.
     More,
-    /// It is not SSH, or not in order.
+    /// Invalid data.
     Failed(Event),
 }
 
-/// A flow's SSH parser.
+/// The SSH parser of a flow.
 #[derive(Debug, Default)]
 pub(super) struct SshParser {
-    /// Made with the first data.
+    /// Created at the first data.
     tx: Option<SshTx>,
     sides: [Side; 2],
 }
@@ -108,7 +108,7 @@ impl SshParser {
         let seen = data.get(..BANNER_MAX).unwrap_or(data);
         let end = seen.iter().position(|&b| b == b'\n');
         if !banner::may_begin(end.and_then(|n| seen.get(..n)).unwrap_or(seen)) {
-            // A server may say something before its banner; hardly any does.
+            // A server may send lines before its banner, but few do.
             tx.event(Event::InvalidBanner);
             return match end {
                 _ if dir == ToServer => Step::Failed(Event::InvalidBanner),
@@ -122,7 +122,7 @@ impl SshParser {
         }
         let line = end.and_then(|n| seen.get(..n)).unwrap_or(seen);
         let content = banner::content(line);
-        // The last byte may be the CR of an end of line.
+        // The last byte may be the CR of a line end.
         let cr = end.is_none() || line.ends_with(b"\r");
         let long = line.len() > BANNER_LONG + usize::from(cr);
         if long {
@@ -160,7 +160,7 @@ impl SshParser {
             return Step::More;
         };
         let length = u32::from_be_bytes([a, b, c, d]);
-        // Of the length, that of the padding and the message's number were read.
+        // The padding length and the message number are part of the length, and already read.
         let Some(left) = length.checked_sub(2) else { return Step::Failed(Event::InvalidRecord) };
         let packet = match message {
             NEWKEYS => Packet::NewKeys,
@@ -198,7 +198,7 @@ impl SshParser {
             self.side(dir).state = State::Body(packet, left);
             return Step::Used(data.len());
         };
-        // The data's frame, and that of the whole.
+        // The frame of the data, and that of the packet.
         for _ in 0..2 {
             cx.shared.frames.end(dir, (at + body.len()) as u64);
         }
@@ -221,10 +221,10 @@ impl SshParser {
         }
     }
 
-    /// What comes next once nothing more is to be read.
+    /// The outcome once nothing more has to be read.
     fn goes_on(&self, cx: &mut Parse<'_>, fresh: bool) -> Outcome {
         if self.sides.iter().all(|s| s.state == State::Encrypted) {
-            // The packet that brought the last message has yet to be inspected, but where nothing of the flow is looked at any more.
+            // The packet with the last message still has to be inspected, unless the whole flow is bypassed.
             if fresh && (cx.inline || cx.config.ssh.encryption == EncryptionHandling::TrackOnly) {
                 return Outcome::More;
             }
@@ -313,7 +313,7 @@ impl Parser for SshParser {
         self.tx.as_mut().filter(|_| id == 0).map(|t| t as &mut dyn Transaction)
     }
 
-    /// It stays as long as its flow: alerts on what follows show it.
+    /// It lives as long as its flow, because alerts on later data show it.
     fn free_tx(&mut self, _shared: &mut Shared, _id: u64) {}
 }
 
@@ -346,7 +346,7 @@ mod tests {
         packet(KEXINIT, &kex::tests::message(&[list; 10]), 6)
     }
 
-    /// A conversation; each entry is fed in pieces of `size` bytes.
+    /// A conversation; each entry is sent in pieces of `size` bytes.
     struct Talk {
         config: AppConfig,
         shared: Shared,
@@ -426,7 +426,7 @@ mod tests {
 
     const HASSH: Config = Config { hassh: true, encryption: EncryptionHandling::TrackOnly };
 
-    /// What comes of a conversation in pieces of `size`.
+    /// The result of a conversation in pieces of `size`.
     fn run(config: Config, talk: &[(Direction, Vec<u8>)], size: usize) -> String {
         let mut t = Talk::new(config);
         for (dir, bytes) in talk {
@@ -514,7 +514,7 @@ mod tests {
                 "{seen}"
             );
         }
-        // One with nothing in it, and a KEXINIT that is no such thing.
+        // An empty KEXINIT, and an invalid one.
         assert!(with(packet(2, b"", 0)).contains("hash"));
         assert!(with(packet(KEXINIT, b"", 0)).contains("hash"));
         let long = packet(KEXINIT, &vec![0; 65_535], 4);
@@ -522,7 +522,7 @@ mod tests {
         t.feed(ToServer, &[b"SSH-2.0-x\n".to_vec(), long, kexinit("a")].concat(), 1400, false);
         assert_eq!(t.events(), ["long_kex_record"]);
         assert!(t.log().contains(r#""string":"a;a;a;a""#), "{}", t.log());
-        // Two of them: the first counts.
+        // With two of them, the first counts.
         let twice = with(kexinit("first"));
         assert!(twice.contains("first;first") && !twice.contains("a;a"), "{twice}");
     }

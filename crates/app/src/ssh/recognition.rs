@@ -1,5 +1,5 @@
-//! How SSH is recognised: by a banner (RFC 4253 section 4.2) at the very beginning of either direction, on any port. The case
-//! does not matter: a banner in small letters is one that is invalid.
+//! Protocol detection for SSH: by a banner (RFC 4253 section 4.2) at the very beginning of either direction, on any port. It
+//! matches in any case, because a lower-case banner is an invalid banner.
 
 use margay_flow::Direction;
 

@@ -1,4 +1,4 @@
-//! What a flow of SSH comes to: its one transaction, the buffers of it for rules, and its log.
+//! The only transaction of an SSH flow, its buffers for rules, and its log.
 
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_json::Json;
@@ -11,12 +11,12 @@ use super::banner::{Banner, is_compatible_with_2};
 use super::kex::Hassh;
 use super::{BANNER_DONE, Event, FINISHED};
 
-/// Most bytes of a banner's part that a log shows; `[truncated]` follows what is longer.
+/// The limit of a banner part in logs; `[truncated]` follows a longer one.
 const SHOWN: usize = 256;
 
 const fn buffer(name: &'static str, also: &'static [&'static str], id: u8, dirs: [bool; 2]) -> BufferDef {
     let [client, server] = dirs;
-    // Fingerprints come while the state stays that of the banner.
+    // Fingerprints arrive while the state is still that of the banner.
     let progress = [if client { Some(BANNER_DONE) } else { None }, if server { Some(BANNER_DONE) } else { None }];
     BufferDef { name, also, id, progress, kind: BufferKind::Single }
 }
@@ -38,10 +38,10 @@ pub(super) static BUFFERS: &[BufferDef] = &[
     buffer("ssh.hassh.server.string", &[], HASSH_SERVER_STRING, [false, true]),
 ];
 
-/// What one side said.
+/// The data of one side.
 #[derive(Debug, Default)]
 pub(super) struct Said {
-    /// Version of the protocol; empty where no banner came.
+    /// Protocol version; empty if there was no banner.
     proto: Vec<u8>,
     software: Vec<u8>,
     pub(super) hassh: Option<Hassh>,
@@ -52,7 +52,7 @@ pub(super) struct Said {
 pub struct SshTx {
     pub(super) base: TxBase,
     pub(super) said: [Said; 2],
-    /// Fingerprints are worth waiting for.
+    /// A fingerprint may still arrive.
     pub(super) awaits_hassh: bool,
 }
 
@@ -78,14 +78,14 @@ impl SshTx {
         (said.proto, said.software) = (banner.proto.to_vec(), banner.software.to_vec());
     }
 
-    /// An event is one of the connection, for rules of either direction.
+    /// Adds an event of the connection, for rules of both directions.
     pub(super) fn event(&mut self, event: Event) {
         self.base.events.add(event as u8);
         self.base.touch(ToServer);
         self.base.touch(ToClient);
     }
 
-    /// Nothing more will come of a direction.
+    /// Completes a direction.
     pub(super) fn finish(&mut self, dir: Direction) {
         self.base.advance(dir, FINISHED);
     }
@@ -146,7 +146,7 @@ impl Transaction for SshTx {
         (index == 0 && !proto.is_empty()).then(|| u64::from(is_compatible_with_2(proto)))
     }
 
-    /// Once both banners are there, and both fingerprints where they are computed.
+    /// Counted once both banners are complete, and both fingerprints if they are computed.
     fn is_counted(&self) -> bool {
         false
     }
@@ -160,7 +160,7 @@ impl Transaction for SshTx {
         complete || (known(ToServer) && known(ToClient))
     }
 
-    /// Without a banner there is nothing to tell.
+    /// Without a banner there is nothing to log.
     fn records(&self, _options: &AppLogOptions) -> usize {
         usize::from(self.said.iter().any(|s| !s.proto.is_empty()))
     }

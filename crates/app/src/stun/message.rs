@@ -1,4 +1,4 @@
-//! A message (RFC 8489 section 5) with the attributes that are shown (section 14).
+//! A message (RFC 8489 section 5) with the logged attributes (section 14).
 
 use std::net::IpAddr;
 
@@ -17,18 +17,18 @@ pub(super) struct Message {
     pub(super) dir: Direction,
     pub(super) class: u8,
     pub(super) method: u16,
-    /// The transaction, without the cookie.
+    /// The transaction id, without the cookie.
     pub(super) id: [u8; 12],
     pub(super) username: Option<Box<[u8]>>,
     pub(super) realm: Option<Box<[u8]>>,
     pub(super) software: Option<Box<[u8]>>,
     pub(super) error: Option<u16>,
     pub(super) reason: Option<Box<[u8]>>,
-    /// How the server sees the client.
+    /// The client's address as the server sees it.
     pub(super) mapped: Option<(IpAddr, u16)>,
     pub(super) relayed: Option<(IpAddr, u16)>,
     pub(super) peer: Option<(IpAddr, u16)>,
-    /// Attributes end before they should.
+    /// The attributes are truncated.
     pub(super) is_cut: bool,
 }
 
@@ -85,7 +85,7 @@ impl Message {
     }
 }
 
-/// An address (sections 14.1 and 14.2); with the message's header it is combined with the cookie and the transaction.
+/// Reads an address (sections 14.1 and 14.2). With the message's header, it is XORed with cookie and transaction id.
 fn address(value: &[u8], head: Option<&[u8; HEADER]>) -> Option<(IpAddr, u16)> {
     let key: [u8; 16] = head.map_or(Some([0; 16]), |h| h.last_chunk().copied())?;
     let port = be16(value, 2)? ^ be16(&key, 0)?;

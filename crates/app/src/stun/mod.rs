@@ -76,7 +76,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Stun, "stun").logged().own()
 };
 
-/// A message of RFC 3489, which has no cookie, on the usual port.
+/// Checks for a message of RFC 3489, which has no cookie, on the usual port.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     match Message::read(Direction::ToServer, data) {
         Some(m) if !m.is_cut && m.method == 1 => Probed::Yes { reverse: false },
@@ -84,7 +84,7 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// A flow: nothing is kept between messages.
+/// The state of a flow: nothing is kept between messages.
 #[derive(Debug)]
 struct Stun;
 
@@ -102,14 +102,14 @@ impl Conversation for Stun {
         };
         match kind >> 14 {
             0 => Framing::Message(HEADER + usize::from(len)),
-            // Data of a channel, padded over TCP (RFC 8656 section 12.5).
+            // Channel data, padded over TCP (RFC 8656 section 12.5).
             1 => Framing::Pass(4 + u64::from(len).next_multiple_of(4)),
             _ => Framing::Broken,
         }
     }
 
     fn message(&mut self, turn: &mut Turn<'_, '_, Message>, dir: Direction, message: &[u8]) -> Outcome {
-        // Other protocols share a flow of UDP with STUN (RFC 7983).
+        // Other protocols share a UDP flow with STUN (RFC 7983).
         if let Some(message) = Message::read(dir, message) {
             let is_cut = message.is_cut;
             let tx = turn.one_way(dir, message);
@@ -198,7 +198,7 @@ mod tests {
     const RESPONSE: &[u8] = b"\x01\x01\x00\x1c\x21\x12\xa4\x42\xb7\xe7\xa7\x01\xbc\x34\xd6\x86\xfa\x87\xdf\xae\
         \x80\x22\x00\x0btest vector\x20\x00\x20\x00\x08\x00\x01\xa1\x47\xe1\x12\xa6\x43";
 
-    /// A message with its length set to what it is.
+    /// A message with a corrected length.
     fn sized(message: &[u8]) -> Vec<u8> {
         let mut m = message.to_vec();
         let len = (m.len() - HEADER) as u16;
@@ -226,7 +226,7 @@ mod tests {
     fn turn_over_tcp() {
         let error = sized(b"\x01\x13\0\0\x21\x12\xa4\x42abcdefghijkl\0\x09\0\x10\0\0\x04\x01Unauthorized");
         let mut talk = Talk::tcp(AppProto::Stun, 3478);
-        // Five bytes of a channel, padded to eight, are skipped.
+        // Five bytes of channel data, padded to eight, are skipped.
         talk.server(&[&error[..], b"\x40\x00\x00\x05hello\0\0\0", &error].concat());
         assert_eq!(talk.numbers("stun.error_code", ToClient), [401, 401]);
         assert!(talk.logs()[1].contains(r#""class":"error","method":"allocate""#), "{:?}", talk.logs());
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn what_is_no_message_or_cut() {
         let mut talk = Talk::udp(AppProto::Stun, 3478);
-        // RTP, DTLS, a length that is no multiple of four, one that is beyond the datagram.
+        // RTP, DTLS, a length that is not a multiple of four, and one beyond the datagram.
         let mut odd = sized(REQUEST);
         odd[3] += 1;
         let mut long = sized(REQUEST);

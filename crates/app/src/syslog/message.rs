@@ -1,10 +1,10 @@
-//! A message: its priority, its header as far as there is one, and its text.
+//! A message: its priority, the header if it has one, and its text.
 
 use std::ops::Range;
 
 use margay_flow::Direction;
 
-/// Names of facilities (RFC 5424 section 6.2.1), as `syslog.conf` has them.
+/// Names of facilities (RFC 5424 section 6.2.1), as in `syslog.conf`.
 pub(super) const FACILITIES: &[(&str, u64)] = &[
     ("kern", 0),
     ("user", 1),
@@ -39,7 +39,7 @@ pub(super) const SEVERITIES: &[(&str, u64)] =
 /// The highest priority.
 const PRIORITY_MAX: u16 = 191;
 
-/// The priority at the beginning, and how many bytes it has.
+/// The priority at the front, and its length.
 pub(super) fn priority(data: &[u8]) -> Option<(u8, usize)> {
     let digits = data.strip_prefix(b"<")?;
     let len = digits.iter().take(4).position(|b| *b == b'>').filter(|n| *n > 0)?;
@@ -48,24 +48,24 @@ pub(super) fn priority(data: &[u8]) -> Option<(u8, usize)> {
     Some((u8::try_from(value.filter(|v| *v <= PRIORITY_MAX)?).ok()?, len + 2))
 }
 
-/// A message, with the places of its parts.
+/// A message, with the ranges of its parts.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) dir: Direction,
     pub(super) priority: u8,
     pub(super) text: Box<[u8]>,
-    /// Parts of the header, as places in `text`.
+    /// Parts of the header, as ranges in `text`.
     pub(super) timestamp: Option<Range<usize>>,
     pub(super) hostname: Option<Range<usize>>,
     pub(super) app_name: Option<Range<usize>>,
     pub(super) proc_id: Option<Range<usize>>,
     pub(super) msg_id: Option<Range<usize>>,
-    /// Where the header ends.
+    /// The end of the header.
     body: usize,
 }
 
 impl Message {
-    /// Reads a message; `None` of what has no priority.
+    /// Reads a message; `None` if it has no priority.
     pub(super) fn read(dir: Direction, data: &[u8]) -> Option<Message> {
         let (priority, at) = priority(data)?;
         let data = data.trim_ascii_end();
@@ -91,18 +91,18 @@ impl Message {
         self.text.get(part.clone()?)
     }
 
-    /// The text behind the header.
+    /// The text after the header.
     pub(super) fn message(&self) -> &[u8] {
         self.text.get(self.body..).unwrap_or(&[])
     }
 
-    /// The word from `at` on, and where the next one begins.
+    /// The word at `at`, and the offset of the next one.
     fn word(&self, at: usize) -> Option<(Range<usize>, usize)> {
         let len = self.text.get(at..)?.iter().position(|b| *b == b' ').filter(|n| *n > 0)?;
         Some((at..at + len, at + len + 1))
     }
 
-    /// The header of RFC 5424 (section 6); `-` is a part that is not there.
+    /// Reads the header of RFC 5424 (section 6); `-` is an absent part.
     fn new_header(&mut self, at: usize) -> Option<()> {
         if !self.text.get(at..)?.starts_with(b"1 ") {
             return None;
@@ -119,7 +119,7 @@ impl Message {
         Some(())
     }
 
-    /// Where the message begins behind structured data (section 6.3), in whose values `\` protects the next byte.
+    /// The offset of the message after structured data (section 6.3), where `\` escapes the next byte of a value.
     fn behind_data(&self, at: usize) -> usize {
         let rest = self.text.get(at..).unwrap_or(&[]);
         let mut len = usize::from(rest.first() == Some(&b'-'));
@@ -142,7 +142,7 @@ impl Message {
         at + len + space
     }
 
-    /// The header of RFC 3164 (section 4.1): a time of 15 characters, a host, and a tag with a number in brackets.
+    /// Reads the header of RFC 3164 (section 4.1): a time of 15 characters, a host, and a tag with a process id in brackets.
     fn old_header(&mut self, at: usize) {
         let time = self.text.get(at..at + 16);
         let Some([_, _, _, b' ', _, _, b' ', _, _, b':', _, _, b':', _, _, b' ']) = time else { return };
@@ -150,7 +150,7 @@ impl Message {
         let Some((host, next)) = self.word(self.body) else { return };
         (self.hostname, self.body) = (Some(host), next);
         let rest = self.text.get(next..).unwrap_or(&[]);
-        // A tag has at most 32 characters; programs do not keep to that.
+        // A tag has at most 32 characters, but programs exceed that.
         let len = rest.iter().take(64).position(|b| matches!(b, b':' | b'[' | b' '));
         let Some(len) = len.filter(|n| *n > 0) else { return };
         let mut end = next + len;

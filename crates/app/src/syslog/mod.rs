@@ -15,9 +15,9 @@ use crate::tx::{Found, LogFor, TxBase};
 
 use message::{FACILITIES, Message, SEVERITIES, priority};
 
-/// Longest message that is kept; of a longer one over TCP the rest is another.
+/// The longest message; over TCP, the rest of a longer one becomes another message.
 const LONGEST: usize = 8192;
-/// Most digits of a message's length over TCP.
+/// The limit of digits in a message's length over TCP.
 const DIGITS: usize = 5;
 
 keywords! {
@@ -44,12 +44,12 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Syslog, "syslog").logged().own()
 };
 
-/// A priority (RFC 5424 section 6.2.1).
+/// Checks for a priority (RFC 5424 section 6.2.1).
 fn datagram(_: Direction, data: &[u8]) -> Probed {
     if priority(data).is_some() { Probed::Yes { reverse: false } } else { Probed::No }
 }
 
-/// The same, with the message's length before it or not.
+/// Checks for a priority, with or without a length before the message.
 fn stream(_: Direction, data: &[u8]) -> Probed {
     let digits = data.iter().take_while(|b| b.is_ascii_digit()).count();
     let rest = match data.get(digits..) {
@@ -70,13 +70,13 @@ fn stream(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// A flow: nothing is kept between messages.
+/// The state of a flow: nothing is kept between messages.
 #[derive(Debug)]
 struct Syslog {
     stream: bool,
 }
 
-/// The length before a message (RFC 6587 section 3.4.1), and how many bytes it has itself. `None` where it may go on.
+/// Reads the length before a message (RFC 6587 section 3.4.1). Returns it and its own length. `None` if more digits may follow.
 fn counted(data: &[u8]) -> Option<Option<(usize, usize)>> {
     let digits = data.iter().take(DIGITS + 1).take_while(|b| b.is_ascii_digit()).count();
     match data.get(digits) {
@@ -112,7 +112,7 @@ impl Conversation for Syslog {
         }
     }
 
-    /// Behind a gap the rest of a line is no message; where lengths are before messages nothing tells the next one.
+    /// After a gap, the rest of a line is not a message. With length prefixes, the next message cannot be found.
     fn resume(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Resume {
         match data.iter().position(|b| *b == b'<') {
             Some(0) if priority(data).is_some() => Resume::Here,
@@ -218,7 +218,7 @@ mod tests {
         let mut talk = Talk::tcp(AppProto::Syslog, 601);
         talk.client(&[count.as_bytes(), NEW, OLD, b"\n"].concat());
         assert_eq!(talk.logs(), LOGGED);
-        // The rest of a line behind a gap is skipped.
+        // The rest of a line after a gap is skipped.
         let mut talk = Talk::tcp(AppProto::Syslog, 601);
         talk.client(&OLD[..20]).gap(ToServer, 500).client(&[b"rest of it\n", OLD, b"\n"].concat());
         assert_eq!(talk.logs(), LOGGED[1..]);

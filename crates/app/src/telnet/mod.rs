@@ -1,4 +1,4 @@
-//! Telnet (RFC 854): commands and lines as frames for rules. There are no transactions and no events.
+//! Telnet (RFC 854): commands and lines become frames for rules. There are no transactions and no events.
 
 use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
@@ -14,10 +14,10 @@ use crate::tx::{LogFor, TxBase};
 const IAC: u8 = 0xff;
 /// A subnegotiation begins.
 const SB: u8 = 0xfa;
-/// Longest line, and longest subnegotiation; of a longer one each piece of this length is a frame.
+/// The longest line and subnegotiation; a longer one becomes frames of this length.
 const PIECE_MAX: usize = 4096;
 
-/// Frames, by number: everything, and by what it is.
+/// Frame types, by number: any data, and the specific types.
 const PDU: u8 = 0;
 const CONTROL: u8 = 1;
 const DATA: u8 = 2;
@@ -32,7 +32,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Telnet, "telnet")
 };
 
-/// On its port anything; what begins with no command only where it is longer than any other protocol's pattern.
+/// On its port, accepts any data. Without a command, it waits until the data exceeds every other protocol's patterns.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     match data {
         [IAC, 0xf0..=0xff, ..] => Probed::Yes { reverse: false },
@@ -41,11 +41,11 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// A flow: nothing is kept.
+/// The state of a flow: empty.
 #[derive(Debug)]
 struct Telnet;
 
-/// Where the first command of `data` is: a byte 255 with another byte behind it. Two of them are a byte of the data.
+/// The offset of the first command in `data`: a byte 255 followed by another value. Two of them are a data byte.
 fn command(data: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -66,7 +66,7 @@ impl Conversation for Telnet {
     }
 
     fn framing(&mut self, _dir: Direction, data: &[u8], end: bool) -> Framing {
-        // What there is of a piece, where its end is not there.
+        // If the end is missing, the available part.
         let whole = |len: Option<usize>| match len {
             Some(len) => Framing::Message(len.min(PIECE_MAX)),
             None if data.len() >= PIECE_MAX => Framing::Message(PIECE_MAX),
@@ -75,9 +75,9 @@ impl Conversation for Telnet {
         };
         match data {
             [IAC] => whole(None),
-            // The command that ends it follows.
+            // Up to the command that ends it.
             [IAC, SB, rest @ ..] => whole(command(rest).map(|n| n + 2)),
-            // An option is behind WILL, WON'T, DO and DON'T.
+            // An option follows WILL, WON'T, DO and DON'T.
             [IAC, 0xfb..=0xfe, ..] => Framing::Message(3),
             [IAC, ..=0xfe, ..] => Framing::Message(2),
             _ => {
@@ -95,13 +95,13 @@ impl Conversation for Telnet {
         Outcome::More
     }
 
-    /// Behind what is missing a line or a command begins, as far as anybody can tell.
+    /// After a gap, assume that a line or a command begins.
     fn gap(&mut self, _turn: &mut Turn<'_, '_, Nothing>, _dir: Direction, _len: u64) -> Outcome {
         Outcome::More
     }
 }
 
-/// No transaction is made.
+/// No transaction exists.
 #[derive(Debug)]
 enum Nothing {}
 
@@ -124,7 +124,7 @@ mod tests {
         talk
     }
 
-    /// Kind, offset and end of each frame but those of everything.
+    /// Type, offset and end of each frame, except those for any data.
     fn frames(talk: &Talk, dir: Direction) -> Vec<(u8, u64, u64)> {
         let all = talk.shared.frames.flow.of(dir).iter().map(|f| (f.kind, f.offset, f.end.unwrap_or(0)));
         all.filter(|f| f.0 != PDU).collect()

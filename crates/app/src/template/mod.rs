@@ -1,7 +1,7 @@
-//! The protocol of Suricata's manual for developers, "template": a message is its length in digits, a colon, and that many bytes
-//! (`12:Hello World!`); a request is answered by a response. It is off unless the configuration switches it on.
+//! The "template" protocol of Suricata's developer manual: a message is its length in digits, a colon, and that many bytes
+//! (`12:Hello World!`). A response answers each request. The protocol is off by default.
 //!
-//! It is the shortest example of a protocol with requests and responses on the framework ([`crate::conversation`]).
+//! It is the shortest example of a request-response protocol on the framework ([`crate::conversation`]).
 
 use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
@@ -14,7 +14,7 @@ use crate::recognise::{Mode, Probe, Probed, Recognition, TCP};
 use crate::registry::{AppProto, Protocol};
 use crate::tx::{Found, LogFor, TxBase};
 
-/// Most digits of a length.
+/// The limit of digits in a length.
 const DIGITS_MAX: usize = 5;
 
 pub mod events {
@@ -42,7 +42,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Template, "template").logged()
 };
 
-/// The length of the message that `data` begins with, and of what is before it; `None` while digits may follow.
+/// The length of the message at the front of `data`, and of the prefix; `None` if more digits may follow.
 fn length(data: &[u8]) -> Result<Option<(usize, usize)>, ()> {
     let digits = data.iter().take_while(|b| b.is_ascii_digit()).count();
     match data.get(digits) {
@@ -63,7 +63,7 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct Template {
     /// The oldest request that may wait for its response.
@@ -103,7 +103,7 @@ impl Conversation for Template {
                         return Outcome::More;
                     }
                 }
-                // A response to a request that was not seen.
+                // A response without a request.
                 let tx = turn.one_way(dir, Exchange { request: None, response: Some(text) });
                 self.open = tx.base.id + 1;
             }
@@ -112,7 +112,7 @@ impl Conversation for Template {
     }
 }
 
-/// A request and its response, as far as they were seen.
+/// A request and its response, if they were seen.
 #[derive(Debug)]
 struct Exchange {
     request: Option<Box<[u8]>>,

@@ -1,4 +1,4 @@
-//! TFTP (RFC 1350): requests to read or write a file are transactions; what follows them goes to ports of its own.
+//! TFTP (RFC 1350): requests to read or write a file are transactions. The transfer itself uses other ports.
 
 use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
@@ -10,7 +10,7 @@ use crate::recognise::{Probe, Probed, Recognition, UDP};
 use crate::registry::{AppProto, Protocol};
 use crate::tx::{LogFor, TxBase};
 
-/// Modes of transfer (RFC 1350 section 5).
+/// Transfer modes (RFC 1350 section 5).
 const MODES: [&str; 3] = ["netascii", "octet", "mail"];
 
 /// TFTP.
@@ -20,7 +20,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Tftp, "tftp").logged()
 };
 
-/// An operation (RFC 1350 section 5, RFC 2347).
+/// Checks the operation (RFC 1350 section 5, RFC 2347).
 fn probe(_: Direction, data: &[u8]) -> Probed {
     match data {
         [0, 1..=6, _, _, ..] => Probed::Yes { reverse: false },
@@ -28,7 +28,7 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// A flow: nothing is kept between requests.
+/// The state of a flow: nothing is kept between requests.
 #[derive(Debug)]
 struct Tftp;
 
@@ -51,16 +51,16 @@ impl Conversation for Tftp {
 /// A request to read or write a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Request {
-    /// Whether it is to be written.
+    /// Whether it is a write.
     write: bool,
-    /// Its name.
+    /// The file name.
     file: Vec<u8>,
     /// The mode: `netascii`, `octet` or `mail`.
     mode: &'static str,
 }
 
 impl Request {
-    /// Reads one; `None` of any other datagram, or one without a mode that there is.
+    /// Reads a request; `None` for any other datagram, or without a valid mode.
     fn read(data: &[u8]) -> Option<Request> {
         let (op, rest) = data.split_first_chunk::<2>()?;
         let write = match op {

@@ -1,5 +1,5 @@
-//! Messages that are compressed (permessage-deflate, RFC 7692). The parameters of the extension need not be known: what is
-//! compressed with a smaller window, or without what came before, is decompressed by the largest one as well.
+//! Compressed messages (permessage-deflate, RFC 7692). The negotiated parameters are not needed: the largest window also
+//! decompresses data that was compressed with a smaller one, or without earlier messages.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use super::events::Event;
 
-/// What senders leave out at the end of a message (section 7.2.1).
+/// The bytes that senders omit at the end of a message (section 7.2.1).
 pub(super) const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 /// Memory of an inflating stream: its window of 32 KiB, and tables.
 pub(super) const MEMORY: u64 = 48 << 10;
 
-/// What a direction may decompress to whatever it has sent.
+/// The decompressed size that a direction may reach whatever its compressed size.
 const FREE: u64 = 1 << 20;
-/// On top of that, bytes for each compressed byte.
+/// In addition, the decompressed bytes allowed for each compressed byte.
 const RATIO: u64 = 200;
 
 /// Decompresses the messages of a direction.
@@ -24,7 +24,7 @@ pub(super) struct Inflater {
     bytes: [u64; 2],
     /// The rest of the message cannot be decompressed.
     failed: bool,
-    /// It decompressed to too much: nothing more is decompressed.
+    /// The output exceeded the limit, so decompression has stopped.
     bomb: bool,
 }
 
@@ -41,10 +41,10 @@ impl fmt::Debug for Inflater {
 }
 
 impl Inflater {
-    /// Decompresses bytes of a message. What was given out before an error counts.
+    /// Decompresses data of a message. Output before an error counts.
     ///
     /// # Errors
-    /// The event of what is wrong, once a message.
+    /// The event of the error, once per message.
     pub(super) fn feed(&mut self, mut data: &[u8], mut sink: impl FnMut(&[u8])) -> Result<(), Event> {
         if self.failed {
             return Ok(());
@@ -70,7 +70,7 @@ impl Inflater {
                     self.failed = true;
                     return Err(Event::DecompressionFailed);
                 }
-                // A block may be the last one of its stream; another stream follows (section 7.2.3.4).
+                // A block may end its stream; another stream follows (section 7.2.3.4).
                 Ok(Status::StreamEnd) => self.inflate.reset(false),
                 Ok(_) if took == 0 && gave == 0 => return Ok(()),
                 Ok(_) => {}
@@ -81,12 +81,12 @@ impl Inflater {
         }
     }
 
-    /// Bytes of the message are missing.
+    /// Records a gap in the message.
     pub(super) const fn lose(&mut self) {
         self.failed = true;
     }
 
-    /// The message is over. Behind one that could not be decompressed those may that refer to nothing before.
+    /// Ends the message. After one that failed, later messages can still be decompressed if they do not refer to it.
     pub(super) fn end_message(&mut self) {
         if std::mem::take(&mut self.failed) {
             self.inflate.reset(false);

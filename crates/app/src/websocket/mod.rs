@@ -1,7 +1,7 @@
-//! WebSocket (RFC 6455), with messages that are compressed (RFC 7692). HTTP/1 hands over behind its response `101`.
+//! WebSocket (RFC 6455), with compressed messages (RFC 7692). HTTP/1 changes to it after its response `101`.
 //!
-//! Each frame of the protocol is a transaction. The payload of a message in several frames belongs to the one that ends it;
-//! control frames between them keep their own.
+//! Each protocol frame is a transaction. The payload of a fragmented message belongs to the frame that ends it. Control frames
+//! in between have their own payload.
 
 mod inflate;
 mod tx;
@@ -24,7 +24,7 @@ use inflate::Inflater;
 use tx::Pdu;
 
 pub mod events {
-    //! What may be wrong, under the names that rules know (`app-layer-event:websocket.NAME`).
+    //! Anomalies, under the names that rules use (`app-layer-event:websocket.NAME`).
 
     events! { "WebSocket";
         SkipEndOfPayload "skip_end_of_payload";
@@ -38,7 +38,7 @@ use events::Event;
 /// Names of opcodes (RFC 6455 section 5.2).
 const OPCODES: &[(&str, u64)] =
     &[("continuation", 0), ("text", 1), ("binary", 2), ("close", 8), ("ping", 9), ("pong", 10)];
-/// From this opcode on frames are control frames, which may stand between those of a message.
+/// Frames with this opcode or above are control frames, which may interrupt a message.
 const CONTROL: u8 = 8;
 /// The frame ends its message.
 const FIN: u8 = 0x80;
@@ -56,13 +56,13 @@ keywords! {
 
 const MAX_PAYLOAD: usize = 0;
 
-/// Places of options: of the event type, then of alerts.
+/// Indexes of options: of the event type, then of alerts.
 const PAYLOAD: usize = 0;
 const PAYLOAD_PRINTABLE: usize = 1;
 const ALERT_PAYLOAD: usize = 2;
 const ALERT_PAYLOAD_PRINTABLE: usize = 3;
 
-/// Types of frames for rules.
+/// Frame types for rules.
 const FRAME_PDU: u8 = 0;
 const FRAME_HEADER: u8 = 1;
 const FRAME_DATA: u8 = 2;
@@ -99,21 +99,21 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Websocket, "websocket").logged()
 };
 
-/// What stands before a frame's payload (RFC 6455 section 5.2).
+/// The header of a frame (RFC 6455 section 5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Header {
     /// FIN and the reserved bits.
     flags: u8,
     opcode: u8,
     mask: Option<u32>,
-    /// Bytes of the payload.
+    /// Length of the payload.
     payload: u64,
-    /// Bytes of the header itself.
+    /// Length of the header.
     len: usize,
 }
 
 impl Header {
-    /// `None` where it goes on.
+    /// Reads a header; `None` if it is incomplete.
     fn read(data: &[u8]) -> Option<Header> {
         let &[first, second, ref rest @ ..] = data else { return None };
         let (payload, len) = match second & 0x7f {
@@ -134,17 +134,17 @@ impl Header {
     }
 }
 
-/// The frame whose payload comes.
+/// The frame whose payload is being received.
 #[derive(Debug)]
 struct Current {
     header: Header,
-    /// Bytes of its payload that came.
+    /// Bytes of its payload so far.
     at: u64,
-    /// Its transaction, unless that is complete already.
+    /// Its transaction, unless that is already complete.
     tx: Option<u64>,
 }
 
-/// One direction.
+/// The state of one direction.
 #[derive(Debug, Default)]
 struct Side {
     frame: Option<Current>,
@@ -152,17 +152,17 @@ struct Side {
     message: Vec<u8>,
     /// The payload of the control frame so far.
     control: Vec<u8>,
-    /// A message waits for its next frame.
+    /// A message waits for its next fragment.
     fragmented: bool,
     /// The message is compressed.
     compressed: bool,
-    /// As much of the message came as is inspected: rules have it.
+    /// The message reached the inspection limit, and rules have its beginning.
     full: bool,
-    /// What decompresses messages, which may refer to those before (RFC 7692 section 7.2.3.2).
+    /// Decompresses messages, which may refer to earlier ones (RFC 7692 section 7.2.3.2).
     inflater: Option<Box<Inflater>>,
 }
 
-/// A flow.
+/// The state of a flow.
 #[derive(Debug)]
 struct WebSocket {
     max_payload: usize,
@@ -180,7 +180,7 @@ impl Conversation for WebSocket {
 
     fn framing(&mut self, dir: Direction, data: &[u8], _end: bool) -> Framing {
         match &self.sides[dir.index()].frame {
-            // A payload is taken as it comes.
+            // A payload is consumed as it arrives.
             Some(frame) => {
                 let left = usize::try_from(frame.header.payload - frame.at).unwrap_or(usize::MAX);
                 Framing::Message(left.min(data.len()))
@@ -203,7 +203,7 @@ impl Conversation for WebSocket {
     fn gap(&mut self, turn: &mut Turn<'_, '_, Pdu>, dir: Direction, len: u64) -> Outcome {
         let side = &mut self.sides[dir.index()];
         let Some(frame) = side.frame.as_mut().filter(|f| len <= f.header.payload - f.at) else {
-            // Where the next frame begins is not known.
+            // The next frame boundary is unknown.
             return Outcome::Failed;
         };
         frame.at += len;
@@ -226,7 +226,7 @@ impl Conversation for WebSocket {
 }
 
 impl Side {
-    /// A frame begins.
+    /// Begins a frame.
     fn begin(&mut self, turn: &mut Turn<'_, '_, Pdu>, dir: Direction, header: Header) {
         let tx =
             turn.open(Pdu { dir, flags: header.flags, opcode: header.opcode, mask: header.mask, payload: Vec::new() });
@@ -241,14 +241,14 @@ impl Side {
         if header.is_control() {
             self.control.clear();
         } else if header.opcode != 0 || !self.fragmented {
-            // What came of a message that another one cuts off no host delivers (section 5.4).
+            // A message that another one interrupts is never delivered (section 5.4).
             self.message.clear();
             (self.full, self.compressed) = (false, header.flags & COMP != 0);
         }
         self.frame = Some(Current { header, at: 0, tx: Some(id) });
     }
 
-    /// Bytes of the payload of the frame that began.
+    /// Handles payload of the current frame.
     fn payload(&mut self, turn: &mut Turn<'_, '_, Pdu>, dir: Direction, data: &[u8], max: usize) {
         let Some(frame) = &mut self.frame else { return };
         let plain = unmask(frame.header.mask, frame.at, data);
@@ -272,8 +272,8 @@ impl Side {
         }
     }
 
-    /// Compressed bytes of a message: whether there is now more than is kept of it. What is not kept is decompressed all the
-    /// same, since later messages may refer to it.
+    /// Decompresses data of a message. Returns whether it exceeds the limit. Data beyond the limit is decompressed too, because
+    /// later messages may refer to it.
     fn inflate(&mut self, turn: &mut Turn<'_, '_, Pdu>, tx: Option<u64>, data: &[u8], max: usize) -> bool {
         let inflater = self.inflater.get_or_insert_with(Default::default);
         let (message, full) = (&mut self.message, self.full);
@@ -285,8 +285,7 @@ impl Side {
         is_over
     }
 
-    /// The payload of the current frame, or of the message that it belongs to, is longer than what is inspected: rules have its
-    /// beginning now.
+    /// The payload of the current frame or its message exceeds the inspection limit: rules get its beginning now.
     fn cut(&mut self, turn: &mut Turn<'_, '_, Pdu>, dir: Direction, event: Event) {
         let Some(frame) = &mut self.frame else { return };
         let Some(tx) = frame.tx.take().and_then(|id| turn.tx(id)) else { return };
@@ -296,7 +295,7 @@ impl Side {
         tx.finish(dir);
     }
 
-    /// Ends the current frame if all of it came.
+    /// Ends the current frame if it is complete.
     fn end_frame(&mut self, turn: &mut Turn<'_, '_, Pdu>, dir: Direction, max: usize) {
         let Some(Current { header, tx, .. }) = self.frame.as_ref().filter(|f| f.at == f.header.payload) else { return };
         let (header, tx) = (*header, *tx);
@@ -312,7 +311,7 @@ impl Side {
                 }
             }
         }
-        // `None` where rules have it already.
+        // `None` if rules already have it.
         let Some(tx) = self.frame.take().and_then(|f| f.tx).and_then(|id| turn.tx(id)) else { return };
         if header.is_control() {
             tx.content.payload = std::mem::take(&mut self.control);
@@ -323,7 +322,7 @@ impl Side {
     }
 }
 
-/// The bytes of a payload from `at` on without its mask (RFC 6455 section 5.3).
+/// Unmasks payload bytes from offset `at` on (RFC 6455 section 5.3).
 fn unmask(mask: Option<u32>, at: u64, data: &[u8]) -> Cow<'_, [u8]> {
     match mask {
         None | Some(0) => Cow::Borrowed(data),
@@ -334,7 +333,7 @@ fn unmask(mask: Option<u32>, at: u64, data: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Appends bytes, up to a length of `max`: whether there were more.
+/// Appends bytes, up to a length of `max`. Returns whether there were more.
 fn append(to: &mut Vec<u8>, data: &[u8], max: usize) -> bool {
     let room = max.saturating_sub(to.len());
     to.extend_from_slice(data.get(..room).unwrap_or(data));

@@ -12,7 +12,7 @@ fn hex(text: &str) -> Vec<u8> {
     text.as_bytes().chunks(2).map(|c| u8::from_str_radix(std::str::from_utf8(c).unwrap(), 16).unwrap()).collect()
 }
 
-/// A frame without a mask.
+/// An unmasked frame.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![first];
     match payload.len() {
@@ -30,7 +30,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A message as permessage-deflate has it, by a sender that remembers nothing.
+/// A message in permessage-deflate, by a sender without context takeover.
 fn deflate(data: &[u8]) -> Vec<u8> {
     let mut inner = flate2::Compress::new(flate2::Compression::best(), false);
     let mut out = Vec::with_capacity(data.len() / 100 + 256);
@@ -40,7 +40,7 @@ fn deflate(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A text of a browser with a mask, and the answer of the server, from a capture.
+/// A captured masked text of a browser, and the server's answer.
 #[test]
 fn text_with_and_without_a_mask() {
     let mut talk = talk();
@@ -93,7 +93,7 @@ fn a_message_in_fragments_with_a_ping_between_them() {
     assert_eq!(talk.buffers("websocket.payload", TS), ["", "ping", "", "cmd.exe /c powershell"]);
     assert_eq!(talk.numbers("websocket.opcode", TS), [1, 9, 0, 0]);
     assert_eq!(talk.complete(), [[true; 2]; 4]);
-    // The next message begins anew, also where the one before never ended.
+    // The next message starts again, even if the previous one never ended.
     talk.client(&frame(0x01, b"lost")).client(&frame(0x81, b"next")).client(&frame(0x80, b"alone"));
     assert_eq!(talk.buffers("websocket.payload", TS)[4..], ["", "next", "alone"]);
 }
@@ -110,11 +110,11 @@ fn compressed_messages_that_refer_to_those_before() {
     inner.compress_vec(b"TOGGLE=5659131662f54335", &mut out, flate2::FlushCompress::Sync).unwrap();
     let second = &out[at..out.len() - 4];
     assert!(second.len() < 12, "it refers to the message before");
-    // In two fragments, of which the first alone says that the message is compressed.
+    // In two fragments; only the first one says that the message is compressed.
     talk.server(&frame(0x41, &second[..3])).server(&frame(0x80, &second[3..]));
     assert_eq!(talk.buffers("websocket.payload", TC), ["TOGGLE=5659131662f54334", "", "TOGGLE=5659131662f54335"]);
     assert!(talk.events().is_empty());
-    // Without the first message the second one says nothing; a third that stands for itself does.
+    // Without the first message, the second cannot be decompressed; an independent third one can.
     let mut talk = self::talk();
     talk.server(&frame(0xc1, second)).server(&frame(0xc1, &first));
     assert_eq!(talk.buffers("websocket.payload", TC)[1..], ["TOGGLE=5659131662f54334"]);
@@ -140,7 +140,7 @@ fn no_more_than_the_limit_is_kept() {
     talk.client(&frame(0x81, b"12345678")).client(&frame(0x82, &[b'x'; 70_000])).client(&frame(0x81, b"behind"));
     assert_eq!(talk.buffers("websocket.payload", TS), ["12345678", "xxxxxxxx", "behind"]);
     assert_eq!(talk.events(), ["skip_end_of_payload"]);
-    // Over fragments, rules have it as soon as it is reached; what follows has nothing.
+    // Across fragments, rules get the payload once it reaches the limit; later fragments have none.
     let mut talk = self::talk().set("max-payload-size", 8);
     talk.client(&frame(0x01, b"12345")).client(&frame(0x00, b"6789"));
     assert_eq!(talk.buffers("websocket.payload", TS), ["", "12345678"]);
@@ -153,19 +153,19 @@ fn no_more_than_the_limit_is_kept() {
 #[test]
 fn decompression_is_bounded() {
     let mut talk = talk().set("max-payload-size", 16);
-    // What is not kept is still referred to.
+    // Later messages refer to data beyond the limit.
     talk.client(&frame(0xc1, &deflate(&[b'a'; 100_000]))).client(&frame(0xc1, &deflate(b"next")));
     assert_eq!(talk.buffers("websocket.payload", TS), ["a".repeat(16), "next".to_owned()]);
     assert_eq!(talk.events(), ["skip_end_of_payload"]);
     assert!(talk.held() < 200 << 10, "{}", talk.held());
-    // Sixteen MiB in some 16 KiB.
+    // Sixteen MiB compressed to some 16 KiB.
     let bomb = deflate(&vec![0; 16 << 20]);
     let mut talk = self::talk();
     talk.server(&frame(0xc2, &bomb)).server(&frame(0xc1, &deflate(b"next"))).server(&frame(0x81, b"plain"));
     assert_eq!(talk.events(), ["compression_bomb", "skip_end_of_payload", "compression_bomb"]);
     assert_eq!(talk.buffers("websocket.payload", TC)[1..], ["", "plain"]);
     assert_eq!(talk.buffers("websocket.payload", TC)[0].len(), 4 << 16, "64 KiB of escaped zeros");
-    // Where it is not cut before, it has an event.
+    // If the limit does not cut it before, it raises an event.
     let mut talk = self::talk().set("max-payload-size", 64 << 20);
     talk.server(&frame(0xc2, &bomb));
     assert_eq!(talk.events(), ["compression_bomb"]);

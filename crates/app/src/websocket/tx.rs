@@ -1,4 +1,4 @@
-//! A frame, as rules and logs see it.
+//! A frame, and its values for rules and logs.
 
 use margay_flow::Direction;
 use margay_json::Json;
@@ -13,11 +13,12 @@ use crate::tx::{Found, LogFor, TxBase};
 #[derive(Debug)]
 pub(super) struct Pdu {
     pub(super) dir: Direction,
-    /// FIN and the reserved bits, the upper four.
+    /// FIN and the reserved bits: the upper four.
     pub(super) flags: u8,
     pub(super) opcode: u8,
     pub(super) mask: Option<u32>,
-    /// Without mask, and decompressed: of a control frame its own, of the frame that ends a message that of the whole message.
+    /// Unmasked and decompressed. A control frame has its own payload; the frame that ends a message has that of the whole
+    /// message.
     pub(super) payload: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! WireGuard (its paper, section 5.4): messages of the handshake are transactions; what is encrypted is not looked at.
+//! WireGuard (its paper, section 5.4): messages of the handshake are transactions; encrypted data is not parsed.
 
 use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
@@ -12,11 +12,11 @@ use crate::recognise::{Probe, Probed, Recognition, UDP};
 use crate::registry::{AppProto, Protocol};
 use crate::tx::{LogFor, TxBase};
 
-/// Types of messages, their lengths in `LENGTHS`.
+/// Types of messages; their lengths are in `LENGTHS`.
 const TYPES: &[(&str, u64)] = &[("initiation", 1), ("response", 2), ("cookie_reply", 3)];
-/// Bytes of messages of each type.
+/// The length of each type's messages.
 const LENGTHS: [usize; 3] = [148, 92, 64];
-/// Bytes of the last part, which answers a cookie.
+/// Length of the last part, which answers a cookie.
 const MAC2: usize = 16;
 
 keywords! {
@@ -34,12 +34,12 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Wireguard, "wireguard").logged().own()
 };
 
-/// A message of the handshake has one length; on any port, since there is no usual one.
+/// Checks the length, which is fixed for each handshake message; on any port, because there is no usual one.
 fn probe(_: Direction, data: &[u8]) -> Probed {
     if Handshake::read(Direction::ToServer, data).is_some() { Probed::Yes { reverse: false } } else { Probed::No }
 }
 
-/// A flow: nothing is kept between messages.
+/// The state of a flow: nothing is kept between messages.
 #[derive(Debug)]
 struct WireGuard;
 
@@ -52,7 +52,7 @@ impl Conversation for WireGuard {
     }
 
     fn message(&mut self, turn: &mut Turn<'_, '_, Handshake>, dir: Direction, message: &[u8]) -> Outcome {
-        // Packets that the tunnel carries follow.
+        // The tunnel's packets follow.
         if let Some(handshake) = Handshake::read(dir, message) {
             turn.one_way(dir, handshake);
         }
@@ -67,7 +67,7 @@ struct Handshake {
     kind: u8,
     sender: Option<u32>,
     receiver: Option<u32>,
-    /// It answers a cookie, which a busy host asks for.
+    /// It answers a cookie, which a busy peer requests.
     has_cookie: bool,
 }
 

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::super::rrtype::types;
 use super::*;
 
-/// A name's labels as they are sent.
+/// Encodes a name's labels.
 fn labels(name: &str) -> Vec<u8> {
     let mut out = Vec::new();
     for label in name.split('.').filter(|l| !l.is_empty()) {
@@ -68,17 +68,17 @@ fn a_response() {
 
 #[test]
 fn pointers_forward_and_round() {
-    // To what comes behind it.
+    // A pointer forward.
     let data = [head(0x100, [2, 0, 0, 0]), query(b"\xc0\x12", 1), query(&labels("a.b"), 1)].concat();
     let m = Message::read(&data);
     assert_eq!((names(&m, Section::Queries), faults(&m)), (vec!["a.b".into(), "a.b".into()], vec![]));
-    // To itself, with and without a label in between.
+    // A pointer to itself, with and without a label in between.
     for name in [&b"\xc0\x0c"[..], b"\x01a\xc0\x0c"] {
         let m = Message::read(&[head(0x100, [1, 0, 0, 0]), query(name, 1)].concat());
         assert!(m.readable && m.section(Section::Queries)[0].name.cut);
         assert_eq!(faults(&m), [Event::NameTooLong, Event::InfiniteLoop, Event::TooManyLabels]);
     }
-    // Out of the message; a kind of label that is not in use; the end in the middle of one.
+    // A pointer outside the message, an unused label type, and a truncated label.
     for name in [&b"\xc3\xff"[..], b"\x40a\0", b"\x80a\0", b"\x3fa\0"] {
         let m = Message::read(&[head(0x100, [1, 0, 0, 0]), query(name, 1)].concat());
         assert_eq!((m.readable, faults(&m)), (false, vec![Event::MalformedData]));
@@ -103,7 +103,7 @@ fn names_of_a_message_are_bounded() {
     let long = [&b"\x3f"[..], &[b'x'; 63]].concat().repeat(15);
     let mut data = [head(0x8100, [1, 5000, 0, 0]), query(&[&long[..], b"\0"].concat(), 1)].concat();
     for i in 0..5000u16 {
-        // A label and a pointer: never the same name.
+        // A label and a pointer, so that no two names are equal.
         let name = [&[2][..], &i.to_be_bytes(), OWNER].concat();
         data.extend(record(&name, 99, b""));
     }
@@ -114,10 +114,10 @@ fn names_of_a_message_are_bounded() {
     assert!(m.faults.has(Event::NameTooLong));
 }
 
-/// Chains of pointers do not cost the square of the message's length, and names behind them are read.
+/// Chains of pointers do not cost the square of the message's length, and names after them are still read.
 #[test]
 fn pointers_of_a_message_are_bounded() {
-    // Pointers, each to the one before it, that stand in the data of a record, and names that begin at each of them.
+    // A chain of pointers in the data of a record, each to the previous one, and names that begin at each of them.
     let start = HEADER + 1 + 10;
     let chain: Vec<u8> = (0..240u16)
         .flat_map(|n| (0xc000 | if n == 0 { HEADER as u16 } else { start as u16 + 2 * (n - 1) }).to_be_bytes())
@@ -132,7 +132,7 @@ fn pointers_of_a_message_are_bounded() {
     let followed: usize = m.records()[1..241].iter().enumerate().filter(|(_, r)| !r.name.cut).map(|(n, _)| n + 1).sum();
     assert!((1..=jumps(data.len())).contains(&followed), "{followed} of {}", 240 * 241 / 2);
     assert_eq!((m.text(m.records()[241].name), faults(&m)), (&b"evil.example"[..], vec![Event::NameTooLong]));
-    // Messages that are packed as well as can be are read whole.
+    // A message with the best possible compression is read completely.
     let mut data = [head(0x8180, [1, 4000, 0, 0]), query(&labels("www.example.org"), 1)].concat();
     for n in 0..4000u16 {
         data.extend(record(&[&[2][..], &n.to_be_bytes(), OWNER].concat(), 99, b""));
@@ -174,7 +174,7 @@ fn records_without_data() {
 }
 
 proptest! {
-    /// Nothing breaks it, and what it keeps is bounded.
+    /// Arbitrary input does not break the parser, and its memory is bounded.
     #[test]
     fn anything_goes(
         counts in proptest::array::uniform4(0u16..9),

@@ -1,54 +1,54 @@
-//! What a worker wants done in the store.
+//! A worker's pending work for the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{StoreConfig, StoreShared};
 
-/// Bytes that a batch holds before it is handed over, and for which room in the queue is taken at a time.
+/// The size at which a batch is handed over, and the unit for reserving room in the queue.
 const SIZE: usize = 64 << 10;
-/// Bytes that a step counts for besides its data.
+/// The size of a step, apart from its data.
 const STEP: usize = size_of::<Step>();
 
-/// What is to be done with a file.
+/// The work of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
-    /// It begins.
+    /// Create the file.
     Begin,
-    /// So many bytes of the batch are added to it.
+    /// Append this many bytes of the batch.
     Append(usize),
-    /// It is complete, and has this SHA-256.
+    /// The file is complete; move it to the place for its SHA-256.
     Place([u8; 32]),
-    /// It is not to be stored after all.
+    /// Remove the file.
     Discard,
-    /// So many bytes of the batch are its record, of this time in seconds.
+    /// Write a record: this many bytes of the batch, with a time in seconds.
     Record { sha256: [u8; 32], seconds: i64, len: usize },
 }
 
-/// One thing to be done.
+/// One step of work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
-    /// The file's number.
+    /// The number of the file.
     pub(super) id: u32,
     pub(super) what: What,
 }
 
-/// Steps, in their order, with their data one behind the other.
+/// Steps in order, with their data joined.
 #[derive(Debug, Default)]
 pub(super) struct Job {
     pub(super) steps: Vec<Step>,
     pub(super) bytes: Vec<u8>,
-    /// Bytes of the queue that were taken for it.
+    /// Bytes reserved in the queue.
     pub(super) reserved: u64,
 }
 
 impl Job {
-    /// One step without data.
+    /// A job of one step without data.
     pub(super) fn of(id: u32, what: What) -> Job {
         Job { steps: vec![Step { id, what }], ..Job::default() }
     }
 
-    /// Empty, with its memory.
+    /// Empties the job and keeps its memory.
     pub(super) fn emptied(mut self) -> Job {
         self.steps.clear();
         self.bytes.clear();
@@ -57,16 +57,16 @@ impl Job {
     }
 }
 
-/// What a worker collects before it hands it over.
+/// Work that a worker collects before it hands it over.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     job: Job,
-    /// Where it goes, once it is needed.
+    /// The store's thread, once needed.
     store: Option<Arc<StoreShared>>,
 }
 
 impl Batch {
-    /// A file begins to be stored. `None`, and counted, where the store takes none now.
+    /// Starts storing a file. Returns `None`, and counts it, if the store is not available.
     pub(crate) fn begin(&mut self, config: &StoreConfig) -> Option<Temporary> {
         if config.shared.inner.takes_no_more() {
             return None;
@@ -81,7 +81,7 @@ impl Batch {
         Some(Temporary { id, store: Arc::clone(&config.shared), is_settled: AtomicBool::new(false) })
     }
 
-    /// Adds bytes to a file. `false`, and counted, where there is no room for them: the file is not stored then.
+    /// Appends data to a file. Returns `false`, and counts it, if the queue is full: the file is not stored then.
     #[must_use]
     pub(crate) fn append(&mut self, config: &StoreConfig, file: &Temporary, data: &[u8]) -> bool {
         let room = self.room(config, data.len());
@@ -93,13 +93,13 @@ impl Batch {
         room
     }
 
-    /// A file is complete.
+    /// Completes a file.
     pub(crate) fn place(&mut self, file: &Temporary, sha256: &[u8; 32]) {
         file.is_settled.store(true, Ordering::Relaxed);
         self.push(file.id, What::Place(*sha256), &[]);
     }
 
-    /// Writes a record beside a stored file.
+    /// Writes a record next to a stored file.
     pub(crate) fn record(&mut self, config: &StoreConfig, id: u32, sha256: &[u8; 32], seconds: i64, json: &[u8]) {
         if self.room(config, json.len()) {
             self.push(id, What::Record { sha256: *sha256, seconds, len: json.len() }, json);
@@ -113,7 +113,7 @@ impl Batch {
         self.job.steps.push(Step { id, what });
     }
 
-    /// Whether there is room in the queue for so many bytes more; takes it.
+    /// Reserves room in the queue. Returns whether there was enough.
     fn room(&mut self, config: &StoreConfig, len: usize) -> bool {
         self.store.get_or_insert_with(|| Arc::clone(&config.shared));
         if self.job.bytes.len() + len > SIZE && !self.job.steps.is_empty() {
@@ -127,7 +127,7 @@ impl Batch {
         let inner = &config.shared.inner;
         let mut is = inner.reserve(more, false);
         if !is && config.waits {
-            // What this batch has must be written for there to be room.
+            // Hand over this batch first: the room may only appear once it is written.
             self.hand_over();
             is = inner.reserve(more, true);
         }
@@ -137,7 +137,7 @@ impl Batch {
         is
     }
 
-    /// Hands over what is to be done so far.
+    /// Hands over the pending work.
     #[inline]
     pub(crate) fn hand_over(&mut self) {
         if !self.job.steps.is_empty()
@@ -147,7 +147,7 @@ impl Batch {
         }
     }
 
-    /// The same, and waits until all of it is done.
+    /// As `hand_over`, and waits until the work is done.
     pub(crate) fn sync(&mut self) {
         self.hand_over();
         if let Some(store) = &self.store {
@@ -158,17 +158,17 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // A worker that ended, or panicked, leaves what it began to be discarded.
+        // If a worker ends or panics, its unfinished files are discarded.
         self.hand_over();
     }
 }
 
-/// A file that is being stored; discarded when it goes before it was put in its place.
+/// A file that is being stored. Dropping it before it is complete discards it.
 #[derive(Debug)]
 pub(crate) struct Temporary {
     /// Its number.
     pub(crate) id: u32,
-    /// The thread goes on as long as something may be left to discard.
+    /// Keeps the thread alive while a file may have to be discarded.
     store: Arc<StoreShared>,
     is_settled: AtomicBool,
 }

@@ -1,5 +1,5 @@
-//! The store on the disk. Files are made and moved beneath descriptors of their folders, and no symbolic link is followed below
-//! the store's own folder: whoever may write there cannot have the engine write elsewhere.
+//! The store on disk. Files are created and moved relative to descriptors of their folders, and no symbolic link is followed
+//! below the store's own folder. A user with write access there cannot redirect the engine's writes.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
@@ -18,7 +18,7 @@ use super::{Say, StoreConfig, StoreError};
 /// A file that is being written.
 #[derive(Debug)]
 struct Writing {
-    /// Open between writes, where there may be one more.
+    /// Open between writes, within the limit of open files.
     file: Option<File>,
     size: u64,
 }
@@ -29,24 +29,24 @@ pub(super) struct Disk {
     dir: PathBuf,
     root: OwnedFd,
     tmp: OwnedFd,
-    /// The folders of stored files, by their first byte.
+    /// The folders of stored files, by the first byte of the digest.
     folders: HashMap<u8, OwnedFd>,
     writing: HashMap<u32, Writing>,
-    /// Files that were discarded before they began: the step came another way.
+    /// Files that were discarded before they began, because that step overtook the batch.
     early: HashSet<u32>,
-    /// The last files that could not be stored: they need no record.
+    /// The last files that could not be stored. Their records are skipped.
     failed: VecDeque<u32>,
     max_open: u64,
     quota: u64,
     used: u64,
-    /// An error was said; others are counted.
+    /// The first error was logged; later ones are only counted.
     said: bool,
     pub(super) say: [Say; 2],
 }
 
-/// Files that could not be stored that are remembered.
+/// The number of failed files that are remembered.
 const FAILED: usize = 1024;
-/// Part of the quota, in percent, that must be free again before files are stored again.
+/// The percentage of the quota that must be free before storing resumes.
 const FREE: u64 = 5;
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
@@ -61,7 +61,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// A new file. What is there by that name, left behind or put there, is removed and not written to.
+/// Creates a new file. An existing file with that name is removed, never written to.
 fn create(folder: &OwnedFd, name: &str) -> Result<File, Errno> {
     let mode = Mode::from_raw_mode(0o666);
     let opened = match rustix::fs::openat(folder, name, NEW, mode) {
@@ -74,7 +74,7 @@ fn create(folder: &OwnedFd, name: &str) -> Result<File, Errno> {
     Ok(File::from(opened))
 }
 
-/// A folder beneath another one, made where it is missing.
+/// Opens a folder below another one, and creates it if necessary.
 fn folder_in(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -84,11 +84,11 @@ fn folder_in(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
 }
 
 impl Disk {
-    /// Opens the folders of a store; makes those that are missing.
+    /// Opens the folders of a store, and creates missing ones.
     pub(super) fn open(config: &StoreConfig) -> Result<Disk, StoreError> {
         let dir = &config.dir;
         std::fs::create_dir_all(dir).map_err(|e| StoreError::new("cannot make the directory", dir, e))?;
-        // The store itself may be a link: the configuration names it.
+        // The store itself may be a link, because the configuration names it.
         let root = rustix::fs::openat(CWD, dir, DIRECTORY, Mode::empty())
             .map_err(|e| StoreError::new("cannot open the directory", dir, e))?;
         let tmp =
@@ -109,7 +109,7 @@ impl Disk {
         })
     }
 
-    /// Called by the thread before anything is done.
+    /// The thread calls this before it starts work.
     pub(super) fn begin(&mut self, inner: &Inner) {
         if self.quota > 0 {
             self.used = self.measure();
@@ -120,7 +120,7 @@ impl Disk {
         }
     }
 
-    /// Does what a batch wants.
+    /// Does the work of a batch.
     pub(super) fn run(&mut self, job: &Job, inner: &Inner) {
         let mut at = 0;
         let mut data = |len: usize| {
@@ -136,7 +136,7 @@ impl Disk {
                 What::Place(sha256) => self.place(id, &sha256, inner),
                 What::Discard => {
                     if !self.writing.contains_key(&id) && !self.failed.contains(&id) {
-                        // One whose beginning never came, since its worker failed, is forgotten.
+                        // Bound the set: a file whose worker failed never begins.
                         if self.early.len() >= FAILED {
                             self.early.clear();
                         }
@@ -213,13 +213,13 @@ impl Disk {
                     .and_then(|fd| File::from(fd).write_all(data))
             }
         };
-        // What was written before an error counts until the file is removed.
+        // Data written before an error counts until the file is removed.
         w.size += len;
         self.used += len;
         done.map_err(|e| StoreError::new("cannot write to", self.path(id), e))
     }
 
-    /// The folder of files whose digest begins with that byte.
+    /// The folder for digests that begin with this byte.
     fn folder(&mut self, first: u8) -> Result<&OwnedFd, StoreError> {
         let name = hex(&[first]);
         let path = self.dir.join(&name);
@@ -242,14 +242,14 @@ impl Disk {
         self.folder(first)?;
         let Some(folder) = self.folders.get(&first) else { return Ok(()) };
         let moved = match rustix::fs::renameat_with(&self.tmp, &from, folder, &name, RenameFlags::NOREPLACE) {
-            // The file system does not know that: look first, then move. Nobody else moves files here.
+            // The file system does not support that: check first, then move. Nothing else moves files here.
             Err(Errno::INVAL | Errno::NOSYS) => match rustix::fs::statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(Errno::EXIST),
                 Err(_) => rustix::fs::renameat(&self.tmp, &from, folder, &name),
             },
             other => other,
         };
-        // The folder was removed since it was opened.
+        // The folder was removed after it was opened.
         if moved == Err(Errno::NOENT) && rustix::fs::statat(&self.tmp, &from, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             self.folders.remove(&first);
             self.folder(first)?;
@@ -275,7 +275,7 @@ impl Disk {
                 let time = Timespec { tv_sec: new.st_mtime, tv_nsec: new.st_mtime_nsec as _ };
                 let times = Timestamps { last_access: time, last_modification: time };
                 let touched = rustix::fs::utimensat(folder, &name, &times, AtFlags::SYMLINK_NOFOLLOW);
-                // The second copy goes.
+                // Remove the second copy.
                 self.remove(id, inner);
                 touched.map_err(|e| failed("cannot set the time of", e))
             }
@@ -283,7 +283,7 @@ impl Disk {
         }
     }
 
-    /// A file is in its place.
+    /// Finishes a file that is in its final place.
     fn settle(&mut self, id: u32, inner: &Inner) {
         if self.writing.remove(&id).is_some_and(|w| w.file.is_some()) {
             inner.counts.open.fetch_sub(1, Ordering::Relaxed);
@@ -309,14 +309,14 @@ impl Disk {
         Ok(())
     }
 
-    /// Removes what there is of a file that is not stored.
+    /// Removes a file that is not stored.
     fn remove(&mut self, id: u32, inner: &Inner) {
         let Some(w) = self.writing.remove(&id) else { return };
         if w.file.is_some() {
             inner.counts.open.fetch_sub(1, Ordering::Relaxed);
         }
         self.used = self.used.saturating_sub(w.size);
-        // Nothing can be done about one that cannot be removed; the next run's file of this number replaces it.
+        // If the removal fails, the next run replaces the file when it uses the same number.
         let _ = rustix::fs::unlinkat(&self.tmp, temporary(id), AtFlags::empty());
     }
 
@@ -324,7 +324,7 @@ impl Disk {
         inner.counts.used.store(self.used, Ordering::Relaxed);
     }
 
-    /// The quota is reached: nothing is stored until there is room.
+    /// Stops storing at the quota, until there is room.
     fn reached(&self, inner: &Inner) {
         if !inner.is_full.swap(true, Ordering::Relaxed) {
             (self.say[0])(&format!(
@@ -336,7 +336,7 @@ impl Disk {
         }
     }
 
-    /// Looks whether somebody made room.
+    /// Checks whether files were removed.
     pub(super) fn look_for_room(&mut self, inner: &Inner) {
         let writing: u64 = self.writing.values().map(|w| w.size).sum();
         self.used = self.measure() + writing;
@@ -346,7 +346,7 @@ impl Disk {
         }
     }
 
-    /// Bytes of the files that are stored.
+    /// Total size of the stored files.
     fn measure(&self) -> u64 {
         let is_folder = |name: &str| name.len() == 2 && name.bytes().all(|b| b.is_ascii_hexdigit());
         let mut sum = 0;

@@ -1,10 +1,10 @@
-//! The file store, version 2: a file is written to `tmp/` while it comes, and put at `xx/SHA256` when it is at its end, `xx`
-//! being the first two digits. A file that is there already is not kept twice; its time is set forward.
+//! The file store, version 2. A file is written to `tmp/` as it arrives and moved to `xx/SHA256` at its end, where `xx` is the
+//! first two digits. A file that already exists is not stored again; its time is updated.
 //!
-//! A worker touches no disk. It collects what is to be done in a [`Batch`], which it hands over after each batch of packets, and
-//! a thread does it (`writer`, `disk`), in order. What waits is bounded ([`StoreConfig::queue`]): where there is no room the
-//! file is not stored, and counted, or, of capture files, the worker waits. So that a file is "stored" means that all of it was
-//! handed over; what the disk then refuses is said, and counted (`file_store.fs_errors`).
+//! A worker does no disk access. It collects work in a [`Batch`] and hands it over after each batch of packets. A thread does
+//! the work in order (`writer`, `disk`). The queue is bounded ([`StoreConfig::queue`]): if it is full, the file is not stored,
+//! and counted; for capture files, the worker waits instead. A "stored" file is one that was handed over completely. Later disk
+//! errors are logged and counted (`file_store.fs_errors`).
 
 mod batch;
 mod disk;
@@ -19,40 +19,39 @@ pub(super) use batch::{Batch, Temporary};
 use disk::Disk;
 pub use writer::StoreShared;
 
-/// How the store's thread says what happened, as one sentence.
+/// How the store's thread logs a message.
 pub(super) type Say = fn(&str);
 
 /// Settings of the store (`outputs: - file-store:`).
 #[derive(Debug, Clone)]
 pub struct StoreConfig {
-    /// `dir`: where it is; relative paths were joined to the log's directory.
+    /// `dir`: the folder, already joined to the log directory if it was relative.
     pub dir: PathBuf,
-    /// `force-filestore`: all files are stored, whatever rules say.
+    /// `force-filestore`: store all files, whatever the rules.
     pub force: bool,
-    /// `write-fileinfo`: a record is written beside each stored file.
+    /// `write-fileinfo`: write a record next to each stored file.
     pub write_fileinfo: bool,
-    /// `stream-depth`: bytes of a stream that are followed where files are stored, instead of the stream's own depth; 0 for
-    /// all. `None` where it is not set.
+    /// `stream-depth`: the stream depth for stored files instead of the stream's own; 0 for all. `None` if it is not set.
     pub stream_depth: Option<u64>,
-    /// `max-open-files`: temporary files kept open between writes; 0 for none, each write opens and closes.
+    /// `max-open-files`: the limit of temporary files kept open between writes; 0 to open and close the file for each write.
     pub max_open_files: u32,
-    /// `quota`: most bytes that the store takes, those of earlier runs included; 0 for no limit.
+    /// `quota`: the size limit of the store, including earlier runs; 0 for none.
     pub quota: u64,
-    /// `queue-size`: most bytes that wait to be written.
+    /// `queue-size`: the limit of bytes that wait to be written.
     pub queue: u64,
-    /// A worker for whose data there is no room waits until there is, as it may where packets come from a file.
+    /// If the queue is full, the worker waits. This is for capture files.
     pub waits: bool,
-    /// How errors are said, and how what is not one.
+    /// Logs an error, and logs information.
     pub say: [fn(&str); 2],
-    /// What all workers share.
+    /// State that all workers share.
     pub shared: Arc<StoreShared>,
 }
 
 impl StoreConfig {
-    /// Default of `queue-size`.
+    /// The default of `queue-size`.
     pub const QUEUE: u64 = 64 << 20;
 
-    /// A store in a directory, with defaults.
+    /// A store in a folder, with defaults.
     pub fn new(dir: PathBuf) -> StoreConfig {
         StoreConfig {
             dir,
@@ -68,24 +67,24 @@ impl StoreConfig {
         }
     }
 
-    /// Makes the directories of the store where they are missing, and starts its thread unless it runs.
+    /// Creates the missing folders of the store, and starts its thread unless it runs.
     ///
     /// # Errors
-    /// They cannot be made or opened, or no thread is to be had.
+    /// A folder cannot be created or opened, or the thread cannot start.
     pub fn prepare(&self) -> Result<(), StoreError> {
         self.shared.start(self.queue, || Disk::open(self))
     }
 }
 
-/// Why something could not be stored.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 #[error("file-store: {} {}: {source}", what, path.display())]
 pub struct StoreError {
-    /// What was tried.
+    /// The failed operation.
     what: &'static str,
-    /// With which file or directory.
+    /// Its file or folder.
     path: PathBuf,
-    /// Why it failed.
+    /// The cause.
     source: std::io::Error,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use super::*;
 
-/// A folder of the test's own.
+/// A folder of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -21,7 +21,7 @@ impl Folder {
         StoreConfig::new(self.0.join("store"))
     }
 
-    /// Files that are stored, and how many are in `tmp`.
+    /// The number of stored files, and of files in `tmp`.
     fn stored(&self) -> (usize, usize) {
         let all = |dir: PathBuf| std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
         let (mut stored, mut tmp) = (0, 0);
@@ -43,7 +43,7 @@ fn digest(n: u8) -> [u8; 32] {
     [n; 32]
 }
 
-/// Stores a file; whether it was handed over whole.
+/// Stores a file. Returns whether it was handed over completely.
 fn put(batch: &mut Batch, config: &StoreConfig, n: u8, data: &[u8]) -> bool {
     let Some(file) = batch.begin(config) else { return false };
     let whole = batch.append(config, &file, data);
@@ -68,7 +68,7 @@ fn links_are_not_followed() {
     let name = |n: u8| format!("{n:02x}/{}", format!("{n:02x}").repeat(32));
     std::fs::create_dir_all(config.dir.join("tmp")).unwrap();
     std::fs::create_dir_all(config.dir.join("03")).unwrap();
-    // A temporary file, a folder of stored files and a stored file that lead out of the store; a hard link likewise.
+    // A temporary file, a folder of stored files and a stored file that are links out of the store; also a hard link.
     symlink(outside.join("victim"), config.dir.join("tmp/file.1")).unwrap();
     std::fs::hard_link(outside.join("victim"), config.dir.join("tmp/file.2")).unwrap();
     symlink(outside.join("dir"), config.dir.join("02")).unwrap();
@@ -87,7 +87,7 @@ fn links_are_not_followed() {
     assert_eq!(std::fs::read(config.dir.join(name(1))).unwrap(), b"data");
     assert_eq!(std::fs::read(config.dir.join(name(4))).unwrap(), b"data");
     assert_eq!(std::fs::read_dir(config.dir.join("tmp")).unwrap().count(), 0);
-    // `tmp` itself is no link either.
+    // `tmp` itself must not be a link either.
     let folder = Folder::new("links-tmp");
     let config = folder.store();
     std::fs::create_dir_all(&config.dir).unwrap();
@@ -102,7 +102,7 @@ fn the_quota_holds() {
     let mut config = folder.store();
     config.quota = 1000;
     config.say = [|text| SAID.lock().unwrap().push(text.to_owned()); 2];
-    // What an earlier run stored counts.
+    // Files of an earlier run count.
     std::fs::create_dir_all(config.dir.join("aa")).unwrap();
     std::fs::write(config.dir.join("aa/earlier"), [0; 300]).unwrap();
     config.prepare().unwrap();
@@ -110,7 +110,7 @@ fn the_quota_holds() {
     assert!(put(&mut batch, &config, 1, &[1; 300]));
     batch.sync();
     assert_eq!(count(&config, "file_store.quota_used"), 600);
-    // A second copy takes nothing.
+    // A second copy takes no space.
     assert!(put(&mut batch, &config, 1, &[1; 300]));
     batch.sync();
     assert_eq!((count(&config, "file_store.quota_used"), folder.stored()), (600, (2, 0)));
@@ -122,7 +122,7 @@ fn the_quota_holds() {
     assert_eq!((count(&config, "file_store.over_quota"), folder.stored()), (3, (2, 0)));
     assert_eq!(SAID.lock().unwrap().len(), 1, "{:?}", SAID.lock());
     assert!(SAID.lock().unwrap()[0].contains("quota of 1000 bytes"));
-    // A run that begins when the quota is reached stores nothing.
+    // A run that starts at the quota stores nothing.
     let mut next = folder.store();
     next.quota = 600;
     next.prepare().unwrap();
@@ -135,23 +135,23 @@ fn the_quota_holds() {
     }
     assert!(!put(&mut batch, &next, 5, b"x"));
     drop(batch);
-    // Somebody makes room.
+    // A user makes room.
     std::fs::remove_file(config.dir.join("aa/earlier")).unwrap();
     let mut disk = Disk::open(&next).unwrap();
     disk.look_for_room(&next.shared.inner);
     assert!(!next.shared.inner.is_full.load(std::sync::atomic::Ordering::Relaxed));
 }
 
-/// Held while the thread is to stand still: it says an error then.
+/// While the test holds it, the thread blocks in the log function of an error.
 static GATE: Mutex<()> = Mutex::new(());
 
-/// A store with a queue of so many bytes whose thread stands still as long as the gate is held.
+/// A store with a queue of this size whose thread blocks while the gate is held.
 fn standing(folder: &Folder, queue: u64, waits: bool) -> StoreConfig {
     let mut config = folder.store();
     (config.queue, config.waits) = (queue, waits);
     config.say[0] = |_| drop(GATE.lock().unwrap());
     config.prepare().unwrap();
-    // In the way of what is stored first.
+    // Blocks the folder of the first stored file, which causes an error.
     std::fs::write(config.dir.join("ff"), "").unwrap();
     config
 }
@@ -177,7 +177,7 @@ fn what_has_no_room_is_lost_or_waited_for() {
                 (lost, most)
             });
             if waits {
-                // The worker stands still too, once the queue is full.
+                // The worker blocks too, once the queue is full.
                 let mut before = 0;
                 while config.shared.waiting() < 900_000 || config.shared.waiting() != before {
                     before = config.shared.waiting();
@@ -212,13 +212,13 @@ fn all_is_written_when_the_last_lets_go() {
     for n in 0..100u8 {
         assert!(put(&mut workers[usize::from(n) % 4], &config, n, &[n; 1000]));
     }
-    // One is left unfinished.
+    // One file is left unfinished.
     let unfinished = workers[0].begin(&config);
     assert!(unfinished.is_some());
     drop(unfinished);
     drop(workers);
     drop(config);
-    // 0xff is a file in the way only in the other test.
+    // 0xff is blocked by a file only in the other test.
     assert_eq!(folder.stored(), (100, 0));
 }
 
@@ -230,7 +230,7 @@ fn a_file_that_is_discarded_before_it_begins_leaves_nothing() {
     let mut batch = Batch::default();
     let file = batch.begin(&config).unwrap();
     assert!(batch.append(&config, &file, b"data"));
-    // The step that discards it overtakes the batch.
+    // The discarding step overtakes the batch.
     drop(file);
     config.shared.inner.drain();
     batch.sync();

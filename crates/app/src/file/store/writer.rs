@@ -10,68 +10,68 @@ use super::StoreError;
 use super::batch::{Job, What};
 use super::disk::Disk;
 
-/// Empty batches that are kept.
+/// The number of empty batches that are kept.
 const SPARE: usize = 16;
-/// How often a store that is at its quota is looked through for room.
+/// How often a store at its quota checks for room.
 const LOOK: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
     spare: Vec<Job>,
-    /// Batches that were ever handed over, and those that were done.
+    /// The number of batches handed over, and of those done.
     put: u64,
     done: u64,
-    /// No more will come.
+    /// The thread stops once the queue is empty.
     stop: bool,
 }
 
-/// What was counted, by all.
+/// Counters that all workers share.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Temporary files that are open.
+    /// Open temporary files.
     pub(super) open: AtomicU64,
     /// Files that could not stay open.
     pub(super) open_max_hit: AtomicU64,
-    /// Things that the disk refused.
+    /// Disk errors.
     pub(super) errors: AtomicU64,
-    /// Files and records that were not stored because too much waited to be written.
+    /// Files and records that were not stored because the queue was full.
     pub(super) lost: AtomicU64,
-    /// Files that were not stored because the quota was reached.
+    /// Files that were not stored because of the quota.
     pub(super) over_quota: AtomicU64,
-    /// Bytes that count for the quota.
+    /// Bytes that count towards the quota.
     pub(super) used: AtomicU64,
 }
 
-/// Files and records that begin with a job.
+/// The number of files and records that begin with a job.
 fn files(job: &Job) -> u64 {
     job.steps.iter().filter(|s| matches!(s.what, What::Begin | What::Record { .. })).count() as u64
 }
 
-/// What the thread and workers share.
+/// State that the thread and workers share.
 #[derive(Debug, Default)]
 pub(super) struct Inner {
-    /// The last number given to a stored file.
+    /// The last number of a stored file.
     last_id: AtomicU32,
-    /// Bytes of the queue that are taken, and how many there are.
+    /// Reserved bytes of the queue, and its size.
     queued: AtomicU64,
     limit: AtomicU64,
     /// The quota is reached.
     pub(super) is_full: AtomicBool,
-    /// The thread is gone.
+    /// The thread has ended.
     is_gone: AtomicBool,
     pub(super) counts: Counts,
-    /// Files of the job that the thread is at.
+    /// Files in the current job.
     in_hand: AtomicU64,
     queue: Mutex<Queue>,
-    /// There is something to do, or nothing more will come.
+    /// Signals new work, or the end.
     work: Condvar,
-    /// Something was done.
+    /// Signals completed work.
     done: Condvar,
 }
 
 impl Inner {
-    /// What is done under the lock is whole, whoever panicked.
+    /// A panic under the lock leaves consistent data.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,12 +80,12 @@ impl Inner {
         self.last_id.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
-    /// Counts a file or record that is not stored because too much waits.
+    /// Counts a file or record that is not stored because the queue is full.
     pub(super) fn lose(&self) {
         self.counts.lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether no file may begin: the quota is reached, or the thread is gone. It is counted.
+    /// Whether no file can begin, because the quota is reached or the thread has ended. Counts the reason.
     pub(super) fn takes_no_more(&self) -> bool {
         let (full, gone) = (self.is_full.load(Ordering::Relaxed), self.is_gone.load(Ordering::Relaxed));
         if full {
@@ -96,7 +96,7 @@ impl Inner {
         full || gone
     }
 
-    /// Takes so many bytes of the queue, of which there is at least one part however large that is.
+    /// Reserves bytes of the queue. An empty queue accepts a reservation of any size.
     pub(super) fn reserve(&self, bytes: u64, wait: bool) -> bool {
         let limit = self.limit.load(Ordering::Relaxed);
         let more = |queued: u64| {
@@ -111,7 +111,7 @@ impl Inner {
             return false;
         }
         let mut q = self.lock();
-        // Under the lock nothing is done in between that would wake this thread.
+        // The lock prevents a lost wakeup between the check and the wait.
         while !take() {
             if self.is_gone.load(Ordering::Relaxed) {
                 return false;
@@ -121,7 +121,7 @@ impl Inner {
         true
     }
 
-    /// Hands a batch over; gives an empty one.
+    /// Hands a batch over. Returns an empty one.
     pub(super) fn put(&self, job: Job) -> Job {
         let mut q = self.lock();
         if self.is_gone.load(Ordering::Relaxed) {
@@ -129,7 +129,7 @@ impl Inner {
             self.abandon(&job);
             return job.emptied();
         }
-        // Where more waits the thread is awake.
+        // With a longer queue, the thread is awake.
         let is_asleep = q.put == q.done;
         q.put += 1;
         q.jobs.push_back(job);
@@ -141,18 +141,18 @@ impl Inner {
         spare.unwrap_or_default()
     }
 
-    /// A file that began will not be complete.
+    /// Discards a file that began.
     pub(super) fn discard(&self, id: u32) {
         drop(self.put(Job::of(id, What::Discard)));
     }
 
-    /// Nobody will do what the batch wants.
+    /// Drops a batch, because the thread has ended.
     fn abandon(&self, job: &Job) {
         self.counts.lost.fetch_add(files(job), Ordering::Relaxed);
         self.queued.fetch_sub(job.reserved, Ordering::Relaxed);
     }
 
-    /// Waits until everything that was handed over so far is done.
+    /// Waits until all work so far is done.
     pub(super) fn drain(&self) {
         let mut q = self.lock();
         let put = q.put;
@@ -196,7 +196,7 @@ impl Inner {
     }
 }
 
-/// Tells workers that the thread is gone, however that came.
+/// Tells workers that the thread has ended, even after a panic.
 struct Leaving<'a> {
     inner: &'a Inner,
     say: super::Say,
@@ -221,7 +221,7 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// What the stores of all workers share: the thread, which ends when the last of them lets go, after it did everything.
+/// The thread that all workers' stores share. It ends after all work once the last of them is dropped.
 #[derive(Debug, Default)]
 pub struct StoreShared {
     pub(super) inner: Arc<Inner>,
@@ -229,7 +229,7 @@ pub struct StoreShared {
 }
 
 impl StoreShared {
-    /// Starts the thread, unless it was started before.
+    /// Starts the thread, unless it already runs.
     pub(super) fn start(&self, limit: u64, open: impl FnOnce() -> Result<Disk, StoreError>) -> Result<(), StoreError> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_some() {
@@ -260,7 +260,7 @@ impl StoreShared {
         }
     }
 
-    /// Temporary files that are open now (`file_store.open_files`).
+    /// Temporary files that are open (`file_store.open_files`).
     pub fn open_files(&self) -> u64 {
         self.inner.counts.open.load(Ordering::Relaxed)
     }
@@ -277,7 +277,7 @@ impl Drop for StoreShared {
         self.inner.work.notify_one();
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A panic of the thread was told when it happened.
+            // A panic of the thread was already reported.
             let _ = thread.join();
         }
     }

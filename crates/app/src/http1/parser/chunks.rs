@@ -29,7 +29,7 @@ impl Http1Parser {
                 Step::Used(n)
             }
             Chunk::End => {
-                // What is behind the data up to the line's end is of no chunk.
+                // Bytes between the data and the line end belong to no chunk.
                 let lf = data.iter().position(|&b| b == b'\n');
                 let n = lf.map_or(data.len(), |i| i + 1);
                 self.framed(dir, n);
@@ -43,7 +43,7 @@ impl Http1Parser {
     }
 
     fn chunk_size(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Step {
-        /// Longest line of a size, with its extension.
+        /// The longest size line, including its extension.
         const LONGEST: usize = 4096;
         let end = cx.end;
         let line = next_line(data, &mut self.side(dir).scan, false, end);
@@ -84,7 +84,7 @@ impl Http1Parser {
         Step::Used(line.total)
     }
 
-    /// The size is none: a response's body is taken as it is up to the end, as browsers do; a request's cannot be followed.
+    /// Handles an invalid size: like in browsers, a response body continues raw up to the end. A request cannot be followed.
     fn chunk_invalid(&mut self, cx: &mut Parse<'_>, dir: Direction) -> Step {
         let request = dir == Direction::ToServer;
         if let Some(tx) = self.current(dir) {
@@ -92,7 +92,7 @@ impl Http1Parser {
             tx.base.touch(dir);
         }
         if request {
-            // Servers hand over the chunks before it.
+            // Servers process the chunks before it.
             self.finish(cx, dir, true);
             return Step::Stop(0, Outcome::Failed);
         }
