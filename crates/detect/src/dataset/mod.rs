@@ -211,7 +211,7 @@ impl DataSet {
                 self.count.fetch_sub(shard.len(), Ordering::Relaxed);
                 std::mem::take(&mut *shard)
             };
-            // Counted after the locks are released, so that no thread waits for it.
+            // Counted and freed after the lock is released, so that no thread waits for it.
             let bytes: u64 = gone.iter().map(|k| k.len() as u64 + ENTRY).sum();
             self.used.fetch_sub(bytes, Ordering::Relaxed);
         }
