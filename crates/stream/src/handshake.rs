@@ -152,8 +152,8 @@ impl StreamEngine {
             }
             let client_next = session.peers[0].last_ack;
             if s.ack != client_next {
-                // The server gave up the connection that it answered first, and answers another SYN. It only does so
-                // unprompted.
+                // The server gave up the connection that it answered first, and answers another SYN,
+                // with a new sequence number.
                 let other = session.queue.iter().find(|q| !q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied();
                 if let Some(other) = other.filter(|_| s.seq != session.peers[1].isn) {
                     restart(&mut self.counters, session, &other);

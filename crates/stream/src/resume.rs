@@ -431,7 +431,7 @@ impl StreamEngine {
     }
 
     /// Handles data on a session closed by a reset, if the host ignored or did not receive the reset. Data that was not
-    /// acknowledged is read again. Inline without `spare_harmless`, none of it got through. Returns `Some` if the
+    /// acknowledged is read again. Inline with `spare_harmless`, such data is rejected instead. Returns `Some` if the
     /// connection continues, with whether the application layer must restart: it already saw the end, or read data that
     /// was not acknowledged.
     pub(crate) fn goes_on(&mut self, session: &mut TcpSession, s: &Segment<'_>) -> Option<bool> {
