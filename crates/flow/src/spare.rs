@@ -69,7 +69,7 @@ impl Buffer {
             make_room(data, from.min(data.len()), bytes.len(), total);
             data.extend_from_slice(bytes);
         } else {
-            // Dropping the bytes before `from` would make room, but the buffer has enough.
+            // There is room, or nothing before `from` that could be freed.
             self.append_of(bytes, total);
         }
         moves

@@ -64,8 +64,8 @@ impl Run {
     }
 }
 
-/// A megabyte from the server, with an acknowledgment for every second segment. In groups of `late` segments, the first
-/// one comes last.
+/// A megabyte from the server, with an acknowledgment for every second segment. In each group of `late` segments, the
+/// last two are swapped.
 #[divan::bench(args = [("in order", 0), ("every fourth late", 4), ("every second late", 2)])]
 fn megabyte(b: Bencher<'_, '_>, (_, late): (&str, usize)) {
     let mut order: Vec<u32> = (0..SEGMENTS).collect();

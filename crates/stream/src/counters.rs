@@ -103,7 +103,6 @@ impl StreamCounters {
         f("tcp.pseudo_failed", self.pseudo_failed);
         f("tcp.invalid_checksum", self.invalid_checksum);
         f("tcp.midstream_pickups", self.midstream_pickups);
-        // Always 0: a flow's packets always come to the worker that owns it.
         f("tcp.ack_unseen_data", self.ack_unseen_data);
         f("tcp.segment_memcap_drop", self.segment_memcap_drop);
         f("tcp.segment_from_cache", 0);

@@ -40,8 +40,8 @@ impl<X> FlowTable<X> {
         Some(Leaving { flow, key, hash, client_is_high, touched, capture })
     }
 
-    /// Adds a flow that left a table with the same settings. An existing flow with the same key ends, since the flow
-    /// continues the other one. A flow may also be evicted if memory is short.
+    /// Adds a flow that left a table with the same settings. An existing flow with the same key is stale and ends. A flow
+    /// may also be evicted if memory is short.
     ///
     /// # Errors
     /// If there is no room: returns the flow, which the caller must end.

@@ -1,4 +1,4 @@
-//! Keywords that protocols declare in their folders ([`margay_app::Protocol::keywords`]).
+//! Keywords that protocols declare in their modules ([`margay_app::Protocol::keywords`]).
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::builder::Input;
 use crate::error::{Fail, fail};
 use crate::number::compare;
 
-/// All of them, in the order of the protocols.
+/// All declared keywords, in protocol order.
 pub(super) fn keywords() -> &'static [Keyword] {
     static ALL: LazyLock<Vec<Keyword>> =
         LazyLock::new(|| margay_app::ALL.iter().flat_map(|p| p.keywords.iter().map(|k| keyword(p, k))).collect());
@@ -19,7 +19,7 @@ pub(super) fn keywords() -> &'static [Keyword] {
 }
 
 fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Keyword) -> Keyword {
-    // The first name of its headers says for which protocols its keywords are as well: those that carry it.
+    // The first header name also lists the protocols that carry this one, and the keywords apply to those too.
     let protocols = p.headers.first().map_or(std::slice::from_ref(&p.rule_name), |h| h.1);
     let direction = match k.direction {
         KeywordDirection::ToServer => Direction::ToServer,
@@ -29,7 +29,7 @@ fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Ke
     match k.kind {
         KeywordKind::Buffer { multi } => {
             let name = k.names.first().copied().unwrap_or_default();
-            // Buffers live as long as the process, as those of the tables do.
+            // These buffers live as long as the process, like the static ones.
             Keyword::sticky(
                 k.names,
                 Box::leak(Box::new(Buffer {
@@ -55,7 +55,7 @@ fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Ke
     }
 }
 
-/// What a rule asks of a declared number.
+/// The condition that a rule puts on a declared number.
 pub(super) fn test(i: &Input<'_>, kind: KeywordKind) -> Result<(NumberTest, Which), Fail> {
     match kind {
         KeywordKind::Number { max, words } => {
@@ -89,7 +89,7 @@ fn own(i: &Input<'_>, condition: NumberCondition) -> Result<NumberTest, Fail> {
     })
 }
 
-/// Names of bits that must be set, or with `!` clear; or a comparison of the whole number.
+/// Names of bits that must be set, or clear with `!`; or a comparison of the whole number.
 fn flags(i: &Input<'_>, max: u64, words: &[(&str, u64)]) -> Result<Compare, Fail> {
     if let Some(c) = compare(&i.text, max) {
         return Ok(c);
