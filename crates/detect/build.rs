@@ -1,7 +1,7 @@
-//! Looks for a library of multi-pattern matching with `pkg-config`: Hyperscan, or Vectorscan, which has the same interface and
-//! the same name (`libhs`). `MARGAY_HS=hyperscan` or `MARGAY_HS=vectorscan` asks for that one, and the build fails where it is
-//! not what is there; without it what is there is taken, and where there is none the portable matcher serves alone. With the
-//! feature `portable` nothing is looked for.
+//! Finds a library for multi-pattern matching with `pkg-config`: Hyperscan, or Vectorscan, which has the same interface
+//! and name (`libhs`). With `MARGAY_HS=hyperscan` or `MARGAY_HS=vectorscan`, the build fails if the library is not the
+//! named one. Otherwise any of them is used, or the portable matcher if there is none. With the feature `portable`, no
+//! library is searched.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(have_hs)");
@@ -29,14 +29,14 @@ fn main() {
         }
         (Some(other), _) => fail(&format!("MARGAY_HS={other}: what may stand there is hyperscan or vectorscan")),
     }
-    // Once more, to tell cargo what to link with.
+    // A second probe makes cargo link the library.
     if pkg_config::Config::new().atleast_version("5.2").probe("libhs").is_ok() {
         println!("cargo::rustc-cfg=have_hs");
     }
 }
 
-/// Which of the two has that version: Hyperscan ended in the open with 5.4.2 and goes on, closed, at 5.5; what lies between
-/// is Vectorscan.
+/// Which library has that version. Open Hyperscan ended with 5.4.2 and continues as a closed product from 5.5; the
+/// versions between are Vectorscan's.
 fn name(version: &str) -> &'static str {
     let mut parts = version.split('.').map(|p| p.parse::<u32>().unwrap_or(0));
     match [parts.next(), parts.next(), parts.next()] {

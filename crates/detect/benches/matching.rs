@@ -1,4 +1,5 @@
-//! What it takes to look for the patterns of many rules, and to inspect a packet with them.
+//! Measures the search for the patterns of many rules, and the inspection of a packet with them.
+#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
 
 use divan::counter::BytesCount;
@@ -13,7 +14,7 @@ fn main() {
     divan::main();
 }
 
-/// Draws that are the same every time.
+/// A deterministic random generator.
 struct Draw(u64);
 
 impl Draw {
@@ -28,7 +29,7 @@ impl Draw {
     }
 }
 
-/// What a web server might say: words that patterns are drawn from as well.
+/// Text like a web server's response, from words that are also used for patterns.
 fn text() -> Vec<u8> {
     let mut d = Draw(7);
     let mut out = Vec::new();
@@ -65,7 +66,7 @@ fn scan(b: Bencher<'_, '_>, (engine, n): (&str, usize)) {
     });
 }
 
-/// Rules as sets have them: a pattern to find them by, some with a second one, an expression, a place, bits.
+/// Realistic rules: a fast pattern, and for some a second one, an expression, an offset, or bits.
 fn rules(n: usize) -> String {
     let mut d = Draw(1);
     (1..=n)
@@ -88,8 +89,8 @@ fn rules(n: usize) -> String {
         .collect()
 }
 
-/// A packet of 1,400 bytes in a connection, with the stretch of the stream that it brought: `rules` of them in the set, of which
-/// few find their pattern, or all that are looked at (`found`).
+/// A packet of 1,400 bytes in a connection, with its stream chunk, and a set of `rules` rules. Either few of them find
+/// their pattern, or all are evaluated (`found`).
 #[divan::bench(args = [("text", 1), ("text", 1_000), ("text", 10_000), ("every pattern", 100)])]
 fn inspect(b: Bencher<'_, '_>, (what, count): (&str, usize)) {
     let rules = rules(count);
@@ -133,7 +134,7 @@ fn inspect(b: Bencher<'_, '_>, (what, count): (&str, usize)) {
     });
 }
 
-/// Compiling rules that were read.
+/// Compiles parsed rules.
 #[divan::bench(args = [1_000], sample_count = 5, sample_size = 1)]
 fn compile(b: Bencher<'_, '_>, count: usize) {
     let rules = rules(count);

@@ -1,5 +1,5 @@
-//! Loads rule files, compiles them and says how long each step took and what came of it; with a capture-free payload
-//! scan to see the cost of packets that match nothing.
+//! Loads and compiles rule files and prints the time and the result of each step. Then it scans synthetic payloads to
+//! measure the cost of packets that match nothing.
 //!
 //! `cargo run --release -p margay-detect --example load -- FILE…` (plain text; addresses and ports as in Suricata's
 //! default configuration).

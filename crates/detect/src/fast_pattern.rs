@@ -1,9 +1,8 @@
-//! Which literal of a rule its prefilter looks for.
+//! Chooses the literal of a rule for its prefilter.
 //!
-//! `fast_pattern` in the rule decides. Without it, the best literal is chosen: the longest one, and of those the most
-//! varied: letters that all traffic has count less than bytes that are rare. Negated literals, those of buffers that may
-//! be `absent` and those of buffers that cannot be prefiltered say nothing about which rules may match, and are never
-//! chosen.
+//! `fast_pattern` in the rule decides. Without it, the longest literal is chosen, and of equally long ones the most
+//! varied: common letters count less than rare bytes. Negated literals, literals of buffers that may be `absent`, and
+//! those of buffers that cannot be prefiltered do not limit which rules may match, and are never chosen.
 
 use margay_rules::ast::{Arrow, BufferCheck, BufferChecks, Content, Rule, Side, Value};
 use margay_rules::info;
@@ -17,21 +16,21 @@ pub struct FastPattern {
     pub buffer: usize,
     /// Index in that buffer's checks.
     pub check: usize,
-    /// The bytes to look for: all of the literal, or the part that `fast_pattern:offset,length` names.
+    /// The bytes to search for: the whole literal, or the part that `fast_pattern:offset,length` selects.
     pub bytes: Vec<u8>,
     /// Whether letters match in either case.
     pub nocase: bool,
     /// No match of `bytes` starts before this byte of the buffer.
     pub offset: u32,
-    /// No match of `bytes` ends after this byte of the buffer, where that is known.
+    /// No match of `bytes` ends after this byte of the buffer, if that is known.
     pub end: Option<u32>,
-    /// `fast_pattern:only`: the literal has no place to be checked any further once the prefilter found it.
+    /// `fast_pattern:only`: the prefilter's match is sufficient, since the literal has no further condition.
     pub only: bool,
 }
 
-/// Chooses the fast pattern of `rule`; `None` where it has no literal to prefilter with. `prefilterable` says whether
-/// the prefilter can look into a buffer, by its index in [`Rule::buffers`]; `priority` which buffers are better to look
-/// into, whatever the literal: those with the higher number.
+/// Chooses the fast pattern of `rule`; `None` if it has no suitable literal. `prefilterable` says whether the prefilter
+/// can search a buffer, by its index in [`Rule::buffers`]. `priority` ranks buffers; a buffer with a higher number wins
+/// whatever the literal.
 pub fn choose(
     rule: &Rule,
     prefilterable: &dyn Fn(usize) -> bool,
@@ -40,14 +39,14 @@ pub fn choose(
     let literals = || literals(rule, prefilterable);
     let explicit = literals().find(|(_, _, c)| c.fast_pattern || c.fast_pattern_only || c.fast_pattern_chop.is_some());
     let (buffer, check, content) = explicit.or_else(|| {
-        // The first of equals is kept: `max_by_key` would take the last.
+        // The first of equals wins; `max_by_key` would take the last.
         let rank = |l: &(usize, usize, &Content)| (priority(l.0), rank(l.2));
         literals().reduce(|best, next| if rank(&next) > rank(&best) { next } else { best })
     })?;
     Some(pattern(buffer, check, content))
 }
 
-/// Literals that say something about whether `rule` may match: their places, and they themselves.
+/// The literals that limit whether `rule` may match, with their places.
 fn literals<'r>(
     rule: &'r Rule,
     prefilterable: &dyn Fn(usize) -> bool,
@@ -61,9 +60,9 @@ fn literals<'r>(
     })
 }
 
-/// As [`choose`], for the prefilter: where what that chose (by its length, or as the rule says) is in most traffic, and the
-/// rule has something that is not, in a regular expression maybe, that is looked for. All of a rule's literals are checked in the
-/// end, whichever is looked for.
+/// As [`choose`], for the prefilter. If the chosen literal is in most traffic (it was chosen by its length, or by the
+/// rule) and the rule has a rarer one, maybe within a regular expression, this selects the rarer one. The checks verify
+/// all literals of a rule in the end, whichever is searched.
 pub(crate) fn to_look_for(
     rule: &Rule,
     prefilterable: &dyn Fn(usize) -> bool,
@@ -74,7 +73,7 @@ pub(crate) fn to_look_for(
         return chosen;
     }
     let least = chosen.as_ref().map_or(0, |c| priority(c.buffer));
-    // A rare one is as good in a buffer that tells little otherwise.
+    // A rare literal is good even in a buffer of low priority.
     let contents = literals(rule, prefilterable)
         .map(|l| pattern(l.0, l.1, l.2))
         .filter(|f| is_rare(&f.bytes) || (has_place(f) && priority(f.buffer) >= least));
@@ -85,7 +84,7 @@ pub(crate) fn to_look_for(
         .or(chosen)
 }
 
-/// Rare literals that are in whatever the regular expressions of `rule` match.
+/// Rare literals that every match of the regular expressions of `rule` contains.
 fn of_expressions<'r>(
     rule: &'r Rule,
     prefilterable: &'r dyn Fn(usize) -> bool,
@@ -102,23 +101,23 @@ fn of_expressions<'r>(
     })
 }
 
-/// Whether a literal is in little traffic, as far as can be said.
+/// Whether a literal is in little traffic, as far as can be estimated.
 pub(crate) fn is_rare(bytes: &[u8]) -> bool {
     bytes.len() >= RARE_MIN && !commonplace::is(bytes)
 }
 
-/// A literal of fewer bytes is not rare, whatever they are.
+/// A shorter literal is never rare.
 const RARE_MIN: usize = 4;
 
-/// Whether a literal is at one place of its buffer or nowhere, and not what is at most places.
+/// Whether a literal has exactly one possible place in its buffer, and is not what most buffers have there.
 fn has_place(f: &FastPattern) -> bool {
     let one = f.end.and_then(|e| e.checked_sub(f.offset)).is_some_and(|room| room as usize == f.bytes.len());
     one && f.bytes.iter().any(|&b| !matches!(b, 0 | 0xff))
 }
 
-/// The fast pattern that stands for `rule` when all its buffers can be prefiltered: in a buffer of a transaction or a frame
-/// where it has literals in one, else in the payload or a header; of a rule for both directions of a transaction, in the
-/// request where there is one.
+/// The fast pattern of `rule` if all its buffers can be prefiltered. It is in a buffer of a transaction or a frame if
+/// the rule has literals there, otherwise in the payload or a header. For a rule on both directions of a transaction,
+/// the request is preferred.
 pub fn of_rule(rule: &Rule) -> Option<FastPattern> {
     let literal = |c: &BufferCheck| matches!(c, BufferCheck::Content(c) if !c.negated);
     let has = |b: &BufferChecks| b.absent.is_none() && b.checks.iter().any(literal);
@@ -126,7 +125,7 @@ pub fn of_rule(rule: &Rule) -> Option<FastPattern> {
     let request =
         |b: &BufferChecks| info::buffer(&b.buffer).is_none_or(|i| i.to_server) && b.side != Some(Side::ToClient);
     let first = rule.arrow == Arrow::Transaction && rule.buffers.iter().any(|b| b.app == app && has(b) && request(b));
-    // The rule's own choice may be anywhere.
+    // The rule's explicit choice may be in any buffer.
     let wanted = |c: &BufferCheck| matches!(c, BufferCheck::Content(c) if c.fast_pattern && !c.negated);
     let explicit = rule.buffers.iter().any(|b| b.checks.iter().any(wanted));
     let buffer = |i: usize| rule.buffers.get(i);
@@ -135,12 +134,12 @@ pub fn of_rule(rule: &Rule) -> Option<FastPattern> {
     })
 }
 
-/// How much a literal tells by itself: what `--engine-analysis` reports as the strength of a pattern.
+/// How selective a literal is: `--engine-analysis` reports this as the strength of a pattern.
 pub fn literal_strength(bytes: &[u8], nocase: bool) -> u32 {
     strength(bytes, nocase)
 }
 
-/// How much a literal in a buffer tells, apart from the literal: what nearly every transaction has tells little.
+/// How selective literals of a buffer are in general: buffers that look alike in nearly every transaction rank low.
 pub(crate) fn priority(buffer: &str) -> u8 {
     match buffer {
         "http.method" | "http.stat_code" | "http.stat_msg" | "http.protocol" | "http.connection"
@@ -149,12 +148,12 @@ pub(crate) fn priority(buffer: &str) -> u8 {
     }
 }
 
-/// Better literals rank higher: long, then varied.
+/// The rank of a literal: longer first, then more varied.
 fn rank(c: &Content) -> (usize, u32) {
     (c.bytes.len(), strength(&c.bytes, c.nocase))
 }
 
-/// How rare a literal's bytes are: each kind of byte counts once in full, its repetitions little.
+/// How rare a literal's bytes are: each distinct byte counts in full once, repetitions count little.
 fn strength(bytes: &[u8], nocase: bool) -> u32 {
     let mut seen = [false; 256];
     let mut total = 0;
@@ -178,7 +177,7 @@ fn pattern(buffer: usize, check: usize, c: &Content) -> FastPattern {
         _ => None,
     };
     let relative = c.distance.is_some() || c.within.is_some();
-    // A variable's value is not known here: then the place says nothing. A relative literal's is anywhere.
+    // A variable's value is unknown here, so the place is not limited. Neither is that of a relative literal.
     let offset = if relative { 0 } else { number(&c.offset).unwrap_or(0) };
     let placed_by_variable = matches!(c.offset, Some(Value::Variable(_)));
     let mut end =
@@ -192,7 +191,7 @@ fn pattern(buffer: usize, check: usize, c: &Content) -> FastPattern {
     if let Some((from, len)) = c.fast_pattern_chop {
         let from = usize::from(from);
         if let Some(part) = c.bytes.get(from..from.saturating_add(usize::from(len))).filter(|p| !p.is_empty()) {
-            // The part lies that much further in, and ends that much earlier.
+            // The selected part starts that much later and ends that much earlier.
             let behind = c.bytes.len() - from - part.len();
             out.bytes = part.to_vec();
             out.offset = offset.saturating_add(from as u32);

@@ -1,4 +1,4 @@
-//! Detection as a whole, over rules built by hand and packets without a decoder.
+//! Tests of whole detection, with rules built by hand and packets built without the decoder.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub(crate) fn content(bytes: &[u8]) -> Content {
     Content { bytes: bytes.to_vec(), ..Default::default() }
 }
 
-/// An expression without options, and what it captures.
+/// An expression without options, with its captures.
 pub(crate) fn pcre(pattern: &str, captures: &[(CaptureKind, &str)]) -> BufferCheck {
     BufferCheck::Pcre(Pcre {
         pattern: pattern.into(),
@@ -129,7 +129,7 @@ pub(crate) struct Lab<W = Off> {
     flow: FlowCore,
     app: AppProto,
     ips: bool,
-    /// Packets so far.
+    /// Number of packets sent.
     sent: u64,
 }
 
@@ -144,7 +144,7 @@ impl Lab {
 }
 
 impl Lab<Tracer> {
-    /// One that writes down what becomes of all rules.
+    /// A lab that traces all rules.
     pub(crate) fn explaining(rules: Vec<Rule>, config: &DetectConfig) -> Lab<Tracer> {
         let all: Vec<u32> = (0..rules.len() as u32).collect();
         Lab::watched(rules, config, |d| Tracer::new(d, &all))
@@ -208,7 +208,7 @@ fn workers_share_rules() {
     moved::<DetectState>();
 }
 
-/// A packet that both ways of a `<>` rule fit matches twice; with the same on both sides there is one way only.
+/// A packet that fits both directions of a `<>` rule matches twice. With equal ends there is only one direction.
 #[test]
 fn both_ways_are_two_rules() {
     let net = AddressSet { v4: vec![(0x0a00_0001, 0x0a00_0002)], v6: vec![], any: false };
@@ -223,7 +223,7 @@ fn both_ways_are_two_rules() {
     assert_eq!(lab.payload(b"x").0, [1, 1, 2, 3]);
 }
 
-/// A fragment is of its transport, without ports and without payload.
+/// A fragment has its transport protocol, but neither ports nor payload.
 #[test]
 fn fragments_have_neither_ports_nor_payload() {
     let size =
@@ -239,7 +239,7 @@ fn fragments_have_neither_ports_nor_payload() {
     assert_eq!(sids, [1]);
 }
 
-/// The packet that ends a flow shows rules what is left of the stream, and nothing of itself.
+/// The pseudo packet at the end of a flow shows rules the rest of the stream, and no packet data.
 #[test]
 fn made_up_packets_have_no_headers() {
     let mut flags = rule(1, Action::Alert, Protocol::Tcp);
@@ -258,7 +258,7 @@ fn made_up_packets_have_no_headers() {
     }
 }
 
-/// Places are counted from where the new part of a chunk begins; a literal without a place may straddle the border.
+/// Offsets count from the new part of a chunk; a literal without an offset may straddle the border.
 #[test]
 fn places_in_a_chunk_are_those_of_its_new_part() {
     let placed = |sid, offset| {
@@ -305,7 +305,8 @@ fn payload_and_stream() {
     assert!(lab.state.alerts().iter().all(|a| a.stream));
 }
 
-/// With stream data a packet without payload is inspected as well: a content that is not to be there is not, unless the data has it.
+/// With stream data, a packet without payload is inspected as well: a negated content holds, unless the stream data has
+/// it.
 #[test]
 fn a_packet_without_payload_beside_stream_data() {
     let mut rule = alert(1, b"abc");
@@ -313,14 +314,14 @@ fn a_packet_without_payload_beside_stream_data() {
     if let BufferCheck::Content(c) = &mut rule.buffers[0].checks[0] {
         c.negated = true;
     }
-    // Where no rule looks at streams nobody knows of it.
+    // If no rule inspects streams, the stream data has no effect.
     let mut alone = Lab::new(vec![rule.clone()]);
     assert_eq!(alone.send(b"", Direction::ToServer, false, &[b"xyz"]).0, [0u32; 0]);
     let mut lab = Lab::new(vec![rule, alert(2, b"never")]);
     assert_eq!(lab.send(b"", Direction::ToServer, false, &[]).0, [0u32; 0]);
     assert_eq!(lab.send(b"", Direction::ToServer, false, &[b"xyz"]).0, [1]);
     assert_eq!(lab.send(b"", Direction::ToServer, false, &[b"zabcd"]).0, [0u32; 0]);
-    // The stream ended before data that nobody looked at.
+    // The stream ended before data that was not inspected.
     assert_eq!(lab.send(b"", Direction::ToServer, false, &[b""]).0, [1]);
 }
 
@@ -368,7 +369,7 @@ fn a_passed_or_dropped_flow_is_not_inspected() {
 fn passive_mode_drops_nothing() {
     let mut lab = Lab::new(vec![ip_only(1, Action::Drop), ip_only(2, Action::Reject)]);
     let (alerts, v) = lab.payload(b"");
-    // The flow is one that would be dropped: no further packet of it is looked at.
+    // The flow would be dropped, so none of its later packets is inspected.
     assert_eq!((alerts, v.action, v.flow), (vec![1, 2], VerdictAction::Accept, FlowAction::Drop));
     assert!(v.reject.is_some());
     let blocked: Vec<bool> = lab.state.alerts().iter().map(|a: &Alert| a.blocked).collect();
@@ -418,7 +419,7 @@ fn flowbits_are_set_before_they_are_asked_for() {
     };
     let mut lab = Lab::new(vec![alert(1, b"x"), bit(alert(2, b"x"), false), bit(alert(3, b"x"), true)]);
     assert_eq!(lab.payload(b"x").0, [3, 2, 1]);
-    // The alerts of an earlier rule stop with a pass, what later ones do does not.
+    // A pass stops the alerts of later rules, but not their effects.
     let pass = Rule { action: Action::Pass, protocol: Protocol::TcpPacket, ..alert(4, b"y") };
     let set = Rule { protocol: Protocol::TcpPacket, ..bit(alert(3, b"y"), true) };
     let ask = bit(rule(2, Action::Alert, Protocol::Tcp), false);
@@ -537,7 +538,8 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         )
 }
 
-/// What expressions capture is kept with the flow or the packet once all of the rule matched, and can be looked at.
+/// Captures of an expression are stored with the flow or the packet once the whole rule matched. Other rules can then
+/// test them.
 #[test]
 fn captured_variables() {
     let with = |sid, checks: Vec<BufferCheck>| {
@@ -571,7 +573,7 @@ fn captured_variables() {
     assert_eq!(lab.state.counters().var_memcap, 0);
 }
 
-/// Entropy is kept whatever the comparison says, under the name that events have for the buffer.
+/// Entropy is stored whatever the comparison's result, under the buffer's name in events.
 #[test]
 fn entropy_is_kept() {
     let mut r = alert(1, b"a");
@@ -584,7 +586,7 @@ fn entropy_is_kept() {
 }
 
 proptest! {
-    /// Groups, prefilters and tables change what is looked at, never what is found.
+    /// Groups, prefilters and tables never change the alerts.
     #[test]
     fn prefilters_lose_nothing(
         mut rules in proptest::collection::vec(any_rule(), 1..25),
@@ -616,7 +618,7 @@ proptest! {
             let chunks: &[&[u8]] = if in_stream { &[&stream] } else { &[] };
             let a = fast.send(&payload, dir, in_stream, chunks);
             let b = slow.send(&payload, dir, in_stream, chunks);
-            // Watched, it is the same inspection; and of every rule something is said with every packet.
+            // A watched inspection gives the same result, and reports something about every rule with every packet.
             let c = told.send(&payload, dir, in_stream, chunks);
             prop_assert_eq!(&a, &c);
             prop_assert_eq!(a, b);

@@ -1,7 +1,7 @@
-//! Rules of conformance cases that need packets and flows but neither streams nor protocols, on their captures.
+//! Runs those conformance cases whose rules need packets and flows but neither streams nor protocols.
 //!
-//! Runs if the cases are there (CONFORMANCE_CASES, or ../shared/conformance/cases beside the repository); says so when
-//! they are not. Flows are kept by a small table of this test: what has the same ends and transport is one flow.
+//! Needs the cases (CONFORMANCE_CASES, or ../shared/conformance/cases beside the repository) and prints a note if they
+//! are missing. A simple table in this test tracks flows: packets with the same ends and transport are one flow.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::collections::{BTreeMap, HashMap};
@@ -68,7 +68,7 @@ struct Outcome {
     alerts: BTreeMap<u32, u32>,
     dropped: u32,
     tagged: u32,
-    /// Actions of flows at the end.
+    /// Actions of the flows at the end.
     flows: Vec<FlowAction>,
 }
 

@@ -1,4 +1,4 @@
-//! Rules on frames of a stream.
+//! Tests of frame rules.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use margay_app::AppProto;
@@ -12,7 +12,7 @@ const CLIENT: Direction = Direction::ToClient;
 const REQUEST: u8 = 0;
 const RESPONSE: u8 = 1;
 
-/// A stream, with holes where it is `None`.
+/// A stream; `None` is a missing byte.
 #[derive(Default)]
 struct Stream(Vec<Option<u8>>);
 
@@ -90,7 +90,7 @@ impl Lab {
         self
     }
 
-    /// Numbers of rules and frames that alert with the next packet.
+    /// Numbers of the rules and frames that alert with the next packet.
     fn look(&mut self, end: bool) -> Vec<(u32, u64)> {
         let data = [0u8; 40];
         let frame = Frame { data: &data, wire_len: 40, time: Time(0), link: LinkType::RAW, number: 1 };
@@ -139,7 +139,7 @@ fn a_frame_is_looked_at_when_it_is_whole_and_once() {
 fn a_hole_divides_a_frame() {
     let mut t = Lab::new(RULES);
     t.begin(RESPONSE).text("one").hole(5).text("two").end();
-    // What is in front of the hole is not its end, and nothing in it goes on behind the hole.
+    // The data before the gap does not end the frame, and no match continues across the gap.
     assert_eq!(t.look(false), [(1, 1), (3, 1), (5, 1)]);
     let mut t = Lab::new(RULES);
     t.begin(RESPONSE).hole(3).text("one").end();
@@ -155,9 +155,9 @@ fn an_open_frame_is_looked_at_by_chunks_and_at_the_end_of_the_stream() {
     let chunk = "x".repeat(CHUNK as usize - 2);
     assert_eq!(t.begin(RESPONSE).text(&chunk).text("o").look(false), []);
     assert_eq!(t.text("n").look(false), []);
-    // What straddles two looks is found.
+    // A match across two inspections is found.
     assert_eq!(t.text("e ").text(&chunk).look(false), [(1, 1)]);
-    // A chunk in which the rule holds again is another match.
+    // A later chunk in which the rule holds again is another match.
     assert_eq!(t.text(&chunk).look(false), []);
     assert_eq!(t.text("one").text(&chunk).look(false), [(1, 1)]);
 }

@@ -1,7 +1,7 @@
-//! Rule text through the parser and the checks: header buffers and payloads of single packets.
+//! Tests from rule text to checks: header buffers and payloads of single packets.
 //!
-//! The second half runs rules of the conformance cases on their captures, if those are there (CONFORMANCE_CASES, or
-//! ../shared/conformance/cases beside the repository); it says so when they are not.
+//! The second half runs rules of the conformance cases on their captures (CONFORMANCE_CASES, or
+//! ../shared/conformance/cases beside the repository) and prints a note if they are missing.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ fn matches(rule: &Compiled, p: &Packet<'_>, s: &mut Scratch) -> bool {
         })
 }
 
-/// How often each rule matches a packet of these frames.
+/// How many packets of these frames each rule matches.
 fn count(rules: &[Compiled], link: LinkType, frames: &[Vec<u8>]) -> BTreeMap<u32, u32> {
     let mut decoder = Decoder::new(DecodeConfig::default());
     let mut s = Scratch { inspect: InspectContext::default(), transform: TransformScratch::default() };
@@ -105,7 +105,7 @@ fn udp(payload: &[u8]) -> Vec<u8> {
     p
 }
 
-/// Options of a rule, a payload, and whether the peer alerts.
+/// Rule options, a payload, and whether Suricata alerts.
 #[test]
 fn rule_text_on_payloads() {
     let table: &[(&str, &[u8], bool)] = &[
@@ -137,7 +137,7 @@ fn rule_text_on_payloads() {
     }
 }
 
-/// The literal that a rule is found by is in every payload that it matches.
+/// A rule's fast pattern occurs in every payload that the rule matches.
 #[test]
 fn fast_patterns_of_rule_text() {
     let best = |options: &str| {
@@ -168,10 +168,10 @@ fn pcap(path: &Path) -> (LinkType, Vec<Vec<u8>>) {
     (LinkType(word(20)), frames)
 }
 
-/// Rules, capture, and how often each rule matches.
+/// Rules, a capture, and the number of matches of each rule.
 type Case = (&'static str, &'static str, &'static [(u32, u32)]);
 
-/// Cases of which every rule looks at single packets: the rules, the capture, and how often each must match.
+/// Cases in which every rule inspects single packets: the rules, the capture, and the number of matches of each.
 #[test]
 fn conformance_cases_of_packets() {
     let Some(dir) = margay_testing::conformance_cases() else { return };
@@ -221,7 +221,7 @@ fn conformance_cases_of_packets() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What the checks of every rule of the cases come to: they compile, or this build names what it does not have.
+/// Every rule of the cases compiles, or the error names the feature that this build lacks.
 #[test]
 fn rules_of_all_cases_compile() {
     let Some(dir) = margay_testing::conformance_cases() else { return };

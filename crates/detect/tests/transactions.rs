@@ -1,4 +1,4 @@
-//! Rules on transactions of protocols, as their parsers make them of real bytes.
+//! Tests of transaction rules on real protocol bytes, with the real parsers.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::path::Path;
@@ -20,7 +20,7 @@ fn flow() -> FlowCore {
     }
 }
 
-/// What each direction has sent and the parser has not used, and the alerts of each packet as sid and transaction.
+/// The unparsed bytes of each direction, and the alerts of each packet as sid and transaction.
 struct Talk {
     detect: Detect,
     state: DetectState,
@@ -45,7 +45,7 @@ impl Talk {
         assert_eq!((report.errors, report.set_aside), (vec![], vec![]));
         let state = DetectState::new(&detect).expect("scratch");
         let config = AppConfig::default();
-        // The engine keeps the bodies of HTTP wherever there are rules.
+        // The engine keeps HTTP bodies whenever there are rules.
         let wants = FileWants { bodies: true, ..detect.file_wants() };
         let files = FileEngine::new(&FileConfig::default(), wants).expect("files");
         let flow = flow();
@@ -55,7 +55,7 @@ impl Talk {
         Talk { detect, state, config, shared, flow, parsers, left: Default::default() }
     }
 
-    /// Sends bytes, and returns the alerts that come of them.
+    /// Sends bytes and returns the resulting alerts.
     fn send(&mut self, dir: Direction, bytes: &[u8]) -> Vec<(u32, Option<u64>)> {
         let Talk { config, shared, flow, parsers, left, .. } = self;
         let left = &mut left[dir.index()];
@@ -103,7 +103,7 @@ fn two_transactions_of_http() {
          alert http any any -> any any (http.uri; content:\"/b\"; xbits:set,seen,track tx; noalert; sid:8;)",
     );
     let both = b"GET /a HTTP/1.1\r\nHost: host\r\nUser-Agent: curl/8\r\n\r\nGET /b HTTP/1.1\r\nHost: host\r\n\r\n";
-    // In the order of rules: those on bits come first.
+    // In rule order: rules with bits come first.
     assert_eq!(t.send(SERVER, both), [(7, Some(1)), (1, Some(0)), (2, Some(0)), (3, Some(0))]);
     assert_eq!(t.send(CLIENT, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nnot found"), []);
     assert_eq!(t.send(CLIENT, b"HTTP/1.1 404 No\r\nContent-Length: 9\r\n\r\n"), [(6, Some(1))]);
@@ -117,7 +117,7 @@ fn two_transactions_of_http() {
 #[test]
 fn digests_of_files() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    // Of the five bytes "hello".
+    // The MD5 of the five bytes "hello".
     std::fs::write(folder.join("hello.md5"), "5d41402abc4b2a76b9719d911017c592  hello\n").expect("can be written");
     let mut t = Talk::new(
         "alert http any any -> any any (filemd5:hello.md5; sid:1;)

@@ -10,7 +10,7 @@ fn main() {
     divan::main();
 }
 
-/// A datagram of the flow `n`.
+/// A datagram of flow `n`.
 fn packet<'a>(n: u32, back: bool, seconds: i64) -> Packet<'a> {
     let mut p =
         Packet::new(&Frame { data: &[], wire_len: 100, time: Time::new(seconds, 0), link: LinkType::RAW, number: 1 });
@@ -40,12 +40,12 @@ fn config(flows: u32) -> FlowConfig {
     FlowConfig { hash_size: flows.next_power_of_two().max(65536), memcap: 4 << 30, ..FlowConfig::default() }
 }
 
-/// Packets of flows that are there, each of another flow than the one before, in both directions.
+/// Packets of existing flows in both directions, each of another flow than the previous packet.
 #[divan::bench(args = [1_000, 100_000, 1_000_000])]
 fn found(b: Bencher<'_, '_>, flows: u32) {
     let mut table = FlowTable::new(config(flows));
     (0..flows).for_each(|n| see(&mut table, &packet(n, false, 1)));
-    // A walk that comes to each flow before it comes to one again, and jumps.
+    // A walk with jumps that visits each flow before it repeats one.
     let mut at = 0;
     let packets: Vec<_> = (0..1024)
         .map(|n| {
@@ -57,7 +57,7 @@ fn found(b: Bencher<'_, '_>, flows: u32) {
         .bench_local(|| packets.iter().for_each(|p| see(&mut table, black_box(p))));
 }
 
-/// Flows of one packet each: made, and ended when their time is over.
+/// Flows of one packet each: created, and ended by timeout.
 #[divan::bench]
 fn made_and_ended(b: Bencher<'_, '_>) {
     let mut table = FlowTable::new(config(100_000));

@@ -1,15 +1,15 @@
-//! Time of the flow table: never goes back.
+//! The flow table's clock, which never goes back.
 
 use margay_packet::Time;
 
-/// A step back of more than this (microseconds) means another capture began, less means packets out of order.
+/// A larger step back (microseconds) means that another capture began; a smaller one means packets out of order.
 pub const JUMP_BACK: i64 = 3_600_000_000;
 
-/// Follows packet times. Where they step back a little it stands still; where they jump back (another capture file) it
-/// goes on from where it was, so that flows of the new capture age as they should.
+/// Follows packet times. After a small step back the clock stands still. After a large one (another capture file) it
+/// continues from where it was, so that flows of the new capture age correctly.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Clock {
-    /// Microseconds of packet time that have passed.
+    /// Elapsed packet time in microseconds.
     now: i64,
     latest: Option<Time>,
 }
@@ -18,11 +18,11 @@ impl Clock {
     pub(crate) const fn now(&self) -> i64 {
         self.now
     }
-    /// Packet time as far as it is known to go on: that of the latest packet, or a little more.
+    /// The latest packet's time, or slightly later.
     pub(crate) fn latest(&self) -> Time {
         self.latest.unwrap_or_default()
     }
-    /// A packet of time `t` was seen.
+    /// Advances to a packet at time `t`.
     pub(crate) fn advance(&mut self, t: Time) -> i64 {
         match self.latest {
             None => self.latest = Some(t),

@@ -3,21 +3,21 @@
 use crate::hash::HashKey;
 use crate::{FlowState, RateConfig};
 
-/// How long a flow of one protocol may be silent, in seconds.
+/// Idle timeouts of flows of one protocol, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// One side seen, or no handshake yet.
     pub new: u32,
     /// Both sides seen.
     pub established: u32,
-    /// TCP only: connection closed. Flows of other protocols never get there.
+    /// TCP only: connection closed. Flows of other protocols never reach this state.
     pub closed: u32,
     /// Bypassed in user space or in the capture.
     pub bypassed: u32,
 }
 
 impl Timeouts {
-    /// The one for `state`, in seconds.
+    /// The timeout for `state`, in seconds.
     pub const fn of(&self, state: FlowState) -> u32 {
         match state {
             FlowState::New => self.new,
@@ -31,7 +31,7 @@ impl Timeouts {
 /// A protocol's timeouts in normal times and in emergency mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeoutPair {
-    /// In normal times.
+    /// Outside emergency mode.
     pub normal: Timeouts,
     /// In emergency mode.
     pub emergency: Timeouts,
@@ -40,7 +40,7 @@ pub struct TimeoutPair {
 /// `flow-timeouts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowTimeouts {
-    /// Every other protocol.
+    /// All other protocols.
     pub default: TimeoutPair,
     /// TCP.
     pub tcp: TimeoutPair,
@@ -51,7 +51,7 @@ pub struct FlowTimeouts {
 }
 
 impl FlowTimeouts {
-    /// Those of an IP protocol.
+    /// The timeouts of an IP protocol.
     pub const fn of(&self, proto: u8) -> &TimeoutPair {
         match proto {
             6 => &self.tcp,
@@ -61,7 +61,7 @@ impl FlowTimeouts {
         }
     }
 
-    /// The least of a flow that is new or established, whatever its protocol.
+    /// The shortest timeout of a new or established flow, over all protocols.
     pub(crate) fn least(&self) -> u32 {
         let pairs = [self.default, self.tcp, self.udp, self.icmp];
         let all = pairs.iter().flat_map(|p| [p.normal, p.emergency]).flat_map(|t| [t.new, t.established]);
@@ -90,29 +90,29 @@ impl Default for FlowTimeouts {
 /// Settings of [`crate::FlowTable`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowConfig {
-    /// Most memory that the table may use, in bytes (`flow.memcap`); 0 means no limit of its own.
+    /// Most memory for the table, in bytes (`flow.memcap`); 0 means no limit.
     pub memcap: u64,
     /// Buckets of the hash table (`flow.hash-size`), at least 1.
     pub hash_size: u32,
     /// Flows allocated before the first packet (`flow.prealloc`).
     pub prealloc: u32,
-    /// Percent of the flows that memory allows that must be free again for emergency mode to end
-    /// (`flow.emergency-recovery`), 1 to 100.
+    /// Percentage of the flow limit that must be free again before emergency mode ends (`flow.emergency-recovery`), 1 to
+    /// 100.
     pub emergency_recovery: u8,
     /// Timeouts.
     pub timeouts: FlowTimeouts,
-    /// The definition of an elephant flow (`flow.rate-tracking`); without it there are none.
+    /// The definition of an elephant flow (`flow.rate-tracking`); `None` if tracking is off.
     pub rate: Option<RateConfig>,
-    /// Whether VLAN tags tell flows apart (`vlan.use-for-tracking`).
+    /// Whether VLAN tags are part of a flow's key (`vlan.use-for-tracking`).
     pub vlan_use_for_tracking: bool,
-    /// Whether the capture interface tells flows apart (`livedev.use-for-tracking`).
+    /// Whether the capture interface is part of a flow's key (`livedev.use-for-tracking`).
     pub livedev_use_for_tracking: bool,
-    /// Whether the tunnel depth tells flows apart (`decoder.recursion-level.use-for-tracking`).
+    /// Whether the tunnel depth is part of a flow's key (`decoder.recursion-level.use-for-tracking`).
     pub recursion_use_for_tracking: bool,
-    /// The key of the table's hash. A random one ([`HashKey::random`]) keeps attackers from choosing keys that collide.
+    /// The key of the table's hash. A random key ([`HashKey::random`]) keeps attackers from causing collisions.
     pub hash_key: HashKey,
-    /// The key that flow identifiers come from. With a fixed one the same packets have the same identifiers in every run,
-    /// whatever the key of the table.
+    /// The key from which flow identifiers are derived. With a fixed key, the same packets have the same identifiers in
+    /// every run, whatever the table's key.
     pub id_key: HashKey,
 }
 

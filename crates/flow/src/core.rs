@@ -1,4 +1,4 @@
-//! The state of one flow, for all protocols.
+//! The state of one flow, common to all protocols.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::rate::Rate;
 pub enum Direction {
     /// From the side that opened the flow.
     ToServer,
-    /// Back to it.
+    /// To the side that opened the flow.
     ToClient,
 }
 
@@ -23,7 +23,7 @@ impl Direction {
             Direction::ToClient => 1,
         }
     }
-    /// The other one.
+    /// The opposite direction.
     pub const fn reverse(self) -> Direction {
         match self {
             Direction::ToServer => Direction::ToClient,
@@ -32,31 +32,32 @@ impl Direction {
     }
 }
 
-/// State of a flow, as `flow.state` in events and timeouts know it.
+/// State of a flow, as in `flow.state` of events and in the timeouts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FlowState {
     /// One side seen, or no handshake yet.
     #[default]
     New,
-    /// Both sides seen, or the TCP handshake is done.
+    /// Both sides seen, or the TCP handshake is complete.
     Established,
     /// TCP connection closed.
     Closed,
-    /// Cut short in user space.
+    /// Bypassed in user space.
     LocalBypassed,
-    /// Cut short in the capture.
+    /// Bypassed in the capture.
     CaptureBypassed,
 }
 
 /// The verdict of rules or policies on the rest of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FlowAction {
-    /// Nothing.
+    /// No verdict.
     #[default]
     None,
     /// Every further packet is dropped.
     Drop,
-    /// An exception policy would drop every further packet, but nothing can be dropped here: events report it, and inspection goes on.
+    /// An exception policy would drop every further packet, but passive mode cannot drop: events report it, and
+    /// inspection continues.
     WouldDrop,
     /// No further packet is inspected.
     Pass,
@@ -65,15 +66,15 @@ pub enum FlowAction {
 }
 
 impl FlowAction {
-    /// Whether rules look at no further packet although all of them go on: those of a flow that passes, and where nothing can be dropped
-    /// those of a flow that would be.
+    /// Whether rules skip all further packets although the packets are forwarded: in a passed flow, and in passive mode
+    /// in a flow with a drop verdict.
     pub const fn is_unwatched(self, inline: bool) -> bool {
         matches!(self, FlowAction::Pass) || (matches!(self, FlowAction::Drop) && !inline)
     }
 }
 
-/// Bits and integers that rules keep with a flow, by number of their name (interned when rules are loaded), and what
-/// their expressions captured.
+/// Bits and integers that rules store with a flow, by the number of their name (interned when rules are loaded), and
+/// captured variables.
 #[derive(Debug, Clone, Default)]
 pub struct FlowVars {
     bits: Vec<u32>,
@@ -107,7 +108,7 @@ impl FlowVars {
     pub fn bits(&self) -> &[u32] {
         &self.bits
     }
-    /// Integer `id`, where set.
+    /// Integer `id`, if set.
     pub fn int(&self, id: u32) -> Option<u32> {
         self.ints.iter().find(|i| i.0 == id).map(|i| i.1)
     }
@@ -127,15 +128,15 @@ impl FlowVars {
         static NONE: CapturedVars = CapturedVars { list: Vec::new(), bytes: 0 };
         self.more.as_ref().map_or(&NONE, |m| &m.captured)
     }
-    /// The same, to write to.
+    /// Values captured by expressions, to change.
     pub fn captured_mut(&mut self) -> &mut CapturedVars {
         &mut self.more.get_or_insert_default().captured
     }
-    /// The measures set, oldest first, as (id, value).
+    /// The floats set, oldest first, as (id, value).
     pub fn floats(&self) -> &[(u32, f64)] {
         self.more.as_ref().map_or(&[], |m| &m.floats)
     }
-    /// Sets measure `id`; false where the flow has [`CAPTURED_MAX`] of them already.
+    /// Sets float `id`; returns false if the flow already has [`CAPTURED_MAX`] of them.
     pub fn set_float(&mut self, id: u32, value: f64) -> bool {
         let floats = &mut self.more.get_or_insert_default().floats;
         let full = floats.len() >= CAPTURED_MAX;
@@ -150,7 +151,7 @@ impl FlowVars {
     pub fn is_empty(&self) -> bool {
         self.bits.is_empty() && self.ints.is_empty() && self.more.is_none()
     }
-    /// Forgets everything, keeping the memory of bits and integers.
+    /// Clears everything, but keeps the memory of bits and integers.
     pub fn clear(&mut self) {
         self.bits.clear();
         self.ints.clear();
@@ -158,23 +159,23 @@ impl FlowVars {
     }
 }
 
-/// Most variables that one flow or packet keeps.
+/// Most captured variables of a flow or packet.
 pub const CAPTURED_MAX: usize = 64;
-/// Most bytes of keys and values that one flow or packet keeps.
+/// Most bytes of keys and values of a flow or packet.
 pub const CAPTURED_BYTES_MAX: usize = 16384;
 
 /// A variable that an expression captured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapturedVar {
-    /// Number of its name; of one with a key the number of the name that its value has in the rule.
+    /// Number of its name; for a variable with a key, the number of the value's name in the rule.
     pub name: u32,
-    /// Its key, where that was captured as well.
+    /// Its key, if one was captured.
     pub key: Option<Box<[u8]>>,
     /// Its value.
     pub value: Box<[u8]>,
 }
 
-/// Variables of a flow or a packet. A value beyond [`CAPTURED_MAX`] or [`CAPTURED_BYTES_MAX`] is not stored: the earlier
+/// Variables of a flow or a packet. A value beyond [`CAPTURED_MAX`] or [`CAPTURED_BYTES_MAX`] is not stored; earlier
 /// ones stay.
 #[derive(Debug, Clone, Default)]
 pub struct CapturedVars {
@@ -183,17 +184,17 @@ pub struct CapturedVars {
 }
 
 impl CapturedVars {
-    /// All of them, oldest first.
+    /// All variables, oldest first.
     pub fn list(&self) -> &[CapturedVar] {
         &self.list
     }
 
-    /// The value of the one without a key that has the name with number `name`.
+    /// The value of the variable without a key whose name has the number `name`.
     pub fn get(&self, name: u32) -> Option<&[u8]> {
         self.list.iter().find(|v| v.name == name && v.key.is_none()).map(|v| &*v.value)
     }
 
-    /// Sets the variable of that name, or of that name and key; false where there is no room for it.
+    /// Sets the variable with that name and key; returns false if there is no room.
     pub fn set(&mut self, name: u32, key: Option<&[u8]>, value: &[u8]) -> bool {
         let full = self.list.len() >= CAPTURED_MAX;
         let old = self.list.iter_mut().find(|v| v.name == name && v.key.as_deref() == key);
@@ -212,21 +213,21 @@ impl CapturedVars {
         true
     }
 
-    /// Forgets all of them, keeping the memory of the list.
+    /// Removes all variables, but keeps the memory of the list.
     pub fn clear(&mut self) {
         self.list.clear();
         self.bytes = 0;
     }
 }
 
-/// One flow. Addresses and ports are those of its first packet: source is the client.
+/// A flow. Addresses and ports are those of its first packet, whose source is the client.
 ///
-/// The first cache line holds what every packet touches, the second what rules keep with a flow. The rest is for events, and what
-/// the engine keeps with the flow follows in a line of its own.
+/// The first cache line has the fields that every packet touches, the second the variables of rules. The rest is for
+/// events. The engine's extension starts at a cache line of its own.
 #[derive(Debug, Clone)]
 #[repr(C)]
 pub struct FlowCore {
-    /// Its number in events (`flow_id`): unique in a run.
+    /// The flow's number in events (`flow_id`), unique in a run.
     pub id: u64,
     /// Time of the latest packet.
     pub last: Time,
@@ -236,28 +237,28 @@ pub struct FlowCore {
     pub bytes: [u64; 2],
     /// State.
     pub state: FlowState,
-    /// It is bypassed, and what it carried is over: it may be silent no longer than one that is closed
+    /// Whether a bypassed flow's connection is over. Its timeout is then that of a closed flow
     /// ([`crate::FlowTable::set_over`]).
     pub over: bool,
     /// The verdict on the rest of the flow.
     pub action: FlowAction,
-    /// Firewall mode: threat detection rules no longer inspect it; `action` is the firewall's verdict.
+    /// Firewall mode: threat detection rules no longer inspect the flow; `action` is the firewall's verdict.
     pub td_passed: bool,
-    /// Whether a rule alerted on it.
+    /// Whether a rule alerted on the flow.
     pub alerted: bool,
-    /// Whether IP-only rules and the like have looked at each direction's first packet, by [`Direction::index`].
+    /// Whether each direction's first packet was seen by IP-only rules and others of that kind, by [`Direction::index`].
     pub first_seen: [bool; 2],
     /// TCP flags seen, by [`Direction::index`].
     pub tcp_flags: [u8; 2],
     /// Smallest and largest TTL or hop limit seen, by [`Direction::index`].
     pub ttl: [(u8, u8); 2],
-    /// Whether it is an elephant ([`crate::RateConfig`]), by [`Direction::index`]; once it is, it stays one.
+    /// Whether it is an elephant flow ([`crate::RateConfig`]), by [`Direction::index`]; the mark is permanent.
     pub elephant: [bool; 2],
     /// IP protocol.
     pub proto: u8,
     /// Bits and integers.
     pub vars: FlowVars,
-    /// What it carried of late, where that is asked for.
+    /// Recent traffic, if rate tracking is on.
     pub rate: Option<Box<Rate>>,
     /// Time of the first packet.
     pub start: Time,
@@ -277,16 +278,16 @@ pub struct FlowCore {
     pub dst: IpAddr,
     /// Tunnel depth.
     pub recursion: u8,
-    /// Emergency mode was on when it was made or ended.
+    /// Whether emergency mode was on when the flow was created or ended.
     pub emergency: bool,
 }
 
-// What every packet touches is one cache line, and what rules touch besides another one.
+// Every packet touches only the first cache line, and rules also touch the second.
 const _: () = assert!(std::mem::offset_of!(FlowCore, vars) == 64 && std::mem::offset_of!(FlowCore, start) == 128);
 
 impl FlowCore {
-    /// A flow of protocol `proto` with its first packet at `time`, of which only the ends are known: client and server, each
-    /// with its port.
+    /// A flow of protocol `proto` with its first packet at `time` and only the ends known: client and server, each with
+    /// its port.
     pub fn new(id: u64, proto: u8, client: (IpAddr, u16), server: (IpAddr, u16), time: Time) -> FlowCore {
         FlowCore {
             id,
@@ -318,7 +319,7 @@ impl FlowCore {
         }
     }
 
-    /// Turns the flow round: its client becomes the server.
+    /// Swaps the flow's ends: its client becomes the server.
     pub fn turn_round(&mut self) {
         std::mem::swap(&mut self.src, &mut self.dst);
         std::mem::swap(&mut self.sport, &mut self.dport);

@@ -1,4 +1,4 @@
-//! The flow table's counters, by the names of Suricata's statistics.
+//! Counters of the flow table, by their names in Suricata's statistics.
 
 use crate::FlowState;
 
@@ -6,9 +6,9 @@ use crate::FlowState;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub struct FlowCounters {
-    /// Packets whose flow could not be made because memory ran out.
+    /// Packets whose flow could not be created because memory ran out.
     pub memcap: u64,
-    /// Flows made.
+    /// Flows created.
     pub total: u64,
     /// Flows in the table.
     pub active: u64,
@@ -22,18 +22,18 @@ pub struct FlowCounters {
     pub tcp_reuse: u64,
     /// Flows evicted to make room.
     pub get_used: u64,
-    /// Flows looked at to find one to evict.
+    /// Flows inspected to find one to evict.
     pub get_used_eval: u64,
     pub get_used_eval_reject: u64,
-    /// No flow to evict was found.
+    /// Failed searches for a flow to evict.
     pub get_used_failed: u64,
-    /// Flows evicted because too many were in one bucket of the table.
+    /// Flows evicted because their bucket was full.
     pub chain_evicted: u64,
     /// Flows that ended, by their last state.
     pub end_state: [u64; 5],
-    /// TCP flows that ended, by the state of their session; set by the engine with [`FlowCounters::tcp_end`].
+    /// Ended TCP flows by the state of their session; the engine sets it with [`FlowCounters::tcp_end`].
     pub end_tcp_state: [u64; 11],
-    /// TCP flows that ended without their data having been checked strictly.
+    /// Ended TCP flows whose data was not checked strictly.
     pub end_tcp_liberal: u64,
     pub mgr_full_hash_pass: u64,
     pub mgr_rows_maxlen: u64,
@@ -41,22 +41,22 @@ pub struct FlowCounters {
     pub mgr_flows_notimeout: u64,
     pub mgr_flows_timeout: u64,
     pub mgr_flows_evicted: u64,
-    /// Flows that timed out when the next packet of the same key came.
+    /// Flows whose timeout was noticed when the next packet with the same key came.
     pub wrk_flows_evicted: u64,
-    /// Flows allocated and free.
+    /// Allocated but free flows.
     pub spare: u64,
     pub emerg_mode_entered: u64,
     pub emerg_mode_over: u64,
     pub recycled: u64,
-    /// Bytes used.
+    /// Memory in bytes.
     pub memuse: u64,
     /// Packets and bytes of locally bypassed flows.
     pub bypassed_local_pkts: u64,
     pub bypassed_local_bytes: u64,
-    /// Packets and bytes of flows bypassed in the capture that reached us all the same.
+    /// Packets and bytes that arrived despite a bypass in the capture.
     pub bypassed_capture_pkts: u64,
     pub bypassed_capture_bytes: u64,
-    /// Bypassed flows that ended, and what they counted.
+    /// Bypassed flows that ended, and their counts.
     pub bypassed_closed: u64,
     pub bypassed_pkts: u64,
     pub bypassed_bytes: u64,
@@ -78,7 +78,7 @@ pub const TCP_STATES: [&str; 11] = [
 ];
 
 impl FlowCounters {
-    /// A TCP flow ended with its session in state `state` (place in [`TCP_STATES`]).
+    /// Counts a TCP flow that ended with its session in state `state` (index in [`TCP_STATES`]).
     pub fn tcp_end(&mut self, state: usize, liberal: bool) {
         if let Some(c) = self.end_tcp_state.get_mut(state) {
             *c += 1;
@@ -133,7 +133,7 @@ impl FlowCounters {
         f("flow.get_used_eval_busy", 0);
         f("flow.get_used_failed", self.get_used_failed);
         f("flow.chain_evicted", self.chain_evicted);
-        // A table has one owner: nothing is handed between threads, and spare flows are its own.
+        // A table has one owner: threads exchange no flows, and spare flows belong to the table.
         f("flow.wrk.spare_sync_avg", 0);
         f("flow.wrk.spare_sync", 0);
         f("flow.wrk.spare_sync_incomplete", 0);

@@ -1,27 +1,27 @@
 //! The keyed hash of flow keys.
 //!
-//! The keys of buckets come from packets, so an attacker who knew the hash could choose keys that collide.
-//! [`HashKey::hash`] is NH (J. Black et al., "UMAC: Fast and Secure Message Authentication", 1999, section 4) with words of
-//! 64 bits: each pair of words is added to a pair of key words and multiplied to 128 bits, and the products are summed. For
-//! any two different inputs at most one key in 2^64 makes the sums equal. Two folded multiplications with further key words
-//! make 64 bits of the sum. A hash is never shown outside.
+//! The hash input comes from packets, so an attacker who knew the hash could choose colliding keys. [`HashKey::hash`] is
+//! NH (J. Black et al., "UMAC: Fast and Secure Message Authentication", 1999, section 4) with 64-bit words: each pair of
+//! words is added to a pair of key words and multiplied to 128 bits, and the products are summed. For any two different
+//! inputs, at most one key in 2^64 makes the sums equal. Two folded multiplications with further key words reduce the
+//! sum to 64 bits. A hash is never visible outside.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// Mixes two words: the two halves of their 128-bit product, folded.
+/// Mixes two words by folding the halves of their 128-bit product.
 #[inline]
 pub(crate) const fn fold(a: u64, b: u64) -> u64 {
     let product = (a as u128).wrapping_mul(b as u128);
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-/// Words that a hash takes.
+/// Number of input words.
 const WORDS: usize = 6;
 
-/// The key of the hash. Without it an attacker cannot choose keys that collide.
+/// The key of the hash. Without it an attacker cannot choose colliding inputs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashKey {
-    /// The addend of each word.
+    /// The addend for each word.
     words: [u64; WORDS],
     /// The multipliers that mix the sum.
     last: [u64; 4],
@@ -40,7 +40,7 @@ impl HashKey {
         HashKey::of(|n| state.hash_one(n))
     }
 
-    /// Always the same key for the same number: for tests, and for runs that are compared (`--no-random`).
+    /// A key derived from a number: for tests, and for reproducible runs (`--no-random`).
     pub fn fixed(number: u64) -> HashKey {
         // SplitMix64 (G. Steele et al., 2014).
         HashKey::of(|n| {
@@ -70,11 +70,11 @@ impl HashKey {
         let sum = product(a, ka, b, kb).wrapping_add(product(c, kc, d, kd)).wrapping_add(product(e, ke, f, kf));
         let [l0, l1, l2, l3] = self.last;
         let mixed = fold(sum as u64 ^ l0, (sum >> 64) as u64 ^ l1);
-        // The sum is the only other word that depends on the input: a product of 0 is not the same hash for all.
+        // The sum also enters here, so that a product of 0 does not give the same hash for all inputs.
         fold(mixed ^ sum as u64 ^ l2, l3)
     }
 
-    /// A word of the key, for hashes of another shape. Words 0 to 3 are odd.
+    /// A word of the key, for hashes of another form. Words 0 to 3 are odd.
     pub const fn word(&self, number: usize) -> u64 {
         if number < self.last.len() { self.last[number] } else { self.words[number % WORDS] }
     }
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(format!("{fixed:?}"), "HashKey(secret)");
     }
 
-    /// Inputs that differ in little, as addresses and ports of a scan do, spread over buckets as chance would have it.
+    /// Inputs with small differences, such as the addresses and ports of a scan, spread evenly over buckets.
     #[test]
     fn neighbours_spread() {
         for key in [HashKey::fixed(0), HashKey::fixed(7), HashKey::random()] {
@@ -104,10 +104,10 @@ mod tests {
                     for n in 0..256 * 64u64 {
                         let mut words = [1, 2, 3, 4, 5, 6];
                         words[place] ^= n << shift;
-                        // As the flow table takes its bucket: the upper bits of the lower half.
+                        // As the flow table selects its bucket: the upper bits of the lower half.
                         buckets[(key.hash(words) as u32 >> 24) as usize] += 1;
                     }
-                    // 64 expected; far outside of what chance gives (8 standard deviations).
+                    // 64 expected; the bounds are far outside of chance (8 standard deviations).
                     let (least, most) = (buckets.iter().min().unwrap(), buckets.iter().max().unwrap());
                     assert!(*least > 8 && *most < 128, "word {place}, bit {shift}: {least} to {most}");
                 }
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    /// Each bit of the input turns about half of the bits of the hash.
+    /// Each input bit changes about half of the hash bits.
     #[test]
     fn every_bit_counts() {
         let key = HashKey::fixed(3);

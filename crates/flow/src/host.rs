@@ -1,4 +1,4 @@
-//! A table by address, pair of addresses or any other small key, with limits and expiry: hosts and pairs of hosts.
+//! A table keyed by address, address pair or another small key, with limits and expiry: hosts and host pairs.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,16 +6,16 @@ use std::net::IpAddr;
 
 use margay_packet::Time;
 
-/// A key without order: the same whichever comes first.
+/// An unordered pair of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IpPair(IpAddr, IpAddr);
 
 impl IpPair {
-    /// The pair of these two.
+    /// The pair of `a` and `b`.
     pub fn new(a: IpAddr, b: IpAddr) -> Self {
         if a <= b { IpPair(a, b) } else { IpPair(b, a) }
     }
-    /// Both, the smaller first.
+    /// Both addresses, the smaller first.
     pub const fn addresses(&self) -> (IpAddr, IpAddr) {
         (self.0, self.1)
     }
@@ -26,9 +26,9 @@ impl IpPair {
 pub struct HostConfig {
     /// Most memory, in bytes; 0 means no limit.
     pub memcap: u64,
-    /// Entries expected (`hash-size`).
+    /// Expected number of entries (`hash-size`).
     pub hash_size: u32,
-    /// Entries allocated at once (`prealloc`).
+    /// Entries allocated at the start (`prealloc`).
     pub prealloc: u32,
 }
 
@@ -43,11 +43,11 @@ impl Default for HostConfig {
 pub struct HostCounters {
     /// Entries in the table.
     pub active: u64,
-    /// Entries not made because memory ran out (`memcap`).
+    /// Entries not created because memory ran out (`memcap`).
     pub memcap: u64,
     /// Entries that expired.
     pub expired: u64,
-    /// Bytes used (`memuse`).
+    /// Memory in bytes (`memuse`).
     pub memuse: u64,
 }
 
@@ -66,10 +66,10 @@ struct Entry<K, V> {
     expires: Time,
 }
 
-/// Values by key. Each has a time from which it counts as gone.
+/// Values by key, each with an expiry time.
 #[derive(Debug)]
 pub struct HostTable<K, V> {
-    /// Keyed at random (SipHash-1-3), and probed openly: there are no chains.
+    /// Random key (SipHash-1-3) and open addressing: there are no chains.
     places: HashMap<K, u32>,
     entries: Vec<Entry<K, V>>,
     cursor: usize,
@@ -78,11 +78,11 @@ pub struct HostTable<K, V> {
     pub counters: HostCounters,
 }
 
-/// Entries looked at, at most, to make room for a new one.
+/// Most entries inspected to make room for a new one.
 const MAKE_ROOM: usize = 64;
 
 impl<K: Hash + Eq + Copy, V> HostTable<K, V> {
-    /// Bytes that an entry takes of `memcap`: itself and its place in the hash table.
+    /// Bytes of `memcap` that an entry takes: the entry and its slot in the hash table.
     pub const ENTRY_SIZE: u64 = (size_of::<Entry<K, V>>() + size_of::<(K, u32)>() + 1) as u64;
 
     /// An empty table.
@@ -102,29 +102,29 @@ impl<K: Hash + Eq + Copy, V> HostTable<K, V> {
         }
     }
 
-    /// Entries, those that count as gone and were not met yet included.
+    /// The number of entries, including expired ones not yet removed.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
-    /// Whether there is none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The value of `key`, where it is not gone at `now`.
+    /// The value of `key`, unless it has expired at `now`.
     pub fn get(&self, key: &K, now: Time) -> Option<&V> {
         let e = self.entries.get(*self.places.get(key)? as usize)?;
         (e.expires > now).then_some(&e.value)
     }
 
-    /// The value of `key`, where it is not gone at `now`.
+    /// The value of `key`, to change, unless it has expired at `now`.
     pub fn get_mut(&mut self, key: &K, now: Time) -> Option<&mut V> {
         let e = self.entries.get_mut(*self.places.get(key)? as usize)?;
         (e.expires > now).then_some(&mut e.value)
     }
 
-    /// The value of `key`, made where it is not there or gone. `None`, and [`HostCounters::memcap`] counts it, where
-    /// there is no room, also after looking for a few that are gone. The new value is gone from `expires` on.
+    /// The value of `key`, created if it is missing or expired. If the table is full and a few inspected entries have
+    /// not expired, returns `None`, and [`HostCounters::memcap`] counts it. A new value expires at `expires`.
     pub fn get_or_insert_with(&mut self, key: K, now: Time, expires: Time, make: impl FnOnce() -> V) -> Option<&mut V> {
         if let Some(&at) = self.places.get(&key) {
             let e = self.entries.get_mut(at as usize)?;
@@ -147,20 +147,21 @@ impl<K: Hash + Eq + Copy, V> HostTable<K, V> {
         self.entries.last_mut().map(|e| &mut e.value)
     }
 
-    /// Sets when `key` is gone; keeps the later of both where `extend`.
+    /// Sets the expiry time of `key`; with `extend`, keeps the later of both times.
     pub fn set_expiry(&mut self, key: &K, expires: Time, extend: bool) {
         if let Some(e) = self.places.get(key).and_then(|&at| self.entries.get_mut(at as usize)) {
             e.expires = if extend { e.expires.max(expires) } else { expires };
         }
     }
 
-    /// Takes `key` out.
+    /// Removes `key`.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let at = *self.places.get(key)? as usize;
         self.take(at)
     }
 
-    /// Removes entries expired at `now`, examining at most `budget` from where the last call stopped. Returns how many.
+    /// Removes entries expired at `now`. Inspects at most `budget` entries, from where the last call stopped. Returns
+    /// the number removed.
     pub fn expire(&mut self, now: Time, budget: usize) -> usize {
         let mut gone = 0;
         for _ in 0..budget.min(self.entries.len()) {
@@ -180,7 +181,7 @@ impl<K: Hash + Eq + Copy, V> HostTable<K, V> {
         gone
     }
 
-    /// Every entry with the time from which it is gone.
+    /// Every entry with its expiry time.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V, Time)> {
         self.entries.iter().map(|e| (&e.key, &e.value, e.expires))
     }

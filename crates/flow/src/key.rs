@@ -1,4 +1,4 @@
-//! Which packets belong to a flow, and to which one.
+//! Determines whether a packet has a flow, and which one.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::hash::HashKey;
 pub(crate) struct Key {
     low: [u64; 2],
     high: [u64; 2],
-    /// Ports of the low and the high end; for ICMP the type and the type of its answer; for ESP the SPI.
+    /// Ports of the low and the high end; for ICMP the type and its counterpart; for ESP the SPI.
     ports: u32,
     /// IP protocol, IP version, tunnel depth, interface.
     meta: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Key {
 impl Key {
     pub(crate) const EMPTY: Key = Key { low: [0; 2], high: [0; 2], ports: 0, meta: 0, vlans: 0 };
 
-    /// All of it, for hashing.
+    /// The whole key as words, for hashing.
     #[inline]
     pub(crate) const fn words(&self) -> [u64; 6] {
         let [low, high] = [self.low, self.high];
@@ -39,7 +39,8 @@ pub struct FlowKey {
     pub(crate) hash: u64,
     /// Whether the packet's source is the high end.
     pub(crate) swapped: bool,
-    /// An ICMP error: belongs to the flow of the packet it carries, if there is one, but never makes one.
+    /// Whether this is an ICMP error: it belongs to the flow of the packet that it carries, if that exists, but never
+    /// creates one.
     pub(crate) error: bool,
 }
 
@@ -48,7 +49,7 @@ impl FlowKey {
     pub const fn hash(&self) -> u64 {
         self.hash
     }
-    /// Whether the packet's source is the end that the key has second.
+    /// Whether the packet's source is the second end of the key.
     pub const fn source_is_second(&self) -> bool {
         self.swapped
     }
@@ -72,7 +73,7 @@ fn address(a: IpAddr) -> [u64; 2] {
     }
 }
 
-/// The type of the answer to an ICMP message, and the other way round (RFC 792, 950, 1256).
+/// The answer type of an ICMP request type, and vice versa (RFC 792, 950, 1256).
 pub const fn icmpv4_counterpart(kind: u8) -> Option<u8> {
     Some(match kind {
         0 => 8,
@@ -89,7 +90,7 @@ pub const fn icmpv4_counterpart(kind: u8) -> Option<u8> {
     })
 }
 
-/// The type of the answer to an ICMPv6 message, and the other way round (RFC 4443, 4861, 2710, 4620, 3122, 6275).
+/// The answer type of an ICMPv6 request type, and vice versa (RFC 4443, 4861, 2710, 4620, 3122, 6275).
 pub const fn icmpv6_counterpart(kind: u8) -> Option<u8> {
     Some(match kind {
         128 => 129,
@@ -112,8 +113,8 @@ pub const fn icmpv6_counterpart(kind: u8) -> Option<u8> {
     })
 }
 
-/// Addresses, protocol and ports of the packet that an ICMP destination unreachable message carries (RFC 792): a whole
-/// transport header is asked for, as Suricata does.
+/// Addresses, protocol and ports of the packet inside an ICMP destination unreachable message (RFC 792). Requires a
+/// whole transport header, as Suricata does.
 fn embedded(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr, u8, u16, u16)> {
     let ip = packet.l4_bytes().get(8..)?;
     let b = |i: usize| ip.get(i).copied();
@@ -137,12 +138,12 @@ fn embedded(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr, u8, u16, u16)> {
     Some((at(12)?, at(16)?, proto, port(0)?, port(2)?))
 }
 
-/// The key of `packet`, which came in on interface `livedev` (0 where that does not matter). `None` for packets without a
-/// flow: not IP, broken, fragments, ICMP errors about nothing we can tell, and protocols other than TCP, UDP, SCTP, ESP,
-/// ICMP and the IP-in-IP tunnels.
+/// The key of `packet` from interface `livedev` (0 if interfaces do not matter). `None` for packets without a flow: not
+/// IP, broken, fragments, ICMP errors about unknown packets, and protocols other than TCP, UDP, SCTP, ESP, ICMP and
+/// IP-in-IP tunnels.
 #[inline]
 pub(crate) fn of(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Option<FlowKey> {
-    // What most packets are.
+    // Fast path for most packets.
     if let (L3::Ipv4 { .. }, L4::Tcp { .. } | L4::Udp { .. }, IpAddr::V4(src), IpAddr::V4(dst), false) =
         (packet.l3, packet.l4, packet.src, packet.dst, packet.fragment)
     {
@@ -152,7 +153,7 @@ pub(crate) fn of(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Opti
     of_any(config, packet, livedev)
 }
 
-/// Tunnel depth and interface in their places, where they tell flows apart.
+/// Tunnel depth and interface as key bits, if the settings use them.
 #[inline]
 fn meta(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> u32 {
     let recursion = if config.recursion_use_for_tracking { u32::from(packet.recursion & 0x7f) } else { 0 };
@@ -160,7 +161,7 @@ fn meta(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> u32 {
     recursion << 9 | livedev << 16
 }
 
-/// The key of a packet of TCP or UDP over IPv4, as [`of_ends`] makes it.
+/// The key of a TCP or UDP packet over IPv4, equal to that of [`of_ends`].
 #[inline]
 fn of_ipv4(config: &FlowConfig, packet: &Packet<'_>, [s, d]: [(u64, u16); 2], livedev: u16) -> FlowKey {
     let end = |(address, port): (u64, u16)| address << 16 | u64::from(port);
@@ -195,7 +196,7 @@ fn of_any(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Option<Flow
         L4::Icmpv4 { .. } => match icmpv4_counterpart(packet.icmp.0) {
             Some(answer) => (sport, dport) = (u16::from(packet.icmp.0), u16::from(answer)),
             None if packet.icmp.0 == 3 => {
-                // It travels against the packet that it is about.
+                // The error travels in the opposite direction of the packet that it is about.
                 (dst, src, proto, dport, sport) = embedded(packet)?;
                 error = true;
             }
@@ -218,10 +219,10 @@ fn of_any(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Option<Flow
     Some(FlowKey { error, ..of_ends(with, &ends, meta(config, packet, livedev), one_way) })
 }
 
-/// The identity of plain TCP and UDP flows, from a packet's headers: outside tunnels, of a capture file.
+/// The identity of plain TCP and UDP flows, from a packet's headers: outside tunnels, in a capture file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
-    /// Source address; IPv4's in the low half of the second word, else in network order.
+    /// Source address; IPv4 is in the low half of the second word, otherwise network order.
     pub src: [u64; 2],
     /// Destination address.
     pub dst: [u64; 2],
@@ -231,22 +232,22 @@ pub struct Ends {
     pub dport: u16,
     /// IP protocol.
     pub proto: u8,
-    /// IPv6.
+    /// Whether this is IPv6.
     pub v6: bool,
     /// VLAN identifiers, outermost first; 0 where unused.
     pub vlans: [u16; 3],
 }
 
 impl Ends {
-    /// A hash that is equal for both directions, and differs for different flows except by chance: without the key an attacker
-    /// cannot choose flows that collide. `vlans`: tags are part of a flow's identity.
+    /// A hash that is equal for both directions. Different flows have equal hashes only by chance, and an attacker
+    /// without the key cannot construct them. `vlans` includes the tags in a flow's identity.
     pub fn hash(&self, key: &HashKey, vlans: bool) -> u64 {
         of_ends((key, vlans), self, 0, false).hash
     }
 }
 
-/// The key of what has these ends. `with` is the key of the hash, and whether VLAN tags tell flows apart; `meta` has tunnel depth and
-/// interface in their places.
+/// The key of a packet with these ends. `with` has the hash key, and whether VLAN tags are part of the key; `meta` has
+/// the bits of tunnel depth and interface.
 #[inline]
 pub(crate) fn of_ends(with: (&HashKey, bool), ends: &Ends, meta: u32, one_way: bool) -> FlowKey {
     let Ends { src: s, dst: d, sport, dport, proto, v6, vlans } = *ends;
@@ -270,7 +271,7 @@ pub(crate) fn of_ends(with: (&HashKey, bool), ends: &Ends, meta: u32, one_way: b
     FlowKey { key, hash: with.0.hash(key.words()), swapped, error: false }
 }
 
-/// Hashes flows as their packets are: what [`FlowKey::hash`] says of them.
+/// Hashes flows exactly as [`FlowKey::hash`] hashes their packets.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowHasher {
     key: HashKey,
@@ -293,7 +294,7 @@ impl FlowHasher {
         }
     }
 
-    /// The hash of a flow of TCP or UDP, and whether its client is the end that the key has second.
+    /// The hash of a TCP or UDP flow, and whether its client is the second end of the key.
     pub fn of(&self, core: &FlowCore) -> (u64, bool) {
         let recursion = if self.recursion { u32::from(core.recursion & 0x7f) } else { 0 };
         let ends = Ends {
@@ -310,7 +311,7 @@ impl FlowHasher {
     }
 }
 
-/// The security parameters index of an ESP packet (RFC 4303 section 2.1), else 0.
+/// The security parameters index of an ESP packet (RFC 4303 section 2.1); otherwise 0.
 pub(crate) fn spi(packet: &Packet<'_>) -> u32 {
     match packet.l4 {
         L4::Esp { .. } => packet.l4_bytes().get(..4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes),
@@ -324,7 +325,7 @@ mod tests {
 
     use super::*;
 
-    /// What most packets are has a way of its own to its key: the key is the same.
+    /// The fast path gives the same key.
     #[test]
     fn keys_of_ipv4_are_those_of_its_ends() {
         let frame = Frame { data: &[], wire_len: 0, time: Time(0), link: LinkType::RAW, number: 1 };

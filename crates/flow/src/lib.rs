@@ -2,29 +2,30 @@
 //!
 //! # How it works
 //!
-//! [`FlowTable::key`] says which flow a packet belongs to, and whether it has one at all; [`FlowTable::lookup`] finds the
-//! flow or makes it; [`FlowTable::update`] counts the packet. Each flow is a [`FlowCore`] and an extension of the engine's
-//! (its TCP session, application state and so on). A table has one owner; workers have one each, and packets of a flow
-//! always go to the same worker ([`FlowKey::hash`] is equal in both directions).
+//! [`FlowTable::key`] determines a packet's flow, if it has one; [`FlowTable::lookup`] finds or creates the flow;
+//! [`FlowTable::update`] counts the packet. Each flow consists of a [`FlowCore`] and the engine's extension (its TCP
+//! session, application state and so on). A table has one owner. Each worker has its own table, and all packets of a
+//! flow go to the same worker ([`FlowKey::hash`] is equal in both directions).
 //!
-//! Which packets have a flow: TCP, UDP and SCTP by addresses and ports; ICMP and ICMPv6 by addresses, and the type with
-//! that of its answer; an ICMP destination unreachable message belongs to the flow of the packet that it carries, other
-//! ICMPv4 errors to none; ESP by SPI, each direction for itself; IP-in-IP tunnels by addresses. Fragments have none (the
-//! reassembled datagram has), nor have broken packets and other protocols.
+//! Packets with a flow: TCP, UDP and SCTP by addresses and ports; ICMP and ICMPv6 by addresses, type and the counterpart
+//! type; an ICMP destination unreachable message belongs to the flow of the packet inside it, other ICMPv4 errors to
+//! none; ESP by SPI, separately for each direction; IP-in-IP tunnels by addresses. Fragments have no flow (the
+//! reassembled datagram has), nor do broken packets and other protocols.
 //!
-//! Time is that of the packets. Flows end in [`FlowTable::expire`], when the next packet of the same key comes after the
+//! Time is packet time. Flows end in [`FlowTable::expire`], when the next packet of the same key comes after the
 //! timeout, when memory runs out (oldest first; emergency mode then shortens the timeouts), or with
-//! [`FlowTable::drain`]. Each ended flow is handed out whole, so that what is left of its data can still be looked at.
+//! [`FlowTable::drain`]. Each ended flow is returned whole, so that its remaining data can be inspected.
 //!
-//! A flow may go on in another table ([`FlowTable::leave`], [`FlowTable::enter`]): it is neither ended nor begun by that.
+//! A flow can move to another table ([`FlowTable::leave`], [`FlowTable::enter`]) without ending.
 //!
 //! # Limits
 //!
-//! | what | limit | where it is reached |
+//! | limit on | setting | when it is reached |
 //! | --- | --- | --- |
-//! | flows | `flow.memcap` | one of the flows next to time out goes; `flow.get_used`, `flow.emerg_mode_entered` |
-//! | flows of one bucket | 16, and 8 more for each time that the places for flows exceed the buckets | the flow of that bucket that was silent longest goes; `flow.chain_evicted` |
-//! | hosts, pairs | `host.memcap`, `ippair.memcap` | the new one is not made; `host.memcap` |
+//! | flows | `flow.memcap` | one of the flows next to time out is evicted; `flow.get_used`, `flow.emerg_mode_entered` |
+//! | flows per bucket | 16, plus 8 for each time that the flow limit exceeds the number of buckets | the bucket's
+//! longest idle flow is evicted; `flow.chain_evicted` |
+//! | hosts, pairs | `host.memcap`, `ippair.memcap` | the new entry is not created; `host.memcap` |
 
 mod clock;
 mod config;

@@ -1,4 +1,4 @@
-//! Flows that carry much in a short time: elephants.
+//! Detects flows with much traffic in a short time: elephant flows.
 
 use margay_packet::Time;
 
@@ -7,22 +7,22 @@ use margay_packet::Time;
 pub struct RateConfig {
     /// Bytes on the wire (`bytes`), at least 1.
     pub bytes: u64,
-    /// Seconds (`interval`), at least 1. Longer ones than [`SLOTS`] are measured in steps of several seconds.
+    /// Seconds (`interval`), at least 1. Intervals longer than [`SLOTS`] are measured in steps of several seconds.
     pub interval: u32,
 }
 
-/// Steps that an interval is measured in at most.
+/// Most steps in an interval.
 pub const SLOTS: u32 = 64;
 
 impl RateConfig {
-    /// How many steps there are, and how many seconds each takes.
+    /// The number of steps, and the seconds of each.
     const fn steps(&self) -> (u32, u32) {
         let interval = if self.interval == 0 { 1 } else { self.interval };
         let width = interval.div_ceil(SLOTS);
         (interval.div_ceil(width), width)
     }
 
-    /// Bytes that a flow takes more for it.
+    /// Additional memory of a flow with rate tracking, in bytes.
     pub(crate) const fn size(&self) -> u64 {
         size_of::<Rate>() as u64 + self.steps().0 as u64 * size_of::<[u64; 2]>() as u64
     }
@@ -31,9 +31,9 @@ impl RateConfig {
 /// The recent traffic of a flow.
 #[derive(Debug, Clone)]
 pub struct Rate {
-    /// Bytes of each step by direction, a ring.
+    /// Bytes of each step by direction, as a ring.
     steps: Box<[[u64; 2]]>,
-    /// The sum of them.
+    /// The sum of the steps.
     sum: [u64; 2],
     /// The latest step, in steps since the epoch.
     latest: i64,
@@ -49,11 +49,11 @@ impl Rate {
         }
     }
 
-    /// Adds `bytes` to the direction with index `dir`; whether there are enough now.
+    /// Adds `bytes` to the direction with index `dir`; returns whether the flow now is an elephant.
     pub(crate) fn add(&mut self, config: &RateConfig, time: Time, dir: usize, bytes: u64) -> bool {
         let now = time.secs().div_euclid(i64::from(config.steps().1));
         let len = self.steps.len() as i64;
-        // Steps between the latest and this one carried nothing; time that goes back belongs to the latest.
+        // Steps between the latest and this one had no traffic. A time that goes back counts towards the latest step.
         for step in self.latest.max(now.saturating_sub(len)).saturating_add(1)..=now {
             if let Some(old) = self.steps.get_mut(step.rem_euclid(len) as usize) {
                 for (sum, old) in self.sum.iter_mut().zip(std::mem::take(old)) {

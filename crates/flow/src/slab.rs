@@ -1,9 +1,9 @@
-//! Storage in chunks: growing never moves existing entries, and memory grows in small steps.
+//! Chunked storage: growth never moves existing entries, and memory grows in small steps.
 
 const SHIFT: u32 = 10;
 const CHUNK: usize = 1 << SHIFT;
 
-/// A vector that grows by chunks of 1,024.
+/// A vector that grows in chunks of 1,024 entries.
 #[derive(Debug)]
 pub(crate) struct Chunks<T> {
     chunks: Vec<Vec<T>>,

@@ -1,33 +1,33 @@
-//! Memory that comes back: the buffer that one flow's data has grown, the next flow's data takes.
+//! Recycled buffers: one flow's data reuses the memory that another flow's data released.
 //!
-//! Data of streams, bodies and files is gathered a packet at a time. Without this every such buffer would be moved three or four
-//! times as it grows, into memory that is not in the cache, or not even mapped. A thread keeps a few for itself, and takes the one
-//! that came back last, which is still in the cache; what is kept was needed at some time, and is no more than 64 times 64 KiB
-//! and 256 times 2 KiB.
+//! Data of streams, bodies and files arrives packet by packet. Without recycling, each growing buffer would be moved
+//! three or four times, to memory that is not in the CPU cache or not even mapped. Each thread keeps a few spare buffers
+//! and reuses the last one first, which is still in the cache. It keeps at most 64 buffers of up to 64 KiB and 256
+//! buffers of 2 KiB.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// What holds the data of a packet: the first buffer of data that comes in packets of the usual size.
+/// First buffer size for data in packets of the usual size: holds one packet.
 const PACKET: usize = 2 << 10;
-/// Most buffers of that size that a thread keeps.
+/// Most spare buffers of that size per thread.
 const PACKETS_KEPT: usize = 256;
-/// Smaller buffers are not worth keeping, but for those of a packet; larger ones are rare.
+/// Smaller buffers are not kept, except those for one packet; larger ones are rare.
 const MIN: usize = 8 << 10;
 const MAX: usize = 64 << 10;
-/// What data grows to that goes on beyond its first packet: few sizes, no more than three times apart, so that what one grew
-/// fits the next.
+/// Sizes for data beyond its first packet: few and at most three times apart, so that a released buffer fits the next
+/// user.
 const SIZES: [usize; 3] = [MIN, 24 << 10, MAX];
-/// A spare buffer is not taken for less than this part of it, …
+/// A spare buffer is not used if less than one part in this many would be filled.
 const FITS: usize = 3;
-/// …and looked for among so many.
+/// Number of spare buffers inspected for a fit.
 const TRIES: usize = 12;
-/// Most buffers that a thread keeps.
+/// Most spare buffers per thread.
 const KEPT: usize = 64;
-/// Data of so many bytes has grown beyond a packet, and will grow on.
+/// Data of this size is expected to grow beyond one packet.
 const GROWS: usize = 1024;
-/// Of data whose size was announced so much memory is made at once, and then no more than [`TRUST`] times what there is: who
-/// announces much and sends little shall not take much.
+/// Memory that an announced size reserves at once. Beyond it, at most [`TRUST`] times the received data is reserved, so
+/// that a sender cannot claim memory by announcing a large size.
 const ANNOUNCED: usize = 32 << 10;
 const TRUST: usize = 4;
 
@@ -36,19 +36,19 @@ thread_local! {
     static PACKETS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Bytes whose memory comes back when they are dropped.
+/// Bytes whose memory is recycled when they are dropped.
 #[derive(Debug, Clone, Default)]
 pub struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// Appends `bytes`; grows into a spare buffer where there is one.
+    /// Appends `bytes`; grows into a spare buffer if there is one.
     #[inline]
     pub fn append(&mut self, bytes: &[u8]) {
         self.append_of(bytes, 0);
     }
 
-    /// As [`Buffer::append`], where it will hold `total` bytes in all, as far as is known: memory is made for them, so that they
-    /// need not be moved.
+    /// As [`Buffer::append`], with the expected final size `total`: memory for it is reserved, so that the data need not
+    /// move.
     #[inline]
     pub fn append_of(&mut self, bytes: &[u8], total: usize) {
         let data = &mut self.0;
@@ -59,8 +59,8 @@ impl Buffer {
         data.extend_from_slice(bytes);
     }
 
-    /// As [`Buffer::append_of`], where what is before `from` is not needed, nor counted in `total`. Whether that was freed, for
-    /// what is kept had to be moved: then the bytes begin with that at `from`.
+    /// As [`Buffer::append_of`], if the bytes before `from` are no longer needed; `total` does not count them. Returns
+    /// whether they were freed because the rest had to move: the data then begins with the byte at `from`.
     #[inline]
     pub fn append_behind(&mut self, from: usize, bytes: &[u8], total: usize) -> bool {
         let data = &mut self.0;
@@ -69,14 +69,14 @@ impl Buffer {
             make_room(data, from.min(data.len()), bytes.len(), total);
             data.extend_from_slice(bytes);
         } else {
-            // Where something is before `from` there is room.
+            // There is room, or nothing before `from` that could be freed.
             self.append_of(bytes, total);
         }
         moves
     }
 
-    /// Bytes before `from` are not needed: moves the rest to the front. Whether that gave memory back: where little is left
-    /// it goes to a buffer for a packet, and the next large buffer is this one, which is in the cache.
+    /// Frees the bytes before `from` and moves the rest to the front. Returns whether memory was released: if little is
+    /// left, it moves to a packet buffer, and this one becomes the next large buffer while it is in the cache.
     pub fn forget_before(&mut self, from: usize) -> bool {
         let left = self.0.get(from..).unwrap_or(&[]);
         let gives = left.len() <= PACKET && self.0.capacity() >= MIN;
@@ -90,8 +90,8 @@ impl Buffer {
         gives
     }
 
-    /// Nothing more will come, and what is before `from` is not needed: gives back the memory that no other byte is in, where
-    /// that is more than a quarter. Whether it did: then the bytes begin with that at `from`.
+    /// Frees the bytes before `from` and unused memory, if no more data is expected and that is more than a quarter.
+    /// Returns whether it did: the data then begins with the byte at `from`.
     pub fn shrink(&mut self, from: usize) -> bool {
         let needed = self.0.get(from..).unwrap_or(&[]);
         let shrinks = self.0.capacity() > needed.len() + needed.len() / 4;
@@ -129,19 +129,19 @@ impl Drop for Buffer {
     }
 }
 
-/// Makes room for `more` bytes behind what is from `from` on, in place where that is worth it.
+/// Makes room for `more` bytes after the data from `from` on, in place if that is worthwhile.
 #[cold]
 fn make_room(data: &mut Vec<u8>, from: usize, more: usize, total: usize) {
     let live = data.len() - from;
     if live <= from && live + more <= data.capacity() {
-        // Each byte moves once at most for every byte freed.
+        // Each byte moves at most once for every byte freed.
         data.drain(..from);
     } else {
         grow(data, from, more, total);
     }
 }
 
-/// Makes room for `more` bytes behind what is from `from` on, which is all that is kept.
+/// Allocates room for `more` bytes after the data from `from` on, which is all that is kept.
 #[cold]
 fn grow(data: &mut Vec<u8>, from: usize, more: usize, total: usize) {
     let live = data.get(from..).unwrap_or(&[]);
@@ -156,7 +156,7 @@ fn grow(data: &mut Vec<u8>, from: usize, more: usize, total: usize) {
     let (size, fits) = if announced > needed {
         (announced, announced..=announced + announced / 4)
     } else if live.len() < GROWS {
-        // What fits a packet.
+        // A packet buffer is enough.
         (needed, needed..=FITS * needed)
     } else {
         (SIZES.into_iter().find(|s| *s >= needed).unwrap_or(needed.max(2 * live.len())), needed..=FITS * needed)
@@ -173,13 +173,13 @@ fn grow(data: &mut Vec<u8>, from: usize, more: usize, total: usize) {
     give(std::mem::replace(data, new));
 }
 
-/// An empty buffer for a packet.
+/// An empty packet buffer.
 fn packet() -> Vec<u8> {
     let spare = PACKETS.try_with(|s| s.try_borrow_mut().ok()?.pop());
     spare.ok().flatten().unwrap_or_else(|| Vec::with_capacity(PACKET))
 }
 
-/// Keeps the memory of a buffer that nobody needs, if it is worth it.
+/// Keeps the memory of a dropped buffer, if it is worth keeping.
 #[inline]
 fn give(data: Vec<u8>) {
     if (PACKET..=MAX).contains(&data.capacity()) {
@@ -230,7 +230,7 @@ mod tests {
         b.append(&[4; 12_000]);
         assert_eq!((kept(), b.capacity(), b.as_ptr()), (1, capacity, at));
         assert!(b[..600] == [2; 600] && b[600..1200] == [3; 600] && b[1200..] == [4; 12_000]);
-        // None is left, and what is too large or too small is not kept; what was grown out of is.
+        // No spare is left. Too large or too small buffers are not kept; the outgrown one is.
         let mut c = b.clone();
         c.append(&[5; MAX]);
         assert_eq!((kept(), c.len()), (2, 13_200 + MAX));
@@ -238,7 +238,7 @@ mod tests {
         drop(Buffer::from(vec![0; 100]));
         assert_eq!(kept(), 2);
         SPARE.with_borrow_mut(Vec::clear);
-        // A spare one that is too small stays.
+        // A spare buffer that is too small stays.
         drop(b);
         let mut d = Buffer::from(vec![6; MAX]);
         d.append(&[7; 2000]);
@@ -269,13 +269,13 @@ mod tests {
         }
         assert_eq!((b.capacity(), b.as_ptr()), (12_000, at));
         assert!(!b.shrink(0));
-        // No more is believed than a few times what came.
+        // An announced size is trusted only up to a few times the received data.
         let mut c = Buffer::default();
         c.append_of(&[1; 10], usize::MAX);
         assert_eq!(c.capacity(), ANNOUNCED);
         c.append_of(&[2; ANNOUNCED], usize::MAX);
         assert_eq!((c.capacity(), c.len()), (TRUST * (ANNOUNCED + 10), ANNOUNCED + 10));
-        // Nor is less made than is needed.
+        // Required memory is allocated in any case.
         let mut d = Buffer::default();
         d.append_of(&[1; 5000], 100);
         assert!(d[..] == [1; 5000]);
@@ -290,7 +290,7 @@ mod tests {
         assert!(a.append_behind(6000, &[4; 1000], 0));
         assert_eq!((a.len(), a.capacity()), (3100, MIN));
         assert!(a[..2000] == [2; 2000] && a[2000..2100] == [3; 100] && a[2100..] == [4; 1000]);
-        // More is kept than freed: it grows, without what is freed.
+        // More is kept than freed: the buffer grows, without the freed bytes.
         assert!(a.append_behind(100, &[5; 6000], 0));
         assert_eq!((a.len(), a.capacity()), (9000, SIZES[1]));
         assert!(a[..1900] == [2; 1900] && a[3000..] == [5; 6000]);
@@ -307,12 +307,12 @@ mod tests {
         assert_eq!((a.as_slice(), a.capacity(), kept()), (&[2; 1000][..], PACKET, 1));
         assert!(!a.forget_before(900));
         assert_eq!((a.as_slice(), a.capacity()), (&[2; 100][..], PACKET));
-        // It grows into the one that it left.
+        // It grows into the buffer that it left.
         a.append(&[3; PACKET]);
         assert_eq!((a.len(), a.capacity(), kept()), (100 + PACKET, 100 + PACKET, 1));
         a.append(&[4; 3000]);
         assert_eq!((a.capacity(), kept()), (MIN, 0));
-        // Where much is left it stays.
+        // If much is left, it stays.
         assert!(!a.forget_before(100));
         assert_eq!((a.len(), a.capacity()), (PACKET + 3000, MIN));
     }

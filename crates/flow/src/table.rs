@@ -1,8 +1,9 @@
 //! The flow table.
 //!
-//! Buckets hold the number of their first flow; what a lookup compares (key, hash, chain) is apart from what a flow holds,
-//! one cache line a flow. Expiry is a timer wheel of one-second slots that is corrected lazily: a packet only notes its
-//! time in the flow; when the flow's slot comes round, a flow seen since moves on to where it belongs.
+//! Buckets have the number of their first flow. The data that a lookup compares (key, hash, chain) is separate from the
+//! flow's data and takes one cache line per flow. Expiry is a timer wheel of one-second slots with lazy correction: a
+//! packet only records its time in the flow. When the flow's slot comes round, a flow with later packets moves to its
+//! right slot.
 
 mod expiry;
 mod moves;
@@ -22,36 +23,36 @@ pub use moves::Leaving;
 pub use warm::Wanted;
 
 const NONE: u32 = u32::MAX;
-/// Slots of the wheel, one second each. Later deadlines wait in the last one and are looked at again.
+/// Slots of the wheel, one second each. Later deadlines wait in the last slot and are checked again.
 const SLOTS: usize = 1024;
 const SECOND: i64 = 1_000_000;
-/// The capture's counts of a flow may arrive a second or two late.
+/// The capture's counts for a flow may arrive one or two seconds late.
 pub const OVER_MIN: u32 = 4;
-/// Flows looked at, at most, to find one to evict.
+/// Most flows inspected to find one to evict.
 const EVICT_TRIES: usize = 16;
 
-/// Flows that a bucket may have at least, and how many more for each time that the places for flows exceed the buckets. With a
-/// hash that nobody can predict a bucket never has as many: that one has 16 where 1 is expected comes once in 10^14.
+/// Minimum limit of flows in a bucket, and the addition for each time that the flow limit exceeds the number of buckets.
+/// With an unpredictable hash, no bucket reaches the limit: with 1 expected, 16 occur once in 10^14.
 const CHAIN: u32 = 16;
 const CHAIN_LOAD: u32 = 8;
 
 /// Why a flow ended (`flow.reason`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EndReason {
-    /// Silent for too long.
+    /// Its timeout passed.
     Timeout,
     /// Evicted to make room.
     Forced,
-    /// The engine stopped, or the capture was at its end.
+    /// The engine stopped, or the capture ended.
     Shutdown,
     /// A new TCP connection began with the same addresses and ports.
     TcpReuse,
-    /// None of these.
+    /// None of the other reasons.
     Unknown,
 }
 
 impl EndReason {
-    /// Its name in events.
+    /// The reason's name in events.
     pub const fn name(self) -> &'static str {
         match self {
             EndReason::Timeout => "timeout",
@@ -63,45 +64,44 @@ impl EndReason {
     }
 }
 
-/// A flow's place in its table. Good until the flow ends; used after that it finds nothing, or the flow that took its
-/// place.
+/// A flow's position in its table. Valid until the flow ends; later it may refer to nothing, or to another flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlowRef(u32);
 
-/// One flow and the engine's extension of it, aligned to a cache line.
+/// A flow with the engine's extension, aligned to a cache line.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub struct Flow<X> {
-    /// The state that every flow has.
+    /// The state common to all flows.
     pub core: FlowCore,
-    /// The engine's part.
+    /// The engine's extension.
     pub ext: X,
 }
 
-/// What [`FlowTable::lookup`] found.
+/// The result of [`FlowTable::lookup`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
-    /// The flow was there.
+    /// The flow existed.
     Found(FlowRef, Direction),
-    /// It was made for this packet.
+    /// A flow was created for this packet.
     Created(FlowRef),
-    /// The packet is an ICMP error about no flow we know.
+    /// The packet is an ICMP error without a known flow.
     Unrelated,
-    /// There was no room: `flow.memcap-policy` says what to do with the packet.
+    /// The table is full: `flow.memcap-policy` decides on the packet.
     NoMemory,
 }
 
-/// What a lookup compares, and where the flow hangs.
+/// The data that a lookup compares, and the flow's list links.
 #[derive(Debug)]
 struct Slot {
     key: Key,
     hash: u32,
-    /// Next in the bucket, or next free slot.
+    /// Next flow in the bucket, or next free slot.
     chain: u32,
-    /// Neighbours in the wheel's slot.
+    /// Neighbours in the wheel slot's list.
     prev: u32,
     next: u32,
-    /// Slot of the wheel.
+    /// The flow's slot of the wheel.
     wheel: u16,
     client_is_high: bool,
     used: bool,
@@ -109,7 +109,7 @@ struct Slot {
     touched: i64,
 }
 
-/// Flows by what their packets have in common.
+/// Flows by the key that their packets share.
 #[derive(Debug)]
 pub struct FlowTable<X> {
     config: FlowConfig,
@@ -117,33 +117,33 @@ pub struct FlowTable<X> {
     slots: Chunks<Slot>,
     flows: Chunks<Option<Flow<X>>>,
     free: u32,
-    /// Flows that memory allows.
+    /// Most flows that memory allows.
     limit: u32,
-    /// Flows that a bucket may have.
+    /// Most flows in a bucket.
     chain_max: u32,
-    /// Microseconds for which any flow that is new or established may be silent.
+    /// Microseconds for which any new or established flow may be idle.
     silence: i64,
     wheel: Vec<u32>,
-    /// One bit a slot of the wheel: not empty.
+    /// One bit for each wheel slot: not empty.
     occupied: [u64; SLOTS / 64],
     /// The second that the wheel has reached.
     second: i64,
     clock: Clock,
-    /// Table time at which the capture at hand began, and how many began.
+    /// Table time when the current capture began, and the number of captures begun.
     border: i64,
     captures: u64,
     emergency: bool,
-    /// Where the search of emergency mode goes on.
+    /// Where the sweep of emergency mode continues.
     sweep: u32,
     /// Counters.
     pub counters: FlowCounters,
 }
 
 impl<X> FlowTable<X> {
-    /// Bytes that one flow takes of `memcap`.
+    /// Bytes of `memcap` that a flow takes.
     pub const FLOW_SIZE: u64 = (size_of::<Slot>() + size_of::<Option<Flow<X>>>()) as u64;
 
-    /// The same, with what the settings add to each flow.
+    /// [`Self::FLOW_SIZE`] plus what the settings add to each flow.
     fn flow_size(config: &FlowConfig) -> u64 {
         Self::FLOW_SIZE + config.rate.as_ref().map_or(0, RateConfig::size)
     }
@@ -178,7 +178,7 @@ impl<X> FlowTable<X> {
         table
     }
 
-    /// How many flows the settings leave room for.
+    /// The flow limit that the settings allow.
     fn limit_of(config: &FlowConfig, fixed: u64) -> u32 {
         let limit = match config.memcap {
             0 => u64::from(NONE - 1),
@@ -192,39 +192,38 @@ impl<X> FlowTable<X> {
         &self.config
     }
 
-    /// Changes the limit of memory, in bytes; 0 means no limit. Flows that are there stay, and places that were made for
-    /// flows are used again.
+    /// Changes the memory limit, in bytes; 0 means no limit. Existing flows stay, and allocated slots are reused.
     pub fn set_memcap(&mut self, memcap: u64) {
         self.config.memcap = memcap;
         self.limit = Self::limit_of(&self.config, self.buckets.len() as u64 * 4);
     }
 
-    /// Looks for a flow by its number among `count` places from `from` on. Where it is not there: the place to go on from, if
-    /// there are more.
+    /// Finds a flow by its number among `count` slots from `from` on. If it is not there, returns the slot to continue
+    /// from, if there are more.
     pub fn find_id(&self, id: u64, from: u32, count: u32) -> Result<&Flow<X>, Option<u32>> {
         let end = (self.slots.len() as u32).min(from.saturating_add(count));
         let found = (from..end).filter_map(|at| self.get(FlowRef(at))).find(|f| f.core.id == id);
         found.ok_or((end < self.slots.len() as u32).then_some(end))
     }
-    /// Flows in the table.
+    /// The number of flows in the table.
     pub const fn len(&self) -> usize {
         self.counters.active as usize
     }
-    /// Whether there is none.
+    /// Whether the table is empty.
     pub const fn is_empty(&self) -> bool {
         self.counters.active == 0
     }
-    /// Whether emergency mode is on: memory ran out, and has not been freed enough since.
+    /// Whether emergency mode is on: memory ran out, and not enough has been freed since.
     pub const fn emergency(&self) -> bool {
         self.emergency
     }
 
-    /// Hashes flows as this table does, those of packets that came in on interface 0.
+    /// A hasher that hashes flows as this table does, for packets from interface 0.
     pub const fn hasher(&self) -> FlowHasher {
         FlowHasher::new(&self.config)
     }
 
-    /// The key of a packet that came in on interface `livedev` (a number of the caller's); `None` where it has no flow.
+    /// The key of a packet from interface `livedev` (a number that the caller chooses); `None` if it has no flow.
     pub fn key(&self, packet: &Packet<'_>, livedev: u16) -> Option<FlowKey> {
         key::of(&self.config, packet, livedev)
     }
@@ -234,26 +233,26 @@ impl<X> FlowTable<X> {
         ((u64::from(hash) * self.buckets.len() as u64) >> 32) as usize
     }
 
-    /// The flow there.
+    /// The flow at this position.
     #[inline]
     pub fn get(&self, at: FlowRef) -> Option<&Flow<X>> {
         self.flows.get(at.0)?.as_ref()
     }
-    /// The flow there.
+    /// The flow at this position, to change.
     #[inline]
     pub fn get_mut(&mut self, at: FlowRef) -> Option<&mut Flow<X>> {
         self.flows.get_mut(at.0)?.as_mut()
     }
 
-    /// Another capture begins, whose time may be any.
+    /// Starts another capture, whose packet times may be any.
     pub const fn begin_capture(&mut self) {
-        // A packet with exactly this time belongs to the capture before.
+        // A packet with exactly this time belongs to the previous capture.
         self.border = self.clock.now().saturating_add(1);
         self.captures += 1;
     }
 
-    /// Finds the flow of `packet`, or makes it. A flow found that is silent for too long ends first (`ended`), as does one
-    /// evicted to make room.
+    /// Finds the flow of `packet`, or creates it. An existing flow that exceeded its timeout ends first (`ended`), as
+    /// does one that is evicted.
     pub fn lookup(
         &mut self,
         packet: &Packet<'_>,
@@ -294,8 +293,8 @@ impl<X> FlowTable<X> {
         }
     }
 
-    /// Ends the flow at `at` and makes a new one of the same key for `packet`, which opened a new TCP connection; its
-    /// source is the new flow's client. `None` where memory ran out.
+    /// Ends the flow at `at` and creates a new one with the same key for `packet`, which opened a new TCP connection.
+    /// Its source is the new flow's client. `None` if memory ran out.
     pub fn replace(
         &mut self,
         at: FlowRef,
@@ -314,7 +313,7 @@ impl<X> FlowTable<X> {
         self.insert(packet, key, now, previous_id, make, ended)
     }
 
-    /// Turns a flow round: its client becomes the server. For TCP connections that were first seen from the server's side.
+    /// Swaps a flow's ends: its client becomes the server. For TCP connections whose first packet came from the server.
     pub fn swap(&mut self, at: FlowRef) {
         if let (Some(slot), Some(Some(flow))) = (self.slots.get_mut(at.0), self.flows.get_mut(at.0)) {
             slot.client_is_high = !slot.client_is_high;
@@ -322,7 +321,8 @@ impl<X> FlowTable<X> {
         }
     }
 
-    /// Counts a packet towards its flow, which is returned, and establishes flows other than TCP that were seen from both sides.
+    /// Counts a packet for its flow, which is returned. A flow other than TCP becomes established once both sides sent
+    /// packets.
     pub fn update(
         &mut self,
         at: FlowRef,
@@ -374,7 +374,7 @@ impl<X> FlowTable<X> {
         Some(flow)
     }
 
-    /// Sets a flow's state, with the timeout that goes with it.
+    /// Sets a flow's state and the corresponding timeout.
     pub fn set_state(&mut self, at: FlowRef, state: FlowState) {
         let Some(Some(flow)) = self.flows.get_mut(at.0) else { return };
         if flow.core.state == state {
@@ -384,7 +384,7 @@ impl<X> FlowTable<X> {
         self.rearm(at.0);
     }
 
-    /// Says of a flow that is bypassed whether what it carried is over: then it may be silent no longer than one that is closed
+    /// Sets whether a bypassed flow's connection is over. If so, its timeout is that of a closed flow
     /// (`flow-timeouts.tcp.closed`, at least [`OVER_MIN`] seconds).
     pub fn set_over(&mut self, at: FlowRef, over: bool) {
         let Some(Some(flow)) = self.flows.get_mut(at.0) else { return };
@@ -394,7 +394,7 @@ impl<X> FlowTable<X> {
         }
     }
 
-    /// Ends every flow with [`EndReason::Shutdown`], by time of the first packet, then by identifier.
+    /// Ends every flow with [`EndReason::Shutdown`], by the time of the first packet, then by identifier.
     pub fn drain(&mut self, ended: &mut dyn FnMut(Flow<X>, EndReason)) {
         let mut order: Vec<(Time, u64, u32)> = (0..self.slots.len() as u32)
             .filter_map(|at| self.get(FlowRef(at)).map(|f| (f.core.start, f.core.id, at)))
@@ -407,20 +407,20 @@ impl<X> FlowTable<X> {
         }
     }
 
-    /// Ends one flow. The caller knows why.
+    /// Ends one flow for a reason that the caller knows.
     pub fn end(&mut self, at: FlowRef) -> Option<Flow<X>> {
         self.remove(at.0)
     }
 
-    /// Every flow, in the order of their places.
+    /// All flows, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (FlowRef, &Flow<X>)> {
         (0..self.slots.len() as u32).filter_map(|at| self.get(FlowRef(at)).map(|f| (FlowRef(at), f)))
     }
 
-    /// The place of the flow of that key.
+    /// The slot of the flow with that key.
     ///
     /// # Errors
-    /// There is none: how many flows are in its bucket.
+    /// The number of flows in its bucket, if there is none.
     #[inline]
     fn find(&self, key: &FlowKey) -> Result<u32, u32> {
         let hash = key.hash as u32;
@@ -436,7 +436,7 @@ impl<X> FlowTable<X> {
         Err(length)
     }
 
-    /// A bucket has as many flows as it may have: the one that was silent longest ends.
+    /// Evicts the longest idle flow of a full bucket.
     #[cold]
     fn shorten(&mut self, hash: u32, now: i64, ended: &mut dyn FnMut(Flow<X>, EndReason)) {
         let mut oldest: Option<(i64, u32)> = None;
@@ -467,7 +467,7 @@ impl<X> FlowTable<X> {
         let at = self.free_place(now, ended)?;
         self.fill(at, key.key, key.hash as u32, key.swapped, now)?;
         let emergency = self.emergency;
-        // 51 bits: a JSON number keeps them.
+        // 51 bits, which fit a JSON number exactly.
         let hash = self.config.id_key.hash(key.key.words());
         let id = fold(hash ^ previous_id.rotate_left(32), packet.time.0 as u64 ^ 0x9e37_79b9_7f4a_7c15) >> 13;
         let mut core = new_core(packet, id.max(1));
@@ -485,7 +485,7 @@ impl<X> FlowTable<X> {
         Some(FlowRef(at))
     }
 
-    /// A free place, for which a flow may have to end.
+    /// A free slot, for which a flow may be evicted.
     fn free_place(&mut self, now: i64, ended: &mut dyn FnMut(Flow<X>, EndReason)) -> Option<u32> {
         if self.free == NONE && !self.grow() {
             if !self.emergency {
@@ -500,7 +500,7 @@ impl<X> FlowTable<X> {
         Some(self.free)
     }
 
-    /// Takes the free place `at` for a key.
+    /// Assigns the free slot `at` to a key.
     fn fill(&mut self, at: u32, key: Key, hash: u32, client_is_high: bool, touched: i64) -> Option<()> {
         let bucket = self.bucket(hash);
         let first = self.buckets.get_mut(bucket)?;
@@ -516,7 +516,7 @@ impl<X> FlowTable<X> {
         Some(())
     }
 
-    /// Puts a flow into a place that was taken for it.
+    /// Stores a flow in its slot.
     fn put(&mut self, at: u32, flow: Flow<X>) {
         if let Some(place) = self.flows.get_mut(at) {
             *place = Some(flow);
@@ -527,7 +527,7 @@ impl<X> FlowTable<X> {
         self.counters.active += 1;
     }
 
-    /// Adds a free place; `false` where memory does not allow one more.
+    /// Adds a free slot; returns `false` if memory does not allow it.
     fn grow(&mut self) -> bool {
         let n = self.slots.len();
         if n >= self.limit as usize {
@@ -553,7 +553,7 @@ impl<X> FlowTable<X> {
         true
     }
 
-    /// Takes a flow out that ends.
+    /// Removes a flow that ends.
     fn remove(&mut self, at: u32) -> Option<Flow<X>> {
         let flow = self.detach(at)?;
         let c = &mut self.counters;

@@ -1,4 +1,6 @@
-//! The flows of the attack `flow-collisions` (tools/attacks/network.py): what somebody would send who knows the table's key.
+//! The flows of the attack `flow-collisions` (tools/attacks/network.py): the packets of an attacker who knows the
+//! table's key.
+#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
 
 use std::path::PathBuf;
@@ -13,7 +15,7 @@ fn file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../bench/collisions.bin")
 }
 
-/// The bucket of a datagram to 192.0.2.2:9, where the key is that of `--no-random`.
+/// The bucket of a datagram to 192.0.2.2:9 with the key of `--no-random`.
 fn bucket(key: &HashKey, host: u32, port: u16) -> u64 {
     let src = [0, u64::from(host)];
     let ends = Ends { src, dst: [0, 0xc000_0202], sport: port, dport: 9, proto: 17, v6: false, vlans: [0; 3] };

@@ -1,4 +1,5 @@
-//! The flow table seen from outside.
+//! Tests of the flow table's public interface.
+#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 use std::net::IpAddr;
@@ -143,11 +144,11 @@ fn silent_flows_time_out() {
     // Established: 300 seconds since the last packet.
     b.expire(1319);
     assert_eq!(b.ended.len(), 1);
-    // Not expired yet by the wheel, but found too old.
+    // The wheel has not expired it yet, but the lookup finds it too old.
     b.made(&udp("10.0.0.1", "10.0.0.2", 2, 53, 1321));
     assert_eq!(b.ended.len(), 2);
     assert_ne!(b.ended[1].0, b.table.iter().next().unwrap().1.core.id);
-    // Far ahead and back again.
+    // Far ahead, and back again.
     b.expire(10_000_000);
     assert_eq!(b.ended.len(), 3);
     b.made(&udp("10.0.0.1", "10.0.0.2", 2, 53, 5));
@@ -156,7 +157,7 @@ fn silent_flows_time_out() {
     b.expire(37);
     assert_eq!(b.ended.len(), 4);
     assert!(b.table.is_empty());
-    // A packet that comes when the time is over is of another flow.
+    // A packet after the timeout belongs to another flow.
     b.made(&udp("10.0.0.1", "10.0.0.2", 2, 53, 100));
     assert!(matches!(b.see(&udp("10.0.0.1", "10.0.0.2", 2, 53, 129)), Lookup::Found(..)));
     b.made(&udp("10.0.0.1", "10.0.0.2", 2, 53, 159));
@@ -176,7 +177,7 @@ fn time_that_jumps_back_within_a_capture_ends_no_flow() {
     b.expire(100_040);
     assert!(b.table.is_empty());
 
-    // Behind another capture's beginning nothing waits for that time.
+    // After the start of another capture, no flow waits for that time.
     b.made(&udp("10.0.0.1", "10.0.0.2", 1, 53, 200_000));
     b.table.begin_capture();
     b.made(&udp("10.0.0.1", "10.0.0.2", 2, 53, 10_000));
@@ -217,7 +218,7 @@ fn a_bypassed_flow_that_is_over_waits_no_longer_than_a_closed_one() {
         t.expire(1000 + last + 1);
         assert_eq!(t.ended.len(), 1, "{over} {closed}");
     }
-    // It goes on by what the capture counts.
+    // The flow lives on with the capture's counts.
     let mut t = Bench::new(FlowConfig::default());
     let at = t.made(&udp("10.0.0.1", "10.0.0.2", 1, 2, 1000));
     t.table.set_state(at, FlowState::CaptureBypassed);
@@ -242,7 +243,7 @@ fn evicts_the_oldest_where_memory_ends() {
     assert_eq!(b.ended.iter().map(|e| e.1).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
     assert_eq!(b.table.counters.get_used, 20);
     assert!(b.table.emergency());
-    // New flows now last 10 seconds, until 30 percent are free.
+    // New flows now live 10 seconds, until 30 percent are free.
     for _ in 0..10 {
         b.expire(1035);
     }
@@ -277,7 +278,8 @@ fn a_new_connection_replaces_the_old() {
     assert_eq!((b.table.len(), b.table.counters.tcp_reuse), (1, 1));
 }
 
-/// Client addresses and ports of flows to 10.0.0.2:53 that a table of so many buckets has in one of them, if this is its key.
+/// Client addresses and ports of flows to 10.0.0.2:53 that share one bucket of a table with this key and number of
+/// buckets.
 fn colliding(key: &HashKey, buckets: u64, count: usize) -> Vec<(u8, u16)> {
     let every = (0..=255u8).flat_map(|host| (1..=u16::MAX).map(move |port| (host, port)));
     let with = every.filter(|&(host, sport)| {
@@ -306,7 +308,7 @@ fn chosen_collisions_need_the_key_and_end_the_flow_that_is_oldest() {
         for (n, (host, port)) in chosen.iter().enumerate() {
             let p = udp(&format!("10.0.1.{host}"), "10.0.0.2", *port, 53, 1);
             b.made(&p);
-            // The first stays in use, so that it is never the oldest.
+            // The first flow stays in use, so that it is never the oldest.
             if n > 0 {
                 let (host, port) = chosen[0];
                 b.see(&udp(&format!("10.0.1.{host}"), "10.0.0.2", port, 53, 1));
@@ -318,7 +320,7 @@ fn chosen_collisions_need_the_key_and_end_the_flow_that_is_oldest() {
     let b = with(known);
     assert_eq!((b.table.len(), b.table.counters.chain_evicted), (16, FLOWS as u64 - 16));
     assert!(b.ended.iter().all(|e| e.2 == EndReason::Forced) && b.ended.iter().all(|e| e.1 != chosen[0].1));
-    // The same packets with a key that nobody knows.
+    // The same packets with a secret key.
     let b = with(HashKey::random());
     assert_eq!((b.table.len(), b.table.counters.chain_evicted, b.ended.len()), (FLOWS, 0, 0));
 }

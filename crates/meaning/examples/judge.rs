@@ -1,5 +1,5 @@
-//! Reads requests, one a line: fields separated by tabs, the last one the request in hexadecimal. Prints for each the judgements of
-//! its arguments, and each argument with a judgement.
+//! Reads requests, one per line: fields separated by tabs, with the request in hexadecimal as the last one. Prints for
+//! each the judgements of its arguments, and each argument with a judgement.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 use margay_meaning::args::{ArgLimits, Args};
 use margay_meaning::decode::canonical;

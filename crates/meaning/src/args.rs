@@ -1,75 +1,75 @@
-//! Arguments of a request, each apart: names and values from its path, query, cookies and body.
+//! Splits a request into arguments: names and values from its path, query, cookies and body.
 //!
-//! A value is decoded as its server decodes it: percent signs and plus in queries and forms (WHATWG URL, section 5.1), escapes in
-//! strings of JSON (RFC 8259, section 7), entities in XML (XML 1.0, section 4.6). What is not well formed is read as far as it goes:
-//! servers differ in what they put up with.
+//! A value is decoded the way its server decodes it: percent signs and plus in queries and forms (WHATWG URL, section
+//! 5.1), escapes in JSON strings (RFC 8259, section 7), entities in XML (XML 1.0, section 4.6). Malformed input is
+//! parsed as far as possible, since servers differ in the errors that they tolerate.
 
 use crate::decode::{entity, percent_decode};
 use crate::json;
 
-/// How much is kept of a request's arguments.
+/// Limits on the stored arguments of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArgLimits {
     /// Most names and values.
     pub count: usize,
-    /// Most bytes of all of them.
+    /// Most bytes of all names and values.
     pub bytes: usize,
 }
 
 impl Default for ArgLimits {
-    /// 512 of them, and 128 KiB.
+    /// 512 arguments, and 128 KiB.
     fn default() -> Self {
         ArgLimits { count: 512, bytes: 128 << 10 }
     }
 }
 
-/// Names and values of a request.
+/// The names and values of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Args {
     text: Vec<u8>,
-    /// Where each one ends in `text`.
+    /// The end of each argument in `text`.
     ends: Vec<u32>,
     limits: ArgLimits,
-    /// There were more than are kept.
+    /// Whether arguments were dropped because of the limits.
     cut: bool,
-    /// How deep documents within strings are followed.
+    /// Current nesting of JSON documents within strings.
     depth: u8,
 }
 
 impl Args {
-    /// None yet.
+    /// No arguments, with these limits.
     pub fn new(limits: ArgLimits) -> Args {
         Args { limits, ..Args::default() }
     }
 
-    /// The one at this place.
+    /// The argument with this index.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)? as usize;
         let start = index.checked_sub(1).and_then(|i| self.ends.get(i)).map_or(0, |&e| e as usize);
         self.text.get(start..end)
     }
 
-    /// How many there are.
+    /// The number of arguments.
     pub const fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no arguments.
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Whether there were more than are kept.
+    /// Whether arguments were dropped because of the limits.
     pub const fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub const fn memory(&self) -> usize {
         self.text.capacity() + self.ends.capacity() * 4
     }
 
-    /// Adds what `write` appends, unless it is empty or one more than is kept.
+    /// Adds the text that `write` appends, unless it is empty or exceeds the limits.
     fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.text.len();
         if self.ends.len() >= self.limits.count || start >= self.limits.bytes {
@@ -86,24 +86,24 @@ impl Args {
         }
     }
 
-    /// The path of a target.
+    /// Adds the path of a request target.
     pub fn path(&mut self, path: &[u8]) {
         self.add(|out| percent_decode(path, false, out));
     }
 
-    /// `name=value&name=value`, as in a query or a form.
+    /// Adds `name=value&name=value`, as in a query or a form.
     pub fn form(&mut self, data: &[u8]) {
         for pair in data.split(|&b| b == b'&').filter(|p| !p.is_empty()) {
             let at = memchr::memchr(b'=', pair);
             let (name, value) = at.map_or((pair, &[][..]), |i| (&pair[..i], &pair[i + 1..]));
-            // What is no name may be the beginning of a value that has an equals sign in it.
+            // Text that is no valid name may be the start of a value that contains an equals sign.
             if at.is_some() && name.iter().any(|&b| !is_name(b)) {
                 self.add(|out| percent_decode(pair, true, out));
             } else {
                 let before = self.ends.len();
                 self.add(|out| percent_decode(name, true, out));
                 self.brackets(before);
-                // An equals sign that is encoded makes no name, but some read one.
+                // An encoded equals sign separates no name, but some servers accept it.
                 if self.ends.len() > before
                     && let Some(decoded) = self.get(before)
                     && let Some(at) = memchr::memchr(b'=', decoded)
@@ -116,7 +116,7 @@ impl Args {
         }
     }
 
-    /// Adds a value, or where it is a document of JSON its strings.
+    /// Adds a value; if it is a JSON document, adds its strings.
     fn value(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.ends.len();
         self.add(write);
@@ -131,7 +131,7 @@ impl Args {
         }
     }
 
-    /// What stands in brackets in the name at `index`: frameworks evaluate it, and it may be encoded.
+    /// Adds the text in brackets in the name at `index`: frameworks evaluate it, and it may be encoded.
     fn brackets(&mut self, index: usize) {
         let Some(name) = self.get(index).filter(|n| n.contains(&b'[')) else { return };
         let name = name.to_vec();
@@ -143,7 +143,7 @@ impl Args {
         }
     }
 
-    /// The value of a field `Cookie` (RFC 6265, section 4.2).
+    /// Adds the value of a `Cookie` field (RFC 6265, section 4.2).
     pub fn cookies(&mut self, field: &[u8]) {
         for pair in field.split(|&b| b == b';') {
             let pair = pair.trim_ascii();
@@ -153,14 +153,15 @@ impl Args {
         }
     }
 
-    /// A body, read as its type says, or where that says nothing as it looks.
+    /// Adds a body, parsed according to its type or, without one, to its content.
     pub fn body(&mut self, content_type: &[u8], body: &[u8]) {
         let lower = content_type.to_ascii_lowercase();
         let is = |word: &str| memchr::memmem::find(&lower, word.as_bytes()).is_some();
         if let Some(boundary) = boundary(content_type, &lower) {
             return self.multipart(boundary, body);
         }
-        // What begins like an archive is one as far as it is not text: two bytes in front of a form hide nothing.
+        // A body that begins like an archive is skipped only where it is not text: two magic bytes in front of a form
+        // hide nothing.
         if body.starts_with(b"\x1f\x8b") || body.starts_with(b"PK\x03\x04") {
             for pair in body.split(|&b| b == b'&').filter(|p| !is_packed(p)) {
                 self.form(pair);
@@ -178,7 +179,7 @@ impl Args {
             }
             _ if is("urlencoded") || content_type.is_empty() => self.form(body),
             _ if is("image/") || is("video/") || is("audio/") || is("octet-stream") || is("zip") => {}
-            // Messages in binary hold strings, and no server reads a form in them.
+            // Binary messages contain strings, and no server parses them as a form.
             _ if ["protobuf", "grpc", "msgpack", "cbor", "thrift"].iter().any(|t| is(t)) => {
                 for chunk in body.utf8_chunks() {
                     let strings = chunk.valid().split(|c: char| c.is_control());
@@ -196,7 +197,7 @@ impl Args {
         }
     }
 
-    /// Strings of JSON, names and values alike.
+    /// Adds JSON strings, both names and values.
     pub fn json(&mut self, data: &[u8]) {
         let mut at = 0;
         while let Some(quote) = data.get(at..).and_then(|d| memchr::memchr(b'"', d)) {
@@ -205,7 +206,7 @@ impl Args {
                 return;
             }
             let mut end = at;
-            // What a string holds may be a document again.
+            // A string may itself contain a JSON document.
             if self.depth < 3 {
                 self.depth += 1;
                 self.value(|out| end = json_string(data, at, out));
@@ -217,7 +218,7 @@ impl Args {
         }
     }
 
-    /// Text, values of attributes and comments of XML.
+    /// Adds the text, attribute values and comments of XML.
     pub fn xml(&mut self, data: &[u8]) {
         let mut at = 0;
         while let Some(&b) = data.get(at) {
@@ -240,7 +241,7 @@ impl Args {
         }
     }
 
-    /// A tag that begins here: the values of its attributes. Returns its length.
+    /// Adds the attribute values of a tag that begins here. Returns the tag's length.
     fn xml_tag(&mut self, data: &[u8]) -> usize {
         let mut at = 1;
         while let Some(&b) = data.get(at) {
@@ -259,7 +260,7 @@ impl Args {
         at
     }
 
-    /// Parts of a form (RFC 7578): names, names of files, and values of those that are no files.
+    /// Adds the parts of a form (RFC 7578): names, file names, and values of parts that are not files.
     pub fn multipart(&mut self, boundary: &[u8], body: &[u8]) {
         let mut delimiter = b"--".to_vec();
         delimiter.extend_from_slice(boundary);
@@ -293,18 +294,18 @@ impl Args {
     }
 }
 
-/// Whether more than an eighth of it is no ASCII text; of what is compressed two thirds are not.
+/// Whether more than an eighth of the data is not ASCII text. In compressed data, two thirds are not.
 fn is_packed(data: &[u8]) -> bool {
     let other = data.iter().filter(|&&b| !matches!(b, b'\t'..=b'\r' | 0x20..=0x7e)).count();
     other * 8 > data.len()
 }
 
-/// Shortest text that is taken for a string of a message in binary.
+/// Minimum length of a string in a binary message.
 const STRING_MIN: usize = 4;
-/// Shortest text in brackets that is looked at apart from the name that it stands in.
+/// Minimum length of text in brackets that is added separately from its name.
 const BRACKETS_MIN: usize = 12;
 
-/// A document of JSON that a value is: as it is, within quotes, or with single quotes around its strings as in literals of Python.
+/// The JSON document that a value consists of: plain, in quotes, or with single-quoted strings as in Python literals.
 fn document(value: &[u8]) -> Option<Vec<u8>> {
     let trimmed = value.trim_ascii();
     let plain = match trimmed {
@@ -324,12 +325,12 @@ fn document(value: &[u8]) -> Option<Vec<u8>> {
     json::is_document(&double).then_some(double)
 }
 
-/// Bytes of the names that forms usually have.
+/// Bytes of usual form field names.
 const fn is_name(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-' | b'[' | b']' | b'%' | b':')
 }
 
-/// The boundary of a type of several parts (RFC 2046, section 5.1.1).
+/// The boundary of a multipart type (RFC 2046, section 5.1.1).
 fn boundary<'a>(content_type: &'a [u8], lower: &[u8]) -> Option<&'a [u8]> {
     if !lower.starts_with(b"multipart/") {
         return None;
@@ -343,7 +344,7 @@ fn boundary<'a>(content_type: &'a [u8], lower: &[u8]) -> Option<&'a [u8]> {
     (!value.is_empty()).then_some(value)
 }
 
-/// A parameter of a part's header; `name` is in lower case, with its equals sign.
+/// A parameter of a part's header; `name` is in lower case, including the equals sign.
 fn parameter<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let lower = header.to_ascii_lowercase();
     let before = |at: usize| at == 0 || lower.get(at - 1).is_some_and(|b| matches!(b, b' ' | b';' | b'\t'));
@@ -355,7 +356,7 @@ fn parameter<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Appends a string of JSON that begins at `at`, behind its quote. Returns where it ends, behind the other one.
+/// Appends the JSON string that begins at `at`, after its opening quote. Returns the offset after its closing quote.
 fn json_string(data: &[u8], mut at: usize, out: &mut Vec<u8>) -> usize {
     let hex = |at: usize| -> Option<u32> {
         data.get(at..at + 4)?.iter().try_fold(0, |n, &b| Some(n << 4 | char::from(b).to_digit(16)?))

@@ -1,8 +1,9 @@
-//! Decoding as servers, browsers and interpreters decode: each function appends the result to `out`.
+//! Decodes values as servers, browsers and interpreters do. Each function appends its result to `out`.
 //!
-//! What is no escape stays as it is. A result is at most four thirds of what was given, and work is linear in its length.
+//! Text without escapes stays unchanged. A result is at most four thirds as long as the input, and the work is linear in
+//! its length.
 
-/// A decoding, as a transform of a rule.
+/// A decoding that rules can use as a transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Decoding {
     /// [`url_decode_recursive`]
@@ -19,14 +20,14 @@ pub enum Decoding {
     Shell,
     /// [`path_normalise`]
     Path,
-    /// [`base64_plausible`]; what is not plausible stays.
+    /// [`base64_plausible`]; implausible input stays unchanged.
     Base64,
     /// [`canonical`]
     Canonical,
 }
 
 impl Decoding {
-    /// All of them.
+    /// All decodings.
     pub const ALL: [Decoding; 9] = [
         Decoding::UrlRecursive,
         Decoding::HtmlEntity,
@@ -39,7 +40,7 @@ impl Decoding {
         Decoding::Canonical,
     ];
 
-    /// Its name in rules.
+    /// The decoding's name in rules.
     pub const fn name(self) -> &'static str {
         match self {
             Decoding::UrlRecursive => "url_decode_recursive",
@@ -54,7 +55,7 @@ impl Decoding {
         }
     }
 
-    /// Appends `data`, decoded, to `out`.
+    /// Appends the decoded `data` to `out`.
     pub fn run(self, data: &[u8], out: &mut Vec<u8>) {
         match self {
             Decoding::UrlRecursive => url_decode_recursive(data, out),
@@ -74,7 +75,7 @@ impl Decoding {
     }
 }
 
-/// Rounds of [`canonical`], and of percent signs within percent signs.
+/// Rounds of [`canonical`], and of repeated percent decoding.
 const ROUNDS: usize = 4;
 
 fn hex(data: &[u8], at: usize, digits: usize) -> Option<u32> {
@@ -91,7 +92,7 @@ fn push_char(out: &mut Vec<u8>, code: u32) {
     }
 }
 
-/// `%xx`, and `%uxxxx` as old servers of Microsoft have it; with `plus` also `+` for a space.
+/// Decodes `%xx`, and `%uxxxx` as in old Microsoft servers; with `plus`, also `+` to a space.
 pub fn percent_decode(data: &[u8], plus: bool, out: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(&b) = data.get(at) {
@@ -114,7 +115,7 @@ pub fn percent_decode(data: &[u8], plus: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Percent signs until there are none, at most four times.
+/// Decodes percent signs until none are left, at most four times.
 pub fn url_decode_recursive(data: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     percent_decode(data, false, out);
@@ -129,7 +130,7 @@ pub fn url_decode_recursive(data: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Names of characters of HTML that matter to syntax.
+/// HTML entity names that matter to syntax.
 const ENTITIES: &[(&str, u32)] = &[
     ("amp", 38),
     ("apos", 39),
@@ -170,12 +171,12 @@ const ENTITIES: &[(&str, u32)] = &[
     ("verbar", 124),
     ("vert", 124),
 ];
-/// Longest name of them.
+/// Longest entity name.
 const ENTITY_MAX: usize = 8;
-/// Most digits of a number in an entity: browsers accept any number of leading zeros.
+/// Most digits of a numeric entity: browsers accept any number of leading zeros.
 const ENTITY_DIGITS: usize = 64;
 
-/// Appends the character of an entity that `data` begins with; returns its length. A semicolon may be missing.
+/// Appends the character of the entity at the start of `data`; returns the entity's length. The semicolon is optional.
 pub(crate) fn entity(data: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let rest = data.strip_prefix(b"&")?;
     let semicolon = |len: usize| len + usize::from(data.get(len) == Some(&b';'));
@@ -198,7 +199,7 @@ pub(crate) fn entity(data: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let count = rest.iter().take(ENTITY_MAX).take_while(|b| b.is_ascii_alphabetic()).count();
     let name = rest.get(..count)?.to_ascii_lowercase();
     let (_, code) = ENTITIES.iter().find(|(n, _)| n.as_bytes() == name)?;
-    // A word that begins like an entity is none.
+    // A word that only begins like an entity is none.
     if rest.get(count) != Some(&b';') && rest.get(count).is_some_and(u8::is_ascii_alphanumeric) {
         return None;
     }
@@ -206,7 +207,7 @@ pub(crate) fn entity(data: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     Some(semicolon(1 + count))
 }
 
-/// `&lt;`, `&#60;`, `&#x3c;`.
+/// Decodes `&lt;`, `&#60;`, `&#x3c;`.
 pub fn html_entity_decode(data: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(&b) = data.get(at) {
@@ -220,8 +221,8 @@ pub fn html_entity_decode(data: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// `\xXX`, `\uXXXX`, `\u{X}` and `\NNN` of JavaScript (ECMA-262, section 12.9.4). Escapes of one letter stay: they are more often
-/// a path of Windows.
+/// Decodes `\xXX`, `\uXXXX`, `\u{X}` and `\NNN` of JavaScript (ECMA-262, section 12.9.4). One-letter escapes stay: they
+/// are more often part of a Windows path.
 pub fn js_decode(data: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(&b) = data.get(at) {
@@ -263,8 +264,8 @@ pub fn js_decode(data: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// UTF-8 as lenient decoders and best-fit tables read it: overlong forms, full-width letters, typographic quotes and slashes become
-/// ASCII, spaces of all kinds a space; what has no width, and null bytes, go.
+/// Converts UTF-8 like lenient decoders and best-fit tables: overlong forms, full-width letters, typographic quotes and
+/// slashes become ASCII, and all kinds of spaces become a space. Zero-width characters and null bytes are removed.
 pub fn utf8_normalise(data: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(&b) = data.get(at) {
@@ -277,7 +278,7 @@ pub fn utf8_normalise(data: &[u8], out: &mut Vec<u8>) {
                 at += 1;
                 fit(out, u32::from(b & 0x1f) << 6 | low);
             }
-            // What some decoders take for a byte of a character though it is none.
+            // An invalid sequence that some decoders accept as a character.
             0xc0 | 0xc1 if let Some(&low) = data.get(at).filter(|b| b.is_ascii()) => {
                 at += 1;
                 fit(out, u32::from(b & 0x1f) << 6 | u32::from(low & 0x3f));
@@ -295,7 +296,7 @@ pub fn utf8_normalise(data: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends what a character is taken for.
+/// Appends the best-fit replacement of a character.
 fn fit(out: &mut Vec<u8>, code: u32) {
     let ascii = match code {
         0 | 0xad | 0x200b..=0x200f | 0x2060 | 0xfeff => return,
@@ -321,7 +322,8 @@ fn fit(out: &mut Vec<u8>, code: u32) {
     out.push(ascii as u8);
 }
 
-/// `/* … */` becomes a space, and nothing between letters; what MySQL executes (`/*!50000 … */`) stays without its marks.
+/// Replaces `/* … */` by a space, or by nothing between letters. Comments that MySQL executes (`/*!50000 … */`) keep
+/// their content.
 pub fn remove_comments(data: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(&b) = data.get(at) {
@@ -346,8 +348,8 @@ pub fn remove_comments(data: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What a shell leaves away: quotes, backslashes, carets of Windows' shell, and variables that are empty or a space
-/// (`$IFS`, `$@`, `$*`, `$1`).
+/// Removes what a shell removes: quotes, backslashes, carets of the Windows shell, and variables that are empty or a
+/// space (`$IFS`, `$@`, `$*`, `$1`).
 pub fn shell_unescape(data: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(&b) = data.get(at) {
@@ -386,7 +388,7 @@ pub fn shell_unescape(data: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Backslashes to slashes, several slashes and `/./` to one. Steps up stay.
+/// Converts backslashes to slashes, and repeated slashes and `/./` to a single slash. Parent references (`..`) stay.
 pub fn path_normalise(data: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     for &b in data {
@@ -406,11 +408,11 @@ pub fn path_normalise(data: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Shortest text that is taken for Base64.
+/// Minimum length of Base64 text.
 const BASE64_MIN: usize = 12;
 
-/// Base64, where it is plausible: at least twelve characters, all of its alphabet, and what comes out is text.
-/// Returns whether it was.
+/// Decodes Base64 if it is plausible: at least twelve characters, all from its alphabet, and the result is text. Returns
+/// whether it was.
 pub fn base64_plausible(data: &[u8], out: &mut Vec<u8>) -> bool {
     let text = data.trim_ascii();
     let body = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
@@ -447,9 +449,9 @@ pub fn base64_plausible(data: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The one form of a value that its many encodings stand for: percent signs, entities, escapes of JavaScript, UTF-8 and Base64 are
-/// decoded until nothing changes, at most four times; letters become small ones, and white space a
-/// single space, or a line end where there is one in it.
+/// Converts the many encodings of a value to one form: percent signs, entities, JavaScript escapes, UTF-8 and Base64 are
+/// decoded until nothing changes, at most four times. Letters become lower case. White space becomes a single space, or
+/// a line end if it contains one.
 pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     let mut value = data.to_vec();

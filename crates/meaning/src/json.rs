@@ -1,12 +1,12 @@
-//! Whether a value is a document of JSON (RFC 8259), without keeping any of it.
+//! Checks whether a value is a JSON document (RFC 8259), without storing any of it.
 
-/// Deepest nesting that is followed.
+/// Maximum nesting.
 const DEPTH: usize = 64;
 
-/// Whether `data` is one object or array, and nothing behind it.
+/// Whether `data` is exactly one object or array.
 pub(crate) fn is_document(data: &[u8]) -> bool {
     let mut at = 0;
-    // What closes each that is open, and whether names are wanted in it.
+    // The closing byte of each open bracket, which also says whether names are expected.
     let mut open: Vec<u8> = Vec::new();
     let space = |at: &mut usize| *at += data.iter().skip(*at).take_while(|b| b.is_ascii_whitespace()).count();
     loop {
@@ -56,7 +56,7 @@ pub(crate) fn is_document(data: &[u8]) -> bool {
             }
             _ => return false,
         }
-        // What is behind it.
+        // The text after the value.
         loop {
             space(&mut at);
             let Some(&close) = open.last() else { return at == data.len() };
@@ -79,7 +79,7 @@ pub(crate) fn is_document(data: &[u8]) -> bool {
     }
 }
 
-/// A name with its colon.
+/// Parses a name with its colon.
 fn name(data: &[u8], at: &mut usize) -> bool {
     if data.get(*at) != Some(&b'"') || !string(data, at) {
         return false;
@@ -89,7 +89,7 @@ fn name(data: &[u8], at: &mut usize) -> bool {
     data.get(*at - 1) == Some(&b':')
 }
 
-/// A string that begins here.
+/// Parses a string that begins here.
 fn string(data: &[u8], at: &mut usize) -> bool {
     *at += 1;
     loop {

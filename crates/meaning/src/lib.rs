@@ -1,8 +1,9 @@
-//! What a value of a request means to the program that it is meant for.
+//! Judges what a request's value means to the program that receives it.
 //!
-//! Attacks on applications hide in encodings that the application undoes, and in spellings without end that mean the same. Here a
-//! value is taken apart ([`args`]), decoded ([`decode`]) and judged by the grammar of the language that it would have to be a piece of:
-//! SQL ([`sqli`]), HTML with JavaScript ([`xss`]), shells ([`shell`]). All of it is bounded, and linear in the length of the value.
+//! Attacks on applications hide in encodings that the application decodes, and in endless equivalent spellings. This
+//! crate splits a request into values ([`args`]), decodes them ([`decode`]) and judges them by the grammar of the
+//! language that an attack would use: SQL ([`sqli`]), HTML with JavaScript ([`xss`]), shells ([`shell`]). All work is
+//! bounded, and linear in the value's length.
 
 pub mod args;
 pub mod decode;
@@ -13,7 +14,7 @@ mod text;
 mod words;
 pub mod xss;
 
-/// A judgement of a value, as a keyword of a rule.
+/// A judgement of a value, which rules use as a keyword.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Judge {
     /// [`sqli`]
@@ -25,10 +26,10 @@ pub enum Judge {
 }
 
 impl Judge {
-    /// All of them.
+    /// All judgements.
     pub const ALL: [Judge; 3] = [Judge::Sqli, Judge::Xss, Judge::Shell];
 
-    /// Its name in rules.
+    /// The keyword in rules.
     pub const fn name(self) -> &'static str {
         match self {
             Judge::Sqli => "sqli",
@@ -40,7 +41,7 @@ impl Judge {
     /// Whether a value in canonical form ([`decode::canonical`]) is an attack of this kind.
     pub fn holds(self, value: &[u8]) -> bool {
         match self {
-            // No interpreter takes such a value for text.
+            // No interpreter accepts such a value as text.
             Judge::Sqli | Judge::Shell if is_binary(value) => false,
             Judge::Sqli => sqli::is_injection(value),
             Judge::Xss => xss::is_injection(value),
@@ -49,7 +50,7 @@ impl Judge {
     }
 }
 
-/// Whether more than every twentieth byte is a control character, and more than four are.
+/// Whether more than four bytes, and more than one in twenty, are control characters.
 fn is_binary(value: &[u8]) -> bool {
     let controls = value.iter().filter(|&&b| b < 0x20 && !matches!(b, b'\t'..=b'\r') || b == 0x7f).count();
     controls > 4 && controls * 20 > value.len()

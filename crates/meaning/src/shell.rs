@@ -1,19 +1,19 @@
-//! Commands that a shell would run: those of Unix behind a separator or a substitution, and those of Windows.
+//! Detects shell commands: Unix commands after a separator or within a substitution, and Windows commands.
 //!
-//! A value is cut where a shell ends one command and begins another. What then stands first is looked up, without the quotes,
-//! backslashes, empty variables and paths that a shell leaves away. Names that are words of other languages too (`id`, `time`,
-//! `sort`) count with arguments that only commands have, or where nothing else stands between two separators.
+//! A value is split where a shell ends one command and begins another. The first word of each part is looked up, without
+//! the quotes, backslashes, empty variables and paths that a shell removes. Names that are also ordinary words (`id`,
+//! `time`, `sort`) count only with arguments that commands have, or if they are alone between two separators.
 
 use crate::decode::shell_unescape;
 use crate::text::{self, Of};
 use crate::words::{List, Words};
 
-/// Names that mean a command wherever one may stand.
+/// Names that are commands wherever a command may be.
 static COMMANDS: List = List::new(|| Words::new(include_str!("../words/commands.txt")));
-/// Names that are words besides.
+/// Names that are also ordinary words.
 static COMMANDS_WEAK: List = List::new(|| Words::new(include_str!("../words/commands-weak.txt")));
 
-/// Those of [`COMMANDS`] that mean a command even where a value begins with them.
+/// The [`COMMANDS`] that count even at the start of a value.
 const RARE: &[&str] = &[
     "visudo",
     "cscli",
@@ -46,13 +46,13 @@ const RARE: &[&str] = &[
     "rundll32",
     "bitsadmin",
 ];
-/// Commands that run the command behind them.
+/// Commands that run another command.
 const WRAPPERS: &[&str] = &[
     "nohup", "sudo", "time", "exec", "env", "strace", "command", "eval", "builtin", "nice", "ionice", "xargs",
     "timeout", "setsid", "busybox", "doas", "start", "call", "flock", "stdbuf", "chroot", "ltrace", "cmd", "watch",
     "!", "then", "do", "else", "if", "while",
 ];
-/// Files that commands of attacks ask for.
+/// Files that attack commands often read.
 const FILES: &[&str] = &[
     "/etc/passwd",
     "/etc/shadow",
@@ -73,19 +73,19 @@ const FILES: &[&str] = &[
     "/root/",
 ];
 
-/// Most parameters of an address that are looked at.
+/// Most parameters of a URL that are inspected.
 const PARAMETERS: usize = 64;
-/// From how many lines on their beginnings are no commands.
+/// In a text of this many lines or more, the beginnings of lines do not count as commands.
 const LINES: usize = 4;
-/// From which length on a value is a text in which separators mean nothing.
+/// From this length on, a value is a text in which separators have no meaning.
 const LONG: usize = 2048;
 
-/// Whether a value, in canonical form ([`crate::decode::canonical`]), is a command for a shell.
+/// Whether a value, in canonical form ([`crate::decode::canonical`]), is a shell command.
 pub fn is_injection(value: &[u8]) -> bool {
     reads_as_one(value) && !text::tells(value, Of::Shell, reads_as_one)
 }
 
-/// The same, of a value that does not merely tell of commands.
+/// Whether a value reads as a shell command, ignoring whether it is a text about commands.
 fn reads_as_one(value: &[u8]) -> bool {
     if value.len() < 2 || value.len() > 16 << 10 {
         return false;
@@ -93,7 +93,7 @@ fn reads_as_one(value: &[u8]) -> bool {
     if commands(value) || parameters(value) {
         return true;
     }
-    // A plus that its sender meant for a space.
+    // A plus that the sender may have meant as a space.
     if value.contains(&b'+') {
         let spaced: Vec<u8> = value.iter().map(|&b| if b == b'+' { b' ' } else { b }).collect();
         if reads_as_one(&spaced) {
@@ -108,7 +108,7 @@ fn reads_as_one(value: &[u8]) -> bool {
     false
 }
 
-/// What ends a command, and how surely it does: 2 where other text has no such thing.
+/// The length of a command separator, and how certain it is: 2 if ordinary text never has it.
 fn separator(data: &[u8]) -> Option<(usize, u8)> {
     match data {
         [b'$', b'(', ..] | [b'<' | b'>', b'(', ..] => Some((2, 2)),
@@ -121,7 +121,7 @@ fn separator(data: &[u8]) -> Option<(usize, u8)> {
     }
 }
 
-/// Whether a parameter of an address, or the value of `name=value`, begins with a command.
+/// Whether a parameter of a URL, or the value of `name=value`, begins with a command.
 fn parameters(value: &[u8]) -> bool {
     let address = memchr::memmem::find(&value[..value.len().min(16)], b"://").is_some();
     if !address && !value.iter().take(24).take_while(|b| b.is_ascii_alphanumeric() || **b == b'=').any(|&b| b == b'=') {
@@ -136,13 +136,13 @@ fn parameters(value: &[u8]) -> bool {
 }
 
 fn commands(value: &[u8]) -> bool {
-    // A line end that its sender wrote as an escape.
+    // A line end that the sender wrote as an escape.
     let value = value.strip_suffix(b"\\n").unwrap_or(value);
     let mut at = 0;
-    // Lines of a text are no commands.
+    // Lines of a long text are not commands.
     let lines = memchr::memchr_iter(b'\n', value).take(LINES + 1).count() > LINES;
     let long = value.len() > LONG;
-    // The first command is one only where it looks like nothing else.
+    // The first command counts only if it cannot be ordinary text.
     if command(value, 0) {
         return true;
     }
@@ -151,7 +151,7 @@ fn commands(value: &[u8]) -> bool {
         match separator(rest) {
             Some((len, sure)) => {
                 at += len;
-                // Separators in a row: `&& | dir c:\`.
+                // Consecutive separators: `&& | dir c:\`.
                 let gap = value.iter().skip(at).take_while(|&&b| b == b' ').count();
                 if gap > 0 && value.get(at + gap).is_some_and(|b| matches!(b, b'|' | b';')) {
                     continue;
@@ -168,8 +168,8 @@ fn commands(value: &[u8]) -> bool {
     false
 }
 
-/// Whether a command begins here. `sure`: 0 at the beginning of a value, 1 behind a separator, more where that begins the value
-/// or is a substitution.
+/// Whether a command begins here. `sure` is 0 at the start of a value, 1 after a separator, and more if the separator
+/// begins the value or is a substitution.
 fn command(text: &[u8], sure: u8) -> bool {
     let mut rest = skip(text);
     let mut wrapped = false;
@@ -226,7 +226,7 @@ fn command(text: &[u8], sure: u8) -> bool {
     if !delimited {
         return false;
     }
-    // An option, a path, an address or a variable.
+    // An option, a path, a URL or a variable.
     let first = arguments.trim_ascii_start();
     let option = matches!(first, [b'-', b'a'..=b'z' | b'-' | b'0'..=b'9', ..] | [b'/', b'a'..=b'z', ..] | [b'$', ..] | [b'c', b':', ..] | [b'+', ..] | [b'%', b'a'..=b'z', ..])
         || memchr::memmem::find(arguments, b"://").is_some()
@@ -268,7 +268,7 @@ fn command(text: &[u8], sure: u8) -> bool {
     }
 }
 
-/// Whether nothing but separators and quotes is left.
+/// Whether the rest has only separators and quotes.
 fn ends(rest: &[u8]) -> bool {
     let rest = rest.strip_suffix(b"\\n").unwrap_or(rest);
     rest.len() <= 4
@@ -277,7 +277,7 @@ fn ends(rest: &[u8]) -> bool {
             .all(|b| matches!(b, b' ' | b';' | b'|' | b'&' | b'\n' | b'`' | b')' | b'"' | b'\'' | b'#' | b'}'))
 }
 
-/// Whether a path has wildcards in it.
+/// Whether the text has a path with wildcards.
 fn globs(text: &[u8]) -> bool {
     memchr::memchr_iter(b'/', text).any(|at| {
         let part = text.get(at + 1..).unwrap_or(&[]);
@@ -296,7 +296,7 @@ fn is_command(name: &[u8]) -> bool {
     COMMANDS.has(base) || COMMANDS_WEAK.has(base)
 }
 
-/// `python3.10` is `python3`.
+/// Removes a minor version: `python3.10` becomes `python3`.
 fn without_version(name: &[u8]) -> &[u8] {
     match memchr::memchr(b'.', name) {
         Some(dot)
@@ -312,7 +312,7 @@ fn without_version(name: &[u8]) -> &[u8] {
     }
 }
 
-/// Skips what may stand before a command: spaces, parentheses, quotes, redirections and variables that are set.
+/// Skips what may precede a command: spaces, parentheses, quotes, redirections and variable assignments.
 fn skip(mut text: &[u8]) -> &[u8] {
     loop {
         text = match text {
@@ -336,7 +336,7 @@ fn skip(mut text: &[u8]) -> &[u8] {
     }
 }
 
-/// Skips options of a command that runs another one, and their values.
+/// Skips the options of a wrapper command, with their values.
 fn options(mut text: &[u8]) -> &[u8] {
     for _ in 0..4 {
         text = text.trim_ascii_start();
@@ -354,7 +354,7 @@ fn options(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// The name that stands here, without its path, and what is behind it.
+/// The name that begins here, without its path, and the text after it.
 fn word(text: &[u8]) -> (&[u8], &[u8]) {
     let len = text
         .iter()

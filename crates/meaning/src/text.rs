@@ -1,19 +1,19 @@
-//! Texts that tell of code, and are not code that somebody put into a program.
+//! Recognises texts about code, as opposed to code that is injected into a program.
 //!
-//! An attack breaks out of the place of a value, or is a whole statement there. What a forum, a wiki or a repository stores is long text:
-//! sentences around the code that they show, or many lines of a program. Such a text is let pass, but not where it begins or ends as
-//! an attack does: what follows in the statement has to fit, or to be cut off.
+//! An attack breaks out of the place of a value, or is a whole statement there. A forum, a wiki or a repository stores
+//! long texts: sentences around code examples, or many lines of a program. Such a text passes, unless it begins or ends
+//! like an attack: the rest of the surrounding statement must fit, or be cut off.
 
-/// Bytes from which on a line is a full one.
+/// Minimum length of a full line.
 const FULL: usize = 12;
-/// Full lines that make a text.
+/// Number of full lines that make a document.
 const LINES: usize = 3;
-/// Words of sentences that make prose.
+/// Number of sentence words that make prose.
 const HITS: usize = 3;
-/// Most of a value that is looked at.
+/// Most bytes of a value that are inspected.
 const LOOK: usize = 16 << 10;
 
-/// Words of sentences that neither SQL nor shells nor JavaScript have; of English, German, French and Spanish.
+/// Sentence words that SQL, shells and JavaScript do not have; in English, German, French and Spanish.
 const WORDS: &[&str] = &[
     "a",
     "about",
@@ -145,11 +145,11 @@ const WORDS: &[&str] = &[
     "you'll",
     "your",
 ];
-/// Words of sentences that SQL has as well.
+/// Sentence words that SQL has as well.
 const WORDS_OF_SQL: &[&str] =
     &["all", "and", "as", "by", "for", "from", "if", "in", "is", "not", "on", "one", "or", "then", "when", "with"];
 
-/// What a value is judged for, when it is asked whether it only tells of that.
+/// The language for which a value is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
     Sql,
@@ -157,21 +157,21 @@ pub(crate) enum Of {
     Script,
 }
 
-/// Whether a value is a program or a document: several full lines that are no comments.
+/// Whether a value is a program or a document: several full lines that are not comments.
 pub(crate) fn is_lines(value: &[u8]) -> bool {
     let comment = |l: &[u8]| [&b"--"[..], b"#", b"//", b"/*", b"*"].iter().any(|c| l.starts_with(c));
     let full = |l: &&[u8]| l.len() >= FULL && !comment(l);
     value.split(|&b| b == b'\n').filter(full).take(LINES).count() == LINES
 }
 
-/// The first and the last line that have something in them.
+/// The first and the last line that are not empty.
 fn edges(value: &[u8]) -> (&[u8], &[u8]) {
     let mut lines = value.split(|&b| b == b'\n').map(<[u8]>::trim_ascii).filter(|l| !l.is_empty());
     let first = lines.next().unwrap_or(&[]);
     (first, lines.next_back().unwrap_or(first))
 }
 
-/// Whether the byte there is a quote, and no apostrophe within a word.
+/// Whether the byte is a quote, and not an apostrophe within a word.
 fn is_quote(value: &[u8], at: usize) -> bool {
     let letter =
         |i: Option<usize>| i.and_then(|i| value.get(i)).is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80);
@@ -182,7 +182,8 @@ fn is_quote(value: &[u8], at: usize) -> bool {
     }
 }
 
-/// Whether a quote ends a string that began before the value: an odd one is left, or the first one stands where strings end.
+/// Whether a quote ends a string that began before the value: the number of quotes is odd, or the first one is where
+/// strings end.
 fn is_open(value: &[u8]) -> bool {
     [b'\'', b'"'].into_iter().any(|q| {
         let mut quotes = memchr::memchr_iter(q, value).filter(|&at| is_quote(value, at));
@@ -191,12 +192,12 @@ fn is_open(value: &[u8]) -> bool {
     })
 }
 
-/// Whether the quote there ends a string, by what is around it: `want' or`, `' or`.
+/// Whether the quote ends a string, judging by the text around it: `want' or`, `' or`.
 fn closes(value: &[u8], at: usize) -> bool {
     let before = value.get(..at).unwrap_or(&[]);
     let after = value.get(at + 1);
     match before {
-        // `f'…'`, a prefix that programs have.
+        // `f'…'`: a string prefix of a programming language.
         [.., p, b'f' | b'b' | b'r' | b'u'] if !p.is_ascii_alphanumeric() => false,
         [.., b] if b.is_ascii_alphanumeric() => true,
         [] | [.., b' ' | b'\n'] => after.is_some_and(|b| matches!(b, b' ' | b')' | b';' | b'|')),
@@ -204,7 +205,7 @@ fn closes(value: &[u8], at: usize) -> bool {
     }
 }
 
-/// How many words of sentences are there, and whether they are of two kinds.
+/// The number of sentence words, and whether there are at least two different ones.
 fn hits(value: &[u8], of: Of) -> (usize, bool) {
     let (mut count, mut first, mut two) = (0, &b""[..], false);
     for word in value.split(|b| b.is_ascii_whitespace()) {
@@ -212,7 +213,7 @@ fn hits(value: &[u8], of: Of) -> (usize, bool) {
         let from = word.iter().position(|b| !ends(b)).unwrap_or(word.len());
         let to = word.iter().rposition(|b| !ends(b)).map_or(from, |i| i + 1);
         let word = word.get(from..to).unwrap_or(&[]);
-        // Scripts without spaces: every other character of them is a word.
+        // In scripts without spaces, every second character counts as a word.
         let foreign = word.iter().filter(|b| **b >= 0xe0).count() / 2;
         let known = WORDS.iter().any(|w| w.as_bytes() == word)
             || of != Of::Sql && WORDS_OF_SQL.iter().any(|w| w.as_bytes() == word);
@@ -225,7 +226,7 @@ fn hits(value: &[u8], of: Of) -> (usize, bool) {
     (count, two)
 }
 
-/// Whether the value begins as a sentence does, and goes on as one.
+/// Whether the value begins and continues like a sentence.
 pub(crate) fn is_prose(value: &[u8], of: Of) -> bool {
     let value = value.get(..LOOK).unwrap_or(value);
     let marked = |at: usize| match value.get(at..) {
@@ -238,12 +239,12 @@ pub(crate) fn is_prose(value: &[u8], of: Of) -> bool {
     before > 0 && count >= HITS && two
 }
 
-/// Whether a value that reads as an attack only tells of one. `judge` judges a line of it by itself.
+/// Whether a value that reads as an attack is only a text about one. `judge` judges a single line.
 pub(crate) fn tells(value: &[u8], of: Of, judge: impl Fn(&[u8]) -> bool) -> bool {
     if is_lines(value) {
         let (first, last) = edges(value);
         return match of {
-            // What breaks out leaves a quote open, or cuts off what follows.
+            // An attack that breaks out leaves a quote open, or cuts off the rest.
             Of::Sql => ![first, last].into_iter().any(|l| (is_open(l) || cut_off(l)) && !is_prose(l, of) && judge(l)),
             Of::Shell => {
                 !(matches!(first, [b';' | b'|' | b'&' | b'`' | b'\'' | b'"', ..] | [b'$', b'(', ..]) && judge(first))
@@ -263,12 +264,12 @@ pub(crate) fn tells(value: &[u8], of: Of, judge: impl Fn(&[u8]) -> bool) -> bool
                 let words = |t: &[u8]| t.split(|b| !b.is_ascii_alphabetic() && *b < 0x80).any(|w| w.len() > 1);
                 return comment.is_some_and(|at| words(tail(at)));
             }
-            // A single word behind the last quote may be the rest of a comparison: `'a'='a`.
+            // A single word after the last quote may be the rest of a comparison: `'a'='a`.
             let goes_on = |t: &[u8]| t.trim_ascii().contains(&b' ') && hits(t, of).0 > 0;
             !is_open(value) || quote.is_some_and(|at| goes_on(tail(at)))
         }
         Of::Shell => {
-            // A command that a sentence ends with would run.
+            // A command at the end of a sentence would run.
             let ends = |b: &u8| matches!(b, b';' | b'|' | b'&' | b'\n' | b'`' | b')');
             let tail = value.iter().rposition(ends).and_then(|at| value.get(at + 1..)).unwrap_or(value);
             let stop = matches!(tail.trim_ascii(), b"." | b"?" | b"!" | b".)" | b":");
@@ -279,7 +280,7 @@ pub(crate) fn tells(value: &[u8], of: Of, judge: impl Fn(&[u8]) -> bool) -> bool
     }
 }
 
-/// Whether it ends with a comment that cuts off what follows.
+/// Whether the line ends with a comment that cuts off the rest.
 fn cut_off(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     line.ends_with(b"--") || line.ends_with(b"-- -") || line.ends_with(b"#") || line.ends_with(b"/*")

@@ -1,8 +1,8 @@
-//! Lists of words, one a line in a file of their own.
+//! Word lists, each in a file with one word per line.
 
 use std::sync::LazyLock;
 
-/// A list that is looked up in.
+/// A lazily loaded word list.
 pub(crate) type List = LazyLock<Words>;
 
 /// Words in lower case.
@@ -10,12 +10,12 @@ pub(crate) type List = LazyLock<Words>;
 pub(crate) struct Words(Vec<&'static [u8]>);
 
 impl Words {
-    /// The lines of a text, which are sorted already: a test holds the files to that.
+    /// Loads the lines of a text. They must be sorted, which a test checks.
     pub(crate) fn new(text: &'static str) -> Words {
         Words(text.lines().map(str::as_bytes).collect())
     }
 
-    /// Whether it is one of them.
+    /// Whether the list contains `word`.
     pub(crate) fn has(&self, word: &[u8]) -> bool {
         self.0.binary_search(&word).is_ok()
     }

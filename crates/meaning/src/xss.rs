@@ -1,13 +1,13 @@
-//! Pieces of HTML, and of JavaScript in it, that would run in somebody else's browser.
+//! Detects fragments of HTML, and of JavaScript in it, that would run in another user's browser.
 //!
-//! A value may land between tags, within the value of an attribute, or within a script. Looked for is what runs code in each of them:
-//! elements that do (`script`, `iframe`, `svg` …), attributes that do in any element (`onerror=`), addresses that do
-//! (`javascript:`), styles that did, templates of frameworks that evaluate, and calls and names of JavaScript that reach the page,
-//! its cookies, or other code.
+//! A value may be inserted between tags, into an attribute's value, or into a script. The detection looks for everything
+//! that runs code there: elements (`script`, `iframe`, `svg` …), attributes of any element (`onerror=`), URLs
+//! (`javascript:`), styles in old browsers, framework templates, and JavaScript calls and names that reach the page, its
+//! cookies, or other code.
 
 use crate::text::{self, Of};
 
-/// Elements whose mere presence runs code or takes the page over.
+/// Elements that run code or take over the page by their presence.
 const ELEMENTS: &[&str] = &[
     "script",
     "iframe",
@@ -79,9 +79,9 @@ const ELEMENTS: &[&str] = &[
     "basefont",
     "img",
 ];
-/// Those of [`ELEMENTS`], from the first one, that are an attack whatever their attributes are.
+/// The number of [`ELEMENTS`], from the first one, that are an attack whatever their attributes.
 const SURE_ELEMENTS: usize = 34;
-/// Schemes of addresses that run code.
+/// URL schemes that run code.
 const SCHEMES: &[&str] = &[
     "javascript:",
     "vbscript:",
@@ -101,7 +101,7 @@ const SCHEMES: &[&str] = &[
     "data:,",
     "data:;",
 ];
-/// Calls of JavaScript that an attack shows its success with, or runs text with.
+/// JavaScript calls with which attacks prove their success or run text.
 const CALLS: &[&str] = &[
     "alert",
     "prompt",
@@ -129,7 +129,7 @@ const CALLS: &[&str] = &[
     "structuredclone",
     "execcommand",
 ];
-/// Names that reach the page.
+/// JavaScript names that reach the page.
 const NAMES: &[&str] = &[
     "document.cookie",
     "document.write",
@@ -200,10 +200,10 @@ const NAMES: &[&str] = &[
     "document[\"",
 ];
 
-/// From this length on JavaScript is a program that somebody shows, rather than an attack.
+/// From this length on, JavaScript is a program that a text shows, not an attack.
 const PROGRAM: usize = 400;
 
-/// Whether a value, in canonical form ([`crate::decode::canonical`]), is a piece of HTML that runs code.
+/// Whether a value, in canonical form ([`crate::decode::canonical`]), is an HTML fragment that runs code.
 pub fn is_injection(value: &[u8]) -> bool {
     let has = |byte| memchr::memchr(byte, value).is_some();
     if has(b'<') && tags(value) {
@@ -218,7 +218,7 @@ pub fn is_injection(value: &[u8]) -> bool {
     script(value) && !text::is_prose(value, Of::Script)
 }
 
-/// Whether a tag begins somewhere that runs code.
+/// Whether the value has a tag that runs code.
 fn tags(value: &[u8]) -> bool {
     let named = memchr::memchr(b'>', value).is_some() && text::is_prose(value, Of::Script);
     memchr::memchr_iter(b'<', value).any(|at| {
@@ -243,7 +243,7 @@ fn tags(value: &[u8]) -> bool {
         // An empty drawing does nothing.
         let empty = matches!(name, b"svg" | b"math") && behind == Some(b'>');
         let inner = rest.get(length..).unwrap_or(&[]);
-        // The end of an element, which ran where it began.
+        // An end tag, whose element was judged at its start tag.
         let closing = name == b"style"
             && value.get(at + 1) == Some(&b'/')
             && memchr::memmem::find(value.get(..at).unwrap_or(&[]), b"<style").is_some();
@@ -252,13 +252,13 @@ fn tags(value: &[u8]) -> bool {
     }) || spaced(value)
 }
 
-/// Whether prose goes on behind the name of an element that has no attribute and nothing in it: `puts <script> into a page`.
+/// Whether prose follows the name of an element without attributes and content: `puts <script> into a page`.
 fn told(inner: &[u8]) -> bool {
     inner.starts_with(b">") && !inner.iter().any(|b| matches!(b, b'(' | b'=' | b'`' | b'<' | b'{'))
 }
 
-/// Whether an element that shows something has nothing in it that runs: a drawing of shapes, or a style sheet of its own.
-/// Attributes, addresses and elements in it are judged by themselves.
+/// Whether a display element contains nothing that runs: a drawing of shapes, or an inline style sheet. Attributes, URLs
+/// and elements inside it are judged separately.
 fn harmless(name: &[u8], inner: &[u8]) -> bool {
     let (end, not): (&[u8], &[&[u8]]) = match name {
         b"svg" => (
@@ -278,7 +278,7 @@ fn harmless(name: &[u8], inner: &[u8]) -> bool {
         && !not.iter().any(|n| memchr::memmem::find(inner, n).is_some())
 }
 
-/// Whether the name of an element is written with spaces between its letters.
+/// Whether an element's name has spaces between its letters.
 fn spaced(value: &[u8]) -> bool {
     memchr::memchr_iter(b'<', value).any(|at| {
         let mut name = Vec::new();
@@ -297,12 +297,12 @@ fn spaced(value: &[u8]) -> bool {
     })
 }
 
-/// Whether an attribute runs code: `on…=`, or one of those that take addresses or styles.
+/// Whether an attribute runs code: `on…=`, or one that takes URLs or styles.
 fn attributes(value: &[u8]) -> bool {
     let tag = memchr::memchr(b'<', value).is_some();
     memchr::memchr_iter(b'=', value).any(|at| {
         let before = value.get(..at).unwrap_or(&[]);
-        // Between name and sign there may be spaces, and what browsers skip.
+        // Between the name and the sign there may be spaces and characters that browsers skip.
         let end =
             before.iter().rposition(|&b| !(matches!(b, b' ' | b'\n' | b'/' | b'+') || b < b' ')).map_or(0, |i| i + 1);
         let start = before
@@ -325,7 +325,7 @@ fn attributes(value: &[u8]) -> bool {
         }
         let after = value.get(at + 1..).unwrap_or(&[]);
         if let Some(event) = name.strip_prefix(b"on") {
-            // Names of events are letters; a parameter that begins so is one of a query.
+            // Event names consist of letters. A parameter with such a prefix is part of a query.
             let letters = (3..=24).contains(&event.len()) && event.iter().all(u8::is_ascii_alphabetic);
             let quoted = matches!(separator, Some(b'"' | b'\'' | b'`' | b'/' | b'<' | b'>'));
             return letters && (tag || quoted || code(after));
@@ -374,7 +374,7 @@ fn attributes(value: &[u8]) -> bool {
     })
 }
 
-/// Whether text begins with what may be code of a handler of events.
+/// Whether the text may begin with the code of an event handler.
 fn code(after: &[u8]) -> bool {
     let text = after.trim_ascii_start();
     let text = text.strip_prefix(b"\"").or_else(|| text.strip_prefix(b"'")).unwrap_or(text);
@@ -383,7 +383,7 @@ fn code(after: &[u8]) -> bool {
         || until.contains(&b'`')
 }
 
-/// Whether `word` is in `text` when white space, comments and control characters are left out.
+/// Whether `text` contains `word` when white space, comments and control characters are ignored.
 fn squeezed(text: &[u8], word: &str) -> bool {
     let mut plain = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -401,10 +401,10 @@ fn squeezed(text: &[u8], word: &str) -> bool {
     memchr::memmem::find(&plain, word.as_bytes()).is_some()
 }
 
-/// Whether an address runs code, with white space within its scheme as browsers allow.
+/// Whether a URL runs code. Its scheme may contain white space, as browsers allow.
 fn schemes(value: &[u8]) -> bool {
     memchr::memchr_iter(b':', value).any(|at| {
-        // The letters before it, however far apart.
+        // The letters before it, ignoring characters between them.
         let mut name = Vec::new();
         for &b in value.get(..at).unwrap_or(&[]).iter().rev().take(64) {
             if b <= b' ' || b == b'\\' {
@@ -422,7 +422,7 @@ fn schemes(value: &[u8]) -> bool {
             let colon = scheme.find(':').unwrap_or(0);
             let (scheme, rest) = scheme.as_bytes().split_at(colon);
             let starts = name.ends_with(scheme) && after.starts_with(rest);
-            // `javascript:void(0)` is in pages that do no harm.
+            // Harmless pages use `javascript:void(0)`.
             starts
                 && !after.starts_with(b":void0")
                 && !after.starts_with(b":void(0)")
@@ -433,9 +433,9 @@ fn schemes(value: &[u8]) -> bool {
     })
 }
 
-/// Whether it is JavaScript that reaches the page.
+/// Whether the value is JavaScript that reaches the page.
 fn script(value: &[u8]) -> bool {
-    // The text is short where it is an attack and long where it is somebody's program.
+    // Attacks are short; a long text is some program's source.
     if value.len() > PROGRAM || !value.iter().any(|b| matches!(b, b'(' | b'[' | b'=' | b'`' | b'.')) {
         return false;
     }

@@ -1,4 +1,4 @@
-//! What is judged an attack, and what is not: each judgement in the spellings that mean the same.
+//! Attacks and harmless values for each judgement, in several equivalent spellings.
 
 use margay_meaning::Judge;
 use margay_meaning::args::{ArgLimits, Args};
@@ -237,7 +237,7 @@ fn arguments() {
     assert_eq!((args.get(0), args.get(1), args.is_cut()), (Some(&b"ab"[..]), Some(&b"c"[..]), true));
 }
 
-/// What an attacker repeats costs a time that grows with its length, not with the square of it: where it did, this would not end.
+/// Repetitive input takes linear time. With quadratic time this test would not end.
 #[test]
 fn repeated() {
     let pieces = [
@@ -262,7 +262,7 @@ fn repeated() {
 
 #[test]
 fn texts_that_tell() {
-    // Sentences around code, many lines of a program, and filters that are whole.
+    // Sentences around code, many lines of a program, and complete filters.
     let passes = [
         "Why does this query return nothing? select id from orders where status = 'open' and total > 100 order by id",
         "In Postgres you can write SELECT * FROM users WHERE name = 'x' OR 1 = 1, but that returns every row",
@@ -309,7 +309,7 @@ fn texts_that_tell() {
 }
 
 proptest! {
-    /// Nothing that is sent ends in a panic, and no decoding grows beyond what its documentation says.
+    /// No input causes a panic, and no decoding grows beyond its documented limit.
     #[test]
     fn anything(data in proptest::collection::vec(any::<u8>(), 0..400)) {
         for decoding in Decoding::ALL {
@@ -327,7 +327,7 @@ proptest! {
         args.body(b"multipart/mixed; boundary=\"a\"", &data);
     }
 
-    /// The canonical form of a canonical form is itself, but for Base64 that only small letters hide.
+    /// Canonical form is idempotent, except for Base64 that only lower-casing hides.
     #[test]
     fn canonical_is_final(text in "[ -~]{0,60}") {
         let (mut once, mut twice) = (Vec::new(), Vec::new());

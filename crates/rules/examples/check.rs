@@ -1,4 +1,4 @@
-//! Reads rule files and says what became of them: `check [--available a,b] [--quiet] FILE…`.
+//! Loads rule files and prints the result: `check [--available a,b] [--quiet] FILE…`.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Address lists: variables, negation, nesting, CIDR, netmasks and ranges, as sorted disjoint ranges.
+//! Address lists: variables, negation, nesting, CIDR, netmasks and ranges, converted to sorted disjoint ranges.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -8,9 +8,9 @@ use crate::error::{Fail, fail};
 use crate::ranges::{Bound, complement, intersect, normalise, subtract};
 
 const MODULE: &str = "detect";
-/// How deep lists and variables may nest.
+/// Maximum nesting of lists and variables.
 const DEPTH_MAX: usize = 64;
-/// Most ranges one list may expand to, each family.
+/// Most ranges of one list, per family.
 const RANGES_MAX: usize = 1 << 17;
 const NEGATED: &str = "Complete IP space negated. Rule address range is NIL. Probably have a !any or an address range \
                        that supplies a NULL address range";
@@ -45,14 +45,14 @@ impl Ranges {
     }
 }
 
-/// Parses address lists against a set of variables, and remembers each text that it has seen.
+/// Parses address lists with a set of variables, and caches the result for each text.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     seen: HashMap<String, AddressSet>,
     work: usize,
 }
 
-/// What of a list is wanted and what is not.
+/// The included and excluded members of a list.
 #[derive(Debug, Default)]
 struct Parsed {
     wanted: Ranges,
@@ -60,7 +60,7 @@ struct Parsed {
 }
 
 impl Addresses {
-    /// The set that `text` stands for.
+    /// The address set for `text`.
     pub(crate) fn parse(&mut self, text: &str, vars: &HashMap<String, String>) -> Result<AddressSet, Fail> {
         if text == "any" {
             return Ok(any());
@@ -137,7 +137,7 @@ impl Addresses {
         Ok(())
     }
 
-    /// A list within a list is worked out by itself first, so that its negations stay its own.
+    /// A nested list is resolved on its own first, so that its negations do not affect the outer list.
     fn nested(
         &mut self,
         text: &str,
@@ -153,8 +153,8 @@ impl Addresses {
     }
 }
 
-/// What is left of a list once its negated members are taken out. A list that names only negations of a family starts from
-/// all of that family, and only of that one: `!192.0.2.0/24` holds for no IPv6 address, as in Suricata.
+/// Removes the negated members from a list. If a list has only negations of a family, it starts from all of that family
+/// and no other: `!192.0.2.0/24` matches no IPv6 address, as in Suricata.
 fn combine(mut p: Parsed) -> Result<Ranges, Fail> {
     p.unwanted.tidy();
     if p.unwanted.v4 == [(0, u32::MAX)] && (p.unwanted.v6 == [(0, u128::MAX)] || p.wanted.v6.is_empty()) {
@@ -175,7 +175,7 @@ pub(crate) fn any() -> AddressSet {
     AddressSet { v4: vec![(0, u32::MAX)], v6: vec![(0, u128::MAX)], any: true }
 }
 
-/// The members of a list at its own level; a comma at the end is forgiven.
+/// The top-level members of a list; a trailing comma is allowed.
 pub(crate) fn members(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0i32;
     let text = text.strip_suffix(',').unwrap_or(text);
@@ -244,7 +244,7 @@ fn digits(s: &str) -> Option<u32> {
     if s.is_empty() || !s.bytes().all(|b| b.is_ascii_digit()) { None } else { s.parse().ok() }
 }
 
-/// Four decimal parts; unlike the standard library's parser this one takes leading zeros.
+/// Four decimal parts; unlike the standard library's parser, this accepts leading zeros.
 fn v4(s: &str) -> Option<u32> {
     if let Ok(a) = s.parse::<Ipv4Addr>() {
         return Some(a.into());
@@ -280,7 +280,7 @@ pub fn overlap(a: &AddressSet, b: &AddressSet) -> bool {
     a.any || b.any || !intersect(&a.v4, &b.v4).is_empty() || !intersect(&a.v6, &b.v6).is_empty()
 }
 
-/// All addresses that are not in `a`.
+/// The complement of `a`.
 pub fn negate(a: &AddressSet) -> AddressSet {
     if a.any {
         return AddressSet::default();

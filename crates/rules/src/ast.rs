@@ -1,7 +1,7 @@
-//! The checked tree of one rule: what the parser hands on once everything in the text made sense.
+//! The checked syntax tree of a rule: the parser's result after everything in the text was validated.
 //!
-//! Values are resolved: variables are expanded, address and port lists are sorted ranges, hexadecimal content is bytes,
-//! and what a keyword may not stand beside was refused. How a rule is matched is not decided here.
+//! Values are resolved: variables are expanded, address and port lists are sorted ranges, hexadecimal content is bytes.
+//! Invalid combinations of keywords were rejected. The tree does not decide how a rule is matched.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ pub use buffers::*;
 pub use effects::*;
 pub use sets::*;
 
-/// Where a rule stands.
+/// The place of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The file as it was named on the command line or in the configuration.
     pub file: Arc<str>,
     /// Line of the rule's first character, from 1.
     pub line: u32,
-    /// Column, in characters from 1, of what the message is about.
+    /// Column, in characters from 1, of the part that a message is about.
     pub column: u32,
 }
 
@@ -29,15 +29,15 @@ pub struct Place {
 pub enum Action {
     /// Write an alert.
     Alert,
-    /// Look no further at this packet or flow.
+    /// Do not inspect this packet or flow further.
     Pass,
     /// Drop the packet and the rest of its flow, and alert.
     Drop,
-    /// Drop, and answer the source with a reset or unreachable (`reject` and `rejectsrc`).
+    /// Drop, and send the source a reset or unreachable (`reject` and `rejectsrc`).
     Reject,
-    /// Drop, and answer the destination.
+    /// Drop, and send the reject to the destination.
     RejectDst,
-    /// Drop, and answer both.
+    /// Drop, and send the reject to both.
     RejectBoth,
     /// Change logging of the transaction (`config` rules).
     Config,
@@ -70,7 +70,7 @@ pub enum Protocol {
     Icmpv6,
     /// SCTP.
     Sctp,
-    /// Any packet, also one without a valid header: `pkthdr`.
+    /// Any packet, even without a valid header: `pkthdr`.
     PacketHeader,
     /// Ethernet frames (`ether`), for rules on link-layer fields.
     Ethernet,
@@ -80,34 +80,34 @@ pub enum Protocol {
     App(String),
 }
 
-/// A set of addresses: sorted, disjoint, inclusive ranges; negations are already taken out.
+/// A set of addresses: sorted, disjoint, inclusive ranges, with negations already removed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct AddressSet {
     /// IPv4 ranges in host byte order.
     pub v4: Vec<(u32, u32)>,
     /// IPv6 ranges in host byte order.
     pub v6: Vec<(u128, u128)>,
-    /// Whether it is every address of both families.
+    /// Whether the set has every address of both families.
     pub any: bool,
 }
 
-/// A set of ports: sorted, disjoint, inclusive ranges; negations are already taken out.
+/// A set of ports: sorted, disjoint, inclusive ranges, with negations already removed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct PortSet {
     /// The ranges.
     pub ranges: Vec<(u16, u16)>,
-    /// Whether it is every port.
+    /// Whether the set has every port.
     pub any: bool,
 }
 
-/// Which way a rule's header points.
+/// The direction of a rule's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Arrow {
     /// `->`
     Forward,
-    /// `<>`: either way.
+    /// `<>`: either direction.
     Both,
-    /// `=>`: a transaction, both of its directions.
+    /// `=>`: a transaction, in both directions.
     Transaction,
 }
 
@@ -132,40 +132,40 @@ pub struct Rule {
     pub dport: PortSet,
     /// Signature id.
     pub sid: u32,
-    /// Generator id; 1 where not given.
+    /// Generator id; 1 if not given.
     pub gid: u32,
-    /// Revision; 0 where not given.
+    /// Revision; 0 if not given.
     pub rev: u32,
-    /// Message; empty where not given. Escapes are resolved.
+    /// Message, with escapes resolved; empty if not given.
     pub msg: String,
-    /// Class, where given and known.
+    /// Class, if given and known.
     pub class: Option<Class>,
-    /// Priority: `priority`, else that of the class, else 3.
+    /// Priority: `priority`, otherwise that of the class, otherwise 3.
     pub priority: u32,
     /// `target`: which end is the target of the attack.
     pub target: Option<Target>,
-    /// `noalert`: match and act, write nothing.
+    /// `noalert`: match and act without an alert.
     pub noalert: bool,
-    /// `alert` keyword: write an alert even where the action would not (`pass`).
+    /// `alert` keyword: write an alert even if the action would not (`pass`).
     pub force_alert: bool,
-    /// Checks of headers, flow state and variables, in the order of the rule.
+    /// Header, flow state and variable checks, in rule order.
     pub checks: Vec<Check>,
-    /// Checks of buffers, in the order in which the rule names the buffers; checks within one are in order.
+    /// Buffer checks, in the order in which the rule names the buffers; checks on one buffer are in order.
     pub buffers: Vec<BufferChecks>,
-    /// What happens once all has matched, in order.
+    /// Effects of a match, in order.
     pub effects: Vec<Effect>,
     /// `threshold` and `detection_filter`.
     pub thresholds: Vec<Threshold>,
-    /// `prefilter` keyword: the index in `checks` of the check that it stands behind, where that is one.
+    /// `prefilter` keyword: the index in `checks` of the check that it applies to, if there is one.
     pub prefilter: Option<usize>,
-    /// Keywords of protocols or features that this build does not have; a rule with any is set aside, not loaded.
+    /// Keywords that need protocols or features missing from this build; a rule with any is set aside, not loaded.
     pub missing: Vec<String>,
-    /// Whether it is a firewall rule: from a file of such rules, evaluated in the order of the files.
+    /// Whether it is a firewall rule: it comes from a file of such rules, which are evaluated in file order.
     pub firewall: bool,
-    /// Where it stands.
+    /// The rule's place.
     pub place: Place,
-    /// The rule's text as written, continuation lines joined: also for what is not taken out of it here, its references
-    /// ([`crate::references`]) and metadata ([`crate::metadata`]).
+    /// The rule's text as written, with continuation lines joined. References ([`crate::references`]) and metadata
+    /// ([`crate::metadata`]) are read from it on request.
     pub text: Arc<str>,
 }
 
@@ -204,7 +204,8 @@ pub enum Compare {
     Greater(u64),
     /// `>=5`
     GreaterEqual(u64),
-    /// `5<>10`: strictly between, unless the keyword's documentation says otherwise (then already adjusted).
+    /// `5<>10`: strictly between, unless the keyword's documentation says otherwise (then the bounds are already
+    /// adjusted).
     Between(u64, u64),
     /// `!5-10`, `5!<>10`: not strictly between.
     NotBetween(u64, u64),
@@ -219,7 +220,7 @@ pub enum Compare {
 }
 
 impl Compare {
-    /// Whether `v` satisfies it.
+    /// Whether `v` satisfies the comparison.
     pub const fn holds(&self, v: u64) -> bool {
         match *self {
             Compare::Equal(a) => v == a,
@@ -238,40 +239,41 @@ impl Compare {
     }
 }
 
-/// What is asked of a number of a transaction.
+/// A condition on a number of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum NumberTest {
-    /// It compares.
+    /// The number satisfies the comparison.
     Compare(Compare),
-    /// It is one of these, or none of these.
+    /// The number is in this list, or not in it.
     OneOf {
         /// The numbers.
         values: Vec<u64>,
-        /// Whether it is none of them.
+        /// Whether the number must not be in the list.
         negated: bool,
     },
-    /// It is within one of these, both ends included.
+    /// The number is in one of these ranges, ends included.
     Ranges(Vec<(u64, u64)>),
-    /// Some of the bits of `any` are set (or there are none in it), and none of those of `none`.
+    /// At least one bit of `any` is set (or `any` is 0), and no bit of `none` is.
     Bits {
         /// Bits of which one has to be set.
         any: u64,
         /// Bits that must not be set.
         none: u64,
     },
-    /// Each part of the number compares: its lowest bit, how many bits it has, and what is asked of it.
+    /// Each part of the number satisfies a comparison: lowest bit, number of bits, and the comparison.
     Parts(Vec<(u8, u8, Compare)>),
-    /// The upper 32 bits are this, and what is below them compares: a value of something that has a number.
+    /// The upper 32 bits equal the tag, and the lower 32 bits satisfy a comparison. For values that are identified by a
+    /// number.
     Tagged {
-        /// What has the value.
+        /// The number that identifies the value.
         tag: u32,
-        /// What the value is.
+        /// The condition on the value.
         value: Compare,
     },
 }
 
 impl NumberTest {
-    /// Whether `v` satisfies it.
+    /// Whether `v` satisfies the condition.
     pub fn holds(&self, v: u64) -> bool {
         match self {
             NumberTest::Compare(c) => c.holds(v),
@@ -287,20 +289,20 @@ impl NumberTest {
     }
 }
 
-/// What is asked of the interface of DCE/RPC that a request is for.
+/// A condition on the DCE/RPC interface of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct InterfaceTest {
-    /// Its UUID, as it is written.
+    /// Its UUID, in the order in which it is written.
     pub uuid: [u8; 16],
     /// Its major version.
     pub version: Option<Compare>,
-    /// It need not be a request whose beginning was seen.
+    /// Whether a request counts even if its beginning was not seen.
     pub any_frag: bool,
 }
 
 impl InterfaceTest {
-    /// Whether an interface satisfies it. `data` is the UUID, the major version in two bytes, the highest first, and a byte
-    /// that is 1 where the beginning of the request was seen.
+    /// Whether an interface satisfies the condition. `data` is the UUID, the major version as two bytes in big endian
+    /// order, and a byte that is 1 if the beginning of the request was seen.
     pub fn holds(&self, data: &[u8]) -> bool {
         let Some((uuid, &[high, low, first])) = data.split_first_chunk::<16>() else { return false };
         *uuid == self.uuid
@@ -309,23 +311,23 @@ impl InterfaceTest {
     }
 }
 
-/// Of several numbers of a transaction, for which ones a test has to hold.
+/// For which of several numbers of a transaction a condition must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Which {
-    /// One of them (`any`, or nothing said).
+    /// At least one (`any`, or nothing given).
     #[default]
     Any,
-    /// All of them, or there is none (`all`).
+    /// All, or there are none (`all`).
     All,
-    /// All of them, and there is one (`all1`).
+    /// All, and there is at least one (`all1`).
     AllAndSome,
-    /// That at a place; negative from the end.
+    /// The one at this index; negative counts from the end.
     At(i32),
-    /// So many of them (`nb>3`).
+    /// This many of them (`nb>3`).
     Count(Compare),
 }
 
-/// How a set of flag bits is compared (`flags`, `fragbits`).
+/// How flag bits are compared (`flags`, `fragbits`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FlagMode {
     /// Exactly these.
@@ -347,7 +349,7 @@ pub enum Side {
     ToClient,
 }
 
-/// `flow:`; unset fields ask nothing.
+/// `flow:`; unset fields are not checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct FlowCheck {
     /// `to_server`, `from_client` or the reverse.
@@ -364,18 +366,18 @@ pub struct FlowCheck {
     pub frag: Option<bool>,
 }
 
-/// `geoip`: in which countries addresses are.
+/// `geoip`: the countries of addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GeoIp {
-    /// Which addresses.
+    /// The addresses that are checked.
     pub side: GeoSide,
     /// ISO 3166-1 codes of two letters.
     pub countries: Vec<[u8; 2]>,
-    /// Whether they are in none of these.
+    /// Whether the addresses must be in none of these.
     pub negated: bool,
 }
 
-/// Which addresses of a packet `geoip` is about.
+/// The addresses of a packet that `geoip` checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum GeoSide {
@@ -385,7 +387,7 @@ pub enum GeoSide {
     Both,
 }
 
-/// A check that looks at no buffer.
+/// A check that inspects no buffer.
 #[derive(Debug, Clone, PartialEq, Hash)]
 #[allow(missing_docs)]
 pub enum Check {
@@ -395,9 +397,9 @@ pub enum Check {
     FlowBit { names: Vec<String>, set: bool },
     /// `flowint` comparisons and `isset`/`isnotset`
     FlowInt { name: String, op: FlowIntCheck },
-    /// `xbits`/`hostbits` `isset|isnotset`; which of the two decides when a rule is evaluated
+    /// `xbits`/`hostbits` `isset|isnotset`; the keyword affects the rule's place in the evaluation order
     XBit { name: String, track: XBitTrack, set: bool, hostbits: bool },
-    /// `score:NAME,>=,N`: what rules added to this score of the transaction reaches N
+    /// `score:NAME,>=,N`: the transaction's score reaches N
     Score { name: String, least: u32 },
     /// `ttl` (IPv6: hop limit)
     Ttl(Compare),
@@ -473,33 +475,33 @@ pub enum Check {
     GeoIp(GeoIp),
     /// `rpc:` application, version and procedure; `None` is `*`
     Rpc { program: u32, version: Option<u32>, procedure: Option<u32> },
-    /// `urilen`, with whether it looks at the raw URI
+    /// `urilen`, and whether it applies to the raw URI
     UriLen { value: Compare, raw: bool },
-    /// `flowvar`, `pktvar`: a variable that `pcre` captured has this value
+    /// `flowvar`, `pktvar`: a variable that `pcre` captured equals this value
     Variable { kind: CaptureKind, name: String, value: Vec<u8>, negated: bool },
-    /// `filename`, `fileext`, `filemagic`, `filemd5` …: all that a rule has hold for one file
+    /// `filename`, `fileext`, `filemagic`, `filemd5` …: all of a rule's file checks must hold for one file
     File(FileCheck),
-    /// `app-layer-state`: the transaction is in this state, before it (`<`) or behind it (`>`)
+    /// `app-layer-state`: the transaction is in this state, before it (`<`) or after it (`>`)
     AppState { state: String, order: std::cmp::Ordering },
     /// A number of a transaction (`dns.opcode`, `ssl_state` …), by the keyword's canonical name
     Number { keyword: &'static str, test: NumberTest, which: Which },
-    /// `lua`, behind no sticky buffer
+    /// `lua`, without a sticky buffer
     Lua(Box<LuaCheck>),
     /// `dcerpc.iface`
     Interface(InterfaceTest),
-    /// A check of a protocol or feature, as written
+    /// A check of another protocol or feature, as written
     Other { keyword: String, argument: String, negated: bool },
 }
 
-/// A check of a file.
+/// A check on a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum FileCheck {
-    /// `filename`: the name contains it, in any case
+    /// `filename`: the name contains the text, ignoring case
     Name { text: Vec<u8>, negated: bool },
-    /// `fileext`: the name ends with a dot and it, in any case
+    /// `fileext`: the name ends with a dot and the text, ignoring case
     Extension { text: Vec<u8>, negated: bool },
-    /// `filemagic`: what the file is recognised as contains it, in any case
+    /// `filemagic`: the detected file type contains the text, ignoring case
     Magic { text: Vec<u8>, negated: bool },
     /// `filemd5`, `filesha1`, `filesha256`: the digest is in a list
     Hash { kind: FileHash, list: String, negated: bool },
@@ -519,13 +521,13 @@ pub enum FileHash {
 /// `ipopts:`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IpOption {
-    /// `any`: some option is there
+    /// `any`: there is an option
     Any,
     /// One option, as a bit of `margay_packet::ipv4_option`
     Bit(u16),
 }
 
-/// Which checksum.
+/// The checked layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ChecksumLayer {
@@ -626,7 +628,7 @@ pub enum FlowIntCheck {
     IsNotSet,
 }
 
-/// What an xbit hangs on.
+/// The owner of an xbit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum XBitTrack {
     /// Source address (`ip_src`; `hostbits` default `src`)

@@ -1,4 +1,4 @@
-//! A rule under construction: which buffer is selected, what the last content was, which variables are known.
+//! The state of a rule during parsing: the selected buffer, the last content, the known variables.
 
 use std::borrow::Cow;
 
@@ -7,29 +7,29 @@ use crate::context::Context;
 use crate::error::{Fail, Message, Severity, fail};
 use crate::keywords::{Buffer, Direction};
 
-/// The buffer that payload checks without a sticky buffer look at.
+/// The buffer for payload checks without a sticky buffer.
 pub(crate) const PAYLOAD: &str = "payload";
 
 /// A buffer of the rule with its checks.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) checks: BufferChecks,
-    /// The table's entry; `None` for the payload.
+    /// The buffer's table entry; `None` for the payload.
     pub(crate) info: Option<&'static Buffer>,
-    /// Whether a sticky buffer keyword made it: then it must get checks.
+    /// Whether a sticky buffer keyword created it. It then needs checks.
     pub(crate) sticky: bool,
 }
 
-/// Where a check of a buffer is.
+/// The position of a check on a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) group: usize,
-    /// The `base64_decode` whose data it looks at.
+    /// The `base64_decode` whose data the check inspects.
     pub(crate) base64: Option<usize>,
     pub(crate) index: usize,
 }
 
-/// What came last, for `prefilter`.
+/// The last keyword, for `prefilter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
     Nothing,
@@ -45,11 +45,11 @@ pub(crate) struct Input<'a> {
     pub(crate) written: &'a str,
     /// Its canonical name.
     pub(crate) name: &'static str,
-    /// The value without quotes and without the `!` before it; empty where there is none.
+    /// The value without quotes and without the leading `!`; empty if there is none.
     pub(crate) raw: &'a [u8],
-    /// The same as text.
+    /// The value as text.
     pub(crate) text: Cow<'a, str>,
-    /// Whether a `!` stood before it.
+    /// Whether the value had a leading `!`.
     pub(crate) negated: bool,
     /// Whether there was a value.
     pub(crate) given: bool,
@@ -61,15 +61,15 @@ pub(crate) struct Builder<'c> {
     pub(crate) rule: Rule,
     pub(crate) warnings: Vec<Message>,
     pub(crate) groups: Vec<Group>,
-    /// The sticky buffer in force.
+    /// The selected sticky buffer.
     pub(crate) current: Option<usize>,
-    /// The `base64_decode` whose data is in force: group and index.
+    /// The `base64_decode` whose data is selected: group and index.
     pub(crate) base64: Option<(usize, usize)>,
-    /// The last `base64_decode` that no `base64_data` has used.
+    /// The last `base64_decode` that `base64_data` has not used yet.
     pub(crate) base64_open: Option<(usize, usize)>,
     pub(crate) last: Last,
     pub(crate) last_content: Option<Spot>,
-    /// The last content, pcre or byte_* check: what `relative` refers to.
+    /// The last content, pcre or byte_* check, to which `relative` refers.
     pub(crate) last_match: Option<Spot>,
     /// Variables: name and the buffer that sets them.
     pub(crate) variables: Vec<(String, usize)>,
@@ -77,11 +77,11 @@ pub(crate) struct Builder<'c> {
     pub(crate) protocols: Option<Vec<&'static str>>,
     /// Keywords that appear at most once.
     pub(crate) seen: Seen,
-    /// Whether it is the header that named the application protocol.
+    /// Whether the header named the application protocol.
     pub(crate) from_header: bool,
-    /// A keyword looks at one packet's own fields (`ttl`, `dsize`, `flags` …).
+    /// Whether a keyword inspects one packet's own fields (`ttl`, `dsize`, `flags` …).
     pub(crate) packet: bool,
-    /// Directions in which a protocol keyword's buffer exists.
+    /// Directions in which the buffers of protocol keywords exist.
     pub(crate) to_server: bool,
     pub(crate) to_client: bool,
 }
@@ -108,20 +108,20 @@ impl<'c> Builder<'c> {
         self.warnings.push(Message { severity: Severity::Warning, module, text: text.into() });
     }
 
-    /// Notes that the rule needs `keyword`, which this build does not have.
+    /// Records that the rule needs `keyword`, which this build lacks.
     pub(crate) fn missing(&mut self, keyword: &str) {
         if !self.rule.missing.iter().any(|m| m == keyword) {
             self.rule.missing.push(keyword.to_owned());
         }
     }
 
-    /// Adds a check that looks at no buffer.
+    /// Adds a check that inspects no buffer.
     pub(crate) fn check(&mut self, check: Check) {
         self.last = Last::Check(self.rule.checks.len());
         self.rule.checks.push(check);
     }
 
-    /// Adds a check of a packet's own fields.
+    /// Adds a check on a packet's own fields.
     pub(crate) fn packet_check(&mut self, check: Check) {
         self.packet = true;
         self.check(check);
@@ -132,7 +132,7 @@ impl<'c> Builder<'c> {
         self.group_of(PAYLOAD, None)
     }
 
-    /// The first group of a buffer without transforms, made where there is none.
+    /// The first group of a buffer without transforms, created if there is none.
     pub(crate) fn group_of(&mut self, name: &str, info: Option<&'static Buffer>) -> usize {
         let found = self.groups.iter().position(|g| g.checks.buffer == name && g.checks.transforms.is_empty());
         found.unwrap_or_else(|| self.new_group(name, info, false))
@@ -151,7 +151,7 @@ impl<'c> Builder<'c> {
         self.groups.len() - 1
     }
 
-    /// Makes a buffer the one that following keywords look at; of one direction where `side` says so.
+    /// Selects a buffer for the keywords that follow; for one direction if `side` is given.
     pub(crate) fn select(&mut self, info: &'static Buffer, name: &str, side: Option<Side>) -> Result<(), Fail> {
         if let Some(g) = self.current.and_then(|c| self.groups.get(c))
             && g.checks.checks.is_empty()
@@ -182,7 +182,7 @@ impl<'c> Builder<'c> {
         self.note(info)
     }
 
-    /// What a keyword looks at exists in this direction.
+    /// Records the directions in which the inspected data exists.
     pub(crate) const fn exists(&mut self, direction: Direction) {
         match direction {
             Direction::ToServer => self.to_server = true,
@@ -191,19 +191,19 @@ impl<'c> Builder<'c> {
         }
     }
 
-    /// Takes account of a buffer's protocols and directions.
+    /// Records a buffer's protocols and directions.
     pub(crate) fn note(&mut self, info: &'static Buffer) -> Result<(), Fail> {
-        // What a mail has goes to the server in SMTP. In IMAP it goes either way, and the rule may say which.
+        // SMTP sends mail content to the server. IMAP sends it in both directions, and the rule may name one.
         let either = info.protocols.len() > 1 && self.protocols.as_deref() == Some(&["imap"][..]);
         self.exists(if either { Direction::Both } else { info.direction });
-        // Files come from many protocols: only a header can be against one.
+        // Many protocols have files, so only the header can restrict them.
         if info.feature == "file" && !self.from_header {
             return Ok(());
         }
         self.restrict(info.protocols)
     }
 
-    /// Only these application protocols are left; an empty list asks nothing.
+    /// Restricts the rule to these application protocols; an empty list allows all.
     pub(crate) fn restrict(&mut self, allowed: &[&'static str]) -> Result<(), Fail> {
         if allowed.is_empty() {
             return Ok(());
@@ -231,12 +231,12 @@ impl<'c> Builder<'c> {
         Ok(())
     }
 
-    /// Adds a transform to the selected buffer; after checks of it, a new selection of the same buffer begins.
-    /// The transform that the sticky buffer ends with.
+    /// The last transform of the selected sticky buffer.
     pub(crate) fn last_transform(&self) -> Option<&Transform> {
         self.groups.get(self.current?)?.checks.transforms.last()
     }
 
+    /// Adds a transform to the selected buffer. If the buffer has checks already, this starts a new selection of it.
     pub(crate) fn transform(&mut self, t: Transform) -> Result<(), Fail> {
         let Some(current) = self.current else {
             return fail("detect-parse", "transforms must directly follow stickybuffers");
@@ -259,8 +259,8 @@ impl<'c> Builder<'c> {
         Ok(())
     }
 
-    /// The group that a keyword goes to: the sticky buffer; without one, that of the last match for a relative keyword;
-    /// else the payload.
+    /// The group for a keyword: the sticky buffer; otherwise for a relative keyword the last match's buffer; otherwise
+    /// the payload.
     pub(crate) fn target(&mut self, relative: bool) -> usize {
         if let Some(c) = self.current {
             return c;
@@ -271,7 +271,7 @@ impl<'c> Builder<'c> {
         self.payload()
     }
 
-    /// Adds a check of a buffer to `group`, or to the base64 data in force.
+    /// Adds a check to `group`, or to the selected base64 data.
     pub(crate) fn add(&mut self, group: usize, check: BufferCheck) -> Spot {
         let base64 = self.base64.filter(|b| b.0 == group).map(|b| b.1);
         let matches = !matches!(
@@ -306,7 +306,7 @@ impl<'c> Builder<'c> {
         spot
     }
 
-    /// The list of checks of a group, or of base64 data in it.
+    /// The checks of a group, or of base64 data in it.
     pub(crate) fn list(&mut self, group: usize, base64: Option<usize>) -> Option<&mut Vec<BufferCheck>> {
         let checks = &mut self.groups.get_mut(group)?.checks.checks;
         match base64 {
@@ -318,7 +318,7 @@ impl<'c> Builder<'c> {
         }
     }
 
-    /// The content at a spot.
+    /// The content at a position.
     pub(crate) fn content_at(&mut self, s: Spot) -> Option<&mut Content> {
         match self.list(s.group, s.base64)?.get_mut(s.index)? {
             BufferCheck::Content(c) => Some(c),
@@ -326,7 +326,7 @@ impl<'c> Builder<'c> {
         }
     }
 
-    /// The content that a modifier refers to: the last of the sticky buffer in force, else the last of all.
+    /// The content that a modifier refers to: the last one of the selected sticky buffer, otherwise the last of all.
     pub(crate) fn modified(&mut self) -> Option<(Spot, &mut Content)> {
         let s = self.last_content?;
         if self.current.is_some_and(|c| c != s.group) {
@@ -339,15 +339,15 @@ impl<'c> Builder<'c> {
         self.content_at(s).map(|c| (s, c))
     }
 
-    /// A variable that `group` can use: one that is set where it is looked at together with the packet, or one that is set
-    /// where it is looked at together with a transaction.
+    /// A variable that `group` can use: it must be set in a buffer that is inspected at the same stage, packet or
+    /// transaction.
     pub(crate) fn variable(&self, name: &str, group: Option<usize>) -> Option<u8> {
         let app = |g: usize| self.groups.get(g).is_some_and(|g| g.checks.app);
         let at = self.variables.iter().position(|v| v.0 == name && group.is_none_or(|g| app(v.1) == app(g)))?;
         u8::try_from(at).ok()
     }
 
-    /// Defines a variable; a second definition of a name in a buffer gets the same index.
+    /// Defines a variable. A second definition with the same name and buffer gets the same index.
     pub(crate) fn define(&mut self, name: &str, group: usize, module: &'static str) -> Result<u8, Fail> {
         if let Some(v) = self.variables.iter().position(|v| v.0 == name && v.1 == group) {
             return Ok(v as u8);
@@ -367,7 +367,7 @@ impl<'c> Builder<'c> {
             return;
         }
         let moved = list.remove(s.index);
-        // Checks after it, if any, moved up by one.
+        // Checks after it moved up by one.
         for b in [&mut self.base64_open, &mut self.base64].into_iter().flatten() {
             if b.0 == s.group && b.1 > s.index {
                 b.1 -= 1;

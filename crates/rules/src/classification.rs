@@ -14,11 +14,11 @@ const ENTRIES_MAX: usize = 100_000;
 pub struct Reference {
     /// The system, in lower case: `cve`.
     pub system: String,
-    /// What stands before a reference's text to make it a URL.
+    /// The prefix that turns a reference's text into a URL.
     pub prefix: String,
 }
 
-/// The lines that say something, with their numbers.
+/// The lines that are neither empty nor comments, with their numbers.
 fn lines(text: &str) -> impl Iterator<Item = (u32, &str)> {
     text.lines()
         .enumerate()
@@ -26,7 +26,7 @@ fn lines(text: &str) -> impl Iterator<Item = (u32, &str)> {
         .filter(|(_, l)| !l.is_empty() && !l.starts_with('#'))
 }
 
-/// What follows `config <kind>:`.
+/// The text after `config <kind>:`.
 fn entry<'a>(line: &'a str, kind: &str) -> Option<&'a str> {
     let rest = line.strip_prefix("config")?;
     let rest = rest.strip_prefix(|c: char| c.is_ascii_whitespace())?.trim_start().strip_prefix(kind)?;
@@ -38,8 +38,8 @@ fn word(s: &str) -> bool {
         && s.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
 }
 
-/// Reads `classification.config`. Of two entries of a name the first counts. Lines that mean nothing are errors; the
-/// others count all the same.
+/// Parses `classification.config`. Of two entries with the same name, the first counts. Invalid lines are errors; the
+/// others still count.
 pub fn parse_classification(text: &str, name: &str) -> (Vec<Class>, Vec<ConfigProblem>) {
     let file: Arc<str> = Arc::from(name);
     let (mut out, mut problems): (Vec<Class>, _) = (Vec::new(), Vec::new());
@@ -73,8 +73,8 @@ pub fn parse_classification(text: &str, name: &str) -> (Vec<Class>, Vec<ConfigPr
     (out, problems)
 }
 
-/// Reads `reference.config`. Of two entries of a system the first counts. Lines that mean nothing are errors; the others
-/// count all the same.
+/// Parses `reference.config`. Of two entries with the same system, the first counts. Invalid lines are errors; the
+/// others still count.
 pub fn parse_references(text: &str, name: &str) -> (Vec<Reference>, Vec<ConfigProblem>) {
     let file: Arc<str> = Arc::from(name);
     let (mut out, mut problems): (Vec<Reference>, _) = (Vec::new(), Vec::new());

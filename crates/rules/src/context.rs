@@ -1,4 +1,4 @@
-//! What a rule may refer to: variables, classes, references, and what this build can do.
+//! The context that rules refer to: variables, classes, references, and the features of this build.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -18,7 +18,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// For which keywords a value that means nothing is an error, and not just a warning (`--strict-rule-keywords`).
+/// Keywords for which an invalid value is an error and not only a warning (`--strict-rule-keywords`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum StrictKeywords {
     /// None: the default
@@ -49,34 +49,33 @@ impl StrictKeywords {
     }
 }
 
-/// All that the meaning of a rule depends on, besides its text.
+/// Everything that a rule's meaning depends on, besides its text.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// `vars.address-groups`: name without `$` to text.
+    /// `vars.address-groups`: from the name without `$` to the text.
     pub addresses: HashMap<String, String>,
-    /// `vars.port-groups`: name without `$` to text.
+    /// `vars.port-groups`: from the name without `$` to the text.
     pub ports: HashMap<String, String>,
     /// `classification.config`, by lower-case name.
     pub classes: HashMap<String, Class>,
-    /// `reference.config`: system in lower case to the prefix of its URLs.
+    /// `reference.config`: from the system in lower case to its URL prefix.
     pub references: HashMap<String, String>,
     /// Strict keywords.
     pub strict: StrictKeywords,
-    /// The release of Suricata whose language is spoken, for `requires: version`.
+    /// The Suricata release whose language this is, for `requires: version`.
     pub version: Version,
     /// Names for `requires: feature`.
     pub features: HashSet<String>,
-    /// What this build can match: protocols by name (`http`, `tls` …), those that are only recognised (`app-layer:tls`), and
-    /// the features that [`FEATURES`] lists.
-    /// A rule that needs anything else is set aside.
+    /// What this build supports: protocols by name (`http`, `tls` …), protocols that are only detected
+    /// (`app-layer:tls`), and features from [`FEATURES`]. A rule that needs anything else is set aside.
     pub available: HashSet<String>,
-    /// Whether packets can be changed or dropped; without it `replace` is accepted and warned of.
+    /// Whether packets can be changed or dropped; otherwise `replace` is accepted with a warning.
     pub inline: bool,
-    /// Most rules that one loader takes; the rest are errors.
+    /// Most rules per loader; further ones are errors.
     pub max_rules: usize,
 }
 
-/// Names besides protocols that [`Context::available`] may hold, and the keywords that need them.
+/// Names other than protocols that [`Context::available`] may have, and the keywords that need them.
 pub const FEATURES: &[(&str, &str)] = &[
     ("app-layer", "app-layer-protocol, app-layer-event:applayer_*, app-layer-state"),
     ("dataset", "dataset, datarep"),
@@ -106,7 +105,8 @@ impl Default for Context {
 }
 
 impl Context {
-    /// What is wrong with the variables, whether a rule names them or not: each that stands for no addresses or ports, by name.
+    /// Errors in the variables, whether or not a rule uses them: one for each variable without valid addresses or ports,
+    /// sorted by name.
     pub fn wrong_variables(&self) -> Vec<Message> {
         let mut wrong = Vec::new();
         let mut say = |kind: &str, name: &str, value: &str, why: Vec<Message>| {
@@ -134,8 +134,8 @@ impl Context {
         wrong
     }
 
-    /// With the variables that Suricata's configuration comes with, for where there is no configuration: a home network of
-    /// private addresses, servers in it, and the usual ports.
+    /// A context with the variables of Suricata's default configuration, for use without a configuration: a home network
+    /// of private addresses, its servers, and the usual ports.
     pub fn customary() -> Context {
         const ADDRESSES: &[(&str, &str)] = &[
             ("HOME_NET", "[192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]"),

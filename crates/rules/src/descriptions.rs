@@ -1,8 +1,8 @@
-//! What each keyword does, in a line, for lists of keywords.
+//! One-line descriptions of keywords, for keyword lists.
 
 use crate::info::{KeywordInfo, KeywordKind};
 
-/// Keywords that neither select a buffer nor check a field of one protocol, by name.
+/// Descriptions of keywords that neither select a buffer nor check a field of one protocol, by name.
 const PLAIN: &[(&str, &str)] = &[
     ("absent", "the selected buffer must not be there (or_else: or else its other checks must hold)"),
     ("alert", "write an alert, also where the action writes none"),
@@ -158,7 +158,7 @@ const PLAIN: &[(&str, &str)] = &[
     ("zlib_deflate", "decompress zlib"),
 ];
 
-/// What a keyword does, in a line.
+/// The one-line description of a keyword.
 pub(crate) fn of(k: &KeywordInfo) -> String {
     if let Some(p) = PLAIN.iter().find(|p| p.0 == k.name) {
         return match k.kind {

@@ -1,42 +1,43 @@
-//! What the parser has to say: errors and warnings, each with the place and the module name that the log shows.
+//! Errors and warnings of the parser, each with its place and the module name for the log.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::ast::Place;
 
-/// How bad a message is.
+/// The severity of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// Something was refused.
+    /// A rule was rejected.
     Error,
-    /// Something is odd, or was refused for a reason that is no fault of the rule.
+    /// A rule is suspicious, or was rejected for a reason that is not its fault.
     Warning,
 }
 
 /// One line for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The module that speaks, as the log and engine events name it: `detect-depth`, `detect-parse`, `detect` …
+    /// The module that logs the message, by its name in logs and engine events: `detect-depth`, `detect-parse`, `detect`
+    /// …
     pub module: &'static str,
     /// The text.
     pub text: String,
 }
 
-/// A rule that was not loaded because of what it says.
+/// A rule that was rejected because of its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleError {
-    /// Where the rule stands; the column is that of the option at fault.
+    /// The rule's place; the column is that of the faulty option.
     pub place: Place,
-    /// What to log, in order. For a rule that is not [`silent`](Self::silent) the last is
-    /// `error parsing signature "…" from file … at line …`.
+    /// The messages to log, in order. For a rule that is not [`silent`](Self::silent), the last is `error parsing
+    /// signature "…" from file … at line …`.
     pub messages: Vec<Message>,
-    /// The rule's text, continuation lines joined.
+    /// The rule's text, with continuation lines joined.
     pub text: Arc<str>,
-    /// Whether the rule is left out without counting as failed: what it names exists no longer, and keywords are not
-    /// strict (`--strict-rule-keywords`).
+    /// Whether the rule is skipped without counting as failed: it names something that no longer exists, and keywords
+    /// are not strict (`--strict-rule-keywords`).
     pub silent: bool,
     /// Whether it is a firewall rule.
     pub firewall: bool,
@@ -54,16 +55,16 @@ impl fmt::Display for RuleError {
 
 impl std::error::Error for RuleError {}
 
-/// Something odd in a rule that was loaded all the same.
+/// A warning about a rule that was loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleWarning {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// What to log.
+    /// The message to log.
     pub message: Message,
 }
 
-/// Why a rule cannot be used, on its way up through the parser.
+/// Why a rule is rejected, within the parser.
 #[derive(Debug)]
 pub(crate) struct Fail {
     pub(crate) messages: Vec<Message>,
@@ -76,24 +77,24 @@ impl Fail {
         Fail { messages: vec![Message { severity: Severity::Error, module, text: text.into() }], silent: false }
     }
 
-    /// Refused, with a message that the log shows as a warning.
+    /// A rejection whose message is logged as a warning.
     pub(crate) fn warned(module: &'static str, text: impl Into<String>) -> Fail {
         Fail { messages: vec![Message { severity: Severity::Warning, module, text: text.into() }], silent: false }
     }
 
-    /// Left out without counting as failed.
+    /// A rejection that does not count as a failure.
     pub(crate) fn silently(module: &'static str, text: impl Into<String>) -> Fail {
         Fail { silent: true, ..Fail::warned(module, text) }
     }
 
-    /// A further error after the first.
+    /// Adds a further error.
     pub(crate) fn and(mut self, module: &'static str, text: impl Into<String>) -> Fail {
         self.messages.push(Message { severity: Severity::Error, module, text: text.into() });
         self
     }
 }
 
-/// `Err` of one error.
+/// An `Err` with one error.
 pub(crate) fn fail<T>(module: &'static str, text: impl Into<String>) -> Result<T, Fail> {
     Err(Fail::new(module, text))
 }
@@ -101,9 +102,9 @@ pub(crate) fn fail<T>(module: &'static str, text: impl Into<String>) -> Result<T
 /// A problem in `classification.config`, `reference.config` or `threshold.config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigProblem {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// What to log.
+    /// The message to log.
     pub message: Message,
 }
 

@@ -1,6 +1,6 @@
 //! Names of decoder and stream events, sorted.
 
-/// Events of the decoder and of defragmentation, without `decoder.` before them.
+/// Events of the decoder and of defragmentation, without the prefix `decoder.`.
 pub const DECODER: &[&str] = &[
     "afpacket.trunc_pkt",
     "arp.invalid_hardware_size",
@@ -143,7 +143,7 @@ pub const DECODER: &[&str] = &[
     "vxlan.unknown_payload_type",
 ];
 
-/// Events of the stream engine, without `stream.` before them.
+/// Events of the stream engine, without the prefix `stream.`.
 pub const STREAM: &[&str] = &[
     "3whs_ack_data_inject",
     "3whs_ack_in_wrong_dir",
@@ -214,10 +214,10 @@ pub const STREAM: &[&str] = &[
     "wrong_thread",
 ];
 
-/// Decoder events that Suricata once had: rules that name one are left out with a warning.
+/// Decoder events that Suricata removed: rules that name one are skipped with a warning.
 pub(crate) const DECODER_GONE: &[&str] = &["udp.hlen_invalid"];
 
-/// Events of the application layer that are of no protocol, as `app-layer-event` names them.
+/// Application layer events that belong to no protocol, as `app-layer-event` names them.
 pub const APP_LAYER: [&str; 6] = [
     "applayer_mismatch_protocol_both_directions",
     "applayer_wrong_direction_first_data",

@@ -1,4 +1,4 @@
-//! What the header of a firewall rule has to have, and what only a firewall rule may have.
+//! Requirements on the header of a firewall rule, and restrictions for other rules.
 
 use crate::ast::{Action, ActionScope, Effect, Protocol, Rule};
 use crate::error::{Fail, fail};
@@ -7,8 +7,8 @@ const M: &str = "detect-parse";
 
 /// Checks the header of a rule.
 ///
-/// A firewall rule says what it does and how far that reaches (`accept:hook`), and where it is evaluated (`tcp:all`); what
-/// other rules leave to be inferred.
+/// A firewall rule must state its action with a scope (`accept:hook`), and the hook where it is evaluated (`tcp:all`).
+/// For other rules both are inferred.
 pub(crate) fn header(rule: &Rule) -> Result<(), Fail> {
     let accepts = |e: &Effect| matches!(e, Effect::Action { action: Action::Accept, .. });
     if !rule.firewall {

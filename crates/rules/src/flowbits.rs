@@ -1,4 +1,4 @@
-//! Flowbits that rules ask for and no rule sets: such a rule never matches, which is mostly a misspelt name or a file that is
+//! Finds flowbits that rules test and no rule sets. Such a rule never matches; usually the name is misspelt or a file is
 //! not loaded.
 
 use std::collections::{HashMap, HashSet};
@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use crate::ast::{BitOp, BufferCheck, Check, Effect, Rule};
 use crate::error::{Message, RuleWarning, Severity};
 
-/// A warning for each such bit, in the order in which rules ask for them, at the place of the first rule that does. `aside` are
-/// rules that are not loaded in this build; what they would set counts as set.
+/// A warning for each such bit, in the order of the first tests, at the place of the first rule that tests it. `aside`
+/// are rules that this build does not load; bits that they set count as set.
 pub(crate) fn never_set(rules: &[Rule], aside: &[Rule]) -> Vec<RuleWarning> {
     let mut set: HashSet<&str> = HashSet::new();
     let mut scripts = false;

@@ -1,7 +1,6 @@
-//! What the language consists of, for those who list and explain it: keywords, buffers, and the options of a rule as they
-//! are written.
+//! Describes the language for tools that list and explain it: keywords, buffers, and a rule's options as written.
 //!
-//! Nothing here parses a value; [`crate::Loader`] does that.
+//! This module parses no values; [`crate::Loader`] does that.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,22 +8,22 @@ use std::sync::LazyLock;
 use crate::keywords::{self, Buffer, Direction, Does, Keyword, Takes};
 use crate::lexer;
 
-/// A buffer that rules can look at.
+/// A buffer that rules can inspect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferInfo {
     /// Canonical name: `http.uri`.
     pub name: &'static str,
-    /// The name in messages and reports, as Suricata has it: `http_uri`.
+    /// Suricata's name in messages and reports: `http_uri`.
     pub internal: &'static str,
-    /// What it holds.
+    /// The buffer's content.
     pub description: &'static str,
-    /// Application protocols that have it, by their names in rules; empty for buffers of packets.
+    /// Application protocols with this buffer, by their names in rules; empty for packet buffers.
     pub protocols: &'static [&'static str],
     /// Whether it exists from client to server.
     pub to_server: bool,
     /// Whether it exists from server to client.
     pub to_client: bool,
-    /// Whether one transaction may have several of it.
+    /// Whether one transaction may have several values.
     pub multi: bool,
 }
 
@@ -42,16 +41,16 @@ impl BufferInfo {
     }
 }
 
-/// What kind of keyword one is.
+/// The kind of a keyword.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeywordKind {
     /// Selects a buffer.
     StickyBuffer,
-    /// Moves the content before it to a buffer.
+    /// Moves the previous content to a buffer.
     Modifier,
     /// Transforms the selected buffer.
     Transform,
-    /// Anything else.
+    /// Any other keyword.
     Plain,
 }
 
@@ -60,19 +59,19 @@ pub enum KeywordKind {
 pub struct KeywordInfo {
     /// Canonical name.
     pub name: &'static str,
-    /// Its other names.
+    /// Aliases.
     pub aliases: &'static [&'static str],
-    /// What kind it is.
+    /// The kind.
     pub kind: KeywordKind,
-    /// The buffer it selects or moves to.
+    /// The buffer that it selects or moves to.
     pub buffer: Option<BufferInfo>,
-    /// Application protocols that it belongs to, by their names in rules; empty for any.
+    /// Application protocols of the keyword, by their names in rules; empty for any.
     pub protocols: &'static [&'static str],
-    /// Whether it takes a value: yes, no, or either.
+    /// Whether it takes a value: yes, no, or optional (`None`).
     pub takes_value: Option<bool>,
     /// Whether the value may be negated with `!`.
     pub negatable: bool,
-    /// Page of Suricata's manual, below the manual's root.
+    /// Page of Suricata's manual, relative to the manual's root.
     pub page: &'static str,
 }
 
@@ -114,32 +113,32 @@ static BUFFERS: LazyLock<HashMap<&'static str, &'static Buffer>> = LazyLock::new
         .collect()
 });
 
-/// The buffer of a canonical name, as [`crate::ast::BufferChecks::buffer`] has it; `None` for the payload and for frames.
+/// The buffer with a canonical name, as in [`crate::ast::BufferChecks::buffer`]; `None` for the payload and for frames.
 pub fn buffer(name: &str) -> Option<BufferInfo> {
     BUFFERS.get(name).map(|b| BufferInfo::of(b))
 }
 
 impl KeywordInfo {
-    /// What it does, in a line.
+    /// A one-line description.
     pub fn description(&self) -> String {
         crate::descriptions::of(self)
     }
 }
 
-/// All keywords, by name.
+/// All keywords, sorted by name.
 pub fn all_keywords() -> Vec<KeywordInfo> {
     let mut list: Vec<_> = keywords::all().map(|(k, page)| KeywordInfo::of(k, page)).collect();
     list.sort_unstable_by_key(|k| k.name);
     list
 }
 
-/// The keyword of a name, be it the canonical one or another.
+/// The keyword with a name or alias.
 pub fn keyword(name: &str) -> Option<KeywordInfo> {
     let found = keywords::find(name)?;
     keywords::all().find(|(k, _)| std::ptr::eq(*k, found)).map(|(k, page)| KeywordInfo::of(k, page))
 }
 
-/// Names of application protocols that a rule's header may have.
+/// Names of application protocols that a rule's header may use.
 pub fn header_protocols() -> impl Iterator<Item = &'static str> {
     crate::protocol::app_names()
 }
@@ -149,15 +148,15 @@ pub fn header_protocols() -> impl Iterator<Item = &'static str> {
 pub struct WrittenOption {
     /// The canonical name of its keyword.
     pub keyword: &'static str,
-    /// What kind of keyword it is.
+    /// The kind of the keyword.
     pub kind: KeywordKind,
     /// The buffer that it selects or moves to.
     pub buffer: Option<BufferInfo>,
-    /// The value, quotes and all.
+    /// The value, including quotes.
     pub value: Option<String>,
 }
 
-/// The options of a rule's text, in order; those without a keyword of this build are left out.
+/// The options of a rule's text, in order. Unknown keywords are skipped.
 pub fn options(text: &str) -> Vec<WrittenOption> {
     let Ok(parts) = lexer::split(text.as_bytes()) else { return Vec::new() };
     let named = |o: &lexer::RawOption<'_>| {

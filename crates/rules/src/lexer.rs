@@ -1,6 +1,6 @@
-//! A rule's text taken apart: header fields, and options as name and value.
+//! Splits a rule's text into header fields and options with name and value.
 //!
-//! Options end at a `;` that has no backslash before it; quotes do not hide one. Nothing here knows any keyword.
+//! Options end at a `;` without a backslash before it, even within quotes. The lexer knows no keywords.
 
 use crate::error::{Fail, fail};
 
@@ -19,17 +19,17 @@ pub(crate) struct Parts<'a> {
     pub(crate) options: Vec<RawOption<'a>>,
 }
 
-/// One option as written, without white space around its parts.
+/// One option as written, without surrounding white space.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawOption<'a> {
     pub(crate) name: &'a [u8],
-    /// `None` where there is no colon.
+    /// `None` if there is no colon.
     pub(crate) value: Option<&'a [u8]>,
     /// Byte offset of the name in the rule.
     pub(crate) at: usize,
 }
 
-/// Position and length of `part` within `whole`, of which it is a piece.
+/// The offset of `part` within `whole`, of which it is a subslice.
 fn offset(whole: &[u8], part: &[u8]) -> usize {
     (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize)
 }
@@ -38,7 +38,7 @@ pub(crate) const fn is_space(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c)
 }
 
-/// The next field of the header: up to white space, or up to the bracket that closes the first one.
+/// The next header field: up to white space, or up to the bracket that closes the field's first one.
 fn field<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let s = rest.trim_ascii_start();
     let mut depth = 0usize;
@@ -63,7 +63,7 @@ fn field<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     if f.is_empty() { None } else { Some(f) }
 }
 
-/// Takes a rule apart.
+/// Splits a rule into its parts.
 pub(crate) fn split(rule: &[u8]) -> Result<Parts<'_>, Fail> {
     if rule.contains(&0) {
         return fail(MODULE, "rule has a NUL byte; remove it.");
@@ -110,7 +110,7 @@ pub(crate) fn split(rule: &[u8]) -> Result<Parts<'_>, Fail> {
     Ok(Parts { action, protocol, src, sport, arrow, dst, dport, options })
 }
 
-/// The bytes before the first `;` without a backslash before it, and those after.
+/// The bytes before the first `;` without a backslash before it, and the rest.
 fn next_option(s: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut from = 0;
     loop {

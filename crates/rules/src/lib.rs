@@ -1,21 +1,21 @@
-//! The rule language: text to a checked tree, every error with file, line and column.
+//! The rule language: parses text to a checked tree and reports every error with file, line and column.
 //!
-//! How a rule walks through: [`Loader`] joins continuation lines and hands each rule to the lexer, which takes the header
-//! and the options apart without knowing any keyword. What the rule `requires` is answered first, since the rest may make
-//! no sense to this version. Then the header's addresses and ports become sorted ranges (each text is worked out once),
-//! and each option goes through the keyword registry (`keywords`, one file a family) into a builder that remembers which
-//! buffer is selected and what came last. At the end `validate` asks what only the whole rule can tell.
+//! [`Loader`] joins continuation lines and passes each rule to the lexer, which splits it into header and options
+//! without knowing any keyword. The rule's `requires` is checked first, since the rest may be invalid for this version.
+//! Then the header's addresses and ports become sorted ranges (each distinct text is parsed once). Each option goes
+//! through the keyword registry (`keywords`, one file per family) to a builder, which remembers the selected buffer and
+//! the last keyword. Finally `validate` checks the rule as a whole.
 //!
-//! A rule ends in one of five ways: in [`Loaded::rules`]; in [`Loaded::set_aside`], when it is right but needs protocols
-//! or features that [`Context::available`] does not name; in [`Loaded::skipped`], when what it requires is not met; in
-//! [`Loaded::errors`]; or replaced by a higher revision of itself. Errors carry the messages that Suricata logs for the
-//! same fault, with the same module names, because people and tests search for them.
+//! A rule ends in one of five ways: in [`Loaded::rules`]; in [`Loaded::set_aside`] if it is valid but needs protocols or
+//! features missing from [`Context::available`]; in [`Loaded::skipped`] if its requirements are not met; in
+//! [`Loaded::errors`]; or replaced by a higher revision. Errors have the messages and module names that Suricata logs
+//! for the same fault, because people and tests search for them.
 //!
-//! Buffers go by their canonical dotted names; payload content without a sticky buffer is in the buffer `payload`, and
-//! old modifiers (`http_uri`) end in the buffer of their sticky successor (`http.uri`).
+//! Buffers have their canonical dotted names. Payload content without a sticky buffer is in the buffer `payload`, and
+//! old modifiers (`http_uri`) use the buffer of their sticky successor (`http.uri`).
 //!
-//! Limits: a rule has at most [`RULE_BYTES_MAX`] bytes, a loader takes at most [`Context::max_rules`] rules, lists nest at
-//! most 64 deep and expand to at most 131,072 ranges. Nothing recurses deeper than that on any input.
+//! Limits: a rule has at most [`RULE_BYTES_MAX`] bytes, a loader accepts at most [`Context::max_rules`] rules, and lists
+//! nest at most 64 deep and expand to at most 131,072 ranges. No input causes deeper recursion than that.
 
 mod address;
 pub mod ast;

@@ -1,4 +1,4 @@
-//! Rule files: lines, comments, continuations, duplicates; and one rule's way through the parser.
+//! Rule files: lines, comments, continuations, duplicates; and the parsing of one rule.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,54 +16,54 @@ use crate::lexer::{self, Parts};
 use crate::port::Ports;
 use crate::{firewall, flowbits, protocol, validate};
 
-/// Longest rule in bytes, continuation lines joined.
+/// Longest rule in bytes, with continuation lines joined.
 pub const RULE_BYTES_MAX: usize = 64 * 1024;
-/// Most messages that one loader keeps of either kind; more are only counted.
+/// Most messages of either kind that one loader keeps; further ones are only counted.
 const MESSAGES_MAX: usize = 100_000;
 
-/// A rule left out because what it `requires` is not here; no error.
+/// A rule that was skipped because its `requires` is not met; this is no error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// Where it stands.
+    /// The rule's place.
     pub place: Place,
-    /// What is not met: `the running Suricata version 8.0.6 is less than 10.0.0`.
+    /// The unmet requirement: `the running Suricata version 8.0.6 is less than 10.0.0`.
     pub reason: String,
 }
 
-/// What came of one or more rule files.
+/// The result of loading rule files.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// Rules to match with, in the order of the files.
+    /// Loaded rules, in file order.
     pub rules: Vec<Rule>,
-    /// Rules that are right but need keywords that this build does not have ([`Rule::missing`]).
+    /// Valid rules that need keywords missing from this build ([`Rule::missing`]).
     pub set_aside: Vec<Rule>,
-    /// Rules refused, with what to log; silent ones are in here too.
+    /// Rejected rules with the messages to log, including silent ones.
     pub errors: Vec<RuleError>,
-    /// Oddities of rules that were taken.
+    /// Warnings about loaded rules.
     pub warnings: Vec<RuleWarning>,
     /// Rules whose requirements are not met.
     pub skipped: Vec<Skipped>,
     /// Files read.
     pub files: usize,
-    /// Rules that were replaced by one of a higher revision.
+    /// Rules replaced by a higher revision.
     pub replaced: usize,
-    /// Messages not kept because there were too many.
+    /// Messages dropped because there were too many.
     pub dropped_messages: u64,
 }
 
 impl Loaded {
-    /// How many rules failed: errors that are not silent.
+    /// The number of rules that failed: errors that are not silent.
     pub fn failed(&self) -> usize {
         self.errors.iter().filter(|e| !e.silent).count()
     }
 
-    /// How many rules were read without an error: those to match with and those set aside.
+    /// The number of rules without an error: loaded and set aside.
     pub fn accepted(&self) -> usize {
         self.rules.len() + self.set_aside.len()
     }
 }
 
-/// Where a rule of a sid ended up.
+/// Where the rule with a sid is stored.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     aside: bool,
@@ -71,7 +71,7 @@ struct Slot {
     rev: u32,
 }
 
-/// What else a rule has to pass before it is taken: the errors to log where it does not.
+/// An additional check of a rule, which returns the errors to log if it fails.
 type Check<'c> = dyn FnMut(&Rule) -> Result<(), Vec<Message>> + 'c;
 
 struct Checker<'c>(Box<Check<'c>>);
@@ -82,7 +82,7 @@ impl fmt::Debug for Checker<'_> {
     }
 }
 
-/// Loads rule files one after the other into one set.
+/// Loads rule files in sequence into one set.
 #[derive(Debug)]
 pub struct Loader<'c> {
     ctx: &'c Context,
@@ -92,7 +92,7 @@ pub struct Loader<'c> {
     known: HashMap<(u32, u32), Slot>,
     warned_classes: Vec<String>,
     check: Option<Checker<'c>>,
-    /// Whether what is read are firewall rules.
+    /// Whether the current file has firewall rules.
     firewall: bool,
 }
 
@@ -111,22 +111,22 @@ impl<'c> Loader<'c> {
         }
     }
 
-    /// Has `check` asked about each rule that is right as far as the language goes, before it is taken: what the rule
-    /// names besides may not be there. A rule that it refuses fails, with the messages that it gives.
+    /// Adds a check that each syntactically valid rule must pass. It can test whether files that the rule names exist. A
+    /// rule that it rejects fails with the returned messages.
     #[must_use]
     pub fn with_check(mut self, check: impl FnMut(&Rule) -> Result<(), Vec<Message>> + 'c) -> Self {
         self.check = Some(Checker(Box::new(check)));
         self
     }
 
-    /// Adds the rules of a file. Fails only where it cannot be read.
+    /// Adds the rules of a file. Fails only if it cannot be read.
     pub fn load_file(&mut self, path: &Path) -> io::Result<()> {
         let text = std::fs::read(path)?;
         self.load_bytes(&text, &path.to_string_lossy());
         Ok(())
     }
 
-    /// Adds the firewall rules of a file. Fails only where it cannot be read.
+    /// Adds the firewall rules of a file. Fails only if it cannot be read.
     pub fn load_firewall_file(&mut self, path: &Path) -> io::Result<()> {
         let text = std::fs::read(path)?;
         self.load_firewall_bytes(&text, &path.to_string_lossy());
@@ -140,7 +140,7 @@ impl<'c> Loader<'c> {
         self.firewall = false;
     }
 
-    /// Adds the rules of a text; `name` is what places show as the file.
+    /// Adds the rules of a text; places show `name` as the file.
     pub fn load_str(&mut self, text: &str, name: &str) {
         self.load_bytes(text.as_bytes(), name);
     }
@@ -163,7 +163,7 @@ impl<'c> Loader<'c> {
                 }
             }
             if let Some(head) = line.strip_suffix(b"\\") {
-                // Kept up to a byte over the limit, so that the end still sees that it is too long.
+                // Keeps up to one byte over the limit, so that the end still detects the excess.
                 if joined.len() <= RULE_BYTES_MAX {
                     joined.extend_from_slice(head);
                     if joined.is_empty() {
@@ -187,7 +187,7 @@ impl<'c> Loader<'c> {
         }
     }
 
-    /// The set.
+    /// Returns the set.
     pub fn finish(self) -> Loaded {
         let mut loaded = self.loaded;
         loaded.rules.retain(|r| r.sid != 0);
@@ -207,7 +207,7 @@ impl<'c> Loader<'c> {
         let shown = bytes.get(..bytes.len().min(RULE_BYTES_MAX)).unwrap_or(bytes);
         let text: Arc<str> = Arc::from(String::from_utf8_lossy(shown));
         let place = |at: usize| {
-            // Characters, not bytes.
+            // The column counts characters, not bytes.
             let before = bytes.iter().take(at).filter(|b| **b & 0xc0 != 0x80).count();
             Place { file: file.clone(), line, column: u32::try_from(before + 1).unwrap_or(u32::MAX) }
         };
@@ -245,7 +245,7 @@ impl<'c> Loader<'c> {
         if let Err(mut f) = result {
             if self.loaded.errors.len() >= MESSAGES_MAX {
                 self.loaded.dropped_messages += 1;
-                // Still counted as failed, without its text.
+                // It still counts as failed, without its text.
                 f.messages.clear();
                 self.loaded.errors.push(RuleError {
                     place: place(at),
@@ -274,7 +274,7 @@ impl<'c> Loader<'c> {
     }
 
     fn warn(&mut self, message: Message, place: Place) {
-        // An unknown class is warned of once.
+        // Warn only once about an unknown class.
         if message.module == "detect-classtype"
             && let Some((_, rest)) = message.text.split_once("unknown classtype: \"")
             && let Some((class, _)) = rest.split_once('"')
@@ -293,7 +293,7 @@ impl<'c> Loader<'c> {
         self.loaded.warnings.push(RuleWarning { place, message });
     }
 
-    /// Adds a rule, unless one of its id with the same or a higher revision is there.
+    /// Adds a rule, unless one with the same id and the same or a higher revision exists.
     fn keep(&mut self, rule: Rule, warnings: &mut Vec<Message>) -> Result<(), Fail> {
         const M: &str = "detect-parse";
         let key = (rule.gid, rule.sid);
@@ -310,7 +310,7 @@ impl<'c> Loader<'c> {
                 ),
             });
             let list = if old.aside { &mut self.loaded.set_aside } else { &mut self.loaded.rules };
-            // Its place stays, so that other slots keep their index; `finish` takes it out.
+            // The slot stays, so that other indexes remain valid; `finish` removes it.
             if let Some(r) = list.get_mut(old.index) {
                 r.sid = 0;
             }
@@ -333,7 +333,7 @@ impl<'c> Loader<'c> {
         warnings: &mut Vec<Message>,
     ) -> Result<Outcome, Fail> {
         let parts = lexer::split(bytes)?;
-        // What a rule requires comes before all else: the rest may make no sense to this version.
+        // Check `requires` first: the rest may be invalid for this version.
         let mut unmet = None;
         let mut requires = 0;
         for o in parts.options.iter().filter(|o| o.name == b"requires") {
@@ -377,7 +377,7 @@ impl<'c> Loader<'c> {
             b.restrict(group)?;
         }
         firewall::header(&b.rule)?;
-        // The sid first: messages of other keywords show it.
+        // Parse the sid first: messages of other keywords show it.
         if let Some(v) = parts.options.iter().find(|o| o.name == b"sid").and_then(|o| o.value)
             && let Ok(n) = String::from_utf8_lossy(v).parse()
         {
@@ -418,7 +418,7 @@ impl<'c> Loader<'c> {
             );
         };
         let is_hook = |h: &str| {
-            // `<name`: any state before that one.
+            // `<name`: any state before this one.
             let h = h.strip_prefix('<').unwrap_or(h);
             !h.is_empty() && h.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-'))
         };
@@ -468,7 +468,7 @@ impl<'c> Loader<'c> {
     }
 }
 
-/// The action of a header, and its parts where it has several or gives a scope.
+/// The action of a header, and its parts if it has several actions or a scope.
 fn actions(text: &str) -> Result<(Action, Vec<Effect>), Fail> {
     let bad = || Fail::new("detect-parse", format!("An invalid action \"{text}\" was given"));
     let lower = text.to_ascii_lowercase();
@@ -506,7 +506,7 @@ fn actions(text: &str) -> Result<(Action, Vec<Effect>), Fail> {
     }
 }
 
-/// What a rule's text came to.
+/// The result of parsing a rule's text.
 enum Outcome {
     Rule(Box<Rule>),
     Skip(String),
@@ -517,14 +517,14 @@ pub fn load_str(text: &str, name: &str, ctx: &Context) -> Loaded {
     load_bytes(text.as_bytes(), name, ctx)
 }
 
-/// Loads one text that need not be UTF-8: any bytes at all. This is what a fuzzer drives.
+/// Loads one text of arbitrary bytes. The fuzz target calls this.
 pub fn load_bytes(text: &[u8], name: &str, ctx: &Context) -> Loaded {
     let mut l = Loader::new(ctx);
     l.load_bytes(text, name);
     l.finish()
 }
 
-/// A problem of a configuration file, at a line.
+/// A problem at a line of a configuration file.
 pub(crate) fn problem(
     file: &Arc<str>,
     line: u32,

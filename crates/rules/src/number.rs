@@ -1,4 +1,4 @@
-//! Numbers and comparisons as rules write them.
+//! Numbers and comparisons in rule syntax.
 
 use crate::ast::{Compare, FloatCompare};
 
@@ -11,7 +11,7 @@ pub(crate) fn unsigned(s: &str) -> Option<u64> {
     };
     let end = digits.bytes().position(|b| !(b as char).is_digit(radix)).unwrap_or(digits.len());
     let (digits, mut unit) = digits.split_at_checked(end)?;
-    // In hexadecimal a `b` would already have been eaten, as it is by the peer.
+    // In a hexadecimal number, a `b` is a digit, as in Suricata.
     unit = unit.trim();
     let n = u64::from_str_radix(digits, radix).ok()?;
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -24,8 +24,8 @@ pub(crate) fn unsigned(s: &str) -> Option<u64> {
     n.checked_mul(factor)
 }
 
-/// A comparison in the syntax that integer keywords share; `max` is the largest value the field can have. Refused also
-/// where no value could satisfy it, or where every value would satisfy `>=` or `<=`.
+/// A comparison in the syntax that integer keywords share; `max` is the largest possible value. Also rejects comparisons
+/// that no value satisfies, and `>=` or `<=` that every value satisfies.
 pub(crate) fn compare(s: &str, max: u64) -> Option<Compare> {
     let s = s.trim();
     let value = |t: &str| unsigned(t).filter(|&v| v <= max);
@@ -71,7 +71,7 @@ pub(crate) fn compare(s: &str, max: u64) -> Option<Compare> {
             }
             Compare::NotBetween(a, b)
         } else {
-            // Strictly between: at least one value has to fit.
+            // Strictly between: at least one value must fit.
             if b.checked_sub(a)? < 2 {
                 return None;
             }
@@ -110,7 +110,7 @@ pub(crate) fn compare_float(s: &str) -> Option<FloatCompare> {
     let s = s.trim();
     let value = |t: &str| {
         let t = t.trim();
-        // Only digits and a point: no infinities, no exponents.
+        // Only digits and a decimal point: no infinities, no exponents.
         if t.is_empty() || !t.bytes().all(|b| b.is_ascii_digit() || b == b'.') { None } else { t.parse::<f64>().ok() }
     };
     let range = |t: &str| {
@@ -140,7 +140,7 @@ pub(crate) fn compare_float(s: &str) -> Option<FloatCompare> {
     })
 }
 
-/// A decimal number, perhaps with a sign, within `low..=high`.
+/// A decimal number with an optional sign, within `low..=high`.
 pub(crate) fn signed(s: &str, low: i64, high: i64) -> Option<i64> {
     s.trim().parse::<i64>().ok().filter(|v| (low..=high).contains(v))
 }

@@ -1,4 +1,4 @@
-//! Port lists: variables, negation, nesting and ranges, as sorted disjoint ranges.
+//! Port lists: variables, negation, nesting and ranges, converted to sorted disjoint ranges.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ const MODULE: &str = "detect";
 const DEPTH_MAX: usize = 64;
 const MEMBERS_MAX: usize = 1 << 16;
 
-/// Parses port lists against a set of variables, and remembers each text that it has seen.
+/// Parses port lists with a set of variables, and caches the result for each text.
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
     seen: HashMap<String, PortSet>,
@@ -24,7 +24,7 @@ pub(crate) fn any() -> PortSet {
 }
 
 impl Ports {
-    /// The set that `text` stands for.
+    /// The port set for `text`.
     pub(crate) fn parse(&mut self, text: &str, vars: &HashMap<String, String>) -> Result<PortSet, Fail> {
         if text == "any" {
             return Ok(any());

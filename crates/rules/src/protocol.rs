@@ -1,8 +1,8 @@
-//! Protocol names of rule headers.
+//! Protocol names in rule headers.
 
 use crate::ast::Protocol;
 
-/// Names of application protocols that a header may have, each with the protocols that such a rule is for.
+/// Names of application protocols for headers, each with the protocols that such a rule covers.
 fn names() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
     margay_app::ALL.iter().flat_map(|p| p.header_names())
 }
@@ -12,7 +12,7 @@ pub(crate) fn group(name: &str) -> Option<&'static [&'static str]> {
     names().find(|p| p.0 == name).map(|p| p.1)
 }
 
-/// A header's protocol, of which case does not matter.
+/// Parses a header's protocol, ignoring case.
 pub(crate) fn parse(name: &str) -> Option<Protocol> {
     let name = name.to_ascii_lowercase();
     Some(match name.as_str() {
@@ -30,7 +30,7 @@ pub(crate) fn parse(name: &str) -> Option<Protocol> {
         "pkthdr" | "decode" => Protocol::PacketHeader,
         "ether" => Protocol::Ethernet,
         "arp" => Protocol::Arp,
-        // The names of today.
+        // Old names map to today's.
         "ssl" => Protocol::App("tls".to_owned()),
         "ikev2" => Protocol::App("ike".to_owned()),
         n => {
@@ -40,7 +40,7 @@ pub(crate) fn parse(name: &str) -> Option<Protocol> {
     })
 }
 
-/// The names of application protocols that a header may have.
+/// The names of application protocols that a header may use.
 pub(crate) fn app_names() -> impl Iterator<Item = &'static str> {
     names().map(|p| p.0)
 }

@@ -1,6 +1,6 @@
 //! Arithmetic on sorted, disjoint, inclusive ranges.
 
-/// A number that ranges are made of.
+/// The type of range bounds.
 pub(crate) trait Bound: Copy + Ord {
     const LOW: Self;
     const HIGH: Self;
@@ -18,7 +18,7 @@ macro_rules! bound {
 }
 bound!(u16, u32, u128);
 
-/// Sorts, and joins what overlaps or touches.
+/// Sorts the ranges, and merges overlapping and adjacent ones.
 pub(crate) fn normalise<T: Bound>(r: &mut Vec<(T, T)>) {
     r.sort_unstable();
     let mut out: Vec<(T, T)> = Vec::with_capacity(r.len());
@@ -31,7 +31,7 @@ pub(crate) fn normalise<T: Bound>(r: &mut Vec<(T, T)>) {
     *r = out;
 }
 
-/// All that is not in `r`.
+/// Everything outside of `r`.
 pub(crate) fn complement<T: Bound>(r: &[(T, T)]) -> Vec<(T, T)> {
     let mut out = Vec::with_capacity(r.len() + 1);
     let mut from = Some(T::LOW);
@@ -49,7 +49,7 @@ pub(crate) fn complement<T: Bound>(r: &[(T, T)]) -> Vec<(T, T)> {
     out
 }
 
-/// What is in both.
+/// The intersection.
 pub(crate) fn intersect<T: Bound>(a: &[(T, T)], b: &[(T, T)]) -> Vec<(T, T)> {
     let mut out = Vec::new();
     let (mut i, mut j) = (0, 0);
@@ -63,7 +63,7 @@ pub(crate) fn intersect<T: Bound>(a: &[(T, T)], b: &[(T, T)]) -> Vec<(T, T)> {
     out
 }
 
-/// What is in `a` and not in `b`.
+/// The difference of `a` and `b`.
 pub(crate) fn subtract<T: Bound>(a: &[(T, T)], b: &[(T, T)]) -> Vec<(T, T)> {
     if b.is_empty() { a.to_vec() } else { intersect(a, &complement(b)) }
 }

@@ -11,11 +11,10 @@ use crate::loader::problem;
 
 /// Most entries.
 const ENTRIES_MAX: usize = 1 << 20;
-/// Longest entry in bytes, continuation lines joined.
+/// Longest entry in bytes, with continuation lines joined.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 
-/// Reads `threshold.config` against the address variables. Entries that mean nothing are errors; the others count all
-/// the same.
+/// Parses `threshold.config` with the address variables. Invalid entries are errors; the others still count.
 pub fn parse_thresholds(
     text: &str,
     name: &str,
@@ -79,7 +78,7 @@ fn parse(entry: &str, variables: &HashMap<String, String>, addresses: &mut Addre
     let (mut gid, mut sid) = (None, None);
     let mut fields = Fields::default();
     let (mut action, mut timeout, mut ip) = (None, None, None);
-    // The address list comes last and may itself have commas.
+    // The address list comes last and may contain commas.
     let rest = match rest.find(" ip ").or_else(|| rest.find(",ip ")) {
         Some(i) if command == "suppress" => {
             let (head, tail) = rest.split_at_checked(i + 1).ok_or_else(bad)?;

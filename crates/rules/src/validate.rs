@@ -1,4 +1,4 @@
-//! What only the whole rule can tell: whether its parts go together, and whether it can ever match.
+//! Validates the whole rule: whether its parts fit together, and whether it can ever match.
 
 use crate::ast::{Arrow, BufferCheck, Check, Compare, Content, FlowCheck, Protocol, Side, Transform, Value};
 use crate::builder::{Builder, Group, PAYLOAD};
@@ -7,7 +7,7 @@ use crate::keywords::Direction;
 
 const M: &str = "detect-parse";
 
-/// Checks a rule once all its options are in, and puts its buffers in place.
+/// Validates a rule after its last option, and stores its buffers.
 pub(crate) fn finish(b: &mut Builder<'_>) -> Result<(), Fail> {
     if !b.seen.sid {
         return fail(M, "Signature missing required value \"sid\".");
@@ -31,7 +31,7 @@ pub(crate) fn finish(b: &mut Builder<'_>) -> Result<(), Fail> {
     let groups = std::mem::take(&mut b.groups);
     b.rule.buffers =
         groups.into_iter().map(|g| g.checks).filter(|c| !c.checks.is_empty() || c.absent.is_some()).collect();
-    // Many rules are in memory at once, and each of these was made with room for four.
+    // Many rules are in memory at once, and each of these vectors has spare room for four.
     b.rule.checks.shrink_to_fit();
     b.rule.buffers.shrink_to_fit();
     for buffer in &mut b.rule.buffers {
@@ -48,13 +48,13 @@ fn flow(b: &Builder<'_>) -> FlowCheck {
     b.rule.checks.iter().find_map(|c| if let Check::Flow(f) = c { Some(*f) } else { None }).unwrap_or_default()
 }
 
-/// Buffers of one direction in a rule about the other.
+/// Rejects buffers of one direction in a rule for the other.
 fn flow_and_direction(b: &mut Builder<'_>) -> Result<(), Fail> {
     if b.rule.arrow == Arrow::Transaction {
         return both_directions(b);
     }
     let f = flow(b);
-    // A transform makes another buffer of it (observed).
+    // A transform makes it a different buffer (observed).
     let raw_header = b.groups.iter().any(|g| g.checks.buffer == "http.header.raw" && g.checks.transforms.is_empty());
     if raw_header && f.side.is_none() {
         return fail(
@@ -62,7 +62,7 @@ fn flow_and_direction(b: &mut Builder<'_>) -> Result<(), Fail> {
             "http_raw_header signature without a flow direction, e.g. flow:to_server for inspecting requests or flow:to_client for inspecting responses.",
         );
     }
-    // Bodies of responses are looked at in their direction, whatever the rule says of the flow (observed).
+    // Response bodies are inspected in their direction, whatever `flow` says (observed).
     let answers = |g: &Group| g.info.is_some_and(|i| i.is_app() && i.direction == Direction::ToClient);
     let body = |g: &Group| g.checks.buffer == "http.response_body";
     let bodies = b.groups.iter().any(body) && b.groups.iter().filter(|g| answers(g)).all(body);
@@ -82,7 +82,7 @@ fn flow_and_direction(b: &mut Builder<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// A rule on transactions (`=>`) has buffers of both directions, and none that could be of either.
+/// A transaction rule (`=>`) needs buffers of both directions, and none that could be of either.
 fn both_directions(b: &Builder<'_>) -> Result<(), Fail> {
     if flow(b).side.is_some() {
         return fail(M, format!("rule {} means to use both directions, cannot specify a flow direction", b.rule.sid));
@@ -104,10 +104,10 @@ fn both_directions(b: &Builder<'_>) -> Result<(), Fail> {
     }
 }
 
-/// Matches on single packets and on streams do not go together.
+/// Rejects a mix of packet checks and stream checks.
 fn packet_or_stream(b: &Builder<'_>) -> Result<(), Fail> {
     let f = flow(b);
-    // Buffers of headers; addresses are the flow's as well.
+    // Header buffers; addresses belong to the flow as well.
     let headers = b.groups.iter().any(|g| {
         let name = g.checks.buffer.as_str();
         !g.checks.app && !matches!(name, PAYLOAD | "ip.src" | "ip.dst") && !g.checks.checks.is_empty()
@@ -136,7 +136,7 @@ fn contents(checks: &[BufferCheck]) -> impl Iterator<Item = &Content> {
     checks.iter().filter_map(|c| if let BufferCheck::Content(c) = c { Some(c) } else { None })
 }
 
-/// What a buffer's nature or its transforms make impossible.
+/// Rejects checks that a buffer's type or its transforms make impossible.
 fn group(g: &Group, sid: u32) -> Result<(), Fail> {
     for c in contents(&g.checks.checks) {
         for t in &g.checks.transforms {
@@ -166,7 +166,7 @@ fn group(g: &Group, sid: u32) -> Result<(), Fail> {
     Ok(())
 }
 
-/// What the contents of certain buffers can never be.
+/// Rejects contents that certain buffers can never have.
 fn named(buffer: &str, c: &Content, sid: u32) -> Result<(), Fail> {
     match buffer {
         "http.host" => {
@@ -231,8 +231,7 @@ fn named(buffer: &str, c: &Content, sid: u32) -> Result<(), Fail> {
     Ok(())
 }
 
-/// The largest length that a comparison allows, or one more; `None` for no bound, and for those that the peer does not
-/// look at.
+/// The largest length that a comparison allows, or one more; `None` if unlimited, or if Suricata ignores the comparison.
 const fn bound(c: &Compare) -> Option<u64> {
     match *c {
         Compare::Equal(n) | Compare::Less(n) | Compare::Between(_, n) => Some(n),
@@ -247,7 +246,7 @@ fn number(v: Option<&Value>) -> Option<i64> {
     }
 }
 
-/// The length that a buffer must have for its contents to fit, as far as it goes above `limit`.
+/// The length that a buffer needs for its contents to fit, if it exceeds `limit`.
 fn required(checks: &[BufferCheck], limit: i64) -> Option<i64> {
     let mut total = 0i64;
     for (n, c) in contents(checks).enumerate() {
@@ -270,15 +269,15 @@ fn required(checks: &[BufferCheck], limit: i64) -> Option<i64> {
     if total > limit {
         return Some(total);
     }
-    // Contents at a place of their own.
+    // Contents with an absolute place.
     contents(checks)
         .filter(|c| !c.negated && c.distance.is_none() && c.within.is_none())
         .map(|c| number(c.offset.as_ref()).unwrap_or(0).saturating_add(c.bytes.len() as i64))
         .find(|&n| n > limit)
 }
 
-/// `dsize:!N` limits contents of the payload to its first N bytes, as `dsize:N` does, though the payload is longer: Suricata takes
-/// the number for the depth without looking at the negation. Contents that follow another one are not limited.
+/// `dsize:!N` limits payload contents to the first N bytes, as `dsize:N` does, although the payload is longer: Suricata
+/// takes the number as the depth and ignores the negation. Contents relative to another one are not limited.
 fn negated_dsize(b: &mut Builder<'_>) {
     let size = b.rule.checks.iter().find_map(|c| match c {
         Check::Dsize(Compare::NotEqual(n)) => i64::try_from(*n).ok(),
@@ -304,7 +303,7 @@ fn negated_dsize(b: &mut Builder<'_>) {
     }
 }
 
-/// Serial numbers of certificates are in capital letters, and so is what is looked for in them, however the rule writes it.
+/// Certificate serial numbers are in upper case, so contents for them are converted to upper case.
 fn upper_case_serials(b: &mut Builder<'_>) {
     let serials =
         b.groups.iter_mut().filter(|g| g.checks.buffer == "tls.cert_serial" && g.checks.transforms.is_empty());
@@ -315,7 +314,7 @@ fn upper_case_serials(b: &mut Builder<'_>) {
     }
 }
 
-/// Rules on frames are not asked whether the flow is established: of `flow` its direction counts for them, as in Suricata.
+/// Frame rules ignore whether the flow is established: of `flow`, only the direction counts for them, as in Suricata.
 fn frames_of_any_flow(b: &mut Builder<'_>) {
     if b.groups.iter().any(|g| g.checks.buffer.starts_with("frame:")) {
         for c in &mut b.rule.checks {
@@ -326,7 +325,7 @@ fn frames_of_any_flow(b: &mut Builder<'_>) {
     }
 }
 
-/// Sizes that no buffer with the rule's contents can have.
+/// Rejects sizes that no buffer with the rule's contents can have.
 fn sizes(b: &Builder<'_>) -> Result<(), Fail> {
     let clamp = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let dsize = b.rule.checks.iter().find_map(|c| if let Check::Dsize(c) = c { Some(*c) } else { None });

@@ -1,12 +1,12 @@
-//! Every rule file of the conformance cases, where they are there: rules of cases that a load without errors is expected of
-//! load or are set aside.
+//! Loads every rule file of the conformance cases, if they are present. The rules of cases that expect a load without
+//! errors must load or be set aside.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::path::{Path, PathBuf};
 
 use margay_rules::{Context, Loader};
 
-/// Cases with rules that are meant to fail although the run itself succeeds.
+/// Cases with rules that must fail although the run itself succeeds.
 const MEANT_TO_FAIL: &[&str] = &["test-bad-", "test-content-limits"];
 
 fn walk(dir: &Path, out: &mut Vec<PathBuf>) {
@@ -23,7 +23,7 @@ fn walk(dir: &Path, out: &mut Vec<PathBuf>) {
 #[test]
 fn rules_of_the_cases() {
     let Some(root) = margay_testing::conformance_cases() else { return };
-    // Cases that are known to fail may do so for their rules; tools/conformance says when one of them passes.
+    // Cases that are known to fail may fail because of their rules; tools/conformance reports when one of them passes.
     let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/expected-failures.txt");
     let list = std::fs::read_to_string(list).expect("the list of known failures");
     let known: Vec<&str> = list.lines().filter_map(|l| l.split_whitespace().next()).collect();
@@ -42,7 +42,7 @@ fn rules_of_the_cases() {
             continue;
         }
         let mut l = Loader::new(&ctx);
-        // `accept` is in firewall rules, which have files of their own.
+        // `accept` needs a firewall rule, which has its own files.
         let text = std::fs::read(&f).unwrap();
         if String::from_utf8_lossy(&text).lines().any(|l| l.starts_with("accept:")) {
             l.load_firewall_file(&f).unwrap();

@@ -1,4 +1,5 @@
-//! Faults, with the module and text that the log shows for each.
+//! Invalid rules, with the log module and text for each.
+#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 use margay_rules::ast::{BufferCheck, Check, Effect};
@@ -8,7 +9,7 @@ fn load(rules: &str) -> Loaded {
     load_str(rules, "x.rules", &Context::default())
 }
 
-/// The messages of a rule with these options before the closing line.
+/// The messages for a rule with these options, without the final line.
 fn said(options: &str) -> Vec<(&'static str, String)> {
     let header = if options.starts_with("alert ") { "" } else { "alert tcp any any -> any any " };
     let rule = if header.is_empty() { options.to_owned() } else { format!("{header}({options} sid:1;)") };
@@ -201,7 +202,7 @@ fn prefilter_stands_behind_its_check() {
     assert!(matches!(r.prefilter.and_then(|n| r.checks.get(n)), Some(Check::Ttl(_))));
 }
 
-/// What Suricata 8 takes and refuses, as ../shared/differential has it: `+` before what is taken, `-` before what is refused.
+/// Options that Suricata 8 accepts (`+`) and rejects (`-`), from ../shared/differential.
 #[test]
 fn taken_and_refused() {
     let http = "alert http any any -> any any";
@@ -221,7 +222,7 @@ fn taken_and_refused() {
         (http, "+ http.header.raw; to_lowercase; content:\"a\";"),
         (http, "+ flow:to_server; http.response_body; content:\"a\";"),
         (http, "- flow:to_server; http.response_body; content:\"a\"; http.server; content:\"a\";"),
-        // Rules on transactions.
+        // Transaction rules.
         (both, "- http.uri; content:\"a\";"),
         (both, "+ http.uri; content:\"a\"; http.stat_code; content:\"200\";"),
         (both, "- flow:to_server; http.uri; content:\"a\"; http.stat_code; content:\"200\";"),
@@ -239,18 +240,18 @@ fn taken_and_refused() {
         (http, "+ urilen:5-5;"),
         (http, "+ urilen:9<>4;"),
         (tcp, "- dsize:5-5;"),
-        // Options that stand twice.
+        // Repeated options.
         (tcp, "+ flow:to_server; flow:to_server;"),
         (tcp, "+ flow:to_server; flow:established;"),
         (tcp, "- flow:established; flow:to_server;"),
         (tcp, "- flow:no_frag; flow:no_frag;"),
         (tcp, "+ content:\"abc\"; fast_pattern:0,2; fast_pattern:0,2;"),
         (tcp, "- content:\"abc\"; fast_pattern; fast_pattern;"),
-        // What is relative, and to what.
+        // Relative keywords.
         (tcp, "- byte_extract:1,0,x; pcre:\"/a/R\";"),
         (tcp, "+ content:\"a\"; byte_extract:1,0,x; pcre:\"/a/R\";"),
         (http, "- http.uri; isdataat:5; byte_math:bytes 1, offset 0, oper +, rvalue 1, result y, relative;"),
-        // The rest.
+        // Others.
         ("alert ip any any -> any any", "- ip_proto:6; prefilter;"),
         ("alert pkthdr any any -> any any", "+ ip_proto:6;"),
         ("alert ip any any -> any any", "- ip_proto:6; http.uri; content:\"a\";"),
@@ -296,7 +297,7 @@ fn scores() {
     );
 }
 
-/// As the peer words it: `isset` counts, `isnotset` does not; `set` and `toggle` set, `unset` does not.
+/// As Suricata words it: `isset` counts, `isnotset` does not; `set` and `toggle` set the bit, `unset` does not.
 #[test]
 fn flowbits_that_no_rule_sets_are_warned_of() {
     let rule = |options: &str| format!("alert tcp any any -> any any ({options})\n");

@@ -1,4 +1,4 @@
-//! Any text at all as a rule file: no panic, no hang, and every rule accounted for.
+//! Arbitrary text as a rule file: no panic, no hang, and every rule is accounted for.
 
 use margay_rules::{Context, load_bytes, parse_classification, parse_references, parse_thresholds};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn context() -> Context {
     c
 }
 
-/// Pieces that rules are made of, so that what is put together gets past the first check.
+/// Fragments of rules, so that random combinations get past the first check.
 const PIECES: &[&str] = &[
     "content:\"abc\";",
     "content:!\"a|00 01|b\";",

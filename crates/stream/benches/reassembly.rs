@@ -1,4 +1,4 @@
-//! What it takes to put the segments of a connection in order and to read them.
+//! Measures the reassembly and reading of a connection's segments.
 #![allow(clippy::unwrap_used)]
 
 use divan::Bencher;
@@ -17,7 +17,7 @@ fn main() {
 const SEGMENTS: u32 = 700;
 const PIECE: u32 = 1448;
 
-/// A TCP header, and what follows it.
+/// A TCP header and payload.
 fn segment(flags: u8, seq: u32, ack: u32, len: u32) -> Vec<u8> {
     let mut bytes = vec![0u8; 20];
     bytes[4..8].copy_from_slice(&seq.to_be_bytes());
@@ -64,7 +64,8 @@ impl Run {
     }
 }
 
-/// A megabyte from the server, acknowledged every second segment. `late` is of how many segments one comes after the next.
+/// A megabyte from the server, with an acknowledgment for every second segment. In each group of `late` segments, the
+/// last two are swapped.
 #[divan::bench(args = [("in order", 0), ("every fourth late", 4), ("every second late", 2)])]
 fn megabyte(b: Bencher<'_, '_>, (_, late): (&str, usize)) {
     let mut order: Vec<u32> = (0..SEGMENTS).collect();
@@ -92,7 +93,7 @@ fn megabyte(b: Bencher<'_, '_>, (_, late): (&str, usize)) {
     });
 }
 
-/// A connection of three packets that carries nothing.
+/// A connection of three packets without data.
 #[divan::bench]
 fn handshake(b: Bencher<'_, '_>) {
     let mut run = Run { engine: StreamEngine::new(StreamConfig::default()), session: None };

@@ -1,5 +1,5 @@
-//! Runs captures through flow table and stream engine and prints what was counted, one `name value` a line under a line
-//! with the file's name. With `-v` also each stream event with the number of its packet, and each flow that ended.
+//! Runs captures through the flow table and the stream engine and prints the counters: one `name value` per line below a
+//! line with the file's name. `-v` also prints each stream event with its packet's number, and each ended flow.
 
 use std::path::Path;
 use std::time::SystemTime;

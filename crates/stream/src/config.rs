@@ -5,22 +5,22 @@ use crate::policy::HostOsPolicies;
 /// What to do with urgent data (`stream.reassembly.urgent.policy`, RFC 6093).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum UrgentPolicy {
-    /// The byte that the urgent pointer names is out of band: left out of the stream.
+    /// The byte that the urgent pointer names is out of band: it is removed from the stream.
     #[default]
     Oob,
-    /// It is in the stream like any other.
+    /// The byte is ordinary stream data.
     Inline,
     /// Packets with URG are dropped.
     Drop,
-    /// Data of packets with URG is left out; the stream has a gap there.
+    /// Data of packets with URG is skipped; the stream has a gap there.
     Gap,
-    /// Inline, the urgent pointer is taken out of packets, and its byte is in the stream like any other, whatever the host's
-    /// application would have had done with it. Where packets cannot be changed as [`UrgentPolicy::Oob`].
+    /// Inline, the urgent pointer is removed from packets, and its byte is ordinary stream data, whatever the host's
+    /// application would do with it. Passive, the same as [`UrgentPolicy::Oob`].
     Clear,
 }
 
 impl UrgentPolicy {
-    /// The policy of that name in the configuration.
+    /// The policy with that name in the configuration.
     pub fn from_name(name: &str) -> Option<UrgentPolicy> {
         Some(match name {
             "oob" => UrgentPolicy::Oob,
@@ -40,54 +40,52 @@ pub struct StreamConfig {
     pub memcap: u64,
     /// Most memory for stream data, in bytes (`stream.reassembly.memcap`); 0 means no limit.
     pub reassembly_memcap: u64,
-    /// Bytes of each direction that are put together (`stream.reassembly.depth`); 0 means all.
+    /// Bytes of each direction that are reassembled (`stream.reassembly.depth`); 0 means all.
     pub depth: u64,
-    /// Bytes to the server that are looked at together (`stream.reassembly.toserver-chunk-size`).
+    /// Bytes to the server that are inspected together (`stream.reassembly.toserver-chunk-size`).
     pub toserver_chunk_size: u32,
-    /// Bytes to the client that are looked at together.
+    /// Bytes to the client that are inspected together.
     pub toclient_chunk_size: u32,
-    /// Percent by which chunk sizes vary from session to session (`randomize-chunk-size`, `randomize-chunk-range`), by
-    /// the session's first sequence number, so that the same input gives the same chunks; 0 is off.
+    /// Percentage by which chunk sizes vary between sessions (`randomize-chunk-size`, `randomize-chunk-range`). The
+    /// session's first sequence number selects the size, so that the same input gives the same chunks; 0 is off.
     pub randomize_chunk_percent: u8,
-    /// Bytes looked at before that are shown again in front of the next chunk, so that what spans two is found.
+    /// Inspected bytes that precede the next chunk again, so that matches across two chunks are found.
     pub raw_context: u32,
-    /// Whether the raw stream is looked at (`stream.reassembly.raw`).
+    /// Whether the raw stream is inspected (`stream.reassembly.raw`).
     pub raw: bool,
-    /// Whether sessions are picked up in the middle (`stream.midstream`).
+    /// Whether sessions are picked up midstream (`stream.midstream`).
     pub midstream: bool,
-    /// Whether sessions of which only one side is seen are followed (`stream.async-oneside`).
+    /// Whether sessions with only one visible side are tracked (`stream.async-oneside`).
     pub async_oneside: bool,
-    /// Whether data is looked at before it is acknowledged, and what came first stays (`stream.inline`).
+    /// Whether data is inspected before it is acknowledged, and the first data stays (`stream.inline`).
     pub inline: bool,
-    /// Whether packets that the session rejects are dropped in inline mode (`stream.drop-invalid`).
+    /// Whether inline mode drops packets that the session rejects (`stream.drop-invalid`).
     pub drop_invalid: bool,
-    /// Of these, whether those are let through that bring nothing that was not inspected: without data, with data that the
-    /// receiver has acknowledged, or with the very bytes that were sent before. A host repeats what it takes for lost, and waits
-    /// for ever where that is dropped.
+    /// Whether rejected packets may pass if they have no uninspected data: no data at all, acknowledged data, or the
+    /// same bytes as before. A host retransmits data that it considers lost, and waits forever if that is dropped.
     pub spare_harmless: bool,
-    /// SYNs with different contents kept for a session (`stream.max-syn-queued`).
+    /// Most different SYNs stored for a session (`stream.max-syn-queued`).
     pub max_syn_queued: u8,
-    /// SYN/ACKs with different contents kept for a session (`stream.max-synack-queued`).
+    /// Most different SYN/ACKs stored for a session (`stream.max-synack-queued`).
     pub max_synack_queued: u8,
-    /// Whether timestamps are checked loosely: hosts that answer with odd ones are let pass
-    /// (`stream.liberal-timestamps`).
+    /// Whether timestamps are checked loosely, to accept hosts that answer with odd ones (`stream.liberal-timestamps`).
     pub liberal_timestamps: bool,
-    /// Whether packets with a wrong checksum are kept out of sessions (`stream.checksum-validation`).
+    /// Whether packets with a wrong checksum are ignored (`stream.checksum-validation`).
     pub checksum_validation: bool,
     /// Whether anomalies are written for ambiguous data that no rule names ([`crate::StreamEvent::is_ambiguity`],
     /// `stream.reassembly.check-overlap-different-data`).
     pub write_ambiguity: bool,
-    /// Whether the flow is to be bypassed when a direction reached [`StreamConfig::depth`] (`stream.bypass`).
+    /// Whether a flow is bypassed when a direction reached [`StreamConfig::depth`] (`stream.bypass`).
     pub bypass: bool,
-    /// Urgent data.
+    /// Policy for urgent data.
     pub urgent: UrgentPolicy,
-    /// Urgent bytes taken out of a direction, at most (`stream.reassembly.urgent.oob-limit`).
+    /// Most urgent bytes removed from a direction (`stream.reassembly.urgent.oob-limit`).
     pub urgent_oob_limit: u16,
-    /// What to do with urgent data past that (`stream.reassembly.urgent.oob-limit-policy`).
+    /// Policy for urgent data beyond that limit (`stream.reassembly.urgent.oob-limit-policy`).
     pub urgent_oob_limit_policy: UrgentPolicy,
-    /// Connections that timed out, at most, which are remembered and may go on (`margay.resumable-connections`); 0: none.
+    /// Most timed out connections that are remembered and may be resumed (`margay.resumable-connections`); 0 for none.
     pub remembered: usize,
-    /// Who reassembles how (`host-os-policy`).
+    /// How hosts reassemble, by network (`host-os-policy`).
     pub os_policies: HostOsPolicies,
 }
 

@@ -1,4 +1,4 @@
-//! What the stream engine counts, by the names of Suricata's statistics.
+//! Counters of the stream engine, by their names in Suricata's statistics.
 
 use crate::event::StreamEvent;
 
@@ -15,14 +15,14 @@ pub struct StreamCounters {
     pub ssn_memcap_drop: u64,
     pub ssn_from_cache: u64,
     pub ssn_from_pool: u64,
-    /// Packets that the engine made to flush streams; it counts them.
+    /// Pseudo packets that the engine created to flush streams. The engine counts them.
     pub pseudo: u64,
     pub pseudo_failed: u64,
     pub invalid_checksum: u64,
     pub midstream_pickups: u64,
     pub ack_unseen_data: u64,
     pub segment_memcap_drop: u64,
-    /// Segments with data that were taken.
+    /// Accepted segments with data.
     pub segments: u64,
     pub stream_depth_reached: u64,
     pub reassembly_gap: u64,
@@ -31,14 +31,14 @@ pub struct StreamCounters {
     pub insert_data_normal_fail: u64,
     pub insert_data_overlap_fail: u64,
     pub urgent_oob_data: u64,
-    /// Connections that went on after they were taken for over.
+    /// Connections resumed after they counted as over.
     pub resumed: u64,
-    /// Connections that may go on, and those that were forgotten because there was no room.
+    /// Connections that may be resumed, and those evicted because the table was full.
     pub resumable: u64,
     pub resumable_forgotten: u64,
     pub memuse: u64,
     pub reassembly_memuse: u64,
-    /// How often each event was met, by [`StreamEvent`] number.
+    /// Counts of each event, by [`StreamEvent`] number.
     pub events: [u64; StreamEvent::ALL.len()],
 }
 
@@ -83,7 +83,7 @@ impl StreamCounters {
         self.events[e as usize] += 1;
     }
 
-    /// How often `e` was met.
+    /// How often `e` occurred.
     pub const fn of(&self, e: StreamEvent) -> u64 {
         self.events[e as usize]
     }
@@ -103,7 +103,6 @@ impl StreamCounters {
         f("tcp.pseudo_failed", self.pseudo_failed);
         f("tcp.invalid_checksum", self.invalid_checksum);
         f("tcp.midstream_pickups", self.midstream_pickups);
-        // A flow's packets always come to the worker that owns it.
         f("tcp.ack_unseen_data", self.ack_unseen_data);
         f("tcp.segment_memcap_drop", self.segment_memcap_drop);
         f("tcp.segment_from_cache", 0);

@@ -1,4 +1,4 @@
-//! What becomes of a segment's data: into the buffer, urgent bytes out of it, and what the acknowledgment makes available.
+//! Processes a segment's data: inserts it into the buffer, removes urgent bytes, and makes acknowledged data available.
 
 use margay_packet::tcp::flag as tcp;
 
@@ -13,22 +13,22 @@ use crate::policy::OsPolicy;
 use crate::seq;
 use crate::session::{TcpSession, flag};
 
-/// So much of what was read at once of a session that was picked up in its middle is kept, to be read again where data comes that was
-/// sent before it.
+/// Amount of data that is kept although it was read at once, for a session picked up midstream. It must be read again if
+/// data arrives that was sent before it.
 pub(crate) const FLOAT_KEPT: u64 = 64 << 10;
 
 impl StreamEngine {
-    /// A packet that passed the checks: takes its data, and looks what its acknowledgment makes available.
+    /// Processes a packet that passed the checks: inserts its data and handles its acknowledgment.
     pub(crate) fn after(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
-        // Data of a SYN counts where the SYN/ACK acknowledges it: a server may take it without a cookie (RFC 7413 section 4.2). That of
-        // another SYN than the first is not kept.
+        // Data of a SYN counts if the SYN/ACK acknowledges it: a server may accept it without a cookie (RFC 7413 section
+        // 4.2). Data of any SYN but the first is not kept.
         let other = s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN && s.seq != session.peers[s.from].isn;
         let takes = !has_urgent(session, s, out) || self.urgent(session, s, out);
         if s.payload.is_empty() || s.has(tcp::RST) || other || !takes {
-            // Nothing to take.
+            // Nothing to insert.
         } else if is_keep_alive(session, s) {
-            // Its byte is none of the stream (RFC 9293 section 3.8.4): hosts send what they like there. Passive, rules look at it by
-            // itself, as in Suricata.
+            // A keep-alive byte is not part of the stream (RFC 9293 section 3.8.4): hosts send arbitrary data there. In
+            // passive mode rules inspect it as packet payload, as in Suricata.
             out.in_stream = self.config.inline;
             out.rewrite |= self.config.inline && says_something_else(&session.peers[s.from], s);
         } else {
@@ -37,10 +37,10 @@ impl StreamEngine {
                 out.untaken = true;
             }
             self.insert(session, s, out);
-            // Some of it, or of a hole before it, may have been acknowledged before it was seen.
+            // An acknowledgment seen earlier may cover this data, or a hole before it.
             self.acknowledged(session, s.from, out);
             if self.config.inline {
-                // Its data is looked at now, also what the hole before it makes of it.
+                // Inline data is inspected now, including a gap in front of it.
                 self.look_for_gap(session, s.from, out);
             }
         }
@@ -56,14 +56,14 @@ impl StreamEngine {
         }
     }
 
-    /// A segment that repeats what its receiver has: its urgent pointer counts where that has not read behind it.
+    /// Handles a retransmission: its urgent pointer counts if the receiver has not read beyond it.
     pub(crate) fn repeated(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         if has_urgent(session, s, out) && !self.config.inline && seq::geq(s.end(), session.peers[s.from].last_ack) {
             self.urgent(session, s, out);
         }
     }
 
-    /// Data of `side` was acknowledged up to its `last_ack`.
+    /// Handles an acknowledgment of data of `side` up to its `last_ack`.
     fn acknowledged(&mut self, session: &mut TcpSession, side: usize, out: &mut Outcome) {
         if session.peers[side].take_acknowledged() {
             out.new_data[side] = true;
@@ -71,12 +71,12 @@ impl StreamEngine {
         }
     }
 
-    /// Data of `side` behind a hole that the receiver has: we never saw what was there.
+    /// Looks for a gap in data of `side`: the receiver acknowledged data after a hole that the engine never saw filled.
     fn look_for_gap(&mut self, session: &mut TcpSession, side: usize, out: &mut Outcome) {
         let (app_off, raw_off) = (session.flags & flag::APP_OFF != 0, session.flags & flag::RAW_OFF != 0);
         let peer = &mut session.peers[side];
         let Some(d) = &mut peer.data else { return };
-        // Who does not read stands still, while what the other has read is freed: that is no hole.
+        // A reader that is off stands still while data that the other one read is freed. That is no gap.
         let app = if app_off { u64::MAX } else { d.app };
         let raw = if raw_off { u64::MAX } else { d.raw };
         let at = app.min(raw).min(d.buffer.end()).max(d.gap_seen);
@@ -87,7 +87,7 @@ impl StreamEngine {
         {
             d.gap_seen = next;
             d.first_gap.get_or_insert(at);
-            // A hole that no parser could miss anything in is not reported.
+            // A gap that no parser could notice is not reported.
             if !app_off {
                 peer.flags |= peer_flag::GAP;
                 self.counters.reassembly_gap += 1;
@@ -96,7 +96,7 @@ impl StreamEngine {
         }
     }
 
-    /// The direction's data, which the first segment makes.
+    /// The direction's data, which the first segment creates.
     pub(crate) fn assembly<'a>(&self, peer: &'a mut Peer, from: usize, seed: u32, floats: bool) -> &'a mut Assembly {
         let chunk_size = if from == 0 { self.config.toserver_chunk_size } else { self.config.toclient_chunk_size };
         peer.data.get_or_insert_with(|| {
@@ -116,13 +116,13 @@ impl StreamEngine {
         })
     }
 
-    /// Whether new data of a direction is taken: it has not reached its depth, and somebody reads it. Flows that are to be bypassed at
-    /// their depth are followed up to it.
+    /// Whether new data of a direction is kept: the direction has not reached its depth, and the session has a reader.
+    /// Flows with bypass are tracked up to their depth in any case.
     pub(crate) fn is_followed(&self, session: &TcpSession, from: usize) -> bool {
         !session.peers[from].has(peer_flag::DEPTH) && (self.config.bypass || !session.is_unread())
     }
 
-    /// Takes a segment's data.
+    /// Inserts a segment's data.
     fn insert(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         let inline = self.config.inline;
         let seed = session.peers[0].isn;
@@ -135,17 +135,18 @@ impl StreamEngine {
             return;
         }
         let peer = &mut session.peers[s.from];
-        // Fast open: data comes with the SYN, after it.
+        // Fast open: the data starts after the SYN's sequence number.
         let seq = if s.has(tcp::SYN) { s.seq.wrapping_add(1) } else { s.seq };
         let mut offset = peer.offset(seq);
         if offset < 0 && at_once && peer.has(peer_flag::FLOATING) {
-            // Sent before what was seen first, and nobody has said that it arrived: reading begins anew, with this.
+            // The data was sent before the first data seen, and was not acknowledged yet: reading restarts with this
+            // data.
             let read = peer.data.is_some();
             if peer.begin_before(offset.unsigned_abs(), inline) {
                 out.restart |= read;
                 offset = 0;
             } else if inline {
-                // It was never looked at, and cannot be any more.
+                // This data was never inspected and no longer can be.
                 out.drop |= self.config.drop_invalid;
                 return;
             }
@@ -156,7 +157,7 @@ impl StreamEngine {
         let policy = if inline { OsPolicy::First } else { peer.policy };
         let floats = peer.has(peer_flag::FLOATING) && !at_once;
         let base = if floats { FLOAT } else { 0 };
-        // What is read at once cannot give way any more.
+        // Data that is read at once can no longer be replaced.
         let doubt = if at_once { 0 } else { doubt::rank(out.doubt) };
         let d = self.assembly(peer, s.from, seed, floats);
         let room = depth.saturating_sub(d.place(offset).saturating_sub(base)).min(payload.len() as u64) as usize;
@@ -182,13 +183,14 @@ impl StreamEngine {
             let around = u64::from(d.chunk_size);
             d.around_at = d.buffer.early_around(offset.max(d.buffer.next()), end, around, &mut d.around);
         } else if done.urgent.is_some() {
-            // What is behind it says something else without it.
+            // Without the urgent byte, the data after it reads differently.
             d.packet.1 = d.buffer.in_order_end();
         }
         self.counters.urgent_oob_data += u64::from(done.urgent.is_some());
         self.counters.segments += 1;
         self.counters.overlap += u64::from(done.overlap);
-        // Inline the packet must say what the stream has, also where that was inspected already, and nothing of what was freed.
+        // Inline, the packet must agree with the stream, even with inspected data, and must not have bytes that were
+        // freed.
         let full = d.place(d.buffer.next()).saturating_sub(base) >= depth;
         let different = done.different || (inline && !d.buffer.compare(offset, kept).1);
         out.rewrite |= inline && (cut > 0 || d.place(offset) < d.buffer.freed());
@@ -196,7 +198,7 @@ impl StreamEngine {
         if at_once && d.buffer.end() > FLOAT_KEPT {
             peer.flags &= !peer_flag::FLOATING;
         }
-        // Its receiver may have acknowledged some of it before, or all that is before it.
+        // The receiver may have acknowledged this data earlier, or everything before it.
         if seq::geq(peer.last_ack, s.seq) {
             peer.take_acknowledged();
         }
@@ -207,7 +209,7 @@ impl StreamEngine {
         }
         out.in_stream = true;
         out.new_data[s.from] |= inline;
-        // Early data beyond it ends nothing: what is before comes yet.
+        // Early data beyond the depth is not the end, since earlier data is still missing.
         if room < payload.len() && full {
             session.peers[s.from].flags |= peer_flag::DEPTH;
             self.counters.stream_depth_reached += 1;
@@ -218,28 +220,29 @@ impl StreamEngine {
         }
     }
 
-    /// Takes the urgent pointer of a segment. Whether the segment's data is to be taken.
+    /// Handles a segment's urgent pointer. Returns whether to insert the segment's data.
     fn urgent(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         let seed = session.peers[0].isn;
         let (drops, gap) = (self.config.inline, s.payload.is_empty());
         let dead = session.is_unread();
-        // One that asks whether the other side is there is discarded there, unless it has a byte: Linux takes its pointer.
+        // The receiver discards a keep-alive. With one byte of data, Linux does take its urgent pointer.
         if dead || s.payload.is_empty() && is_keep_alive(session, s) {
             return true;
         }
         match self.config.urgent {
             UrgentPolicy::Inline => return true,
             UrgentPolicy::Gap => return gap,
-            // Where nothing can be dropped it reaches the host, which takes the urgent byte out.
+            // Passive: the segment reaches the host, which takes the urgent byte out.
             UrgentPolicy::Drop | UrgentPolicy::Oob | UrgentPolicy::Clear => {}
         }
         let at_once = session.at_once();
         let resumed = session.flags & flag::RESUMED != 0;
         let peer = &mut session.peers[s.from];
-        // The pointer names the byte behind the urgent one (RFC 6093 section 2.1, as hosts do it); none before the first.
+        // Hosts take the pointer to name the byte after the urgent one (RFC 6093 section 2.1); no byte precedes the
+        // first.
         let byte = s.seq.wrapping_add(u32::from(s.urgent.saturating_sub(1)));
         if resumed && seq::lt(byte, peer.last_ack) {
-            // Its receiver had this byte before the connection went on here: such a pointer says nothing.
+            // The receiver had this byte before the connection was resumed here, so the pointer has no effect.
             return true;
         }
         let Ok(at) = u64::try_from(peer.offset(byte)) else { return true };
@@ -252,7 +255,7 @@ impl StreamEngine {
         if d.buffer.urgent_count() < limit || !d.buffer.would_point_urgent(at) {
             let again = d.buffer.had_urgent_before(at);
             let counts = d.buffer.point_urgent(at);
-            // What is not acknowledged may not have arrived: then a pointer to it counts.
+            // Unacknowledged data may not have arrived, and then a pointer to it counts.
             if counts || !seq::lt(byte, session.peers[s.from].last_ack) {
                 self.urgent_event(again, out);
             }
@@ -269,7 +272,7 @@ impl StreamEngine {
                 (out.drop, out.drop_urgent) = (true, true);
                 false
             }
-            // Nothing is dropped here: the host takes it out all the same.
+            // Passive: nothing is dropped, and the host takes the byte out anyway.
             UrgentPolicy::Drop | UrgentPolicy::Oob | UrgentPolicy::Clear => {
                 if let Some(d) = &mut session.peers[s.from].data
                     && d.buffer.point_urgent(at)
@@ -281,9 +284,9 @@ impl StreamEngine {
         }
     }
 
-    /// Tells of an urgent pointer that counts, or may. No packet says whether the byte that it points at is in what the application reads: that
-    /// depends on whether the pointer arrives, on `SO_OOBINLINE`, and where another pointer was before (`again`) on whether the application
-    /// had read up to that one by then.
+    /// Reports an urgent pointer that has, or may have, an effect. No packet shows whether the application reads the
+    /// urgent byte in the stream. That depends on whether the pointer arrives and on `SO_OOBINLINE`. After an earlier
+    /// pointer (`again`), it also depends on whether the application had read up to that one.
     #[cold]
     fn urgent_event(&mut self, again: bool, out: &mut Outcome) {
         self.event(out, StreamEvent::ReassemblyUrgentData);
@@ -294,7 +297,7 @@ impl StreamEngine {
 }
 
 impl Peer {
-    /// What is before `last_ack` may be read, and stays as it is. Whether that is more than before.
+    /// Makes data before `last_ack` readable and final. Returns whether there is more than before.
     fn take_acknowledged(&mut self) -> bool {
         let Ok(acked) = u64::try_from(self.offset(self.last_ack)) else { return false };
         let Some(d) = &mut self.data else { return false };
@@ -305,11 +308,11 @@ impl Peer {
             return false;
         }
         if d.buffer.acknowledge(acked) && self.low_ttl != 0 {
-            // Packets with as few hops left as that arrive.
+            // Packets with this low TTL do arrive.
             self.ttl = self.low_ttl;
             self.low_ttl = 0;
         }
-        // An urgent byte may have been taken out of what is in order now.
+        // An urgent byte may have been removed from data that is in order now.
         let acked = d.place(acked);
         let more = acked > d.acked;
         d.acked = d.acked.max(acked);
@@ -317,7 +320,7 @@ impl Peer {
     }
 }
 
-/// Whether a segment has an urgent pointer that its receiver looks at.
+/// Whether a segment has an urgent pointer that its receiver evaluates.
 fn has_urgent(session: &TcpSession, s: &Segment<'_>, out: &Outcome) -> bool {
     let discarded = doubt::ACK | doubt::SIGNED | doubt::BROKEN;
     s.has(tcp::URG)
@@ -326,7 +329,7 @@ fn has_urgent(session: &TcpSession, s: &Segment<'_>, out: &Outcome) -> bool {
         && (out.doubt & doubt::BEYOND == 0 || seq::lt(s.seq, session.peers[s.from].edge))
 }
 
-/// Whether a segment differs from what is held of its bytes.
+/// Whether a segment differs from stored bytes in the same place.
 fn says_something_else(sender: &Peer, s: &Segment<'_>) -> bool {
     match (sender.data.as_deref(), u64::try_from(sender.offset(s.seq))) {
         (Some(d), Ok(at)) => !d.buffer.compare(at, s.payload).1,

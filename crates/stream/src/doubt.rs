@@ -1,7 +1,8 @@
-//! Whether a host takes a segment that passed the checks, and what may be sent on of one that did not.
+//! Decides whether a host may discard a segment that passed the checks, and whether a rejected segment may be forwarded.
 //!
-//! Hosts discard segments for reasons that a sensor cannot always be sure of. Such a segment's data is kept, but counts less than that
-//! of another: where both differ it gives way (`doubt` in the buffer). Inline the segment is dropped where a host would not miss it.
+//! Hosts discard segments for reasons that a sensor cannot always verify. The data of such a segment is kept, but any
+//! differing data of a less doubtful segment replaces it (`doubt` in the buffer). Inline, the segment is dropped if a
+//! host would not miss it.
 
 use margay_packet::tcp::flag as tcp;
 
@@ -11,31 +12,32 @@ use crate::policy::OsPolicy;
 use crate::session::{TcpSession, TcpState, flag};
 use crate::{established, seq};
 
-/// It acknowledges what was not sent, or more than a window before what is acknowledged (RFC 9293 section 3.10.7.4, RFC 5961 section
+/// It acknowledges data that was not sent, or is more than a window old (RFC 9293 section 3.10.7.4, RFC 5961 section
 /// 5.2): hosts discard it.
 pub(crate) const ACK: u8 = 1;
-/// It is signed and the connection is not, or the other way round (RFC 2385, RFC 5925).
+/// It is signed and the connection is not, or vice versa (RFC 2385, RFC 5925).
 pub(crate) const SIGNED: u8 = 1 << 1;
-/// It has fewer hops left than others of its sender that arrived.
+/// It has a lower TTL than packets of its sender that arrived.
 pub(crate) const TTL: u8 = 1 << 2;
-/// A byte that asks whether a closed window has opened: hosts drop it where it has not.
+/// A window probe: hosts discard its byte if the window is still closed.
 pub(crate) const PROBE: u8 = 1 << 3;
-/// It reaches beyond the window: some hosts drop it whole, some take what is inside it, some take all.
+/// It reaches beyond the window: some hosts discard it, some accept the part inside, some accept all.
 pub(crate) const BEYOND: u8 = 1 << 4;
-/// Its timestamp is older than one that the receiver may have noted (RFC 7323 section 5).
+/// Its timestamp is older than one that the receiver may have recorded (RFC 7323 section 5).
 pub(crate) const TIME: u8 = 1 << 5;
 
-/// Its options cannot be read, and are long enough for a signature: a host that looks for one discards it (Linux). Or the checksum of
-/// its IPv4 header is wrong.
+/// Its options cannot be read and are long enough for a signature: a host that looks for one discards it (Linux). Or its
+/// IPv4 header checksum is wrong.
 pub(crate) const BROKEN: u8 = 1 << 6;
 
-/// It came with a SYN: few hosts take it (RFC 9293 section 3.10.7.3 lets them keep it, Linux does with TCP fast open alone).
+/// It came with a SYN: few hosts accept it (RFC 9293 section 3.10.7.3 allows them to keep it; Linux does so only with
+/// TCP fast open).
 pub(crate) const OPENS: u8 = 1 << 7;
 
-/// Reasons for a doubt, from those for which hosts are least likely to discard a segment to those for which they all do.
+/// Reasons for doubt, from those for which hosts seldom discard a segment to those for which all hosts do.
 const RANKED: [u8; 8] = [TTL, PROBE, BEYOND, TIME, BROKEN, OPENS, SIGNED, ACK];
 
-/// How likely it is that a host discards a segment, for these reasons: 0 is not at all. It comes to the gravest of them.
+/// How likely hosts are to discard a segment for these reasons: 0 for not at all. The gravest reason decides.
 pub(crate) fn rank(doubt: u8) -> u8 {
     if doubt == 0 {
         return 0;
@@ -43,25 +45,25 @@ pub(crate) fn rank(doubt: u8) -> u8 {
     RANKED.iter().rposition(|reason| doubt & reason != 0).map_or(0, |at| at as u8 + 1)
 }
 
-/// Whether every host discards the data of a segment of which that is so.
+/// Whether every host discards the data of a segment for these reasons.
 pub(crate) const fn discarded(doubt: u8) -> bool {
     doubt & (ACK | SIGNED) != 0
 }
 
-/// What may become of a segment that does not fit its session.
+/// What may be forwarded of a segment that does not fit its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spare {
-    /// It says what was inspected: it may pass.
+    /// It repeats inspected data and may pass.
     Passes,
-    /// Its receiver has all of it, and what it says cannot be compared any more: it may pass without its data, so that its sender
-    /// gets an answer.
+    /// Its receiver has all of its data, but the data can no longer be compared. It may pass without the data, so that
+    /// its sender gets an answer.
     WithoutData,
-    /// It brings what was not inspected.
+    /// It has data that was not inspected.
     No,
 }
 
 impl StreamEngine {
-    /// Why a host may not take the data of a segment.
+    /// The reasons why a host may not accept a segment's data.
     pub(crate) fn doubt(&self, session: &TcpSession, s: &Segment<'_>) -> u8 {
         let mut doubt = 0;
         let other = &session.peers[s.to()];
@@ -90,9 +92,9 @@ impl StreamEngine {
         doubt
     }
 
-    /// What may become, inline, of a segment that was not accepted. A host that repeats itself, late or with an old timestamp because
-    /// the link doubled or delayed a packet, is no attack; one that says something else than before is not spared, nor is one that
-    /// says what was never seen, whoever acknowledged that.
+    /// Inline: decides what to forward of a rejected segment. A retransmission, late or with an old timestamp because
+    /// the link duplicated or delayed a packet, is no attack. A segment is not spared if it changes earlier data or has
+    /// data that was never seen, even if that was acknowledged.
     pub(crate) fn spare(&self, session: &TcpSession, s: &Segment<'_>) -> Spare {
         if s.payload.is_empty() {
             return Spare::Passes;
@@ -104,7 +106,7 @@ impl StreamEngine {
         let (Some(d), Ok(at)) = (sender.data.as_deref(), u64::try_from(sender.offset(s.seq))) else {
             return Spare::No;
         };
-        // Behind the depth nothing is inspected, whoever sends it and when: only what is before it can have said something else.
+        // Nothing beyond the depth is inspected, so only data before it can differ.
         let followed = match self.is_followed(session, s.from) {
             true => s.payload,
             false => {
@@ -116,7 +118,7 @@ impl StreamEngine {
         let whole = same && held == followed.len();
         if seq::leq(s.end(), sender.last_ack) {
             let end = at + u64::from(s.len());
-            // All of it was taken, and acknowledged after that.
+            // All of it was accepted, and later acknowledged.
             let taken = end <= d.buffer.next() && d.first_gap.is_none_or(|gap| d.place(end) <= gap);
             return match (whole, taken) {
                 (true, _) => Spare::Passes,
@@ -124,7 +126,7 @@ impl StreamEngine {
                 (false, false) => Spare::No,
             };
         }
-        // Its end has to be where it was.
+        // Its FIN must be in the same place.
         let again = sender.has(peer_flag::FIN) && s.end().wrapping_add(1) == sender.next_seq;
         if s.flags & (tcp::SYN | tcp::URG | tcp::RST) != 0 || (s.has(tcp::FIN) && !again) {
             return Spare::No;
@@ -133,7 +135,7 @@ impl StreamEngine {
     }
 }
 
-/// Whether a segment acknowledges what was not sent, or something too old.
+/// Whether a segment acknowledges unsent data, or is too old.
 #[cold]
 fn is_ack_odd(session: &TcpSession, s: &Segment<'_>) -> bool {
     let other = &session.peers[s.to()];
@@ -144,14 +146,14 @@ fn is_ack_odd(session: &TcpSession, s: &Segment<'_>) -> bool {
         && (seq::gt(s.ack, other.next_seq) || too_old(session, s))
 }
 
-/// Whether a segment is what its receiver expects in every field that Linux compares on its fast path (header prediction). There it does
-/// not look at how old an acknowledgment is: it notes the timestamp of one without data, and takes data where it has memory for that set
-/// aside.
+/// Whether a segment is what its receiver expects in every field that Linux compares on its fast path (header
+/// prediction). There, Linux does not check the age of an acknowledgment: it records the timestamp of a segment without
+/// data, and accepts data if it has receive memory in reserve.
 #[cold]
 pub(crate) fn is_predicted(session: &TcpSession, s: &Segment<'_>) -> bool {
     let (own, other) = (&session.peers[s.from], &session.peers[s.to()]);
     let options = s.option_bytes();
-    // With timestamps they are the only option, as hosts lay them out.
+    // Timestamps must be the only option, in the layout that hosts use.
     let laid_out = if session.flags & flag::TIMESTAMP != 0 {
         options.len() == 12 && options.starts_with(&[1, 1, 8, 10])
     } else {
@@ -168,8 +170,8 @@ pub(crate) fn is_predicted(session: &TcpSession, s: &Segment<'_>) -> bool {
         && u32::from(s.window) << own.wscale == other.window
 }
 
-/// Whether a segment acknowledges something so old that its receiver discards it: more than the largest window before what is
-/// acknowledged, or before the first byte that was sent.
+/// Whether a segment's acknowledgment is so old that its receiver discards the segment: more than the largest window
+/// before the acknowledged data, or before the first byte sent.
 fn too_old(session: &TcpSession, s: &Segment<'_>) -> bool {
     let other = &session.peers[s.to()];
     if seq::geq(s.ack, other.last_ack) {

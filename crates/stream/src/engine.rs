@@ -1,4 +1,4 @@
-//! The stream engine: takes packets into sessions.
+//! The stream engine: processes packets into sessions.
 
 use margay_flow::{Direction, FlowState};
 use margay_packet::tcp::{TcpHeader, TcpOptions, flag as tcp};
@@ -13,11 +13,11 @@ use crate::peer::{Assembly, peer_flag};
 use crate::resume::Remembered;
 use crate::session::{Queued, TcpSession, TcpState, flag};
 
-/// A condition that a policy of the configuration decides on.
+/// A condition for which the configuration has a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Exception {
-    /// A packet of a connection whose start was not seen (`stream.midstream-policy`). Where sessions are picked up in the
-    /// middle this is the packet that one was picked up from, else every packet but resets.
+    /// A packet of a connection whose start was not seen (`stream.midstream-policy`). With midstream pickup this is the
+    /// packet that a session was picked up from, otherwise every packet except resets.
     Midstream,
     /// No memory for the session (`stream.memcap-policy`).
     SessionMemcap,
@@ -25,58 +25,58 @@ pub enum Exception {
     ReassemblyMemcap,
 }
 
-/// What a packet did to its session.
+/// The effect of a packet on its session.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Outcome {
-    /// What was wrong.
+    /// Anomalies of the packet.
     pub events: StreamEvents,
-    /// The flow's new state, where it changed.
+    /// The flow's new state, if it changed.
     pub state: Option<FlowState>,
-    /// Whether the packet belongs to the session: it passed all checks.
+    /// Whether the packet belongs to the session, which means it passed all checks.
     pub accepted: bool,
-    /// Whether its payload was taken into the stream, or was there already: inspecting the stream covers it.
+    /// Whether the stream has the payload, newly or from before, so that inspecting the stream covers it.
     pub in_stream: bool,
-    /// Directions, by [`Direction::index`], whose readers should be asked: [`TcpSession::app_data`],
+    /// Directions, by [`Direction::index`], with data to read: call [`TcpSession::app_data`] and
     /// [`TcpSession::raw_chunk`].
     pub new_data: [bool; 2],
-    /// The connection ended: readers should get all there is.
+    /// The connection ended: readers should take all remaining data.
     pub flush: bool,
-    /// The packet opens a new connection on a flow whose connection is over. Nothing was done: replace the flow
-    /// ([`margay_flow::FlowTable::replace`]) and process the packet again, with its session.
+    /// The packet opens a new connection on the flow of a finished one. It was not processed: replace the flow
+    /// ([`margay_flow::FlowTable::replace`]) and process the packet again with the new flow's session.
     pub reuse: bool,
-    /// The session was picked up from the server's side: turn the flow round ([`margay_flow::FlowTable::swap`]). This
+    /// The session was picked up from the server's side: swap the flow's ends ([`margay_flow::FlowTable::swap`]). This
     /// packet goes to the client.
     pub swap: bool,
-    /// What was read of a direction's stream was not its beginning, or the connection goes on that was taken for closed: the
-    /// application layer has to begin anew.
+    /// The application layer must restart: the data read so far was not the beginning of the stream, or a connection
+    /// that counted as closed continues.
     pub restart: bool,
-    /// As with `restart`, and what was read was data of a SYN that the server did not take: this is what was said.
+    /// As `restart`, because the data read was that of a SYN and the server did not accept it.
     pub untaken: bool,
-    /// A policy has to decide.
+    /// The configured policy for this condition must decide.
     pub exception: Option<Exception>,
-    /// Inline: drop the packet.
+    /// Inline: whether to drop the packet.
     pub drop: bool,
-    /// It is dropped for its urgent data (`stream.reassembly.urgent.policy`).
+    /// Whether the drop is due to urgent data (`stream.reassembly.urgent.policy`).
     pub drop_urgent: bool,
-    /// Inline: payload overlaps with different data of before; see [`TcpSession::rewrite`].
+    /// Inline: the payload differs from earlier data in the same place; see [`TcpSession::rewrite`].
     pub rewrite: bool,
-    /// Inline: the packet repeats what its receiver has, and cannot be compared with that any more. It may go on without its payload:
-    /// it is answered with an acknowledgment.
+    /// Inline: the packet repeats data that its receiver has and that can no longer be compared. It may pass without its
+    /// payload, and the receiver answers with an acknowledgment.
     pub without_data: bool,
-    /// Inline: it goes on without its urgent pointer, so that what it points at is data like any other.
+    /// Inline: the packet passes without its urgent pointer, so that its urgent byte becomes ordinary data.
     pub clear_urgent: bool,
-    /// A direction reached the depth, and the configuration says that such flows are bypassed.
+    /// A direction reached the depth, and the configuration bypasses such flows.
     pub bypass: bool,
-    /// The checksum is wrong; the packet was kept out.
+    /// The checksum is wrong, so the packet was ignored.
     pub bad_checksum: bool,
-    /// Why a host may discard the packet's data.
+    /// Reasons why a host may discard the packet's data.
     pub(crate) doubt: u8,
 }
 
-/// Bytes of a signature option (RFC 2385).
+/// Length of a signature option (RFC 2385) in bytes.
 const SIGNATURE: usize = 18;
 
-/// What the checks need to know of a packet.
+/// The facts about a packet that checks need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Segment<'a> {
     pub(crate) flags: u8,
@@ -84,13 +84,13 @@ pub(crate) struct Segment<'a> {
     pub(crate) ack: u32,
     pub(crate) window: u16,
     pub(crate) urgent: u16,
-    /// TTL or hop limit; 0 where there is none.
+    /// TTL or hop limit; 0 if there is none.
     pub(crate) ttl: u8,
     pub(crate) payload: &'a [u8],
     pub(crate) packet: &'a Packet<'a>,
     pub(crate) options: &'a TcpOptions,
     pub(crate) time: Time,
-    /// Index of the sender: 0 is the client.
+    /// Index of the sender; 0 is the client.
     pub(crate) from: usize,
 }
 
@@ -110,20 +110,20 @@ impl<'a> Segment<'a> {
             from: direction.index(),
         }
     }
-    /// Whether a host may discard it for its headers: it has options that cannot be read, where there is room for a signature, or the
-    /// IPv4 header's checksum is wrong.
+    /// Whether a host may discard the segment because of its headers: unreadable options that leave room for a
+    /// signature, or a wrong IPv4 header checksum.
     pub(crate) fn is_broken(&self, checksums: bool) -> bool {
         self.packet.invalid && self.hides_signature() || checksums && self.packet.ipv4_checksum_ok() == Some(false)
     }
-    /// The options of the header, unread.
+    /// The raw bytes of the header's options.
     pub(crate) fn option_bytes(&self) -> &'a [u8] {
         match self.packet.l4 {
             L4::Tcp { header_len, .. } => self.packet.l4_bytes().get(20..usize::from(header_len)).unwrap_or(&[]),
             _ => &[],
         }
     }
-    /// Whether an option that cannot be read may be followed by a signature: Linux looks for one as long as there is room for it, and
-    /// discards the segment where it comes to such an option.
+    /// Whether a signature may follow an unreadable option. Linux looks for a signature as long as there is room for
+    /// one, and discards the segment if it meets an unreadable option.
     #[cold]
     fn hides_signature(&self) -> bool {
         let mut options = self.option_bytes();
@@ -156,17 +156,17 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// Follows TCP sessions. One for each worker.
+/// Tracks TCP sessions. One for each worker.
 #[derive(Debug)]
 pub struct StreamEngine {
     pub(crate) config: StreamConfig,
     pub(crate) remembered: Remembered,
-    /// What was counted.
+    /// Counters.
     pub counters: StreamCounters,
 }
 
 impl StreamEngine {
-    /// An engine with nothing seen yet.
+    /// An engine without sessions.
     pub fn new(config: StreamConfig) -> Self {
         let remembered = Remembered::new(config.remembered);
         StreamEngine { config, remembered, counters: StreamCounters::default() }
@@ -177,13 +177,13 @@ impl StreamEngine {
         &self.config
     }
 
-    /// Changes the limits of memory, in bytes, for sessions and for their data; 0 means no limit. What there is stays.
+    /// Changes the memory limits, in bytes, for sessions and for their data; 0 means no limit. Existing data stays.
     pub fn set_memcaps(&mut self, sessions: u64, data: u64) {
         (self.config.memcap, self.config.reassembly_memcap) = (sessions, data);
     }
 
-    /// Takes a TCP packet of a flow into its session, which it makes where the packet starts one. `fresh` says whether
-    /// this is the flow's first packet. Packets that are not TCP do nothing.
+    /// Processes a TCP packet of a flow with its session, which is created if the packet starts one. `fresh` marks the
+    /// flow's first packet. Packets of other protocols are ignored.
     pub fn process(
         &mut self,
         session: &mut Option<Box<TcpSession>>,
@@ -200,7 +200,7 @@ impl StreamEngine {
             Some(session) => is_reuse(session, &s),
             None => opens && !fresh,
         };
-        // A host discards it.
+        // A host would discard a broken packet.
         if reuses && !broken() {
             out.reuse = true;
             return out;
@@ -260,14 +260,14 @@ impl StreamEngine {
         out
     }
 
-    /// Inline: what becomes of a packet that does not fit its session.
+    /// Inline: decides on a packet that does not fit its session.
     fn reject(&self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         if !self.config.spare_harmless {
             out.drop |= !out.events.is_empty() || doubt::discarded(out.doubt);
             return;
         }
-        // What is merely not understood in this state is let through; but not data: a host may take it that knows nothing of the
-        // reset or the end that was seen here, or that has another beginning of the connection.
+        // A packet that is merely not understood in this state may pass, unless it has data. A host may accept that
+        // data: it may not know of the reset or FIN seen here, or may have another start of the connection.
         if !s.payload.is_empty() || !out.events.is_empty() {
             match self.spare(session, s) {
                 Spare::Passes => {}
@@ -277,8 +277,9 @@ impl StreamEngine {
         }
     }
 
-    /// Makes the session of a new connection whose SYN came on the flow of `old`, and that the server answers with `packet`
-    /// ([`Outcome::reuse`] of a packet to the client): the packet is to be processed with it. The flow is that of the client.
+    /// Creates the session of a new connection whose SYN came on the flow of `old` and which the server accepts with
+    /// `packet` ([`Outcome::reuse`] of a packet to the client). Process the packet with that session. The flow is the
+    /// client's.
     pub fn open_answered(&mut self, old: &TcpSession, packet: &Packet<'_>) -> Option<Box<TcpSession>> {
         let header = packet.tcp()?;
         let syn = opens_answered(old, &Segment::new(&header, packet, Direction::ToClient))?;
@@ -291,7 +292,7 @@ impl StreamEngine {
         Some(new)
     }
 
-    /// A session ends: its memory is no longer counted.
+    /// Subtracts the memory of a session that ends.
     pub fn end(&mut self, session: &TcpSession) {
         self.counters.active_sessions = self.counters.active_sessions.saturating_sub(1);
         self.counters.memuse = self.counters.memuse.saturating_sub(Self::SESSION_SIZE);
@@ -302,7 +303,7 @@ impl StreamEngine {
         }
     }
 
-    /// A session goes on at another worker, or comes from there (`enter`): its memory is counted there.
+    /// Moves a session's memory count to another worker, or from there (`enter`).
     pub fn moved(&mut self, session: &TcpSession, enter: bool) {
         let data = session.peers.iter().filter_map(|p| p.data.as_ref()).map(|d| d.accounted).sum();
         let c = &mut self.counters;
@@ -312,10 +313,10 @@ impl StreamEngine {
         add(&mut c.reassembly_memuse, data);
     }
 
-    /// Counts the memory of a session's data again, after its readers consumed some.
+    /// Updates the memory count of a session's data after readers consumed some.
     #[inline]
     pub fn account(&mut self, session: &mut TcpSession) {
-        // What took memory was accounted for when it did.
+        // Growth was counted when it happened; only freed memory is left.
         if std::mem::take(&mut session.freed) {
             self.account_anew(session);
         }
@@ -329,7 +330,7 @@ impl StreamEngine {
         }
     }
 
-    /// Bytes that a session without data takes of `stream.memcap`.
+    /// Memory of a session without data, in bytes, counted towards `stream.memcap`.
     pub const SESSION_SIZE: u64 = size_of::<TcpSession>() as u64;
 
     pub(crate) fn event(&mut self, out: &mut Outcome, e: StreamEvent) {
@@ -337,7 +338,7 @@ impl StreamEngine {
         out.events.push(e);
     }
 
-    /// Makes a session, if memory allows.
+    /// Creates a session, if memory allows.
     pub(crate) fn create(&mut self, packet: &Packet<'_>, out: &mut Outcome) -> Option<Box<TcpSession>> {
         if self.config.memcap != 0 && self.counters.memuse + Self::SESSION_SIZE > self.config.memcap {
             self.counters.ssn_memcap_drop += 1;
@@ -349,7 +350,7 @@ impl StreamEngine {
         self.counters.active_sessions += 1;
         self.counters.ssn_from_pool += 1;
         let mut session = Box::<TcpSession>::default();
-        // Data that goes to a host is put together as that host does.
+        // Data is reassembled the way its receiving host does it.
         session.peers[0].policy = self.config.os_policies.of(packet.dst);
         session.peers[1].policy = self.config.os_policies.of(packet.src);
         if self.config.inline {
@@ -362,8 +363,8 @@ impl StreamEngine {
     }
 }
 
-/// Whether a packet opens a new connection on a session that is over; or once more, without data, on one whose server did
-/// not take the data of the first SYN (RFC 7413 section 4.1.3.1).
+/// Whether a packet opens a new connection on a finished session. This includes a second SYN without data if the server
+/// did not accept the data of the first one (RFC 7413 section 4.1.3.1).
 fn is_reuse(session: &TcpSession, s: &Segment<'_>) -> bool {
     if !s.has(tcp::SYN) {
         return false;
@@ -375,30 +376,31 @@ fn is_reuse(session: &TcpSession, s: &Segment<'_>) -> bool {
         return false;
     }
     let plainly = s.from == 0 && s.payload.is_empty() && s.options.fast_open.is_none();
-    // It has to be the SYN that the server answered: to another one it says so, and goes on.
+    // It must be the SYN that the server answered. The server rejects another one and continues.
     let same = s.seq == session.peers[0].isn;
     if plainly && same && session.state == TcpState::SynRecv && session.flags & flag::DATA_IGNORED != 0 {
         return true;
     }
-    // It was picked up from a SYN/ACK that nobody asked for, and here is who opens it.
+    // The session was picked up from an unsolicited SYN/ACK, and this SYN comes from the real client.
     if session.state == TcpState::SynRecv && session.flags & flag::MIDSTREAM != 0 && s.from == 1 {
         return true;
     }
     let own = &session.peers[s.from];
-    // After a reset the same number begins anew.
-    // The server opens another one once it has the client's FIN, in its place; before that it says so by its answer.
+    // After a reset, the same sequence number may be reused. The server accepts a new connection in place of the old one
+    // once it has the client's FIN; before that, its answer shows the reuse.
     let client = &session.peers[0];
     let ended = crate::seq::geq(client.last_ack, client.next_seq) && !client.has(peer_flag::PAST_FIN);
     let over = (session.state == TcpState::Closed
         || s.from == 0 && ended && matches!(session.state, TcpState::TimeWait | TcpState::LastAck))
         && (s.seq != own.isn || !session.inline() && session.peers.iter().any(|p| p.has(peer_flag::RESET)));
-    // Inline its end may not have arrived. Where the other side was heard, it says so itself: by a reset, or by its answer.
+    // Inline, the end of the session may not have arrived. If the other side was seen, it confirms the end itself, with
+    // a reset or an answer.
     let other = &session.peers[s.to()];
     over && (!session.inline() || other.has(peer_flag::RESET) || other.tcp_flags == 0)
 }
 
-/// The SYN of a new connection that the server answers with this packet, while the one before is not over as far as was seen. A server
-/// does so only where that one is over for it.
+/// The SYN that the server answers with this packet, while the previous connection looks unfinished. A server answers
+/// only if that connection is over for it.
 fn opens_answered(session: &TcpSession, s: &Segment<'_>) -> Option<Queued> {
     let answers = s.from == 1
         && s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN | tcp::ACK

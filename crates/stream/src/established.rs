@@ -1,4 +1,4 @@
-//! Sessions whose handshake is done: data, closing, resets, and the checks for them.
+//! Sessions after the handshake: data, closing, resets, and their checks.
 
 use margay_packet::tcp::flag as tcp;
 
@@ -10,13 +10,13 @@ use crate::policy::OsPolicy;
 use crate::session::{Queued, TcpSession, TcpState, flag};
 use crate::{doubt, seq};
 
-/// Seconds after which a timestamp says nothing any more (RFC 7323 section 5.5: 24 days).
+/// Seconds after which a timestamp is no longer comparable (RFC 7323 section 5.5: 24 days).
 const TIMESTAMP_AGE: u32 = 24 * 86_400;
-/// Seconds after which one says nothing to hosts whose timestamps may count microseconds (Linux since 6.7).
+/// The same for hosts whose timestamps may count microseconds (Linux since 6.7).
 const TIMESTAMP_AGE_FINE: u32 = (i32::MAX / 1_000_000) as u32;
 
 impl StreamEngine {
-    /// Notes data that was sent before; whether the receiver has acknowledged it all.
+    /// Detects retransmitted data; returns whether the receiver has acknowledged all of it.
     pub(crate) fn look_for_retransmission(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         if s.len() == 0
             || s.has(tcp::SYN)
@@ -26,11 +26,12 @@ impl StreamEngine {
             return false;
         }
         let p = &session.peers[s.from];
-        // What was acknowledged before a session was picked up is not known.
+        // The data acknowledged before a session was picked up is unknown.
         if is_keep_alive(session, s) || p.has(peer_flag::FLOATING) {
             return false;
         }
-        // Where captures have acknowledgments before the data that they are of, the data comes late but once. Suricata reports that too.
+        // If a capture has acknowledgments before their data, the data is late but not repeated. Suricata reports that
+        // as a retransmission too.
         let seen = seq::leq(s.end(), p.next_seq);
         let acknowledged = seq::leq(s.end(), seq::max(p.last_ack, p.ahead));
         if acknowledged {
@@ -41,19 +42,20 @@ impl StreamEngine {
         seen && acknowledged
     }
 
-    /// Protection against old segments (RFC 7323 section 5).
+    /// Protection against old segments by timestamps (PAWS, RFC 7323 section 5).
     pub(crate) fn timestamp_ok(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         let Some((value, echo)) = s.options.timestamp else { return true };
         let p = &session.peers[s.from];
         if session.flags & flag::TIMESTAMP == 0 || self.config.liberal_timestamps || p.last_ts == 0 {
             return true;
         }
-        // Hosts with several clocks are one off now and then.
+        // Hosts with several clocks are sometimes off by one.
         let old = |noted: u32| noted.wrapping_sub(value) as i32 > 1;
         if may_be_opening(session, p) && !self.config.inline {
             let server = &session.peers[1];
             let answers = echo == 0 || seq::geq(echo, server.last_ts) && seq::leq(echo, server.max_ts);
-            // Linux does not allow for that before the handshake is over, nor for an echo of what the SYN/ACK did not say.
+            // Linux does not tolerate that before the handshake is complete, nor an echo of anything but the SYN/ACK's
+            // timestamp.
             if p.max_ts.wrapping_sub(value) == 1 || s.from == 0 && server.last_ts != 0 && !answers {
                 out.doubt |= doubt::TIME;
             }
@@ -61,7 +63,7 @@ impl StreamEngine {
         if !old(p.max_ts) {
             return true;
         }
-        // A host that sends none in its SYN may send none later.
+        // A host that sends zero in its SYN may send zero later.
         if value == 0 && p.has(peer_flag::ZERO_TIMESTAMP) {
             out.doubt |= doubt::TIME;
             return true;
@@ -78,16 +80,16 @@ impl StreamEngine {
         true
     }
 
-    /// Notes what a packet that was accepted says of timestamps (RFC 7323 section 4.3). `expected` is the sequence number that its
+    /// Records the timestamps of an accepted packet (RFC 7323 section 4.3). `expected` is the sequence number that its
     /// receiver expected before it.
     #[inline]
     pub(crate) fn note_timestamps(session: &mut TcpSession, s: &Segment<'_>, expected: u32) {
         let Some((value, echo)) = s.options.timestamp.filter(|_| session.flags & flag::TIMESTAMP != 0) else { return };
         let secs = s.time.secs() as u32;
         let own = &mut session.peers[s.from];
-        // The receiver may note one that comes with what it expects, or has. Whether it did is certain once it echoes it: it discards
-        // packets for reasons that are not seen here, and some never arrive. The first one counts until then. One that ends before what
-        // is acknowledged is discarded.
+        // The receiver may record the timestamp of expected or repeated data. An echo makes that certain: hosts discard
+        // packets for reasons that a sensor cannot see, and some packets never arrive. Until then the first one counts.
+        // A segment that ends before the acknowledged data is discarded.
         let end = s.end().wrapping_add(s.has(tcp::FIN).into());
         if (seq::leq(s.seq, expected) || seq::leq(s.seq, own.last_ack)) && seq::geq(end, own.last_ack) {
             let latest = own.max_ts;
@@ -101,7 +103,7 @@ impl StreamEngine {
             if echo != other.last_ts {
                 (other.last_ts, other.last_ts_time) = (echo, secs);
             }
-            // It was sent after all that was seen came: of a packet that brought nothing that may not be so.
+            // This packet was sent after all seen data arrived. That need not include a packet without new data.
             if seq::geq(s.ack, other.next_seq) && (!other.has(peer_flag::TIMESTAMP_ALONE) || echo == other.max_ts) {
                 other.max_ts = echo;
                 other.flags &= !peer_flag::TIMESTAMP_ALONE;
@@ -109,22 +111,22 @@ impl StreamEngine {
         }
     }
 
-    /// Whether the acknowledgment can be: of data that was, or could have been, sent.
+    /// Whether the acknowledgment is possible: it covers data that was, or could have been, sent.
     fn ack_ok(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         if !s.has(tcp::ACK) {
             return true;
         }
         let other = &session.peers[s.to()];
         if other.has(peer_flag::FLOATING) {
-            // What it has was not known before.
+            // The receiver's position was unknown until now.
             return true;
         }
-        // Ahead of all that the receiver of it was allowed to send.
+        // It is beyond all that the other side was allowed to send.
         if seq::gt(s.ack, seq::max(other.edge, other.next_seq)) && session.flags & flag::ASYNC == 0 {
             self.event(out, E::PktInvalidAck);
             return false;
         }
-        // Older than the oldest that can still be on its way (RFC 5961 section 5.2).
+        // It is older than anything that can still be in flight (RFC 5961 section 5.2).
         if seq::lt(s.ack, other.last_ack) && other.last_ack.wrapping_sub(s.ack) > 0xffff {
             self.event(out, E::PktInvalidAck);
             return !self.config.inline && doubt::is_predicted(session, s);
@@ -132,8 +134,9 @@ impl StreamEngine {
         true
     }
 
-    /// Inline: the other side of a connection that was picked up acknowledges more than was sent since. What made the session is not
-    /// what it has: its stream begins here, so that neither a hole nor the depth is counted from a number that somebody made up.
+    /// Inline: the other side of a connection picked up midstream acknowledges more than was sent since. It does not
+    /// have the data that created the session. So the stream begins here, and neither a gap nor the depth counts from a
+    /// forged number.
     #[cold]
     fn begin_at_ack(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         let one_sided = session.flags & flag::ASYNC != 0;
@@ -146,7 +149,7 @@ impl StreamEngine {
         out.restart |= self.not_taken(other);
     }
 
-    /// Notes an acknowledgment and the window that comes with it.
+    /// Records an acknowledgment and its window.
     fn take_ack(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         if !s.has(tcp::ACK) {
             return;
@@ -166,17 +169,17 @@ impl StreamEngine {
         other.acked(s.ack, window);
     }
 
-    /// A window that shrinks by more than what is acknowledged, with data that we have not seen: it would make us take
-    /// the next segments for out of window.
+    /// Detects a window that shrinks by more than the newly acknowledged data, on a segment with unseen data. It would
+    /// make valid later segments look out of window.
     fn bad_window_update(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         let other = &session.peers[s.to()];
         let window = u32::from(s.window) << session.peers[s.from].wscale;
-        // How windows of sessions picked up in the middle are scaled is not known, and of one side's none is seen.
+        // The window scale of sessions picked up midstream is unknown, and with one side missing no window is seen.
         let bad = session.flags & (flag::MIDSTREAM | flag::ASYNC) == 0
             && s.has(tcp::ACK)
             && seq::gt(s.ack, other.next_seq)
             && seq::gt(s.ack, other.last_ack)
-            // Scaled windows are rounded, both the one before and this one.
+            // Both windows are rounded by scaling.
             && other.window.saturating_sub(window)
                 > s.ack.wrapping_sub(other.last_ack).saturating_add(3.max(1 << session.peers[s.from].wscale));
         if bad {
@@ -209,7 +212,7 @@ impl StreamEngine {
             return false;
         }
         if !s.has(tcp::ACK) {
-            // Hosts discard it, a FIN as well (RFC 9293 section 3.10.7.4).
+            // Hosts discard it, even with a FIN (RFC 9293 section 3.10.7.4).
             return false;
         }
         if s.has(tcp::FIN) {
@@ -222,12 +225,12 @@ impl StreamEngine {
         if !self.data_ok(session, s, E::EstPktBeforeLastAck, E::EstPacketOutOfWindow, out) {
             return false;
         }
-        // Clients' timestamps were looked at first.
+        // Timestamps from the client were checked already.
         if s.from == 1 && !self.timestamp_ok(session, s, out) {
             return false;
         }
         if self.bad_window_update(session, s, out) {
-            // Its receiver takes the data, whatever the sensor has seen of what it acknowledges.
+            // Its receiver accepts the data, whether or not the sensor saw the acknowledged data.
             if !self.config.inline && s.len() > 0 {
                 self.take_data(session, s);
                 return true;
@@ -239,7 +242,7 @@ impl StreamEngine {
         true
     }
 
-    /// Keeps the latest SYN of a client on a connection that is not over: the server may answer it.
+    /// Stores a client's latest SYN on an open connection: the server may answer it.
     pub(crate) fn note_syn(&self, session: &mut TcpSession, s: &Segment<'_>) {
         if s.from == 0 && !s.has(tcp::ACK) {
             session.queue.clear();
@@ -247,14 +250,15 @@ impl StreamEngine {
         }
     }
 
-    /// Whether a segment is where data may be: not wholly before what was acknowledged, not beyond the window.
+    /// Whether a segment's data is in the valid range: not wholly before the acknowledged data, and not beyond the
+    /// window.
     fn data_ok(&mut self, session: &TcpSession, s: &Segment<'_>, before: E, beyond: E, out: &mut Outcome) -> bool {
         let p = &session.peers[s.from];
         if is_keep_alive(session, s) {
             return true;
         }
         if p.has(peer_flag::FLOATING) && seq::lt(s.end(), p.last_ack) {
-            // What was seen first need not be what its receiver expects.
+            // The first data seen need not be what its receiver expects.
             return u64::from(p.last_ack.wrapping_sub(s.seq)) < FLOAT;
         }
         if seq::lt(s.end(), p.last_ack) {
@@ -272,7 +276,7 @@ impl StreamEngine {
         true
     }
 
-    /// Notes how far a sender is.
+    /// Records a sender's progress.
     fn take_data(&mut self, session: &mut TcpSession, s: &Segment<'_>) {
         if is_keep_alive(session, s) {
             return;
@@ -287,13 +291,13 @@ impl StreamEngine {
         }
     }
 
-    /// The first FIN of a session.
+    /// Handles the first FIN of a session.
     pub(crate) fn fin(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         if !self.ack_ok(session, s, out) {
             self.event(out, E::FinInvalidAck);
             return false;
         }
-        // It may cut off data that was not acknowledged, and repeat some that was.
+        // It may cut off unacknowledged data and repeat acknowledged data.
         if seq::lt(s.end(), session.peers[s.from].last_ack) && session.flags & flag::ASYNC == 0
             || beyond(session, s, out)
         {
@@ -301,18 +305,18 @@ impl StreamEngine {
             return self.take_without_fin(session, s, out);
         }
         if self.config.inline && session.flags & flag::ASYNC == 0 && seq::lt(s.end(), session.peers[s.from].next_seq) {
-            // Data was seen behind it. A host that believes the FIN reads other bytes than one that does not.
+            // Data after it was seen. A host that accepts the FIN reads other bytes than one that does not.
             self.event(out, E::FinOutOfWindow);
             out.drop = self.config.drop_invalid;
             return false;
         }
         if session.flags & flag::ASYNC == 0 && seq::lt(s.end(), session.peers[s.from].next_seq) {
-            // What a host reads behind it cannot be known.
+            // Nobody can know what a host reads after it.
             self.event(out, E::DataAfterFin);
             session.peers[s.from].flags |= peer_flag::PAST_FIN;
         }
         if out.doubt & doubt::BEYOND != 0 {
-            // Its receiver may take it, and may not.
+            // Its receiver may accept it or not.
             self.event(out, E::FinOutOfWindow);
         }
         self.take_fin(session, s, out);
@@ -320,13 +324,14 @@ impl StreamEngine {
         true
     }
 
-    /// Passive: takes the data of a segment whose FIN does not fit: a receiver that does not have what is behind it believes it.
+    /// Passive: accepts the data of a segment whose FIN does not fit. A receiver that lacks the data after it accepts
+    /// the FIN.
     fn take_without_fin(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         if self.config.inline || seq::lt(s.end(), session.peers[s.from].last_ack) || !may_be_taken(session, s) {
             return false;
         }
         if out.doubt & doubt::ACK == 0 && seq::lt(s.end(), session.peers[s.from].next_seq) {
-            // What a host reads behind it cannot be known.
+            // Nobody can know what a host reads after it.
             self.event(out, E::DataAfterFin);
             session.peers[s.from].flags |= peer_flag::PAST_FIN;
         }
@@ -340,11 +345,11 @@ impl StreamEngine {
         true
     }
 
-    /// Whether a FIN is where the sender's data ends, or after data that we have not seen.
+    /// Whether a FIN is at the end of the sender's data, or after unseen data.
     fn fin_in_place(&mut self, session: &TcpSession, s: &Segment<'_>, e: E, out: &mut Outcome) -> bool {
         let p = &session.peers[s.from];
         let again = p.has(peer_flag::FIN) && seq::lt(s.seq, p.next_seq);
-        // What the other side has already can end there, but no sooner.
+        // The FIN cannot be before data that the other side already has.
         let least = match session.state {
             TcpState::CloseWait => seq::max(p.next_seq, p.last_ack),
             TcpState::FinWait1 => seq::max(p.next_seq, p.last_ack.wrapping_sub(1)),
@@ -358,8 +363,9 @@ impl StreamEngine {
     }
 
     fn take_fin(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
-        // Where the client closes first, what both sent before is inspected at its FIN. Where the server does, it is inspected when
-        // the connection is closed or ends (observed of Suricata 7 and 8). Inline, data is inspected with its packet.
+        // If the client closes first, data of both sides is inspected at its FIN. If the server does, it is inspected
+        // when the connection is closed or ends (observed of Suricata 7 and 8). Inline, data is inspected with its
+        // packet.
         let client_first = match session.state {
             TcpState::Established => s.from == 0,
             state => matches!(state, TcpState::CloseWait | TcpState::LastAck),
@@ -379,7 +385,7 @@ impl StreamEngine {
         }
     }
 
-    /// One side has closed, or both.
+    /// Handles packets after one or both sides closed.
     pub(crate) fn in_closing_states(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         use TcpState::{Closed, Closing, FinWait1, FinWait2, LastAck, TimeWait};
         let (from, to) = (s.from, s.to());
@@ -391,7 +397,7 @@ impl StreamEngine {
         }
         let last_word = from == 0 && s.seq.wrapping_sub(session.peers[0].next_seq.wrapping_sub(1)) <= 1;
         if state == LastAck && !last_word && !s.has(tcp::FIN) && s.len() == 0 {
-            // Only the client's last word is waited for, and what comes before its FIN.
+            // Only the client's last acknowledgment is missing, and the data before its FIN.
             let client = &session.peers[0];
             let news = seq::gt(s.ack, client.last_ack) && seq::lt(s.ack, client.next_seq);
             if from == 0 || s.seq != session.peers[1].next_seq || !news {
@@ -427,7 +433,8 @@ impl StreamEngine {
         let again = seq::leq(s.end(), p.next_seq) && p.has(peer_flag::FIN);
         if s.has(tcp::FIN) && !again {
             if !self.fin_in_place(session, s, wrong_fin, out) {
-                // Inline, as in `fin`: a host that believes a FIN with data behind it reads other bytes than one that does not.
+                // Inline, as in `fin`: a host that accepts a FIN with data after it reads other bytes than one that does
+                // not.
                 out.drop |=
                     self.config.inline && self.config.drop_invalid && seq::lt(s.end(), session.peers[from].next_seq);
                 return self.take_without_fin(session, s, out);
@@ -446,7 +453,7 @@ impl StreamEngine {
             return false;
         }
         if out.doubt & doubt::BEYOND != 0 {
-            // Its receiver may take it, and may not.
+            // Its receiver may accept it or not.
             self.event(out, if s.has(tcp::FIN) && !again { wrong_fin } else { wrong_seq });
         }
         if !ack_first && !self.ack_ok(session, s, out) {
@@ -465,7 +472,7 @@ impl StreamEngine {
             p.has(peer_flag::FIN) && seq::geq(p.last_ack, p.next_seq)
         };
         let (own_done, other_done) = (done(from), done(to));
-        // A sender repeats what is missing, after its FIN as well, and one whose FIN was not taken goes on.
+        // A sender retransmits missing data even after its FIN, and one whose FIN was not accepted continues.
         let goes_on = || {
             !other_done
                 || !self.config.inline && !own_done
@@ -474,7 +481,7 @@ impl StreamEngine {
         session.state = match state {
             TimeWait if s.has(tcp::FIN) || s.seq != session.peers[from].next_seq || goes_on() => TimeWait,
             TimeWait => Closed,
-            // The client's last word closes.
+            // The client's last acknowledgment closes the session.
             LastAck
                 if from == 0
                     && !s.has(tcp::FIN)
@@ -497,7 +504,8 @@ impl StreamEngine {
         true
     }
 
-    /// The server acknowledges the client's FIN: with that the connection is over, where the client has acknowledged that of the server.
+    /// The server acknowledges the client's FIN. The connection is then over if the client has acknowledged the server's
+    /// FIN.
     fn take_last_ack(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         self.take_ack(session, s, out);
         let ended = |p: &Peer| p.has(peer_flag::FIN) && !p.has(peer_flag::PAST_FIN) && seq::geq(p.last_ack, p.next_seq);
@@ -506,8 +514,8 @@ impl StreamEngine {
         }
     }
 
-    /// Whether the receiver of a reset discards it for its headers, passive. The data that comes behind it says what was believed where
-    /// that is not certain ([`StreamEngine::goes_on`]).
+    /// Passive: whether the receiver of a reset discards it because of its headers. If that is uncertain, later data
+    /// shows whether the reset took effect ([`StreamEngine::goes_on`]).
     fn is_reset_discarded(&self, session: &TcpSession, s: &Segment<'_>) -> bool {
         let unasked = s.options.signed && session.flags & (flag::SIGNED | flag::MIDSTREAM) == 0;
         !self.config.inline
@@ -515,11 +523,11 @@ impl StreamEngine {
             && (unasked || s.is_broken(self.config.checksum_validation))
     }
 
-    /// A reset: whether the receiver would believe it (RFC 9293 section 3.5.3, RFC 5961 section 3).
+    /// Handles a reset: checks whether the receiver would accept it (RFC 9293 section 3.5.3, RFC 5961 section 3).
     pub(crate) fn reset(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         if self.is_reset_discarded(session, s) {
             if s.has(tcp::ACK) {
-                // Who goes on after it did not send it, or did not mean it.
+                // If its sender continues, the reset was forged or unintended.
                 session.peers[s.from].flags |= peer_flag::RST_SENT;
             }
             return false;
@@ -539,7 +547,7 @@ impl StreamEngine {
             }
         }
         if session.state == TcpState::TimeWait && s.seq != session.peers[s.from].last_ack {
-            // It shall not cut the wait short (RFC 1337).
+            // A reset must not shorten the wait (RFC 1337).
             return true;
         }
         if s.has(tcp::ACK) {
@@ -551,7 +559,7 @@ impl StreamEngine {
     }
 }
 
-/// The other side says for the first time what it has of a side that was picked up in its middle: nothing before that is news to it.
+/// Handles the first acknowledgment for a side that was picked up midstream: earlier data is no news for the receiver.
 #[cold]
 fn land(session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
     let (at_once, inline) = (session.at_once(), session.flags & flag::INLINE != 0);
@@ -570,18 +578,18 @@ fn land(session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
     }
 }
 
-/// Whether the handshake is not over for the server, as far as is certain: nothing came that it does not discard for its timestamp, and
-/// it has acknowledged nothing.
+/// Whether the handshake may be incomplete for the server: it may have discarded every packet so far for its timestamp,
+/// and it has acknowledged nothing.
 fn may_be_opening(session: &TcpSession, client: &Peer) -> bool {
     session.state == TcpState::SynRecv
         || client.has(peer_flag::OPENS_DOUBTFULLY) && client.last_ack == client.isn.wrapping_add(1)
 }
 
-/// Whether a reset is in place, as the receiver's system sees it.
+/// Whether the receiver's system accepts a reset's sequence number.
 fn reset_ok(session: &TcpSession, s: &Segment<'_>) -> bool {
     let (own, other) = (&session.peers[s.from], &session.peers[s.to()]);
     if session.state == TcpState::SynSent {
-        // It must acknowledge the SYN, or take it back: one behind the SYN answers something that was ignored here.
+        // It must acknowledge the SYN, or revoke it. A number after the SYN answers a packet that was ignored here.
         return if s.from == 1 {
             s.has(tcp::ACK) && seq::leq(s.ack, other.next_seq) && seq::gt(s.ack, other.isn)
         } else {
@@ -594,14 +602,14 @@ fn reset_ok(session: &TcpSession, s: &Segment<'_>) -> bool {
     if s.has(tcp::ACK) && s.ack != 0 && seq::gt(s.ack, seq::max(other.edge, other.next_seq)) {
         return false;
     }
-    // RFC 5961: only the number that is expected closes; to any other in the window a host answers, and goes on. With selective
-    // acknowledgments that of the end of what it has counts too, and once it has a FIN the number of that.
+    // RFC 5961: only the expected number closes the connection. A host answers any other number in the window and
+    // continues. With selective acknowledgments, the end of the received data counts too, and after a FIN its number.
     let expected = own.expected();
     let exact = s.seq == expected
         || session.flags & flag::SACK != 0 && s.seq == own.next_seq
         || own.has(peer_flag::FIN | peer_flag::FLOATING) && s.seq == own.last_ack
         || own.has(peer_flag::FIN) && !waits(own) && s.seq == expected.wrapping_sub(1);
-    // Systems that are older take any in the window.
+    // Older systems accept any number in the window.
     match own.policy {
         OsPolicy::Hpux11 => seq::geq(s.seq, own.next_seq),
         OsPolicy::OldLinux | OsPolicy::Solaris | OsPolicy::OldSolaris => {
@@ -611,7 +619,7 @@ fn reset_ok(session: &TcpSession, s: &Segment<'_>) -> bool {
     }
 }
 
-/// Whether a segment reaches beyond the window that the receiver gave, and no receiver takes any of it.
+/// Whether a segment is beyond the receiver's window so that no receiver accepts any of it.
 fn beyond(session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
     let p = &session.peers[s.from];
     if session.flags & flag::ASYNC != 0 || seq::leq(s.end(), seq::max(p.edge, p.next_seq)) || is_probe(session, s) {
@@ -621,26 +629,26 @@ fn beyond(session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
     s.len() == 0 || !may_be_taken(session, s)
 }
 
-/// Passive: whether a receiver may take data of a segment that reaches beyond the window it gave. Of one that begins in the window
-/// some take what is inside, some take all. And the window may have opened, while the acknowledgment that says so passes the sensor
-/// later.
+/// Passive: whether a receiver may accept data of a segment beyond its window. If the segment begins in the window, some
+/// hosts accept the part inside, some accept all. Also, the window may have opened, with the acknowledgment that says so
+/// reaching the sensor later.
 pub(crate) fn may_be_taken(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
     let near = seq::leq(s.seq, p.edge.wrapping_add(p.max_window)) || seq::leq(s.seq, p.expected());
     !session.inline() && near && seq::geq(s.end(), p.last_ack)
 }
 
-/// Whether data of a side is missing before some that was seen, and was not acknowledged.
+/// Whether data of a side is missing before later data, and is not acknowledged.
 pub(crate) fn waits(p: &Peer) -> bool {
     seq::lt(p.expected(), p.next_seq)
 }
 
-/// Whether a packet is a FIN that was seen before.
+/// Whether a packet repeats a FIN.
 fn again_fin(s: &Segment<'_>, p: &Peer) -> bool {
     s.has(tcp::FIN) && p.has(peer_flag::FIN) && s.end().wrapping_add(1) == p.next_seq
 }
 
-/// Whether a segment only asks whether the other side is there (RFC 9293 section 3.8.4).
+/// Whether a segment is a keep-alive (RFC 9293 section 3.8.4).
 pub(crate) fn is_keep_alive(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
     s.len() <= 1
@@ -649,13 +657,13 @@ pub(crate) fn is_keep_alive(session: &TcpSession, s: &Segment<'_>) -> bool {
         && p.next_seq == p.last_ack
 }
 
-/// Whether a segment, of whatever length, ends with the byte that was sent into a window which is closed since.
+/// Whether a segment of any length ends with the byte that was sent into a window which has been closed since.
 pub(crate) fn repeats_probe(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
     p.has(peer_flag::PROBE) && p.window == 0 && s.end() == p.next_seq && seq::gt(s.end(), p.last_ack)
 }
 
-/// Whether a segment asks whether a closed window has opened (RFC 9293 section 3.8.6.1).
+/// Whether a segment is a zero-window probe (RFC 9293 section 3.8.6.1).
 pub(crate) fn is_probe(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
     s.len() == 1 && (p.window == 0 && s.seq == p.next_seq || repeats_probe(session, s))

@@ -1,38 +1,39 @@
-//! Stream events: what was wrong with a TCP segment or with what it does to its session, by the names that Suricata's
-//! rules, anomaly events and statistics use.
+//! Stream events: anomalies of a TCP segment or of its effect on the session, by the names in Suricata's rules, anomaly
+//! events and statistics.
 
 macro_rules! events {
     ($($variant:ident $name:literal $stat:literal),* $(,)?) => {
-        /// One thing wrong with a TCP segment. [`StreamEvent::name`] is its name in rules (`stream-event:`).
+        /// An anomaly of a TCP segment. [`StreamEvent::name`] is its name in rules (`stream-event:`).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         #[allow(missing_docs)]
         pub enum StreamEvent { $($variant),* }
 
         impl StreamEvent {
-            /// Every event, in the order of their numbers.
+            /// All events, in the order of their numbers.
             pub const ALL: &'static [StreamEvent] = &[$(StreamEvent::$variant),*];
 
-            /// Its name in rules and anomaly events, without `stream.`: `est_packet_out_of_window`.
+            /// The name in rules and anomaly events, without `stream.`: `est_packet_out_of_window`.
             pub const fn name(self) -> &'static str {
                 match self { $(StreamEvent::$variant => $name),* }
             }
 
-            /// Its name in statistics: `stream.est_packet_out_of_window`. Two differ from the rules' spelling.
+            /// The name in statistics: `stream.est_packet_out_of_window`. Two names differ from the rules' spelling.
             pub const fn stat_name(self) -> &'static str {
                 match self { $(StreamEvent::$variant => $stat),* }
             }
 
-            /// The event of that name in rules, with or without `stream.` before it; the statistics' spelling is
-            /// understood too.
+            /// The event with that name in rules, with or without the prefix `stream.`. The spelling in statistics works
+            /// too.
             pub fn from_name(name: &str) -> Option<StreamEvent> {
                 let name = name.strip_prefix("stream.").unwrap_or(name);
                 let stat = |e: &StreamEvent| e.stat_name().strip_prefix("stream.") == Some(name);
                 Self::ALL.iter().copied().find(|e| e.name() == name || stat(e))
             }
 
-            /// Whether it says only that hosts may read other bytes than the engine. Suricata writes no anomaly for these: it
-            /// compares data that was sent twice only if a rule or the configuration asks for it, and does not know the others.
+            /// Whether the event only says that hosts may read other bytes than the engine. Suricata writes no anomaly
+            /// for these: it compares retransmitted data only if a rule or the configuration asks for it, and lacks the
+            /// other events.
             pub const fn is_ambiguity(self) -> bool {
                 matches!(
                     self,
@@ -126,7 +127,7 @@ events! {
 /// Most events that one packet keeps.
 const MAX: usize = 8;
 
-/// The events of one packet, in the order met. Past 8 they are dropped (statistics still count them).
+/// The events of one packet, in order. Events after the eighth are dropped, but statistics count them.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamEvents {
     list: [StreamEvent; MAX],
@@ -151,11 +152,11 @@ impl StreamEvents {
     pub fn as_slice(&self) -> &[StreamEvent] {
         self.list.get(..usize::from(self.len)).unwrap_or(&[])
     }
-    /// Whether `e` was met.
+    /// Whether `e` occurred.
     pub fn contains(&self, e: StreamEvent) -> bool {
         self.as_slice().contains(&e)
     }
-    /// Whether none was met.
+    /// Whether there are no events.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,4 +1,4 @@
-//! The states before a session is established: SYN sent, and SYN received.
+//! The states before a session is established: SYN sent and SYN received.
 
 use margay_packet::tcp::flag as tcp;
 
@@ -26,7 +26,7 @@ impl StreamEngine {
             let plain = s.ack == first;
             let data = seq::gt(s.ack, first) && seq::leq(s.ack, client.next_seq) || s.ack == client.next_seq;
             if !plain && !data {
-                // Another SYN of the client may be the one that is answered.
+                // The SYN/ACK may answer another SYN of the client.
                 let other = session.queue.iter().find(|q| !q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied();
                 let Some(other) = other else {
                     self.event(out, E::Hs3SynackWithWrongAck);
@@ -34,17 +34,17 @@ impl StreamEngine {
                 };
                 restart(&mut self.counters, session, &other);
             } else if plain && !data {
-                // Fast open, but only the SYN was acknowledged: its data does not count.
+                // Fast open, but the server acknowledged only the SYN and discards its data.
                 self.event(out, E::Hs3SynackTfoDataIgnored);
                 session.flags = session.flags & !flag::FAST_OPEN | flag::DATA_IGNORED;
                 if self.not_taken(&mut session.peers[0]) && self.config.inline {
-                    // It was read at once.
+                    // That data was read already.
                     session.flags |= flag::UNTAKEN;
                 }
             }
             session.queue.clear();
             syn_ack(session, &Queued::of(s));
-            // A server that signs answers a SYN that is signed, and no other.
+            // A server with signatures answers only signed SYNs.
             set(&mut session.flags, flag::SIGNED, s.options.signed);
             session.state = TcpState::SynRecv;
             return true;
@@ -52,7 +52,7 @@ impl StreamEngine {
         if s.has(tcp::SYN) {
             if from == 0 {
                 if s.seq != session.peers[0].isn {
-                    // Data of it would have to be kept beside that of the first.
+                    // Data of this SYN would have to be stored beside that of the first.
                     out.without_data = self.config.inline && !s.payload.is_empty();
                     return self.queue(session, Queued::of(s), out);
                 }
@@ -60,7 +60,7 @@ impl StreamEngine {
                 syn_again(session, s);
                 return true;
             }
-            // Simultaneous or split handshake (RFC 9293 section 3.5): the server opens too.
+            // Simultaneous open or split handshake (RFC 9293 section 3.5): the server sends a SYN too.
             session.flags |= flag::FOUR_WAY;
             let p = &mut session.peers[from];
             p.start(s.seq);
@@ -79,7 +79,7 @@ impl StreamEngine {
             return false;
         }
         if from == 0 && self.config.async_oneside {
-            // The server's side is not seen at all.
+            // The server's packets are not seen at all.
             if s.seq != session.peers[0].next_seq {
                 self.event(out, E::Hs3AsyncWrongSeq);
                 return false;
@@ -96,7 +96,7 @@ impl StreamEngine {
         false
     }
 
-    /// The answer to the server's own SYN, from either side.
+    /// Handles the answer to the server's own SYN, from either side.
     pub(crate) fn four_way_syn_ack(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         let (from, to) = (s.from, s.to());
         if s.ack != session.peers[to].isn.wrapping_add(1) {
@@ -107,14 +107,14 @@ impl StreamEngine {
             self.event(out, E::Hs4SynackWithWrongSyn);
             return false;
         }
-        // Whether there are timestamps the SYNs have said.
+        // The SYNs decided already whether timestamps are used.
         let window = u32::from(s.window);
         session.peers[to].acked(s.ack, window);
         session.state = TcpState::SynRecv;
         true
     }
 
-    /// Keeps a SYN or SYN/ACK that differs from the one before.
+    /// Stores a SYN or SYN/ACK that differs from the previous one.
     pub(crate) fn queue(&mut self, session: &mut TcpSession, q: Queued, out: &mut Outcome) -> bool {
         let list = &mut session.queue;
         let same = |o: &&Queued| o.syn_ack == q.syn_ack && o.seq == q.seq && o.ack == q.ack;
@@ -128,7 +128,7 @@ impl StreamEngine {
             if q.syn_ack || known {
                 return known;
             }
-            // The latest SYN is the one most likely to be answered: the oldest makes room.
+            // The latest SYN is the most likely one to be answered, so the oldest is removed.
             if let Some(oldest) = list.iter().position(|o| !o.syn_ack) {
                 list.remove(oldest);
             }
@@ -152,7 +152,8 @@ impl StreamEngine {
             }
             let client_next = session.peers[0].last_ack;
             if s.ack != client_next {
-                // The server gave up the connection that it answered first, and answers another SYN: it does so of its own accord alone.
+                // The server gave up the connection that it answered first, and answers another SYN,
+                // with a new sequence number.
                 let other = session.queue.iter().find(|q| !q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied();
                 if let Some(other) = other.filter(|_| s.seq != session.peers[1].isn) {
                     restart(&mut self.counters, session, &other);
@@ -193,7 +194,7 @@ impl StreamEngine {
         }
         if four_way {
             let next = session.peers[from].next_seq;
-            // A host takes what is behind its peer's SYN of a segment that begins before it.
+            // A host accepts the part after its peer's SYN of a segment that begins before it.
             let reaches = !self.config.inline && seq::lt(s.seq, next) && seq::gt(s.end(), next);
             if s.seq != next && !reaches {
                 self.event(out, E::Hs4WrongSeq);
@@ -205,14 +206,14 @@ impl StreamEngine {
             }
         } else if from == 0 {
             let client = &session.peers[0];
-            // One less is a keep-alive; more is data after an acknowledgment that was lost.
+            // One less is a keep-alive; more is data after a lost acknowledgment.
             let in_place = s.seq == client.next_seq || s.seq == client.isn;
-            // Some of it may be data that came with the SYN, once more, or before all that its receiver expects.
+            // Part of it may repeat data that came with the SYN, or be before all data that the receiver expects.
             let own = session.flags & flag::SYN_DATA != 0 && seq::gt(s.seq, client.isn);
             let again = s.len() > 0 && (own || !self.config.inline);
             let from = if again { s.end() } else { s.seq };
             let in_window = seq::geq(from, client.last_ack) && seq::leq(s.end(), client.edge);
-            // The server may have room for more than it said: its data is kept with a doubt.
+            // The server may have more room than it announced: the data is kept with a doubt.
             let near = again && seq::gt(s.end(), client.edge) && may_be_taken(session, s);
             let mut ack_ok = s.ack == session.peers[1].next_seq
                 || (session.flags & flag::MIDSTREAM != 0 && seq::gt(s.ack, session.peers[1].isn));
@@ -232,17 +233,18 @@ impl StreamEngine {
             }
             let server = &mut session.peers[1];
             if !self.config.inline && server.data.is_some() && s.ack == server.isn.wrapping_add(1) {
-                // Data came with the SYN/ACK; clients do not take it.
+                // Data came with the SYN/ACK; clients do not accept it.
                 let (edge, window) = (server.edge, server.window);
                 self.not_taken(server);
                 (server.edge, server.window) = (edge, window);
             }
         } else {
-            // The server goes on before the client's acknowledgment was seen: it was lost, or this is somebody else.
+            // The server continues before the client's acknowledgment was seen. Either it was lost, or this is a forged
+            // packet.
             let (client, server) = (&session.peers[0], &session.peers[1]);
             let client_ack = s.ack == client.next_seq || s.ack == client.last_ack;
             if s.seq == client.next_seq && s.ack == server.next_seq && !client_ack {
-                // The client's own acknowledgment, sent the wrong way.
+                // The client's own acknowledgment, sent in the wrong direction.
                 return false;
             }
             let in_place = s.seq == server.next_seq && client_ack;
@@ -270,7 +272,7 @@ impl StreamEngine {
             session.peers[from].flags |= peer_flag::OPENS_DOUBTFULLY;
         }
         if from == 0 && session.flags & flag::MIDSTREAM == 0 {
-            // The window that counts is this one, not the SYN's, which is never scaled.
+            // This window counts, not that of the SYN, which is never scaled.
             let server = &mut session.peers[1];
             server.edge = server.next_seq;
         }
@@ -293,7 +295,7 @@ impl Queued {
     }
 }
 
-/// Takes what a SYN/ACK says of the server.
+/// Stores the server's parameters from a SYN/ACK.
 pub(crate) fn syn_ack(session: &mut TcpSession, q: &Queued) {
     let (client, server) = session.peers.split_at_mut(1);
     let (Some(client), Some(server)) = (client.first_mut(), server.first_mut()) else { return };
@@ -304,7 +306,7 @@ pub(crate) fn syn_ack(session: &mut TcpSession, q: &Queued) {
             server.wscale = scale.min(MIDSTREAM_SCALE);
         }
         _ => {
-            // Both must scale, or none does (RFC 7323 section 2.2).
+            // Windows are scaled only if both sides offer it (RFC 7323 section 2.2).
             server.wscale = 0;
             client.wscale = 0;
         }
@@ -329,13 +331,13 @@ pub(crate) fn syn_ack(session: &mut TcpSession, q: &Queued) {
     server.acked(last, client_window);
 }
 
-/// A SYN that repeats the number of the first one, maybe with other options. Either may have arrived: what one of them offers the SYN/ACK
-/// takes up or not.
+/// Handles a SYN with the sequence number of the first one, maybe with other options. Either may have arrived; the
+/// SYN/ACK confirms the offered options or not.
 pub(crate) fn syn_again(session: &mut TcpSession, s: &Segment<'_>) {
     let client = &mut session.peers[0];
     if let Some((value, _)) = s.options.timestamp {
         if session.flags & flag::TIMESTAMP != 0 {
-            // What is older than the older one is old.
+            // A timestamp older than the older of both is old.
             (client.last_ts, client.max_ts) = (seq::min(client.last_ts, value), seq::max(client.max_ts, value));
         } else {
             session.flags |= flag::TIMESTAMP;
@@ -355,7 +357,7 @@ pub(crate) fn syn_again(session: &mut TcpSession, s: &Segment<'_>) {
     }
 }
 
-/// A queued SYN turned out to be the one that counts.
+/// Restarts the session with the queued SYN that the server answered.
 pub(crate) fn restart(counters: &mut StreamCounters, session: &mut TcpSession, q: &Queued) {
     let p = &mut session.peers[0];
     p.start(q.seq);
@@ -379,7 +381,7 @@ pub(crate) fn set(flags: &mut u16, bit: u16, on: bool) {
     }
 }
 
-/// Takes the length of the data that comes with a SYN.
+/// Accounts for data that comes with a SYN.
 pub(crate) fn with_data(session: &mut TcpSession, s: &Segment<'_>) {
     if s.payload.is_empty() {
         return;

@@ -2,51 +2,57 @@
 //!
 //! # How it works
 //!
-//! [`StreamEngine::process`] takes a packet of a flow into the flow's [`TcpSession`]: the state machine checks whether the
-//! packet belongs there (handshakes, windows, acknowledgments, timestamps, resets; `states.rs`, `established.rs`), notes
-//! what is wrong as a [`StreamEvent`], takes its data into the direction's [`StreamBuffer`] and says in an [`Outcome`] what
-//! the engine has to do next.
+//! [`StreamEngine::process`] processes a packet with its flow's [`TcpSession`]. The state machine checks whether the
+//! packet belongs to the session (handshake, windows, acknowledgments, timestamps, resets; `states.rs`,
+//! `established.rs`), records anomalies as [`StreamEvent`]s and inserts the data into the direction's [`StreamBuffer`].
+//! The [`Outcome`] tells the engine what to do next.
 //!
-//! A buffer is like a receiver's queues (`buffer/`). Data in order is appended to the one run there is: that is all most
-//! packets need, and the one copy that is made of their bytes. What came early waits in a tree, however much it is. Where
-//! early segments overlap with different data, the receiver's operating system decides which counts ([`OsPolicy`]); what is in
-//! order or acknowledged stays. Inline, what came first stays and later packets are rewritten ([`TcpSession::rewrite`]).
+//! A buffer works like a receiver's queues (`buffer/`). In-order data is appended to a single run: most packets need
+//! nothing else, and this is the only copy of their bytes. Early data waits in a tree, whatever its amount. If early
+//! segments overlap with different data, the receiver's operating system decides which bytes count ([`OsPolicy`]); data
+//! in order or acknowledged stays. Inline, the first data stays and later packets are rewritten
+//! ([`TcpSession::rewrite`]).
 //!
-//! # What a host takes
+//! # What a host accepts
 //!
-//! The engine must have what the host behind it has. Where every host discards a segment, so does the engine. Where some do,
-//! or where it depends on what cannot be seen for certain (what is acknowledged but was not seen, an old acknowledgment, a
-//! timestamp that may have been noted, a lower TTL than before, a window probe), its data is kept and gives way to that of
-//! a segment without such a doubt (`doubt.rs`). Inline such a segment is dropped, where no host misses it.
+//! The engine must have the same data as the host behind it. If every host discards a segment, so does the engine.
+//! Sometimes only some hosts do, or the result depends on facts that a sensor cannot see (acknowledged but unseen data,
+//! an old acknowledgment, a timestamp that may have been recorded, a lower TTL than before, a window probe). Then the
+//! data is kept, but data from a segment without such a doubt replaces it (`doubt.rs`). Inline, such a segment is
+//! dropped if no host misses it.
 //!
-//! Only what was taken counts as seen. A session that is picked up in its middle begins where its receiver is, which is known
-//! from the receiver's first acknowledgment: data from before what was seen first is read, too. Inline nothing passes that was
-//! not looked at: what a receiver has, and what cannot be compared any more, goes on without its payload.
+//! Only accepted data counts as seen. A session picked up midstream begins where its receiver is, which the receiver's
+//! first acknowledgment shows: data from before the first data seen is read too. Inline, no uninspected data passes: a
+//! segment that repeats data which can no longer be compared passes without its payload.
 //!
-//! A connection that was established and timed out is remembered, and goes on with its numbers when its next packet comes
-//! (`resume.rs`), also where sessions are not picked up in their middle.
+//! An established connection that timed out is remembered. When its next packet arrives, it continues with its sequence
+//! numbers (`resume.rs`), even if midstream pickup is off.
 //!
-//! Two readers follow each direction, at their own pace: the application layer ([`TcpSession::app_data`]) and raw
-//! inspection ([`TcpSession::raw_chunk`]). Both see what the other side has acknowledged; inline, and when a flow ends
-//! (`all`), what there is. Data that was acknowledged but never seen, with data after it, is a gap: readers step over
-//! it. What both are past is freed, but for the little that raw inspection keeps as context.
+//! Two readers read each direction at their own pace: the application layer ([`TcpSession::app_data`]) and raw
+//! inspection ([`TcpSession::raw_chunk`]). Both see acknowledged data; inline, and when a flow ends (`all`), they see
+//! all data. A gap is data that was acknowledged but never seen, with later data after it: readers skip it. Data that
+//! both have read is freed, except for a little context for raw inspection.
 //!
-//! Offsets count from the first byte after the SYN. Urgent bytes that are taken out of the stream (RFC 6093) do not
+//! Offsets count from the first byte after the SYN. Urgent bytes that are removed from the stream (RFC 6093) do not
 //! count.
 //!
-//! What is an event and what is let pass follows Suricata, by observation: captures and generated sessions with
-//! mutations were run through both and compared packet by packet (`examples/stats.rs` prints our side).
+//! Events and accepted packets follow Suricata, by observation: both engines processed captures and generated sessions
+//! with mutations, and the results were compared packet by packet (`examples/stats.rs` prints Margay's).
 //!
 //! # Limits
 //!
-//! | what | limit | where it is reached |
+//! | limit on | setting | when it is reached |
 //! | --- | --- | --- |
 //! | sessions | `stream.memcap` | no session: `tcp.ssn_memcap_drop`, [`Exception::SessionMemcap`] |
-//! | stream data | `stream.reassembly.memcap` | the segment's data is left out: `tcp.segment_memcap_drop`, [`Exception::ReassemblyMemcap`] |
-//! | bytes a direction | `stream.reassembly.depth` | the rest is not followed: `tcp.stream_depth_reached`, `reassembly_depth_reached` |
-//! | SYNs, SYN/ACKs kept | `max-syn-queued`, `max-synack-queued` | `3whs_syn_flood`, `3whs_synack_flood` |
-//! | urgent bytes a direction | `urgent.oob-limit` | `reassembly_urgent_oob_limit_reached`; inline, `oob-limit-policy` |
-//! | connections that may go on | `margay.resumable-connections` | the oldest of its set is forgotten: `tcp.resumable_forgotten` |
+//! | stream data | `stream.reassembly.memcap` | the segment's data is skipped: `tcp.segment_memcap_drop`,
+//! [`Exception::ReassemblyMemcap`] |
+//! | bytes per direction | `stream.reassembly.depth` | the rest is not tracked: `tcp.stream_depth_reached`,
+//! `reassembly_depth_reached` |
+//! | SYNs, SYN/ACKs stored | `max-syn-queued`, `max-synack-queued` | `3whs_syn_flood`, `3whs_synack_flood` |
+//! | urgent bytes per direction | `urgent.oob-limit` | `reassembly_urgent_oob_limit_reached`; inline, `oob-limit-policy`
+//! |
+//! | resumable connections | `margay.resumable-connections` | the oldest entry of the set is evicted:
+//! `tcp.resumable_forgotten` |
 
 mod buffer;
 mod config;

@@ -1,13 +1,13 @@
-//! Who reassembles how (`host-os-policy:`).
+//! How hosts reassemble, by their operating system (`host-os-policy:`).
 
 use std::net::IpAddr;
 
-/// Which bytes count where TCP segments overlap with different data: what an operating system does (Novak and Sturges,
-/// *Target-Based TCP Stream Reassembly*, 2007), by the names of `host-os-policy`.
+/// Which bytes count if TCP segments overlap with different data. Each policy follows an operating system (Novak and
+/// Sturges, *Target-Based TCP Stream Reassembly*, 2007), by the names in `host-os-policy`.
 ///
-/// What each does was taken from Suricata's behaviour, segment against segment, in all ways that two can overlap. There
-/// `bsd-right`, `hpux10`, `irix`, `macos`, `windows` and `windows2k3` do as `bsd`, `hpux11` and `old-solaris` as
-/// `solaris`, and `vista` as `first`. Linux 6.18 was asked as well: it does as `linux`.
+/// Each policy copies Suricata's behaviour, tested for every way in which two segments can overlap. In Suricata,
+/// `bsd-right`, `hpux10`, `irix`, `macos`, `windows` and `windows2k3` behave as `bsd`, `hpux11` and `old-solaris` as
+/// `solaris`, and `vista` as `first`. A test with Linux 6.18 confirmed `linux`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[allow(missing_docs)]
 pub enum OsPolicy {
@@ -30,7 +30,7 @@ pub enum OsPolicy {
 }
 
 impl OsPolicy {
-    /// Every policy.
+    /// All policies.
     pub const ALL: [OsPolicy; 15] = [
         OsPolicy::Bsd,
         OsPolicy::BsdRight,
@@ -49,7 +49,7 @@ impl OsPolicy {
         OsPolicy::Last,
     ];
 
-    /// Its name in the configuration.
+    /// The policy's name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             OsPolicy::Bsd => "bsd",
@@ -70,7 +70,7 @@ impl OsPolicy {
         }
     }
 
-    /// The policy of that name; `_` counts as `-`, upper case as lower.
+    /// The policy with that name; `_` counts as `-`, and case is ignored.
     pub fn from_name(name: &str) -> Option<OsPolicy> {
         let name = name.to_ascii_lowercase().replace('_', "-");
         Self::ALL.into_iter().find(|p| p.name() == name)
@@ -81,8 +81,8 @@ impl OsPolicy {
         !matches!(self, OsPolicy::First | OsPolicy::Vista)
     }
 
-    /// Whether that is so of bytes that are in order as well. Hosts hand those to the application, and discard what repeats them;
-    /// of these systems Suricata says otherwise.
+    /// Whether it may also replace in-order bytes. Real hosts pass those to the application and discard repeated data,
+    /// but Suricata does this for these systems.
     pub const fn replaces_in_order(self) -> bool {
         matches!(
             self,
@@ -90,7 +90,7 @@ impl OsPolicy {
         )
     }
 
-    /// Whether a later segment's bytes replace those of an earlier one where they overlap; each as (start, end).
+    /// Whether a later segment's bytes replace those of an earlier one in their overlap; each is (start, end).
     pub const fn later_wins(self, earlier: (u64, u64), later: (u64, u64)) -> bool {
         match self {
             OsPolicy::First | OsPolicy::Vista => false,
@@ -111,12 +111,12 @@ impl OsPolicy {
     }
 }
 
-/// Networks and the policy of the hosts in them. The longest prefix counts.
+/// Networks with the policies of their hosts. The longest prefix counts.
 #[derive(Debug, Clone, Default)]
 pub struct HostOsPolicies {
     /// Prefix length, network, whether IPv6, policy; longest prefix first.
     entries: Vec<(u8, u128, bool, OsPolicy)>,
-    /// For all other hosts.
+    /// The policy of all other hosts.
     pub default: OsPolicy,
 }
 
@@ -132,14 +132,14 @@ const fn mask(prefix: u8) -> u128 {
 }
 
 impl HostOsPolicies {
-    /// Adds a network; `prefix` is cut to what the address has.
+    /// Adds a network; `prefix` is limited to the address length.
     pub fn add(&mut self, network: IpAddr, prefix: u8, policy: OsPolicy) {
         let (b, v6) = bits(network);
         let prefix = prefix.min(if v6 { 128 } else { 32 });
         let at = self.entries.partition_point(|e| e.0 >= prefix);
         self.entries.insert(at, (prefix, b & mask(prefix), v6, policy));
     }
-    /// The policy of the host that receives.
+    /// The policy of the receiving host.
     pub fn of(&self, host: IpAddr) -> OsPolicy {
         if self.entries.is_empty() {
             return self.default;

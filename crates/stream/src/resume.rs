@@ -1,13 +1,13 @@
-//! Connections that go on where they were left: after a silence longer than flows live, after they had to make room, or after a reset
-//! that their host did not believe.
+//! Resumes connections: after a silence longer than the flow timeout, after eviction, or after a reset that the host
+//! ignored.
 //!
-//! A host keeps a connection for as long as it likes, and a flow times out. What matters of a connection that is not over fits a cache
-//! line: what each side has acknowledged, its window and its timestamps. [`Remembered`] keeps that, in a table of fixed size; when a
-//! packet comes that fits, its session begins there. So nothing has to be guessed, as it has when a connection is picked up in its
-//! middle, and `stream.midstream` need not be on. What the application layer knew is lost.
+//! A host keeps a connection as long as it likes, but a flow times out. The essential state of an open connection fits a
+//! cache line: for each side what is acknowledged, its window and its timestamps. [`Remembered`] stores that in a table
+//! of fixed size. When a matching packet arrives, its session continues from there. So nothing has to be guessed, unlike
+//! with a midstream pickup, and `stream.midstream` need not be on. The state of the application layer is lost.
 //!
-//! A handshake that the server answered is remembered too, for servers wait longer for its end than flows live. Such entries take no
-//! place from connections that were established: a flood of SYNs makes none of those be forgotten.
+//! A handshake that the server answered is remembered too, since servers wait longer for its completion than flows live.
+//! Such entries never evict established connections, so a SYN flood cannot make the engine forget those.
 
 use margay_packet::Packet;
 use margay_packet::tcp::flag as tcp;
@@ -19,33 +19,34 @@ use crate::peer::{Peer, TS_SPAN, peer_flag};
 use crate::seq;
 use crate::session::{TcpSession, TcpState, flag};
 
-/// Entries of a set.
+/// Entries per set.
 const WAYS: usize = 4;
-/// What of [`TcpSession::flags`] is kept.
+/// The bits of [`TcpSession::flags`] that are remembered.
 const KEPT: u16 = flag::TIMESTAMP | flag::SACK | flag::SIGNED | flag::SCALED;
 
-/// One side, as a sender.
+/// One side as a sender.
 #[derive(Debug, Clone, Copy, Default)]
 struct Side {
     isn: u32,
-    /// What the other side has acknowledged.
+    /// The next sequence number that the other side expects, by its acknowledgments.
     next: u32,
-    /// Bytes that were seen behind that, without a hole; the highest bit says that a FIN follows them, which was not acknowledged. With
-    /// the bit [`EARLY_FIN`] as many numbers as there are before a FIN that something is missing before.
+    /// Bytes seen after the acknowledged ones, without a hole. The highest bit says that an unacknowledged FIN follows
+    /// them. With the bit [`EARLY_FIN`], it is the distance to a FIN before which data is missing.
     sent: u32,
     edge: u32,
-    /// The latest timestamp that the other side may have noted; 0: none.
+    /// The latest timestamp that the other side may have recorded; 0 for none.
     ts: u32,
 }
 
 /// The bit of [`Side::sent`] for a FIN. No window is that large.
 const FIN: u32 = 1 << 31;
 
-/// The bit of [`Side::sent`] for a FIN that came early. Inline alone: data behind it is refused, however late it comes.
+/// The bit of [`Side::sent`] for an early FIN. Only used inline, where data after the FIN is refused however late it
+/// comes.
 const EARLY_FIN: u32 = 1 << 30;
 
 impl Side {
-    /// Bytes that were seen behind what is acknowledged, without a hole.
+    /// Bytes seen after the acknowledged ones, without a hole.
     const fn bytes(&self) -> u32 {
         if self.has_early_fin() { 0 } else { self.sent & !FIN }
     }
@@ -59,38 +60,39 @@ impl Side {
     }
 }
 
-/// A connection that may go on.
+/// A connection that may be resumed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// Of the hash of its addresses and ports what is not its place in the table; 0: none.
+    /// The part of the hash of addresses and ports that does not select the set; 0 for a free entry.
     tag: u32,
-    /// When it was remembered, in seconds.
+    /// When it was stored, in seconds.
     secs: u32,
     /// When the older of both sides' timestamps was sent, in seconds.
     last_ts_time: u32,
     bits: u16,
-    /// Of each side as a sender the largest window that the other one offered, as it stands in the header, rounded up.
+    /// For each side as a sender, the other side's largest window as in the header (unscaled), rounded up.
     max_window: [u16; 2],
-    /// Of each side as a sender how far behind [`Side::next`] the byte is that a pending urgent pointer points at, plus 1; 0: none, or
-    /// too far.
+    /// For each side as a sender, the distance from [`Side::next`] to the byte of a pending urgent pointer, plus 1; 0 if
+    /// there is none or it is too far.
     urgent: [[u8; 3]; 2],
     sides: [Side; 2],
 }
 
 const _: () = assert!(size_of::<Entry>() == 64);
 
-/// Bits of [`Entry::bits`]. The lowest four are what is kept of [`TcpSession::flags`], the highest eight the shifts of the windows that
-/// client and server offer.
+/// Bits of [`Entry::bits`]. The lowest four are the remembered [`TcpSession::flags`]; the highest eight are the window
+/// shifts of client and server.
 mod bit {
     use super::flag;
 
-    /// The server has answered the SYN, and the client was not heard since.
+    /// The server answered the SYN, and the client sent nothing since.
     pub(super) const OPENING: u16 = 1 << 4;
-    /// The client is the end that a flow's key has second.
+    /// The client is the second end of the flow's key.
     pub(super) const CLIENT_SECOND: u16 = 1 << 5;
-    /// Whether the other side noted [`super::Side::ts`] is not certain; of the client, and shifted by 1 of the server.
+    /// It is uncertain whether the other side recorded the client's [`super::Side::ts`]; the bit shifted by 1 is for the
+    /// server's.
     pub(super) const TS_DOUBTFUL: u16 = 1 << 6;
-    /// Where the shift of the client's windows begins; that of the server's follows.
+    /// Position of the client's window shift; the server's follows.
     pub(super) const SCALE: u32 = 8;
 
     const LOW: u16 = flag::TIMESTAMP | flag::SACK;
@@ -106,31 +108,31 @@ mod bit {
     }
 }
 
-/// Connections that may go on, by the hash of their addresses and ports. It is to be seeded: who knows it can choose which are
-/// forgotten.
+/// Connections that may be resumed, by a hash of addresses and ports. The hash needs a secret seed: otherwise an
+/// attacker could choose which connections are forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
-    /// None before the first connection is remembered.
+    /// Empty until the first connection is stored.
     entries: Vec<[Entry; WAYS]>,
-    /// How many sets there are room for.
+    /// The number of sets.
     sets: usize,
     len: usize,
 }
 
 impl Remembered {
-    /// For that many connections; 0 remembers none.
+    /// A table for this many connections; 0 disables it.
     pub(crate) const fn new(connections: usize) -> Remembered {
         Remembered { entries: Vec::new(), sets: connections.div_ceil(WAYS), len: 0 }
     }
 
     fn set(&mut self, print: u64) -> Option<&mut [Entry; WAYS]> {
-        // Other bits than those that tell a set's entries apart first.
+        // Selects the set by other bits than those that distinguish a set's entries.
         let n = (u128::from(print.rotate_left(32)) * self.entries.len() as u128) >> 64;
         self.entries.get_mut(n as usize)
     }
 
-    /// Keeps an entry, where a set is full instead of its oldest, of those that are opening first. Whether that was another
-    /// connection's; one that is opening itself is not kept in the place of one that is not.
+    /// Stores an entry. In a full set it replaces the oldest entry, handshakes first. Returns whether it evicted another
+    /// connection. A handshake never evicts an established connection.
     fn keep(&mut self, print: u64, entry: Entry) -> bool {
         if self.entries.is_empty() {
             self.entries = vec![[Entry::default(); WAYS]; self.sets];
@@ -149,7 +151,7 @@ impl Remembered {
         other
     }
 
-    /// The entry of a connection, which is taken out where `fits` says so.
+    /// Removes and returns a connection's entry if `fits` accepts it.
     fn take(&mut self, print: u64, fits: impl FnOnce(&Entry) -> bool) -> Option<Entry> {
         let set = self.set(print)?;
         let place = set.iter_mut().find(|e| e.tag == tag(print))?;
@@ -162,16 +164,17 @@ impl Remembered {
     }
 }
 
-/// The hash of a flow's key, which is never 0 here, and whether the source of a packet, or a flow's client, comes second in the key.
+/// The hash of a flow's key, never 0 here, and whether the packet's source or the flow's client is the second end of the
+/// key.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowPrint {
-    /// The hash: the same in both directions.
+    /// The hash, equal in both directions.
     pub hash: u64,
-    /// Whether the source, or the client, is the end that the key has second.
+    /// Whether the source, or the client, is the second end of the key.
     pub second: bool,
 }
 
-/// What tells connections of a set apart: bits of the hash that do not choose the set; never 0.
+/// Distinguishes the connections of a set: the bits of the hash that do not select the set; never 0.
 const fn tag(print: u64) -> u32 {
     let tag = (print >> 32) as u32;
     if tag == 0 { 1 } else { tag }
@@ -194,8 +197,8 @@ impl Entry {
         Side { isn: p.isn, next: p.last_ack, sent, edge: p.edge, ts: if p.last_ts == 0 { 0 } else { p.max_ts } }
     }
 
-    /// How far behind what is acknowledged the byte is that a pending urgent pointer of a side points at, plus 1; 0: there is none, or it
-    /// is more than 16 MiB.
+    /// The distance from the acknowledged data to the byte of a side's pending urgent pointer, plus 1; 0 if there is
+    /// none, or it is over 16 MiB.
     fn urgent(p: &Peer) -> [u8; 3] {
         let pending = p.data.as_deref().and_then(|d| d.buffer.pending_urgent()).and_then(|at| i64::try_from(at).ok());
         let behind = pending.map_or(0, |at| at - p.offset(p.last_ack) + 1);
@@ -235,7 +238,7 @@ impl Entry {
         self.bits & bit::OPENING != 0
     }
 
-    /// Shift of the windows that a side offers.
+    /// The window shift of a side.
     const fn wscale(&self, side: usize) -> u8 {
         (self.bits >> (bit::SCALE + 4 * side as u32) & 15) as u8
     }
@@ -245,19 +248,19 @@ impl Entry {
         u32::from(self.max_window[side]) << self.wscale(1 - side)
     }
 
-    /// How far behind [`Side::next`] of a side the byte is that its urgent pointer points at.
+    /// The distance from a side's [`Side::next`] to the byte of its pending urgent pointer.
     fn pending_urgent(&self, side: usize) -> Option<u32> {
         let [a, b, c] = self.urgent[side];
         u32::from_be_bytes([0, a, b, c]).checked_sub(1)
     }
 
-    /// Index of the sender of a packet.
+    /// The index of a packet's sender.
     const fn from(&self, second: bool) -> usize {
         if second == (self.bits & bit::CLIENT_SECOND != 0) { 0 } else { 1 }
     }
 
-    /// Whether a packet may be the connection's next: new data in the window, or passive one window behind that, or an acknowledgment of
-    /// what was sent.
+    /// Whether a packet may be the connection's next one: new data in the window (or, passive, within one window beyond
+    /// it), or an acknowledgment of sent data.
     fn fits(&self, s: &Segment<'_>, second: bool, inline: bool) -> bool {
         let from = self.from(second);
         if self.is_opening() && (from == 1 || s.ack != self.sides[1].next) {
@@ -270,9 +273,10 @@ impl Entry {
         } else {
             ack_back <= u64::from(self.max_window(1 - from).max(u32::from(u16::MAX)))
         };
-        // Linux takes data that it expects without a look at how old its acknowledgment is; that is told once the session is there.
+        // Linux accepts expected data without checking the age of its acknowledgment. This is reported once the session
+        // exists.
         let ack = ack || !inline && !s.payload.is_empty() && s.seq == own.next.wrapping_add(own.bytes());
-        // Its receiver may have room for more than it said, and keeps what is in its window.
+        // The receiver may have more room than it announced, and keeps data within its real window.
         let edge = if inline { own.edge } else { own.edge.wrapping_add(self.max_window(from)) };
         ack && seq::geq(s.end(), own.next) && seq::lt(s.seq, edge)
     }
@@ -307,26 +311,27 @@ impl Entry {
     }
 }
 
-/// Whether a side's FIN was seen, and something before it is missing.
+/// Whether a side's FIN was seen, but data before it is missing.
 fn ends_early(p: &Peer) -> bool {
     let pending = p.has(peer_flag::FIN) && seq::lt(p.last_ack, p.next_seq);
-    // Where there is no data, all that is before the FIN is missing.
+    // Without data, everything before the FIN is missing.
     pending && if p.data.is_none() { p.last_ack.wrapping_add(1) != p.next_seq } else { waits(p) }
 }
 
 impl TcpSession {
-    /// Whether a reset closed it that its receiver need not have believed, or got: what comes behind it is followed as if there had been
-    /// none, and the end is an end when the flow is over. Inline it does not get through.
+    /// Whether a reset closed the session that its receiver may have ignored or not received. Later data is then tracked
+    /// as if there had been no reset, and the end is decided when the flow ends. Inline, such data does not get through.
     pub fn may_go_on(&self) -> bool {
         self.state == TcpState::Closed && !self.inline() && self.peers.iter().any(|p| p.has(peer_flag::RESET))
     }
 
-    /// Whether the connection may go on after a silence: it was established, both of its sides were followed, and it is not over.
+    /// Whether the connection may be resumed after a silence: it was established, both sides were tracked, and it is not
+    /// over.
     fn may_be_resumed(&self) -> bool {
         let over = match self.state {
             TcpState::Closed => !self.peers.iter().any(|p| p.has(peer_flag::RESET)),
-            // A sender goes on whose FIN did not arrive, for it was lost or something before it is missing, or was not taken. Inline, unless
-            // its FIN came early, what it sends then is picked up as anything in the middle, by `stream.midstream-policy`.
+            // A sender continues if its FIN was lost, was not accepted, or has missing data before it. Inline, only an
+            // early FIN is remembered; otherwise later data is a midstream pickup, by `stream.midstream-policy`.
             TcpState::TimeWait | TcpState::LastAck if self.inline() => !self.peers.iter().any(ends_early),
             TcpState::TimeWait | TcpState::LastAck => {
                 !self.peers.iter().any(|p| seq::lt(p.last_ack, p.next_seq) || p.has(peer_flag::PAST_FIN))
@@ -340,7 +345,7 @@ impl TcpSession {
 }
 
 impl StreamEngine {
-    /// Remembers a session that ends, at `secs` of packet time, where its connection may go on.
+    /// Stores a session that ends at packet time `secs`, if its connection may be resumed.
     pub fn remember(&mut self, session: &TcpSession, print: FlowPrint, secs: u32) {
         if session.may_be_resumed() && self.remembered.keep(print.print(), Entry::of(session, print, secs)) {
             self.counters.resumable_forgotten += 1;
@@ -348,8 +353,8 @@ impl StreamEngine {
         self.counters.resumable = self.remembered.len as u64;
     }
 
-    /// Resumes the connection of a packet for which there is no session, or one that nobody but one side ever opened: where it was
-    /// remembered, and the packet fits. Returns whether the packet was sent by the client.
+    /// Resumes the connection of a packet if it was remembered and the packet fits. The packet must have no session, or
+    /// one that only one side opened. Returns whether the client sent the packet.
     pub fn resume(
         &mut self,
         session: &mut Option<Box<TcpSession>>,
@@ -359,7 +364,7 @@ impl StreamEngine {
         if self.remembered.len == 0 {
             return None;
         }
-        // A SYN/ACK that nobody asked for begins no connection where one goes on.
+        // An unsolicited SYN/ACK opens no connection where one can be resumed.
         let (free, alone) = match session.as_deref() {
             None => (true, self.config.midstream),
             Some(s) if s.state == TcpState::SynSent => (true, false),
@@ -396,7 +401,7 @@ impl StreamEngine {
             if side.bytes() == 0 && urgent.is_none() {
                 continue;
             }
-            // What was seen before is not read again, unless it comes again. It is no gap.
+            // Earlier data is not read again unless it is sent again. It is no gap.
             let d = self.assembly(&mut new.peers[from], from, seed, false);
             d.buffer = StreamBuffer::behind(side.bytes().into());
             d.gap_seen = side.bytes().into();
@@ -409,8 +414,8 @@ impl StreamEngine {
         Some(from == 0)
     }
 
-    /// Passive: the other side of a session that a reset closed sends what comes next. Where the reset did not arrive it goes on: what it
-    /// acknowledges and offers counts, and its peer may acknowledge what it sends.
+    /// Passive: the other side of a session closed by a reset sends its next packet. If the reset did not arrive, the
+    /// connection continues: the packet's acknowledgment and window count, and its peer may acknowledge its data.
     pub(crate) fn note_behind_reset(&self, session: &mut TcpSession, s: &Segment<'_>) {
         let next = session.peers[s.from].next_seq;
         if session.may_go_on()
@@ -425,9 +430,10 @@ impl StreamEngine {
         }
     }
 
-    /// A session was closed by a reset, and goes on all the same: whoever sent the reset, the host did not believe it, or did not get
-    /// it. What was not acknowledged is read again. On the wire nothing of it gets through instead. `Some` where that is so: whether the
-    /// application layer was told of the end, or has read what was not acknowledged, so that it has to begin anew.
+    /// Handles data on a session closed by a reset, if the host ignored or did not receive the reset. Data that was not
+    /// acknowledged is read again. Inline with `spare_harmless`, such data is rejected instead. Returns `Some` if the
+    /// connection continues, with whether the application layer must restart: it already saw the end, or read data that
+    /// was not acknowledged.
     pub(crate) fn goes_on(&mut self, session: &mut TcpSession, s: &Segment<'_>) -> Option<bool> {
         let own = &session.peers[s.from];
         let other = &session.peers[s.to()];
@@ -435,7 +441,7 @@ impl StreamEngine {
             || !own.has(peer_flag::RESET)
             || s.flags & (tcp::SYN | tcp::RST | tcp::ACK) != tcp::ACK
             || s.payload.is_empty() && !s.has(tcp::URG)
-            // The other side may have gone on since.
+            // The other side may have sent more since.
             || seq::gt(s.ack, seq::max(other.next_seq, other.edge))
             || seq::lt(s.end(), own.last_ack)
             || s.end() == own.last_ack && !s.payload.is_empty()
@@ -443,7 +449,7 @@ impl StreamEngine {
         {
             return None;
         }
-        // What was on its way before the reset says nothing.
+        // A packet that was in flight before the reset proves nothing.
         let again = own.data.as_deref().zip(u64::try_from(own.offset(s.seq)).ok());
         if !s.payload.is_empty()
             && again.is_some_and(|(d, at)| d.buffer.compare(at, s.payload) == (s.payload.len(), true))
@@ -463,7 +469,7 @@ impl StreamEngine {
                 d.finished = None;
             }
             if let Some(d) = p.data.as_mut().filter(|_| !at_once) {
-                // Who did not read begins with what comes now.
+                // A reader that was off starts with the new data.
                 d.app = if off { d.acked } else { d.app.min(d.acked) };
                 d.raw = d.raw.min(d.acked);
             }

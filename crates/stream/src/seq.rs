@@ -1,11 +1,11 @@
-//! Comparing sequence numbers: 32 bits that wrap (RFC 9293 section 3.4).
+//! Comparison of sequence numbers: 32 bits that wrap (RFC 9293 section 3.4).
 
 /// Whether `a` is before `b`.
 #[inline]
 pub(crate) const fn lt(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
-/// Whether `a` is `b` or before it.
+/// Whether `a` equals `b` or is before it.
 #[inline]
 pub(crate) const fn leq(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) <= 0
@@ -15,17 +15,17 @@ pub(crate) const fn leq(a: u32, b: u32) -> bool {
 pub(crate) const fn gt(a: u32, b: u32) -> bool {
     lt(b, a)
 }
-/// Whether `a` is `b` or after it.
+/// Whether `a` equals `b` or is after it.
 #[inline]
 pub(crate) const fn geq(a: u32, b: u32) -> bool {
     leq(b, a)
 }
-/// The later of both.
+/// The later one.
 #[inline]
 pub(crate) const fn max(a: u32, b: u32) -> u32 {
     if lt(a, b) { b } else { a }
 }
-/// The earlier of both.
+/// The earlier one.
 #[inline]
 pub(crate) const fn min(a: u32, b: u32) -> u32 {
     if lt(a, b) { a } else { b }

@@ -1,10 +1,10 @@
-//! What is kept of a TCP connection, and the views on its data.
+//! The state of a TCP connection, and read access to its data.
 
 use margay_flow::{Direction, FlowState};
 
 use crate::peer::{Assembly, FLOAT, Peer, peer_flag};
 
-/// State of a session (`tcp.state` in events). Named as seen from the server: the client's FIN makes `close_wait`.
+/// State of a session (`tcp.state` in events). The names take the server's view: the client's FIN leads to `close_wait`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[allow(missing_docs)]
 #[repr(u8)]
@@ -24,11 +24,11 @@ pub enum TcpState {
 }
 
 impl TcpState {
-    /// Its name in events and statistics.
+    /// The name in events and statistics.
     pub const fn name(self) -> &'static str {
         margay_flow::TCP_STATES[self as usize]
     }
-    /// The flow's state that goes with it.
+    /// The corresponding flow state.
     pub const fn flow_state(self) -> FlowState {
         match self {
             TcpState::None | TcpState::SynSent | TcpState::SynRecv => FlowState::New,
@@ -40,7 +40,7 @@ impl TcpState {
             TcpState::LastAck | TcpState::TimeWait | TcpState::Closed => FlowState::Closed,
         }
     }
-    /// Whether one side at least has closed.
+    /// Whether at least one side has closed.
     pub(crate) const fn closing(self) -> bool {
         matches!(
             self,
@@ -58,7 +58,7 @@ impl TcpState {
 pub(crate) mod flag {
     pub(crate) const MIDSTREAM: u16 = 1;
     pub(crate) const ASYNC: u16 = 1 << 1;
-    /// Both sides sent a SYN before a SYN/ACK.
+    /// Both sides sent a SYN before any SYN/ACK.
     pub(crate) const FOUR_WAY: u16 = 1 << 2;
     pub(crate) const TIMESTAMP: u16 = 1 << 3;
     pub(crate) const SACK: u16 = 1 << 4;
@@ -66,90 +66,90 @@ pub(crate) mod flag {
     pub(crate) const APP_OFF: u16 = 1 << 6;
     pub(crate) const RAW_OFF: u16 = 1 << 7;
     pub(crate) const INLINE: u16 = 1 << 8;
-    /// The sides were turned round at pickup.
+    /// The sides were swapped at pickup.
     pub(crate) const SWAPPED: u16 = 1 << 9;
-    /// The server did not take the data that came with the SYN.
+    /// The server did not accept the data that came with the SYN.
     pub(crate) const DATA_IGNORED: u16 = 1 << 10;
     /// The client's SYN was signed (RFC 2385, RFC 5925).
     pub(crate) const SIGNED: u16 = 1 << 11;
     /// The client's SYN offered to scale windows.
     pub(crate) const SCALED: u16 = 1 << 12;
-    /// It went on after it was taken for over.
+    /// The session was resumed after it counted as over.
     pub(crate) const RESUMED: u16 = 1 << 13;
     /// Data came with the client's SYN.
     pub(crate) const SYN_DATA: u16 = 1 << 14;
-    /// Inline, data of the client's SYN was read that the server did not take, and nothing since.
+    /// Inline: data of the client's SYN was read but the server did not accept it, and nothing was read since.
     pub(crate) const UNTAKEN: u16 = 1 << 15;
 }
 
-/// What the application layer gets next.
+/// The next data for the application layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AppData<'a> {
     /// Bytes in order.
     Data {
-        /// Stream offset of the first: 0 is the first byte of the direction.
+        /// Stream offset of the first byte; 0 is the start of the direction.
         offset: u64,
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// Bytes that the receiver has and we never saw: how many.
+    /// Number of bytes that the receiver has but the engine never saw.
     Gap(u64),
 }
 
-/// A stretch of raw stream for content inspection.
+/// Part of the raw stream for content inspection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamChunk<'a> {
     /// The bytes, context first.
     pub data: &'a [u8],
     /// Stream offset of `data[0]`.
     pub offset: u64,
-    /// How many bytes at the start were in a chunk before: a match that ends in them was found then.
+    /// Number of leading bytes that an earlier chunk had: a match that ends within them was found then.
     pub seen: usize,
 }
 
-/// How far one side of a connection is, as a sender; sequence numbers all.
+/// The progress of one side as a sender, as sequence numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SideState {
     /// Initial sequence number.
     pub isn: u32,
     /// One past the last byte (or FIN) seen.
     pub next_seq: u32,
-    /// Highest acknowledgment of the other side.
+    /// Highest acknowledgment by the other side.
     pub last_ack: u32,
-    /// Furthest that the other side ever let this one send.
+    /// The furthest sequence number that the other side ever allowed.
     pub next_win: u32,
-    /// The first byte that is kept.
+    /// The first stored byte.
     pub base_seq: u32,
-    /// One past the last byte that is kept.
+    /// One past the last stored byte.
     pub right_edge: u32,
-    /// The window that the other side offered last, scaled.
+    /// The other side's last window, scaled.
     pub window: u32,
     /// Shift of that window.
     pub wscale: u8,
 }
 
-/// The largest window without a scale.
+/// The largest window without scaling.
 const WINDOW: u32 = 65_535;
 
-/// A TCP connection. Index 0 is the client, 1 the server; data is indexed by the direction that it goes.
+/// A TCP connection. Index 0 is the client, 1 the server. Data is indexed by the direction in which it is sent.
 ///
-/// A cache line for each side, and one for what they share.
+/// Each side takes one cache line, and their common state another.
 #[derive(Debug, Clone, Default)]
 #[repr(C, align(64))]
 pub struct TcpSession {
     pub(crate) peers: [Peer; 2],
     pub(crate) state: TcpState,
     pub(crate) flags: u16,
-    /// Memory of its data was given back since it was accounted for.
+    /// Whether data was freed since its memory was last counted.
     pub(crate) freed: bool,
-    /// Bytes of each direction that are put together, where that is not what the settings say; 0 means all.
+    /// Bytes of each direction that are reassembled, if different from the settings; 0 means all.
     pub(crate) depth: Option<u64>,
     pub(crate) queue: Vec<Queued>,
 }
 
 const _: () = assert!(size_of::<TcpSession>() == 192);
 
-/// A SYN or SYN/ACK that may be the one that counts.
+/// A SYN or SYN/ACK that may turn out to be the valid one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Queued {
     pub(crate) syn_ack: bool,
@@ -164,7 +164,7 @@ pub(crate) struct Queued {
 }
 
 impl TcpSession {
-    /// Turns it round: who was taken for the client is the server. The flow has to be turned with it.
+    /// Swaps client and server. The caller must swap the flow's ends too.
     pub fn turn_round(&mut self) {
         self.peers.swap(0, 1);
         self.queue.clear();
@@ -175,11 +175,11 @@ impl TcpSession {
             state => state,
         };
     }
-    /// State.
+    /// The state.
     pub const fn state(&self) -> TcpState {
         self.state
     }
-    /// Prefetches the session: reads a field of each cache line that its next packet needs. The sum means nothing.
+    /// Prefetches the session: reads a field of each cache line that its next packet needs. The sum has no meaning.
     #[inline]
     pub fn warm(&self) -> u64 {
         let shared = u64::from(self.flags);
@@ -187,7 +187,7 @@ impl TcpSession {
             .iter()
             .fold(shared, |sum, p| sum ^ u64::from(p.next_seq) ^ p.data.as_deref().map_or(0, Assembly::warm))
     }
-    /// How far a direction is.
+    /// The progress of a direction.
     pub fn side(&self, direction: Direction) -> SideState {
         let p = &self.peers[direction.index()];
         let base = self.base(p);
@@ -206,7 +206,7 @@ impl TcpSession {
             wscale: self.peers[direction.reverse().index()].wscale,
         }
     }
-    /// What is special about it, by the names of events.
+    /// Special properties of the session, by their names in events.
     pub fn flags(&self) -> impl Iterator<Item = &'static str> {
         let flags = self.flags;
         [
@@ -222,12 +222,12 @@ impl TcpSession {
         .filter(move |f| flags & f.0 != 0)
         .map(|f| f.1)
     }
-    /// TCP flags seen in packets of a direction.
+    /// All TCP flags seen in packets of a direction.
     pub const fn tcp_flags(&self, direction: Direction) -> u8 {
         self.peers[direction.index()].tcp_flags
     }
-    /// Whether it was picked up in the middle, or went on after it was taken for over: what the application layer gets first need not
-    /// be the beginning of something.
+    /// Whether the session was picked up midstream or resumed, so that the first data for the application layer may not
+    /// be the start of a message.
     pub const fn is_midstream(&self) -> bool {
         self.flags & (flag::MIDSTREAM | flag::RESUMED) != 0
     }
@@ -240,16 +240,16 @@ impl TcpSession {
         self.peers.iter().any(|p| p.has(peer_flag::RESET))
     }
 
-    /// Whether only one side of the connection is seen.
+    /// Whether only one side of the connection is visible.
     pub const fn is_async(&self) -> bool {
         self.flags & flag::ASYNC != 0
     }
-    /// Has more or less of each direction put together than the settings say: `depth` bytes, 0 for all. What a
-    /// direction is past already stays lost.
+    /// Changes how much of each direction is reassembled: `depth` bytes, 0 for all. Data that a direction already
+    /// skipped stays lost.
     pub const fn set_depth(&mut self, depth: u64) {
         self.depth = Some(depth);
     }
-    /// Whether a direction's data reached `depth` and is not followed any more.
+    /// Whether a direction's data reached `depth` and is no longer tracked.
     pub const fn depth_reached(&self, direction: Direction) -> bool {
         self.peers[direction.index()].has(peer_flag::DEPTH)
     }
@@ -257,8 +257,8 @@ impl TcpSession {
     pub const fn has_gap(&self, direction: Direction) -> bool {
         self.peers[direction.index()].has(peer_flag::GAP)
     }
-    /// How many sequence numbers a direction used so far, holes included (`stream_size`): a SYN has one, and a FIN that was
-    /// acknowledged. A server's FIN that is the first counts at once (observed).
+    /// The sequence numbers that a direction used so far, including gaps (`stream_size`). A SYN counts as one, and so
+    /// does an acknowledged FIN. A server's FIN that is the first one counts at once (observed).
     pub fn stream_size(&self, direction: Direction) -> u64 {
         let p = &self.peers[direction.index()];
         if p.tcp_flags == 0 {
@@ -269,12 +269,14 @@ impl TcpSession {
         let counts = first || crate::seq::geq(p.last_ack, p.next_seq);
         size - u64::from(p.has(peer_flag::FIN) && !counts)
     }
-    /// Urgent bytes of a direction that its receiver takes out of the stream (`tcp.ts_urgent_oob_data`, `tc_urgent_oob_data`).
+    /// Urgent bytes of a direction that its receiver removes from the stream (`tcp.ts_urgent_oob_data`,
+    /// `tc_urgent_oob_data`).
     pub fn urgent_bytes(&self, direction: Direction) -> u64 {
         self.data(direction).map_or(0, |d| d.buffer.urgent_count())
     }
-    /// Whether a packet with sequence number `seq` may be a direction's next, where that carried `bytes`, headers and all, since
-    /// the session was last told of a packet: it is not before what is acknowledged, and not beyond all of them and a window.
+    /// Whether a packet with sequence number `seq` may be a direction's next one, if the direction carried `bytes`
+    /// (including headers) since the session last saw a packet: it is not before the acknowledged data, and not beyond
+    /// these bytes plus a window.
     pub fn may_be_next(&self, direction: Direction, seq: u32, bytes: u64) -> bool {
         let p = &self.peers[direction.index()];
         let from = crate::seq::min(p.last_ack, p.next_seq);
@@ -282,7 +284,7 @@ impl TcpSession {
         let span = u64::from(to.wrapping_sub(from)) + u64::from(p.window.max(WINDOW)) + bytes;
         u64::from(seq.wrapping_sub(from)) <= span
     }
-    /// The sequence number of a direction's stream offset 0. Urgent bytes that were taken out do not count.
+    /// The sequence number of a direction's stream offset 0. Removed urgent bytes do not count.
     pub const fn first_seq(&self, direction: Direction) -> u32 {
         let p = &self.peers[direction.index()];
         p.next_seq.wrapping_sub(p.next_off as u32)
@@ -291,15 +293,15 @@ impl TcpSession {
     pub const fn isn(&self, direction: Direction) -> u32 {
         self.peers[direction.index()].isn
     }
-    /// Most stretches of data far apart there were at a time (`tcp.ts_max_regions`, `tc_max_regions`).
+    /// Largest number of separate data regions at a time (`tcp.ts_max_regions`, `tc_max_regions`).
     pub fn max_regions(&self, direction: Direction) -> u16 {
         self.peers[direction.index()].data.as_ref().map_or(1, |d| d.buffer.regions_seen().max(1))
     }
-    /// Stream offset that raw inspection has come to in a direction.
+    /// Stream offset of raw inspection in a direction.
     pub fn raw_offset(&self, direction: Direction) -> u64 {
         self.peers[direction.index()].data.as_ref().map_or(0, |d| d.raw)
     }
-    /// Stream offset that the application layer has come to in a direction.
+    /// Stream offset of the application layer in a direction.
     pub fn app_offset(&self, direction: Direction) -> u64 {
         self.peers[direction.index()].data.as_ref().map_or(0, |d| d.app)
     }
@@ -307,11 +309,11 @@ impl TcpSession {
     pub(crate) const fn inline(&self) -> bool {
         self.flags & flag::INLINE != 0
     }
-    /// Whether data is looked at before it is acknowledged.
+    /// Whether data is read before it is acknowledged.
     pub(crate) const fn at_once(&self) -> bool {
         self.flags & (flag::INLINE | flag::ASYNC) != 0
     }
-    /// The offset that a side's stream begins at while that may still move.
+    /// The offset at which a side's stream begins, while that may still move.
     pub(crate) const fn base(&self, p: &Peer) -> u64 {
         if p.has(peer_flag::FLOATING) && !self.at_once() { FLOAT } else { 0 }
     }
@@ -322,13 +324,13 @@ impl TcpSession {
         }
     }
 
-    /// How far a direction's data may be looked at: what is acknowledged; inline, or with `all`, everything.
+    /// How far a direction's data may be read: acknowledged data; inline, or with `all`, everything.
     fn limit(&self, d: &Assembly, all: bool) -> u64 {
         if all || self.at_once() { u64::MAX } else { d.acked }
     }
 
-    /// What the application layer has not had yet of a direction; `all` includes what was not acknowledged, for the end
-    /// of a flow. After it was used call [`TcpSession::app_consume`], and ask again.
+    /// Unread data of a direction for the application layer; `all` includes unacknowledged data, at the end of a flow.
+    /// After using it, call [`TcpSession::app_consume`] and then this again.
     pub fn app_data(&self, direction: Direction, all: bool) -> Option<AppData<'_>> {
         if self.flags & flag::APP_OFF != 0 {
             return None;
@@ -344,22 +346,22 @@ impl TcpSession {
         (next > d.app && next <= lost).then(|| AppData::Gap(next - d.app))
     }
 
-    /// Whether bytes of a direction are missing at stream offset `at` that will not come any more: the receiver has them,
-    /// or with `all` data behind them is all there is.
+    /// Whether bytes of a direction are missing at stream offset `at` and will not come any more: the receiver has them
+    /// or, with `all`, only later data exists.
     pub fn app_gap_at(&self, direction: Direction, at: u64, all: bool) -> bool {
         let Some(d) = self.data(direction) else { return false };
         let lost = if all { u64::MAX } else { d.acked };
         d.buffer.next_at(at).is_some_and(|next| next > at && next <= lost)
     }
 
-    /// Whether data of a direction, without a hole before it, waits for an acknowledgment.
+    /// Whether contiguous data of a direction waits for an acknowledgment.
     pub fn app_unacknowledged(&self, direction: Direction) -> bool {
         let Some(d) = self.data(direction).filter(|_| self.flags & flag::APP_OFF == 0) else { return false };
         let at = d.app.max(self.limit(d, false));
         !d.buffer.contiguous(at, u64::MAX).is_empty()
     }
 
-    /// The application layer has taken `n` bytes, or a gap of `n`.
+    /// Records that the application layer used `n` bytes, or skipped a gap of `n`.
     pub fn app_consume(&mut self, direction: Direction, n: u64) {
         if let Some(d) = &mut self.peers[direction.index()].data {
             d.app = d.app.saturating_add(n);
@@ -367,8 +369,7 @@ impl TcpSession {
         self.release(direction);
     }
 
-    /// Data of a direction from stream offset `from` on is to be kept, whoever has taken it; `None` keeps no more than is
-    /// needed otherwise.
+    /// Keeps data of a direction from stream offset `from` on, even if all readers have it; `None` ends that.
     pub fn keep(&mut self, direction: Direction, from: Option<u64>) {
         if let Some(d) = &mut self.peers[direction.index()].data {
             d.keep = from;
@@ -376,8 +377,7 @@ impl TcpSession {
         }
     }
 
-    /// Calls `each` with every stretch of a direction without a hole between two stream offsets, and the offset at which it
-    /// begins.
+    /// Calls `each` with every contiguous part of a direction between two stream offsets, and with the part's offset.
     pub fn stretches(&self, direction: Direction, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8])) {
         let Some(d) = self.data(direction) else { return };
         let mut at = from;
@@ -395,34 +395,35 @@ impl TcpSession {
         }
     }
 
-    /// Whether nobody reads the session's data: neither the application layer nor raw inspection.
+    /// Whether the session has no reader: neither the application layer nor raw inspection.
     pub(crate) const fn is_unread(&self) -> bool {
         let both_off = flag::APP_OFF | flag::RAW_OFF;
         self.flags & both_off == both_off
     }
 
-    /// The application layer does not want data of this session any more.
+    /// Stops the application layer's reading of this session.
     pub fn app_disable(&mut self) {
         self.flags |= flag::APP_OFF;
         self.release(Direction::ToServer);
         self.release(Direction::ToClient);
     }
 
-    /// The other side of this connection was heard before it began here, with these TCP flags.
+    /// Records TCP flags that the other side sent before the session began here.
     pub const fn heard_before(&mut self, direction: Direction, tcp_flags: u8) {
         self.peers[direction.index()].tcp_flags |= tcp_flags;
     }
 
-    /// Nothing looks at the raw stream of this session any more.
+    /// Stops raw inspection of this session.
     pub fn raw_disable(&mut self) {
         self.flags |= flag::RAW_OFF;
         self.release(Direction::ToServer);
         self.release(Direction::ToClient);
     }
 
-    /// What follows is encrypted: nothing looks at the raw stream any more. Of a direction with data that was not looked at the next
-    /// [`TcpSession::raw_chunk`] is that data, and of one without it is empty, as soon as there is data: rules that need no search are
-    /// asked once more, as the peer does. In the direction `asked` they were with the packet at hand.
+    /// Ends raw inspection because the following data is encrypted. If a direction has uninspected data, the next
+    /// [`TcpSession::raw_chunk`] returns that data. Otherwise it returns an empty chunk as soon as there is data: rules
+    /// that need no search run once more, as in Suricata. In the direction `asked` they already ran with the current
+    /// packet.
     pub fn raw_finish(&mut self, asked: Option<Direction>) {
         if self.flags & flag::RAW_OFF != 0 {
             return;
@@ -440,8 +441,8 @@ impl TcpSession {
         self.raw_disable();
     }
 
-    /// Something else begins in both directions behind what the application layer took: raw inspection looks at what is
-    /// before that apart, and goes on there even where it was to end ([`TcpSession::raw_finish`]).
+    /// Marks a border in both directions after the data that the application layer used. Raw inspection treats data
+    /// before the border separately. It then continues, even if it was to end there ([`TcpSession::raw_finish`]).
     pub fn raw_border(&mut self) {
         if self.peers[0].has(peer_flag::RAW_ENDED) {
             self.flags &= !flag::RAW_OFF;
@@ -458,15 +459,15 @@ impl TcpSession {
         }
     }
 
-    /// Lets the next [`TcpSession::raw_chunk`] of a direction return what there is, whatever its size.
+    /// Makes the next [`TcpSession::raw_chunk`] of a direction return all available data, whatever its size.
     pub fn raw_trigger(&mut self, direction: Direction) {
         self.peers[direction.index()].flags |= peer_flag::TRIGGER;
     }
 
-    /// What raw inspection should look at now, if anything. Inline: the latest packet's data, with what is before it, as
-    /// far back as a chunk is long. Else acknowledged data, once there is a chunk of it, a hole follows, or it was asked
-    /// for ([`TcpSession::raw_trigger`]); with `all` everything there is. After inspection call [`TcpSession::raw_done`]
-    /// and ask again.
+    /// The data that raw inspection should see now, if any. Inline: the latest packet's data, preceded by up to a chunk
+    /// of earlier data. Otherwise acknowledged data, once a chunk is complete, a gap follows, or after
+    /// [`TcpSession::raw_trigger`]; with `all`, everything. After inspection, call [`TcpSession::raw_done`] and then
+    /// this again.
     pub fn raw_chunk(&self, direction: Direction, all: bool) -> Option<StreamChunk<'_>> {
         let peer = &self.peers[direction.index()];
         if self.flags & flag::RAW_OFF != 0 {
@@ -480,15 +481,15 @@ impl TcpSession {
                 return None;
             }
             let (start, end) = d.packet;
-            // What a long segment repeats may be freed: what is behind that is looked at.
+            // Data that a long segment repeats may be freed; the rest is inspected.
             let start = d.buffer.next_at(start).map_or(start, |held| held.min(end));
             let chunk = u64::from(d.chunk_size);
             let (from, data) = if d.around.is_empty() {
                 let from = d.buffer.start_of(start).max(start.saturating_sub(chunk));
-                // What came early behind it was looked at without it.
+                // Early data after it was inspected without it.
                 let (own, end) = (end, end.max(d.raw.min(end.saturating_add(chunk))));
                 let (mut from, mut data) = (from, d.buffer.contiguous(from, end));
-                // Of a segment that reaches over a hole that was passed what is behind that is new.
+                // For a segment across a gap that was skipped, the data after the gap is new.
                 while let Some(next) =
                     d.buffer.next_at(from + data.len() as u64).filter(|n| *n < own && !data.is_empty())
                 {
@@ -498,14 +499,14 @@ impl TcpSession {
             } else {
                 (d.around_at, d.around.as_slice())
             };
-            // A packet's own data is looked at also when it was there before: the packet may have to be dropped.
+            // A packet's data is inspected even if it was seen before: the packet may have to be dropped.
             let seen = (start.saturating_sub(from)).min(data.len() as u64) as usize;
             return (!data.is_empty()).then_some(StreamChunk { data, offset: from, seen });
         }
         let before = d.raw < d.border;
         let end = if before { d.border } else { u64::MAX };
         let limit = self.limit(d, all).min(end);
-        // A hole that the receiver does not have is behind us.
+        // Skips a gap.
         let mut at = d.raw;
         let mut fresh = d.buffer.contiguous(at, limit);
         if fresh.is_empty() {
@@ -531,7 +532,7 @@ impl TcpSession {
         Some(StreamChunk { data, offset: from, seen: (at - from) as usize })
     }
 
-    /// The chunk that [`TcpSession::raw_chunk`] returned, to its end at `end`, was inspected.
+    /// Records that the chunk from [`TcpSession::raw_chunk`] was inspected; `end` is its end.
     pub fn raw_done(&mut self, direction: Direction, end: u64) {
         let peer = &mut self.peers[direction.index()];
         if let Some(d) = &mut peer.data {
@@ -543,20 +544,20 @@ impl TcpSession {
         self.release(direction);
     }
 
-    /// Whether data of either direction was ever kept. Without it nothing is left to inspect when the flow ends.
+    /// Whether data of either direction was ever stored. Otherwise nothing is left to inspect when the flow ends.
     pub fn has_data(&self) -> bool {
         self.peers.iter().any(|p| p.data.is_some())
     }
 
-    /// Whether data of a direction is left that was not looked at: at the end of a flow the engine makes a packet for it.
+    /// Whether a direction has uninspected data. The engine then creates a pseudo packet for it when the flow ends.
     pub fn needs_flush(&self, direction: Direction) -> bool {
         let Some(d) = self.data(direction) else { return false };
         let left = |from: u64| d.buffer.next_at(from).is_some();
         (self.flags & flag::APP_OFF == 0 && left(d.app)) || (self.flags & flag::RAW_OFF == 0 && left(d.raw))
     }
 
-    /// Whether raw inspection has not come to all data of a direction of a connection that is ending: the peer then looks at each of its
-    /// packets as at one with stream data, though nothing may be acknowledged.
+    /// Whether raw inspection still has data of a direction left on a connection that is ending. Suricata then treats
+    /// each of its packets as one with stream data, although nothing may be acknowledged.
     pub fn raw_waits(&self, direction: Direction) -> bool {
         matches!(self.state, TcpState::CloseWait | TcpState::Closing | TcpState::Closed)
             && self.flags & flag::RAW_OFF == 0
@@ -564,8 +565,8 @@ impl TcpSession {
             && self.data(direction).is_some_and(|d| d.buffer.next_at(d.raw).is_some())
     }
 
-    /// Appends what is held of a direction's stream from `from` on to `out`, until that has `max` bytes; holes are
-    /// written as `[n bytes missing]`.
+    /// Appends the stored data of a direction from `from` on to `out`, up to `max` bytes. Holes appear as `[n bytes
+    /// missing]`.
     pub fn payload_with_gaps(&self, direction: Direction, from: u64, max: usize, out: &mut Vec<u8>) {
         if let Some(d) = self.data(direction) {
             d.buffer.with_gaps(from, u64::MAX, max, out);
@@ -579,9 +580,9 @@ impl TcpSession {
         }
     }
 
-    /// Inline: replaces `payload`, sent in a direction with sequence number `seq`, by what the stream has there; bytes that the
-    /// receiver has, and that were freed since, by zeros: it does not look at them. Returns whether that changed something: then the
-    /// packet must not go out as it came.
+    /// Inline: replaces `payload`, sent in a direction with sequence number `seq`, by the stream's bytes in that place.
+    /// Bytes that the receiver has and that were freed become zeros, which it ignores. Returns whether bytes changed:
+    /// the packet must then not be forwarded as it came.
     pub fn rewrite(&self, direction: Direction, seq: u32, payload: &mut [u8]) -> bool {
         let peer = &self.peers[direction.index()];
         let Some(d) = &peer.data else { return false };
@@ -596,31 +597,32 @@ impl TcpSession {
         changed
     }
 
-    /// Frees what nobody needs any more, and settles what was seen.
+    /// Frees data that no reader needs, and makes read data final.
     pub(crate) fn release(&mut self, direction: Direction) {
         let left = self.peers[direction.index()].has(peer_flag::RAW_LEFT);
         let (app_off, raw_off) = (self.flags & flag::APP_OFF != 0, self.flags & flag::RAW_OFF != 0 && !left);
         let inline = self.inline();
         let closed = self.state == TcpState::Closed;
-        // What was not acknowledged may have to be read again: not every host believes a reset.
+        // Unacknowledged data may have to be read again, because not every host accepts a reset.
         let reset = closed && self.peers.iter().any(|p| p.has(peer_flag::RESET));
         let may_go_on = reset && !inline;
         let held_back = self.holds_back(&self.peers[direction.index()]);
         let Some(d) = &mut self.peers[direction.index()].data else { return };
         let end = d.buffer.in_order_end();
-        // Who does not read has everything, and decides nothing. What was looked at early does not count: what is before it comes yet.
+        // A reader that is off counts as having read everything. Early data that was inspected does not count, since the
+        // data before it is still to come.
         let app = if app_off { end } else { d.app };
         let raw = if raw_off { end } else { d.raw.min(end) };
-        // Inline what the packet at hand brings is still to be looked at, with what is before it.
+        // Inline, the current packet's data is still to be inspected, with the data before it.
         let raw = if inline && d.pending && !raw_off { raw.min(d.packet.0) } else { raw };
-        // What one reader had cannot change under the other.
+        // Data that one reader has seen must not change for the other.
         let settled = match (app_off, raw_off) {
             _ if inline => app.min(raw),
             (false, true) => app.min(d.acked),
             (true, _) => raw.min(d.acked),
             (false, false) => app.max(raw).min(d.acked),
         };
-        // What was not looked at yet is looked at beside what is before it.
+        // Keeps the context that uninspected data needs.
         let over = closed && !reset && raw >= d.buffer.end();
         let back = if over || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };
         let keep = app.min(raw.saturating_sub(back));
@@ -633,8 +635,7 @@ impl TcpSession {
         self.freed |= d.buffer.release(keep);
     }
 
-    /// Nothing more of the streams will come: what is early is put in order, over what is missing. To be called before what was not
-    /// acknowledged is read.
+    /// Ends the streams: puts early data in order across missing data. Call this before reading unacknowledged data.
     pub fn finish_streams(&mut self) {
         let floats = !self.at_once();
         for p in &mut self.peers {
@@ -648,12 +649,12 @@ impl TcpSession {
         }
     }
 
-    /// Whether a side's data may have to be read again from before what was seen first: nothing of it is freed.
+    /// Whether a side's data may have to be read again because earlier data may arrive. Then nothing is freed.
     const fn holds_back(&self, p: &Peer) -> bool {
         p.has(peer_flag::FLOATING) && self.at_once()
     }
 
-    /// The packet at hand was looked at in full: where the connection is closed, gives back the memory that no byte is in.
+    /// After the current packet's inspection: releases unused memory if the connection is closed.
     pub fn shrink_closed(&mut self) {
         if self.state == TcpState::Closed {
             for d in self.peers.iter_mut().filter_map(|p| p.data.as_mut()) {

@@ -1,4 +1,4 @@
-//! The states of a session: the handshake. What comes after it is in `established.rs`.
+//! The session states of the handshake; `established.rs` has the later ones.
 
 use margay_packet::Packet;
 use margay_packet::tcp::flag as tcp;
@@ -10,11 +10,11 @@ use crate::peer::{FLOAT, Peer, peer_flag};
 use crate::session::{Queued, TcpSession, TcpState, flag};
 use crate::{doubt, seq};
 
-/// Window scale assumed of sessions whose SYN was not seen: the largest (RFC 7323 section 2.3).
+/// Window scale assumed without a SYN: the largest (RFC 7323 section 2.3).
 pub(crate) const MIDSTREAM_SCALE: u8 = 14;
 
 impl StreamEngine {
-    /// A packet of a flow without a session.
+    /// Handles a packet of a flow without a session.
     pub(crate) fn first(
         &mut self,
         session: &mut Option<Box<TcpSession>>,
@@ -26,7 +26,7 @@ impl StreamEngine {
             self.event(out, E::RstButNoSession);
             return;
         }
-        // The last of a connection that was in its middle: there is no more to it, but this.
+        // The last packet of a connection picked up midstream: nothing follows it.
         let pickup = self.config.midstream || self.config.async_oneside;
         let last_data = pickup && s.has(tcp::FIN | tcp::ACK) && !s.payload.is_empty();
         if s.has(tcp::FIN) && !last_data {
@@ -44,7 +44,7 @@ impl StreamEngine {
             new.flags |= flag::MIDSTREAM;
             let mut s = *s;
             if s.from == 0 {
-                // The server's SYN/ACK came first: this is not the client.
+                // The server's SYN/ACK came first, so the sender is not the client.
                 out.swap = true;
                 new.flags |= flag::SWAPPED;
                 let (a, b) = new.peers.split_at_mut(1);
@@ -92,7 +92,7 @@ impl StreamEngine {
             let (from, to) = (s.from, s.to());
             new.peers[from].tcp_flags |= s.flags;
             new.peers[from].start(s.seq.wrapping_sub(1));
-            // What the other side has of it is not known before it says so.
+            // The other side's progress is unknown until it acknowledges something.
             new.peers[from].flags |= peer_flag::FLOATING;
             new.peers[to].flags |= peer_flag::GUESSED;
             if !new.at_once() {
@@ -108,7 +108,7 @@ impl StreamEngine {
             new.peers[from].acked(last_ack, (u32::from(u16::MAX)) << MIDSTREAM_SCALE);
             if let Some((value, echo)) = s.options.timestamp {
                 new.flags |= flag::TIMESTAMP;
-                // Whether the other side notes it is not known.
+                // It is unknown whether the other side records it.
                 new.peers[from].max_ts = value;
                 new.peers[to].note_timestamp(echo, s.time.secs() as u32, true);
             }
@@ -127,7 +127,7 @@ impl StreamEngine {
         }
     }
 
-    /// The SYN that opens a session.
+    /// Handles the SYN that opens a session.
     fn syn(&mut self, session: &mut TcpSession, s: &Segment<'_>) {
         let p = &mut session.peers[s.from];
         p.start(s.seq);
@@ -147,20 +147,20 @@ impl StreamEngine {
         if s.options.fast_open.is_some() {
             session.flags |= flag::FAST_OPEN;
         }
-        // What the other side may send, before it is known whether windows are scaled.
+        // What the other side may send before it is known whether windows are scaled.
         let to = &mut session.peers[s.to()];
         to.window = u32::from(s.window);
         with_data(session, s);
     }
 
-    /// A packet of a session: whether it belongs to it.
+    /// Handles a packet of a session; returns whether it belongs there.
     pub(crate) fn existing(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         if session.peers[s.from].has(peer_flag::RST_SENT) && !s.has(tcp::RST) && (s.has(tcp::SYN) || s.len() > 0) {
-            // Once is enough.
+            // One report is enough.
             session.peers[s.from].flags &= !peer_flag::RST_SENT;
             self.event(out, E::SuspectedRstInject);
             if s.from == 1 && s.has(tcp::SYN | tcp::ACK) && refused(session) {
-                // Whoever refused the connection, this one accepts it.
+                // An earlier packet refused the connection, but this one accepts it.
                 session.state = TcpState::SynSent;
             }
         }
@@ -170,7 +170,7 @@ impl StreamEngine {
             && s.ack == session.peers[0].next_seq
             && (refused(session) || session.state == TcpState::Closed && is_opening(session))
         {
-            // The client's reset may have been its answer to something else than its own SYN. If not it resets this as well.
+            // The client's reset may have answered something other than its own SYN. Otherwise it resets this as well.
             session.peers[0].flags &= !(peer_flag::RESET | peer_flag::RST_SENT);
             session.state = TcpState::SynSent;
         }
@@ -182,7 +182,7 @@ impl StreamEngine {
             && session.peers.iter().all(|p| p.tcp_flags != 0)
             && !s.has(tcp::RST)
         {
-            // Both sides are seen here after all.
+            // Both sides are visible after all.
             session.flags &= !flag::ASYNC;
         }
         let spurious = self.look_for_retransmission(session, s, out);
@@ -190,7 +190,7 @@ impl StreamEngine {
             self.event(out, E::RstWithData);
         }
         if session.state == TcpState::Closed {
-            // Inline it may open another connection: see `is_reuse`.
+            // Inline, it may open another connection: see `is_reuse`.
             if self.config.inline && s.has(tcp::SYN) {
                 self.note_syn(session, s);
             }
@@ -210,7 +210,7 @@ impl StreamEngine {
             && let Some((_, echo)) = s.options.timestamp
             && (session.flags & flag::TIMESTAMP == 0 || echo != session.peers[0].last_ts)
         {
-            // The side that knows the SYN would not answer with a timestamp that is none of it.
+            // A side that knows the SYN would not echo a timestamp that the SYN did not have.
             self.event(out, E::PktInvalidTimestamp);
             return false;
         }
@@ -223,7 +223,8 @@ impl StreamEngine {
             if self.config.inline || session.state != TcpState::SynSent || s.from == 0 {
                 return false;
             }
-            // Who opened the connection takes it as a SYN, or SYN/ACK (RFC 9293 section 3.10.7.3 says nothing of the FIN).
+            // The side that opened the connection treats it as a SYN or SYN/ACK (RFC 9293 section 3.10.7.3 does not
+            // mention the FIN).
             without_fin = Segment { flags: s.flags & !tcp::FIN, ..*s };
             &without_fin
         } else {
@@ -232,8 +233,8 @@ impl StreamEngine {
         let sender = &mut session.peers[s.from];
         if sender.has(peer_flag::FIN) {
             let behind = s.len() > 0 && seq::geq(s.end(), sender.next_seq);
-            // Linux may read data behind a FIN as if that took no number, or was not there. Of two FINs at different places one has data
-            // behind it.
+            // Linux may read data after a FIN as if the FIN had no sequence number, or did not exist. Of two FINs at
+            // different places, one has data after it.
             if behind || !self.config.inline && is_other_fin(sender, s) {
                 self.event(out, E::DataAfterFin);
                 if self.config.inline {
@@ -249,7 +250,7 @@ impl StreamEngine {
             && s.end().wrapping_add(1) != sender.next_seq
             && session.flags & flag::ASYNC == 0
         {
-            // It ended elsewhere.
+            // The sender's data ended elsewhere.
             self.event(out, E::FinOutOfWindow);
             out.drop = self.config.drop_invalid;
             return false;
@@ -257,7 +258,7 @@ impl StreamEngine {
         let acked_before = session.peers[s.to()].ahead;
         let expected = if s.options.timestamp.is_some() { session.peers[s.from].expected_at_most() } else { 0 };
         out.doubt |= self.doubt(session, s);
-        // Before anything of it is noted.
+        // Computed before anything of the packet is recorded.
         let predicted = out.doubt & doubt::ACK != 0 && !self.config.inline && doubt::is_predicted(session, s);
         let ok = match session.state {
             TcpState::None => false,
@@ -274,11 +275,12 @@ impl StreamEngine {
             return false;
         }
         if out.doubt & doubt::ACK != 0 && !self.config.inline && s.len() > 0 && is_ack_old(session, s) {
-            // Whether its receiver looks at the acknowledgment depends on its memory.
+            // Whether its receiver checks the acknowledgment depends on the receiver's free memory.
             self.event(out, E::PktInvalidAck);
         }
-        // Who acknowledges the same twice may have read what went by while the engine was not there: a connection is not cut for that.
-        // A host that discards it after all reads what is inspected here, whatever is sent in its place later.
+        // A sender that repeats the same acknowledgment may have read data that the engine did not see, so its
+        // connection is not cut. If a host discards the segment after all, it reads the data inspected here whatever is
+        // sent in its place later.
         let unseen = || {
             let next = session.peers[s.to()].next_seq;
             out.doubt & (doubt::ACK | doubt::SIGNED) == doubt::ACK
@@ -310,7 +312,7 @@ impl StreamEngine {
         true
     }
 
-    /// Passive: a FIN that does not fit. Where it repeats what its receiver has that may note its timestamp all the same.
+    /// Passive: handles a FIN that does not fit. A receiver may record its timestamp even if it repeats known data.
     fn note_refused(&self, session: &mut TcpSession, s: &Segment<'_>) {
         let own = &mut session.peers[s.from];
         let again = seq::leq(s.seq, own.expected()) && seq::geq(s.end().wrapping_add(1), own.last_ack);
@@ -323,7 +325,8 @@ impl StreamEngine {
         }
     }
 
-    /// The data that came with a side's SYN was not taken by the other: its stream begins with what comes next. Whether there was any.
+    /// The other side did not accept the data of this side's SYN: the stream begins with the next data. Returns whether
+    /// there was such data.
     pub(crate) fn not_taken(&mut self, p: &mut Peer) -> bool {
         let data = p.data.take();
         if let Some(d) = &data {
@@ -335,7 +338,8 @@ impl StreamEngine {
     }
 }
 
-/// A side sends something whose numbers were known from the other side alone: what that has acknowledged need not have been sent.
+/// A side sends its first packet, after its numbers were known only from the other side. Data that the other side
+/// acknowledged need not have been sent.
 fn heard_of(own: &mut Peer, s: &Segment<'_>) {
     if s.has(tcp::RST) {
         return;
@@ -350,7 +354,7 @@ fn heard_of(own: &mut Peer, s: &Segment<'_>) {
     }
 }
 
-/// Whether a segment has a FIN at another place than the one that was seen, which its receiver has not acknowledged.
+/// Whether a segment has a FIN at another place than the one seen before, which is not acknowledged yet.
 fn is_other_fin(sender: &Peer, s: &Segment<'_>) -> bool {
     let end = s.end().wrapping_add(1);
     s.has(tcp::FIN | tcp::ACK)
@@ -360,25 +364,25 @@ fn is_other_fin(sender: &Peer, s: &Segment<'_>) -> bool {
         && seq::lt(sender.last_ack, sender.next_seq)
 }
 
-/// Whether a segment acknowledges less than was acknowledged.
+/// Whether a segment acknowledges less than earlier ones.
 fn is_ack_old(session: &TcpSession, s: &Segment<'_>) -> bool {
     seq::lt(s.ack, session.peers[s.to()].last_ack)
 }
 
-/// Whether both sides had sent a SYN, and no data since.
+/// Whether both sides sent a SYN and no data since.
 const fn is_opening(session: &TcpSession) -> bool {
     let [client, server] = &session.peers;
     let nothing = server.next_seq == server.isn.wrapping_add(1) && client.next_seq == client.isn.wrapping_add(1);
     session.flags & flag::FOUR_WAY != 0 && nothing
 }
 
-/// Whether a connection is over that nobody but the client ever opened.
+/// Whether only the client ever opened the connection, and it is over.
 const fn refused(session: &TcpSession) -> bool {
     let server = &session.peers[1];
     matches!(session.state, TcpState::Closed) && server.isn == 0 && server.next_seq == 0 && server.last_ack == 0
 }
 
-/// Puts a session in place, where there is one.
+/// Stores a new session in its place, if there is one.
 trait InsertFrom<T> {
     fn insert_from(&mut self, value: Option<T>) -> Option<&mut T>;
 }

@@ -1,4 +1,4 @@
-//! Conversations that `make hosts` made small: what Linux reads of each, and what a passive sensor has to have or to tell.
+//! Conversations that `make hosts` minimised: what Linux reads of each, and what a passive sensor must read or report.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -10,12 +10,12 @@ use margay_stream::{OsPolicy, StreamConfig, TcpState};
 
 use Direction::{ToClient, ToServer};
 
-/// Data of the client: what it sends next has sequence number 1001.
+/// Client data; the client's next sequence number is 1001.
 fn client(seq: u32, payload: &[u8]) -> Pkt {
     pkt(ToServer, PSH | ACK, seq, 5001, payload)
 }
 
-/// An acknowledgment of the server.
+/// An acknowledgment from the server.
 fn acks(ack: u32) -> Pkt {
     pkt(ToClient, ACK, 5001, ack, b"")
 }
@@ -39,7 +39,7 @@ fn connected() -> Bench {
     Bench::connected(linux())
 }
 
-/// The client of a connection sends timestamps from 1000 on, the server 2000.
+/// A connection whose client sends timestamps from 1000 on, the server from 2000 on.
 fn with_timestamps() -> Bench {
     let mut b = Bench::new(linux());
     b.send(&stamped(1000, 0, pkt(ToServer, SYN, 1000, 0, b"")));
@@ -47,7 +47,7 @@ fn with_timestamps() -> Bench {
     b
 }
 
-/// A sensor that has not seen what is acknowledged takes data that comes with a window which has become smaller.
+/// A sensor that has not seen the acknowledged data accepts data that comes with a smaller window.
 #[test]
 fn data_with_a_bad_window_update() {
     let mut b = connected();
@@ -59,24 +59,24 @@ fn data_with_a_bad_window_update() {
     assert_eq!(b.read(ToServer, false), "data");
 }
 
-/// A FIN at another place than the first one: data that is behind it and before the other is told of.
+/// A FIN at another place than the first one: data between them is reported.
 #[test]
 fn two_fins() {
-    // Further back; further on; without data and with.
+    // Farther back; farther on; without data and with.
     for (first, second, data) in [(1149, 1122, &b""[..]), (1010, 1020, b""), (1149, 1100, b"abcdef")] {
         let mut b = connected();
         assert_eq!(events(&b.send(&pkt(ToServer, FIN | ACK, first, 5001, b""))), [""; 0]);
         let out = b.send(&pkt(ToServer, FIN | ACK, second, 5001, data));
         assert!(events(&out).contains(&"data_after_fin"), "{first} {second}: {:?}", events(&out));
     }
-    // The same one again is none, nor is one that its receiver had before.
+    // The same FIN again is not reported, nor is one that its receiver had before.
     let mut b = connected();
     b.send_all(&[client(1001, b"abc"), acks(1004), pkt(ToServer, FIN | ACK, 1010, 5001, b"")]);
     assert!(!events(&b.send(&pkt(ToServer, FIN | ACK, 1010, 5001, b""))).contains(&"data_after_fin"));
     assert!(!events(&b.send(&pkt(ToServer, FIN | ACK, 1002, 5001, b""))).contains(&"data_after_fin"));
 }
 
-/// A FIN of a side whose other side has closed, before early data: its receiver believes it, for it does not have that data.
+/// A FIN before early data, after the other side closed: its receiver accepts the FIN, since it lacks the early data.
 #[test]
 fn a_fin_before_early_data_of_a_half_closed_connection() {
     for data in [&b""[..], b"xyz"] {
@@ -88,7 +88,7 @@ fn a_fin_before_early_data_of_a_half_closed_connection() {
     }
 }
 
-/// A FIN that reaches beyond the window may be taken, or not.
+/// A FIN beyond the window may be accepted or not.
 #[test]
 fn a_fin_beyond_the_window() {
     let mut b = connected();
@@ -96,7 +96,7 @@ fn a_fin_beyond_the_window() {
     assert_eq!((events(&out), out.accepted), (vec!["fin_out_of_window"], true));
 }
 
-/// A FIN that acknowledges what was not sent, and is not in place, says nothing of what was.
+/// A FIN that acknowledges unsent data, and is not in place, has no effect.
 #[test]
 fn the_acknowledgment_of_a_fin_that_is_not_taken() {
     let mut b = connected();
@@ -109,7 +109,7 @@ fn the_acknowledgment_of_a_fin_that_is_not_taken() {
     assert_eq!(b.read(ToServer, false), "a");
 }
 
-/// The client has closed, but its FIN need not have arrived: the connection is over once it was acknowledged.
+/// The client has closed, but its FIN may be lost: the connection is over once the FIN is acknowledged.
 #[test]
 fn the_last_acknowledgment_is_that_of_the_clients_fin() {
     let crossing = |b: &mut Bench| {
@@ -122,7 +122,7 @@ fn the_last_acknowledgment_is_that_of_the_clients_fin() {
     crossing(&mut b);
     b.send(&pkt(ToClient, ACK, 5002, 1002, b""));
     assert_eq!(b.state(), TcpState::Closed);
-    // It was lost, and the client goes on.
+    // The FIN was lost, and the client continues.
     let mut b = connected();
     crossing(&mut b);
     b.send(&pkt(ToServer, PSH | ACK, 1001, 5002, b"a"));
@@ -130,24 +130,24 @@ fn the_last_acknowledgment_is_that_of_the_clients_fin() {
     assert_eq!(b.read(ToServer, false), "a");
 }
 
-/// Of a segment with a pointer to `at`, counted from the first byte of the stream.
+/// A segment with an urgent pointer to `at`, counted from the start of the stream.
 fn urgent(seq: u32, at: u16, payload: &[u8]) -> Pkt {
     let mut p = flags(ACK | URG, client(seq, payload));
     p.urgent = at + 1 - (seq - 1001) as u16;
     p
 }
 
-/// An urgent pointer is told, and one that may make the byte of another one be read.
+/// An urgent pointer is reported, and so is one that may turn the byte of another pointer into ordinary data.
 #[test]
 fn events_of_urgent_pointers() {
     let mut b = connected();
     assert_eq!(events(&b.send(&urgent(1001, 2, b"abX"))), ["reassembly_urgent_data"]);
-    // Its byte has arrived, and the application may have read it or not.
+    // The byte has arrived, and the application may have read it or not.
     b.send(&acks(1004));
     assert_eq!(events(&b.send(&urgent(1004, 9, b"de"))), ["reassembly_urgent_data", "reassembly_urgent_passed_over"]);
-    // What points before that, and at what was acknowledged, says nothing.
+    // A pointer before that, or at acknowledged data, has no effect.
     assert!(!events(&b.send(&urgent(1002, 1, b"b"))).contains(&"reassembly_urgent_data"));
-    // What was not acknowledged may not have arrived.
+    // Unacknowledged data may not have arrived.
     let mut b = connected();
     b.send(&client(1001, b"a"));
     assert_eq!(events(&b.send(&urgent(1001, 0, b"ab"))), ["reassembly_urgent_data"]);
@@ -155,8 +155,8 @@ fn events_of_urgent_pointers() {
     assert_eq!(b.read(ToServer, false), "ab");
 }
 
-/// An urgent pointer that was pending when the flow timed out: of those that come later one that points at less says nothing, and its own
-/// byte is taken out.
+/// An urgent pointer was pending when the flow timed out. A later pointer to an earlier byte has no effect, and the
+/// first pointer's byte is removed.
 #[test]
 fn an_urgent_pointer_that_waits_while_the_flow_times_out() {
     for early in [false, true] {
@@ -171,7 +171,7 @@ fn an_urgent_pointer_that_waits_while_the_flow_times_out() {
         b.send_all(&[acks(1006), client(1006, b"Xg"), acks(1008)]);
         assert_eq!(b.read(ToServer, false), "deg", "{early}");
     }
-    // One without data makes a connection go on as well.
+    // A segment without data resumes a connection as well.
     let mut b = connected();
     b.send_all(&[client(1001, b"abc"), acks(1004)]);
     b.times_out();
@@ -179,7 +179,7 @@ fn an_urgent_pointer_that_waits_while_the_flow_times_out() {
     assert_eq!(b.read(ToServer, false), "df");
 }
 
-/// A pointer to what the receiver had before the flow timed out says nothing.
+/// A pointer to data that the receiver had before the flow timed out has no effect.
 #[test]
 fn a_pointer_to_what_came_before_the_flow_timed_out() {
     let mut b = connected();
@@ -189,8 +189,8 @@ fn a_pointer_to_what_came_before_the_flow_timed_out() {
     assert!(b.read(ToServer, false).ends_with("azb"));
 }
 
-/// Behind a reset that did not arrive an urgent pointer without data counts, and what the other side has sent since is no reason to
-/// doubt the sender.
+/// After a reset that did not arrive, an urgent pointer without data counts. Data that the other side sent since does
+/// not cast doubt on the sender.
 #[test]
 fn urgent_pointers_behind_a_lost_reset() {
     let mut b = connected();
@@ -208,7 +208,8 @@ fn urgent_pointers_behind_a_lost_reset() {
     assert_eq!(b.read(ToServer, false), "abd");
 }
 
-/// Before the handshake is over Linux discards timestamps that are one too old, and answers to what the SYN/ACK did not say.
+/// Before the handshake is complete, Linux discards timestamps that are one too old, and echoes of anything but the
+/// SYN/ACK's timestamp.
 #[test]
 fn timestamps_of_the_last_packet_of_a_handshake() {
     let mut b = with_timestamps();
@@ -218,15 +219,15 @@ fn timestamps_of_the_last_packet_of_a_handshake() {
     let mut b = with_timestamps();
     b.send_all(&[stamped(1001, 77, client(1001, b"x")), client(1001, b"y"), acks(1002)]);
     assert_eq!(b.read(ToServer, false), "y");
-    // Once it is over one is not too old.
+    // After the handshake, a timestamp older by one is valid.
     let mut b = with_timestamps();
     b.send(&stamped(1000, 2000, client(1001, b"")));
     b.send_all(&[stamped(999, 2000, client(1001, b"x")), client(1001, b"y"), acks(1002)]);
     assert_eq!(b.read(ToServer, false), "x");
 }
 
-/// Timestamps of packets that a host discards are not noted: one that ends before what is acknowledged, one that acknowledges what was not
-/// sent.
+/// Timestamps of packets that a host discards are not recorded: a packet that ends before the acknowledged data, or one
+/// that acknowledges unsent data.
 #[test]
 fn timestamps_that_are_not_noted() {
     let mut b = with_timestamps();
@@ -242,7 +243,7 @@ fn timestamps_that_are_not_noted() {
     assert!(events(&b.send(&stamped(1100, 2001, client(1004, b"d")))).is_empty());
 }
 
-/// A timestamp that the receiver may have noted is remembered with a connection that times out.
+/// A timestamp that the receiver may have recorded is remembered with a timed out connection.
 #[test]
 fn timestamps_of_connections_that_time_out() {
     let mut b = with_timestamps();
@@ -255,7 +256,7 @@ fn timestamps_of_connections_that_time_out() {
     assert!(b.read(ToServer, false).ends_with('c'));
 }
 
-/// The client resets what it did not ask for, though the server had opened as well, and sent an acknowledgment.
+/// The client resets an unsolicited packet, although the server had opened as well and sent an acknowledgment.
 #[test]
 fn a_reset_while_both_open() {
     let mut b = Bench::new(linux());
@@ -269,7 +270,7 @@ fn a_reset_while_both_open() {
     assert_eq!(b.read(ToClient, false), "data");
 }
 
-/// Linux may take data whose acknowledgment is too old, also while a FIN waits for what is missing before it.
+/// Linux may accept data with too old an acknowledgment, even while a FIN waits for missing data before it.
 #[test]
 fn an_acknowledgment_that_is_too_old_is_told() {
     let mut b = connected();
@@ -277,13 +278,13 @@ fn an_acknowledgment_that_is_too_old_is_told() {
     let mut p = client(1004, b"d");
     p.ack = 5001u32.wrapping_sub(30_000);
     assert!(events(&b.send(&p)).contains(&"pkt_invalid_ack"));
-    // Nor is early data that acknowledges what was not sent a reason to look at it.
+    // Early data that acknowledges unsent data is no reason to report either.
     let mut b = connected();
     b.send(&Pkt { ack: 9000, ..client(1020, b"z") });
     assert!(events(&b.send(&Pkt { ack: 5001 - 3000, ..client(1001, b"a") })).contains(&"pkt_invalid_ack"));
 }
 
-/// Where both sides open their SYNs say whether there are timestamps, not the SYN/ACK of one.
+/// In a simultaneous open, the SYNs decide whether timestamps are used, not the SYN/ACK of one side.
 #[test]
 fn timestamps_where_both_open() {
     let mut b = Bench::new(linux());
@@ -296,7 +297,7 @@ fn timestamps_where_both_open() {
     assert_eq!(b.read(ToClient, false), "y");
 }
 
-/// The timestamp of data behind a segment that reaches over the window may be noted: its receiver may have taken that.
+/// The timestamp of data after a segment beyond the window may be recorded: the receiver may have accepted that segment.
 #[test]
 fn timestamps_behind_a_segment_beyond_the_window() {
     let mut b = with_timestamps();
@@ -309,7 +310,7 @@ fn timestamps_behind_a_segment_beyond_the_window() {
     assert_eq!((events(&out), out.accepted), (vec!["pkt_invalid_timestamp"], false));
 }
 
-/// Linux opens a connection with a SYN that has a FIN as well, and with such a SYN/ACK.
+/// Linux opens a connection with a SYN that also has a FIN, and with such a SYN/ACK.
 #[test]
 fn answers_with_a_fin() {
     let mut b = Bench::new(linux());
@@ -324,20 +325,20 @@ fn answers_with_a_fin() {
     b.send(&pkt(ToServer, SYN | ACK, 1000, 5001, b""));
     b.send_all(&[pkt(ToClient, PSH | ACK, 5001, 1001, b"data"), pkt(ToServer, ACK, 1001, 5005, b"")]);
     assert_eq!(b.read(ToClient, false), "data");
-    // What begins before its SYN is taken from there on.
+    // Data that begins before the sender's SYN is accepted from there on.
     let mut b = Bench::new(linux());
     b.send(&pkt(ToServer, SYN, 1000, 0, b""));
     b.send(&pkt(ToClient, SYN | FIN, 5000, 0, b""));
     b.send(&pkt(ToServer, SYN | ACK, 1000, 5001, b""));
     b.send_all(&[pkt(ToClient, PSH | ACK, 4998, 1001, b"abcde"), pkt(ToServer, ACK, 1001, 5003, b"")]);
     assert_eq!(b.read(ToClient, false), "de");
-    // Nobody opens a connection with one.
+    // Such a packet alone does not open a connection.
     let mut b = Bench::new(linux());
     b.send(&pkt(ToServer, SYN, 1000, 0, b""));
     assert!(!b.send(&pkt(ToServer, SYN | FIN, 1000, 0, b"")).accepted);
 }
 
-/// The window that a host offers behind a reset that it did not get is one.
+/// A host's window counts after a reset that it did not receive.
 #[test]
 fn windows_behind_a_lost_reset() {
     let mut b = connected();
@@ -348,23 +349,23 @@ fn windows_behind_a_lost_reset() {
     assert_eq!((events(&out), out.accepted), (vec![], true));
 }
 
-/// Of two SYNs of the same number that differ in their options the SYN/ACK says which was answered.
+/// Two SYNs have the same number but different options. The SYN/ACK shows which was answered.
 #[test]
 fn a_syn_that_comes_again_with_other_options() {
-    // The first was signed, which this server discards.
+    // The first SYN was signed, which this server discards.
     let mut b = Bench::new(linux());
     let mut signed = pkt(ToServer, SYN, 1000, 0, b"");
     signed.options.signed = true;
     b.send_all(&[signed, pkt(ToServer, SYN, 1000, 0, b""), pkt(ToClient, SYN | ACK, 5000, 1001, b"")]);
     b.send_all(&[urgent(1001, 0, b"Xa"), acks(1003)]);
     assert_eq!(b.read(ToServer, false), "a");
-    // The first had no timestamp: what is older than that of the second is old.
+    // The first SYN had no timestamp. A timestamp older than the second SYN's is old.
     let mut b = Bench::new(linux());
     b.send(&pkt(ToServer, SYN, 1000, 0, b""));
     b.send(&stamped(110, 0, pkt(ToServer, SYN, 1000, 0, b"")));
     b.send(&stamped(2000, 110, pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
     assert_eq!(events(&b.send(&stamped(100, 2000, client(1001, b"X")))), ["pkt_invalid_timestamp"]);
-    // Where the answer has none there are none.
+    // If the answer has no timestamp, none are used.
     let mut b = Bench::new(linux());
     b.send(&pkt(ToServer, SYN, 1000, 0, b""));
     b.send(&stamped(110, 0, pkt(ToServer, SYN, 1000, 0, b"")));
@@ -372,7 +373,8 @@ fn a_syn_that_comes_again_with_other_options() {
     assert!(b.send(&stamped(100, 0, client(1001, b"a"))).accepted);
 }
 
-/// A FIN ends one number behind its data: where that is what its receiver expects, its timestamp is noted though nothing is taken.
+/// A FIN takes a sequence number after its data. If that number is expected, the FIN's timestamp is recorded although no
+/// data is accepted.
 #[test]
 fn the_timestamp_of_a_fin_that_repeats_what_is_there() {
     let mut b = with_timestamps();
@@ -383,7 +385,7 @@ fn the_timestamp_of_a_fin_that_repeats_what_is_there() {
     assert_eq!(b.read(ToServer, false), "a");
 }
 
-/// An acknowledgment that is too old on a connection that timed out: its data may be taken all the same, which is told.
+/// Too old an acknowledgment on a timed out connection: its data may be accepted anyway, which is reported.
 #[test]
 fn an_acknowledgment_that_is_too_old_where_the_flow_timed_out() {
     let mut b = connected();
@@ -396,7 +398,7 @@ fn an_acknowledgment_that_is_too_old_where_the_flow_timed_out() {
     assert!(b.read(ToServer, false).ends_with('e'));
 }
 
-/// The pointer of a segment that asks, with a byte, whether the other side is there counts.
+/// The urgent pointer of a keep-alive with a byte counts.
 #[test]
 fn an_urgent_pointer_of_a_keep_alive() {
     let mut b = connected();
@@ -406,7 +408,7 @@ fn an_urgent_pointer_of_a_keep_alive() {
     assert_eq!(b.read(ToServer, false), "abcde");
 }
 
-/// Timestamps that go more than half round: what is older than the latest one need not be older than the one that is noted.
+/// Timestamps wrap around: one that is older than the latest need not be older than the recorded one.
 #[test]
 fn timestamps_that_go_round() {
     let mut b = with_timestamps();

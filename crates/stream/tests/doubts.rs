@@ -1,5 +1,5 @@
-//! Segments that a host may discard, and what comes in their place or behind them: conversations that were held with Linux 6.18, and
-//! what it read.
+//! Segments that a host may discard, and the data that replaces or follows them. Each conversation was held with Linux
+//! 6.18, and the test expects what it read.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -11,12 +11,12 @@ use margay_stream::{FlowPrint, OsPolicy, StreamConfig};
 
 use Direction::{ToClient, ToServer};
 
-/// Data of the client: what it sends next has sequence number 1001.
+/// Client data; the client's next sequence number is 1001.
 fn client(seq: u32, payload: &[u8]) -> Pkt {
     pkt(ToServer, PSH | ACK, seq, 5001, payload)
 }
 
-/// An acknowledgment of the server.
+/// An acknowledgment from the server.
 fn acks(ack: u32) -> Pkt {
     pkt(ToClient, ACK, 5001, ack, b"")
 }
@@ -36,7 +36,7 @@ fn linux() -> StreamConfig {
     config
 }
 
-/// What comes behind a segment that a host discards is early for the host, and what it discarded comes again.
+/// Data after a discarded segment is early for the host, and the discarded data is sent again.
 #[test]
 fn behind_what_a_host_discards() {
     let odd = |p: Pkt| acking(5101, p);
@@ -45,14 +45,14 @@ fn behind_what_a_host_discards() {
     for (name, discarded) in
         [("acknowledgment", &odd as &dyn Fn(Pkt) -> Pkt), ("checksum", &broken), ("fewer hops", &late)]
     {
-        // One that begins before the early one says what is read.
+        // A segment that begins before the early one is the one that is read.
         let mut b = Bench::connected(linux());
         b.send(&discarded(client(1001, b"xx")));
         b.send(&client(1003, b"Y"));
         b.send(&client(1001, b"abcd"));
         b.send(&acks(1005));
         assert_eq!(b.read(ToServer, false), "abcd", "{name}");
-        // The same, where the one that is discarded is early as well.
+        // The discarded segment is early as well.
         let mut b = Bench::connected(linux());
         b.send(&discarded(client(1004, b"xxx")));
         b.send(&client(1006, b"Y"));
@@ -60,7 +60,7 @@ fn behind_what_a_host_discards() {
         b.send(&client(1004, b"def"));
         b.send(&acks(1007));
         assert_eq!(b.read(ToServer, false), "abcdef", "{name}");
-        // It was taken: the host says so.
+        // The segment was accepted: the host acknowledges it.
         let mut b = Bench::connected(linux());
         b.send(&discarded(client(1001, b"xx")));
         b.send(&acks(1003));
@@ -68,7 +68,7 @@ fn behind_what_a_host_discards() {
         b.send(&client(1001, b"abcd"));
         b.send(&acks(1005));
         assert_eq!(b.read(ToServer, false), "xxYd", "{name}");
-        // Half of it was, for the rest came before.
+        // Half of it was accepted, since the rest came before.
         let mut b = Bench::connected(linux());
         b.send(&discarded(client(1001, b"xxxx")));
         b.send(&client(1005, b"yy"));
@@ -77,7 +77,7 @@ fn behind_what_a_host_discards() {
         b.send(&client(1003, b"ab"));
         b.send(&acks(1007));
         assert_eq!(b.read(ToServer, false), "abyy", "{name}");
-        // Nothing else ever comes.
+        // No other data ever comes.
         let mut b = Bench::connected(linux());
         b.send(&discarded(client(1001, b"xx")));
         b.send(&client(1003, b"Y"));
@@ -87,7 +87,7 @@ fn behind_what_a_host_discards() {
     }
 }
 
-/// An urgent pointer to a byte of a segment that the host discarded counts: the byte is not there yet.
+/// An urgent pointer to a byte of a discarded segment counts: the host does not have the byte yet.
 #[test]
 fn an_urgent_byte_that_was_discarded_before() {
     let mut b = Bench::connected(linux());
@@ -98,7 +98,7 @@ fn an_urgent_byte_that_was_discarded_before() {
     assert_eq!(b.read(ToServer, false), "hello b");
 }
 
-/// Of two segments that may both be discarded the one counts for which that is less likely, and of two for the same reason the first.
+/// Of two doubtful segments the less doubtful one counts, and with equal doubt the first.
 #[test]
 fn two_doubts() {
     let few_hops = |p: Pkt| Pkt { ttl: 3, ..p };
@@ -112,7 +112,7 @@ fn two_doubts() {
         b.send(&acks(1007));
         assert_eq!(b.read(ToServer, false), "ATTACK", "{first}");
     }
-    // Whoever takes such segments had the first in order.
+    // A receiver that accepts such segments had the first in order.
     let mut b = Bench::connected(linux());
     b.send(&few_hops(client(1001, b"ATT")));
     b.send(&few_hops(client(1004, b"ACK")));
@@ -121,7 +121,7 @@ fn two_doubts() {
     assert_eq!(b.read(ToServer, false), "ATTACK");
 }
 
-/// The byte of a window probe comes again, and says something else: a host that took the first has it.
+/// The byte of a window probe comes again with another value: a host that accepted the first keeps it.
 #[test]
 fn a_window_probe_that_comes_again() {
     let mut b = Bench::connected(linux());
@@ -133,7 +133,7 @@ fn a_window_probe_that_comes_again() {
     assert_eq!(b.read(ToServer, false), "hello A");
 }
 
-/// A server's timestamps count from its SYN/ACK on, whatever the time is.
+/// A server's timestamps count from its SYN/ACK on, whatever the packet time.
 #[test]
 fn old_timestamps_of_a_server() {
     let at = |p: Pkt| Pkt { time: 1_700_000_000, ..p };
@@ -153,7 +153,8 @@ fn old_timestamps_of_a_server() {
     }
 }
 
-/// An acknowledgment of all there is does not say that a packet arrived which brought nothing new, nor that its timestamp was not noted.
+/// An acknowledgment of all data shows neither that a packet without new data arrived, nor that its timestamp was not
+/// recorded.
 #[test]
 fn a_timestamp_that_came_with_nothing_new() {
     let echoing = |echo: u32, mut p: Pkt| {
@@ -166,7 +167,7 @@ fn a_timestamp_that_came_with_nothing_new() {
     b.send(&stamped(1001, pkt(ToServer, ACK, 1001, 5001, b"")));
     b.send(&stamped(1001, client(1001, b"hello ")));
     b.send(&stamped(1012, client(1003, b"llo ")));
-    // It was on its way already.
+    // It was already in flight.
     b.send(&echoing(1001, acks(1007)));
     b.send(&stamped(1010, client(1007, b"X")));
     b.send(&client(1005, b"o A"));
@@ -174,7 +175,7 @@ fn a_timestamp_that_came_with_nothing_new() {
     assert_eq!(b.read(ToServer, false), "hello A");
 }
 
-/// Linux notes the timestamp of a packet without data on its fast path, however old its acknowledgment is.
+/// Linux records the timestamp of a packet without data on its fast path, however old its acknowledgment is.
 #[test]
 fn a_timestamp_with_an_old_acknowledgment() {
     let laid_out =
@@ -190,7 +191,8 @@ fn a_timestamp_with_an_old_acknowledgment() {
     assert_eq!(b.read(ToServer, false), "A");
 }
 
-/// Linux looks for a signature as long as there is room for one, and discards a segment where it comes to an option that it cannot read.
+/// Linux looks for a signature as long as there is room for one, and discards a segment if it meets an unreadable
+/// option.
 #[test]
 fn options_that_hide_a_signature() {
     let time = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 1];
@@ -209,7 +211,7 @@ fn options_that_hide_a_signature() {
     }
 }
 
-/// A server answers one SYN, gives that connection up at another one, and answers the third.
+/// A server answers one SYN, gives that connection up at another SYN, and answers a third one.
 #[test]
 fn a_connection_in_the_place_of_one_that_was_given_up() {
     let mut b = Bench::new(linux());
@@ -218,7 +220,7 @@ fn a_connection_in_the_place_of_one_that_was_given_up() {
     b.send(&pkt(ToServer, SYN, 1000, 0, b""));
     b.send(&pkt(ToClient, RST | ACK, 0, 1001, b""));
     b.send(&pkt(ToServer, SYN, 1000, 0, b""));
-    // Not any answer.
+    // Not every answer counts.
     let out = b.send(&pkt(ToClient, SYN | ACK, 9000, 2001, b""));
     assert_eq!(events(&out), ["3whs_synack_resend_with_different_ack"]);
     assert!(b.send(&pkt(ToClient, SYN | ACK, 9000, 1001, b"")).accepted);
@@ -227,7 +229,8 @@ fn a_connection_in_the_place_of_one_that_was_given_up() {
     assert_eq!(b.read(ToServer, false), "ATTACK");
 }
 
-/// A FIN that the server did not acknowledge ended nothing for it: a SYN is none that opens a connection, until the server answers it.
+/// A FIN that the server did not acknowledge has no effect for it: a SYN opens no connection until the server answers
+/// it.
 #[test]
 fn a_syn_behind_a_fin_that_was_not_taken() {
     let mut b = Bench::connected(linux());
@@ -238,14 +241,14 @@ fn a_syn_behind_a_fin_that_was_not_taken() {
     b.send(&pkt(ToClient, ACK, 5002, 1007, b""));
     assert_eq!(b.read(ToServer, false), "ATTACK");
     assert!(b.send(&pkt(ToClient, SYN | ACK, 70_000, 90_001, b"")).reuse);
-    // One that it did.
+    // A FIN that the server acknowledged.
     let mut b = Bench::connected(linux());
     b.send(&pkt(ToServer, FIN | ACK, 1001, 5001, b""));
     b.send(&pkt(ToClient, FIN | ACK, 5001, 1002, b""));
     assert!(b.send(&pkt(ToServer, SYN, 90_000, 0, b"")).reuse);
 }
 
-/// Before the handshake is over a server may take more than it said, and does so early.
+/// Before the handshake is complete, a server may accept early data beyond its announced window.
 #[test]
 fn early_data_beyond_the_window_of_a_handshake() {
     let mut b = Bench::new(linux());
@@ -256,27 +259,27 @@ fn early_data_beyond_the_window_of_a_handshake() {
     b.send(&client(1001, &[b'a'; 120]));
     b.send(&acks(1124));
     assert_eq!(b.read(ToServer, false), "a".repeat(120) + "end");
-    // Not anywhere.
+    // But only near the window.
     let mut b = Bench::new(linux());
     b.send(&pkt(ToServer, SYN, 1000, 0, b""));
     b.send(&Pkt { window: 100, ..pkt(ToClient, SYN | ACK, 5000, 1001, b"") });
     assert!(!b.send(&client(1202, b"end")).accepted);
 }
 
-/// A connection that goes on after silence knows what was seen and not acknowledged.
+/// A resumed connection knows which data was seen and not acknowledged.
 #[test]
 fn what_was_not_acknowledged_before_a_silence() {
     let mut b = Bench::connected(linux());
     b.send(&client(1001, b"hello "));
     b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"answer"));
     b.times_out();
-    // It acknowledges the answer, which was sent, and is what the server expects: nothing replaces it.
+    // It acknowledges an answer that was sent, and is what the server expects: nothing replaces it.
     b.send(&acking(5007, client(1007, b"AT")));
     b.send(&acking(5007, client(1009, b"TACK")));
     b.send(&acking(5007, client(1007, b"DECOY--")));
     b.send(&pkt(ToClient, ACK, 5007, 1014, b""));
     assert_eq!(b.read(ToServer, false), "<6>ATTACK-");
-    // What was lost comes again.
+    // Lost data is sent again.
     let mut b = Bench::connected(linux());
     b.send(&client(1001, b"hello "));
     b.times_out();
@@ -301,13 +304,13 @@ fn a_handshake_that_ends_after_silence() {
     b.send(&client(1001, b"ATTACK"));
     b.send(&acks(1007));
     assert_eq!(b.read(ToServer, false), "ATTACK");
-    // One that nobody answered is over.
+    // A handshake that was not answered is over.
     let mut b = Bench::new(linux());
     b.send(&pkt(ToServer, SYN, 1000, 0, b""));
     b.times_out();
     b.send(&client(1001, b"x"));
     assert!(b.session.is_none());
-    // However many there are, they take no place from a connection that was established.
+    // However many there are, they evict no established connection.
     let mut b = Bench::connected(StreamConfig { remembered: 4, ..linux() });
     b.times_out();
     let session = {
@@ -324,7 +327,7 @@ fn a_handshake_that_ends_after_silence() {
     assert!(b.session.is_some());
 }
 
-/// A FIN that was not acknowledged may not have arrived, and passive a packet behind the window may find room.
+/// An unacknowledged FIN may be lost; in passive mode, a packet beyond the window may still be accepted.
 #[test]
 fn what_else_goes_on_after_silence() {
     let mut b = Bench::connected(linux());
@@ -343,7 +346,7 @@ fn what_else_goes_on_after_silence() {
     }
 }
 
-/// Inline, a SYN/ACK that nobody asked for does not keep a connection from going on after silence.
+/// Inline, an unsolicited SYN/ACK does not stop a connection from being resumed.
 #[test]
 fn a_stray_answer_before_a_connection_goes_on() {
     for (config, at) in [(true, 1001), (true, 1167), (false, 1001)]
@@ -354,7 +357,7 @@ fn a_stray_answer_before_a_connection_goes_on() {
         b.send(&acks(1007));
         b.times_out();
         b.send(&pkt(ToClient, SYN | ACK, at, 5001, b""));
-        // What the server says to that.
+        // The server's reply to that.
         let p = pkt(ToServer, ACK, 5001, 1007, b"");
         let of_client = b.resumes(&Pkt { to: ToClient, ..p });
         assert_eq!(of_client, Some(false));
@@ -364,7 +367,8 @@ fn a_stray_answer_before_a_connection_goes_on() {
     }
 }
 
-/// A receiver that does not acknowledge early data when what was missing before it comes has thrown it away: what comes next is it.
+/// A receiver that does not acknowledge early data when the missing data arrives has discarded it: the next data there
+/// counts.
 #[test]
 fn early_data_that_its_receiver_had_no_room_for() {
     let mut b = Bench::connected(linux());
@@ -374,7 +378,7 @@ fn early_data_that_its_receiver_had_no_room_for() {
     b.send(&client(1005, b"o ATTACK"));
     b.send(&acks(1013));
     assert_eq!(b.read(ToServer, false), "hello ATTACK");
-    // It had room for some.
+    // It had room for a part.
     let mut b = Bench::connected(linux());
     b.send(&client(1005, b"o "));
     b.send(&client(1007, b"DECOY"));
@@ -384,7 +388,7 @@ fn early_data_that_its_receiver_had_no_room_for() {
     b.send(&client(1007, b"DEFENDER"));
     b.send(&acks(1015));
     assert_eq!(b.read(ToServer, false), "hello DEFEN!ER");
-    // An acknowledgment that was on its way says nothing, nor does one of what came in order.
+    // An acknowledgment that was in flight shows nothing, nor does one of in-order data.
     let mut b = Bench::connected(linux());
     b.send(&client(1001, b"he"));
     b.send(&client(1007, b"AT"));
@@ -394,7 +398,7 @@ fn early_data_that_its_receiver_had_no_room_for() {
     b.send(&client(1007, b"DECOY-"));
     b.send(&acks(1013));
     assert_eq!(b.read(ToServer, false), "hello ATTACK");
-    // Inline it was inspected and sent on: what comes next is made to say the same.
+    // Inline, the data was inspected and forwarded: later data for that place is rewritten to match.
     let mut b = Bench::connected(StreamConfig { inline: true, ..linux() });
     b.send(&client(1005, b"o A"));
     b.send(&client(1001, b"hell"));
@@ -402,7 +406,7 @@ fn early_data_that_its_receiver_had_no_room_for() {
     assert!(b.send(&client(1005, b"XXX")).rewrite);
 }
 
-/// The second of two SYNs with the same number and other timestamps may be the one that arrived.
+/// Two SYNs have the same number but different timestamps. The second may be the one that arrived.
 #[test]
 fn a_syn_that_comes_again_with_another_timestamp() {
     let mut b = Bench::new(linux());
@@ -414,7 +418,7 @@ fn a_syn_that_comes_again_with_another_timestamp() {
     assert_eq!(b.read(ToServer, false), "ATTACK");
 }
 
-/// Data that was seen behind a FIN, before it or after it: what a host reads there cannot be known, and an event says so.
+/// Data after a FIN, seen before or after it: nobody can know what a host reads there, and an event reports it.
 #[test]
 fn data_on_both_sides_of_a_fin() {
     let mut b = Bench::connected(linux());
@@ -423,7 +427,7 @@ fn data_on_both_sides_of_a_fin() {
     assert_eq!((out.accepted, events(&out)), (true, vec!["data_after_fin"]));
 }
 
-/// A segment that repeats what its receiver has may point at an urgent byte behind that.
+/// A retransmission may have an urgent pointer to a byte after its data.
 #[test]
 fn an_urgent_pointer_with_what_was_acknowledged() {
     let mut b = Bench::connected(linux());
@@ -433,7 +437,7 @@ fn an_urgent_pointer_with_what_was_acknowledged() {
     b.send(&client(1006, b"abcXd"));
     b.send(&acks(1011));
     assert_eq!(b.read(ToServer, false), "helloabcd");
-    // One whose header is broken does not.
+    // One with a broken header has no effect.
     let mut b = Bench::connected(linux());
     b.send(&client(1001, b"hello"));
     b.send(&Pkt { flags: URG | ACK, urgent: 4, broken: true, ..client(1006, b"") });
@@ -442,7 +446,8 @@ fn an_urgent_pointer_with_what_was_acknowledged() {
     assert_eq!(b.read(ToServer, false), "helloabcXd");
 }
 
-/// What a host notes timestamps of though it takes nothing of it, and what it does not take before the handshake is over.
+/// Packets whose timestamps a host records although it accepts no data, and packets that it discards before the
+/// handshake is complete.
 #[test]
 fn timestamps_of_what_does_not_fit() {
     let mut b = Bench::new(linux());
@@ -465,7 +470,7 @@ fn timestamps_of_what_does_not_fit() {
     assert_eq!(b.read(ToServer, false), "A");
 }
 
-/// An acknowledgment of what was not sent opens no window: others are compared with it.
+/// An acknowledgment of unsent data opens no window against which others would be compared.
 #[test]
 fn acknowledgments_far_ahead_open_no_window() {
     let scaled = |mut p: Pkt| {
@@ -480,14 +485,15 @@ fn acknowledgments_far_ahead_open_no_window() {
     for ack in [500_000_000, 1_000_000_000, 1_500_000_000] {
         b.send(&wide(acking(5001 + ack, client(1001, b""))));
     }
-    // By these acknowledgments the answer comes late; it is read all the same.
+    // By these acknowledgments the answer is late; it is read anyway.
     let out = b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"answer"));
     assert_eq!((events(&out), out.drop), (vec!["pkt_spurious_retransmission"], false));
     b.send(&wide(acking(5007, client(1001, b""))));
     assert_eq!(b.read(ToClient, false), "answer");
 }
 
-/// A reset that every host discards ends nothing, and behind one that a host need not have got the application layer goes on.
+/// A reset that every host discards has no effect, and after one that a host may not have received the application layer
+/// continues.
 #[test]
 fn resets_that_end_nothing() {
     let reset = || Pkt { flags: RST, ..client(1005, b"") };
@@ -514,7 +520,7 @@ fn resets_that_end_nothing() {
         assert_eq!(b.read(ToServer, false), "/attack", "{name}");
         assert!(!b.session().is_midstream());
     }
-    // What comes next is behind the window, and its receiver may have read since.
+    // The next data is beyond the window, but its receiver may have read data since.
     let mut b = Bench::connected(linux());
     b.send(&client(1001, &[b'a'; 8000]));
     b.send(&Pkt { window: 0, ..acks(9001) });

@@ -1,4 +1,4 @@
-//! How sessions begin: handshakes, right and wrong, fast open, and sessions whose beginning was not seen.
+//! Tests of how sessions begin: valid and invalid handshakes, fast open, and midstream pickup.
 
 mod common;
 
@@ -60,7 +60,7 @@ fn sessions_in_the_middle() {
     assert!(out.accepted && out.state == Some(FlowState::Established));
     b.send(&pkt(ToClient, ACK, 5001, 1005, b""));
     assert_eq!(b.read(ToServer, false), "data");
-    // The first packet is the server's.
+    // The first packet comes from the server.
     let mut b = Bench::new(config);
     let out = b.send(&pkt(ToServer, SYN | ACK, 5000, 1001, b""));
     assert!(out.swap);
@@ -98,7 +98,7 @@ fn fast_open_data_counts_where_the_server_takes_it() {
     b.send(&pkt(ToServer, ACK, 1001, 5001, b""));
     b.send(&pkt(ToServer, ACK, 1001, 5001, b"again"));
     assert_eq!(b.read(ToServer, true), "again");
-    // A client that starts over without data begins a new connection, of the same numbers.
+    // A client that restarts without data begins a new connection with the same numbers.
     let plain = pkt(ToServer, SYN, 1000, 0, b"");
     let mut b = Bench::new(StreamConfig::default());
     b.send(&syn);
@@ -136,7 +136,7 @@ fn handshakes_that_are_not_right() {
     }
     let out = b.send(&pkt(ToClient, SYN | ACK, 7000, 1001, b""));
     assert!(out.events.contains(StreamEvent::Hs3SynackFlood));
-    // The client answers one of those kept.
+    // The client acknowledges one of the stored SYN/ACKs.
     b.send(&pkt(ToServer, ACK, 1001, 6003, b""));
     assert_eq!(b.state(), TcpState::Established);
     assert_eq!(b.session().isn(ToClient), 6002);

@@ -1,4 +1,4 @@
-//! What the stream has is what a host has: the tricks that would have them differ, and what Linux 6.18 reads of each.
+//! The stream has the same data as the host, despite tricks to make them differ. The tests expect what Linux 6.18 reads.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -10,12 +10,12 @@ use margay_stream::{OsPolicy, StreamConfig, TcpState, UrgentPolicy};
 
 use Direction::{ToClient, ToServer};
 
-/// Data of the client: what it sends next has sequence number 1001.
+/// Client data; the client's next sequence number is 1001.
 fn client(seq: u32, payload: &[u8]) -> Pkt {
     pkt(ToServer, PSH | ACK, seq, 5001, payload)
 }
 
-/// An acknowledgment of the server.
+/// An acknowledgment from the server.
 fn acks(ack: u32) -> Pkt {
     pkt(ToClient, ACK, 5001, ack, b"")
 }
@@ -47,7 +47,7 @@ fn policy(policy: OsPolicy) -> StreamConfig {
     config
 }
 
-/// A connection whose sides send timestamps: 1000 and 2000 so far.
+/// A connection with timestamps, at 1000 and 2000 so far.
 fn with_timestamps(config: StreamConfig) -> Bench {
     let mut b = Bench::new(config);
     b.send(&stamped(1000, pkt(ToServer, SYN, 1000, 0, b"")));
@@ -57,7 +57,7 @@ fn with_timestamps(config: StreamConfig) -> Bench {
     b
 }
 
-/// Segments that a host discards, and others in their place: it reads `ATTACK`.
+/// Segments that a host discards, and others in their place: the host reads `ATTACK`.
 #[test]
 fn what_a_host_discards_gives_way() {
     let signed = |mut p: Pkt| {
@@ -86,7 +86,7 @@ fn what_a_host_discards_gives_way() {
             b.send(&acks(1007));
             assert_eq!(b.read(ToServer, false), "ATTACK", "{name}, {}", policy.name());
         }
-        // Inline it does not get through, or what comes in its place is what was looked at.
+        // Inline, it is dropped, or the data in its place is the inspected data.
         for config in [inline(), wire()] {
             let mut b = Bench::connected(config);
             let first = b.send(&decoy);
@@ -98,7 +98,7 @@ fn what_a_host_discards_gives_way() {
             assert!(first.drop || decoy.payload.len() < 100, "{name}");
         }
     }
-    // Of what came first as it should, none of these replaces anything.
+    // None of these replaces valid data that came first.
     let mut b = Bench::connected(StreamConfig::default());
     b.send(&client(1001, b"ATTACK"));
     b.send(&acking(5101, decoy()));
@@ -107,7 +107,7 @@ fn what_a_host_discards_gives_way() {
     assert_eq!(b.read(ToServer, false), "ATTACK");
 }
 
-/// Where the capture missed what was acknowledged, or that was not followed, data counts all the same.
+/// If the capture missed the acknowledged data, or it was not tracked, doubtful data counts anyway.
 #[test]
 fn what_may_be_discarded_still_counts() {
     let mut b = Bench::connected(StreamConfig::default());
@@ -119,7 +119,8 @@ fn what_may_be_discarded_still_counts() {
     assert_eq!(b.read(ToClient, false), "<100>answer");
 }
 
-/// An acknowledgment of what was not sent says nothing of what is sent later: it is read, though an event says that it came late.
+/// An acknowledgment of unsent data has no effect on data sent later: that is read, although an event reports it as
+/// late.
 #[test]
 fn answers_after_a_wrong_acknowledgment() {
     for inline in [false, true] {
@@ -133,7 +134,7 @@ fn answers_after_a_wrong_acknowledgment() {
     }
 }
 
-/// What a capture has in another order: an acknowledgment before what it acknowledges.
+/// A capture has an acknowledgment before its data.
 #[test]
 fn data_behind_its_acknowledgment() {
     let mut b = Bench::connected(StreamConfig::default());
@@ -144,7 +145,7 @@ fn data_behind_its_acknowledgment() {
     assert_eq!(b.read(ToServer, false), "world");
 }
 
-/// Bytes that are acknowledged are what they are, and so are those that are in order, whatever comes before anybody read them.
+/// Acknowledged bytes are final, and so are in-order bytes, whatever arrives before they are read.
 #[test]
 fn what_is_acknowledged_stays() {
     for os in OsPolicy::ALL {
@@ -152,7 +153,7 @@ fn what_is_acknowledged_stays() {
         b.session().app_disable();
         b.send(&client(1001, b"xATTACK"));
         b.send(&acks(1008));
-        // It begins before and ends behind.
+        // It begins before and ends after.
         b.send(&client(1001, b"yBENIGNzz"));
         b.send(&acks(1010));
         b.session().raw_trigger(ToServer);
@@ -168,7 +169,7 @@ fn what_is_acknowledged_stays() {
     }
 }
 
-/// However many segments come early, and however far apart, none is lost.
+/// No early segment is lost, however many there are and however far apart.
 #[test]
 fn early_segments_are_kept() {
     let attack = b"GET /attack HTTP/1.1\r\n\r\n";
@@ -185,7 +186,7 @@ fn early_segments_are_kept() {
     }
 }
 
-/// Windows that are scaled: 15 counts as 14, and what only the server offers is not done.
+/// Scaled windows: 15 counts as 14, and a scale that only the server offers is not used.
 #[test]
 fn scaled_windows() {
     let open = |client: Option<u8>, server: Option<u8>| {
@@ -206,7 +207,7 @@ fn scaled_windows() {
     assert!(!b.send(&client(1001 + 3 * 8192, b"x")).accepted);
 }
 
-/// Timestamps count only where the receiver notes them (RFC 7323 section 4.3).
+/// Timestamps count only if the receiver records them (RFC 7323 section 4.3).
 #[test]
 fn timestamps_that_are_not_noted() {
     const FAR: u32 = 1000 + (1 << 30);
@@ -225,22 +226,22 @@ fn timestamps_that_are_not_noted() {
         b.send(&stamped(2001, acks(1007)));
         assert!(b.read(ToServer, false).starts_with("ATTACK"), "{name}");
     }
-    // Those that are.
+    // Timestamps that are recorded.
     for poison in [far(client(1001, b"")), far(client(1001, b"x"))] {
         let mut b = with_timestamps(StreamConfig::default());
         b.send(&poison);
         let next = 1001 + poison.payload.len() as u32;
         let out = b.send(&stamped(1002, client(next, b"DECOY-")));
         assert_eq!(events(&out), ["pkt_invalid_timestamp"]);
-        // It may have been lost behind the sensor. If not, this comes in place of what was discarded.
+        // The packet may have been lost after the sensor. Otherwise this data comes in place of discarded data.
         b.send(&stamped(FAR + 1, client(next, b"ATTACK")));
         b.send(&acks(next + 6));
         assert!(b.read(ToServer, false).ends_with("ATTACK"));
     }
 }
 
-/// Whether the receiver noted a timestamp of data behind some that it has not acknowledged is not certain: what comes with an older one
-/// is kept, and gives way. Its own packets say what it noted.
+/// It is uncertain whether the receiver recorded the timestamp of data after unacknowledged data. Data with an older
+/// timestamp is kept with a doubt. The receiver's own packets show what it recorded.
 #[test]
 fn timestamps_that_may_be_noted() {
     const FAR: u32 = 1000 + (1 << 30);
@@ -255,7 +256,7 @@ fn timestamps_that_may_be_noted() {
             b.send(&stamped(FAR, client(1002, b"b")));
             b
         };
-        // It was not noted.
+        // It was not recorded.
         let mut b = start();
         let out = b.send(&stamped(1003, client(1003, b"ATTACK")));
         assert_eq!((out.accepted, out.drop), (!inline, inline), "{:?}", events(&out));
@@ -264,7 +265,7 @@ fn timestamps_that_may_be_noted() {
         if !inline {
             assert!(b.send(&stamped(1003, client(1009, b"more"))).events.is_empty(), "it says so");
         }
-        // It was.
+        // It was recorded.
         let mut b = start();
         b.send(&stamped(1003, client(1003, b"DECOY-")));
         b.send(&stamped(FAR + 1, client(1003, b"ATTACK")));
@@ -274,7 +275,7 @@ fn timestamps_that_may_be_noted() {
     }
 }
 
-/// A SYN without a timestamp value lets none later pass for newer ones.
+/// A SYN with timestamp value zero does not make later values count as newer.
 #[test]
 fn timestamps_that_are_zero() {
     let mut b = Bench::new(StreamConfig::default());
@@ -289,7 +290,7 @@ fn timestamps_that_are_zero() {
     assert_eq!(b.read(ToServer, false), "hello ATTACK");
 }
 
-/// Only a reset at the number that is expected closes (RFC 5961 section 3).
+/// Only a reset with the expected number closes the connection (RFC 5961 section 3).
 #[test]
 fn resets() {
     let sack = |on: bool| {
@@ -328,7 +329,7 @@ fn resets() {
             }
         }
     }
-    // Once it has a FIN the number of that will do.
+    // After a FIN, its number is valid too.
     let mut b = sack(false);
     b.send(&flags(FIN | ACK, client(1007, b"")));
     b.send(&acks(1008));
@@ -336,7 +337,7 @@ fn resets() {
     assert_eq!(b.state(), TcpState::Closed);
 }
 
-/// A connection goes on behind a reset: who sent it goes on, so nobody closed. Nothing of what was not acknowledged is lost.
+/// A connection continues after a reset: the reset's sender continues, so nobody closed. No unacknowledged data is lost.
 #[test]
 fn a_connection_that_goes_on_behind_a_reset() {
     let mut b = Bench::connected(StreamConfig::default());
@@ -348,7 +349,7 @@ fn a_connection_that_goes_on_behind_a_reset() {
     b.session().finish_streams();
     assert_eq!(b.read(ToServer, true), "and ");
     b.raw(ToServer, true);
-    // What was on its way, in either direction, says nothing.
+    // Packets that were in flight, in either direction, prove nothing.
     assert!(!b.send(&client(1007, b"and ")).accepted);
     assert!(!b.send(&pkt(ToClient, PSH | ACK, 5001, 1007, b"answer")).accepted);
     assert_eq!(b.state(), TcpState::Closed);
@@ -357,7 +358,7 @@ fn a_connection_that_goes_on_behind_a_reset() {
     assert_eq!((b.state(), b.engine.counters.resumed), (TcpState::Established, 1));
     b.send(&acks(1017));
     assert_eq!(b.read(ToServer, false), "and ATTACK");
-    // On the wire it does not get through.
+    // Inline, it does not pass.
     for config in [inline(), wire()] {
         let mut b = Bench::connected(config.clone());
         b.send(&flags(RST, client(1001, b"")));
@@ -366,23 +367,23 @@ fn a_connection_that_goes_on_behind_a_reset() {
     }
 }
 
-/// A server answers a SYN on a connection that is not over as far as was seen: it is, for the server.
+/// A server answers a SYN on a connection that looks open: for the server it is over.
 #[test]
 fn a_new_connection_in_the_place_of_one() {
     let mut b = Bench::connected(StreamConfig::default());
     b.send(&client(1001, b"hello "));
     b.send(&acks(1007));
-    // Linux closes, whatever is acknowledged; others do not.
+    // Linux closes whatever is acknowledged; other systems do not.
     b.send(&flags(RST | ACK, acking(900_000, client(1007, b""))));
     assert_eq!(b.state(), TcpState::Established);
     assert_eq!(events(&b.send(&pkt(ToServer, SYN, 90_000, 0, b""))), ["est_syn_resend_diff_seq"]);
-    // Not any answer.
+    // Not every answer counts.
     assert!(!b.send(&pkt(ToClient, SYN | ACK, 70_000, 1001, b"")).reuse);
     assert!(!b.send(&pkt(ToClient, SYN | ACK, 5000, 90_001, b"")).reuse, "it is the one of before");
     assert!(b.send(&pkt(ToClient, SYN | ACK, 70_000, 90_001, b"")).reuse);
 }
 
-/// Urgent bytes, as Linux hands them over to a program that reads promptly: sequence offset, urgent pointer (where there is one), data.
+/// Urgent bytes as Linux passes them to a program that reads promptly: sequence offset, urgent pointer (if any), data.
 #[test]
 fn urgent_bytes_as_linux_has_them() {
     type Urgent = (u32, Option<u16>, &'static str);
@@ -426,7 +427,7 @@ fn urgent_bytes_as_linux_has_them() {
             assert_eq!(b.read(ToServer, false), *read, "{name}, inline {inline}, {urgent:?}");
         }
     }
-    // Of an acknowledgment of what was not sent it says nothing either.
+    // An acknowledgment of unsent data makes the urgent pointer ineffective too.
     let mut b = Bench::connected(StreamConfig::default());
     b.send(&Pkt { urgent: 3, ..flags(URG | ACK, acking(5101, client(1001, b""))) });
     b.send(&client(1001, b"abXcd"));
@@ -434,7 +435,7 @@ fn urgent_bytes_as_linux_has_them() {
     assert_eq!(b.read(ToServer, false), "abXcd");
 }
 
-/// Where no packet can be dropped, no number of urgent bytes keeps the rest from being read.
+/// If no packet can be dropped, any number of urgent bytes leaves the rest readable.
 #[test]
 fn many_urgent_bytes() {
     for (inline, limit_policy, read) in [
@@ -457,7 +458,7 @@ fn many_urgent_bytes() {
     }
 }
 
-/// A byte that asks whether a closed window has opened is dropped where it has not.
+/// A window probe's byte is dropped if the window has not opened.
 #[test]
 fn the_byte_of_a_window_probe() {
     let mut b = Bench::connected(StreamConfig::default());
@@ -471,7 +472,7 @@ fn the_byte_of_a_window_probe() {
     assert_eq!(b.read(ToServer, false), "hello ATTACK");
 }
 
-/// A packet with few hops left arrives all the same where it is acknowledged: routes change.
+/// A packet with a lower TTL did arrive if it is acknowledged: routes change.
 #[test]
 fn hops_that_become_fewer() {
     let mut b = Bench::connected(StreamConfig::default());
@@ -485,7 +486,7 @@ fn hops_that_become_fewer() {
     assert_eq!(b.read(ToServer, false), "hello".repeat(4) + "ATTACK");
 }
 
-/// A connection is silent for longer than flows live, and goes on.
+/// A connection is idle for longer than the flow timeout, and continues.
 #[test]
 fn a_connection_that_goes_on_after_silence() {
     for config in [StreamConfig::default(), inline(), wire(), StreamConfig { midstream: true, ..wire() }] {
@@ -496,7 +497,7 @@ fn a_connection_that_goes_on_after_silence() {
         b.read(ToServer, false);
         b.times_out();
         assert_eq!((b.engine.counters.resumable, b.engine.counters.memuse), (1, 0));
-        // Something far ahead, a SYN that nobody answers, and something that does not belong there come first.
+        // A packet far ahead, an unanswered SYN and an unrelated packet come first.
         if !config.midstream {
             b.send(&client(900_000, b"x"));
             assert!(b.session.is_none());
@@ -510,16 +511,16 @@ fn a_connection_that_goes_on_after_silence() {
         assert_eq!(b.read(ToServer, false), if at_once { "ATTACK" } else { "" });
         b.send(&acks(1013));
         assert_eq!(b.read(ToServer, false), if at_once { "" } else { "ATTACK" });
-        // What is before that was never seen by this session.
+        // This session never saw earlier data.
         let old = b.send(&client(1001, b"ATTACK"));
         assert!(!old.accepted && old.drop == config.inline && !old.in_stream, "{:?}", events(&old));
-        // It is silent once more, and the server speaks first.
+        // It is idle once more, and the server sends first.
         b.times_out();
         b.send(&pkt(ToClient, PSH | ACK, 5001, 1013, b"answer"));
         b.send(&acking(5007, client(1013, b"")));
         assert_eq!((b.read(ToClient, false).as_str(), b.engine.counters.resumed), ("answer", 2));
     }
-    // One that is over does not go on.
+    // A finished connection is not resumed.
     let mut b = Bench::connected(StreamConfig::default());
     b.send(&flags(FIN | ACK, client(1001, b"")));
     b.send(&pkt(ToClient, FIN | ACK, 5001, 1002, b""));
@@ -527,14 +528,14 @@ fn a_connection_that_goes_on_after_silence() {
     b.times_out();
     b.send(&client(1002, b"x"));
     assert!(b.session.is_none() && b.engine.counters.resumable == 0);
-    // There is room for so many.
+    // The table has no room.
     let mut b = Bench::connected(StreamConfig { remembered: 0, ..StreamConfig::default() });
     b.times_out();
     b.send(&client(1001, b"x"));
     assert!(b.session.is_none());
 }
 
-/// A session that is picked up in its middle begins where its receiver is, which the first packet need not be.
+/// A session picked up midstream begins where its receiver is, which need not be the first packet.
 #[test]
 fn pick_ups_begin_where_the_receiver_is() {
     let config = StreamConfig { midstream: true, ..StreamConfig::default() };
@@ -543,7 +544,7 @@ fn pick_ups_begin_where_the_receiver_is() {
         b.send(&client(seq, data));
         b
     };
-    // Something far ahead, then what the receiver expects.
+    // A packet far ahead, then the data that the receiver expects.
     let mut b = pick_up(61_001, b"z");
     b.send(&acks(1001));
     b.send(&client(1001, b"GET /"));
@@ -557,14 +558,14 @@ fn pick_ups_begin_where_the_receiver_is() {
     b.send(&acks(1012));
     assert_eq!(b.read(ToServer, false), "GET /attack");
     assert_eq!(b.session().stream_size(ToServer), 60_002);
-    // What the server has not sent was acknowledged.
+    // Data that the server has not sent was acknowledged.
     let mut b = Bench::new(config.clone());
     b.send(&acking(9001, client(1001, b"one ")));
     b.send(&pkt(ToClient, PSH | ACK, 5001, 1005, b"answer"));
     b.send(&acking(5007, client(1005, b"two")));
     b.send(&pkt(ToClient, ACK, 5007, 1008, b""));
     assert_eq!((b.read(ToServer, false), b.read(ToClient, false)), ("one two".into(), "answer".into()));
-    // Nobody ever answers.
+    // The other side never answers.
     let mut b = pick_up(1001, b"one ");
     b.send(&client(1005, b"two"));
     assert_eq!((b.read(ToServer, false).as_str(), b.session().stream_size(ToServer)), ("", 8));
@@ -572,7 +573,7 @@ fn pick_ups_begin_where_the_receiver_is() {
     assert_eq!(b.read(ToServer, true), "one two");
 }
 
-/// Inline a pick-up is read at once, and again where something comes that is before it: what was never looked at does not pass.
+/// Inline, a picked up stream is read at once, and again if earlier data arrives: uninspected data does not pass.
 #[test]
 fn inline_pick_ups_are_read_again() {
     for (midstream, async_oneside) in [(true, false), (false, true)] {
@@ -584,20 +585,20 @@ fn inline_pick_ups_are_read_again() {
         assert!(out.restart && !out.drop, "{:?}", events(&out));
         assert_eq!(b.read(ToServer, false), "GET /attack");
         b.raw(ToServer, false);
-        // Not for ever.
+        // But not without limit.
         let mut drops = 0;
         for i in 0..20 {
             drops += u32::from(b.send(&client(1000 - i, b"x")).drop);
         }
         assert_eq!(drops, 13);
-        // Nor where the receiver has said that it has it.
+        // Nor if the receiver has acknowledged that data.
         let mut b = Bench::new(StreamConfig { async_oneside: false, midstream: true, ..config });
         b.send(&client(1006, b"attack"));
         b.send(&acks(1006));
         b.send(&acks(1012));
         let out = b.send(&client(1001, b"GET /"));
         assert!(out.drop && !out.restart, "{:?}", events(&out));
-        // Where it expects something before that, it is read when it comes.
+        // If the receiver expects earlier data, that is read when it comes.
         let mut b = Bench::new(StreamConfig { midstream: true, ..wire() });
         b.send(&client(1006, b"attack"));
         b.read(ToServer, false);
@@ -608,7 +609,7 @@ fn inline_pick_ups_are_read_again() {
     }
 }
 
-/// Inline, what came early and was looked at frees nothing that what comes next is looked at with, and does not hide it.
+/// Inline, inspected early data neither frees nor hides data that later segments must be inspected with.
 #[test]
 fn inline_inspection_around_early_data() {
     let config = StreamConfig { toserver_chunk_size: 8, ..inline() };
@@ -626,7 +627,7 @@ fn inline_inspection_around_early_data() {
         assert_eq!(b.raw(ToServer, false), "()far away|");
         b.send(&client(1005, b"CK"));
         assert_eq!(b.raw(ToServer, false), "(ATTA)CK|", "{app_off}");
-        // Early data is looked at with what is around it.
+        // Early data is inspected together with adjacent data.
         b.send(&client(1109, b"behind it"));
         assert_eq!(b.raw(ToServer, false), "(far away)behind it|");
         b.send(&client(1097, b"fore"));
@@ -634,7 +635,7 @@ fn inline_inspection_around_early_data() {
     }
 }
 
-/// Inline, what its receiver has and what cannot be compared any more is sent on without it, or empty.
+/// Inline, data that the receiver has and that can no longer be compared is forwarded without payload, or zeroed.
 #[test]
 fn what_cannot_be_compared_is_not_sent_on() {
     let mut b = Bench::connected(StreamConfig { toserver_chunk_size: 8, ..wire() });
@@ -644,15 +645,15 @@ fn what_cannot_be_compared_is_not_sent_on() {
         b.raw(ToServer, false);
         b.send(&acks(1011 + 10 * i));
     }
-    // The same again, long after: its sender waits for an answer.
+    // A late retransmission: its sender waits for an answer.
     let out = b.send(&client(1001, b"0123456789"));
     assert_eq!((out.drop, out.without_data, out.rewrite), (false, true, false));
-    // Other words that were acknowledged, too.
+    // The same for different bytes that were acknowledged.
     assert!(b.send(&client(1983, b"attack")).without_data);
-    // What is compared passes.
+    // Data that can be compared passes.
     let out = b.send(&client(1993, b"23456789"));
     assert_eq!((out.drop, out.without_data, out.accepted), (false, false, false), "{:?}", events(&out));
-    // Some of it is new.
+    // Part of it is new.
     let out = b.send(&client(1001, &[&[b'x'; 1000][..], b"new"].concat()));
     assert!(out.accepted && out.rewrite && !out.drop);
     let mut payload = [&[b'x'; 1000][..], b"new"].concat();

@@ -1,5 +1,5 @@
-//! Inline, a segment is looked at when it comes, early ones too. What fills the hole before those is looked at as well, together with
-//! what is before and behind it.
+//! Inline, every segment is inspected when it comes, including early ones. Data that fills a hole is inspected together
+//! with the data before and after it.
 #![allow(clippy::unwrap_used)]
 
 use margay_flow::Direction;
@@ -9,15 +9,15 @@ use margay_stream::{FlowPrint, Outcome, StreamConfig, StreamEngine, TcpSession};
 
 use Direction::{ToClient, ToServer};
 
-/// A connection inline. Chunks are 100 bytes long.
+/// An inline connection with chunks of 100 bytes.
 struct Inline {
     engine: StreamEngine,
     session: Option<Box<TcpSession>>,
-    /// Whether nothing of the flow was seen.
+    /// Whether no packet of the flow was seen yet.
     fresh: bool,
 }
 
-/// The connection, to what remembers those that time out.
+/// The connection's key for the table of resumable connections.
 const PRINT: FlowPrint = FlowPrint { hash: 7, second: false };
 
 impl Inline {
@@ -38,7 +38,7 @@ impl Inline {
         b
     }
 
-    /// A packet; the other side has what was acknowledged before.
+    /// Sends a packet; the other side has everything acknowledged before.
     fn send(&mut self, to: Direction, flags: u8, number: u32, payload: &[u8]) -> Outcome {
         let (seq, ack) =
             if to == ToServer { (number, 5001) } else { (if flags & SYN == 0 { 5001 } else { 5000 }, 1000 + number) };
@@ -73,7 +73,8 @@ impl Inline {
         self.session.as_deref_mut().unwrap()
     }
 
-    /// A segment of the client at that place of its stream, and what is looked at with it. A parser takes what is in order.
+    /// Sends a client segment at this place of the stream; returns the data that is inspected with it. A parser reads
+    /// the in-order data.
     fn data(&mut self, at: u32, payload: &[u8]) -> Vec<u8> {
         self.send(ToServer, ACK, 1000 + at, payload);
         while let Some(margay_stream::AppData::Data { bytes, .. }) = self.session().app_data(ToServer, false) {
@@ -121,7 +122,7 @@ fn what_is_before_is_there_when_the_hole_is_closed() {
     b.data(0, &[b'a'; 90]);
     b.acknowledged(90);
     b.data(92, &[b'c'; 200]);
-    // As much of what is behind it as a chunk is long: that was looked at.
+    // A chunk's length of the data after it, which was inspected before.
     let seen = b.data(90, b"BB");
     assert_eq!(seen, [&[b'a'; 90][..], b"BB", &[b'c'; 100]].concat());
 }
@@ -137,7 +138,8 @@ fn a_long_segment_that_begins_before_all_that_is_kept() {
     assert!(seen.ends_with(b"aabATTACK"), "{}", seen.escape_ascii());
 }
 
-/// A FIN with data behind it: Linux reads that data as if the FIN had no number. Neither is sent on, whoever closed first.
+/// A FIN with data after it: Linux reads that data as if the FIN had no sequence number. Neither is forwarded, whichever
+/// side closed first.
 #[test]
 fn a_fin_with_data_behind_it_on_a_closing_connection() {
     let mut b = Inline::connected();
@@ -149,7 +151,7 @@ fn a_fin_with_data_behind_it_on_a_closing_connection() {
     assert!(!b.send(ToServer, ACK, 1010, b"k").accepted);
 }
 
-/// A FIN that something is missing before, when the flow times out: data behind it is refused as before that.
+/// A FIN with missing data before it, and a flow timeout: data after the FIN is still refused.
 #[test]
 fn data_behind_an_early_fin_when_the_flow_has_timed_out() {
     for closed in [false, true] {
@@ -161,14 +163,15 @@ fn data_behind_an_early_fin_when_the_flow_has_timed_out() {
         b.times_out();
         assert!(b.send(ToServer, ACK, 1004, b"ef").drop);
         assert_eq!(b.data(0, b"abc"), b"abc");
-        // Both FINs come again, and are let through; another one is not.
+        // Both FINs come again and pass; a different one does not.
         assert!(!b.send(ToServer, FIN | ACK, 1003, b"").drop);
         assert!(b.send(ToServer, FIN | ACK, 1002, b"").drop);
         assert!(!b.send(ToClient, FIN | ACK, 3, b"").drop);
     }
 }
 
-/// A connection is picked up by a packet whose number is none of it. What is sent where the other side says it is, is looked at.
+/// A packet with a forged number starts a midstream pickup. Data at the place that the other side acknowledges is
+/// inspected.
 #[test]
 fn a_connection_that_is_picked_up_by_a_made_up_number() {
     for data in [&b""[..], b"x"] {

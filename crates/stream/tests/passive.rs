@@ -1,4 +1,5 @@
-//! Beside the wire: what a host takes that a sensor has reason to refuse. Each is what Linux 6.18 does (`crates/hosts` found them).
+//! Passive mode: packets that a host accepts although a sensor has reason to refuse them. Each test expects what Linux
+//! 6.18 does (`crates/hosts` found them).
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -22,7 +23,7 @@ fn connected() -> Bench {
     Bench::connected(StreamConfig::default())
 }
 
-/// The sender is told of a hole before what is behind it comes: the hole is one all the same.
+/// The sender learns of a hole before the data after it comes: it is a gap anyway.
 #[test]
 fn a_hole_that_was_acknowledged_before() {
     let mut b = connected();
@@ -32,7 +33,7 @@ fn a_hole_that_was_acknowledged_before() {
     assert_eq!(b.read(ToServer, false), "efgh");
 }
 
-/// The window may have opened: the acknowledgment that says so passes the sensor later than the data.
+/// The window may have opened: the acknowledgment that says so reaches the sensor after the data.
 #[test]
 fn data_beyond_the_window() {
     let full = [b'a'; 8192];
@@ -46,17 +47,17 @@ fn data_beyond_the_window() {
         assert!(b.read(ToServer, false).ends_with("aATTACK") || at > 1001 + 8192);
         assert!(b.read(ToServer, true).is_empty());
     }
-    // Far beyond it is none of the connection.
+    // Data far beyond the window does not belong to the connection.
     let mut b = connected();
     assert!(!b.send(&client(1001 + 3 * 8192, b"DECOY")).accepted);
-    // What was discarded gives way.
+    // Discarded data is replaced.
     let mut b = connected();
     b.send_all(&[client(1001, &full), client(1001 + 8192, b"DECOY-")]);
     b.send_all(&[acks(1001 + 8192), client(1001 + 8192, b"ATTACK"), acks(1001 + 8192 + 6)]);
     assert!(b.read(ToServer, false).ends_with("aATTACK"));
 }
 
-/// A FIN that repeats data.
+/// A FIN with retransmitted data.
 #[test]
 fn a_fin_with_data_that_is_there() {
     let mut b = connected();
@@ -67,7 +68,7 @@ fn a_fin_with_data_that_is_there() {
     assert_eq!(b.read(ToServer, false), "GET /");
 }
 
-/// A FIN in place, with early data behind it, is believed by a host that does not have that.
+/// A host that lacks the early data after a FIN accepts the FIN.
 #[test]
 fn a_fin_before_early_data() {
     let mut b = connected();
@@ -77,7 +78,7 @@ fn a_fin_before_early_data() {
     assert!(b.read(ToServer, false).starts_with("GET /"));
 }
 
-/// What is missing before a FIN comes after both sides have closed.
+/// Data missing before a FIN arrives after both sides have closed.
 #[test]
 fn what_is_missing_before_a_fin() {
     let mut b = connected();
@@ -92,7 +93,7 @@ fn what_is_missing_before_a_fin() {
     assert_eq!(b.state(), TcpState::Closed);
 }
 
-/// A sender goes on behind its FIN: Linux reads it as if that was not there.
+/// A sender continues after its FIN: Linux reads the data as if the FIN did not exist.
 #[test]
 fn data_behind_a_fin() {
     let mut b = connected();
@@ -106,7 +107,7 @@ fn data_behind_a_fin() {
     assert_eq!(b.read(ToServer, false), "abcdefghijkl");
 }
 
-/// A FIN's number is no place for a reset while data before the FIN is missing.
+/// A reset with the FIN's number is invalid while data before the FIN is missing.
 #[test]
 fn a_reset_before_a_hole() {
     let mut b = connected();
@@ -116,7 +117,7 @@ fn a_reset_before_a_hole() {
     assert_ne!(b.state(), TcpState::Closed);
 }
 
-/// The first segment repeats some of the data that came with the SYN.
+/// The first segment repeats some of the SYN's data.
 #[test]
 fn data_of_a_syn_once_more() {
     let mut b = Bench::new(StreamConfig::default());
@@ -128,7 +129,7 @@ fn data_of_a_syn_once_more() {
     assert_eq!(b.read(ToServer, false), "ABC");
 }
 
-/// Data that comes with a SYN/ACK is not taken.
+/// Data of a SYN/ACK is not accepted.
 #[test]
 fn data_of_a_syn_ack() {
     let mut b = Bench::new(StreamConfig::default());
@@ -140,7 +141,7 @@ fn data_of_a_syn_ack() {
     assert_eq!(b.read(ToClient, false), "TRUE");
 }
 
-/// The numbers of a server that opens as well may be anything.
+/// In a simultaneous open, the server may use any sequence number.
 #[test]
 fn windows_of_simultaneous_opens() {
     for isn in [1u32, 0x7fff_fff0, 0x8000_0000, 0xffff_fff0] {
@@ -155,7 +156,7 @@ fn windows_of_simultaneous_opens() {
     }
 }
 
-/// A packet may be lost behind the sensor, and its timestamp was noted by nobody.
+/// A packet may be lost after the sensor, so that no host recorded its timestamp.
 #[test]
 fn timestamps_of_packets_that_are_lost() {
     let stamped = |value: u32, mut p: Pkt| {
@@ -172,7 +173,7 @@ fn timestamps_of_packets_that_are_lost() {
     assert_eq!(b.read(ToServer, false), "a");
 }
 
-/// The client resets something that it did not ask for, with the number of its SYN, and goes on with the server's answer.
+/// The client resets an unsolicited packet, with the number of its SYN, and continues with the server's answer.
 #[test]
 fn a_reset_that_is_not_of_the_syn() {
     let mut b = Bench::new(StreamConfig::default());
@@ -186,7 +187,8 @@ fn a_reset_that_is_not_of_the_syn() {
     assert_eq!(b.read(ToClient, false), "data");
 }
 
-/// After a reset a connection may begin with the number of the one before; a SYN that the server did not answer replaces none.
+/// After a reset, a connection may begin with the number of the previous one. A SYN that the server did not answer
+/// replaces none.
 #[test]
 fn numbers_of_new_connections() {
     let mut b = connected();
@@ -201,7 +203,7 @@ fn numbers_of_new_connections() {
     assert_eq!(b.read(ToServer, false), "data");
 }
 
-/// A segment in an IPv4 datagram with a wrong header checksum is discarded: it gives way.
+/// A segment in an IPv4 datagram with a wrong header checksum is discarded, so other data replaces it.
 #[test]
 fn wrong_header_checksums() {
     let mut b = connected();
@@ -210,7 +212,7 @@ fn wrong_header_checksums() {
     assert_eq!(b.read(ToServer, false), "ATTACK");
 }
 
-/// A reset may be lost behind the sensor: its sender goes on, after the other side did, and may end at once.
+/// A reset may be lost after the sensor: its sender continues after the other side did, and may close at once.
 #[test]
 fn a_reset_that_is_lost() {
     for last in [PSH | ACK, FIN | ACK] {
@@ -224,7 +226,7 @@ fn a_reset_that_is_lost() {
     }
 }
 
-/// Half of all timestamps are older than one, and the one in the middle is not (RFC 7323 section 5.2).
+/// Half of all timestamps are older than a given one; the one exactly in the middle is not (RFC 7323 section 5.2).
 #[test]
 fn the_timestamp_in_the_middle() {
     let mut b = Bench::new(StreamConfig::default());

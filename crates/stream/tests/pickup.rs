@@ -1,4 +1,4 @@
-//! Inline, connections that are picked up in their middle: what a host takes was inspected.
+//! Inline midstream pickup: all data that a host accepts was inspected.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -10,7 +10,8 @@ use margay_stream::StreamConfig;
 
 use Direction::{ToClient, ToServer};
 
-/// A connection is picked up with an acknowledgment far ahead of what its receiver expects, which says so: what comes there is its data.
+/// The first packet's acknowledgment is far ahead of its receiver's data, and the receiver says so. Data at the
+/// receiver's position is read.
 #[test]
 fn picked_up_ahead_of_what_is_expected() {
     let mut b = Bench::new(StreamConfig { midstream: true, inline: true, ..StreamConfig::default() });
@@ -21,7 +22,7 @@ fn picked_up_ahead_of_what_is_expected() {
     assert_eq!(b.raw(ToServer, false), "()ATTACK|");
 }
 
-/// A segment that reaches over a hole that was passed: what is new of it is behind that.
+/// For a segment across a skipped gap, the new data is after the gap.
 #[test]
 fn a_segment_over_a_hole_that_was_passed() {
     let mut b = Bench::new(StreamConfig { midstream: true, inline: true, ..StreamConfig::default() });

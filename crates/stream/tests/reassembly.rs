@@ -1,21 +1,21 @@
-//! The buffer against a model that keeps every byte for itself.
+//! Compares the buffer with a model that stores every byte separately.
 #![allow(clippy::unwrap_used)]
 
 use margay_stream::{OsPolicy, StreamBuffer};
 use proptest::prelude::*;
 
-/// What a byte's segment was, and whether another may replace it.
+/// The segment that brought a byte, and whether another may replace it.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     byte: u8,
     segment: (u64, u64),
     doubt: u8,
-    /// The least doubt at which it is in order.
+    /// The byte is in order for a receiver that accepts all segments up to this doubt.
     in_order_at: u8,
     settled: bool,
 }
 
-/// Each byte with the segment it came with.
+/// Every byte with its segment.
 #[derive(Clone, Default)]
 struct Model {
     bytes: Vec<Option<Held>>,
@@ -23,18 +23,18 @@ struct Model {
     next: usize,
     /// The receiver has everything before this.
     acked: usize,
-    /// What came early and was in order with the segment before.
+    /// Early data that became in order with the previous segment.
     filled: (usize, usize),
     policy: OsPolicy,
 }
 
 impl Model {
-    /// Whether it is known who brought a byte.
+    /// Whether the origin of a byte is recorded.
     fn is_owned(&self, at: usize) -> bool {
         let replaceable = if at < self.next { self.policy.replaces_in_order() } else { self.policy.replaces() };
         self.bytes[at].is_some_and(|h| !h.settled && (h.doubt > 0 || replaceable))
     }
-    /// [`Held::in_order_at`] of a stretch that begins at `at`.
+    /// [`Held::in_order_at`] of a range that begins at `at`.
     fn in_order_at(&self, at: usize, doubt: u8) -> u8 {
         let doubtful = doubt > 0 || (0..self.bytes.len()).any(|i| self.is_owned(i) && self.bytes[i].unwrap().doubt > 0);
         match at {
@@ -49,7 +49,7 @@ impl Model {
         let (mut overlap, mut different) = (false, false);
         self.bytes.resize(self.bytes.len().max(start + bytes.len()), None);
         let held = |byte, in_order_at, settled| Held { byte, segment, doubt, in_order_at, settled };
-        // What was there comes first.
+        // Stored bytes come first.
         let mut new = Vec::new();
         let mut stretch: Option<(usize, u8)> = None;
         for (i, &byte) in bytes.iter().enumerate().filter(|(i, _)| start + i >= floor) {
@@ -60,7 +60,7 @@ impl Model {
             };
             overlap = true;
             different |= old.byte != byte;
-            // What is in order is final, unless the receiver may not have it.
+            // In-order bytes are final, unless the receiver may lack them.
             let is_final = at < self.next && old.doubt == 0 && !policy.replaces_in_order();
             let wins = match doubt.cmp(&old.doubt) {
                 std::cmp::Ordering::Less => true,
@@ -109,7 +109,7 @@ impl Model {
         }
         let lacks = (filled.0..filled.1).contains(&acked) && acked >= floor && acked >= self.acked;
         if lacks && !self.policy.replaces_in_order() {
-            // It had no room for that: what comes next is it.
+            // The receiver had no room for that: the next data there replaces it.
             let segment = (acked as u64, filled.1 as u64);
             for (i, h) in self.bytes.iter_mut().enumerate().filter_map(|(i, h)| Some((i, h.as_mut()?))) {
                 h.settled |= i < self.next;
@@ -141,7 +141,7 @@ impl Model {
     }
 }
 
-/// Everything that is there from `at` on: early data may come in several parts.
+/// All stored data from `at` on; early data may come in several parts.
 fn all_from(buffer: &StreamBuffer, mut at: u64) -> Vec<u8> {
     let mut out = Vec::new();
     while buffer.next_at(at) == Some(at) {
@@ -200,14 +200,14 @@ proptest! {
             prop_assert_eq!(buffer.next(), model.next as u64);
             for at in floor..model.bytes.len() {
                 prop_assert_eq!(all_from(&buffer, at as u64), model.contiguous(at), "at {}", at);
-                // What is in order is in one piece.
+                // In-order data is contiguous.
                 if at < model.next {
                     prop_assert_eq!(buffer.contiguous(at as u64, u64::MAX), &model.in_order(at)[..]);
                 }
                 let early = model.bytes[at].is_some();
                 prop_assert_eq!(buffer.next_at(at as u64) == Some(at as u64), early);
             }
-            // What is held says so.
+            // Rewriting gives the stored bytes.
             let whole: Vec<u8> = step.bytes.iter().map(|b| b ^ 0x80).collect();
             let mut rewritten = whole.clone();
             buffer.rewrite(step.start as u64, &mut rewritten);
@@ -216,7 +216,7 @@ proptest! {
                 prop_assert_eq!(*new, held);
             }
             prop_assert!(buffer.compare(step.start as u64, &rewritten).1);
-            // A reader takes half of what there is.
+            // A reader takes half of the available data.
             if step.consume {
                 floor += model.in_order(floor).len() / 2;
                 buffer.set_floor(floor as u64);
@@ -224,7 +224,7 @@ proptest! {
                 model.settle(floor);
             }
         }
-        // At the end holes are stepped over.
+        // At the end, holes are skipped.
         buffer.finish();
         let mut at = floor;
         while let Some(next) = buffer.next_at(at as u64) {
@@ -242,7 +242,7 @@ proptest! {
         policy in prop::sample::select(OsPolicy::ALL.to_vec()),
         doubt in 0u8..3,
     ) {
-        // The same bytes, in whatever pieces, repeats and order: policies do not matter.
+        // The same bytes in any pieces, repetitions and order: policies make no difference.
         let mut buffer = StreamBuffer::default();
         for (a, b) in &cuts {
             let (a, b) = (a.index(stream.len()), b.index(stream.len()));
@@ -255,8 +255,7 @@ proptest! {
         prop_assert!(!buffer.has_early());
     }
 
-    /// Urgent bytes are taken out wherever the pointers and the bytes come from, as long as a pointer comes before what it points at is in
-    /// order.
+    /// Urgent bytes are removed in any order of pointers and data, if a pointer comes before its byte is in order.
     #[test]
     fn urgent_bytes_are_taken_out(
         stream in prop::collection::vec(any::<u8>(), 2..200),
@@ -286,7 +285,7 @@ proptest! {
             let want: Vec<u8> = (0..buffer.next()).filter(|n| !taken.contains(n)).map(|n| stream[n as usize]).collect();
             prop_assert_eq!(buffer.contiguous(0, buffer.in_order_end()), &want[..]);
             prop_assert_eq!(buffer.urgent_count(), taken.len() as u64);
-            // What repeats it is the same, and says the same.
+            // A retransmission has equal bytes and is reported as equal.
             prop_assert!(buffer.compare(a as u64, &stream[a..b]).1);
             prop_assert!(!buffer.insert(a as u64, &stream[a..b], OsPolicy::Linux, 0).different);
         }
@@ -322,7 +321,7 @@ fn regions_are_counted_and_nothing_is_refused() {
     for i in 0..20u64 {
         assert_eq!((b.contiguous(i << 20, u64::MAX), b.contiguous(i << 20 | 5, u64::MAX)), (&b"x"[..], &b"x"[..]));
     }
-    // What lies between two regions makes one of them.
+    // Data between two regions joins them.
     let mut b = StreamBuffer::default();
     for at in [0, 300, 600] {
         b.insert(at << 10, b"x", OsPolicy::Bsd, 0);
@@ -334,7 +333,7 @@ fn regions_are_counted_and_nothing_is_refused() {
     assert_eq!(b.regions_seen(), 3);
 }
 
-/// Every second byte, and then those between them, from either end: what a segment costs does not grow with what is there.
+/// Every second byte, then those between them, from either end: a segment's cost does not grow with the stored data.
 #[test]
 fn thousands_of_holes() {
     const N: u64 = 60_000;
@@ -390,16 +389,16 @@ fn a_segment_over_many_pieces_takes_them_all() {
     for i in 1..1501u64 {
         b.insert(i, b"a", OsPolicy::Bsd, 0);
     }
-    // Bsd: the later one wins where it begins before; so it does for all of them.
+    // Bsd: the later segment wins if it begins before the earlier one, here for all of them.
     let done = b.insert(0, &[b'b'; 1502], OsPolicy::Bsd, 0);
     assert_eq!((done.new, done.overlap, done.different), (2, true, true));
     assert_eq!(b.contiguous(0, 3), b"bbb");
-    // They are in order: nothing replaces them any more.
+    // They are in order and final.
     assert!(b.insert(0, &[b'c'; 1502], OsPolicy::Bsd, 0).different);
     assert_eq!(b.contiguous(0, 3), b"bbb");
 }
 
-/// What hosts do with data that they have in order, and with what is early (Linux 6.18, asked).
+/// What hosts do with in-order and early data (observed of Linux 6.18).
 #[test]
 fn overlaps_as_linux_has_them() {
     for (segments, stream) in [

@@ -1,4 +1,4 @@
-//! Sessions, packet by packet.
+//! Session tests, packet by packet.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -9,7 +9,7 @@ use margay_packet::tcp::{TcpOptions, flag::*};
 use margay_stream::{AppData, Exception, StreamConfig, StreamEvent, TcpState, UrgentPolicy};
 use proptest::prelude::*;
 
-/// What a host repeats because an acknowledgment was lost on its way back has to reach the other, who says it again.
+/// A retransmission caused by a lost acknowledgment must reach the receiver, so that it acknowledges again.
 #[test]
 fn what_brings_nothing_new_may_be_spared() {
     for spare_harmless in [false, true] {
@@ -28,8 +28,8 @@ fn what_brings_nothing_new_may_be_spared() {
     }
 }
 
-/// Behind the depth, and where nobody reads the stream any more, nothing is inspected: a host that repeats itself there, because
-/// acknowledgments were lost on their way back, has to reach the other. What was inspected may not say something else.
+/// Nothing is inspected beyond the depth, or without a reader: retransmissions there must reach the receiver too. A
+/// retransmission of inspected data must not change it.
 #[test]
 fn what_is_repeated_behind_the_depth_may_be_spared() {
     for unread in [false, true] {
@@ -53,8 +53,8 @@ fn what_is_repeated_behind_the_depth_may_be_spared() {
     }
 }
 
-/// Inline, what the server says may go by while the engine is not there (`fail-open`). Who acknowledges that is dropped once, as
-/// somebody who acknowledges what was not sent, and goes on when it is repeated.
+/// Inline, server data may pass while the engine is not running (`fail-open`). The client's acknowledgment of it is
+/// dropped once, as one of unsent data, and passes when repeated.
 #[test]
 fn a_connection_goes_on_behind_data_that_went_by_unseen() {
     let mut b = Bench::connected(StreamConfig { inline: true, spare_harmless: true, ..Default::default() });
@@ -66,7 +66,7 @@ fn a_connection_goes_on_behind_data_that_went_by_unseen() {
     assert!(b.send(&pkt(ToClient, PSH | ACK, 5008, 1005, b"answer")).accepted);
     b.send(&pkt(ToServer, ACK, 1005, 5014, b""));
     assert_eq!(b.read(ToClient, false), "<7>answer");
-    // Acknowledging what was not sent, and then something else in its place: what is read is what was inspected.
+    // Acknowledges unsent data, then replaces its own data: only inspected data is read.
     let mut b = Bench::connected(StreamConfig { inline: true, spare_harmless: true, ..Default::default() });
     let decoy = pkt(ToServer, PSH | ACK, 1001, 6000, b"decoy-");
     assert!(b.send(&decoy).drop && !b.send(&decoy).drop);
@@ -74,8 +74,8 @@ fn a_connection_goes_on_behind_data_that_went_by_unseen() {
     assert!(out.drop || out.rewrite, "{:?}", events(&out));
 }
 
-/// A packet that the link held back or doubled comes after a later one with a newer timestamp: its receiver leaves it out, and it is no
-/// attack. One that says something else in its place is.
+/// A packet that the link delayed or duplicated comes after one with a newer timestamp. Its receiver discards it, and it
+/// is no attack, unless it changes data.
 #[test]
 fn late_copies_are_spared_and_other_words_are_not() {
     let config = StreamConfig { inline: true, spare_harmless: true, ..StreamConfig::default() };
@@ -104,7 +104,7 @@ fn late_copies_are_spared_and_other_words_are_not() {
     assert_eq!(b.read(ToServer, false), "hello world");
 }
 
-/// A reset or an end may be seen here, and not by the host that they are sent to: what comes after it must not go by.
+/// The sensor may see a reset or FIN that the receiving host does not: later data must not pass uninspected.
 #[test]
 fn nothing_new_after_the_end() {
     let inline = StreamConfig { inline: true, spare_harmless: true, ..StreamConfig::default() };
@@ -120,7 +120,7 @@ fn nothing_new_after_the_end() {
             assert!(!b.send(&pkt(ToClient, ACK, 5001, 1006, b"")).drop);
         }
     }
-    // Nor what somebody acknowledged before it was sent.
+    // Nor may data that was acknowledged before it was sent.
     for ahead in [false, true] {
         let mut b = Bench::connected(inline.clone());
         b.send(&pkt(ToServer, PSH | ACK, 1001, 5001, b"hello"));
@@ -131,7 +131,7 @@ fn nothing_new_after_the_end() {
         assert!(!b.send(&pkt(ToServer, PSH | ACK, 1001, 5001, b"hello")).drop, "it was seen");
         for _ in 0..3 {
             for (n, word) in [(1006, b"att"), (1009, b"ack")] {
-                // It is looked at, or it does not get through.
+                // It is inspected, or it does not pass.
                 let out = b.send(&pkt(ToServer, PSH | ACK, n, 5001, word));
                 assert_eq!(out.drop, ahead, "{:?}", events(&out));
             }
@@ -140,7 +140,7 @@ fn nothing_new_after_the_end() {
     }
 }
 
-/// A keep-alive sends the byte before the next one anew, and not always as it was: that is no overlap.
+/// A keep-alive repeats the byte before the next one, sometimes with another value: that is no overlap.
 #[test]
 fn keep_alives_are_no_data() {
     for inline in [false, true] {
@@ -149,7 +149,7 @@ fn keep_alives_are_no_data() {
         b.send(&pkt(ToClient, ACK, 5001, 1006, b""));
         let out = b.send(&pkt(ToServer, ACK, 1005, 5001, b"\0"));
         assert!(out.events.is_empty() && !out.drop, "{:?}", out.events.as_slice());
-        // Inline it says what it said before: its receiver may not have it.
+        // Inline, it gets the original byte: its receiver may not have it.
         assert_eq!((out.rewrite, out.in_stream), (inline, inline));
         let out = b.send(&pkt(ToServer, PSH | ACK, 1006, 5001, b"world"));
         assert!(out.in_stream && out.events.is_empty());
@@ -222,14 +222,14 @@ fn what_was_inspected_and_freed_is_no_gap() {
                 b.send(&pkt(ToServer, ACK, seq, 5001, b"0123456789"));
                 seq += 10;
             }
-            // The latest is not acknowledged yet.
+            // The latest data is not acknowledged yet.
             let out = b.send(&pkt(ToClient, ACK, 5001, seq - 10, b""));
             assert_eq!(events(&out), [""; 0]);
             b.raw(ToServer, false);
             b.read(ToServer, false);
         }
         assert!(!b.session().has_gap(ToServer));
-        // A real one is still seen, and reported where a parser may miss what was in it.
+        // A real gap is still detected, and reported if a parser may miss data in it.
         b.send(&pkt(ToServer, ACK, seq + 10, 5001, b"0123456789"));
         let out = b.send(&pkt(ToClient, ACK, 5001, seq + 20, b""));
         let want: &[&str] = if app_off { &[] } else { &["reassembly_seq_gap"] };
@@ -257,8 +257,8 @@ fn raw_chunks_come_by_size_with_context() {
     assert!(!b.session().needs_flush(ToServer));
 }
 
-/// Suricata inspects what both sides sent at the FIN of a client that closes first; where the server does, when the connection is
-/// closed, and what the client sent when the flow ends.
+/// Suricata inspects the data of both sides at the FIN of a client that closes first. If the server closes first, it
+/// does so when the connection is closed, and inspects the client's data when the flow ends.
 #[test]
 fn raw_inspection_at_a_close() {
     let opened = || {
@@ -281,7 +281,7 @@ fn raw_inspection_at_a_close() {
     assert_eq!((b.raw(ToClient, true).as_str(), b.raw(ToServer, true).as_str()), ("()answer|", "()ask|"));
 }
 
-/// Where what follows is encrypted, raw inspection ends; data that was not inspected before is one chunk more.
+/// When encryption starts, raw inspection ends; uninspected data before it forms one more chunk.
 #[test]
 fn raw_inspection_ends() {
     let mut b = Bench::connected(StreamConfig::default());
@@ -298,12 +298,13 @@ fn raw_inspection_ends() {
     assert_eq!(b.raw(ToClient, true), "");
     assert_eq!((b.read(ToServer, true).as_str(), b.read(ToClient, true).as_str()), ("secret", "secret"));
     assert!(!b.session().needs_flush(ToClient) && !b.session().needs_flush(ToServer));
-    // Nothing was taken, and nothing is left to look at.
+    // No data was accepted, so nothing is left to inspect.
     let mut b = Bench::connected(StreamConfig::default());
     b.session().raw_finish(None);
     b.send(&pkt(ToServer, ACK, 1001, 5001, b"secret"));
     assert_eq!(b.raw(ToServer, true), "");
-    // Rules that need no search are asked about the first data behind it, unless they were with the packet that told of it.
+    // Rules that need no search run on the first data after it, unless they ran with the packet that announced
+    // encryption.
     let mut b = Bench::connected(StreamConfig::default());
     b.send(&pkt(ToServer, ACK, 1001, 5001, b"plain"));
     b.send(&pkt(ToClient, ACK, 5001, 1006, b"plain"));
@@ -346,7 +347,7 @@ fn what_begins_behind_a_border_is_inspected_apart() {
     assert_eq!(b.raw(ToServer, false), "");
     b.session().raw_trigger(ToServer);
     assert_eq!(b.raw(ToServer, false), "()another|");
-    // Inspection that was finished goes on.
+    // Raw inspection that had ended continues.
     assert_eq!(b.read(ToServer, false), "another");
     b.session().raw_finish(None);
     b.send(&pkt(ToServer, ACK, 1013, 5001, b"secret"));
@@ -421,7 +422,7 @@ fn urgent_bytes_by_policy() {
     assert_eq!(run(UrgentPolicy::Oob), ("abcdef".to_owned(), 1));
     assert_eq!(run(UrgentPolicy::Inline), ("abXcdef".to_owned(), 0));
     assert_eq!(run(UrgentPolicy::Gap), ("<5>ef".to_owned(), 0));
-    // Nothing is dropped here: it reaches the host, which takes the urgent byte out.
+    // Passive: the segment reaches the host, which removes the urgent byte.
     assert_eq!(run(UrgentPolicy::Drop), ("abcdef".to_owned(), 1));
     let config = StreamConfig { urgent_oob_limit: 1, ..StreamConfig::default() };
     let mut b = Bench::connected(config);
@@ -469,7 +470,7 @@ fn old_timestamps_are_not_taken() {
     let out = b.send(&with(pkt(ToServer, ACK, 1001, 5001, b"x"), 105));
     assert_eq!(events(&out), ["pkt_invalid_timestamp"]);
     assert!(b.send(&with(pkt(ToServer, ACK, 1001, 5001, b"x"), 111)).accepted);
-    // A month later it may start over.
+    // A month later the timestamp may restart.
     let mut p = with(pkt(ToServer, ACK, 1002, 5001, b"y"), 5);
     p.time += 30 * 86_400;
     assert!(b.send(&p).accepted);
@@ -558,7 +559,7 @@ proptest! {
     }
 }
 
-/// Of a connection that is not followed any more: what may be the next packet's number.
+/// The sequence numbers that may be next on a connection that is no longer tracked.
 #[test]
 fn numbers_that_may_be_next() {
     for base in [5000u32, u32::MAX - 20] {
@@ -577,8 +578,8 @@ fn numbers_that_may_be_next() {
     }
 }
 
-/// An acknowledgment reached the sensor before the data, or the data before it was lost: what comes next is available with its own
-/// packet, and does not wait for another acknowledgment.
+/// An acknowledgment reached the sensor before its data, or earlier data was lost. The next data is available with its
+/// own packet, without another acknowledgment.
 #[test]
 fn data_that_was_acknowledged_before_it_was_seen_is_available_at_once() {
     let mut b = Bench::connected(StreamConfig::default());
@@ -588,11 +589,11 @@ fn data_that_was_acknowledged_before_it_was_seen_is_available_at_once() {
     b.send(&pkt(ToServer, ACK, 1001, 5009, b""));
     assert_eq!(b.read(ToClient, false), "");
     b.send(&pkt(ToClient, ACK, 5009, 1001, b"three"));
-    // The hole is known now; the data behind it waits for its own acknowledgment.
+    // The gap is known now; the data after it waits for its own acknowledgment.
     assert_eq!(b.read(ToClient, false), "<5>");
     b.send(&pkt(ToServer, ACK, 1001, 5014, b""));
     assert_eq!(b.read(ToClient, false), "three");
-    // The acknowledgment comes first, the data after it.
+    // The acknowledgment comes before its data.
     b.send(&pkt(ToServer, ACK, 1001, 5018, b""));
     b.send(&pkt(ToClient, ACK, 5014, 1001, b"four"));
     assert_eq!(b.read(ToClient, false), "four");

@@ -7,7 +7,7 @@ use margay_rules::ast::{Check, FlowIntCheck, FlowIntValue, Side};
 use super::*;
 use crate::hostvars::HostKey;
 
-/// Decodes a raw IP packet and looks at the innermost result.
+/// Decodes a raw IP packet and calls `f` with the innermost packet.
 fn with_packet<R>(bytes: &[u8], f: impl Fn(&Packet<'_>) -> R) -> R {
     let frame =
         Frame { data: bytes, wire_len: bytes.len() as u32, time: Time::new(1000, 0), link: LinkType::RAW, number: 1 };
@@ -92,7 +92,7 @@ fn ip_headers() {
     assert!(holds(Check::FragBits { bits: 0x2000, mode: FlagMode::Exact }, &fragment));
 }
 
-/// The peer's answers for fragbits: M 0x2000, D 0x4000, R 0x8000.
+/// Suricata's results for fragbits: M 0x2000, D 0x4000, R 0x8000.
 #[test]
 fn flag_modes() {
     let which = |bits: u16, mode| -> Vec<u16> {
@@ -116,12 +116,13 @@ fn tcp_headers() {
     assert!(!holds(flags(0x02, 0, FlagMode::Exact), &tcp(0xc2, b"")));
     assert!(holds(flags(0x02, 0xc0, FlagMode::Exact), &tcp(0xc2, b"")));
     let data = tcp(0x18, b"a");
-    // None: all flags count, in every mode.
+    // With no flags named, all flags count in every mode.
     for mode in [FlagMode::Exact, FlagMode::All, FlagMode::Any] {
         assert!(holds(flags(0, 0x18, mode), &tcp(0, b"")) && !holds(flags(0, 0x18, mode), &data));
     }
     assert!(!holds(flags(0, 0, FlagMode::Not), &tcp(0, b"")) && holds(flags(0, 0x18, FlagMode::Not), &data));
-    // SYN, FIN and RST are asked for in packets that have one of them, and URG, ECE and CWR in those that have one of these.
+    // A rule that names SYN, FIN or RST needs a packet with one of them. One that names URG, ECE or CWR needs a packet
+    // with one of these.
     assert!(!holds(flags(0x02, 0, FlagMode::Not), &data) && holds(flags(0x02, 0, FlagMode::Not), &tcp(0x11, b"")));
     assert!(holds(flags(0x12, 0, FlagMode::Any), &tcp(0x11, b"")) && !holds(flags(0x11, 0, FlagMode::Any), &p));
     assert!(!holds(flags(0x12, 0, FlagMode::Any), &data));
@@ -177,7 +178,7 @@ fn flows() {
     let not = FlowCheck { not_established: true, ..any };
     with_packet(&udp(b"x"), |p| {
         let none = CheckInput::new(p, None, Direction::ToServer);
-        // As observed: without a flow there is a direction, to the server, and nothing else.
+        // As observed: a packet without a flow counts as sent to the server and has no other flow property.
         assert!(check(to_server, &none) && !check(FlowCheck { side: Some(Side::ToClient), ..any }, &none));
         assert!(!check(FlowCheck { stateless: true, ..any }, &none) && !check(not, &none));
         assert!(!check(established, &none));
@@ -280,7 +281,7 @@ fn application_protocols() {
             compile(&c, &mut Names::default()).expect("compiles").holds(i)
         };
         use AppProtoMode::{Direction as Dir, Either, Final, ToClient};
-        // While nothing is decided, nothing matches.
+        // While the protocol is undecided, nothing matches.
         for mode in [Dir, Either, Final] {
             assert!(!yes("tls", false, mode, &i) && !yes("tls", true, mode, &i));
         }

@@ -1,4 +1,4 @@
-//! From what the configuration and the rules say of sets to the sets.
+//! Builds the datasets that the configuration and the rules declare.
 
 use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
@@ -14,24 +14,24 @@ use super::json;
 use super::table::Table;
 use super::{DataSet, Datasets, SHARDS};
 
-/// `datasets:`, and where its files are.
+/// The section `datasets:`, and where its files are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetsConfig {
-    /// Where files of `save` and `state` are.
+    /// Folder for `save` and `state` files.
     pub data_dir: PathBuf,
     /// `datasets.defaults.memcap`, in bytes.
     pub memcap: u64,
     /// `datasets.defaults.hashsize`.
     pub hashsize: u64,
-    /// `datasets.limits.single-hashsize`: largest hashsize of a set.
+    /// `datasets.limits.single-hashsize`: largest hashsize of one dataset.
     pub single_hashsize: u64,
-    /// `datasets.limits.total-hashsizes`: largest sum of them.
+    /// `datasets.limits.total-hashsizes`: largest sum of hashsizes.
     pub total_hashsizes: u64,
     /// `datasets.rules.allow-absolute-filenames`: whether rules may write outside the data directory.
     pub allow_absolute: bool,
-    /// `datasets.rules.allow-write`: whether rules may have files written at all.
+    /// `datasets.rules.allow-write`: whether rules may cause files to be written at all.
     pub allow_write: bool,
-    /// Whether an entry that cannot be read keeps its set from being used.
+    /// Whether an invalid entry makes its dataset unusable.
     pub strict: bool,
 }
 
@@ -50,42 +50,42 @@ impl Default for DatasetsConfig {
     }
 }
 
-/// How much a message matters.
+/// The severity of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetLevel {
-    /// Something was refused.
+    /// A dataset was refused.
     Error,
-    /// Something was left out.
+    /// An entry was skipped.
     Warning,
-    /// For who wants to know what the settings did.
+    /// Information about the effect of settings.
     Config,
 }
 
 /// A message for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetMessage {
-    /// How much it matters.
+    /// The severity.
     pub level: SetLevel,
-    /// The module that speaks.
+    /// The module that logs the message.
     pub module: &'static str,
     /// The text.
     pub text: String,
 }
 
-/// Gathers sets, and loads them.
+/// Collects datasets and loads them.
 #[derive(Debug)]
 pub struct DatasetsBuilder<'p> {
     config: DatasetsConfig,
     previous: Option<&'p Datasets>,
     sets: Datasets,
     index: HashMap<String, usize>,
-    /// Sets that could not be made; it was said why.
+    /// Datasets that failed, after their error was reported.
     failed: HashSet<String>,
     hashsizes: u64,
     messages: Vec<SetMessage>,
 }
 
-/// Where the files of a set are.
+/// The files of a dataset.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Files {
     load: PathBuf,
@@ -93,7 +93,7 @@ struct Files {
 }
 
 impl<'p> DatasetsBuilder<'p> {
-    /// One without sets. Those of `previous` that rules may change live on under their names.
+    /// A builder without datasets. Those of `previous` that rules may change are kept under their names.
     pub fn new(config: DatasetsConfig, previous: Option<&'p Datasets>) -> Self {
         DatasetsBuilder {
             config,
@@ -106,20 +106,20 @@ impl<'p> DatasetsBuilder<'p> {
         }
     }
 
-    /// What there is to say since the last call.
+    /// Messages since the last call.
     pub fn messages(&mut self) -> Vec<SetMessage> {
         std::mem::take(&mut self.messages)
     }
 
-    /// The sets.
+    /// The finished datasets.
     pub fn finish(self) -> Datasets {
         self.sets
     }
 
-    /// Adds a set of the configuration; its files may be anywhere. Whether it can be used.
+    /// Adds a dataset from the configuration; its files may be anywhere. Returns whether it can be used.
     pub fn configured(&mut self, name: &str, options: &SetOptions) -> bool {
         let dir = &self.config.data_dir;
-        // What is to be read may also lie where the engine was started.
+        // Files to read may also be in the working directory.
         let load = |n: &String| match dir.join(n) {
             path if path.exists() => path,
             _ => PathBuf::from(n),
@@ -132,7 +132,7 @@ impl<'p> DatasetsBuilder<'p> {
         self.define(name, options, files, true)
     }
 
-    /// Adds the sets of a rule. Whether all can be used; where not, the messages say why.
+    /// Adds the datasets of a rule. Returns whether all can be used; if not, messages give the reason.
     pub fn rule(&mut self, rule: &Rule) -> bool {
         rule.buffers.iter().all(|b| self.checks(rule, &b.checks))
     }
@@ -149,7 +149,7 @@ impl<'p> DatasetsBuilder<'p> {
         })
     }
 
-    /// Refuses what sets in JSON cannot do.
+    /// Rejects operations that JSON datasets do not support.
     fn is_plain(&mut self, name: &str) -> bool {
         let json = self.index.get(name).and_then(|&i| self.sets.sets.get(i)).is_some_and(|s| s.json);
         if json {
@@ -175,7 +175,7 @@ impl<'p> DatasetsBuilder<'p> {
         let load = |n: &String| {
             let beside = Path::new(&*rule.place.file).parent().unwrap_or(Path::new("")).join(n);
             match self.config.data_dir.join(n) {
-                // What was saved in an earlier run.
+                // The file that an earlier run saved.
                 path if options.save.is_some() && !beside.exists() && path.exists() => path,
                 _ => beside,
             }
@@ -213,7 +213,7 @@ impl<'p> DatasetsBuilder<'p> {
         self.messages.push(SetMessage { level: SetLevel::Error, module, text });
     }
 
-    /// Makes a set, or compares what is said with what is known of it.
+    /// Creates a dataset, or compares the declaration with the existing one.
     fn define(&mut self, name: &str, options: &SetOptions, files: Files, configured: bool) -> bool {
         const M: &str = "datasets";
         if let Some(set) = self.index.get(name).and_then(|&i| self.sets.sets.get(i)) {
@@ -284,7 +284,7 @@ impl<'p> DatasetsBuilder<'p> {
             return Ok(old.clone());
         }
         let memcap = options.memcap.unwrap_or(self.config.memcap);
-        // A state that is not there yet will be written at the end.
+        // A missing state file will be written at the end.
         let nothing = files.load == Path::new("") || (files.load == files.save && !files.load.exists());
         let (table, said) = if nothing {
             (Table::new(0), Vec::new())
@@ -317,8 +317,8 @@ impl<'p> DatasetsBuilder<'p> {
     }
 }
 
-/// Reads a file, which messages call `shown`: the table, and what was left out. With room for so many entries, in so many
-/// bytes, and where the last is set with nothing left out.
+/// Reads a file, which messages call `shown`: returns the table and messages about skipped entries. Allows this many
+/// entries and bytes. If the last argument is set, no entry may be skipped.
 fn read(
     name: &str,
     kind: SetKind,
@@ -336,11 +336,11 @@ fn read(
     Ok((table, problems.finish(name)))
 }
 
-/// Reads the text of a file as the set that `options` describe: all that is in it, as such a file has it, and what was
-/// left out.
+/// Reads a file's text as the dataset that `options` describe. Returns the entries in file format, and messages about
+/// skipped entries.
 ///
 /// # Errors
-/// What keeps it from being used.
+/// If the file cannot be used.
 pub fn read_text(options: &SetOptions, text: &[u8], memcap: u64) -> Result<(Vec<u8>, Vec<String>), String> {
     let kind = options.kind.ok_or("a type is needed")?;
     let mut reader = text;

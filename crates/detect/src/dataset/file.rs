@@ -1,4 +1,4 @@
-//! Files of a line for each entry: the data, and of sets with reputations a comma and a number of 0 to 65535.
+//! Dataset files with one line for each entry: the data and, with reputations, a comma and a number from 0 to 65535.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -13,7 +13,7 @@ use crate::inspect::decode_base64;
 /// Most messages about one file.
 const MESSAGES_MAX: usize = 20;
 
-/// What is wrong with a file's entries. Where that is fatal the first one ends it.
+/// Problems with a file's entries. If they are fatal, the first one stops the load.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     pub(super) fatal: bool,
@@ -26,7 +26,7 @@ impl Problems {
         Problems { fatal, ..Problems::default() }
     }
 
-    /// An entry is left out; an error where none may be.
+    /// Reports a skipped entry; an error if problems are fatal.
     pub(super) fn bad(&mut self, text: String) -> Result<(), String> {
         if self.fatal {
             return Err(text);
@@ -48,10 +48,10 @@ impl Problems {
     }
 }
 
-/// How a message on an entry that cannot be decoded begins.
+/// Start of the message about an entry that cannot be decoded.
 pub(super) const BAD_BASE64: &str = "bad base64 encoding";
 
-/// Reads `text`, as files have it, to the bytes that a set holds; what would be right where it is not.
+/// Decodes `text` in file format to the bytes that a dataset stores. The error says what would be valid.
 pub(super) fn decode(kind: SetKind, text: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     out.clear();
     match kind {
@@ -63,7 +63,7 @@ pub(super) fn decode(kind: SetKind, text: &[u8], out: &mut Vec<u8>) -> Result<()
     }
 }
 
-/// The same for text that is not in base64.
+/// Decodes text that is not in base64.
 pub(super) fn plain(kind: SetKind, text: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     out.clear();
     let (digits, what) = match kind {
@@ -98,7 +98,7 @@ pub(super) fn plain(kind: SetKind, text: &[u8], out: &mut Vec<u8>) -> Result<(),
     Ok(())
 }
 
-/// Writes data as files have it.
+/// Encodes data in file format.
 pub(super) fn encode(kind: SetKind, data: &[u8], out: &mut Vec<u8>) {
     match kind {
         SetKind::String => {
@@ -130,12 +130,12 @@ pub(super) fn encode(kind: SetKind, data: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The error of a file that is too large.
+/// The error for a file that is too large.
 pub(super) fn too_large(name: &str, shown: &str, memcap: u64) -> String {
     format!("dataset {name}: {shown} takes more than the memcap of {memcap} bytes; give it a larger one")
 }
 
-/// Opens a set's file, to read at most what can fit the memcap: base64 and line ends are longer than what they stand for.
+/// Opens a dataset's file, to read at most what can fit the memcap. The limit allows for base64 and line ends.
 pub(super) fn open(path: &Path, memcap: u64) -> Result<BufReader<std::io::Take<File>>, String> {
     let file = File::open(path).map_err(|e| format!("fopen '{}' failed: {e}", path.display()))?;
     Ok(BufReader::new(file.take(memcap.saturating_mul(4).saturating_add(1 << 20))))
@@ -144,7 +144,7 @@ pub(super) fn open(path: &Path, memcap: u64) -> Result<BufReader<std::io::Take<F
 /// Reads a file, which messages call `shown`, into `table`.
 ///
 /// # Errors
-/// What keeps it from being used.
+/// If the file cannot be used.
 pub(super) fn load(
     name: &str,
     kind: SetKind,
@@ -189,7 +189,7 @@ pub(super) fn load(
         if let Err(what) = decode(kind, text, &mut data) {
             let text = String::from_utf8_lossy(text.get(..text.len().min(64)).unwrap_or(&[]));
             problems.bad(match what {
-                // In the words that tools look for.
+                // Other tools look for this wording.
                 "base64" => format!("{BAD_BASE64} {name}: \"{text}\" {}", at()),
                 _ => format!("dataset {name}: \"{text}\" {} is not {what}", at()),
             })?;

@@ -1,4 +1,4 @@
-//! Files in JSON: objects, of which one member is the data, and all of it what alerts show.
+//! JSON dataset files: one member of each object is the data, and alerts show the rest.
 
 use std::io::BufRead;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::file::{self, Problems, too_large};
 use super::table::{NO_VALUE, Table};
 
-/// Most bytes that alerts show of an object.
+/// Most bytes of an object that alerts show.
 const CONTEXT_MAX: usize = 16 * 1024;
 
 /// The value at a dotted path.
@@ -16,19 +16,19 @@ fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(value, |v, name| v.get(name))
 }
 
-/// Takes out the value at a dotted path.
+/// Removes the value at a dotted path.
 fn remove(value: &mut Value, path: &str) {
     let (parent, last) = match path.rsplit_once('.') {
         Some((parent, last)) => (parent.split('.').try_fold(value, |v, name| v.get_mut(name)), last),
         None => (Some(value), path),
     };
     if let Some(object) = parent.and_then(Value::as_object_mut) {
-        // The others stay in their order.
+        // Keeps the order of the other members.
         object.shift_remove(last);
     }
 }
 
-/// Puts the objects of a file into a table.
+/// Reads the objects of a file into a table.
 struct Reader<'a> {
     name: &'a str,
     kind: SetKind,
@@ -38,7 +38,7 @@ struct Reader<'a> {
     table: &'a mut Table,
     problems: &'a mut Problems,
     data: Vec<u8>,
-    /// How many objects have the value.
+    /// Number of objects that have the value.
     found: u64,
 }
 
@@ -47,9 +47,9 @@ impl Reader<'_> {
         self.problems.bad(format!("dataset {}: {text} in {}{place}", self.name, self.shown))
     }
 
-    /// `place` says where it is, for messages.
+    /// Adds an object; `place` gives its place for messages.
     fn object(&mut self, mut object: Value, place: &dyn Fn() -> String) -> Result<(), String> {
-        // One without the value is no entry.
+        // An object without the value is not an entry.
         let Some(value) = at(&object, self.value_key) else { return Ok(()) };
         let Some(text) = value.as_str() else {
             let text = format!("failed to get value because it is not a string: {}", self.value_key);
@@ -79,7 +79,7 @@ impl Reader<'_> {
 /// Reads a file, which messages call `shown`, into `table`.
 ///
 /// # Errors
-/// What keeps it from being used.
+/// If the file cannot be used.
 pub(super) fn load(
     name: &str,
     (kind, options): (SetKind, &SetOptions),

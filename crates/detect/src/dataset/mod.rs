@@ -1,21 +1,21 @@
-//! Sets of data that rules look whole buffers up in (`dataset`), with a reputation (`datarep`) or with what a JSON file
-//! says of each (`context_key`).
+//! Datasets: sets in which rules look up whole buffers (`dataset`), with a reputation (`datarep`) or with context from a
+//! JSON file (`context_key`).
 //!
-//! [`DatasetsBuilder`] gathers the sets that the configuration and the rules name and reads their files; what it makes,
-//! [`Datasets`], is shared by all workers, and so are the sets: what one worker puts in, all find.
+//! [`DatasetsBuilder`] collects the datasets that the configuration and the rules name, and reads their files. All
+//! workers share the resulting [`Datasets`]: every worker finds the entries that another one adds.
 //!
-//! A set has two parts. What was loaded is a table of bytes (`table`) that never changes its shape: looking there takes no
-//! lock, and nothing is written but the mark of an entry that a rule takes out. What rules put in is in a few maps by hash,
-//! each behind a lock. An atomic count says how many there are: a set that no rule adds to costs one read of it, and a set
-//! that rules do add to costs a shared lock of one map of a few, and only for what was not loaded. Writers are rare,
-//! since what is there already is found by the readers' way.
+//! A dataset has two parts. Loaded entries are in a byte table (`table`) whose shape never changes. Lookups there take
+//! no lock, and the only writes mark entries that a rule removes. Entries that rules add are in a few hash maps, each
+//! behind a lock. An atomic counter has their number. So a dataset without added entries costs one read of that counter.
+//! Otherwise a lookup takes the shared lock of one map, and only for data that was not loaded. Writers are rare, since
+//! adding existing data only reads.
 //!
-//! `set` and `unset` take place when their buffer is looked at, in the order of the rule, whatever comes of the checks
-//! after them (as the peer does); they hold where they changed something.
+//! `set` and `unset` take effect when their buffer is inspected, in rule order, whatever the result of later checks (as
+//! in Suricata). They hold if they changed something.
 //!
-//! Files are written at the end ([`Datasets::save`]), in an order that does not hang on hashes: text from high to low,
-//! all else from low to high. What is put in counts towards the set's `memcap`; what has no room there is not put in, and
-//! is counted.
+//! Files are written at the end ([`Datasets::save`]), in an order that does not depend on hashes: text in descending
+//! order, everything else ascending. Added entries count towards the `memcap` of their dataset. An entry that does not
+//! fit is not added, and a counter counts it.
 
 mod builder;
 mod file;
@@ -38,54 +38,54 @@ use table::{NO_VALUE, Table};
 
 use crate::shareable::{About, InOrder};
 
-/// Maps that what rules put in is spread over: a power of two.
+/// Number of maps for added entries: a power of two.
 const SHARDS: usize = 16;
-/// Bytes that an entry is taken to need besides its data.
+/// Estimated overhead of an entry in bytes.
 const ENTRY: u64 = 64;
 
-/// What rules put in, of one part of all hashes.
+/// Added entries of one range of hashes.
 type Shard = RwLock<HashSet<Box<[u8]>>>;
 
-/// What became of an entry to be put in.
+/// The result of adding an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
-    /// It is new.
+    /// The entry is new.
     New,
-    /// It was there.
+    /// The entry existed.
     There,
-    /// It is no data of the set's type.
+    /// The data does not have the dataset's type.
     Unfit,
-    /// There is no room under the set's memcap.
+    /// The dataset's memcap is reached.
     Full,
 }
 
-/// A set.
+/// A dataset.
 #[derive(Debug)]
 pub struct DataSet {
     name: String,
     kind: SetKind,
-    /// The file that it was loaded from, as resolved; empty where there is none.
+    /// The resolved path of the loaded file; empty if there is none.
     load: PathBuf,
-    /// The file to write; empty where there is none.
+    /// The file to write; empty if there is none.
     save: PathBuf,
-    /// Of a set in JSON: under which name alerts show what the file says; empty where they do not.
+    /// For a JSON dataset: the name under which alerts show an entry's context, if they do.
     context_key: Option<Arc<str>>,
     loaded: Table,
-    /// How many entries are in `added`.
+    /// Number of entries in `added`.
     count: AtomicUsize,
     added: Box<[Shard]>,
-    /// Bytes taken, and how many there may be.
+    /// Memory used, in bytes, and its limit.
     used: AtomicU64,
     memcap: u64,
-    /// Whether the configuration names it.
+    /// Whether the configuration declares it.
     configured: bool,
-    /// Whether its file is in JSON.
+    /// Whether its file is JSON.
     json: bool,
-    /// Whether a rule puts something in or takes it out.
+    /// Whether a rule adds or removes entries.
     changes: AtomicBool,
 }
 
-/// The bytes that stand for data in a set, where the data is of its type.
+/// The bytes that represent data in a dataset; `None` if the data does not have the dataset's type.
 fn key<'a>(kind: SetKind, data: &'a [u8], room: &'a mut [u8; 16]) -> Option<&'a [u8]> {
     match (kind, data.len()) {
         (SetKind::String, 1..)
@@ -103,27 +103,27 @@ fn key<'a>(kind: SetKind, data: &'a [u8], room: &'a mut [u8; 16]) -> Option<&'a 
 }
 
 impl DataSet {
-    /// Its name.
+    /// The dataset's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its type.
+    /// The dataset's type.
     pub fn kind(&self) -> SetKind {
         self.kind
     }
 
-    /// Whether alerts show what its file says of what was found.
+    /// Whether alerts show the context of a found entry.
     pub(crate) fn has_context(&self) -> bool {
         self.context_key.is_some()
     }
 
-    /// Whether rules may change it for good: what is in it outlives a reload of the rules.
+    /// Whether changes by rules are permanent: the entries survive a rule reload.
     fn is_dynamic(&self) -> bool {
         self.configured || self.save != Path::new("") || self.load == Path::new("")
     }
 
-    /// How many entries it has.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.loaded.len() + self.count.load(Ordering::Relaxed)
     }
@@ -137,7 +137,7 @@ impl DataSet {
         self.added.get(self.loaded.hash(key) as usize % SHARDS)
     }
 
-    /// The entry of `data`: its value ([`NO_VALUE`] where it has none).
+    /// Finds the entry of `data` and returns its value ([`NO_VALUE`] if it has none).
     fn find(&self, data: &[u8]) -> Option<u32> {
         let mut room = [0; 16];
         let key = key(self.kind, data, &mut room)?;
@@ -151,12 +151,12 @@ impl DataSet {
         shard.contains(key).then_some(NO_VALUE)
     }
 
-    /// Whether `data` is in it.
+    /// Whether the dataset contains `data`.
     pub fn contains(&self, data: &[u8]) -> bool {
         self.find(data).is_some()
     }
 
-    /// Puts `data` in.
+    /// Adds `data`.
     pub fn add(&self, data: &[u8]) -> Added {
         let mut room = [0; 16];
         let Some(key) = key(self.kind, data, &mut room) else { return Added::Unfit };
@@ -164,7 +164,7 @@ impl DataSet {
             return if self.loaded.revive(e) { Added::New } else { Added::There };
         }
         let Some(shard) = self.shard(key) else { return Added::Unfit };
-        // Mostly it is there already: then nobody has to wait.
+        // Usually the entry exists, and a shared lock is enough.
         if self.count.load(Ordering::Relaxed) > 0 && shard.read().unwrap_or_else(PoisonError::into_inner).contains(key)
         {
             return Added::There;
@@ -183,7 +183,7 @@ impl DataSet {
         Added::New
     }
 
-    /// Takes `data` out; whether it was in it.
+    /// Removes `data`; returns whether it was an entry.
     pub fn remove(&self, data: &[u8]) -> bool {
         let mut room = [0; 16];
         let Some(key) = key(self.kind, data, &mut room) else { return false };
@@ -202,7 +202,7 @@ impl DataSet {
         was
     }
 
-    /// Takes all out.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.loaded.bury_all();
         for shard in &self.added {
@@ -211,24 +211,24 @@ impl DataSet {
                 self.count.fetch_sub(shard.len(), Ordering::Relaxed);
                 std::mem::take(&mut *shard)
             };
-            // Freed when nobody waits for it any more.
+            // Counted and freed after the lock is released, so that no thread waits for it.
             let bytes: u64 = gone.iter().map(|k| k.len() as u64 + ENTRY).sum();
             self.used.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Data from text, as a line of the set's files has it.
+    /// Parses data as in a line of the dataset's file.
     pub fn parse(&self, text: &[u8]) -> Option<Vec<u8>> {
         let mut data = Vec::new();
         file::decode(self.kind, text, &mut data).ok().map(|()| data)
     }
 
-    /// Name and JSON object that alerts show of an entry.
+    /// Name and JSON object that alerts show for an entry.
     fn context(&self, value: u32) -> Option<(&str, &[u8])> {
         Some((self.context_key.as_deref()?, self.loaded.context(value)?))
     }
 
-    /// Writes all that is in it, a line for each.
+    /// Writes all entries, one per line.
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let mut all: Vec<Box<[u8]>> = self.loaded.live().map(Box::from).collect();
         for shard in &self.added {
@@ -248,7 +248,7 @@ impl DataSet {
         Ok(())
     }
 
-    /// Writes its file, in whole or not at all.
+    /// Writes the dataset's file atomically.
     fn save(&self) -> io::Result<()> {
         let mut name = self.save.clone().into_os_string();
         name.push(".new");
@@ -260,19 +260,19 @@ impl DataSet {
     }
 }
 
-/// All sets of a run, in the order in which they were named.
+/// All datasets of a run, in the order in which they were declared.
 #[derive(Debug, Default)]
 pub struct Datasets {
     sets: Vec<Arc<DataSet>>,
 }
 
 impl Datasets {
-    /// The set of that name.
+    /// The dataset with that name.
     pub fn get(&self, name: &str) -> Option<&Arc<DataSet>> {
         self.sets.iter().find(|s| s.name == name)
     }
 
-    /// Those of several users, once each; of a name that more than one has the first counts.
+    /// The union of the datasets of several users; of equal names, the first counts.
     pub fn all_of<'a>(users: impl IntoIterator<Item = &'a Datasets>) -> Datasets {
         let mut all = Datasets::default();
         for set in users.into_iter().flat_map(|d| &d.sets) {
@@ -283,7 +283,7 @@ impl Datasets {
         all
     }
 
-    /// Whether a set that may be changed is here and among `others` as two, of one name and with the same files.
+    /// Whether a changeable dataset exists both here and in `others` as separate objects, with the same name and files.
     pub fn doubles(&self, others: &Datasets) -> bool {
         let twin = |s: &Arc<DataSet>, o: &Arc<DataSet>| {
             !Arc::ptr_eq(s, o) && s.is_dynamic() && (s.kind, &s.load, &s.save) == (o.kind, &o.load, &o.save)
@@ -291,27 +291,27 @@ impl Datasets {
         self.sets.iter().any(|s| others.get(&s.name).is_some_and(|o| twin(s, o)))
     }
 
-    /// Every set.
+    /// All datasets.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<DataSet>> {
         self.sets.iter()
     }
 
-    /// How many there are.
+    /// The number of datasets.
     pub fn len(&self) -> usize {
         self.sets.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no datasets.
     pub fn is_empty(&self) -> bool {
         self.sets.is_empty()
     }
 
-    /// Writes the files of the sets that have one; what went wrong.
+    /// Writes the files of all datasets that have one; returns the errors.
     pub fn save(&self) -> Vec<String> {
         self.save_but(&Datasets::default())
     }
 
-    /// The same for those that are not among `others`, which go on with them.
+    /// Writes only the files of datasets that are not in `others`, which stay in use there.
     pub fn save_but(&self, others: &Datasets) -> Vec<String> {
         let failed = |s: &Arc<DataSet>| match s.save() {
             Ok(()) => None,
@@ -322,23 +322,23 @@ impl Datasets {
     }
 }
 
-/// What a rule asks of a set.
+/// What a rule tests in a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SetTest {
     Command(SetCommand),
     Reputation(DataRepOp, u16),
 }
 
-/// A check of a buffer against a set.
+/// A check of a buffer against a dataset.
 #[derive(Debug)]
 pub(crate) struct SetCheck {
     pub(crate) name: String,
     pub(crate) test: SetTest,
-    /// `None` until the rule is put in its place.
+    /// `None` until the rule is resolved.
     pub(crate) set: Option<Arc<DataSet>>,
 }
 
-/// An entry of which an alert shows what its file says.
+/// A found entry whose context an alert shows.
 #[derive(Debug, Clone)]
 pub(crate) struct SetHit {
     set: Arc<DataSet>,
@@ -352,22 +352,22 @@ impl SetHit {
     }
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Debug)]
 pub(crate) enum SetOutcome {
     Holds(Option<SetHit>),
     Fails,
-    /// It does not hold, because there was no room.
+    /// The check fails because the dataset is full.
     Full,
 }
 
 impl SetCheck {
-    /// Whether alerts show what its set says of what was found.
+    /// Whether alerts show the context of a found entry.
     pub(crate) fn has_context(&self) -> bool {
         self.set.as_ref().is_some_and(|s| s.has_context())
     }
 
-    /// As [`SetCheck::run`], of a worker whose packets have an order with those of others.
+    /// As [`SetCheck::run`], for a worker that keeps packet order with others.
     pub(crate) fn run_in(&self, data: &[u8], order: Option<&dyn InOrder>) -> SetOutcome {
         if let (Some(order), Some(set)) = (order, &self.set)
             && set.changes.load(Ordering::Relaxed)
@@ -377,7 +377,7 @@ impl SetCheck {
         self.run(data)
     }
 
-    /// Says to its set, which it was given, whether it changes it.
+    /// Tells the resolved dataset whether this check changes it.
     pub(crate) fn tell(&self) {
         if let (SetTest::Command(SetCommand::Set | SetCommand::Unset), Some(set)) = (self.test, &self.set) {
             set.changes.store(true, Ordering::Relaxed);
@@ -413,7 +413,7 @@ impl SetCheck {
     }
 }
 
-/// IPv6 addresses in full, as sets are saved; those that stand for IPv4 ones as these.
+/// Writes IPv6 addresses in full, as saved files have them; IPv4-mapped addresses as IPv4.
 fn address(data: &[u8; 16], out: &mut Vec<u8>) {
     let a = Ipv6Addr::from(*data);
     match a.to_ipv4_mapped() {

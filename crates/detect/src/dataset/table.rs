@@ -1,9 +1,9 @@
-//! The loaded part of a set: a hash table over one stretch of bytes. Once made it is only read, but for marks.
+//! The loaded part of a dataset: a hash table over one block of bytes. Once built it is only read, except for marks.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The value of an entry that has none.
+/// The value of an entry without one.
 pub(super) const NO_VALUE: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -12,16 +12,16 @@ struct Entry {
     len: u32,
     /// A reputation, or the number of a JSON object.
     value: u32,
-    /// Whether it is in the set: rules may take it out, and put it back.
+    /// Whether the entry is in the dataset: rules may remove it and add it again.
     live: AtomicBool,
 }
 
-/// The table. Keys come from files and are looked up with what is on the wire: the hash is keyed at random.
+/// The table. Keys come from files, but lookups use bytes from the network, so the hash has a random key.
 #[derive(Debug)]
 pub(super) struct Table {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
-    /// Numbers of entries, from 1; a power of two of them, at most half in use.
+    /// Entry numbers, from 1. The length is a power of two, and at most half of the slots are used.
     slots: Vec<u32>,
     contexts: Vec<Box<[u8]>>,
     hasher: RandomState,
@@ -47,7 +47,7 @@ impl Table {
         self.entries.len()
     }
 
-    /// Bytes that it takes.
+    /// Memory in bytes.
     pub(super) fn memory(&self) -> u64 {
         let contexts: usize = self.contexts.iter().map(|c| c.len() + size_of::<Box<[u8]>>()).sum();
         (self.bytes.len() + self.entries.len() * size_of::<Entry>() + self.slots.len() * 4 + contexts) as u64
@@ -57,7 +57,7 @@ impl Table {
         self.bytes.get(e.start..e.start + e.len as usize).unwrap_or(&[])
     }
 
-    /// The slot of `key`, or the empty one where it would be.
+    /// The slot of `key`, or the free slot for it.
     fn slot(&self, key: &[u8]) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = self.hash(key) as usize & mask;
@@ -74,7 +74,7 @@ impl Table {
         }
     }
 
-    /// The number of the entry of `key`.
+    /// The number of the entry for `key`.
     pub(super) fn find(&self, key: &[u8]) -> Option<u32> {
         if self.entries.is_empty() {
             return None;
@@ -82,7 +82,7 @@ impl Table {
         self.slots.get(self.slot(key)).and_then(|n| n.checked_sub(1))
     }
 
-    /// Puts `key` in, unless it is there: the first one counts. Whether it is new; false also where the table is full.
+    /// Adds `key` unless it exists: the first entry counts. Returns whether it is new; false also if the table is full.
     pub(super) fn insert(&mut self, key: &[u8], value: u32) -> bool {
         let Ok(len) = u32::try_from(key.len()) else { return false };
         if self.entries.len() * 2 >= self.slots.len() {
@@ -99,7 +99,7 @@ impl Table {
         true
     }
 
-    /// Puts `key` in with a JSON object, unless it is there.
+    /// Adds `key` with a JSON object, unless it exists.
     pub(super) fn insert_with(&mut self, key: &[u8], context: Vec<u8>) -> bool {
         let new = self.insert(key, self.contexts.len() as u32);
         if new {
@@ -132,29 +132,29 @@ impl Table {
         self.entry(n).map_or(NO_VALUE, |e| e.value)
     }
 
-    /// The JSON object of that number.
+    /// The JSON object with that number.
     pub(super) fn context(&self, value: u32) -> Option<&[u8]> {
         self.contexts.get(value as usize).map(|c| &**c)
     }
 
-    /// Takes an entry out; whether it was in.
+    /// Removes an entry; returns whether it was live.
     pub(super) fn bury(&self, n: u32) -> bool {
         self.is_live(n) && self.entry(n).is_some_and(|e| e.live.swap(false, Ordering::Relaxed))
     }
 
-    /// Puts an entry back; whether it was out.
+    /// Restores an entry; returns whether it was removed.
     pub(super) fn revive(&self, n: u32) -> bool {
         !self.is_live(n) && self.entry(n).is_some_and(|e| !e.live.swap(true, Ordering::Relaxed))
     }
 
-    /// Takes all entries out.
+    /// Removes all entries.
     pub(super) fn bury_all(&self) {
         for e in &self.entries {
             e.live.store(false, Ordering::Relaxed);
         }
     }
 
-    /// The keys that are in.
+    /// The keys of live entries.
     pub(super) fn live(&self) -> impl Iterator<Item = &[u8]> {
         self.entries.iter().filter(|e| e.live.load(Ordering::Relaxed)).map(|e| self.key(e))
     }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A folder of its own for each test, gone at the end.
+/// A temporary folder, removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -27,7 +27,7 @@ impl Folder {
         DatasetsConfig { data_dir: self.0.join("data"), ..DatasetsConfig::default() }
     }
 
-    /// Loads the sets of rules with these keywords; and what is said.
+    /// Loads the datasets of rules with these keywords; also returns the messages.
     fn load(&self, config: DatasetsConfig, keywords: &[&str]) -> (Datasets, Vec<String>) {
         let mut ctx = Context::default();
         ctx.available.extend(["http", "dataset"].map(str::to_owned));
@@ -97,7 +97,7 @@ fn kinds() {
     assert_eq!(text, "1.2.3.4\n5.6.7.8\n0004:0005:0000:0000:0000:0000:0000:0006\n");
 }
 
-/// What is written can be read, whatever it is.
+/// Written base64 can be read back, for all lengths.
 #[test]
 fn base64_of_all_lengths() {
     let (mut text, mut back) = (Vec::new(), Vec::new());
@@ -140,10 +140,10 @@ fn bad_entries() {
         let keyword = format!("dataset:isset,s,type {kind},load x");
         let strict = DatasetsConfig { strict: true, ..f.config() };
         let (sets, said) = f.load(strict, &[&keyword, &keyword]);
-        // The reason is given once.
+        // The reason is logged once.
         assert_eq!(said.iter().filter(|s| s.contains(says)).count(), 1, "{text:?}: {said:?}");
         assert!(sets.is_empty() && said.last().is_some_and(|s| s == "false"));
-        // Else they are left out.
+        // Otherwise invalid entries are skipped.
         let (sets, said) = f.load(f.config(), &[&keyword]);
         assert!(said[0].contains(says) && said[1] == "true" && sets.len() == 1, "{said:?}");
     }
@@ -253,7 +253,7 @@ fn bad_json() {
     }
 }
 
-/// Workers that put in, take out and look up the same: nothing is lost, nothing is in twice.
+/// Threads that add, remove and look up the same entries: no entry is lost or duplicated.
 #[test]
 fn shared_by_threads() {
     let f = Folder::new();
@@ -275,7 +275,7 @@ fn shared_by_threads() {
 }
 
 proptest! {
-    /// A set does what a plain one does, whatever of it was loaded and in whatever order it changes.
+    /// A dataset behaves like a plain set, whatever entries were loaded and in whatever order it changes.
     #[test]
     fn as_a_plain_set(loaded in vec(1u8..12, 0..8), ops in vec((0u8..3, 1u8..16), 0..60)) {
         let f = Folder::new();
@@ -307,7 +307,7 @@ proptest! {
     }
 }
 
-/// Sets that rules change live on when rules are loaded again; those that are only loaded are read again.
+/// Datasets that rules change survive a reload; datasets that are only loaded are read again.
 #[test]
 fn reloads() {
     let f = Folder::new();
@@ -330,6 +330,6 @@ fn reloads() {
     assert!(new.get("d").expect("there").contains(b"new"));
     let l = new.get("l").expect("there");
     assert!(l.contains(b"def") && !l.contains(b"abc"));
-    // Of another type it is another set.
+    // With another type it is another dataset.
     assert_eq!(new.get("m").expect("there").kind(), SetKind::String);
 }

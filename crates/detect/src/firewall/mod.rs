@@ -1,20 +1,20 @@
-//! Firewall mode: rules that say what is let through, before any rule for threat detection is asked.
+//! Firewall mode: rules that decide which packets pass, before any threat detection rule runs.
 //!
-//! As documented under "Firewall Mode Design". Firewall rules come first in the list of rules, in the order of their files,
-//! and are in none of the groups of the others. They stand in tables, in each of which the first rule that matches decides:
+//! As documented under "Firewall Mode Design". Firewall rules come first in the rule list, in file order, and are in
+//! none of the other rules' groups. They are in tables; in each table the first matching rule decides:
 //!
-//! - `packet:pre_flow`, `packet:pre_stream`: before the flow, before the stream is looked up;
+//! - `packet:pre_flow` and `packet:pre_stream`: before the flow lookup, and before stream processing;
 //! - `packet:filter`: each packet;
-//! - `app:filter`: one for each state of each protocol's transactions, to either side.
+//! - `app:filter`: one for each state of each protocol's transactions, in each direction.
 //!
-//! `accept:hook` goes on to the next table, the other scopes of `accept` end the firewall for the packet, the transaction or
-//! the flow; `drop` ends all for the packet. Where no rule of a table matches its [`Policy`] decides. Between the tables of
-//! packets and those of transactions the rules for threat detection on packets are asked (`packet:td`), after them those
-//! on transactions (`app:td`). These see what the firewall accepts, and nothing that they decide changes what the firewall
-//! decides later: their `pass` ends threat detection, not the firewall.
+//! `accept:hook` continues with the next table. The other scopes of `accept` end the firewall for the packet, the
+//! transaction or the flow. `drop` ends everything for the packet. If no rule of a table matches, the table's [`Policy`]
+//! decides. Threat detection rules on packets run between the packet tables and the transaction tables (`packet:td`),
+//! those on transactions after the latter (`app:td`). They see what the firewall accepts, and their decisions never
+//! change later decisions of the firewall: their `pass` ends threat detection, not the firewall.
 //!
-//! A transaction's state is looked at with every change as long as the transaction is in it, and once more when it has left
-//! it; [`margay_app::TxFirewall`] remembers how far it is.
+//! The table of a transaction's state runs with every change while the transaction is in that state, and once more after
+//! it left the state. [`margay_app::TxFirewall`] remembers the progress.
 
 mod policy;
 mod run;
@@ -36,7 +36,7 @@ pub use policy::{FirewallPolicies, Policy, app_hook};
 pub(crate) use run::FirewallState;
 pub use run::HookOutcome;
 
-/// A table of packets.
+/// A table for packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketHook {
     /// `packet:pre_flow`
@@ -53,28 +53,28 @@ impl PacketHook {
     }
 }
 
-/// What a firewall rule does once it matches.
+/// What a firewall rule does when it matches.
 #[derive(Debug, Clone, Copy)]
 struct FirewallRule {
     verdict: Option<Policy>,
-    /// `pass` as a further action: threat detection is not asked about this packet, or the whole flow.
+    /// `pass` as an additional action: threat detection skips this packet, or the whole flow.
     pass: Option<ActionScope>,
-    /// `config: tracking disable`: the packet belongs to no flow.
+    /// `config: tracking disable`: the packet stays out of flow tracking.
     untracked: bool,
 }
 
-/// The rules of one table of packets, by transport.
+/// The rules of one packet table, by transport.
 #[derive(Debug)]
 struct PacketTable {
     rules: [Box<[u32]>; 7],
     policy: Policy,
 }
 
-/// A rule in a table of transactions.
+/// A rule in a transaction table.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     rule: u32,
-    /// It is there for a later state (`<`), and just lets pass.
+    /// Whether the rule belongs to a later state (`<`) and only accepts here.
     implied: bool,
 }
 
@@ -85,19 +85,19 @@ struct StateTable {
     policy: Policy,
 }
 
-/// All that the firewall knows.
+/// The compiled firewall.
 #[derive(Debug)]
 pub(crate) struct Firewall {
     rules: Box<[FirewallRule]>,
     packet: [PacketTable; 3],
-    /// By protocol and direction, the tables of its states.
+    /// By protocol and direction, the tables of the states.
     apps: Box<[Box<[StateTable]>]>,
-    /// What is used for protocols that no rule looks at.
+    /// An empty group, for protocols that no rule inspects.
     no_group: TxGroup,
 }
 
 impl Firewall {
-    /// From the rules, of which those of the firewall come first.
+    /// Builds the firewall from the rules, in which firewall rules come first.
     pub(crate) fn new(
         rules: &[Rule],
         compiled: &[CompiledRule],
@@ -168,7 +168,7 @@ impl Firewall {
         (rules.map_or(&[], |r| r), table.policy)
     }
 
-    /// The tables of a protocol's states; none where it has no parser.
+    /// The tables of a protocol's states; empty if it has no parser.
     fn states(&self, proto: AppProto, dir: Direction) -> &[StateTable] {
         self.apps.get(place(proto, dir)).map_or(&[], |t| t)
     }
@@ -195,8 +195,7 @@ pub(crate) fn untracks(effect: &Effect) -> bool {
     matches!(effect, Effect::Config { what: ConfigWhat::Tracking, kind: ConfigKind::Flow, scope: ConfigScope::Packet })
 }
 
-/// Whether a rule that is none of the firewall takes packets out of flow tracking: it is asked before the flow is known, and
-/// nowhere else.
+/// Whether a rule that is not a firewall rule takes packets out of flow tracking. It runs only before the flow is known.
 pub(crate) fn is_before_flow(rule: &Rule) -> bool {
     !rule.firewall
         && rule.action == Action::Config
@@ -204,7 +203,7 @@ pub(crate) fn is_before_flow(rule: &Rule) -> bool {
         && rule.effects.iter().any(untracks)
 }
 
-/// Refuses what asks for a flow before there is one.
+/// Rejects checks that need a flow before there is one.
 ///
 /// # Errors
 /// Such a check.
@@ -237,10 +236,10 @@ fn firewall_rule(rule: &Rule) -> FirewallRule {
     }
 }
 
-/// The kind of a firewall rule: what its hook says, and not what it would be otherwise.
+/// The kind of a firewall rule, which its hook decides.
 ///
 /// # Errors
-/// Where it asks what its hook does not have.
+/// If the rule needs something that its hook does not have.
 pub(crate) fn kind_of(rule: &Rule) -> Result<RuleKind, Refused> {
     let inferred = kind::kind(rule);
     if matches!(rule.protocol, RuleProtocol::App(_)) {

@@ -1,4 +1,4 @@
-//! What becomes of what no rule of a table matches.
+//! The default policies of tables, for packets that no rule matches.
 
 use margay_app::{AppProto, Protocol};
 use margay_flow::Direction;
@@ -7,12 +7,12 @@ use margay_rules::ast::ActionScope;
 use super::PacketHook;
 use crate::tx::state_of;
 
-/// A decision and how far it reaches.
+/// A decision and its scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Whether it lets through.
+    /// Whether it accepts.
     pub accept: bool,
-    /// How far.
+    /// The scope.
     pub scope: ActionScope,
 }
 
@@ -24,7 +24,7 @@ impl Policy {
     /// `drop:flow`
     pub const DROP_FLOW: Policy = Policy { accept: false, scope: ActionScope::Flow };
 
-    /// From its text, `accept:hook`.
+    /// Parses a text such as `accept:hook`.
     pub fn parse(text: &str) -> Option<Policy> {
         let (action, scope) = text.split_once(':')?;
         let scope = match scope {
@@ -41,7 +41,7 @@ impl Policy {
         }
     }
 
-    /// Whether it can be that of a table of packets.
+    /// Whether a packet table can have this policy.
     pub fn fits(self, hook: PacketHook) -> bool {
         match self.scope {
             ActionScope::Transaction => false,
@@ -54,11 +54,11 @@ impl Policy {
 /// The policies of all tables (`firewall.policies`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FirewallPolicies {
-    /// Of the tables of packets, in the order of [`PacketHook`].
+    /// Policies of the packet tables, in the order of [`PacketHook`].
     pub packet: [Policy; 3],
-    /// Of the tables of transactions that are not below.
+    /// Policy of all transaction tables not in `hooks`.
     pub app: Policy,
-    /// Of one state of one protocol in one direction.
+    /// Policies of single states of a protocol in one direction.
     pub hooks: Vec<((AppProto, Direction, u8), Policy)>,
 }
 
@@ -78,7 +78,7 @@ impl FirewallPolicies {
     }
 }
 
-/// The direction and state that a hook's name means in a protocol.
+/// The direction and state of a hook's name in a protocol.
 pub fn app_hook(protocol: &Protocol, name: &str) -> Option<(Direction, u8)> {
     [Direction::ToServer, Direction::ToClient].into_iter().find_map(|d| Some((d, state_of(protocol, d, name)?)))
 }

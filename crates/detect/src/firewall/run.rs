@@ -1,4 +1,4 @@
-//! A packet through the tables.
+//! Runs a packet through the firewall's tables.
 
 use margay_app::Transaction;
 use margay_flow::{Direction, FlowAction};
@@ -13,55 +13,55 @@ use crate::threshold::{Outcome, Subject};
 use crate::tx::{Eval, MATCHED, View};
 use crate::watch::{End, Look, MatchOutcome, Watch};
 
-/// What the firewall has of the packet that is being inspected; one a worker.
+/// The firewall's state for the current packet; one per worker.
 #[derive(Debug, Default)]
 pub(crate) struct FirewallState {
-    /// Rules that matched and write an alert, in the order in which they matched.
+    /// Matching rules that write an alert, in the order in which they matched.
     matches: Vec<Match>,
-    /// An earlier table accepted the packet altogether.
+    /// Whether an earlier table accepted the whole packet.
     accepted: bool,
-    /// A rule's `pass`: threat detection is not asked about this packet.
+    /// Whether a rule's `pass` makes threat detection skip this packet.
     passed: bool,
-    /// Alerts kept back because the packet had too many.
+    /// Alerts dropped because the packet had too many.
     discarded: u64,
 }
 
 impl FirewallState {
-    /// Takes over what was counted.
+    /// Takes over the counters of the old state.
     pub(crate) fn take_over(&mut self, old: &FirewallState) {
         self.discarded = old.discarded;
     }
 }
 
-/// What a table before the flow or the stream decided.
+/// The decision of a table before the flow or the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookOutcome {
-    /// On to what comes next.
+    /// Continue with the next step.
     Next,
-    /// The packet is to belong to no flow.
+    /// The packet stays out of flow tracking.
     Untracked,
-    /// It is dropped; its alerts are there.
+    /// The packet is dropped; its alerts are available.
     Dropped(Verdict),
 }
 
-/// What came of a table.
+/// The result of one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableResult {
-    /// On to the next one.
+    /// Continue with the next table.
     Next,
-    /// All that is left of the firewall is to be left out, for this packet.
+    /// The firewall accepts the packet; its remaining tables are skipped.
     Accepted,
-    /// Dropped, and by which rule if by one.
+    /// The packet is dropped for this reason, and by this rule if a rule did it.
     Dropped(DropReason, Option<u32>),
 }
 
 impl<W: Watch> State<W> {
-    /// Alerts of firewall rules that were not written because the packet had too many.
+    /// Alerts of firewall rules dropped because the packet had too many.
     pub(crate) fn discarded_firewall_alerts(&self) -> u64 {
         self.firewall.discarded
     }
 
-    /// Asks the table of packets before the flow (first of all, for every packet), or before the stream.
+    /// Runs the packet table before the flow (first of all, for every packet) or before the stream.
     pub(crate) fn firewall_hook(&mut self, detect: &Detect, hook: PacketHook, input: &mut Input<'_>) -> HookOutcome {
         let Some(firewall) = &detect.firewall else { return HookOutcome::Next };
         if hook == PacketHook::PreFlow {
@@ -90,7 +90,7 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// Whether a `config` rule wants the packet to belong to no flow; asked before its flow is looked up.
+    /// Whether a `config` rule keeps the packet out of flow tracking. Called before the flow lookup.
     pub(crate) fn untracked(&mut self, detect: &Detect, input: &mut Input<'_>) -> bool {
         if detect.before_flow.is_empty() {
             return false;
@@ -150,7 +150,7 @@ impl<W: Watch> State<W> {
         verdict
     }
 
-    /// Asks a table of packets; and whether the packet is to belong to no flow.
+    /// Runs a packet table; also returns whether the packet stays out of flow tracking.
     fn packet_table(
         &mut self,
         detect: &Detect,
@@ -199,7 +199,7 @@ impl<W: Watch> State<W> {
         (carry_out(policy, input, reason, None), untracked)
     }
 
-    /// Asks the tables of the transactions of the packet's direction.
+    /// Runs the tables for the transactions of the packet's direction.
     fn app_tables(
         &mut self,
         detect: &Detect,
@@ -232,7 +232,7 @@ impl<W: Watch> State<W> {
         came
     }
 
-    /// Asks the tables of the states that a transaction has come to.
+    /// Runs the tables of the states that a transaction has reached.
     #[allow(clippy::too_many_arguments)]
     fn app_table(
         &mut self,
@@ -271,7 +271,7 @@ impl<W: Watch> State<W> {
                 let Some(txr) = rule.tx.as_deref() else { continue };
                 let at = memory.seen[i].iter().position(|s| s.0 == number);
                 let held = at.and_then(|at| memory.seen[i].get(at)).map_or(0, |s| s.1);
-                // One that matched before does so still; it says so again where it asks for nothing but the state.
+                // A rule that matched before still matches. It only alerts again if the state is its only condition.
                 let again = held & MATCHED != 0;
                 let mut file = None;
                 if !again {
@@ -310,7 +310,7 @@ impl<W: Watch> State<W> {
                     base.alerted |= rule.writes;
                     self.apply(rule, input, verdict, Some((base, dir, file, sid)));
                     if rule.writes {
-                        // What a transaction over TCP was parsed from is the stream.
+                        // A transaction over TCP comes from the stream.
                         let stream = input.packet.is_tcp();
                         let context = self.keep_contexts();
                         let m = Match { rule: number, tx_id: Some(id), stream, parser, file, frame: None, context };
@@ -342,7 +342,7 @@ impl<W: Watch> State<W> {
         came
     }
 
-    /// A firewall rule's `pass`: what threat detection found in the packet already is forgotten.
+    /// Applies a firewall rule's `pass`: drops the threat detection matches of this packet.
     fn pass(&mut self, scope: Option<ActionScope>, input: &mut Input<'_>) {
         let Some(scope) = scope else { return };
         self.firewall.passed = true;
@@ -354,7 +354,7 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// Puts aside what is new in transactions: nobody looks at it.
+    /// Marks new transaction data as inspected without running any rule.
     fn skip_txs(&mut self, detect: &Detect, input: &mut Input<'_>) {
         let (Some(dir), Some(parsers)) = (input.dir, input.txs.as_deref_mut()) else { return };
         let i = dir.index();
@@ -371,8 +371,8 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// The alerts of firewall rules, then what threat detection makes of the packet, and what comes of both. Of the
-    /// firewall's matches those from `early` on are of transactions.
+    /// Decides on the alerts of firewall rules, then on the matches of threat detection, and combines both. The
+    /// firewall's matches from `early` on come from transactions.
     fn conclude(
         &mut self,
         detect: &Detect,
@@ -382,7 +382,8 @@ impl<W: Watch> State<W> {
         early: usize,
     ) -> Verdict {
         let mut matches = std::mem::take(&mut self.firewall.matches);
-        // What threat detection drops the firewall let pass as a packet, and did not look into further.
+        // If threat detection drops the packet, the firewall still accepted it as a packet but did not inspect it
+        // further.
         let verdict = self.decide(detect, input, verdict);
         let packet_rule = |n: u32| detect.compiled.get(n as usize).is_some_and(|r| r.tx.is_none() && r.frame.is_none());
         let td_dropped = verdict.action == VerdictAction::Drop && verdict.dropped_by.is_some_and(packet_rule);
@@ -394,7 +395,7 @@ impl<W: Watch> State<W> {
         self.firewall.matches = matches;
         (self.firewall.accepted, self.firewall.passed) = (false, false);
         let mut verdict = verdict;
-        // What both drop the firewall drops.
+        // If both drop the packet, the firewall is the one reported.
         if let TableResult::Dropped(reason, rule) = came
             && input.ips
         {
@@ -452,7 +453,7 @@ impl<W: Watch> State<W> {
     }
 }
 
-/// Does what was decided to the flow, and says what that means for the packet.
+/// Applies a decision to the flow, and returns its meaning for the packet.
 fn carry_out(policy: Policy, input: &mut Input<'_>, reason: DropReason, rule: Option<u32>) -> TableResult {
     let action = match (policy.accept, policy.scope) {
         (_, ActionScope::Flow) if policy.accept => FlowAction::Accept,

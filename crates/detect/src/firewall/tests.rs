@@ -1,4 +1,4 @@
-//! Tests of the tables by themselves; whole packets go through them in the conformance cases.
+//! Unit tests of the tables; the conformance cases send whole packets through them.
 
 use margay_flow::FlowAction;
 use margay_rules::ast::ActionScope;
@@ -39,7 +39,7 @@ fn the_last_policy_of_a_hook_counts() {
     assert_eq!(policies.app(AppProto::Dns, Direction::ToClient, 0), Policy::DROP_FLOW);
 }
 
-/// The sids of the alerts of a look, in their order, and the verdict.
+/// The sids of the alerts of an inspection, in order, and the verdict.
 fn look(lab: &mut Lab, dir: Direction) -> (Vec<u32>, Verdict) {
     let alerts = lab.look(dir);
     (alerts.iter().map(|a| lab.detect.rules()[a.rule as usize].sid).collect(), lab.verdict)
@@ -87,13 +87,13 @@ fn each_state_has_to_be_accepted() {
          accept:hook http1:request_line any any -> any any (http.method; content:\"GET\"; alert; sid:11;)"
     );
     let mut lab = Lab::firewall(&rules, "alert http any any -> any any (http.method; content:\"GET\"; sid:9;)");
-    // The state it is in is looked at with each change, and once more when it has left it.
+    // The table of the current state runs with each change, and once more after the transaction left the state.
     lab.touch(SERVER);
     assert_eq!(look(&mut lab, SERVER).0, [10]);
     lab.set(METHOD, "GET").advance(SERVER, 1);
     let (alerts, v) = look(&mut lab, SERVER);
     assert_eq!((alerts, dropped(v)), (vec![10, 11, 9], None));
-    // What matched its buffer goes on accepting, without another alert.
+    // A rule that matched its buffer still accepts, without another alert.
     lab.touch(SERVER);
     assert_eq!(look(&mut lab, SERVER), (vec![], Verdict::default()));
     lab.advance(SERVER, 2);

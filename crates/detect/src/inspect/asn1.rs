@@ -1,38 +1,38 @@
-//! `asn1`: odd lengths in ASN.1 in the basic encoding rules (X.690).
+//! `asn1`: detects suspicious lengths in ASN.1 with basic encoding rules (X.690).
 //!
-//! Elements are taken as they come, with what is inside constructed ones right behind them: nothing recurses, and every byte
-//! is looked at once. What is cut short, or is no element, ends the walk: nothing can be said of what is behind it. So a
-//! length that leads behind the data counts for nothing (observed, as are the bounds of overflows).
+//! Elements are read in order, with the contents of a constructed element right after its header. Nothing recurses, and
+//! every byte is read once. A truncated or invalid element ends the walk, since the data after it has no known
+//! structure. So a length beyond the end of the data does not count (observed, as are the bounds of overflows).
 
 use margay_rules::ast::Asn1;
 
 /// Default of `asn1-max-frames`.
 pub const FRAMES: u32 = 256;
 
-/// The longest real number in decimal that is no overflow, in bytes of its contents.
+/// The longest decimal real number that is no overflow, in content bytes.
 const DOUBLE_MAX: usize = 256;
 
 /// An element's header.
 #[derive(Debug, PartialEq, Eq)]
 struct Element {
-    /// Universal tag; `None` of other classes, and of tags from 31 on.
+    /// Universal tag; `None` for other classes and for tags from 31 on.
     tag: Option<u8>,
-    /// Whether there are elements inside.
+    /// Whether its contents are elements.
     constructed: bool,
-    /// Length of its contents; `None` where an end-of-contents follows them (section 8.1.3.6).
+    /// Content length; `None` if an end-of-contents marker follows (section 8.1.3.6).
     len: Option<usize>,
-    /// Bytes of the header.
+    /// Header length.
     header: usize,
 }
 
-/// Reads the header of an element (sections 8.1.2 and 8.1.3); `None` where there is none, or only a part of it.
+/// Reads the header of an element (sections 8.1.2 and 8.1.3); `None` if it is missing or truncated.
 fn element(data: &[u8]) -> Option<Element> {
     let first = *data.first()?;
     let mut header = 1;
     let mut tag = (first >> 6 == 0).then_some(first & 0x1f);
     if first & 0x1f == 0x1f {
         tag = None;
-        // A tag in more bytes: all but the last have the highest bit set.
+        // A multi-byte tag: all bytes but the last have the highest bit set.
         header += data.get(1..)?.iter().position(|b| b & 0x80 == 0)? + 1;
     }
     let length = *data.get(header)?;
@@ -50,7 +50,7 @@ fn element(data: &[u8]) -> Option<Element> {
     Some(Element { tag, constructed: first & 0x20 != 0, len, header })
 }
 
-/// Whether one of what `check` asks for is in `data`; at most `frames` outermost elements are looked at.
+/// Whether `data` has one of the conditions in `check`; inspects at most `frames` outermost elements.
 pub fn holds(check: &Asn1, data: &[u8], frames: u32) -> bool {
     let (mut at, mut outer_end, mut outer) = (0, 0, 0u32);
     while let Some(e) = data.get(at..).and_then(element) {
@@ -60,7 +60,7 @@ pub fn holds(check: &Asn1, data: &[u8], frames: u32) -> bool {
                 Some(end) if end <= data.len() => end,
                 _ => return false,
             },
-            // Only constructed elements may leave their end open (section 8.1.3.2).
+            // Only constructed elements may have an indefinite length (section 8.1.3.2).
             None if e.constructed => data.len(),
             None => return false,
         };
@@ -78,9 +78,9 @@ pub fn holds(check: &Asn1, data: &[u8], frames: u32) -> bool {
         if !e.constructed
             && let Some(&first) = contents.first()
         {
-            // The first byte of a bit string is the number of bits that are not used in its last (section 8.6.2.2).
+            // The first byte of a bit string is the number of unused bits in its last byte (section 8.6.2.2).
             let unused = e.tag == Some(3) && usize::from(first) > 8 * contents.len();
-            // A real number in decimal has both highest bits clear (section 8.5.6).
+            // A decimal real number has both highest bits clear (section 8.5.6).
             let decimal = e.tag == Some(9) && first & 0xc0 == 0 && contents.len() > DOUBLE_MAX;
             if check.bitstring_overflow && unused || check.double_overflow && decimal {
                 return true;
@@ -135,14 +135,14 @@ mod tests {
         assert_eq!(element(&[&[4, 0x89, 1][..], &[0; 20]].concat()), None);
     }
 
-    // The bounds below are those of the reference, asked with the same bytes.
+    // The bounds below are Suricata's results for the same bytes.
     #[test]
     fn bit_strings() {
         let bits = |unused, n: usize| tlv(3, &[&[unused][..], &vec![0xff; n]].concat());
         all(&BITS, true, &[bits(255, 1), bits(17, 1), bits(9, 0), bits(41, 4), tlv(0x30, &bits(255, 1))]);
         all(&BITS, true, &[[tlv(2, b"\x01"), bits(17, 1)].concat(), [bits(17, 1), b"\x30".to_vec()].concat()]);
         all(&BITS, false, &[bits(0, 0), bits(7, 1), bits(16, 1), bits(8, 0), bits(40, 4), tlv(3, b"")]);
-        // Constructed, of another class, or inside something primitive it is no bit string.
+        // Constructed, in another class, or inside a primitive element, it is no bit string.
         all(&BITS, false, &[tlv(0x23, b"\xff\xff"), tlv(0x83, b"\xff\xff"), tlv(4, &bits(255, 1))]);
         let open = |tail: &[u8]| [b"\x30\x80", &bits(255, 1)[..], tail].concat();
         all(&BITS, true, &[open(b"\0\0"), [b"\0\0".to_vec(), bits(255, 1)].concat()]);
@@ -172,11 +172,11 @@ mod tests {
         all(&BITS, true, &[list(255), tlv(0x30, &list(300))]);
         all(&BITS, false, &[list(256)]);
         assert!(holds(&BITS, &list(9), 10) && !holds(&BITS, &list(10), 10));
-        // As deep as it may be, nothing recurses.
+        // Deep nesting does not recurse.
         let deep = (0..10_000).fold(tlv(3, b"\xff\xff"), |inner, _| [&b"\x30\x80"[..], &inner].concat());
         all(&BITS, true, &[deep]);
     }
-    /// Whatever the bytes are, the walk ends, and says the same again.
+    /// For any bytes the walk ends, and its result is repeatable.
     #[test]
     fn any_bytes() {
         let mut seed = 0x9e37_79b9_7f4a_7c15u64;
@@ -186,7 +186,7 @@ mod tests {
         };
         let all = Asn1 { bitstring_overflow: true, double_overflow: true, oversize_length: Some(9), ..BITS };
         for n in 0..4000 {
-            // Tags and lengths that nest more often than chance would have it.
+            // Tags and lengths that nest more often than random bytes would.
             let data: Vec<u8> =
                 (0..n % 97).map(|_| [next(), next() & 0x3f, 0x30, 0x80][usize::from(next() & 3)]).collect();
             assert_eq!(holds(&all, &data, FRAMES), holds(&all, &data, FRAMES));

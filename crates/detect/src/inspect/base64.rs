@@ -1,4 +1,4 @@
-//! Base64 as `base64_decode` and `from_base64` read it: what can be decoded is, and bad input ends it.
+//! Base64 as `base64_decode` and `from_base64` read it: bad input ends decoding and keeps the output so far.
 
 use margay_rules::ast::Base64Mode;
 
@@ -16,12 +16,12 @@ const VALUES: [u8; 256] = {
     t
 };
 
-/// Decodes `input` and appends it to `out`, at most `max` bytes of it.
+/// Decodes `input` and appends at most `max` bytes to `out`.
 ///
-/// - `Rfc4648` stops at the first byte outside the alphabet (padding included) and keeps what came before; a last group
-///   of two or three characters gives one or two bytes, padded or not.
+/// - `Rfc4648` stops at the first byte outside the alphabet (including padding) and keeps the output before it. A last
+///   group of two or three characters gives one or two bytes, padded or not.
 /// - `Rfc2045` skips bytes outside the alphabet; padding ends it.
-/// - `Strict` gives nothing unless all of the input is whole, padded groups.
+/// - `Strict` gives nothing unless the input consists of whole, padded groups.
 pub(crate) fn decode(input: &[u8], mode: Base64Mode, max: usize, out: &mut Vec<u8>) {
     if mode == Base64Mode::Strict && !strict(input) {
         return;
@@ -56,7 +56,7 @@ pub(crate) fn decode(input: &[u8], mode: Base64Mode, max: usize, out: &mut Vec<u
     out.truncate(limit);
 }
 
-/// Whether all of it is groups of four, with padding only at the end and the bits behind it zero.
+/// Whether the input has only groups of four, with padding only at the end and the unused bits zero.
 fn strict(input: &[u8]) -> bool {
     let Some(padding) = input.iter().rev().take(3).position(|&c| c != b'=') else {
         return input.is_empty();
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn rfc4648_keeps_what_came_before() {
-        // As the peer's base64_data shows them.
+        // As Suricata's base64_data shows them.
         for (from, to) in [
             ("aGVsbG8gd29ybGQ=", "hello world"),
             ("aGVsbG8=!d29ybGQ=", "hello"),

@@ -12,12 +12,12 @@ use crate::dataset::{Datasets, SetCheck, SetTest};
 use crate::head::Head;
 use crate::pcre::Pcre;
 
-/// Marks the literals that need not be tried at each of their places again and again. Whether places of some are remembered.
+/// Marks literals whose places need not all be tried repeatedly. Returns whether failed places of some are remembered.
 ///
-/// Without it the places of literals that are relative to one another multiply: each of the first with each of the second, and so on,
+/// Without this, the places of relative literals multiply: each place of the first with each of the second, and so on,
 /// up to `detect.inspection-recursion-limit`.
 fn spare_places(ops: &mut [Op]) -> bool {
-    // Variables that the checks set tell of the places of earlier literals.
+    // Variables that checks set depend on the places of earlier literals.
     let sets = ops.iter().any(|op| matches!(op, Op::ByteExtract(_) | Op::ByteMath(_)));
     let mut slots = 0..TRIED_MAX as u8;
     let mut behind = !sets;
@@ -35,11 +35,11 @@ fn spare_places(ops: &mut [Op]) -> bool {
     slots.start > 0
 }
 
-/// Whether a check that holds behind a later place holds behind an earlier one too, and leaves all that is behind it at least as
-/// much to look at.
+/// Whether an earlier start place is at least as good for this check: if it holds after a later place, it also holds
+/// after an earlier one and leaves at least as much data for the checks that follow.
 fn favours_early(op: &Op) -> bool {
     match op {
-        // The stretch in which it is looked for begins later, and ends where it ended.
+        // A later place makes the search range begin later and end at the same byte.
         Op::Content(c) => c.within.is_none() && !(c.negated && c.distance.is_some()),
         Op::Pcre(p) => !p.relative,
         Op::IsDataAt { relative, negated, .. } => !(*relative && *negated),
@@ -53,10 +53,10 @@ fn favours_early(op: &Op) -> bool {
 }
 
 impl CompiledBuffer {
-    /// Compiles the checks of `buffer`; its transforms and `absent` are the caller's.
+    /// Compiles the checks of `buffer`; the caller handles its transforms and `absent`.
     ///
     /// # Errors
-    /// A regular expression that is wrong, a keyword that this build does not have, more than [`CHECKS_MAX`] checks.
+    /// An invalid regular expression, a keyword that this build does not support, or more than [`CHECKS_MAX`] checks.
     pub fn compile(buffer: &BufferChecks, limits: &InspectLimits) -> Result<CompiledBuffer, CompileError> {
         let mut out = CompiledBuffer {
             ops: Box::default(),
@@ -92,13 +92,14 @@ impl CompiledBuffer {
             if is_end(check)
                 && let Some(Op::Content(c)) = ops.last_mut()
             {
-                // Right behind a literal this is another way to write `endswith`, of a negated literal too (observed).
+                // Right after a literal this is another form of `endswith`, also after a negated literal (observed).
                 c.ends_with = true;
                 continue;
             }
             if is_relative(check) {
-                // What the check is relative to has to be tried at every place. Checks of numbers and lengths make that of
-                // the check right before them alone, literals and expressions of the last of their kind (observed).
+                // The check that this one is relative to must be tried at every place. For numbers and lengths, that is
+                // only the check right before; for literals and expressions, it is the last one of their kind
+                // (observed).
                 let reach = match check {
                     BufferCheck::Content(_) | BufferCheck::Pcre(_) => ops.len(),
                     _ => 1,
@@ -112,7 +113,7 @@ impl CompiledBuffer {
                     break;
                 }
             }
-            // Scripts are called by themselves, when all else holds.
+            // Scripts run separately, when everything else holds.
             if !matches!(check, BufferCheck::Lua(_)) {
                 ops.push(self.compile_op(check, limits, nested)?);
             }
@@ -219,11 +220,11 @@ impl CompiledBuffer {
         })
     }
 
-    /// Gives the names of captures, and that of the buffer `buffer` where its entropy is measured, their numbers; and the
-    /// names of sets their sets.
+    /// Assigns numbers to the names of captures and, if its entropy is measured, to the name of the buffer `buffer`;
+    /// looks up datasets by name.
     ///
     /// # Errors
-    /// A set that is not in `sets`.
+    /// If a dataset is not in `sets`.
     pub fn resolve(
         &mut self,
         buffer: &str,
@@ -251,7 +252,7 @@ impl CompiledBuffer {
     }
 }
 
-/// Sets the name under which entropy is shown: that of the buffer as `metadata.entropy` has it.
+/// Sets the name under which events show entropy: the buffer's name in `metadata.entropy`.
 fn name_entropy(ops: &mut [Op], buffer: &str, names: &mut crate::checks::Names) {
     for op in ops {
         match op {
@@ -267,7 +268,7 @@ fn name_entropy(ops: &mut [Op], buffer: &str, names: &mut crate::checks::Names) 
     }
 }
 
-/// Puts the sets in place.
+/// Replaces dataset names by the datasets.
 fn find_sets(ops: &mut [Op], sets: &Datasets) -> Result<(), CompileError> {
     for op in ops {
         match op {
@@ -285,12 +286,12 @@ fn find_sets(ops: &mut [Op], sets: &Datasets) -> Result<(), CompileError> {
     Ok(())
 }
 
-/// `isdataat:!1,relative`: right behind a literal it is no check of its own.
+/// `isdataat:!1,relative`: right after a literal it is not a separate check.
 fn is_end(check: &BufferCheck) -> bool {
     matches!(check, BufferCheck::IsDataAt { at: Value::Number(1), relative: true, negated: true })
 }
 
-/// The checks that are compiled to one each, in their order.
+/// The checks that compile to one operation each, in order.
 pub(crate) fn own_checks(checks: &[BufferCheck]) -> Vec<BufferCheck> {
     let mut out: Vec<BufferCheck> = Vec::with_capacity(checks.len());
     for c in checks {
@@ -302,7 +303,7 @@ pub(crate) fn own_checks(checks: &[BufferCheck]) -> Vec<BufferCheck> {
     out
 }
 
-/// Whether one of the checks leaves something behind, whatever becomes of the others: an entry of a set, a measure.
+/// Whether one of the checks has a side effect whatever the others return: a dataset entry or a measurement.
 fn acts(checks: &[BufferCheck]) -> bool {
     checks.iter().any(|c| match c {
         BufferCheck::Entropy { .. } | BufferCheck::Dataset(_) | BufferCheck::Lua(_) | BufferCheck::Other { .. } => true,
@@ -311,8 +312,7 @@ fn acts(checks: &[BufferCheck]) -> bool {
     })
 }
 
-/// Whether it makes a difference to other buffers of a rule when the checks are looked at: they leave something behind, or fill
-/// variables.
+/// Whether the order of the checks relative to other buffers matters: they have side effects or set variables.
 pub(crate) fn order_counts(checks: &[BufferCheck]) -> bool {
     acts(checks)
         || checks.iter().any(|c| match c {
@@ -323,7 +323,7 @@ pub(crate) fn order_counts(checks: &[BufferCheck]) -> bool {
         })
 }
 
-/// Whether the check makes the literal before it be tried at every place.
+/// Whether the check makes the previous literal be tried at every place.
 fn is_relative(check: &BufferCheck) -> bool {
     match check {
         BufferCheck::Content(c) => c.distance.is_some() || c.within.is_some(),
@@ -333,9 +333,9 @@ fn is_relative(check: &BufferCheck) -> bool {
         BufferCheck::ByteJump(b) => b.relative,
         BufferCheck::ByteExtract(b) => b.relative,
         BufferCheck::ByteMath(b) => b.relative,
-        // `base64_decode:relative` hangs on the first place of the literal before it alone (Suricata's manual).
+        // `base64_decode:relative` uses only the first place of the previous literal (Suricata's manual).
         BufferCheck::Base64 { .. } => false,
-        // Nor is `asn1` tried elsewhere.
+        // `asn1` does not retry other places either.
         BufferCheck::Bsize(_)
         | BufferCheck::Asn1(_)
         | BufferCheck::Entropy { .. }

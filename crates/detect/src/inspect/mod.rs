@@ -1,16 +1,16 @@
 //! Content inspection: whether the checks of one buffer of a rule hold for some bytes.
 //!
-//! The checks are walked in the order of the rule with a cursor, the end of the last match. `content` and `pcre` that a
-//! later check is relative to are tried at each of their occurrences until the rest holds too; every other check has one
-//! outcome. How failure travels back follows what Suricata does (observed, where its manual is silent):
+//! The checks run in rule order with a cursor at the end of the last match. If a later check is relative to a `content`
+//! or `pcre`, each occurrence of it is tried until the rest holds too. Every other check has one result. Backtracking
+//! follows Suricata (observed where its manual is silent):
 //!
-//! - a literal that nothing is relative to is looked for once; what fails behind it fails for good;
-//! - an absolute literal that is not there (any more) fails for good, since nothing before it could change that;
-//! - a relative one that is not there sends the search back to the literal it hangs on.
+//! - A literal without a relative check after it is searched once. A failure after it is final.
+//! - If an absolute literal is missing, the failure is final, since no earlier check could change that.
+//! - If a relative literal is missing, the search goes back to the literal that it is relative to.
 //!
-//! Work is bounded by [`InspectLimits::recursion`] steps a buffer (`detect.inspection-recursion-limit`): what takes more
-//! does not match, and is counted. Nothing is allocated: literals are prepared when the rule is compiled, and
-//! [`InspectContext`] keeps the memory that matching needs.
+//! Work is bounded by [`InspectLimits::recursion`] steps per buffer (`detect.inspection-recursion-limit`): a buffer that
+//! needs more does not match, and a counter counts it. Inspection does not allocate: literals are prepared when the rule
+//! is compiled, and [`InspectContext`] has the scratch memory.
 
 pub mod asn1;
 mod base64;
@@ -43,11 +43,11 @@ use search::Searcher;
 /// Limits of inspection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InspectLimits {
-    /// Most steps for one buffer: `detect.inspection-recursion-limit`.
+    /// Most steps per buffer: `detect.inspection-recursion-limit`.
     pub recursion: u32,
     /// Limits of one regular expression match.
     pub pcre: PcreLimits,
-    /// Most outermost elements that `asn1` looks at: `asn1-max-frames`.
+    /// Most outermost elements that `asn1` inspects: `asn1-max-frames`.
     pub asn1_frames: u32,
 }
 
@@ -60,23 +60,23 @@ impl Default for InspectLimits {
 /// Why a rule's check cannot be compiled. The rule is set aside; the others load.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
-    /// A regular expression is wrong.
+    /// An invalid regular expression.
     #[error(transparent)]
     Pcre(#[from] PcreError),
-    /// This build does not have it.
+    /// A keyword that this build does not support.
     #[error("{keyword}: {reason}")]
     Unsupported {
         /// The keyword.
         keyword: String,
-        /// What about it.
+        /// The unsupported part.
         reason: String,
     },
-    /// A value that no check can be made of.
+    /// A value that cannot be compiled.
     #[error("{keyword}: {reason}")]
     Invalid {
         /// The keyword.
         keyword: String,
-        /// What is wrong, and what would be right.
+        /// The problem, and a valid form.
         reason: String,
     },
 }
@@ -90,20 +90,20 @@ impl CompileError {
     }
 }
 
-/// Most checks of one buffer: bounds how deep a search can nest.
+/// Most checks on one buffer; this bounds the nesting of a search.
 pub const CHECKS_MAX: usize = 512;
-/// Most bytes that `base64_decode` gives.
+/// Most bytes that `base64_decode` produces.
 pub const BASE64_MAX: usize = 65536;
-/// Most captures, and most bytes of them, that one rule's match keeps.
+/// Most captures, and most bytes of them, that one match of a rule keeps.
 pub const CAPTURES_MAX: (usize, usize) = (32, 16384);
-/// Most values of entropy that one rule's look keeps.
+/// Most entropy values that one evaluation of a rule keeps.
 pub const MEASURED_MAX: usize = 16;
-/// Most `replace` places that one rule's match keeps.
+/// Most `replace` places that one match of a rule keeps.
 pub const REPLACES_MAX: usize = 32;
-/// Most entries of sets that one rule's match shows.
+/// Most dataset entries that one match of a rule shows.
 pub const HITS_MAX: usize = 16;
 
-/// Most literals of one buffer whose places are remembered.
+/// Most literals of one buffer whose failed places are remembered.
 const TRIED_MAX: usize = 8;
 
 #[derive(Debug)]
@@ -117,14 +117,14 @@ pub(crate) struct ContentOp {
     within: Option<Value>,
     starts_with: bool,
     ends_with: bool,
-    /// Whether a later check is relative to it.
+    /// Whether a later check is relative to this literal.
     relative_next: bool,
-    /// Where nothing of the checks behind it can hold at a later place that did not hold at an earlier one: the first place alone
-    /// is tried.
+    /// Whether only the first place is tried: later checks cannot hold after a later place if they fail after the first.
     first_only: bool,
-    /// Where what the checks behind it find depends on its place alone: the number of its stretch in `InspectContext::tried`.
+    /// If the result of later checks depends only on this literal's place: the index of its range in
+    /// `InspectContext::tried`.
     tried: Option<u8>,
-    /// Index in `CompiledBuffer::replaces` of what it is replaced with.
+    /// Index in `CompiledBuffer::replaces` of the replacement.
     replace: Option<u16>,
 }
 
@@ -140,7 +140,7 @@ pub(crate) struct PcreOp {
     negated: bool,
     relative: bool,
     relative_next: bool,
-    /// Range in `CompiledBuffer::captures` that its groups fill, in order.
+    /// Range in `CompiledBuffer::captures` that the groups fill, in order.
     captures: std::ops::Range<u16>,
 }
 
@@ -176,32 +176,32 @@ pub(crate) enum Op {
     Set(Box<SetCheck>),
 }
 
-/// The checks of one buffer of a rule, ready to run. Shared by all workers.
+/// The compiled checks on one buffer of a rule. Shared by all workers.
 #[derive(Debug)]
 pub struct CompiledBuffer {
     ops: Box<[Op]>,
     captures: Vec<(CaptureKind, Arc<str>)>,
-    /// Of each capture the number of its name, and what it is for.
+    /// For each capture, the number of its name and its role.
     targets: Vec<(u32, CaptureRole)>,
     replaces: Vec<Arc<[u8]>>,
     limit: u32,
     asn1_frames: u32,
-    /// Whether there are literals whose places are remembered.
+    /// Whether failed places of some literals are remembered.
     remembers: bool,
-    /// What of a buffer's length and beginning the checks leave; anything where they do more than look.
+    /// Necessary conditions on the buffer's length and first bytes. Accepts everything if the checks have side effects.
     head: Head,
-    /// How bytes before the buffer's beginning affect the checks.
+    /// How bytes in front of the buffer would affect the checks.
     before: Before,
 }
 
-/// How bytes before a buffer's beginning affect its checks.
+/// How bytes in front of a buffer would affect its checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Before {
-    /// What holds without it holds with it as well: literals that may lie anywhere.
+    /// Checks that hold without them also hold with them: literals without a fixed place.
     More,
-    /// Something else may hold.
+    /// The result may change.
     Other,
-    /// Their places are counted from the beginning: they mean something else.
+    /// Places count from the beginning, so they would mean other bytes.
     Placed,
 }
 
@@ -224,27 +224,27 @@ impl Before {
     }
 }
 
-/// What a captured text is.
+/// The role of a captured text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptureRole {
     /// The value of the variable that the rule names.
     Named,
-    /// `key` with `value` right behind it: the key of the variable whose value that is.
+    /// The key of a variable; the next capture is its value.
     Key,
-    /// The value that goes with the key.
+    /// The value for the previous key.
     Value,
 }
 
-/// What a capture group of a matching `pcre` held.
+/// The content of a capture group of a matching `pcre`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capture {
-    /// Which of [`CompiledBuffer::captures`].
+    /// Index in [`CompiledBuffer::captures`].
     pub index: u16,
-    /// Where it goes.
+    /// Where it is stored.
     pub kind: CaptureKind,
     /// Number of its name ([`CompiledBuffer::resolve`]).
     pub name: u32,
-    /// What it is.
+    /// Its role.
     pub role: CaptureRole,
     start: u32,
     len: u32,
@@ -253,40 +253,40 @@ pub struct Capture {
 /// A place that `replace` overwrites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replacement {
-    /// Where in the buffer, in bytes.
+    /// Offset in the buffer, in bytes.
     pub offset: u32,
-    /// Which of [`CompiledBuffer::replaces`].
+    /// Index in [`CompiledBuffer::replaces`].
     pub index: u16,
 }
 
-/// What inspection reads and writes besides the buffer. One a worker, used for all rules.
+/// State that inspection uses besides the buffer. One per worker, for all rules.
 #[derive(Debug)]
 pub struct InspectContext<W = Off> {
-    /// Variables of the rule, by number; kept from one of its buffers to the next.
+    /// Variables of the rule, by number; they persist between buffers of the rule.
     pub variables: [u64; VARIABLES_MAX],
-    /// Byte order of the DCERPC message at hand, for `dce`.
+    /// Byte order of the current DCERPC message, for `dce`.
     pub dce_little: bool,
-    /// How often a buffer took too many steps since start.
+    /// How often a buffer took too many steps.
     pub limit_reached: u64,
     /// How often a regular expression reached its limits or failed otherwise.
     pub pcre_failed: u64,
-    /// Entropy measured since it was last taken, by number of the buffer's name ([`CompiledBuffer::resolve`]).
+    /// Entropy values since they were last taken, by number of the buffer's name ([`CompiledBuffer::resolve`]).
     pub measured: Vec<(u32, f64)>,
-    /// How often data was not put in a set because it was full.
+    /// How often a value was not added to a dataset because it was full.
     pub set_full: u64,
-    /// Where several workers have their packets from one stream, and look at sets that rules change.
+    /// Keeps packet order for datasets that rules change, if several workers share one capture stream.
     pub(crate) order: Option<Arc<dyn InOrder>>,
     pcre: PcreScratch,
     base64: Vec<u8>,
     steps: u32,
-    /// Of literals that are tried at each of their places: a stretch of the buffer, from and to, in which all places failed. Of one
-    /// buffer of one rule.
+    /// For literals that are tried at each place: the range of the buffer in which all places failed. For one buffer of
+    /// one rule.
     tried: [(usize, usize); TRIED_MAX],
     captures: Vec<Capture>,
     capture_bytes: Vec<u8>,
     replaces: Vec<Replacement>,
     hits: Vec<SetHit>,
-    /// Who is told of what is looked at.
+    /// Watches the checks.
     pub(crate) watch: W,
 }
 
@@ -297,7 +297,7 @@ impl Default for InspectContext {
 }
 
 impl<W> InspectContext<W> {
-    /// One that tells `watch` of what is looked at.
+    /// A context whose checks `watch` sees.
     pub(crate) fn watched(watch: W) -> Self {
         InspectContext {
             variables: [0; VARIABLES_MAX],
@@ -319,15 +319,15 @@ impl<W> InspectContext<W> {
         }
     }
 
-    /// Forgets the captures and replacements of an earlier rule or buffer. The caller takes what it wants after each
-    /// buffer that matched, and calls this before the next.
+    /// Drops the captures and replacements of an earlier rule or buffer. The caller takes them after each matching
+    /// buffer and calls this before the next.
     pub fn clear_results(&mut self) {
         self.captures.clear();
         self.capture_bytes.clear();
         self.replaces.clear();
         self.hits.clear();
     }
-    /// Entries of sets, of matches since [`Self::clear_results`], that alerts show.
+    /// Dataset entries that alerts show, for matches since [`Self::clear_results`].
     pub(crate) fn hits(&self) -> &[SetHit] {
         &self.hits
     }
@@ -340,28 +340,28 @@ impl<W> InspectContext<W> {
         let start = c.start as usize;
         self.capture_bytes.get(start..start + c.len as usize).unwrap_or(&[])
     }
-    /// Places to overwrite, of matches since [`Self::clear_results`].
+    /// Places to overwrite, for matches since [`Self::clear_results`].
     pub fn replacements(&self) -> &[Replacement] {
         &self.replaces
     }
-    /// The scratch for regular expressions outside inspection (transforms).
+    /// The scratch memory for regular expressions outside inspection (transforms).
     pub fn pcre_scratch(&mut self) -> &mut PcreScratch {
         &mut self.pcre
     }
 }
 
 impl CompiledBuffer {
-    /// What bytes before a buffer's beginning mean to the checks.
+    /// How bytes in front of the buffer would affect the checks.
     pub(crate) const fn before(&self) -> Before {
         self.before
     }
 
-    /// Whether a literal has to be there.
+    /// Whether the checks have a positive literal.
     pub(crate) fn has_literal(&self) -> bool {
         self.ops.iter().any(|op| matches!(op, Op::Content(c) if !c.negated))
     }
 
-    /// Whether alerts show what a set says of what was found: then it is looked at once more when the rule matches.
+    /// Whether alerts show the context of a dataset entry. The checks then run once more when the rule matches.
     pub(crate) fn has_context(&self) -> bool {
         fn any(ops: &[Op]) -> bool {
             ops.iter().any(|op| match op {
@@ -373,14 +373,14 @@ impl CompiledBuffer {
         any(&self.ops)
     }
 
-    /// Whether all checks hold for `data`. Where they do, captures and replacements are added to `ctx`.
+    /// Whether all checks hold for `data`. If so, captures and replacements are added to `ctx`.
     pub fn matches(&self, data: &[u8], ctx: &mut InspectContext) -> bool {
         self.inspect(data, ctx)
     }
 
-    /// The same, watched or not.
+    /// As [`Self::matches`], with or without a watcher.
     pub(crate) fn inspect<W: Watch>(&self, data: &[u8], ctx: &mut InspectContext<W>) -> bool {
-        // Most buffers are not as long, or do not begin, as the checks want it. Who watches is told which of them fails.
+        // The cheap conditions exclude most buffers. A watcher must see which check fails, so all checks run then.
         if !W::CHECKS && !self.head.fits(data) {
             return false;
         }
@@ -399,7 +399,7 @@ impl CompiledBuffer {
         matched
     }
 
-    /// Where a check is, for who watches: its place, and that among the checks of `base64_data` where it is one of them.
+    /// The position of a check, for watchers: its index, and the inner index if it is a check of `base64_data`.
     pub(crate) fn place_of(&self, op: &Op) -> Option<(usize, Option<usize>)> {
         self.ops.iter().enumerate().find_map(|(n, o)| match o {
             o if std::ptr::eq(o, op) => Some((n, None)),
@@ -408,18 +408,18 @@ impl CompiledBuffer {
         })
     }
 
-    /// Variables that captures of [`Capture::index`] go to, and of which kind.
+    /// The variables for captures, by [`Capture::index`], with their kinds.
     pub fn captures(&self) -> &[(CaptureKind, Arc<str>)] {
         &self.captures
     }
 
-    /// Leaves nothing out by length or beginning.
+    /// Disables the conditions on length and first bytes.
     #[cfg(test)]
     pub(crate) const fn look_anyway(&mut self) {
         self.head = Head::ALL;
     }
 
-    /// The bytes that a [`Replacement`] puts in place.
+    /// The bytes that a [`Replacement`] writes.
     pub fn replaces(&self) -> &[Arc<[u8]>] {
         &self.replaces
     }

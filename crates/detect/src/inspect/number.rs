@@ -1,18 +1,18 @@
-//! Numbers in a buffer, for `byte_test`, `byte_jump`, `byte_extract` and `byte_math`.
+//! Reads numbers from a buffer for `byte_test`, `byte_jump`, `byte_extract` and `byte_math`.
 
 use margay_rules::ast::{Endian, NumberFormat};
 
-/// A number read, and how many bytes it took.
+/// A number that was read, and its length in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Number {
     pub(crate) value: u64,
-    /// In binary, the bytes asked for; as text, up to the end of the digits.
+    /// For binary numbers the requested bytes; for text, up to the end of the digits.
     pub(crate) len: usize,
 }
 
-/// Reads a number of `bytes` bytes at `at`; `None` where the buffer ends before, or nothing there is a number.
+/// Reads a number of `bytes` bytes at `at`; `None` if the buffer is too short or has no number there.
 ///
-/// `dce_little` is the byte order that the DCERPC header gave.
+/// `dce_little` is the byte order in the DCERPC header.
 pub(crate) fn read(data: &[u8], at: i64, bytes: u64, format: NumberFormat, dce_little: bool) -> Option<Number> {
     let at = usize::try_from(at).ok()?;
     let bytes = usize::try_from(bytes).ok()?;
@@ -38,8 +38,8 @@ pub(crate) fn read(data: &[u8], at: i64, bytes: u64, format: NumberFormat, dce_l
     }
 }
 
-/// As C's `strtoull`: blanks, a sign, `0x` before hexadecimal digits, then as many digits as there are. `None` without a
-/// digit, and where 64 bits do not hold it. A minus sign wraps.
+/// Parses like C's `strtoull`: blanks, a sign, `0x` before hexadecimal digits, then all digits. `None` without a digit,
+/// or if the value exceeds 64 bits. A minus sign wraps.
 fn text(field: &[u8], base: u8) -> Option<Number> {
     let mut i = field.iter().position(|b| !matches!(b, b' ' | b'\t'..=b'\r'))?;
     let negative = match field.get(i) {
@@ -75,7 +75,7 @@ fn text(field: &[u8], base: u8) -> Option<Number> {
     Some(Number { value: if negative { value.wrapping_neg() } else { value }, len: i })
 }
 
-/// Applies a `bitmask`: the bits it selects, shifted so that its lowest bit counts one.
+/// Applies a `bitmask`: selects its bits and shifts them down by its trailing zeros.
 pub(crate) fn mask(value: u64, bitmask: Option<u32>) -> u64 {
     match bitmask {
         None => value,
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(value(i64::MAX, 1, BIG, false), None);
     }
 
-    /// What the peer makes of these fields, for each base.
+    /// Suricata's results for these fields in each base.
     #[test]
     fn text_as_the_peer_reads_it() {
         let read =

@@ -1,4 +1,4 @@
-//! The walk over a buffer's checks.
+//! Runs the checks on a buffer.
 
 use margay_rules::ast::{Base64Mode, ByteExtract, ByteJump, ByteMath, ByteOp, ByteTest, FloatCompare, MathOp, Value};
 
@@ -11,17 +11,17 @@ use crate::dataset::SetOutcome;
 use crate::pcre::PcreResult;
 use crate::watch::{CheckResult, OpSeen, Watch};
 
-/// What became of the checks from some point on.
+/// The result of the checks from some point on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Match,
-    /// They fail; another place for an earlier literal may help.
+    /// They fail, but another place for an earlier literal may help.
     Fail,
-    /// They fail wherever earlier literals are.
+    /// They fail for every place of earlier literals.
     Stop,
 }
 
-/// Lengths of the result lists, to go back to.
+/// Lengths of the result lists, to roll back to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Marks {
     captures: usize,
@@ -47,7 +47,7 @@ impl<W> InspectContext<W> {
         self.hits.truncate(m.hits);
     }
 
-    /// A number of the rule or of a variable, as positions need it; beyond what they can be, saturated.
+    /// A constant or a variable as a position, saturated to the valid range.
     fn position(&self, v: &Value) -> i64 {
         match v {
             Value::Number(n) => *n,
@@ -55,7 +55,7 @@ impl<W> InspectContext<W> {
         }
     }
 
-    /// A number of the rule or of a variable, as comparisons need it.
+    /// A constant or a variable for comparisons.
     fn unsigned(&self, v: &Value) -> u64 {
         match v {
             Value::Number(n) => n.cast_unsigned(),
@@ -81,7 +81,7 @@ impl<W> InspectContext<W> {
         }
     }
 
-    /// Keeps a measure of entropy, in place of an earlier one of the same buffer.
+    /// Keeps an entropy value; it replaces an earlier one of the same buffer.
     fn keep_entropy(&mut self, name: u32, value: f64) {
         let room = self.measured.len() < MEASURED_MAX && name != u32::MAX;
         match self.measured.iter_mut().find(|m| m.0 == name) {
@@ -108,7 +108,7 @@ impl<W> InspectContext<W> {
 }
 
 impl ContentOp {
-    /// Where it may lie in `data`, as start and end; `None` where there is no room for it.
+    /// Start and end of the range of `data` that may contain the literal; `None` if it cannot fit.
     fn window<W>(&self, data: &[u8], cursor: usize, ctx: &InspectContext<W>) -> Option<(usize, usize)> {
         let len = data.len() as i64;
         let mut start = 0i64;
@@ -119,7 +119,7 @@ impl ContentOp {
             start = cursor.saturating_add(distance);
             if let Some(w) = &self.within {
                 end = start.saturating_add(ctx.position(w));
-                // A window that would end before the buffer starts is no bound at all (observed).
+                // A range that would end before the buffer starts is unlimited (observed).
                 if end < 0 {
                     end = len;
                 }
@@ -155,7 +155,7 @@ impl ContentOp {
 }
 
 impl CompiledBuffer {
-    /// Walks `ops` over `data` from `cursor`.
+    /// Runs `ops` over `data` from `cursor`.
     pub(super) fn run<W: Watch>(
         &self,
         ops: &[Op],
@@ -164,7 +164,7 @@ impl CompiledBuffer {
         ctx: &mut InspectContext<W>,
     ) -> Outcome {
         let mut rest = ops;
-        // What failing means here: `Stop` once a literal was passed that is not tried again.
+        // The result of a failure: `Stop` after a literal that is not tried again.
         let mut fail = Outcome::Fail;
         while let Some((op, after)) = rest.split_first() {
             rest = after;
@@ -174,7 +174,7 @@ impl CompiledBuffer {
                 self.tell(op, data, cursor, None, CheckResult::Limit, ctx);
                 return Outcome::Stop;
             }
-            // Where a check that holds lies, and where one might have: only for who watches.
+            // The place of the check's match, and the range that was searched; only for watchers.
             let (before, mut place, mut sought) = (cursor, None, None);
             let holds = match op {
                 Op::Content(c) => {
@@ -234,7 +234,7 @@ impl CompiledBuffer {
                 Op::IsDataAt { at, relative, negated } => {
                     let at = ctx.position(at);
                     let len = data.len() as i64;
-                    // Relative, the byte before that place has to be there; absolute, the byte at it.
+                    // Relative: the byte before that place must exist. Absolute: the byte at it.
                     let there = if *relative { (cursor as i64).saturating_add(at) <= len } else { at < len };
                     there != *negated
                 }
@@ -305,7 +305,7 @@ impl CompiledBuffer {
         Outcome::Match
     }
 
-    /// Tells who watches what became of a check.
+    /// Reports the result of a check to the watcher.
     #[inline]
     fn tell<W: Watch>(
         &self,
@@ -322,7 +322,7 @@ impl CompiledBuffer {
         }
     }
 
-    /// Tries the rest at every place of a literal, from its first one on.
+    /// Tries the rest at every place of a literal, from the first one on.
     #[allow(clippy::too_many_arguments)]
     fn try_places<W: Watch>(
         &self,
@@ -338,7 +338,7 @@ impl CompiledBuffer {
         let (from, to) = tried.and_then(|slot| ctx.tried.get(slot)).copied().unwrap_or_default();
         let first = at;
         loop {
-            // Places that failed before this one's rest was looked at again fail again.
+            // Places that failed before fail again.
             let again = tried.is_some() && (from..to).contains(&at);
             if !again {
                 let marks = ctx.marks();
@@ -362,14 +362,14 @@ impl CompiledBuffer {
             }
         }
         if let Some(tried) = tried.and_then(|slot| ctx.tried.get_mut(slot)) {
-            // All places up to where the literal no longer has room before `end`.
+            // All places up to the last one where the literal fits before `end`.
             let last = end + 1 - c.len;
             *tried = if (from..=to).contains(&first) && from < to { (from, to.max(last)) } else { (first, last) };
         }
         exhausted
     }
 
-    /// Tries the rest at every match of an expression, from its first one on.
+    /// Tries the rest at every match of an expression, from the first one on.
     #[allow(clippy::too_many_arguments)]
     fn try_matches<W: Watch>(
         &self,
@@ -393,7 +393,7 @@ impl CompiledBuffer {
             ctx.rewind(marks);
             ctx.steps += 1;
             match p.code.find_at(subject, from + 1, &mut ctx.pcre) {
-                // A lookbehind with `\K` might match at the same place again; each try has to get further.
+                // A lookbehind with `\K` might match at the same place again; each try must advance.
                 PcreResult::Match(f, t) if f > from => {
                     (from, to) = (f, t);
                     self.tell(op, data, base, None, CheckResult::Held(base + f, base + t), ctx);
@@ -418,7 +418,7 @@ fn jumped(to: Option<usize>, cursor: &mut usize) -> bool {
     }
 }
 
-/// Where a number that stands at `offset` is.
+/// The position of a number with the offset `offset`.
 fn place(relative: bool, cursor: usize, offset: i64) -> i64 {
     if relative { (cursor as i64).saturating_add(offset) } else { offset }
 }
@@ -435,13 +435,13 @@ fn byte_test<W>(b: &ByteTest, data: &[u8], cursor: usize, ctx: &InspectContext<W
         ByteOp::GreaterEqual => left >= right,
         ByteOp::Equal => left == right,
         ByteOp::And => left & right != 0,
-        // The manual calls it "bitwise OR"; what the peer computes is an exclusive or.
+        // The manual calls it "bitwise OR"; Suricata computes an exclusive or.
         ByteOp::Or => left ^ right != 0,
     };
     holds != b.negated
 }
 
-/// The cursor after the jump; `None` where there is no number or the jump leads behind the end. One before the start
+/// The cursor after the jump; `None` if there is no number or the jump leads beyond the end. A jump before the start
 /// leads to the start.
 fn byte_jump<W>(b: &ByteJump, data: &[u8], cursor: usize, ctx: &InspectContext<W>) -> Option<usize> {
     let at = place(b.relative, cursor, ctx.position(&b.offset));
@@ -468,7 +468,7 @@ fn byte_jump<W>(b: &ByteJump, data: &[u8], cursor: usize, ctx: &InspectContext<W
     if to > data.len() as i128 { None } else { usize::try_from(to).ok() }
 }
 
-/// Sets the variable; the cursor goes behind what was read.
+/// Sets the variable and moves the cursor behind the number.
 fn byte_extract<W>(b: &ByteExtract, data: &[u8], cursor: usize, ctx: &mut InspectContext<W>) -> Option<usize> {
     let at = place(b.relative, cursor, i64::from(b.offset));
     let n = number::read(data, at, u64::from(b.bytes), b.format, ctx.dce_little)?;
@@ -480,7 +480,7 @@ fn byte_extract<W>(b: &ByteExtract, data: &[u8], cursor: usize, ctx: &mut Inspec
     Some(usize::try_from(at).ok()? + n.len)
 }
 
-/// Sets the variable; the cursor goes behind what was read. Division by zero does not match.
+/// Sets the variable and moves the cursor behind the number. Division by zero does not match.
 fn byte_math<W>(b: &ByteMath, data: &[u8], cursor: usize, ctx: &mut InspectContext<W>) -> Option<usize> {
     let at = place(b.relative, cursor, i64::from(b.offset));
     let n = number::read(data, at, ctx.unsigned(&b.bytes), b.format, ctx.dce_little)?;
@@ -494,12 +494,12 @@ fn byte_math<W>(b: &ByteMath, data: &[u8], cursor: usize, ctx: &mut InspectConte
         MathOp::ShiftLeft => n.value.checked_shl(shift).unwrap_or(0),
         MathOp::ShiftRight => n.value.checked_shr(shift).unwrap_or(0),
     };
-    // The manual has the mask applied to what was read; the peer applies it to the result.
+    // The manual applies the mask to the number that was read; Suricata applies it to the result.
     ctx.set_variable(b.result, mask(value, b.bitmask));
     Some(usize::try_from(at).ok()? + n.len)
 }
 
-/// The entropy of a stretch of a buffer; `None` where there is nothing of it.
+/// The entropy of a part of a buffer; `None` if the part is empty.
 fn entropy_of(data: &[u8], bytes: u32, offset: u32) -> Option<f64> {
     let data = data.get(offset as usize..).filter(|d| !d.is_empty())?;
     Some(entropy(match bytes {
@@ -523,7 +523,7 @@ fn entropy_holds(entropy: f64, value: FloatCompare) -> bool {
     }
 }
 
-/// Shannon entropy in bits a byte, 0 to 8.
+/// Shannon entropy in bits per byte, 0 to 8.
 fn entropy(data: &[u8]) -> f64 {
     let mut counts = [0u32; 256];
     for &b in data {

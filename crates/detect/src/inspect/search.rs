@@ -1,28 +1,28 @@
-//! Search for one literal, prepared when the rule is compiled.
+//! Searches for one literal; prepared when the rule is compiled.
 
 use memchr::memmem;
 
 /// A literal ready to be searched for.
 #[derive(Debug, Clone)]
 pub(crate) enum Searcher {
-    /// One byte, as it is.
+    /// One byte, case-sensitive.
     Byte(u8),
     /// One letter in either case.
     Byte2(u8, u8),
-    /// Several bytes, as they are.
+    /// Several bytes, case-sensitive.
     Exact(Box<memmem::Finder<'static>>),
-    /// Several bytes, letters in either case.
+    /// Several bytes, ignoring case.
     NoCase(NoCase),
 }
 
-/// A literal of which ASCII letters match in either case: looks for its rarest byte, then compares around it.
+/// A literal whose ASCII letters match in either case. The search looks for its rarest byte, then compares around it.
 #[derive(Debug, Clone)]
 pub(crate) struct NoCase {
     /// In lower case.
     pattern: Box<[u8]>,
-    /// Position in `pattern` of the byte that is looked for.
+    /// Position in `pattern` of the byte to search for.
     rare: usize,
-    /// That byte in both cases; the same twice where it is no letter.
+    /// That byte in both cases; twice the same if it is no letter.
     cases: (u8, u8),
 }
 
@@ -38,7 +38,7 @@ impl Searcher {
         }
     }
 
-    /// Where it first occurs in `haystack`.
+    /// The first occurrence in `haystack`.
     #[inline]
     pub(crate) fn find(&self, haystack: &[u8]) -> Option<usize> {
         match self {
@@ -49,7 +49,7 @@ impl Searcher {
         }
     }
 
-    /// Whether `haystack` is exactly this literal; lengths must be equal.
+    /// Whether `haystack` equals this literal; the lengths must be equal.
     #[inline]
     pub(crate) fn equals(&self, haystack: &[u8]) -> bool {
         match self {
@@ -70,7 +70,7 @@ impl NoCase {
 
     fn find(&self, haystack: &[u8]) -> Option<usize> {
         let n = self.pattern.len();
-        // The rare byte of a match lies between these two places.
+        // The rare byte of a match is between these two places.
         let last = haystack.len().checked_sub(n)? + self.rare;
         let mut at = self.rare;
         loop {
@@ -89,7 +89,7 @@ impl NoCase {
     }
 }
 
-/// How common a byte is in traffic, roughly: only the order matters.
+/// A rough frequency of the byte in traffic; only the order matters.
 fn frequency(b: u8) -> u8 {
     match b {
         0 => 255,

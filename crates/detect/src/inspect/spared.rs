@@ -1,4 +1,4 @@
-//! What is spared of the places of literals changes no result.
+//! Skipping places of literals never changes a result.
 
 use margay_rules::ast::*;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ fn compile(checks: Vec<BufferCheck>, recursion: u32) -> CompiledBuffer {
     CompiledBuffer::compile(&buffer, &InspectLimits { recursion, ..InspectLimits::default() }).expect("compiles")
 }
 
-/// The same without sparing anything.
+/// The same checks without skipping.
 fn tries_all(mut buffer: CompiledBuffer) -> CompiledBuffer {
     buffer.remembers = false;
     for op in &mut buffer.ops {
@@ -31,7 +31,7 @@ fn literal(text: &str, distance: Option<i64>, within: Option<i64>) -> BufferChec
     })
 }
 
-/// A jump over the number of one byte.
+/// A jump over a one-byte number.
 fn jump() -> BufferCheck {
     BufferCheck::ByteJump(ByteJump {
         bytes: Value::Number(1),
@@ -47,7 +47,7 @@ fn jump() -> BufferCheck {
     })
 }
 
-/// Steps that a look takes, and whether all holds.
+/// The result of an inspection, and its number of steps.
 fn look(buffer: &CompiledBuffer, data: &[u8]) -> (bool, u32) {
     let mut ctx = InspectContext::default();
     (buffer.matches(data, &mut ctx), ctx.steps)
@@ -67,7 +67,7 @@ fn places_that_failed_are_not_tried_again() {
     let data = b"aaabac".repeat(230);
     let (matched, steps) = look(&compile(checks.clone(), 3000), &data);
     assert!(!matched && steps < 2300, "{steps} steps");
-    // What is behind more places than the limit is found.
+    // A match beyond more places than the limit is still found.
     let data = [&data[..], b"zz"].concat();
     assert!(look(&compile(checks.clone(), 3000), &data).0);
     assert!(!look(&tries_all(compile(checks, 3000)), &data).0, "this needs more than one step for each place");

@@ -1,4 +1,4 @@
-//! Expectations marked "peer" are what Suricata alerts on for the same rule options and payloads.
+//! Tests of content inspection. Expectations marked "peer" are Suricata's alerts for the same rule options and payloads.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ fn content(text: &str) -> Content {
     Content { bytes: text.as_bytes().to_vec(), ..Content::default() }
 }
 
-/// Shorthand for contents: what a rule's modifiers do.
+/// Shorthand for contents and their modifiers.
 trait Build: Sized {
     fn not(self) -> Self;
     fn nocase(self) -> Self;
@@ -142,7 +142,7 @@ fn compile(checks: Vec<BufferCheck>) -> CompiledBuffer {
     CompiledBuffer::compile(&b, &InspectLimits::default()).expect("compiles")
 }
 
-/// Which of the payloads match.
+/// The indexes of matching payloads.
 fn hits(payloads: &[&[u8]], checks: Vec<BufferCheck>) -> Vec<usize> {
     let c = compile(checks);
     let mut ctx = InspectContext::default();
@@ -203,7 +203,7 @@ fn starts_and_ends_as_the_peer() {
     assert_eq!(hits(&p, checks![content("ABC").nocase().offset(1).depth(5)]), [0, 1]);
     assert_eq!(hits(&p, checks![content("bc").distance(2)]), [0, 1]);
     assert_eq!(hits(&p, checks![content("c").within(2)]).len(), 0);
-    // The documentation's meaning: the buffer must not end with it.
+    // As documented: the buffer must not end with the literal.
     assert_eq!(hits(&p, checks![abc().not().ends()]), [1]);
 }
 
@@ -225,7 +225,7 @@ fn backtracking_as_the_peer() {
     assert_eq!(hits(&p, checks![pcre("x"), pcre_r("^C")]), [3]);
     assert_eq!(hits(&p, checks![pcre("x"), pcre_not("^A", true)]), [3]);
     assert_eq!(hits(&p, checks![x(), x().distance(1).within(1), content("C").distance(0).within(1)]), [3]);
-    // A literal that nothing is relative to ends the search when what follows fails.
+    // A literal without a relative check after it ends the search when a later check fails.
     assert_eq!(hits(&p, checks![x(), v(), last_is_v()]), [3]);
     assert_eq!(hits(&p, checks![x(), v(), content("C").offset(7), last_is_v()]).len(), 0);
     assert_eq!(hits(&p, checks![x(), v(), content("C").distance(-1), last_is_v()]).len(), 0);
@@ -253,7 +253,7 @@ fn isdataat_behind_other_checks_as_the_peer() {
     let below_a = test(1, ByteOp::Less, n(65), n(1), true, BIG);
     assert_eq!(hits(&[b"aaA1"], checks![content("a"), no_data_at(4, false), below_a.clone()]).len(), 0);
     assert_eq!(hits(&[b"aaA1"], checks![content("a"), below_a]), [0]);
-    // Behind a literal, `isdataat:!1,relative` is `endswith`, also where the literal is negated.
+    // After a literal, `isdataat:!1,relative` means `endswith`, even if the literal is negated.
     let p: [&[u8]; 3] = [b"1aabb1", b"1aabb", b"1a"];
     assert_eq!(hits(&p, checks![content("1a"), content("abb").not(), no_data_at(1, true)]), [0, 2]);
     assert_eq!(hits(&p, checks![content("1a"), no_data_at(1, true)]), [2]);
@@ -297,7 +297,7 @@ fn byte_test_as_the_peer() {
         checks![BufferCheck::ByteTest(c)]
     };
     assert_eq!(hits(&p, not(1, 1, 5, BIG)), [1]);
-    // Out of reach, and no number, do not match even when negated.
+    // A number out of reach, or text that is no number, does not match even when negated.
     assert_eq!(hits(&p, not(1, 200, 5, BIG)).len(), 0);
     assert_eq!(hits(&p, not(4, 12, 5, BIG)).len(), 0);
     assert_eq!(hits(&p, not(1, 3, 3, DEC)).len(), 0);
@@ -333,7 +333,7 @@ fn byte_jump_as_the_peer() {
     assert_eq!(hits(&p, then(end, "g")), [0, 2]);
     let by_one = BufferCheck::ByteJump(ByteJump { post_offset: n(1), ..jump(0, true) });
     assert_eq!(hits(&p, checks![content("ab"), by_one, content("d").distance(0).within(1)]), [0, 1, 2, 3]);
-    // Text: the jump starts behind the digits.
+    // Text: the jump starts after the digits.
     let text: [&[u8]; 3] = [b"2zabcdefgh", b" 2zabcdefgh", b"02zabcdefgh"];
     assert_eq!(hits(&text, then(ByteJump { format: DEC, ..jump(4, false) }, "b")), [0, 1, 2]);
 }
@@ -362,7 +362,7 @@ fn variables_as_the_peer() {
     assert_eq!(hits(&p, checks![m(MathOp::Subtract, 3), test_y(ByteOp::Greater)]), [1, 2]);
     assert_eq!(hits(&p, checks![m(MathOp::Subtract, 3), test_y(ByteOp::Less)]), [0]);
     assert_eq!(hits(&p, checks![m(MathOp::Divide, 0), test_y(ByteOp::Less)]).len(), 0);
-    // Value 0x35, results that the peer gives.
+    // For the value 0x35, Suricata's results.
     let result = |b: ByteMath, want: u8| {
         let p = [0x35, want];
         let t = test(1, ByteOp::Equal, var(0), n(1), false, BIG);
@@ -382,7 +382,7 @@ fn variables_as_the_peer() {
     aligned(0, 2, 106);
 }
 
-/// The rules of conformance case byte-extract-01 that need no packet: variables in every place of a content.
+/// The rules of conformance case byte-extract-01 that need no packet: variables in every modifier of a content.
 #[test]
 fn extracted_offsets_and_depths() {
     let p: [&[u8]; 1] = [b"\x0a234567890"];
@@ -449,7 +449,7 @@ fn captures_and_replacements_are_those_of_the_match() {
 
 #[test]
 fn steps_are_limited_and_counted() {
-    // A number that is read behind one of them: each of its places is tried with each of theirs.
+    // A number read after one of them: each of its places is tried with each of theirs.
     let a = || content("a").distance(0);
     let read = ByteExtract { bytes: 1, offset: 0, variable: 0, relative: true, multiplier: 1, format: BIG, align: 0 };
     let c = compile(checks![a(), a(), a(), a(), BufferCheck::ByteExtract(read), content("b").distance(0)]);
@@ -482,7 +482,7 @@ fn what_does_not_compile() {
     assert!(fails(checks![r]).contains("one length"));
 }
 
-/// The meaning of a chain of contents: some assignment of places satisfies every one.
+/// The specification of a chain of contents: some choice of places satisfies every one.
 fn reference(data: &[u8], chain: &[Content], cursor: usize) -> bool {
     let Some((c, rest)) = chain.split_first() else { return true };
     let value = |v: &Option<Value>| v.as_ref().map(|v| if let Value::Number(n) = v { *n } else { 0 });
@@ -541,7 +541,7 @@ fn agrees_with_brute_force() {
                 if random(3) == 0 {
                     c = c.depth(size + random(3) as i64);
                 }
-                // A negated absolute literal keeps those before it from being tried again: not what is compared here.
+                // A negated absolute literal stops the retry of earlier ones, which the specification does not model.
                 c.negated = i == 0 && random(4) == 0;
             }
             chain.push(c);

@@ -1,13 +1,13 @@
-//! The portable engine: one Aho-Corasick automaton without regard to case, its finds checked where case matters.
+//! The portable engine: one case-insensitive Aho-Corasick automaton; matches are verified where case matters.
 
 use aho_corasick::{AhoCorasickBuilder, AhoCorasickKind, MatchKind};
 
 use super::{EngineScratch, Mpm, MpmError, OnHit, Pattern, ScanError};
 
-/// An automaton and the patterns whose case must be looked at again.
+/// An automaton, and the patterns whose case must be verified.
 pub(super) struct AhoCorasick {
     automaton: aho_corasick::AhoCorasick,
-    /// The pattern's bytes where case matters.
+    /// The pattern's bytes if case matters.
     exact: Vec<Option<Box<[u8]>>>,
 }
 

@@ -1,8 +1,8 @@
-//! Makes matchers, each set of patterns only once, and those of a large set of rules on several processors.
+//! Builds matchers, each set of patterns only once, and those of a large rule set on several CPUs.
 //!
-//! Who needs a matcher gets one at once ([`MatcherCache::get`]); the engines behind them are made together at the end
-//! ([`MatcherCache::finish`]), the largest first, by a few threads. What comes of it does not depend on them. Those of an earlier
-//! start may be on disk (`store`).
+//! [`MatcherCache::get`] returns a matcher at once. [`MatcherCache::finish`] builds all engines together at the end, the
+//! largest first, with a few threads. The result does not depend on the threads. Engines of an earlier start may be on
+//! disk (`store`).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,27 +11,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::store::{CacheSettings, CacheUse, Store};
 use super::{Made, Matcher, MpmAlgo, MpmError, Pattern, Regex, shortest};
 
-/// Most expressions that are tried; rules with others are candidates as if they had none.
+/// Most expressions that are tried. Rules with further expressions are treated as if they had none.
 const REGEXES_MAX: usize = 4096;
 /// Most threads: each takes some megabytes while it compiles.
 const THREADS_MAX: usize = 4;
-/// Below so many patterns other threads are not worth their start, nor is the disk.
+/// With fewer patterns, neither threads nor the disk cache are worth their cost.
 const LARGE: usize = 1000;
-/// Smaller sets of literals are not kept on disk.
+/// Smaller sets of literals are not stored on disk.
 const STORED_FROM: usize = 16;
-/// An expression takes as long to compile as so many literals.
+/// Compiling an expression takes as long as this many literals.
 const REGEX_COST: usize = 150;
 
-/// What a matcher looks for.
+/// The patterns of a matcher.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Wanted {
-    /// Literals, each with whether one place of it is enough.
+    /// Literals, each with whether one reported place is enough.
     Literals(Vec<(Pattern, bool)>),
     Regexes(Vec<Regex>),
 }
 
 impl Wanted {
-    /// How long it takes to make, in literals.
+    /// The build time, in literals.
     fn cost(&self) -> usize {
         match self {
             Wanted::Literals(list) => list.len(),
@@ -41,29 +41,29 @@ impl Wanted {
 
     fn make(&self, algo: MpmAlgo, store: Option<&Store>) -> Result<Made, MpmError> {
         match self {
-            // The smallest are made sooner than a file is read.
+            // The smallest sets are built faster than a file is read.
             Wanted::Literals(list) => literals(list, algo, store.filter(|_| list.len() >= STORED_FROM)),
             Wanted::Regexes(list) => regexes(list, algo, store),
         }
     }
 }
 
-/// Makes matchers, and makes each set of patterns only once.
+/// Builds matchers, each set of patterns only once.
 #[derive(Debug)]
 pub struct MatcherCache {
     algo: MpmAlgo,
     places: HashMap<Wanted, usize>,
-    /// In the order in which they were asked for.
+    /// In the order of the requests.
     matchers: Vec<Matcher>,
-    /// Expressions that were asked about.
+    /// Expressions that were tried, and whether they are supported.
     asked: HashMap<Regex, bool>,
     store: Option<CacheSettings>,
-    /// From which cost on it is used.
+    /// The cost from which on the disk cache is used.
     store_from: usize,
 }
 
 impl MatcherCache {
-    /// One for `algo`.
+    /// A cache for matchers with the algorithm `algo`.
     pub fn new(algo: MpmAlgo) -> MatcherCache {
         MatcherCache {
             algo,
@@ -75,22 +75,22 @@ impl MatcherCache {
         }
     }
 
-    /// The same, with what earlier ones have made and kept on disk, where the engine's databases can be. Where there is little
-    /// to make nothing is read and nothing kept.
+    /// Also uses the disk cache of earlier starts, if the engine supports it. If there is little to build, nothing is
+    /// read or stored.
     #[must_use]
     pub fn with_store(mut self, settings: &CacheSettings) -> MatcherCache {
         self.store = Some(settings.clone());
         self
     }
 
-    /// Keeps on disk what altogether takes as long as so many literals.
+    /// Sets the total cost, in literals, from which on the disk cache is used.
     #[cfg(test)]
     pub(super) fn storing_from(mut self, cost: usize) -> MatcherCache {
         self.store_from = cost;
         self
     }
 
-    /// The store, where one is wanted; or why it cannot be used.
+    /// The disk cache if it should be used, or why it cannot be.
     fn open_store(&self, total: usize) -> (Option<Store>, Option<String>) {
         let hyperscan = self.algo.resolve().is_ok_and(|a| a == MpmAlgo::Hyperscan);
         match self.store.as_ref().filter(|_| hyperscan && total >= self.store_from).map(Store::open) {
@@ -100,16 +100,16 @@ impl MatcherCache {
         }
     }
 
-    /// The matcher of `patterns`, which are sorted and without repeats, each with whether it is enough that it is found at one
-    /// place: that is cheaper for patterns that occur all the time.
+    /// The matcher of `patterns`, which must be sorted and distinct, each with whether one reported place is enough.
+    /// That is cheaper for patterns that occur all the time.
     pub fn get(&mut self, patterns: Vec<(Pattern, bool)>) -> Matcher {
         let min_len = shortest(&patterns);
         let n = patterns.len();
         self.later(Wanted::Literals(patterns), || Matcher::later(n, min_len))
     }
 
-    /// The matcher of expressions that can be looked for, sorted and without repeats: at least those that PCRE would find
-    /// are found, at one place each.
+    /// The matcher of supported expressions, sorted and distinct. It finds at least those that PCRE would find, at one
+    /// place each.
     pub fn regexes(&mut self, list: Vec<Regex>) -> Matcher {
         let n = list.len();
         self.later(Wanted::Regexes(list), || Matcher::later(n, 1))
@@ -127,22 +127,21 @@ impl MatcherCache {
         self.matchers[at].clone()
     }
 
-    /// Whether `regex` can be looked for. What the engine then cannot do after all it finds in every buffer.
+    /// Whether `regex` is supported. If the engine then fails to compile it, the regex counts as found in every buffer.
     pub fn can(&mut self, regex: &Regex) -> bool {
         if let Some(&can) = self.asked.get(regex) {
             return can;
         }
-        // Each takes a millisecond or two: of very many rules the rest does without.
+        // Each try takes a millisecond or two, so the number is limited for large rule sets.
         let can = self.asked.len() < REGEXES_MAX && self.algo.resolve().is_ok_and(|a| a == MpmAlgo::Hyperscan);
         self.asked.insert(regex.clone(), can);
         can
     }
 
-    /// Makes all that was asked for. Every matcher is among the result, in the order in which they were asked for; and what
-    /// the store was good for.
+    /// Builds all requested engines. Returns the matchers in the order of the requests, and how the disk cache was used.
     ///
     /// # Errors
-    /// Where the engine is not there, or refuses literals.
+    /// If the engine is not available or refuses literals.
     pub fn finish(self) -> Result<(Vec<Matcher>, CacheUse), MpmError> {
         let mut jobs: Vec<(&Wanted, usize)> = self.places.iter().map(|(w, n)| (w, *n)).collect();
         jobs.sort_unstable_by_key(|(w, n)| (std::cmp::Reverse(w.cost()), *n));
@@ -179,7 +178,7 @@ impl MatcherCache {
     }
 }
 
-/// The engine for literals.
+/// Builds the engine for literals.
 pub(super) fn literals(patterns: &[(Pattern, bool)], algo: MpmAlgo, store: Option<&Store>) -> Result<Made, MpmError> {
     Ok(match algo.resolve()? {
         #[cfg(have_hs)]
@@ -188,14 +187,14 @@ pub(super) fn literals(patterns: &[(Pattern, bool)], algo: MpmAlgo, store: Optio
             Made { engine: Box::new(engine), always: Box::default() }
         }
         _ => {
-            // The automaton tells of every place at no more cost.
+            // The automaton reports every place at no extra cost.
             let _ = store;
             Made { engine: Box::new(super::ac::AhoCorasick::new(patterns)?), always: Box::default() }
         }
     })
 }
 
-/// The engine for expressions. Those that it refuses, alone or with the others, are found in every buffer.
+/// Builds the engine for expressions. Those that it refuses, alone or together, count as found in every buffer.
 fn regexes(list: &[Regex], algo: MpmAlgo, store: Option<&Store>) -> Result<Made, MpmError> {
     match algo.resolve()? {
         #[cfg(have_hs)]
@@ -209,7 +208,7 @@ fn regexes(list: &[Regex], algo: MpmAlgo, store: Option<&Store>) -> Result<Made,
             let (good, bad): (Vec<_>, Vec<_>) =
                 numbered().partition(|&r| Source::regexes(std::iter::once(r)).compile().is_ok());
             let bad: Box<[u32]> = bad.into_iter().map(|r| r.0).collect();
-            // What can be compiled one by one may be too much together.
+            // Expressions that compile one by one may be too large together.
             match Source::regexes(good.into_iter()).compile_with(store) {
                 Ok(engine) => Ok(made(engine, bad)),
                 Err(_) => Ok(Made { engine: Box::new(super::Nothing), always: numbered().map(|r| r.0).collect() }),
@@ -242,7 +241,7 @@ mod tests {
         hits
     }
 
-    /// What threads make is what one makes.
+    /// Several threads build the same as one.
     #[test]
     fn many_are_made_by_several_threads() {
         let mut cache = MatcherCache::new(MpmAlgo::Auto);
@@ -263,13 +262,13 @@ mod tests {
         assert_eq!(found(&again, &mut s, b"set7x1"), found(&given[7], &mut s, b"set7x1"));
     }
 
-    /// What the engine refuses may be anywhere; the others are looked for.
+    /// A refused expression may match anywhere; the others are searched.
     #[test]
     #[cfg(have_hs)]
     fn refused_expressions_are_everywhere() {
         let regex = |t: &str| Regex::new(t, "").unwrap();
         let mut cache = MatcherCache::new(MpmAlgo::Hyperscan);
-        // A conditional is one of the few things that the library does not take for a prefilter either.
+        // Conditionals are one of the few constructs that the library does not accept even as a prefilter.
         let mut list = vec![regex("abc[0-9]"), regex("(?(R)a|b)(*ACCEPT)"), regex("xyz")];
         list.sort();
         let bad = list.iter().position(|r| r.pattern.contains("ACCEPT")).unwrap() as u32;

@@ -1,17 +1,17 @@
-//! Hyperscan: bindings to the few functions of `libhs` that matching in block mode needs, and the engine over them.
+//! Hyperscan: bindings to the few functions of `libhs` that block mode needs, and the engine that uses them.
 //!
-//! Literals are given as expressions with every byte escaped. The interface for literals (`hs_compile_lit_multi`) is not
-//! used: in 5.4.0 what it compiles does not find every one of them (see the test of a short pattern beside a long one).
-//! The only `unsafe` of the crate's matching is here; nothing of it leaves this module.
+//! Literals are compiled as expressions with every byte escaped. The interface for literals (`hs_compile_lit_multi`) is
+//! not used: with 5.4.0 it misses some matches (see the test with a short pattern beside a long one). This module has
+//! the only `unsafe` code for multi-pattern matching, and nothing unsafe leaves it.
 //!
-//! Beside what looks through long buffers the library makes an automaton for those of up to 70 bytes, which takes most of the
-//! time and the memory of compiling, and is not asked where buffers are long. It does without for sets in which one
-//! expression wants to know where its match starts; [`LONG`] is one that does, and that traffic does not have.
+//! Besides the automaton for long buffers, the library builds one for buffers of up to 70 bytes. It takes most of the
+//! compile time and memory, and long buffers never use it. The library omits it for a set in which one expression asks
+//! for the start of its match; [`LONG`] is such an expression, which never occurs in traffic.
 //!
-//! Facts that the code relies on, from the library's developer reference: a database is immutable once compiled and
-//! may be used by any number of threads at once; a scratch may be used by one scan at a time, and `hs_alloc_scratch`
-//! on an existing scratch makes it large enough for one more database; expressions are C strings, in which `\xhh` stands
-//! for a byte; without the UTF-8 flag caseless concerns ASCII letters only; the callback is called on the thread that scans, before
+//! The code relies on these facts from the library's developer reference. A compiled database is immutable, and any
+//! number of threads may use it at once. One scan at a time may use a scratch, and `hs_alloc_scratch` on an existing
+//! scratch makes it large enough for one more database. Expressions are C strings, in which `\xhh` stands for a byte.
+//! Without the UTF-8 flag, caseless concerns only ASCII letters. The callback runs on the scanning thread, before
 //! `hs_scan` returns.
 #![allow(unsafe_code)]
 
@@ -38,7 +38,7 @@ struct HsCompileError {
     expression: c_int,
 }
 
-/// What databases are compiled for.
+/// The platform that databases are compiled for.
 #[repr(C)]
 struct HsPlatform {
     tune: c_uint,
@@ -49,7 +49,7 @@ struct HsPlatform {
 type MatchHandler = unsafe extern "C" fn(c_uint, c_ulonglong, c_ulonglong, c_uint, *mut c_void) -> c_int;
 
 const HS_SUCCESS: c_int = 0;
-/// An argument is no valid one: the scratch is none, or not prepared for the database.
+/// An invalid argument: the scratch is null, or not prepared for the database.
 const HS_INVALID: c_int = -1;
 const HS_FLAG_CASELESS: c_uint = 1;
 const HS_FLAG_DOTALL: c_uint = 2;
@@ -91,34 +91,34 @@ unsafe extern "C" {
     fn hs_valid_platform() -> c_int;
 }
 
-/// Whether the library runs on this processor: it needs SSSE3, Vectorscan SSE4.2 or NEON.
+/// Whether the library runs on this CPU: it needs SSSE3, Vectorscan SSE4.2 or NEON.
 pub(super) fn runs_here() -> bool {
-    // Asking the processor is slow on a virtual machine, and it is asked for every matcher.
+    // CPUID is slow in a virtual machine, and every matcher asks.
     static RUNS: OnceLock<bool> = OnceLock::new();
-    // SAFETY: the function takes nothing and looks at the processor only.
+    // SAFETY: the function takes no argument and only inspects the CPU.
     *RUNS.get_or_init(|| unsafe { hs_valid_platform() == HS_SUCCESS })
 }
 
-/// Name and version of the library that is loaded. Both of them call themselves `libhs`; of the releases with the interface
-/// used here, those from 5.4.3 to the last 5.4 are Vectorscan's.
+/// Name and version of the loaded library. Both libraries call themselves `libhs`. Of the releases with this interface,
+/// those from 5.4.3 to the last 5.4 are Vectorscan's.
 pub(super) fn library() -> String {
-    // SAFETY: the function takes nothing and returns a C string that lives as long as the program.
+    // SAFETY: the function takes no argument and returns a C string that lives as long as the program.
     let text = unsafe { CStr::from_ptr(hs_version()) }.to_string_lossy();
     let version = text.split_whitespace().next().unwrap_or("?");
     let patch = version.strip_prefix("5.4.").and_then(|p| p.parse::<u32>().ok()).unwrap_or(0);
     format!("{} {version}", if patch >= 3 { "Vectorscan" } else { "Hyperscan" })
 }
 
-/// An expression that keeps the library from making an automaton for short buffers (5.4.0); what it finds is nothing to us.
+/// An expression that keeps the library from building the automaton for short buffers (5.4.0). Its matches are ignored.
 const LONG: &CStr = c"\\x00\\xfe\\x01\\xfd\\x02\\xfc\\x03[\\xfb\\xfa]";
-/// Sets of fewer patterns are made sooner without it.
+/// With fewer patterns, compilation is faster without [`LONG`].
 const LONG_MIN: usize = 8;
 
-/// A worker's scratch space; empty until prepared for a first database.
+/// A worker's scratch space; empty until it is prepared for a first database.
 pub(super) struct HsScratch(*mut HsScratchRaw);
 
-// SAFETY: the scratch is plain memory that belongs to this value alone; the library ties it to no thread, only
-// forbids two scans with it at once, which `&mut` on every use rules out.
+// SAFETY: this value alone owns the scratch, which is plain memory that the library ties to no thread. The library only
+// forbids two scans with it at once, which `&mut` on every use excludes.
 unsafe impl Send for HsScratch {}
 
 impl Default for HsScratch {
@@ -139,7 +139,7 @@ pub(super) struct Hyperscan {
     db: NonNull<HsDatabase>,
 }
 
-// SAFETY: a database is not written to after it was compiled; the library documents that threads may share it.
+// SAFETY: nothing writes to a compiled database; the library documents that threads may share it.
 unsafe impl Send for Hyperscan {}
 // SAFETY: as above; every function called with it takes it as a pointer to const.
 unsafe impl Sync for Hyperscan {}
@@ -151,27 +151,27 @@ impl Drop for Hyperscan {
     }
 }
 
-/// Called by the library for what it finds.
+/// The library calls this for each match.
 ///
 /// # Safety
-/// `context` is the `OnHit` that `scan` handed to `hs_scan`, borrowed by nobody else meanwhile.
+/// `context` is the `OnHit` that `scan` passed to `hs_scan`, and nothing else borrows it meanwhile.
 unsafe extern "C" fn on_match(id: c_uint, _: c_ulonglong, to: c_ulonglong, _: c_uint, context: *mut c_void) -> c_int {
-    // SAFETY: see above; a panic in it aborts the process, it does not unwind into the library.
+    // SAFETY: see above; a panic in it aborts the process and does not unwind into the library.
     let hit = unsafe { &mut *context.cast::<OnHit<'_>>() };
     hit(id, to as usize);
     0
 }
 
-/// What a database is made of.
+/// The input of a database.
 pub(super) struct Source {
     texts: Vec<CString>,
     flags: Vec<c_uint>,
-    /// What is told of each when it is found.
+    /// The number reported for each expression's match.
     ids: Vec<c_uint>,
 }
 
 impl Source {
-    /// Of literals for buffers that are mostly long, each with whether it is enough that it is found at one place.
+    /// Literals for mostly long buffers, each with whether one reported place is enough.
     pub(super) fn literals(patterns: &[(Pattern, bool)]) -> Result<Source, MpmError> {
         if patterns.iter().any(|(p, _)| p.bytes.is_empty()) {
             return Err(MpmError::Build("empty pattern".into()));
@@ -181,7 +181,7 @@ impl Source {
         };
         let (mut texts, mut flags): (Vec<_>, Vec<_>) =
             patterns.iter().map(|(p, once)| (escape(&p.bytes), flags(p, *once))).unzip();
-        // Those that occur all the time are few, and soonest found without.
+        // Sets of common literals are small and run fastest without it.
         if patterns.len() >= LONG_MIN && patterns.iter().any(|p| !p.1) {
             texts.push(LONG.to_owned());
             flags.push(HS_FLAG_SOM_LEFTMOST);
@@ -190,7 +190,7 @@ impl Source {
         Ok(Source { texts, flags, ids })
     }
 
-    /// Of expressions, each with its number: those that the library cannot do exactly it finds too often.
+    /// Expressions with their numbers. If the library cannot match one exactly, it reports too many matches.
     pub(super) fn regexes<'r>(list: impl Iterator<Item = (u32, &'r Regex)>) -> Source {
         let flags = |r: &Regex| {
             [(r.caseless, HS_FLAG_CASELESS), (r.dot_all, HS_FLAG_DOTALL), (r.multi_line, HS_FLAG_MULTILINE)]
@@ -200,7 +200,7 @@ impl Source {
         };
         let mut s = Source { texts: Vec::new(), flags: Vec::new(), ids: Vec::new() };
         for (id, r) in list {
-            // There is no zero byte in it.
+            // The text has no zero byte.
             s.texts.push(CString::new(r.pattern.as_str()).unwrap_or_default());
             s.flags.push(flags(r));
             s.ids.push(id);
@@ -208,7 +208,7 @@ impl Source {
         s
     }
 
-    /// The database: that of `store` where it has one, else it is compiled and kept there.
+    /// The database from `store` if it has one. Otherwise it is compiled and stored.
     pub(super) fn compile_with(&self, store: Option<&Store>) -> Result<Hyperscan, MpmError> {
         let Some(store) = store else { return self.compile() };
         let key = self.key();
@@ -228,10 +228,10 @@ impl Source {
         Ok(made)
     }
 
-    /// Stands for all that decides what is compiled: the library, the processor, and the expressions.
+    /// Hashes everything that affects compilation: the library, the CPU and the expressions.
     fn key(&self) -> Key {
         let mut key = KeyBuilder::new();
-        // SAFETY: the library returns a C string that lives as long as it is loaded.
+        // SAFETY: the library returns a C string that lives as long as the library is loaded.
         key.add(unsafe { CStr::from_ptr(hs_version()) }.to_bytes());
         let (rc, tune, features) = platform();
         key.number(rc as u64).number(tune.into()).number(features);
@@ -268,19 +268,19 @@ impl Source {
     }
 }
 
-/// What the processor is and has, as the library sees it; asked once, which is slow on a virtual machine.
+/// The CPU and its features, as the library reports them. Queried once, since this is slow in a virtual machine.
 fn platform() -> (c_int, c_uint, c_ulonglong) {
     static PLATFORM: OnceLock<(c_int, c_uint, c_ulonglong)> = OnceLock::new();
     *PLATFORM.get_or_init(|| {
         let mut p = HsPlatform { tune: 0, cpu_features: 0, reserved: [0; 2] };
-        // SAFETY: `p` is a valid place for what the library writes, and of the type that it has in hs_compile.h.
+        // SAFETY: `p` is a valid place for the result, and has the type from hs_compile.h.
         let rc = unsafe { hs_populate_platform(&mut p) };
         (rc, p.tune, p.cpu_features)
     })
 }
 
 impl Hyperscan {
-    /// As bytes, which are good for the same version of the library and a processor that has what this one has.
+    /// The database as bytes, for the same library version and a CPU with at least the same features.
     fn serialize(&self) -> Option<Serialized> {
         let mut bytes = ptr::null_mut();
         let mut length = 0;
@@ -290,8 +290,8 @@ impl Hyperscan {
         Some(Serialized { bytes: bytes.cast(), length })
     }
 
-    /// From what [`Self::serialize`] gave. The library looks at version, processor, length and a checksum, and trusts the rest:
-    /// the caller knows where the bytes are from.
+    /// Restores a database from the output of [`Self::serialize`]. The library checks version, CPU, length and a
+    /// checksum, and trusts the rest: the caller must know where the bytes come from.
     fn deserialize(bytes: &[u8]) -> Option<Hyperscan> {
         let mut db = ptr::null_mut();
         // SAFETY: the bytes are readable for their length; `db` is a valid place for the result, which the library allocates.
@@ -308,51 +308,53 @@ struct Serialized {
 
 impl Serialized {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the library says that so many bytes are there; they are freed with `self` and not written to meanwhile.
+        // SAFETY: the library guarantees that many bytes; they live as long as `self`, and nothing writes to them
+        // meanwhile.
         unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.length) }
     }
 }
 
 impl Drop for Serialized {
     fn drop(&mut self) {
-        // SAFETY: without an allocator of ours, which is never set, the library uses malloc, and asks for it to be freed so.
+        // SAFETY: no custom allocator is ever set, so the library uses malloc and requires free.
         unsafe { libc::free(self.bytes.as_ptr().cast()) };
     }
 }
 
-/// Gives back to the system what compiling took of the C library's memory: that of some tens of megabytes is not used again.
+/// Returns the memory that compilation freed to the system. Otherwise the C library keeps some tens of megabytes that
+/// are not used again.
 pub(super) fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes any number, and only gives back memory that nobody uses.
+    // SAFETY: it takes any number and only returns unused memory.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// The user whom this process acts as.
+/// The effective user id of this process.
 pub(super) fn user() -> u32 {
-    // SAFETY: it has no conditions and cannot fail.
+    // SAFETY: it has no preconditions and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// An expression for just these bytes.
+/// An expression that matches exactly these bytes.
 fn escape(bytes: &[u8]) -> CString {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let text = bytes
         .iter()
         .flat_map(|b| [b'\\', b'x', HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]])
         .collect::<Vec<u8>>();
-    // There is no zero byte in it.
+    // The text has no zero byte.
     CString::new(text).unwrap_or_default()
 }
 
-/// The text of a compile error, which is freed.
+/// Takes the text of a compile error and frees the error.
 fn take_error(error: *mut HsCompileError, rc: c_int) -> String {
     if error.is_null() {
         return format!("Hyperscan error {rc}");
     }
-    // SAFETY: the library set `error` to a valid structure whose message is a C string or null; it is read before it
-    // is freed, and freed once.
+    // SAFETY: the library set `error` to a valid structure whose message is a C string or null. The message is read
+    // before it is freed, and freed once.
     unsafe {
         let e = &*error;
         let text = if e.message.is_null() {
@@ -367,21 +369,21 @@ fn take_error(error: *mut HsCompileError, rc: c_int) -> String {
 
 impl Mpm for Hyperscan {
     fn prepare(&self, scratch: &mut EngineScratch) -> Result<(), MpmError> {
-        // SAFETY: the database is valid; the scratch is null or valid, and not in use, for it is borrowed mutably.
-        // On failure the library leaves a pointer that is null or may still be freed.
+        // SAFETY: the database is valid. The scratch is null or valid, and the mutable borrow keeps it unused elsewhere.
+        // On failure the library leaves a pointer that is null or can still be freed.
         let rc = unsafe { hs_alloc_scratch(self.db.as_ptr(), &mut scratch.hs.0) };
         if rc == HS_SUCCESS { Ok(()) } else { Err(MpmError::Build(format!("Hyperscan scratch: error {rc}"))) }
     }
 
     fn scan(&self, data: &[u8], scratch: &mut EngineScratch, mut hit: OnHit<'_>) -> Result<(), ScanError> {
-        // Without a scratch the library would say the same; more than 4 GiB in one buffer it does not take.
+        // Without a scratch the library would return the same error. It does not accept buffers over 4 GiB.
         let Some(length) = c_uint::try_from(data.len()).ok().filter(|_| !scratch.hs.0.is_null()) else {
             return Err(ScanError(HS_INVALID));
         };
         let context: *mut OnHit<'_> = &mut hit;
-        // SAFETY: `data` is readable for `length` bytes; the scratch is not null, was prepared by `prepare` and is used by
-        // this scan alone; `on_match` gets what `context` points to, which nothing else touches until the call returns. A
-        // scratch not prepared for this database makes the library return an error.
+        // SAFETY: `data` is readable for `length` bytes. The scratch is not null, was prepared by `prepare`, and only
+        // this scan uses it. `on_match` gets what `context` points to, which nothing else touches until the call
+        // returns. With a scratch not prepared for this database, the library returns an error.
         let rc = unsafe {
             hs_scan(self.db.as_ptr(), data.as_ptr().cast(), length, 0, scratch.hs.0, Some(on_match), context.cast())
         };
@@ -390,7 +392,7 @@ impl Mpm for Hyperscan {
 
     fn memory(&self) -> usize {
         let mut size = 0;
-        // SAFETY: the database is valid and `size` a valid place.
+        // SAFETY: the database is valid and `size` is a valid place.
         let rc = unsafe { hs_database_size(self.db.as_ptr(), &mut size) };
         if rc == HS_SUCCESS { size } else { 0 }
     }

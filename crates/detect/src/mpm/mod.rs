@@ -1,8 +1,9 @@
-//! Multi-pattern matching: which of many literals occur in a buffer.
+//! Multi-pattern matching: finds which of many literals occur in a buffer.
 //!
-//! A [`Matcher`] says which patterns occur, and where each occurrence ends. There are two engines behind it: Hyperscan, or
-//! Vectorscan, which has the same interface, where the library was there at build time, and the portable Aho-Corasick automaton
-//! (alone with the crate's feature `portable`). Hyperscan's databases can be kept on disk ([`CacheSettings`]).
+//! A [`Matcher`] reports which patterns occur, and where each occurrence ends. It has one of two engines. Hyperscan, or
+//! Vectorscan with the same interface, is used if the library was present at build time. Otherwise, or with the crate's
+//! feature `portable`, it is the portable Aho-Corasick automaton. Hyperscan's databases can be cached on disk
+//! ([`CacheSettings`]).
 
 mod ac;
 mod cache;
@@ -20,20 +21,20 @@ pub use store::{replay, replay_written};
 
 use thiserror::Error;
 
-/// Which engine looks for patterns (`mpm-algo`).
+/// The engine that searches for patterns (`mpm-algo`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MpmAlgo {
-    /// Hyperscan where it was built in and the processor has what it needs, else Aho-Corasick.
+    /// Hyperscan if it is built in and the CPU supports it, otherwise Aho-Corasick.
     #[default]
     Auto,
     /// Hyperscan (`hs`).
     Hyperscan,
-    /// Aho-Corasick (`ac`, and `ac-bs`, `ac-ks`, which name variants of it).
+    /// Aho-Corasick (`ac`, and its variants `ac-bs` and `ac-ks`).
     AhoCorasick,
 }
 
 impl MpmAlgo {
-    /// The algorithm of that name in the configuration; `None` for an unknown name.
+    /// The algorithm with that name in the configuration; `None` for an unknown name.
     pub fn from_name(name: &str) -> Option<MpmAlgo> {
         Some(match name {
             "auto" => MpmAlgo::Auto,
@@ -43,7 +44,7 @@ impl MpmAlgo {
         })
     }
 
-    /// Whether Hyperscan (or Vectorscan) is built in and runs on this processor.
+    /// Whether Hyperscan (or Vectorscan) is built in and runs on this CPU.
     pub fn has_hyperscan() -> bool {
         #[cfg(have_hs)]
         return hs::runs_here();
@@ -51,7 +52,7 @@ impl MpmAlgo {
         false
     }
 
-    /// The library that is built in, as it calls itself (`Hyperscan 5.4.0`), and whether it runs on this processor.
+    /// Name and version of the built-in library (`Hyperscan 5.4.0`), and whether it runs on this CPU.
     pub fn library() -> Option<(String, bool)> {
         #[cfg(have_hs)]
         return Some((hs::library(), hs::runs_here()));
@@ -59,10 +60,10 @@ impl MpmAlgo {
         None
     }
 
-    /// What `self` stands for in this build.
+    /// The algorithm that `self` selects in this build.
     ///
     /// # Errors
-    /// [`MpmError::NoHyperscan`] where it asks for an engine that was not built in.
+    /// [`MpmError::NoHyperscan`] if the engine is not built in.
     pub fn resolve(self) -> Result<MpmAlgo, MpmError> {
         match (self, Self::has_hyperscan()) {
             (MpmAlgo::Auto, true) => Ok(MpmAlgo::Hyperscan),
@@ -73,10 +74,10 @@ impl MpmAlgo {
     }
 }
 
-/// Why a matcher could not be made.
+/// Why a matcher could not be built.
 #[derive(Debug, Error)]
 pub enum MpmError {
-    /// Hyperscan was asked for and is not built in.
+    /// The configuration asks for Hyperscan, which is not built in.
     #[error(
         "mpm-algo: hs: this build has no Hyperscan that runs on this processor; use auto or ac, or build where pkg-config finds libhs"
     )]
@@ -86,13 +87,13 @@ pub enum MpmError {
     Build(String),
 }
 
-/// The engine could not search a buffer. What was told of it before is not all.
+/// The engine failed to search a buffer. Matches reported before may be incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the pattern matcher failed (error {0})")]
 #[must_use]
 pub struct ScanError(pub(crate) i32);
 
-/// A literal to look for.
+/// A literal to search for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pattern {
     /// Its bytes; never empty.
@@ -101,26 +102,26 @@ pub struct Pattern {
     pub nocase: bool,
 }
 
-/// A regular expression that the matcher can say of whether a buffer may match it.
+/// A regular expression for which the matcher can tell whether a buffer may match.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Regex {
-    /// As PCRE understands it.
+    /// In PCRE syntax.
     pattern: String,
     caseless: bool,
     dot_all: bool,
     multi_line: bool,
 }
 
-/// Longer expressions are not looked for: what they cost to compile has no bound.
+/// Longest expression that is tried: the cost of compiling longer ones has no bound.
 const REGEX_MAX: usize = 4096;
 
 impl Regex {
-    /// Its text.
+    /// The expression's text.
     pub(crate) fn pattern(&self) -> &str {
         &self.pattern
     }
 
-    /// `pattern` with the options `ismxAEG` of PCRE; `None` where the matcher might find less than PCRE.
+    /// `pattern` with PCRE options `ismxAEG`; `None` if the matcher might find less than PCRE.
     pub fn new(pattern: &str, options: &str) -> Option<Regex> {
         let mut r = Regex { pattern: pattern.to_owned(), caseless: false, dot_all: false, multi_line: false };
         for o in options.chars() {
@@ -128,7 +129,7 @@ impl Regex {
                 'i' => r.caseless = true,
                 's' => r.dot_all = true,
                 'm' => r.multi_line = true,
-                // They say which of several matches is taken, and that `$` is the very end.
+                // They select one of several matches, or make `$` match only at the very end.
                 'G' | 'E' => {}
                 _ => return None,
             }
@@ -138,20 +139,20 @@ impl Regex {
     }
 }
 
-/// Called with the number of a pattern that occurs, and where that occurrence ends.
+/// Called with the number of a pattern that occurs, and the end of the occurrence.
 type OnHit<'f> = &'f mut dyn FnMut(u32, usize);
 
-/// An engine over a fixed set of patterns.
+/// An engine with a fixed set of patterns.
 trait Mpm: Send + Sync {
-    /// Makes `scratch` fit for scans with this matcher; called once for every worker, not on the packet path.
+    /// Prepares `scratch` for scans with this matcher. Called once per worker, not on the packet path.
     fn prepare(&self, scratch: &mut EngineScratch) -> Result<(), MpmError>;
-    /// Calls `hit` for the patterns in `data`; where that fails not, or not for all of them.
+    /// Calls `hit` for the patterns in `data`. If it fails, some calls may be missing.
     fn scan(&self, data: &[u8], scratch: &mut EngineScratch, hit: OnHit<'_>) -> Result<(), ScanError>;
-    /// Bytes of memory.
+    /// Memory in bytes.
     fn memory(&self) -> usize;
 }
 
-/// Finds nothing.
+/// An engine without patterns.
 #[cfg(have_hs)]
 struct Nothing;
 
@@ -168,30 +169,30 @@ impl Mpm for Nothing {
     }
 }
 
-/// What engines need to scan.
+/// Scratch memory for the engines.
 #[derive(Default)]
 struct EngineScratch {
     #[cfg(have_hs)]
     hs: hs::HsScratch,
 }
 
-/// What one worker needs to scan. [`Scratch::prepare`] it for every matcher that it will be used with.
+/// Scratch memory of one worker. Call [`Scratch::prepare`] for every matcher it will be used with.
 #[derive(Default)]
 pub struct Scratch {
     engine: EngineScratch,
     seen: Seen,
     told: [Option<SharedScan>; 4],
-    /// The one of them to forget next.
+    /// The index of the entry to replace next.
     oldest: usize,
-    /// Searches that failed, and how the first of them did.
+    /// The number of failed searches, and the first error.
     failures: u64,
     failure: Option<ScanError>,
 }
 
-/// What was found out about data that is looked through for several groups.
+/// A result for data that is searched for several groups.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SharedScan {
-    /// Where it lies, which is of use only as long as it does: see [`Scratch::forget`].
+    /// The data's address and length. Only valid while the data does not change: see [`Scratch::forget`].
     at: (usize, usize),
     asked: usize,
     answer: bool,
@@ -204,7 +205,7 @@ impl std::fmt::Debug for Scratch {
 }
 
 impl Scratch {
-    /// What `answer` says of `data` when asked about `n`; asked once for the same data.
+    /// The cached `answer` for `data` and the number `n`; computed once for the same data.
     pub(crate) fn once(&mut self, data: &[u8], n: usize, answer: impl FnOnce() -> bool) -> bool {
         let at = (data.as_ptr().addr(), data.len());
         if let Some(t) = self.told.iter().flatten().find(|t| t.at == at && t.asked == n) {
@@ -216,30 +217,30 @@ impl Scratch {
         answer
     }
 
-    /// To be called before data that was looked at may be other data, or no more.
+    /// Drops cached answers. Call this before searched data changes or is freed.
     pub(crate) const fn forget(&mut self) {
         self.told = [None; 4];
     }
 
-    /// Makes room for scans with `m`.
+    /// Prepares for scans with `m`.
     ///
     /// # Errors
-    /// Where the engine cannot get its memory.
+    /// If the engine cannot allocate its memory.
     pub fn prepare(&mut self, m: &Matcher) -> Result<(), MpmError> {
         m.made.get().map_or(Ok(()), |made| made.engine.prepare(&mut self.engine))
     }
 
-    /// How many searches failed since this was made, and how the first of them did.
+    /// The number of failed searches, and the first error.
     pub fn failures(&self) -> (u64, Option<ScanError>) {
         (self.failures, self.failure)
     }
 
-    /// Calls `hit` for the patterns of `matcher` in `data`, with their numbers, where they end, and marks that it may use
-    /// to tell what it has seen in this scan.
+    /// Calls `hit` for each pattern of `matcher` found in `data`, with the pattern's number, the end of the match, and
+    /// marks that the callee may use to remember patterns during this scan.
     ///
     /// # Errors
-    /// Where the engine fails, as it does without having been prepared for this matcher if it needs that: the caller has to
-    /// search in another way. It is counted.
+    /// If the engine fails, or was not prepared for this matcher although it needs to be. The failure is counted, and
+    /// the caller must search in another way.
     pub fn scan(
         &mut self,
         matcher: &Matcher,
@@ -255,7 +256,7 @@ impl Scratch {
         for &id in &made.always {
             hit(id, data.len(), seen);
         }
-        // An engine may have patterns of its own behind those.
+        // An engine may have internal patterns with higher numbers.
         let result = made.engine.scan(data, engine, &mut |id, end| {
             if (id as usize) < matcher.patterns {
                 hit(id, end, seen);
@@ -274,10 +275,10 @@ impl Scratch {
     }
 }
 
-/// A mark for each of some numbers, all of which are gone when the next scan starts.
+/// A set of marked numbers, which is empty again when the next scan starts.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// The scan in which it was set last.
+    /// For each number, the scan that marked it last.
     marks: Vec<u32>,
     epoch: u32,
 }
@@ -308,8 +309,8 @@ impl Seen {
     }
 }
 
-/// A set of patterns, ready to look for. Cheap to clone; patterns have the numbers of their places in the list that
-/// it was made from. One from a [`MatcherCache`] finds nothing before [`MatcherCache::finish`].
+/// A set of patterns to search for. Cheap to clone. The patterns' numbers are their indexes in the list. A matcher from
+/// a [`MatcherCache`] finds nothing before [`MatcherCache::finish`].
 #[derive(Clone)]
 pub struct Matcher {
     made: Arc<OnceLock<Made>>,
@@ -317,10 +318,10 @@ pub struct Matcher {
     min_len: usize,
 }
 
-/// An engine, made.
+/// A built engine.
 struct Made {
     engine: Box<dyn Mpm>,
-    /// Patterns that it cannot look for: they may be in any buffer.
+    /// Patterns that the engine cannot search: they may be in any buffer.
     always: Box<[u32]>,
 }
 
@@ -331,34 +332,34 @@ impl std::fmt::Debug for Matcher {
 }
 
 impl Matcher {
-    /// One that is made later.
+    /// A matcher whose engine is built later.
     fn later(patterns: usize, min_len: usize) -> Matcher {
         Matcher { made: Arc::default(), patterns, min_len }
     }
 
-    /// Compiles `patterns` for `algo`. With `once` it is enough that each is found at one place, which is cheaper for
+    /// Compiles `patterns` for `algo`. With `once`, one reported place per pattern is enough, which is cheaper for
     /// patterns that occur all the time.
     ///
     /// # Errors
-    /// Where the engine is not there or refuses the patterns.
+    /// If the engine is not available or refuses the patterns.
     pub fn new(patterns: &[Pattern], algo: MpmAlgo, once: bool) -> Result<Matcher, MpmError> {
         let patterns: Vec<(Pattern, bool)> = patterns.iter().map(|p| (p.clone(), once)).collect();
         let made = Arc::new(OnceLock::from(cache::literals(&patterns, algo, None)?));
         Ok(Matcher { made, patterns: patterns.len(), min_len: shortest(&patterns) })
     }
 
-    /// How many patterns it looks for.
+    /// The number of patterns.
     pub const fn patterns(&self) -> usize {
         self.patterns
     }
 
-    /// Bytes of memory of the compiled form.
+    /// Memory of the compiled engine in bytes.
     pub fn memory(&self) -> usize {
         self.made.get().map_or(0, |m| m.engine.memory())
     }
 }
 
-/// Bytes of the shortest of `patterns`: shorter buffers have none of them.
+/// The length of the shortest pattern: shorter buffers contain none.
 fn shortest(patterns: &[(Pattern, bool)]) -> usize {
     patterns.iter().map(|(p, _)| p.bytes.len()).min().unwrap_or(usize::MAX)
 }
@@ -380,7 +381,7 @@ mod tests {
         v
     }
 
-    /// All ends of all occurrences.
+    /// The ends of all occurrences.
     fn places(p: &Pattern, data: &[u8]) -> Vec<usize> {
         (0..=data.len().saturating_sub(p.bytes.len()))
             .filter(|&i| data.get(i..i + p.bytes.len()).is_some_and(|w| naive(p, w)))
@@ -396,7 +397,7 @@ mod tests {
         hits
     }
 
-    /// The numbers of what is found; with and without `once` they are the same.
+    /// The numbers of the patterns found, which must be the same with and without `once`.
     fn found(patterns: &[Pattern], data: &[u8], algo: MpmAlgo) -> Vec<u32> {
         let [a, b] = [false, true].map(|once| {
             let m = Matcher::new(patterns, algo, once).unwrap();
@@ -430,8 +431,8 @@ mod tests {
         }
     }
 
-    /// Beside a long caseless pattern Hyperscan's interface for literals (5.4.0) loses a short one that is all there is
-    /// in the buffer.
+    /// With a long caseless pattern beside it, Hyperscan's interface for literals (5.4.0) misses a short pattern that is
+    /// the whole buffer.
     #[test]
     fn a_short_pattern_beside_a_long_one() {
         let p = |b: &[u8], nocase| Pattern { bytes: b.to_vec(), nocase };
@@ -445,7 +446,7 @@ mod tests {
         }
     }
 
-    /// A search that fails says so, and is counted: nothing found is another thing.
+    /// A failed search returns an error and is counted; it is not an empty result.
     #[test]
     fn a_search_that_fails_is_no_search_that_finds_nothing() {
         let patterns = [Pattern { bytes: b"one".to_vec(), nocase: false }];
@@ -453,7 +454,7 @@ mod tests {
             let m = Matcher::new(&patterns, algo, true).unwrap();
             let mut s = Scratch::default();
             let mut hits = 0;
-            // Not prepared: Hyperscan cannot search.
+            // Hyperscan cannot search with an unprepared scratch.
             let result = s.scan(&m, b"xone", |_, _, _| hits += 1);
             let works = algo == MpmAlgo::AhoCorasick;
             assert_eq!(

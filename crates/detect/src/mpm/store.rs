@@ -1,14 +1,15 @@
-//! Compiled databases on disk, so that a start does not compile what an earlier one has compiled.
+//! Cache of compiled databases on disk, so that a start need not compile them again.
 //!
-//! Each is a file of its own, named by a hash of all that decides what is in it (this format, the version of the engine and
-//! of the library, the processor, the expressions in their order with their flags). So a set of rules that changes a little finds
-//! most of its databases again, and what is not there, or not right, is compiled and written anew. Files that nobody asked for in
-//! a while are removed.
+//! Each database has its own file, named by a hash of everything that affects its content (this format, the versions of
+//! engine and library, the CPU, the expressions in order with their flags). So a slightly changed rule set still finds
+//! most of its databases. A missing or invalid database is compiled and written again. Files that no start used for a
+//! while are removed.
 //!
-//! A file has a mark, its key, the length of the database, the database, and a SHA-256 of all that. It is written under
-//! another name and renamed, so that engines that start at the same time see none of it or all. Reading checks every part;
-//! but who can write a file can write one with a right checksum, and the library trusts what is in it: a database is a program. So
-//! neither the folder nor any above it, nor a file, may be one that others than this user and root can write to.
+//! A file has a mark, its key, the database's length, the database, and a SHA-256 of all that. It is written under
+//! another name and then renamed, so that engines starting at the same time see all of it or nothing. Reading verifies
+//! every part. But an attacker who can write a file can also write a correct checksum, and the library trusts the
+//! content: a database is a program. So only this user and root may be able to write to a file, the folder, or any
+//! folder above it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -20,48 +21,48 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-/// Begins every file, with the version of the format.
+/// Start of every file, with the format's version.
 const MARK: &[u8; 16] = b"margay-matcher 1";
-/// What a file has besides the database: mark, key, length, and the checksum at the end.
+/// Size of a file without the database: mark, key, length, and the checksum at the end.
 const HEADER: usize = MARK.len() + 32 + 8;
 const CHECKSUM: usize = 32;
-/// Longer files are nobody's.
+/// A larger cache file is treated as corrupt and ignored.
 const FILE_MAX: u64 = 1 << 30;
-/// How names of files end.
+/// Suffix of file names.
 const ENDING: &str = ".matcher";
-/// What was not renamed after so long was left by somebody who died.
+/// A temporary file older than this was left by a process that died.
 const TEMPORARY_AGE: Duration = Duration::from_secs(3600);
-/// A file in use is marked as such when its time is older than this.
+/// A file in use gets a new modification time when its time is older than this.
 const TOUCH_AFTER: Duration = Duration::from_secs(600);
 
-/// Where compiled patterns are kept (`detect.sgh-mpm-caching-path`), and for how long.
+/// Where and for how long compiled databases are cached (`detect.sgh-mpm-caching-path`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheSettings {
-    /// The folder; made where it is not there.
+    /// The folder, created if missing.
     pub folder: PathBuf,
-    /// Files that no start asked for in so long are removed; none where it is `None`.
+    /// Files that no start used for this long are removed; with `None`, no file is.
     pub max_age: Option<Duration>,
 }
 
-/// What the cache was good for.
+/// How the cache was used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheUse {
-    /// Databases that were asked for.
+    /// Databases requested.
     pub asked: usize,
-    /// Databases that were there.
+    /// Databases found.
     pub found: usize,
-    /// Databases that were compiled, and written.
+    /// Databases compiled and written.
     pub written: usize,
-    /// Old files that were removed.
+    /// Old files removed.
     pub removed: usize,
-    /// What went wrong, in words: the rules work without.
+    /// Problems as text; the rules work regardless.
     pub problems: Vec<String>,
 }
 
-/// Most problems that are told.
+/// Most problems in the report.
 const PROBLEMS_MAX: usize = 5;
 
-/// A hash of what a database is made of.
+/// A hash of everything that affects a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key([u8; 32]);
 
@@ -71,7 +72,7 @@ impl Key {
     }
 }
 
-/// Makes a [`Key`]; parts are told apart by their lengths.
+/// Computes a [`Key`]; each part is preceded by its length.
 pub(super) struct KeyBuilder(Sha256);
 
 impl KeyBuilder {
@@ -102,7 +103,7 @@ impl KeyBuilder {
 pub(super) struct Store {
     folder: PathBuf,
     max_age: Option<Duration>,
-    /// Who may own what is read, besides root.
+    /// The only user besides root who may own a file that is read.
     user: u32,
     asked: AtomicUsize,
     found: AtomicUsize,
@@ -111,10 +112,10 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Opens the folder, which is made where it is not there.
+    /// Opens the folder, and creates it if missing.
     ///
     /// # Errors
-    /// In words: it cannot be made, or others could have put something in it.
+    /// A text: the folder cannot be created, or other users can write to it.
     pub(super) fn open(settings: &CacheSettings) -> Result<Store, String> {
         Self::open_as(settings, user())
     }
@@ -136,7 +137,7 @@ impl Store {
                     m.uid()
                 ));
             }
-            // In a sticky folder nobody renames what is another's.
+            // In a sticky folder nobody can rename another user's files.
             if m.mode() & 0o022 != 0 && (n == 0 || m.mode() & 0o1000 == 0) {
                 return Err(format!(
                     "others may write to the folder {dir} (mode {:o}), and could put anything in it; take that from them \
@@ -168,7 +169,7 @@ impl Store {
         }
     }
 
-    /// The database of `key`, where there is one and all of it is right.
+    /// The database of `key`, if it exists and is intact.
     pub(super) fn read(&self, key: &Key) -> Option<Vec<u8>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let path = self.path(key);
@@ -182,12 +183,12 @@ impl Store {
         }
     }
 
-    /// What is read was used.
+    /// Counts a database that was read and used.
     pub(super) fn found(&self) {
         self.found.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What is in the file is nothing that the library takes.
+    /// Reports that the library does not accept the file's content.
     pub(super) fn refused(&self, key: &Key) {
         self.problem(format!("{}: Hyperscan does not take it; it is made anew", self.path(key).display()));
     }
@@ -209,7 +210,7 @@ impl Store {
         let mut bytes = Vec::with_capacity(m.len() as usize);
         (&mut file).take(FILE_MAX).read_to_end(&mut bytes).map_err(wrong)?;
         let database = check(&bytes, key).map_err(|e| Unread::Wrong(e.into()))?;
-        // It is still of use.
+        // Update the time of a file in use, so that it is not removed.
         let now = SystemTime::now();
         if m.modified().is_ok_and(|t| now.duration_since(t).is_ok_and(|age| age > TOUCH_AFTER)) {
             touch(path, now);
@@ -219,7 +220,7 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Keeps `database` under `key`.
+    /// Stores `database` under `key`.
     pub(super) fn write(&self, key: &Key, database: &[u8]) {
         let path = self.path(key);
         match self.put(&path, key, database) {
@@ -246,7 +247,7 @@ impl Store {
         written
     }
 
-    /// Removes what nobody asked for in a while, and says what the cache was good for.
+    /// Removes old files and returns how the cache was used.
     pub(super) fn finish(self) -> CacheUse {
         let removed = self.prune(SystemTime::now());
         CacheUse {
@@ -279,11 +280,11 @@ impl Store {
     }
 }
 
-/// For the fuzz targets: what a store in `folder`, which is of this user alone, reads where the file of a fixed key has
-/// these bytes.
+/// For the fuzz targets: what a store in `folder`, which only this user can write to, reads if the file of a fixed key
+/// has these bytes.
 ///
 /// # Errors
-/// The folder or file cannot be used.
+/// If the folder or file cannot be used.
 #[doc(hidden)]
 pub fn replay(folder: &Path, file: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let settings = CacheSettings { folder: folder.to_owned(), max_age: None };
@@ -295,10 +296,10 @@ pub fn replay(folder: &Path, file: &[u8]) -> Result<Option<Vec<u8>>, String> {
     Ok(store.read(&key))
 }
 
-/// For the fuzz targets: the file in which a store in `folder` keeps `database` under the key of [`replay`].
+/// For the fuzz targets: the file in which a store in `folder` saves `database` under the key of [`replay`].
 ///
 /// # Errors
-/// The folder or file cannot be used.
+/// If the folder or file cannot be used.
 #[doc(hidden)]
 pub fn replay_written(folder: &Path, database: &[u8]) -> Result<Vec<u8>, String> {
     let settings = CacheSettings { folder: folder.to_owned(), max_age: None };
@@ -311,13 +312,13 @@ fn replay_key() -> Key {
     Key([7; 32])
 }
 
-/// Why there is no database.
+/// Why a database could not be read.
 enum Unread {
     Absent,
     Wrong(String),
 }
 
-/// The user whom this process acts as.
+/// The effective user id of this process.
 fn user() -> u32 {
     #[cfg(have_hs)]
     return super::hs::user();
@@ -325,7 +326,7 @@ fn user() -> u32 {
     return 0;
 }
 
-/// Where in the bytes of a file the database of `key` is.
+/// The range of the database of `key` in a file.
 fn check(file: &[u8], key: &Key) -> Result<std::ops::Range<usize>, &'static str> {
     let (rest, checksum) = file.split_last_chunk::<CHECKSUM>().ok_or("it is too short")?;
     if Sha256::digest(rest)[..] != checksum[..] {
@@ -340,7 +341,7 @@ fn check(file: &[u8], key: &Key) -> Result<std::ops::Range<usize>, &'static str>
     Ok(HEADER..HEADER + database.len())
 }
 
-/// Sets when the file was last of use.
+/// Sets the file's time of last use.
 fn touch(path: &Path, now: SystemTime) {
     if let Ok(f) = File::options().write(true).open(path) {
         let _ = f.set_modified(now);
@@ -355,7 +356,7 @@ mod tests {
     use super::*;
     use crate::mpm::{Matcher, MatcherCache, MpmAlgo, Pattern, Regex, Scratch};
 
-    /// A folder that is gone when the test is over.
+    /// A folder that is removed when the test ends.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -392,7 +393,7 @@ mod tests {
         list
     }
 
-    /// Of each every place is to be told.
+    /// Patterns for which every place is reported.
     fn all(list: Vec<Pattern>) -> Vec<(Pattern, bool)> {
         list.into_iter().map(|p| (p, false)).collect()
     }
@@ -407,8 +408,7 @@ mod tests {
         hits
     }
 
-    /// Makes two sets of literals and one of expressions, sees that they find what they should, and says what the cache was
-    /// good for.
+    /// Builds two sets of literals and one of expressions, checks their matches, and returns how the cache was used.
     fn load(settings: &CacheSettings) -> CacheUse {
         let mut cache = MatcherCache::new(MpmAlgo::Hyperscan).with_store(settings).storing_from(0);
         let list = patterns(50);
@@ -441,23 +441,24 @@ mod tests {
         }
         let used = load(&dir.settings());
         assert_eq!((numbers(&used), used.problems), ((3, 3, 0), vec![]));
-        // Other patterns are other files.
+        // Other patterns have other files.
         let mut cache = MatcherCache::new(MpmAlgo::Hyperscan).with_store(&dir.settings()).storing_from(0);
         let m = cache.get(all(patterns(51)));
         let (_, used) = cache.finish().unwrap();
         assert_eq!(numbers(&used), (1, 0, 1));
         assert_eq!(found(&m, b"word0050").len(), 1);
-        // Where there is little to make it is not asked.
+        // If there is little to build, the cache is not used.
         let mut cache = MatcherCache::new(MpmAlgo::Hyperscan).with_store(&dir.settings());
         cache.get(all(patterns(50)));
         assert_eq!(numbers(&cache.finish().unwrap().1), (0, 0, 0));
-        // The portable engine has no use for it.
+        // The portable engine does not use the cache.
         let mut cache = MatcherCache::new(MpmAlgo::AhoCorasick).with_store(&dir.settings()).storing_from(0);
         cache.get(all(patterns(50)));
         assert_eq!(numbers(&cache.finish().unwrap().1), (0, 0, 0));
     }
 
-    /// Spoils one file after the other in every way, and sees that each time it is told, made anew, and right again.
+    /// Damages one file after the other in a given way, and checks each time that the problem is reported, the database
+    /// rebuilt, and the file valid again.
     fn spoiled(name: &str, change: impl Fn(&mut Vec<u8>)) {
         let dir = Folder::new(name);
         load(&dir.settings());
@@ -499,7 +500,7 @@ mod tests {
         });
     }
 
-    /// Gives a file a right checksum again.
+    /// Restores a file's checksum.
     fn sign(b: &mut Vec<u8>) {
         b.truncate(b.len() - CHECKSUM);
         let sum = Sha256::digest(&*b);
@@ -517,7 +518,7 @@ mod tests {
         resigned("format", &|b| b[15] = b'2');
         resigned("key", &|b| b[16] ^= 0xff);
         resigned("length", &|b| b[48] ^= 0xff);
-        // What the library itself looks at: its mark, its version.
+        // The library checks its mark and its version itself.
         resigned("library", &|b| b[56] ^= 0xff);
         resigned("version", &|b| b[60] ^= 0xff);
         resigned("body", &|b| {
@@ -526,7 +527,7 @@ mod tests {
         });
     }
 
-    /// A file of one database under the name of another.
+    /// A file with the database of another key.
     #[test]
     fn names_do_not_count() {
         let dir = Folder::new("names");
@@ -544,7 +545,7 @@ mod tests {
         let dir = Folder::new("others");
         load(&dir.settings());
         let cache = dir.0.join("cache");
-        // The folder.
+        // The folder's mode.
         for mode in [0o777, 0o770, 0o702, 0o1777] {
             chmod(&cache, mode);
             let used = load(&dir.settings());
@@ -553,25 +554,25 @@ mod tests {
         }
         chmod(&cache, 0o755);
         assert_eq!(numbers(&load(&dir.settings())), (3, 3, 0));
-        // One above it; a sticky one is no danger.
+        // The mode of the folder above; a sticky one is safe.
         chmod(&dir.0, 0o777);
         assert!(load(&dir.settings()).problems[0].contains("others may write"));
         chmod(&dir.0, 0o1777);
         assert_eq!(numbers(&load(&dir.settings())), (3, 3, 0));
-        // A file.
+        // The file's mode.
         let file = dir.files().remove(0);
         chmod(&file, 0o666);
         let used = load(&dir.settings());
         assert_eq!(numbers(&used), (3, 2, 1));
         assert!(used.problems[0].contains("others may have written it"), "{:?}", used.problems);
-        // A link.
+        // A symbolic link.
         let elsewhere = dir.0.join("elsewhere");
         fs::rename(&file, &elsewhere).unwrap();
         symlink(&elsewhere, &file).unwrap();
         let used = load(&dir.settings());
         assert_eq!((numbers(&used), used.problems.len()), ((3, 2, 1), 1));
         assert!(fs::symlink_metadata(&file).unwrap().is_file());
-        // Somebody else's.
+        // Another user's file.
         let e = Store::open_as(&dir.settings(), 4_000_000_000).map(drop);
         let mine = fs::metadata(&cache).unwrap().uid();
         assert!(mine == 0 || e.is_err_and(|e| e.contains("belongs to user")));
@@ -586,7 +587,7 @@ mod tests {
         assert!(used.problems[0].contains("cannot be used"), "{:?}", used.problems);
     }
 
-    /// The rules work where nothing can be written; that is told a few times at most.
+    /// The rules work if nothing can be written; the problem is reported only a few times.
     #[test]
     fn a_folder_that_cannot_be_written_to() {
         let dir = Folder::new("gone");
@@ -603,7 +604,7 @@ mod tests {
         assert_eq!(numbers(&used), (20, 0, 0));
         assert!(used.problems[0].contains("cannot be written"), "{:?}", used.problems);
         assert_eq!(used.problems.len(), PROBLEMS_MAX);
-        // What is there is read, though nothing can be added.
+        // Existing files are read although none can be added.
         let dir = Folder::new("read-only");
         load(&dir.settings());
         let folder = dir.0.join("cache");
@@ -650,7 +651,7 @@ mod tests {
             put("notes.txt", 1000),
             put("x.matcher", 1000),
         ];
-        // Old, and in use.
+        // An old file that is in use.
         let used_file = dir.files().into_iter().find(|f| fs::metadata(f).unwrap().len() > 100).unwrap();
         ago(&used_file, 1000);
         let used = load(&dir.settings());

@@ -128,8 +128,8 @@ pub(super) fn are_in(data: &[u8], n: usize) -> bool {
 /// Whether there are two digits at an even offset and the next one.
 fn has_pair(block: &[u8; BLOCK]) -> bool {
     let (pairs, _) = block.as_chunks::<2>();
-    // Tests both bytes at once: with the upper half cleared, a digit is below 10. If the addition overflows into the
-    // other byte, this byte was no digit anyway.
+    // Tests both bytes at once: a digit XOR 0x30 is below 10, so adding 6 leaves its upper half zero. A carry into the
+    // other byte comes only from a byte that is no digit.
     let pair = |p: &[u8; 2]| {
         let t = u16::from_ne_bytes(*p) ^ 0x3030;
         u16::from((t.wrapping_add(0x0606) | t) & 0xf0f0 == 0)
@@ -137,7 +137,7 @@ fn has_pair(block: &[u8; BLOCK]) -> bool {
     pairs.iter().fold(0, |any, p| any | pair(p)) != 0
 }
 
-/// A bytewise test that skips ahead: of `n` bytes in a row, none may be a non-digit.
+/// Whether `data` has `n` digits in a row. Every such row covers a multiple of `n`, so only those places need a look.
 fn has_row(data: &[u8], n: usize) -> bool {
     let digit = |i: usize| data.get(i).is_some_and(u8::is_ascii_digit);
     let Some(mut at) = n.checked_sub(1) else { return true };

@@ -8,14 +8,14 @@ fn algorithms() -> Vec<MpmAlgo> {
     v
 }
 
-/// The rules of `literals`, numbered in their order, that `data` makes candidates.
+/// The rules of `literals`, numbered in order, that become candidates for `data`.
 fn candidates(literals: &[Literal], data: &[u8], algo: MpmAlgo) -> Vec<u32> {
     let mut cache = MatcherCache::new(algo);
     let p = Prefilter::new(literals.iter().zip(0..).collect(), &mut cache);
     let mut scratch = Scratch::default();
     cache.finish().unwrap().0.iter().for_each(|m: &Matcher| scratch.prepare(m).unwrap());
     let mut out = Vec::new();
-    // The second look must not know of the first.
+    // The second scan must not depend on the first.
     for _ in 0..2 {
         out.clear();
         p.scan(data, &mut scratch, &mut out);
@@ -50,7 +50,7 @@ fn where_the_rule_wants_it() {
     }
 }
 
-/// Where the matcher fails (here it is not prepared) the same is found, and of expressions any may be there.
+/// If the matcher fails (here it is not prepared), the same literals are found, and every expression counts as found.
 #[test]
 fn a_matcher_that_fails_hides_nothing() {
     let l = [
@@ -97,16 +97,16 @@ proptest! {
                 let end = more.map(|m| offset + bytes.len() as u32 + m);
                 literal(&bytes, nocase, offset, end)
             })
-            // Patterns of one byte are not looked for.
+            // Patterns of one byte are not searched.
             .filter(|l| l.pattern.bytes.len() > 1)
             .collect();
-        // Long buffers are looked through in another way.
+        // Long buffers are searched in another way.
         let data = [data, vec![b'.'; far]].concat();
         let is_in = |l: &Literal| (0..=data.len()).any(|at| l.is_at(&data, at));
         for algo in algorithms() {
             let found = candidates(&literals, &data, algo);
             for (l, n) in literals.iter().zip(0u32..) {
-                // Of common ones the first bytes are enough, wherever they are.
+                // For common literals, the first bytes at any offset are enough.
                 let mut anywhere = Literal { offset: 0, end: None, ..l.clone() };
                 anywhere.pattern.bytes.truncate(8);
                 let told = if l.is_common() { &anywhere } else { l };

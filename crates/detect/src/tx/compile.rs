@@ -1,4 +1,4 @@
-//! Rules to plans.
+//! Compiles rules to plans.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -29,23 +29,23 @@ use crate::rule::Refused;
 
 const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
-/// Compiles rules that look at transactions, and gathers what they share.
+/// Compiles rules that inspect transactions, and collects what they share.
 pub(crate) struct TxBuilder {
     protocols: &'static [&'static Protocol],
     groups: GroupsBuilder,
     lists: HashLists,
 }
 
-/// Lists of digests, each read once.
+/// Lists of file digests; each file is read once.
 #[derive(Debug, Default)]
 struct HashLists {
-    /// Where lists are that are not beside the rules.
+    /// Folder for lists that are not beside the rules.
     folder: Option<PathBuf>,
     read: HashMap<(PathBuf, HashKind), Arc<HashList>>,
 }
 
 impl HashLists {
-    /// The list that `rule` names: beside the file of rules, else in the folder of rules.
+    /// The list that `rule` names: beside the rule file, else in the rule folder.
     fn get(&mut self, kind: FileHash, name: &str, rule: &Rule) -> Result<Arc<HashList>, Refused> {
         let kind = match kind {
             FileHash::Md5 => HashKind::Md5,
@@ -66,7 +66,7 @@ impl HashLists {
     }
 }
 
-/// Where a buffer of a rule is found in one protocol and direction.
+/// Where one protocol and direction has a buffer of a rule.
 #[derive(Clone, Copy)]
 enum Place {
     /// The packet's payload or headers.
@@ -80,13 +80,13 @@ enum Place {
 }
 
 impl TxBuilder {
-    /// One for the transactions of `protocols`; lists of digests that are not beside their rules are in `folder`.
+    /// A builder for the transactions of `protocols`. `folder` has the digest lists that are not beside their rules.
     pub(crate) fn new(protocols: &'static [&'static Protocol], folder: Option<&Path>) -> Self {
         let lists = HashLists { folder: folder.map(Path::to_owned), read: HashMap::new() };
         TxBuilder { protocols, groups: GroupsBuilder::default(), lists }
     }
 
-    /// Compiles the part of `rule`, which gets number `number`, that looks at transactions.
+    /// Compiles the transaction part of `rule`, which has the number `number`.
     pub(crate) fn compile(
         &mut self,
         rule: &Rule,
@@ -137,14 +137,14 @@ impl TxBuilder {
             ));
         }
         (out.plans, out.checks) = (plans.into_boxed_slice(), checks.into_boxed_slice());
-        // Where the rule is a candidate anyway whenever a rare pattern is there, another one says little more.
+        // If a rare pattern already makes the rule a candidate, a payload pattern excludes little more.
         let rare = |p: &Plan| matches!(&p.trigger, TxTrigger::Pattern(_, l) if fast_pattern::is_rare(&l.pattern.bytes));
         out.payload_sought = named.is_some()
             && !out.both
             && !rule.firewall
             && !out.plans.iter().all(rare)
             && payload_pattern(rule).is_some();
-        // Those of the firewall are in its tables.
+        // Firewall rules are in the firewall's tables.
         for p in out.plans.iter().filter(|_| !rule.firewall) {
             self.groups.get(p.proto, p.dir).add(number, p, out.payload_sought);
         }
@@ -155,7 +155,7 @@ impl TxBuilder {
         self.groups.finish(cache)
     }
 
-    /// What `rule` asks in one protocol and direction; `None` where it asks what is not there.
+    /// The plan of `rule` for one protocol and direction; `None` if it checks something that does not exist there.
     #[allow(clippy::too_many_arguments)]
     fn plan(
         &mut self,
@@ -273,7 +273,7 @@ impl TxBuilder {
                         None => return Ok(None),
                     }
                 }
-                // A name of the other direction means the state of that number here, as in Suricata.
+                // A state name of the other direction means the state with that number here, as in Suricata.
                 Check::AppState { state, order } => match state_of(protocol, dir, state)
                     .or_else(|| state_of(protocol, dir.reverse(), state))
                 {
@@ -305,7 +305,7 @@ impl TxBuilder {
                         return Err(Refused::Error(format!("the hook {name} comes before what the rule asks for")));
                     }
                     hook = Some(s);
-                    // A script is called from that state on.
+                    // A script runs from that state on.
                     for step in steps.iter_mut().filter(|x| matches!(x.what, What::Lua { buffer: None, .. })) {
                         step.progress = step.progress.max(s);
                         if let What::Lua { changes, .. } = &mut step.what {
@@ -372,7 +372,7 @@ impl TxBuilder {
     }
 }
 
-/// What is quick to see of a plan's steps.
+/// Cheap conditions that follow from a plan's steps.
 fn gates(rule: &Rule, slots: &[Option<u16>], steps: &[Step]) -> Box<[Gate]> {
     let of_lengths = steps.iter().filter_map(|s| match &s.what {
         What::Length { slot, value } => {
@@ -392,10 +392,10 @@ fn gates(rule: &Rule, slots: &[Option<u16>], steps: &[Step]) -> Box<[Gate]> {
     of_lengths.chain(of_buffers).take(GATES_MAX).collect()
 }
 
-/// More of them are not asked.
+/// Most gates of a plan.
 const GATES_MAX: usize = 4;
 
-/// The rare literal that stands for the payload checks of a rule on transactions, where they have one.
+/// The rare literal that stands for the payload checks of a transaction rule, if there is one.
 pub(crate) fn payload_pattern(rule: &Rule) -> Option<Literal> {
     let plain = |i: usize| {
         rule.buffers.get(i).is_some_and(|b| kind::is_payload(&b.buffer) && !b.app && b.transforms.is_empty())
@@ -404,7 +404,7 @@ pub(crate) fn payload_pattern(rule: &Rule) -> Option<Literal> {
     fast_pattern::is_rare(&found.bytes).then(|| Literal::from(found)).filter(Literal::is_useful)
 }
 
-/// How much work the checks of a buffer are, beside those of others: literals are quick to look for, and lengths need not be.
+/// The relative cost of a buffer's checks: literals are cheap to search, and lengths need no search.
 fn cost(b: &BufferChecks, kind: BufferKind) -> u8 {
     let asks = |f: &dyn Fn(&BufferCheck) -> bool| b.checks.iter().any(f);
     let of_checks = match () {
@@ -417,7 +417,7 @@ fn cost(b: &BufferChecks, kind: BufferKind) -> u8 {
     if kind == BufferKind::Single { of_checks } else { of_checks + 10 }
 }
 
-/// Whether alerts show what one of these checks finds in a set.
+/// Whether alerts show the dataset entry that one of these checks finds.
 fn shows(checks: &[BufferCheck], sets: &Datasets) -> bool {
     checks.iter().any(|c| match c {
         BufferCheck::Dataset(d) => sets.get(&d.name).is_some_and(|s| s.has_context()),
@@ -431,7 +431,7 @@ fn push(checks: &mut Vec<CompiledBuffer>, b: &BufferChecks, limits: &InspectLimi
     u16::try_from(checks.len() - 1).map_err(|_| Refused::Error("more than 65,535 checks in one rule".into()))
 }
 
-/// The checks of one literal, as a buffer's.
+/// The checks of one literal, in the form of a buffer's checks.
 fn literal(text: &[u8], negated: bool, ends: bool) -> BufferChecks {
     BufferChecks {
         buffer: String::new(),
@@ -449,7 +449,7 @@ fn literal(text: &[u8], negated: bool, ends: bool) -> BufferChecks {
     }
 }
 
-/// Whether a buffer's checks are among those that must all hold for one file.
+/// Whether a buffer's checks must all hold for the same file.
 fn tests_files(b: &BufferChecks) -> bool {
     matches!(b.buffer.as_str(), "file.name" | "file.magic")
         && b.transforms.is_empty()
@@ -457,7 +457,7 @@ fn tests_files(b: &BufferChecks) -> bool {
         && !b.checks.iter().any(|c| matches!(c, BufferCheck::Lua(_)))
 }
 
-/// What must hold for one file.
+/// The tests that must all hold for one file.
 fn file_tests(
     rule: &Rule,
     numbers: &[Option<u16>],
@@ -491,7 +491,7 @@ fn file_tests(
     Ok(tests.into())
 }
 
-/// Whether the rule stores just the file that matched, in this direction: then there has to be one.
+/// Whether the rule stores only the matching file, in this direction. Then a file must match.
 fn stores_one(rule: &Rule, dir: Direction) -> bool {
     rule.effects.iter().any(|e| match e {
         Effect::FileStore { side, scope: FileScope::File } => match side {
@@ -508,7 +508,7 @@ fn find(protocol: &'static Protocol, name: &str, dir: Direction) -> Option<(&'st
     Some((def, def.progress[dir.index()]?))
 }
 
-/// A state's number. The first and the last one have a name that all protocols share as well.
+/// A state's number. The first and the last state also have a name that all protocols share.
 pub(crate) fn state_of(protocol: &Protocol, dir: Direction, name: &str) -> Option<u8> {
     let states = protocol.states[dir.index()];
     let ends = [["request_started", "request_complete"], ["response_started", "response_complete"]][dir.index()];
@@ -529,7 +529,8 @@ fn place(b: &BufferChecks, protocol: &'static Protocol, dir: Direction, both: bo
     {
         return both.then_some(Place::Other);
     }
-    // What both directions of a `=>` rule have, and the rule does not say: files of the response, else the request's.
+    // Buffers that both directions of a `=>` rule have, if the rule does not say which: files of the response, otherwise
+    // the request's.
     let found = match b.buffer.as_str() {
         "file.data" | "file.name" | "file.magic" if both && b.side.is_none() && dir == Direction::ToServer => None,
         "file.data" => Some(find(protocol, "file.data", dir).map_or(Place::FileData, |(def, p)| Place::Buffer(def, p))),

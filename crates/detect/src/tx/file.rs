@@ -1,4 +1,4 @@
-//! Checks of files: all that a rule has must hold for one and the same file.
+//! Checks on files: all file checks of a rule must hold for the same file.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use super::TxRule;
 use crate::inspect::InspectContext;
 use crate::watch::{At, Watch};
 
-/// A check of one file.
+/// A test of one file.
 #[derive(Debug)]
 pub(crate) enum FileTest {
-    /// Checks, by number in [`TxRule::checks`], of its name.
+    /// Checks on the name, by number in [`TxRule::checks`].
     Name(u16),
-    /// Checks of what it is recognised as.
+    /// Checks on the detected file type.
     Magic(u16),
-    /// Whether its digest is in a list, or is not.
+    /// Whether its digest is in a list (or is not, if negated).
     Hash { list: Arc<HashList>, negated: bool },
     /// Its size.
     Size(Compare),
 }
 
-/// Whether something holds for a file.
+/// The result of testing a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileOutcome {
     Yes,
     No,
-    /// It is not known yet.
+    /// Not known yet.
     Later,
 }
 
@@ -62,7 +62,7 @@ impl FileTest {
                 Some(digest) => yes(list.contains(digest) != *negated),
                 None => unknown,
             },
-            // Of a file that was not wholly seen only that it is bigger can be said.
+            // For a file that was not wholly seen, only a lower bound of its size is known.
             FileTest::Size(c) if file.size_known() => yes(c.holds(file.size())),
             FileTest::Size(c @ (Compare::Greater(_) | Compare::GreaterEqual(_))) if c.holds(file.size()) => {
                 FileOutcome::Yes

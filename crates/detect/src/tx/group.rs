@@ -1,4 +1,4 @@
-//! What the rules of one protocol and direction share.
+//! Structures that the rules of one protocol and direction share.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::pcre::PcreLimits;
 use crate::prefilter::{Literal, Prefilter};
 use crate::transform::CompiledTransforms;
 
-/// Where a slot's bytes come from.
+/// The source of a slot's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum SlotSource {
     /// A buffer of the protocol, by its number.
@@ -24,11 +24,11 @@ pub(crate) enum SlotSource {
     FileData,
     /// Names of files.
     FileName,
-    /// What files are recognised as.
+    /// Detected types of files.
     FileMagic,
 }
 
-/// A buffer that rules look at.
+/// A buffer that rules inspect.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) source: SlotSource,
@@ -39,7 +39,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Whether there is at most one of it for a look at a transaction: a buffer of the protocol that is not several.
+    /// Whether one inspection of a transaction sees at most one value: a protocol buffer that is not multi-valued.
     pub(crate) fn is_one(&self) -> bool {
         matches!(self.source, SlotSource::Buffer(_)) && !self.kind.is_several()
     }
@@ -48,16 +48,16 @@ impl Slot {
 /// A rule without a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Always {
-    /// The progress from which on it is looked at.
+    /// The progress from which on the rule is evaluated.
     pub(crate) progress: u8,
     pub(crate) rule: u32,
-    /// [`super::TxRule::payload_sought`], where that may be all that is asked.
+    /// [`super::TxRule::payload_sought`], if that may be the only condition.
     pub(crate) sought: bool,
     /// [`Plan::gates`].
     pub(crate) gates: Box<[Gate]>,
 }
 
-/// What is quick to see of a buffer that there is one of: that it is there, how long it is, and which bytes are in it.
+/// Cheap properties of a single-valued buffer: its presence, its length and the bytes it contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Summary {
     there: bool,
@@ -65,14 +65,14 @@ pub(crate) struct Summary {
     bytes: ByteSet,
 }
 
-/// A bit for each value of a byte.
+/// A bit for each byte value.
 type ByteSet = [u64; 4];
 
 fn add(set: &mut ByteSet, b: u8) {
     set[usize::from(b / 64)] |= 1 << (b % 64);
 }
 
-/// Of longer buffers it is not asked which bytes are in them.
+/// The byte set is not computed for longer buffers.
 const SUMMARY_MAX: usize = 128;
 
 impl Summary {
@@ -88,25 +88,25 @@ impl Summary {
     }
 }
 
-/// What one of a plan's steps asks of a buffer's [`Summary`]. Once the transaction is past `progress`, or complete, a rule for
-/// which it does not hold never matches it.
+/// A condition of one step on a buffer's [`Summary`]. If it fails once the transaction is past `progress`, or complete,
+/// the rule never matches the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Gate {
     pub(crate) slot: u16,
     pub(crate) progress: u8,
-    /// Fewest and most bytes.
+    /// Minimum and maximum length.
     len: (u32, u32),
-    /// Bytes that must be in it.
+    /// Bytes that must occur.
     bytes: ByteSet,
 }
 
 impl Gate {
-    /// For the length of a buffer.
+    /// A condition on the length of a buffer.
     pub(crate) const fn of_length(slot: u16, progress: u8, len: (u32, u32)) -> Gate {
         Gate { slot, progress, len, bytes: [0; 4] }
     }
 
-    /// For checks of it.
+    /// The condition that follows from checks on a buffer.
     pub(crate) fn of_checks(slot: u16, progress: u8, checks: &[BufferCheck]) -> Gate {
         let mut gate = Gate::of_length(slot, progress, Head::of(checks).lengths());
         let mut literal = |bytes: &[u8], nocase: bool| {
@@ -125,7 +125,7 @@ impl Gate {
         gate
     }
 
-    /// Whether it holds.
+    /// Whether the condition holds.
     #[inline]
     pub(crate) fn holds(&self, s: &Summary) -> bool {
         s.there
@@ -135,39 +135,39 @@ impl Gate {
     }
 }
 
-/// What the rules of one protocol and direction share.
+/// Structures that the rules of one protocol and direction share.
 #[derive(Debug, Default)]
 pub(crate) struct TxGroup {
     pub(crate) slots: Box<[Slot]>,
     /// Slots with a matcher, by progress.
     pub(crate) searched: Box<[u16]>,
-    /// Rules without a pattern, by the progress from which on they are looked at.
+    /// Rules without a pattern, by the progress from which on they are evaluated.
     pub(crate) always: Box<[Always]>,
-    /// Rules that are candidates with a file.
+    /// Rules that become candidates with a file.
     pub(crate) files: Box<[u32]>,
-    /// Rules that are candidates with an event, sorted by it.
+    /// Rules that become candidates with an event, sorted by event.
     pub(crate) events: Box<[(u8, u32)]>,
 }
 
-/// All of them.
+/// All groups.
 #[derive(Debug, Default)]
 pub(crate) struct TxGroups {
     list: Vec<((AppProto, Direction), TxGroup)>,
 }
 
 impl TxGroups {
-    /// That of a protocol and direction; `None` where no rule looks at its transactions.
+    /// The group of a protocol and direction; `None` if no rule inspects its transactions.
     pub(crate) fn get(&self, proto: AppProto, dir: Direction) -> Option<&TxGroup> {
         self.list.iter().find(|(k, _)| *k == (proto, dir)).map(|(_, g)| g)
     }
 
-    /// The most slots of one group.
+    /// The largest number of slots in a group.
     pub(crate) fn slots(&self) -> usize {
         self.list.iter().map(|(_, g)| g.slots.len()).max().unwrap_or(0)
     }
 }
 
-/// A group in the making.
+/// Builds one group.
 #[derive(Debug, Default)]
 pub(super) struct GroupBuilder {
     slots: Vec<Slot>,
@@ -179,7 +179,7 @@ pub(super) struct GroupBuilder {
 }
 
 impl GroupBuilder {
-    /// The number of a slot, made where there is none.
+    /// The number of a slot, created if it is new.
     pub(super) fn slot(
         &mut self,
         source: SlotSource,
@@ -202,7 +202,7 @@ impl GroupBuilder {
         Ok(n)
     }
 
-    /// Takes up a rule by the plan that it has here.
+    /// Adds a rule with its plan for this group.
     pub(super) fn add(&mut self, rule: u32, plan: &Plan, sought: bool) {
         match &plan.trigger {
             TxTrigger::Pattern(slot, pattern) => {
@@ -242,7 +242,7 @@ impl GroupBuilder {
     }
 }
 
-/// All groups in the making.
+/// Builds all groups.
 #[derive(Debug, Default)]
 pub(super) struct GroupsBuilder {
     list: Vec<((AppProto, Direction), GroupBuilder)>,

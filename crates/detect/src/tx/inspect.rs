@@ -1,4 +1,4 @@
-//! Looking at a transaction: which rules may hold, and which do.
+//! Inspects a transaction: collects candidate rules and evaluates them.
 
 use margay_app::file::FileEngine;
 use margay_app::window::WindowLimits;
@@ -17,9 +17,9 @@ use crate::rule::CompiledRule;
 use crate::state::{Match, State};
 use crate::watch::{End, Look, Searched, StepCame, Watch};
 
-/// Bit of [`TxDetect::searched`]: rules that need a file were made candidates. Numbers of buffers are below.
+/// Bit of [`TxDetect::searched`]: the rules that need a file became candidates. Lower bits are buffer numbers.
 const FILES_BEGUN: u64 = 1 << 63;
-/// Bit of a rule's state: it matched before, at the state that it is hooked to.
+/// Bit of a rule's state: it matched before, at the state of its hook.
 pub(crate) const MATCHED: u64 = 1 << 63;
 
 /// One transaction in one direction.
@@ -30,24 +30,24 @@ pub(crate) struct View<'a> {
     pub(crate) dir: Direction,
     pub(crate) progress: u8,
     pub(crate) complete: bool,
-    /// One more than the progress at which it was looked at before.
+    /// One more than the progress at the previous inspection.
     pub(crate) begun: u8,
-    /// What files are looked at with.
+    /// The engine for files, which inspection needs.
     pub(crate) engine: Option<&'a FileEngine>,
     pub(crate) limits: WindowLimits,
 }
 
-/// What came of looking at a rule's steps.
+/// The result of evaluating a rule's steps.
 pub(crate) enum Eval {
-    /// All hold; with the file that did, by its place among all of the transaction.
+    /// All steps hold. If the rule tests files: the index of the matching file among all files of the transaction.
     Match(Option<u32>),
-    /// Nothing speaks against it; these hold.
+    /// No step failed for good; these hold.
     Wait(u64),
     Fail,
 }
 
 impl<W: Watch> State<W> {
-    /// Looks at the transactions of the packet's direction.
+    /// Inspects the transactions of the packet's direction.
     pub(crate) fn inspect_txs(
         &mut self,
         detect: &Detect,
@@ -113,10 +113,10 @@ impl<W: Watch> State<W> {
         let mut kept = std::mem::take(&mut self.tx.waiting);
         kept.clear();
         self.counters.candidates += candidates.len() as u64;
-        // Both lists are sorted; rules are looked at in their order.
+        // Both lists are sorted; rules run in order.
         let waiting = std::mem::take(&mut seen.waiting);
         let mut settle = Vec::new();
-        // Rules that ask for a score come behind those that add to it, whatever their order.
+        // Rules that test a score run after those that add to it, whatever their order.
         let mut later = false;
         let mut asking = false;
         let (mut old, mut new) = (waiting.iter().copied().peekable(), candidates.iter().copied().peekable());
@@ -193,13 +193,13 @@ impl<W: Watch> State<W> {
                         self.keep_captures(input.flow.as_deref_mut());
                         let sid = detect.rules.get(number as usize).map_or(0, |r| r.sid);
                         self.tx_matched(rule, sid, input, verdict, tx, dir, file);
-                        // What a transaction over TCP was parsed from is the stream.
+                        // A transaction over TCP comes from the stream.
                         let stream = input.packet.is_tcp();
                         let context = self.keep_contexts();
                         let found = Match { rule: number, tx_id: Some(id), stream, parser, file, frame: None, context };
                         self.matches.push(found);
                         if let Some(f) = file {
-                            // Once a file: the rest has held, and the next file may be there already.
+                            // Try again from the next file: the other steps held, and more files may be there.
                             files_from = f.saturating_add(1);
                             state = plan.full & !file_bit(plan);
                             set_file_mark(&mut seen, number, files_from);
@@ -231,11 +231,11 @@ impl<W: Watch> State<W> {
         base.detect[dir.index()] = seen;
     }
 
-    /// The rules that what is new in a transaction makes candidates.
+    /// Adds the rules that become candidates through new data of a transaction.
     fn tx_candidates(&mut self, proto: AppProto, view: View<'_>, seen: &mut TxDetect, out: &mut Vec<u32>) {
         let View { tx, group, dir, progress, complete, .. } = view;
         let base = tx.base();
-        // One more than the progress up to which it was done before.
+        // One more than the progress up to which rules were added before.
         let from = group.always.partition_point(|a| a.progress < seen.begun);
         for always in group.always.get(from..).unwrap_or(&[]) {
             if always.progress > progress {
@@ -307,7 +307,7 @@ impl<W: Watch> State<W> {
         seen.searched |= searched;
     }
 
-    /// Whether nothing that is quick to see speaks for good against a rule without a pattern.
+    /// Whether no cheap condition rules out a rule without a pattern for good.
     fn may_hold(&mut self, always: &Always, proto: AppProto, view: View<'_>) -> bool {
         if always.sought && view.complete && !self.tx.has_payload(always.rule, proto) {
             return false;
@@ -315,7 +315,7 @@ impl<W: Watch> State<W> {
         self.gates_hold(&always.gates, view)
     }
 
-    /// Whether nothing that is quick to see of buffers speaks for good against a rule.
+    /// Whether no gate rules out the rule for good.
     fn gates_hold(&mut self, gates: &[Gate], view: View<'_>) -> bool {
         let State { tx: scratch, context, transforms, .. } = self;
         gates.iter().all(|gate| {
@@ -335,7 +335,7 @@ impl<W: Watch> State<W> {
         })
     }
 
-    /// Whether a rule's header, and its checks of packet and flow, hold.
+    /// Whether a rule's header and its packet and flow checks hold.
     pub(crate) fn tx_applies(
         &mut self,
         detect: &Detect,
@@ -350,12 +350,12 @@ impl<W: Watch> State<W> {
             return false;
         }
         self.context.clear_results();
-        // Of a `=>` rule these are the headers of what the client sent.
+        // For a `=>` rule, these are headers of the client's packets.
         let other = rule.tx.as_ref().is_some_and(|t| t.both) && input.dir == Some(Direction::ToClient);
         other || self.headers_hold(rule, input)
     }
 
-    /// Does what a rule does once it matched a transaction.
+    /// Applies the effects of a rule that matched a transaction.
     #[allow(clippy::too_many_arguments)]
     fn tx_matched(
         &mut self,
@@ -375,7 +375,7 @@ impl<W: Watch> State<W> {
         self.apply(rule, input, verdict, Some((base, dir, file, sid)));
     }
 
-    /// Looks at those of a rule's steps that have not held yet.
+    /// Evaluates those steps of a rule that have not held yet.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn evaluate(
         &mut self,
@@ -391,7 +391,8 @@ impl<W: Watch> State<W> {
         if state & MATCHED != 0 {
             return if plan.repeats == Some(view.progress) { Eval::Match(None) } else { Eval::Fail };
         }
-        // Most rules that wait wait for more of the stream. What they ask besides is asked when it comes, if it is as it is for good.
+        // Most waiting rules wait for more of the stream. Their other steps run when the pattern comes, if their results
+        // cannot change until then.
         if !W::CHECKS && txr.payload_sought && plan.looks && !self.tx.has_payload(number, plan.proto) {
             let stays = |s: &Step| match s.what {
                 What::Buffer { kind: BufferKind::Single, .. } | What::Length { .. } => view.progress > s.progress,
@@ -406,7 +407,7 @@ impl<W: Watch> State<W> {
             }
         }
         self.context.clear_results();
-        // Those held when the rule became a candidate: just what alerts show of them is asked for.
+        // These checks held when the rule became a candidate; they run again only to get the contexts that alerts show.
         for (buffer, i) in rule.headers.iter().filter(|(_, i)| i.checks.has_context()) {
             if let Some(data) = buffer.get(input.packet) {
                 self.matches(i, data);
@@ -422,7 +423,7 @@ impl<W: Watch> State<W> {
             }
             if step.progress > view.progress {
                 self.context.watch.step(number, plan, step, StepCame::NotReached, &view);
-                // What is behind it is not there either, but for files.
+                // Later data does not exist either, except files.
                 continue;
             }
             let outcome = match &step.what {
@@ -452,7 +453,7 @@ impl<W: Watch> State<W> {
                             break;
                         }
                     }
-                    // Which file it was must be known when the rest holds: it is looked for again then.
+                    // The matching file must be known when the rest holds, so this step runs again then.
                     if found == Outcome::Holds {
                         self.context.watch.step(number, plan, step, StepCame::Held, &view);
                         continue;
@@ -478,7 +479,7 @@ impl<W: Watch> State<W> {
                 self.context.watch.step(number, plan, step, came, &view);
             }
             match outcome {
-                // What alerts show of it must be known when the rest holds: it is looked for again then.
+                // The context for alerts must be known when the rest holds, so this step runs again then.
                 Outcome::Holds if step.shows => shown |= bit,
                 Outcome::Holds => held |= bit,
                 Outcome::Later => {}
@@ -490,12 +491,12 @@ impl<W: Watch> State<W> {
     }
 }
 
-/// The bit of the step that asks for a file.
+/// The bit of the step that tests files.
 fn file_bit(plan: &Plan) -> u64 {
     plan.steps.iter().position(|s| matches!(s.what, What::File(_))).map_or(0, |n| 1 << n)
 }
 
-/// Of a `=>` rule: whether what it asks of the other direction held.
+/// For a `=>` rule: whether its plan for the other direction held.
 fn other_half(txr: &TxRule, plan: &Plan, view: View<'_>, rule: u32) -> bool {
     let Some(other) = txr.plan(plan.proto, plan.dir.reverse()) else { return true };
     if other.full == 0 {

@@ -1,19 +1,21 @@
-//! Rules that look at transactions.
+//! Rules that inspect transactions.
 //!
-//! For each protocol and direction in which such a rule can hold it has a [`Plan`]: an ordered list of [`Step`]s, each with
-//! the progress from which on it can be looked at. All steps must hold for one transaction; a step that held is kept as a
-//! bit ([`margay_app::TxDetect::waiting`]) while the rule waits for the others, so that a buffer that streams by is never
-//! needed twice.
+//! For each protocol and direction in which such a rule can match, it has a [`Plan`]: an ordered list of [`Step`]s, each
+//! with the progress from which on it can be evaluated. All steps must hold for one transaction. While the rule waits
+//! for the others, a bit remembers each step that held ([`margay_app::TxDetect::waiting`]), so that data that streams by
+//! is never needed twice.
 //!
 //! Plans of one protocol and direction share a [`TxGroup`]. Its [`Slot`]s are the buffers, with transforms, that rules
-//! look at; the text of one is put together once for each look at a transaction, whatever the number of rules. A slot has
+//! inspect. A slot's bytes are built once for each inspection of a transaction, however many rules use them. A slot has
 //! a matcher for the patterns of its rules. Rules without a pattern become candidates when the transaction reaches the
-//! progress that they need, with the first file, or with the event that they ask for. What no rule asks for costs nothing.
+//! progress that they need, with the first file, or with the event that they test. Buffers that no rule uses cost
+//! nothing.
 //!
-//! Of what is common to most transactions (a method, a browser's name) many rules are candidates. Before anything else is asked
-//! of them their [`Gate`]s are: lengths of buffers, and bytes that must be in them, which are put together once for a look.
+//! Values that most transactions share (a method, a browser's name) make many rules candidates. A candidate's [`Gate`]s
+//! run first: conditions on the lengths of buffers and on bytes that must occur in them, from properties computed once
+//! for each inspection.
 //!
-//! `=>` rules have a plan for both directions; each holds by itself, and the rule matches when both do.
+//! `=>` rules have a plan for each direction. The rule matches when both plans hold.
 
 mod compile;
 mod file;
@@ -36,24 +38,24 @@ pub(crate) use group::{Always, Gate, Slot, SlotSource, Summary, TxGroup, TxGroup
 pub(crate) use inspect::{Eval, MATCHED, View};
 pub(crate) use values::TxScratch;
 
-/// The part of a rule that looks at transactions.
+/// The transaction part of a rule.
 #[derive(Debug)]
 pub(crate) struct TxRule {
-    /// One for each protocol and direction in which the rule can hold.
+    /// One plan for each protocol and direction in which the rule can match.
     pub(crate) plans: Box<[Plan]>,
-    /// Checks of buffers, for all plans.
+    /// Checks on buffers, for all plans.
     pub(crate) checks: Box<[CompiledBuffer]>,
     /// Whether both directions must hold (`=>`).
     pub(crate) both: bool,
-    /// Whether a pattern of its checks of payload and stream is looked for with each packet whose flow's protocol is that of the
-    /// plan: without it they do not hold.
+    /// Whether a pattern of the payload and stream checks is searched in each packet whose flow has the plan's protocol.
+    /// Without the pattern, these checks do not hold.
     pub(crate) payload_sought: bool,
-    /// Whether it asks for a score: it is looked at once all others have added to it.
+    /// Whether the rule tests a score. It then runs after all rules that add to the score.
     pub(crate) late: bool,
 }
 
 impl TxRule {
-    /// Whether a pattern stands for it wherever it can hold.
+    /// Whether all plans of the rule have a fast pattern.
     pub(crate) fn is_prefiltered(&self) -> bool {
         self.plans.iter().all(|p| matches!(p.trigger, TxTrigger::Pattern(..)))
     }
@@ -63,50 +65,50 @@ impl TxRule {
     }
 }
 
-/// What a rule asks of the transactions of one protocol in one direction.
+/// The steps of a rule for transactions of one protocol in one direction.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) proto: AppProto,
     pub(crate) dir: Direction,
-    /// In the order in which they are looked at ([`Step::rank`]); step n has bit n.
+    /// In evaluation order ([`Step::rank`]); step n has bit n.
     pub(crate) steps: Box<[Step]>,
     /// The bits of all steps.
     pub(crate) full: u64,
-    /// Whether a pattern in streamed data stands for it, so that it is a candidate again and again.
+    /// Whether the fast pattern is in streamed data, so that the rule becomes a candidate repeatedly.
     pub(crate) streamed: bool,
-    /// The state that it is hooked to, where it asks nothing else: it matches with each look at that state.
+    /// The state of the rule's hook, if the rule has no other step. It then matches at each inspection in that state.
     pub(crate) repeats: Option<u8>,
     pub(crate) trigger: TxTrigger,
-    /// What is quick to see of its steps.
+    /// Cheap conditions that follow from the steps.
     pub(crate) gates: Box<[Gate]>,
-    /// Whether its steps do nothing but look, so that those behind one that does not hold, or before it, can be left out.
+    /// Whether no step has a side effect, so that steps may be skipped once one fails.
     pub(crate) looks: bool,
 }
 
-/// How a plan becomes a candidate.
+/// How a plan makes its rule a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TxTrigger {
-    /// With a pattern in a slot.
+    /// By a pattern in a slot.
     Pattern(u16, crate::prefilter::Literal),
-    /// From a progress on.
+    /// From this progress on.
     Progress(u8),
     /// With a file.
     File,
     /// With an event.
     Event(u8),
-    /// Never by itself: the other direction of a `=>` rule has all that it asks.
+    /// Never: the other direction of a `=>` rule has all the steps.
     Never,
 }
 
-/// One thing that must hold.
+/// One condition that must hold.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// The progress from which on it is looked at.
+    /// The progress from which on the step can be evaluated.
     pub(crate) progress: u8,
     pub(crate) what: What,
-    /// Whether alerts show what was found: then it is looked at each time, and not remembered.
+    /// Whether alerts show the match's context. The step then runs each time and its result is not remembered.
     pub(crate) shows: bool,
-    /// How much work it is, beside others of its progress.
+    /// Its cost relative to other steps of the same progress.
     pub(crate) cost: u8,
 }
 
@@ -115,8 +117,8 @@ impl Step {
         Step { progress, what, shows: false, cost: 0 }
     }
 
-    /// What has the lower one is looked at first: what is there earlier, and then what is quick. Payload and stream, which may
-    /// hold with any packet and so decide nothing, come last.
+    /// The sort key of steps: first by progress, then by cost. Payload and stream steps come last, since any packet may
+    /// satisfy them and so they decide nothing.
     pub(crate) const fn rank(&self) -> (bool, u8, u8) {
         (matches!(self.what, What::Payload), self.progress, self.cost)
     }
@@ -124,31 +126,31 @@ impl Step {
 
 #[derive(Debug)]
 pub(crate) enum What {
-    /// Checks, by number in [`TxRule::checks`], of a slot's buffer.
+    /// Checks on a slot's buffer, by number in [`TxRule::checks`].
     Buffer { slot: u16, check: u16, kind: BufferKind },
-    /// The buffer is not there; or, with checks, these hold.
+    /// The buffer does not exist, or these checks hold.
     Absent { slot: u16, or_else: Option<u16>, kind: BufferKind },
-    /// The length of a slot's buffer (`urilen`).
+    /// A length condition on a slot's buffer (`urilen`).
     Length { slot: u16, value: Compare },
-    /// An interface of DCE/RPC, by the number of its buffer in the protocol.
+    /// A DCE/RPC interface, by the number of its buffer in the protocol.
     Interface { id: u8, test: InterfaceTest },
-    /// A number of the transaction, by its number in the protocol; `changes` says that it may be another one later.
+    /// A number of the transaction, by its number in the protocol; `changes` if its value may still change.
     Number { id: u8, test: NumberTest, which: Which, changes: bool },
     /// The transaction has an event.
     Event(u8),
-    /// One file for which all tests hold.
+    /// One file that passes all tests.
     File(std::sync::Arc<[FileTest]>),
-    /// The transaction's progress (`app-layer-state`).
+    /// A condition on the transaction's progress (`app-layer-state`).
     State { state: u8, order: std::cmp::Ordering },
-    /// The progress was reached (a hook).
+    /// The transaction reached the step's progress (a hook).
     Reached,
-    /// The rule's checks of payload or stream hold.
+    /// The rule's payload or stream checks hold.
     Payload,
-    /// A script, by number in [`crate::lua::RuleLua`]; of a buffer, with the checks of it that come first. `changes` says that
-    /// it may hold later, whatever the state.
+    /// A script, by number in [`crate::lua::RuleLua`]; for a buffer, with the checks on it that run first. `changes` if
+    /// the script may return a match later, whatever the state.
     Lua { number: u16, buffer: Option<(u16, Option<u16>, BufferKind)>, changes: bool },
-    /// A bit of the transaction.
+    /// A test of a transaction bit.
     Bit { name: u32, set: bool },
-    /// A score of the transaction.
+    /// A test of a transaction score.
     Score { name: u32, least: u32 },
 }

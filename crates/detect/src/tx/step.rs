@@ -1,4 +1,4 @@
-//! One step of a transaction rule: whether it holds, may yet, or never will.
+//! One step of a transaction rule: whether it holds, may hold later, or never will.
 
 use margay_app::{ABSENT, AppProto, BufferKind};
 use margay_rules::ast::{NumberTest, Which};
@@ -12,7 +12,7 @@ use crate::rule::CompiledRule;
 use crate::state::State;
 use crate::watch::{At, Watch};
 
-/// The result of one step.
+/// The result of evaluating one step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Holds,
@@ -22,7 +22,7 @@ pub(super) enum Outcome {
 
 impl<W: Watch> State<W> {
     pub(super) fn step(&mut self, txr: &TxRule, step: &Step, view: View<'_>) -> Outcome {
-        // What does not hold now may, as long as the transaction is in the state that fills the buffer.
+        // A failed step may still hold while the transaction is in the state that fills the buffer.
         let grows = matches!(step.what, What::Buffer { kind: BufferKind::Growing, .. });
         let final_look = view.complete || !grows && view.progress > step.progress;
         let not_yet = if final_look { Outcome::Never } else { Outcome::Later };
@@ -86,7 +86,7 @@ impl<W: Watch> State<W> {
                         _ => Outcome::Later,
                     };
                 }
-                // Nothing came since they were looked at.
+                // No data came since the last inspection.
                 if grows && !view.complete && view.begun > step.progress {
                     return Outcome::Later;
                 }
@@ -99,7 +99,7 @@ impl<W: Watch> State<W> {
                 });
                 match found {
                     true => Outcome::Holds,
-                    // More files, or more of them, may come.
+                    // More files, or more data of them, may come.
                     false if !view.complete && !matches!(def.source, SlotSource::Buffer(_)) => Outcome::Later,
                     false => not_yet,
                 }
@@ -130,7 +130,7 @@ impl<W: Watch> State<W> {
                 let streams = kind.grows() || !matches!(def.source, SlotSource::Buffer(_));
                 match (there, holds) {
                     (true, true) => Outcome::Holds,
-                    // Of data that streams by another part may hold, but then it must be asked for.
+                    // Another part of streamed data may pass, but the step must run again to see it.
                     (true, false) if streams && check.is_some() && !view.complete => Outcome::Later,
                     (true, false) => Outcome::Never,
                     (false, _) if view.complete || (!streams && final_look) => Outcome::Holds,
@@ -141,7 +141,7 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// Calls a script for a transaction; with a buffer, for each value of it for which the checks before hold.
+    /// Calls a script for a transaction; for a buffer, once for each value that passes the checks before it.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn script_step(
         &mut self,
@@ -180,7 +180,7 @@ impl<W: Watch> State<W> {
     }
 }
 
-/// Whether what a rule asks of a number, or of several, holds.
+/// Whether a rule's condition on one or several numbers holds.
 fn number_holds(view: View<'_>, id: u8, test: &NumberTest, which: Which) -> bool {
     let mut all = (0..).map_while(|i| view.tx.number(id, view.dir, i)).map(|v| v != ABSENT && test.holds(v));
     match which {

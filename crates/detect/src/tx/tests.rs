@@ -1,4 +1,4 @@
-//! Rules over a protocol made for the purpose: two lines, headers and a body in either direction.
+//! Tests of transaction rules with an artificial protocol: two lines, headers and a body in each direction.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(crate) struct Tx {
     base: TxBase,
     single: [Option<Vec<u8>>; 8],
     multi: [Vec<Vec<u8>>; 8],
-    /// What is due of a stream.
+    /// Due stream data.
     stream: [Option<Vec<u8>>; 8],
     looks: Arc<AtomicU32>,
 }
@@ -92,7 +92,7 @@ impl Transaction for Tx {
             return Some(Found::whole(v));
         }
         if id == usize::from(HEADER) {
-            // Put together, as headers are.
+            // Built on request, like headers.
             self.looks.fetch_add(1, Relaxed);
             scratch.extend_from_slice(self.single[id].as_deref()?);
             return Some(Found::whole(scratch));
@@ -145,9 +145,9 @@ pub(crate) struct Lab {
     pub(crate) flow: FlowCore,
     tx: Tx,
     ips: bool,
-    /// Of the packets that come with a look.
+    /// Payload of the packets that trigger inspection.
     payload: Vec<u8>,
-    /// What the flow is recognised as.
+    /// The detected protocol of the flow.
     app: AppProto,
     pub(crate) verdict: Verdict,
 }
@@ -157,7 +157,7 @@ impl Lab {
         Lab::with(None, rules)
     }
 
-    /// In firewall mode, with the built-in policies.
+    /// A lab in firewall mode, with the built-in policies.
     pub(crate) fn firewall(firewall: &str, rules: &str) -> Lab {
         Lab { ips: true, ..Lab::with(Some(firewall), rules) }
     }
@@ -166,7 +166,7 @@ impl Lab {
         Lab::after(firewall, rules, None)
     }
 
-    /// Puts other rules in the place of these, as a worker does.
+    /// Replaces the rules, as a worker does.
     pub(crate) fn reload(&mut self, rules: &str) {
         let Lab { detect, mut state, .. } = Lab::after(None, rules, Some(&self.detect));
         let from = self.detect.mark();
@@ -176,12 +176,12 @@ impl Lab {
         (self.detect, self.state) = (detect, state);
     }
 
-    /// Takes the transaction out: reloads pass it by.
+    /// Takes the transaction out, so that reloads do not convert it.
     pub(crate) fn take_tx(&mut self) -> Tx {
         std::mem::take(&mut self.tx)
     }
 
-    /// Puts it back, which rules of the set `from` looked at last.
+    /// Puts the transaction back; rules of the set `from` inspected it last.
     pub(crate) fn give_tx(&mut self, from: crate::RulesMark, mut tx: Tx) {
         self.detect.bring_tx(from, &mut tx.base);
         self.tx = tx;
@@ -227,7 +227,7 @@ impl Lab {
         self
     }
 
-    /// Goes on to a state.
+    /// Advances to a state.
     pub(crate) fn advance(&mut self, dir: Direction, progress: u8) -> &mut Self {
         self.tx.base.advance(dir, progress);
         self
@@ -249,7 +249,7 @@ impl Lab {
         input.app.flow = self.app;
         input.txs = Some(&mut parsers);
         self.verdict = self.state.inspect(&self.detect, &mut input);
-        // The parser gives its transaction back for the next look.
+        // The parser returns its transaction for the next inspection.
         if let Some(tx) = parsers[0].tx_mut(0) {
             let base = tx.base_mut();
             self.tx.base = std::mem::take(base);
@@ -273,7 +273,7 @@ impl Lab {
         self.state.alerts().to_vec()
     }
 
-    /// Goes on to a state, and looks.
+    /// Advances to a state and inspects.
     pub(crate) fn at(&mut self, dir: Direction, progress: u8) -> Vec<u32> {
         self.tx.base.advance(dir, progress);
         self.tx.base.touch(dir);
@@ -310,8 +310,7 @@ fn any_rule() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// What is asked before a rule is a candidate, and the order of its steps, change nothing of what is found: watched, where
-    /// nothing is asked before, it is the same.
+    /// Gates and the order of steps never change the alerts. A watched lab, which skips gates, gives the same result.
     #[test]
     fn gates_lose_nothing(
         rules in proptest::collection::vec(any_rule(), 1..12),
@@ -364,7 +363,7 @@ fn buffers_as_they_come() {
     ));
     l.set(METHOD, "POST").set(URI, "/up");
     assert_eq!(l.at(SERVER, 2), [2, 5, 6]);
-    // Each rule matches once.
+    // Each rule matches only once.
     assert_eq!(l.at(SERVER, 2), [0u32; 0]);
     l.set(HEADER, "Host: a\r\n");
     assert_eq!(l.at(SERVER, 3), [4]);
@@ -378,7 +377,7 @@ fn buffers_as_they_come() {
 
 #[test]
 fn a_pattern_in_a_later_buffer() {
-    // As the conformance case prefilter-multibuf-multipkts has it.
+    // As in the conformance case prefilter-multibuf-multipkts.
     let mut l = Lab::new(&format!(
         "alert http {ANY} (sid:2; http.stat_code; content:\"200\"; fast_pattern; http.response_header; content:\"first\";)
          alert http {ANY} (sid:3; http.stat_code; content:\"200\"; http.response_header; content:\"first\"; fast_pattern;)"
@@ -444,7 +443,7 @@ fn both_directions() {
 
 #[test]
 fn hooks() {
-    // As the conformance case http-body-hook-01 has it.
+    // As in the conformance case http-body-hook-01.
     let mut l = Lab::new(&format!(
         "alert http1:response_started {ANY} (sid:1;)
          alert http1:response_line {ANY} (sid:2;)
@@ -514,13 +513,13 @@ fn what_is_put_together_is_so_once() {
     let looks = l.tx.looks.clone();
     l.tx.base.advance(SERVER, 3);
     assert_eq!(l.look(SERVER).len(), 100);
-    // Once for the rules, and once for each direction when the test takes it back.
+    // Once for the rules, and once for each direction when the test takes the transaction back.
     assert_eq!(looks.load(Relaxed), 3);
 }
 
 #[test]
 fn scores_add_up_whatever_the_order() {
-    // A drop rule is looked at before alert rules, and the lower sid first: the score is asked for last all the same.
+    // A drop rule runs before alert rules, and the lower sid first. The score test still runs last.
     let mut l = Lab::new(&format!(
         "drop http {ANY} (msg:\"enough\"; flow:to_server; score:web,>=,8; sid:1;)
          alert http {ANY} (http.uri; content:\"/x\"; score:web,+5; noalert; sid:2;)
@@ -543,12 +542,12 @@ fn a_score_is_added_to_once_and_kept_until_it_is_reached() {
     let mut l = Lab::new(&rules);
     l.set(METHOD, "GET").set(URI, "/x");
     assert_eq!(l.at(SERVER, 2), [0u32; 0]);
-    // The same rule does not add again with the next look.
+    // The same rule does not add to the score again at the next inspection.
     assert_eq!(l.at(SERVER, 3), [0u32; 0]);
     assert_eq!(l.tx.base.scores.iter().map(|s| s.1).collect::<Vec<_>>(), [5]);
     l.data(REQUEST_BODY, "the body");
     assert_eq!(l.at(SERVER, 3), [1]);
-    // Once it matched it does not match again.
+    // A rule that matched does not match again.
     assert_eq!(l.at(SERVER, 5), [0u32; 0]);
     let mut l = Lab::new(&rules);
     l.set(METHOD, "GET").set(URI, "/y");

@@ -1,4 +1,4 @@
-//! Values of a transaction's buffers, each built once per inspection of the transaction.
+//! Caches the values of a transaction's buffers, each built once for one inspection of the transaction.
 
 use margay_app::{AppProto, Found};
 
@@ -9,58 +9,58 @@ use crate::inspect::InspectContext;
 use crate::prefilter::Memo;
 use crate::transform::TransformScratch;
 
-/// What a slot holds for the transaction at hand.
+/// The state of a slot for the current transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Held {
-    /// It was not asked for.
+    /// Not requested yet.
     #[default]
     Unknown,
-    /// It is not there.
+    /// The buffer does not exist.
     Absent,
-    /// It is in the cache, at this offset, and this is the end of it.
+    /// In the cache, at this offset; whether the buffer ends here.
     Cached(u64, bool),
-    /// The transaction has it as it is.
+    /// The transaction holds the bytes unchanged, so they are not copied.
     Direct,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Cached {
     held: Held,
-    /// What is quick to see of it, once it was asked.
+    /// Cheap properties of the buffer, once requested.
     pub(super) summary: Option<Summary>,
     raw: Vec<u8>,
     out: Vec<u8>,
-    /// Of several that were transformed: where each ends in `out`, once they were.
+    /// For several transformed values: the end of each in `out`, once they are built.
     ends: Vec<usize>,
 }
 
-/// Memory for looking at transactions; one a worker.
+/// Scratch buffers to inspect transactions; one per worker.
 #[derive(Debug, Default)]
 pub(crate) struct TxScratch {
     pub(super) slots: Vec<Cached>,
     pub(super) one: Vec<u8>,
     pub(super) candidates: Vec<u32>,
     pub(super) waiting: Vec<(u32, u64)>,
-    /// What was found in values of transactions before.
+    /// Cached search results for transaction values.
     pub(super) memo: Memo,
-    /// Rules whose pattern is in the payload or the stream of the packet at hand, sorted: of those for which it was looked for
-    /// because the flow has the protocol `payload_of`.
+    /// Rules whose pattern is in the current packet's payload or stream, sorted. The search covered the rules for a flow
+    /// of the protocol `payload_of`.
     in_payload: Vec<u32>,
     payload_of: Option<AppProto>,
 }
 
 impl TxScratch {
-    /// Makes room for groups of `slots`.
+    /// Makes room for groups with up to `slots` slots.
     pub(crate) fn prepare(&mut self, slots: usize) {
         self.slots.resize_with(slots, Cached::default);
     }
 
-    /// Nothing was looked for in the packet yet.
+    /// Starts a new packet, which has not been searched yet.
     pub(crate) const fn start(&mut self) {
         self.payload_of = None;
     }
 
-    /// Takes what was found in a packet of a flow with this protocol off the end of `candidates`, which are sorted.
+    /// Moves the results of a search in a packet with this flow protocol from the end of `candidates`, which are sorted.
     pub(crate) fn take_payload(&mut self, proto: AppProto, candidates: &mut Vec<u32>) {
         self.payload_of = Some(proto);
         self.in_payload.clear();
@@ -70,12 +70,13 @@ impl TxScratch {
         }
     }
 
-    /// Whether a rule's pattern may be in the payload or the stream: it is, or it was not looked for with the rules of `proto`.
+    /// Whether a rule's pattern may be in the payload or the stream: it was found, or the rules of `proto` were not
+    /// searched.
     pub(super) fn has_payload(&self, rule: u32, proto: AppProto) -> bool {
         self.payload_of != Some(proto) || self.in_payload.binary_search(&rule).is_ok()
     }
 
-    /// Forgets what was put together for another look at a transaction.
+    /// Drops the cached values before another inspection of a transaction.
     pub(crate) fn forget(&mut self, group: &TxGroup) {
         for c in self.slots.iter_mut().take(group.slots.len()) {
             c.held = Held::Unknown;
@@ -93,7 +94,7 @@ pub(super) fn slot_of<'v, 's>(
     Some((view.group.slots.get(usize::from(slot))?, scratch.slots.get_mut(usize::from(slot))?))
 }
 
-/// The bytes of a slot that there is one of: put together once for a look at a transaction.
+/// The bytes of a single-valued slot, built once for one inspection of a transaction.
 pub(super) fn whole<'x, 'v: 'x, W>(
     cached: &'x mut Cached,
     slot: &Slot,
@@ -113,7 +114,7 @@ pub(super) fn whole<'x, 'v: 'x, W>(
                 Held::Cached(f.offset, f.end)
             }
             Some(f) => {
-                // Where it was put together it need not be again.
+                // The same bytes need not be built again.
                 let place = (f.data.as_ptr() as usize, f.data.len());
                 let (offset, end) = (f.offset, f.end);
                 if place == (raw.as_ptr() as usize, raw.len()) && !raw.is_empty() {
@@ -136,11 +137,11 @@ pub(super) fn whole<'x, 'v: 'x, W>(
     }
 }
 
-/// What takes a value of a slot, and whether it is the end of it; true where no other is wanted.
+/// Receives a value of a slot, and whether the buffer ends with it; returns true to stop.
 pub(super) type Take<'t, W> = dyn FnMut(&[u8], bool, &mut InspectContext<W>) -> bool + 't;
 
-/// Calls `f` with each of several values of a slot, and whether it is the end of it, until it returns true. `kept` is where those
-/// that are transformed are kept for the next rule of the same look.
+/// Calls `f` with each value of a multi-valued slot, and whether the buffer ends with it, until `f` returns true. `kept`
+/// caches transformed values for the next rule of the same inspection.
 pub(super) fn each<W>(
     (one, kept): (&mut Vec<u8>, Option<&mut Cached>),
     slot: &Slot,

@@ -1,4 +1,4 @@
-//! What is said of rules, over packets without a decoder.
+//! Tests of rule traces, with packets built without the decoder.
 
 use margay_flow::Direction;
 use margay_rules::ast::*;
@@ -53,11 +53,11 @@ fn patterns_that_are_not_there() {
     assert_eq!(line.excerpt.as_ref().map(|e| (e.size, e.mark)), Some((24, (11, 15))));
 }
 
-/// An expression of digits is not looked for where there are too few of them: that is what is said.
+/// An expression that needs digits is not searched if there are too few of them, and the report says so.
 #[test]
 fn expressions_that_are_not_there() {
     if !crate::mpm::MpmAlgo::has_hyperscan() {
-        // Without it no expression is looked for: such a rule is looked at with every packet.
+        // Without Hyperscan no expression is searched: such a rule is evaluated with every packet.
         return;
     }
     let of = |sid, pattern| {
@@ -86,14 +86,14 @@ fn expressions_that_are_not_there() {
     assert_eq!(detail(1), ("16 digits in a row", "there is none in the 7 bytes"));
     assert_eq!(said.count, 2);
     assert!(reason(t, ReasonKind::NotInspected).text.contains("nothing to look for the expression"));
-    // One without digits, and one whose digits are there while the rest is not.
+    // An expression without digits, and one whose digits are there but whose rest is not.
     for (sid, packets) in [(2, 3), (3, 2)] {
         let said = trace(&lab, sid).reasons.iter().find(|r| r.text.contains("matches nowhere in")).expect("is said");
         assert_eq!((said.kind, said.count), (ReasonKind::Prefilter, packets), "{sid}");
     }
 }
 
-/// The furthest try is told, with what held before it.
+/// The report has the evaluation that got furthest, with the checks that held before.
 #[test]
 fn the_check_that_failed() {
     let after = |bytes: &[u8], within| Content {
@@ -184,7 +184,7 @@ fn what_matches_come_to() {
     );
 }
 
-/// What the stream has and the packet does not is told of the stream.
+/// Matches in stream data but not in the packet are reported for the stream.
 #[test]
 fn streams() {
     let mut lab = lab(vec![alert(1, b"abcdef")]);

@@ -1,4 +1,4 @@
-//! When flows end: the timer wheel, emergency mode, and which flow makes room.
+//! Ends flows: the timer wheel, emergency mode and eviction.
 
 use margay_packet::Time;
 
@@ -6,7 +6,7 @@ use super::{EVICT_TRIES, EndReason, Flow, FlowRef, FlowTable, NONE, OVER_MIN, SE
 use crate::core::{FlowCore, FlowState};
 
 impl<X> FlowTable<X> {
-    /// A flow's timeout changed: one that is longer now is noticed when its turn comes.
+    /// Handles a changed timeout. A longer one takes effect when the flow's wheel slot comes round.
     pub(super) fn rearm(&mut self, at: u32) {
         let deadline = self.deadline(at);
         let armed = self.slots.get(at).map_or(0, |s| self.slot_time(s.wheel));
@@ -16,13 +16,13 @@ impl<X> FlowTable<X> {
         }
     }
 
-    /// Ends flows that were silent for too long at packet time `now`, looking at no more than `budget` of them; call it
-    /// again where it returns `false`: there may be more. The rest of the budget goes to the flows of emergency mode.
+    /// Ends flows that exceeded their timeout at packet time `now`. Inspects at most `budget` flows and returns `false`
+    /// if there may be more. The rest of the budget is used for the sweep of emergency mode.
     pub fn expire(&mut self, now: Time, budget: usize, ended: &mut dyn FnMut(Flow<X>, EndReason)) -> bool {
         let now = self.clock.advance(now);
         let mut left = budget;
         let target = now / SECOND;
-        // A wheel's round is all there is to look at, however far time jumped.
+        // One round of the wheel covers all flows, however far time jumped.
         if target - self.second > SLOTS as i64 {
             self.second = target - SLOTS as i64;
         }
@@ -58,7 +58,7 @@ impl<X> FlowTable<X> {
         true
     }
 
-    /// In emergency mode the wheel's slots are too late: looks at flows one after the other.
+    /// In emergency mode the wheel's slots are too late, so this inspects flows one after the other.
     fn sweep_emergency(&mut self, now: i64, budget: usize, ended: &mut dyn FnMut(Flow<X>, EndReason)) {
         for _ in 0..budget.min(self.slots.len()) {
             let at = self.sweep;
@@ -83,7 +83,7 @@ impl<X> FlowTable<X> {
         }
     }
 
-    /// Makes room: of the next few flows to time out the one longest silent ends.
+    /// Evicts a flow: the longest idle one of the next few to time out.
     pub(super) fn evict(&mut self, now: i64, ended: &mut dyn FnMut(Flow<X>, EndReason)) -> bool {
         let mut best: Option<(i64, u32)> = None;
         let mut tries = 0;
@@ -147,8 +147,8 @@ impl<X> FlowTable<X> {
         touched.saturating_add(self.timeout(at, self.emergency)) <= now && self.ahead(at) == 0
     }
 
-    /// How far (microseconds) packet time is from where the flow would time out, where it jumped back within a capture:
-    /// its packets may go on where they were. A flow that another capture began behind just ages.
+    /// By how much (microseconds) packet time jumped back within a capture, relative to the flow: its packets may
+    /// continue from there. A flow before another capture's beginning just ages.
     fn ahead(&self, at: u32) -> i64 {
         let (Some(slot), Some(flow)) = (self.slots.get(at), self.get(FlowRef(at))) else { return 0 };
         if slot.touched < self.border {
@@ -158,8 +158,8 @@ impl<X> FlowTable<X> {
         end.saturating_sub(self.clock.latest().0).max(0)
     }
 
-    /// Whether the flow's latest packet is too old for one of time `now` to belong to it. Packet times count here, which
-    /// may have gone back since.
+    /// Whether the flow's latest packet is too old for a packet at time `now` to belong to it. This uses packet times,
+    /// which may have gone back since.
     pub(super) fn silent_before(&self, at: u32, now: Time) -> bool {
         let Some(Flow { core, .. }) = self.get(FlowRef(at)) else { return true };
         if matches!(core.state, FlowState::New | FlowState::Established)
@@ -170,7 +170,7 @@ impl<X> FlowTable<X> {
         core.last.0.saturating_add(self.timeout_of(core, self.emergency)) <= now.0
     }
 
-    /// The second at which slot `w` comes round.
+    /// The second at which slot `w` is due.
     pub(super) fn slot_time(&self, w: u16) -> i64 {
         let base = self.second - self.second % SLOTS as i64;
         let t = base + i64::from(w);

@@ -1,14 +1,14 @@
-//! Flows that go on in another table.
+//! Moves flows between tables.
 //!
-//! A flow that leaves is not ended, and one that enters is not begun: what counts flows counts it once, and in the sum of both
-//! tables it is there as before. Its age goes with it by packet time, for each table counts time for itself.
+//! A flow that leaves does not end, and one that enters does not begin: flow counters count it once, and the sum over
+//! both tables stays the same. The flow keeps its age in packet time, since each table has its own clock.
 
 use margay_packet::Time;
 
 use super::{EndReason, Flow, FlowRef, FlowTable};
 use crate::key::{self, Ends, FlowKey, Key};
 
-/// A flow on its way from one table to another.
+/// A flow that moves from one table to another.
 #[derive(Debug)]
 pub struct Leaving<X> {
     /// The flow.
@@ -16,19 +16,19 @@ pub struct Leaving<X> {
     key: Key,
     hash: u32,
     client_is_high: bool,
-    /// Packet time when it was last seen, as far as table time tells.
+    /// Packet time of its last packet, as far as the table's clock shows.
     touched: Time,
-    /// Captures that had begun by then, where that was the last one.
+    /// The number of captures begun by then, if that was the last one.
     capture: Option<u64>,
 }
 
 impl<X> FlowTable<X> {
-    /// The key of a plain flow: the same in tables with the same settings.
+    /// The key of a plain flow, the same in all tables with the same settings.
     pub fn key_of(&self, ends: &Ends) -> FlowKey {
         key::of_ends((&self.config.hash_key, self.config.vlan_use_for_tracking), ends, 0, false)
     }
 
-    /// Takes out the flow of that key, which does not end. `None` where there is none.
+    /// Removes and returns the flow with that key, without ending it. `None` if it does not exist.
     pub fn leave(&mut self, key: &FlowKey) -> Option<Leaving<X>> {
         let at = self.find(key).ok()?;
         let slot = self.slots.get(at)?;
@@ -40,11 +40,11 @@ impl<X> FlowTable<X> {
         Some(Leaving { flow, key, hash, client_is_high, touched, capture })
     }
 
-    /// Takes in a flow that left a table with the same settings. One that is here by the same key was forgotten there, and
-    /// ends, as does one where memory is short.
+    /// Adds a flow that left a table with the same settings. An existing flow with the same key is stale and ends. A flow
+    /// may also be evicted if memory is short.
     ///
     /// # Errors
-    /// There is no room: gives the flow back, which is to be ended.
+    /// If there is no room: returns the flow, which the caller must end.
     pub fn enter(
         &mut self,
         leaving: Leaving<X>,
@@ -57,7 +57,7 @@ impl<X> FlowTable<X> {
         {
             ended(old, EndReason::Timeout);
         }
-        // A table that saw nothing yet has no time either.
+        // A table without packets has no time yet.
         if self.clock.now() == 0 && self.clock.latest() == Time::default() {
             self.clock.advance(touched);
         }
@@ -130,12 +130,12 @@ mod tests {
         let at = b.enter(leaving, none).unwrap();
         assert_eq!((b.len(), b.get(at).unwrap().ext), (1, 5));
         assert_eq!((a.counters.total, b.counters.total, a.counters.recycled, a.counters.end_state), (1, 0, 0, [0; 5]));
-        // The answer is of the same flow, in the other direction.
+        // The answer belongs to the same flow, in the other direction.
         let back = Packet { src: p.dst, dst: p.src, sport: 53, dport: 1000, ..packet(1, 121) };
         let key = b.key(&back, 0).unwrap();
         assert_eq!(b.lookup(&back, &key, || 6, none), Lookup::Found(at, crate::Direction::ToClient));
         b.set_state(at, FlowState::Established);
-        // Its silence was counted from its last packet on, wherever that was.
+        // Its idle time counts from its last packet, in whichever table that was.
         let leaving = b.leave(&key).unwrap();
         a.expire(Time::new(200, 0), 10, none);
         a.enter(leaving, none).unwrap();

@@ -1,15 +1,15 @@
 //! Prefetching of flows.
 //!
-//! A look-up takes three loads, each of which needs the one before: the bucket, the flow's key, the flow. With many flows none of them
-//! is in the cache, and the processor waits for one after the other. So the caller takes the first step for several packets, then
-//! the second: the loads of different packets do not depend on each other, and their waits overlap.
+//! A lookup needs three loads, each of which depends on the previous one: the bucket, the flow's key, the flow. With
+//! many flows, none of them is in the CPU cache, and the CPU waits three times. So the caller does the first step for
+//! several packets, then the second: loads for different packets are independent, and their waits overlap.
 //!
-//! The result is a hint: the packet looks its flow up all the same.
+//! The result is only a hint: the packet does a full lookup later.
 
 use super::{FlowRef, FlowTable};
 use crate::key::Ends;
 
-/// Flows of a bucket that are looked at.
+/// Most flows inspected per bucket.
 const CHAIN_MAX: usize = 4;
 
 /// A flow that a packet will look up.
@@ -20,14 +20,14 @@ pub struct Wanted {
 }
 
 impl<X> FlowTable<X> {
-    /// The first step: reads the bucket of the flow between these ends.
+    /// The first step: reads the bucket of the flow with these ends.
     #[inline]
     pub fn want(&self, ends: &Ends) -> Wanted {
         let hash = self.key_of(ends).hash as u32;
         Wanted { hash, at: self.buckets.get(self.bucket(hash)).copied().unwrap_or(super::NONE) }
     }
 
-    /// The second step: reads the keys of the flows in the bucket. The third is to read the flow.
+    /// The second step: reads the keys in the bucket. The third is to read the flow.
     #[inline]
     pub fn place(&self, wanted: Wanted) -> Option<FlowRef> {
         let mut at = wanted.at;
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn finds_what_a_packet_finds() {
-        // One bucket, so that flows are found along a chain.
+        // A single bucket, so that lookups follow a chain.
         let config = FlowConfig { prealloc: 0, hash_size: 1, ..FlowConfig::default() };
         let mut table = FlowTable::<u32>::new(config);
         let ends = |port| Ends {
@@ -74,7 +74,7 @@ mod tests {
             let Lookup::Created(at) = table.lookup(&p, &key, || 0, &mut |_: Flow<u32>, _| ()) else { panic!() };
             assert_eq!(table.place(table.want(&ends(port))), Some(at));
         }
-        // The first one is too far down by now.
+        // The first flow is now too far down the chain.
         assert_eq!(table.place(table.want(&ends(1))), None);
     }
 }

@@ -1,19 +1,20 @@
-//! Filters, as trackers and searches take them from people: `status = open and owner in (ann, bob) order by created desc`.
+//! Recognises filters that people write for trackers and searches: `status = open and owner in (ann, bob) order by
+//! created desc`.
 //!
-//! An attack goes on behind the value of somebody else's condition, so it begins with that value, or compares what needs no column.
-//! A filter is whole: each condition begins with the name of a field.
+//! An attack continues after the value of an existing condition. So it begins with a value, or with a comparison that
+//! needs no column. A filter is complete: each of its conditions begins with a field name.
 
 use super::reader::{Reader, is_call};
 use super::token::{Kind, tokens};
 
-/// Most tokens of a filter.
+/// Most tokens in a filter.
 const TOKENS: usize = 64;
-/// Words that are no names of fields.
+/// Words that are not field names.
 const NO_FIELDS: &[&str] = &["or", "and", "not", "xor", "having", "where", "select", "union", "case", "if", "exists"];
-/// Words that compare.
+/// Comparison words.
 const COMPARES: &[&str] = &["like", "eq", "ne", "gt", "lt", "ge", "le", "contains", "was"];
 
-/// Whether the whole value is conditions on fields, and an order.
+/// Whether the whole value consists of conditions on fields, with an optional order.
 pub(super) fn is_filter(value: &[u8]) -> bool {
     let tokens = tokens(value);
     if tokens.len() > TOKENS || tokens.len() < 3 {
@@ -71,7 +72,7 @@ impl Reader<'_> {
             i += 1;
         }
         let right = self.at(i)?;
-        // A field that is compared with itself is so in every row.
+        // A field that is compared with itself is true in every row.
         if right.text == field.text || right.word(NO_FIELDS) {
             return None;
         }
@@ -108,7 +109,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `order by name desc`, up to the end.
+    /// `order by name desc`, to the end of the value.
     fn order(&self, i: usize) -> Option<()> {
         let mut i = i + 1;
         if !self.word(i, &["by"]) {

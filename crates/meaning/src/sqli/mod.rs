@@ -1,9 +1,10 @@
-//! Pieces of SQL that would change what a statement does.
+//! Detects SQL fragments that would change a statement.
 //!
-//! The value is read as tokens three times: as it is, and as if it stood within single or double quotes. What is then looked for are
-//! constructions of the grammar, not spellings: a condition behind a string that ends, a query that is joined, a statement that is
-//! added, a comment that cuts off what follows, a call that sleeps or reads files. Each has a weight; [`THRESHOLD`] is an attack.
-//! Dialects are those of MySQL, PostgreSQL, Microsoft's, Oracle and SQLite.
+//! The value is tokenised three times: as it is, and as if it were inside single or double quotes. The detection looks
+//! for constructs of the grammar, not for spellings: a condition after the end of a string, a union with another query,
+//! an additional statement, a comment that cuts off the rest, a call that sleeps or reads files. Each construct has a
+//! weight; a sum of [`THRESHOLD`] is an attack. The dialects are those of MySQL, PostgreSQL, Microsoft, Oracle and
+//! SQLite.
 
 mod filter;
 mod reader;
@@ -17,20 +18,20 @@ use crate::text::{self, Of};
 use reader::Reader;
 use token::tokens;
 
-/// From this weight on a value is an attack.
+/// A value with this weight or more is an attack.
 pub const THRESHOLD: u32 = 5;
 
-/// Quotes that the value may stand in.
+/// Quotes that may enclose the value.
 const CONTEXTS: [Option<u8>; 3] = [None, Some(b'\''), Some(b'"')];
 
-/// Whether a value, in canonical form ([`crate::decode::canonical`]), is a piece of SQL that changes a statement.
+/// Whether a value, in canonical form ([`crate::decode::canonical`]), is an SQL fragment that changes a statement.
 pub fn is_injection(value: &[u8]) -> bool {
     reads_as_one(value) && !filter::is_filter(value) && !text::tells(value, Of::Sql, reads_as_one)
 }
 
-/// The same, of a value that does not merely tell of SQL.
+/// Whether a value reads as an SQL injection, ignoring whether it is a text about SQL.
 fn reads_as_one(value: &[u8]) -> bool {
-    // Most values are names, numbers and words.
+    // Quick exit: most values are names, numbers and words.
     if matches!(value, b"rlike" | b"nvarchar" | b"openrowset") || squeezed(value) {
         return true;
     }
@@ -60,7 +61,7 @@ fn reads_as_one(value: &[u8]) -> bool {
     }) {
         return false;
     }
-    // A plus that its sender meant for a space.
+    // A plus that the sender may have meant as a space.
     if value.contains(&b'+') && !value.contains(&b' ') {
         let spaced: Vec<u8> = value.iter().map(|&b| if b == b'+' { b' ' } else { b }).collect();
         if reads_as_one(&spaced) {
@@ -75,19 +76,19 @@ fn reads_as_one(value: &[u8]) -> bool {
     if CONTEXTS.iter().any(|&quote| weigh(value, quote) >= THRESHOLD) {
         return true;
     }
-    // Where backslashes escape, the first quote is data and the second one ends the string.
+    // If backslashes escape, the first quote is data and the second one ends the string.
     if let Some(at) = memchr::memmem::find(value, b"\\'")
         && value.get(at + 2) == Some(&b'\'')
         && weigh(value.get(at + 2..).unwrap_or(&[]), Some(b'\'')) >= THRESHOLD
     {
         return true;
     }
-    // Filters that remove comments join what was apart.
+    // Filters that remove comments join the text around them.
     let joined = memchr::memmem::find(value, b"/*").is_some().then(|| without_comments(value));
     joined.is_some_and(|v| split_keyword(value) || weigh(&v, None) + 1 >= THRESHOLD)
 }
 
-/// Whether keywords stand together without the spaces that a filter removes: `unionselect`, `unionallselect`.
+/// Whether keywords are joined because a filter removes spaces: `unionselect`, `unionallselect`.
 fn squeezed(value: &[u8]) -> bool {
     memchr::memmem::find_iter(value, b"union").any(|at| {
         let rest = value.get(at + 5..).unwrap_or(&[]);
@@ -125,11 +126,11 @@ fn without_comments(value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The weight of a value that stands within `quote`.
+/// The weight of a value enclosed in `quote`.
 fn weigh(value: &[u8], quote: Option<u8>) -> u32 {
     let start = match quote {
         None => 0,
-        // Up to its end the string is data.
+        // The string is data up to its end.
         Some(q) => match memchr::memchr(q, value) {
             Some(at) => at + 1,
             None => return 0,

@@ -1,19 +1,19 @@
-//! Reads tokens for constructions of SQL, and weighs them.
+//! Finds SQL constructs in a token list and weighs them.
 
 use super::THRESHOLD;
 use super::token::{Kind, Token};
 use crate::words::{List, Words};
 
-/// Most tokens, with it, behind a comment that cuts the rest of a statement off.
+/// Most tokens from a comment to the end, for the comment to count as cutting off the statement.
 const AFTER_COMMENT: usize = 8;
 
-/// Tokens before a comment among which words of the language are looked for.
+/// Tokens before a comment among which SQL words are searched.
 const LOOK_BACK: usize = 64;
 
-/// Most tokens in front of `order by name desc` that goes on from what the statement has.
+/// Largest offset of an `order by name desc` that continues an existing statement.
 const ORDER_BY_WITHIN: usize = 16;
 
-/// How many tokens apart constructions count together.
+/// Distance in tokens within which constructs count together.
 const NEAR: usize = 16;
 
 /// Words that join conditions.
@@ -22,30 +22,30 @@ const JOINS: &[&str] = &[
     "when", "glob",
 ];
 
-/// Words that compare.
+/// Comparison words.
 const COMPARES: &[&str] = &[
     "like", "rlike", "regexp", "is", "in", "between", "sounds", "glob", "ilike", "similar", "match", "contains", "div",
     "mod", "not",
 ];
 
-/// Names that only an attack has reason to send.
+/// Names that only attacks use.
 static NAMES: List = List::new(|| Words::new(include_str!("../../words/sql-names.txt")));
 
-/// Names that an attack sends, and others may.
+/// Names that attacks use, but others may too.
 static NAMES_WEAK: List = List::new(|| Words::new(include_str!("../../words/sql-names-weak.txt")));
 
-/// Functions whose call only an attack has reason to send.
+/// Functions that only attacks call.
 pub(super) static CALLS_SURE: List = List::new(|| Words::new(include_str!("../../words/sql-calls-sure.txt")));
 
 /// Other functions.
 static CALLS: List = List::new(|| Words::new(include_str!("../../words/sql-calls.txt")));
 
-/// Whether a word is the name of a function.
+/// Whether a word is a function name.
 pub(super) fn is_call(t: &Token<'_>) -> bool {
     t.kind == Kind::Word && (CALLS.has(t.text) || CALLS_SURE.has(t.text))
 }
 
-/// Schemas that only an attack has reason to name.
+/// Schemas that only attacks name.
 const SCHEMAS: &[&str] = &[
     "sysibm.",
     "syscat.",
@@ -63,11 +63,11 @@ const SCHEMAS: &[&str] = &[
 
 pub(super) struct Reader<'a> {
     pub(super) tokens: &'a [Token<'a>],
-    /// The value ended a string that it stood in.
+    /// Whether the value ended an enclosing string.
     pub(super) broken: bool,
-    /// There was something in that string.
+    /// Whether that string had content before the end.
     pub(super) before: bool,
-    /// It has a comment that ends.
+    /// Whether there is a closed comment.
     pub(super) commented: bool,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         self.at(i).is_some_and(Token::operand)
     }
 
-    /// Skips parentheses that open.
+    /// Skips opening parentheses.
     pub(super) fn skip_open(&self, mut i: usize) -> usize {
         while self.is(i, "(") {
             i += 1;
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         if self.fragment() {
             return THRESHOLD;
         }
-        // What means little alone counts with what stands near it.
+        // Weak constructs count only with others near them.
         let mut near = std::collections::VecDeque::new();
         if self.broken {
             near.push_back((0, 1));
@@ -124,8 +124,8 @@ impl<'a> Reader<'a> {
         near.iter().map(|(_, w)| w).sum()
     }
 
-    /// Whether the value is nothing but a piece of a condition or a call: an operator, or a condition that has no end, to be
-    /// continued by the statement that it is put into.
+    /// Whether the value is only a fragment of a condition or call: an operator, or an unfinished condition that the
+    /// surrounding statement completes.
     pub(super) fn fragment(&self) -> bool {
         let Some(last) = self.tokens.last() else { return false };
         let count = self.tokens.len();
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         if count > 24 {
             return false;
         }
-        // `a`;`: a name in backticks that ends.
+        // `a`;`: a name that ends with a backtick.
         if last.is(";") && self.kind(count.wrapping_sub(2), Kind::Open) && self.is(count.wrapping_sub(2), "`") {
             return true;
         }
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
                 return true;
             }
         }
-        // `and deleted = 0)`: the parenthesis opened in the statement.
+        // `and deleted = 0)`: the surrounding statement has the opening parenthesis.
         if (5..=8).contains(&count)
             && self.word(0, &["and", "or"])
             && last.is(")")
@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
             5..=8 if self.tokens.windows(3).any(|w| matches!(w, [a, b, c] if a.kind == Kind::Text && b.is(",") && (c.text.starts_with(b"0x") || c.is("(")))) => true,
             2 | 3 if self.broken && !self.before && self.word(0, &["alter", "union", "create", "delete", "drop", "truncate", "exec", "execute", "declare"]) => true,
             2..=6 if last.is("(") => {
-                // A call whose arguments are left away, whatever stands between.
+                // A call without its arguments, whatever is between.
                 let name = self.tokens.iter().position(|t| is_call(t) || t.text.len() > 1 && t.word(&["in", "not", "values", "like", "rlike", "regexp"]));
                 name.is_some_and(|n| self.tokens.get(n + 1..).is_some_and(|r| r.iter().all(|t| t.kind == Kind::Operator || t.kind == Kind::Mark || t.kind == Kind::Open || t.is("$"))))
                     && !self.broken
@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The weight of what begins with this token.
+    /// The weight of the construct that begins with this token.
     pub(super) fn construct(&self, i: usize) -> u32 {
         let Some(token) = self.at(i) else { return 0 };
         match token.kind {
@@ -325,7 +325,7 @@ impl<'a> Reader<'a> {
         }
         if t.word(&["order", "group"]) && self.word(next, &["by"]) {
             let telling = self.kind(i + 2, Kind::Number) || self.is(i + 2, "(");
-            // Far into a text it is a query that the text shows.
+            // Deep in a text, it is an example query.
             let sorts = self.word(i + 3, &["having", "limit", "asc", "desc"]) && i <= ORDER_BY_WITHIN;
             return if telling || (self.operand(i + 2) && (self.broken || self.comment_ends() || sorts)) {
                 5
@@ -384,7 +384,7 @@ impl<'a> Reader<'a> {
         0
     }
 
-    /// A function that is called.
+    /// The weight of a function call.
     pub(super) fn call(&self, i: usize, t: &Token<'_>) -> u32 {
         let inner = self.skip_open(i + 1);
         let filled = self.operand(inner) || self.is(inner, "*");
@@ -392,7 +392,7 @@ impl<'a> Reader<'a> {
             return if filled { 5 } else { 3 };
         }
         let compared = {
-            // What follows its end.
+            // The tokens after its end.
             let mut depth = 0_usize;
             let mut end = i + 1;
             for k in i + 1..self.tokens.len().min(i + 64) {
@@ -425,7 +425,7 @@ impl<'a> Reader<'a> {
         u32::from(self.broken) * 2 + u32::from(compared) * 2 + u32::from(nested) * 2 + u32::from(whole) * 4 + 1
     }
 
-    /// A condition, or a comparison.
+    /// The weight of a condition or comparison.
     pub(super) fn condition(&self, i: usize, t: &Token<'_>) -> u32 {
         let mut j = self.skip_open(i + 1);
         let joins = t.word(JOINS);
@@ -439,7 +439,7 @@ impl<'a> Reader<'a> {
         {
             j += 1;
         }
-        // A string that ended before, a number or a parenthesis: the value goes on behind it.
+        // After a closed string, a number or a parenthesis, the value continues a condition.
         let behind = i == 0 && (self.broken || self.is(i + 1, "("))
             || i.checked_sub(1).is_some_and(|p| {
                 self.is(p, ")")
@@ -495,7 +495,7 @@ impl<'a> Reader<'a> {
         if compares {
             let right = self.skip_open(j + 2);
             let same = self.at(j).zip(self.at(right)).is_some_and(|(a, b)| a.text == b.text);
-            // Two conditions do not stand side by side.
+            // Two conditions are never separated by a comma.
             if self.is(right + 1, ",") && self.word(right + 2, JOINS) {
                 return 0;
             }
@@ -517,7 +517,7 @@ impl<'a> Reader<'a> {
         if operator.is_some_and(|t| t.is("(")) && self.kind(j, Kind::Word) {
             return if i == 0 || behind { 2 } else { 0 };
         }
-        // `' or name`, and no quote that ends it: nothing stands before the quote.
+        // `' or name` without a closing quote, and nothing before the quote.
         if self.broken
             && !self.before
             && i == 0

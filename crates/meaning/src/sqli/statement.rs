@@ -1,10 +1,10 @@
-//! Statements of SQL, and queries.
+//! SQL statements and queries.
 
 use super::reader::{CALLS_SURE, Reader};
 use super::token::Kind;
 
 impl Reader<'_> {
-    /// `select` and what stands behind it.
+    /// The weight of `select` with the tokens after it.
     pub(super) fn select(&self, mut j: usize) -> u32 {
         while self.word(
             j,
@@ -31,7 +31,7 @@ impl Reader<'_> {
             Kind::Operator => return 3,
             Kind::Text | Kind::Open => return 5,
             Kind::Number if !self.broken && self.word(j + 1, &["from"]) && self.at(j + 3).is_none() => return 4,
-            // A choice by its number, and nothing else: people write that.
+            // A choice by number, and nothing else: people write that.
             Kind::Number if !self.broken && j == 1 && second.is_none() && !first.text.starts_with(b"0x") => return 4,
             Kind::Number
                 if second.is_none_or(|t| {
@@ -91,7 +91,7 @@ impl Reader<'_> {
         if self.broken { 4 } else { u32::from(self.is(j + 1, ",")) * 3 }
     }
 
-    /// A statement that begins here.
+    /// The weight of a statement that begins here.
     pub(super) fn statement(&self, i: usize) -> u32 {
         let Some(t) = self.at(i) else { return 0 };
         let next = i + 1;
@@ -192,7 +192,7 @@ impl Reader<'_> {
         if sure { 5 } else { 0 }
     }
 
-    /// Whether a statement may begin with this word.
+    /// Whether this word can begin a statement.
     pub(super) fn statement_word(&self, i: usize) -> bool {
         self.word(
             i,

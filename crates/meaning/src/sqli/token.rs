@@ -1,20 +1,20 @@
-//! Tokens of SQL, of all dialects at once.
+//! Tokens of SQL, for all dialects at once.
 
-/// Most tokens that are read of a value.
+/// Most tokens of a value.
 const TOKENS: usize = 16 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Word,
     Number,
-    /// A string that ends.
+    /// A closed string.
     Text,
-    /// A quote of a string that does not end.
+    /// The opening quote of an unclosed string.
     Open,
     Operator,
     /// `( ) , ; [ ] { } : ?`
     Mark,
-    /// `--`, `#`, or `/*` without its end: what follows is cut off.
+    /// `--`, `#`, or an unclosed `/*`: the rest is cut off.
     Comment,
 }
 
@@ -36,11 +36,11 @@ impl Token<'_> {
     }
 }
 
-/// The tokens of a piece of SQL.
+/// The tokens of an SQL fragment.
 pub(super) fn tokens(data: &[u8]) -> Vec<Token<'_>> {
     let mut list = Vec::new();
     let mut at = 0;
-    // Quotes and comments that do not end are looked for once: what follows has no end either.
+    // Search only once for the end of an unclosed quote or comment: later ones are unclosed too.
     let (mut unended, mut comment_unended) = ([false; 256], false);
     while let Some(&b) = data.get(at) {
         if list.len() == TOKENS {
@@ -54,7 +54,7 @@ pub(super) fn tokens(data: &[u8]) -> Vec<Token<'_>> {
             }
             b'\'' | b'"' | b'`' if unended[usize::from(b)] => (Kind::Open, 1),
             b'\'' | b'"' | b'`' => match string(rest) {
-                // A name, as MySQL quotes it.
+                // A name in MySQL's quotes.
                 Some(len) if b == b'`' => (Kind::Word, len),
                 Some(len) => (Kind::Text, len),
                 None => {
@@ -69,7 +69,7 @@ pub(super) fn tokens(data: &[u8]) -> Vec<Token<'_>> {
             b'#' => (Kind::Comment, 1),
             b'/' if rest.starts_with(b"/*") && comment_unended => (Kind::Comment, 2),
             b'/' if rest.starts_with(b"/*") => match memchr::memmem::find(rest.get(2..).unwrap_or(&[]), b"*/") {
-                // What MySQL executes, and what it leaves away.
+                // A comment that MySQL executes, and one that it ignores.
                 Some(_) if rest.get(2) == Some(&b'!') => {
                     at += 3;
                     at += data.iter().skip(at).take_while(|b| b.is_ascii_digit()).count();
@@ -96,7 +96,7 @@ pub(super) fn tokens(data: &[u8]) -> Vec<Token<'_>> {
                 let len = rest.iter().take_while(|&&b| b == b'.' || is_word(Some(&b))).count().max(1);
                 let dots = rest.get(..len).unwrap_or(rest).iter().rev().take_while(|&&b| b == b'.').count();
                 let len = (len - dots).max(1);
-                // `select.1` is the word, and a number behind it.
+                // `select.1` is the keyword, followed by a number.
                 let mut keywords = [&b"select."[..], b"union.", b"and.", b"or."].into_iter();
                 let keyword = keywords.find(|k| {
                     rest.get(..len).is_some_and(|w| w.starts_with(k))
@@ -157,7 +157,7 @@ fn number(data: &[u8]) -> usize {
     len
 }
 
-/// The length of a string with its quotes; `None` where it does not end.
+/// The length of a string with its quotes; `None` if it is not closed.
 fn string(data: &[u8]) -> Option<usize> {
     let &quote = data.first()?;
     let mut at = 1;

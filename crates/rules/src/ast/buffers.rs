@@ -1,4 +1,4 @@
-//! What is checked in buffers: contents, expressions, numbers, and transforms before them.
+//! Checks on buffers: contents, expressions, numbers, and the transforms before them.
 
 use std::hash::{Hash, Hasher};
 
@@ -7,21 +7,21 @@ use margay_meaning::decode::Decoding;
 
 use super::{Compare, DataRep, Dataset, Side};
 
-/// All checks of one buffer of a rule.
+/// All checks of a rule on one buffer.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct BufferChecks {
     /// The buffer's canonical name: `payload` for packet and stream payload, `pkt_data`, `tcp.hdr`, `ipv4.hdr`,
     /// `http.uri` … Two groups of a rule may have the same name.
     pub buffer: String,
-    /// Whether a protocol keyword named it (then matching needs that protocol's parser).
+    /// Whether a protocol keyword selected it. Matching then needs that protocol's parser.
     pub app: bool,
-    /// The direction, where the rule gives one for a buffer that both have (`file.data:to_client`).
+    /// The direction, if the rule gives one for a buffer that exists in both (`file.data:to_client`).
     pub side: Option<Side>,
     /// Transforms, in order.
     pub transforms: Vec<Transform>,
     /// The checks.
     pub checks: Vec<BufferCheck>,
-    /// `absent`: the buffer must not be there; `Some(true)` for `absent:or_else`.
+    /// `absent`: the buffer must not exist; `Some(true)` for `absent:or_else`.
     pub absent: Option<bool>,
 }
 
@@ -42,7 +42,7 @@ pub enum Transform {
     Domain,
     Tld,
     UrlDecode,
-    /// One of those that undo what an attack hides in.
+    /// A decoding that undoes an evasion technique.
     Decode(Decoding),
     Xor(Vec<u8>),
     PcreXform(String),
@@ -57,7 +57,7 @@ pub enum Transform {
     ZlibDeflate {
         max_size: u32,
     },
-    /// `luaxform`: the script, and what is given to it.
+    /// `luaxform`: the script and its arguments.
     Lua(LuaTransform),
 }
 
@@ -68,7 +68,7 @@ pub struct LuaTransform {
     pub script: String,
     /// Arguments, at most ten.
     pub args: Vec<String>,
-    /// Who loads the script gives it a number.
+    /// The script's number, which the script loader assigns.
     pub number: Option<u32>,
 }
 
@@ -79,17 +79,17 @@ pub struct LuaCheck {
     pub script: String,
     /// `!`
     pub negated: bool,
-    /// The rule's variables up to here, by number.
+    /// The rule's variables defined so far, by number.
     pub variables: Vec<String>,
-    /// What it looks at, which only the script says: who loads it fills that in.
+    /// The data that the script inspects. Only the script says so, and its loader fills it in.
     pub at: LuaAt,
-    /// Names of the buffers that it looks at, of a transaction.
+    /// Names of the transaction buffers that the script inspects.
     pub buffers: Vec<&'static str>,
-    /// Who loads the script gives it a number.
+    /// The script's number, which the script loader assigns.
     pub number: Option<u32>,
 }
 
-/// What a script of a rule looks at.
+/// The data that a rule's script inspects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum LuaAt {
     /// Each packet.
@@ -97,7 +97,7 @@ pub enum LuaAt {
     Packet,
     /// Packets with payload.
     Payload,
-    /// What a stream has new.
+    /// New stream data.
     Stream,
     /// A transaction.
     Transaction,
@@ -112,7 +112,7 @@ pub enum Base64Mode {
     Rfc4648,
 }
 
-/// A number in the rule, or a variable that `byte_extract` or `byte_math` of the same rule sets.
+/// A number in the rule, or a variable that `byte_extract` or `byte_math` in the same rule sets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Value {
     /// A number
@@ -121,10 +121,10 @@ pub enum Value {
     Variable(u8),
 }
 
-/// Most variables that one rule may define.
+/// Most variables of one rule.
 pub const VARIABLES_MAX: usize = 64;
 
-/// A check within a buffer.
+/// A check on a buffer.
 #[derive(Debug, Clone, PartialEq, Hash)]
 #[allow(missing_docs)]
 pub enum BufferCheck {
@@ -146,7 +146,7 @@ pub enum BufferCheck {
     ByteMath(ByteMath),
     /// `base64_decode`; the checks after `base64_data` are in `data`.
     Base64 { bytes: Option<u32>, offset: u32, relative: bool, data: Vec<BufferCheck> },
-    /// `entropy`: value compared in thousandths
+    /// `entropy`: the value is compared in thousandths
     Entropy { bytes: u32, offset: u32, value: FloatCompare },
     /// `asn1`
     Asn1(Asn1),
@@ -154,24 +154,24 @@ pub enum BufferCheck {
     Dataset(Box<Dataset>),
     /// `datarep`
     DataRep(Box<DataRep>),
-    /// `lua` behind a sticky buffer
+    /// `lua` on a sticky buffer
     Lua(Box<LuaCheck>),
     /// `sqli`, `xss`, `shell_injection`
     Judge(Judge),
-    /// Whatever else looks at a buffer, as written
+    /// Any other check on a buffer, as written
     Other { keyword: String, argument: String },
 }
 
-/// `asn1`: holds where one of what it asks for is found in the ASN.1 (X.690) at a place.
+/// `asn1`: holds if the ASN.1 (X.690) at a place has one of the selected conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Asn1 {
-    /// `bitstring_overflow`: a bit string with more unused bits than it has.
+    /// `bitstring_overflow`: a bit string with more unused bits than its length.
     pub bitstring_overflow: bool,
-    /// `double_overflow`: a real number in decimal that is longer than implementations are known to have room for.
+    /// `double_overflow`: a decimal real number longer than the buffers of known implementations.
     pub double_overflow: bool,
-    /// `oversize_length`: something longer than this, in bytes.
+    /// `oversize_length`: an element longer than this, in bytes.
     pub oversize_length: Option<u32>,
-    /// `relative_offset`, from the last match; it wins over `absolute_offset`.
+    /// `relative_offset`, from the last match; takes precedence over `absolute_offset`.
     pub relative_offset: Option<i32>,
     /// `absolute_offset`, from the start of the buffer.
     pub absolute_offset: u32,
@@ -200,7 +200,7 @@ impl Hash for FloatCompare {
             Equal(a) | NotEqual(a) | Less(a) | LessEqual(a) | Greater(a) | GreaterEqual(a) => (a, a),
             Between(a, b) | NotBetween(a, b) => (a, b),
         };
-        // The two zeros are equal.
+        // Both zeros are equal.
         [a + 0.0, b + 0.0].map(f64::to_bits).hash(state);
     }
 }
@@ -208,7 +208,7 @@ impl Hash for FloatCompare {
 /// `content` with its modifiers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Content {
-    /// The bytes, hexadecimal parts and escapes resolved; 1 to 65,535.
+    /// The bytes, with hexadecimal parts and escapes resolved; 1 to 65,535.
     pub bytes: Vec<u8>,
     /// `!`
     pub negated: bool,
@@ -257,7 +257,7 @@ pub struct Pcre {
     pub captures: Vec<(CaptureKind, String)>,
 }
 
-/// Where a capture of `pcre` goes.
+/// Where a capture of `pcre` is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum CaptureKind {
@@ -272,16 +272,16 @@ pub enum CaptureKind {
 pub enum Endian {
     Big,
     Little,
-    /// As the DCERPC header says
+    /// As in the DCERPC header
     Dce,
 }
 
-/// How a number stands in a buffer.
+/// The format of a number in a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NumberFormat {
     /// Bytes
     Binary(Endian),
-    /// Digits in base 8, 10 or 16; 0 for what the digits say
+    /// Digits in base 8, 10 or 16; 0 to detect the base from the digits
     Text {
         /// The base
         base: u8,
@@ -291,17 +291,17 @@ pub enum NumberFormat {
 /// `byte_test`
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ByteTest {
-    /// How many bytes: 1 to 8 in binary, 1 to 23 as text
+    /// Number of bytes: 1 to 8 in binary, 1 to 23 as text
     pub bytes: Value,
     /// `!`
     pub negated: bool,
     /// The comparison
     pub op: ByteOp,
-    /// With what
+    /// The value to compare with
     pub value: Value,
-    /// Where
+    /// The offset
     pub offset: Value,
-    /// From the last match
+    /// Whether the offset counts from the last match
     pub relative: bool,
     /// Format
     pub format: NumberFormat,
@@ -318,30 +318,30 @@ pub enum ByteOp {
     Greater,
     GreaterEqual,
     Equal,
-    /// Any bit in common
+    /// At least one common bit
     And,
-    /// No bit in common, or `^` as documented
+    /// No common bit, or `^` as documented
     Or,
 }
 
 /// `byte_jump`
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ByteJump {
-    /// How many bytes; 0 jumps by `post_offset` alone
+    /// Number of bytes; 0 jumps by `post_offset` alone
     pub bytes: Value,
-    /// Where
+    /// The offset
     pub offset: Value,
-    /// From the last match
+    /// Whether the offset counts from the last match
     pub relative: bool,
-    /// Times
+    /// Factor
     pub multiplier: u32,
     /// Format
     pub format: NumberFormat,
-    /// Round up to 32 bits
+    /// Whether to round up to 32 bits
     pub align: bool,
-    /// Jump from the beginning of the payload
+    /// Whether to jump from the start of the payload
     pub from_beginning: bool,
-    /// Jump from the end of the payload
+    /// Whether to jump from the end of the payload
     pub from_end: bool,
     /// Added after the jump
     pub post_offset: Value,
@@ -352,28 +352,28 @@ pub struct ByteJump {
 /// `byte_extract`
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ByteExtract {
-    /// How many bytes
+    /// Number of bytes
     pub bytes: u8,
-    /// Where
+    /// The offset
     pub offset: i32,
     /// The variable it sets
     pub variable: u8,
-    /// From the last match
+    /// Whether the offset counts from the last match
     pub relative: bool,
-    /// Times
+    /// Factor
     pub multiplier: u32,
     /// Format
     pub format: NumberFormat,
-    /// Round up to 2 or 4 bytes; 0 not at all
+    /// Round up to 2 or 4 bytes; 0 to not round
     pub align: u8,
 }
 
 /// `byte_math`
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ByteMath {
-    /// How many bytes
+    /// Number of bytes
     pub bytes: Value,
-    /// Where
+    /// The offset
     pub offset: i32,
     /// `+ - * / << >>`
     pub op: MathOp,
@@ -381,7 +381,7 @@ pub struct ByteMath {
     pub rvalue: Value,
     /// The variable it sets
     pub result: u8,
-    /// From the last match
+    /// Whether the offset counts from the last match
     pub relative: bool,
     /// Format
     pub format: NumberFormat,

@@ -1,8 +1,8 @@
-//! What a match does besides its action: variables, tags, thresholds.
+//! Effects of a match besides its action: variables, tags, thresholds.
 
 use super::{Action, AddressSet, FlowIntValue, Place, XBitTrack};
 
-/// What a match does besides its action.
+/// An effect of a match besides its action.
 #[derive(Debug, Clone, PartialEq, Hash)]
 #[allow(missing_docs)]
 pub enum Effect {
@@ -10,32 +10,32 @@ pub enum Effect {
     FlowBit { names: Vec<String>, op: BitOp },
     /// `flowint` changes
     FlowInt { name: String, op: FlowIntOp },
-    /// `xbits`, `hostbits` `set|unset|toggle`, with seconds to live
+    /// `xbits`, `hostbits` `set|unset|toggle`, with the lifetime in seconds
     XBit { name: String, track: XBitTrack, op: BitOp, expire: u32, hostbits: bool },
-    /// `score:NAME,+N`: adds to a score of the transaction
+    /// `score:NAME,+N`: adds to a transaction score
     Score { name: String, add: u32 },
     /// `tag`
     Tag(Tag),
     /// `bypass`
     Bypass,
-    /// `replace` is in the content; this marks that a rule has one
+    /// Marks a rule with `replace`; the content has the replacement
     Replace,
     /// `nfq_set_mark`
     NfqMark { mark: u32, mask: u32 },
-    /// An action with a scope, or a further action, of the header (`accept:flow,alert`); one for each, in order. Without
-    /// any the rule has [`super::Rule::action`] alone.
+    /// An action with a scope, or an additional action, in the header (`accept:flow,alert`); one for each, in order.
+    /// Without any, the rule has only [`super::Rule::action`].
     Action { action: Action, scope: Option<ActionScope> },
     /// `config`
     Config { what: ConfigWhat, kind: ConfigKind, scope: ConfigScope },
-    /// `filestore`: which directions' files, `None` for that of the rule, and how many
+    /// `filestore`: the direction of the files, `None` for the rule's own, and which of them
     FileStore { side: Option<FileSide>, scope: FileScope },
-    /// `tls.store`: the certificates of the direction that matched
+    /// `tls.store`: the certificates of the matching direction
     TlsStore,
-    /// Whatever later protocols add, as written
+    /// Effects that later protocols add, as written
     Other { keyword: String, argument: String },
 }
 
-/// Whose files `filestore` stores.
+/// The direction whose files `filestore` stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum FileSide {
@@ -44,19 +44,19 @@ pub enum FileSide {
     Both,
 }
 
-/// Which files `filestore` stores.
+/// The files that `filestore` stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum FileScope {
-    /// `file`: that which matched
+    /// `file`: the file that matched
     File,
-    /// `tx`: all of the transaction
+    /// `tx`: all files of the transaction
     Transaction,
-    /// `ssn`, `flow`: all of the flow from now on
+    /// `ssn`, `flow`: all later files of the flow
     Flow,
 }
 
-/// How far an action of the header reaches.
+/// The scope of an action in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ActionScope {
     /// `packet`
@@ -69,7 +69,7 @@ pub enum ActionScope {
     Transaction,
 }
 
-/// What `config` turns off.
+/// The feature that `config` turns off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ConfigWhat {
@@ -77,7 +77,7 @@ pub enum ConfigWhat {
     Tracking,
 }
 
-/// Of what `config` turns it off.
+/// The object for which `config` turns it off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ConfigKind {
@@ -85,7 +85,7 @@ pub enum ConfigKind {
     Flow,
 }
 
-/// For how much `config` turns it off.
+/// The scope of `config`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ConfigScope {
@@ -115,15 +115,15 @@ pub enum FlowIntOp {
 /// `tag`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag {
-    /// What is tagged
+    /// The tagged object
     pub scope: TagScope,
-    /// For how much; 0 seconds or packets means the default
+    /// The amount; 0 seconds or packets means the default
     pub count: u32,
-    /// Of what
+    /// The unit of the amount
     pub unit: TagUnit,
 }
 
-/// What `tag` tags.
+/// The object that `tag` tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum TagScope {
@@ -132,7 +132,7 @@ pub enum TagScope {
     HostDestination,
 }
 
-/// What `tag` counts.
+/// The unit that `tag` counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum TagUnit {
@@ -146,11 +146,11 @@ pub enum TagUnit {
 pub struct Threshold {
     /// Kind
     pub kind: ThresholdKind,
-    /// By what
+    /// The subject of the count
     pub track: Track,
-    /// How many
+    /// The count
     pub count: u32,
-    /// Within how many seconds
+    /// The window in seconds
     pub seconds: u32,
     /// `backoff`: factor
     pub multiplier: u32,
@@ -167,7 +167,7 @@ pub enum ThresholdKind {
     DetectionFilter,
 }
 
-/// What a threshold counts by.
+/// The subject by which a threshold counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Track {
@@ -186,13 +186,13 @@ pub struct GlobalThreshold {
     pub gid: u32,
     /// Signature; 0 for all of the generator
     pub sid: u32,
-    /// What it does
+    /// The effect
     pub kind: GlobalThresholdKind,
-    /// Where it stands
+    /// The entry's place
     pub place: Place,
 }
 
-/// What an entry of `threshold.config` does.
+/// The effect of a `threshold.config` entry.
 #[derive(Debug, Clone, PartialEq, Hash)]
 #[allow(missing_docs)]
 pub enum GlobalThresholdKind {

@@ -1,39 +1,39 @@
-//! Sets of data that buffers are looked up in: `dataset` and `datarep`.
+//! Datasets in which buffers are looked up: `dataset` and `datarep`.
 
-/// `dataset`: whether the whole buffer is in a set, or puts it there.
+/// `dataset`: tests whether the whole buffer is in a dataset, or changes the dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Dataset {
-    /// What is asked or done.
+    /// The command.
     pub command: SetCommand,
-    /// The set's name.
+    /// The dataset's name.
     pub name: String,
-    /// What the rule says of the set.
+    /// The rule's options for the dataset.
     pub options: SetOptions,
 }
 
 /// What `dataset` does with a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SetCommand {
-    /// Puts it in the set; holds where it was not there.
+    /// Adds it to the dataset; holds if it was not there.
     Set,
-    /// Takes it out of the set; holds where it was there.
+    /// Removes it from the dataset; holds if it was there.
     Unset,
-    /// Holds where it is in the set.
+    /// Holds if it is in the dataset.
     IsSet,
-    /// Holds where it is not in the set.
+    /// Holds if it is not in the dataset.
     IsNotSet,
 }
 
-/// `datarep`: the reputation that a set has for the whole buffer.
+/// `datarep`: the reputation of the whole buffer in a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DataRep {
-    /// The set's name.
+    /// The dataset's name.
     pub name: String,
-    /// How the reputation compares with `value`; without one it never holds.
+    /// How the reputation is compared with `value`. Without a reputation the check never holds.
     pub op: DataRepOp,
-    /// With what.
+    /// The value to compare with.
     pub value: u16,
-    /// What the rule says of the set.
+    /// The rule's options for the dataset.
     pub options: SetOptions,
 }
 
@@ -46,7 +46,7 @@ pub enum DataRepOp {
     Equal,
 }
 
-/// What a set holds.
+/// The type of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SetKind {
     /// Any bytes; base64 in files.
@@ -57,12 +57,12 @@ pub enum SetKind {
     Sha256,
     /// IPv4 addresses.
     Ipv4,
-    /// Addresses of both families (`ip`, and its other name `ipv6`); IPv4 as IPv4-mapped IPv6 (RFC 4291 section 2.5.5.2).
+    /// Addresses of both families (`ip`, or its alias `ipv6`); IPv4 as IPv4-mapped IPv6 (RFC 4291 section 2.5.5.2).
     Ip,
 }
 
 impl SetKind {
-    /// The kind of that name.
+    /// The type with that name.
     pub fn from_name(name: &str) -> Option<SetKind> {
         Some(match name {
             "string" => SetKind::String,
@@ -74,7 +74,7 @@ impl SetKind {
         })
     }
 
-    /// Its name.
+    /// The type's name.
     pub const fn name(self) -> &'static str {
         match self {
             SetKind::String => "string",
@@ -86,20 +86,20 @@ impl SetKind {
     }
 }
 
-/// How a set's file is written.
+/// The format of a dataset's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum SetFormat {
-    /// A line for each: the data, perhaps a comma and a reputation.
+    /// A line per entry: the data, optionally with a comma and a reputation.
     #[default]
     Csv,
     /// One JSON document with an array of objects.
     Json,
-    /// A JSON object in each line (`ndjson`, `jsonline`).
+    /// A JSON object per line (`ndjson`, `jsonline`).
     NdJson,
 }
 
 impl SetFormat {
-    /// The format of that name.
+    /// The format with that name.
     pub fn from_name(name: &str) -> Option<SetFormat> {
         Some(match name {
             "csv" => SetFormat::Csv,
@@ -110,7 +110,7 @@ impl SetFormat {
     }
 }
 
-/// What a rule or the configuration says of a set; what is not said is `None`.
+/// Options of a dataset in a rule or the configuration; `None` if not given.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SetOptions {
     /// `type`
@@ -119,29 +119,29 @@ pub struct SetOptions {
     pub load: Option<String>,
     /// `save`: the file to write at the end.
     pub save: Option<String>,
-    /// `state`: the file to read and write; never with the two before.
+    /// `state`: the file to read and write; excludes `load` and `save`.
     pub state: Option<String>,
     /// `memcap`, in bytes.
     pub memcap: Option<u64>,
-    /// `hashsize`: for how many entries room is made.
+    /// `hashsize`: expected number of entries.
     pub hashsize: Option<u64>,
     /// `format`
     pub format: SetFormat,
-    /// `value_key`: where in an object the value is, as a dotted path.
+    /// `value_key`: dotted path of the value within an object.
     pub value_key: Option<String>,
-    /// `array_key`: where in a document the array is, as a dotted path.
+    /// `array_key`: dotted path of the array within a document.
     pub array_key: Option<String>,
-    /// `context_key` (`enrichment_key`): under which name alerts show the object.
+    /// `context_key` (`enrichment_key`): the name under which alerts show the object.
     pub context_key: Option<String>,
-    /// `remove_key`: alerts show the object without its value.
+    /// `remove_key`: alerts show the object without the value.
     pub remove_key: bool,
 }
 
 impl SetOptions {
-    /// Sets the option `name`; false where there is no such option, and the reason where the value means nothing.
+    /// Sets the option `name`; returns false if there is no such option.
     ///
     /// # Errors
-    /// What is wrong with the value.
+    /// The reason, if the value is invalid.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let size = |of: &str| {
             crate::number::unsigned(value)

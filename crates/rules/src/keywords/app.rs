@@ -1,5 +1,5 @@
-//! Keywords of application protocols other than HTTP, and of files: their buffers, and their other checks, which are kept
-//! as written until the protocol is there to make sense of them.
+//! Keywords of files and of application protocols other than HTTP: their buffers, and their other checks, which stay as
+//! text until the protocol parses them.
 
 use std::cmp::Ordering;
 
@@ -71,7 +71,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["app-layer-state"], app_layer_state).needs("app-layer"),
 ];
 
-/// `file.data`, with a direction in rules for transactions and in old ones.
+/// `file.data`, with a direction in transaction rules and in old rules.
 fn file_data(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     need_protocol(b, FILE, i.written);
     let side = side(b, i)?;
@@ -116,7 +116,7 @@ fn filesize(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     file_keyword(b, i)?;
     let mut text = i.text.as_ref();
     if b.rule.arrow == Arrow::Transaction {
-        // Files of the response are those that are looked at.
+        // For these rules, files of the response are inspected.
         let Some(("to_client", size)) = text.split_once(',').map(|(side, size)| (side.trim(), size)) else {
             return fail("detect-filesize", "filesize in a rule on transactions: write filesize: to_client, SIZE");
         };
@@ -149,7 +149,7 @@ fn filestore(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// `frame:protocol.type`, or the type alone where the header names the protocol.
+/// `frame:protocol.type`, or only the type if the header names the protocol.
 fn frame(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-frame";
     let t = i.text.trim();

@@ -1,4 +1,4 @@
-//! `byte_test`, `byte_jump`, `byte_extract` and `byte_math`: numbers in a buffer.
+//! `byte_test`, `byte_jump`, `byte_extract` and `byte_math`: numbers within a buffer.
 
 use super::Keyword;
 use crate::ast::{BufferCheck, ByteExtract, ByteJump, ByteMath, ByteOp, ByteTest, Endian, MathOp, NumberFormat, Value};
@@ -15,7 +15,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
 
 const OFFSET: (i64, i64) = (-65535, 65535);
 
-/// The options that say how a number stands in the buffer.
+/// Options for the format of a number.
 #[derive(Debug, Default)]
 struct Format {
     endian: Option<Endian>,
@@ -26,7 +26,7 @@ struct Format {
 }
 
 impl Format {
-    /// Takes an option if it is one of these.
+    /// Parses a format option; returns whether it was one.
     fn take(&mut self, word: &str) -> bool {
         match word {
             "relative" => self.relative = true,
@@ -55,7 +55,7 @@ fn is_name(s: &str) -> bool {
     s.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
 }
 
-/// A number within bounds or a variable of the target buffer.
+/// A number within bounds, or a variable of the target buffer.
 fn value(
     b: &Builder<'_>,
     s: &str,
@@ -93,18 +93,18 @@ fn bitmask(rest: &str, module: &'static str) -> Result<u32, Fail> {
     }
 }
 
-/// The value after an option's name and white space.
+/// The text after an option's name and white space.
 fn after<'a>(word: &'a str, name: &str) -> Option<&'a str> {
     let rest = word.strip_prefix(name)?;
     if rest.is_empty() || rest.starts_with(|c: char| c.is_ascii_whitespace()) { Some(rest) } else { None }
 }
 
-/// Whether a relative option of these words asks for the last match.
+/// Whether the options include `relative`.
 fn is_relative(words: &[&str]) -> bool {
     words.contains(&"relative")
 }
 
-/// Says that a keyword needs DCERPC where it uses its byte order.
+/// Records that a keyword needs DCERPC if it uses its byte order.
 fn dce(b: &mut Builder<'_>, f: &Format, keyword: &str) {
     if f.dce && !b.ctx.available.contains("dcerpc") {
         b.missing(keyword);

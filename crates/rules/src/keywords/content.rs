@@ -1,4 +1,4 @@
-//! `content` and what modifies it.
+//! `content` and its modifiers.
 
 use super::{Buffer, Keyword};
 use crate::ast::{BufferCheck, Content, Effect, Value};
@@ -31,7 +31,7 @@ const RELATIVE_MAX: i64 = 1 << 20;
 const MIXED: &str = "can't use a relative keyword like within/distance with a absolute relative keyword like depth/offset \
                      for the same content.";
 
-/// The bytes of a content: hexadecimal between pipes, backslash before `"`, `\`, `:` and `;`.
+/// Decodes a content: hexadecimal between pipes, backslash before `"`, `\`, `:` and `;`.
 pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, Fail> {
     const M: &str = "detect-content";
     let shown = || String::from_utf8_lossy(text);
@@ -90,7 +90,7 @@ pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, Fail> {
     Ok(out)
 }
 
-/// The text of a `content` that stands for these bytes.
+/// Encodes bytes in `content` syntax.
 pub fn render(bytes: &[u8]) -> String {
     let mut s = String::with_capacity(bytes.len());
     let mut hex = false;
@@ -124,7 +124,7 @@ fn uricontent(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     modify_buffer(b, "http_uri", &http::URI)
 }
 
-/// An old-style modifier: the last content looks at `buffer`.
+/// An old-style modifier: the last content applies to `buffer`.
 pub(super) fn modify_buffer(b: &mut Builder<'_>, written: &str, buffer: &'static Buffer) -> Result<(), Fail> {
     const M: &str = "detect-parse";
     if b.current.is_some() {
@@ -161,7 +161,7 @@ pub(super) fn modify_buffer(b: &mut Builder<'_>, written: &str, buffer: &'static
     b.note(buffer)
 }
 
-/// The content that a modifier refers to, or why there is none.
+/// The content that a modifier refers to, or an error if there is none.
 fn last<'a>(b: &'a mut Builder<'_>, module: &'static str, text: &str) -> Result<(Spot, &'a mut Content), Fail> {
     b.modified().ok_or_else(|| Fail::new(module, text))
 }
@@ -196,7 +196,7 @@ fn value(
     }
 }
 
-/// What no position may stand beside; `quoted` is how this keyword writes the two messages.
+/// Rejects options that conflict with any position; `quoted` selects this keyword's wording of both messages.
 fn position_allowed(c: &Content, module: &'static str, quoted: bool) -> Result<(), Fail> {
     if c.negated && c.fast_pattern {
         let by = if quoted { "'fast_pattern'." } else { "a fast_pattern" };
@@ -253,7 +253,7 @@ fn offset(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// Whether the match before this content in its buffer may be one to be relative to.
+/// Checks that this content may be relative to the match before it in its buffer.
 fn previous_allowed(b: &mut Builder<'_>, s: Spot, module: &'static str) -> Result<(), Fail> {
     let Some(list) = b.list(s.group, s.base64) else { return Ok(()) };
     let previous = list.iter().take(s.index).rev().find_map(|c| match c {
@@ -397,7 +397,7 @@ pub(super) fn fast_pattern(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fai
                 return fail(M, format!("parse error, ret -1, string {t}"));
             };
             let (o, l) = (o.trim(), l.trim());
-            // As the peer does, only the first two of more numbers count.
+            // As in Suricata, only the first two of several numbers count.
             let l = l.split_once(',').map_or(l, |x| x.0).trim();
             let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
             if !digits(o) || !digits(l) {
@@ -419,7 +419,7 @@ pub(super) fn fast_pattern(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fai
     let is_one =
         |(i, c): (usize, &BufferCheck)| i != spot.index && matches!(c, BufferCheck::Content(c) if c.fast_pattern);
     let other = b.list(spot.group, None).is_some_and(|l| l.iter().enumerate().any(is_one));
-    // A transaction rule has one for each of its directions.
+    // A transaction rule has one for each direction.
     if other && !transaction {
         return fail(M, "fast_pattern can be used on only one content in a rule");
     }

@@ -1,5 +1,4 @@
-//! Checks of buffers that are neither content nor numbers: `isdataat`, `bsize`, `base64_*`, `entropy`, `absent`,
-//! `pkt_data` …
+//! Other checks on buffers than contents and numbers: `isdataat`, `bsize`, `base64_*`, `entropy`, `absent`, `pkt_data` …
 
 use margay_meaning::Judge;
 use margay_meaning::decode::Decoding;
@@ -26,7 +25,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["lua", "luajit"], lua).negatable().needs("lua"),
 ];
 
-/// Largest count of bytes, and offset, that base64 keywords take.
+/// Largest byte count and offset of base64 keywords.
 const U16: i64 = 65535;
 
 fn isdataat(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
@@ -105,7 +104,7 @@ fn base64_decode(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         }
     }
     b.base64 = None;
-    // Without a sticky buffer it decodes where the last match was, be it relative to that or not.
+    // Without a sticky buffer it decodes the buffer of the last match, whether relative or not.
     let group = b.target(true);
     let spot = b.add(group, BufferCheck::Base64 { bytes, offset, relative, data: Vec::new() });
     b.base64_open = Some((spot.group, spot.index));
@@ -142,7 +141,7 @@ fn entropy(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// Options and their values are divided by blanks, options by commas or blanks.
+/// Blanks separate an option from its value; commas or blanks separate options.
 fn asn1(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let bad = || {
         let known = "bitstring_overflow, double_overflow, oversize_length N, absolute_offset N, relative_offset N";
@@ -174,7 +173,7 @@ fn asn1(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// `sqli`, `xss` and `shell_injection`, each behind a sticky buffer whose last transform is `canonicalise`.
+/// `sqli`, `xss` and `shell_injection`, each on a sticky buffer whose last transform is `canonicalise`.
 fn judge(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-meaning";
     let Some(judge) = Judge::ALL.into_iter().find(|j| j.name() == i.name) else { return fail(M, "unknown judgement") };
@@ -208,7 +207,7 @@ fn absent(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 fn pkt_data(b: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
     b.current = None;
     b.base64 = None;
-    // What follows refers to nothing before it.
+    // Later keywords cannot refer to anything before it.
     b.last_content = None;
     b.last_match = None;
     Ok(())
@@ -228,13 +227,13 @@ fn prefilter(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             b.rule.prefilter = Some(n);
             Ok(())
         }
-        // Behind a content it is another name of fast_pattern.
+        // After a content it is a synonym of fast_pattern.
         Last::Content(_) => content::fast_pattern(b, i),
         Last::Other => fail(M, "prefilter is not supported for the keyword before it"),
     }
 }
 
-/// Whether a check can stand in for a fast pattern.
+/// Whether a check can replace a fast pattern.
 const fn can_prefilter(c: Option<&Check>) -> bool {
     !matches!(
         c,

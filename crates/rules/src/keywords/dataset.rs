@@ -8,7 +8,7 @@ use crate::error::{Fail, fail};
 pub(super) const KEYWORDS: &[Keyword] =
     &[Keyword::value(&["dataset"], dataset).needs("dataset"), Keyword::value(&["datarep"], datarep).needs("dataset")];
 
-/// The sticky buffer: data of packets and streams has no beginning and no end that a set could hold.
+/// The sticky buffer. Datasets need one, since packet and stream data has no fixed start and end.
 fn sticky(b: &Builder<'_>, module: &'static str) -> Result<usize, Fail> {
     b.current.ok_or_else(|| Fail::new(module, "datasets are only supported for sticky buffers"))
 }
@@ -23,7 +23,7 @@ fn name_of(text: Option<&str>, module: &'static str) -> Result<String, Fail> {
     }
 }
 
-/// Reads what follows the name: `key value`, separated by commas.
+/// Parses the options after the name: `key value`, separated by commas.
 fn options<'t>(
     b: &mut Builder<'_>,
     words: impl Iterator<Item = &'t str>,
@@ -44,7 +44,7 @@ fn options<'t>(
             }
             Ok(true) => {}
             Ok(false) => b.warn(module, format!("unknown option \"{key}\" is ignored")),
-            // A size that means nothing leaves the default.
+            // An invalid size leaves the default.
             Err(e) if matches!(key, "memcap" | "hashsize") => b.warn(module, e),
             Err(e) => return fail(module, e),
         }

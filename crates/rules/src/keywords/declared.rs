@@ -1,5 +1,4 @@
-//! Keywords that protocols declare in their folders ([`margay_app::Protocol::keywords`]), and sticky buffers for what else they offer to
-//! rules ([`margay_app::Protocol::buffers`]).
+//! Keywords that protocols declare in their modules ([`margay_app::Protocol::keywords`]).
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -14,7 +13,7 @@ use crate::builder::Input;
 use crate::error::{Fail, fail};
 use crate::number::compare;
 
-/// All of them, in the order of the protocols.
+/// All declared keywords, in protocol order.
 pub(super) fn keywords() -> &'static [Keyword] {
     static ALL: LazyLock<Vec<Keyword>> = LazyLock::new(|| {
         let mut all: Vec<Keyword> =
@@ -64,7 +63,7 @@ fn buffer(
 }
 
 fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Keyword) -> Keyword {
-    // The first name of its headers says for which protocols its keywords are as well: those that carry it.
+    // The first header name also lists the protocols that carry this one, and the keywords apply to those too.
     let protocols = p.headers.first().map_or(std::slice::from_ref(&p.rule_name), |h| h.1);
     let direction = match k.direction {
         KeywordDirection::ToServer => Direction::ToServer,
@@ -88,7 +87,7 @@ fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Ke
     }
 }
 
-/// What a rule asks of a declared number.
+/// The condition that a rule puts on a declared number.
 pub(super) fn test(i: &Input<'_>, kind: KeywordKind) -> Result<(NumberTest, Which), Fail> {
     match kind {
         KeywordKind::Number { max, words } => {
@@ -122,7 +121,7 @@ fn own(i: &Input<'_>, condition: NumberCondition) -> Result<NumberTest, Fail> {
     })
 }
 
-/// Names of bits that must be set, or with `!` clear; or a comparison of the whole number.
+/// Names of bits that must be set, or clear with `!`; or a comparison of the whole number.
 fn flags(i: &Input<'_>, max: u64, words: &[(&str, u64)]) -> Result<Compare, Fail> {
     if let Some(c) = compare(&i.text, max) {
         return Ok(c);

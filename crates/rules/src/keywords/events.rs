@@ -1,4 +1,5 @@
-//! Events as matches: `decode-event`, `stream-event`, `app-layer-event`; reputation and places: `iprep`, `geoip`.
+//! Checks for events: `decode-event`, `stream-event`, `app-layer-event`; and for reputation and location: `iprep`,
+//! `geoip`.
 
 use super::Keyword;
 use crate::ast::{Check, Compare, GeoIp, GeoSide, IpRepOp, IpRepSide};
@@ -137,7 +138,7 @@ fn geoip(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     if side.is_some() {
         words.next();
     }
-    // One `!` turns all of it round, wherever it stands (observed).
+    // A single `!` negates the whole list, wherever it is (observed).
     let mut negated = i.negated;
     let mut countries = Vec::new();
     for w in words {

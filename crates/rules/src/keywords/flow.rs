@@ -1,4 +1,4 @@
-//! Keywords about the flow: `flow`, `stream_size`, `flow.*`, `app-layer-protocol`.
+//! Flow keywords: `flow`, `stream_size`, `flow.*`, `app-layer-protocol`.
 
 use super::Keyword;
 use crate::ast::{AppProtoMode, Check, Compare, FlowCheck, FlowSide, Side, StreamSide};
@@ -23,7 +23,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
 
 fn flow(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-flow";
-    // A second one may add to one that says nothing of the state or of fragments.
+    // A second `flow` may extend one that sets neither state nor fragments.
     let before = b.rule.checks.iter().position(|c| matches!(c, Check::Flow(_)));
     let mut f = FlowCheck::default();
     let mut stands = FlowCheck::default();
@@ -246,7 +246,7 @@ fn app_layer_protocol(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     b.seen.app_protocol = true;
     b.seen.app_protocol_negated = i.negated;
-    // To be recognised is enough; a parser is not needed.
+    // Protocol detection is enough; no parser is needed.
     let known = || b.ctx.available.contains(name) || b.ctx.available.contains(&format!("app-layer:{name}"));
     let there = b.ctx.available.contains("app-layer") && (special || i.negated || known());
     if !there {

@@ -1,5 +1,5 @@
-//! Keywords of FTP that ask for numbers: the data connection's port and mode, whether a reply came, bounce attacks, and what
-//! a data connection is for.
+//! FTP keywords on numbers: the data connection's port and mode, whether a reply came, bounce attacks, and the command
+//! of a data connection.
 
 use super::{Direction, Keyword, Takes, number};
 use crate::ast::{Compare, NumberTest, Which};
@@ -17,7 +17,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::number(&["ftpbounce"], Takes::Nothing, FTP, ftpbounce).only(Direction::ToServer),
 ];
 
-/// What a word asks for, as one value.
+/// Converts a word to a condition on one value.
 fn word(i: &Input<'_>, module: &'static str, values: &[(&[&str], u64)]) -> Result<(NumberTest, Which), Fail> {
     let argument = i.text.trim().to_ascii_lowercase();
     match values.iter().find(|v| v.0.contains(&argument.as_str())) {

@@ -1,4 +1,4 @@
-//! HTTP: sticky buffers, the old modifiers of the same buffers, and `urilen`.
+//! HTTP: sticky buffers, their old modifiers, and `urilen`.
 
 use super::{Buffer, Direction, Keyword};
 use crate::ast::{Check, Compare};
@@ -6,7 +6,7 @@ use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::number::{compare, pair, unsigned};
 
-/// Protocols that have HTTP's buffers.
+/// Protocols with the HTTP buffers.
 pub(super) const HTTP: &[&str] = &["http", "http1", "http2", "doh2"];
 
 macro_rules! buffers {
@@ -121,7 +121,7 @@ fn urilen(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         None => (i.text.as_ref(), false),
     };
     let most = u64::from(u16::MAX);
-    // Of a range with nothing between its ends the first number counts, as it does for the peer.
+    // For a range without any value between its ends, the first number counts, as in Suricata.
     let first = || pair(n).and_then(|(a, b)| unsigned(a).filter(|&a| a <= most && unsigned(b).is_some()));
     let Some(value) = compare(n, most).or_else(|| first().map(Compare::Equal)) else {
         return fail(M, format!("invalid value for urilen: \"{}\"", i.text));

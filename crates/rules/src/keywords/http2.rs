@@ -1,4 +1,4 @@
-//! Numbers of HTTP/2's frames.
+//! Keywords on numbers in HTTP/2 frames.
 
 use super::{Buffer, Direction, Keyword, Takes, number};
 use crate::ast::{Compare, NumberTest, Which};
@@ -23,13 +23,13 @@ pub(super) const KEYWORDS: &[Keyword] = &[
 static GRPC_SERVICE: Buffer = of_call("grpc.service", "grpc_service", "grpc service");
 static GRPC_METHOD: Buffer = of_call("grpc.method", "grpc_method", "grpc method");
 
-/// A buffer of a call of gRPC.
+/// A buffer of a gRPC call.
 const fn of_call(name: &'static str, internal: &'static str, description: &'static str) -> Buffer {
     let direction = Direction::ToServer;
     Buffer { name, internal, description, protocols: HTTP2, direction, multi: false, feature: "" }
 }
 
-/// Types of frames (RFC 9113, section 6), by number.
+/// Frame types (RFC 9113, section 6), by number.
 const TYPES: [&str; 10] = [
     "data",
     "headers",
@@ -43,7 +43,7 @@ const TYPES: [&str; 10] = [
     "continuation",
 ];
 
-/// Codes of errors (RFC 9113, section 7), by number.
+/// Error codes (RFC 9113, section 7), by number.
 const ERRORS: [&str; 14] = [
     "noerror",
     "protocolerror",
@@ -73,7 +73,7 @@ const SETTINGS: [(&str, u32); 8] = [
     ("norfc7540priorities", 9),
 ];
 
-/// The place of a name, which may be written with underscores, in any case.
+/// The index of a name; ignores case and underscores.
 fn place(names: &[&str], name: &str) -> Option<u64> {
     let name: String = name.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase()).collect();
     names.iter().zip(0..).find(|(n, _)| **n == name).map(|(_, i)| i)
@@ -91,7 +91,7 @@ fn priority(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     number::integer(i, u64::from(u8::MAX), &|_| None)
 }
 
-/// The status of a call of gRPC, by its number or name.
+/// The status of a gRPC call, by number or name.
 fn grpc_status(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     number::integer(i, u64::from(u32::MAX), &|name| {
         margay_app::http2::GRPC_STATUS.iter().find(|s| s.0 == name).map(|s| s.1)
@@ -102,7 +102,7 @@ fn size_update(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     number::integer(i, u64::MAX, &|_| None)
 }
 
-/// `SETTINGS_HEADER_TABLE_SIZE>1000`: a setting by its name or number, and what its value is, if that matters.
+/// `SETTINGS_HEADER_TABLE_SIZE>1000`: a setting by name or number, with an optional condition on its value.
 fn settings(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     let text = i.text.trim();
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());

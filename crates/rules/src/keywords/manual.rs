@@ -1,7 +1,7 @@
-//! Which page of Suricata's manual (release 8) describes a keyword.
+//! Maps keywords to pages of Suricata's manual (release 8).
 
-/// Pages by the beginning of a keyword's name, or by all of it where it ends with `$`. The first that fits counts; those that
-/// none fits have the page of their table.
+/// Pages by the prefix of a keyword's name, or by the whole name if the pattern ends with `$`. The first match counts.
+/// Keywords without a match have the page of their table.
 const PAGES: &[(&[&str], &str)] = &[
     (&["http2."], "rules/http2-keywords.html"),
     (&["file.data$", "file_data$"], "rules/http-keywords.html"),
@@ -51,7 +51,7 @@ const PAGES: &[(&[&str], &str)] = &[
     (&["pcre$"], "rules/payload-keywords.html#pcre-perl-compatible-regular-expressions"),
 ];
 
-/// The page of a keyword; `table` is that of its table.
+/// The page of a keyword; `table` is its table's page.
 pub(super) fn page(name: &str, table: &'static str) -> &'static str {
     let fits = |pattern: &&str| match pattern.strip_suffix('$') {
         Some(whole) => whole == name,
@@ -92,7 +92,7 @@ mod tests {
             let (_, found) = all().find(|(k, _)| k.names.contains(&name)).expect(name);
             assert_eq!(found, format!("rules/{page}.html"), "{name}");
         }
-        // Every page is that of some keyword.
+        // Every page belongs to some keyword.
         for (names, page) in super::PAGES.iter().filter(|p| !["sdp."].contains(&p.0[0])) {
             assert!(all().any(|(_, p)| p == *page), "{names:?}");
         }

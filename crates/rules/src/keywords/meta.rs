@@ -1,4 +1,4 @@
-//! What a rule says of itself: `sid`, `msg`, `classtype`, `reference`, `metadata`, `requires` …
+//! Keywords about the rule itself: `sid`, `msg`, `classtype`, `reference`, `metadata`, `requires` …
 
 use super::{Keyword, is_known};
 use crate::ast::{ConfigKind, ConfigScope, ConfigWhat, Effect, Target};
@@ -24,7 +24,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["nfq_set_mark"], nfq_set_mark).needs("nfq"),
 ];
 
-/// Longest list of metadata or references of one rule.
+/// Most metadata entries or references of one rule.
 const LIST_MAX: usize = 1024;
 
 fn number(i: &Input<'_>, module: &'static str, sign: &str) -> Result<u32, Fail> {
@@ -86,7 +86,7 @@ fn msg(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let mut chars = i.text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
-            // A backslash stands for itself but before what needs one.
+            // A backslash is literal, except before characters that need one.
             '\\' if matches!(chars.peek(), Some('\\' | '"' | ':' | ';')) => out.extend(chars.next()),
             c => out.push(c),
         }
@@ -172,12 +172,12 @@ fn reference(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// Nothing of it decides whether the rule matches; whoever shows it takes it from the rule's text.
+/// Metadata does not affect matching. [`metadata_of`] reads it from the rule's text.
 fn metadata(_: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// What the keyword `name` says in the text of a rule, each time that it is there.
+/// All values of the keyword `name` in the text of a rule.
 fn values<'t>(text: &'t str, name: &str) -> Vec<&'t str> {
     let Ok(parts) = crate::lexer::split(text.as_bytes()) else { return Vec::new() };
     let of = |o: &crate::lexer::RawOption<'t>| o.name.eq_ignore_ascii_case(name.as_bytes()).then_some(o.value)?;
@@ -188,15 +188,15 @@ fn values<'t>(text: &'t str, name: &str) -> Vec<&'t str> {
     parts.options.iter().filter_map(of).map(plain).collect()
 }
 
-/// The references in the text of a rule that was taken, as system in lower case and text: `url`, `example.com/x`; also those
-/// of systems that nobody knows.
+/// The references in the text of a loaded rule, as system in lower case and text: `url`, `example.com/x`. Includes
+/// references with an unknown system.
 pub fn references(text: &str) -> Vec<(String, String)> {
     let pair = |v: &str| v.split_once(',').map(|(s, t)| (s.trim().to_ascii_lowercase(), t.trim().to_owned()));
     values(text, "reference").into_iter().filter_map(pair).take(LIST_MAX).collect()
 }
 
-/// The `metadata` in the text of a rule that was taken, as key and value, in order. A key without a value is passed over, as
-/// the peer does.
+/// The `metadata` in the text of a loaded rule, as key and value, in order. A key without a value is skipped, as in
+/// Suricata.
 pub fn metadata_of(text: &str) -> Vec<(String, String)> {
     let pair = |p: &str| {
         let (k, v) = p.trim().split_once(|c: char| c.is_ascii_whitespace())?;
@@ -273,7 +273,8 @@ fn config(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let (Some(what), Some(kind), Some(scope)) = (what, kind, scope) else {
         return fail(M, format!("config needs a subsystem, a type and a scope: \"{}\"", i.text));
     };
-    // Logging is that of transactions whatever the type says; tracking is that of flows, for the packet alone.
+    // Logging always applies to transactions, whatever the type says. Tracking applies to flows, and only with packet
+    // scope.
     match (what, kind, scope) {
         (ConfigWhat::Logging, _, ConfigScope::Packet) => {
             return fail(M, "logging can be disabled for scope tx and flow, not for packet");
@@ -304,7 +305,7 @@ fn nfq_set_mark(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// Already answered before the rest of the rule was looked at.
+/// Checked already, before the rest of the rule was parsed.
 #[allow(clippy::unnecessary_wraps)]
 fn requires(_: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
     Ok(())
@@ -323,7 +324,7 @@ fn version(s: &str) -> Option<Version> {
     parts.next().is_none().then_some(Version(n[0], n[1], n[2]))
 }
 
-/// Whether `running` satisfies `>= 7.0.3 < 8 | >= 9`; `Err` says why not, `None` that it cannot be understood.
+/// Whether `running` satisfies `>= 7.0.3 < 8 | >= 9`; `Err` gives the reason if not, `None` means a syntax error.
 fn version_holds(text: &str, running: Version) -> Option<Result<(), String>> {
     let mut reason = None;
     let mut any = false;
@@ -356,7 +357,7 @@ fn version_holds(text: &str, running: Version) -> Option<Result<(), String>> {
     Some(if any { Ok(()) } else { Err(reason.unwrap_or_default()) })
 }
 
-/// What of a `requires` argument is not met; `Ok(None)` where all is.
+/// The unmet part of a `requires` argument; `Ok(None)` if all is met.
 pub(crate) fn requires_unmet(text: &str, ctx: &Context) -> Result<Option<String>, Fail> {
     let bad = || Fail::new("detect-requires", format!("Failed to parse requires expression: {text}"));
     let mut seen_version = false;

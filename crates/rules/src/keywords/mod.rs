@@ -1,7 +1,7 @@
-//! The keywords of the language, one file a family; each file is a table of [`Keyword`]s and what parses them.
+//! The keywords of the language, one file per family. Each file has a table of [`Keyword`]s and their parsers.
 //!
-//! A new keyword is a line in one of these tables. What a keyword needs that a build may not have is named there too:
-//! application protocols, or a feature of [`crate::context::FEATURES`].
+//! A new keyword is a line in one of these tables. The table also names the application protocols, or a feature of
+//! [`crate::context::FEATURES`], that a keyword needs and a build may lack.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -42,7 +42,7 @@ pub(crate) use threshold::Fields;
 
 const MODULE: &str = "detect-parse";
 
-/// In which direction of a flow a buffer exists.
+/// The directions of a flow in which a buffer exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     ToServer,
@@ -55,16 +55,16 @@ pub(crate) enum Direction {
 pub(crate) struct Buffer {
     /// Canonical name.
     pub(crate) name: &'static str,
-    /// The name that messages use.
+    /// The name in messages.
     pub(crate) internal: &'static str,
-    /// What it holds, for messages.
+    /// The buffer's content, for messages.
     pub(crate) description: &'static str,
-    /// Application protocols that have it; empty for packet buffers.
+    /// Application protocols with this buffer; empty for packet buffers.
     pub(crate) protocols: &'static [&'static str],
     pub(crate) direction: Direction,
-    /// Whether every selection is its own (a transaction may have several of it).
+    /// Whether each selection is separate (a transaction may have several values).
     pub(crate) multi: bool,
-    /// Feature that it needs besides a protocol.
+    /// Feature that the buffer needs besides a protocol.
     pub(crate) feature: &'static str,
 }
 
@@ -92,18 +92,18 @@ pub(crate) enum Quotes {
 
 type Parser = fn(&mut Builder<'_>, &Input<'_>) -> Result<(), Fail>;
 
-/// What a keyword does.
+/// The effect of a keyword.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Does {
-    /// Whatever this does
+    /// Calls this parser
     Parse(Parser),
     /// Selects a buffer
     Select(&'static Buffer),
     /// Moves the last content to a buffer
     Modify(&'static Buffer),
-    /// A check of a number of a protocol's transactions
+    /// A check on a number of a protocol's transactions
     Number(&'static [&'static str], fn(&Input<'_>) -> Result<(NumberTest, Which), Fail>),
-    /// A check of a number that a protocol declares
+    /// A check on a number that a protocol declares
     Declared(&'static [&'static str], KeywordKind),
 }
 
@@ -114,11 +114,11 @@ pub(crate) struct Keyword {
     pub(crate) names: &'static [&'static str],
     pub(crate) takes: Takes,
     pub(crate) quotes: Quotes,
-    /// Whether a `!` may stand before the value.
+    /// Whether a `!` may precede the value.
     pub(crate) negatable: bool,
-    /// Feature that it needs; empty for none.
+    /// Feature that the keyword needs; empty for none.
     pub(crate) feature: &'static str,
-    /// Where what it looks at exists. Of a buffer that is the buffer's own.
+    /// The directions in which the inspected data exists. A buffer keyword uses its buffer's.
     pub(crate) direction: Direction,
     pub(crate) does: Does,
 }
@@ -137,7 +137,7 @@ impl Keyword {
         }
     }
 
-    /// A number of the transactions of protocols; `parse` reads what is asked of it.
+    /// A number of a protocol's transactions; `parse` parses the condition.
     pub(crate) const fn number(
         names: &'static [&'static str],
         takes: Takes,
@@ -205,7 +205,7 @@ impl Keyword {
     }
 }
 
-/// The families, each with the page of Suricata's manual for those of its keywords that have no page of their own ([`manual`]).
+/// The families, each with the page of Suricata's manual for keywords without a page of their own ([`manual`]).
 static FAMILIES: &[(&[Keyword], &str)] = &[
     (meta::KEYWORDS, "rules/meta.html"),
     (content::KEYWORDS, "rules/payload-keywords.html"),
@@ -228,7 +228,7 @@ static FAMILIES: &[(&[Keyword], &str)] = &[
     (smb::KEYWORDS, "rules/smb-keywords.html"),
 ];
 
-/// The families, and behind them the keywords that protocols declare.
+/// The families, followed by the keywords that protocols declare.
 fn families() -> impl Iterator<Item = (&'static [Keyword], &'static str)> {
     FAMILIES.iter().copied().chain([(declared::keywords(), "rules/index.html")])
 }
@@ -248,25 +248,25 @@ static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::n
     all
 });
 
-/// The names of all keywords that are known, canonical ones only, sorted (`--list-keywords`).
+/// The canonical names of all keywords, sorted (`--list-keywords`).
 pub fn names() -> Vec<&'static str> {
     let mut v: Vec<_> = keywords().filter_map(|k| k.names.first().copied()).collect();
     v.sort_unstable();
     v
 }
 
-/// Whether a keyword of this name, or this other name of one, is known.
+/// Whether a keyword with this name or alias exists.
 pub fn is_known(name: &str) -> bool {
     REGISTRY.contains_key(name)
 }
 
-/// All keywords, family by family, each with the page of Suricata's manual that describes it.
+/// All keywords by family, each with its page of Suricata's manual.
 pub(crate) fn all() -> impl Iterator<Item = (&'static Keyword, &'static str)> {
     let page = |k: &Keyword, family| manual::page(k.names.first().copied().unwrap_or_default(), family);
     families().flat_map(move |(table, family)| table.iter().map(move |k| (k, page(k, family))))
 }
 
-/// The keyword of a name, in any case.
+/// The keyword with a name, ignoring case.
 pub(crate) fn find(name: &str) -> Option<&'static Keyword> {
     REGISTRY.get(name).or_else(|| REGISTRY.get(name.to_ascii_lowercase().as_str())).copied()
 }
@@ -279,7 +279,7 @@ pub(crate) fn is_transform(k: &Keyword) -> bool {
 /// Parses one option into the rule.
 pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), Fail> {
     let written = String::from_utf8_lossy(option.name);
-    // The case of a keyword does not matter, but hardly any rule makes use of that.
+    // Keywords ignore case, but few rules use that.
     let Some(keyword) = find(written.as_ref()) else {
         return fail(MODULE, format!("unknown rule keyword '{written}'."));
     };
@@ -316,12 +316,12 @@ pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), F
     }
 }
 
-/// Whether the keyword selects a buffer of both directions: a rule on transactions (`=>`) names the one that it means.
+/// Whether the keyword selects a buffer that exists in both directions: a transaction rule (`=>`) must then name one.
 fn may_name_side(k: &Keyword) -> bool {
     matches!(k.does, Does::Select(buffer) if buffer.is_app() && buffer.direction == Direction::Both)
 }
 
-/// The direction that a keyword for a buffer names: `to_server` or `to_client`; none where it has no value.
+/// The direction that a buffer keyword names: `to_server` or `to_client`; `None` without a value.
 fn side(b: &mut Builder<'_>, i: &Input<'_>) -> Result<Option<Side>, Fail> {
     let (direction, side) = match i.text.trim() {
         "" => return Ok(None),
@@ -335,14 +335,14 @@ fn side(b: &mut Builder<'_>, i: &Input<'_>) -> Result<Option<Side>, Fail> {
     Ok(Some(side))
 }
 
-/// Notes a keyword as missing where none of its protocols is available.
+/// Records a keyword as missing if none of its protocols is available.
 pub(crate) fn need_protocol(b: &mut Builder<'_>, protocols: &[&str], keyword: &str) {
     if !protocols.is_empty() && !protocols.iter().any(|p| b.ctx.available.contains(*p)) {
         b.missing(keyword);
     }
 }
 
-/// Checks a value's form, and takes off quotes and negation.
+/// Checks a value's form, and removes quotes and negation.
 fn argument<'a>(k: &'static Keyword, written: &'a str, o: &RawOption<'a>) -> Result<Input<'a>, Fail> {
     let malformed =
         || Fail::new(MODULE, format!("invalid formatting or malformed option to {written} keyword: '{written}'"));

@@ -1,17 +1,16 @@
-//! What keywords ask of a number of a transaction: `VALUE[,WHICH]`, in the syntax that integer keywords share.
+//! Conditions on transaction numbers: `VALUE[,WHICH]`, in the syntax that integer keywords share.
 
 use crate::ast::{NumberTest, Which};
 use crate::builder::Input;
 use crate::error::{Fail, fail};
 use crate::number::compare;
 
-/// A number of 32 bits.
+/// A 32-bit number.
 pub(crate) fn u32(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     integer(i, u64::from(u32::MAX), &|_| None)
 }
 
-/// A number up to `max`, or one of those that `named` knows by a name, which is asked in lower case; a `!` may stand before
-/// the name.
+/// A number up to `max`, or a name that `named` resolves (in lower case), optionally negated with `!`.
 pub(crate) fn integer(
     i: &Input<'_>,
     max: u64,

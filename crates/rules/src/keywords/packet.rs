@@ -1,4 +1,4 @@
-//! Keywords about one packet's headers, and the buffers that hold headers.
+//! Keywords on a packet's headers, and header buffers.
 
 use super::{Buffer, Direction, Keyword};
 use crate::ast::{Check, ChecksumLayer, Compare, FlagMode, IpOption, Protocol, VlanLayer};
@@ -135,7 +135,7 @@ fn id(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
 }
 
-/// Names of IP protocols (RFC 5237's registry, as `/etc/protocols` has them).
+/// Names of IP protocols (RFC 5237's registry, as in `/etc/protocols`).
 const IP_PROTOCOLS: &[(&str, u8)] = &[
     ("ip", 0),
     ("hopopt", 0),
@@ -198,7 +198,7 @@ const IP_PROTOCOLS: &[(&str, u8)] = &[
 ];
 
 fn ip_protocol(name: &str) -> Option<u8> {
-    // Lower case, or all upper case as the registry's aliases are.
+    // Lower case, or upper case like the registry's aliases.
     let lower = name.to_ascii_lowercase();
     if name != lower && name != name.to_ascii_uppercase() {
         return None;
@@ -273,7 +273,7 @@ fn l3_proto(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 }
 
 fn ipopts(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    // The bits are those of the decoder's `ipv4_option`.
+    // The bits of the decoder's `ipv4_option`.
     let bit = match i.text.trim() {
         "any" => {
             b.packet_check(Check::IpOption(IpOption::Any));
@@ -313,7 +313,7 @@ fn flag_letters(text: &str) -> (FlagMode, String) {
 }
 
 fn fragbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    // Unlike that of `flags`, a modifier behind the letters means nothing to the peer.
+    // Unlike for `flags`, Suricata ignores a modifier after the letters.
     let text = i.text.trim();
     let (modifier, letters) = text.split_at(usize::from(text.starts_with(['+', '*', '!'])));
     let (mode, _) = flag_letters(modifier);
@@ -324,7 +324,7 @@ fn fragbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             'M' => 0x2000,
             'D' => 0x4000,
             'R' => 0x8000,
-            // Other letters mean nothing, as for the peer.
+            // Other letters are ignored, as in Suricata.
             _ => 0,
         };
     }
@@ -387,7 +387,7 @@ fn tcp_flags(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// A number that old keywords let stand in quotes no longer.
+/// A number, which these old keywords no longer accept in quotes.
 fn plain(i: &Input<'_>, module: &'static str, what: &str) -> Result<u16, Fail> {
     let t = i.text.trim();
     match decimal(t, u64::MAX) {

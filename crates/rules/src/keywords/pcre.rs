@@ -1,5 +1,5 @@
-//! `pcre`: the expression's frame, its options and captures. The expression itself is only checked for its shape; what
-//! compiles it has the last word.
+//! `pcre`: delimiters, options and captures. The expression itself is only checked for its structure; compilation
+//! decides whether it is valid.
 
 use super::{Buffer, Keyword, http};
 use crate::ast::{BufferCheck, CaptureKind, Pcre};
@@ -10,7 +10,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[Keyword::quoted(&["pcre"], pcre).or_un
 
 const M: &str = "detect-pcre";
 
-/// Buffer that an option letter stands for.
+/// The buffer for an option letter.
 const fn http_buffer(letter: char) -> Option<&'static Buffer> {
     Some(match letter {
         'U' => &http::URI,
@@ -90,7 +90,7 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         Some(info) => {
             super::need_protocol(b, info.protocols, "pcre");
             let selected = b.current.and_then(|g| b.groups.get(g)).map(|g| g.checks.buffer.as_str());
-            // What Q stands for has two names.
+            // The buffer for Q has two names.
             let body = is_body(info) && selected == Some(http::RESPONSE_BODY.name);
             if b.current.is_some() && selected != Some(info.name) && !body {
                 return fail(
@@ -126,12 +126,12 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// Whether a buffer is that of `Q`.
+/// Whether a buffer is the one for `Q`.
 fn is_body(info: &Buffer) -> bool {
     info.name == super::app::FILE_DATA.name
 }
 
-/// What a look at an expression tells.
+/// The structure of an expression.
 struct Shape {
     /// Capturing groups.
     groups: usize,
@@ -139,7 +139,7 @@ struct Shape {
     named: Vec<String>,
 }
 
-/// Counts capturing groups, and refuses what no engine would compile.
+/// Counts capturing groups, and rejects expressions that no engine would compile.
 fn shape(pattern: &str, whole: &str) -> Result<Shape, Fail> {
     let broken = |at: usize, why: &str| -> Result<Shape, Fail> {
         fail(M, format!("pcre2 compile of \"{whole}\" failed at offset {at}: {why}"))
@@ -181,7 +181,7 @@ fn shape(pattern: &str, whole: &str) -> Result<Shape, Fail> {
                         Some(b']') => break,
                         Some(b'\\') => k += 2,
                         Some(b'[') if b.get(k + 1) == Some(&b':') => {
-                            // [:alpha:] ends at its own :], a lone [: does not.
+                            // [:alpha:] ends at its own :]; a lone [: is not a class.
                             let rest = b.get(k + 2..).unwrap_or_default();
                             match rest.windows(2).position(|w| w == b":]") {
                                 Some(n) if rest.iter().take(n).all(|c| c.is_ascii_alphabetic() || *c == b'^') => {
@@ -239,7 +239,7 @@ fn name_of_group(after: &[u8]) -> Option<String> {
     };
     let n = rest.iter().position(|&c| c == end)?;
     let name = rest.get(..n)?;
-    // `(?<=` and `(?<!` look behind.
+    // `(?<=` and `(?<!` are lookbehinds.
     if name.is_empty() || !name.iter().all(|c| c.is_ascii_alphanumeric() || *c == b'_') {
         return None;
     }

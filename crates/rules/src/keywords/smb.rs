@@ -1,4 +1,4 @@
-//! Versions of SMB; interfaces and operations of DCE/RPC.
+//! SMB versions; DCE/RPC interfaces and operations.
 
 use super::app::{DCE, SMB};
 use super::{Keyword, Takes, need_protocol, number};
@@ -66,7 +66,7 @@ fn iface(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// A UUID's bytes as they are written.
+/// A UUID's bytes in the order in which they are written.
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let groups: Vec<&str> = text.split('-').collect();
     if groups.iter().map(|g| g.len()).ne([8, 4, 4, 4, 12]) || !text.is_ascii() {

@@ -1,4 +1,4 @@
-//! Old keywords of SSH, which are checks of `ssh.proto` and `ssh.software`.
+//! Old SSH keywords, which are checks on `ssh.proto` and `ssh.software`.
 
 use super::app::{SSH, SSH_PROTO, SSH_SOFTWARE};
 use super::{Buffer, Keyword, need_protocol};
@@ -11,7 +11,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["ssh.softwareversion"], softwareversion).or_unquoted(),
 ];
 
-/// `2_compat`, for 2 and what speaks it as well; or a version, as it stands in the banner.
+/// `2_compat`, for version 2 and compatible ones; or a version as in the banner.
 fn protoversion(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     deprecated(b, "ssh.protoversion", "ssh.proto");
     if i.text == "2_compat" {
@@ -30,7 +30,7 @@ fn protoversion(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     is(b, &SSH_PROTO, i.text.as_bytes())
 }
 
-/// The software as it stands in the banner, all of it and in this case.
+/// The software as in the banner: the whole text, case-sensitive.
 fn softwareversion(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     deprecated(b, "ssh.softwareversion", "ssh.software");
     if i.text.starts_with('!') {
@@ -43,7 +43,7 @@ fn deprecated(b: &mut Builder<'_>, old: &str, new: &str) {
     b.warn("detect-parse", format!("keyword '{old}' is deprecated and will be removed soon. Use '{new}' instead."));
 }
 
-/// The buffer is `text`. The sticky buffer in force stays in force.
+/// Adds the check that the buffer equals `text`. The current sticky buffer stays selected.
 fn is(b: &mut Builder<'_>, buffer: &'static Buffer, text: &[u8]) -> Result<(), Fail> {
     need_protocol(b, buffer.protocols, buffer.name);
     b.note(buffer)?;
@@ -87,7 +87,7 @@ mod tests {
         }
         let r = rule("ssh.protoversion:2_compat;").unwrap();
         assert!(matches!(r.checks.as_slice(), [Check::Number { keyword: "ssh.protoversion", .. }]), "{:?}", r.checks);
-        // They stand beside a sticky buffer.
+        // They do not change the sticky buffer.
         let r = rule("ssh.software; ssh.protoversion:2.0; content:\"x\";").unwrap();
         assert_eq!(r.buffers.iter().map(|b| &*b.buffer).collect::<Vec<_>>(), ["ssh.software", "ssh.proto"]);
     }

@@ -1,4 +1,4 @@
-//! How often a rule alerts: `threshold`, `detection_filter`; and `tag`, which alerts bring with them.
+//! Alert limits: `threshold` and `detection_filter`; and `tag`, which logs more packets after an alert.
 
 use super::Keyword;
 use crate::ast::{Effect, Tag, TagScope, TagUnit, Threshold, ThresholdKind, Track};
@@ -22,7 +22,7 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// Takes one `name value` part; `None` where it is none of these, or comes twice.
+    /// Parses a `name value` part; `None` if it is unknown or repeated.
     pub(crate) fn take(&mut self, part: &str) -> Option<()> {
         let (name, value) = part.trim().split_once(|c: char| c.is_ascii_whitespace())?;
         let value = value.trim();
@@ -60,7 +60,7 @@ impl Fields {
         }
     }
 
-    /// The threshold, where all that its kind needs is there.
+    /// The threshold, if all parts that its kind needs are given.
     pub(crate) fn threshold(&self) -> Option<Threshold> {
         let (kind, track, count) = (self.kind?, self.track?, self.count?);
         let backoff = kind == ThresholdKind::Backoff;
@@ -91,7 +91,7 @@ fn threshold(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let mut f = Fields::default();
     let text = i.text.trim();
     for part in text.strip_suffix(',').unwrap_or(text).split(',') {
-        // Once all is there, what follows (mostly an option whose `;` was forgotten) is passed over.
+        // Once it is complete, the rest is ignored: mostly an option after a missing `;`.
         let junk = match f.threshold() {
             Some(_) => f.take(part).is_none(),
             None => {
@@ -133,7 +133,7 @@ fn detection_filter(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     else {
         return Err(bad());
     };
-    // The manual lists `by_both` and `by_rule` as well; Suricata 8.0.6 refuses them.
+    // The manual also lists `by_both` and `by_rule`; Suricata 8.0.6 rejects them.
     if !matches!(track, Track::Source | Track::Destination | Track::Flow) {
         return Err(bad());
     }

@@ -1,4 +1,4 @@
-//! Keywords of TLS besides its buffers.
+//! TLS keywords besides the buffers.
 
 use super::{Buffer, Direction, Keyword, Takes, app, need_protocol, number};
 use crate::ast::{BufferCheck, Compare, Content, Effect, NumberTest, Which};
@@ -22,7 +22,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::bare(&["tls.store", "tls_store"], store),
 ];
 
-/// Names of versions with their numbers.
+/// Names and numbers of versions.
 const VERSIONS: &[(&str, u64)] = &[
     ("sslv2", 0x0200),
     ("sslv3", 0x0300),
@@ -32,13 +32,13 @@ const VERSIONS: &[(&str, u64)] = &[
     ("tls1.3", 0x0304),
 ];
 
-/// Numbers that mean a version: of TLS 1.3 those of its drafts too.
+/// Numbers that mean a version; for TLS 1.3 this includes its drafts.
 fn numbers_of(version: u64) -> Vec<u64> {
     let drafts = (version == 0x0304).then_some(0x7f00..=0x7fff);
     std::iter::once(version).chain(drafts.into_iter().flatten()).collect()
 }
 
-/// One version by its number, or as two bytes: `1.2`, `0x7f12`.
+/// One version as a number or as two bytes: `1.2`, `0x7f12`.
 fn version(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     const M: &str = "detect-tls-version";
     let text = i.text.trim();
@@ -60,7 +60,7 @@ fn version(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     Ok((NumberTest::OneOf { values, negated: false }, Which::Any))
 }
 
-/// Several versions by name, all with a `!` or none.
+/// Several versions by name; either all have a `!` or none.
 fn versions(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     const M: &str = "detect-ssl-version";
     let (mut values, mut form) = (Vec::new(), None);
@@ -70,7 +70,7 @@ fn versions(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
             let names: Vec<_> = VERSIONS.iter().map(|v| v.0).collect();
             return fail(M, format!("ssl_version: \"{name}\" is none of {}", names.join(", ")));
         };
-        // A `!` before the first of a list is meant for all.
+        // A `!` before the first of a list applies to all.
         let negated = negated || (n > 0 && form == Some(true));
         if *form.get_or_insert(negated) != negated {
             return fail(M, "ssl_version: names with and without a ! do not go together");
@@ -80,7 +80,7 @@ fn versions(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     Ok((NumberTest::OneOf { values, negated: form == Some(true) }, Which::Any))
 }
 
-/// States, any of which was seen: `client_hello|server_hello`; with a `!` one that was not.
+/// States of which at least one was seen: `client_hello|server_hello`; with `!`, one that was not.
 fn state(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     const STATES: [&str; 5] = ["client_hello", "server_hello", "client_keyx", "server_keyx", "unknown"];
     let (mut any, mut none) = (0, 0);
@@ -94,7 +94,8 @@ fn state(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     Ok((NumberTest::Bits { any, none }, Which::Any))
 }
 
-/// A moment, `>` or `<` one, or between two, which all include the moment that is named (observed): seconds since 1970 with the sign bit turned, so that they compare as unsigned.
+/// A date, `>` or `<` a date, or a range, all including the named date (observed). Stored as seconds since 1970 with the
+/// sign bit flipped, so that they compare as unsigned numbers.
 fn date(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     const M: &str = "detect-tls-cert-validity";
     let text = i.text.trim();
@@ -118,7 +119,7 @@ fn date(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     Ok((NumberTest::Compare(test), Which::Any))
 }
 
-/// Seconds since 1970 of a date, as exact as it is given, in UTC; a plain number of more than four digits is that.
+/// Seconds since 1970 (UTC) of a date of any precision; a plain number of more than four digits is already seconds.
 fn seconds(text: &str) -> Option<i64> {
     if text.len() > 4 && text.bytes().all(|b| b.is_ascii_digit()) {
         return text.parse().ok();
@@ -154,7 +155,7 @@ fn seconds(text: &str) -> Option<i64> {
             return None;
         }
     }
-    // Days since 1970 of the civil calendar, from years that begin in March.
+    // Days since 1970 in the civil calendar, with years that begin in March.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (era, of_era) = (y.div_euclid(400), y.rem_euclid(400));
     let of_year = (153 * m + 2) / 5 + day - 1;
@@ -162,12 +163,12 @@ fn seconds(text: &str) -> Option<i64> {
     Some(days * 86_400 + of_day)
 }
 
-/// A keyword that asks whether something is so.
+/// A keyword that tests a boolean.
 fn is_so(_: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     Ok((NumberTest::Compare(Compare::Equal(1)), Which::Any))
 }
 
-/// An old keyword that is a literal in a buffer, as it is written.
+/// An old keyword that is a literal in a buffer, matched as written.
 fn literal(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let buffer: &'static Buffer = match i.name {
         "tls.subject" => &app::TLS_CERT_SUBJECT,

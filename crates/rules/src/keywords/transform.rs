@@ -1,4 +1,4 @@
-//! Transforms: what happens to a sticky buffer's data before it is looked at.
+//! Transforms, which change a sticky buffer's data before inspection.
 
 use margay_meaning::decode::Decoding;
 
@@ -82,7 +82,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
 /// Most arguments of `luaxform`.
 const LUA_ARGS_MAX: usize = 10;
 
-/// Bytes that a decompressing transform makes at most, where the rule does not say.
+/// Default output limit of a decompressing transform, in bytes.
 const DECOMPRESSED: u32 = 1024;
 
 fn xor(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {

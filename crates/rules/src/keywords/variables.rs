@@ -1,5 +1,5 @@
-//! Bits and integers that outlive a packet: `flowbits`, `flowint`, `xbits`, `hostbits`, `flowvar`, `pktvar`,
-//! and the scores of transactions: `score`.
+//! Bits and integers that outlive a packet: `flowbits`, `flowint`, `xbits`, `hostbits`, `flowvar`, `pktvar`, and
+//! transaction scores: `score`.
 
 use super::Keyword;
 use crate::ast::{BitOp, CaptureKind, Check, Effect, FlowIntCheck, FlowIntOp, FlowIntValue, XBitTrack};
@@ -16,11 +16,11 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["pktvar"], pktvar).negatable(),
 ];
 
-/// Seconds that an xbit lives where the rule does not say.
+/// Default lifetime of an xbit in seconds.
 const EXPIRE: u32 = 30;
-/// Greatest number that `score` takes.
+/// Largest number in `score`.
 const SCORE_MAX: u32 = 10_000;
-/// Most names that may be joined by `|`.
+/// Most names joined by `|`.
 const NAMES_MAX: usize = 256;
 
 fn flowbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
@@ -125,7 +125,7 @@ fn effect(b: &mut Builder<'_>, name: String, op: FlowIntOp) -> Result<(), Fail> 
     Ok(())
 }
 
-/// `score:NAME,+N` adds to a score of the transaction; `score:NAME,>=,N` asks whether it is reached.
+/// `score:NAME,+N` adds to a transaction score; `score:NAME,>=,N` tests it.
 fn score(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-score";
     let number = |text: &str| -> Result<u32, Fail> {
@@ -169,7 +169,7 @@ fn score(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// Adds what `set`, `isset` … of an xbit or hostbit means.
+/// Adds the check or effect for `set`, `isset` … of an xbit or hostbit.
 fn bit(b: &mut Builder<'_>, action: &str, name: &str, track: XBitTrack, expire: u32, hostbits: bool) -> bool {
     let name = name.to_owned();
     let op = match action {
@@ -196,7 +196,7 @@ fn xbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             b.rule.force_alert = false;
             return Ok(());
         }
-        // Without a side it is that of the source.
+        // The default side is the source.
         [a, n] => (a, n, "track ip_src", None),
         [a, n, t] => (a, n, t, None),
         [a, n, t, e] => (a, n, t, Some(e)),

@@ -1,16 +1,17 @@
-//! Bytes without a hole.
+//! A block of contiguous bytes.
 
 use margay_flow::spare::Buffer;
 
-/// An emptied block keeps no more memory than this: what is larger goes to whichever stream has data next, and is in the cache then.
+/// An empty block keeps at most this much memory. Larger buffers go to the next stream with data, while they are still
+/// in the CPU cache.
 const KEEP: usize = 1 << 10;
 
-/// Bytes without a hole, which grow at their end and are freed at their front.
+/// Contiguous bytes, which grow at the end and are freed at the front.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Block {
     /// Offset of the first byte.
     pub(super) start: u64,
-    /// Bytes at the front of `data` that are freed but not yet moved out.
+    /// Freed bytes at the front of `data` that are not yet moved out.
     head: usize,
     data: Buffer,
 }
@@ -33,7 +34,7 @@ impl Block {
     pub(super) fn end(&self) -> u64 {
         self.start + self.len() as u64
     }
-    /// Bytes of memory that it holds.
+    /// Allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
         self.data.capacity()
     }
@@ -41,7 +42,7 @@ impl Block {
         let (a, b) = (from.max(self.start) - self.start, to.min(self.end()).saturating_sub(self.start));
         (a as usize, b as usize)
     }
-    /// What it has of the bytes from offset `from` to `to`.
+    /// The part of the block from offset `from` to `to`.
     pub(super) fn range(&self, from: u64, to: u64) -> &[u8] {
         let (a, b) = self.within(from, to);
         self.bytes().get(a..b).unwrap_or(&[])
@@ -50,14 +51,14 @@ impl Block {
         let (a, b) = self.within(from, to);
         self.data.get_mut(self.head + a..self.head + b).unwrap_or(&mut [])
     }
-    /// Adds bytes behind.
+    /// Adds bytes at the end.
     #[inline]
     pub(super) fn append(&mut self, part: &[u8]) {
         if self.data.append_behind(self.head, part, 0) {
             self.head = 0;
         }
     }
-    /// Adds bytes in front. The room that is made grows with the block, so that data which arrives last byte first is moved a
+    /// Adds bytes in front. The reserved room grows with the block, so that data arriving in reverse order is moved a
     /// constant number of times.
     pub(super) fn prepend(&mut self, part: &[u8]) {
         if part.len() > self.head {
@@ -72,7 +73,7 @@ impl Block {
         self.head = to;
         self.start -= part.len() as u64;
     }
-    /// Joins it with the block that begins where it ends. The smaller of both is copied.
+    /// Appends the block that begins where this one ends. Copies the smaller of both.
     pub(super) fn join(&mut self, mut next: Block) {
         if next.len() > self.len() {
             next.prepend(self.bytes());
@@ -81,14 +82,14 @@ impl Block {
             self.append(next.bytes());
         }
     }
-    /// Takes what is from offset `at` on off its end.
+    /// Removes and returns the bytes from offset `at` on.
     pub(super) fn split_off(&mut self, at: u64) -> Block {
         let end = Block::of(at, self.range(at, self.end()));
         let left = self.data.len() - end.len();
         self.data.truncate(left);
         end
     }
-    /// Frees what is before `floor`; whether that gave memory back.
+    /// Frees the bytes before `floor`; returns whether memory was released.
     pub(super) fn release(&mut self, floor: u64) -> bool {
         let n = floor.saturating_sub(self.start).min(self.len() as u64);
         self.start += n;
@@ -101,13 +102,13 @@ impl Block {
             }
             self.data.clear();
         } else if self.head > 4096 && self.head * 2 > self.data.len() {
-            // Each byte moves once at most for every byte freed.
+            // Each byte moves at most once for every byte freed.
             let head = std::mem::take(&mut self.head);
             return self.data.forget_before(head);
         }
         false
     }
-    /// Gives back the memory that no byte is in.
+    /// Releases unused memory.
     pub(super) fn shrink(&mut self) {
         if self.data.shrink(self.head) {
             self.head = 0;

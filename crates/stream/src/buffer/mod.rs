@@ -1,23 +1,23 @@
-//! One direction's data: what is in order, what came early, and which segment brought what.
+//! One direction's data: in-order data, early data, and which segment brought which bytes.
 //!
-//! Like a receiver, the buffer knows the byte that it expects next. Data that begins there is *in order*: it goes to the end
-//! of the last run, which is all that most segments need, and the one copy that is made of their bytes. Data that begins behind
-//! it is *early*: it waits in a tree, ordered by its place, and goes to the run when what is missing before it arrives. Each byte
-//! moves once on that way. So a segment costs what its bytes cost and the depth of the tree, however many holes there are.
+//! Like a receiver, the buffer knows the next expected byte. Data that begins there is *in order*: it is appended to the
+//! last run. Most segments need nothing else, and this is the only copy of their bytes. Data that begins later is
+//! *early*: it waits in a tree, sorted by offset, and moves to the run when the missing data arrives. Each byte moves at
+//! most once. So a segment's cost depends on its length and the depth of the tree, not on the number of holes.
 //!
-//! Where the receiver acknowledged bytes that were never seen, what is behind the hole is in order all the same, in a run of its
+//! If the receiver acknowledged bytes that were never seen, the data after the hole is in order as well, in a run of its
 //! own.
 //!
-//! Bytes that a receiver has in order are final. Of early bytes a later segment may replace some, as the receiver's system
-//! decides ([`OsPolicy`]): [`owners`] knows which segment brought which.
+//! In-order bytes are final. Early bytes may be replaced by a later segment, as the receiver's system decides
+//! ([`OsPolicy`]). [`owners`] records which segment brought which bytes.
 //!
-//! A segment that the receiver may have discarded comes with a *doubt*, a number: the larger, the more likely that is. Its bytes give
-//! way to those of a segment with less doubt until they are acknowledged, and until then they are not in order, nor is what is behind
-//! them: a receiver that discarded them still waits for them, and has what is behind them as early data.
+//! A segment that the receiver may have discarded has a *doubt*, a number that grows with the likelihood. Until its
+//! bytes are acknowledged, a segment with less doubt replaces them. Until then neither they nor the data after them is
+//! in order: a receiver that discarded them still waits for them and treats later data as early.
 //!
-//! There are two kinds of offsets. *Sequence offsets* count every byte from the one after the SYN on; segments and early data are
-//! placed by them. *Stream offsets* leave out the urgent bytes that the receiver takes out; runs and readers use them. Without
-//! such bytes they are the same.
+//! There are two kinds of offsets. *Sequence offsets* count every byte after the SYN; segments and early data use them.
+//! *Stream offsets* skip the urgent bytes that the receiver removes; runs and readers use them. Without urgent bytes
+//! both are equal.
 
 mod block;
 mod owners;
@@ -32,70 +32,70 @@ use urgent::Urgent;
 
 use crate::policy::OsPolicy;
 
-/// Data further apart than this is in separate regions.
+/// Data farther apart than this is in separate regions.
 const REGION: u64 = 256 << 10;
-/// Memory of a block of early data besides its bytes: its place in the tree, with what a tree leaves free, and that of an allocation.
+/// Estimated memory of an early block besides its bytes: its tree entry, free space in the tree, and allocator overhead.
 const BLOCK: u64 = 96;
 
-/// The doubt of bytes that the receiver has had no room for: those that come next are it.
+/// The doubt of bytes that the receiver had no room for: the next data for that place replaces them.
 const LACKED: u8 = 200;
 
-/// What became of a segment.
+/// The result of inserting a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Inserted {
-    /// Bytes that are new to the stream.
+    /// Number of bytes that are new to the stream.
     pub new: u32,
-    /// Whether some bytes were there already.
+    /// Whether some bytes were already stored.
     pub overlap: bool,
-    /// Whether some of those were different.
+    /// Whether some of those differed.
     pub different: bool,
-    /// Where in the stream an urgent byte was taken out.
+    /// The stream offset where an urgent byte was removed.
     pub urgent: Option<u64>,
 }
 
-/// One direction's data. First what data that comes in order touches.
+/// One direction's data. The fields that in-order data touches come first.
 #[derive(Debug, Clone, Default)]
 #[repr(C)]
 pub struct StreamBuffer {
-    /// What is in order, behind the last hole that the receiver does not have. By stream offset.
+    /// In-order data after the last gap. By stream offset.
     run: Block,
-    /// The sequence offset of the first byte that is not in order: that of the end of `run`.
+    /// The sequence offset of the first byte not in order, which is the end of `run`.
     next: u64,
     /// The receiver has everything before this sequence offset.
     acked: u64,
-    /// Urgent bytes, where there were any.
+    /// Urgent bytes, if there were any.
     urgent: Option<Box<Urgent>>,
-    /// Nothing before this stream offset is taken any more.
+    /// Data before this stream offset is no longer accepted.
     floor: u64,
     /// Everything before this stream offset was freed.
     released: u64,
-    /// What is in order before the last hole, oldest first. By stream offset.
+    /// In-order data before the last gap, oldest first. By stream offset.
     older: Vec<Block>,
-    /// What is not in order, by sequence offset. No two overlap.
+    /// Early data, by sequence offset, without overlaps.
     early: BTreeMap<u64, Block>,
-    /// Of the bytes that may be replaced, by whom.
+    /// The segments that brought the replaceable bytes.
     owners: Owners,
-    /// Sequence offsets of what came early and was put in order last, when what was missing before it came: 0 and 0 once that is
-    /// acknowledged.
+    /// The range of sequence offsets of the early data that became in order last, when the missing data arrived; 0 and 0
+    /// once it is acknowledged.
     filled: (u64, u64),
     fills_from: u64,
-    /// Bytes of memory that early data holds.
+    /// Memory of early data in bytes.
     early_memory: u64,
-    /// Regions that there are besides the first.
+    /// Number of regions after the first.
     far: u32,
-    /// Most regions that there were at a time.
+    /// Largest number of regions at a time.
     regions_seen: u16,
-    /// Whether bytes that are in order may be replaced: the receiver's system says so.
+    /// Whether in-order bytes may be replaced, which the receiver's system decides.
     replaces_in_order: bool,
-    /// Whether what was put in order last was so with the segment at hand; where that ends is `fills_from`.
+    /// Whether the current segment put that data in order; `fills_from` is where it ends.
     fills: bool,
-    /// What is put in order is read at once.
+    /// Whether in-order data is read at once.
     at_once: bool,
-    /// What is expected first is not known yet.
+    /// Whether the first expected byte is still unknown.
     floats: bool,
 }
 
-/// Whether what ends at `end` and what begins at `start` are in separate regions.
+/// Whether data ending at `end` and data beginning at `start` are in separate regions.
 const fn apart(end: u64, start: Option<u64>) -> u32 {
     match start {
         Some(start) if start.saturating_sub(end) > REGION => 1,
@@ -104,23 +104,24 @@ const fn apart(end: u64, start: Option<u64>) -> u32 {
 }
 
 impl StreamBuffer {
-    /// A buffer of which it is not known yet what is expected first ([`StreamBuffer::begin_at`]): nothing is in order before that.
+    /// A buffer whose first expected byte is unknown: until [`StreamBuffer::begin_at`], no data is in order.
     pub fn floating() -> StreamBuffer {
         StreamBuffer { floats: true, ..StreamBuffer::default() }
     }
 
-    /// What is put in order is read at once, and cannot give way any more.
+    /// Declares that in-order data is read at once and can no longer be replaced.
     pub const fn read_at_once(&mut self) {
         self.at_once = true;
     }
 
-    /// A buffer in which everything before the sequence offset `next` is in order, and is not held. It is taken where it comes.
+    /// A buffer in which everything before the sequence offset `next` is in order but not stored. Such data is accepted
+    /// if it comes.
     pub fn behind(next: u64) -> StreamBuffer {
         StreamBuffer { next, run: Block::at(next), ..StreamBuffer::default() }
     }
 
-    /// Nothing is in order yet: the first byte expected is the one at the sequence offset `start`, and offsets count from there.
-    /// Nothing that is held is before it.
+    /// Sets the first expected byte to the sequence offset `start`, from which offsets then count. No stored data may be
+    /// before it.
     pub fn begin_at(&mut self, start: u64) {
         self.run = Block::default();
         self.floats = false;
@@ -132,8 +133,8 @@ impl StreamBuffer {
         self.absorb(&mut Inserted::default());
     }
 
-    /// The first byte expected is `add` bytes before what was taken for the first: everything moves by that, and nothing is in order
-    /// any more. `false`, and nothing is done, where some was freed or taken out already.
+    /// Moves the first expected byte back by `add` bytes: all offsets move, and no data is in order any more. Returns
+    /// `false` without effect if data was already freed or removed.
     pub fn rewind(&mut self, add: u64) -> bool {
         if self.released > 0 || self.urgent.is_some() {
             return false;
@@ -162,7 +163,7 @@ impl StreamBuffer {
         }
     }
 
-    /// Prefetches it: reads a field of each cache line that data in order needs. The sum means nothing.
+    /// Prefetches the buffer: reads a field of each cache line that in-order data needs. The sum has no meaning.
     #[inline]
     pub(crate) fn warm(&self) -> u64 {
         self.next ^ self.released ^ self.early.len() as u64
@@ -173,12 +174,12 @@ impl StreamBuffer {
         self.released
     }
 
-    /// The stream offset of the end of what is in order.
+    /// The stream offset of the end of in-order data.
     pub fn in_order_end(&self) -> u64 {
         self.run.end()
     }
 
-    /// Bytes of memory that it holds.
+    /// Memory in bytes.
     pub fn memory(&self) -> u64 {
         let older: usize = self.older.iter().map(Block::memory).sum();
         let older = older + self.older.capacity() * size_of::<Block>();
@@ -186,37 +187,37 @@ impl StreamBuffer {
         self.run.memory() as u64 + older as u64 + self.early_memory + self.owners.memory() + urgent
     }
 
-    /// Most regions that there were at a time: stretches more than 256 KiB apart.
+    /// Largest number of regions at a time: data more than 256 KiB apart.
     pub const fn regions_seen(&self) -> u16 {
         self.regions_seen
     }
 
-    /// Whether it holds no byte.
+    /// Whether no data is stored.
     pub fn is_empty(&self) -> bool {
         self.run.len() == 0 && self.older.is_empty() && self.early.is_empty()
     }
 
-    /// The stream offset of the end of the last byte held.
+    /// The stream offset of the end of stored data.
     pub fn end(&self) -> u64 {
         self.early.last_key_value().map_or(self.run.end(), |(_, b)| self.stream_of(b.end()))
     }
 
-    /// The sequence offset of the first byte that is not in order.
+    /// The sequence offset of the first byte not in order.
     pub const fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether something waits for what is missing before it.
+    /// Whether early data waits for missing data.
     pub fn has_early(&self) -> bool {
         !self.early.is_empty()
     }
 
-    /// Whether some of it came with a doubt that was not settled.
+    /// Whether some data still has a doubt.
     pub fn has_doubtful(&self) -> bool {
         self.owners.has_doubtful()
     }
 
-    /// How many urgent bytes were taken out.
+    /// The number of removed urgent bytes.
     pub fn urgent_count(&self) -> u64 {
         self.urgent.as_ref().map_or(0, |u| u.count())
     }
@@ -239,19 +240,19 @@ impl StreamBuffer {
         }
     }
 
-    /// The byte at the sequence offset `at` is urgent: it is taken out when it gets in order. Whether the pointer counts: it points
-    /// behind what is in order, and behind what the last one pointed at.
+    /// Records that the byte at the sequence offset `at` is urgent and is removed once in order. Returns whether the
+    /// pointer counts: it must be beyond in-order data and beyond the previous pointer.
     pub fn point_urgent(&mut self, at: u64) -> bool {
         self.urgent.get_or_insert_default().point(at, self.next)
     }
 
-    /// Whether an urgent pointer counted that points before the sequence offset `at`, and none that points further.
+    /// Whether a pointer to a byte before the sequence offset `at` counted, and none further on.
     pub fn had_urgent_before(&self, at: u64) -> bool {
         self.urgent.as_ref().is_some_and(|u| u.is_behind(at) && u.latest().is_some_and(|last| last < at))
     }
 
-    /// The sequence offset that the latest urgent pointer points at, where its receiver has not come to that. What was put in order
-    /// over a hole at the end ([`StreamBuffer::finish`]) does not count.
+    /// The sequence offset of the latest urgent byte, if its receiver has not reached it. Data put in order across a
+    /// hole at the end ([`StreamBuffer::finish`]) does not count.
     pub fn pending_urgent(&self) -> Option<u64> {
         self.urgent.as_ref().and_then(|u| u.pending())
     }
@@ -261,11 +262,11 @@ impl StreamBuffer {
         at >= self.next && self.urgent.as_ref().is_none_or(|u| u.is_behind(at))
     }
 
-    /// Adds the bytes of a segment at the sequence offset `start`. What is before the floor is left out. Bytes that are there
-    /// already stay, but for those that the receiver replaces: `policy` says which where they are not in order. `doubt`: how likely it
-    /// is that the receiver discarded the segment, 0 being not at all.
+    /// Inserts a segment's bytes at the sequence offset `start`. Bytes before the floor are skipped. Stored bytes stay
+    /// unless the receiver replaces them; for early bytes `policy` decides that. `doubt` says how likely the receiver
+    /// discarded the segment; 0 for not at all.
     pub fn insert(&mut self, start: u64, bytes: &[u8], policy: OsPolicy, doubt: u8) -> Inserted {
-        // In order, and nothing came early: all there is to do for most segments.
+        // In order and no early data: the fast path for most segments.
         if start == self.next
             && self.early.is_empty()
             && self.urgent.is_none()
@@ -297,12 +298,12 @@ impl StreamBuffer {
         done
     }
 
-    /// Takes bytes that are before what is expected next: they repeat what is in order, or fill a hole that was given up.
+    /// Handles bytes before the next expected one: they repeat in-order data, or fill a hole that was given up.
     fn again(&mut self, from: u64, bytes: &[u8], segment: Segment, policy: OsPolicy, done: &mut Inserted) {
         let end = from + bytes.len() as u64;
         let mut at = from;
         while at < end {
-            // Urgent bytes that were taken out have no place in the stream.
+            // Removed urgent bytes are not in the stream.
             let taken = self.urgent.as_ref().and_then(|u| u.next_taken(at)).filter(|t| *t < end);
             let stop = taken.unwrap_or(end);
             if at < stop {
@@ -312,7 +313,7 @@ impl StreamBuffer {
         }
     }
 
-    /// As [`StreamBuffer::again`], of bytes that are all in the stream.
+    /// As [`StreamBuffer::again`], for bytes that are all in the stream.
     fn again_plain(&mut self, from: u64, bytes: &[u8], segment: Segment, policy: OsPolicy, done: &mut Inserted) {
         let start = self.stream_of(from);
         let end = start + bytes.len() as u64;
@@ -353,7 +354,7 @@ impl StreamBuffer {
         }
     }
 
-    /// Puts bytes before the run `i`, where a hole was given up.
+    /// Puts bytes in front of run `i`, where a hole was given up.
     fn fill_run(&mut self, i: usize, at: u64, part: &[u8]) {
         let end = at + part.len() as u64;
         let before = i.checked_sub(1).and_then(|i| self.older.get(i)).is_some_and(|b| b.end() == at);
@@ -365,7 +366,7 @@ impl StreamBuffer {
                 }
                 if behind {
                     let first = self.older.remove(i - 1);
-                    // What was run `i` has moved down.
+                    // The old run `i` has moved down.
                     let second = match self.older.get_mut(i - 1) {
                         Some(b) => b,
                         None => &mut self.run,
@@ -382,7 +383,7 @@ impl StreamBuffer {
         }
     }
 
-    /// The first run that ends behind `at`; the last one where none does.
+    /// The first run that ends after `at`, or the last one.
     fn run_ending_after(&self, at: u64) -> usize {
         self.older.partition_point(|b| b.end() <= at)
     }
@@ -395,7 +396,7 @@ impl StreamBuffer {
         self.run_at(i).start
     }
 
-    /// Takes bytes from what is expected next on.
+    /// Handles bytes from the next expected one on.
     fn onward(&mut self, from: u64, bytes: &[u8], segment: Segment, policy: OsPolicy, done: &mut Inserted) {
         let end = from + bytes.len() as u64;
         if !self.early.is_empty() {
@@ -434,12 +435,12 @@ impl StreamBuffer {
             self.put_early(at, part, before, behind.filter(|b| *b == stop));
             at = stop;
         }
-        // What was waiting there has no doubt any more, or was acknowledged before it was seen.
+        // Early data there may have lost its doubt, or was acknowledged before it was seen.
         self.absorb(done);
         self.regions_seen = self.regions_seen.max(u16::try_from(self.far + 1).unwrap_or(u16::MAX));
     }
 
-    /// Decides for the bytes of a segment that came early already.
+    /// Resolves the overlap of a segment with early data.
     fn overlap_early(&mut self, from: u64, bytes: &[u8], segment: Segment, policy: OsPolicy, done: &mut Inserted) {
         let end = from + bytes.len() as u64;
         let first = self.early.range(..=from).next_back().filter(|(_, b)| b.end() > from);
@@ -464,8 +465,8 @@ impl StreamBuffer {
         });
     }
 
-    /// Puts early bytes where none are: behind a block that ends there, in front of one that begins where they end (`behind`), or
-    /// in a block of their own.
+    /// Stores early bytes where there are none: at the end of a block that ends there, in front of one that begins where
+    /// they end (`behind`), or in a new block.
     fn put_early(&mut self, at: u64, part: &[u8], before: Option<(u64, u64)>, behind: Option<u64>) {
         let memory = |b: &Block| b.memory() as u64;
         if let Some((key, _)) = before.filter(|b| b.1 == at)
@@ -488,7 +489,7 @@ impl StreamBuffer {
         self.early.insert(at, block);
     }
 
-    /// Adds bytes that are in order.
+    /// Appends in-order bytes.
     fn append(&mut self, at: u64, part: &[u8], done: &mut Inserted) {
         let end = at + part.len() as u64;
         let urgent = self.urgent.as_deref_mut().and_then(|u| u.take(at, end));
@@ -503,7 +504,7 @@ impl StreamBuffer {
         self.next = end;
     }
 
-    /// Adds the early data that is in order now: up to the first byte that came with a doubt, and was not acknowledged.
+    /// Moves early data that is now in order: up to the first doubtful byte that is not acknowledged.
     fn absorb(&mut self, done: &mut Inserted) {
         while let Some(entry) = self.early.first_entry().filter(|e| *e.key() == self.next) {
             let (at, end) = (*entry.key(), entry.get().end());
@@ -517,7 +518,7 @@ impl StreamBuffer {
                 self.owners.in_order(at, stop);
             }
             self.append(at, block.range(at, stop), done);
-            // What the segment at hand replaced came with it.
+            // Data that the current segment replaced arrived with it.
             let from = at.max(self.fills_from);
             if from < stop {
                 let begins = if self.fills && self.filled.1 == from { self.filled.0 } else { from };
@@ -532,8 +533,8 @@ impl StreamBuffer {
         }
     }
 
-    /// The receiver has everything before the sequence offset `acked`: holes before that are given up, and what is behind them is in
-    /// order. Bytes before it cannot be replaced any more. Returns whether some of those came with a doubt.
+    /// The receiver has everything before the sequence offset `acked`. Gives up earlier holes, puts the data after them
+    /// in order, and makes all bytes before `acked` final. Returns whether some of those were doubtful.
     pub fn acknowledge(&mut self, acked: u64) -> bool {
         self.acked = self.acked.max(acked);
         if self.filled.1 > 0 {
@@ -545,14 +546,15 @@ impl StreamBuffer {
                 break;
             }
             self.skip_to(at);
-            // What was missing before it did not come here: the receiver had it, and said so when it liked.
+            // The missing data was never seen here, so the time of the receiver's acknowledgment shows nothing about the
+            // early data.
             self.filled = (0, 0);
         }
         doubtful
     }
 
-    /// A receiver acknowledges early data as soon as what was missing before it comes. One that says that it expects a byte of that
-    /// after all had no room for it, and waits for it to come again.
+    /// A receiver acknowledges early data as soon as the missing data arrives. If it still expects a byte of the early
+    /// data, it had no room for that and waits for a retransmission.
     #[cold]
     fn lacks(&mut self, acked: u64) {
         let (from, to) = std::mem::take(&mut self.filled);
@@ -577,7 +579,7 @@ impl StreamBuffer {
         self.next = acked;
     }
 
-    /// Nothing more will come: what is early counts as in order, holes are given up.
+    /// Ends the stream: early data counts as in order, and holes are given up.
     pub fn finish(&mut self) {
         self.acked = u64::MAX;
         if let Some(u) = &mut self.urgent {
@@ -590,7 +592,7 @@ impl StreamBuffer {
         self.filled = (0, 0);
     }
 
-    /// Goes on with the early data at `at`, the first there is, as far as it is in order but for a hole before it.
+    /// Continues with the first early data, at `at`, across a hole in front of it.
     fn skip_to(&mut self, at: u64) {
         if at > self.next {
             self.far = self.far.saturating_sub(apart(self.next, Some(at)));
@@ -604,7 +606,7 @@ impl StreamBuffer {
         self.absorb(&mut Inserted::default());
     }
 
-    /// Data of before the stream offset `floor`, and of what is in order, counts as decided: it is not taken any more, nor replaced.
+    /// Makes data before the stream offset `floor`, and in-order data, final: it is neither accepted again nor replaced.
     #[inline]
     pub fn set_floor(&mut self, floor: u64) {
         let floor = floor.min(self.run.end());
@@ -617,7 +619,8 @@ impl StreamBuffer {
         }
     }
 
-    /// Frees data before the stream offset `before`, which is at or before the floor. Whether that gave memory back.
+    /// Frees data before the stream offset `before`, which must be at or before the floor. Returns whether memory was
+    /// released.
     #[inline]
     pub fn release(&mut self, before: u64) -> bool {
         self.released = self.released.max(before.min(self.run.end()));
@@ -633,20 +636,20 @@ impl StreamBuffer {
         self.older.first_mut().unwrap_or(&mut self.run).release(before) || gone
     }
 
-    /// Gives back the memory that no byte is in: not much will come any more.
+    /// Releases unused memory, since little more data will come.
     pub fn shrink(&mut self) {
         self.older.iter_mut().for_each(Block::shrink);
         self.run.shrink();
     }
 }
 
-/// Of bytes that begin at the offset `start`, those from `from` to `to`.
+/// The part from offset `from` to `to` of bytes that begin at `start`.
 fn between(bytes: &[u8], start: u64, from: u64, to: u64) -> &[u8] {
     let (a, b) = (from.saturating_sub(start) as usize, to.saturating_sub(start) as usize);
     bytes.get(a..b.max(a)).unwrap_or(&[])
 }
 
-/// Copies what fits.
+/// Copies as much as fits.
 fn copy(to: &mut [u8], from: &[u8]) {
     if to.len() == from.len() {
         to.copy_from_slice(from);

@@ -1,18 +1,18 @@
-//! Which segment brought which bytes, for as long as another segment may still replace them.
+//! Records which segment brought which bytes, while another segment may still replace them.
 
 use std::collections::BTreeMap;
 
 use crate::policy::OsPolicy;
 
-/// Memory of an entry: its place in the tree, with what a tree leaves free.
+/// Estimated memory of an entry, including free space in the tree.
 const ENTRY: u64 = 64;
 
-/// A segment, as the overlap policies compare it: by sequence offset.
+/// A segment, by sequence offsets, as the overlap policies compare it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// How likely it is that its receiver discarded it: 0 is not at all.
+    /// How likely its receiver discarded it; 0 for not at all.
     pub(super) doubt: u8,
 }
 
@@ -20,16 +20,16 @@ pub(super) struct Segment {
 struct Owner {
     end: u64,
     segment: Segment,
-    /// The least doubt at which it is in order: it is for a receiver that takes all segments of no more doubt than this.
+    /// The bytes are in order for a receiver that accepts all segments up to this doubt.
     in_order_at: u8,
 }
 
-/// [`Owner::in_order_at`] of bytes before which some are missing.
+/// [`Owner::in_order_at`] of bytes after a hole.
 const EARLY: u8 = u8::MAX;
 
 impl Segment {
-    /// Whether its bytes replace those that `earlier` brought. Those of less doubt stay or win. Of two of the same doubt the first
-    /// stays where it is in order for a receiver that takes such segments; one that does not takes neither.
+    /// Whether its bytes replace those of `earlier`. Less doubt wins. With equal doubt, the first segment stays if it is
+    /// in order for a receiver that accepts such segments; a receiver that does not accepts neither.
     const fn wins(self, earlier: Owner, policy: OsPolicy) -> bool {
         let before = earlier.segment;
         if self.doubt != before.doubt {
@@ -42,11 +42,11 @@ impl Segment {
     }
 }
 
-/// Stretches of sequence offsets and the segments that they came with. Bytes without an entry cannot be replaced.
+/// Ranges of sequence offsets and the segments that brought them. Bytes without an entry are final.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Owners {
     stretches: BTreeMap<u64, Owner>,
-    /// How many of them came in segments with a doubt.
+    /// Number of ranges from doubtful segments.
     doubtful: usize,
 }
 
@@ -55,12 +55,12 @@ impl Owners {
         self.stretches.is_empty()
     }
 
-    /// Whether some of them came in segments with a doubt.
+    /// Whether there are bytes from doubtful segments.
     pub(super) const fn has_doubtful(&self) -> bool {
         self.doubtful > 0
     }
 
-    /// Bytes of memory that it holds.
+    /// Memory in bytes.
     pub(super) fn memory(&self) -> u64 {
         self.stretches.len() as u64 * ENTRY
     }
@@ -76,8 +76,7 @@ impl Owners {
         Some(owner)
     }
 
-    /// Notes that `segment` brought the bytes from `from` to `to`, which nobody had brought before. `next` is the first byte that is
-    /// not in order.
+    /// Records that `segment` brought the new bytes from `from` to `to`. `next` is the first byte that is not in order.
     pub(super) fn note(&mut self, from: u64, to: u64, segment: Segment, next: u64) {
         let in_order_at = if from <= next {
             segment.doubt
@@ -99,13 +98,13 @@ impl Owners {
         }
     }
 
-    /// The entry that holds `at`, or else the first behind it.
+    /// The entry that contains `at`, or else the first one after it.
     fn at_or_after(&self, at: u64) -> Option<(u64, Owner)> {
         let holds = self.stretches.range(..=at).next_back().filter(|(_, o)| o.end > at);
         holds.or_else(|| self.stretches.range(at..).next()).map(|(k, o)| (*k, *o))
     }
 
-    /// The first of the bytes from `from` to `to` that came in a segment with a doubt; `to` where there is none.
+    /// The first byte from `from` to `to` from a doubtful segment; `to` if there is none.
     pub(super) fn first_doubtful(&self, from: u64, to: u64) -> u64 {
         if self.doubtful == 0 || from >= to {
             return to;
@@ -120,8 +119,8 @@ impl Owners {
         to
     }
 
-    /// Decides for the bytes from `from` to `to`, which `later` brings again: calls `won` for each stretch whose bytes it
-    /// replaces, and which is its own from then on. `next` is the first byte that is not in order.
+    /// Resolves the overlap of `later` with stored bytes from `from` to `to`. Calls `won` for each range that `later`
+    /// replaces and then owns. `next` is the first byte that is not in order.
     pub(super) fn contest(
         &mut self,
         from: u64,
@@ -148,7 +147,7 @@ impl Owners {
                 self.put(b, owner);
             }
             won(a, b);
-            // Stretches that it wins one after the other are one entry.
+            // Adjacent ranges that it wins form one entry.
             match &mut mine {
                 Some((_, end)) if *end == a => *end = b,
                 _ => {
@@ -163,7 +162,7 @@ impl Owners {
         }
     }
 
-    /// The bytes from `from` to `to` are in order: no receiver replaces them any more, but one that discarded them.
+    /// The bytes from `from` to `to` are in order: they are final, unless the receiver discarded them.
     pub(super) fn in_order(&mut self, from: u64, to: u64) {
         let mut at = from;
         while let Some((&key, owner)) = self.stretches.range(at..to).next() {
@@ -174,7 +173,7 @@ impl Owners {
         }
     }
 
-    /// Nothing before `at` can be replaced any more. Returns whether segments with a doubt were among what is settled.
+    /// Makes all bytes before `at` final. Returns whether some of them came from doubtful segments.
     pub(super) fn settle(&mut self, at: u64) -> bool {
         let mut doubtful = false;
         while let Some((&key, _)) = self.stretches.first_key_value().filter(|(key, _)| **key < at) {

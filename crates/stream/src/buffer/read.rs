@@ -1,10 +1,10 @@
-//! What is held, as readers and comparisons see it.
+//! Read access to the stored data, for readers and comparisons.
 
 use super::StreamBuffer;
 
 impl StreamBuffer {
-    /// The bytes from the stream offset `at` on that are there without a hole, up to `limit`; empty where there are none. Of early
-    /// bytes there may be more behind them.
+    /// The contiguous bytes from stream offset `at` on, up to `limit`; may be empty. For early data, this may be only a
+    /// part of the contiguous bytes.
     #[inline]
     pub fn contiguous(&self, at: u64, limit: u64) -> &[u8] {
         if self.older.is_empty() {
@@ -30,7 +30,7 @@ impl StreamBuffer {
         }
     }
 
-    /// Stream offset of the first byte held at or after `at`.
+    /// Stream offset of the first stored byte at or after `at`.
     #[inline]
     pub fn next_at(&self, at: u64) -> Option<u64> {
         if self.older.is_empty() {
@@ -59,15 +59,16 @@ impl StreamBuffer {
         self.early.range(from..).next().map(|(k, _)| self.stream_of(*k))
     }
 
-    /// Start of the data in order without a hole that holds the byte before the stream offset `at`; `at` where there is none.
+    /// Start of the contiguous in-order data that contains the byte before the stream offset `at`; `at` if there is
+    /// none.
     pub fn start_of(&self, at: u64) -> u64 {
         let i = self.older.partition_point(|b| b.end() < at);
         let run = self.run_at(i);
         if run.start <= at && at <= run.end() { run.start } else { at }
     }
 
-    /// Appends early bytes to `out`: those from sequence offset `start` to `end`, which are all there, with at most `around` that
-    /// are there without a hole before them, and as many behind. Returns the stream offset of the first.
+    /// Appends early bytes to `out`: those from sequence offset `start` to `end`, which must all be stored, with up to
+    /// `around` contiguous bytes before and after them. Returns the stream offset of the first appended byte.
     pub fn early_around(&self, start: u64, end: u64, around: u64, out: &mut Vec<u8>) -> u64 {
         let low = start.saturating_sub(around);
         let high = end.saturating_add(around);
@@ -88,8 +89,8 @@ impl StreamBuffer {
         self.stream_of(from)
     }
 
-    /// Calls `each` with every stretch that is held of the `len` bytes at the sequence offset `start`: where in them it begins, and
-    /// what is held.
+    /// Calls `each` with every stored part of the `len` bytes at the sequence offset `start`: its position within them,
+    /// and its bytes.
     fn held<'a>(&'a self, start: u64, len: usize, each: &mut dyn FnMut(usize, &'a [u8])) {
         let end = start + len as u64;
         let mut at = start;
@@ -119,7 +120,7 @@ impl StreamBuffer {
         }
     }
 
-    /// How many of `bytes`, at the sequence offset `start`, are held, and whether all that are held are the same.
+    /// How many of `bytes`, at the sequence offset `start`, are stored, and whether all stored ones are equal.
     pub fn compare(&self, start: u64, bytes: &[u8]) -> (usize, bool) {
         let (mut count, mut same) = (0, true);
         self.held(start, bytes.len(), &mut |at, held| {
@@ -129,7 +130,7 @@ impl StreamBuffer {
         (count, same)
     }
 
-    /// Replaces `bytes`, at the sequence offset `start`, by what is held of them. Whether that changed some.
+    /// Replaces `bytes`, at the sequence offset `start`, by the stored bytes. Returns whether that changed some.
     pub fn rewrite(&self, start: u64, bytes: &mut [u8]) -> bool {
         let mut changed = false;
         self.held(start, bytes.len(), &mut |at, held| {
@@ -143,8 +144,8 @@ impl StreamBuffer {
         changed
     }
 
-    /// Appends everything held from the stream offset `from` to `to` to `out`, what was freed left out, holes as `[n bytes missing]`,
-    /// until `out` is `max` long.
+    /// Appends all stored data from stream offset `from` to `to` to `out`. Freed data is skipped, and holes appear as
+    /// `[n bytes missing]`. Stops when `out` has `max` bytes.
     pub fn with_gaps(&self, from: u64, to: u64, max: usize, out: &mut Vec<u8>) {
         let mut at = from.max(self.released);
         let runs = self.older.iter().chain([&self.run]).map(|b| (b.start, b));
@@ -166,7 +167,7 @@ impl StreamBuffer {
             out.extend_from_slice(data.get(..room).unwrap_or(data));
             at = z;
         }
-        // Where something came behind it, what is missing at the end is a hole like any other.
+        // If data follows, missing bytes at the end are a hole like any other.
         if at < to && to <= self.end() && out.len() < max {
             out.extend_from_slice(format!("[{} bytes missing]", to - at).as_bytes());
         }

@@ -1,36 +1,36 @@
-//! Urgent bytes that a receiver takes out of the stream (RFC 6093), as Linux does.
+//! Urgent bytes that a receiver removes from the stream (RFC 6093), as Linux does.
 //!
-//! A receiver knows one urgent pointer at a time. The byte that it points at is taken out when it is in order, whichever segment
-//! brings it. A pointer to what is in order already says nothing, and one behind another that was not reached replaces that: the
-//! byte of the first is then a byte like any other.
+//! A receiver knows one urgent pointer at a time. It removes the named byte when that is in order, whichever segment
+//! brings it. A pointer to data in order has no effect. A pointer beyond a pending one replaces it; the first one's byte
+//! is then ordinary data.
 
 use std::collections::VecDeque;
 
-/// Where bytes are missing in the stream that are there in sequence numbers.
+/// Maps sequence offsets to stream offsets, which lack the removed urgent bytes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Urgent {
-    /// Sequence offset that the latest pointer points at, until that is in order.
+    /// Sequence offset of the byte that the latest pointer names, until that byte is in order.
     pending: Option<u64>,
-    /// What that was when the stream ended.
+    /// The value of `pending` when the stream ended.
     at_end: Option<u64>,
-    /// Sequence offsets of the bytes that were taken out, in order.
+    /// Sequence offsets of removed bytes, in order.
     taken: VecDeque<u64>,
-    /// How many were taken out before those.
+    /// How many removed bytes came before those.
     forgotten: u64,
 }
 
 impl Urgent {
-    /// How many bytes were taken out.
+    /// The number of removed bytes.
     pub(super) fn count(&self) -> u64 {
         self.forgotten + self.taken.len() as u64
     }
 
-    /// Bytes of memory that it holds.
+    /// Allocated memory in bytes.
     pub(super) fn memory(&self) -> u64 {
         (size_of::<Urgent>() + self.taken.capacity() * size_of::<u64>()) as u64
     }
 
-    /// Takes a pointer to the byte at `at`, where `next` is the first that is not in order. Whether it counts.
+    /// Records a pointer to the byte at `at`; `next` is the first byte not in order. Returns whether the pointer counts.
     pub(super) fn point(&mut self, at: u64, next: u64) -> bool {
         let counts = at >= next && self.is_behind(at);
         if counts {
@@ -39,45 +39,46 @@ impl Urgent {
         counts
     }
 
-    /// Whether `at` is behind what the latest pointer points at, if that was not reached.
+    /// Whether `at` is beyond the byte of a pending pointer.
     pub(super) fn is_behind(&self, at: u64) -> bool {
         self.pending.is_none_or(|p| at > p)
     }
 
-    /// The sequence offset that the latest pointer points at, where that was not in order, or was not before the stream ended.
+    /// The sequence offset of the byte that the latest pointer names, if it was not in order, or was not before the
+    /// stream ended.
     pub(super) fn pending(&self) -> Option<u64> {
         self.at_end.or(self.pending)
     }
 
-    /// The sequence offset that the latest pointer pointed at, as far as that is known: the last one before all that is kept where it is
-    /// not.
+    /// The sequence offset of the byte that the latest pointer named, as far as known; otherwise an offset before all
+    /// stored data.
     pub(super) fn latest(&self) -> Option<u64> {
         let forgotten = (self.forgotten > 0).then_some(0);
         self.pending().or(self.taken.back().copied()).or(forgotten)
     }
 
-    /// The stream ends: early data is put in order though something before it is missing.
+    /// Ends the stream: early data counts as in order although data before it is missing.
     pub(super) fn finish(&mut self) {
         self.at_end = self.pending();
     }
 
-    /// Takes the urgent byte out of what gets in order, from `from` to `to`: its sequence offset, if it is among them.
+    /// If the urgent byte is in the newly ordered range from `from` to `to`, removes it and returns its sequence offset.
     pub(super) fn take(&mut self, from: u64, to: u64) -> Option<u64> {
         let at = self.pending.filter(|p| *p < to)?;
         self.pending = None;
-        // One that the receiver had before we saw it has no place here.
+        // A byte that the receiver had before the engine saw it is not in the stream.
         (at >= from).then(|| {
             self.taken.push_back(at);
             at
         })
     }
 
-    /// Moves the pointer that was not reached yet.
+    /// Moves a pending pointer.
     pub(super) fn shift(&mut self, to: &impl Fn(u64) -> u64) {
         self.pending = self.pending.map(to);
     }
 
-    /// How many of those before the sequence offset `at` were taken out.
+    /// The number of removed bytes before the sequence offset `at`.
     fn before(&self, at: u64) -> u64 {
         self.forgotten + self.taken.partition_point(|t| *t < at) as u64
     }
@@ -89,7 +90,7 @@ impl Urgent {
 
     /// The sequence offset of a stream offset.
     pub(super) fn sequence_of(&self, at: u64) -> u64 {
-        // Of each that was taken out: the stream offset where it is missing.
+        // For each removed byte, the stream offset where it is missing.
         let missing = |i: usize| self.taken.get(i).map_or(u64::MAX, |t| t - self.forgotten - i as u64);
         let (mut low, mut high) = (0, self.taken.len());
         while low < high {
@@ -99,12 +100,12 @@ impl Urgent {
         at.saturating_add(self.forgotten + low as u64)
     }
 
-    /// The first that was taken out from the sequence offset `at` on.
+    /// The first removed byte at or after the sequence offset `at`.
     pub(super) fn next_taken(&self, at: u64) -> Option<u64> {
         self.taken.get(self.taken.partition_point(|t| *t < at)).copied()
     }
 
-    /// Nobody asks any more for what is before the sequence offset `at`.
+    /// Forgets removed bytes before the sequence offset `at`.
     pub(super) fn forget_before(&mut self, at: u64) {
         while self.taken.front().is_some_and(|t| *t < at) {
             self.taken.pop_front();

@@ -1,4 +1,4 @@
-//! A session, packet by packet.
+//! A test bench that sends packets to one session.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use margay_flow::Direction;
@@ -21,9 +21,9 @@ pub(crate) struct Pkt {
     pub(crate) options: TcpOptions,
     pub(crate) time: i64,
     pub(crate) ttl: u8,
-    /// The IPv4 header's checksum is wrong.
+    /// Whether the IPv4 header's checksum is wrong.
     pub(crate) broken: bool,
-    /// Options as they are in the header, which cannot all be read.
+    /// Raw option bytes, not all of which can be parsed.
     pub(crate) unreadable: Vec<u8>,
 }
 
@@ -70,8 +70,8 @@ impl Bench {
         self.deliver(p, true).1
     }
 
-    /// Sends a packet that goes the way `p` says once its connection was resumed, and says whether that is one of the client: a session
-    /// may have been picked up the other way round.
+    /// Sends a packet in direction `p.to` of the resumed connection; returns whether the client sent it. The session may
+    /// have been picked up with the ends swapped.
     pub(crate) fn resumes(&mut self, p: &Pkt) -> Option<bool> {
         self.deliver(p, false).0
     }
@@ -102,7 +102,7 @@ impl Bench {
         packet.proto = 6;
         packet.payload = (20 + header_len as u32, p.payload.len() as u32);
         packet.tcp_options = p.options;
-        // Of a broken packet only the IPv4 header's checksum is wrong; those of all others count as right.
+        // In a broken packet only the IPv4 header's checksum is wrong; all others count as correct.
         let checksum = packet.tcp_checksum().unwrap();
         let mut bytes = bytes.clone();
         bytes[36..38].copy_from_slice(&checksum.to_be_bytes());
@@ -118,7 +118,7 @@ impl Bench {
         (of_client, out)
     }
 
-    /// The flow is silent for longer than flows live.
+    /// The flow times out.
     pub(crate) fn times_out(&mut self) {
         let session = self.session.take().unwrap();
         self.engine.remember(&session, FlowPrint { hash: 7, second: false }, 1000);
@@ -126,7 +126,7 @@ impl Bench {
         self.fresh = true;
     }
 
-    /// Sends all of these; what was dropped is not.
+    /// Sends all of these, except those that are dropped.
     pub(crate) fn send_all(&mut self, all: &[Pkt]) {
         for p in all {
             self.send(p);
@@ -140,7 +140,7 @@ impl Bench {
         self.session.as_ref().map_or(TcpState::None, |s| s.state())
     }
 
-    /// What the application layer gets now, gaps as `<n>`.
+    /// The data that the application layer gets now, with gaps as `<n>`.
     pub(crate) fn read(&mut self, d: Direction, all: bool) -> String {
         let mut text = String::new();
         while let Some(data) = self.session().app_data(d, all) {
@@ -159,7 +159,7 @@ impl Bench {
         text
     }
 
-    /// What raw inspection gets now: the part seen before in parentheses.
+    /// The chunks that raw inspection gets now, with previously seen data in parentheses.
     pub(crate) fn raw(&mut self, d: Direction, all: bool) -> String {
         let mut text = String::new();
         while let Some(c) = self.session().raw_chunk(d, all) {
