@@ -203,11 +203,11 @@ fn one(args: &SimulateArgs) -> Outcome<()> {
     Ok(())
 }
 
-/// The result as lines for a person.
+/// The result as lines of text.
 fn table(design: &Design, outcome: &Replayed) -> String {
     let mut out = String::new();
     let share = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
-    // Writing to a text cannot fail.
+    // Writing to a String cannot fail.
     let _ = writeln!(
         out,
         "throughput   {:.1} Mbit/s, {} packets, {:.3} % lost",
@@ -250,7 +250,7 @@ fn table(design: &Design, outcome: &Replayed) -> String {
 
 const HEAD: &str = "number,rate,loss,latency,area,power,design";
 
-/// What another run of the same search found: the grid, work and load are told in the first line.
+/// The results of an earlier run of the same search. The first line identifies grid, work and load.
 fn found_before(path: &Path, what: &str, designs: usize) -> Outcome<BTreeMap<usize, Found>> {
     let mut known = BTreeMap::new();
     let data = match std::fs::read_to_string(path) {
@@ -264,7 +264,7 @@ fn found_before(path: &Path, what: &str, designs: usize) -> Outcome<BTreeMap<usi
             path.display()
         )));
     }
-    // A line that was cut when the search was stopped is not one.
+    // Ignore a partial line that an interrupted search left.
     let whole = data.rfind('\n').map_or("", |end| &data[..end]);
     for (number, line) in whole.lines().enumerate().skip(2) {
         let values: Vec<f64> = line.split(',').take(6).filter_map(|v| v.parse().ok()).collect();
@@ -285,7 +285,7 @@ fn many(args: &SearchArgs) -> Outcome<()> {
     if candidates.is_empty() {
         return Err(Problem::Usage(format!("{}: no design of the grid can be built", args.grid.display())));
     }
-    // FNV over everything that the results follow from.
+    // FNV over everything that affects the results.
     let everything = format!("{candidates:?}{:?}{:?}", work.costs, work.load).into_bytes();
     let bytes = everything.iter().copied().chain(work.trace.to_bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
@@ -298,7 +298,7 @@ fn many(args: &SearchArgs) -> Outcome<()> {
         candidates.len(),
         found.len()
     );
-    // Written anew with whole lines, then a line for each result.
+    // Rewrite the complete lines, then append a line for each result.
     let mut head = format!("{what}\n{HEAD}\n");
     let line = |f: &Found| {
         let c = candidates.get(f.number).map_or("", |c| &c.name);

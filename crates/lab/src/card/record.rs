@@ -58,7 +58,7 @@ pub(crate) struct MixArgs {
     out: PathBuf,
 }
 
-/// Files of a list of files and folders, those of a folder by name.
+/// Expands a list of files and folders to files. A folder's files are sorted by name.
 pub(crate) fn captures(named: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in named {
@@ -83,7 +83,7 @@ pub(crate) fn captures(named: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The program's recorder.
+/// The recorder that the program provides.
 pub(crate) fn recorder(recorder: Option<Recorder>) -> Outcome<Recorder> {
     recorder.ok_or_else(|| {
         Problem::Usage("this program has no engine to record work with: use `margay lab card record`".to_owned())
@@ -96,7 +96,7 @@ fn write(trace: &Trace, out: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// A work trace in a line.
+/// A one-line summary of a work trace.
 pub(crate) fn summary(trace: &Trace) -> String {
     let sum = |of: &dyn Fn(&margay_card::trace::Work) -> u64| trace.packets.iter().map(of).sum::<u64>();
     format!(
