@@ -1,4 +1,5 @@
-//! `margay lab throughput`: the highest rate that an engine takes with at most a given loss, and where packets are lost above it.
+//! `margay lab throughput`: the highest rate that an engine handles with at most a given loss, and where packets are
+//! lost above it.
 
 mod memory;
 mod search;
@@ -125,7 +126,8 @@ pub(crate) struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Where the engine, the sender or the interfaces fail; or somebody asks to stop. Samples and trials so far are in the folder.
+/// If the engine, the sender or the interfaces fail, or on a request to stop. The folder has the samples and trials so
+/// far.
 pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     signals::listen();
     for (name, value, most) in [("loss", args.loss, 100.0), ("close", args.close, 100.0)] {
@@ -247,7 +249,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is measured, in a way that two measurements of the same have in common.
+/// A text that is equal for two measurements of the same thing.
 fn measurement(args: &Args, contract: &Contract, cpus: &Shared) -> String {
     format!(
         "{contract:?} {cpus:?} {:?}",
@@ -283,21 +285,21 @@ fn contract(args: &Args) -> Outcome<Contract> {
 pub(crate) struct Searches {
     pub(crate) range: Range,
     pub(crate) repeats: u32,
-    /// The share of what was sent that may be lost.
+    /// The allowed share of losses.
     pub(crate) allowed: f64,
 }
 
-/// A sender that is this share below the rate has not reached it.
+/// A sender missed the rate if it is this share below it.
 pub(crate) const SHORT: f64 = 0.02;
 
-/// Makes a trial: of this search, from 1, at this rate; about so many more are to come.
+/// Makes a trial. The arguments are the search's number from 1, the rate, and the expected number of further trials.
 pub(crate) type Make<'a> = dyn FnMut(u32, f64, u32) -> Outcome<Losses> + 'a;
 
 impl Searches {
-    /// Makes them.
+    /// Executes the searches.
     ///
     /// # Errors
-    /// What a trial returns.
+    /// Errors of a trial.
     pub(crate) fn run(&self, make: &mut Make<'_>) -> Outcome<Bound> {
         let mut found = Vec::new();
         let mut before = 0;
@@ -305,7 +307,7 @@ impl Searches {
             let mut made = 0;
             let mut once = |rate: f64, more: u32| {
                 made += 1;
-                // The searches to come take as many as those that were, or as this one will.
+                // Each remaining search takes as many trials as the earlier ones, or as this one will.
                 let each = if number == 1 { made + more } else { before / (number - 1) };
                 let losses = make(number, rate, more + each * (self.repeats - number))?;
                 let verdict = self.verdict(&losses);
@@ -329,11 +331,11 @@ impl Searches {
     }
 }
 
-/// A loss of so many times what is allowed is no hiccup.
+/// A loss this many times the allowed one is no accident.
 const CLEAR: f64 = 5.0;
 
-/// A rate that was not taken, and not clearly so, is tried again, and where that says otherwise a third trial decides: one hiccup of a machine is
-/// not the engine's bound, and a search never comes back to what it has passed.
+/// Repeats a trial whose rate was narrowly lost. If the results differ, a third trial decides. One hiccup of the machine
+/// is not the engine's bound, and a search never returns to a rate that it has left.
 fn confirmed(trial: &mut dyn FnMut() -> Outcome<(Verdict, bool)>) -> Outcome<Verdict> {
     let (first, clear) = trial()?;
     if first == Verdict::Taken || clear {
@@ -346,7 +348,7 @@ fn confirmed(trial: &mut dyn FnMut() -> Outcome<(Verdict, bool)>) -> Outcome<Ver
     trial().map(|(third, _)| third)
 }
 
-/// A trial in a line.
+/// A trial as one line.
 fn line(trial: &Tried, capture: Option<&Capture>) -> String {
     let bits =
         capture.map_or_else(String::new, |capture| format!(" ({}bit/s)", short(trial.rate * capture.bits_a_packet())));
@@ -360,7 +362,7 @@ fn line(trial: &Tried, capture: Option<&Capture>) -> String {
     )
 }
 
-/// Prints the bound and writes it as `bound.json`.
+/// Prints the bound and writes it to `bound.json`.
 fn report(
     bound: &Bound,
     loss: f64,
@@ -423,7 +425,7 @@ fn report(
     Ok(())
 }
 
-/// Times the engine over a capture.
+/// Measures the engine's time on a capture.
 fn over_capture(args: &Args, contract: &Contract, path: &Path, dir: &Path) -> Outcome<ExitCode> {
     let capture = Capture::read(path)?;
     let path = std::path::absolute(path).map_err(|error| Problem::file("find", path, error))?;
@@ -517,8 +519,8 @@ mod tests {
         use crate::stats::Random;
         for seed in 1..=5 {
             let mut random = Random(seed);
-            // Two seconds of warm-up and four of hold at a rate, in time that is not the machine's: now and then nothing
-            // moves for up to 30 ms, and what was to come comes at once.
+            // Two seconds of warm-up and four of hold, in simulated time. Occasionally nothing moves for up to 30 ms,
+            // and the delayed packets come at once.
             let mut trial = |rate: f64| {
                 let mut engine = Simulated { capacity: 23_000.0, ring: 700.0, ..Simulated::default() };
                 let (mut time, mut before) = (0.0, None);
@@ -536,7 +538,7 @@ mod tests {
             };
             let range = Range { from: 10_000.0, to: 1e6, close: 0.01 };
             let found = search(range, &mut |rate, _| confirmed(&mut || trial(rate))).unwrap();
-            // 1 % of loss is allowed: that much above its capacity.
+            // 1 % of loss is allowed, so the bound is that much above the capacity.
             assert!((found.rate / 23_230.0 - 1.0).abs() < 0.05, "{found:?}");
         }
     }
