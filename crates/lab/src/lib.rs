@@ -44,7 +44,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Makes traffic and sends it
+    /// Generates and sends traffic
     #[command(subcommand)]
     Traffic(traffic::Traffic),
     Monitor(monitor::Args),

@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_millis(50);
 /// An engine of known capacity, to check the laboratory with
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The socket to make and read from, or interface:NAME
+    /// The socket to create and read from, or interface:NAME
     #[arg(long)]
     source: PathBuf,
     /// Where to write counters
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Packets a second
     #[arg(long)]
     capacity: f64,
-    /// How many packets wait before more are lost
+    /// Number of packets that wait before more are lost
     #[arg(long, default_value_t = 1000.0)]
     ring: f64,
     /// The share to lose at the ring, in %
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// The share to lose in the engine, in %
     #[arg(long, default_value_t = 0.0)]
     lose_engine: f64,
-    /// End by itself after so many packets, badly
+    /// Fail after this many packets
     #[arg(long)]
     die_after: Option<f64>,
     /// Never get ready

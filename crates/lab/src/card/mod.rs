@@ -33,70 +33,70 @@ pub(crate) enum Card {
     Simulate(SimulateArgs),
     /// Compares every design of a grid by throughput, area and power
     Search(SearchArgs),
-    /// Records the work of captures with rules: what each packet asks of a card
+    /// Records the work of captures with rules: what each packet costs a card
     Record(record::RecordArgs),
-    /// Puts flows of recorded work together anew
+    /// Recombines flows of recorded work
     Mix(record::MixArgs),
-    /// Runs an experiment file: figures of a study beside ours, with a report
+    /// Runs an experiment file: compares a study's figures with ours, and writes a report
     Run(run::RunArgs),
-    /// Measures how fast the simulator is
+    /// Measures the simulator's own speed
     Bench(BenchArgs),
 }
 
 #[derive(clap::Args)]
 struct Input {
-    /// Costs of the firmware's steps; those that are built in (lab/card/costs.yaml) unless told
+    /// Costs of the firmware's steps [default: the built-in lab/card/costs.yaml]
     #[arg(long)]
     costs: Option<PathBuf>,
-    /// A work trace; without one, work is made up
+    /// A work trace [default: synthetic work]
     #[arg(long)]
     trace: Option<PathBuf>,
-    /// Packets of made-up work
+    /// Packets of synthetic work
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     packets: u32,
-    /// Flows of made-up work
+    /// Flows of synthetic work
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     flows: u32,
-    /// Seed of made-up work
+    /// Seed of synthetic work
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Offered rate in Mbit/s; without one the card gets packets as fast as it has room
+    /// Offered rate in Mbit/s [default: as fast as the card has room]
     #[arg(long)]
     rate: Option<f64>,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct SimulateArgs {
-    /// The design; that of the study (lab/card/linesnort.yaml) unless told
+    /// The design [default: the study's, lab/card/linesnort.yaml]
     #[arg(long)]
     design: Option<PathBuf>,
     #[command(flatten)]
     input: Input,
-    /// Change each estimated cost by half and twice, and show what it does to the throughput
+    /// Halve and double each estimated cost, and show the effect on the throughput
     #[arg(long)]
     sensitivity: bool,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct SearchArgs {
-    /// A design in which parameters may have lists of values
+    /// A design whose parameters may have lists of values
     #[arg(long)]
     grid: PathBuf,
     #[command(flatten)]
     input: Input,
-    /// A file of results, a line each; a search that was stopped goes on where it ended
+    /// A file of results, one on each line; an interrupted search resumes from it
     #[arg(long)]
     out: PathBuf,
-    /// Where to draw throughput by area (SVG)
+    /// Where to draw throughput against area (SVG)
     #[arg(long)]
     plot: Option<PathBuf>,
-    /// Show the smallest design that reaches so many Mbit/s
+    /// Show the smallest design that reaches this many Mbit/s
     #[arg(long)]
     reach: Option<f64>,
-    /// With at most so much lost, in %
+    /// With at most this loss, in %
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
-    /// Threads; as many as processors unless told
+    /// Threads [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
 }

@@ -25,13 +25,13 @@ pub(crate) struct RunArgs {
     /// A folder for the report, its plots and numbers
     #[arg(long, short)]
     out: PathBuf,
-    /// A folder in which recorded work is kept for the next run
+    /// A folder that caches recorded work for the next run
     #[arg(long)]
     work: Option<PathBuf>,
-    /// Threads; as many as processors unless told
+    /// Threads [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
-    /// Change each estimated cost by half and twice, and tell which verdicts it changes
+    /// Halve and double each estimated cost, and report which verdicts it changes
     #[arg(long)]
     sensitivity: bool,
 }

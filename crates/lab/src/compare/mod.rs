@@ -38,34 +38,34 @@ pub(crate) struct Args {
     /// The experiment
     #[arg(value_name = "EXPERIMENT.yaml")]
     experiment: PathBuf,
-    /// The folder for the report, plots, samples and logs; runs that are there are not made again
+    /// The folder for the report, plots, samples and logs; existing runs are not repeated
     #[arg(long, short = 'o')]
     output: Option<PathBuf>,
-    /// Make so many repeats instead of those of the experiment
+    /// Number of repeats, instead of the experiment's
     #[arg(long, short = 'n')]
     repeats: Option<u32>,
-    /// One repeat of a few seconds at few rates: to see whether the experiment runs
+    /// One repeat of a few seconds at few rates, to test whether the experiment runs
     #[arg(long)]
     quick: bool,
-    /// A configuration for Margay and Suricata, instead of those of the experiment
+    /// A configuration for Margay and Suricata, instead of the experiment's
     #[arg(long, short = 'c', value_name = "FILE")]
     config: Option<String>,
-    /// Rules for Margay and Suricata, instead of those of the experiment
+    /// Rules for Margay and Suricata, instead of the experiment's
     #[arg(long, short = 'S', value_name = "FILE")]
     rules: Vec<String>,
-    /// A capture to send, instead of what loads of the experiment send
+    /// A capture to send, instead of the traffic of the experiment's loads
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
     /// Discard the results in the folder and start again
     #[arg(long)]
     fresh: bool,
-    /// Make no runs: write the report of those that are there
+    /// Run nothing, and write the report of the existing runs
     #[arg(long, conflicts_with = "fresh")]
     report: bool,
-    /// Keep what engines write (events, logs), not only what they say and count
+    /// Keep the engines' own output files (events, logs), not only messages and counters
     #[arg(long)]
     keep_logs: bool,
-    /// Print the runs in their order, and make none
+    /// Print the runs in order, without running them
     #[arg(long)]
     plan: bool,
 }

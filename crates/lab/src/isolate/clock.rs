@@ -10,7 +10,7 @@ use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 use crate::stats;
 
-/// What reading the clock costs: on this machine, in a container, in a virtual machine
+/// Measure the cost of reading the clock: on this machine, in a container, in a virtual machine
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Readings in each repeat
@@ -19,12 +19,12 @@ pub(crate) struct Args {
     /// Repeats of each isolation, in turn
     #[arg(long, short = 'n', default_value_t = 5)]
     repeats: u32,
-    /// Write what each repeat took, as CSV
+    /// Write the duration of each repeat, as CSV
     #[arg(long, short = 'o')]
     output: Option<std::path::PathBuf>,
 }
 
-/// Read the clock in a loop and say how long it took; a part of `clock`
+/// Read the clock in a loop and print the duration; a part of `clock`
 #[derive(clap::Args)]
 pub(crate) struct LoopArgs {
     #[arg(long)]

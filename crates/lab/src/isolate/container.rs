@@ -105,7 +105,7 @@ fn has_macvtap() -> bool {
     tried.is_ok_and(|output| output.status.success())
 }
 
-/// Become a command in a container; a part of the laboratory's own launcher
+/// Execute a command in a container; a part of the laboratory's own launcher
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A folder for the root

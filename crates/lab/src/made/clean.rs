@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::{Thing, folder, started, undo};
 use crate::problem::{Outcome, Problem};
 
-/// Remove what runs that ended badly left behind: namespaces, interfaces, processes, folders
+/// Remove the remains of failed runs: namespaces, interfaces, processes, folders
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 

@@ -47,25 +47,25 @@ pub(crate) struct Args {
     /// Stop after this many samples
     #[arg(long, short = 'n')]
     count: Option<u64>,
-    /// Follow this process and all that it starts, until it ends
+    /// Follow this process and all its descendants, until it ends
     #[arg(long, short = 'p', conflicts_with = "command")]
     pid: Option<u32>,
     /// Write samples here instead of to standard output
     #[arg(long, short = 'o')]
     output: Option<PathBuf>,
-    /// How to write them
+    /// Output format
     #[arg(long, short = 'f', value_enum, default_value = "csv")]
     format: Format,
-    /// Leave out a family of columns; may be given again, or with commas
+    /// Leave out a family of columns; may be repeated, or given with commas
     #[arg(long, value_enum, value_delimiter = ',')]
     without: Vec<Family>,
-    /// Threads that have columns: beginnings of their names, with commas; those there at the start where none are given
+    /// Prefixes of thread names that get columns, with commas [default: the threads that exist at the start]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     threads: Vec<String>,
-    /// Print the columns with their units, and take no sample
+    /// Print the columns with their units, without taking a sample
     #[arg(long)]
     columns: bool,
-    /// A command to start and to follow; its exit status becomes that of the monitor
+    /// A command to start and follow; the monitor exits with its status
     #[arg(last = true)]
     command: Vec<OsString>,
 }

@@ -18,7 +18,7 @@ use crate::problem::{Outcome, Problem};
 /// A family of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Family {
-    /// Processor time by core and mode, context switches, interrupts, the run queue
+    /// CPU time by core and mode, context switches, interrupts, the run queue
     Cpu,
     /// Interrupts by core
     Irq,
@@ -28,7 +28,7 @@ pub(crate) enum Family {
     Disk,
     /// Interfaces
     Net,
-    /// What cards count themselves (ethtool -S)
+    /// The cards' own counters (ethtool -S)
     Card,
     /// Threads of the process, by name
     Threads,
@@ -36,9 +36,9 @@ pub(crate) enum Family {
     Softnet,
     /// Memory nodes: hits and misses
     Numa,
-    /// Pressure: for how much of the time tasks waited
+    /// Pressure: the share of time in which tasks waited
     Pressure,
-    /// The processors' own counters
+    /// Hardware performance counters
     Perf,
     /// Limits and pressure of the control group
     Cgroup,

@@ -46,34 +46,34 @@ pub(crate) struct Args {
     /// The engine's configuration
     #[arg(short = 'c', long)]
     config: Option<PathBuf>,
-    /// Rules; a made trace that comes with rules of its own has those
+    /// Rules; a synthetic trace with rules of its own keeps those
     #[arg(short = 'S', long)]
     rules: Option<PathBuf>,
-    /// A capture to measure with, instead of the made ones; more than one may be given
+    /// A capture to measure with, instead of the synthetic ones; may be repeated
     #[arg(long = "trace", value_name = "FILE")]
     traces: Vec<PathBuf>,
     /// Presets to make traces from; `traffic gen --list-presets` lists them
     #[arg(long, value_delimiter = ',', default_values_t = TRACES.map(|t| t.0.to_owned()))]
     presets: Vec<String>,
-    /// Size of a made trace; alert-storm has a quarter of it
+    /// Size of a synthetic trace; alert-storm has a quarter of it
     #[arg(long, default_value = "200MB")]
     size: String,
-    /// Ways to distribute flows (`autofp-scheduler`); all that the engine has but ippair unless told
+    /// Ways to distribute flows (`autofp-scheduler`) [default: all that the engine has, except ippair]
     #[arg(long, value_delimiter = ',')]
     schedulers: Vec<String>,
-    /// Numbers of workers; 1, 2, 4 and so on to the processors of the machine unless told
+    /// Numbers of workers [default: 1, 2, 4 and so on, up to the number of processors]
     #[arg(long, value_delimiter = ',')]
     workers: Vec<usize>,
-    /// Runs of each; 0 only simulates
+    /// Number of runs for each; 0 only simulates
     #[arg(long, default_value_t = 5)]
     repeats: usize,
-    /// Small traces, fewer runs, the most workers only: under three minutes with the default schedulers
+    /// Small traces, fewer runs, the largest number of workers only: under three minutes with the default schedulers
     #[arg(long)]
     quick: bool,
-    /// Goes on by simulation to this many workers; 0 does not
+    /// Simulate up to this many workers; 0 turns the simulation off
     #[arg(long, value_name = "WORKERS", default_value_t = 64)]
     simulate: usize,
-    /// What work with several costs where it is simulated, in nanoseconds: name=value, see docs/parallel.md
+    /// Costs of parallel work in the simulation, in nanoseconds: name=value, see docs/parallel.md
     #[arg(long = "machine", value_name = "NAME=VALUE", value_delimiter = ',')]
     machine: Vec<String>,
     /// More of the engine's settings, as its own --set takes them

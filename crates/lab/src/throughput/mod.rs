@@ -28,31 +28,31 @@ use memory::{Memory, Tried};
 /// Find the highest rate that an engine takes
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The engine: margay, suricata, simulated, or a file that describes another
+    /// The engine: margay, suricata, simulated, or a file that describes another one
     #[arg(long, short = 'e', default_value = "margay")]
     engine: String,
-    /// The engine's program, where it is not in the path
+    /// The engine's program, if it is not in the path
     #[arg(long)]
     binary: Option<String>,
     /// The engine's configuration file
     #[arg(long, short = 'c')]
     config: Option<String>,
-    /// A file of rules that are the only ones
+    /// A rule file that replaces all others
     #[arg(long, short = 'S')]
     rules: Vec<String>,
     /// A setting of the engine's configuration, name=value
     #[arg(long)]
     set: Vec<String>,
-    /// One more word for the engine's command line
+    /// One more argument for the engine's command line
     #[arg(long = "arg", allow_hyphen_values = true)]
     args: Vec<String>,
     /// The simulated engine's packets a second
     #[arg(long, default_value_t = 20_000.0)]
     capacity: f64,
-    /// Time the engine over this capture instead of sending to it
+    /// Measure the engine's time on this capture, instead of sending to it
     #[arg(long, conflicts_with_all = ["sent", "interface"])]
     capture: Option<PathBuf>,
-    /// The capture to send, again and again
+    /// The capture to send, repeatedly
     #[arg(long, group = "sent")]
     replay: Option<PathBuf>,
     /// The profile whose traffic to send
@@ -61,40 +61,40 @@ pub(crate) struct Args {
     /// The preset whose traffic to send; `traffic gen --list-presets` lists them
     #[arg(long, group = "sent")]
     preset: Option<String>,
-    /// So many copies at once, each with addresses of its own
+    /// Number of simultaneous copies, each with its own addresses
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     copies: u32,
-    /// Each time round with other addresses, so that no flow comes again
+    /// Use new addresses in each round, so that no flow repeats
     #[arg(long)]
     renew: bool,
-    /// What sends: the laboratory's own sender, or tcpreplay (captures, one copy)
+    /// The sender: the laboratory's own, or tcpreplay (captures, one copy)
     #[arg(long, default_value = "own", value_parser = ["own", "tcpreplay"])]
     sender: String,
-    /// The interface that the engine reads from; without, a pair of virtual ones is made
+    /// The interface that the engine reads from; by default, a virtual pair is created
     #[arg(long, requires = "send_on")]
     interface: Option<String>,
     /// The interface to send on, connected to the other
     #[arg(long, requires = "interface")]
     send_on: Option<String>,
-    /// The CPUs that the sender runs on, as 0,2-5; unless told the last one
+    /// The sender's CPUs, as 0,2-5 [default: the last one]
     #[arg(long, value_name = "LIST")]
     sender_cpus: Option<String>,
-    /// The CPUs that the engine runs on where it is sent to; unless told those that are not the sender's
+    /// The engine's CPUs while packets are sent [default: all but the sender's]
     #[arg(long, value_name = "LIST")]
     engine_cpus: Option<String>,
-    /// The largest packet on virtual interfaces, in bytes without the Ethernet header
+    /// Largest packet on virtual interfaces, in bytes without the Ethernet header
     #[arg(long, default_value_t = 1500)]
     mtu: u32,
-    /// The rate to begin with: 10kpps, 100mbit
+    /// The first rate: 10kpps, 100mbit
     #[arg(long, default_value = "10kpps", value_parser = units::rate)]
     from: Rate,
     /// The highest rate of interest
     #[arg(long, default_value = "10mpps", value_parser = units::rate)]
     to: Rate,
-    /// The loss that is allowed, in % of what was sent
+    /// The allowed loss, in % of the sent packets
     #[arg(long, default_value_t = 1.0)]
     loss: f64,
-    /// How closely to find the bound, in %
+    /// Precision of the bound, in %
     #[arg(long, default_value_t = 1.0)]
     close: f64,
     /// How long to send before losses count
@@ -103,22 +103,22 @@ pub(crate) struct Args {
     /// How long to send after that
     #[arg(long, default_value = "10s", value_parser = units::duration)]
     hold: Duration,
-    /// How many searches to make, or runs over the capture
+    /// Number of searches, or of runs on the capture
     #[arg(long, short = 'n', default_value_t = 3)]
     repeats: u32,
     /// The time between samples of the machine and the engine
     #[arg(long, default_value = "250ms", value_parser = units::duration)]
     period: Duration,
-    /// Throw away what is in the folder and begin anew
+    /// Discard the results in the folder and start again
     #[arg(long)]
     fresh: bool,
-    /// The folder for samples, logs and results; an interrupted measurement goes on from there
+    /// The folder for samples, logs and results; an interrupted measurement resumes from it
     #[arg(long, short = 'o', default_value = "lab-throughput")]
     output: PathBuf,
-    /// Send less than asked, in %: to see that it is found
+    /// Send less than requested, in %, to test that it is detected
     #[arg(long, hide = true, default_value_t = 0.0)]
     lose_sender: f64,
-    /// Send no more packets a second: to see that it is found
+    /// Send at most this many packets a second, to test that it is detected
     #[arg(long, hide = true)]
     sender_most: Option<f64>,
 }

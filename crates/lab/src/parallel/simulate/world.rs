@@ -17,8 +17,9 @@ const SILENCE: u64 = 4096;
 const LOOK: u64 = 200;
 /// After this time, a sleeper looks for work itself.
 const NAP: u64 = 50_000_000;
-/// Limits of searching for other workers (`crates/engine/src/parallel/ahead.rs`): frames in a list, number of lists,
-/// bytes in a frame; and how near the owner must be for the helper to leave the list.
+/// Limits of searching for other workers (`crates/engine/src/parallel/ahead.rs`): fewest frames in a list, frames
+/// searched in a list, fewest bytes in a frame. A helper that is less than `CLOSE` frames ahead of the owner leaves
+/// the list.
 const WORTH_SHOWING: usize = 8;
 const NOTED: usize = 256;
 const LONG: u32 = 256;
