@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A Kafka broker of one node (KRaft) for tests and demonstrations. Its jars come from Maven, by Spark's own resolver, into `target/fleet-ivy`.
+"""A single-node Kafka broker (KRaft) for tests and demonstrations. Spark's own resolver fetches its jars from Maven into `target/fleet-ivy`.
 
-    broker.py --jars  # fetches them and those of Spark's connector, and prints where they are
+    broker.py --jars  # fetches them and those of Spark's connector, and prints their folders
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import time
 import pyspark
 
 BROKER = "org.apache.kafka:kafka_2.13:4.0.0"
-# Spark's connector. Each has a folder of its own, since both bring a version of Kafka's client.
+# Spark's connector. Each package has its own folder, because both bring a version of Kafka's client.
 CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 IVY = pathlib.Path(__file__).resolve().parent.parent / "target" / "fleet-ivy"
 RESOLVE = """
@@ -45,11 +45,11 @@ num.partitions={partitions}
 
 
 class NoJars(Exception):
-    """They could not be had."""
+    """The jars cannot be fetched."""
 
 
 def jars(package=BROKER):
-    """Fetches the jars of a package (GROUP:NAME:VERSION), unless they are there; returns their folder."""
+    """Fetches the jars of a package (GROUP:NAME:VERSION), unless they exist. Returns their folder."""
     group, name, version = package.split(":")
     home = IVY / name
     if not (home / "jars" / f"{group}_{name}-{version}.jar").exists():
@@ -61,15 +61,15 @@ def jars(package=BROKER):
 
 
 def free_port(host="127.0.0.1"):
-    """A port that nobody has now."""
+    """A port that is unused at present."""
     with socket.socket() as s:
         s.bind((host, 0))
         return s.getsockname()[1]
 
 
 class Broker:
-    """A broker in `folder`, which it does not remove. `more` are further lines of its properties; `tls` has it speak TLS
-    alone; `advertised` is the port that clients are told, where something stands between."""
+    """A broker in `folder`, which it does not remove. `more` are further lines of its properties. With `tls` it accepts only TLS. `advertised` is
+    the port that clients get, if a proxy stands between."""
 
     def __init__(self, folder, host="127.0.0.1", partitions=2, more="", tls=False, advertised=None, memory="300m"):
         self.folder, self.host, self.process = pathlib.Path(folder), host, None
@@ -80,7 +80,7 @@ class Broker:
         protocol = "SSL" if tls else "PLAINTEXT"
         listeners, advertised = f"{protocol}://{host}:{self.port}", f"{protocol}://{host}:{advertised or self.port}"
         if tls:
-            # Among themselves brokers would check the certificate, which may be one that nobody should trust.
+            # Brokers would check each other's certificate, which may be untrusted in a test.
             inner = f",PLAINTEXT://{host}:{free_port(host)}"
             listeners, advertised, more = listeners + inner, advertised + inner, more + "\ninter.broker.listener.name=PLAINTEXT\n"
         text = PROPERTIES.format(host=host, controller=free_port(host), listeners=listeners, advertised=advertised,
@@ -95,7 +95,7 @@ class Broker:
         return f"{self.host}:{self.port}"
 
     def start(self):
-        """Starts it, or starts it again with what it has on disk."""
+        """Starts the broker. A restart keeps what is on disk."""
         with open(self.folder / "broker.log", "ab") as log:
             self.process = subprocess.Popen([*self._java, "kafka.Kafka", str(self._properties)], stdout=log, stderr=log)
         for _ in range(240):
@@ -107,7 +107,7 @@ class Broker:
         raise RuntimeError("the broker does not take connections")
 
     def stop(self, at_once=False):
-        """Ends it; `at_once` without a word, as a crash does."""
+        """Stops the broker; with `at_once` without notice, as a crash does."""
         if self.process and self.process.poll() is None:
             self.process.kill() if at_once else self.process.terminate()
             self.process.wait(60)

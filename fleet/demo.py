@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What one sensor does not see: a scan spread over three, found by the fleet; then a rule that came later, over what was captured.
+"""Detection that needs a fleet: a scan spread over three sensors, and a newer rule run over captures.
 
-    demo.py ENGINE    # as root; the engine has the feature kafka
+    demo.py ENGINE    # as root; the engine needs the feature kafka
 
-Three sensors in network namespaces watch a wire each, keep what they capture, and send their events to a Kafka broker in a namespace of its
-own, where Spark reads them. An archive is made of the captures, and hunted over. Namespaces, processes and files are removed at the end.
+Three sensors run in network namespaces. Each watches a wire, keeps its packets, and sends its events to a Kafka broker in another namespace, where
+Spark reads them. The captures then become an archive, and a hunt runs over it. Namespaces, processes and files are removed at the end.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ outputs:
       types: [alert, flow, stats]
   - pcap-log: {{enabled: yes, filename: packets.pcap}}
 """
-# The rule that each sensor has, which speaks for twenty tries within a minute: none sees so many.
+# The rule of each sensor needs twenty attempts within a minute. No sensor sees so many.
 ALONE = (
     'alert tcp any any -> any 22 (msg:"SSH scan"; flags:S; threshold: type both, track by_src, count 20, seconds 60; sid:1000000;)\n'
 )
@@ -60,7 +60,7 @@ def ip(*words, check=True):
 
 
 def wait_for(what, why, seconds=60):
-    """Asks until it is so."""
+    """Polls until the condition is true."""
     until = time.monotonic() + seconds
     while not what():
         if time.monotonic() > until:
@@ -69,7 +69,7 @@ def wait_for(what, why, seconds=60):
 
 
 class Network:
-    """The namespaces: `core` with the broker and a wire to each sensor, and the sensors."""
+    """The namespaces: `core` with the broker and one end of each sensor's wire, and the sensors."""
 
     def __init__(self):
         self.prefix = f"mfleet{os.getpid()}"
@@ -97,7 +97,7 @@ class Network:
 
 
 def traffic(n):
-    """What passes sensor `n`: its share of the scan, and one download."""
+    """The traffic of sensor `n`: its share of the scan, and one download."""
     packets = [(0.02 * k, tcp("203.0.113.9", f"10.0.{n}.{k + 1}", 50000 + k, 22, 2)) for k in range(HOSTS)]
     agent = b"newbot/1.0" if n == 2 else b"curl/8.0"
     request = b"GET /a HTTP/1.1\r\nHost: www.example\r\nUser-Agent: " + agent + b"\r\n\r\n"
@@ -106,7 +106,7 @@ def traffic(n):
 
 
 def send(wires):
-    """Puts each sensor's traffic on its wire, in the order of time. Called in the namespace of the wires."""
+    """Sends each sensor's traffic on its wire, in the order of time. Runs in the namespace with the wires."""
     sockets = []
     for n in range(wires):
         sockets.append(socket.socket(socket.AF_PACKET, socket.SOCK_RAW))
@@ -118,7 +118,7 @@ def send(wires):
 
 
 def sensor(engine, network, folder, n, servers):
-    """Starts an engine on a sensor's wire, and waits until it has it."""
+    """Starts an engine on a sensor's wire, and waits until it captures."""
     home = folder / f"sensor-{n}"
     home.mkdir()
     (home / "margay.yaml").write_text(CONFIG.format(n=n, broker=servers, topic=TOPIC))
@@ -137,7 +137,7 @@ def sensor(engine, network, folder, n, servers):
 
 
 def watch(folder, servers, connector):
-    """Reads the topic as a stream, to its end. Called in the broker's namespace; prints what is found as JSON."""
+    """Reads the topic as a stream, to its end. Runs in the broker's namespace, and prints the findings as JSON."""
     from margay_fleet import detectors, stream
 
     conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1",
@@ -156,7 +156,7 @@ def watch(folder, servers, connector):
 
 
 def inside(network, *words):
-    """Runs this program in the core's namespace; what it prints."""
+    """Runs this program in the core's namespace, and returns its output."""
     line = ["ip", "netns", "exec", network.core, sys.executable, __file__, *map(str, words)]
     done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
@@ -165,7 +165,7 @@ def inside(network, *words):
 
 
 def fleet_sees(engine, folder, connector):
-    """Runs the sensors, sends the traffic and reads the stream; returns what the fleet found."""
+    """Runs the sensors, sends the traffic and reads the stream. Returns the fleet's findings."""
     with Network() as network, contextlib.ExitStack() as stack:
         line = ["ip", "netns", "exec", network.core, sys.executable, __file__, "--broker", str(folder / "kafka")]
         running = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
@@ -180,7 +180,7 @@ def fleet_sees(engine, folder, connector):
             stack.callback(process.wait)
             stack.callback(process.kill)
         inside(network, "--send")
-        # Flows without an answer end after 3 s, and the stream judges what is 2 s older than the newest event.
+        # Unanswered flows end after 3 s, and the stream judges events that are 2 s older than the newest one.
         time.sleep(12)
         for process in engines:
             process.send_signal(signal.SIGINT)
@@ -190,9 +190,9 @@ def fleet_sees(engine, folder, connector):
 
 
 def hunted(engine, folder):
-    """Makes an archive of what the sensors captured, and hunts over it: (exit status, alerts)."""
+    """Makes an archive of the sensors' captures, and hunts over it: (exit status, alerts)."""
     captures = sorted(glob.glob(str(folder / "sensor-*" / "packets.pcap*")))
-    # Sensors captured at the same time: an archive wants packets in the order of time.
+    # The sensors captured at the same time, but an archive needs packets in the order of time.
     merged = folder / "all.pcap"
     packets = []
     for capture in captures:
@@ -238,7 +238,7 @@ def main(engine):
 
 
 def hold(folder):
-    """Runs a broker until it is told to end; prints its address."""
+    """Runs a broker until it is told to stop, and prints its address."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with broker.Broker(folder, host=CORE) as running:
         print(running.address, flush=True)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Figures of docs/fleet.md.
+"""Measures the figures of docs/fleet.md.
 
-    measure.py prune ENGINE CAPTURE [--parts 32]      # what indexes leave out for a rule on one address, of every address
-    measure.py spark ENGINE CAPTURE [--part-size …]   # hunts on Spark beside plain processes over the same parts, Spark's start apart
-    measure.py sizing ENGINE CAPTURE                  # costs, and the simulation beside small hunts
-    measure.py kafka ENGINE [--events 400000]         # processor time of an event that goes to a broker, beside one that goes to a file
+    measure.py prune ENGINE CAPTURE [--parts 32]      # what indexes leave out for a rule on one address, for every address
+    measure.py spark ENGINE CAPTURE [--part-size …]   # hunts on Spark and in plain processes over the same parts, without Spark's start
+    measure.py sizing ENGINE CAPTURE                  # costs, and the simulation compared with small hunts
+    measure.py kafka ENGINE [--events 400000]         # CPU time of an event to a broker, compared with one to a file
 """
 
 import argparse
@@ -42,7 +42,7 @@ def split(engine, capture, into, *arguments):
 
 
 def addresses(capture):
-    """Packets by IPv4 address, of an Ethernet capture."""
+    """Number of packets by IPv4 address in an Ethernet capture."""
     seen = Counter()
     with open(capture, "rb") as f:
         order = "<" if f.read(24)[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1") else ">"
@@ -64,7 +64,7 @@ def prune(options, folder):
     for part in archive.parts:
         entries = array.array("H")
         entries.frombytes((folder / "archive" / f"{part.name}.groups").read_bytes())
-        # Three words of 16 bits an entry, of which the first is the group.
+        # Three 16-bit words for each entry; the first one is the group.
         groups.append(Counter(entries[::3]))
     figures = []
     for packed, packets in addresses(options.capture).items():
@@ -94,7 +94,7 @@ def prune(options, folder):
 
 
 def job_of(options, archive):
-    """A hunt's job and units for RULES."""
+    """The job and units of a hunt with RULES."""
     rules = [parse_rule(line, "a", 1) for line in RULES.splitlines()]
     made = plan.make(archive, rules, Variables())
     units = [{"number": u.number, "group": u.group, "parts": [p.name for p in u.parts], "packets": sum(p.packets for p in u.parts), "hosts": u.hosts}
@@ -113,7 +113,7 @@ def timed(call):
 
 
 def plain(job, units, processes):
-    """The same tasks in processes of this machine: their engines' time, without that of starting Python."""
+    """Runs the same tasks in local processes. Returns their engines' time, without Python's start."""
     import multiprocessing
 
     with multiprocessing.get_context("fork").Pool(processes, hunt._begin, (job,)) as pool:
@@ -150,7 +150,7 @@ def spark(options, folder):
 
 
 def measured(options, folder):
-    """Costs on this machine, from one hunt of nothing and one of all, with one process."""
+    """This machine's costs, from one hunt of nothing and one of everything, with one process."""
     archive = split(options.engine, options.capture, folder / "one", "--parts", 1)
     job, units = job_of(options, archive)
     empty = folder / "empty.pcap"
@@ -203,7 +203,7 @@ outputs:
 
 
 def threads(pid):
-    """Nanoseconds of processor time by thread of a process: {thread: (name, time)}."""
+    """CPU nanoseconds of each thread in a process: {thread: (name, time)}."""
     found = {}
     for folder in pathlib.Path(f"/proc/{pid}/task").glob("*"):
         with contextlib.suppress(OSError):
@@ -212,7 +212,7 @@ def threads(pid):
 
 
 def cost(line, folder):
-    """Runs an engine: seconds of processor time of its worker, and of all its threads."""
+    """Runs an engine. Returns the CPU seconds of its worker, and of all its threads."""
     with open(folder / "said", "wb") as said:
         process = subprocess.Popen([str(word) for word in line], stdout=said, stderr=said)
         seen = {}

@@ -1,4 +1,4 @@
-"""Attacks as conversations with ground truth in other traffic, and a report of what an inline engine made of them."""
+"""Sends attacks as conversations with ground truth within other traffic, and reports how an inline engine handled them."""
 import collections
 import html
 import os

@@ -1,4 +1,4 @@
-"""Captures of samples: connections of TCP, datagrams, messages of ICMP and packets of IP, each sample between addresses of its own.
+"""Builds captures of samples: TCP connections, datagrams, ICMP messages and IP packets. Each sample has its own addresses.
 
 A sample of a network defence is a table:
 
@@ -6,15 +6,15 @@ A sample of a network defence is a table:
     port    the server's port
     client  the client's port (one of its own)
     say     the messages, in order: '>' from the client or '<' from the server, and the bytes, with escapes as in Python ('\\x00');
-            of ICMP type and code, and what follows the checksum; of IP the payload of each packet
+            for ICMP: type, code, and the bytes after the checksum; for IP: the payload of each packet
     again   how often the last message is repeated, each time in its own segment (0)
-    flags   of TCP: packets with these flags in place of a connection ("S", "FPU", "" for none)
-    window  of TCP with flags: the window that the packets announce (65535)
+    flags   for TCP: packets with these flags instead of a connection ("S", "FPU", "" for none)
+    window  for TCP with flags: the window that the packets announce (65535)
     times   how often it happens, each time from another port of the client (1)
     apart   microseconds from one time to the next (1000)
     from    "outside" (the client's address is not in HOME_NET; the default) or "inside": the
             server is outside
-    ip      of IP: fields that are not as usual: proto, options (hexadecimal), frag (flags and offset), src and dst ("same", "broadcast")
+    ip      for IP: fields with unusual values: proto, options (hexadecimal), frag (flags and offset), src and dst ("same", "broadcast")
 """
 import struct
 

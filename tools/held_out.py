@@ -1,17 +1,16 @@
-"""Requests that the defence was not written for: defence/held-out/*.txt, and others that somebody recorded.
+"""Requests for which the defence was not written: defence/held-out/*.txt, and recorded ones.
 
-A file of attacks (attacks-*.txt) has sections, `[class]` or `[class place …]`, and a value a line. Without places a value is put into
-one of those in which applications expect values, chosen by the value itself, so that it stays the same when others are added. Places:
+A file of attacks (attacks-*.txt) has sections, `[class]` or `[class place …]`, with a value on each line. Without places, a value goes into
+one of the usual places for values. The value itself determines which one, so that the place stays when others are added. Places:
 
     query form json multipart xml cookie     a value of that kind
     path                                     the target as it is
     header [Name]                            a header field
     body [type]                              the whole body
 
-A file of ordinary values (ordinary-*.txt) has values of one or more lines with a line `%%` between them; each is sent as a field of a form, of
-JSON and of several parts, and a short one in a query too. A file of requests (requests-*.txt) has sections as one of attacks has, of the
-class `ordinary`. In all of them ␍ ␊ ␀ ␉ stand for control characters. Lines with a # in front before the
-first section are comments.
+A file of ordinary values (ordinary-*.txt) has values of one or more lines, separated by a line `%%`. Each is sent as a field of a form, of
+JSON and of a multipart body; a short one also in a query. A file of requests (requests-*.txt) has sections like a file of attacks, of the
+class `ordinary`. In all files ␍ ␊ ␀ ␉ stand for control characters. Lines with a leading # before the first section are comments.
 """
 import base64
 import gzip

@@ -1,4 +1,4 @@
-"""The captures and rules that Margay is measured with: made once, in their own folder."""
+"""The captures and rules for Margay's measurements, created once in their own folder."""
 import gzip
 import os
 import random

@@ -1,4 +1,4 @@
-"""Generators of words, names and rules: the same for the same seed on every machine and Python release."""
+"""Generators of words, names and rules, with the same output for a seed on every machine and Python release."""
 import random
 
 WORDS = """account action admin agent ajax api archive auth backup banner base beacon build cache cart cgi chat check

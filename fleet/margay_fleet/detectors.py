@@ -1,10 +1,10 @@
-"""What can be seen in the events of many sensors together, and of none alone.
+"""Detectors for patterns that appear only in the events of many sensors together.
 
-A detector is a pure function: of a state (plain values, kept as JSON), and of one event or of the time. It says which keys an event concerns,
-and is given the events of a key one after the other in the order of their time, whatever order they came in (`advance`). So what it finds
-depends on the events alone: not on batches, on restarts, or on which sensor was read first.
+A detector is a pure function of a state (plain values, stored as JSON) and of one event or the time. It returns the keys of an event. It then
+receives the events of each key in the order of their time, whatever order they arrived in (`advance`). Its findings depend only on the events, not
+on batches, restarts, or the order of the sensors.
 
-Times are microseconds since 1970. Every state is bounded; what is beyond a bound is counted in what is found (`dropped`).
+Times are microseconds since 1970. Every state is bounded; findings count the items beyond a bound (`dropped`).
 """
 
 import hashlib
@@ -16,40 +16,40 @@ from .rules import Threshold
 from .thresholds import Entry, Match, canonical, step, who
 
 SECOND = 1_000_000
-# Events of a key that wait for their time; beyond it the oldest are taken early.
+# Events of a key that wait for their time. If there are more, the oldest are processed early.
 MOST_WAITING = 50_000
-# Identities that are remembered for each key to tell what was seen twice.
+# Identities remembered for each key, to recognise duplicates.
 MOST_IDENTITIES = 20_000
 
 
 @dataclass(frozen=True)
 class Settings:
-    """When detectors speak. Seconds and counts."""
+    """The limits of the detectors, in seconds and counts."""
 
     thresholds: tuple = ()
-    """(generator, signature, Threshold) of rules that sensors run without."""
+    """(generator, signature, Threshold) of rules that run without a threshold on the sensors."""
     twice: int = 5
-    """Within which the same event of two sensors is one."""
+    """Equal events of two sensors within this time are one event."""
     scan_hosts: int = 20
     scan_window: int = 60
     slow_targets: int = 50
     slow_window: int = 86_400
     beacon_count: int = 12
     beacon_jitter: float = 0.1
-    """Median deviation of the intervals, as a part of their median."""
+    """Median deviation of the intervals, relative to their median."""
     beacon_least: int = 10
-    """The shortest interval that is called one."""
+    """Intervals shorter than this do not count."""
     beacon_span: int = 3_600
     half_window: int = 120
-    """How far apart two sensors may report the halves of a flow."""
+    """Largest difference between the times at which two sensors report the halves of a flow."""
     silent: int = 60
-    """Without `stats` for so long a sensor is silent."""
+    """A sensor without `stats` for this long is silent."""
     loss: float = 0.01
-    """Part of the packets of an interval that is called loss."""
+    """A larger share of lost packets in an interval is reported."""
 
     @staticmethod
     def read(text):
-        """From JSON; a name that is not known is an error (ValueError)."""
+        """Parses JSON. An unknown name is an error (ValueError)."""
         values = json.loads(text)
         thresholds = []
         for t in values.pop("thresholds", []):
@@ -65,7 +65,7 @@ class Settings:
 
 
 def identity(event):
-    """What an event is, whoever saw it: equal for the same event of two sensors, and for most other events different."""
+    """The identity of an event, independent of its sensor: equal for the same event on two sensors, and different for most other events."""
     of = event["event_type"]
     parts = [of, event.get("community_id"), event.get("tx_id")]
     if of == "alert":
@@ -77,7 +77,7 @@ def identity(event):
 
 
 def own_identity(event):
-    """What tells an event from all others of its sensor: a copy of it, sent again, has the same."""
+    """Distinguishes an event from all others of its sensor. A repeated copy has the same value."""
     return hashlib.sha256(json.dumps(event, sort_keys=True).encode()).hexdigest()[:24]
 
 
@@ -87,12 +87,12 @@ def sensor_of(event):
 
 
 class Once:
-    """Lets through what was not seen yet: copies of a sensor's own event never, and of an event that several sensors saw as many as the sensor
-    has that saw most."""
+    """Filters duplicates. Repeated copies of a sensor's own event never count. An event seen by several sensors counts as often as the sensor with
+    the most sightings saw it."""
 
     @staticmethod
     def new(state, event, time, window):
-        """Whether the event counts. `state` is a dict that it keeps."""
+        """Whether the event counts. It keeps its data in the dict `state`."""
         seen = state.setdefault("seen", {})
         if len(seen) >= MOST_IDENTITIES:
             horizon = time - window * SECOND
@@ -117,29 +117,29 @@ class Once:
 
 
 class Detector:
-    """One kind of thing that is looked for."""
+    """A detector for one pattern."""
 
     name = ""
-    # Microseconds after the last event for which a state is kept.
+    # A state is kept for this many microseconds after its last event.
     keep = 3600 * SECOND
 
     def __init__(self, settings):
         self.settings = settings
 
     def keys(self, event):
-        """What the event is to be held against; none where it does not matter here."""
+        """The keys of the event; none if the detector ignores it."""
         raise NotImplementedError
 
     def step(self, state, event, time):
-        """Takes an event; returns what it brings to light, as dicts."""
+        """Processes an event. Returns the findings as dicts."""
         raise NotImplementedError
 
     def deadline(self, state):
-        """When `due` is to be asked, or None."""
+        """When to call `due`, or None."""
         return None
 
     def due(self, state, time):
-        """What is found because nothing came until `time`."""
+        """Findings from the absence of events until `time`."""
         return []
 
 
@@ -174,7 +174,7 @@ class FleetThreshold(Detector):
         if sensor_of(event) not in sensors:
             state["sensors"] = sorted([*sensors, sensor_of(event)])[:64]
         for n, threshold in enumerate(self.of[(alert.get("gid"), alert.get("signature_id"))]):
-            # The key is by what the first counts; a second that counts by another thing counts within it.
+            # The first threshold defines the key; a second one with another key counts within it.
             kept = state.get(f"count{n}")
             entry, outcome = step(threshold, Entry(**kept) if kept else None, time)
             state[f"count{n}"] = vars(entry)
@@ -189,7 +189,7 @@ def _match(event, time):
 
 
 class Scan(Detector):
-    """A host that tries many: on one port within a minute (horizontal), or whatever within a day (slow)."""
+    """A host that tries many targets: on one port within a minute (horizontal), or on any port within a day (slow)."""
 
     def __init__(self, settings, name, most, window, by_port):
         super().__init__(settings)
@@ -212,7 +212,7 @@ class Scan(Detector):
         horizon = time - self.window * SECOND
         targets.pop(target, None)
         targets[target] = time
-        # Targets are in the order of their last time.
+        # Targets are ordered by their latest time.
         while targets and next(iter(targets.values())) < horizon:
             targets.pop(next(iter(targets)))
         if len(targets) < self.most:
@@ -226,7 +226,7 @@ class Scan(Detector):
 
 
 def unanswered(event):
-    """Whether the flow event tells of a try that came to nothing: no answer, or no more than a refusal."""
+    """Whether the flow event describes a failed attempt: no answer, or only a refusal."""
     flow = event["flow"]
     back = flow.get("pkts_toclient", 0)
     tcp = event.get("tcp", {})
@@ -235,7 +235,7 @@ def unanswered(event):
 
 
 class Beacon(Detector):
-    """Connections between the same two in regular intervals, over hours."""
+    """Connections between the same two hosts at regular intervals, over hours."""
 
     name = "beacon"
     keep = 86_400 * SECOND
@@ -248,7 +248,7 @@ class Beacon(Detector):
     def step(self, state, event, time):
         if not Once.new(state, event, time, self.settings.twice):
             return []
-        # Flows are told when they are over; what is regular is when they began.
+        # Flows are reported at their end; the regularity is in their start times.
         starts = sorted([*state.get("starts", []), micros(event["flow"]["start"])])[-64:]
         state["starts"] = starts
         gaps = [b - a for a, b in zip(starts, starts[1:])]
@@ -256,7 +256,7 @@ class Beacon(Detector):
             return []
         middle = median(gaps)
         deviation = median([abs(g - middle) for g in gaps])
-        # That the gaps are alike in the middle is not enough: most of them must be.
+        # A small median deviation is not enough: most gaps must be similar.
         regular = sum(abs(g - middle) <= self.settings.beacon_jitter * middle for g in gaps) >= 0.8 * len(gaps)
         if middle < self.settings.beacon_least * SECOND or deviation > self.settings.beacon_jitter * middle or not regular:
             return []
@@ -268,12 +268,12 @@ class Beacon(Detector):
 
 
 def median(values):
-    """The one in the middle, the lower of two."""
+    """The median; of an even number, the lower middle value."""
     return sorted(values)[(len(values) - 1) // 2]
 
 
 class Halves(Detector):
-    """A flow of which two sensors each saw one direction (asymmetric routes), put together."""
+    """Joins a flow of which two sensors saw one direction each (asymmetric routes)."""
 
     name = "halves"
     keep = 3600 * SECOND
@@ -287,7 +287,7 @@ class Halves(Detector):
     def step(self, state, event, time):
         flow = event["flow"]
         forward = flow.get("pkts_toclient", 0) == 0
-        # Who sees only answers may take the server for the client: what counts is who sent.
+        # A sensor that sees only answers may mistake the server for the client, so use the sender.
         source = (event["src_ip"], event.get("src_port")) if forward else (event["dest_ip"], event.get("dest_port"))
         target = (event["dest_ip"], event.get("dest_port")) if forward else (event["src_ip"], event.get("src_port"))
         side = "toserver" if forward else "toclient"
@@ -297,7 +297,7 @@ class Halves(Detector):
         for n, other in enumerate(waiting):
             if other["from"] == half["to"] and other["to"] == half["from"] and other["sensor"] != half["sensor"]:
                 state["waiting"] = waiting[:n] + waiting[n + 1 :]
-                # The client is who began; at the same moment the one with the higher port.
+                # The client began first; at equal times it has the higher port.
                 first, second = sorted((other, half), key=lambda h: (h["start"], -(h["from"][1] or 0), h["from"]))
                 return [{"src_ip": first["from"][0], "src_port": first["from"][1], "dest_ip": first["to"][0], "dest_port": first["to"][1],
                          "proto": event.get("proto"), "pkts_toserver": first["pkts"], "pkts_toclient": second["pkts"],
@@ -309,7 +309,7 @@ class Halves(Detector):
 
 
 class Health(Detector):
-    """A sensor that fell silent, speaks again, or loses more than it did."""
+    """A sensor that falls silent, returns, or loses more packets than before."""
 
     name = "health"
     keep = 7 * 86_400 * SECOND
@@ -328,12 +328,12 @@ class Health(Detector):
         before = state.get("counts")
         state["counts"], state["last"] = [uptime, packets, lost], time
         if before and uptime >= before[0] and packets >= before[1] and lost >= before[2]:
-            # A restart begins its counters anew; an interval across it says nothing.
+            # A restart resets the counters, so an interval across it is meaningless.
             came = packets - before[1]
             share = (lost - before[2]) / came if came else 0.0
             if share >= self.settings.loss and share > 1.5 * state.get("loss", 0.0):
                 found.append({"what": "loss", "sensor": sensor_of(event), "loss": round(share, 6), "before": round(state.get("loss", 0.0), 6)})
-            # What is told is growth: a loss that stays is told once, and again when it grows by half.
+            # Only growth is reported: a constant loss once, and again when it has grown by half.
             state["loss"] = max(share, state.get("loss", 0.0)) if share >= self.settings.loss else 0.0
         return found
 
@@ -346,7 +346,7 @@ class Health(Detector):
 
 
 def all_of(settings):
-    """Every detector, by name."""
+    """All detectors by name."""
     scans = (
         Scan(settings, "scan", settings.scan_hosts, settings.scan_window, True),
         Scan(settings, "slow_scan", settings.slow_targets, settings.slow_window, False),
@@ -356,7 +356,7 @@ def all_of(settings):
 
 
 def needed(event):
-    """The members of an event that detectors look at: what waits is kept small."""
+    """The members of an event that detectors use, so that waiting events stay small."""
     out = {k: event[k] for k in ("timestamp", "event_type", "host", "community_id", "flow_id", "tx_id", "direction", "src_ip", "src_port", "dest_ip",
                                  "dest_port", "proto", "pcap_cnt") if k in event}  # fmt: skip
     of = event["event_type"]
@@ -375,10 +375,10 @@ def needed(event):
 
 
 def advance(detector, key, kept, events, watermark):
-    """Takes new events of a key and all that the watermark lets be judged: (state or None, findings, when to be called again or None).
+    """Processes new events of a key, and everything that the watermark allows: (state or None, findings, time of the next call or None).
 
-    `kept` is the state before, or None; `events` are (time, event). A finding is (time, detector, key, id, dict). What is later than the
-    watermark waits, so that events are judged in the order of their time.
+    `kept` is the previous state, or None; `events` are (time, event). A finding is (time, detector, key, id, dict). Events later than the
+    watermark wait, so that events are processed in the order of their time.
     """
     kept = kept or {"waiting": [], "state": {}, "at": None}
     state, waiting = kept["state"], [*kept["waiting"], *([t, e] for t, e in events)]
@@ -403,7 +403,7 @@ def advance(detector, key, kept, events, watermark):
         if deadline is not None and deadline < time:
             tell(deadline, detector.due(state, deadline))
         if kept["at"] is not None and time > kept["at"] + detector.keep:
-            # A stream that ran all the while has forgotten it by now.
+            # A stream that ran continuously would have forgotten it by now.
             state = {}
         tell(time, detector.step(state, event, time))
         kept["at"] = time if kept["at"] is None else max(time, kept["at"])
@@ -420,7 +420,7 @@ def advance(detector, key, kept, events, watermark):
 
 
 def parse(text):
-    """An event from its line: (time, event with what is needed), or None where it is none that is understood."""
+    """Parses an event's line: (time, event with the needed members), or None if the line is not a usable event."""
     try:
         event = json.loads(text)
         of = event["event_type"]
@@ -432,7 +432,7 @@ def parse(text):
 
 
 def one_pass(settings, lines, watermark=1 << 62):
-    """All that is found in these lines, read at once: what a stream of them must come to. Findings are in order of time."""
+    """All findings in these lines, processed at once. A stream must give the same result. Findings are in the order of time."""
     detectors, by_key = all_of(settings), {}
     for line in lines:
         if parsed := parse(line):

@@ -1,5 +1,5 @@
-"""Running the engine on a unit of a hunt. Nothing here knows Spark; a task is a function of plain values, and may be run again or twice at
-the same time: all that it writes is in a folder of its own, which goes with it."""
+"""Runs the engine on a unit of a hunt. This module is independent of Spark. A task is a function of plain values, and may run again or twice at
+the same time: it writes only to a folder of its own, which is removed afterwards."""
 
 import array
 import json
@@ -25,9 +25,9 @@ outputs:
         - alert
         - stats
 """
-# The engine's own limit on alerts of a packet is applied after thresholds, which are counted later: a task takes all that it can.
+# The engine limits a packet's alerts after thresholds, but thresholds are counted later here. A task therefore uses the largest limit.
 MOST_ALERTS = 255
-# Alerts that one unit may come to; they are in memory until they are merged.
+# Most alerts of a unit; they are in memory until they are merged.
 MOST_ROWS = 2_000_000
 
 
@@ -38,12 +38,12 @@ def micros(timestamp):
 
 
 class Job:
-    """What all tasks of a hunt have in common; plain values, since it is sent to workers."""
+    """Data that all tasks of a hunt share. It has plain values, because it is sent to workers."""
 
     def __init__(self, engine, archive, rules, config=None, settings=(), memory=None, timeout=None, suppress=()):
         self.engine, self.archive, self.rules, self.config = engine, archive, rules, config
         self.settings, self.memory, self.timeout = list(settings), memory, timeout
-        # Of `threshold.config` what counts nothing; what counts is for the rules of `whole`, whose engine reads the file itself.
+        # The lines of `threshold.config` that do not count. Counting lines are for the rules of `whole`, whose engine reads the file itself.
         self.suppress = list(suppress)
 
     def command(self, group, scratch, source):
@@ -74,8 +74,8 @@ def _limit(memory):
 
 
 def run(job, unit):
-    """Runs a unit: (rows, report). A row is (packet's number in the capture, place among the rows of its unit, unit, JSON). The report says
-    what was read and, under `problem`, why the unit did not come to its end."""
+    """Runs a unit: (rows, report). A row is (packet's number in the capture, position in the unit, unit, JSON). The report says what was read and,
+    under `problem`, why the unit failed."""
     scratch = tempfile.mkdtemp(prefix=f"margay-hunt-{unit['number']}-")
     try:
         return _run(job, unit, scratch)
@@ -97,7 +97,7 @@ def _last_line(file):
 
 
 def _here(location, unit, scratch):
-    """The folder in which the engine finds the unit's parts: the archive's own, or what was fetched of it."""
+    """The folder in which the engine finds the unit's parts: the archive's own, or a local copy."""
     archive = store.at(location)
     if archive.local:
         return archive.location
@@ -136,7 +136,7 @@ def _run(job, unit, scratch):
     if done.returncode != 0:
         raise ValueError(f"the engine ended with status {done.returncode}: {_last_line(errors)}")
     rows, seen, overflow = _rows(os.path.join(scratch, "eve.json"), numbers, unit)
-    # Of flows of some hosts it is known only now how many packets they have.
+    # When only some hosts' flows are read, the number of packets is known only now.
     packets = sum(os.stat(file).st_size for file in numbers) // 8
     if seen != packets or (not unit["hosts"] and seen != unit["packets"]):
         raise ValueError(f"the engine read {seen} of {packets} packets: {_last_line(errors)}")
@@ -144,7 +144,7 @@ def _run(job, unit, scratch):
 
 
 def _rows(eve, numbers, unit):
-    """Alerts with the numbers that their packets have in the whole capture; the packets that were read, and alerts that found no room."""
+    """Alerts with their packets' numbers in the whole capture; the number of packets read; and the alerts that found no room."""
     rows, seen, overflow, before = [], -1, 0, 0
     of = array.array("Q")
     with open(eve, "rb") as f:
@@ -162,10 +162,10 @@ def _rows(eve, numbers, unit):
                 if sys.byteorder == "big":
                     of.byteswap()
             event = json.loads(text)
-            # What a tunnel carries shows the number with the packet that carries it.
+            # An event from inside a tunnel has the number of the outer packet.
             shown = event if "pcap_cnt" in event else event.get("tunnel", {})
             packet = shown.get("pcap_cnt")
-            # What the end of a flow brings has no packet of its own: it stands behind what came before it.
+            # An event at the end of a flow has no packet of its own. It follows the events before it.
             number = of[packet - 1] if packet else before
             before = number
             if packet:

@@ -1,4 +1,4 @@
-"""A hunt: rules over an archive, with the alerts that one engine would give over the whole capture."""
+"""A hunt: rules over an archive, with the same alerts as one engine over the whole capture."""
 
 import atexit
 import json
@@ -18,7 +18,7 @@ from .thresholds import Counts, Match, canonical
 
 
 def moment(text):
-    """Microseconds since 1970 of a time given on the command line; without an offset it is UTC."""
+    """Parses a time on the command line to microseconds since 1970; without an offset it is UTC."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError as e:
@@ -48,7 +48,7 @@ COUNTING = re.compile(r"^(event_filter|threshold|rate_filter)\s+gen_id\s+(\d+)\s
 
 
 def threshold_file(path):
-    """What a `threshold.config` holds: (lines that suppress, reasons by key for rules whose alerts it counts)."""
+    """Reads a `threshold.config`: (lines that suppress, reasons by key for rules whose alerts it counts)."""
     suppress, forced = [], {}
     try:
         with open(path, encoding="utf-8", errors="replace") as f:
@@ -62,7 +62,7 @@ def threshold_file(path):
             suppress.append(line)
         elif match := COUNTING.match(line):
             gid, sid = int(match[2]), int(match[3])
-            # An entry for all signatures, or for one of any generator, is not looked at closer.
+            # An entry for all signatures, or for a signature of any generator, is not analysed further.
             key = (gid or 1, sid) if sid else (0, 0)
             forced[key] = f"{match[1]} in {path}"
         else:
@@ -71,9 +71,9 @@ def threshold_file(path):
 
 
 def checked(engine_, config, files):
-    """What the engine says is wrong with rules, as sentences."""
+    """The engine's errors about rules, as sentences."""
     arguments = ["rules", "check", "--json", *(["-c", config] if config else []), *files]
-    # Warnings about the configuration come before the report.
+    # Warnings about the configuration precede the report.
     lines = [line for line in _ask(engine_, *arguments, statuses=(0, 1)).splitlines() if line.startswith("{")]
     if not lines:
         raise FleetError(f"{engine_} rules check: gives no report: is it an engine of this version?")
@@ -82,7 +82,7 @@ def checked(engine_, config, files):
 
 
 class Merge:
-    """Turns the rows of all units, in order, into what one engine would have written."""
+    """Merges the ordered rows of all units into the events that one engine would have written."""
 
     def __init__(self, made, start=None, end=None, most=15):
         self.plan, self.start, self.end, self.most = made, start, end, most
@@ -105,7 +105,7 @@ class Merge:
                 src, dst = canonical(event.get("src_ip", "")), canonical(event.get("dest_ip", ""))
                 if not self.counts.alerts(key, thresholds, Match(src, dst, flow, at)):
                     continue
-            # A tunnel's inner packets have the number of the frame, and room for alerts of their own.
+            # Inner packets of a tunnel have the frame's number, and their own room for alerts.
             now = (number, event.get("pkt_src"), event.get("src_ip"), event.get("dest_ip"))
             packet, taken = now, taken + 1 if now == packet else 1
             if taken > self.most:
@@ -120,7 +120,7 @@ _job = None
 
 
 def _begin(job):
-    """What all tasks have in common is sent to a process once: rules may be many."""
+    """Sends the shared data to a process once, because there may be many rules."""
     global _job
     _job = job
 
@@ -130,7 +130,7 @@ def _task(unit):
 
 
 def run_here(job, units, processes):
-    """Runs units in processes of this machine: (rows in order, reports)."""
+    """Runs units in local processes: (rows in order, reports)."""
     rows, reports = [], []
     with multiprocessing.get_context("spawn").Pool(max(1, min(processes, len(units))), _begin, (job,)) as pool:
         for found, report in pool.imap_unordered(_task, units, chunksize=1):
@@ -141,7 +141,7 @@ def run_here(job, units, processes):
 
 
 def spark_session(master=None, conf=()):
-    """A session of Spark, to whose workers this package is sent."""
+    """A Spark session whose workers have this package."""
     try:
         from pyspark.sql import SparkSession
     except ImportError as e:
@@ -156,13 +156,13 @@ def spark_session(master=None, conf=()):
     return session
 
 
-# Rows that come back with the reports, of all units; a unit with more than its share leaves its rows with Spark until they are merged.
+# Most rows that come back with the reports, of all units. A unit with more than its share leaves its rows in Spark until they are merged.
 AT_ONCE = 200_000
 
 
 def run_spark(session, job, units):
-    """Runs each unit as a task of Spark: (rows in order, reports). Results reach the driver through Spark's own commit of tasks, so that a
-    task which is run again, or twice at a time, counts once."""
+    """Runs each unit as a Spark task: (rows in order, reports). Results reach the driver through Spark's own task commit, so that a task that runs
+    again, or twice at a time, counts once."""
     from pyspark import StorageLevel
 
     context = session.sparkContext
@@ -171,14 +171,14 @@ def run_spark(session, job, units):
     results = done.map(lambda r: (r[1], r[0] if len(r[0]) <= few else None)).collect()
     reports = [report for report, _ in results]
     if all(rows is not None for _, rows in results):
-        # A sort by Spark would be two more jobs.
+        # Sorting in Spark would need two more jobs.
         return sorted(row for _, rows in results for row in rows), reports
     rows = done.flatMap(lambda r: r[0]).sortBy(lambda row: row[:3], numPartitions=max(1, min(len(units), 64))).toLocalIterator()
     return rows, reports
 
 
 def hunt(options):
-    """Carries out `margay-fleet hunt`; returns the exit status. `options` are those of `cli`."""
+    """Runs `margay-fleet hunt` and returns the exit status. `options` are those of `cli`."""
     archive = Archive(options.archive)
     problems = checked(options.engine, options.config, options.rules)
     rules, seen = [], set()
@@ -186,7 +186,7 @@ def hunt(options):
         read, strange = read_rules(path)
         rules += read
         wrong = {p.rsplit(": ", 1)[0] for p in problems}
-        # What the engine refused was named already.
+        # The engine has already named the rules that it rejects.
         problems += [f"{path}:{line}: is not understood, and is left out" for line, _ in strange if f"{path}:{line}" not in wrong]
     for rule in rules:
         if rule.key in seen:
@@ -208,7 +208,7 @@ def hunt(options):
         if whole:
             parts, packets = [p.name for p in whole], sum(p.packets for p in whole)
             units.append({"number": unit.number, "group": unit.group, "parts": parts, "packets": packets, "hosts": unit.hosts})
-    # `auto` looks at the first packets of a file, and must judge all parts as it would the whole.
+    # `auto` decides from the first packets of a file, but all parts must be treated like the whole.
     settings = list(options.set)
     if config.get("pcap-file.checksum-checks", "auto") in ("auto", ""):
         settings.append(f"pcap-file.checksum-checks={'no' if archive.checksums_believed else 'yes'}")
@@ -259,7 +259,7 @@ def _write(events, output):
             sys.stdout.write(json.dumps(event, separators=(",", ":")) + "\n")
         sys.stdout.flush()
         return
-    # Whoever reads the file finds all of it or none.
+    # Rename the file into place, so that a reader sees all of it or none.
     partial = f"{output}.partial"
     with open(partial, "w", encoding="utf-8") as f:
         for event in events:

@@ -1,4 +1,4 @@
-"""Reading archives: the manifest and the indexes that `margay split` writes (crates/archive says what is in them)."""
+"""Reads archives: the manifest and the indexes of `margay split` (crates/archive documents the formats)."""
 
 import base64
 import hashlib
@@ -10,20 +10,20 @@ from . import FleetError, store
 
 VERSION = 1
 MASK = (1 << 64) - 1
-# Prefix lengths, in bits, under which addresses are in a filter.
+# Prefix lengths, in bits, of the addresses in a filter.
 PREFIXES = {4: (8, 16, 24, 32), 6: (32, 48, 64, 128)}
-# Networks asked for one by one before a coarser one is asked for.
+# Most networks to look up one by one; beyond that, a coarser one is looked up.
 MOST_NETWORKS = 256
-# Ports asked for one by one.
+# Most ports to look up one by one.
 MOST_PORTS = 1024
 HASHES = 8
-# Rows of hosts by which parts can be read in pieces (crates/archive/src/group.rs), and bytes of a packet's entry in `.groups`.
+# Host rows through which parts can be read in pieces (crates/archive/src/group.rs), and bytes of a packet's entry in `.groups`.
 ROWS = 361
 GROUP_ENTRY = 6
 
 
 def mix(word):
-    """SplitMix64's mixing of a word of 64 bits."""
+    """SplitMix64's mixing function for a 64-bit word."""
     z = (word + 0x9E3779B97F4A7C15) & MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
@@ -31,7 +31,7 @@ def mix(word):
 
 
 def entry_hash(data):
-    """FNV-1a of 64 bits, mixed."""
+    """64-bit FNV-1a, mixed."""
     h = 0xCBF29CE484222325
     for byte in data:
         h = ((h ^ byte) * 0x100000001B3) & MASK
@@ -39,19 +39,19 @@ def entry_hash(data):
 
 
 def network_entry(network, bits):
-    """The hash of the network of the first `bits` bits (a multiple of 8) of an address."""
+    """The hash of an address's network with `bits` bits (a multiple of 8)."""
     tag = b"4" if network.version == 4 else b"6"
     return entry_hash(tag + bytes([bits]) + network.packed[: bits // 8])
 
 
 def port_entry(protocol, port):
-    """The hash of a port of a transport protocol by number."""
+    """The hash of a port, with the number of its transport protocol."""
     return entry_hash(b"P" + bytes([protocol]) + port.to_bytes(2, "big"))
 
 
 @dataclass
 class Part:
-    """A part as the manifest lists it; times in microseconds since 1970."""
+    """A part in the manifest; times are microseconds since 1970."""
 
     name: str
     bucket: int
@@ -65,7 +65,7 @@ class Part:
 
 @dataclass
 class Index:
-    """What may be in a part."""
+    """The entries that a part may contain."""
 
     protocols: frozenset
     fragments: int
@@ -74,7 +74,7 @@ class Index:
     asked: dict = field(default_factory=dict)
 
     def may_hold(self, hash_):
-        """Whether the entry of this hash may be there; `False` is certain."""
+        """Whether an entry with this hash may exist; `False` is certain."""
         known = self.asked.get(hash_)
         if known is None:
             size, step = len(self.bits) * 8, mix(hash_) | 1
@@ -85,7 +85,7 @@ class Index:
         return known
 
     def may_hold_network(self, network):
-        """Whether there may be an address of `network` (of `ipaddress`)."""
+        """Whether an address in `network` (of `ipaddress`) may exist."""
         prefixes = PREFIXES[network.version]
         for bits in prefixes:
             if bits < network.prefixlen:
@@ -102,7 +102,7 @@ class Index:
         return self.may_hold(network_entry(network.network_address, coarser[-1]))
 
     def may_hold_ports(self, protocols, ranges):
-        """Whether there may be a port of one of `ranges` (pairs, both ends within) of one of the transport protocols."""
+        """Whether a port in one of `ranges` (inclusive pairs) may exist with one of the transport protocols."""
         if sum(b - a + 1 for a, b in ranges) > MOST_PORTS:
             return True
         ports = (p for a, b in ranges for p in range(a, b + 1))
@@ -110,7 +110,7 @@ class Index:
 
 
 def _json(path, text):
-    """What a file of JSON holds; `text` is its bytes, or why it cannot be read."""
+    """Parses a JSON file. `text` is its content, or the error from reading it."""
     if isinstance(text, OSError):
         raise FleetError(f"{path}: cannot be read: {text.strerror}") from text
     try:
@@ -133,7 +133,7 @@ class Archive:
                     "take the margay-fleet that came with the engine, or split the captures again"
                 )
             self.buckets, self.packets, self.window = manifest["buckets"], manifest["packets"], manifest["window"]
-            # Whether a part can be read for some hosts alone.
+            # Whether a part can be read for selected hosts.
             self.by_hosts = manifest.get("rows", 0) == ROWS
             self.together = [tuple(s) for s in manifest["together"]]
             self.checksums_believed = manifest["checksums_believed"]
@@ -143,7 +143,7 @@ class Archive:
             raise FleetError(f"{path}: lacks {e}: split the captures again") from e
 
     def indexes(self, parts):
-        """Parts, each with its index. They are read anew each time: a plan holds a few at a time."""
+        """Yields parts with their indexes, reading each again, so that a plan holds only a few at a time."""
         names = [f"{part.name}.index.json" for part in parts]
         for part, name, text in zip(parts, names, self.store.read_many(names)):
             yield part, self._index(self.store.path(name), text)
@@ -159,7 +159,7 @@ class Archive:
             raise FleetError(f"{path}: is not what `margay split` writes ({e}): split the captures again") from e
 
     def problem(self, part, verify=False):
-        """What is wrong with a part's files, or None. With `verify` its checksum is computed."""
+        """The error in a part's files, or None. With `verify` its checksum is computed."""
         capture = f"{part.name}.pcapng"
         files = [(capture, part.bytes), (f"{part.name}.numbers", part.packets * 8)]
         if self.by_hosts:

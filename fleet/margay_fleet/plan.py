@@ -1,58 +1,57 @@
-"""What a hunt runs: which parts rules can match in, which rules run where, and what must pass one engine in one piece.
+"""Plans a hunt: the parts in which rules can match, the engine that runs each rule, and the packets that one engine must read in one piece.
 
-Each rule belongs to one of two groups. Rules of `parts` are run on each part for itself, without the thresholds that count over hosts; those
-are counted again over the merged stream (`thresholds`). Rules of `whole` depend on state that packets of several parts change (bits of hosts,
-datasets that grow, scripts, thresholds of rules that act), and are run once over all parts joined in the order of the capture. Rules that
-share bits of flows are in the same group. Rules that act on what others see (`pass`, `drop`, `reject`), and those that they share bits with,
-are loaded with both groups and reported by one.
+Each rule belongs to one of two groups. Rules of `parts` run on each part separately, without thresholds that count over hosts; those are counted
+again over the merged stream (`thresholds`). Rules of `whole` depend on state that packets of several parts change (host bits, growing datasets,
+scripts, thresholds of acting rules). They run once over all parts, joined in the order of the capture. Rules that share flow bits are in the same
+group. Acting rules (`pass`, `drop`, `reject`), and those that they share bits with, are loaded with both groups and reported by one.
 """
 
 from dataclasses import dataclass, field
 
 from .rules import PORTLESS, TRANSPORTS
 
-# Hosts, or pairs of hosts, whose flows alone are read of a part; with more, the whole part is, since they leave little of it out.
+# Most hosts, or pairs of hosts, to select within a part. With more, the whole part is read, because little would be left out.
 MOST_HOSTS = 64
 
 
 @dataclass
 class Unit:
-    """Parts that one engine reads, joined in the order of the capture, and which rules it has: `parts` or `whole`."""
+    """Parts that one engine reads, joined in the order of the capture, and its rules: `parts` or `whole`."""
 
     number: int
     group: str
     parts: list
     hosts: list = None
-    """Of which hosts, or pairs of hosts (`A,B`), flows are read; None: all."""
+    """Hosts, or pairs of hosts (`A,B`), whose flows are read; None reads all."""
 
     @property
     def bytes(self):
-        """Of all its parts."""
+        """Total size of its parts."""
         return sum(p.bytes for p in self.parts)
 
 
 @dataclass
 class Plan:
-    """A hunt."""
+    """The plan of a hunt."""
 
     units: list
     rules: dict
-    """Texts of the rules that each group has."""
+    """The rules' texts for each group."""
     owned: dict
-    """Keys of the rules whose alerts are taken from each group."""
+    """Keys of the rules whose alerts count in each group."""
     recount: dict
-    """Thresholds by key of rule, to be counted over the merged stream."""
+    """Thresholds by rule key, to count over the merged stream."""
     whole_because: dict
-    """Why a rule is in `whole`, by its key."""
+    """The reason that a rule is in `whole`, by its key."""
     pruned: int = 0
-    """Parts in the time asked for that no rule can match in."""
+    """Parts in the requested time that no rule can match in."""
     considered: int = 0
-    """Parts in the time asked for."""
+    """Parts in the requested time."""
     problems: list = field(default_factory=list)
 
 
 def _components(rules):
-    """Sets of places of rules that share named state."""
+    """Sets of indexes of rules that share named state."""
     parent = list(range(len(rules)))
 
     def root(i):
@@ -72,8 +71,8 @@ def _components(rules):
 
 
 def group(rules, forced=None):
-    """Sorts rules into groups: (places of `parts`, places of `whole`, places loaded with both, reasons by place). `forced` has
-    reasons by key of rule for which a rule is to be in `whole`, besides its own."""
+    """Sorts rules into groups: (indexes for `parts`, for `whole`, loaded with both, reasons by index). `forced` has further reasons by rule key
+    for a rule to be in `whole`."""
     parts, whole, both, reasons = set(), set(), set(), {}
     forced = forced or {}
 
@@ -82,7 +81,7 @@ def group(rules, forced=None):
 
     for members in _components(rules):
         why = next(((i, r) for i in members if (r := needs(rules[i]))), None)
-        # A threshold that is taken off lets more matches through; that must not be seen by other rules.
+        # Removing a threshold lets more matches through, which other rules must not see.
         if why:
             whole.update(members)
             reasons.update((i, why[1]) for i in members)
@@ -91,7 +90,7 @@ def group(rules, forced=None):
         if any(rules[i].action != "alert" for i in members):
             both.update(members)
     if both & whole:
-        # What acts on all packets depends on the whole: so do all.
+        # A rule that acts on all packets depends on the whole, so all rules do.
         reason = reasons[min(both & whole)]
         reasons = {i: reasons.get(i, f"beside a {rules[min(both & whole)].action} rule with {reason}") for i in parts | whole}
         return set(), parts | whole, set(), reasons
@@ -99,7 +98,7 @@ def group(rules, forced=None):
 
 
 class Header:
-    """What a rule's header says of the packets that it can match."""
+    """The packets that a rule's header can match."""
 
     def __init__(self, rule, variables):
         self.protocols = TRANSPORTS.get(rule.proto)
@@ -110,11 +109,11 @@ class Header:
 
     @property
     def key(self):
-        """The same for headers that match the same."""
+        """Equal for headers that match the same packets."""
         return repr((self.protocols, self.networks, self.ports))
 
     def hosts(self):
-        """Hosts (`A`), or pairs of them (`A,B`), one of which every packet that fits is of; None where that may be any, or too many."""
+        """Hosts (`A`) or pairs of hosts (`A,B`); every matching packet belongs to one of them. None if they are unlimited, or too many."""
         sides = []
         for networks in self.networks:
             if sum(n.num_addresses for n in networks) <= MOST_HOSTS:
@@ -124,7 +123,7 @@ class Header:
         return min(sides, key=len, default=None)
 
     def may_match(self, index, ports_known):
-        """Whether a packet of a part may fit; `False` is certain."""
+        """Whether a packet in a part may match; `False` is certain."""
         if self.protocols and not index.protocols.intersection(self.protocols):
             return False
         if any(not any(map(index.may_hold_network, networks)) for networks in self.networks):
@@ -133,7 +132,7 @@ class Header:
 
 
 def _all_hosts(lists):
-    """Hosts of several lists, or None where one of them is None, or where they are too many."""
+    """The union of several lists of hosts; None if one is None, or if there are too many."""
     if any(hosts is None for hosts in lists):
         return None
     found = sorted({host for hosts in lists for host in hosts})
@@ -141,8 +140,8 @@ def _all_hosts(lists):
 
 
 def make(archive, rules, variables, start=None, end=None, lead=3_600_000_000, forced=None):
-    """Plans a hunt for `rules` in `archive` between `start` and `end` (microseconds, or None). Parts of up to `lead` microseconds before
-    `start` are read as well, since flows and counts that alert may have begun there."""
+    """Plans a hunt for `rules` in `archive` between `start` and `end` (microseconds, or None). Parts up to `lead` microseconds before `start` are
+    read as well, because flows and counts that alert may have begun there."""
     parts, whole, both, reasons = group(rules, forced)
     recount = {rules[i].key: rules[i].thresholds for i in parts if rules[i].recounted()}
 
@@ -172,7 +171,7 @@ def make(archive, rules, variables, start=None, end=None, lead=3_600_000_000, fo
     chains = {}
     for part in chosen["parts"]:
         chains.setdefault(bucket_of.get(part.bucket, part.bucket), []).append(part)
-    # The longest first: what comes last is then short, and no worker waits long for another.
+    # Longest first, so that the last tasks are short and no worker waits long for another.
     ordered = sorted(chains.values(), key=lambda c: -sum(p.bytes for p in c))
 
     def unit(number, name, parts):

@@ -1,4 +1,4 @@
-"""What sensors run, and having them reload their rules: ring by ring, stopped where loss or CPU grows."""
+"""Shows what sensors run, and makes them reload their rules ring by ring. Stops if loss or CPU use grows."""
 
 import json
 import shlex
@@ -12,7 +12,7 @@ from .engine import micros
 
 
 def seen_in_stats(lines):
-    """What each sensor runs, from its last `stats` event: by name a dict. Lines that are no such events are passed over."""
+    """The state of each sensor in its last `stats` event: a dict by name. Other lines are skipped."""
     sensors = {}
     for line in lines:
         if '"stats"' not in line:
@@ -37,7 +37,7 @@ def seen_in_stats(lines):
 
 
 def table(sensors, newest=None):
-    """Lines that show them. A sensor whose rules differ from those that most have, and one that is behind by a minute, are marked."""
+    """A table as lines. It marks sensors whose rules differ from the majority's, and sensors that are a minute behind."""
     counts = {}
     for row in sensors.values():
         counts[row["rules"], row["failed"]] = counts.get((row["rules"], row["failed"]), 0) + 1
@@ -56,17 +56,17 @@ def table(sensors, newest=None):
 
 @dataclass(frozen=True)
 class Limits:
-    """Where a rollout stops."""
+    """The limits at which a rollout stops."""
 
     loss: float = 0.001
-    """Part of the packets that may be lost more than before."""
+    """Allowed increase of the share of lost packets."""
     cpu: float = 0.25
-    """Part by which the CPU's use may grow."""
+    """Allowed relative increase of CPU use."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Counters of a sensor: packets and lost ones, and seconds of CPU (None: not known)."""
+    """Counters of a sensor: packets, lost packets, and CPU seconds (None: unknown)."""
 
     at: float
     packets: int
@@ -75,7 +75,7 @@ class Sample:
 
 
 def rates(first, last):
-    """Loss as a part of the packets, and CPUs in use, between two samples."""
+    """The share of lost packets, and the CPUs in use, between two samples."""
     packets, lost = last.packets - first.packets, last.lost - first.lost
     if packets < 0 or lost < 0:
         raise FleetError("its counters began anew: it was restarted meanwhile")
@@ -86,7 +86,7 @@ def rates(first, last):
 
 
 def judge(before, after, limits):
-    """Why a sensor is worse than it was, or None. Both are (loss, CPUs)."""
+    """The reason that a sensor is worse than before, or None. Both arguments are (loss, CPUs)."""
     if after[0] > before[0] + limits.loss:
         return f"it loses {after[0]:.3%} of its packets, and lost {before[0]:.3%} before"
     if before[1] is not None and after[1] is not None and after[1] > max(before[1], 0.05) * (1 + limits.cpu):
@@ -95,13 +95,13 @@ def judge(before, after, limits):
 
 
 class Sensors:
-    """Sensors that commands reach: `template` is a command line in which `{host}` stands for the sensor, and to which a command is added."""
+    """Sensors that commands reach. In the command line `template`, `{host}` is the sensor; a command is appended."""
 
     def __init__(self, template, ctl="margay ctl", cpu="ps -o cputimes= -C margay", timeout=120):
         self.template, self.ctl, self.cpu, self.timeout = template, ctl, cpu, timeout
 
     def line(self, host, command):
-        """The command line as words."""
+        """The command line as a list of words."""
         return [w.replace("{host}", host) for w in shlex.split(self.template)] + shlex.split(command)
 
     def _run(self, host, command):
@@ -116,7 +116,7 @@ class Sensors:
         return done.stdout
 
     def ask(self, host, command):
-        """The answer of the engine's socket to a command."""
+        """The engine's answer to a command on its socket."""
         text = self._run(host, f"{self.ctl} {command}")
         try:
             answer = json.loads(text)
@@ -127,7 +127,7 @@ class Sensors:
             raise FleetError(f"{host}: {command}: answers what is no answer of an engine: {text[:80]!r}") from e
 
     def sample(self, host):
-        """Its counters now."""
+        """The current counters."""
         counters = self.ask(host, "dump-counters")
         capture = counters.get("capture", {}) if isinstance(counters, dict) else {}
         cpu = None
@@ -140,7 +140,7 @@ class Sensors:
 
 
 def rollout(rings, sensors, limits, watch, say, sleep=time.sleep):
-    """Reloads ring by ring. Returns the hosts that reloaded, and why it stopped, or None."""
+    """Reloads ring by ring. Returns the hosts that reloaded, and the reason for stopping, or None."""
     done = []
     for number, ring in enumerate(rings, 1):
         say(f"ring {number} of {len(rings)}: {', '.join(ring)}")
@@ -181,7 +181,7 @@ def _failed(stats):
 
 
 def read_rings(path):
-    """Rings from a file: a ring a line, its hosts apart by spaces; `#` begins a remark."""
+    """Reads rings from a file: one on each line, with hosts separated by spaces; `#` begins a comment."""
     try:
         with open(path, encoding="utf-8") as f:
             rings = [words for line in f if (words := line.split("#")[0].split())]
@@ -199,7 +199,7 @@ def read_rings(path):
 
 
 def reload(options):
-    """Carries out `margay-fleet reload`; returns the exit status."""
+    """Runs `margay-fleet reload` and returns the exit status."""
     rings, sensors = read_rings(options.rings), Sensors(options.ssh, options.ctl, options.cpu)
     if not options.really:
         for number, ring in enumerate(rings, 1):
@@ -217,7 +217,7 @@ def reload(options):
 
 
 def sensors(options):
-    """Carries out `margay-fleet sensors`; returns the exit status."""
+    """Runs `margay-fleet sensors` and returns the exit status."""
     found = {}
     for path in options.files:
         try:

@@ -1,7 +1,7 @@
-"""Rules, as far as a plan has to know them: the header, the state that a rule shares with others, and its thresholds.
+"""Parses rules as far as a plan needs: the header, the state that a rule shares with others, and its thresholds.
 
-The engine alone judges whether a rule is right. What is not understood here only makes a plan more careful: a header then prunes
-nothing, and a rule is run over all packets in one piece.
+Only the engine decides whether a rule is valid. A form that this module does not understand makes the plan more careful: its header prunes
+nothing, and the rule runs over all packets in one piece.
 """
 
 import ipaddress
@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 ACTIONS = {"alert", "pass", "drop", "reject", "rejectsrc", "rejectdst", "rejectboth"}
-# Transport protocols of what a header may name; what is not here may be anything.
+# Transport protocols of the names in a header; a missing name may be any.
 TRANSPORTS = {
     "tcp": (6,), "tcp-pkt": (6,), "tcp-stream": (6,), "udp": (17,), "sctp": (132,), "icmp": (1, 58), "icmpv4": (1,), "icmpv6": (58,),
     "http": (6,), "http1": (6,), "http2": (6,), "tls": (6,), "ssl": (6,), "ssh": (6,), "smtp": (6,), "ftp": (6,), "ftp-data": (6,),
@@ -17,9 +17,9 @@ TRANSPORTS = {
     "tftp": (17,), "ntp": (17,), "dhcp": (17,), "snmp": (17,), "quic": (17,), "dns": (6, 17), "krb5": (6, 17), "sip": (6, 17),
     "dcerpc": (6, 17),
 }  # fmt: skip
-# These have no ports that the header's are compared with, or the port is not that of the connection which announced them.
+# For these, the header's ports are not compared, or the port belongs to the connection that announced them.
 PORTLESS = {"icmp", "icmpv4", "icmpv6", "ftp-data", "ip", "pkthdr", "ipv4", "ipv6", "arp", "ether"}
-# State of hosts, pairs or everything: it is the same only where all packets pass one engine in order.
+# State of hosts, of pairs or of everything: it is correct only if all packets pass one engine in order.
 SHARED_STATE = {"hostbits", "xbits", "lua", "luajit", "luaxform"}
 NAMED_STATE = {"flowbits", "hostbits", "xbits", "flowint", "flowvar", "pktvar", "dataset", "score"}
 WORD = re.compile(r"[^\s,;:]+")
@@ -38,7 +38,7 @@ class Threshold:
 
 @dataclass
 class Rule:
-    """A rule and where it stands."""
+    """A rule with its file and line."""
 
     text: str
     file: str
@@ -55,11 +55,11 @@ class Rule:
 
     @property
     def key(self):
-        """Generator and signature."""
+        """Generator and signature id."""
         return (self.gid, self.sid)
 
     def names(self):
-        """Names of the state that it shares with other rules, each with its kind."""
+        """Names of the state that it shares with other rules, with their kinds."""
         found = set()
         for name, value in self.options:
             if name not in NAMED_STATE:
@@ -68,7 +68,7 @@ class Rule:
             if name == "flowint":
                 found.update(("flowint", w) for w in (words[0], words[-1]) if WORD.fullmatch(w))
             elif name in ("flowvar", "pktvar"):
-                # Who sets them names them within a regular expression.
+                # Such a rule names them within a regular expression.
                 found.add(("variable", "*"))
             elif name == "score":
                 found.add((name, words[0]))
@@ -80,7 +80,7 @@ class Rule:
         return found
 
     def needs_whole(self):
-        """Why it must see all packets in one engine, or None."""
+        """The reason that one engine must see all its packets, or None."""
         for name, value in self.options:
             if name in SHARED_STATE:
                 return name
@@ -95,7 +95,7 @@ class Rule:
         return None
 
     def recounted(self):
-        """Whether its thresholds count what several parts have."""
+        """Whether its thresholds count over several parts."""
         return any(t.track != "by_flow" for t in self.thresholds)
 
     def stripped(self):
@@ -106,7 +106,7 @@ class Rule:
 
 
 def _split_options(body):
-    """Options of a rule's body, escapes kept."""
+    """Options of a rule's body, with escapes."""
     out, now, escaped = [], [], False
     for c in body:
         if c == ";" and not escaped:
@@ -120,7 +120,7 @@ def _split_options(body):
 
 
 def _halves(text):
-    """A rule's header, its body without parentheses, and what follows."""
+    """A rule's header, its body without parentheses, and the rest."""
     start, end = text.index("("), text.rindex(")")
     return text[:start], text[start + 1 : end], text[end + 1 :]
 
@@ -145,7 +145,7 @@ HEADER = re.compile(r"^(\w+)\s+(\S+)\s+(\[.*?\]|\S+)\s+(\[.*?\]|\S+)\s+(->|<>|=>
 
 
 def parse_rule(text, file, line):
-    """A rule of one line of text, or None where it is none that is understood here."""
+    """Parses a rule from one line; None if this module does not understand it."""
     match = HEADER.match(_close_brackets(text))
     if not match or ")" not in text or match[1] not in ACTIONS:
         return None
@@ -169,7 +169,7 @@ def parse_rule(text, file, line):
 
 
 def _close_brackets(text):
-    """The same text in which spaces within brackets of the header are NULs, so that a group is one word."""
+    """Replaces spaces within the header's brackets by NULs, so that a group is one word."""
     out, depth = [], 0
     for i, c in enumerate(text):
         if c == "(":
@@ -180,7 +180,7 @@ def _close_brackets(text):
 
 
 def read_rules(path):
-    """Rules of a file, and the lines that hold a rule which is not understood: (rules, [(line, text)])."""
+    """Rules of a file, and the lines with a rule that is not understood: (rules, [(line, text)])."""
     rules, strange, waiting, start = [], [], "", 0
     with open(path, encoding="utf-8", errors="surrogateescape") as f:
         for number, raw in enumerate(f, 1):
@@ -212,7 +212,7 @@ class Variables:
                 self.known[name.rsplit(".", 1)[1]] = value
 
     def networks(self, text, depth=0):
-        """Networks that hold every address of an address group, or None where that may be any."""
+        """Networks that contain every address of an address group, or None if the addresses are unlimited."""
         networks = []
         for word in self._members(text, depth):
             if word is None:
@@ -228,7 +228,7 @@ class Variables:
         return networks or None
 
     def port_ranges(self, text, depth=0):
-        """Ranges that hold every port of a port group, both ends within, or None where that may be any."""
+        """Inclusive ranges that contain every port of a port group, or None if the ports are unlimited."""
         ranges = []
         for word in self._members(text, depth):
             if word is None:
@@ -245,7 +245,7 @@ class Variables:
         return ranges or None
 
     def _members(self, text, depth):
-        """What is in a group, groups within taken apart, without what is negated; None stands for anything."""
+        """The members of a group, with nested groups expanded and without negated ones; None means anything."""
         text = text.strip()
         if depth > 16 or text == "any":
             yield None

@@ -1,4 +1,4 @@
-"""Sending this package to workers of Spark, which need not have it installed."""
+"""Sends this package to Spark workers, which need not have it installed."""
 
 import os
 import tempfile
@@ -6,7 +6,7 @@ import zipfile
 
 
 def send(context):
-    """Has workers of a Spark context load this package; returns the path of what is sent, which must stay until they have it."""
+    """Makes the workers of a Spark context load this package. Returns the path of the archive, which must exist until they have it."""
     folder = os.path.dirname(os.path.abspath(__file__))
     path = os.path.join(tempfile.mkdtemp(prefix="margay-fleet-"), "margay_fleet.zip")
     with zipfile.ZipFile(path, "w") as z:

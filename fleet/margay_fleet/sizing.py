@@ -1,7 +1,7 @@
-"""How many machines a fleet needs: a simulation of hunts and streams from costs that were measured (`fleet/measure.py`, docs/fleet.md).
+"""Computes the size of a fleet: simulates hunts and streams from measured costs (`fleet/measure.py`, docs/fleet.md).
 
-A hunt is simulated task by task: each takes its engine's start, its bytes at the engine's rate, and what Spark adds, on the first core that is
-free, in the order in which a plan has them. What the simulation says of small hunts is compared with these by `measure.py sizing`.
+A hunt is simulated task by task. Each task takes its engine's start, its bytes at the engine's rate, and Spark's overhead, on the first free core,
+in the order of the plan. `measure.py sizing` compares the simulation with real small hunts.
 """
 
 import heapq
@@ -11,34 +11,34 @@ from dataclasses import dataclass, fields
 
 from . import FleetError
 
-# Tasks that are simulated one by one; an archive of more is scaled from so many.
+# Most tasks to simulate one by one; a larger archive is scaled.
 MOST_TASKS = 200_000
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What was measured, on one core; seconds and bytes. docs/fleet.md says where each figure comes from."""
+    """Costs measured on one core, in seconds and bytes. docs/fleet.md gives the source of each."""
 
     start: float = 0.1
-    """An engine's start with the hunt's rules."""
+    """The engine's start with the hunt's rules."""
     rate: float = 230e6
-    """Bytes of captures that an engine reads in a second."""
+    """Capture bytes that an engine reads in a second."""
     task: float = 0.05
-    """What Spark adds to a task."""
+    """Spark's overhead for a task."""
     spark: float = 8.0
-    """Spark's own start, once a hunt."""
+    """Spark's own start, once for each hunt."""
     plan: float = 0.002
-    """Reading the index of a part, once a hunt, on one core."""
+    """Reading the index of a part on one core, once for each hunt."""
     events: float = 2200.0
-    """Events that detectors judge in a second of a core."""
+    """Events that detectors process in a second on one core."""
     event: float = 600.0
-    """Bytes of an event as a sensor writes it."""
+    """Bytes of an event, as a sensor writes it."""
     kept: float = 80.0
     """Bytes of an event in Parquet."""
 
     @staticmethod
     def read(text):
-        """From JSON with some of the fields."""
+        """Parses JSON with some of the fields."""
         given = json.loads(text)
         names = {f.name for f in fields(Costs)}
         if strange := set(given) - names:
@@ -47,7 +47,7 @@ class Costs:
 
 
 def hunt_seconds(parts, cores, costs, spark=True, read=1.0):
-    """How long a hunt takes over parts of these sizes in bytes; `read` is the share of each that it reads."""
+    """The duration of a hunt over parts with these sizes in bytes. `read` is the share of each part that is read."""
     free = [0.0] * max(1, cores)
     heapq.heapify(free)
     for size in sorted(parts, reverse=True):
@@ -57,7 +57,7 @@ def hunt_seconds(parts, cores, costs, spark=True, read=1.0):
 
 
 def archive_parts(total, part):
-    """(sizes of parts, how many archives of that size make the whole): large archives are simulated in part."""
+    """(sizes of parts, number of such archives in the whole). Only a part of a large archive is simulated."""
     count = max(1, round(total / part))
     scale = max(1.0, count / MOST_TASKS)
     return [part] * round(count / scale), scale
@@ -67,7 +67,7 @@ SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([kKMGTP]?)B?$")
 
 
 def size(text):
-    """Bytes of a size as 256M, 1PB (powers of ten)."""
+    """Parses a size such as 256M or 1PB (powers of ten) to bytes."""
     match = SIZE.match(text.strip())
     if not match:
         raise FleetError(f"'{text}' is no size: write it as 256M or 1PB")
@@ -75,7 +75,7 @@ def size(text):
 
 
 def sizes(options):
-    """Carries out `margay-fleet size`."""
+    """Runs `margay-fleet size`."""
     costs = Costs()
     if options.costs:
         try:

@@ -1,7 +1,7 @@
-"""Where an archive lies: a folder, or objects of S3 (`s3://BUCKET/PREFIX`; `s3a://` and `s3n://` are taken for the same).
+"""The storage of an archive: a folder, or S3 objects (`s3://BUCKET/PREFIX`; `s3a://` and `s3n://` mean the same).
 
-S3 is read with boto3, which finds keys, region and endpoint as other tools do (environment, files of `~/.aws`, roles of machines); for a store
-that is not Amazon's set `AWS_ENDPOINT_URL`. Workers find them in the same places. What an engine reads is fetched to the task's own folder.
+boto3 reads S3. It finds keys, region and endpoint as other tools do (environment, files in `~/.aws`, machine roles). For other stores than
+Amazon's, set `AWS_ENDPOINT_URL`. Workers use the same sources. Files for the engine are copied to the task's own folder.
 """
 
 import os
@@ -10,16 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from . import FleetError
 
 SCHEMES = ("s3://", "s3a://", "s3n://")
-# Bytes that are read of an object at a time.
+# Bytes of an object to read at a time.
 BLOCK = 1 << 20
-# Small objects that are asked for at a time: their number costs, not their size.
+# Small objects to request at a time; their number costs time, not their size.
 AT_ONCE = 32
-# How often an object is fetched that breaks off.
+# How often to retry an object whose transfer breaks off.
 TRIES = 3
 
 
 class Folder:
-    """An archive in a folder that every worker finds at the same path."""
+    """An archive in a folder, at the same path on every worker."""
 
     local = True
 
@@ -27,16 +27,16 @@ class Folder:
         self.location = os.path.abspath(location)
 
     def path(self, name):
-        """What a file is called in messages, and by the engine."""
+        """A file's name in messages, and for the engine."""
         return os.path.join(self.location, name)
 
     def read(self, name):
-        """A whole file."""
+        """Reads a whole file."""
         with open(self.path(name), "rb") as f:
             return f.read()
 
     def read_many(self, names):
-        """Whole files, in order; an `OSError` in place of one that cannot be read."""
+        """Reads whole files, in order. An `OSError` takes the place of a file that cannot be read."""
         for name in names:
             try:
                 yield self.read(name)
@@ -48,14 +48,14 @@ class Folder:
         return os.stat(self.path(name)).st_size
 
     def blocks(self, name):
-        """A file block by block."""
+        """Reads a file in blocks."""
         with open(self.path(name), "rb") as f:
             while block := f.read(BLOCK):
                 yield block
 
 
 class Bucket:
-    """An archive in S3. Failures are `OSError`s, as those of a folder are."""
+    """An archive in S3. Failures are `OSError`s, as for a folder."""
 
     local = False
 
@@ -79,7 +79,7 @@ class Bucket:
             raise FleetError(f"{self.location}: {e}") from e
 
     def path(self, name):
-        """What an object is called in messages."""
+        """An object's name in messages."""
         return f"{self.location}/{name}"
 
     def _ask(self, what, name):
@@ -89,11 +89,11 @@ class Bucket:
             raise OSError(0, str(e), self.path(name)) from e
 
     def read(self, name):
-        """A whole object."""
+        """Reads a whole object."""
         return b"".join(self.blocks(name))
 
     def read_many(self, names):
-        """Whole objects, in order; an `OSError` in place of one that cannot be read."""
+        """Reads whole objects, in order. An `OSError` takes the place of an object that cannot be read."""
 
         def one(name):
             try:
@@ -103,7 +103,7 @@ class Bucket:
 
         names = list(names)
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            # Not all at once: what was read waits in memory until it is taken.
+            # Limit the requests, because results wait in memory until they are taken.
             for at in range(0, len(names), 4 * AT_ONCE):
                 yield from pool.map(one, names[at : at + 4 * AT_ONCE])
 
@@ -112,7 +112,7 @@ class Bucket:
         return self._ask(self._client.head_object, name)["ContentLength"]
 
     def blocks(self, name):
-        """An object block by block."""
+        """Reads an object in blocks."""
         body = self._ask(self._client.get_object, name)["Body"]
         try:
             yield from body.iter_chunks(BLOCK)
@@ -122,7 +122,7 @@ class Bucket:
             body.close()
 
     def fetch(self, names, folder):
-        """Copies objects into a folder. One that breaks off is begun again, as boto3 does with requests but not with bodies."""
+        """Copies objects into a folder. A broken transfer starts again; boto3 retries requests, but not bodies."""
         os.makedirs(folder, exist_ok=True)
         for name in names:
             for left in reversed(range(TRIES)):
@@ -136,5 +136,5 @@ class Bucket:
 
 
 def at(location):
-    """The store of an archive by what was given on the command line."""
+    """The store for an archive location from the command line."""
     return Bucket(location) if str(location).startswith(SCHEMES) else Folder(location)

@@ -1,8 +1,8 @@
-"""Detection over the events of many sensors as a stream: Spark's Structured Streaming around `detectors`.
+"""Detection over the events of many sensors as a stream: runs `detectors` in Spark's Structured Streaming.
 
-One stateful operator holds all detectors, keyed by detector and by what it counts; all its state is in the checkpoint. Two queries: `findings`, and
-`events`, which keeps every line that came. Both write Parquet exactly once (the file sink's log), `findings` Kafka as well where asked for; Kafka's sink
-may repeat after a crash, and each finding has an `id` that is the same then.
+One stateful operator holds all detectors, keyed by detector and by the detector's own key. All its state is in the checkpoint. There are two
+queries: `findings`, and `events`, which keeps every line. Both write Parquet exactly once (through the file sink's log). `findings` also writes to
+Kafka if configured. Kafka's sink may repeat a finding after a crash; the copies have the same `id`.
 """
 
 import atexit
@@ -20,7 +20,7 @@ KEYED = "detector string, key string, time timestamp, event string"
 
 
 def session(master=None, kafka=False, conf=()):
-    """A session of Spark; with Kafka's connector where it is needed."""
+    """A Spark session, with Kafka's connector if needed."""
     try:
         import pyspark
         from pyspark.sql import SparkSession
@@ -40,9 +40,9 @@ def session(master=None, kafka=False, conf=()):
 
 
 def from_kafka(spark, servers, topic, conf=()):
-    """Lines of a topic, from its beginning where there is no checkpoint yet."""
+    """Lines of a topic, from its beginning if there is no checkpoint yet."""
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
-    # What retention took before it was read is lost, and must not be passed over in silence.
+    # Records that retention deleted before they were read are lost; fail instead of skipping them silently.
     reader = reader.option("startingOffsets", "earliest").option("failOnDataLoss", "true")
     for name, value in conf:
         reader = reader.option(name, value)
@@ -50,7 +50,7 @@ def from_kafka(spark, servers, topic, conf=()):
 
 
 def from_files(spark, folder, at_a_time=None):
-    """Lines of EVE files in a folder, oldest first, and of those that come later."""
+    """Lines of the EVE files in a folder, oldest first, and of files that appear later."""
     reader = spark.readStream.format("text")
     if at_a_time:
         reader = reader.option("maxFilesPerTrigger", at_a_time)
@@ -58,7 +58,7 @@ def from_files(spark, folder, at_a_time=None):
 
 
 def keyed(settings):
-    """A function from lines to rows of a detector, a key, a time and an event."""
+    """A function from lines to rows with detector, key, time and event."""
 
     def rows(batches):
         import pandas
@@ -81,7 +81,7 @@ def keyed(settings):
 
 
 def stateful(settings):
-    """The function of the stateful operator: a key's new rows and its state to findings."""
+    """The function of the stateful operator: it turns a key's new rows and its state into findings."""
 
     def run(group, frames, state):
         import pandas
@@ -99,7 +99,7 @@ def stateful(settings):
             state.remove()
         else:
             state.update((json.dumps(kept, separators=(",", ":")),))
-            # The first millisecond at which there is something to do, and one that is yet to come.
+            # The first future millisecond at which there is something to do.
             state.setTimeoutTimestamp(max(again // 1000 + 1, milliseconds + 1))
         frame = pandas.DataFrame([(t, n, k, i, json.dumps(f, sort_keys=True)) for t, n, k, i, f in found],
                                  columns=["time", "detector", "key", "id", "finding"])  # fmt: skip
@@ -110,7 +110,7 @@ def stateful(settings):
 
 
 def findings(lines, settings, delay="30 seconds"):
-    """What detectors find in a stream of lines. `delay` is how much later than others a line may come and still count."""
+    """The detectors' findings in a stream of lines. `delay` is how much later than others a line may come and still count."""
     from pyspark.sql.streaming.state import GroupStateTimeout
 
     rows = lines.mapInPandas(keyed(settings), KEYED).withWatermark("time", delay)
@@ -118,13 +118,13 @@ def findings(lines, settings, delay="30 seconds"):
 
 
 def events(lines):
-    """Every line with its day and sensor. What is no event is kept too, as that of the sensor `unreadable`."""
+    """Every line with its day and sensor. Invalid lines are kept too, with the sensor `unreadable`."""
     from pyspark.sql import functions as f
 
     got = lambda name: f.get_json_object("value", f"$.{name}")  # noqa: E731
     time = f.to_timestamp(got("timestamp"), "yyyy-MM-dd'T'HH:mm:ss.SSSSSSZ")
     readable = time.isNotNull() & got("event_type").isNotNull()
-    # A sensor's name becomes that of a folder.
+    # A sensor's name becomes a folder name.
     sensor = f.regexp_replace(f.coalesce(got("host"), f.lit("unnamed")), "[^A-Za-z0-9._-]", "_")
     return lines.select(
         time.alias("time"), got("event_type").alias("event_type"), got("community_id").alias("community_id"), got("src_ip").alias("src_ip"),
@@ -135,7 +135,7 @@ def events(lines):
 
 
 def start(lines, settings, output, checkpoint, delay="30 seconds", every=None, kafka=None):
-    """Starts the queries. `every` is the time between batches; None reads what is there, and ends. Returns the queries."""
+    """Starts the queries and returns them. `every` is the time between batches; None reads the available lines, and ends."""
     from pyspark.sql import functions as f
 
     def trigger(writer):
@@ -160,7 +160,7 @@ def start(lines, settings, output, checkpoint, delay="30 seconds", every=None, k
 
 
 def stream(options):
-    """Carries out `margay-fleet stream`; returns the exit status."""
+    """Runs `margay-fleet stream` and returns the exit status."""
     settings = Settings()
     if options.settings:
         try:

@@ -1,19 +1,19 @@
-"""Thresholds as the engine counts them (docs/fleet.md, crates/detect/src/threshold), over matches of many parts or sensors.
+"""Counts thresholds as the engine does (docs/fleet.md, crates/detect/src/threshold), over matches from many parts or sensors.
 
-Time is that of packets, in microseconds. A window starts with the match that opens it and holds matches up to and including `seconds`
-later; the first match after it opens the next. A `detection_filter` is asked first, then the rule's `threshold`.
+Time is packet time in microseconds. A window starts with the match that opens it, and includes matches up to `seconds` later; the first match
+after that opens the next one. A `detection_filter` is checked first, then the rule's `threshold`.
 """
 
 import ipaddress
 from dataclasses import dataclass
 
-# Microseconds that a count by flow without a window is kept after its last match.
+# Microseconds to keep a per-flow count without a window after its last match.
 IDLE = 3600 * 1_000_000
 
 
 @dataclass
 class Entry:
-    """What is counted of one host, pair, flow or rule."""
+    """The count for one host, pair, flow or rule."""
 
     start: int
     end: int
@@ -23,7 +23,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Match:
-    """A match of a rule: addresses as the event shows them, the flow's name, microseconds since 1970."""
+    """A match of a rule: addresses as in the event, the flow's name, microseconds since 1970."""
 
     src: str
     dst: str
@@ -32,7 +32,7 @@ class Match:
 
 
 def who(track, match):
-    """What a match is counted by, or None where it has no such thing."""
+    """The subject that a match counts for; None if the match has no such subject."""
     if track == "by_src":
         return ("host", match.src)
     if track == "by_dst":
@@ -46,7 +46,7 @@ def who(track, match):
 
 
 def step(threshold, entry, now):
-    """Counts a match at `now` in `entry` (None: there is none yet). Returns the entry, and whether it alerts, is limited or is nothing."""
+    """Counts a match at `now` in `entry` (None: no entry yet). Returns the entry, and whether the match alerts, is limited or is ignored."""
     if threshold.kind == "backoff":
         if entry is None or entry.end < now:
             entry = Entry(now, now + IDLE, 0, threshold.count)
@@ -65,7 +65,7 @@ def step(threshold, entry, now):
     if threshold.kind == "threshold":
         if entry.count < threshold.count:
             return entry, "nothing"
-        # The window goes on; only the count starts anew.
+        # The window continues; only the count restarts.
         entry.count = 0
         return entry, "alert"
     if threshold.kind == "both":
@@ -75,13 +75,13 @@ def step(threshold, entry, now):
 
 
 class Counts:
-    """Counts of all rules, with a limit: the entries whose windows are over go first; where there are none, the oldest goes and is counted."""
+    """The counts of all rules, with a limit. Entries with expired windows are removed first; if there are none, the oldest is removed and counted."""
 
     def __init__(self, limit=2_000_000):
         self.limit, self.entries, self.evicted, self.swept = limit, {}, 0, 0
 
     def alerts(self, key, thresholds, match):
-        """Counts a match of the rule `key`, and says whether it alerts."""
+        """Counts a match of the rule `key`, and returns whether it alerts."""
         ordered = sorted(thresholds, key=lambda t: t.kind != "detection_filter")
         for threshold in ordered:
             subject = who(threshold.track, match)
@@ -106,7 +106,7 @@ class Counts:
 
 
 def canonical(address):
-    """An address in its shortest form, so that two spellings of one are counted as one."""
+    """An address in its shortest form, so that all spellings count as one."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What tests share: captures made here, and the engine."""
+"""Shared fixtures: synthetic captures, and the engine."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ sys.path.insert(0, str(TOP))
 
 
 def did_not_run(what, why, kind="left out"):
-    """Says that a test cannot run here, also to `make test`; `kind` is `unavailable` where this machine cannot be given what is missing."""
+    """Records that a test cannot run here, also for `make test`. `kind` is `unavailable` if this machine cannot have what is missing."""
     if path := os.environ.get("MARGAY_NOT_RUN"):
         with open(path, "a", encoding="utf-8") as f:
             f.write(f"fleet\t{what}\t{why}\t{kind}\n")
@@ -21,7 +21,7 @@ def did_not_run(what, why, kind="left out"):
 
 @pytest.fixture(scope="session")
 def engine():
-    """The engine's path: `MARGAY_ENGINE`, or what was built last."""
+    """The engine's path: `MARGAY_ENGINE`, or the latest build."""
     found = os.environ.get("MARGAY_ENGINE")
     if not found:
         built = [p for p in (TOP.parent / "target" / kind / "margay" for kind in ("release", "fast", "debug")) if p.exists()]
@@ -32,7 +32,7 @@ def engine():
 
 
 def checksum(data):
-    """RFC 1071."""
+    """The RFC 1071 checksum."""
     data += b"\0" * (len(data) % 2)
     total = sum(struct.unpack(f">{len(data) // 2}H", data))
     while total >> 16:
@@ -54,18 +54,18 @@ def _sum(src, dst, proto, segment, at):
 
 
 def udp(src, dst, sport, dport, payload):
-    """A datagram of UDP without its IP header."""
+    """A UDP datagram without its IP header."""
     return _sum(src, dst, 17, struct.pack(">HHHH", sport, dport, 8 + len(payload), 0) + payload, 6)
 
 
 def tcp(src, dst, sport, dport, flags, seq=1, ack=0, payload=b""):
-    """An IPv4 packet with a segment of TCP."""
+    """An IPv4 packet with a TCP segment."""
     segment = struct.pack(">HHIIBBHHH", sport, dport, seq, ack, 0x50, flags, 65000, 0, 0) + payload
     return ip(src, dst, 6, _sum(src, dst, 6, segment, 16))
 
 
 def conversation(src, dst, sport, dport, request, response, start, gap=0.01):
-    """A connection of TCP from its first packet to its last: (seconds, packet)."""
+    """A complete TCP connection: (seconds, packet)."""
     syn, ack, push, fin = 2, 16, 24, 17
     a, b = 1 + len(request), 1 + len(response)
     turns = [

@@ -1,4 +1,5 @@
-"""Sends the events of `busy` to a broker, reads them as a stream, and compares findings and events with one pass. `kafka_round.py SERVERS FOLDER CONNECTOR`."""
+"""Sends the events of `busy` to a broker, reads them as a stream, and compares findings and events with one pass: `kafka_round.py SERVERS FOLDER
+CONNECTOR`."""
 
 import glob
 import json
@@ -31,7 +32,7 @@ def main(servers, folder, connector):
         for query in stream.start(source, settings, f"{folder}/out", f"{folder}/checkpoint", "2 hours", None, out):
             query.awaitTermination()
 
-    # A driver that is started anew goes on from where it was.
+    # A restarted driver continues where it stopped.
     end = stats(40000, "z", 1, 0)
     send(lines[:300])
     run()

@@ -1,5 +1,5 @@
-"""Hunts over whole corpora equal one engine, alert by alert: the real captures of ../shared, the mix, and its attacks. Minutes:
-`make test-fleet-corpora`, or `pytest -m corpora`."""
+"""Hunts over whole corpora equal one engine, alert by alert: the real captures of ../shared, the mix, and its attacks. It takes minutes: `make
+test-fleet-corpora`, or `pytest -m corpora`."""
 
 import base64
 import gzip
@@ -26,7 +26,7 @@ def wanted(path):
 
 
 def equal(engine, folder, capture, rules):
-    """Holds hunts over a capture to one engine; how many alerts there are."""
+    """Compares hunts over a capture with one engine. Returns the number of alerts."""
     expected = one_engine(engine, folder / "one", capture, rules)
     for parts in PARTS:
         archive, out = folder / f"archive-{parts}", folder / "out.json"
@@ -54,7 +54,7 @@ def test_every_real_capture(engine, tmp_path):
 
 @pytest.fixture(scope="module")
 def mix(tmp_path_factory):
-    """The mix, of 100 MB."""
+    """The mix, 100 MB."""
     sfr, capture = wanted(SHARED / "captures" / "sfr" / "avl"), tmp_path_factory.mktemp("mix") / "mix.pcap"
     subprocess.run([sys.executable, SHARED / "bench" / "mkload.py", capture, "--megabytes", "100", "--sfr", sfr], check=True, capture_output=True)
     return capture
@@ -69,7 +69,7 @@ def test_the_mix(engine, mix, tmp_path):
 
 
 def test_rules_on_one_host_of_the_mix(engine, mix, tmp_path):
-    """Parts are read for the host's flows alone, and the alerts are the same."""
+    """Only the host's flows are read, and the alerts are the same."""
     whole, rules, archive = tmp_path / "whole.rules", tmp_path / "a.rules", tmp_path / "archive"
     whole.write_text('alert ip any any -> any any (msg:"all"; threshold: type limit, track by_both, count 1, seconds 3600; sid:1;)\n')
     hosts = {}
@@ -91,7 +91,7 @@ def test_rules_on_one_host_of_the_mix(engine, mix, tmp_path):
 
 
 def test_the_attacks(engine, tmp_path):
-    """Attacks and ordinary requests of ../shared, each a connection of its own, past the defence's rules."""
+    """Attacks and ordinary requests of ../shared, each in a separate connection, with the defence's rules."""
     packets, r = [], random.Random(5)
     with gzip.open(wanted(SHARED / "attacks" / "requests.jsonl.gz"), "rt", encoding="utf-8") as f:
         requests = [base64.b64decode(json.loads(line)["request"]) for line in f]

@@ -1,4 +1,4 @@
-"""Each detector on events made here; and that what is found does not depend on how events come."""
+"""Each detector on synthetic events. The findings do not depend on the order or batches of events."""
 
 import json
 import random
@@ -54,7 +54,7 @@ def test_what_two_sensors_see_counts_once():
     pairs = [alert(n + s / 100, sensor="ab"[s], flow=f"1:{n}") for n in range(3) for s in (0, 1)]
     assert not found(pairs, "threshold", counting())
     assert len(found([*pairs, alert(3)], "threshold", counting())) == 1
-    # A copy of one event, sent again; and one rule twice in a flow, which both saw.
+    # A repeated copy of one event; and one rule twice in a flow that both sensors saw.
     assert not found([alert(1, flow="x")] * 9, "threshold", counting())
     twice = [alert(n / 10 + s / 100, sensor="ab"[s], flow="x") for n in range(4) for s in (0, 1)]
     assert [t for t, _ in found(twice, "threshold", counting())] == [0.3]
@@ -109,7 +109,7 @@ def test_health():
 
 
 def busy(seed=5, count=1500):
-    """Events of three sensors over some hours, with something for each detector."""
+    """Events of three sensors over some hours, with a pattern for each detector."""
     r, lines = random.Random(seed), []
     for n in range(count):
         t = r.random() * 7200
@@ -133,7 +133,7 @@ def test_batches_change_nothing():
     detectors, r = all_of(settings), random.Random(1)
     for delay in (0, 30):
         kept, all_found, at, newest = {}, [], 0, 0
-        # They come up to half a minute out of order, in batches of any size; the watermark follows.
+        # Events arrive up to half a minute out of order, in batches of any size, and the watermark follows.
         order = sorted(lines, key=lambda line: parse(line)[0] + r.random() * delay * SECOND)
         while at < len(order):
             size = r.randrange(1, 300)
@@ -145,7 +145,7 @@ def test_batches_change_nothing():
                     for key in d.keys(e):
                         by_key.setdefault((d.name, key), []).append((t, e))
             for name in {*by_key, *kept}:
-                # A state goes through the checkpoint as text.
+                # The checkpoint stores a state as text.
                 before = json.loads(json.dumps(kept.get(name)))
                 kept[name], found_now, _ = advance(detectors[name[0]], name[1], before, by_key.get(name, []), watermark)
                 all_found += found_now

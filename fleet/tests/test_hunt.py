@@ -32,7 +32,7 @@ alert ip any any -> any any (msg:"all"; threshold: type limit, track by_both, co
 
 
 def mix(seed=1, hosts=14, turns=120):
-    """Connections, datagrams, fragments, tunnels and errors between a few hosts over half a minute and more."""
+    """Connections, datagrams, fragments, tunnels and ICMP errors between a few hosts, over more than half a minute."""
     r, packets = random.Random(seed), []
     host = lambda: f"10.0.{r.randrange(4)}.{r.randrange(1, hosts)}"  # noqa: E731
     for _ in range(turns):
@@ -49,7 +49,7 @@ def mix(seed=1, hosts=14, turns=120):
             pieces = [(at, ip(a, b, 17, whole[:24], sport, 0x2000)), (at + r.random(), ip(a, b, 17, whole[24:], sport, 3))]
             packets += pieces[: r.choice((1, 2, 2, 2))]
         elif kind == 4:
-            # The same inner flow now in one tunnel, now in another.
+            # The same inner flow, sometimes in one tunnel, sometimes in another.
             inner = ip("10.9.0.1", f"10.9.0.{r.randrange(2, 6)}", 17, udp("10.9.0.1", "10.9.0.2", 1111, 2222, b"inner"))
             inner = inner[:20] + inner[20:26] + b"\0\0" + inner[28:]
             packets.append((at, ip(a, b, 47, b"\0\0\x08\0" + inner)))
@@ -61,8 +61,8 @@ def mix(seed=1, hosts=14, turns=120):
 
 
 def events(path):
-    """Alerts in order; the number of a flow is not compared, and the order within one packet neither. What a flow's timeout brings shows when the
-    engine noticed it, which is later where fewer packets come by."""
+    """Alerts in order, without flow numbers and without the order within one packet. Alerts from a flow's timeout show when the engine noticed it,
+    which is later if fewer packets arrive."""
     found = []
     with open(path, encoding="utf-8") as f:
         for event in map(json.loads, f):
@@ -77,9 +77,9 @@ def events(path):
 
 
 def one_engine(engine, folder, capture, rules):
-    """What one engine gives over the whole."""
+    """The alerts of one engine over the whole."""
     folder.mkdir(exist_ok=True)
-    # Engines append.
+    # Engines append to existing files.
     (folder / "eve.json").unlink(missing_ok=True)
     include = folder / "include.yaml"
     include.write_text(task.INCLUDE)
@@ -97,7 +97,7 @@ def hunt(engine, archive, rules, output, *arguments, how=("--local", "2")):
 
 @pytest.fixture(scope="module")
 def small(engine, tmp_path_factory):
-    """A capture, rules, and what one engine makes of them."""
+    """A capture, rules, and the alerts of one engine."""
     folder = tmp_path_factory.mktemp("small")
     capture, rules = write_pcap(folder / "mix.pcap", mix()), folder / "a.rules"
     rules.write_text(RULES)
@@ -125,7 +125,7 @@ def test_parts_by_time_equal_one_engine(engine, small, tmp_path):
     assert events(tmp_path / "out.json") == expected
     # From the second mix on: flows and counts of the first are over by then.
     assert hunt(engine, tmp_path / "archive", rules, tmp_path / "late.json", "--from", "2023-11-14T22:22:00Z", "--lead", "60") == 0
-    # Bits of hosts are not: an expired bit stays until a rule asks for it, and cannot be set again before (docs/fleet.md).
+    # Host bits are not: an expired bit stays until a rule checks it, and cannot be set again before that (docs/fleet.md).
     of = lambda found: [e for e in found if json.loads(e[1])["alert"]["signature_id"] != 8]
     late = [e for e in of(expected) if json.loads(e[1])["timestamp"] >= "2023-11-14T22:22:00"]
     assert 0 < len(late) < len(expected) and of(events(tmp_path / "late.json")) == late
@@ -156,7 +156,7 @@ def test_what_is_broken_is_named_and_the_rest_goes_on(engine, small, tmp_path, c
     assert parts[0].name in told and "nosuchkeyword" in told and "bad.rules:18" in told
     assert 0 < len(events(tmp_path / "out.json")) < len(expected)
 
-    # Damage within a part of the right size is found by the engine, or by the checksum.
+    # The engine or the checksum detects damage within a part of the right size.
     data = bytearray(parts[1].read_bytes())
     data[len(data) // 2 : len(data) // 2 + 400] = bytes(400)
     parts[1].write_bytes(data)
@@ -209,7 +209,7 @@ def test_spark_gives_the_same(engine, small, tmp_path):
 
 
 def test_real_captures(engine, tmp_path):
-    """Those of ../shared, where they are: each for itself, with two and seven parts."""
+    """The captures of ../shared, if available: each one with two and with seven parts."""
     shared = os.environ.get("MARGAY_SHARED", os.path.join(os.path.dirname(__file__), "..", "..", "..", "shared"))
     folder = os.path.join(shared, "captures", "real")
     names = sorted(os.listdir(folder))[::20] if os.path.isdir(folder) else []
@@ -237,7 +237,7 @@ def test_rules_on_hosts_read_their_flows_alone(engine, small, tmp_path, capsys):
     texts = {
         "10.0.1.5": 'alert {} 10.0.1.5 any <> any any (msg:"a"; threshold: type limit, track by_both, count 2, seconds 3; sid:{};)\n',
         "10.0.0.3": 'alert {} any any -> 10.0.0.3 any (msg:"b"; sid:{};)\n',
-        # Of a tunnel's inside, whose outer hosts are many.
+        # A rule on hosts inside a tunnel, whose outer hosts are many.
         "10.9.0.2": 'alert {} any any -> 10.9.0.2 any (msg:"c"; threshold: type limit, track by_dst, count 2, seconds 9; sid:{};)\n',
     }
     for host, text in texts.items():
@@ -252,7 +252,7 @@ def test_rules_on_hosts_read_their_flows_alone(engine, small, tmp_path, capsys):
 
 @pytest.mark.extras
 def test_an_archive_in_s3(engine, small, tmp_path, monkeypatch, capsys):
-    """Through boto3, from a made-up S3; whole parts, flows of one host, windows, and what is missing."""
+    """Through boto3, from a simulated S3: whole parts, flows of one host, windows, and missing objects."""
     server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     import boto3
 

@@ -9,7 +9,7 @@ from margay_fleet.rules import Threshold, Variables, parse_rule, read_rules
 
 
 def test_hashes_are_those_that_the_archive_is_written_with():
-    # crates/archive/src/bloom.rs holds the same values.
+    # crates/archive/src/bloom.rs has the same values.
     address = ipaddress.ip_address
     hashes = [network_entry(address("192.0.2.1"), 32), network_entry(address("192.0.2.1"), 24)]
     hashes += [network_entry(address("2001:db8::1"), 48), port_entry(6, 443)]
@@ -17,7 +17,7 @@ def test_hashes_are_those_that_the_archive_is_written_with():
 
 
 def made(addresses, ports=(), protocols=(6,), bits=1 << 16):
-    """An index of these."""
+    """An index with these entries."""
     filter_ = bytearray(bits // 8)
     hashes = [port_entry(proto, p) for proto, p in ports]
     for text in addresses:
@@ -95,20 +95,20 @@ def grouped(*options, forced=None):
 
 def test_what_shares_state_is_run_together():
     assert grouped("alert", "alert xbits:set,a,track ip_src;") == ({0}, {1}, set())
-    # Bits of flows tie the first two to the third.
+    # Flow bits tie the first two to the third.
     bits = ("alert flowbits:set,a;", "alert flowbits:isset,a; flowbits:set,b;", "alert flowbits:isset,b; hostbits:set,h;", "alert")
     assert grouped(*bits) == ({3}, {0, 1, 2}, set())
     assert grouped("alert flowbits:set,a;", "pass flowbits:isset,a;", "alert") == ({0, 1, 2}, set(), {0, 1})
     assert grouped("alert score:s,+3;", "alert score:s,>=,3; hostbits:set,h;", "alert score:t,+1;") == ({2}, {0, 1}, set())
     assert grouped('alert pcre:"/(?P<flow_x>a)/";', "alert flowvar:x,a; xbits:set,y,track ip_src;") == (set(), {0, 1}, set())
-    # What passes by bits of hosts passes for all.
+    # A rule that passes on host bits affects all rules.
     assert grouped("alert", "pass xbits:isset,a,track ip_src;") == (set(), {0, 1}, set())
     assert grouped("alert", "alert dataset:isset,x;", "alert dataset:set,y;") == ({0, 1}, {2}, set())
     assert grouped("alert", "alert", forced={(1, 1): "counted elsewhere"}) == ({0}, {1}, set())
 
 
 class Fake:
-    """An archive of indexes."""
+    """An archive that consists of indexes."""
 
     def __init__(self, indexes, together=()):
         self.of, self.together, self.ports_known, self.by_hosts = indexes, list(together), True, True
@@ -147,7 +147,7 @@ def test_plans_name_the_hosts_whose_flows_are_read():
     one = "alert tcp 10.0.0.1 any -> any any"
     assert hosts(one) == {("0", "2"): ["10.0.0.1"]}
     assert hosts("alert tcp [10.0.0.0/31] any <> 10.0.0.2 any") == {("0",): ["10.0.0.0,10.0.0.2", "10.0.0.1,10.0.0.2"]}
-    # A rule that cannot match in a part asks for nothing there.
+    # A rule that cannot match in a part needs nothing from it.
     assert hosts(one, "alert tcp 10.0.0.2 80 -> any any") == {("0", "2"): ["10.0.0.1", "10.0.0.2"], ("1",): ["10.0.0.2"]}
     assert hosts(one, "alert tcp any any -> any 22") == {("0", "2"): None}
     assert hosts("alert tcp 10.0.0.0/8 any -> any any") == {("0", "2"): None, ("1",): None}

@@ -1,4 +1,4 @@
-"""The stream through a real broker: one node of Kafka (KRaft), whose jars come from Maven (`fleet/broker.py`)."""
+"""The stream through a real broker: a single Kafka node (KRaft), whose jars come from Maven (`fleet/broker.py`)."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.extras
 
 @pytest.fixture
 def broker(tmp_path):
-    """A broker's address, and where the jars of Spark's connector are."""
+    """A broker's address, and the folder of the Spark connector's jars."""
     if pyspark.__version__.startswith("3."):
         did_not_run("a stream through Kafka", "PySpark 4 is needed, for one version of Scala with the broker")
     import broker as made

@@ -1,6 +1,8 @@
-"""Events of an engine through a real broker that dies, is slow, or has a bad certificate: what arrives beside what a file has, and what is told.
+"""An engine's events through a real broker that crashes, is slow, or has a bad certificate. The tests compare what arrives with a file, and check
+the log.
 
-The engine needs the feature kafka (`make sensor`)."""
+The engine needs the feature kafka (`make sensor`).
+"""
 
 import collections
 import datetime
@@ -35,7 +37,7 @@ outputs:
       {more}
       types: [alert]
 """
-# A rule on addresses and ports alone would speak once a flow.
+# A rule on addresses and ports alone would alert once for each flow.
 RULE = 'alert udp any any -> any any (msg:"each packet"; dsize:8; sid:1;)\n'
 
 
@@ -49,7 +51,7 @@ def kafka_engine(engine):
 
 @pytest.fixture
 def made(tmp_path):
-    """Makes a broker."""
+    """Creates a broker."""
     import broker
 
     try:
@@ -87,12 +89,12 @@ def lines(file):
 
 
 def consumed(servers, count, **config):
-    """What is on the topic, in the order of its partitions: (partition, line)."""
+    """The lines on the topic, in partition order: (partition, line)."""
     consumer = confluent.Consumer({"bootstrap.servers": servers, "group.id": "test", "auto.offset.reset": "earliest", "enable.auto.commit": False, **config})
     partitions = consumer.list_topics("eve", 30).topics["eve"].partitions
     consumer.assign([confluent.TopicPartition("eve", p, 0) for p in partitions])
     got, last = [], time.monotonic()
-    # A little longer than what is expected, so that doubles show.
+    # Wait a little after the expected number, so that duplicates show.
     while time.monotonic() - last < (2 if len(got) >= count else 20):
         for message in consumer.consume(10_000, 0.5):
             assert message.error() is None, message.error()
@@ -103,7 +105,7 @@ def consumed(servers, count, **config):
 
 
 def same(got, expected):
-    """Every event once, and those of a flow in one partition in their order."""
+    """Checks that every event arrived once, and each flow's events in one partition and in order."""
     assert collections.Counter(line for _, line in got) == collections.Counter(expected)
     flow = lambda line: json.loads(line)["community_id"]  # noqa: E731
     before, after, places = (collections.defaultdict(list) for _ in range(3))
@@ -121,7 +123,7 @@ def last_stats(folder):
 
 
 def paced(process, count, a_second):
-    """Feeds an engine's standard input at a rate, as a wire would; how long the longest write was held up."""
+    """Feeds an engine's standard input at a steady rate, as a wire would. Returns how long the longest write blocked."""
     longest, began = 0.0, time.monotonic()
     head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101)
     process.stdin.write(head)
@@ -144,7 +146,7 @@ def start(engine, line, folder):
 
 @pytest.mark.parametrize("away", [int(os.environ.get("MARGAY_BROKER_AWAY", "10"))])
 def test_a_broker_that_is_killed_under_load(kafka_engine, made, tmp_path, away):
-    """It is away for some seconds (MARGAY_BROKER_AWAY) while 2,000 events a second come: nothing is lost, nothing twice, order kept, no wait."""
+    """The broker is away for some seconds (MARGAY_BROKER_AWAY) while 2,000 events a second arrive: no loss, no duplicates, no reordering, no wait."""
     server, folder, rate = made(), tmp_path / "engine", 2000
     topic = confluent_admin.NewTopic("eve", 4, 1)
     admin = confluent_admin.AdminClient({"bootstrap.servers": server.address})
@@ -152,7 +154,7 @@ def test_a_broker_that_is_killed_under_load(kafka_engine, made, tmp_path, away):
     del admin
     spool = f"spool: {{dir: {tmp_path / 'spool'}, max-size: 4gb}}\n      when-full: drop"
     process = start(kafka_engine, [*settings(folder, server.address, queue="2mb", more=spool), "-r", "-"], folder)
-    # Before it is killed, while it is away and starts, and behind that.
+    # Before the kill, while the broker is away and restarts, and after that.
     seconds = 5 + away + 30
 
     def kill():
@@ -169,7 +171,7 @@ def test_a_broker_that_is_killed_under_load(kafka_engine, made, tmp_path, away):
     told = (folder / "said").read_text()
     assert "kafka" in told.lower(), told
     assert len(lines(folder / "eve.json")) == rate * seconds
-    # What a broker that started slowly has not yet taken is on disk, and later runs send it first.
+    # Events that a slowly starting broker has not taken are on disk, and later runs send them first.
     for _ in range(6):
         process = start(kafka_engine, [*settings(folder, server.address, queue="2mb", more=spool), "-r", "-"], folder)
         paced(process, 1, 100)
@@ -182,7 +184,7 @@ def test_a_broker_that_is_killed_under_load(kafka_engine, made, tmp_path, away):
 
 
 def test_a_disk_that_is_full(kafka_engine, tmp_path):
-    """Broker away, spool full: lost events are counted and told, and the run is not held up."""
+    """The broker is away and the spool is full: lost events are counted and logged, and the run does not block."""
     if os.geteuid() != 0:
         did_not_run("a spool on a full disk", "a small file system takes root")
     spool, folder = tmp_path / "spool", tmp_path / "engine"
@@ -193,7 +195,7 @@ def test_a_disk_that_is_full(kafka_engine, tmp_path):
         process = start(kafka_engine, [*settings(folder, "127.0.0.1:1", queue="1mb", more=more), "-r", "-"], folder)
         began = time.monotonic()
         longest = paced(process, 40_000, 10_000)
-        # Status 1: a run over a capture whose events could not all be written.
+        # Status 1: the run over a capture lost events.
         assert process.wait(60) == 1
         took = time.monotonic() - began
     finally:
@@ -206,7 +208,7 @@ def test_a_disk_that_is_full(kafka_engine, tmp_path):
 
 
 class Slow(threading.Thread):
-    """Passes bytes on to a broker, a few at a time."""
+    """A proxy that forwards bytes to a broker slowly."""
 
     def __init__(self, a_second):
         super().__init__(daemon=True)
@@ -238,16 +240,16 @@ class Slow(threading.Thread):
 
 
 def test_a_broker_that_is_slow(kafka_engine, made, tmp_path):
-    """A link that takes a part of what comes: what finds no room is counted, the rest arrives once and in order, and the run is not held up."""
+    """A link slower than the events: those that find no room are counted, the rest arrives once and in order, and the run does not block."""
     slow, folder = Slow(400_000), tmp_path / "engine"
     server = made(advertised=slow.port)
     slow.to = server.port
     slow.start()
-    # LZ4 would make a small stream of these events.
+    # LZ4 would compress these events to a small stream.
     line = settings(folder, f"127.0.0.1:{slow.port}", queue="1mb", more="when-full: drop", properties='"compression.codec=none"')
     process = start(kafka_engine, [*line, "-r", "-"], folder)
     longest = paced(process, 40_000, 10_000)
-    # Ten seconds are given to what is left.
+    # The remaining events have ten seconds.
     assert process.wait(60) == 1
     expected, told = lines(folder / "eve.json"), last_stats(folder)
     assert len(expected) == 40_000 and longest < 1.0
@@ -261,7 +263,7 @@ def test_a_broker_that_is_slow(kafka_engine, made, tmp_path):
 
 
 def certificate(folder, days):
-    """A certificate of 127.0.0.1 that signs itself and is good for so many days from a year ago on, and its key: one file, and the certificate alone."""
+    """A self-signed certificate for 127.0.0.1, valid for `days` from a year ago on: one file with its key, and one with only the certificate."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import rsa

@@ -1,4 +1,4 @@
-"""What sensors run, and rollouts that stop where they should."""
+"""The state of sensors, and rollouts that stop when they should."""
 
 import json
 import stat
@@ -55,7 +55,7 @@ else:
 
 @pytest.fixture
 def fleet(tmp_path):
-    """A command that answers as sensors do: runs `reload` with these rings, and tells what was asked."""
+    """A fake command that answers like sensors. Runs `reload` with these rings, and returns the requests."""
     script = tmp_path / "ssh"
     script.write_text(ENGINE.format(python=sys.executable, folder=str(tmp_path)))
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
@@ -65,7 +65,7 @@ def fleet(tmp_path):
         log = tmp_path / "log"
         log.unlink(missing_ok=True)
         line = ["reload", "--rings", str(tmp_path / "rings"), "--ssh", f"{script} {{host}}", "--ctl", "ctl", "--cpu", "cpu", "--watch", "0.05"]
-        # A sample's CPU grows with each; what is watched here is loss.
+        # CPU use grows with each sample; these tests watch the loss.
         status = main([*line, "--max-cpu", "1e9", *arguments])
         return status, [w.split()[0] for w in (log.read_text() if log.exists() else "").splitlines() if "reload-rules" in w]
 

@@ -14,7 +14,7 @@ PLAIN = Costs(start=1.0, rate=100.0, task=0.0, spark=0.0, plan=0.0)
 def test_tasks_take_the_first_core_that_is_free():
     assert hunt_seconds([100] * 4, 1, PLAIN) == 8
     assert hunt_seconds([100] * 4, 2, PLAIN) == 4
-    # The longest first: 4 s and 1 + 1 + 2 s beside it.
+    # Longest first: 4 s, and 1 + 1 + 2 s beside it.
     assert hunt_seconds([100, 0, 300, 0], 2, PLAIN) == 4
     assert hunt_seconds([100] * 5, 2, PLAIN) == 6
     assert hunt_seconds([100], 8, PLAIN, read=0.5) == 1.5
@@ -32,7 +32,7 @@ def test_sizes(capsys, tmp_path):
     assert main(["size", "--sensors", "10", "--events", "100", "--archive", "3600TB", "--cores", "100", "--costs", str(costs)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["stream_cores"] == 1 and told["kafka_bytes_per_second"] == 500_000 and told["hunt_core_hours"] == 1000
-    # An archive of more parts than are simulated is scaled.
+    # An archive with more parts than are simulated is scaled.
     assert told["hunt_hours"] == pytest.approx(10, rel=0.01) and told["parquet_bytes_per_day"] == 8_640_000_000
     costs.write_text('{"speed": 1}')
     assert main(["size", "--costs", str(costs)]) == 2

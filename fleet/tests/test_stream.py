@@ -1,4 +1,4 @@
-"""Streams: the same findings as in one pass, also after a restart from the checkpoint; every line is kept once."""
+"""Streams: the same findings as in one pass, even after a restart from the checkpoint; every line is kept once."""
 
 import json
 import os
@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 from margay_fleet import stream  # noqa: E402
 from margay_fleet.detectors import SECOND, one_pass  # noqa: E402
 
-# When the last event is later than all others by more than the delay, those are all judged.
+# If the last event is later than all others by more than the delay, all of those are judged.
 END = stats(9000, "z", 1, 0)
 
 
@@ -33,7 +33,7 @@ def spark(tmp_path_factory):
 
 
 def run(spark, folder, source, settings):
-    """Reads what is there to its end."""
+    """Reads the available files to their end."""
     lines = stream.from_files(spark, str(source), 1)
     for query in stream.start(lines, settings, str(folder / "out"), str(folder / "checkpoint"), "60 seconds"):
         query.awaitTermination()
@@ -42,7 +42,7 @@ def run(spark, folder, source, settings):
 
 
 def put(source, name, lines, order):
-    """A file of lines; files are read in the order of their times."""
+    """Writes a file of lines; files are read in the order of their times."""
     path = source / name
     path.write_text("".join(f"{line}\n" for line in lines))
     os.utime(path, (1_700_000_000 + order, 1_700_000_000 + order))
@@ -57,13 +57,13 @@ def test_a_stream_finds_what_one_pass_finds_also_after_a_restart(spark, tmp_path
     source = tmp_path / "in"
     source.mkdir()
     pieces = [lines[at : at + 700] for at in range(0, len(lines), 700)]
-    # What is late by less than the delay counts.
+    # Lines that are late by less than the delay count.
     pieces[0].append(pieces[1].pop(0))
     for n, piece in enumerate(pieces[:2]):
         put(source, f"{n}.json", piece, n)
     run(spark, tmp_path, source, settings)
     early = results(spark, tmp_path, "findings").count()
-    # A driver that is started anew goes on from its checkpoint.
+    # A restarted driver continues from its checkpoint.
     for n, piece in enumerate([*pieces[2:], ["{broken"], [END]], 2):
         put(source, f"{n}.json", piece, n)
     run(spark, tmp_path, source, settings)
@@ -83,7 +83,7 @@ def test_a_stream_finds_what_one_pass_finds_also_after_a_restart(spark, tmp_path
 
 
 def test_a_batch_that_failed_is_not_written_twice(spark, tmp_path):
-    """The driver is gone after a batch was computed, and before it was marked as done."""
+    """The driver ends after it computed a batch, and before it marked the batch as done."""
     settings, lines = counting(count=5), busy(count=150)
     source = tmp_path / "in"
     source.mkdir()

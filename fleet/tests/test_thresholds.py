@@ -1,4 +1,4 @@
-"""Thresholds beside those of the engine: times and numbers are those of its own tests."""
+"""Thresholds compared with the engine's: times and numbers are those of its own tests."""
 
 from margay_fleet.rules import Threshold
 from margay_fleet.thresholds import Counts, Match

@@ -1,4 +1,4 @@
-"""Attacks on what a sensor has: time and memory. Each is a function that fills a `Wire` with as much traffic as is asked for."""
+"""Attacks on a sensor's resources: time and memory. Each is a function that fills a `Wire` with the requested amount of traffic."""
 import collections
 
 #: `name`; `make(wire)`; `what` it tries; `rules` besides the usual ones; `caps`: the limits of memory that it presses, as settings;

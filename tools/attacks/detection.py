@@ -1,4 +1,4 @@
-"""Attacks on detection: rules that are made to work."""
+"""Attacks on detection: traffic that makes rules expensive."""
 from . import FLOW, HTTP, STREAM, attack
 from .wire import SERVER, address
 from .web import get

@@ -1,4 +1,4 @@
-"""Frames for attacks, byte by byte; the same ones for the same seed on every machine."""
+"""Builds frames for attacks byte by byte, identical for the same seed on every machine."""
 import random
 import struct
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes rules from what is in captures, gives them to the installed Suricata and to an engine, and shows where the two differ.
+"""Generates rules from the contents of captures, runs them with the installed Suricata and with an engine, and shows the differences.
 
     generate-differential ENGINE [--captures GLOB …] [--seed N] [--rules N] [--minutes N] [--families F …] [--variants] [--show N] [--all]
 
-ENGINE is Margay's binary. Captures are those of ../shared unless named. Each capture gets N rules of a seed (40); with --minutes captures
-are taken again with further seeds until the time is over. What differs is made as small as can be and printed by class. With --variants
-every other run has another configuration. Differences that known.toml explains are counted and not shown, unless --all asks for them.
-Exit status 1 where something differs that is not known. docs/generated-rules.md says more.
+ENGINE is Margay's binary. The captures are those of ../shared by default. Each capture gets N rules from a seed (40). With --minutes, captures are
+used again with further seeds until the time is over. Differing cases are minimised and printed by class. With --variants every other run has
+another configuration. Differences that known.toml explains are counted, and shown only with --all. Exit status 1 for an unknown difference.
+docs/generated-rules.md has the details.
 """
 import argparse
 import collections

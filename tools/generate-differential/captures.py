@@ -1,4 +1,4 @@
-"""Packets of a capture file, as far as rules can be made from them: IP packets without tunnels, and the stretches that TCP sends in order."""
+"""Reads the packets of a capture that rules can be generated from: IP packets without tunnels, and contiguous TCP data."""
 import collections
 import dataclasses
 import ipaddress

@@ -1,4 +1,4 @@
-"""Runs an engine over a capture with a file of rules: on which packets each alerts, and which it refuses."""
+"""Runs an engine over a capture with a rule file. Returns the packets on which each rule alerts, and the rejected rules."""
 import collections
 import json
 import os

@@ -1,5 +1,5 @@
-"""Rules made from what is in a capture, a function for each family. A case is a list of texts that belong together: what one of them sets
-another asks for. `@` in a name of a bit or an integer stands for the case's number."""
+"""Generates rules from the contents of a capture, with a function for each family. A case is a list of texts that belong together: one sets state
+that another checks. `@` in the name of a bit or an integer stands for the case's number."""
 import ipaddress
 
 from captures import values

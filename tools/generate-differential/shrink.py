@@ -1,4 +1,4 @@
-"""Makes cases that differ as small as can be, all of a capture at once, and sorts them into classes."""
+"""Minimises differing cases, all those of a capture at once, and sorts them into classes."""
 import re
 
 

@@ -1,10 +1,10 @@
-"""Looks for ways past the engine above TCP with programs that users run (docs/peers.md).
+"""Looks for evasions above TCP, with programs that users run (docs/peers.md).
 
     peers ENGINE [--quick] [--only KIND,...] [--peers NAME,...] [--seed N] [--count N] [--show N]
 
-Odd messages go to real programs; what these read has to be in the engine's buffers. Every change of every message is tried by
-itself, and COUNT random mixtures of changes from SEED (as many in each kind, for each peer). With --quick there are few mixtures.
-What is not so is a finding: it fails the run unless known.toml lists it; what is listed and not found fails the run as well.
+Odd messages go to real programs. Everything that these read has to be in the engine's buffers. Every change of every message is tested separately,
+and so are COUNT random combinations of changes from SEED (for each kind and each peer). With --quick there are few combinations. A difference
+fails the run unless known.toml lists it; a listed difference that does not appear fails the run as well.
 """
 import argparse
 import collections

@@ -1,7 +1,7 @@
-"""What the engine saw of conversations: one run over a capture of all of them, with a rule for each buffer and token.
+"""Shows how the engine reads conversations: one run over a capture of all of them, with a rule for each buffer and token.
 
-A token is a word like `tk07zq`. Generators put different ones into different places of a message; rules tell which of them came to
-which buffer of which flow, and the logged fields tell under which name.
+A token is a word like `tk07zq`. Generators put different tokens into different places of a message. Rules report which token reached which buffer
+of which flow, and the logged fields show the name.
 """
 import json
 import os

@@ -1,7 +1,7 @@
-"""The differences that are known: what a program reads and the engine shows elsewhere, with the reason, in known.toml.
+"""The known differences in known.toml: data that a program reads and the engine shows elsewhere, with the reason.
 
-An entry says of which kind of messages and which programs it is, which changes it is about (`odd`: each a name and variant as
-they are printed, with `*` for anything), in which bases, and for which places and views (`PLACE > VIEW`).
+An entry names the kind of messages and the programs, the changes that it covers (`odd`: each a name and variant as printed, with `*` for
+anything), the bases, and the places and views (`PLACE > VIEW`).
 """
 import os
 import re

@@ -1,4 +1,4 @@
-"""The real programs: how each is started, given messages, and asked what it read of them."""
+"""Starts the real programs, sends them messages, and collects the data that they read."""
 import collections
 import concurrent.futures
 import functools

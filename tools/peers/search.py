@@ -1,4 +1,4 @@
-"""Odd messages: what is drawn, what a program read and the engine did not see, and the smallest message that shows it."""
+"""Generates odd messages, compares a program's reading with the engine's, and finds the smallest message that differs."""
 import dataclasses
 import itertools
 import random

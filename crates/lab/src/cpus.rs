@@ -1,5 +1,4 @@
-//! Which CPUs a sender and an engine run on: on the same one they would take each other's time, and what is measured would be the
-//! scheduler.
+//! CPUs for sender and engine. On the same CPU they would compete, and the measurement would show the scheduler.
 
 use std::process::{Child, Command};
 
@@ -7,7 +6,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::problem::{Outcome, Problem};
 
-/// A set of CPUs, by their numbers; empty where it does not matter.
+/// A set of CPU numbers; empty means any CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cpus(Vec<usize>);
 
@@ -19,16 +18,16 @@ pub(crate) struct Shared {
 }
 
 impl Cpus {
-    /// Those that this process may use.
+    /// The CPUs that this process may use.
     pub(crate) fn usable() -> Cpus {
         let set = sched_getaffinity(None);
         Cpus(set.map_or_else(|_| Vec::new(), |set| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()))
     }
 
-    /// Reads `0,2-5`; `all` are those that this process may use.
+    /// Parses `0,2-5`; `all` means the CPUs that this process may use.
     ///
     /// # Errors
-    /// A sentence, where it is no such list, or this process may not use one of them.
+    /// A sentence, if the list is invalid or contains a CPU that this process may not use.
     pub(crate) fn read(text: &str) -> Result<Cpus, String> {
         let usable = Cpus::usable();
         if text == "all" {
@@ -52,20 +51,20 @@ impl Cpus {
         }
     }
 
-    /// How many there are; all of this machine's where it does not matter which.
+    /// The number of CPUs; all of this machine's if any will do.
     pub(crate) fn count(&self) -> usize {
         if self.0.is_empty() { std::thread::available_parallelism().map_or(1, usize::from) } else { self.0.len() }
     }
 
-    /// Whether it matters which.
+    /// Whether the set restricts anything.
     pub(crate) fn matter(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Starts `command` on them: all that it starts is there too, unless it sees to that itself.
+    /// Starts `command` on these CPUs. Its children inherit them, unless it sets their CPUs itself.
     ///
     /// # Errors
-    /// Where it cannot be started.
+    /// If it cannot be started.
     pub(crate) fn spawn(&self, command: &mut Command) -> std::io::Result<Child> {
         if self.0.is_empty() {
             return command.spawn();
@@ -74,7 +73,7 @@ impl Cpus {
         for cpu in &self.0 {
             wanted.set(*cpu);
         }
-        // A child has the CPUs of the thread that starts it, from its first moment on.
+        // A child inherits the CPUs of the thread that starts it, from its first instruction on.
         let own = sched_getaffinity(None)?;
         sched_setaffinity(None, &wanted)?;
         let child = command.spawn();
@@ -84,19 +83,19 @@ impl Cpus {
 }
 
 impl Cpus {
-    /// Puts the calling thread on them, where it matters and can be.
+    /// Moves the calling thread to these CPUs, if the set restricts anything and the kernel allows it.
     pub(crate) fn take(&self) {
         if self.matter() {
             let mut wanted = CpuSet::new();
             self.0.iter().for_each(|cpu| wanted.set(*cpu));
-            // Where it cannot be, it runs where it is.
+            // If it fails, the thread stays where it is.
             let _ = sched_setaffinity(None, &wanted);
         }
     }
 }
 
 impl std::fmt::Display for Cpus {
-    /// As `0-2,5`.
+    /// Formats the set, such as `0-2,5`.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut at = 0;
         while let Some(first) = self.0.get(at) {
@@ -113,7 +112,7 @@ impl std::fmt::Display for Cpus {
 }
 
 impl Shared {
-    /// The sender on the last CPU and the engine on all others, where there are two at least; otherwise wherever they like.
+    /// The sender on the last CPU and the engine on all others, if there are at least two; otherwise any.
     pub(crate) fn apart() -> Shared {
         Shared::of(Cpus::usable())
     }
@@ -126,10 +125,10 @@ impl Shared {
         }
     }
 
-    /// As given by a person: where only one of them is, the other has the CPUs that are left.
+    /// The user's choice. If only one list is given, the other side gets the remaining CPUs.
     ///
     /// # Errors
-    /// Where a list cannot be read, or nothing is left.
+    /// If a list is invalid, or no CPU remains.
     pub(crate) fn given(sender: Option<&str>, engine: Option<&str>) -> Outcome<Shared> {
         let read = |text: &str| Cpus::read(text).map_err(Problem::Usage);
         let rest =
@@ -151,13 +150,13 @@ impl Shared {
         }
     }
 
-    /// As on a machine with so many CPUs.
+    /// The default for a machine with this many CPUs.
     #[cfg(test)]
     pub(crate) fn of_machine(cpus: usize) -> Shared {
         Shared::of(Cpus((0..cpus).collect()))
     }
 
-    /// As a sentence.
+    /// Describes the CPUs in a sentence.
     pub(crate) fn describe(&self) -> String {
         if self.sender.matter() && self.engine.matter() {
             format!("the engine runs on CPU {}, the sender on CPU {}", self.engine, self.sender)

@@ -1,4 +1,4 @@
-//! `ioctl(SIOCETHTOOL)`: structures of `include/uapi/linux/ethtool.h`, as bytes. What they mean is in [`crate::tune`].
+//! `ioctl(SIOCETHTOOL)`: the structures of `include/uapi/linux/ethtool.h` as bytes. [`crate::tune`] interprets them.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -11,19 +11,19 @@ const GET_CHANNELS: u32 = 0x3c;
 const GET_STRINGS: u32 = 0x1b;
 const GET_STATISTICS: u32 = 0x1d;
 const GET_SET_INFO: u32 = 0x37;
-/// The set of strings with the names of a driver's statistics.
+/// The string set with the names of a driver's statistics.
 const STATISTICS: u32 = 1;
 const STRING: usize = 32;
-/// Most statistics of an interface. A driver writes as many as it has, however long the buffer is that it is given.
+/// Most statistics of an interface. A driver writes all of its statistics, however small the buffer is.
 const MOST_STATISTICS: usize = 8192;
 
-/// Queues of an interface in one direction.
+/// The queues of an interface in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queues {
     pub(crate) now: u32,
-    /// As many as there may be.
+    /// Maximum number of queues.
     pub(crate) most: u32,
-    /// What `ethtool -L` calls them.
+    /// Name in the output of `ethtool -L`.
     pub(crate) word: &'static str,
 }
 
@@ -34,20 +34,20 @@ pub(crate) struct Ethtool {
 }
 
 impl Ethtool {
-    /// Opens a socket to ask by. A longer name than an interface can have is refused.
+    /// Opens a socket for requests. Rejects a name that is too long for an interface.
     ///
     /// # Errors
-    /// `ENODEV` for such a name; else that of `socket`.
+    /// `ENODEV` for such a name; otherwise the error of `socket`.
     pub(crate) fn open(name: &str) -> io::Result<Ethtool> {
         if name.len() >= libc::IFNAMSIZ {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
-        // SAFETY: no memory is passed.
+        // SAFETY: the call takes no pointer.
         let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let mut out = [0; libc::IFNAMSIZ];
         // The last byte stays zero.
@@ -64,21 +64,21 @@ impl Ethtool {
         request
     }
 
-    /// Hands a command's structure to the driver, which may change it: `data` begins with the command's number. Its length must be
-    /// that of the structure, with its variable part where the structure says how long that is.
+    /// Passes a command's structure to the driver, which may change it. `data` begins with the command's number. Its
+    /// length must be the structure's, including the variable part whose length the structure gives.
     ///
     /// # Errors
-    /// As the driver answers: `EOPNOTSUPP` where it does not know the command.
+    /// The driver's error: `EOPNOTSUPP` if it does not know the command.
     pub(crate) fn call(&self, data: &mut [u8]) -> io::Result<()> {
         let mut request = self.request();
         request.ifr_ifru.ifru_data = data.as_mut_ptr().cast();
-        // SAFETY: the name ends with NUL. The kernel reads and writes the command's structure within `data`, which lives through the
-        // call and is borrowed for nothing else; that its length is the structure's is what callers promise.
+        // SAFETY: the name ends with NUL. The kernel reads and writes the command's structure within `data`, which
+        // outlives the call and has no other borrow. Callers guarantee that its length is the structure's.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// The same with a structure of numbers, of which the first is the command's.
+    /// The same with a structure of numbers, which starts with the command's.
     ///
     /// # Errors
     /// As [`Ethtool::call`].
@@ -102,7 +102,7 @@ impl Ethtool {
         if result < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: this member is what the kernel wrote.
+        // SAFETY: the kernel wrote this member.
         Ok(unsafe { request.ifr_ifru.ifru_flags } as u16)
     }
 
@@ -118,9 +118,9 @@ impl Ethtool {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// How many statistics the driver has; 0 where it has none, or more than are taken.
+    /// Number of the driver's statistics; 0 if it has none, or more than the limit.
     fn statistics_count(&self) -> usize {
-        // The command, a reserved word, a mask of sets in two words, and a count for each set that is asked for.
+        // The command, a reserved word, a mask of sets in two words, and a count for each requested set.
         let mut info = [GET_SET_INFO, 0, 0, 0, 0];
         info[if cfg!(target_endian = "little") { 2 } else { 3 }] = 1 << STATISTICS;
         match self.numbers(&mut info) {
@@ -129,13 +129,13 @@ impl Ethtool {
         }
     }
 
-    /// What `ethtool -S` calls the driver's statistics; none where it has none.
+    /// Names of the driver's statistics, as in `ethtool -S`; empty if it has none.
     pub(crate) fn statistics_names(&self) -> Vec<String> {
         let count = self.statistics_count();
         if count == 0 {
             return Vec::new();
         }
-        // As long as there may be names: the driver may have more of them by now.
+        // Leave room for the maximum, because the driver may have more names by now.
         let mut data = vec![0; 12 + MOST_STATISTICS * STRING];
         for (to, word) in data.chunks_exact_mut(4).zip([GET_STRINGS, STATISTICS, count as u32]) {
             to.copy_from_slice(&word.to_ne_bytes());
@@ -149,7 +149,7 @@ impl Ethtool {
             bytes[..end].iter().map(plain).collect()
         };
         let mut names: Vec<String> = data[12..].chunks_exact(STRING).take(count).map(name).collect();
-        // Some drivers give a name twice; a column has one of its own.
+        // Some drivers use a name twice, but column names are unique.
         let mut seen = std::collections::HashSet::new();
         for (at, name) in names.iter_mut().enumerate() {
             if name.is_empty() || !seen.insert(name.clone()) {
@@ -160,7 +160,7 @@ impl Ethtool {
         names
     }
 
-    /// The driver's statistics, in the order of their names; `None` where it does not say.
+    /// The driver's statistics, in the order of their names; `None` if the driver does not support them.
     pub(crate) fn statistics(&self) -> Option<Vec<u64>> {
         let count = self.statistics_count();
         if count == 0 {
@@ -174,7 +174,7 @@ impl Ethtool {
         Some(data[8..].chunks_exact(8).take(count).map(value).collect())
     }
 
-    /// None where the driver does not say.
+    /// `None` if the driver does not support the request.
     pub(crate) fn transmit_queues(&self) -> Option<Queues> {
         let mut n = [0; 9];
         n[0] = GET_CHANNELS;

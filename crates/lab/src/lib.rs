@@ -1,7 +1,7 @@
-//! The laboratory: traffic, measurement and comparison around an engine, ours or a peer's.
+//! The laboratory: traffic, measurement and comparison for an engine, ours or a peer's.
 //!
-//! It stands beside the engine and uses none of it: `margay lab` drives engines as a person would, by their commands, signals and
-//! the counters that they write.
+//! It uses no code of the engine: `margay lab` controls engines as a user would, through their commands, signals and
+//! counter files.
 
 mod card;
 mod chart;
@@ -44,7 +44,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Makes traffic and sends it
+    /// Generates and sends traffic
     #[command(subcommand)]
     Traffic(traffic::Traffic),
     Monitor(monitor::Args),
@@ -74,8 +74,8 @@ struct TuneCli {
     command: tune::Tune,
 }
 
-/// Runs `margay tune` with the arguments after `tune`, which `margay lab tune` is too. The exit status is as [`run`]'s; besides 3
-/// where `plan --check` and `verify` found something.
+/// Runs `margay tune` with the arguments after `tune`; `margay lab tune` is the same. Exit status as for [`run`], and 3
+/// if `plan --check` or `verify` found a difference.
 pub fn run_tune(args: impl Iterator<Item = OsString>) -> ExitCode {
     match TuneCli::try_parse_from(std::iter::once(OsString::from("margay tune")).chain(args)) {
         Ok(cli) => ended("margay tune", tune::run(cli.command)),
@@ -83,7 +83,7 @@ pub fn run_tune(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The texts of `--help` of every command that is shown: its words (`lab traffic gen`), and the text.
+/// The help of every visible command: its words (`lab traffic gen`), and the text of its `--help`.
 pub fn helps() -> Vec<(String, String)> {
     fn walk(mut command: clap::Command, words: String, out: &mut Vec<(String, String)>) {
         command = command.bin_name(format!("margay {words}")).term_width(100);
@@ -110,9 +110,9 @@ fn ended(who: &str, outcome: problem::Outcome<ExitCode>) -> ExitCode {
     })
 }
 
-/// Runs `margay lab` with the arguments after `lab`. The exit status is 0 where everything worked, 2 where the arguments
-/// do not make sense, 1 where something else went wrong; what went wrong is on standard error. `recorder` is
-/// the program's own for `margay lab card record`; a program without an engine has none.
+/// Runs `margay lab` with the arguments after `lab`. The exit status is 0 for success, 2 if the arguments make no sense,
+/// 1 for any other failure, which standard error explains. `recorder` is the program's own, for `margay lab card
+/// record`; a program without an engine has none.
 pub fn run(args: impl Iterator<Item = OsString>, recorder: Option<Recorder>) -> ExitCode {
     let cli = match Cli::try_parse_from(std::iter::once(OsString::from("margay lab")).chain(args)) {
         Ok(cli) => cli,

@@ -1,4 +1,4 @@
-//! `margay-lab`: the laboratory as a command of its own, for machines without the engine.
+//! `margay-lab`: the laboratory as a separate program, for machines without the engine.
 
 use std::process::ExitCode;
 

@@ -1,29 +1,29 @@
-//! What went wrong, as a sentence for the person who asked.
+//! Errors as sentences for the user.
 
 use std::fmt::Display;
 use std::path::Path;
 
-/// Why a command of the laboratory could not do what it was asked.
+/// The reason that a laboratory command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
-    /// What was asked makes no sense, or a file that was given does not: exit status 2.
+    /// The arguments or a given file make no sense: exit status 2.
     #[error("{0}")]
     Usage(String),
     /// Something failed: exit status 1.
     #[error("{0}")]
     Failed(String),
-    /// Somebody asked to stop, and what there was is kept: exit status 130.
+    /// A signal asked to stop, and the results so far are kept: exit status 130.
     #[error("{0}")]
     Interrupted(String),
 }
 
 impl Problem {
-    /// A file could not be read, made or written: `what` names the doing ("read the state").
+    /// A file could not be read, created or written; `what` names the operation ("read the state").
     pub(crate) fn file(what: &str, path: &Path, why: impl Display) -> Problem {
         Problem::Failed(format!("cannot {what} {}: {why}", path.display()))
     }
 
-    /// The exit status of a command that ended so.
+    /// The exit status for this problem.
     pub(crate) fn exit(&self) -> u8 {
         match self {
             Problem::Usage(_) => 2,
@@ -33,7 +33,7 @@ impl Problem {
     }
 }
 
-/// What a part of the laboratory returns.
+/// The result type of the laboratory.
 pub(crate) type Outcome<T> = Result<T, Problem>;
 
 impl From<margay_config::ConfigError> for Problem {

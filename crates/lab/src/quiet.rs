@@ -1,6 +1,6 @@
-//! Whether the machine was left alone while something was measured: time that the hypervisor took (steal), tasks that waited for a
-//! processor, and processor time of processes that are not the laboratory's. A measurement with company says little about what was
-//! measured, so results carry these numbers, are marked above the limits here, and get no verdict.
+//! Detects other activity on the machine during a measurement: time that the hypervisor took (steal), tasks that waited
+//! for a processor, and CPU time of processes outside the laboratory. A disturbed measurement says little. Results
+//! therefore carry these numbers; above the limits here they are marked and get no verdict.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,41 +8,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Shares of the machine's processor time above which a result is not to be published.
+/// Results are not published if these shares of the machine's CPU time are exceeded.
 const STEAL_MOST: f64 = 0.01;
 const FOREIGN_MOST: f64 = 0.05;
-/// How often the run queue is looked at.
+/// How often the run queue is sampled.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What the machine did beside a measurement; not a number is what is not known.
+/// Other activity on the machine during a measurement; NaN if unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Company {
-    /// The share of the machine's processor time that the hypervisor gave to others.
+    /// The share of the machine's CPU time that the hypervisor gave to other guests.
     pub(crate) steal: f64,
-    /// The share that processes had which are not the laboratory's.
+    /// The share of processes outside the laboratory.
     pub(crate) foreign: f64,
-    /// Tasks that waited for a processor, on average; the engine's own are among them.
+    /// Average number of tasks that waited for a processor, the engine's own included.
     pub(crate) waiting: f64,
 }
 
 impl Company {
-    /// Nothing is known.
+    /// All values unknown.
     #[cfg(test)]
     pub(crate) const UNKNOWN: Company = Company { steal: f64::NAN, foreign: f64::NAN, waiting: f64::NAN };
 
-    /// What the values are called in tables, in the order of [`Company::values`].
+    /// Names of the values in tables, in the order of [`Company::values`].
     pub(crate) const NAMES: [&str; 3] = ["steal_share", "foreign_share", "waiting_tasks"];
 
     pub(crate) fn values(&self) -> [f64; 3] {
         [self.steal, self.foreign, self.waiting]
     }
 
-    /// Whether what was measured meanwhile is not to be published.
+    /// Whether it disturbs a measurement too much for publication.
     pub(crate) fn disturbs(&self) -> bool {
         self.steal > STEAL_MOST || self.foreign > FOREIGN_MOST
     }
 
-    /// The worse of both, number by number.
+    /// The larger of both, value by value.
     #[must_use]
     pub(crate) fn worse(&self, other: &Company) -> Company {
         Company {
@@ -52,7 +52,7 @@ impl Company {
         }
     }
 
-    /// As a part of a sentence.
+    /// Describes the values, as part of a sentence.
     pub(crate) fn describe(&self) -> String {
         format!(
             "steal {:.1} %, other processes {:.1} % of the processors, {:.1} tasks waiting",
@@ -62,7 +62,7 @@ impl Company {
         )
     }
 
-    /// The mark of a result that is not to be published; empty for others.
+    /// The mark of a result that must not be published; empty for others.
     pub(crate) fn mark(&self) -> String {
         if self.disturbs() {
             format!("; NOT TO BE PUBLISHED, the machine was busy: {}", self.describe())
@@ -72,17 +72,17 @@ impl Company {
     }
 }
 
-/// Ticks of processor time, as they were at one moment.
+/// Ticks of CPU time at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Ticks {
-    /// In which any process ran: user, nice and system, of which interrupts are no part.
+    /// Ticks in processes: user, nice and system, without interrupts.
     processes: f64,
     steal: f64,
-    /// All modes together, idle too.
+    /// Ticks in all modes, including idle.
     all: f64,
-    /// Of the laboratory: this process, what it started, and what these started.
+    /// Ticks of the laboratory: this process and its descendants.
     own: f64,
-    /// Of the kernel's own threads.
+    /// Ticks of kernel threads.
     kernel: f64,
 }
 
@@ -102,11 +102,11 @@ impl Ticks {
         ticks
     }
 
-    /// Of the first line of `/proc/stat`.
+    /// Parses the first line of `/proc/stat`.
     fn of(line: &str) -> Ticks {
         let all: Vec<f64> = line.split_ascii_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
         match all[..] {
-            // The time of guests is in `user` and `nice` already.
+            // `user` and `nice` already include the time of guests.
             [user, nice, system, idle, iowait, irq, softirq, steal, ..] => Ticks {
                 processes: user + nice + system,
                 steal,
@@ -117,7 +117,7 @@ impl Ticks {
         }
     }
 
-    /// The company between two moments; the caller knows `waiting`.
+    /// The activity between two moments; the caller provides `waiting`.
     fn company(&self, before: &Ticks, waiting: f64) -> Company {
         let all = self.all - before.all;
         let foreign = (self.processes - before.processes) - (self.own - before.own) - (self.kernel - before.kernel);
@@ -126,17 +126,17 @@ impl Ticks {
     }
 }
 
-/// The fields of `/proc/PID/stat` that count here.
+/// The fields of `/proc/PID/stat` in use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Process {
     parent: u32,
-    /// Ticks of its own and of its children that are over.
+    /// Its own ticks, and those of its ended children.
     ticks: f64,
 }
 
 impl Process {
     fn of(text: &str) -> Option<Process> {
-        // The name is in parentheses and may hold anything.
+        // The name is in parentheses and may contain anything.
         let (_, rest) = text.rsplit_once(") ")?;
         let words: Vec<&str> = rest.split_ascii_whitespace().collect();
         let ticks = words.get(11..15)?.iter().filter_map(|word| word.parse::<f64>().ok()).sum();
@@ -144,15 +144,15 @@ impl Process {
     }
 }
 
-/// The process that starts the kernel's threads.
+/// The parent of the kernel threads.
 const KTHREADD: u32 = 2;
 
-/// Ticks of `root` with all that descends from it, and of the kernel's threads.
+/// Ticks of `root` and its descendants, and of kernel threads.
 fn shared_out(processes: &HashMap<u32, Process>, root: u32) -> (f64, f64) {
     let (mut own, mut kernel) = (0.0, 0.0);
     for (pid, process) in processes {
         let mut at = *pid;
-        // Parents that change while they are read make no circle that never ends.
+        // The limit ends loops from parents that change during the reading.
         for _ in 0..64 {
             if at == root {
                 own += process.ticks;
@@ -171,7 +171,7 @@ fn shared_out(processes: &HashMap<u32, Process>, root: u32) -> (f64, f64) {
     (own, kernel)
 }
 
-/// Looks at the machine from [`Witness::begin`] to [`Witness::end`].
+/// Observes the machine from [`Witness::begin`] to [`Witness::end`].
 pub(crate) struct Witness {
     before: Ticks,
     stop: Arc<AtomicBool>,
@@ -200,7 +200,7 @@ impl Drop for Witness {
     }
 }
 
-/// How many tasks waited on average, until it is to stop.
+/// The average number of waiting tasks, until `stop` is set.
 fn run_queue(stop: &AtomicBool) -> f64 {
     let (mut sum, mut looks) = (0.0, 0.0);
     while !stop.load(Ordering::Relaxed) {
@@ -217,7 +217,7 @@ fn run_queue(stop: &AtomicBool) -> f64 {
     sum / looks
 }
 
-/// Tasks that could run beyond those that the processors have, of `/proc/stat`. This one runs while it looks.
+/// Runnable tasks in `/proc/stat` beyond the number of processors. It subtracts this thread, which runs while it looks.
 fn waiting_of(text: &str) -> Option<f64> {
     let processors = text.lines().filter(|line| line.starts_with("cpu")).count().saturating_sub(1);
     let running = text.lines().find_map(|line| line.strip_prefix("procs_running "))?.trim().parse::<f64>().ok()?;
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(shared_out(&processes, 100), (120.0, 18.0));
         let before = Ticks { own: 100.0, kernel: 10.0, ..Ticks::of("cpu 1000 0 200 5000 10 3 4 5 0 0") };
         let after = Ticks { own: 300.0, kernel: 20.0, ..Ticks::of("cpu 1210 0 210 5360 10 3 4 25 0 0") };
-        // Of 600 ticks 220 were of processes: 200 ours, 10 the kernel's, 10 of others; 20 were stolen.
+        // 220 of 600 ticks were in processes: 200 ours, 10 of the kernel, 10 of others; 20 were stolen.
         let company = after.company(&before, 0.5);
         assert!((company.foreign - 10.0 / 600.0).abs() < 1e-9 && (company.steal - 20.0 / 600.0).abs() < 1e-9);
         assert!(company.disturbs() && company.mark().contains("steal 3.3 %"), "{}", company.mark());
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn another_process_is_seen() {
-        // Not a child of this process for long: its parent ends, and it becomes that of init.
+        // Its parent ends, so that it becomes a child of init.
         let pid = tempfile::NamedTempFile::new().unwrap();
         let script = format!("(timeout 20 sh -c 'while :; do :; done' & echo $! > {}) &", pid.path().display());
         let begun = Witness::begin();
@@ -274,7 +274,7 @@ mod tests {
             let _ = std::process::Command::new("kill").arg(pid.trim()).status();
         }
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        // A part of one processor: the machine may have more to do.
+        // A part of one processor, because the machine may be busy.
         assert!(company.foreign > 0.1 / cpus, "{company:?}");
         assert!(company.steal.is_finite() && company.waiting.is_finite(), "{company:?}");
     }

@@ -1,10 +1,10 @@
-//! `margay lab sim-engine`: an engine whose capacity is known, to check the laboratory with.
+//! `margay lab sim-engine`: an engine with a known capacity, to test the laboratory with.
 //!
-//! It takes packets from an interface, or packets of [`PACKET`] bytes from a stream socket (which loses none), keeps them in a ring of a
-//! given size and takes them out at a given rate. What finds the ring full is lost there; a share of packets can be lost at the ring or in
-//! the engine on purpose. Only numbers of packets are kept. Those that are there at once count as having come evenly since the last
-//! ones did: a busy machine that makes sender or engine wait for a moment changes nothing of what is lost. What the kernel had no room
-//! for is lost at the ring too.
+//! It takes packets from an interface, or packets of [`PACKET`] bytes from a stream socket (which loses none). It keeps
+//! them in a ring of a given size, and removes them at a given rate. Packets that find the ring full are lost there. A
+//! share of packets can also be lost on purpose, at the ring or in the engine. Only packet counts are kept. Packets that
+//! are read together count as having arrived evenly since the previous read, so that pauses of sender or engine on a
+//! busy machine do not change the losses. Packets that the kernel had no room for count as lost at the ring.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -19,16 +19,16 @@ use crate::clock::Moment;
 use crate::problem::{Outcome, Problem};
 use crate::signals;
 
-/// The bytes of a packet on the socket.
+/// Bytes of a packet on the socket.
 pub(crate) const PACKET: usize = 64;
 
-/// After so long without a packet there is none to come.
+/// After this time without a packet, no more are expected.
 const SILENCE: Duration = Duration::from_millis(50);
 
 /// An engine of known capacity, to check the laboratory with
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The socket to make and read from, or interface:NAME
+    /// The socket to create and read from, or interface:NAME
     #[arg(long)]
     source: PathBuf,
     /// Where to write counters
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Packets a second
     #[arg(long)]
     capacity: f64,
-    /// How many packets wait before more are lost
+    /// Number of packets that wait before more are lost
     #[arg(long, default_value_t = 1000.0)]
     ring: f64,
     /// The share to lose at the ring, in %
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// The share to lose in the engine, in %
     #[arg(long, default_value_t = 0.0)]
     lose_engine: f64,
-    /// End by itself after so many packets, badly
+    /// Fail after this many packets
     #[arg(long)]
     die_after: Option<f64>,
     /// Never get ready
@@ -54,31 +54,31 @@ pub(crate) struct Args {
     never_ready: bool,
 }
 
-/// What the engine has in numbers. Packets may be fractions on the way: shares and rates are.
+/// The state of the simulated engine. Packet counts may be fractions, because shares and rates are.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Simulated {
     /// Packets a second.
     pub(crate) capacity: f64,
-    /// What may wait.
+    /// Capacity of the ring in packets.
     pub(crate) ring: f64,
-    /// The share (0 to 1) lost at the ring, whether it is full or not.
+    /// The share (0 to 1) lost at the ring, whether or not it is full.
     pub(crate) lose_ring: f64,
     /// The share lost in the engine.
     pub(crate) lose_engine: f64,
-    /// What waits.
+    /// Packets in the ring.
     pub(crate) waiting: f64,
-    /// What came.
+    /// Packets received.
     pub(crate) received: f64,
-    /// What was lost at the ring.
+    /// Packets lost at the ring.
     pub(crate) dropped: f64,
-    /// What the engine took and did not lose.
+    /// Packets that the engine decoded.
     pub(crate) decoded: f64,
 }
 
 impl Simulated {
-    /// `packets` arrive evenly over `time`.
+    /// Lets `packets` arrive evenly over `time`.
     pub(crate) fn arrive(&mut self, packets: f64, time: Duration) {
-        // In steps that are small beside the ring, so that the order of coming and going does not matter.
+        // The steps are small compared with the ring, so that the order of arrivals and departures does not matter.
         let steps = (packets / (self.ring / 8.0).max(1.0)).ceil().clamp(1.0, 100_000.0);
         let (packets, served) = (packets / steps, time.as_secs_f64() * self.capacity / steps);
         for _ in 0..steps as u32 {
@@ -94,14 +94,14 @@ impl Simulated {
         }
     }
 
-    /// `packets` were lost before the ring was reached: there was no room in the kernel's.
+    /// Counts `packets` that were lost before the ring, for lack of room in the kernel.
     fn lose(&mut self, packets: f64) {
         self.received += packets;
         self.dropped += packets;
     }
 
     fn write(&self, path: &Path) -> std::io::Result<()> {
-        // Renamed into place: a reader sees one state or the other.
+        // Rename the file into place, so that a reader never sees a partial one.
         let beside = path.with_extension("new");
         let text = format!(
             "received {}\ndropped {}\ndecoded {}\nwaiting {}\n",
@@ -118,7 +118,7 @@ impl Simulated {
 /// Runs the engine until it is asked to stop.
 ///
 /// # Errors
-/// Where the socket cannot be made or the counters cannot be written.
+/// If the socket cannot be created or the counters cannot be written.
 pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     signals::listen();
     let mut state = Simulated {
@@ -157,25 +157,25 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where packets come from.
+/// The source of packets.
 enum Source {
     Interface {
         ring: Box<AfPacket>,
-        /// What the kernel has lost so far.
+        /// The kernel's losses so far.
         lost: u64,
     },
     Socket {
         listener: UnixListener,
         stream: Option<UnixStream>,
         buffer: Vec<u8>,
-        /// Bytes of a packet that is not whole.
+        /// Bytes of an incomplete packet.
         bytes: usize,
     },
 }
 
-/// After so many packets counters are written even if more are there.
+/// After this many packets, write the counters even if more are waiting.
 const MOST: usize = 1_000_000;
-/// How long is waited for packets.
+/// How long to wait for packets.
 const WAIT: Duration = Duration::from_millis(20);
 
 impl Source {
@@ -191,11 +191,11 @@ impl Source {
         Ok(Source::Socket { listener, stream: None, buffer: vec![0; 1 << 20], bytes: 0 })
     }
 
-    /// Waits for packets for a moment; how many came.
+    /// Waits briefly for packets, and returns their number.
     fn take(&mut self) -> Outcome<f64> {
         match self {
             Source::Interface { ring, .. } => {
-                // All that are there came since the last time, whatever the ring hands out at once.
+                // All packets in the ring arrived since the previous call, however many the ring returns at once.
                 let (mut came, mut wait) = (0, WAIT);
                 while came < MOST && ring.receive(4096, wait) == Received::Frames {
                     came += ring.batch().iter().count();
@@ -223,7 +223,7 @@ impl Source {
         }
     }
 
-    /// What the kernel has lost since this was last asked.
+    /// The kernel's losses since the previous call.
     fn lost(&mut self) -> f64 {
         match self {
             Source::Interface { ring, lost } => {
@@ -254,7 +254,7 @@ mod tests {
             second(&mut state, 900.0, steps);
             assert_eq!(state.dropped, 0.0);
             second(&mut state, 1500.0, steps);
-            // 500 more than it can take, of which the ring keeps at most 100.
+            // 500 packets above capacity, of which the ring keeps at most 100.
             assert!((state.dropped - 400.0).abs() < 30.0, "{state:?}");
             assert!((state.received - state.dropped - state.decoded - state.waiting).abs() < 1e-6);
         }

@@ -1,16 +1,16 @@
-//! Numbers that are worth quoting: medians, spreads, and ratios of paired runs with how far to trust them.
+//! Statistics for reports: medians, spreads, and ratios of paired runs with confidence intervals.
 //!
 //! Runs of an engine are few and their distribution has a tail, so nothing here takes a mean. Intervals come from the
-//! bootstrap (percentiles of resampled medians), drawn with a fixed seed: the same runs give the same report.
+//! bootstrap (percentiles of resampled medians), with a fixed seed: the same runs give the same report.
 
-/// Sorted copy without what is not a number.
+/// A sorted copy without NaN.
 fn sorted(values: &[f64]) -> Vec<f64> {
     let mut values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     values.sort_by(f64::total_cmp);
     values
 }
 
-/// The quantile `q` (0 to 1), linear between values (type 7, as R and NumPy take it); not a number where there is no value.
+/// The quantile `q` (0 to 1), with linear interpolation (type 7, as in R and NumPy); NaN without values.
 pub(crate) fn quantile(values: &[f64], q: f64) -> f64 {
     of_sorted(&sorted(values), q)
 }
@@ -22,21 +22,21 @@ fn of_sorted(values: &[f64], q: f64) -> f64 {
     values[low] + (values[high] - values[low]) * (at - low as f64)
 }
 
-/// The median; not a number where there is no value.
+/// The median; NaN without values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// What is told of repeated runs.
+/// A summary of repeated runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
-    /// How many there were.
+    /// Number of values.
     pub(crate) count: usize,
     /// Their median.
     pub(crate) median: f64,
-    /// The least.
+    /// The minimum.
     pub(crate) least: f64,
-    /// The most.
+    /// The maximum.
     pub(crate) most: f64,
     /// The lower quartile.
     pub(crate) lower: f64,
@@ -45,7 +45,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// None where there is no value.
+    /// `None` without values.
     pub(crate) fn of(values: &[f64]) -> Option<Summary> {
         let values = sorted(values);
         Some(Summary {
@@ -59,21 +59,21 @@ impl Summary {
     }
 }
 
-/// A value and an interval that it lies in with a certain confidence.
+/// A value and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval {
     /// The value itself.
     pub(crate) value: f64,
-    /// Where the interval begins; not a number where there are too few runs for one.
+    /// The lower end; NaN if there are too few runs for an interval.
     pub(crate) low: f64,
-    /// Where it ends.
+    /// The upper end.
     pub(crate) high: f64,
-    /// How many runs, or pairs of runs, it is from.
+    /// Number of runs, or pairs of runs.
     pub(crate) count: usize,
 }
 
 impl Interval {
-    /// Whether the interval leaves out `value`.
+    /// Whether the interval excludes `value`.
     #[cfg(test)]
     pub(crate) fn excludes(&self, value: f64) -> bool {
         self.low > value || self.high < value
@@ -81,21 +81,21 @@ impl Interval {
 }
 
 impl Interval {
-    /// Whether a ratio is not 1, as far as a thousandth matters: nothing finer is told of it.
+    /// Whether a ratio differs from 1 by at least a thousandth; smaller differences are not reported.
     pub(crate) fn differs(&self) -> bool {
         self.low >= 1.0005 || self.high <= 0.9995
     }
 }
 
-/// How many runs an interval needs.
+/// Fewest runs for an interval.
 pub(crate) const FEWEST: usize = 3;
-/// How many resamples an interval is from.
+/// Resamples for an interval.
 pub(crate) const DRAWS: u32 = 10_000;
 
-/// The median of `values`, and its interval at 95 % by the bootstrap.
+/// The median of `values`, and its 95 % bootstrap interval.
 ///
-/// With few runs the interval is at most their range, and that holds the true median with a probability of only 1 − 2^(1 − n):
-/// 75 % for three, 94 % for five.
+/// With few runs the interval is at most their range, which contains the true median with a probability of only 1 − 2^(1
+/// − n): 75 % for three, 94 % for five.
 pub(crate) fn median_interval(values: &[f64]) -> Option<Interval> {
     interval(values, DRAWS)
 }
@@ -122,8 +122,8 @@ fn interval(values: &[f64], draws: u32) -> Option<Interval> {
     Some(Interval { value, low: of_sorted(&medians, 0.025), high: of_sorted(&medians, 0.975), count: values.len() })
 }
 
-/// The ratio of `a` to `b`, run by run: pairs that were made one after the other, so that a machine that drifts touches
-/// both alike. The median of the ratios and its interval; pairs of which one is missing or the second is 0 are left out.
+/// The ratio of `a` to `b`, paired by run. The runs of a pair follow each other, so that a machine's drift affects both
+/// alike. Returns the median ratio and its interval; ignores pairs with a missing value or with 0 as the second one.
 pub(crate) fn paired_ratio(pairs: &[(f64, f64)]) -> Option<Interval> {
     let usable = pairs.iter().filter(|(a, b)| a.is_finite() && b.is_finite() && *b != 0.0);
     let ratios: Vec<f64> = usable.map(|(a, b)| a / b).collect();
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn an_interval_of_the_median_has_the_known_width() {
-        // The median of a resample of 1..=9 is at most k where at least 5 of its 9 draws are: a chance of 0.1 % for k = 1 and of
-        // 3.0 % for k = 2. So the 2.5 % quantile is 2, and by symmetry the other is 8.
+        // The median of a resample of 1..=9 is at most k if at least 5 of its 9 draws are. The probability is 0.1 % for
+        // k = 1 and 3.0 % for k = 2, so the 2.5 % quantile is 2, and by symmetry the other is 8.
         let values: Vec<f64> = (1..=9).map(f64::from).collect();
         let interval = median_interval(&values).unwrap();
         assert_eq!((interval.value, interval.low, interval.high, interval.count), (5.0, 2.0, 8.0, 9));
@@ -198,7 +198,7 @@ mod tests {
         let mut random = Random(7);
         let mut held = 0;
         for _ in 0..100 {
-            // Skewed: squares of numbers from 0 to 1; their median is 0.25.
+            // Skewed: squares of random numbers from 0 to 1. The median is 0.25.
             let values: Vec<f64> = (0..25).map(|_| random.share().powi(2)).collect();
             held += u32::from(!interval(&values, 300).unwrap().excludes(0.25));
         }

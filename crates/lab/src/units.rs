@@ -1,11 +1,11 @@
-//! Numbers with units as people write them: `250ms`, `10k`, `1.5gbit`.
+//! Parses and formats numbers with units: `250ms`, `10k`, `1.5gbit`.
 
 use std::time::Duration;
 
-/// A duration: a number with `us`, `ms`, `s`, `m` or `h`; without one, seconds.
+/// Parses a duration: a number with `us`, `ms`, `s`, `m` or `h`; without a unit, seconds.
 ///
 /// # Errors
-/// A sentence, where it is none.
+/// A sentence about an invalid duration.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
     let scale = match unit {
@@ -26,22 +26,23 @@ fn split(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim())
 }
 
-/// A rate at which packets are sent.
+/// A sending rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Rate {
     /// Packets a second.
     Packets(f64),
-    /// Bits a second, of the frames as captured.
+    /// Bits a second, counted in frames as captured.
     Bits(f64),
-    /// Times as fast as recorded.
+    /// A multiple of the recorded speed.
     Times(f64),
 }
 
-/// A rate: a number with `pps`, `kpps`, `mpps`, `bit`, `kbit`, `mbit`, `gbit` (or `bps`…), or `x` for times as fast as recorded.
-/// A number alone is packets a second, with `k` and `m` for thousands and millions.
+/// Parses a rate: a number with `pps`, `kpps`, `mpps`, `bit`, `kbit`, `mbit`, `gbit` (or `bps`…), or with `x` for a
+/// multiple of the recorded speed. A number without a unit is packets a second, with `k` and `m` for thousands and
+/// millions.
 ///
 /// # Errors
-/// A sentence, where it is none.
+/// A sentence about an invalid rate.
 pub(crate) fn rate(text: &str) -> Result<Rate, String> {
     let wrong = || format!("'{text}' is no rate: 50kpps, 1.5gbit or 2x are");
     let (number, unit) = split(text);
@@ -69,7 +70,7 @@ pub(crate) fn rate(text: &str) -> Result<Rate, String> {
     Ok(if bits { Rate::Bits(number * scale) } else { Rate::Packets(number * scale) })
 }
 
-/// A count as people read it: `12.3 k`, `1.50 M`.
+/// Formats a count for people: `12.3 k`, `1.50 M`.
 pub(crate) fn short(value: f64) -> String {
     let (scale, unit) = match value.abs() {
         v if v >= 1e9 => (1e9, " G"),
@@ -89,7 +90,7 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
-/// A time as it is said.
+/// Formats a time for people.
 pub(crate) fn spoken(seconds: f64) -> String {
     match seconds {
         s if s < 90.0 => format!("{s:.0} s"),

@@ -1,5 +1,5 @@
-//! A thread that samples the machine, the engine's processes and the engine's counters while a run lasts, into two files
-//! that hold what there was also when the run ends badly.
+//! A thread that samples the machine, the engine's processes and the engine's counters during a run. It writes two
+//! files, which keep everything up to that point if the run fails.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -13,15 +13,15 @@ use crate::engine::{CounterFile, Counts};
 use crate::monitor::{Format, LEADING, Sampler, What, Writer};
 use crate::problem::{Outcome, Problem};
 
-/// See the module. Dropped, it stops.
+/// The sampling thread, see the module. It stops when dropped.
 pub(crate) struct Watch {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Outcome<Vec<String>>>>,
 }
 
 impl Watch {
-    /// Samples process `pid` every `period` into `samples.csv` in folder `dir`, with the engine's counters behind the other columns
-    /// where it has some.
+    /// Samples process `pid` every `period` into `samples.csv` in folder `dir`. The engine's counters follow the other
+    /// columns, if it has any.
     pub(crate) fn start(pid: u32, counters: Option<CounterFile>, period: Duration, dir: &Path) -> Watch {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
@@ -31,10 +31,10 @@ impl Watch {
         Watch { stop, thread: Some(thread) }
     }
 
-    /// Ends it; what could not be sampled, a sentence each.
+    /// Stops sampling. Returns the sources that could not be sampled, a sentence each.
     ///
     /// # Errors
-    /// Where samples could not be written.
+    /// If samples could not be written.
     pub(crate) fn end(mut self) -> Outcome<Vec<String>> {
         self.stop.store(true, Ordering::Relaxed);
         match self.thread.take().map(JoinHandle::join) {
@@ -53,7 +53,7 @@ impl Drop for Watch {
     }
 }
 
-/// What the engine's counters are called among the columns.
+/// Column names of the engine's counters.
 fn counter_names() -> impl Iterator<Item = String> {
     Counts::NAMES.iter().map(|name| format!("engine.{name}"))
 }
@@ -65,7 +65,7 @@ fn sample(
     path: &Path,
     stop: &AtomicBool,
 ) -> Outcome<Vec<String>> {
-    // An engine that ended at once leaves no samples, which is no reason to fail.
+    // An engine that ended at once leaves no samples; this is no error.
     let Ok(mut sampler) = Sampler::open(&What { process: Some(pid), ..What::default() }) else {
         return Ok(vec![format!("process {pid} ended before it could be watched")]);
     };
@@ -83,7 +83,7 @@ fn sample(
         writer.write(&values).map_err(wrote)
     };
     sampler.run(period, || stop.load(Ordering::Relaxed), |row| write(row).map(|()| true))?;
-    // What came after the last whole period.
+    // A last sample covers the time after the last whole period.
     let row = sampler.sample(0).to_vec();
     write(&row)?;
     debug_assert!(row.len() >= LEADING.len());

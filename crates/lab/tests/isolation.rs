@@ -1,4 +1,5 @@
-//! An engine of known capacity, isolated by each means that is here: namespaces, a control group, a virtual machine.
+//! An engine of known capacity in each isolation that this machine has: namespaces, a control group, a virtual machine.
+#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 mod common;
@@ -9,7 +10,7 @@ use std::process::Output;
 use common::{LAB, Table, command, text};
 use margay_testing::{is_root, not_run, unavailable};
 
-/// Runs an experiment over one isolation; none, and the test recorded as not run, where it cannot be had here.
+/// Runs an experiment with one isolation. If the machine lacks it, returns `None` and records the test as not run.
 fn isolated(folder: &Path, kind: &str, memory: &str) -> Option<(Output, Table)> {
     let experiment = format!(
         "%YAML 1.1\n---\nabout: a test\nengines:\n  sim: {{adapter: simulated, capacity: 1000000, isolation: [{kind}], memory: [{memory}]}}\n\
@@ -28,7 +29,7 @@ fn isolated(folder: &Path, kind: &str, memory: &str) -> Option<(Output, Table)> 
     Some((run, Table::read(&out.join("runs.csv"))))
 }
 
-/// Nothing that a session made is there any more.
+/// Checks that nothing of the session remains.
 fn nothing_is_left(folder: &Path) {
     let left: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
@@ -47,7 +48,7 @@ fn an_engine_in_a_container_sees_the_packets_and_is_measured() {
         }
         let folder = tempfile::tempdir().unwrap();
         let Some((_, runs)) = isolated(folder.path(), kind, "512MiB") else { continue };
-        // One that is sent by nobody else may come as well, as neighbours of interfaces say hello.
+        // Neighbour discovery of the interfaces may add packets.
         assert!(runs.number(0, "decoded") >= runs.number(0, "sent") * 0.99, "{kind}");
         assert!(runs.number(0, "cpu_cores").is_finite() && runs.number(0, "peak_bytes") > 1e6, "{kind}");
         nothing_is_left(folder.path());
@@ -62,13 +63,13 @@ fn an_engine_in_a_virtual_machine_says_what_it_counts() {
     let folder = tempfile::tempdir().unwrap();
     let Some((run, runs)) = isolated(folder.path(), "machine", "256MiB") else { return };
     assert!(text(&run).contains(" machine (") && text(&run).contains(" with 256 MiB"), "{}", text(&run));
-    // How many it takes depends on the machine, whether any come does not.
+    // The number depends on the machine, but some must arrive.
     assert!(runs.number(0, "decoded") > 10.0);
     assert!(runs.number(0, "host_cores").is_finite());
     nothing_is_left(folder.path());
 }
 
-/// Runs a script in a container of the laboratory, as an engine.
+/// Runs a script as an engine, in the laboratory's container.
 fn script(folder: &Path, memory: &str, script: &str) -> Option<String> {
     if !is_root() {
         return None;
@@ -121,7 +122,7 @@ fn a_container_has_a_root_processes_and_rights_of_its_own() {
 #[test]
 fn a_containers_memory_is_limited() {
     let folder = tempfile::tempdir().unwrap();
-    // Some 200 MB in a variable.
+    // About 200 MB in a variable.
     let words = "x=$(head -c 200000000 /dev/zero | tr \"\\\\000\" x); echo has ${#x}";
     let Some(said) = script(folder.path(), "64MiB", words) else { return };
     assert!(!said.contains("has 200000000") && said.contains("1 runs failed"), "{}", &said[..said.len().min(2000)]);
@@ -142,7 +143,7 @@ fn reading_the_clock_is_timed_in_each_isolation() {
     let folder = tempfile::tempdir().unwrap();
     let csv = folder.path().join("clock.csv");
     let arguments = ["clock", "--calls", "1000", "-n", "1", "-o", &csv.to_string_lossy()];
-    // Virtual machines are timed by `make lab-experiments`.
+    // `make lab-experiments` measures virtual machines.
     let mut command = command(folder.path(), &arguments);
     let run = command.env("MARGAY_LAB_GUEST", folder.path()).output().unwrap();
     assert!(run.status.success(), "{}", text(&run));
@@ -152,7 +153,7 @@ fn reading_the_clock_is_timed_in_each_isolation() {
     assert!(text(&run).contains("left out: "), "{}", text(&run));
 }
 
-/// An isolation that cannot be had here; an emulator is not asked of every machine.
+/// Records an isolation that this machine lacks. Not every machine needs an emulator.
 fn left_out(line: &str) {
     let why = line.rsplit("left out: ").next().unwrap_or_default();
     if why.contains("qemu") { unavailable(why) } else { not_run(why) }

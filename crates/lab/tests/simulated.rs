@@ -1,4 +1,5 @@
-//! The laboratory on an engine of known capacity, as a person runs it.
+//! The laboratory with an engine of known capacity, as a user runs it.
+#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 mod common;
@@ -9,7 +10,7 @@ use std::sync::Mutex;
 
 use common::{Table, command, lab, text, until};
 
-/// Times matter: one test at a time.
+/// The tests measure time, so they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn throughput(state: &Path, out: &Path, more: &[&str]) -> Output {
@@ -37,13 +38,13 @@ fn five_searches_find_the_known_bound() {
         let trials = std::fs::read_to_string(out.join("trials.csv")).unwrap();
         assert!(trials.lines().count() > 5 * 4);
         assert!(std::fs::read_to_string(out.join("samples.csv")).unwrap().lines().count() > 5);
-        // What was made is gone.
+        // Everything that was created is removed.
         assert!(std::fs::read_dir(folder.path()).unwrap().flatten().all(|entry| entry.file_name() == "out"));
-        // With 1 % of loss allowed it is 1 % above the capacity.
+        // With 1 % of loss allowed, the bound is 1 % above the capacity.
         if searches.iter().all(|rate| (rate / 23_230.0 - 1.0).abs() < 0.05) {
             return;
         }
-        // A sender that is late by more than the ring holds sends bursts that it cannot take: the machine's doing.
+        // If the sender is late by more than the ring holds, its bursts overflow the ring, which is the machine's fault.
         let trials = Table::read(&out.join("trials.csv"));
         let late = (0..trials.len()).map(|trial| trials.number(trial, "late_p99")).fold(0.0, f64::max);
         assert!(late > 0.005, "{searches:?}");
@@ -51,7 +52,7 @@ fn five_searches_find_the_known_bound() {
     eprintln!("this machine is too busy to search on: senders were more than 5 ms late");
 }
 
-/// The share that each stage lost in the first trial.
+/// The share lost at each stage in the first trial.
 fn stages(out: &Path) -> Vec<(String, f64)> {
     let trials = Table::read(&out.join("trials.csv"));
     let stages = ["sender", "link", "nic", "softnet", "ring", "engine"];
@@ -66,8 +67,8 @@ fn a_loss_is_found_where_it_was_injected() {
     {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out");
-        // One trial: a range that is nothing but its end. The ring has room for all that is sent in it, so that nothing else is
-        // lost there where a busy machine lets the sender wait and then send much at once.
+        // One trial: a range with a single rate. The ring has room for all packets, so that a busy machine's delayed
+        // bursts cause no other losses there.
         let one =
             ["-n", "1", "--to", "22k", "--loss", "20", "--close", "90", "--capacity", "100000", "--arg=--ring=20000"];
         let run = throughput(folder.path(), &out, &[&one[..], &[option]].concat());
@@ -223,7 +224,7 @@ hold: 600ms
 period: 50ms
 ";
 
-/// A table as people of the field read it: every field under a name, every number a number. With pandas where it is there.
+/// Checks that the table is usable: every field has a name, every number is a number. Uses pandas if available.
 fn python_reads(table: &Path) {
     const READ: &str = "
 import csv, sys
@@ -275,11 +276,12 @@ fn a_comparison_is_resumed_and_reported() {
     assert_eq!(runs.len(), 12);
     for line in 0..runs.len() {
         let get = |name: &str| runs.number(line, name);
-        // By the rate that was truly sent: on a busy machine the last packets are late. The ring keeps 500.
+        // Use the rate that was really sent: on a busy machine the last packets are late. The ring keeps 500.
         let (rate, slow) = (get("sent") / get("sent_s"), runs.word(line, "engine") == "slow");
         let over = (rate / 10_000.0 - 1.0) / (rate / 10_000.0) - 500.0 / get("sent");
         let expected = if slow && get("rate") > 10_000.0 { over.max(0.0) } else { 0.0 };
-        // No machine lets the engine take more than its capacity; what a busy one loses on top is seen by the sender being late.
+        // The engine cannot take more than its capacity on any machine. Extra losses on a busy one show as lateness of
+        // the sender.
         assert!(get("loss") > expected - 0.12, "{expected}, {}", get("loss"));
         let accounted = 1.0 - get("decoded") / get("sent");
         assert!((get("loss") - accounted).abs() < 0.12, "{accounted}, {}", get("loss"));
@@ -307,7 +309,7 @@ fn a_comparison_is_resumed_and_reported() {
         assert!(png.starts_with(b"\x89PNG"), "{plot}");
     }
 
-    // Another experiment does not go on in the same folder.
+    // Another experiment cannot continue in the same folder.
     std::fs::write(&file, EXPERIMENT.replace("20kpps", "30kpps")).unwrap();
     let other = compare(&[]);
     assert!(other.status.code() == Some(2) && text(&other).contains("another experiment"), "{}", text(&other));

@@ -1,4 +1,4 @@
-//! `margay-lab traffic` as a person uses it.
+//! `margay-lab traffic` as a user runs it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
@@ -21,7 +21,7 @@ fn ok(args: &[&str]) -> Output {
     out
 }
 
-/// What went wrong, in one sentence.
+/// The error message, which is one sentence.
 fn fails(args: &[&str]) -> String {
     let out = lab(args);
     assert!(!out.status.success(), "{args:?}");
@@ -32,7 +32,7 @@ fn json(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Packets, and those with a wrong checksum, as the project's own decoder finds them.
+/// Numbers of packets, and of packets with a wrong checksum, from the project's own decoder.
 fn checks(path: &Path) -> (u64, u64) {
     let mut reader = Reader::new(std::fs::File::open(path).unwrap(), path).unwrap();
     let mut decoder = Decoder::new(DecodeConfig::default());
@@ -90,7 +90,7 @@ fn attacks_come_with_rules_and_truth() {
 fn a_profile_of_trex_is_read_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("cap2")).unwrap();
-    // The template: one connection with a wrong checksum in it.
+    // The template: one connection with a wrong checksum.
     let (template, text) = path(&dir, "cap2/web.pcap");
     std::fs::write(dir.path().join("one.yaml"), "templates: [{kind: http, cps: 1, variants: 1}]").unwrap();
     let (_, one) = path(&dir, "one.yaml");
@@ -188,13 +188,13 @@ fn what_is_wrong_is_said() {
     assert!(fails(&["send", "-i", "lo", "--peer", "lo", "x.pcap"]).contains("needs an interface of its own"));
 }
 
-/// Two network namespaces with two virtual pairs between them, gone when dropped.
+/// Two network namespaces, connected by two virtual pairs, removed when dropped.
 struct Pair {
     name: String,
 }
 
 impl Pair {
-    /// None where they cannot be had; says why.
+    /// `None` if they cannot be created; prints the reason.
     fn new(test: &str) -> Option<Pair> {
         let name = format!("mlt{}{test}", std::process::id());
         let ip = |args: String| {
@@ -222,14 +222,14 @@ impl Pair {
         Command::new("ip").args(all).args(args).output().unwrap()
     }
 
-    /// Sends, and gives the report.
+    /// Sends, and returns the report.
     fn send(&self, args: &[&str]) -> serde_json::Value {
         let out = self.run(args);
         let said = String::from_utf8_lossy(&out.stderr);
         serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}: {said}"))
     }
 
-    /// Packets that the other side received on an interface.
+    /// Packets received on an interface of the other side.
     fn received(&self, interface: &str) -> u64 {
         let path = format!("/sys/class/net/{interface}/statistics/rx_packets");
         let inside = format!("{}b", self.name);
@@ -257,10 +257,10 @@ fn sending_over_a_virtual_pair() {
         let before = pair.received("v1");
         let r = pair.send(&["-i", "v0", "--flat-out", "--method", method, &c]);
         assert_eq!((&r["packets"], &r["error"]), (&n.into(), &serde_json::Value::Null), "{method}: {r}");
-        // The kernel's own packets (neighbour discovery) are counted too.
+        // The counters include the kernel's own packets (neighbour discovery).
         let counted = |what: &str| r["interfaces"][0][what].as_u64().unwrap();
         assert!(counted("kernel_tx_packets") + counted("kernel_tx_dropped") >= n, "{method}: {r}");
-        // A busy machine may not have room for all that comes at once, and says how many those were.
+        // A busy machine may drop packets of a burst, and counts them.
         assert!(pair.received("v1") - before + counted("kernel_tx_dropped") >= n, "{method}: {r}");
     }
     let r = pair.send(&["-i", "v0", "--rate", "20kpps", "--packets", "4000", &c]);
@@ -274,7 +274,7 @@ fn sending_over_a_virtual_pair() {
     let by = |k: usize| r["interfaces"][k]["packets"].as_u64().unwrap();
     assert!(by(0) > 1000 && by(1) > 1000 && by(0) + by(1) == n, "{r}");
     let r = pair.send(&["-i", "v0", "--preset", "udp64", "--rate", "10kpps", "--duration", "600ms"]);
-    // No more than the rate allows in the time it truly took (a busy machine stops late), and not much less.
+    // No more than the rate allows in the real time (a busy machine stops late), and not much less.
     let (got, took) = (r["packets"].as_u64().unwrap(), r["seconds"].as_f64().unwrap());
     assert!(took >= 0.6 && got >= 2000 && got as f64 <= took * 10_000.0 + 2.0, "{r}");
     Command::new("ip").args(["-n", &format!("{}a", pair.name), "link", "set", "v0", "down"]).status().unwrap();
@@ -295,7 +295,7 @@ fn every_thread_has_a_queue_where_there_are_so_many() {
     for args in [wide, format!("-n {near} link set x0 up"), format!("-n {far} link set x1 up")] {
         assert!(Command::new("ip").args(args.split_whitespace()).status().unwrap().success(), "{args}");
     }
-    // It says more on standard error without --quiet.
+    // Without --quiet there is more output on standard error.
     let send = |interface: &str| {
         let all = [
             "netns",
@@ -325,7 +325,7 @@ fn every_thread_has_a_queue_where_there_are_so_many() {
     assert!(!said.contains("transmit queue"), "{said}");
     let (methods, said) = send("v0");
     assert_eq!(methods, serde_json::json!(["AF_XDP", "sendmmsg"]), "{said}");
-    // Where the machine has but one processor the driver has no second queue to give.
+    // With a single processor, the driver has no second queue.
     let could = std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
     let note = "'v0' has 1 transmit queue for 2 threads; after 'ethtool -L v0 tx 2'";
     assert!(!could || said.contains(note), "{said}");
@@ -341,11 +341,11 @@ fn the_machine_is_looked_at_and_left_as_it_is() {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let plan: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     let open = !plan["steps"].as_array().unwrap().is_empty();
-    // The machine's counters only grow: what is to change now is so a moment later.
+    // The machine's counters only grow, so the plan still has changes a moment later.
     let code = tune(&["plan", "--check"]).status.code();
     assert!(code == Some(3) || (code == Some(0) && !open), "{code:?}: {plan}");
     assert!(!open || !tune(&["plan", "--commands"]).stdout.is_empty(), "{plan}");
-    // Without --yes nothing is done, and nothing is noted.
+    // Without --yes nothing is changed or recorded.
     let applied = tune(&["apply"]);
     assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
     assert!(!state.join("journal").exists());

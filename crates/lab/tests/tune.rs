@@ -1,4 +1,5 @@
-//! `margay tune` on interfaces of this kernel, in network namespaces of the tests' own. It needs root.
+//! `margay tune` on interfaces of this kernel, in network namespaces of the tests. It needs root.
+#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod common;
@@ -20,7 +21,7 @@ fn ip(words: &[&str]) -> bool {
 }
 
 impl Space {
-    /// None where interfaces cannot be made, which is said.
+    /// `None` if interfaces cannot be created, which is reported.
     fn new(test: &str) -> Option<Space> {
         let name = format!("mtt-{}-{}", std::process::id(), test.len() * 31 + usize::from(test.as_bytes()[3]));
         if !ip(&["netns", "add", &name]) {
@@ -45,7 +46,7 @@ impl Space {
         self.folder.path().join("state")
     }
 
-    /// `margay tune` within the namespace.
+    /// Runs `margay tune` within the namespace.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, LAB, "tune"]).args(words);
@@ -57,7 +58,7 @@ impl Space {
         self.command(words).output().unwrap()
     }
 
-    /// A file of `/sys` or `/proc` within the namespace.
+    /// Reads a file in `/sys` or `/proc` within the namespace.
     fn read(&self, path: &str) -> String {
         let output = Command::new("ip").args(["netns", "exec", &self.name, "cat", path]).output().unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
@@ -69,7 +70,7 @@ impl Space {
         assert!(output.status.success(), "{}", text(&output));
     }
 
-    /// What discovery says, without what changes by itself.
+    /// The discovered facts, without values that change by themselves.
     fn facts(&self) -> Value {
         let mut facts = json(&self.tune(&["discover"]));
         facts["softnet"].take();
@@ -87,7 +88,7 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // Nothing of a test stays: not its watchdog either.
+        // Nothing of a test remains, not even its watchdog.
         self.tune(&["undo"]);
         ip(&["netns", "del", &self.name]);
     }
@@ -97,14 +98,14 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(output)))
 }
 
-/// A pair that somebody set up badly: RPS, merging, threads that fetch, interrupts that wait.
+/// A pair with bad settings: RPS, merging, threaded polling, deferred interrupts.
 fn badly_set_up(test: &str) -> Option<Space> {
     let space = Space::new(test)?;
     space.write("/sys/class/net/v0/gro_flush_timeout", "20000");
     space.write("/sys/class/net/v0/napi_defer_hard_irqs", "2");
     space.write("/sys/class/net/v0/queues/rx-2/rps_cpus", "1");
     space.write("/proc/sys/net/ipv6/conf/v0/disable_ipv6", "0");
-    // Merging is off on a virtual pair unless it is asked for; only with it does the kernel fetch packets in a thread.
+    // A virtual pair merges packets only on request, and only then polls in a thread.
     let merging = Command::new("ip").args(["netns", "exec", &space.name, "ethtool", "-K", "v0", "gro", "on"]).output();
     let merging = merging.expect("`ip` runs");
     assert!(merging.status.success(), "`ethtool -K v0 gro on` (tools/setup ethtool): {}", text(&merging));
@@ -116,7 +117,7 @@ fn badly_set_up(test: &str) -> Option<Space> {
 fn a_pair_is_tuned_and_given_back() {
     let Some(space) = badly_set_up("a_pair_is_tuned_and_given_back") else { return };
     let before = space.facts();
-    // Without --yes nothing happens.
+    // Without --yes nothing changes.
     let plan = space.tune(&["apply", "v0"]);
     assert!(plan.status.success() && text(&plan).contains("nothing was changed"), "{}", text(&plan));
     assert_eq!(space.facts(), before);
@@ -132,7 +133,7 @@ fn a_pair_is_tuned_and_given_back() {
     assert_eq!(status["sections"][0]["waits"], true);
     assert!(space.tune(&["confirm"]).status.success());
 
-    // As planned: by this kernel's own files.
+    // As planned, according to the kernel's own files.
     assert_eq!(space.queues(), 1);
     let is = |path: &str| space.read(path);
     assert_eq!(is("/sys/class/net/v0/gro_flush_timeout"), "0");
@@ -143,7 +144,7 @@ fn a_pair_is_tuned_and_given_back() {
     assert_eq!(flags & 0x180, 0x180, "promiscuous, without ARP");
     assert_eq!(space.facts()["interfaces"]["v0"]["features"]["rx-gro"]["on"], false);
 
-    // Twice is once, and reading back says so.
+    // Applying twice changes nothing more, and reading back confirms that.
     let again = space.tune(&["apply", "v0", "--yes"]);
     assert!(again.status.success() && text(&again).contains("nothing to change was found"), "{}", text(&again));
     assert_eq!(space.tune(&["plan", "v0", "--check"]).status.code(), Some(0));
@@ -155,7 +156,7 @@ fn a_pair_is_tuned_and_given_back() {
         text(&verified)
     );
 
-    // Somebody changes two things; one of them to what it was.
+    // Another program changes two settings, one of them to its original value.
     space.write("/sys/class/net/v0/gro_flush_timeout", "5000");
     space.write("/proc/sys/net/ipv6/conf/v0/disable_ipv6", "0");
     let verified = space.tune(&["verify"]);
@@ -181,7 +182,7 @@ fn a_pair_is_tuned_and_given_back() {
 fn nobody_confirms_and_the_session_is_lost() {
     let Some(space) = Space::new("nobody_confirms_and_the_session_is_lost") else { return };
     let before = space.facts();
-    // A session of its own, whose end takes all its processes with it.
+    // A separate session, whose end kills all its processes.
     let mut command = Command::new("setsid");
     command.args([
         "sh",
@@ -214,7 +215,8 @@ fn nobody_confirms_and_the_session_is_lost() {
     assert!(log.contains("nobody confirmed within 2 s"), "{log}");
 }
 
-/// The journal's file may not grow beyond a limit: the process is ended (SIGXFSZ) in the middle of the line that goes over it, and so
+/// The journal's file has a size limit. The process is killed (SIGXFSZ) in the middle of the line that exceeds it, and
+/// so is the watchdog, which has the same limit, when it begins to restore.
 /// is the watchdog, which has the same limit, when it begins to give back.
 #[test]
 fn a_crash_at_every_part_of_the_journal_is_given_back() {
@@ -244,8 +246,8 @@ fn a_crash_at_every_part_of_the_journal_is_given_back() {
     assert!(crashed > 4, "{crashed}");
 }
 
-/// The process ends before a line of the journal, behind it, and behind each setting. `undo` gives everything back, whether the watchdog
-/// has begun to or not; a setting is never left between.
+/// The process ends before a line of the journal, after it, or after a setting. `undo` restores everything, whether or
+/// not the watchdog has begun to. No setting stays half-way.
 #[test]
 fn an_end_at_every_step_is_given_back() {
     let Some(space) = badly_set_up("an_end_at_every_step") else { return };
@@ -283,7 +285,7 @@ fn who_applies_is_killed_and_the_watchdog_gives_back() {
     let before = space.facts();
     let applied = space.tune(&["apply", "v0", "--yes", "--confirm-within", "1h"]);
     assert!(applied.status.success(), "{}", text(&applied));
-    // As if it had been killed before its last line: the journal is cut to there while the watchdog watches.
+    // As if it had been killed before its last line: the journal is truncated there while the watchdog watches.
     let path = space.state().join("journal");
     let journal = std::fs::read_to_string(&path).unwrap();
     let last = journal.trim_end().rfind('\n').unwrap();
@@ -312,11 +314,11 @@ fn what_somebody_needs_is_left_alone() {
         assert!(text(&refused).contains(&format!("'{name}' is not tuned")), "{}", text(&refused));
     }
     assert_eq!(space.facts(), facts);
-    // Your own session: whoever comes from there is reached by v0.
+    // The user's own session: its other end is reached through v0.
     let mut command = space.command(&["plan", "v0", "--json"]);
     let plan = command.env("SSH_CONNECTION", "198.51.100.7 50000 203.0.113.1 22").output().unwrap();
     assert!(json(&plan)["refused"].to_string().contains("your own session from 198.51.100.7"), "{}", text(&plan));
-    // By force, and back.
+    // Apply with --force, and undo.
     let forced = space.tune(&["apply", "v0", "--yes", "--force"]);
     assert!(forced.status.success() && text(&forced).contains("tuned by force"), "{}", text(&forced));
     assert!(space.facts() != facts);
@@ -431,19 +433,19 @@ fn without_root_what_cannot_be_done_is_named() {
     let facts = json(&discovered);
     assert_eq!(facts["host"]["denied"], "it needs root (CAP_NET_ADMIN)");
     assert!(!facts["topology"]["cpus"].as_object().unwrap().is_empty());
-    // On a recorded machine nothing is missing but the right.
+    // On a recorded machine, only the permission is missing.
     let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tune/recorded/small-vm.txt");
     let changed = std::fs::read_to_string(recorded).unwrap().replace("000001ffffffffff", "0000000000000000");
     std::fs::write(own.join("vm.txt"), changed).unwrap();
     let plan = tune(&["plan", "--on", "vm.txt"]).unwrap();
     assert!(text(&plan).contains("cannot    it needs root (CAP_NET_ADMIN)"), "{}", text(&plan));
-    // Of this machine: an interface by force, which cannot be.
+    // On this machine: an interface with --force, which cannot work.
     let Some(name) = facts["interfaces"].as_object().unwrap().keys().next() else { return };
     let applied = tune(&["apply", name, "--force", "--yes"]).unwrap();
     assert_eq!(applied.status.code(), Some(1), "{}", text(&applied));
     assert!(text(&applied).contains("it needs root"), "{}", text(&applied));
     assert!(tune(&["status"]).unwrap().status.success() && tune(&["verify"]).unwrap().status.success());
-    // What root applied is root's to read: plans are made without.
+    // Only root may read what root applied; plans do without it.
     if root {
         let state = folder.path().join("roots");
         std::fs::create_dir(&state).unwrap();

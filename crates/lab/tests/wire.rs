@@ -1,4 +1,5 @@
-//! The laboratory over a pair of virtual interfaces, which it makes and removes: sender, link, engine. It needs root.
+//! The laboratory on a pair of virtual interfaces that it creates and removes: sender, link, engine. It needs root.
+#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 mod common;
@@ -10,10 +11,10 @@ use std::sync::{Mutex, MutexGuard};
 use common::{LAB, Table, lab, start, text, until};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// One test at a time: they all want the processors.
+/// The tests need the processors, so they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// None where interfaces cannot be made; the test is recorded as not run.
+/// `None` if interfaces cannot be created; the test is then recorded as not run.
 fn alone() -> Option<MutexGuard<'static, ()>> {
     let name = format!("mlt-{}", std::process::id());
     let guard = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -28,20 +29,20 @@ fn ip(words: &[&str]) -> bool {
     Command::new("ip").args(words).output().is_ok_and(|output| output.status.success())
 }
 
-/// Sends small packets of many flows to a simulated engine over a pair that is made.
+/// Sends small packets of many flows to a simulated engine, on a pair that is created.
 fn throughput<'a>(out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut words = vec!["throughput", "-e", "simulated", "--preset", "udp64", "-n", "1", "-o", out];
     words.extend(more);
     words
 }
 
-/// The session that a run in this folder had: what it made is called after it.
+/// The session of a run in this folder. Its things are named after it.
 fn session(out: &Path) -> String {
     let command = std::fs::read_to_string(out.join("command")).unwrap();
     command.split(' ').find(|word| word.starts_with("mlab")).unwrap().to_owned()
 }
 
-/// Whether anything of a session is left.
+/// Remains of a session.
 fn left(session: &str, state: &Path) -> Vec<String> {
     let mut left = Vec::new();
     for folder in ["/run/netns", "/sys/class/net"].map(PathBuf::from).into_iter().chain([std::env::temp_dir()]) {
@@ -63,22 +64,22 @@ fn every_packet_on_the_wire_is_accounted_for() {
     let folder = tempfile::tempdir().unwrap();
     let (out, state) = (folder.path().join("out"), folder.path().join("state"));
     let to = out.to_str().unwrap();
-    // One trial at twice what the engine takes.
+    // One trial at twice the engine's capacity.
     let one = ["--capacity", "4000", "--arg=--ring=200", "--from", "8k", "--to", "8k", "--loss", "95", "--close", "90"];
     let run = lab(&state, &[&throughput(to, &["--warm-up", "500ms", "--hold", "2s"])[..], &one].concat());
     assert!(run.status.success(), "{}", text(&run));
     let trials = Table::read(&out.join("trials.csv"));
-    // Where the sender did not reach the rate there are more.
+    // There are more trials if the sender missed the rate.
     assert!(trials.len() > 0, "{}", text(&run));
     let get = |name: &str| trials.number(0, name);
-    // Nothing is lost before the engine, and all that came is either decoded, dropped or still waits (200 at most).
+    // Nothing is lost before the engine, and all packets are decoded, dropped or in the ring (200 at most).
     assert!(get("sent") > 10_000.0 && get("received") == get("sent"), "{}", text(&run));
     let waiting = get("received") - get("dropped") - get("decoded");
     assert!((-1.0..=201.0).contains(&waiting), "{waiting} wait: {}", text(&run));
     for stage in ["link", "nic", "softnet"] {
         assert_eq!(get(&format!("lost_{stage}")), 0.0, "{stage}: {}", text(&run));
     }
-    // By the rate that was sent, which on a busy machine is less than what was asked for.
+    // Use the rate that was sent, which on a busy machine is lower than requested.
     let expected = 1.0 - 4000.0 / (get("sent") / get("seconds"));
     assert!((get("lost_ring") - expected).abs() < 0.15, "{expected}: {}", text(&run));
     assert!(text(&run).contains("the sender on CPU") || std::thread::available_parallelism().unwrap().get() == 1);
@@ -121,7 +122,7 @@ fn engines_are_compared_over_the_wire() {
             let expected = if slow && fast_sent { 1.0 - 2000.0 / (get("sent") / get("sent_s")) } else { 0.0 };
             assert!((get("loss") - expected).abs() < 0.2, "{expected}, {}: {}", get("loss"), text(&run));
         } else if runs.word(line, "engine") == "fast" {
-            // It takes all that was asked for, or the sender could not send it.
+            // The engine handles the highest requested rate, or the sender could not reach it.
             assert!(get("bound_is_engines") == 0.0 || get("bound_pps") > 2000.0, "{}", text(&run));
         }
     }
@@ -130,7 +131,7 @@ fn engines_are_compared_over_the_wire() {
     assert_eq!(std::fs::read_dir(&state).unwrap().count(), 0);
 }
 
-/// A run that lasts, once its engine gets packets.
+/// A long run, once its engine receives packets.
 fn lasting(out: &Path, state: &Path) -> std::process::Child {
     let to = out.to_str().unwrap();
     let run = start(state, &throughput(to, &["--capacity", "50000", "--from", "2k", "--hold", "300s"]));
@@ -168,7 +169,7 @@ fn an_engine_that_is_killed_ends_the_run() {
     let (out, state) = (folder.path().join("out"), folder.path().join("state"));
     let run = lasting(&out, &state);
     let session = session(&out);
-    // Who is in the engine's namespace is the engine.
+    // The only process in the engine's namespace is the engine.
     let there = Command::new("ip").args(["netns", "pids", &session]).output().unwrap();
     let pid = String::from_utf8_lossy(&there.stdout).trim().parse::<i32>().unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
@@ -218,7 +219,7 @@ fn an_interrupted_search_goes_on() {
     let run = run.wait_with_output().unwrap();
     let (before, table) = (trials(), || std::fs::read_to_string(out.join("trials.csv")).unwrap());
     let first = table();
-    // All may have been over before the signal came.
+    // The run may have ended before the signal.
     if run.status.code() != Some(0) {
         assert_eq!(run.status.code(), Some(130), "{}", text(&run));
         assert!(text(&run).contains("the same command goes on from here"), "{}", text(&run));
@@ -228,7 +229,7 @@ fn an_interrupted_search_goes_on() {
     assert!(text(&again).contains(&format!("{before} trials are there already")), "{}", text(&again));
     assert!(table().starts_with(&first) && trials() >= 3, "{}", text(&again));
     assert!(text(&again).contains("highest rate with at most 50 % lost: "), "{}", text(&again));
-    // A different measurement does not go on there.
+    // A different measurement cannot continue there.
     let other = lab(&state, &[&words[..], &["--mtu", "1400"]].concat());
     assert_eq!(other.status.code(), Some(2));
     assert!(text(&other).contains("another measurement"), "{}", text(&other));
@@ -244,7 +245,7 @@ fn without_root_what_cannot_be_done_is_named() {
     let (program, own) = (folder.path().join("margay-lab"), folder.path().join("own"));
     std::fs::create_dir(&own).unwrap();
     if root {
-        // Where anybody may start it, and with a place to write to.
+        // In a place where any user may start it, with a folder to write to.
         std::fs::copy(LAB, &program).unwrap();
         let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), everybody).unwrap();
@@ -264,7 +265,7 @@ fn without_root_what_cannot_be_done_is_named() {
     };
     assert!(output.status.success(), "{}", text(&output));
     let run = |arguments: &[&str]| lab(arguments).unwrap();
-    // What can be done.
+    // Operations that work.
     let output = run(&["monitor", "-i", "20ms", "-n", "3"]);
     assert!(
         output.status.success() && String::from_utf8_lossy(&output.stdout).lines().count() == 4,
@@ -291,7 +292,7 @@ fn without_root_what_cannot_be_done_is_named() {
         "200ms",
     ]);
     assert!(output.status.success(), "{}", text(&output));
-    // What cannot, and why.
+    // Operations that fail, and why.
     for (arguments, said) in [
         (
             &["throughput", "-e", "simulated", "--preset", "office", "-o", "b"][..],

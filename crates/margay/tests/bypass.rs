@@ -297,7 +297,7 @@ fn connections_that_end(in_kernel: bool) {
     let e = Engine::start(&dir, &[&LIVE[..], &["--set", bypass], &closed].concat());
     let mut sender = Sender::on("va");
     let mut seen = 0;
-    // A bypassed connection with some more packets of both sides, and the frames that were sent.
+    // Begins a bypassed connection, with a few more packets of both sides. Returns the frames sent.
     let mut begin = |port: u16, sender: &mut Sender| {
         let mut c = Connection::new(port);
         c.packet(0, ACK, b"GET LETMEPASS");

@@ -229,7 +229,7 @@ fn an_experiment_has_a_report() {
     let dir = folder("card-experiment");
     capture().write(&dir.join("in.pcap"));
     std::fs::write(dir.join("work.rules"), RULES).expect("rules");
-    // Lines of the work file without references of their own.
+    // The experiment that another one refers to has no rows, and no reference of its own.
     let lines: Vec<&str> =
         EXPERIMENT.lines().take_while(|l| *l != "rows:").filter(|l| !l.contains("between")).collect();
     let base = lines.join("\n") + "\nrows:\n  - {title: none, vary: {cores: [1]}}\n";

@@ -1,4 +1,4 @@
-// Programs of Go that read messages, and tell what they read; see peer.py for how.
+// Go programs that read messages, and report what they read; peer.py has the format.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Programs of Node.js that read messages, and tell what they read; see peer.py for how.
+// Node.js programs that read messages, and report what they read; peer.py has the format.
 'use strict';
 const http = require('http'), net = require('net'), tls = require('tls'), fs = require('fs'), readline = require('readline');
 

@@ -1,9 +1,9 @@
-"""Programs of Python that read messages, and tell on standard output what they read: one JSON object a line.
+"""Python programs that read messages, and report what they read on standard output, a JSON object on each line.
 
     peer.py serve | tls CERTIFICATE       prints {"port": N}; reports are {"from": ADDRESS, "seen": [[PLACE, TEXT], ...]}
     peer.py fetch zlib | fetch urllib3    reads lines `NUMBER URL`; reports are {"from": NUMBER, "seen": ...}
 
-A line that begins with `flush` comes back as {"flush": LINE}, behind all reports of what was over by then.
+A line that begins with `flush` is returned as {"flush": LINE}, after the reports of all finished messages.
 """
 import concurrent.futures
 import json

@@ -11,21 +11,21 @@ use margay_config::{Config, Node};
 use super::rules::Choice;
 use crate::problem::{Outcome, Problem};
 
-/// How many experiments may take their work from one another in a row.
+/// Longest chain of experiments that take their work from one another.
 const MOST_LIKE: u32 = 4;
 
-/// Where recorded work comes from.
+/// The source of recorded work.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
-    /// Made up: packets, flows, seed.
+    /// Synthetic work: packets, flows, seed.
     MadeUp(usize, usize, u64),
-    /// Captures, the file that rules are chosen from, the choice, settings.
+    /// Captures, the rules file and the choice from it, settings.
     Recorded { captures: Vec<(PathBuf, usize)>, rules: PathBuf, choice: Choice, settings: Vec<String>, inline: bool },
     /// A work trace.
     File(PathBuf),
 }
 
-/// A trace: its name, the name of the work that it is of, and how flows are put together anew (not at all where there is none).
+/// A trace: its name, the name of its work, and how flows are remixed (`None` leaves them as they are).
 #[derive(Debug, Clone)]
 pub(crate) struct Mixed {
     pub(crate) name: String,
@@ -33,7 +33,7 @@ pub(crate) struct Mixed {
     pub(crate) mix: Option<Mix>,
 }
 
-/// What is measured of a replay.
+/// A quantity measured in a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Measure {
     Rate,
@@ -69,13 +69,13 @@ pub(crate) const MEASURES: [(&str, Measure, &str); 11] = [
 pub(crate) enum Offered {
     /// As fast as the card has room.
     Saturated,
-    /// At so many bit/s, at random.
+    /// At this many bit/s, at random times.
     Rate(f64),
-    /// At a share of what the same design takes when it is saturated, at random.
+    /// At a share of the design's own saturation rate, at random times.
     Share(f64),
 }
 
-/// A design on traces; the value is the mean over the traces.
+/// A design on traces. Its value is the mean over the traces.
 #[derive(Debug, Clone)]
 pub(crate) struct Point {
     pub(crate) traces: Vec<String>,
@@ -83,24 +83,24 @@ pub(crate) struct Point {
     pub(crate) offered: Offered,
 }
 
-/// What is held against the study.
+/// A claim, compared with the study.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
-    /// In words.
+    /// The claim's text.
     pub(crate) say: String,
     pub(crate) measure: Measure,
-    /// The value is that of `of`, divided by that of `to` where there is one, and by that of `than` over `than_to`.
+    /// The value is `of`, divided by `to` if given, and by the ratio of `than` to `than_to` if given.
     pub(crate) of: Option<Point>,
     pub(crate) to: Option<Point>,
     pub(crate) than: Option<(Point, Point)>,
-    /// The study's figure as it gives it.
+    /// The figure as the study prints it.
     pub(crate) study: String,
-    /// The claim is repeated where the value is within these.
+    /// The claim is repeated if the value is within these bounds.
     pub(crate) least: f64,
     pub(crate) most: f64,
-    /// Why it cannot be compared.
+    /// The reason that it cannot be compared.
     pub(crate) incomparable: Option<String>,
-    /// A reason to be shown with the verdict.
+    /// A reason to show with the verdict.
     pub(crate) because: String,
 }
 
@@ -111,15 +111,15 @@ pub(crate) struct Row {
     pub(crate) about: String,
     pub(crate) traces: Vec<String>,
     pub(crate) measure: Measure,
-    /// The parameter along the axis and its values, and how many other combinations there are for each.
+    /// The parameter on the axis, its values, and how many other combinations each value has.
     pub(crate) axis: Option<(String, Vec<String>)>,
-    /// Designs: for each value of the axis all other combinations.
+    /// Designs: for each value of the axis, all other combinations.
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) offered: Offered,
     pub(crate) claims: Vec<Claim>,
 }
 
-/// Where an experiment is.
+/// A position in an experiment file.
 struct At<'e> {
     file: &'e str,
     base: &'e Path,
@@ -166,7 +166,7 @@ fn count(node: &Node<'_>) -> Outcome<usize> {
     number.ok_or_else(|| wrong(node, format!("`{}` is not a number from 1 to 50,000,000", node.text())))
 }
 
-/// A value, or the values of a list.
+/// A value as a list of one, or a list's values.
 fn list(node: &Node<'_>) -> Vec<String> {
     if node.is_sequence() { node.values().map(str::to_owned).collect() } else { vec![node.text().to_owned()] }
 }
@@ -182,12 +182,12 @@ impl Experiment {
     /// Reads a file.
     ///
     /// # Errors
-    /// An unknown key, or what cannot be read or built, with file and line.
+    /// An unknown key, or something that cannot be read or built, with file and line.
     pub(crate) fn read(path: &Path) -> Outcome<Experiment> {
         Experiment::read_from(path, 0)
     }
 
-    /// As [`Self::read`]; `depth` experiments refer to this one.
+    /// As [`Self::read`], where `depth` experiments refer to this one.
     fn read_from(path: &Path, depth: u32) -> Outcome<Experiment> {
         let text = std::fs::read_to_string(path).map_err(|e| Problem::file("read", path, e))?;
         let file = path.display().to_string();
@@ -240,7 +240,7 @@ fn parameters(design: &mut Design, node: &Node<'_>, base: &Path) -> Outcome<()> 
     design.check().map_err(|why| wrong(node, why))
 }
 
-/// Sets a parameter; `card` is a design file, which sets all.
+/// Sets a parameter. `card` names a design file, which sets all of them.
 fn parameter(design: &mut Design, node: &Node<'_>, base: &Path) -> Outcome<()> {
     if node.name() != "card" {
         return design.set(node).map_err(told);
@@ -251,7 +251,7 @@ fn parameter(design: &mut Design, node: &Node<'_>, base: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Captures of a list, and how often the flows of each come: three times with ` x 3` behind its name.
+/// A list of captures, each with the number of copies of its flows: ` x 3` after the name means three.
 fn weighted(node: &Node<'_>, base: &Path) -> Outcome<Vec<(PathBuf, usize)>> {
     let mut all = Vec::new();
     for named in list(node) {
@@ -267,7 +267,7 @@ fn weighted(node: &Node<'_>, base: &Path) -> Outcome<Vec<(PathBuf, usize)>> {
     Ok(all)
 }
 
-/// Ranges of numbers, as `2100000-2103999`.
+/// Ranges of numbers, such as `2100000-2103999`.
 fn ranges(node: &Node<'_>) -> Outcome<Vec<(u64, u64)>> {
     let range = |text: &String| {
         let (first, last) = text.split_once('-')?;
@@ -279,7 +279,7 @@ fn ranges(node: &Node<'_>) -> Outcome<Vec<(u64, u64)>> {
     list(node).iter().map(read).collect()
 }
 
-/// The work of another experiment: its file, and the name of the work where it is not the same.
+/// The work of another experiment: its file, and the work's name if it differs.
 fn like(node: &Node<'_>, name: &str, base: &Path, depth: u32) -> Outcome<Source> {
     let (file, name) = node.text().split_once(' ').unwrap_or((node.text(), name));
     if depth == MOST_LIKE {
@@ -490,7 +490,7 @@ fn claim(node: &Node<'_>, base: &Design, row: &Row, known: &[Mixed], dir: &Path)
     };
     let bounded = claim.least > 0.0 || claim.most.is_finite();
     match (&claim.of, &claim.incomparable) {
-        // What a study says is held against bounds; a question of our own is answered by the figure.
+        // A study's claim has bounds; a question of our own is answered by the figure.
         (Some(_), None) if bounded != claim.study.is_empty() => Ok(claim),
         (None, Some(_)) => Ok(claim),
         _ => Err(wrong(

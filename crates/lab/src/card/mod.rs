@@ -33,70 +33,70 @@ pub(crate) enum Card {
     Simulate(SimulateArgs),
     /// Compares every design of a grid by throughput, area and power
     Search(SearchArgs),
-    /// Records the work of captures with rules: what each packet asks of a card
+    /// Records the work of captures with rules: what each packet costs a card
     Record(record::RecordArgs),
-    /// Puts flows of recorded work together anew
+    /// Recombines flows of recorded work
     Mix(record::MixArgs),
-    /// Runs an experiment file: figures of a study beside ours, with a report
+    /// Runs an experiment file: compares a study's figures with ours, and writes a report
     Run(run::RunArgs),
-    /// Measures how fast the simulator is
+    /// Measures the simulator's own speed
     Bench(BenchArgs),
 }
 
 #[derive(clap::Args)]
 struct Input {
-    /// Costs of the firmware's steps; those that are built in (lab/card/costs.yaml) unless told
+    /// Costs of the firmware's steps [default: the built-in lab/card/costs.yaml]
     #[arg(long)]
     costs: Option<PathBuf>,
-    /// A work trace; without one, work is made up
+    /// A work trace [default: synthetic work]
     #[arg(long)]
     trace: Option<PathBuf>,
-    /// Packets of made-up work
+    /// Packets of synthetic work
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     packets: u32,
-    /// Flows of made-up work
+    /// Flows of synthetic work
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     flows: u32,
-    /// Seed of made-up work
+    /// Seed of synthetic work
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Offered rate in Mbit/s; without one the card gets packets as fast as it has room
+    /// Offered rate in Mbit/s [default: as fast as the card has room]
     #[arg(long)]
     rate: Option<f64>,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct SimulateArgs {
-    /// The design; that of the study (lab/card/linesnort.yaml) unless told
+    /// The design [default: the study's, lab/card/linesnort.yaml]
     #[arg(long)]
     design: Option<PathBuf>,
     #[command(flatten)]
     input: Input,
-    /// Change each estimated cost by half and twice, and show what it does to the throughput
+    /// Halve and double each estimated cost, and show the effect on the throughput
     #[arg(long)]
     sensitivity: bool,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct SearchArgs {
-    /// A design in which parameters may have lists of values
+    /// A design whose parameters may have lists of values
     #[arg(long)]
     grid: PathBuf,
     #[command(flatten)]
     input: Input,
-    /// A file of results, a line each; a search that was stopped goes on where it ended
+    /// A file of results, one on each line; an interrupted search resumes from it
     #[arg(long)]
     out: PathBuf,
-    /// Where to draw throughput by area (SVG)
+    /// Where to draw throughput against area (SVG)
     #[arg(long)]
     plot: Option<PathBuf>,
-    /// Show the smallest design that reaches so many Mbit/s
+    /// Show the smallest design that reaches this many Mbit/s
     #[arg(long)]
     reach: Option<f64>,
-    /// With at most so much lost, in %
+    /// With at most this loss, in %
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
-    /// Threads; as many as processors unless told
+    /// Threads [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
 }
@@ -203,11 +203,11 @@ fn one(args: &SimulateArgs) -> Outcome<()> {
     Ok(())
 }
 
-/// The result as lines for a person.
+/// The result as lines of text.
 fn table(design: &Design, outcome: &Replayed) -> String {
     let mut out = String::new();
     let share = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
-    // Writing to a text cannot fail.
+    // Writing to a String cannot fail.
     let _ = writeln!(
         out,
         "throughput   {:.1} Mbit/s, {} packets, {:.3} % lost",
@@ -250,7 +250,7 @@ fn table(design: &Design, outcome: &Replayed) -> String {
 
 const HEAD: &str = "number,rate,loss,latency,area,power,design";
 
-/// What another run of the same search found: the grid, work and load are told in the first line.
+/// The results of an earlier run of the same search. The first line identifies grid, work and load.
 fn found_before(path: &Path, what: &str, designs: usize) -> Outcome<BTreeMap<usize, Found>> {
     let mut known = BTreeMap::new();
     let data = match std::fs::read_to_string(path) {
@@ -264,7 +264,7 @@ fn found_before(path: &Path, what: &str, designs: usize) -> Outcome<BTreeMap<usi
             path.display()
         )));
     }
-    // A line that was cut when the search was stopped is not one.
+    // Ignore a partial line that an interrupted search left.
     let whole = data.rfind('\n').map_or("", |end| &data[..end]);
     for (number, line) in whole.lines().enumerate().skip(2) {
         let values: Vec<f64> = line.split(',').take(6).filter_map(|v| v.parse().ok()).collect();
@@ -285,7 +285,7 @@ fn many(args: &SearchArgs) -> Outcome<()> {
     if candidates.is_empty() {
         return Err(Problem::Usage(format!("{}: no design of the grid can be built", args.grid.display())));
     }
-    // FNV over everything that the results follow from.
+    // FNV over everything that affects the results.
     let everything = format!("{candidates:?}{:?}{:?}", work.costs, work.load).into_bytes();
     let bytes = everything.iter().copied().chain(work.trace.to_bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
@@ -298,7 +298,7 @@ fn many(args: &SearchArgs) -> Outcome<()> {
         candidates.len(),
         found.len()
     );
-    // Written anew with whole lines, then a line for each result.
+    // Rewrite the complete lines, then append a line for each result.
     let mut head = format!("{what}\n{HEAD}\n");
     let line = |f: &Found| {
         let c = candidates.get(f.number).map_or("", |c| &c.name);

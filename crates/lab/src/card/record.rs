@@ -17,16 +17,16 @@ pub(crate) struct RecordArgs {
     /// The rules
     #[arg(long, short = 'S')]
     rules: PathBuf,
-    /// A configuration; the one that comes with Margay unless told
+    /// A configuration [default: the one that comes with Margay]
     #[arg(long, short)]
     config: Option<PathBuf>,
     /// Settings that differ from the configuration (name=value)
     #[arg(long)]
     set: Vec<String>,
-    /// Inspect as an engine between two networks does: each segment at once
+    /// Inspect as an inline engine does: each segment at once
     #[arg(long)]
     inline: bool,
-    /// Where the work trace is written
+    /// Where to write the work trace
     #[arg(long, short)]
     out: PathBuf,
 }
@@ -38,27 +38,27 @@ pub(crate) struct MixArgs {
     /// Packets
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     packets: u32,
-    /// Mean of the frames' bytes that is aimed at
+    /// Target mean of the frame sizes in bytes
     #[arg(long, default_value_t = 778.0)]
     mean: f64,
     /// Flows that are open at the same time
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     open: u32,
-    /// Up to so many packets of a flow follow each other
+    /// Most consecutive packets of a flow
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     bursts: u32,
-    /// Flows with more packets are left out
+    /// Leave out flows with more packets
     #[arg(long, default_value_t = 2000)]
     longest: usize,
     /// Seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the work trace is written
+    /// Where to write the work trace
     #[arg(long, short)]
     out: PathBuf,
 }
 
-/// Files of a list of files and folders, those of a folder by name.
+/// Expands a list of files and folders to files. A folder's files are sorted by name.
 pub(crate) fn captures(named: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in named {
@@ -83,7 +83,7 @@ pub(crate) fn captures(named: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The program's recorder.
+/// The recorder that the program provides.
 pub(crate) fn recorder(recorder: Option<Recorder>) -> Outcome<Recorder> {
     recorder.ok_or_else(|| {
         Problem::Usage("this program has no engine to record work with: use `margay lab card record`".to_owned())
@@ -96,7 +96,7 @@ fn write(trace: &Trace, out: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// A work trace in a line.
+/// A one-line summary of a work trace.
 pub(crate) fn summary(trace: &Trace) -> String {
     let sum = |of: &dyn Fn(&margay_card::trace::Work) -> u64| trace.packets.iter().map(of).sum::<u64>();
     format!(

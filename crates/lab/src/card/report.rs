@@ -1,4 +1,4 @@
-//! The report of an experiment with simulated cards: one HTML file with its plots, and the numbers as a file beside it.
+//! The report of an experiment with simulated cards: one HTML file with its plots, and a file with the numbers.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,18 +14,18 @@ const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:62em;margin:2em au
     .refuted{color:#a31515;font-weight:bold}.no{color:#555;font-weight:bold}svg{max-width:100%;height:auto}\
     p.about{color:#444}small{color:#555}";
 
-/// What became of a claim.
+/// The verdict on a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Verdict {
-    /// *repeated*, *refuted*, *not comparable*, or *found* where no study says anything.
+    /// *repeated*, *refuted*, *not comparable*, or *found* if no study makes the claim.
     pub(crate) word: &'static str,
-    /// Our figure; none where it is not comparable.
+    /// Our figure; `None` if it is not comparable.
     pub(crate) value: Option<f64>,
-    /// Why.
+    /// The reason.
     pub(crate) because: String,
 }
 
-/// A number with three digits that count.
+/// Formats a number with three significant digits.
 fn figure(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => format!("{value:.0}"),
@@ -34,7 +34,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// The verdict on a claim.
+/// Judges a claim.
 pub(crate) fn verdict(claim: &Claim, results: &Results) -> Verdict {
     let Some(of) = &claim.of else {
         let because = claim.incomparable.clone().unwrap_or_default();
@@ -69,7 +69,7 @@ fn unit(measure: Measure) -> &'static str {
     MEASURES.iter().find(|m| m.1 == measure).map_or("", |m| m.2)
 }
 
-/// What is along the lines of a row: a name, and a value for each place of the axis.
+/// The lines of a row's plot: each has a name, and a value for each place on the axis.
 fn lines(row: &Row, results: &Results) -> Vec<(String, Vec<f64>)> {
     let places = row.axis.as_ref().map_or(1, |a| a.1.len());
     let others = row.candidates.len() / places.max(1);
@@ -109,7 +109,7 @@ fn chart(row: &Row, lines: &[(String, Vec<f64>)]) -> Option<Chart> {
     })
 }
 
-/// What estimated costs do to a verdict, in a sentence; empty where it was not tried.
+/// How estimated costs affect a verdict, as a sentence; empty if that was not tested.
 fn estimates(verdict: &Verdict, number: usize, changed: &[Changed]) -> String {
     let (Some(value), false) = (verdict.value, changed.is_empty()) else { return String::new() };
     let others: Vec<_> = changed.iter().filter_map(|(name, by, all)| Some((name, *by, all.get(number)?))).collect();
@@ -132,7 +132,7 @@ fn estimates(verdict: &Verdict, number: usize, changed: &[Changed]) -> String {
     }
 }
 
-/// Writes `report.html` and `results.csv` into `dir`; returns the verdicts as lines for a terminal.
+/// Writes `report.html` and `results.csv` into `dir`. Returns the verdicts as lines for a terminal.
 ///
 /// # Errors
 /// A file that cannot be written.
@@ -146,7 +146,7 @@ pub(crate) fn write(
     let mut csv = String::from("row,line,place,value,unit\n");
     let mut body = String::new();
     let (mut repeated, mut refuted, mut neither, mut found, mut number) = (0, 0, 0, 0, 0);
-    // Writing to a text cannot fail.
+    // Writing to a String cannot fail.
     for row in &experiment.rows {
         let _ = write!(body, "<h2>{}</h2>", escaped(&row.title));
         if !row.about.is_empty() {

@@ -1,28 +1,28 @@
-//! Chooses rules by protocol, port and server of their headers.
+//! Selects rules by their headers' protocol, port and server.
 
 use std::io::Read;
 use std::path::Path;
 
 use crate::problem::{Outcome, Problem};
 
-/// Which rules.
+/// The selection criteria.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Choice {
-    /// Protocols of rule headers; every rule of them fits, and every rule at all with `all`.
+    /// Protocols of rule headers. Every rule with one of them fits; `all` fits every rule.
     pub(crate) protocols: Vec<String>,
-    /// Ports or port variables; a rule on `tcp` that names them and no other ones fits.
+    /// Ports or port variables. A `tcp` rule fits if it names only these.
     pub(crate) ports: Vec<String>,
-    /// Destinations; a rule to one of them fits.
+    /// Destinations. A rule with one of them as its destination fits.
     pub(crate) servers: Vec<String>,
-    /// First and last number of rules that fit; any where there is none. Those of the first range come first.
+    /// Ranges of sids that fit; empty for any. Rules of the first range come first.
     pub(crate) numbers: Vec<(u64, u64)>,
-    /// Numbers of rules that are left out.
+    /// Sids to leave out.
     pub(crate) except: Vec<u64>,
-    /// No more than so many: the first ones where there are ranges of numbers, else evenly by their numbers. 0 for all.
+    /// Most rules to select: the first ones if there are ranges, otherwise evenly spaced by sid. 0 selects all.
     pub(crate) most: usize,
 }
 
-/// Text of a file, unpacked where its name ends with `.gz`.
+/// The text of a file, decompressed if its name ends with `.gz`.
 pub(crate) fn text(path: &Path) -> Outcome<String> {
     let failed = |e| Problem::file("read", path, e);
     let data = std::fs::read(path).map_err(failed)?;
@@ -34,16 +34,17 @@ pub(crate) fn text(path: &Path) -> Outcome<String> {
     String::from_utf8(data).map_err(|_| Problem::Usage(format!("{}: this is not text", path.display())))
 }
 
-/// The rules of `text` that fit, by rising number, a line each. Rules whose header negates a variable are left out.
+/// The rules in `text` that fit, one on each line, in ascending order. Rules whose header negates a variable are left
+/// out.
 pub(crate) fn choose(text: &str, choice: &Choice) -> Vec<String> {
     let parts =
         |field: &str| field.split(['[', ']', ',']).filter(|p| !p.is_empty()).map(str::to_owned).collect::<Vec<_>>();
-    // A list that begins with `!` names what is not meant.
+    // A list that begins with `!` names excluded values.
     let listed = |field: &str, of: &[String]| !field.starts_with('!') && parts(field).iter().any(|p| of.contains(p));
     let only = |field: &str, of: &[String]| listed(field, of) && parts(field).iter().all(|p| of.contains(p));
     let fits = |line: &str| {
         let header = line.split('(').next().unwrap_or_default();
-        // Where every address is one of the home network, nothing is left of those that are not.
+        // If every address is in the home network, a negated variable is empty.
         if header.contains("!$") || header.contains("![$") {
             return false;
         }
@@ -59,7 +60,7 @@ pub(crate) fn choose(text: &str, choice: &Choice) -> Vec<String> {
         digits.split(';').next().and_then(|n| n.trim().parse().ok()).unwrap_or(0)
     };
     let rules = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
-    // The range of a rule's number, and the number.
+    // The range of a rule's sid, and the sid.
     let place = |line: &str| {
         let number = number(line);
         if choice.except.contains(&number) {
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!(numbers(&ranges), ["30", "10", "20"]);
         assert_eq!(numbers(&Choice { except: vec![10], ..ranges.clone() }), ["30", "20"]);
         assert_eq!(numbers(&Choice { most: 2, ..ranges }), ["30", "10"]);
-        // A rule with another port beside is not one of mail.
+        // A rule with another port as well is not a mail rule.
         assert_eq!(numbers(&Choice { ports: list(&["25"]), ..mail }), ["10", "20"]);
         assert_eq!(numbers(&Choice { servers: list(&["$HTTP_SERVERS"]), ..Choice::default() }), ["40"]);
         assert!(numbers(&Choice::default()).is_empty());

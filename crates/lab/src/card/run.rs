@@ -1,4 +1,4 @@
-//! `margay lab card run`: an experiment file to a report.
+//! `margay lab card run`: runs an experiment file and writes a report.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,28 +25,28 @@ pub(crate) struct RunArgs {
     /// A folder for the report, its plots and numbers
     #[arg(long, short)]
     out: PathBuf,
-    /// A folder in which recorded work is kept for the next run
+    /// A folder that caches recorded work for the next run
     #[arg(long)]
     work: Option<PathBuf>,
-    /// Threads; as many as processors unless told
+    /// Threads [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
-    /// Change each estimated cost by half and twice, and tell which verdicts it changes
+    /// Halve and double each estimated cost, and report which verdicts it changes
     #[arg(long)]
     sensitivity: bool,
 }
 
-/// Seed of gaps between packets.
+/// Seed of the gaps between packets.
 const SEED: u64 = 20_180;
 
 /// Results by trace and design.
 pub(crate) struct Results {
     known: HashMap<(String, String), Replayed>,
-    /// Instructions that a core of the host does in a second.
+    /// Instructions that a host core executes in a second.
     pub(crate) host: f64,
-    /// The traces, with what is in them.
+    /// The traces, each with a description of its contents.
     pub(crate) traces: Vec<(String, String)>,
-    /// How the work was made.
+    /// Descriptions of how the work was made.
     pub(crate) work: Vec<String>,
 }
 
@@ -55,12 +55,12 @@ fn key(trace: &str, design: &Design, offered: Offered) -> (String, String) {
 }
 
 impl Results {
-    /// The outcome of a design on a trace.
+    /// A design's outcome on a trace.
     pub(crate) fn of(&self, trace: &str, design: &Design, offered: Offered) -> Option<&Replayed> {
         self.known.get(&key(trace, design, offered))
     }
 
-    /// A measure of a design, as a mean over traces.
+    /// A measure of a design, averaged over traces.
     pub(crate) fn value(&self, measure: Measure, point: &Point) -> f64 {
         let values = point.traces.iter().filter_map(|t| self.of(t, &point.design, point.offered));
         let values = values.map(|o| measured(measure, o, self.host));
@@ -87,7 +87,7 @@ pub(crate) fn measured(measure: Measure, o: &Replayed, host: f64) -> f64 {
     }
 }
 
-/// Work of a source, and how it was made.
+/// The work of a source, and a description of how it was made.
 fn work(name: &str, source: &Source, kept: Option<&Path>, program: Option<Recorder>) -> Outcome<(Trace, String)> {
     match source {
         Source::MadeUp(packets, flows, seed) => Ok((
@@ -104,7 +104,7 @@ fn work(name: &str, source: &Source, kept: Option<&Path>, program: Option<Record
             if chosen.is_empty() {
                 return Err(Problem::Usage(format!("{}: no rule fits what `{name}` chooses", from.display())));
             }
-            // Captures that come as often as each other are recorded together.
+            // Captures with the same number of copies are recorded together.
             let mut groups = BTreeMap::<usize, Vec<PathBuf>>::new();
             for (path, times) in captures {
                 groups.entry(*times).or_default().extend(record::captures(std::slice::from_ref(path))?);
@@ -112,7 +112,7 @@ fn work(name: &str, source: &Source, kept: Option<&Path>, program: Option<Record
             let files: usize = groups.values().map(Vec::len).sum();
             let from = from.file_name().unwrap_or_default().to_string_lossy();
             let about = format!("{name}: {files} captures with {} rules of {from}", chosen.len());
-            // Kept under a name that says what it was made of.
+            // The cached file's name is a hash of everything that the work depends on.
             let mut made = DefaultHasher::new();
             (&chosen, settings, inline, &groups).hash(&mut made);
             for path in groups.values().flatten() {
@@ -144,13 +144,14 @@ fn work(name: &str, source: &Source, kept: Option<&Path>, program: Option<Record
     }
 }
 
-/// The points of a claim.
+/// All points of a claim.
 fn points(claim: &Claim) -> impl Iterator<Item = &Point> {
     let than = claim.than.iter().flat_map(|(a, b)| [a, b]);
     claim.of.iter().chain(&claim.to).chain(than)
 }
 
-/// Every design that is replayed on a trace, and how packets are offered to it; those of claims only, or of figures as well.
+/// Every design to replay on a trace, with how packets are offered to it: for the claims only, or for the figures as
+/// well.
 fn wanted(experiment: &Experiment, trace: &str, figures: bool) -> Vec<(Design, Offered)> {
     let mut all = Vec::new();
     for row in &experiment.rows {
@@ -160,7 +161,7 @@ fn wanted(experiment: &Experiment, trace: &str, figures: bool) -> Vec<(Design, O
         let of = row.claims.iter().flat_map(points).filter(|p| p.traces.iter().any(|t| t == trace));
         all.extend(of.map(|p| (p.design.clone(), p.offered)));
     }
-    // A share is one of what the design takes when it is saturated, which is replayed before it.
+    // A share refers to the design's saturation rate, so that is replayed first.
     let shares = all.iter().filter(|w| matches!(w.1, Offered::Share(_)));
     let saturated: Vec<_> = shares.map(|w| (w.0.clone(), Offered::Saturated)).collect();
     all.extend(saturated);
@@ -201,7 +202,7 @@ fn replay(name: &str, trace: &Trace, wanted: &[(Design, Offered)], costs: &Costs
     }
 }
 
-/// What becomes of each claim where a cost is half or twice as high: the cost, what it is multiplied by, and the verdicts.
+/// The verdicts with one cost at half or twice its value: the cost, the factor, the verdicts.
 pub(crate) type Changed = (String, f64, Vec<report::Verdict>);
 
 struct Run<'r> {
@@ -225,7 +226,7 @@ impl Run<'_> {
         results
     }
 
-    /// Replays what claims are about with each of `names` at half and twice its cost.
+    /// Replays the designs in the claims, with each cost in `names` at half and twice its value.
     fn sensitivity(&self, costs: &Costs, names: &[&str]) -> Vec<Changed> {
         let mut all = Vec::new();
         for name in names {
@@ -248,10 +249,10 @@ impl Run<'_> {
 /// Runs an experiment.
 ///
 /// # Errors
-/// A file that cannot be read, used or written; work that cannot be recorded.
+/// A file that cannot be read, used or written, or work that cannot be recorded.
 pub(crate) fn run(args: &RunArgs, program: Option<Recorder>) -> Outcome<()> {
     let experiment = Experiment::read(&args.experiment)?;
-    // What nobody measured or read is estimated, and that is everything where there is no table.
+    // Costs that were neither measured nor documented are estimates. Without a table, all costs are.
     let (costs, estimated) = match &experiment.costs {
         Some(path) => {
             let table = Table::from_yaml(&text(path)?, &path.display().to_string()).map_err(bad)?;

@@ -1,5 +1,5 @@
-//! Plots as people of the field draw them: quantities by rate or over time, a line with its spread for each engine, and single
-//! runs as dots. Drawn as SVG; [`png`] makes the same picture of points.
+//! Plots of quantities by rate or over time. Each engine has a line with its spread, and single runs are dots. Plots are
+//! drawn as SVG; [`png`] converts them to bitmaps.
 
 pub(crate) mod png;
 
@@ -8,17 +8,18 @@ use std::fmt::Write;
 /// One line, or a cloud of dots.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Series {
-    /// As in the legend.
+    /// The name in the legend.
     pub(crate) name: String,
-    /// Which colour, from 0.
+    /// The colour's index.
     pub(crate) colour: usize,
-    /// Drawn with gaps in the line and hollow points: a second quantity of the same engine, or what was not measured.
+    /// Draws a dashed line and hollow points, for a second quantity of the same engine or for values that were not
+    /// measured.
     pub(crate) dashed: bool,
-    /// No line between the points.
+    /// Draws no line between the points.
     pub(crate) dots: bool,
-    /// Points, by rising x.
+    /// Points, in ascending order of x.
     pub(crate) points: Vec<(f64, f64)>,
-    /// The least and most at each point, where runs were repeated; empty without.
+    /// Minimum and maximum at each point, for repeated runs; otherwise empty.
     pub(crate) range: Vec<(f64, f64)>,
 }
 
@@ -29,9 +30,9 @@ pub(crate) struct Chart {
     pub(crate) x: String,
     pub(crate) y: String,
     pub(crate) series: Vec<Series>,
-    /// Names below the places 0, 1, 2… of the x axis, instead of numbers.
+    /// Names at the positions 0, 1, 2… of the x axis, instead of numbers.
     pub(crate) places: Vec<String>,
-    /// Lines below the plot, in small: of what and on what it is, where the picture stands alone.
+    /// Small lines below the plot, which say what was measured and where, for pictures that stand alone.
     pub(crate) foot: Vec<String>,
 }
 
@@ -41,19 +42,19 @@ const LEFT: f64 = 78.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 58.0;
-/// A line below the plot.
+/// Height of a line below the plot.
 const FOOT: f64 = 14.0;
-/// Told apart by most people who see colours differently (Okabe and Ito).
+/// Colours that most people with colour blindness can tell apart (Okabe and Ito).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
-/// More points than the picture has columns are not seen.
+/// A picture has no more columns than this, so more points would not be visible.
 const MOST: usize = 700;
 
-/// Text as it may stand in SVG and HTML.
+/// Escapes text for SVG and HTML.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The scale of an axis from 0 or below to at least `most`, with round steps.
+/// An axis from 0 or below to at least `most`, with round steps.
 fn steps(least: f64, most: f64) -> (f64, f64, f64) {
     let least = least.min(0.0);
     let span = (most - least).max(1e-9);
@@ -64,7 +65,7 @@ fn steps(least: f64, most: f64) -> (f64, f64, f64) {
     ((least / step).floor() * step, (most / step - 1e-9).ceil().max(1.0) * step, step)
 }
 
-/// A number at a tick.
+/// Formats the number at a tick.
 fn tick(value: f64, step: f64) -> String {
     let (scale, unit) = match step.abs().max(value.abs()) {
         most if most >= 1e9 => (1e9, "G"),
@@ -77,7 +78,7 @@ fn tick(value: f64, step: f64) -> String {
     if value == 0.0 { "0".to_owned() } else { format!("{:.digits$}{unit}", value / scale) }
 }
 
-/// At most [`MOST`] of `points`: of each stretch its least and its most, so that no peak is lost.
+/// Reduces `points` to at most [`MOST`]. Each stretch keeps its minimum and maximum, so that no peak is lost.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= MOST {
         return points.to_vec();
@@ -94,7 +95,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 impl Chart {
-    /// Whether there is anything to draw.
+    /// Whether the chart has nothing to draw.
     pub(crate) fn is_empty(&self) -> bool {
         self.series.iter().all(|series| series.points.iter().all(|(x, y)| !x.is_finite() || !y.is_finite()))
     }
@@ -110,7 +111,7 @@ impl Chart {
         let (low_x, high_x, step_x) = if self.places.is_empty() {
             let most = all().map(|(x, _)| x).fold(0.0, f64::max);
             let (low, high, step) = steps(0.0, if most > 0.0 { most } else { 1.0 });
-            // Time ends where it ended: a round number there would be empty paper.
+            // The time axis ends with the data, because a round number would leave empty space.
             (low, if most > 0.0 { most.max(high - step * 0.9) } else { high }, step)
         } else {
             (-0.5, self.places.len() as f64 - 0.5, 1.0)
@@ -120,7 +121,7 @@ impl Chart {
         let px = |x: f64| LEFT + (x - low_x) / (high_x - low_x) * wide;
         let py = |y: f64| TOP + tall - (y - low_y) / (high_y - low_y) * tall;
         let mut out = String::new();
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(
             out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
@@ -252,7 +253,7 @@ fn draw(series: &Series, px: &dyn Fn(f64) -> f64, py: &dyn Fn(f64) -> f64, out: 
             "<path d=\"{path}\" stroke=\"{colour}\" stroke-width=\"2\" fill=\"none\" stroke-linejoin=\"round\"{dash}/>"
         );
     }
-    // A mark at each point where there are few: what was measured, and what is a line between.
+    // Mark each point if there are few, to tell measurements from the line between them.
     if series.dots || !series.range.is_empty() || (3..=40).contains(&points.len()) {
         let fill = match series.dashed {
             true => format!("fill=\"#fff\" stroke=\"{colour}\" stroke-width=\"1.5\""),

@@ -1,9 +1,9 @@
-//! A picture of points from an SVG document.
+//! Renders an SVG document as a bitmap.
 
 #[cfg(feature = "plots")]
 pub(crate) use drawn::render;
 
-/// As with the feature `plots`: a sentence that says where pictures are to be had.
+/// As with the feature `plots`, but it only returns a sentence that says how to get pictures.
 ///
 /// # Errors
 /// Always.
@@ -19,14 +19,14 @@ mod drawn {
     use resvg::tiny_skia::{Pixmap, Transform};
     use resvg::usvg::{Options, Tree, fontdb};
 
-    /// Twice as many points as the drawing's units: sharp on paper and on good screens.
+    /// Twice the drawing's units, for sharp pictures on paper and on high-resolution screens.
     const SCALE: f32 = 2.0;
 
     static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(|| {
         let mut options = Options::default();
         let fonts = options.fontdb_mut();
         fonts.load_system_fonts();
-        // Where none of the families that the drawing names is there, any will do.
+        // Use any font if none of the drawing's families is installed.
         let any = fonts.faces().find_map(|face| face.families.first().map(|(name, _)| name.clone()));
         if let Some(name) = any
             && fonts.query(&fontdb::Query { families: &[fontdb::Family::SansSerif], ..Default::default() }).is_none()
@@ -36,10 +36,10 @@ mod drawn {
         options
     });
 
-    /// The document as PNG, and whether there were fonts to write its text with.
+    /// Renders the document as PNG. The flag says whether fonts for its text were found.
     ///
     /// # Errors
-    /// A sentence, where it cannot be drawn.
+    /// A sentence, if it cannot be rendered.
     pub(crate) fn render(svg: &str) -> Result<(Vec<u8>, bool), String> {
         let tree = Tree::from_str(svg, &OPTIONS).map_err(|error| error.to_string())?;
         let size = tree.size();

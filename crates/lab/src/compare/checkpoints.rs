@@ -1,4 +1,4 @@
-//! Medians by checkpoint: what engine and machine had come to, second by second, over all repeats of a run.
+//! Medians by checkpoint: the state of engine and machine, second by second, over all repeats of a run.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use super::{Comparison, PointKind};
 use crate::monitor::field;
 use crate::stats::Summary;
 
-/// Checkpoints of a run; longer runs have them further apart.
+/// Most checkpoints of a run; longer runs have larger intervals.
 const MOST: f64 = 60.0;
 
-/// A column, and those of `samples.csv` that it is from.
+/// A column, and its source columns in `samples.csv`.
 const COLUMNS: [(&str, &str); 6] = [
     ("captured", "engine.received"),
     ("dropped", "engine.dropped"),
@@ -21,19 +21,19 @@ const COLUMNS: [(&str, &str); 6] = [
     ("engine_resident_bytes", "proc.resident"),
 ];
 
-/// The first finite value at or before a time, looked for from there back.
+/// The latest finite value at or before a time.
 fn at(series: &[(f64, f64)], time: f64) -> Option<f64> {
     series.iter().rev().find(|(x, _)| *x <= time).map(|(_, y)| *y)
 }
 
-/// Times of checkpoints in a run of so many seconds.
+/// The times of checkpoints in a run that lasts `last` seconds.
 fn times(last: f64) -> Vec<f64> {
     let step = (last / MOST).ceil().max(1.0);
     (1..).map(|n| f64::from(n) * step).take_while(|time| *time <= last).collect()
 }
 
 impl Comparison {
-    /// `checkpoints.csv`: a line for each point, engine and checkpoint, with medians over the repeats that have it.
+    /// `checkpoints.csv`: a line for each point, engine and checkpoint, with the medians of the repeats that reached it.
     pub(super) fn checkpoints(&self, state: &State) -> String {
         let names = COLUMNS.map(|(name, _)| name).join(",");
         let mut out = format!("load,point,engine,second,repeats,{names}\n");

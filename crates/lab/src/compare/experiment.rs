@@ -1,4 +1,4 @@
-//! An experiment, as its file describes it: engines, loads, repeats.
+//! An experiment file: engines, loads, repeats.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,43 +14,44 @@ use crate::problem::{Outcome, Problem};
 use crate::run::live::Times;
 use crate::units::{self, Rate};
 
-/// A rate as an experiment gives it.
+/// A rate in an experiment file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Speed {
-    /// In units of its own.
+    /// In its own unit.
     Rate(Rate),
-    /// So many times the load's base.
+    /// A multiple of the load's base rate.
     Base(f64),
 }
 
-/// What a base rate is.
+/// The base rate of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Base {
-    /// It is given.
+    /// Given in the file.
     Rate(Rate),
-    /// The bound of the first engine on this machine, so that the load's rates reach from well below to twice above it.
+    /// Measured: the first engine's bound on this machine, so that the load's rates reach from well below it to twice
+    /// above it.
     Auto,
 }
 
-/// A load, as it is written.
+/// A load as the file describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
     /// The engine reads a capture and ends.
     Offline { capture: PathBuf },
-    /// What is sent at a number of rates, in a number of copies at once.
+    /// Traffic sent at several rates, in several numbers of copies at once.
     Rates { what: What, speeds: Vec<Speed>, base: Option<Base>, copies: Vec<u32> },
-    /// The highest rate with at most a given share lost is looked for.
+    /// A search for the highest rate with at most a given share of losses.
     Search { what: What, from: Rate, to: Rate, allowed: f64, copies: Vec<u32> },
-    /// The simulated engine's packets in numbers, at a number of rates.
+    /// Packet counts for the simulated engine, at several rates.
     Numbers { speeds: Vec<Speed> },
 }
 
-/// How a load comes to the engine.
+/// How a load reaches the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Way {
-    /// A capture has other addresses each time round.
+    /// A capture gets new addresses in each round.
     pub(super) renew: bool,
-    /// The engine is between two wires: clients are at one, servers at the other.
+    /// The engine is between two wires, with clients on one and servers on the other.
     pub(super) inline: bool,
 }
 
@@ -62,38 +63,38 @@ pub(super) struct Load {
     pub(super) kind: Kind,
 }
 
-/// See the module.
+/// An experiment, see the module.
 #[derive(Clone, Debug)]
 pub(super) struct Experiment {
     pub(super) title: String,
-    /// What it is about, for the report.
+    /// The experiment's purpose, for the report.
     pub(super) about: String,
     pub(super) engines: Vec<Contract>,
-    /// Which engine the others are compared with.
+    /// The engine that the others are compared with.
     pub(super) baseline: usize,
     pub(super) loads: Vec<Load>,
     pub(super) repeats: u32,
     pub(super) times: Times,
-    /// Two interfaces that are there: sender's, engine's.
+    /// Two existing interfaces: the sender's and the engine's.
     pub(super) wire: Option<(String, String)>,
     pub(super) mtu: u32,
-    /// Where sender and engines run while there is a sender.
+    /// CPUs of sender and engines while packets are sent.
     pub(super) cpus: Shared,
-    /// What was left out on this machine, a sentence each.
+    /// Parts that this machine cannot run, a sentence each.
     pub(super) notes: Vec<String>,
-    /// The file's text.
+    /// The text of the file.
     pub(super) text: String,
-    /// The study that is repeated.
+    /// The study that the experiment repeats.
     pub(super) study: Option<Study>,
-    /// How closely bounds are searched for, as a share.
+    /// Precision of the search for bounds, as a share.
     pub(super) close: f64,
 }
 
 impl Experiment {
-    /// Every load that is sent sends this capture instead.
+    /// Makes every load that sends traffic send this capture instead.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is no such load.
     pub(super) fn replay(&mut self, path: &Path) -> Outcome<()> {
         let path = std::path::absolute(path).map_err(|error| Problem::file("find", path, error))?;
         if !path.exists() {
@@ -107,7 +108,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Makes it one that is over soon: to see whether it runs and what comes out, not to measure.
+    /// Shortens the experiment, to check that it runs and what it produces, not to measure.
     pub(super) fn quicken(&mut self) {
         self.repeats = 1;
         self.times.warm_up = self.times.warm_up.min(Duration::from_secs(1));
@@ -115,7 +116,7 @@ impl Experiment {
         self.close = self.close.max(0.25);
         for load in &mut self.loads {
             let (Kind::Rates { speeds, .. } | Kind::Numbers { speeds }) = &mut load.kind else { continue };
-            // The lowest, one in the middle and the highest.
+            // Keep the lowest rate, one in the middle and the highest.
             if speeds.len() > 3 {
                 *speeds = vec![speeds[0], speeds[speeds.len() / 2], speeds[speeds.len() - 1]];
             }
@@ -134,10 +135,11 @@ const TOP: [&str; 14] = [
 ];
 
 impl Experiment {
-    /// Reads the file at `path`; `cpus` are for an experiment that names none, `instead` for engines instead of their own. Files that it names are found from its folder, and from the working folder where they are not there.
+    /// Reads the file at `path`. `cpus` apply if the experiment names none, `instead` replaces the engines' own options.
+    /// Files in it are looked up in its folder first, then in the working folder.
     ///
     /// # Errors
-    /// With the place, where something is not known or makes no sense.
+    /// If a setting is unknown or makes no sense, with its place.
     pub(super) fn load(path: &Path, cpus: &Shared, instead: &Options) -> Outcome<Experiment> {
         let text =
             std::fs::read_to_string(path).map_err(|error| Problem::Usage(format!("{}: {error}", path.display())))?;
@@ -237,7 +239,7 @@ impl Experiment {
     }
 }
 
-/// Where sender and engines run: `shared` (anywhere), `{sender: 3, engine: 0-2}`, or the sender on the last CPU.
+/// CPUs of sender and engines: `shared` (any), `{sender: 3, engine: 0-2}`, or by default the sender on the last CPU.
 fn read_cpus(root: Node<'_>, otherwise: &Shared) -> Outcome<Shared> {
     let Some(node) = root.child("cpus") else { return Ok(otherwise.clone()) };
     if node.text() == "shared" {
@@ -248,7 +250,7 @@ fn read_cpus(root: Node<'_>, otherwise: &Shared) -> Outcome<Shared> {
         .map_err(|problem| node.error(format!("cpus: {problem}; 'shared' lets both run anywhere")).into())
 }
 
-/// An engine, once for each number of workers where it has `workers`.
+/// An engine, repeated for each number of workers if it has `workers`.
 fn read_engines(
     node: Node<'_>,
     folder: &Path,
@@ -260,8 +262,8 @@ fn read_engines(
     let cores = cpus.engine.count();
     for words in [&mut contract.live, &mut contract.offline] {
         for at in 1..words.len() {
-            // A relative path after an option that takes a file starts at the experiment's folder. What names no file, such as the
-            // script of `sh -c`, stays as it is.
+            // A relative path after an option that takes a file starts at the experiment's folder. A word that names no
+            // file, such as the script of `sh -c`, stays as it is.
             if ["-c", "-S"].contains(&words[at - 1].as_str()) {
                 let path = found(&words[at], folder);
                 if path.is_file() {
@@ -279,7 +281,8 @@ fn read_engines(
     Ok(engines)
 }
 
-/// An engine once for each isolation and, but for the bare machine, each limit of memory; without what this machine cannot.
+/// An engine, repeated for each isolation and, except on the bare machine, each memory limit. Omits isolations that this
+/// machine lacks.
 fn isolated(node: Node<'_>, contract: &Contract, notes: &mut Vec<String>) -> Outcome<Vec<Contract>> {
     let mut limits = Vec::new();
     for text in node.child("memory").into_iter().flat_map(|child| child.values()) {
@@ -311,7 +314,7 @@ fn isolated(node: Node<'_>, contract: &Contract, notes: &mut Vec<String>) -> Out
             let mut engine = contract.clone();
             engine.apart = Apart { kind, memory };
             if let (Isolation::Machine, Some(counters)) = (kind, &mut engine.counters) {
-                // They are read from a file that is followed in the guest, once a second.
+                // The counters come from a file that is followed inside the guest, once a second.
                 counters.rest += Duration::from_millis(2500);
             }
             engine.name = format!("{} / {}", contract.name, engine.apart.describe());
@@ -321,7 +324,7 @@ fn isolated(node: Node<'_>, contract: &Contract, notes: &mut Vec<String>) -> Out
     Ok(engines)
 }
 
-/// Bytes of `512MiB` or `2GiB`.
+/// Parses `512MiB` or `2GiB` to bytes.
 fn bytes(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let shift = match unit.trim() {
@@ -332,7 +335,7 @@ fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// An engine once for each number of workers that there are CPUs for.
+/// An engine, repeated for each number of workers that has enough CPUs.
 fn by_workers(workers: Node<'_>, contract: &Contract, cores: usize, notes: &mut Vec<String>) -> Outcome<Vec<Contract>> {
     let mut engines = Vec::new();
     for count in workers.values() {
@@ -356,7 +359,7 @@ fn by_workers(workers: Node<'_>, contract: &Contract, cores: usize, notes: &mut 
     Ok(engines)
 }
 
-/// The file that `name` means.
+/// The file that `name` refers to.
 fn found(name: &str, folder: &Path) -> PathBuf {
     let beside = folder.join(name);
     let path = if beside.exists() { beside } else { PathBuf::from(name) };
@@ -555,7 +558,7 @@ mod tests {
         let mut count = 0;
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            // Those of simulated cards are files of another kind (`lab card run`).
+            // Files for simulated cards have another format (`lab card run`).
             if path.file_name().unwrap().to_string_lossy().starts_with("card-") {
                 continue;
             }

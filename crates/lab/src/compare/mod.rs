@@ -1,8 +1,8 @@
-//! `margay lab compare`: engines or configurations of them, under several loads, again and again in turn; medians, spreads and
-//! paired ratios with how far to trust them, as a report.
+//! `margay lab compare`: runs engines, or configurations of them, alternately and repeatedly under several loads. The
+//! report has medians, spreads, and paired ratios with confidence intervals.
 //!
-//! [`experiment`] reads the file, [`plan`] is the order of runs and the memory of those that are finished, [`result`] what the runs
-//! come to, [`report`] and [`plots`] what is shown of it.
+//! [`experiment`] reads the file. [`plan`] orders the runs and records the finished ones. [`result`] has the results of
+//! runs. [`report`] and [`plots`] present them.
 
 mod checkpoints;
 mod experiment;
@@ -38,46 +38,46 @@ pub(crate) struct Args {
     /// The experiment
     #[arg(value_name = "EXPERIMENT.yaml")]
     experiment: PathBuf,
-    /// The folder for the report, plots, samples and logs; runs that are there are not made again
+    /// The folder for the report, plots, samples and logs; existing runs are not repeated
     #[arg(long, short = 'o')]
     output: Option<PathBuf>,
-    /// Make so many repeats instead of those of the experiment
+    /// Number of repeats, instead of the experiment's
     #[arg(long, short = 'n')]
     repeats: Option<u32>,
-    /// One repeat of a few seconds at few rates: to see whether the experiment runs
+    /// One repeat of a few seconds at few rates, to test whether the experiment runs
     #[arg(long)]
     quick: bool,
-    /// A configuration for Margay and Suricata, instead of those of the experiment
+    /// A configuration for Margay and Suricata, instead of the experiment's
     #[arg(long, short = 'c', value_name = "FILE")]
     config: Option<String>,
-    /// Rules for Margay and Suricata, instead of those of the experiment
+    /// Rules for Margay and Suricata, instead of the experiment's
     #[arg(long, short = 'S', value_name = "FILE")]
     rules: Vec<String>,
-    /// A capture to send, instead of what loads of the experiment send
+    /// A capture to send, instead of the traffic of the experiment's loads
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    /// Throw away what is in the folder and begin anew
+    /// Discard the results in the folder and start again
     #[arg(long)]
     fresh: bool,
-    /// Make no runs: write the report of those that are there
+    /// Run nothing, and write the report of the existing runs
     #[arg(long, conflicts_with = "fresh")]
     report: bool,
-    /// Keep what engines write (events, logs), not only what they say and count
+    /// Keep the engines' own output files (events, logs), not only messages and counters
     #[arg(long)]
     keep_logs: bool,
-    /// Print the runs in their order, and make none
+    /// Print the runs in order, without running them
     #[arg(long)]
     plan: bool,
 }
 
-/// One point of a load: what every engine is run with.
+/// One point of a load. Every engine runs at each point.
 #[derive(Clone, Debug)]
 struct Point {
-    /// Which load, by its place.
+    /// Index of the load.
     load: usize,
-    /// As in tables: `2× = 20 k packets/s`.
+    /// The label in tables, such as `2× = 20 k packets/s`.
     label: String,
-    /// Packets a second, where there are any.
+    /// Packets a second; not a number for loads without a rate.
     rate: f64,
     kind: PointKind,
 }
@@ -90,7 +90,7 @@ enum PointKind {
     Numbers,
 }
 
-/// An experiment with its folder and what is known so far.
+/// An experiment with its folder and the results so far.
 struct Comparison {
     experiment: Experiment,
     points: Vec<Point>,
@@ -101,7 +101,7 @@ struct Comparison {
 /// Runs the command.
 ///
 /// # Errors
-/// Where the experiment makes no sense, or runs failed; the report is of those that did not. Or somebody asks to stop.
+/// If the experiment makes no sense, if runs failed (the report then has the others), or on a request to stop.
 pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     signals::listen();
     let instead = Options { config: args.config.clone(), rules: args.rules.clone(), ..Options::default() };
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let outcome = if args.report { Ok(()) } else { comparison.make_runs(&keys, &mut state) };
-    // What there is, is reported, whatever became of the rest.
+    // Report the finished runs, even if others failed.
     let path = report::write(&comparison, &state)?;
     for line in comparison.bounds(&state) {
         println!("{line}");
@@ -166,7 +166,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     }
 }
 
-/// FNV-1a of the experiment's text: whether a state is of the same one.
+/// FNV-1a of the experiment's text, to detect a state that belongs to another one.
 fn fingerprint(text: &str) -> String {
     let hash = text
         .bytes()
@@ -174,7 +174,7 @@ fn fingerprint(text: &str) -> String {
     format!("{hash:016x}")
 }
 
-/// A name for a folder.
+/// Makes a name usable for a folder.
 fn folder_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '-' };
     name.chars().map(plain).collect::<String>().trim_matches('-').replace("--", "-")
@@ -189,7 +189,7 @@ impl Comparison {
         )
     }
 
-    /// The folder of a run.
+    /// A run's folder.
     fn folder(&self, key: Key) -> PathBuf {
         let point = &self.points[key.point];
         let load = &self.experiment.loads[point.load].name;
@@ -198,7 +198,7 @@ impl Comparison {
         self.dir.join("runs").join(name)
     }
 
-    /// The points of all loads; base rates that are not known yet are measured, unless `dry`.
+    /// The points of all loads. Unknown base rates are measured, unless `dry`.
     fn all_points(&self, state: &mut State, dry: bool) -> Outcome<Vec<Point>> {
         let mut points = Vec::new();
         for (load, described) in self.experiment.loads.iter().enumerate() {
@@ -265,7 +265,7 @@ impl Comparison {
         })
     }
 
-    /// The base rate of a load whose base is `auto`: twice the first engine's bound is then the load's highest rate.
+    /// The base rate of a load whose base is `auto`. The load's highest rate is then twice the first engine's bound.
     fn base(
         &self,
         described: &Load,
@@ -313,7 +313,7 @@ impl Comparison {
         Ok(base)
     }
 
-    /// An engine with who sends to it; nobody where it takes packets in numbers.
+    /// An engine with its sender. An engine that takes packet counts has none.
     fn rig(&self, engine: &Contract, what: Option<(&What, u32)>, way: Way, dir: &Path) -> Outcome<Rig> {
         let mut session = Session::begin()?;
         let folder = session.make_folder()?;
@@ -348,13 +348,13 @@ impl Comparison {
         Ok(rig)
     }
 
-    /// Makes the runs that are not made yet. One that fails is noted, and the others go on.
+    /// Executes the remaining runs. A run that fails is recorded, and the others continue.
     fn make_runs(&self, keys: &[Key], state: &mut State) -> Outcome<()> {
         let missing: Vec<Key> = keys.iter().copied().filter(|key| !state.has(*key)).collect();
         if missing.len() < keys.len() {
             println!("{} of {} runs are there already", keys.len() - missing.len(), keys.len());
         }
-        // What the runs of an engine at a point took, the last one.
+        // Duration of the latest run of each engine at each point.
         let mut took: BTreeMap<(usize, usize), f64> = BTreeMap::new();
         for (made, key) in missing.iter().enumerate() {
             let mean = took.values().sum::<f64>() / took.len() as f64;
@@ -447,7 +447,7 @@ impl Comparison {
     }
 }
 
-/// What a rate is called in tables. A base that is still to be measured has no number yet.
+/// The label of a rate in tables. A base that is not yet measured has no number.
 fn label(speed: Speed, rate: f64, copies: u32) -> String {
     let copies = at_once(copies);
     match speed {
@@ -457,7 +457,7 @@ fn label(speed: Speed, rate: f64, copies: u32) -> String {
     }
 }
 
-/// What is known of a load's packets before they are sent.
+/// The properties of a load's packets that are known before sending.
 fn captured(what: &What) -> Outcome<Option<Capture>> {
     match what {
         What::Capture(path) => Capture::read(path).map(Some),
@@ -469,12 +469,12 @@ fn at_once(copies: u32) -> String {
     if copies > 1 { format!(", {copies} copies at once") } else { String::new() }
 }
 
-/// Removes what an engine wrote beside what is worth keeping of every run.
+/// Removes engine output that is not worth keeping for every run.
 fn tidy(dir: &Path) {
     let keep = ["samples.csv", "console.log", "command", "trials.csv", "counters", "lab-counters.log"];
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if !keep.iter().any(|name| entry.file_name() == *name) {
-            // What cannot be removed is a little room lost.
+            // A file that cannot be removed only wastes space.
             let _ = if entry.path().is_dir() {
                 std::fs::remove_dir_all(entry.path())
             } else {
@@ -484,7 +484,7 @@ fn tidy(dir: &Path) {
     }
 }
 
-/// Names of stages for columns.
+/// Stage names for columns.
 fn stage_columns() -> impl Iterator<Item = (Stage, String)> {
     Stage::ALL.into_iter().map(|stage| (stage, format!("lost_{}", stage.name().to_lowercase())))
 }

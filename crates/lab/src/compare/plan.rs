@@ -1,4 +1,4 @@
-//! What is to be run in which order, and what has been: a plan and the file that remembers it.
+//! The order of runs, and the file that records finished ones.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::problem::{Outcome, Problem};
 
-/// One run: which repeat (from 1), which point of which load, which engine, by their places.
+/// One run: the repeat (from 1), and the indexes of point and engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) repeat: u32,
@@ -17,8 +17,8 @@ pub(super) struct Key {
     pub(super) engine: usize,
 }
 
-/// The runs in their order. Within a repeat each point is run by all engines one after the other, so that pairs of runs are
-/// close in time; who goes first changes from repeat to repeat, so that being first or last favours nobody.
+/// The order of runs. Within a repeat, all engines run a point one after the other, so that paired runs are close in
+/// time. The first engine changes from repeat to repeat, so that the position favours none.
 pub(super) fn order(repeats: u32, points: usize, engines: usize) -> Vec<Key> {
     let mut keys = Vec::new();
     for repeat in 1..=repeats {
@@ -34,26 +34,26 @@ pub(super) fn order(repeats: u32, points: usize, engines: usize) -> Vec<Key> {
     keys
 }
 
-/// What a run came to: its numbers by name.
+/// The results of a run: numbers by name.
 pub(super) type Metrics = BTreeMap<String, f64>;
 
-/// The file that holds each finished run, written before the next begins.
+/// The state file. It records each finished run before the next one begins.
 pub(super) struct State {
     path: PathBuf,
     file: File,
-    /// Finished runs, in the order they were made.
+    /// Finished runs, in execution order.
     pub(super) done: Vec<(Key, Metrics)>,
-    /// Numbers that were found once and hold for all runs: base rates.
+    /// Numbers that hold for all runs, such as base rates.
     pub(super) facts: BTreeMap<String, f64>,
-    /// Runs that failed, with why.
+    /// Failed runs, with the reason.
     pub(super) failed: Vec<(Key, String)>,
 }
 
 impl State {
-    /// Opens the state in folder `dir` of an experiment with this fingerprint, to go on from what is there.
+    /// Opens the state in folder `dir`, to resume the experiment with this fingerprint.
     ///
     /// # Errors
-    /// Where what is there belongs to another experiment, or cannot be read or written.
+    /// If the state belongs to another experiment, or cannot be read or written.
     pub(super) fn open(dir: &Path, fingerprint: &str) -> Outcome<State> {
         let path = dir.join("state.jsonl");
         let text = match std::fs::read_to_string(&path) {
@@ -74,7 +74,7 @@ impl State {
             )));
         }
         for line in lines {
-            // The last line may be half of one; that run is made again.
+            // The last line may be partial; its run is then repeated.
             if let Some(name) = line["fact"].as_str() {
                 facts.insert(name.to_owned(), line["value"].as_f64().unwrap_or(f64::NAN));
                 continue;
@@ -114,7 +114,7 @@ impl State {
         self.done.iter().any(|(done, _)| *done == key)
     }
 
-    /// Keeps a finished run.
+    /// Records a finished run.
     ///
     /// # Errors
     /// Where it cannot be written.
@@ -125,7 +125,7 @@ impl State {
         Ok(())
     }
 
-    /// Keeps that a run failed; it is made again when the experiment is resumed.
+    /// Records a failed run. It is repeated when the experiment is resumed.
     ///
     /// # Errors
     /// Where it cannot be written.
@@ -136,7 +136,7 @@ impl State {
         Ok(())
     }
 
-    /// Keeps a number that holds for all runs.
+    /// Records a number that holds for all runs.
     ///
     /// # Errors
     /// Where it cannot be written.
@@ -179,7 +179,7 @@ mod tests {
             state.keep(key(0), metrics).unwrap();
             state.fail(key(1), "it fell over").unwrap();
         }
-        // Killed in the middle of a line.
+        // Simulate a kill in the middle of a line.
         let path = folder.path().join("state.jsonl");
         let mut text = std::fs::read_to_string(&path).unwrap();
         text.push_str("{\"repeat\":1,\"point\":0,\"eng");

@@ -5,12 +5,12 @@ use super::{Comparison, Point, PointKind};
 use crate::chart::{Chart, Series};
 use crate::stats::Summary;
 
-/// A plot, the name of its files, and a sentence below it.
+/// A plot, the base name of its files, and a caption.
 pub(super) struct Plot {
     pub(super) name: String,
     pub(super) chart: Chart,
     pub(super) caption: String,
-    /// Which load it is of.
+    /// Index of the load that it shows.
     pub(super) load: usize,
 }
 
@@ -24,7 +24,7 @@ impl Samples {
     pub(super) fn read(path: &std::path::Path) -> Option<Samples> {
         let text = std::fs::read_to_string(path).ok()?;
         let mut lines = text.lines();
-        // Names may be in quotes, with commas in them; numbers are not.
+        // Names may be quoted and contain commas; numbers are not quoted.
         let mut names = vec![String::new()];
         let mut quoted = false;
         for c in lines.next()?.chars() {
@@ -51,7 +51,7 @@ impl Samples {
             return Vec::new();
         }
         let get = |row: &[f64], at: usize| row.get(at).copied().unwrap_or(f64::NAN);
-        // A process that has ended uses nothing, which is no measurement of it.
+        // An ended process uses nothing; such zeros are not measurements.
         let ended = names.iter().all(|name| name.starts_with("proc.")).then(|| self.column("proc.resident")).flatten();
         self.rows
             .iter()
@@ -63,7 +63,7 @@ impl Samples {
 }
 
 impl Comparison {
-    /// All plots, by load; `machine` is what a picture says of it.
+    /// All plots, by load. `machine` is the description of the machine in each picture.
     pub(super) fn plots(&self, state: &State, machine: &str) -> Vec<Plot> {
         let mut plots = Vec::new();
         for (load, described) in self.experiment.loads.iter().enumerate() {
@@ -138,7 +138,7 @@ impl Comparison {
                     );
                 }
             }
-            // Over time, the last point: the highest rate.
+            // Plots over time use the last point, which has the highest rate.
             let last = points.last().copied().unwrap_or(*first);
             let when = if points.len() > 1 { format!(" at {}", self.points[last].label) } else { String::new() };
             let typical = "Of each engine the run nearest to its median. Time begins when the engine was ready.";
@@ -183,7 +183,7 @@ impl Comparison {
         for engine in 0..self.experiment.engines.len() {
             let values = self.all(state, point, engine, metric);
             let middle = (values.len().max(1) - 1) as f64 / 2.0;
-            // Beside each other, so that equal ones are seen.
+            // Spread equal values horizontally, so that all are visible.
             let beside = |(at, value): (usize, &f64)| (engine as f64 + (at as f64 - middle) * 0.04, *value);
             series.push(Series {
                 name: String::new(),
@@ -215,7 +215,7 @@ impl Comparison {
                 let mut found: Vec<(f64, Summary)> = points
                     .iter()
                     .filter_map(|point| {
-                        // Where it was sent more slowly than asked, that is where it belongs.
+                        // If the sender was slower than asked, plot the rate that it reached.
                         let sent = self.summary(state, *point, engine, "sent_per_s").map(|summary| summary.median);
                         let rate = sent.filter(|rate| rate.is_finite()).unwrap_or(self.points[*point].rate);
                         Some((rate, self.summary(state, *point, engine, metric)?))
@@ -252,8 +252,8 @@ impl Comparison {
             for (columns, what, scale) in what {
                 let mut points = samples.over_time(columns, *scale);
                 if columns.iter().all(|name| name.starts_with("engine.")) {
-                    // Engines write their counters now and then: between two writings nothing is known, which a line
-                    // from one to the next says better than steps.
+                    // Engines write counters at intervals. A straight line between two writes represents the unknown
+                    // values better than steps.
                     let last = points.last().copied();
                     points.dedup_by(|later, earlier| later.1 == earlier.1);
                     if points.len() < 3 {
@@ -286,12 +286,12 @@ impl Comparison {
     }
 }
 
-/// Whether a point is one of several at rates.
+/// Whether a point belongs to a load with several rates.
 pub(super) fn has_rates(point: &Point) -> bool {
     point.rate.is_finite()
 }
 
-/// As much of a line as a picture is wide.
+/// Truncates a line to the width of a picture.
 fn cut(line: &str) -> String {
     const MOST: usize = 132;
     if line.chars().count() <= MOST {

@@ -1,4 +1,4 @@
-//! The report: one HTML file with everything in it, and beside it the plots and the numbers as files.
+//! The report: one self-contained HTML file, with the plots and numbers as files beside it.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td.n,td.l{white-spa
 figure{margin:1em 0}figcaption{color:#555;font-size:.87em}svg{max-width:100%;height:auto;border:1px solid #eee}\
 pre{background:#f6f6f6;padding:.8em;overflow-x:auto;font-size:.85em}.bad{color:#a00}summary{cursor:pointer}";
 
-/// Writes everything into the comparison's folder; the report's file.
+/// Writes everything into the comparison's folder. Returns the path of the report.
 ///
 /// # Errors
-/// Where a file cannot be written.
+/// If a file cannot be written.
 pub(super) fn write(comparison: &Comparison, state: &State) -> Outcome<PathBuf> {
     let dir = &comparison.dir;
     let save =
@@ -63,7 +63,7 @@ pub(super) fn write(comparison: &Comparison, state: &State) -> Outcome<PathBuf> 
     Ok(path)
 }
 
-/// A table of all runs, a line each.
+/// A table of all runs, one on each line.
 fn runs_csv(comparison: &Comparison, state: &State) -> String {
     let mut names: Vec<&str> = state.done.iter().flat_map(|(_, metrics)| metrics.keys().map(String::as_str)).collect();
     names.sort_unstable();
@@ -94,7 +94,7 @@ fn runs_csv(comparison: &Comparison, state: &State) -> String {
     out
 }
 
-/// `1.94 (1.90 to 1.99)`, times the baseline.
+/// Formats a ratio to the baseline: `1.94 (1.90 to 1.99)`.
 fn ratio_cell(ratio: Option<Interval>) -> String {
     match ratio {
         None => "—".to_owned(),
@@ -105,7 +105,7 @@ fn ratio_cell(ratio: Option<Interval>) -> String {
     }
 }
 
-/// A median with its spread, in a unit of `scale`.
+/// Formats a median with its spread, in a unit of `scale`.
 fn spread_cell(summary: Option<Summary>, scale: f64, digits: usize) -> String {
     match summary {
         None => "—".to_owned(),
@@ -207,7 +207,7 @@ fn html(comparison: &Comparison, state: &State, plots: &[Plot]) -> String {
     out
 }
 
-/// The outcome in sentences.
+/// The results in sentences.
 fn in_short(comparison: &Comparison, state: &State, out: &mut String) {
     let experiment = &comparison.experiment;
     let base = &experiment.engines[experiment.baseline].name;
@@ -255,7 +255,7 @@ fn in_short(comparison: &Comparison, state: &State, out: &mut String) {
     let _ = writeln!(out, "</ul>");
 }
 
-/// The figures of the study that is repeated, with a verdict each.
+/// The figures of the repeated study, with a verdict on each.
 fn beside_study(comparison: &Comparison, state: &State, out: &mut String) {
     let Some(study) = &comparison.experiment.study else { return };
     let _ = writeln!(out, "<h2>Beside the study</h2>\n<p><em>{}</em></p>", escaped(&study.title));
@@ -271,7 +271,7 @@ fn beside_study(comparison: &Comparison, state: &State, out: &mut String) {
     out.push_str("</table></div>\n");
 }
 
-/// Engines with version, what is their own, and command.
+/// The engines, each with its version, its own settings and its command.
 fn engines(comparison: &Comparison, out: &mut String) {
     let experiment = &comparison.experiment;
     let offline = comparison.points.iter().any(|point| matches!(point.kind, PointKind::Offline { .. }));
@@ -310,7 +310,7 @@ fn engines(comparison: &Comparison, out: &mut String) {
     files(comparison, out);
 }
 
-/// A command as options with their values, without what is the laboratory's own.
+/// A command as options with values, without the options that the laboratory adds.
 fn options(words: &[String]) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     let mut words = words.iter().peekable();
@@ -321,17 +321,17 @@ fn options(words: &[String]) -> Vec<String> {
     options
 }
 
-/// The most of a configuration that is shown.
+/// Most bytes of a configuration that the report shows.
 const SHOWN: usize = 200_000;
 
-/// The files that engines were given: configurations as they are, rules by their number.
+/// The engines' files: the text of configurations, the number of rules.
 fn files(comparison: &Comparison, out: &mut String) {
     let (mut configurations, mut rules) = (Vec::new(), Vec::new());
     for engine in &comparison.experiment.engines {
         for words in [&engine.live, &engine.offline] {
             for pair in words.windows(2) {
                 let list = match pair[0].as_str() {
-                    // The script of `sh -c` is no configuration.
+                    // The script of `sh -c` is not a configuration.
                     "-c" if Path::new(&pair[1]).is_file() => &mut configurations,
                     "-S" | "-s" => &mut rules,
                     _ => continue,
@@ -372,7 +372,7 @@ fn files(comparison: &Comparison, out: &mut String) {
 }
 
 impl Comparison {
-    /// What a load sends, as a person reads it.
+    /// Describes the traffic of a load.
     pub(super) fn load(&self, load: usize) -> String {
         let of = |what: &What| match what {
             What::Capture(path) => format!("replay of {}", path.file_name().unwrap_or_default().to_string_lossy()),
@@ -391,7 +391,7 @@ impl Comparison {
         }
     }
 
-    /// How often and how long a load was run.
+    /// Number and duration of a load's runs.
     pub(super) fn repeated(&self, load: usize) -> String {
         let (repeats, times) = (self.experiment.repeats, self.experiment.times);
         let repeats = format!("{repeats} repeat{}", if repeats == 1 { "" } else { "s" });
@@ -402,7 +402,7 @@ impl Comparison {
     }
 }
 
-/// The tables of a load.
+/// The result tables of a load.
 fn results(comparison: &Comparison, state: &State, load: usize, out: &mut String) {
     let points: Vec<usize> =
         (0..comparison.points.len()).filter(|point| comparison.points[*point].load == load).collect();
@@ -571,13 +571,13 @@ fn results(comparison: &Comparison, state: &State, load: usize, out: &mut String
     }
 }
 
-/// With a capital letter.
+/// Capitalises the first letter.
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// How it was measured.
+/// The method section.
 fn how(comparison: &Comparison, made: usize, out: &mut String) {
     let stages: Vec<String> = stage_columns().map(|(stage, _)| stage.name().to_owned()).collect();
     let live = comparison.points.iter().any(|point| !matches!(point.kind, PointKind::Offline { .. }));

@@ -1,4 +1,4 @@
-//! What runs come to: the numbers of each, and what is told of several.
+//! Results: the numbers of each run, and summaries of several runs.
 
 use std::path::Path;
 
@@ -17,19 +17,19 @@ fn metrics<const N: usize>(pairs: [(&str, f64); N]) -> Metrics {
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// What else the machine did during a run.
+/// Adds other activity on the machine during a run.
 fn with_company(mut all: Metrics, company: &Company) -> Metrics {
     all.extend(Company::NAMES.iter().map(|name| (*name).to_owned()).zip(company.values()));
     all
 }
 
-/// The same, of numbers that were kept.
+/// The same, from recorded numbers.
 fn company(metrics: &Metrics) -> Company {
     let [steal, foreign, waiting] = Company::NAMES.map(|name| metrics.get(name).copied().unwrap_or(f64::NAN));
     Company { steal, foreign, waiting }
 }
 
-/// Of a run over a capture.
+/// The results of a run over a capture.
 pub(super) fn of_offline(run: &Offline, capture: &Capture) -> Metrics {
     let all = metrics([
         ("processing_s", run.processing),
@@ -45,7 +45,7 @@ pub(super) fn of_offline(run: &Offline, capture: &Capture) -> Metrics {
     with_company(all, &run.company)
 }
 
-/// Of a run at a rate.
+/// The results of a run at a rate.
 pub(super) fn of_trial(trial: &Trial) -> Metrics {
     let (sent, engine) = (trial.counted.sent, trial.counted.engine);
     let mut all = metrics([
@@ -82,14 +82,14 @@ pub(super) fn of_trial(trial: &Trial) -> Metrics {
     all
 }
 
-/// Of a flow of its own through an engine that is inline: seconds that half, 99 % and 99.9 % of its packets took at most, and
-/// the share that did not arrive.
+/// Latencies of a probe flow through an inline engine: the 50th, 99th and 99.9th percentiles in seconds, and the share
+/// of lost packets.
 const LATENCIES: [&str; 4] = ["latency_p50_s", "latency_p99_s", "latency_p999_s", "latency_lost"];
 
-/// Writes the trials of a search, a line for each.
+/// Writes the trials of a search, one on each line.
 ///
 /// # Errors
-/// Where they cannot be written.
+/// If the file cannot be written.
 pub(super) fn write_trials(trials: &[Trial], path: &Path) -> Outcome<()> {
     let mut text = String::new();
     for (number, trial) in trials.iter().enumerate() {
@@ -107,27 +107,27 @@ fn sent_a_second(trial: &Trial) -> f64 {
     trial.counted.sent.packets / trial.counted.sent.seconds
 }
 
-/// Of a search.
+/// The results of a search.
 pub(super) fn of_search(bound: &Bound, trials: &[Trial]) -> Metrics {
     let mut all = metrics([
         ("bound_pps", bound.rate.value),
         ("trials", trials.len() as f64),
-        // 1 where it is the engine's bound, 0 where the sender or what was asked ended the search.
+        // 1 for the engine's bound, 0 if the sender or the requested range ended the search.
         ("bound_is_engines", if bound.limit() == crate::throughput::Limit::Engine { 1.0 } else { 0.0 }),
         ("peak_bytes", trials.iter().map(|trial| trial.peak).fold(f64::NAN, f64::max)),
-        // The most that was sent in any trial: how far the sender could have gone, at least.
+        // The highest rate sent in any trial: the sender's limit is at least this.
         ("sender_pps", trials.iter().map(sent_a_second).fold(f64::NAN, f64::max)),
     ]);
     if let Some(worst) = trials.iter().map(|trial| trial.company).reduce(|a, b| a.worse(&b)) {
         all = with_company(all, &worst);
     }
-    // At its bound.
+    // The trial at the bound.
     if let Some(at) = trials.iter().rev().find(|trial| trial.rate == bound.rate.value) {
         all.insert("cpu_cores".to_owned(), at.busy);
         all.insert("sent_bits_per_s".to_owned(), at.counted.sent.bytes * 8.0 / at.counted.sent.seconds);
         all.insert("late_p99_s".to_owned(), at.counted.sent.late);
     }
-    // Where it lost above its bound.
+    // Losses above the bound.
     let above = trials.iter().filter(|trial| trial.rate > bound.rate.value);
     if let Some(lowest) = above.min_by(|a, b| a.rate.total_cmp(&b.rate)) {
         all.extend(stage_columns().map(|(stage, name)| (name, lowest.losses.at(stage))));
@@ -135,13 +135,13 @@ pub(super) fn of_search(bound: &Bound, trials: &[Trial]) -> Metrics {
     all
 }
 
-/// Latencies at 50, 99 and 99.9 %, from seconds.
+/// Formats latencies at 50, 99 and 99.9 %, given in seconds.
 fn late(seconds: [f64; 3]) -> String {
     let [p50, p99, p999] = seconds.map(|s| s * 1e6);
     format!("{p50:.1}, {p99:.1}, {p999:.1} µs (50, 99, 99.9 %)")
 }
 
-/// A run in a few words.
+/// Summarises a run in a few words.
 pub(super) fn brief(point: &Point, metrics: &Metrics) -> String {
     let get = |name: &str| metrics.get(name).copied().unwrap_or(f64::NAN);
     let said = match point.kind {
@@ -164,7 +164,7 @@ pub(super) fn brief(point: &Point, metrics: &Metrics) -> String {
     said + &company(metrics).mark()
 }
 
-/// The number that a point is about.
+/// The main metric of a point.
 pub(super) fn main_metric(point: &Point) -> &'static str {
     match point.kind {
         PointKind::Offline { .. } => "processing_s",
@@ -174,7 +174,7 @@ pub(super) fn main_metric(point: &Point) -> &'static str {
 }
 
 impl Comparison {
-    /// A number of all finished runs of an engine at a point, with their repeats.
+    /// One metric of an engine at a point, from all finished runs, with their repeats.
     fn values(&self, state: &State, point: usize, engine: usize, name: &str) -> Vec<(u32, f64)> {
         let of = |(key, metrics): &(Key, Metrics)| {
             let fits = key.point == point && key.engine == engine && key.repeat <= self.experiment.repeats;
@@ -183,20 +183,20 @@ impl Comparison {
         state.done.iter().filter_map(of).collect()
     }
 
-    /// Its median and spread; none where no run is finished.
+    /// The metric's median and spread; `None` without a finished run.
     pub(super) fn summary(&self, state: &State, point: usize, engine: usize, name: &str) -> Option<Summary> {
         let values: Vec<f64> = self.values(state, point, engine, name).into_iter().map(|(_, value)| value).collect();
         Summary::of(&values)
     }
 
-    /// Whether the sender did not reach a point's rate, by the medians of what it sent for an engine.
+    /// Whether the median rate sent to an engine stayed below the point's rate.
     pub(super) fn unreached(&self, state: &State, point: usize, engine: usize) -> bool {
         let short = self.summary(state, point, engine, "lost_sender");
         short.is_some_and(|summary| summary.median > crate::throughput::SHORT)
     }
 
-    /// Of the runs at a point that a result is of (an engine's, or a comparison's with the baseline): how many had company that
-    /// they are not to be published with, and of how many.
+    /// How many runs behind a result were disturbed too much for publication, and how many there are. The result is an
+    /// engine's, or a comparison with the baseline, at one point.
     pub(super) fn disturbed(&self, state: &State, point: usize, engines: &[usize]) -> (usize, usize) {
         let of = |(key, _): &&(Key, Metrics)| {
             key.point == point && engines.contains(&key.engine) && key.repeat <= self.experiment.repeats
@@ -205,7 +205,7 @@ impl Comparison {
         (runs.iter().filter(|(_, metrics)| company(metrics).disturbs()).count(), runs.len())
     }
 
-    /// The note for a comparison with the baseline that is not to be published; none for others.
+    /// The note for a comparison that is too disturbed for publication; `None` for others.
     pub(super) fn busy_note(&self, state: &State, point: usize, engine: usize) -> Option<String> {
         match self.disturbed(state, point, &[engine, self.experiment.baseline]) {
             (0, _) => None,
@@ -215,12 +215,12 @@ impl Comparison {
         }
     }
 
-    /// The values themselves.
+    /// The values without their repeats.
     pub(super) fn all(&self, state: &State, point: usize, engine: usize, name: &str) -> Vec<f64> {
         self.values(state, point, engine, name).into_iter().map(|(_, value)| value).collect()
     }
 
-    /// The ratio of an engine to the baseline at a point, repeat by repeat.
+    /// The ratio of an engine to the baseline at a point, paired by repeat.
     pub(super) fn ratio(&self, state: &State, point: usize, engine: usize, name: &str) -> Option<Interval> {
         let base = self.values(state, point, self.experiment.baseline, name);
         let pairs: Vec<(f64, f64)> = self
@@ -234,7 +234,7 @@ impl Comparison {
         stats::paired_ratio(&pairs)
     }
 
-    /// Latencies of each engine at a point, and their ratios to the baseline's; none where none were measured.
+    /// Latencies of each engine at a point, and their ratios to the baseline's; empty if none were measured.
     pub(super) fn latencies(&self, state: &State, at: usize) -> Vec<String> {
         let mut of_point = Vec::new();
         if let Some(point) = self.points.get(at) {
@@ -259,7 +259,7 @@ impl Comparison {
         of_point
     }
 
-    /// What searches came to, and latencies, in a few lines for a terminal; none where there were none.
+    /// The results of searches, and latencies, in a few lines for a terminal; empty if there are none.
     pub(super) fn bounds(&self, state: &State) -> Vec<String> {
         let mut lines: Vec<String> = (0..self.points.len()).flat_map(|at| self.latencies(state, at)).collect();
         let searches =
@@ -300,7 +300,7 @@ impl Comparison {
         lines
     }
 
-    /// The repeat whose run is nearest to the median of the point's main number: what is shown over time.
+    /// The repeat whose main metric is nearest to the median. The plots over time show it.
     pub(super) fn typical(&self, state: &State, point: usize, engine: usize) -> Option<Key> {
         let values = self.values(state, point, engine, main_metric(&self.points[point]));
         let median = stats::median(&values.iter().map(|(_, value)| *value).collect::<Vec<_>>());
@@ -309,7 +309,7 @@ impl Comparison {
         Some(Key { repeat: *repeat, point, engine })
     }
 
-    /// The stage that lost most at a point, by medians, as `ring 3.1 %`; none where nothing is lost.
+    /// The stages with the largest median losses at a point, such as `ring 3.1 %`; empty without losses.
     pub(super) fn worst_stages(&self, state: &State, point: usize, engine: usize) -> String {
         let mut parts = Vec::new();
         for (stage, name) in stage_columns() {

@@ -1,5 +1,5 @@
-//! The figures of a published study beside those of this machine: ratios of an engine to the baseline, with a verdict by their
-//! interval.
+//! Compares the figures of a published study with this machine's: ratios of an engine to the baseline, with a verdict
+//! from the confidence interval.
 
 use margay_config::Node;
 
@@ -15,21 +15,21 @@ use crate::stats::Interval;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Study {
     pub(super) title: String,
-    /// What this machine, or any one machine, cannot show of it.
+    /// Claims of the study that this machine, or any single machine, cannot reproduce.
     pub(super) not_shown: String,
     figures: Vec<Figure>,
 }
 
-/// One figure of the study: a ratio to what is the baseline here.
+/// One figure of the study: a ratio to the baseline of this experiment.
 #[derive(Clone, Debug, PartialEq)]
 struct Figure {
     what: String,
     load: String,
-    /// The engine, by its name or by what it is isolated by.
+    /// The engine, by name or by isolation.
     of: Of,
     /// A column of `runs.csv`.
     metric: String,
-    /// The least and the most that the study saw.
+    /// The smallest and largest value in the study.
     theirs: (f64, f64),
 }
 
@@ -43,7 +43,7 @@ impl Study {
     /// Reads `study:`.
     ///
     /// # Errors
-    /// With the place, where it makes no sense.
+    /// If it makes no sense, with its place.
     pub(super) fn read(root: Node<'_>) -> Outcome<Option<Study>> {
         let Some(node) = root.child("study") else { return Ok(None) };
         only(node, &["title", "not-shown", "figures"])?;
@@ -75,10 +75,10 @@ impl Study {
         Ok(Some(Study { title: get("title"), not_shown: get("not-shown"), figures }))
     }
 
-    /// Checks that what figures name is in the experiment, or was left out of it on this machine.
+    /// Checks that the experiment contains everything that the figures refer to, or left it out on this machine.
     ///
     /// # Errors
-    /// Where a load is not.
+    /// If a load is missing.
     pub(super) fn check(&self, experiment: &Experiment) -> Outcome<()> {
         for figure in &self.figures {
             if !experiment.loads.iter().any(|load| load.name == figure.load) {
@@ -89,7 +89,7 @@ impl Study {
     }
 }
 
-/// What our interval says of a study's figure, of which a tenth is granted on either side.
+/// The verdict of our interval on a study's figure, with a tolerance of a tenth on either side.
 fn verdict(theirs: (f64, f64), ours: Option<Interval>, emulated: bool, busy: bool) -> &'static str {
     let Some(ours) = ours else { return "not measured here" };
     if busy {
@@ -109,7 +109,7 @@ fn verdict(theirs: (f64, f64), ours: Option<Interval>, emulated: bool, busy: boo
     }
 }
 
-/// A figure as it is shown.
+/// A figure as the report shows it.
 pub(super) struct Row {
     pub(super) what: String,
     pub(super) at: String,
@@ -119,7 +119,7 @@ pub(super) struct Row {
 }
 
 impl Comparison {
-    /// The study's figures beside ours, one for each point of the load that a figure is of.
+    /// Rows that compare the study's figures with ours, one for each point of a figure's load.
     pub(super) fn beside_study(&self, state: &State) -> Vec<Row> {
         let mut rows = Vec::new();
         for figure in self.experiment.study.iter().flat_map(|study| &study.figures) {

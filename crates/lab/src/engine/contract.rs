@@ -1,5 +1,5 @@
-//! How an engine is started, how it says that it is ready, where it writes its counters and how it is stopped: what the
-//! laboratory has to know of one. Margay and Suricata are described here; others by a person, in YAML (docs/lab.md).
+//! An engine's contract: how to start it, how it reports readiness, where it writes counters and how to stop it. Margay
+//! and Suricata have contracts here; the user describes other engines in YAML (docs/lab.md).
 
 use std::time::Duration;
 
@@ -11,61 +11,62 @@ use crate::isolate::Apart;
 use crate::problem::{Outcome, Problem};
 use crate::units;
 
-/// What says that an engine is ready.
+/// How an engine reports that it is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
     /// A line with this text on its standard output or error.
     Line(String),
-    /// This file is there.
+    /// This file exists.
     File(String),
-    /// It is when it was started.
+    /// It is ready as soon as it is started.
     AtOnce,
 }
 
-/// Where an engine's counters are.
+/// The location of an engine's counters.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CountersAt {
-    /// The file, with places to fill in.
+    /// The file, with placeholders.
     pub(crate) file: String,
     pub(crate) format: Format,
     pub(crate) names: Names,
-    /// When it did not change for so long, it is final: longer than the engine takes to write what it counted.
+    /// Counters that did not change for this long are final. It is longer than the engine's write interval.
     pub(crate) rest: Duration,
 }
 
-/// See the module. Commands and files have places to fill in: `{interface}`, `{peer}` (the other one of an engine that is inline), `{capture}`, `{dir}` (the folder of this run),
-/// `{tmp}` (a folder with a short name, for sockets) and `{cores}` (how many CPUs it has).
+/// An engine's contract, see the module. Commands and files have placeholders: `{interface}`, `{peer}` (an inline
+/// engine's other interface), `{capture}`, `{dir}` (this run's folder), `{tmp}` (a folder with a short name, for
+/// sockets) and `{cores}` (its number of CPUs).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Contract {
-    /// What it is called in reports.
+    /// The engine's name in reports.
     pub(crate) name: String,
-    /// The command that reads packets from `{interface}`; empty where it cannot.
+    /// The command that reads packets from `{interface}`; empty if there is none.
     pub(crate) live: Vec<String>,
-    /// The command that reads `{capture}` and ends; empty where there is none.
+    /// The command that reads `{capture}` and ends; empty if there is none.
     pub(crate) offline: Vec<String>,
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) ready: Ready,
-    /// How long getting ready may take.
+    /// Time limit for getting ready.
     pub(crate) ready_within: Duration,
     pub(crate) counters: Option<CountersAt>,
-    /// The signal that asks it to stop, by name.
+    /// The name of the signal that stops it.
     pub(crate) stop: String,
-    /// How long stopping may take.
+    /// Time limit for stopping.
     pub(crate) stop_within: Duration,
-    /// The command that says its version; empty where it has none.
+    /// The command that prints its version; empty if there is none.
     pub(crate) version: Vec<String>,
-    /// It is started anew for each trial of a search.
+    /// It is restarted for each trial of a search.
     pub(crate) restart: bool,
-    /// The CPUs that it runs on where it reads from an interface.
+    /// Its CPUs while it reads from an interface.
     pub(crate) cpus: Cpus,
-    /// It is the simulated engine, which takes packets in numbers as well.
+    /// It is the simulated engine, which also takes packet counts.
     pub(crate) simulated: bool,
-    /// What it is isolated by.
+    /// Its isolation.
     pub(crate) apart: Apart,
 }
 
 impl Contract {
-    /// The same, between two interfaces: Margay and Suricata take both from their configuration.
+    /// The same engine between two interfaces. Margay and Suricata take both from their configuration.
     pub(crate) fn inline(mut self) -> Contract {
         for word in &mut self.live {
             if word == "--af-packet={interface}" {
@@ -75,7 +76,7 @@ impl Contract {
         self
     }
 
-    /// An engine that is described by its commands alone.
+    /// An engine with nothing but its commands.
     fn plain(name: &str) -> Contract {
         Contract {
             name: name.to_owned(),
@@ -95,7 +96,7 @@ impl Contract {
         }
     }
 
-    /// It is to run on `cpus`.
+    /// Sets its CPUs.
     pub(crate) fn on(&mut self, cpus: &Cpus) {
         self.cpus = cpus.clone();
         let count = cpus.count().to_string();
@@ -106,8 +107,9 @@ impl Contract {
         }
     }
 
-    /// Suricata, and Margay, which takes the same options: counters come from a statistics log of its own that is added to the
-    /// outputs, once a second. (An event log would need a list of types, which Suricata 8 does not take from `--set`.)
+    /// Suricata, or Margay, which takes the same options. A statistics log of its own, written once a second, is added
+    /// to the outputs for the counters. (An event log would need a list of types, which Suricata 8 does not accept from
+    /// `--set`.)
     pub(crate) fn suricata(name: &str, binary: &str, options: &Options) -> Contract {
         let mut command = vec![binary.to_owned()];
         let mut add = |words: &[&str]| command.extend(words.iter().map(|word| (*word).to_owned()));
@@ -154,7 +156,7 @@ impl Contract {
                     alerts: list("detect.alert"),
                     blocked: list("ips.blocked"),
                 },
-                // It writes every second, but its threads hand over what they counted every three.
+                // It writes every second, but its threads hand over their counts every three seconds.
                 rest: Duration::from_millis(4500),
             }),
             stop: "INT".to_owned(),
@@ -163,7 +165,7 @@ impl Contract {
         }
     }
 
-    /// The simulated engine (`crate::sim`) with this capacity; `options` are more of its options.
+    /// The simulated engine (`crate::sim`) with this capacity, and further options.
     pub(crate) fn simulated(name: &str, capacity: f64, options: &[String]) -> Outcome<Contract> {
         let mut live = super::own_command()?;
         let words = ["sim-engine", "--source", "{source}", "--counters", "{dir}/counters", "--capacity"];
@@ -191,11 +193,11 @@ impl Contract {
         })
     }
 
-    /// Reads the contract that `node` describes; its name is the node's. Where it is one of Margay or Suricata, configuration and rules
-    /// of `instead` go before its own.
+    /// Reads the contract in `node`; its name is the node's. For Margay and Suricata, the configuration and rules in
+    /// `instead` replace its own.
     ///
     /// # Errors
-    /// With the place, where a setting is not known or makes no sense.
+    /// If a setting is unknown or makes no sense, with its place.
     pub(crate) fn read(node: Node<'_>, instead: &Options) -> Outcome<Contract> {
         let name = node.name().to_owned();
         let adapter = node.get("adapter").unwrap_or("command");
@@ -319,10 +321,10 @@ impl Contract {
         Ok(contract)
     }
 
-    /// Reads a file with one contract, or with `engines:` of which `name` is one.
+    /// Reads a file with one contract, or with an `engines:` section that contains `name`.
     ///
     /// # Errors
-    /// Where the file cannot be read or understood.
+    /// If the file cannot be read or parsed.
     pub(crate) fn load(path: &str) -> Outcome<Contract> {
         let config = Config::load(path)?;
         let root = config.root();
@@ -337,7 +339,7 @@ impl Contract {
     }
 }
 
-/// What is given for Margay and Suricata.
+/// The user's options for Margay and Suricata.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) config: Option<String>,
@@ -346,10 +348,10 @@ pub(crate) struct Options {
     pub(crate) args: Vec<String>,
 }
 
-/// Checks that no setting of `node` is other than `known`.
+/// Checks that `node` has only `known` settings.
 ///
 /// # Errors
-/// With its place, where one is.
+/// An unknown setting, with its place.
 pub(crate) fn only(node: Node<'_>, known: &[&str]) -> Outcome<()> {
     for child in node.children() {
         if !known.contains(&child.name()) {
@@ -360,10 +362,10 @@ pub(crate) fn only(node: Node<'_>, known: &[&str]) -> Outcome<()> {
     Ok(())
 }
 
-/// A duration below `node`.
+/// Reads a duration below `node`.
 ///
 /// # Errors
-/// With its place, where it is none.
+/// An invalid duration, with its place.
 pub(crate) fn read_duration(node: Node<'_>, key: &str) -> Outcome<Option<Duration>> {
     let Some(child) = node.child(key) else { return Ok(None) };
     units::duration(child.text()).map(Some).map_err(|why| child.error(format!("{key}: {why}")).into())
@@ -401,7 +403,7 @@ mod tests {
         let line = contract.offline.join(" ");
         assert!(line.starts_with("suricata -c s.yaml -S x.rules -l {dir} --set stats.enabled=yes"), "{line}");
         assert!(line.ends_with("--set a.b=c -r {capture}"), "{line}");
-        // Suricata 8 refuses a list of event types from the command line.
+        // Suricata 8 rejects a list of event types on the command line.
         assert!(!line.contains("types"), "{line}");
         assert_eq!(contract.counters.map(|c| c.format), Some(Format::StatsLog));
     }

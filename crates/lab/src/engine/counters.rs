@@ -1,4 +1,4 @@
-//! What an engine says it received, lost and took: read from the file that it writes.
+//! An engine's own counts of received, lost and decoded packets, read from the file that it writes.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -7,21 +7,21 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// How a file of counters is written.
+/// Format of a counter file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// JSON objects, one a line; the last that has one of the names counts. Names are paths: `stats.decoder.pkts`.
+    /// One JSON object on each line; the last one with the name counts. Names are paths: `stats.decoder.pkts`.
     JsonLines,
-    /// One JSON object, written anew each time.
+    /// One JSON object that the engine rewrites each time.
     Json,
-    /// Lines of a name and a number, with a blank, `:` or `=` between them; the last line of a name counts.
+    /// Lines with a name and a number, separated by a blank, `:` or `=`. The last line with a name counts.
     Lines,
     /// Suricata's `stats.log`: `name | thread | value`; the last `Total` of a name counts.
     StatsLog,
 }
 
 impl Format {
-    /// By its name in a contract.
+    /// The format with that name in a contract.
     pub(crate) fn named(name: &str) -> Option<Format> {
         match name {
             "json-lines" | "eve" => Some(Format::JsonLines),
@@ -33,10 +33,10 @@ impl Format {
     }
 }
 
-/// What is asked of an engine's counters. Each is the sum of the counters that are named.
+/// The counters to read. Each value is the sum of the named counters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Names {
-    /// Packets that came to the engine's queue, those that it dropped included.
+    /// Packets that reached the engine's queue, including those that it dropped.
     pub(crate) received: Vec<String>,
     /// Packets that found the queue full.
     pub(crate) dropped: Vec<String>,
@@ -46,11 +46,11 @@ pub(crate) struct Names {
     pub(crate) gaps: Vec<String>,
     /// Alerts.
     pub(crate) alerts: Vec<String>,
-    /// Packets that the engine did not send on, since it decided so; of one that is inline.
+    /// Packets that an inline engine decided not to forward.
     pub(crate) blocked: Vec<String>,
 }
 
-/// The counters at one time; not a number is what is not known.
+/// The counters at one time; NaN if unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) received: f64,
@@ -62,7 +62,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Nothing is known.
+    /// All values unknown.
     pub(crate) const UNKNOWN: Counts = Counts {
         received: f64::NAN,
         dropped: f64::NAN,
@@ -72,21 +72,21 @@ impl Counts {
         blocked: f64::NAN,
     };
 
-    /// In the order of [`Counts::NAMES`].
+    /// The values, in the order of [`Counts::NAMES`].
     pub(crate) fn values(&self) -> [f64; 6] {
         [self.received, self.dropped, self.decoded, self.gaps, self.alerts, self.blocked]
     }
 
-    /// What the values are called in tables.
+    /// Names of the values in tables.
     pub(crate) const NAMES: [&str; 6] = ["received", "dropped", "decoded", "gaps", "alerts", "blocked"];
 
-    /// Whether both say the same; what is not known is the same as what is not known.
+    /// Whether both are equal. Unknown values are equal to each other.
     pub(crate) fn same(&self, other: &Counts) -> bool {
         self.values().iter().zip(other.values()).all(|(a, b)| a.to_bits() == b.to_bits())
     }
 }
 
-/// Reads a file of counters again and again, the new part of it where it grows.
+/// Reads a counter file repeatedly; of a growing file, only the new part.
 #[derive(Clone, Debug)]
 pub(crate) struct CounterFile {
     path: PathBuf,
@@ -94,21 +94,21 @@ pub(crate) struct CounterFile {
     names: Names,
     offset: u64,
     partial: Vec<u8>,
-    /// Of the file when it was read last, where it is written anew each time.
+    /// Time and size of the file at the last reading, for files that are rewritten.
     stamp: Option<(std::time::SystemTime, u64)>,
     last: Counts,
-    /// How often something new was found.
+    /// How often new counters were found.
     pub(crate) updates: u64,
 }
 
 /// The value of a counter by its name.
 type Lookup<'a> = dyn FnMut(&str) -> Option<f64> + 'a;
 
-/// A line longer than this is no line of counters.
+/// A longer line cannot be a line of counters.
 const LONGEST: usize = 4 << 20;
 
 impl CounterFile {
-    /// Of `path`, which need not be there yet.
+    /// A reader for `path`, which need not exist yet.
     pub(crate) fn new(path: PathBuf, format: Format, names: Names) -> CounterFile {
         CounterFile {
             path,
@@ -122,7 +122,7 @@ impl CounterFile {
         }
     }
 
-    /// The counters as last written; what was known before where the file cannot be read now.
+    /// The counters as last written. If the file cannot be read now, returns the previous ones.
     pub(crate) fn read(&mut self) -> Counts {
         match self.format {
             Format::Json | Format::Lines => {
@@ -137,7 +137,7 @@ impl CounterFile {
             Format::JsonLines | Format::StatsLog => {
                 let Ok(mut file) = File::open(&self.path) else { return self.last };
                 if file.metadata().is_ok_and(|data| data.len() < self.offset) {
-                    // Written anew.
+                    // The file was rewritten.
                     (self.offset, self.partial) = (0, Vec::new());
                 }
                 if file.seek(SeekFrom::Start(self.offset)).is_err() {
@@ -166,7 +166,7 @@ impl CounterFile {
         let mut lookup: Box<Lookup<'_>> = match format {
             Format::JsonLines => {
                 let Some(value) = text.lines().rev().find_map(|line| {
-                    // Most lines of an event log are not counters: they are not worth parsing.
+                    // Most lines of an event log have no counters and are not worth parsing.
                     let first = self.names.all().next()?.split('.').next()?;
                     let value = line.contains(first).then(|| serde_json::from_str::<Value>(line).ok()).flatten()?;
                     self.names.all().any(|name| dotted(&value, name).is_some()).then_some(value)

@@ -1,4 +1,4 @@
-//! An engine that was started: whether it is ready, whether it still runs, what it counts, how it is stopped.
+//! A running engine: readiness, liveness, counters, and stopping.
 
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -19,21 +19,21 @@ use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 use crate::signals;
 
-/// From where an engine takes its packets.
+/// The engine's source of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum From {
-    /// An interface, in a network namespace where one is named; and the other one, of an engine that is inline.
-    /// A virtual machine's is reached by a TAP device.
+    /// An interface, in a network namespace if one is named, and an inline engine's other interface. A virtual machine
+    /// reads from a TAP device.
     Interface { name: String, peer: Option<String>, tap: Option<String>, namespace: Option<String> },
-    /// A capture, after which it ends.
+    /// A capture. The engine ends after it.
     Capture(PathBuf),
     /// The simulated engine's socket.
     Socket,
 }
 
-/// See the module. Dropped, it is killed.
+/// A running engine, see the module. It is killed when dropped.
 pub(crate) struct Running {
-    /// What it is called.
+    /// Its name.
     pub(crate) name: String,
     child: Child,
     held: OwnedFd,
@@ -44,9 +44,9 @@ pub(crate) struct Running {
     stop_within: Duration,
     /// When it was started.
     pub(crate) started: Moment,
-    /// When it said that it was ready.
+    /// When it reported that it was ready.
     pub(crate) ready: Moment,
-    /// The most memory that was seen, in bytes.
+    /// Peak memory in bytes.
     peak: f64,
     /// The engine is a child of `child`.
     launched: bool,
@@ -59,15 +59,15 @@ pub(crate) struct Running {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
     pub(crate) status: ExitStatus,
-    /// When.
+    /// The time.
     pub(crate) at: Moment,
-    /// Processor time in seconds, all its threads', up to the end.
+    /// CPU seconds of all its threads until the end.
     pub(crate) busy: f64,
-    /// The most memory that was seen, in bytes; the last look may be 50 ms before the end.
+    /// Peak memory in bytes. The last reading may be 50 ms before the end.
     pub(crate) peak: f64,
 }
 
-/// A signal by its name, with or without `SIG`.
+/// Parses a signal name, with or without `SIG`.
 pub(super) fn signal(name: &str) -> Option<Signal> {
     Some(match name.trim_start_matches("SIG") {
         "INT" => Signal::INT,
@@ -84,7 +84,7 @@ impl Running {
     /// Starts the engine in folder `dir` and waits until it is ready. `short` is a folder with a short name.
     ///
     /// # Errors
-    /// Where it cannot be started, ends before it is ready or does not get ready in time; it runs no more then.
+    /// If it cannot be started, ends early or is not ready in time. It is then not running.
     pub(crate) fn start(
         contract: &Contract,
         from: &From,
@@ -131,7 +131,7 @@ impl Running {
             cpus: contract.cpus.count(),
             memory: contract.apart.memory,
         })?);
-        // Before anything else: whoever enters a network namespace sees no control groups any more.
+        // Do this first: a thread in a network namespace no longer sees control groups.
         if let Some(group) = how.group(contract.apart.memory, session)? {
             let join = ["sh", "-c", "echo $$ > \"$0\" && exec \"$@\""].map(str::to_owned);
             let processes = group.join("cgroup.procs").to_string_lossy().into_owned();
@@ -149,7 +149,7 @@ impl Running {
         std::fs::write(&command_file, format!("{line}\n"))
             .map_err(|error| Problem::file("write", &command_file, error))?;
         let started = Moment::now();
-        // Reading a capture it has all there are: nobody sends beside it.
+        // An engine that reads a capture gets all CPUs, because there is no sender.
         let cpus = if matches!(from, From::Interface { .. }) { &contract.cpus } else { &Cpus::default() };
         let child = cpus
             .spawn(&mut command)
@@ -218,7 +218,7 @@ impl Running {
         }
     }
 
-    /// Its process.
+    /// Its process identifier.
     pub(crate) fn pid(&self) -> u32 {
         self.engine.as_ref().map_or_else(|| self.child.id(), |(pid, _)| *pid)
     }
@@ -242,12 +242,12 @@ impl Running {
         }
     }
 
-    /// What signals go to.
+    /// The process that receives signals.
     fn signalled(&self) -> &OwnedFd {
         self.engine.as_ref().map_or(&self.held, |(_, held)| held)
     }
 
-    /// Waits at most `time` for its end, which is not taken note of otherwise.
+    /// Waits at most `time` for its end, without recording the end.
     fn wait(&mut self, time: Duration) -> Outcome<bool> {
         if let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", self.pid())) {
             let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -263,10 +263,10 @@ impl Running {
         }
     }
 
-    /// Waits `time`, in which the engine is not to end.
+    /// Waits for `time`, during which the engine must not end.
     ///
     /// # Errors
-    /// Where it does, or somebody asks to stop.
+    /// If it ends, or on a request to stop.
     pub(crate) fn keep(&mut self, time: Duration, doing: &str) -> Outcome<()> {
         let until = Moment::now().plus(time);
         loop {
@@ -283,7 +283,7 @@ impl Running {
         }
     }
 
-    /// A problem that says how it ended and what it said last.
+    /// A problem that describes how it ended, with its last output.
     fn ended_early(&mut self, doing: &str) -> Problem {
         let how = match self.child.wait() {
             Ok(status) => describe(status),
@@ -292,7 +292,7 @@ impl Running {
         Problem::Failed(format!("engine {} {how} {doing}{}", self.name, self.last_words()))
     }
 
-    /// The last lines of its output, to be put behind a sentence.
+    /// The last lines of its output, to append to a sentence.
     fn last_words(&self) -> String {
         let text = std::fs::read(&self.console).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -301,18 +301,18 @@ impl Running {
         if last.is_empty() { "; it said nothing".to_owned() } else { format!("; it said last:\n  {last}") }
     }
 
-    /// The counters as it wrote them last.
+    /// The counters as last written.
     pub(crate) fn counts(&mut self) -> Counts {
         self.counters.as_mut().map_or(Counts::UNKNOWN, CounterFile::read)
     }
 
-    /// A reader of its counters for another thread.
+    /// A counter reader for another thread.
     pub(crate) fn counters(&self) -> Option<CounterFile> {
         self.counters.clone()
     }
 
-    /// Waits until the counters have come to rest: until nothing is missing of the packets that are `expected` to have come
-    /// since `before`, or they did not change for as long as the contract says; at most `most`.
+    /// Waits until the counters settle, at most `most`. They have settled when they include the packets `expected` since
+    /// `before`, or when they did not change for the contract's rest time.
     ///
     /// # Errors
     /// As [`Running::keep`].
@@ -325,7 +325,7 @@ impl Running {
                 let known = |value: f64| if value.is_finite() { value } else { 0.0 };
                 let grown = |of: fn(&Counts) -> f64| of(&last) - known(of(&before));
                 let done = grown(|counts| counts.decoded) + known(grown(|counts| counts.dropped));
-                // Each number may be a rounded one.
+                // Each number may be rounded.
                 if grown(|counts| counts.received) >= packets && done >= packets - 1.5 {
                     break;
                 }
@@ -336,7 +336,7 @@ impl Running {
                 (last, changed) = (now, Moment::now());
             }
             let still = Moment::now().since(changed);
-            // Where the file itself is late, so is the rest; some engines write it only where there is something new.
+            // If the file is late, wait longer. Some engines write it only when counters change.
             if still > self.rest && (self.updates() > first || still > self.rest * 3) {
                 break;
             }
@@ -348,10 +348,10 @@ impl Running {
         self.counters.as_ref().map_or(0, |counters| counters.updates)
     }
 
-    /// Waits for an engine that ends by itself, at most `within`.
+    /// Waits at most `within` for an engine that ends by itself.
     ///
     /// # Errors
-    /// Where it does not end, or somebody asks to stop.
+    /// If it does not end, or on a request to stop.
     pub(crate) fn finish(mut self, within: Duration) -> Outcome<End> {
         let until = Moment::now().plus(within);
         while !self.wait(Duration::from_millis(50))? {
@@ -370,13 +370,13 @@ impl Running {
         Err(Problem::Failed(format!("engine {} {}{}", self.name, describe(end.status), self.last_words())))
     }
 
-    /// Processor seconds that all its threads took so far.
+    /// CPU seconds of all its threads so far.
     pub(crate) fn busy(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         let words: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
         let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(f64::NAN);
         if words.is_empty() || words == [""] {
-            // It has ended, and its launcher has its times.
+            // It has ended; its launcher has its times.
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
             let words: Vec<f64> = stat
                 .rsplit_once(") ")
@@ -389,14 +389,14 @@ impl Running {
         (ticks(11) + ticks(12)) / self.tick
     }
 
-    /// The most memory that was seen, in bytes.
+    /// Peak memory so far, in bytes.
     pub(crate) fn peak(&self) -> f64 {
         self.peak
     }
 
     fn take_end(&mut self) -> Outcome<End> {
         let at = Moment::now();
-        // Until it is waited for, an ended process still has its times.
+        // An ended process keeps its times until it is reaped.
         let _ = waitid(WaitId::Pid(Pid::from_child(&self.child)), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let busy = self.busy();
         let status = self.child.wait();
@@ -405,10 +405,10 @@ impl Running {
         Ok(End { status, at, busy, peak: self.peak })
     }
 
-    /// Asks it to stop, and kills it where it does not.
+    /// Asks it to stop, and kills it if it does not.
     ///
     /// # Errors
-    /// Where it had to be killed.
+    /// If it had to be killed.
     pub(crate) fn stop(mut self) -> Outcome<(End, Counts)> {
         let _ = pidfd_send_signal(self.signalled(), self.stop);
         let until = Moment::now().plus(self.stop_within);
@@ -456,7 +456,7 @@ fn fill(word: &str, from: &From, dir: &Path, short: &Path) -> String {
     word
 }
 
-/// How a process ended, as part of a sentence.
+/// Describes how a process ended, as part of a sentence.
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with status {code}"),
@@ -465,7 +465,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! What reading the clock costs in each isolation: study 3 found half an engine's time and more there.
+//! The cost of reading the clock in each isolation. In study 3 it was half of an engine's time and more.
 #![allow(unsafe_code)]
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 use crate::stats;
 
-/// What reading the clock costs: on this machine, in a container, in a virtual machine
+/// Measure the cost of reading the clock: on this machine, in a container, in a virtual machine
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Readings in each repeat
@@ -19,19 +19,19 @@ pub(crate) struct Args {
     /// Repeats of each isolation, in turn
     #[arg(long, short = 'n', default_value_t = 5)]
     repeats: u32,
-    /// Write what each repeat took, as CSV
+    /// Write the duration of each repeat, as CSV
     #[arg(long, short = 'o')]
     output: Option<std::path::PathBuf>,
 }
 
-/// Read the clock in a loop and say how long it took; a part of `clock`
+/// Read the clock in a loop and print the duration; a part of `clock`
 #[derive(clap::Args)]
 pub(crate) struct LoopArgs {
     #[arg(long)]
     calls: u64,
 }
 
-/// The counter of time stamps, where the processor has one that programs may read.
+/// The time stamp counter, if programs may read the processor's.
 fn stamp() -> Option<u64> {
     #[cfg(target_arch = "x86_64")] // portable: it is the cost of this counter that is measured
     // SAFETY: the instruction has no operands and touches no memory; every x86-64 processor has it.
@@ -42,7 +42,7 @@ fn stamp() -> Option<u64> {
 
 const SAID: &str = "nanoseconds-a-reading";
 
-/// The loop itself, within an isolation.
+/// The loop itself, run within an isolation.
 pub(crate) fn run_loop(args: &LoopArgs) -> Outcome<ExitCode> {
     let timed = |read: &mut dyn FnMut() -> u64| {
         let begun = Instant::now();
@@ -58,7 +58,7 @@ pub(crate) fn run_loop(args: &LoopArgs) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Nanoseconds a reading of the system's clock and of the counter, in one isolation.
+/// Nanoseconds for reading the system clock and the counter, in one isolation.
 fn measure(kind: Kind, calls: u64) -> Outcome<(f64, f64)> {
     let mut session = Session::begin()?;
     let short = session.make_folder()?;
@@ -98,7 +98,7 @@ fn measure(kind: Kind, calls: u64) -> Outcome<(f64, f64)> {
 /// Where an isolation that can be had fails.
 pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     let (mut kinds, mut rows) = (Vec::new(), String::from("isolation,repeat,system_ns,counter_ns\n"));
-    // Macvtap is a container for which nothing else is different here.
+    // For this measurement, macvtap is the same as a container.
     for kind in [Kind::Bare, Kind::Container, Kind::Machine] {
         match kind.how().missing(None) {
             None => kinds.push((kind, Vec::new(), Vec::new())),

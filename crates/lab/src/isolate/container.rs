@@ -1,5 +1,5 @@
-//! A container by this program itself: `unshare` gives it namespaces, then [`run`] gives it a root, a control group, the
-//! capabilities and system calls that a container runtime leaves it, and becomes the command.
+//! A container built by this program: `unshare` creates its namespaces. [`run`] then sets up the root, the control
+//! group, and the capabilities and system calls that a container runtime allows, and executes the command.
 
 use std::ffi::CString;
 use std::os::unix::process::CommandExt;
@@ -20,7 +20,7 @@ pub(super) struct Container {
     pub(super) macvtap: bool,
 }
 
-/// What a container runtime leaves by default, with what capturing packets takes beside it.
+/// Default capabilities of a container runtime, and those that packet capture needs.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
@@ -39,7 +39,7 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SYS_NICE)
     .union(CapabilitySet::IPC_LOCK);
 
-/// What of this machine is in a container's root, where it is there.
+/// Folders of this machine in a container's root, if they exist.
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/sys"];
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
@@ -97,7 +97,7 @@ impl Isolation for Container {
     }
 }
 
-/// Whether a macvtap interface can be made: tried in a namespace of its own.
+/// Whether a macvtap interface can be created, tested in a separate namespace.
 fn has_macvtap() -> bool {
     let script =
         "ip link add try0 type veth peer name try1 && ip link add link try0 name try2 type macvtap mode passthru";
@@ -105,7 +105,7 @@ fn has_macvtap() -> bool {
     tried.is_ok_and(|output| output.status.success())
 }
 
-/// Become a command in a container; a part of the laboratory's own launcher
+/// Execute a command in a container; a part of the laboratory's own launcher
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A folder for the root
@@ -119,17 +119,17 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-/// Becomes the command. It is the first process of a namespace of processes, and has mounts of its own.
+/// Executes the command. It is the first process of a PID namespace, with mounts of its own.
 ///
 /// # Errors
-/// Where a part of the container cannot be made.
+/// If a part of the container cannot be created.
 pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     if std::process::id() != 1 {
         return Err(Problem::Usage("`inside` is started by the laboratory, in namespaces of its own".to_owned()));
     }
     enter(args).map_err(|(what, error)| Problem::Failed(format!("container: cannot {what}: {error}")))?;
     for capability in CapabilitySet::all().difference(KEPT).iter() {
-        // Kernels do not know all of them.
+        // A kernel may not know all of them.
         let _ = remove_capability_from_bounding_set(capability);
     }
     filter::install().map_err(|error| Problem::Failed(format!("container: cannot filter system calls: {error}")))?;
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     Err(Problem::Failed(format!("container: cannot start {program}: {error}")))
 }
 
-/// Makes the root and changes to it.
+/// Creates the root and changes to it.
 fn enter(args: &Args) -> Result<(), (String, std::io::Error)> {
     fn doing<T, E: Into<std::io::Error>>(
         what: impl FnOnce() -> String,
@@ -155,7 +155,7 @@ fn enter(args: &Args) -> Result<(), (String, std::io::Error)> {
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC),
     )?;
     make(root)?;
-    // What is written must not show in the root itself: its own folder is among what is bound.
+    // Writes must not show in the root itself, because the folder bound into it contains it.
     let mode = CString::new("mode=755").unwrap_or_default();
     doing(|| "mount the root".to_owned(), mount("margay", root, "tmpfs", MountFlags::NOSUID, mode.as_c_str()))?;
     let inside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));

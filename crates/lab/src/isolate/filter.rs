@@ -1,7 +1,7 @@
-//! System calls that a container may not make: what container runtimes refuse by default.
+//! System calls that a container may not make: those that container runtimes block by default.
 #![allow(unsafe_code)]
 
-/// Refused with EPERM.
+/// These fail with EPERM.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -37,14 +37,14 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 const ARCHITECTURE: u32 = 0xc000_00b7;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))] // portable: the number of the kernel's interface
 const ARCHITECTURE: u32 = 0;
-/// Whether the filter knows the numbers of this architecture's system calls.
+/// Whether the filter knows this architecture's system call numbers.
 pub(super) const AVAILABLE: bool = ARCHITECTURE != 0;
 
-/// Of `struct seccomp_data`.
+/// Offsets in `struct seccomp_data`.
 const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 
-/// The program: another architecture's calls end the process, those of [`REFUSED`] fail, all others pass.
+/// The filter program: calls of another architecture kill the process, those in [`REFUSED`] fail, all others pass.
 fn program() -> Vec<libc::sock_filter> {
     let line = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = |at: u32| line(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
@@ -53,7 +53,7 @@ fn program() -> Vec<libc::sock_filter> {
     let mut lines = vec![load(ARCHITECTURE_AT), equal(ARCHITECTURE, 1, 0), answer(libc::SECCOMP_RET_KILL_PROCESS)];
     lines.push(load(NUMBER_AT));
     for (at, number) in REFUSED.iter().enumerate() {
-        // To the last line; past the ones that follow and the one that lets pass.
+        // Jump to the last line: past the following checks and the line that lets a call pass.
         lines.push(equal(*number as u32, (REFUSED.len() - at) as u8, 0));
     }
     lines.push(answer(libc::SECCOMP_RET_ALLOW));
@@ -61,10 +61,10 @@ fn program() -> Vec<libc::sock_filter> {
     lines
 }
 
-/// Installs the filter for this process and all that it becomes.
+/// Installs the filter for this process and its children.
 ///
 /// # Errors
-/// Where the kernel refuses.
+/// If the kernel rejects it.
 pub(super) fn install() -> std::io::Result<()> {
     let lines = program();
     let filter = libc::sock_fprog { len: lines.len() as u16, filter: lines.as_ptr().cast_mut() };
@@ -77,7 +77,7 @@ pub(super) fn install() -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    /// What the program answers to a call.
+    /// The program's result for a call.
     fn answer(architecture: u32, number: u32) -> u32 {
         let lines = program();
         let (mut at, mut loaded) = (0, 0);

@@ -1,24 +1,24 @@
-//! A control group with a limit of memory: version 1 or 2 of the interface.
+//! A control group with a memory limit, with version 1 or 2 of the interface.
 
 use std::path::{Path, PathBuf};
 
 use crate::made::{Session, Thing};
 use crate::problem::{Outcome, Problem};
 
-/// Where groups of the memory controller are made, and what limits them.
+/// Where memory control groups are created, and the file with their limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The folder in which a group may be made.
+    /// The folder that groups are created in.
     folder: PathBuf,
-    /// The file of a group that holds its limit.
+    /// The file in a group that holds its limit.
     limit: &'static str,
 }
 
 impl Place {
-    /// On this machine.
+    /// The place on this machine.
     ///
     /// # Errors
-    /// A clause that says why there is none.
+    /// A clause that gives the reason if there is none.
     pub(super) fn find() -> Result<Place, String> {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let has = |path: &Path| path.is_dir();
@@ -29,8 +29,8 @@ impl Place {
         Place::of(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"), &has, &delegates)
     }
 
-    /// By the mounts and the groups of a process. With version 1 a group is made below one's own; with version 2 beside it, since one
-    /// that has processes delegates nothing.
+    /// Finds the place from the mounts and a process's groups. With version 1, a group is created below the process's
+    /// own. With version 2 it is created beside it, because a group with processes cannot delegate.
     fn of(
         mounts: &str,
         groups: &str,
@@ -70,10 +70,10 @@ impl Place {
         }
     }
 
-    /// Makes a group of `session` with at most `memory` bytes; its folder.
+    /// Creates a group of `session` with at most `memory` bytes. Returns its folder.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// If it cannot be created.
     pub(super) fn make(&self, memory: u64, session: &mut Session) -> Outcome<PathBuf> {
         let path = self.folder.join(&session.id);
         session.will_make(Thing::Group(path.clone()))?;
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(v1, Place { folder: "/sys/fs/cgroup/memory/a/b".into(), limit: "memory.limit_in_bytes" });
         let v2 = place(V2, "0::/user.slice/session.scope\n", &["/sys/fs/cgroup", "/sys/fs/cgroup/user.slice"]).unwrap();
         assert_eq!(v2, Place { folder: "/sys/fs/cgroup/user.slice".into(), limit: "memory.max" });
-        // Of the root, which may have processes.
+        // The root group may have processes.
         assert_eq!(place(V2, "0::/\n", &["/sys/fs/cgroup"]).unwrap().folder, Path::new("/sys/fs/cgroup"));
         assert!(place(V2, "0::/a\n", &[]).unwrap_err().contains("no control group passes"));
         assert!(place("", "", &[]).unwrap_err().contains("no control groups"));

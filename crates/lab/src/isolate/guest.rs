@@ -1,5 +1,5 @@
-//! The guest of a virtual machine: a kernel of the distribution, and an archive (initramfs) with its drivers, the engine and what
-//! the engine reads.
+//! The guest of a virtual machine: one of the distribution's kernels, and an archive (initramfs) with drivers, the
+//! engine and its files.
 
 use std::collections::BTreeSet;
 use std::io::{BufWriter, Write};
@@ -11,13 +11,14 @@ use super::{Job, named_files, program};
 use crate::engine::quoted;
 use crate::problem::{Outcome, Problem};
 
-/// Names a folder with `boot/vmlinuz-*` and `lib/modules/*`, as a package of a kernel has them; the machine's own without it.
+/// Names a folder with `boot/vmlinuz-*` and `lib/modules/*`, as in a kernel package. Without it, the machine's own
+/// kernel is used.
 pub(super) const KERNEL: &str = "MARGAY_LAB_GUEST";
 
-/// The port by which the engine's counters come out of the guest.
+/// The port that carries the engine's counters out of the guest.
 pub(super) const PORT: &str = "/dev/vport0p1";
 
-/// Drivers that a guest needs, in the order in which they are loaded; what a kernel has built in is not there.
+/// Drivers that a guest needs, in load order. Those built into a kernel are missing as modules.
 const DRIVERS: [&str; 11] = [
     "virtio",
     "virtio_ring",
@@ -40,7 +41,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// The newest one.
+    /// The newest kernel.
     ///
     /// # Errors
     /// A clause that says what is missing.
@@ -63,7 +64,7 @@ impl Kernel {
         })
     }
 
-    /// The drivers that are modules, in their order.
+    /// The required drivers that are modules, in load order.
     fn drivers(&self) -> Vec<PathBuf> {
         let mut all = Vec::new();
         let mut folders = vec![self.modules.join("kernel")];
@@ -83,7 +84,7 @@ impl Kernel {
     }
 }
 
-/// An archive as the kernel takes it (cpio, "newc"; Documentation/driver-api/early-userspace/buffer-format.rst).
+/// An archive in the kernel's format (cpio, "newc"; Documentation/driver-api/early-userspace/buffer-format.rst).
 struct Archive<W: Write> {
     out: W,
     number: u32,
@@ -98,7 +99,7 @@ impl<W: Write> Archive<W> {
     fn entry(&mut self, path: &str, mode: u32, content: &[u8]) -> std::io::Result<()> {
         self.number += 1;
         let size = u32::try_from(content.len()).map_err(|_| std::io::Error::other("a file is larger than 4 GiB"))?;
-        // Number, mode, owner, group, links, time, size, four numbers of devices, length of the name, checksum.
+        // Inode, mode, owner, group, links, time, size, four device numbers, length of the name, checksum.
         let fields = [self.number, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, path.len() as u32 + 1, 0];
         let mut head = "070701".to_owned();
         head.extend(fields.map(|field| format!("{field:08x}")));
@@ -112,7 +113,7 @@ impl<W: Write> Archive<W> {
         self.out.write_all(&pad(content.len()))
     }
 
-    /// A folder with all above it.
+    /// Adds a folder and its parents.
     fn folder(&mut self, path: &Path) -> std::io::Result<()> {
         let mut above: Vec<&Path> = path.ancestors().filter(|part| part.parent().is_some()).collect();
         above.reverse();
@@ -132,7 +133,7 @@ impl<W: Write> Archive<W> {
         self.entry(path.to_string_lossy().trim_start_matches('/'), 0o100_000 | mode, content)
     }
 
-    /// A file of this machine, at the same path.
+    /// Copies a file of this machine to the same path.
     fn copy(&mut self, path: &Path) -> std::io::Result<()> {
         let content = std::fs::read(path)?;
         let mode = std::fs::metadata(path)?.permissions().mode() & 0o777;
@@ -146,7 +147,7 @@ impl<W: Write> Archive<W> {
     }
 }
 
-/// The libraries that a program loads, by `ldd`.
+/// The libraries that a program loads, from `ldd`.
 fn libraries(program: &Path) -> BTreeSet<PathBuf> {
     let said = Command::new("ldd").arg(program).output().map(|output| output.stdout).unwrap_or_default();
     let said = String::from_utf8_lossy(&said).into_owned();
@@ -157,7 +158,7 @@ fn libraries(program: &Path) -> BTreeSet<PathBuf> {
         .collect()
 }
 
-/// What the first process of the guest does.
+/// The script of the guest's first process.
 fn script(job: &Job<'_>, program: &Path, folders: &BTreeSet<String>) -> String {
     let mut lines = vec!["#!/bin/busybox sh".to_owned()];
     let mut add = |line: String| lines.push(line);
@@ -180,7 +181,7 @@ fn script(job: &Job<'_>, program: &Path, folders: &BTreeSet<String>) -> String {
         add(format!("export {}", quoted(&format!("{name}={value}"))));
     }
     if let Some(counters) = job.counters {
-        // A file is followed from its beginning, whenever it comes.
+        // `tail -F` follows a file from its beginning, whenever the file appears.
         add(format!("$bb tail -n +1 -F {} > {PORT} 2>/dev/null &", quoted(&counters.to_string_lossy())));
     }
     add(format!("cd {}", quoted(&job.dir.to_string_lossy())));
@@ -193,7 +194,7 @@ fn script(job: &Job<'_>, program: &Path, folders: &BTreeSet<String>) -> String {
 /// Writes the archive for `job` to `path`.
 ///
 /// # Errors
-/// Where something that it needs is not there.
+/// If a file that it needs is missing.
 pub(super) fn write(job: &Job<'_>, kernel: &Kernel, path: &Path) -> Outcome<()> {
     let missing = |what: &str| Problem::Failed(format!("isolation machine: there is no {what}"));
     let busybox = program("busybox").ok_or_else(|| missing("busybox"))?;
@@ -208,7 +209,7 @@ pub(super) fn write(job: &Job<'_>, kernel: &Kernel, path: &Path) -> Outcome<()> 
         libraries.iter().filter_map(|path| path.parent()).map(|path| path.to_string_lossy().into_owned()).collect();
     files.extend(libraries);
     files.insert(own.clone());
-    // Rules that a configuration names by their names alone.
+    // Rules that a configuration names without a path.
     let rules = Path::new("/var/lib/suricata/rules");
     let listed = std::fs::read_dir(rules).into_iter().flatten().flatten().map(|entry| entry.path());
     files.extend(listed.filter(|path| path.is_file()));
@@ -251,7 +252,7 @@ mod tests {
         archive.file(Path::new("/a/b/c"), 0o755, b"hello").unwrap();
         archive.file(Path::new("/a/d"), 0o644, b"").unwrap();
         archive.end().unwrap();
-        // Read as the format says.
+        // Parse the archive according to the format.
         let (mut at, mut seen) = (0, Vec::new());
         while at < bytes.len() {
             assert_eq!(&bytes[at..at + 6], b"070701");

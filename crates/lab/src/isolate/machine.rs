@@ -1,4 +1,4 @@
-//! A virtual machine: QEMU, with KVM where a guest boots with it, emulated (TCG) and named so where not.
+//! A virtual machine: QEMU, with KVM if a guest boots with it. Otherwise it is emulated (TCG), and its name says so.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,17 +9,17 @@ use super::guest::{self, Kernel};
 use super::{Isolation, Job, MACHINE_MEMORY, program};
 use crate::problem::{Outcome, Problem};
 
-/// What runs the guest's instructions.
+/// Executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accelerator {
     /// The processor.
     Kvm,
-    /// QEMU itself, ten times as slow and more.
+    /// QEMU's emulation, ten or more times slower.
     Tcg,
 }
 
 impl Accelerator {
-    /// A virtual machine with it, as part of an engine's name.
+    /// The isolation's name with this accelerator, as part of an engine's name.
     pub(super) fn called(self) -> &'static str {
         match self {
             Accelerator::Kvm => "virtual machine (KVM)",
@@ -29,7 +29,7 @@ impl Accelerator {
 
     fn words(self) -> [&'static str; 4] {
         match self {
-            // Some hosts offer a guest registers that they then refuse to set.
+            // Some hosts offer registers to a guest that they then refuse to set.
             Accelerator::Kvm => ["-accel", "kvm", "-cpu", "host,-arch-capabilities"],
             Accelerator::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max"],
         }
@@ -41,10 +41,10 @@ const QEMU: (&str, &[&str], &str) = ("qemu-system-aarch64", &["-M", "virt"], "tt
 #[cfg(not(target_arch = "aarch64"))] // portable: the name of another program
 const QEMU: (&str, &[&str], &str) = ("qemu-system-x86_64", &["-M", "q35"], "ttyS0");
 
-/// How long a guest may take to say that it is up, with KVM: it takes two seconds.
+/// Time limit for booting a guest with KVM; it normally takes two seconds.
 const BOOT: Duration = Duration::from_secs(20);
 
-/// KVM where a guest boots with it here, which is tried once.
+/// KVM if a guest boots with it here, which is tested once.
 pub(crate) fn accelerator() -> Accelerator {
     static FOUND: OnceLock<Accelerator> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -56,7 +56,7 @@ pub(crate) fn accelerator() -> Accelerator {
     })
 }
 
-/// Whether the kernel of a guest comes so far as to say that it has nothing to start.
+/// Whether a guest's kernel reports that it has no program to start.
 fn boots(with: Accelerator, kernel: &Kernel) -> bool {
     let mut command = Command::new(QEMU.0);
     command.args(with.words()).args(QEMU.1).args(["-nodefaults", "-display", "none", "-serial", "stdio", "-m", "256"]);
@@ -64,7 +64,7 @@ fn boots(with: Accelerator, kernel: &Kernel) -> bool {
     let Ok(mut child) = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
         return false;
     };
-    // Without anything to start it panics, and with `-no-reboot` that is the end.
+    // Without a program to start, it panics and, with `-no-reboot`, ends QEMU.
     let begun = Instant::now();
     while begun.elapsed() < BOOT {
         match child.try_wait() {
@@ -124,7 +124,7 @@ impl Isolation for Machine {
     }
 }
 
-/// A path within QEMU's options, where a comma ends a value.
+/// Escapes a path for QEMU's options, where a comma ends a value.
 fn option(path: &Path) -> String {
     path.to_string_lossy().replace(',', ",,")
 }

@@ -1,6 +1,6 @@
-//! What an engine is isolated by while it is measured: nothing, a container, a container on a macvtap interface of its own, a
-//! virtual machine. An isolation wraps the engine's command ([`Isolation::wrap`]) and may put an interface between the wire and
-//! the engine ([`Kind::connect`]).
+//! Isolation of an engine under test: none, a container, a container on its own macvtap interface, a virtual machine. An
+//! isolation wraps the engine's command ([`Isolation::wrap`]) and may add an interface between the wire and the engine
+//! ([`Kind::connect`]).
 
 mod clock;
 mod container;
@@ -18,7 +18,7 @@ use crate::load::Wire;
 use crate::made::{Session, Thing, ip};
 use crate::problem::{Outcome, Problem};
 
-/// Memory of a virtual machine for which no limit is given, in bytes: what study 3 gave its own.
+/// Memory of a virtual machine without a limit, in bytes. Study 3 used this much.
 pub(crate) const MACHINE_MEMORY: u64 = 2 << 30;
 
 /// The kinds of isolation, in the order of the published comparison.
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     /// The engine is a process of this machine.
     #[default]
     Bare,
-    /// Namespaces, a root of its own, a limited set of capabilities and system calls, a control group.
+    /// Namespaces, a separate root, a limited set of capabilities and system calls, a control group.
     Container,
     /// The same, with a macvtap interface between the wire and the engine.
     Macvtap,
@@ -39,51 +39,51 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Apart {
     pub(crate) kind: Kind,
-    /// The most memory, in bytes; what a virtual machine has.
+    /// Memory limit in bytes; for a virtual machine, its size.
     pub(crate) memory: Option<u64>,
 }
 
-/// A command that is to run isolated, with what it needs from this machine.
+/// A command to run isolated, with what it needs from this machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) words: &'a [String],
     pub(crate) environment: &'a [(String, String)],
-    /// Where it writes to.
+    /// Its output folder.
     pub(crate) dir: &'a Path,
-    /// A folder with a short name that is gone with the session.
+    /// A folder with a short name that is removed with the session.
     pub(crate) short: &'a Path,
-    /// A capture that it reads.
+    /// The capture that it reads.
     pub(crate) capture: Option<&'a Path>,
-    /// The interface that it reads from, and the TAP device that leads to it where it is a virtual machine's.
+    /// The interface that it reads from, and the TAP device that leads to a virtual machine.
     pub(crate) interface: Option<(&'a str, Option<&'a str>)>,
-    /// The file that it writes its counters to: seen from outside at the same path.
+    /// Its counter file, which has the same path outside.
     pub(crate) counters: Option<&'a Path>,
-    /// How many CPUs it has.
+    /// Its number of CPUs.
     pub(crate) cpus: usize,
     pub(crate) memory: Option<u64>,
 }
 
-/// A way to run a command isolated.
+/// A way to isolate a command.
 pub(crate) trait Isolation {
     /// The command that runs `job` isolated.
     ///
     /// # Errors
-    /// Where it cannot be prepared.
+    /// If it cannot be prepared.
     fn wrap(&self, job: &Job<'_>) -> Outcome<Vec<String>>;
 
-    /// The control group with at most `memory` bytes that the command is to be in, which is made and is `session`'s; none where there
-    /// is no limit, or it is held by other means.
+    /// Creates the control group for the command, with at most `memory` bytes. `session` removes it. `None` if there is
+    /// no limit, or if it is enforced differently.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// If it cannot be created.
     fn group(&self, _memory: Option<u64>, _session: &mut Session) -> Outcome<Option<PathBuf>> {
         Ok(None)
     }
 
-    /// Why it cannot be had on this machine; none where it can.
+    /// The reason that this machine cannot provide it; `None` if it can.
     fn missing(&self, memory: Option<u64>) -> Option<String>;
 
-    /// Whether the engine is a child of the process that is started, not that process itself.
+    /// Whether the engine is a child of the started process, rather than that process.
     fn has_launcher(&self) -> bool {
         false
     }
@@ -105,7 +105,7 @@ impl Isolation for Bare {
 impl Kind {
     pub(crate) const ALL: [Kind; 4] = [Kind::Bare, Kind::Container, Kind::Macvtap, Kind::Machine];
 
-    /// As an experiment writes it.
+    /// The name in an experiment file.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Bare => "none",
@@ -119,7 +119,7 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// How it is done.
+    /// Its implementation.
     pub(crate) fn how(self) -> &'static dyn Isolation {
         match self {
             Kind::Bare => &Bare,
@@ -129,11 +129,11 @@ impl Kind {
         }
     }
 
-    /// Puts what the isolation has between the wire and the engine: a macvtap interface on the engine's end, or a bridge from there to
-    /// the TAP device of a virtual machine.
+    /// Adds the isolation's interface between the wire and the engine: a macvtap interface on the engine's end, or a
+    /// bridge to the TAP device of a virtual machine.
     ///
     /// # Errors
-    /// Where it cannot be made, or the engine is inline.
+    /// If it cannot be created, or the engine is inline.
     pub(crate) fn connect(self, wire: &mut Wire, session: &mut Session) -> Outcome<()> {
         if matches!(self, Kind::Bare | Kind::Container) {
             return Ok(());
@@ -146,7 +146,7 @@ impl Kind {
         };
         let failed = |why: String| Problem::Failed(format!("isolation {}: {why}", self.name()));
         let at = |words: &[&str]| ip(&[&["-n", &space], words].concat()).map_err(failed);
-        // All of it is in the namespace, and gone with it.
+        // Everything is in the namespace and is removed with it.
         session.will_make(Thing::Namespace(space.clone()))?;
         if self == Kind::Macvtap {
             let own = format!("{}m", session.id);
@@ -157,7 +157,7 @@ impl Kind {
         }
         let (tap, bridge) = (format!("{}g", session.id), format!("{}b", session.id));
         at(&["tuntap", "add", &tap, "mode", "tap"])?;
-        // A bridge that learns nothing passes on every frame, whatever its addresses.
+        // A bridge that learns no addresses forwards every frame.
         let mut words = vec!["link", "add", bridge.as_str(), "type", "bridge"];
         words.extend(["ageing_time", "0", "mcast_snooping", "0"]);
         at(&words)?;
@@ -171,7 +171,7 @@ impl Kind {
 }
 
 impl Apart {
-    /// As it is added to an engine's name.
+    /// The suffix for an engine's name.
     pub(crate) fn describe(self) -> String {
         let kind = match self.kind {
             Kind::Bare => "bare",
@@ -186,12 +186,12 @@ impl Apart {
     }
 }
 
-/// Whether virtual machines have an emulated processor here.
+/// Whether virtual machines are emulated here.
 pub(crate) fn emulated() -> bool {
     machine::accelerator() == machine::Accelerator::Tcg
 }
 
-/// The program `name`, where it is in the path.
+/// The path of program `name`, if it is in the path.
 fn program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.exists());
@@ -203,8 +203,8 @@ fn program(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Files and folders of this machine that a command needs beside the system's: what its words name, and what a configuration among
-/// them names in turn, by absolute paths.
+/// Absolute paths of files and folders that a command needs in addition to the system's: those in its words, and those
+/// in a configuration among them.
 fn named_files(words: &[String]) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut waiting: Vec<String> = words.iter().skip(1).cloned().collect();
@@ -220,7 +220,7 @@ fn named_files(words: &[String]) -> Vec<PathBuf> {
             let quotes = |c: char| "\"',[]".contains(c);
             let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
             waiting.extend(lines.flat_map(str::split_whitespace).map(|word| word.trim_matches(quotes).to_owned()));
-            // The lists of classes and references that lie beside it.
+            // The classification and reference files beside it.
             let beside = path.parent().into_iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten());
             let lists =
                 beside.flatten().map(|entry| entry.path()).filter(|p| p.extension().is_some_and(|e| e == "config"));

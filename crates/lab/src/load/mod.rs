@@ -1,4 +1,4 @@
-//! What an engine under test is given to read: who sends it, over which wire, and how fast.
+//! The load on an engine under test: the sender, the wire, and the rate.
 
 mod probe;
 mod stream;
@@ -18,19 +18,19 @@ pub(crate) use wire::{Far, Interfaces, Wire, softnet_drops};
 use crate::made::Session;
 use crate::problem::Outcome;
 
-/// What is sent onto an interface.
+/// Traffic to send onto an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// A capture's packets.
     Capture(PathBuf),
-    /// The traffic of a profile.
+    /// The traffic of a profile file.
     Profile(PathBuf),
-    /// That of a preset, by its name.
+    /// The traffic of a named preset.
     Preset(String),
 }
 
 impl What {
-    /// As part of a sentence.
+    /// Describes it as part of a sentence.
     pub(crate) fn describe(&self) -> String {
         match self {
             What::Capture(path) => format!("capture {}", path.display()),
@@ -40,7 +40,7 @@ impl What {
     }
 }
 
-/// What is asked of a sender.
+/// A request to a sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Order {
     /// Packets a second.
@@ -49,47 +49,47 @@ pub(crate) struct Order {
     pub(crate) time: Duration,
 }
 
-/// What was sent.
+/// A sender's report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sent {
-    /// Packets that were to be sent.
+    /// Packets that should have been sent.
     pub(crate) offered: f64,
-    /// Packets that were.
+    /// Packets that were sent.
     pub(crate) packets: f64,
-    /// Their bytes; not a number where the sender does not tell.
+    /// Their bytes; NaN if the sender does not report them.
     pub(crate) bytes: f64,
     /// The time it took, in seconds.
     pub(crate) seconds: f64,
-    /// How late packets were at the 99th percentile, in seconds; not a number where the sender does not tell.
+    /// Lateness of packets at the 99th percentile, in seconds; NaN if the sender does not report it.
     pub(crate) late: f64,
 }
 
-/// Something that sends packets at a rate.
+/// A sender of packets at a given rate.
 pub(crate) trait Sender: Send {
-    /// What it is, for reports.
+    /// Its description for reports.
     fn describe(&self) -> String;
 
-    /// Begins to send.
+    /// Starts sending.
     ///
     /// # Errors
-    /// Where it cannot.
+    /// If it cannot start.
     fn start(&mut self, order: Order, session: &mut Session) -> Outcome<Box<dyn Sending>>;
 }
 
-/// A sender at work. Dropped, it stops.
+/// An active sender. It stops when dropped.
 pub(crate) trait Sending {
-    /// How many packets it has sent so far, where it can tell.
+    /// Number of packets sent so far, if known.
     fn so_far(&mut self) -> Option<f64>;
 
-    /// Whether it is done.
+    /// Whether it has finished.
     ///
     /// # Errors
-    /// Where it failed.
+    /// If it failed.
     fn done(&mut self) -> Outcome<bool>;
 
-    /// What was sent; asked once it is done.
+    /// The final report. Call it after the sender has finished.
     ///
     /// # Errors
-    /// Where it failed, or does not tell.
+    /// If it failed, or gives no report.
     fn report(&mut self) -> Outcome<Sent>;
 }

@@ -1,5 +1,5 @@
-//! How late packets come out of an engine that is inline: a packet a millisecond, of a flow of its own beside whatever else is
-//! sent, and the kernel's time of its arrival on the other side.
+//! Measures the latency of an inline engine. A probe flow sends a packet every millisecond beside the load, and the
+//! kernel timestamps its arrival on the other side.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -15,30 +15,30 @@ use crate::cpus::Cpus;
 use crate::problem::{Outcome, Problem};
 use crate::traffic::quick::{self, Interface};
 
-/// Between two packets.
+/// Interval between two packets.
 const APART: Duration = Duration::from_millis(1);
 /// Ports of the flow; 9 is `discard`.
 const PORTS: [u16; 2] = [41_009, 9];
-/// Of Ethernet, IPv4 and UDP.
+/// Size of the Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 42;
-/// Bytes of a packet: the time at which it was sent is in it, and nothing else.
+/// Bytes of a packet. Its payload is the send time and padding.
 const LENGTH: usize = HEADERS + 56;
 
-/// How long packets took from one side to the other, in seconds.
+/// Latency of the probe's packets, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Latency {
-    /// Half of them took no longer; 99 and 99.9 % of them.
+    /// Percentiles: 50, 99 and 99.9 %.
     pub(crate) p50: f64,
     pub(crate) p99: f64,
     pub(crate) p999: f64,
-    /// How many arrived.
+    /// Number of packets that arrived.
     pub(crate) count: f64,
-    /// The share of those that were sent and did not arrive.
+    /// The share of sent packets that did not arrive.
     pub(crate) lost: f64,
 }
 
 impl Latency {
-    /// Of so many that were sent.
+    /// Computes the latency, where `sent` packets were sent.
     fn of(mut took: Vec<f64>, sent: usize) -> Option<Latency> {
         took.sort_by(f64::total_cmp);
         let at =
@@ -48,17 +48,17 @@ impl Latency {
     }
 }
 
-/// A flow that is being sent.
+/// A running probe flow.
 pub(crate) struct Probe {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<(Vec<f64>, usize)>,
 }
 
 impl Probe {
-    /// Begins: from `near` to the other side; on these CPUs.
+    /// Starts a probe from `near` to the other side, on these CPUs.
     ///
     /// # Errors
-    /// Where its sockets cannot be had.
+    /// If its sockets cannot be opened.
     pub(crate) fn start(near: &str, far: &Far, cpus: &Cpus) -> Outcome<Probe> {
         let failed = |what: &str, name: &str| {
             let text = format!("{what} '{name}' for the flow whose latency is measured");
@@ -82,7 +82,7 @@ impl Probe {
         Ok(Probe { stop, thread })
     }
 
-    /// Ends: what was measured, none where nothing arrived; and how many packets were sent.
+    /// Ends the probe. Returns the latency, `None` if nothing arrived, and the number of packets sent.
     pub(crate) fn end(self) -> (Option<Latency>, f64) {
         self.stop.store(true, Ordering::Relaxed);
         let (took, sent) = self.thread.join().unwrap_or_default();
@@ -96,14 +96,15 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 fn set<T>(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel reads `len` bytes at `value`, which is that large and lives on.
+    // SAFETY: the kernel reads `len` bytes at `value`, which has that size and outlives the call.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), len) }).map(drop)
 }
 
-/// A packet socket of that interface, which receives the flow's packets where it has a protocol, with the time of their arrival.
+/// Opens a packet socket on an interface. With a protocol, it receives the probe's packets with the time of their
+/// arrival.
 fn open(index: i32, protocol: u16) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no memory is handed over; the descriptor is new and nobody else's.
+    // SAFETY: the call takes no pointer; the descriptor is new and has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?) };
     if protocol != 0 {
         set(&fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)?;
@@ -117,7 +118,7 @@ fn open(index: i32, protocol: u16) -> io::Result<OwnedFd> {
         };
         let give = |k: u32| libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k };
         let ports = u32::from(PORTS[0]) << 16 | u32::from(PORTS[1]);
-        // UDP, without options, of these ports.
+        // The filter accepts UDP without IP options, with these ports.
         let mut code = [load(byte, 23), unless(17, 3), load(word, 34), unless(ports, 1), give(LENGTH as u32), give(0)];
         let program = libc::sock_fprog { len: code.len() as libc::c_ushort, filter: code.as_mut_ptr() };
         set(&fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
@@ -128,12 +129,12 @@ fn open(index: i32, protocol: u16) -> io::Result<OwnedFd> {
     address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index;
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: the kernel reads `len` bytes at `address`, which is that large.
+    // SAFETY: the kernel reads `len` bytes at `address`, which has that size.
     check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) })?;
     Ok(fd)
 }
 
-/// The flow's packet, with right checksums (that of UDP: none).
+/// The probe packet with correct checksums (for UDP: none).
 fn packet() -> [u8; LENGTH] {
     let mut p = [0u8; LENGTH];
     p[..6].copy_from_slice(&[2, 0, 0, 0, 0x90, 2]);
@@ -150,7 +151,7 @@ fn packet() -> [u8; LENGTH] {
     p
 }
 
-/// Nanoseconds since 1970, by the clock that packets are stamped with.
+/// Nanoseconds since 1970, from the clock of packet timestamps.
 fn now() -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes the structure.
@@ -158,13 +159,13 @@ fn now() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Seconds that each packet took, and how many were sent.
+/// Seconds that each packet took, and the number of packets sent.
 fn run(out: &OwnedFd, into: &OwnedFd, stop: &AtomicBool) -> (Vec<f64>, usize) {
     let (mut packet, mut took, mut sent) = (packet(), Vec::new(), 0);
     let mut due = std::time::Instant::now();
     while !stop.load(Ordering::Relaxed) {
         packet[HEADERS..HEADERS + 8].copy_from_slice(&now().to_be_bytes());
-        // SAFETY: the kernel reads the packet, which is as long as it is told.
+        // SAFETY: the kernel reads the packet, which has the given length.
         let result = unsafe { libc::send(out.as_raw_fd(), packet.as_ptr().cast(), packet.len(), libc::MSG_DONTWAIT) };
         sent += usize::from(result > 0);
         due += APART;
@@ -173,7 +174,7 @@ fn run(out: &OwnedFd, into: &OwnedFd, stop: &AtomicBool) -> (Vec<f64>, usize) {
             took.push(seconds);
         }
     }
-    // Those that are on their way.
+    // Wait for packets in flight.
     std::thread::sleep(Duration::from_millis(200));
     while let Some(seconds) = receive(into) {
         took.push(seconds);
@@ -181,7 +182,7 @@ fn run(out: &OwnedFd, into: &OwnedFd, stop: &AtomicBool) -> (Vec<f64>, usize) {
     (took, sent)
 }
 
-/// How long the next packet that arrived took, in seconds.
+/// The latency of the next packet, in seconds.
 fn receive(into: &OwnedFd) -> Option<f64> {
     let (mut packet, mut control) = ([0u8; LENGTH], [0u64; 16]);
     let mut part = libc::iovec { iov_base: packet.as_mut_ptr().cast(), iov_len: packet.len() };
@@ -191,13 +192,13 @@ fn receive(into: &OwnedFd) -> Option<f64> {
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the kernel writes to the packet and to the control data, which are as large as it is told.
+    // SAFETY: the kernel writes to the packet and to the control data, which have the given sizes.
     let got = unsafe { libc::recvmsg(into.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     if got < (HEADERS + 8) as isize {
         return None;
     }
     let sent = u64::from_be_bytes(*packet.get(HEADERS..)?.first_chunk()?);
-    // SAFETY: the kernel has filled the message; its control data live on, and the macros stay within them.
+    // SAFETY: the kernel has filled the message; its control data is still alive, and the macros stay within it.
     let stamp = unsafe {
         let first = libc::CMSG_FIRSTHDR(&raw const message);
         if first.is_null() || (*first).cmsg_type != libc::SCM_TIMESTAMPNS {

@@ -1,4 +1,4 @@
-//! Sends to the simulated engine's socket: numbers of packets, at fixed times.
+//! Sends packet counts to the simulated engine's socket, at fixed times.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -15,17 +15,17 @@ use crate::problem::{Outcome, Problem};
 use crate::sim::PACKET;
 use crate::stats;
 
-/// A sender to a socket.
+/// A sender to that socket.
 pub(crate) struct Stream {
-    /// Where the engine listens.
+    /// The socket that the engine listens on.
     pub(crate) socket: PathBuf,
-    /// The share of packets (0 to 1) that are not sent, to see whether that is found.
+    /// The share of packets (0 to 1) that it does not send, to test that this is detected.
     pub(crate) lose: f64,
-    /// The most packets a second that it sends: a sender that cannot more.
+    /// Highest rate in packets a second, to simulate a limited sender.
     pub(crate) most: Option<f64>,
 }
 
-/// Packets are sent so many times a second, those that are due then together.
+/// Interval between sends. Packets due in an interval are sent together.
 const STEP: Duration = Duration::from_millis(2);
 
 struct Working {

@@ -1,4 +1,4 @@
-//! Sends by `tcpreplay`, where it is installed.
+//! Sends with `tcpreplay`, if it is installed.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use crate::cpus::Cpus;
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 
-/// A capture onto an interface, again and again.
+/// Sends a capture onto an interface, repeatedly.
 pub(crate) struct TcpReplay {
     pub(crate) capture: PathBuf,
     pub(crate) interface: String,
-    /// The CPUs that it runs on.
+    /// Its CPUs.
     pub(crate) cpus: Cpus,
-    /// Where its output goes.
+    /// The folder for its output.
     pub(crate) folder: PathBuf,
 }
 
@@ -40,7 +40,7 @@ impl Sender for TcpReplay {
         let mut command = Command::new("tcpreplay");
         command.args(["--preload-pcap", "--loop=0", "--timer=nano"]);
         command.arg(format!("--intf1={}", self.interface)).arg(format!("--pps={:.0}", order.rate));
-        // Whole seconds are all it takes.
+        // `tcpreplay` takes only whole seconds.
         command.arg(format!("--duration={}", order.time.as_secs_f64().ceil())).arg(&self.capture);
         command.stdin(Stdio::null()).stdout(log).stderr(log_too);
         session.mark(&mut command)?;
@@ -79,7 +79,7 @@ impl Sending for Working {
             Problem::Failed(format!("tcpreplay did not say what it sent; see {}", self.output.display()))
         })?;
         let offered = self.order.rate * self.order.time.as_secs_f64().ceil();
-        // It counts in whole packets, and stops a little after its time.
+        // It counts whole packets, and stops a little after its time.
         Ok(Sent { offered: offered.max(packets), packets, bytes, seconds, late: f64::NAN })
     }
 }
@@ -93,7 +93,7 @@ impl Drop for Working {
     }
 }
 
-/// From its summary, `Actual: 100 packets (5600 bytes) sent in 1.00 seconds`: packets, bytes, seconds.
+/// Parses its summary, `Actual: 100 packets (5600 bytes) sent in 1.00 seconds`: packets, bytes, seconds.
 fn actual(said: &str) -> Option<(f64, f64, f64)> {
     let line = said.lines().rev().find_map(|line| line.trim().strip_prefix("Actual:"))?;
     let mut numbers = line.split_whitespace().filter_map(|word| word.trim_matches(['(', ')']).parse::<f64>().ok());

@@ -1,4 +1,4 @@
-//! Sends by `margay lab traffic send`, in a process of its own.
+//! Sends with `margay lab traffic send`, in a separate process.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -11,23 +11,23 @@ use crate::cpus::Cpus;
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 
-/// A capture, a profile or a preset onto an interface, again and again.
+/// Sends a capture, a profile or a preset onto an interface, repeatedly.
 pub(crate) struct Traffic {
     pub(crate) what: What,
-    /// So many at once, each with addresses of its own.
+    /// Number of simultaneous copies, each with its own addresses.
     pub(crate) copies: u32,
-    /// A capture has other addresses each time round, and for each order.
+    /// A capture gets new addresses in each round and for each order.
     pub(crate) renew: Option<u32>,
     pub(crate) interface: String,
-    /// Where servers are, if they are at an interface of their own.
+    /// The servers' interface, if it is not the clients'.
     pub(crate) peer: Option<String>,
-    /// The CPUs that it runs on.
+    /// Its CPUs.
     pub(crate) cpus: Cpus,
-    /// Where its output goes.
+    /// The folder for its output.
     pub(crate) folder: PathBuf,
 }
 
-/// An order seldom goes round so often, so that the next one has other flows.
+/// An order rarely has more rounds than this, so the next order gets other flows.
 const ROUNDS: u32 = 37;
 
 struct Working {
@@ -82,7 +82,7 @@ impl Sender for Traffic {
     }
 }
 
-/// Packets that these interfaces have sent.
+/// Packets that these interfaces sent.
 fn sent(interfaces: &[String]) -> f64 {
     let read = Interfaces::read(None);
     interfaces.iter().map(|name| read.sent(name)).sum()
@@ -97,7 +97,7 @@ impl Sending for Working {
         let ended = self.child.try_wait();
         let ended = ended.map_err(|error| Problem::Failed(format!("cannot watch the sender: {error}")))?;
         self.over = ended.is_some();
-        // A sender that did not reach its rate ends badly, with a report; one without is no sender.
+        // A sender that missed its rate fails, but writes a report. Without a report, it did not work.
         if let Some(status) = ended
             && !status.success()
             && !self.report.exists()
@@ -120,7 +120,7 @@ impl Sending for Working {
         let packets = number("packets");
         let offered = self.order.rate * self.order.time.as_secs_f64();
         Ok(Sent {
-            // The last of them may be one more or less than the time has room for.
+            // The last packet may be one more or less than fits into the time.
             offered: if (packets - offered).abs() <= 1.0 + offered * 1e-3 { packets } else { offered.max(packets) },
             packets,
             bytes: number("bytes"),

@@ -1,4 +1,4 @@
-//! What is between sender and engine, and what the kernel counts on it.
+//! The connection between sender and engine, and the kernel's counters for it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,35 +6,35 @@ use std::path::Path;
 use crate::made::{Session, Thing, ip};
 use crate::problem::{Outcome, Problem};
 
-/// See the module.
+/// The connection, see the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wire {
-    /// The interface that is sent on, in the command's own network namespace.
+    /// The sender's interface, in the command's own network namespace.
     pub(crate) sender: String,
     /// The interface that the engine reads from.
     pub(crate) engine: String,
-    /// The second pair of interfaces, where the engine is between two.
+    /// The second pair of interfaces, for an inline engine.
     pub(crate) far: Option<Far>,
-    /// The TAP device in the engine's namespace that leads into a virtual machine, where the engine is in one.
+    /// The TAP device in the engine's namespace that leads into a virtual machine.
     pub(crate) tap: Option<String>,
-    /// The engine's network namespace, where it is not the command's own.
+    /// The engine's network namespace, if it is not the command's own.
     pub(crate) namespace: Option<String>,
 }
 
-/// The pair of interfaces on the other side of an engine that is inline.
+/// The pair of interfaces on the other side of an inline engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Far {
-    /// What servers say is sent on it, and what clients said arrives.
+    /// Sends the servers' packets and receives the clients'.
     pub(crate) sender: String,
-    /// The interface that the engine sends out of what clients said.
+    /// The interface that the engine forwards the clients' packets to.
     pub(crate) engine: String,
 }
 
 impl Wire {
-    /// Two interfaces that are there.
+    /// Uses two existing interfaces.
     ///
     /// # Errors
-    /// Where one is not.
+    /// If one does not exist.
     pub(crate) fn given(sender: &str, engine: &str) -> Outcome<Wire> {
         for name in [sender, engine] {
             if name.contains('/') || !Path::new("/sys/class/net").join(name).exists() {
@@ -50,11 +50,11 @@ impl Wire {
         Ok(Wire { sender: sender.to_owned(), engine: engine.to_owned(), far: None, tap: None, namespace: None })
     }
 
-    /// A pair of virtual interfaces, the engine's end in a network namespace of its own, gone with the session; two pairs for an
-    /// engine that is `inline`.
+    /// Creates a pair of virtual interfaces, or two for an `inline` engine. The engine's end is in a new network
+    /// namespace. The session removes them.
     ///
     /// # Errors
-    /// Where they cannot be made: without root, or without iproute2.
+    /// If they cannot be created: without root, or without iproute2.
     pub(crate) fn make(session: &mut Session, mtu: u32, inline: bool) -> Outcome<Wire> {
         let space = session.id.clone();
         let named = |letter: char| format!("{}{letter}", session.id);
@@ -79,7 +79,7 @@ impl Wire {
                 &space,
             ])
             .map_err(failed)?;
-            // No address of its own: what is on the wire is what was sent.
+            // No address of its own, so that only the test's packets are on the wire.
             ip(&["link", "set", sender, "addrgenmode", "none", "up"]).map_err(failed)?;
             ip(&["-n", &space, "link", "set", engine, "addrgenmode", "none", "up"]).map_err(failed)?;
         }
@@ -88,12 +88,12 @@ impl Wire {
     }
 }
 
-/// `/proc/net/dev` at one time.
+/// A reading of `/proc/net/dev`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interfaces(BTreeMap<String, [f64; 16]>);
 
 impl Interfaces {
-    /// Of the network namespace of process `pid`, or of one's own.
+    /// Reads it in the network namespace of process `pid`, or in our own.
     pub(crate) fn read(pid: Option<u32>) -> Interfaces {
         let path = pid.map_or_else(|| "/proc/net/dev".to_owned(), |pid| format!("/proc/{pid}/net/dev"));
         Interfaces::of(&std::fs::read_to_string(path).unwrap_or_default())
@@ -111,28 +111,28 @@ impl Interfaces {
         Interfaces(text.lines().skip(2).filter_map(line).collect())
     }
 
-    /// Packets that `interface` has sent; not a number where it is not there.
+    /// Packets that `interface` sent; NaN if it does not exist.
     pub(crate) fn sent(&self, interface: &str) -> f64 {
         self.0.get(interface).map_or(f64::NAN, |values| values[9])
     }
 
-    /// Packets that `interface` has received.
+    /// Packets that `interface` received.
     pub(crate) fn received(&self, interface: &str) -> f64 {
         self.0.get(interface).map_or(f64::NAN, |values| values[1])
     }
 
-    /// Packets that `interface` lost on receiving: dropped (with those missed) and overruns.
+    /// Packets that `interface` lost when receiving: dropped (including missed) and overruns.
     pub(crate) fn lost(&self, interface: &str) -> f64 {
         self.0.get(interface).map_or(f64::NAN, |values| values[3] + values[4])
     }
 
-    /// Packets that could not be sent out of `interface`: of a TAP device, those that its reader was too slow for.
+    /// Packets that could not be sent out of `interface`. For a TAP device, its reader was too slow for them.
     pub(crate) fn refused(&self, interface: &str) -> f64 {
         self.0.get(interface).map_or(f64::NAN, |values| values[11])
     }
 }
 
-/// What the kernel's packet queues dropped, of the whole machine.
+/// Drops of the kernel's packet queues on the whole machine.
 pub(crate) fn softnet_drops() -> f64 {
     let text = std::fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
     let of = |line: &str| u32::from_str_radix(line.split(' ').nth(1)?, 16).ok().map(f64::from);

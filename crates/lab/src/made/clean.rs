@@ -6,18 +6,18 @@ use std::process::ExitCode;
 use super::{Thing, folder, started, undo};
 use crate::problem::{Outcome, Problem};
 
-/// Remove what runs that ended badly left behind: namespaces, interfaces, processes, folders
+/// Remove the remains of failed runs: namespaces, interfaces, processes, folders
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
-/// What was found.
+/// The result of a clean-up.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
-    /// Sessions that were undone.
+    /// Sessions that were cleaned up.
     pub(super) sessions: u32,
-    /// Sessions whose command still runs.
+    /// Sessions whose command is still running.
     pub(super) running: u32,
-    /// Things that could not be undone.
+    /// Things that could not be removed.
     pub(super) failed: u32,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn run(_: &Args) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Undoes the sessions in `folder` whose owner is gone.
+/// Cleans up the sessions in `folder` whose owner has ended.
 pub(super) fn clean(folder: &Path) -> Outcome<Report> {
     let mut report = Report::default();
     let entries = match std::fs::read_dir(folder) {

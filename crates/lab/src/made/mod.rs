@@ -1,9 +1,9 @@
-//! What a command made outside of its own process: recorded before it is made, undone when the command ends, and by
-//! `margay lab clean` where it ended in a way that it could not.
+//! Things that a command creates outside its own process. They are recorded before they are created, and removed when
+//! the command ends. `margay lab clean` removes them if the command could not.
 //!
-//! A session is a file in the state folder: its first line names the process that owns it, each other line a thing that may
-//! be there. Processes are found by a variable of their environment, so that what they started is found too, and no number of
-//! a process is trusted that another has by now.
+//! A session is a file in the state folder. Its first line names the process that owns it, and each other line names a
+//! thing that may exist. Processes are found by an environment variable. It also finds their children, and a reused
+//! process identifier cannot be mistaken for the original.
 
 mod clean;
 
@@ -20,21 +20,21 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::problem::{Outcome, Problem};
 
-/// The variable by which processes of a session are known.
+/// The environment variable that marks a session's processes.
 const MARK: &str = "MARGAY_LAB_SESSION";
 
-/// Something that was made, or may have been.
+/// A thing that was created, or may have been.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Thing {
     /// Processes that carry the session's mark.
     Processes,
     /// A network namespace, by name.
     Namespace(String),
-    /// An interface in the namespace of the command itself.
+    /// An interface in the command's own namespace.
     Interface(String),
     /// A control group.
     Group(PathBuf),
-    /// A folder for the time of the session.
+    /// A folder that exists as long as the session.
     Folder(PathBuf),
 }
 
@@ -51,7 +51,7 @@ impl Thing {
 
     fn of(line: &str) -> Option<Thing> {
         let (kind, name) = line.split_once(' ').unwrap_or((line, ""));
-        // Only what a session may have made is undone, whatever a file says.
+        // Whatever a file says, only things that a session may have created are removed.
         let ours = name.starts_with("mlab");
         match kind {
             "processes" => Some(Thing::Processes),
@@ -71,16 +71,17 @@ impl Thing {
     }
 }
 
-/// One run of a command that makes things.
+/// One run of a command that creates things.
 pub(crate) struct Session {
-    /// Unique on this machine while it is up; begins with `mlab` and fits into an interface's name with three letters more.
+    /// Unique on this machine until it reboots. It begins with `mlab`, and with three more letters still fits into an
+    /// interface name.
     pub(crate) id: String,
     path: PathBuf,
     file: File,
     things: Vec<Thing>,
 }
 
-/// The folder of sessions: it need not outlive the machine's uptime, for nothing that is recorded does.
+/// The folder of sessions. It need not survive a reboot, because the recorded things do not.
 pub(crate) fn folder() -> PathBuf {
     if let Some(folder) = std::env::var_os("MARGAY_LAB_STATE") {
         return PathBuf::from(folder);
@@ -95,10 +96,10 @@ pub(crate) fn folder() -> PathBuf {
 }
 
 impl Session {
-    /// Opens a session of this process.
+    /// Opens a session for this process.
     ///
     /// # Errors
-    /// Where the state folder cannot be written.
+    /// If the state folder cannot be written.
     pub(crate) fn begin() -> Outcome<Session> {
         Self::begin_in(&folder())
     }
@@ -110,7 +111,7 @@ impl Session {
         made.map_err(|error| Problem::file("make the state folder", folder, error))?;
         let own = std::process::id();
         loop {
-            // 4 + 6 + 2 letters: `mlab0011aa00`, with three more 15, which is what an interface's name may have.
+            // 4 + 6 + 2 letters: `mlab0011aa00`. Three more make 15, the limit of an interface name.
             let id = format!("mlab{:06x}{:02x}", own & 0xff_ffff, NEXT.fetch_add(1, Ordering::Relaxed) & 0xff);
             let path = folder.join(&id);
             match OpenOptions::new().append(true).create_new(true).open(&path) {
@@ -125,10 +126,10 @@ impl Session {
         }
     }
 
-    /// Records that `thing` is about to be made.
+    /// Records that `thing` is about to be created.
     ///
     /// # Errors
-    /// Where it cannot be recorded; it is not to be made then.
+    /// If it cannot be recorded; it must not be created then.
     pub(crate) fn will_make(&mut self, thing: Thing) -> Outcome<()> {
         if self.things.contains(&thing) {
             return Ok(());
@@ -138,7 +139,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes `command`, once it is started, a process of this session.
+    /// Makes `command`, once started, a process of this session.
     ///
     /// # Errors
     /// As [`Session::will_make`].
@@ -148,10 +149,10 @@ impl Session {
         Ok(())
     }
 
-    /// Makes a folder that is gone with the session. Its name is short: sockets are to fit in.
+    /// Creates a folder that is removed with the session. Its name is short enough for sockets in it.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// If it cannot be created.
     pub(crate) fn make_folder(&mut self) -> Outcome<PathBuf> {
         let path = std::env::temp_dir().join(&self.id);
         self.will_make(Thing::Folder(path.clone()))?;
@@ -177,7 +178,7 @@ impl Drop for Session {
     }
 }
 
-/// Undoes `thing` of session `id`; that it was not there is fine.
+/// Removes `thing` of session `id`. A missing thing is no error.
 fn undo(id: &str, thing: &Thing) -> Result<bool, String> {
     match thing {
         Thing::Processes => end_all(id),
@@ -194,7 +195,7 @@ fn undo(id: &str, thing: &Thing) -> Result<bool, String> {
             ip(&["link", "del", name]).map(|()| true)
         }
         Thing::Group(path) => {
-            // Its processes have ended, but the kernel may not have let go of them yet.
+            // Its processes have ended, but the kernel may still hold references.
             for _ in 0..100 {
                 match std::fs::remove_dir(path) {
                     Ok(()) => return Ok(true),
@@ -215,7 +216,7 @@ fn undo(id: &str, thing: &Thing) -> Result<bool, String> {
 /// Runs `ip` with `arguments`.
 ///
 /// # Errors
-/// A sentence with what it said.
+/// A sentence with its output.
 pub(crate) fn ip(arguments: &[&str]) -> Result<(), String> {
     let output = Command::new("ip").args(arguments).output();
     let output = output.map_err(|error| format!("cannot start ip (iproute2): {error}"))?;
@@ -226,7 +227,7 @@ pub(crate) fn ip(arguments: &[&str]) -> Result<(), String> {
     Err(format!("ip {}: {}", arguments.join(" "), said.trim()))
 }
 
-/// Processes with the mark of session `id`, held so that their numbers cannot become another's.
+/// Processes with the mark of session `id`. Their descriptors keep the identifiers from being reused.
 fn marked(id: &str) -> Vec<rustix::fd::OwnedFd> {
     let wanted = format!("{MARK}={id}");
     let mut found = Vec::new();
@@ -243,7 +244,7 @@ fn marked(id: &str) -> Vec<rustix::fd::OwnedFd> {
     found
 }
 
-/// Ends the processes of session `id`: asks them, and after a while makes them.
+/// Ends the processes of session `id`: asks them first, and kills them after a while.
 fn end_all(id: &str) -> Result<bool, String> {
     let mut any = false;
     let begun = Instant::now();
@@ -257,7 +258,7 @@ fn end_all(id: &str) -> Result<bool, String> {
         any = true;
         if told.len() != there.len() || signal == Signal::KILL {
             for process in &there {
-                // Gone in the meantime is what we want.
+                // It may have ended meanwhile.
                 let _ = pidfd_send_signal(process, signal);
             }
             told = there;
@@ -316,7 +317,7 @@ mod tests {
         }
         assert_eq!(marked(&id).len(), 3);
         assert!(folder.exists());
-        // Whoever waits for the child sees it ended; a zombie has no environment.
+        // The parent sees that the child ended; a zombie has no environment.
         drop(session);
         assert!(!child.wait().unwrap().success());
         assert!(marked(&id).is_empty());
@@ -330,7 +331,7 @@ mod tests {
         let running = Session::begin_in(state.path()).unwrap();
         let left = std::env::temp_dir().join(format!("mlab-left-{}", std::process::id()));
         std::fs::create_dir(&left).unwrap();
-        // The owner's number is in use, but it started at another time: not the same process.
+        // The owner's identifier is in use, but by a process that started at another time.
         let text = format!("owner {} 1\nfolder {}\nfolder /etc\n", std::process::id(), left.display());
         std::fs::write(state.path().join("mlabdead"), text).unwrap();
         let report = clean::clean(state.path()).unwrap();

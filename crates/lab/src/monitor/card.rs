@@ -1,23 +1,23 @@
-//! What cards count themselves: `ethtool -S`, by the names that drivers give.
+//! Counters of the network card: `ethtool -S`, with the driver's names.
 
 use super::column::{Column, Source};
 use crate::ethtool::Ethtool;
 
-/// An interface whose driver counts.
+/// An interface whose driver has counters.
 struct Card {
     ethtool: Ethtool,
     interface: String,
     names: Vec<String>,
 }
 
-/// The interfaces of a network namespace that have statistics of their own.
+/// The interfaces of a network namespace that have driver statistics.
 pub(super) struct Cards(Vec<Card>);
 
 impl Cards {
-    /// Of the network namespace of process `pid`, or of one's own: those there at the start.
+    /// Opens the interfaces that now exist in the network namespace of process `pid`, or in our own.
     ///
     /// # Errors
-    /// Where the namespace cannot be entered, which takes root.
+    /// If the namespace cannot be entered, which requires root.
     pub(super) fn open(pid: Option<u32>) -> std::io::Result<Cards> {
         let open = move || {
             let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
@@ -30,7 +30,8 @@ impl Cards {
             Ok(Cards(names.filter_map(card).collect()))
         };
         let Some(pid) = pid else { return open() };
-        // A socket stays in the namespace in which it was opened: a thread enters it, opens, and ends.
+        // A socket stays in the namespace that it was opened in. A thread enters the namespace, opens the socket, and
+        // ends.
         let thread = std::thread::Builder::new().name("namespace".to_owned()).spawn(move || {
             let space = std::fs::File::open(format!("/proc/{pid}/ns/net"))?;
             rustix::thread::move_into_link_name_space(
@@ -56,7 +57,7 @@ impl Source for Cards {
         for card in &self.0 {
             let first = row.len();
             row.resize(first + card.names.len(), f64::NAN);
-            // A driver that counts something else now, since its queues were changed, is not taken for the one before.
+            // A changed number of queues changes the counters, so new counters are not mistaken for the old ones.
             let Some(values) = card.ethtool.statistics().filter(|values| values.len() == card.names.len()) else {
                 continue;
             };

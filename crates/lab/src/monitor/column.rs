@@ -1,15 +1,15 @@
-//! What a column of a sample means.
+//! The columns of a sample.
 
-/// How a column's value comes from what the kernel says.
+/// How a column's value follows from the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
-    /// As it is at the time of the sample.
+    /// The current value.
     Gauge,
-    /// The kernel counts up; the column is by how much since the last sample.
+    /// The increase of a kernel counter since the previous sample.
     Count,
-    /// The kernel counts a time, so many to a second; the column is the percentage of the period.
+    /// The percentage of the period, from a kernel counter of time.
     Share {
-        /// What a second is in what the kernel counts.
+        /// The counter's ticks in a second.
         second: f64,
     },
 }
@@ -17,11 +17,11 @@ pub(crate) enum Kind {
 /// One column of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Column {
-    /// Its name, dotted: `net.eth0.rx_packets`.
+    /// The dotted name: `net.eth0.rx_packets`.
     pub(crate) name: String,
     /// See [`Kind`].
     pub(crate) kind: Kind,
-    /// In which unit it is: `bytes`, `%`, `packets`…
+    /// The unit: `bytes`, `%`, `packets`…
     pub(crate) unit: &'static str,
 }
 
@@ -39,11 +39,11 @@ impl Column {
     }
 }
 
-/// Where some columns come from.
+/// A source of columns.
 pub(super) trait Source: Send {
-    /// What it can tell, fixed when it was made.
+    /// The columns that it provides, fixed when it was opened.
     fn columns(&self) -> Vec<Column>;
 
-    /// Pushes what the kernel says now, a number for each column in the same order; not a number where it says nothing.
+    /// Appends the kernel's current values, one for each column and in the same order; NaN if the kernel has none.
     fn read(&mut self, row: &mut Vec<f64>);
 }

@@ -1,4 +1,4 @@
-//! The processors' own counters, where the machine has them and lets us.
+//! Hardware performance counters, if the machine has them and permits their use.
 
 use perf_event::events::Hardware;
 use perf_event::{Builder, Counter};
@@ -19,7 +19,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Opens them on cores `0..cores`; says why not where none can be had.
+    /// Opens them on cores `0..cores`. The error says why there are none.
     pub(super) fn open(cores: usize) -> Result<Counters, String> {
         let mut kinds = Vec::new();
         let mut why = None;

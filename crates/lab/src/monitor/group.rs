@@ -1,17 +1,17 @@
-//! A process's control group: its limits, how often they held it back, and pressure.
+//! The control group of a process: limits, throttling, and pressure.
 
 use std::path::{Path, PathBuf};
 
 use super::column::{Column, Source};
-use super::kept::{Kept, named, number, once};
 use super::machine::stalls;
+use super::sampled_file::{SampledFile, named, number, once};
 
-/// The group of a process, by version 2 of the interface, and by version 1 for controllers that are there.
+/// The group of a process, by version 2 of the interface, and by version 1 for controllers that exist there.
 pub(super) struct Group {
-    files: Vec<(What, Kept)>,
+    files: Vec<(What, SampledFile)>,
 }
 
-/// What is in a file.
+/// The contents of a file.
 #[derive(Clone, Copy)]
 enum What {
     /// `cpu.stat` of version 2.
@@ -41,7 +41,7 @@ const TIME: [&str; 5] = ["usage_usec", "user_usec", "system_usec", "throttled_us
 const EVENTS: [&str; 4] = ["high", "max", "oom", "oom_kill"];
 
 impl Group {
-    /// Of process `pid`, or of one's own.
+    /// Opens the group of process `pid`, or our own.
     pub(super) fn open(pid: Option<u32>) -> Group {
         let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
         let membership = once(format!("/proc/{process}/cgroup"));
@@ -78,7 +78,7 @@ impl Group {
     }
 
     fn add(&mut self, folder: &Path, name: &str, what: What) {
-        if let Ok(mut file) = Kept::open(folder.join(name))
+        if let Ok(mut file) = SampledFile::open(folder.join(name))
             && !file.read().is_empty()
         {
             self.files.push((what, file));
@@ -86,8 +86,8 @@ impl Group {
     }
 }
 
-/// The folder of the group in the hierarchy of `controller` (version 1), or in that of version 2 where it is empty.
-/// `mounts` is `/proc/self/mountinfo`, `membership` `/proc/PID/cgroup`.
+/// The group's folder in the hierarchy of `controller` (version 1), or in version 2 if `controller` is empty. `mounts`
+/// is `/proc/self/mountinfo`, `membership` is `/proc/PID/cgroup`.
 fn folder(mounts: &str, membership: &str, controller: &str) -> Option<PathBuf> {
     let path = membership.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -158,12 +158,12 @@ impl Source for Group {
                     let mut words = text.split_ascii_whitespace().map(number);
                     row.push(words.next().unwrap_or(f64::NAN) / words.next().unwrap_or(f64::NAN));
                 }
-                // No quota is -1.
+                // -1 means no quota.
                 What::OldQuota { period } => {
                     row.push(Some(number(text)).filter(|q| *q > 0.0).unwrap_or(f64::NAN) / *period)
                 }
                 What::Resident | What::OldTime | What::OldFailures => row.push(number(text)),
-                // No limit is `max`, or with version 1 a number near that of all addresses.
+                // `max` means no limit, and with version 1 a number near the largest address.
                 What::MemoryLimit => row.push(Some(number(text)).filter(|limit| *limit < 9e18).unwrap_or(f64::NAN)),
                 What::Events => named(text, &EVENTS, 1.0, row),
                 What::Pressure(_) => stalls(text, row),

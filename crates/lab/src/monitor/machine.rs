@@ -1,20 +1,20 @@
-//! What the whole machine does: processors, memory, disks, interrupts, memory nodes, pressure.
+//! The machine as a whole: processors, memory, disks, interrupts, memory nodes, pressure.
 
 use super::column::{Column, Source};
-use super::kept::{Kept, named, once};
+use super::sampled_file::{SampledFile, named, once};
 
 const MODES: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
 
-/// `/proc/stat`: processor time by core and mode, context switches, interrupts, forks, the run queue.
+/// `/proc/stat`: CPU time by core and mode, context switches, interrupts, forks, the run queue.
 pub(super) struct Processors {
-    stat: Kept,
+    stat: SampledFile,
     cores: Vec<String>,
     tick: f64,
 }
 
 impl Processors {
     pub(super) fn open() -> std::io::Result<Processors> {
-        let mut stat = Kept::open("/proc/stat")?;
+        let mut stat = SampledFile::open("/proc/stat")?;
         let words = stat.read().lines().filter_map(|line| line.split(' ').next());
         let cores = words.filter(|word| word.len() > 3 && word.starts_with("cpu")).map(str::to_owned).collect();
         Ok(Processors { stat, cores, tick: rustix::param::clock_ticks_per_second() as f64 })
@@ -27,7 +27,7 @@ const SOFTIRQS: [&str; 10] =
 impl Source for Processors {
     fn columns(&self) -> Vec<Column> {
         let mut columns = Vec::new();
-        // The machine's own line is the sum of its cores: with as many seconds to a second it is the mean.
+        // The machine's line is the sum of its cores. Multiplying the ticks by the number of cores gives the mean.
         let whole = self.tick * self.cores.len().max(1) as f64;
         columns.extend(MODES.iter().map(|mode| Column::share(format!("cpu.{mode}"), whole)));
         columns.push(Column::share("cpu.busy", whole));
@@ -60,7 +60,7 @@ impl Source for Processors {
                 let at = if name == "cpu" {
                     0
                 } else {
-                    // Cores come in order; one that is offline has no line.
+                    // Cores are in order; an offline core has no line.
                     match self.cores[expected..].iter().position(|core| core == name) {
                         Some(on) => {
                             expected += on + 1;
@@ -98,13 +98,13 @@ impl Source for Processors {
 
 /// `/proc/interrupts`: the sum by core.
 pub(super) struct Interrupts {
-    file: Kept,
+    file: SampledFile,
     cores: Vec<String>,
 }
 
 impl Interrupts {
     pub(super) fn open() -> std::io::Result<Interrupts> {
-        let mut file = Kept::open("/proc/interrupts")?;
+        let mut file = SampledFile::open("/proc/interrupts")?;
         let head = file.read().lines().next().unwrap_or("");
         let cores = head.split_whitespace().map(str::to_lowercase).collect();
         Ok(Interrupts { file, cores })
@@ -135,8 +135,8 @@ impl Source for Interrupts {
 
 /// `/proc/meminfo` and `/proc/vmstat`.
 pub(super) struct Memory {
-    info: Kept,
-    vm: Kept,
+    info: SampledFile,
+    vm: SampledFile,
 }
 
 const MEMORY: [(&str, &str); 9] = [
@@ -154,7 +154,7 @@ const FAULTS: [&str; 5] = ["pgfault", "pgmajfault", "pswpin", "pswpout", "oom_ki
 
 impl Memory {
     pub(super) fn open() -> std::io::Result<Memory> {
-        Ok(Memory { info: Kept::open("/proc/meminfo")?, vm: Kept::open("/proc/vmstat")? })
+        Ok(Memory { info: SampledFile::open("/proc/meminfo")?, vm: SampledFile::open("/proc/vmstat")? })
     }
 }
 
@@ -178,18 +178,18 @@ impl Source for Memory {
 
 /// `/proc/diskstats`: whole disks that were ever read or written.
 pub(super) struct Disks {
-    file: Kept,
+    file: SampledFile,
     names: Vec<String>,
 }
 
 impl Disks {
     pub(super) fn open() -> std::io::Result<Disks> {
-        let mut file = Kept::open("/proc/diskstats")?;
+        let mut file = SampledFile::open("/proc/diskstats")?;
         let mut names = Vec::new();
         for line in file.read().lines() {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
             let used = |at: usize| words.get(at).is_some_and(|word| *word != "0");
-            // A partition has no folder of its own in /sys/block.
+            // Only whole disks have a folder in /sys/block.
             if let Some(name) = words.get(2).filter(|_| used(3) || used(7))
                 && std::path::Path::new("/sys/block").join(name).exists()
             {
@@ -229,9 +229,9 @@ impl Source for Disks {
     }
 }
 
-/// `/sys/devices/system/node`: where memory was taken from, by node.
+/// `/sys/devices/system/node`: where memory was allocated, by node.
 pub(super) struct Nodes {
-    nodes: Vec<(String, Kept, Kept)>,
+    nodes: Vec<(String, SampledFile, SampledFile)>,
 }
 
 const NUMA: [&str; 5] = ["numa_hit", "numa_miss", "numa_foreign", "local_node", "other_node"];
@@ -243,7 +243,8 @@ impl Nodes {
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = entry.path();
             if name.strip_prefix("node").is_some_and(|number| number.parse::<u32>().is_ok())
-                && let (Ok(stat), Ok(info)) = (Kept::open(path.join("numastat")), Kept::open(path.join("meminfo")))
+                && let (Ok(stat), Ok(info)) =
+                    (SampledFile::open(path.join("numastat")), SampledFile::open(path.join("meminfo")))
             {
                 nodes.push((name, stat, info));
             }
@@ -275,16 +276,16 @@ impl Source for Nodes {
     }
 }
 
-/// `/proc/pressure`: for how much of the period tasks waited.
+/// `/proc/pressure`: the share of the period in which tasks waited.
 pub(super) struct Pressure {
-    files: Vec<(&'static str, Kept)>,
+    files: Vec<(&'static str, SampledFile)>,
 }
 
 impl Pressure {
     pub(super) fn open() -> Pressure {
-        let open = |name: &'static str| Some((name, Kept::open(format!("/proc/pressure/{name}")).ok()?));
+        let open = |name: &'static str| Some((name, SampledFile::open(format!("/proc/pressure/{name}")).ok()?));
         let mut files: Vec<_> = ["cpu", "memory", "io"].into_iter().filter_map(open).collect();
-        // Where pressure is switched off the files are there and cannot be read.
+        // If pressure tracking is off, the files exist but cannot be read.
         files.retain_mut(|(_, file)| !file.read().is_empty());
         Pressure { files }
     }
@@ -307,7 +308,7 @@ impl Source for Pressure {
     }
 }
 
-/// The `total=` of the lines `some` and `full` of a file of pressure, in microseconds.
+/// The `total=` values of the lines `some` and `full` in a pressure file, in microseconds.
 pub(super) fn stalls(text: &str, row: &mut Vec<f64>) {
     for wanted in ["some ", "full "] {
         let line = text.lines().find(|line| line.starts_with(wanted));
@@ -316,7 +317,7 @@ pub(super) fn stalls(text: &str, row: &mut Vec<f64>) {
     }
 }
 
-/// A sentence on the machine, for reports: model and number of processors, memory, nodes, kernel, who runs it.
+/// Describes the machine for reports: processor model and count, memory, nodes, kernel, hypervisor.
 pub(crate) fn describe() -> Vec<(&'static str, String)> {
     let cpu = once("/proc/cpuinfo");
     let field = |name: &str| {

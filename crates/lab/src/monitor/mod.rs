@@ -1,18 +1,18 @@
-//! `margay lab monitor`: what the machine and a tree of processes use, at a fixed period.
+//! `margay lab monitor`: samples the resource use of the machine and of a process tree, at a fixed period.
 //!
-//! A [`Sampler`] opens the files of /proc and /sys once and reads them again from their start for each sample; a sample
-//! is a row of numbers, one for each [`Column`]. What the kernel counts up comes as the difference to the last sample, so
-//! that columns add up to what a run took. The times of samples are fixed when it starts, so there is no drift; one that
-//! could not be taken in time is left out and counted in the next one's `missed`.
+//! A [`Sampler`] opens the files of /proc and /sys once, and reads them again from their start for each sample. A sample
+//! is a row of numbers, one for each [`Column`]. Kernel counters appear as the difference from the previous sample, so a
+//! column adds up to the total of a run. Sample times are fixed at the start, so they do not drift. A sample that could
+//! not be taken in time is skipped and counted in the next one's `missed`.
 
 mod card;
 mod column;
 mod counters;
 mod group;
-mod kept;
 mod machine;
 mod network;
 mod process;
+mod sampled_file;
 mod sampler;
 mod threads;
 mod write;
@@ -47,30 +47,30 @@ pub(crate) struct Args {
     /// Stop after this many samples
     #[arg(long, short = 'n')]
     count: Option<u64>,
-    /// Follow this process and all that it starts, until it ends
+    /// Follow this process and all its descendants, until it ends
     #[arg(long, short = 'p', conflicts_with = "command")]
     pid: Option<u32>,
     /// Write samples here instead of to standard output
     #[arg(long, short = 'o')]
     output: Option<PathBuf>,
-    /// How to write them
+    /// Output format
     #[arg(long, short = 'f', value_enum, default_value = "csv")]
     format: Format,
-    /// Leave out a family of columns; may be given again, or with commas
+    /// Leave out a family of columns; may be repeated, or given with commas
     #[arg(long, value_enum, value_delimiter = ',')]
     without: Vec<Family>,
-    /// Threads that have columns: beginnings of their names, with commas; those there at the start where none are given
+    /// Prefixes of thread names that get columns, with commas [default: the threads that exist at the start]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     threads: Vec<String>,
-    /// Print the columns with their units, and take no sample
+    /// Print the columns with their units, without taking a sample
     #[arg(long)]
     columns: bool,
-    /// A command to start and to follow; its exit status becomes that of the monitor
+    /// A command to start and follow; the monitor exits with its status
     #[arg(last = true)]
     command: Vec<OsString>,
 }
 
-/// A command that was started to be followed. It is ended with who follows it.
+/// A command that was started to be sampled. It is killed when the sampler ends.
 struct Followed(Child);
 
 impl Drop for Followed {
@@ -91,7 +91,7 @@ impl Drop for Followed {
 /// Runs the command.
 ///
 /// # Errors
-/// Where the process is not there, the command cannot be started or samples cannot be written.
+/// If the process does not exist, the command cannot be started or samples cannot be written.
 pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     if args.period < Duration::from_millis(1) {
         return Err(Problem::Usage("--period: at least 1ms".to_owned()));
@@ -149,7 +149,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         left = left.saturating_sub(1);
         Ok(left > 0)
     });
-    // A sample for what came after the last whole period, so that a short command has one too.
+    // A last sample covers the rest after the last whole period, so a short command has one too.
     if ended.load(Ordering::Relaxed) && result.is_ok() && left > 0 {
         writer.write(sampler.sample(0)).map_err(written)?;
     }
@@ -184,7 +184,7 @@ fn list(sampler: &Sampler) -> io::Result<()> {
     out.flush()
 }
 
-/// Who read the list has seen enough: no error.
+/// A reader that closed the pipe is no error.
 fn closed(error: io::Error) -> Outcome<ExitCode> {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Ok(ExitCode::SUCCESS);
@@ -192,7 +192,7 @@ fn closed(error: io::Error) -> Outcome<ExitCode> {
     Err(Problem::Failed(format!("cannot write to standard output: {error}")))
 }
 
-/// The processor time that this process took so far.
+/// CPU time of this process so far.
 fn own_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
@@ -262,8 +262,8 @@ mod tests {
             )
             .unwrap();
         assert!(missed >= 2.0, "{missed} missed");
-        // Sample k is at k periods from the start, but for how late this machine woke it: never early, and the lateness
-        // does not add up.
+        // Sample k is due k periods after the start. The machine may wake it late, but never early, and lateness does
+        // not add up.
         let mut due: f64 = 0.0;
         let mut late = Vec::new();
         for at in &elapsed {
@@ -275,7 +275,7 @@ mod tests {
         assert!(late[late.len() / 2] < 0.015, "{late:?}");
     }
 
-    /// `make monitor-cost` runs it, optimised and alone: it measures time.
+    /// `make monitor-cost` runs it optimised and alone, because it measures time.
     #[test]
     #[ignore = "measures time: make monitor-cost"]
     fn four_samples_a_second_take_under_a_hundredth_of_a_core() {

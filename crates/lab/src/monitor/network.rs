@@ -1,15 +1,15 @@
-//! Interfaces, and the queues between them and who reads.
+//! Interfaces, and the queues between them and the reader.
 
 use super::column::{Column, Source};
-use super::kept::Kept;
+use super::sampled_file::SampledFile;
 
-/// `/proc/net/dev`: packets, bytes and losses by interface, those there at the start.
+/// `/proc/net/dev`: packets, bytes and losses of each interface that existed at the start.
 pub(super) struct Interfaces {
-    file: Kept,
+    file: SampledFile,
     names: Vec<String>,
 }
 
-/// Where a column of `/proc/net/dev` is, and what it is called here. The kernel adds what a card missed for want of
+/// The index of a column in `/proc/net/dev`, and our name for it. The kernel adds packets that a card missed for lack of
 /// buffers to `drop`.
 const FIELDS: [(usize, &str, &str); 9] = [
     (0, "rx_bytes", "bytes"),
@@ -24,11 +24,11 @@ const FIELDS: [(usize, &str, &str); 9] = [
 ];
 
 impl Interfaces {
-    /// Of the network namespace of process `pid`, or of one's own.
+    /// Opens the interfaces of process `pid`'s network namespace, or of our own.
     pub(super) fn open(pid: Option<u32>) -> std::io::Result<Interfaces> {
         let mut file = match pid {
-            Some(pid) => Kept::open(format!("/proc/{pid}/net/dev"))?,
-            None => Kept::open("/proc/net/dev")?,
+            Some(pid) => SampledFile::open(format!("/proc/{pid}/net/dev"))?,
+            None => SampledFile::open("/proc/net/dev")?,
         };
         let names = file.read().lines().skip(2).filter_map(|line| line.split_once(':'));
         let names = names.map(|(name, _)| name.trim().to_owned()).collect();
@@ -62,17 +62,17 @@ impl Source for Interfaces {
     }
 }
 
-/// `/proc/net/softnet_stat`: what the kernel took from the cards, dropped because its queue was full, and put off
-/// because its time was up (squeezed). Of the whole machine, whatever the namespace.
+/// `/proc/net/softnet_stat`: packets that the kernel took from the cards, dropped because its queue was full, and
+/// deferred because its time was up (squeezed). It covers the whole machine, in any namespace.
 pub(super) struct Softnet {
-    file: Kept,
+    file: SampledFile,
     cores: Vec<u32>,
 }
 
 impl Softnet {
     pub(super) fn open() -> std::io::Result<Softnet> {
-        let mut file = Kept::open("/proc/net/softnet_stat")?;
-        // A line says of which core it is in its thirteenth word; old kernels wrote none, and no line was left out.
+        let mut file = SampledFile::open("/proc/net/softnet_stat")?;
+        // The thirteenth word of a line is its core. Old kernels omit the word, but then have a line for every core.
         let number = |(at, line): (usize, &str)| {
             let said = line.split(' ').nth(12).and_then(|word| u32::from_str_radix(word, 16).ok());
             said.unwrap_or(at as u32)

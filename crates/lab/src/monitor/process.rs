@@ -1,28 +1,28 @@
-//! A process and all that it started, as one.
+//! The resource use of a process and all its descendants, summed up.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::PathBuf;
 
 use super::column::{Column, Source};
-use super::kept::{Kept, named};
+use super::sampled_file::{SampledFile, named};
 
-/// The processes of the tree that are followed; what a tree has beyond them is not counted, and said so in `proc.unseen`.
+/// Most processes of a tree that are followed. `proc.unseen` counts the others.
 const MOST: usize = 4096;
 
-/// One process, its files open.
+/// One process with its open files.
 struct One {
-    stat: Kept,
-    io: Option<Kept>,
-    /// The threads' files: number of the thread, `status` (context switches), `children`.
-    threads: HashMap<u32, (Kept, Option<Kept>)>,
-    /// What it had used at the last sample: the sum of the tree goes on from there, also when the process is gone.
+    stat: SampledFile,
+    io: Option<SampledFile>,
+    /// Files of the threads by thread number: `status` (context switches) and `children`.
+    threads: HashMap<u32, (SampledFile, Option<SampledFile>)>,
+    /// Its counters at the previous sample. The tree's sum continues from there, even after the process has ended.
     last: [f64; COUNTS.len()],
-    /// When it started, in ticks since boot: a number that was given to another process is seen by it.
+    /// Start time in ticks since boot. It detects a reused process identifier.
     started: u64,
 }
 
-/// What is summed up as it grows. Times are in ticks.
+/// Counters that are summed as they grow. Times are in ticks.
 const COUNTS: [&str; 8] = ["user", "system", "faults", "major_faults", "yields", "preemptions", "read", "written"];
 
 /// `/proc/PID` of a process and its descendants.
@@ -38,9 +38,9 @@ impl Tree {
     /// Follows `pid`.
     ///
     /// # Errors
-    /// Where there is no such process.
+    /// If there is no such process.
     pub(super) fn open(pid: u32) -> std::io::Result<Tree> {
-        Kept::open(format!("/proc/{pid}/stat"))?;
+        SampledFile::open(format!("/proc/{pid}/stat"))?;
         Ok(Tree {
             root: pid,
             known: HashMap::new(),
@@ -52,15 +52,15 @@ impl Tree {
 
     fn adopt(pid: u32) -> Option<One> {
         let folder = PathBuf::from(format!("/proc/{pid}"));
-        let mut stat = Kept::open(folder.join("stat")).ok()?;
+        let mut stat = SampledFile::open(folder.join("stat")).ok()?;
         let started = Stat::of(stat.read())?.started;
-        // The file is the owner's and root's alone.
-        let io = Kept::open(folder.join("io")).ok();
+        // Only the owner and root may read the file.
+        let io = SampledFile::open(folder.join("io")).ok();
         Some(One { stat, io, threads: HashMap::new(), last: [0.0; COUNTS.len()], started })
     }
 }
 
-/// What is used of `/proc/PID/stat`.
+/// The fields of `/proc/PID/stat` in use.
 struct Stat {
     state: char,
     faults: f64,
@@ -75,7 +75,7 @@ struct Stat {
 
 impl Stat {
     fn of(text: &str) -> Option<Stat> {
-        // The name is in parentheses and may hold anything, parentheses and spaces too.
+        // The name is in parentheses and may contain anything, parentheses and spaces included.
         let (_, rest) = text.rsplit_once(") ")?;
         let words: Vec<&str> = rest.split_ascii_whitespace().collect();
         let number = |at: usize| words.get(at)?.parse::<f64>().ok();
@@ -147,7 +147,7 @@ impl Source for Tree {
                 yields += found[0].max(0.0);
                 preemptions += found[1].max(0.0);
             }
-            // A thread that ended takes its switches with it.
+            // The switches of an ended thread disappear with it.
             now[4] = now[4].max(yields);
             now[5] = now[5].max(preemptions);
             if let Some(io) = &mut one.io {
@@ -169,7 +169,7 @@ impl Source for Tree {
         }
         self.known.retain(|pid, _| seen.contains(pid));
         if processes == 0.0 {
-            // It is gone, and what it used last with it: not nothing, but not known.
+            // The process has ended. Its last values are unknown, not zero.
             row.resize(row.len() + COUNTS.len() + 5, f64::NAN);
             return;
         }
@@ -179,7 +179,7 @@ impl Source for Tree {
 }
 
 impl One {
-    /// Keeps the threads' files up to date, and adds to `queue` the processes that they started.
+    /// Updates the threads' files, and adds the processes that the threads started to `queue`.
     fn children(&mut self, pid: u32, threads: f64, queue: &mut Vec<u32>) {
         let task = PathBuf::from(format!("/proc/{pid}/task"));
         self.threads.retain(|_, (status, _)| !status.read().is_empty());
@@ -187,9 +187,9 @@ impl One {
             for entry in std::fs::read_dir(&task).into_iter().flatten().flatten() {
                 let Ok(thread) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
                 if let Entry::Vacant(place) = self.threads.entry(thread)
-                    && let Ok(status) = Kept::open(entry.path().join("status"))
+                    && let Ok(status) = SampledFile::open(entry.path().join("status"))
                 {
-                    place.insert((status, Kept::open(entry.path().join("children")).ok()));
+                    place.insert((status, SampledFile::open(entry.path().join("children")).ok()));
                 }
             }
         }

@@ -18,7 +18,7 @@ use crate::problem::{Outcome, Problem};
 /// A family of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Family {
-    /// Processor time by core and mode, context switches, interrupts, the run queue
+    /// CPU time by core and mode, context switches, interrupts, the run queue
     Cpu,
     /// Interrupts by core
     Irq,
@@ -28,7 +28,7 @@ pub(crate) enum Family {
     Disk,
     /// Interfaces
     Net,
-    /// What cards count themselves (ethtool -S)
+    /// The cards' own counters (ethtool -S)
     Card,
     /// Threads of the process, by name
     Threads,
@@ -36,27 +36,26 @@ pub(crate) enum Family {
     Softnet,
     /// Memory nodes: hits and misses
     Numa,
-    /// Pressure: for how much of the time tasks waited
+    /// Pressure: the share of time in which tasks waited
     Pressure,
-    /// The processors' own counters
+    /// Hardware performance counters
     Perf,
     /// Limits and pressure of the control group
     Cgroup,
 }
 
-/// What to sample.
+/// The contents of samples.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct What {
-    /// A process to follow with all that it starts; its network namespace and control group are then those that are
-    /// sampled.
+    /// A process to follow, with all its descendants. Its network namespace and control group are then sampled.
     pub(crate) process: Option<u32>,
-    /// What to leave out.
+    /// Column families to leave out.
     pub(crate) without: Vec<Family>,
-    /// Beginnings of names of threads that have columns; those there at the start where there are none.
+    /// Prefixes of thread names that get columns; if empty, the names of the threads that exist at the start.
     pub(crate) threads: Vec<String>,
 }
 
-/// What comes before the columns of the kernel.
+/// Columns before the kernel's.
 pub(crate) const LEADING: [(&str, &str); 4] = [
     ("time", "s since 1970"),
     ("elapsed", "s since the first sample"),
@@ -64,11 +63,11 @@ pub(crate) const LEADING: [(&str, &str); 4] = [
     ("missed", "samples"),
 ];
 
-/// Takes samples; see the [module](super) for what one is.
+/// Takes samples; the [module](super) describes them.
 pub(crate) struct Sampler {
     sources: Vec<Box<dyn Source>>,
     columns: Vec<Column>,
-    /// What could not be had, a sentence each.
+    /// Sources that are not available, a sentence each.
     pub(crate) notes: Vec<String>,
     last: Vec<f64>,
     now: Vec<f64>,
@@ -80,10 +79,10 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Opens everything, and takes the first reading, from which the first sample counts.
+    /// Opens all sources, and takes the first reading. The first sample counts from it.
     ///
     /// # Errors
-    /// Where the process is not there.
+    /// If the process does not exist.
     pub(crate) fn open(what: &What) -> Outcome<Sampler> {
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         let mut notes = Vec::new();
@@ -166,12 +165,12 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// The columns that come after the [`LEADING`] ones.
+    /// The columns after the [`LEADING`] ones.
     pub(crate) fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Every column's name, in order.
+    /// The names of all columns, in order.
     pub(crate) fn header(&self) -> impl Iterator<Item = &str> {
         LEADING.iter().map(|(name, _)| *name).chain(self.columns.iter().map(|column| column.name.as_str()))
     }
@@ -186,7 +185,8 @@ impl Sampler {
         debug_assert_eq!(self.now.len(), self.columns.len());
     }
 
-    /// A sample: the [`LEADING`] columns, then the others, in the order of [`Sampler::header`]. Not a number is what is not known.
+    /// Takes a sample: the [`LEADING`] columns, then the others, in the order of [`Sampler::header`]. Unknown values are
+    /// NaN.
     pub(crate) fn sample(&mut self, missed: u64) -> &[f64] {
         let before = self.at;
         self.read();
@@ -195,7 +195,7 @@ impl Sampler {
         self.out.clear();
         self.out.extend([now, self.at.since(self.start).as_secs_f64(), period, missed as f64]);
         for ((column, now), last) in self.columns.iter().zip(&self.now).zip(&self.last) {
-            // A counter that went back was set to zero, or belongs to another now: by how much it grew is not known.
+            // A counter that went back was reset, or belongs to another object now, so its growth is unknown.
             let grown = Some(now - last).filter(|by| *by >= 0.0).unwrap_or(f64::NAN);
             self.out.push(match column.kind {
                 Kind::Gauge => *now,
@@ -208,12 +208,12 @@ impl Sampler {
         &self.out
     }
 
-    /// Samples every `period` from the first reading on, until `each` returns `false`, `stop` says so, or somebody asks to
-    /// stop. The times are fixed in advance: a late sample makes no other late, and what was passed over is counted
-    /// and told with the next.
+    /// Samples every `period` after the first reading, until `each` returns `false`, or `stop` or a signal asks to stop.
+    /// The times are fixed in advance, so a late sample does not delay others. Skipped samples are counted in the next
+    /// one.
     ///
     /// # Errors
-    /// What `each` returns.
+    /// Errors of `each`.
     pub(crate) fn run(
         &mut self,
         period: Duration,
@@ -236,7 +236,7 @@ impl Sampler {
         }
     }
 
-    /// Samples taken and samples missed.
+    /// Number of samples taken and missed.
     pub(crate) fn totals(&self) -> (u64, u64) {
         (self.taken, self.missed)
     }

@@ -1,20 +1,20 @@
-//! Processor time of a process and all that it started, by the names of their threads.
+//! CPU time of a process and its descendants, by thread name.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
 use super::column::{Column, Source};
-use super::kept::Kept;
+use super::sampled_file::SampledFile;
 
-/// Most names that have columns of their own; threads of other names count together.
+/// Most names with columns of their own. Threads with other names are summed up.
 const MOST_NAMES: usize = 64;
-/// Threads that are followed.
+/// Most threads that are followed.
 const MOST: usize = 4096;
 
-/// A thread, its file open.
+/// A thread with its open file.
 struct One {
-    stat: Kept,
-    /// The column pair that it counts in.
+    stat: SampledFile,
+    /// The index of its pair of columns.
     at: usize,
     started: u64,
     last: [f64; 2],
@@ -23,7 +23,8 @@ struct One {
 /// `/proc/PID/task/TID/stat` of a tree of processes.
 pub(super) struct Threads {
     root: u32,
-    /// Beginnings of names, as given, or whole names of those there at the start; the pair of columns after the last is for all others.
+    /// Prefixes of names as given, or the names of threads that existed at the start. The pair of columns after the last
+    /// name is for all others.
     names: Vec<String>,
     whole: bool,
     known: HashMap<u32, One>,
@@ -31,9 +32,9 @@ pub(super) struct Threads {
     tick: f64,
 }
 
-/// Name, ticks in user and kernel mode, and when it started, of a `stat` file.
+/// The name, the ticks in user and kernel mode, and the start time in a `stat` file.
 fn parse(text: &str) -> Option<(&str, [f64; 2], u64)> {
-    // The name is in parentheses and may hold anything, parentheses and spaces too.
+    // The name is in parentheses and may contain anything, parentheses and spaces included.
     let (head, rest) = text.rsplit_once(") ")?;
     let name = head.split_once('(')?.1;
     let mut words = rest.split_ascii_whitespace();
@@ -42,18 +43,18 @@ fn parse(text: &str) -> Option<(&str, [f64; 2], u64)> {
     Some((name, [user, system], words.nth(6)?.parse().ok()?))
 }
 
-/// A name as a part of a column's.
+/// A thread name, usable within a column name.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "#_-:/".contains(c) { c } else { '_' }).collect()
 }
 
 impl Threads {
-    /// Follows `pid`; `names` are beginnings of names that have columns. Where there are none, the threads that are there now have.
+    /// Follows `root`. `names` are prefixes of the thread names that get columns; if empty, current threads get them.
     ///
     /// # Errors
-    /// Where there is no such process.
+    /// If there is no such process.
     pub(super) fn open(root: u32, names: &[String]) -> std::io::Result<Threads> {
-        Kept::open(format!("/proc/{root}/stat"))?;
+        SampledFile::open(format!("/proc/{root}/stat"))?;
         let tick = rustix::param::clock_ticks_per_second() as f64;
         let (whole, known) = (names.is_empty(), HashMap::new());
         let mut threads = Threads { root, names: names.to_vec(), whole, known, sums: Vec::new(), tick };
@@ -71,7 +72,7 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Calls `what` with each thread of the tree, and its folder.
+    /// Calls `what` with each thread in the tree, and its folder.
     fn each(&self, mut what: impl FnMut(u32, PathBuf)) {
         let (mut queue, mut seen, mut count) = (vec![self.root], HashSet::new(), 0);
         while let Some(pid) = queue.pop() {
@@ -112,7 +113,7 @@ impl Source for Threads {
         for (thread, folder) in there {
             seen.insert(thread);
             if !self.known.contains_key(&thread) {
-                let Ok(mut stat) = Kept::open(folder.join("stat")) else { continue };
+                let Ok(mut stat) = SampledFile::open(folder.join("stat")) else { continue };
                 let Some((name, _, started)) = parse(stat.read()) else { continue };
                 let at = self.place(name);
                 self.known.insert(thread, One { stat, at, started, last: [0.0; 2] });
@@ -120,7 +121,7 @@ impl Source for Threads {
             let Some(one) = self.known.get_mut(&thread) else { continue };
             let Some((_, now, started)) = parse(one.stat.read()) else { continue };
             if started != one.started {
-                // The number is another thread's now, which the next sample takes in.
+                // The identifier now belongs to another thread; the next sample includes it.
                 seen.remove(&thread);
                 continue;
             }
@@ -172,7 +173,7 @@ mod tests {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         busy.into_iter().for_each(|thread| thread.join().unwrap());
         assert!(after[0] + after[1] > before[0] + before[1] + 10.0, "{before:?} {after:?}");
-        // What ended stays counted.
+        // Ended threads stay in the sums.
         let mut last = Vec::new();
         threads.read(&mut last);
         assert!(last[0] >= after[0]);

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use clap::ValueEnum;
 
-/// How samples are written.
+/// Format of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// A header, then a line for each sample
@@ -13,7 +13,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Writes samples to `out`, a line each, flushed.
+/// Writes samples to `out`, one on each line, and flushes each.
 pub(crate) struct Writer<W: Write> {
     out: W,
     format: Format,
@@ -22,24 +22,24 @@ pub(crate) struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the header, where there is one.
+    /// Writes the header, if the format has one.
     ///
     /// # Errors
-    /// What writing to `out` returns.
+    /// Errors of `out`.
     pub(crate) fn new<'a>(out: W, format: Format, names: impl Iterator<Item = &'a str>) -> io::Result<Writer<W>> {
         let mut writer = Writer { out, format, names: names.map(str::to_owned).collect(), line: Vec::new() };
         if format == Format::Csv {
-            // Names of interfaces and disks may hold nearly anything.
+            // Names of interfaces and disks may contain nearly any character.
             let quoted = writer.names.iter().map(|name| field(name)).collect::<Vec<_>>().join(",");
             writeln!(writer.out, "{quoted}")?;
         }
         Ok(writer)
     }
 
-    /// Writes a sample: a value for each name.
+    /// Writes a sample with a value for each name.
     ///
     /// # Errors
-    /// What writing to the file returns.
+    /// Errors of `out`.
     pub(crate) fn write(&mut self, values: &[f64]) -> io::Result<()> {
         self.line.clear();
         if self.format == Format::Json {
@@ -61,12 +61,12 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// A field of a CSV file, in quotes where it needs them.
+/// A CSV field, quoted if necessary.
 pub(crate) fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-/// A number with no more digits than it needs: whole ones without a point, others to a millionth; nothing where it is not known.
+/// Writes a number with as few digits as possible: integers without a point, others to a millionth; nothing if unknown.
 fn number(value: f64, format: Format, out: &mut Vec<u8>) -> io::Result<()> {
     if !value.is_finite() {
         if format == Format::Json {

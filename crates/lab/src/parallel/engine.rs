@@ -1,4 +1,4 @@
-//! One run of the engine, and what it says of itself.
+//! One run of the engine, and the figures that it reports.
 
 use std::fmt;
 use std::fs::File;
@@ -10,7 +10,7 @@ use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 use crate::signals;
 
-/// How often it is looked whether a run is over: what is measured is what the engine says.
+/// How often to check whether a run is over. The engine itself measures the time.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// How packets are distributed.
@@ -20,7 +20,8 @@ pub(crate) enum Way {
     One,
     /// `--runmode autofp`.
     Several { scheduler: String, workers: usize },
-    /// So many engines at once, each with one worker and all of the capture: what the machine can give where nothing is shared.
+    /// This many engines at once, each with one worker and the whole capture. It shows the machine's limit if nothing is
+    /// shared.
     Beside(usize),
 }
 
@@ -43,41 +44,41 @@ impl fmt::Display for Way {
     }
 }
 
-/// What a worker says of a run.
+/// A worker's figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Worker {
     pub(crate) packets: f64,
     /// Most packets that waited for it.
     pub(crate) longest: f64,
-    /// How often it had the reader's place, and how often and long (seconds) it slept.
+    /// How often it was the reader, and how often and how long (in seconds) it slept.
     pub(crate) turns: f64,
     pub(crate) sleeps: f64,
     pub(crate) slept: f64,
-    /// How often and long it waited for others to be past its packet.
+    /// How often and how long it waited for other workers to pass its packet.
     pub(crate) waits: f64,
     pub(crate) waited: f64,
-    /// Payloads that it looked through for others, and others for it.
+    /// Payloads that it searched for other workers, and that others searched for it.
     pub(crate) helping: f64,
     pub(crate) helped: f64,
 }
 
-/// What a run came to.
+/// The figures of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Measured {
     /// From the first packet to the end of the last flow.
     pub(crate) seconds: f64,
     pub(crate) packets: f64,
     pub(crate) alerts: f64,
-    /// Turns of reading that a full queue ended.
+    /// Reading turns that ended because a queue was full.
     pub(crate) stalls: f64,
-    /// Flows that changed their worker.
+    /// Flows that moved to another worker.
     pub(crate) moves: f64,
-    /// Seconds that all workers waited for such flows.
+    /// Seconds that all workers waited for moving flows.
     pub(crate) waited: f64,
     pub(crate) workers: Vec<Worker>,
 }
 
-/// An engine, a capture, and all that it is run with.
+/// An engine, a capture, and everything else that a run needs.
 pub(crate) struct Run<'a> {
     pub(crate) engine: String,
     pub(crate) config: Option<&'a Path>,
@@ -88,10 +89,11 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs the engine, or several side by side: what they came to is the mean of each figure then, but for the slowest one's time.
+    /// Runs the engine, or several side by side. Several report the mean of each figure, except for the time, which is
+    /// the slowest engine's.
     ///
     /// # Errors
-    /// Where the engine cannot be run, fails, or does not say how long it took; where somebody asked to stop.
+    /// If the engine cannot be run, fails, or does not report its time; or on a request to stop.
     pub(crate) fn measure(&self, way: &Way, session: &mut Session) -> Outcome<Measured> {
         let copies = if let Way::Beside(engines) = way { *engines } else { 1 };
         let mut going = (0..copies).map(|n| self.start(way, n, session)).collect::<Outcome<Vec<Going>>>()?;
@@ -104,7 +106,7 @@ impl Run<'_> {
         Ok(first)
     }
 
-    /// Has the engine write what each packet costs one worker. Returns the file.
+    /// Lets the engine write what each packet costs one worker. Returns the file.
     ///
     /// # Errors
     /// As [`Run::measure`].
@@ -115,10 +117,10 @@ impl Run<'_> {
         Ok(self.logs.join("0").join(name))
     }
 
-    /// Whether the engine has such a scheduler; it is asked with an empty capture.
+    /// Whether the engine has the scheduler, tested with an empty capture.
     ///
     /// # Errors
-    /// Where it cannot be asked.
+    /// If the test cannot be run.
     pub(crate) fn has(engine: &str, scheduler: &str, folder: &Path) -> Outcome<bool> {
         let capture = folder.join("empty.pcap");
         let mut head = 0xa1b2_c3d4u32.to_le_bytes().to_vec();
@@ -177,7 +179,7 @@ impl Run<'_> {
     }
 }
 
-/// An engine at work: it is ended where nobody waits for it any more.
+/// A running engine. It is killed when dropped.
 struct Going {
     child: Child,
     said: PathBuf,
@@ -220,7 +222,7 @@ impl Going {
 impl Drop for Going {
     fn drop(&mut self) {
         if !self.over {
-            // It is of no use any more, and may be gone already.
+            // The run was abandoned; the engine may have ended already.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
@@ -231,7 +233,7 @@ fn last_line(said: &str) -> &str {
     said.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("it said nothing")
 }
 
-/// Reads what the engine said.
+/// Parses the engine's output.
 fn read(said: &str) -> Measured {
     let mut m = Measured::default();
     for line in said.lines() {
@@ -267,7 +269,7 @@ fn first(text: &str) -> f64 {
     numbers(text).first().copied().unwrap_or_default()
 }
 
-/// All numbers of a text, in order.
+/// All numbers in a text, in order.
 fn numbers(text: &str) -> Vec<f64> {
     let words = text.split(|c: char| !c.is_ascii_digit() && c != '.');
     words.filter_map(|w| w.trim_matches('.').parse().ok()).collect()

@@ -1,9 +1,9 @@
-//! `margay lab parallel`: one capture, many workers: how much faster each way of distributing flows is than one worker.
+//! `margay lab parallel`: compares ways of distributing the flows of one capture to several workers with one worker.
 //!
-//! Every run is a process of its own that reads the capture into memory before it looks at the first packet
-//! (`--pcap-preload`), so that neither start nor disk is measured. Runs with one worker and with several take turns, and what
-//! counts is the ratio of two that were made one after the other. That the alerts are as many is looked at in each run.
-//! Beyond the processors of the machine `simulate` goes on, from what each packet cost one worker.
+//! Every run is a separate process that reads the capture into memory before it inspects the first packet
+//! (`--pcap-preload`), so that neither the start nor the disk is measured. Runs with one worker alternate with runs with
+//! several, and the result is the ratio of two consecutive runs. Each run must have the same number of alerts.
+//! `simulate` extrapolates beyond the machine's processors, from each packet's cost with one worker.
 
 mod engine;
 mod plot;
@@ -26,18 +26,18 @@ use engine::{Measured, Run, Way};
 use predict::Prediction;
 use simulate::{Machine, Strategy};
 
-/// The study's traces: name of the preset, what it is, and the part of `--size` that it has.
+/// The study's traces: the preset, a description, and the divisor of `--size`.
 const TRACES: [(&str, &str, u64); 3] = [
     ("office", "many flows (LL)", 1),
     ("elephant", "one flow (DEF2)", 1),
-    // Events are several times as large as its packets.
+    // The events of this trace are several times as large as its packets.
     ("alert-storm", "short flows, all alert (DEF1)", 4),
 ];
-/// Schedulers that an engine may have, in the order in which they are shown.
+/// Schedulers that an engine may have, in display order.
 const SCHEDULERS: [&str; 6] = ["hash", "ippair", "shortest-queue", "conservative", "optimistic", "adaptive"];
-/// Numbers of workers that are simulated, as far as asked for.
+/// Numbers of workers to simulate, up to the requested one.
 const SIMULATED: [usize; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
-/// `--quick`: size, runs of each, and after which time no other repeat is begun.
+/// `--quick`: size, runs of each kind, and the time after which no new repeat begins.
 const QUICK: (&str, usize, Duration) = ("40MB", 3, Duration::from_secs(120));
 
 /// Measures the ways of distributing one stream of packets to several workers
@@ -46,34 +46,34 @@ pub(crate) struct Args {
     /// The engine's configuration
     #[arg(short = 'c', long)]
     config: Option<PathBuf>,
-    /// Rules; a made trace that comes with rules of its own has those
+    /// Rules; a synthetic trace with rules of its own keeps those
     #[arg(short = 'S', long)]
     rules: Option<PathBuf>,
-    /// A capture to measure with, instead of the made ones; more than one may be given
+    /// A capture to measure with, instead of the synthetic ones; may be repeated
     #[arg(long = "trace", value_name = "FILE")]
     traces: Vec<PathBuf>,
     /// Presets to make traces from; `traffic gen --list-presets` lists them
     #[arg(long, value_delimiter = ',', default_values_t = TRACES.map(|t| t.0.to_owned()))]
     presets: Vec<String>,
-    /// Size of a made trace; alert-storm has a quarter of it
+    /// Size of a synthetic trace; alert-storm has a quarter of it
     #[arg(long, default_value = "200MB")]
     size: String,
-    /// Ways to distribute flows (`autofp-scheduler`); all that the engine has but ippair unless told
+    /// Ways to distribute flows (`autofp-scheduler`) [default: all that the engine has, except ippair]
     #[arg(long, value_delimiter = ',')]
     schedulers: Vec<String>,
-    /// Numbers of workers; 1, 2, 4 and so on to the processors of the machine unless told
+    /// Numbers of workers [default: 1, 2, 4 and so on, up to the number of processors]
     #[arg(long, value_delimiter = ',')]
     workers: Vec<usize>,
-    /// Runs of each; 0 only simulates
+    /// Number of runs for each; 0 only simulates
     #[arg(long, default_value_t = 5)]
     repeats: usize,
-    /// Small traces, fewer runs, the most workers only: under three minutes with the default schedulers
+    /// Small traces, fewer runs, the largest number of workers only: under three minutes with the default schedulers
     #[arg(long)]
     quick: bool,
-    /// Goes on by simulation to this many workers; 0 does not
+    /// Simulate up to this many workers; 0 turns the simulation off
     #[arg(long, value_name = "WORKERS", default_value_t = 64)]
     simulate: usize,
-    /// What work with several costs where it is simulated, in nanoseconds: name=value, see docs/parallel.md
+    /// Costs of parallel work in the simulation, in nanoseconds: name=value, see docs/parallel.md
     #[arg(long = "machine", value_name = "NAME=VALUE", value_delimiter = ',')]
     machine: Vec<String>,
     /// More of the engine's settings, as its own --set takes them
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     output: PathBuf,
 }
 
-/// A capture, and the rules that it is measured with.
+/// A capture, with the rules to measure it with.
 struct Trace {
     name: String,
     what: String,
@@ -92,27 +92,27 @@ struct Trace {
     rules: Option<PathBuf>,
 }
 
-/// What was measured of one way on one trace.
+/// The measurements of one way on one trace.
 pub(crate) struct Row {
     trace: String,
     way: Way,
     runs: Vec<Measured>,
-    /// Times as fast as one worker, run by run.
+    /// Speed-up over one worker, as pairs of runs.
     speedup: Vec<(f64, f64)>,
-    /// What else the machine did, at worst.
+    /// The worst disturbance by other activity on the machine.
     company: Option<Company>,
 }
 
-/// All that there is to tell.
+/// All results.
 #[derive(Default)]
 pub(crate) struct Results {
-    /// Name of each trace, and what it is.
+    /// The name of each trace, and its description.
     traces: Vec<(String, String)>,
     rows: Vec<Row>,
     predictions: Vec<Prediction>,
 }
 
-/// What a run of the command is made of.
+/// The context of a run.
 struct Bench<'a> {
     args: &'a Args,
     schedulers: Vec<String>,
@@ -127,7 +127,7 @@ struct Bench<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// What cannot be read, written or run.
+/// A file that cannot be read or written, or an engine that cannot be run.
 pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     let mut machine = Machine::default();
     for text in &args.machine {
@@ -157,7 +157,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     };
     let mut results = Results::default();
     let measured = bench.all(&mut results);
-    // Events of the last run: by far the largest part of what lies there.
+    // The events of the last run are by far the largest files.
     let _ = std::fs::remove_dir_all(&bench.logs);
     let stopped = match measured {
         Ok(()) => None,
@@ -187,7 +187,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
 }
 
 impl Bench<'_> {
-    /// Measures and simulates everything; what there is so far is in `results` where that ends early.
+    /// Measures and simulates everything. If it ends early, `results` has everything up to that point.
     fn all(&mut self, results: &mut Results) -> Outcome<()> {
         let traces = self.traces()?;
         for trace in &traces {
@@ -234,7 +234,7 @@ impl Bench<'_> {
                     company.mark()
                 );
                 row.company = Some(row.company.map_or(company, |before| before.worse(&company)));
-                // So many engines did as much each.
+                // Each engine side by side did the whole work.
                 let work = match row.way {
                     Way::One => {
                         one = measured.seconds;
@@ -250,7 +250,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What each packet costs one worker.
+    /// The cost of each packet with one worker.
     fn costs(&mut self, trace: &Trace) -> Outcome<simulate::Load> {
         eprintln!("{:>4.0} s  {}: what each packet costs", self.begun.elapsed().as_secs_f64(), trace.name);
         let kept = self.args.output.join(format!("{}.costs", trace.name));
@@ -258,7 +258,7 @@ impl Bench<'_> {
             return simulate::Load::read(&kept);
         }
         let file = engine_run(self.args, &self.logs, trace).costs(&mut self.session)?;
-        // Kept for another simulation.
+        // Cache the file for further simulations.
         std::fs::copy(&file, &kept).map_err(|e| Problem::file("write", &kept, e))?;
         simulate::Load::read(&kept)
     }
@@ -297,7 +297,7 @@ impl Bench<'_> {
         Ok(made)
     }
 
-    /// Makes a trace. One that is there is whole.
+    /// Makes a trace. An existing file is complete.
     fn make(&mut self, preset: &str, size: u64, file: &Path) -> Outcome<()> {
         eprintln!("making {}", file.display());
         let words = own_command()?;
@@ -344,7 +344,7 @@ fn write(path: &Path, bytes: &[u8]) -> Outcome<()> {
     std::fs::write(path, bytes).map_err(|e| Problem::file("write", path, e))
 }
 
-/// Those that are asked for, or all that the engine has and that tell something of made traces.
+/// The requested schedulers, or all that the engine has and that matter for synthetic traces.
 fn schedulers(args: &Args, folder: &Path) -> Outcome<Vec<String>> {
     if !args.schedulers.is_empty() {
         return Ok(args.schedulers.clone());
@@ -359,7 +359,7 @@ fn schedulers(args: &Args, folder: &Path) -> Outcome<Vec<String>> {
     Ok(there)
 }
 
-/// One worker first, then every way with every number, and as many engines side by side.
+/// One worker first, then every scheduler with every number of workers, and as many engines side by side.
 fn ways(args: &Args, schedulers: &[String]) -> Vec<Way> {
     let own = std::thread::available_parallelism().map_or(2, usize::from).max(2);
     let numbers = match args.workers.is_empty() {
@@ -372,7 +372,7 @@ fn ways(args: &Args, schedulers: &[String]) -> Vec<Way> {
     std::iter::once(Way::One).chain(numbers.iter().flat_map(several)).chain(beside).collect()
 }
 
-/// 1, 2, 4 and so on, and as many as there are processors; `most` only those.
+/// 1, 2, 4 and so on up to the number of processors, which is included; with `most` only that one.
 fn numbers(own: usize, most: bool) -> Vec<usize> {
     if most {
         return vec![own];
@@ -382,7 +382,7 @@ fn numbers(own: usize, most: bool) -> Vec<usize> {
     all
 }
 
-/// Strategies that are simulated, by name: those that are measured, and those that the engine does not have yet.
+/// Strategies to simulate, by name: the measured ones, and those that the engine does not have yet.
 fn strategies() -> Vec<(&'static str, Strategy)> {
     SCHEDULERS.into_iter().chain([simulate::STUDY]).filter_map(|name| Strategy::of(name).map(|s| (name, s))).collect()
 }

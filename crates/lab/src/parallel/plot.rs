@@ -1,4 +1,4 @@
-//! The speed-up by the number of workers: measured points on full lines, simulated ones hollow on dashed lines.
+//! The speed-up by number of workers: measured points on solid lines, simulated ones as hollow points on dashed lines.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use crate::chart::{Chart, Series, png};
 use crate::problem::{Outcome, Problem};
 use crate::stats::paired_ratio;
 
-/// From so many workers on the axis is one of doublings.
+/// From this many workers on, the axis has doublings.
 const DOUBLINGS: usize = 8;
-/// Engines side by side, and as many times as workers.
+/// The colour of engines side by side, and of the ideal speed-up.
 const BLACK: usize = 6;
 
 /// Draws one trace, as SVG and PNG.
 ///
 /// # Errors
-/// Where it cannot be written.
+/// If a file cannot be written.
 pub(super) fn draw(trace: &str, what: &str, results: &Results, schedulers: &[String], dir: &Path) -> Outcome<()> {
     let chart = chart(trace, what, results, schedulers);
     if chart.is_empty() {
@@ -45,7 +45,7 @@ fn chart(trace: &str, what: &str, results: &Results, schedulers: &[String]) -> C
     let mut series = Vec::new();
     let mut highest: f64 = 1.0;
     for (colour, name) in names.iter().enumerate() {
-        // Black is not a scheduler's.
+        // No scheduler uses black.
         let colour = if colour < BLACK { colour } else { colour + 1 };
         let measured = line(name, colour, &rows, &x, |way| match way {
             Way::Several { scheduler, workers } if scheduler == name => Some(*workers),
@@ -60,7 +60,7 @@ fn chart(trace: &str, what: &str, results: &Results, schedulers: &[String]) -> C
             points.iter().filter(|p| p.scheduler == *name).map(|p| (x(p.workers), p.simulated.speedup)).collect();
         highest = simulated.iter().map(|p| p.1).fold(highest, f64::max);
         if !simulated.is_empty() {
-            // Named once.
+            // Name each scheduler once in the legend.
             let name = if there { String::new() } else { (*name).to_owned() };
             series.push(Series { name, colour, dashed: true, dots: false, points: simulated, range: Vec::new() });
         }
@@ -74,7 +74,7 @@ fn chart(trace: &str, what: &str, results: &Results, schedulers: &[String]) -> C
         highest = beside.points.iter().map(|p| p.1).fold(highest, f64::max);
         series.push(beside);
     }
-    // As far as it says something.
+    // Limit the axis to the range of the results.
     let limit = (highest * 1.15).min(most as f64);
     let ideal: Vec<(f64, f64)> = (0..=100)
         .map(|n| 1.0 + (limit - 1.0) * f64::from(n) / 100.0)
@@ -121,7 +121,7 @@ fn chart(trace: &str, what: &str, results: &Results, schedulers: &[String]) -> C
     }
 }
 
-/// What was measured of those ways that `workers` gives a number for.
+/// The measured points of those ways for which `workers` returns a number.
 fn line(
     name: &str,
     colour: usize,
@@ -136,7 +136,7 @@ fn line(
             && let Some(ratio) = paired_ratio(&row.speedup)
         {
             points.push((x(workers), ratio.value));
-            // Without an interval there is none to draw, and yet there are points.
+            // Points without an interval still appear.
             range.push((ratio.low, ratio.high));
         }
     }

@@ -1,4 +1,4 @@
-//! What the simulation says of a trace, beside what was measured.
+//! The simulation's results for a trace, compared with the measured ones.
 
 use super::engine::Way;
 use super::simulate::{Load, Machine, Shares, Simulated, simulate};
@@ -10,37 +10,37 @@ pub(crate) struct Point {
     pub(crate) scheduler: &'static str,
     pub(crate) workers: usize,
     pub(crate) simulated: Simulated,
-    /// What was measured there: times as fast as one worker.
+    /// The measured speed-up over one worker.
     pub(crate) measured: Option<f64>,
 }
 
 impl Point {
-    /// By how much the simulation is above what was measured, as a part of that.
+    /// The simulation's relative error; positive if it predicts too much.
     pub(crate) fn error(&self) -> Option<f64> {
         self.measured.map(|m| self.simulated.speedup / m - 1.0)
     }
 }
 
-/// A trace.
+/// The prediction for a trace.
 pub(crate) struct Prediction {
     pub(crate) trace: String,
     pub(crate) packets: usize,
     pub(crate) flows: usize,
-    /// The part of the packets that the largest flow has.
+    /// The largest flow's share of the packets.
     pub(crate) largest: f64,
-    /// Where one worker's time goes.
+    /// How one worker's time is spent.
     pub(crate) shares: Shares,
-    /// The time of the run that costs were taken in, over that of runs without clocks.
+    /// Time of the run that recorded the costs, divided by that of runs without clocks.
     pub(crate) clocked: Option<f64>,
-    /// Steps of packets in which the processor did something else.
+    /// Steps of packets that the processor interrupted for other work.
     pub(crate) interrupted: u64,
-    /// How many times as long work takes with another engine beside it: measured, or as was said.
+    /// The slowdown by other engines side by side: measured, or as given.
     pub(crate) beside: f64,
     /// By scheduler, then by workers.
     pub(crate) points: Vec<Point>,
 }
 
-/// Simulates every strategy on a trace, of which `rows` were measured.
+/// Simulates every strategy on a trace. `rows` are the measurements.
 pub(super) fn predict(trace: &str, load: Load, rows: &[Row], most: usize, machine: &Machine) -> Prediction {
     let one: Vec<f64> =
         rows.iter().filter(|r| r.way == Way::One).flat_map(|r| r.runs.iter().map(|m| m.seconds)).collect();
@@ -48,7 +48,7 @@ pub(super) fn predict(trace: &str, load: Load, rows: &[Row], most: usize, machin
     let clocked = (seconds > 0.0).then(|| load.measured as f64 / 1e9 / seconds);
     let load = load.scaled(seconds);
     let mut machine = *machine;
-    // What engines side by side lose to each other, so do workers: memory, caches, and whatever the processors share.
+    // Workers lose as much to each other as engines side by side do, because they share memory, caches and processors.
     let mut side_by_side = rows.iter().filter_map(|r| match r.way {
         Way::Beside(n) => paired_ratio(&r.speedup).map(|ratio| n as f64 / ratio.value),
         _ => None,

@@ -1,4 +1,4 @@
-//! What was measured and simulated, as tables and as JSON.
+//! The measured and simulated results, as tables and as JSON.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ fn of(row: &Row, value: impl Fn(&Measured) -> f64) -> f64 {
     median(&row.runs.iter().map(value).collect::<Vec<_>>())
 }
 
-/// Most packets that waited for one worker; seconds that all slept; the share of the packets that the busiest had.
+/// Most packets that waited for one worker; total seconds asleep; the busiest worker's share of the packets.
 fn longest(m: &Measured) -> f64 {
     m.workers.iter().map(|w| w.longest).fold(0.0, f64::max)
 }
@@ -27,7 +27,7 @@ fn idle(m: &Measured) -> f64 {
     }
 }
 
-/// Of the workers' time, what was spent on waiting for each other or a flow that moves; packets that were looked through for another.
+/// The share of the workers' time spent waiting for each other or for a moving flow; packets searched for other workers.
 fn waited(m: &Measured) -> f64 {
     let waited: f64 = m.workers.iter().map(|w| w.waited).sum();
     (waited + m.waited) / (m.seconds * m.workers.len().max(1) as f64)
@@ -42,13 +42,13 @@ fn busiest(m: &Measured) -> f64 {
     m.workers.iter().map(|w| w.packets).fold(0.0, f64::max) / all.max(1.0)
 }
 
-/// Whether every run has as many alerts as the first with one worker.
+/// Whether every run has as many alerts as the first run with one worker.
 pub(super) fn same_alerts(row: &Row, rows: &[Row]) -> bool {
     let one = rows.iter().find(|r| r.trace == row.trace && r.way == Way::One).and_then(|r| r.runs.first());
     one.is_none_or(|one| row.runs.iter().all(|m| m.alerts == one.alerts))
 }
 
-/// Tables for people: what was measured, and what was simulated.
+/// Tables for people: the measured results, and the simulated ones.
 pub(super) fn markdown(results: &Results) -> String {
     let mut out = String::new();
     if !results.rows.is_empty() {
@@ -66,7 +66,7 @@ fn measured(rows: &[Row], out: &mut String) {
         "| trace | way | workers | seconds | times as fast (95 %) | alerts | busiest | most waiting | stalls | idle | waited | moves | helped |\n\
          | --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
-    // What was stopped before its first run has nothing to tell.
+    // A row that was stopped before its first run has no result.
     for row in rows.iter().filter(|r| !r.runs.is_empty()) {
         let name = match &row.way {
             Way::One => "one worker",
@@ -82,7 +82,7 @@ fn measured(rows: &[Row], out: &mut String) {
         let alerts = if same_alerts(row, rows) { "" } else { " (not the same)" };
         let several = matches!(row.way, Way::Several { .. });
         let only = |text: String| if several { text } else { "-".to_owned() };
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(
             out,
             "| {} | {name} | {} | {:.3} | {ratio}{busy} | {}{alerts} | {} | {} | {} | {} | {} | {} | {} |",
@@ -104,7 +104,7 @@ fn measured(rows: &[Row], out: &mut String) {
     }
 }
 
-/// Whether something else ran while it was measured that its figures are not to be published with.
+/// Whether other activity disturbed the measurement too much for publication.
 fn busy(row: &Row) -> bool {
     row.company.is_some_and(|company| company.disturbs())
 }
@@ -167,16 +167,16 @@ fn simulated(p: &Prediction, what: &str, out: &mut String) {
     }
 }
 
-/// What the figures are of.
+/// The context of the figures.
 pub(super) struct About<'a> {
     pub(super) machine: Vec<(&'static str, String)>,
     pub(super) schedulers: &'a [String],
     pub(super) simulated: &'a Machine,
-    /// Nobody stopped it.
+    /// The measurement was not interrupted.
     pub(super) complete: bool,
 }
 
-/// Everything, for programs.
+/// Everything as JSON.
 pub(super) fn json(results: &Results, about: &About<'_>) -> String {
     let machine: serde_json::Map<String, Value> =
         about.machine.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into())).collect();

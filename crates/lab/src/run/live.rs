@@ -1,4 +1,4 @@
-//! An engine under a load on a wire.
+//! An engine with a load on a wire.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,43 +13,43 @@ use crate::quiet::{Company, Witness};
 use crate::throughput::{Counted, Losses};
 use crate::watch::Watch;
 
-/// How a trial is made.
+/// The timing of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times {
-    /// Sent before losses at the ring count: it fills queues and caches.
+    /// The time before ring losses count: it fills queues and caches.
     pub(crate) warm_up: Duration,
-    /// Sent after that.
+    /// The time after that.
     pub(crate) hold: Duration,
-    /// The time between samples.
+    /// The sampling period.
     pub(crate) period: Duration,
 }
 
-/// What a trial came to.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Trial {
-    /// Packets a second that were asked for.
+    /// The requested rate in packets a second.
     pub(crate) rate: f64,
     pub(crate) counted: Counted,
     pub(crate) losses: Losses,
-    /// Cores that the engine was busy on after the warm-up.
+    /// Cores that the engine kept busy after the warm-up.
     pub(crate) busy: f64,
-    /// Cores of the whole machine that were busy after the warm-up: kernel and sender too.
+    /// Cores of the whole machine that were busy after the warm-up, kernel and sender included.
     pub(crate) host: f64,
-    /// The most memory the engine had so far, in bytes.
+    /// Peak memory of the engine so far, in bytes.
     pub(crate) peak: f64,
-    /// How long packets of a flow of its own took, after the warm-up, through an engine that is inline.
+    /// Latency of the probe flow after the warm-up, through an inline engine.
     pub(crate) latency: Option<Latency>,
-    /// What else the machine did after the warm-up.
+    /// Other activity on the machine after the warm-up.
     pub(crate) company: Company,
 }
 
-/// Seconds that all processors of the machine were busy since it started.
+/// Busy seconds of all processors since the machine started.
 fn host_busy() -> f64 {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     busy_of(text.lines().next().unwrap_or_default()) / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// The ticks of a line of `/proc/stat` in which something ran: user, nice, system, interrupts; not a number where it is none.
+/// The busy ticks in a line of `/proc/stat`: user, nice, system, interrupts; NaN if the line is invalid.
 fn busy_of(line: &str) -> f64 {
     let ticks: Vec<f64> = line.split_ascii_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
     match ticks[..] {
@@ -58,7 +58,7 @@ fn busy_of(line: &str) -> f64 {
     }
 }
 
-/// An engine, a sender and what is between them.
+/// An engine, a sender and the connection between them.
 pub(crate) struct Rig {
     contract: Contract,
     wire: Option<Wire>,
@@ -67,21 +67,21 @@ pub(crate) struct Rig {
     dir: PathBuf,
     short: PathBuf,
     running: Option<(Running, Watch)>,
-    /// How many folders of engines there are.
+    /// Number of engine folders so far.
     starts: u32,
-    /// Its counters, where they have come to rest and nothing was sent since.
+    /// The engine's counters, if they have settled and nothing was sent since.
     rested: Option<Counts>,
-    /// Where the flow is sent from whose latency is measured.
+    /// CPUs of the latency probe.
     pub(crate) probe_cpus: Cpus,
-    /// What could not be sampled.
+    /// Sources that could not be sampled.
     pub(crate) notes: Vec<String>,
-    /// Last, so that what it made is undone after all else is over.
+    /// Last, so that its things are removed after everything else has ended.
     session: Session,
 }
 
 impl Rig {
-    /// An engine that reads from `wire` (none: from its socket) what `sender` sends. Files are put into `dir`; `short` is the session's
-    /// folder, for sockets.
+    /// An engine that reads from `wire`, or from its socket if there is none, what `sender` sends. Files go to `dir`;
+    /// `short` is the session's folder, for sockets.
     pub(crate) fn new(
         contract: Contract,
         wire: Option<Wire>,
@@ -96,7 +96,7 @@ impl Rig {
         Rig { probe_cpus, contract, wire, sender, times, dir, short, running, starts: 1, rested: None, notes, session }
     }
 
-    /// What sends.
+    /// Describes the sender.
     pub(crate) fn describe(&self) -> String {
         self.sender.describe()
     }
@@ -115,8 +115,8 @@ impl Rig {
                 },
                 None => From::Socket,
             };
-            // An engine that is started anew, also by who goes on later, writes into a folder of its own: nothing of the one before is
-            // read as its own, or written over.
+            // Each start of the engine gets a new folder, also when a measurement is resumed. Files of an earlier engine
+            // are neither read nor overwritten.
             let mut dir = self.dir.clone();
             while dir.join("console.log").exists() {
                 self.starts += 1;
@@ -142,14 +142,14 @@ impl Rig {
         ended.map(|_| ())
     }
 
-    /// Sends at `rate` packets a second, and tells what became of them.
+    /// Sends at `rate` packets a second, and returns what happened to the packets.
     ///
     /// # Errors
-    /// Where the engine does not get ready, ends, or the sender fails; or somebody asks to stop.
+    /// If the engine does not get ready or ends, if the sender fails, or on a request to stop.
     pub(crate) fn trial(&mut self, rate: f64) -> Outcome<Trial> {
         let times = self.times;
         let doing = format!("at {rate:.0} packets a second");
-        // Of the engine's side and of the sender's; two of each where the engine is between them.
+        // Receivers on the engine's side, senders on the sender's; two of each for an inline engine.
         let (receivers, sending_on) = self.wire.as_ref().map_or_else(
             || (vec![String::new()], Vec::new()),
             |wire| {
@@ -167,7 +167,7 @@ impl Rig {
             let read = Interfaces::read(None);
             if inline { sum(&sending_on, &|name| read.received(name)) } else { f64::NAN }
         };
-        // Until what came before has passed.
+        // Wait until earlier packets have passed.
         let before = match self.rested.take() {
             Some(counts) if self.running.is_some() && !self.contract.restart => counts,
             _ => self.engine()?.settle(None, Duration::from_secs(30))?,
@@ -204,14 +204,14 @@ impl Rig {
         let sent = sending.report()?;
         drop(sending);
         let probed = probe.map(Probe::end);
-        // Its packets come through the engine too, and are counted there.
+        // The probe's packets pass through the engine too, and are counted there.
         let own = probed.as_ref().map_or(0.0, |(_, own)| *own);
         let latency = probed.and_then(|(latency, _)| latency);
         let after = running.settle(Some((before, sent.packets + own)), Duration::from_secs(30))?;
         self.rested = Some(after);
         let wire_after = Interfaces::read(pid);
         let grown = |after: f64, before: f64| {
-            // A counter that was not there before the first packet begins at zero.
+            // A counter that did not exist before the first packet starts at zero.
             after - if before.is_finite() { before } else { 0.0 }
         };
         let counted = Counted {
@@ -255,7 +255,7 @@ impl Rig {
     /// Stops the engine.
     ///
     /// # Errors
-    /// Where it does not stop, or samples could not be written.
+    /// If it does not stop, or samples could not be written.
     pub(crate) fn end(mut self) -> Outcome<Vec<String>> {
         self.stop()?;
         Ok(std::mem::take(&mut self.notes))

@@ -1,4 +1,4 @@
-//! One run of an engine: under a load on a wire ([`live`]), or over a capture ([`offline`]).
+//! One run of an engine: with a load on a wire ([`live`]), or on a capture ([`offline`]).
 
 pub(crate) mod live;
 pub(crate) mod offline;
@@ -10,21 +10,21 @@ use margay_capture::Reader;
 use crate::problem::{Outcome, Problem};
 use crate::units::Rate;
 
-/// What is in a capture.
+/// The properties of a capture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Capture {
     pub(crate) packets: f64,
-    /// Of the packets as captured.
+    /// Bytes of the packets as captured.
     pub(crate) bytes: f64,
-    /// From the first packet to the last.
+    /// Seconds from the first packet to the last.
     pub(crate) seconds: f64,
 }
 
 impl Capture {
-    /// Reads the capture through.
+    /// Reads the whole capture.
     ///
     /// # Errors
-    /// Where it cannot be read, is cut off or has no packets.
+    /// If it cannot be read, is truncated or has no packets.
     pub(crate) fn read(path: &Path) -> Outcome<Capture> {
         let wrong = |why: &dyn std::fmt::Display| Problem::Usage(format!("{}: {why}", path.display()));
         let file = std::fs::File::open(path).map_err(|error| wrong(&error))?;
@@ -43,7 +43,7 @@ impl Capture {
         Ok(Capture { packets: packets as f64, bytes: bytes as f64, seconds })
     }
 
-    /// A rate in packets a second, when this is what is sent.
+    /// Converts a rate to packets a second of this capture.
     pub(crate) fn packets_a_second(&self, rate: Rate) -> Option<f64> {
         match rate {
             Rate::Packets(packets) => Some(packets),
@@ -52,7 +52,7 @@ impl Capture {
         }
     }
 
-    /// The bits of its packet, the mean.
+    /// Mean number of bits in a packet.
     pub(crate) fn bits_a_packet(&self) -> f64 {
         self.bytes * 8.0 / self.packets
     }

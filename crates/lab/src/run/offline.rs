@@ -1,4 +1,4 @@
-//! An engine that reads a capture and ends: how long it takes.
+//! The run time of an engine that reads a capture and ends.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,28 +10,29 @@ use crate::problem::Outcome;
 use crate::quiet::{Company, Witness};
 use crate::watch::Watch;
 
-/// What a run over a capture took.
+/// The result of a run on a capture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Offline {
-    /// Seconds from the start until the engine was ready; 0 where it does not say when it is.
+    /// Seconds from the start until the engine was ready; 0 if it does not report that.
     pub(crate) start: f64,
-    /// Seconds from there to its end.
+    /// Seconds from then to its end.
     pub(crate) processing: f64,
-    /// Processor seconds of all its threads, the start included.
+    /// CPU seconds of all its threads, including the start.
     pub(crate) busy: f64,
-    /// The most memory, in bytes.
+    /// Peak memory in bytes.
     pub(crate) peak: f64,
-    /// What it counted last.
+    /// Its final counters.
     pub(crate) counts: Counts,
-    /// Packets a second while processing.
+    /// Packets a second during processing.
     pub(crate) rate: f64,
-    /// What else the machine did, the start included.
+    /// Other activity on the machine, including the start.
     pub(crate) company: Company,
 }
 
-/// Runs the engine over the capture at `path`, with samples every `period` in folder `dir`.
+/// Runs the engine on the capture at `path`. Samples are taken every `period` and go to folder `dir`.
 ///
 /// # Errors
+/// If it fails, or on a request to stop.
 /// Where it fails, or somebody asks to stop.
 pub(crate) fn run(
     contract: &Contract,
@@ -43,7 +44,7 @@ pub(crate) fn run(
     session: &mut Session,
 ) -> Outcome<Offline> {
     let witness = Witness::begin();
-    // Where an engine says nothing when it is ready, the whole run is processing.
+    // If an engine does not report readiness, the whole run counts as processing.
     let running = Running::start(contract, &From::Capture(path.to_owned()), dir, dir, session)?;
     let watch = Watch::start(running.pid(), running.counters(), period, dir);
     let (started, ready) = (running.started, running.ready);

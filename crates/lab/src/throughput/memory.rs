@@ -1,5 +1,5 @@
-//! What was tried so far: a table for people, and what it takes to go on after an interruption. A search is decided by what came of its
-//! trials, so that going on is to search again and to remember instead of trying.
+//! The trials so far: a table for people, and the state to resume an interrupted search. The results of its trials
+//! determine a search, so resuming means to search again and to look up trials instead of making them.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -16,31 +16,31 @@ use crate::run::live::Trial;
 /// A trial that was made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tried {
-    /// In which search, from 1.
+    /// The number of the search, from 1.
     pub(super) search: u32,
     /// Packets a second.
     pub(super) rate: f64,
     pub(super) losses: Losses,
-    /// What else the machine did meanwhile.
+    /// Other activity on the machine meanwhile.
     pub(super) company: Company,
 }
 
-/// See the module.
+/// The recorded trials, see the module.
 pub(super) struct Memory {
     table: (File, PathBuf),
     state: (File, PathBuf),
-    /// Trials of an earlier run that were not asked for yet.
+    /// Trials of an earlier run that were not yet looked up.
     earlier: VecDeque<Tried>,
 }
 
-/// What a measurement leaves in its folder, but for folders of engines that were started anew.
+/// Files of a measurement in its folder, except for the folders of restarted engines.
 const FILES: [&str; 7] =
     ["trials.csv", "state.jsonl", "samples.csv", "bound.json", "console.log", "command", "runs.csv"];
 
-/// Removes what an earlier measurement left in `dir`.
+/// Removes the files of an earlier measurement from `dir`.
 ///
 /// # Errors
-/// Where something cannot be removed.
+/// If a file cannot be removed.
 pub(super) fn clear(dir: &Path) -> Outcome<()> {
     let gone = |path: &Path, result: std::io::Result<()>| match result {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Problem::file("remove", path, error)),
@@ -60,10 +60,10 @@ pub(super) fn clear(dir: &Path) -> Outcome<()> {
 }
 
 impl Memory {
-    /// Opens that of folder `dir`, of the measurement that `what` describes.
+    /// Opens the state in folder `dir`. `what` identifies the measurement.
     ///
     /// # Errors
-    /// Where what is there is of another measurement, or cannot be read or written.
+    /// If the state belongs to another measurement, or cannot be read or written.
     pub(super) fn open(dir: &Path, what: &str) -> Outcome<Memory> {
         let open = |name: &str| {
             let path = dir.join(name);
@@ -84,7 +84,7 @@ impl Memory {
                 dir.display()
             )));
         }
-        // The last line may be half of one; that trial is made again.
+        // The last line may be partial; that trial is made again.
         let earlier = lines.filter_map(|line| Tried::of(&line)).collect();
         let mut memory = Memory { table: open("trials.csv")?, state: open("state.jsonl")?, earlier };
         if known.is_none() {
@@ -100,25 +100,25 @@ impl Memory {
         Ok(memory)
     }
 
-    /// How many trials of an earlier run there are.
+    /// Number of trials from an earlier run.
     pub(super) fn known(&self) -> usize {
         self.earlier.len()
     }
 
-    /// What came of a trial in an earlier run; none where it was not made.
+    /// The result of a trial in an earlier run; `None` if it was not made.
     pub(super) fn recall(&mut self, search: u32, rate: f64) -> Option<Tried> {
         let same = |tried: &&Tried| tried.search == search && (tried.rate / rate - 1.0).abs() < 1e-9;
         if self.earlier.front().filter(same).is_none() {
-            // From here on it is another search than it was.
+            // From here on, the search takes another course.
             self.earlier.clear();
         }
         self.earlier.pop_front()
     }
 
-    /// Keeps a trial.
+    /// Records a trial.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub(super) fn keep(&mut self, search: u32, trial: &Trial) -> Outcome<Tried> {
         let sent = trial.counted.sent;
         let values = [trial.rate, sent.offered, sent.packets, sent.bytes, sent.seconds, sent.late];
@@ -198,7 +198,7 @@ mod tests {
             memory.keep(1, &trial(10_000.0, 0.0)).unwrap();
             memory.keep(1, &trial(rate, 0.25)).unwrap();
         }
-        // Killed in the middle of a line.
+        // Simulate a kill in the middle of a line.
         let path = folder.path().join("state.jsonl");
         let mut text = std::fs::read_to_string(&path).unwrap();
         text.push_str("{\"search\":1,\"ra");
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(table.lines().count(), 4, "{table}");
         let mut memory = Memory::open(folder.path(), "this").unwrap();
         assert_eq!(memory.known(), 3);
-        // Another search than that which is remembered.
+        // A search that differs from the recorded one.
         assert_eq!(memory.recall(1, 20_000.0), None);
         assert_eq!(memory.known(), 0);
         let other = Memory::open(folder.path(), "that").err().unwrap().to_string();

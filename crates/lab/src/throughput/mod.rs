@@ -1,4 +1,5 @@
-//! `margay lab throughput`: the highest rate that an engine takes with at most a given loss, and where packets are lost above it.
+//! `margay lab throughput`: the highest rate that an engine handles with at most a given loss, and where packets are
+//! lost above it.
 
 mod memory;
 mod search;
@@ -27,31 +28,31 @@ use memory::{Memory, Tried};
 /// Find the highest rate that an engine takes
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The engine: margay, suricata, simulated, or a file that describes another
+    /// The engine: margay, suricata, simulated, or a file that describes another one
     #[arg(long, short = 'e', default_value = "margay")]
     engine: String,
-    /// The engine's program, where it is not in the path
+    /// The engine's program, if it is not in the path
     #[arg(long)]
     binary: Option<String>,
     /// The engine's configuration file
     #[arg(long, short = 'c')]
     config: Option<String>,
-    /// A file of rules that are the only ones
+    /// A rule file that replaces all others
     #[arg(long, short = 'S')]
     rules: Vec<String>,
     /// A setting of the engine's configuration, name=value
     #[arg(long)]
     set: Vec<String>,
-    /// One more word for the engine's command line
+    /// One more argument for the engine's command line
     #[arg(long = "arg", allow_hyphen_values = true)]
     args: Vec<String>,
     /// The simulated engine's packets a second
     #[arg(long, default_value_t = 20_000.0)]
     capacity: f64,
-    /// Time the engine over this capture instead of sending to it
+    /// Measure the engine's time on this capture, instead of sending to it
     #[arg(long, conflicts_with_all = ["sent", "interface"])]
     capture: Option<PathBuf>,
-    /// The capture to send, again and again
+    /// The capture to send, repeatedly
     #[arg(long, group = "sent")]
     replay: Option<PathBuf>,
     /// The profile whose traffic to send
@@ -60,40 +61,40 @@ pub(crate) struct Args {
     /// The preset whose traffic to send; `traffic gen --list-presets` lists them
     #[arg(long, group = "sent")]
     preset: Option<String>,
-    /// So many copies at once, each with addresses of its own
+    /// Number of simultaneous copies, each with its own addresses
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     copies: u32,
-    /// Each time round with other addresses, so that no flow comes again
+    /// Use new addresses in each round, so that no flow repeats
     #[arg(long)]
     renew: bool,
-    /// What sends: the laboratory's own sender, or tcpreplay (captures, one copy)
+    /// The sender: the laboratory's own, or tcpreplay (captures, one copy)
     #[arg(long, default_value = "own", value_parser = ["own", "tcpreplay"])]
     sender: String,
-    /// The interface that the engine reads from; without, a pair of virtual ones is made
+    /// The interface that the engine reads from; by default, a virtual pair is created
     #[arg(long, requires = "send_on")]
     interface: Option<String>,
     /// The interface to send on, connected to the other
     #[arg(long, requires = "interface")]
     send_on: Option<String>,
-    /// The CPUs that the sender runs on, as 0,2-5; unless told the last one
+    /// The sender's CPUs, as 0,2-5 [default: the last one]
     #[arg(long, value_name = "LIST")]
     sender_cpus: Option<String>,
-    /// The CPUs that the engine runs on where it is sent to; unless told those that are not the sender's
+    /// The engine's CPUs while packets are sent [default: all but the sender's]
     #[arg(long, value_name = "LIST")]
     engine_cpus: Option<String>,
-    /// The largest packet on virtual interfaces, in bytes without the Ethernet header
+    /// Largest packet on virtual interfaces, in bytes without the Ethernet header
     #[arg(long, default_value_t = 1500)]
     mtu: u32,
-    /// The rate to begin with: 10kpps, 100mbit
+    /// The first rate: 10kpps, 100mbit
     #[arg(long, default_value = "10kpps", value_parser = units::rate)]
     from: Rate,
     /// The highest rate of interest
     #[arg(long, default_value = "10mpps", value_parser = units::rate)]
     to: Rate,
-    /// The loss that is allowed, in % of what was sent
+    /// The allowed loss, in % of the sent packets
     #[arg(long, default_value_t = 1.0)]
     loss: f64,
-    /// How closely to find the bound, in %
+    /// Precision of the bound, in %
     #[arg(long, default_value_t = 1.0)]
     close: f64,
     /// How long to send before losses count
@@ -102,22 +103,22 @@ pub(crate) struct Args {
     /// How long to send after that
     #[arg(long, default_value = "10s", value_parser = units::duration)]
     hold: Duration,
-    /// How many searches to make, or runs over the capture
+    /// Number of searches, or of runs on the capture
     #[arg(long, short = 'n', default_value_t = 3)]
     repeats: u32,
     /// The time between samples of the machine and the engine
     #[arg(long, default_value = "250ms", value_parser = units::duration)]
     period: Duration,
-    /// Throw away what is in the folder and begin anew
+    /// Discard the results in the folder and start again
     #[arg(long)]
     fresh: bool,
-    /// The folder for samples, logs and results; an interrupted measurement goes on from there
+    /// The folder for samples, logs and results; an interrupted measurement resumes from it
     #[arg(long, short = 'o', default_value = "lab-throughput")]
     output: PathBuf,
-    /// Send less than asked, in %: to see that it is found
+    /// Send less than requested, in %, to test that it is detected
     #[arg(long, hide = true, default_value_t = 0.0)]
     lose_sender: f64,
-    /// Send no more packets a second: to see that it is found
+    /// Send at most this many packets a second, to test that it is detected
     #[arg(long, hide = true)]
     sender_most: Option<f64>,
 }
@@ -125,7 +126,8 @@ pub(crate) struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Where the engine, the sender or the interfaces fail; or somebody asks to stop. Samples and trials so far are in the folder.
+/// If the engine, the sender or the interfaces fail, or on a request to stop. The folder has the samples and trials so
+/// far.
 pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     signals::listen();
     for (name, value, most) in [("loss", args.loss, 100.0), ("close", args.close, 100.0)] {
@@ -247,7 +249,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is measured, in a way that two measurements of the same have in common.
+/// A text that is equal for two measurements of the same thing.
 fn measurement(args: &Args, contract: &Contract, cpus: &Shared) -> String {
     format!(
         "{contract:?} {cpus:?} {:?}",
@@ -283,21 +285,21 @@ fn contract(args: &Args) -> Outcome<Contract> {
 pub(crate) struct Searches {
     pub(crate) range: Range,
     pub(crate) repeats: u32,
-    /// The share of what was sent that may be lost.
+    /// The allowed share of losses.
     pub(crate) allowed: f64,
 }
 
-/// A sender that is this share below the rate has not reached it.
+/// A sender missed the rate if it is this share below it.
 pub(crate) const SHORT: f64 = 0.02;
 
-/// Makes a trial: of this search, from 1, at this rate; about so many more are to come.
+/// Makes a trial. The arguments are the search's number from 1, the rate, and the expected number of further trials.
 pub(crate) type Make<'a> = dyn FnMut(u32, f64, u32) -> Outcome<Losses> + 'a;
 
 impl Searches {
-    /// Makes them.
+    /// Executes the searches.
     ///
     /// # Errors
-    /// What a trial returns.
+    /// Errors of a trial.
     pub(crate) fn run(&self, make: &mut Make<'_>) -> Outcome<Bound> {
         let mut found = Vec::new();
         let mut before = 0;
@@ -305,7 +307,7 @@ impl Searches {
             let mut made = 0;
             let mut once = |rate: f64, more: u32| {
                 made += 1;
-                // The searches to come take as many as those that were, or as this one will.
+                // Each remaining search takes as many trials as the earlier ones, or as this one will.
                 let each = if number == 1 { made + more } else { before / (number - 1) };
                 let losses = make(number, rate, more + each * (self.repeats - number))?;
                 let verdict = self.verdict(&losses);
@@ -329,11 +331,11 @@ impl Searches {
     }
 }
 
-/// A loss of so many times what is allowed is no hiccup.
+/// A loss this many times the allowed one is no accident.
 const CLEAR: f64 = 5.0;
 
-/// A rate that was not taken, and not clearly so, is tried again, and where that says otherwise a third trial decides: one hiccup of a machine is
-/// not the engine's bound, and a search never comes back to what it has passed.
+/// Repeats a trial whose rate was narrowly lost. If the results differ, a third trial decides. One hiccup of the machine
+/// is not the engine's bound, and a search never returns to a rate that it has left.
 fn confirmed(trial: &mut dyn FnMut() -> Outcome<(Verdict, bool)>) -> Outcome<Verdict> {
     let (first, clear) = trial()?;
     if first == Verdict::Taken || clear {
@@ -346,7 +348,7 @@ fn confirmed(trial: &mut dyn FnMut() -> Outcome<(Verdict, bool)>) -> Outcome<Ver
     trial().map(|(third, _)| third)
 }
 
-/// A trial in a line.
+/// A trial as one line.
 fn line(trial: &Tried, capture: Option<&Capture>) -> String {
     let bits =
         capture.map_or_else(String::new, |capture| format!(" ({}bit/s)", short(trial.rate * capture.bits_a_packet())));
@@ -360,7 +362,7 @@ fn line(trial: &Tried, capture: Option<&Capture>) -> String {
     )
 }
 
-/// Prints the bound and writes it as `bound.json`.
+/// Prints the bound and writes it to `bound.json`.
 fn report(
     bound: &Bound,
     loss: f64,
@@ -423,7 +425,7 @@ fn report(
     Ok(())
 }
 
-/// Times the engine over a capture.
+/// Measures the engine's time on a capture.
 fn over_capture(args: &Args, contract: &Contract, path: &Path, dir: &Path) -> Outcome<ExitCode> {
     let capture = Capture::read(path)?;
     let path = std::path::absolute(path).map_err(|error| Problem::file("find", path, error))?;
@@ -517,8 +519,8 @@ mod tests {
         use crate::stats::Random;
         for seed in 1..=5 {
             let mut random = Random(seed);
-            // Two seconds of warm-up and four of hold at a rate, in time that is not the machine's: now and then nothing
-            // moves for up to 30 ms, and what was to come comes at once.
+            // Two seconds of warm-up and four of hold, in simulated time. Occasionally nothing moves for up to 30 ms,
+            // and the delayed packets come at once.
             let mut trial = |rate: f64| {
                 let mut engine = Simulated { capacity: 23_000.0, ring: 700.0, ..Simulated::default() };
                 let (mut time, mut before) = (0.0, None);
@@ -536,7 +538,7 @@ mod tests {
             };
             let range = Range { from: 10_000.0, to: 1e6, close: 0.01 };
             let found = search(range, &mut |rate, _| confirmed(&mut || trial(rate))).unwrap();
-            // 1 % of loss is allowed: that much above its capacity.
+            // 1 % of loss is allowed, so the bound is that much above the capacity.
             assert!((found.rate / 23_230.0 - 1.0).abs() < 0.05, "{found:?}");
         }
     }

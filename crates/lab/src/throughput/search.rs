@@ -1,69 +1,69 @@
-//! The highest rate with at most a given loss, by bisection.
+//! Finds the highest rate with at most a given loss, by bisection.
 
 use crate::problem::Outcome;
 use crate::stats::{self, Interval};
 
-/// Where and how closely to look.
+/// The range and precision of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Range {
-    /// The rate to begin with, packets a second; it is halved until it is taken.
+    /// The first rate in packets a second. It is halved until the engine takes it.
     pub(crate) from: f64,
     /// The highest rate of interest.
     pub(crate) to: f64,
-    /// The bound is known when the lowest rate not taken is at most so much (as a share) above the highest taken.
+    /// The search ends when the lowest lost rate is at most this share above the highest taken one.
     pub(crate) close: f64,
 }
 
-/// What a trial at a rate came to.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The engine took it with no more than the loss allowed.
     Taken,
     /// It lost more.
     Lost,
-    /// The sender did not reach the rate, so it says nothing about the engine.
+    /// The sender missed the rate, so the trial says nothing about the engine.
     Unreached,
 }
 
-/// Why a bound is where it is.
+/// The limiting factor of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// The engine lost more above it.
+    /// The engine lost more than allowed above it.
     Engine,
-    /// The sender reached no more: the engine's bound may be higher.
+    /// The sender reached no higher rate, so the engine's bound may be higher.
     Sender,
-    /// The highest rate of interest was taken: the engine's bound may be higher.
+    /// The highest rate of interest was taken, so the engine's bound may be higher.
     Asked,
     /// Not even a thousandth of the first rate was taken.
     Nothing,
 }
 
-/// What one search found.
+/// The result of one search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Found {
-    /// The highest rate that was taken; 0 where none was.
+    /// The highest rate taken; 0 if none was.
     pub(crate) rate: f64,
     pub(crate) limit: Limit,
 }
 
-/// A trial at a rate; it is told how many more are to come, as far as that can be said.
+/// Makes a trial at a rate. The second argument is the expected number of further trials.
 pub(crate) type TryAt<'a> = dyn FnMut(f64, u32) -> Outcome<Verdict> + 'a;
 
-/// How often an interval is to be halved until its end is at most `close` (a share) above its beginning.
+/// How often an interval must be halved until its end is at most the share `close` above its start.
 fn halvings(taken: f64, lost: f64, close: f64) -> u32 {
     ((lost / taken).ln() / (1.0 + close).ln()).log2().ceil().max(0.0) as u32
 }
 
-/// Searches once: doubles from where it begins until the engine loses, then halves the interval (in the ratio of rates, so that each
-/// trial says as much as the one before).
+/// Searches once. It doubles the rate until the engine loses packets, then bisects the interval by the ratio of rates,
+/// so that all trials are equally informative.
 ///
 /// # Errors
-/// What `trial` returns.
+/// Errors of `trial`.
 pub(crate) fn search(range: Range, trial: &mut TryAt<'_>) -> Outcome<Found> {
     let mut rate = range.from.min(range.to);
     let (mut taken, mut lost): (Option<f64>, Option<f64>) = (None, None);
     let mut limit = Limit::Engine;
-    // The interval: a rate that is taken and one that is not.
+    // The interval: a rate that was taken and one that was not.
     while taken.is_none() || lost.is_none() {
         match trial(rate, 1 + halvings(1.0, 2.0, range.close))? {
             Verdict::Taken => {
@@ -99,24 +99,24 @@ pub(crate) fn search(range: Range, trial: &mut TryAt<'_>) -> Outcome<Found> {
     Ok(Found { rate: taken, limit })
 }
 
-/// What several searches found.
+/// The result of several searches.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bound {
-    /// Each search's.
+    /// The result of each search.
     pub(crate) found: Vec<Found>,
-    /// Their median, and how far to trust it.
+    /// Their median with its confidence interval.
     pub(crate) rate: Interval,
 }
 
 impl Bound {
-    /// Of the searches that were made; none where none was.
+    /// Summarises the searches; `None` without any.
     pub(crate) fn of(found: Vec<Found>) -> Option<Bound> {
         let rates: Vec<f64> = found.iter().map(|found| found.rate).collect();
         let rate = stats::median_interval(&rates)?;
         Some(Bound { found, rate })
     }
 
-    /// Why the bound is where it is: the reason of most searches.
+    /// The limiting factor in most searches.
     pub(crate) fn limit(&self) -> Limit {
         let count = |limit: Limit| self.found.iter().filter(|found| found.limit == limit).count();
         let all = [Limit::Engine, Limit::Sender, Limit::Asked, Limit::Nothing];
@@ -125,7 +125,7 @@ impl Bound {
 }
 
 impl Limit {
-    /// As a sentence for a person.
+    /// A sentence for the user.
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Limit::Engine => "above it more is lost than allowed",
@@ -147,7 +147,7 @@ mod tests {
         let mut announced = u32::MAX;
         let found = search(range, &mut |rate, more| {
             trials += 1;
-            // What is announced is never less than what comes, once there is an interval.
+            // Once there is an interval, the announced number is never too small.
             announced = announced.saturating_sub(1).min(more);
             Ok(verdict(rate))
         });

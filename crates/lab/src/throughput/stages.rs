@@ -1,14 +1,14 @@
-//! Where packets were lost between the sender and the engine.
+//! Where packets were lost between sender and engine.
 
 use crate::engine::Counts;
 use crate::load::Sent;
 
-/// A place where packets can be lost, in their order on the way.
+/// A place where packets can be lost, in path order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// They were to be sent and were not.
+    /// They should have been sent and were not.
     Sender,
-    /// They were sent and nobody counted them again.
+    /// They were sent, and no later counter has them.
     Link,
     /// The card, or its driver, dropped them.
     Card,
@@ -16,9 +16,9 @@ pub(crate) enum Stage {
     Softnet,
     /// The queue to the engine was full.
     Ring,
-    /// The engine got them and did not decode them.
+    /// The engine received them and did not decode them.
     Engine,
-    /// The engine, which is inline, let them pass, and they did not arrive.
+    /// The inline engine passed them, and they did not arrive.
     Forward,
 }
 
@@ -26,7 +26,7 @@ impl Stage {
     pub(crate) const ALL: [Stage; 7] =
         [Stage::Sender, Stage::Link, Stage::Card, Stage::Softnet, Stage::Ring, Stage::Engine, Stage::Forward];
 
-    /// Its name in tables.
+    /// The stage's name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Stage::Sender => "sender",
@@ -40,50 +40,50 @@ impl Stage {
     }
 }
 
-/// What was counted on the way, over a trial: by how much each grew. Not a number is what nobody counts.
+/// Counter increases along the path during a trial; NaN if not counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Counted {
     pub(crate) sent: Sent,
     /// Dropped by the engine's interface.
     pub(crate) card: f64,
-    /// Dropped by the kernel's queue, of the whole machine.
+    /// Dropped by the kernel's queues on the whole machine.
     pub(crate) softnet: f64,
     /// Received by the engine's interface.
     pub(crate) interface: f64,
-    /// What the engine says.
+    /// The engine's own counters.
     pub(crate) engine: Counts,
     /// Packets sent after the warm-up.
     pub(crate) held_sent: f64,
-    /// What the engine counted between the last time that it wrote its counters during the warm-up and the end: that came to its
-    /// ring, and that the ring dropped.
+    /// Increases of the engine's counters, from their last write in the warm-up to the end: packets that reached its
+    /// ring, and packets that the ring dropped.
     pub(crate) held_received: f64,
     pub(crate) held_dropped: f64,
-    /// Arrived on the other side of an engine that is inline; not a number where it is not.
+    /// Arrived on the other side of an inline engine; NaN for other engines.
     pub(crate) forwarded: f64,
 }
 
 /// Losses by stage, as shares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Losses {
-    /// In the order of [`Stage::ALL`]; of packets offered for the sender, of packets sent for the others.
+    /// In the order of [`Stage::ALL`]: a share of offered packets for the sender, of sent packets for the others.
     pub(crate) share: [f64; Stage::ALL.len()],
-    /// New gaps in TCP streams; not a number where they are not counted.
+    /// New gaps in TCP streams; NaN if they are not counted.
     pub(crate) gaps: f64,
 }
 
 impl Losses {
-    /// Tells `counted` by stage. What the ring dropped is of the time after the warm-up, since a ring that is empty at first
-    /// takes what later will not fit; and of what came to it by the same count, since an engine's counters are seconds old when it
-    /// writes them.
+    /// Attributes losses to stages. Ring losses count only after the warm-up, because an empty ring first absorbs
+    /// packets that will not fit later. They are relative to the arrivals in the same counters, which are seconds old
+    /// when the engine writes them.
     pub(crate) fn of(counted: &Counted) -> Losses {
         let sent = counted.sent.packets;
         let share = |packets: f64, of: f64| if of > 0.0 && packets.is_finite() { (packets / of).max(0.0) } else { 0.0 };
         let known = |value: f64| if value.is_finite() { value } else { 0.0 };
-        // Where the engine does not say how many came to its ring, the interface does.
+        // If the engine does not count arrivals at its ring, the interface does.
         let arrived = [counted.engine.received, counted.interface, counted.engine.decoded];
         let arrived = arrived.into_iter().find(|value| value.is_finite()).unwrap_or(sent);
-        // Everything between is one number; the counters of card and kernel say which part is theirs. They count what else
-        // goes on too, so they are given no more than there is.
+        // Losses between sender and ring are one number, divided by the counters of card and kernel. These include other
+        // traffic, so their sum is limited to that number.
         let between = (sent - arrived).max(0.0);
         let card = known(counted.card).clamp(0.0, between);
         let softnet = known(counted.softnet).clamp(0.0, between - card);
@@ -112,23 +112,23 @@ impl Losses {
         }
     }
 
-    /// The share of what was sent that the engine did not decode.
+    /// The share of sent packets that the engine did not decode.
     pub(crate) fn total(&self) -> f64 {
         self.share[1..].iter().sum()
     }
 
-    /// The share that a stage lost.
+    /// A stage's share of losses.
     pub(crate) fn at(&self, stage: Stage) -> f64 {
         self.share[stage as usize]
     }
 
-    /// The stage that lost most, where any lost a ten-thousandth.
+    /// The stage with the largest loss, if it is at least a ten-thousandth.
     pub(crate) fn worst(&self) -> Option<Stage> {
         let worst = Stage::ALL.into_iter().max_by(|a, b| self.at(*a).total_cmp(&self.at(*b)))?;
         (self.at(worst) >= 1e-4).then_some(worst)
     }
 
-    /// The losses as a person reads them: `ring 3.2 %, engine 0.1 %`, or `none`.
+    /// Describes the losses: `ring 3.2 %, engine 0.1 %`, or `none`.
     pub(crate) fn describe(&self) -> String {
         let one = |stage: &Stage| format!("{} {:.2} %", stage.name(), self.at(*stage) * 100.0);
         let mut parts: Vec<String> = Stage::ALL.iter().filter(|stage| self.at(**stage) >= 5e-5).map(one).collect();
@@ -159,15 +159,15 @@ mod tests {
 
     #[test]
     fn the_rings_loss_is_of_the_time_after_the_warm_up_by_the_engines_own_count() {
-        // Sent for 2 s and 10 s more at 1000 a second; the engine's counters of the middle were written after 1 s, when the ring
-        // still had room: 100 of each 1000 after that are lost.
+        // Sends 1000 a second for 2 s and for 10 s more. The engine wrote its first counters after 1 s, while the ring
+        // had room; after that, 100 of each 1000 are lost.
         let numbers =
             Counted { held_sent: 10_000.0, held_received: 11_000.0, ..counted(12e3, 12e3, 12e3, 1100.0, 10_900.0) };
         assert!((Losses::of(&numbers).at(Stage::Ring) - 0.1).abs() < 1e-9);
-        // An engine that does not say what came to its ring.
+        // An engine that does not count arrivals at its ring.
         let numbers = Counted { held_received: f64::NAN, held_dropped: 1000.0, ..numbers };
         assert!((Losses::of(&numbers).at(Stage::Ring) - 0.1).abs() < 1e-9);
-        // What was lost on the way did not come to the ring.
+        // Packets lost on the way did not reach the ring.
         let mut numbers = counted(1000.0, 1000.0, 500.0, 250.0, 250.0);
         numbers.held_received = 500.0;
         let losses = Losses::of(&numbers);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn counters_of_others_are_given_no_more_than_was_lost() {
-        // The kernel dropped packets of other interfaces, and a neighbour's broadcast came in.
+        // The kernel also dropped packets of other interfaces, and a neighbour's broadcast arrived.
         let losses = Losses::of(&Counted { softnet: 500.0, card: 9.0, ..counted(1000.0, 1000.0, 1003.0, 0.0, 1003.0) });
         assert_eq!(losses.total(), 0.0);
     }

@@ -1,5 +1,5 @@
-//! Doing what a plan says: old values into the journal first, then setting by setting, reading back each. At the first refusal all is
-//! given back.
+//! Executes a plan. It records the old values in the journal, then writes setting by setting and reads each back. The
+//! first refusal restores everything.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +12,26 @@ use super::plan::{Plan, Step};
 use super::undo::{self, Report, has_link, wait_for_link};
 use crate::problem::Problem;
 
-/// Rounds over all that is wanted: a driver may forget one setting while another is written.
+/// Rounds over all wanted settings, because a driver may forget one while another is written.
 const ROUNDS: usize = 3;
 
-/// What was done.
+/// The result of applying a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Done {
     /// Settings that were written.
     pub(crate) written: usize,
-    /// Those of which drivers made something else.
+    /// Settings that drivers changed to other values.
     pub(crate) rounded: BTreeMap<String, Rounded>,
     /// Files that wait for the confirmation.
     pub(crate) waiting: usize,
 }
 
-/// Why nothing is done, or all was given back.
+/// The reason that nothing was changed, or that everything was restored.
 #[derive(Debug)]
 pub(crate) enum Stopped {
     /// Before anything was changed.
     Before(Problem),
-    /// A step failed, and what was done is given back.
+    /// A step failed, and the changes were restored.
     At { step: String, why: String, report: Box<Report> },
 }
 
@@ -41,7 +41,7 @@ impl From<Problem> for Stopped {
     }
 }
 
-/// All settings of an interface: those that its driver may forget when another is written.
+/// All settings of an interface that its driver may forget when another one is written.
 fn of_interface(machine: &dyn Machine, name: &str) -> Vec<Knob> {
     let own = || name.to_owned();
     let mut all = vec![
@@ -67,7 +67,7 @@ fn of_interface(machine: &dyn Machine, name: &str) -> Vec<Knob> {
     all
 }
 
-/// Values of settings; those that the driver does not have are left out.
+/// Values of settings, without those that the driver does not have.
 fn values(machine: &dyn Machine, knobs: &[Knob]) -> BTreeMap<Knob, Value> {
     knobs.iter().filter_map(|knob| Some((knob.clone(), machine.read(knob).ok()?))).collect()
 }
@@ -83,7 +83,7 @@ struct Work<'a, S: Store> {
 }
 
 impl<S: Store> Work<'_, S> {
-    /// Writes one setting, announced and read back. A reason, where it is not as wanted.
+    /// Announces, writes and reads back one setting. Returns the reason if its value is not as wanted.
     fn set(&mut self, step: &str, knob: &Knob, want: &str) -> Result<(), String> {
         let wanted = Some(want.to_owned());
         let old = self.machine.read(knob).map_err(|why| format!("{knob}: it cannot be read: {why}"))?;
@@ -119,7 +119,7 @@ impl<S: Store> Work<'_, S> {
         }
     }
 
-    /// Everything of some steps, then again what drivers forgot meanwhile. The step that failed, and why.
+    /// Executes all steps, then repeats settings that drivers forgot meanwhile. Returns the failed step and the reason.
     fn all(&mut self, steps: &[&Step]) -> Result<(), (String, String)> {
         let failed = |step: &Step| {
             let id = step.id.clone();
@@ -130,7 +130,7 @@ impl<S: Store> Work<'_, S> {
                 self.set(&step.id, &write.knob, &write.want).map_err(failed(step))?;
             }
         }
-        // In the order in which one setting may undo another; also what was as it should be.
+        // In the order in which one setting may undo another, and including settings that were correct before.
         let mut wanted: Vec<(&Step, &Knob, &str)> = Vec::new();
         for step in steps {
             wanted.extend(step.writes.iter().map(|write| (*step, &write.knob, write.want.as_str())));
@@ -150,7 +150,7 @@ impl<S: Store> Work<'_, S> {
     }
 }
 
-/// Does what `steps` say, in a section of the journal that begins with `begin`.
+/// Executes `steps` in a section of the journal that starts with `begin`.
 fn section<S: Store>(
     machine: &dyn Machine,
     journal: &mut Journal<S>,
@@ -159,7 +159,7 @@ fn section<S: Store>(
     begin: Begin,
     at: &dyn Fn() -> f64,
 ) -> Result<Done, Stopped> {
-    // What may change: what is written, and all that drivers may forget with it.
+    // Everything that may change: the settings that are written, and all that drivers may forget.
     let mut touched: Vec<Knob> = steps.iter().flat_map(|step| &step.writes).map(|write| write.knob.clone()).collect();
     let changing = steps.iter().flat_map(|step| &step.writes).filter(|write| write.changes());
     let mut forgetful: Vec<&str> =
@@ -180,19 +180,19 @@ fn section<S: Store>(
     journal.add(Record::Begin(begin))?;
     journal.add(Record::Before { state: names(&before) })?;
     let mut work = Work { machine, journal, done: Done::default() };
-    // Some drivers take the link away a while after they were told.
+    // Some drivers drop the link a while after a change.
     let lost = || {
         let name = links.iter().find(|name| !wait_for_link(machine, name))?;
         let step = steps.iter().rev().find(|step| step.writes.iter().any(|write| write.knob.interface() == Some(name)));
         Some((step.map_or_else(String::new, |step| step.id.clone()), format!("the link of {name} did not come back")))
     };
     if let Err((step, why)) = work.all(steps).and_then(|()| lost().map_or(Ok(()), Err)) {
-        // Where the journal itself is what failed it need not say so.
+        // If the journal itself failed, it need not record the failure.
         let _ = work.journal.add(Record::Failed { step: step.clone(), why: why.clone() });
         let report = undo::give_back(machine, work.journal, &[number], &format!("{step} failed"))?;
         return Err(Stopped::At { step, why, report: Box::new(report) });
     }
-    // What there is now: queues that are new, too.
+    // The current settings, including those of new queues.
     let mut now = touched;
     forgetful.iter().for_each(|name| now.extend(of_interface(machine, name)));
     let after = names(&values(machine, &now));
@@ -201,7 +201,7 @@ fn section<S: Store>(
     let wanted = wanted.collect();
     work.done.waiting = keep.len();
     if let Err(why) = work.journal.add(Record::Applied { at: at(), after, wanted, keep }) {
-        // Nobody would know what to give back later.
+        // Without this record, a later run would not know what to restore.
         let report = undo::give_back(machine, work.journal, &[number], "the journal cannot be written")?;
         return Err(Stopped::At { step: "journal".to_owned(), why: why.to_string(), report: Box::new(report) });
     }
@@ -211,6 +211,7 @@ fn section<S: Store>(
 /// Applies a plan. Files that outlive a restart wait for the confirmation.
 ///
 /// # Errors
+/// The reason that stopped it. Everything is then as before, except for what the report names.
 /// What stopped it; everything is as before then, but what the report names.
 pub(crate) fn apply<S: Store>(
     machine: &dyn Machine,
@@ -237,7 +238,7 @@ pub(crate) fn apply<S: Store>(
     section(machine, journal, &steps, keep, begin, at)
 }
 
-/// Files that a plan wants to outlive a restart.
+/// Files that a plan writes so that settings outlive a restart.
 fn keep(plan: &Plan) -> Vec<Keep> {
     let mut out = Vec::new();
     for step in plan.steps().filter(|step| step.kept) {
@@ -249,10 +250,10 @@ fn keep(plan: &Plan) -> Vec<Keep> {
     out
 }
 
-/// Confirms the last section, and writes the files that waited for that.
+/// Confirms the last section, and writes the files that waited for it.
 ///
 /// # Errors
-/// Where there is nothing to confirm, or a file cannot be written: then those that were are removed again.
+/// If there is nothing to confirm, or a file cannot be written. Files already written are then removed again.
 pub(crate) fn confirm<S: Store>(
     machine: &dyn Machine,
     journal: &mut Journal<S>,

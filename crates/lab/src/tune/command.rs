@@ -19,29 +19,29 @@ use super::{GoalArgs, found, plan, refuse, text, verify, watchdog};
 use crate::made::started;
 use crate::problem::{Outcome, Problem};
 
-/// Apply the plan: with a journal before each change, and a watchdog that gives all back unless you confirm
+/// Apply the plan: with a journal before each change, and a watchdog that restores everything unless you confirm
 #[derive(clap::Args)]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     goal: GoalArgs,
-    /// Do it; without, only the plan is shown
+    /// Apply the changes; without it, the plan is only shown
     #[arg(long)]
     yes: bool,
-    /// Time to confirm (`margay tune confirm`) before everything is given back
+    /// Time to confirm (`margay tune confirm`) before everything is restored
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = crate::units::duration, conflicts_with = "boot")]
     confirm_within: Duration,
-    /// At the start of the machine, by the unit that --persist writes: at once, and nobody is asked
+    /// For the unit that --persist writes: apply at boot, without a confirmation
     #[arg(long)]
     boot: bool,
     #[command(flatten)]
     how: How,
 }
 
-/// Confirm what was applied: it stays, and what outlives a restart is written
+/// Confirm the applied changes: they stay, and files for the next restart are written
 #[derive(clap::Args)]
 pub(crate) struct ConfirmArgs {}
 
-/// Read back what was applied, and measure losses by stage and processor time, beside those of before
+/// Read the applied settings back, and compare losses by stage and CPU time with the values before
 #[derive(clap::Args)]
 pub(crate) struct VerifyArgs {
     /// Interfaces to measure [default: those that were tuned]
@@ -54,15 +54,15 @@ pub(crate) struct VerifyArgs {
     json: bool,
 }
 
-/// Give everything back that is still as it was written, and tell what somebody else changed since
+/// Restore every setting that still has its written value, and report those that another program changed since
 #[derive(clap::Args)]
 pub(crate) struct UndoArgs {
-    /// Only say what would be given back
+    /// Only show what would be restored
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Say what is in effect, what waits for a confirmation and what was not finished
+/// Show what is in effect, what waits for a confirmation and what is unfinished
 #[derive(clap::Args)]
 pub(crate) struct StatusArgs {
     /// As JSON
@@ -70,7 +70,7 @@ pub(crate) struct StatusArgs {
     json: bool,
 }
 
-/// The kernel's start, and the network namespace.
+/// Identifies this boot of the kernel, and the network namespace.
 struct Here {
     boot: String,
     namespace: u64,
@@ -101,7 +101,7 @@ impl Here {
         }
     }
 
-    /// What is in effect belongs to this network namespace.
+    /// Checks that the active settings belong to this network namespace.
     fn check<S: Store>(&self, journal: &Journal<S>) -> Outcome<()> {
         let mut active = journal.active(&self.boot).into_iter().map(|at| &journal.sections[at]);
         match active.any(|section| !section.begin.kept && section.begin.namespace != self.namespace) {
@@ -113,12 +113,12 @@ impl Here {
     }
 }
 
-/// Facts with what drivers made of earlier plans.
+/// The facts, with the values that drivers rounded in earlier plans.
 pub(super) fn facts_now(host: &Host, config: Option<&Path>) -> Outcome<Facts> {
     let mut facts = found(host, host.tree(), config)?;
     match Desk::look(&journal::folder()).sections() {
         Ok(journal) => facts.rounded = journal.rounded(&Here::now().boot),
-        // It is root's. What drivers rounded looks as if it were still to be done.
+        // The file belongs to root. Without it, rounded values look like pending changes.
         Err(why) => facts.missing.push(Missing { what: "what was applied before".to_owned(), why: why.to_string() }),
     }
     Ok(facts)
@@ -151,7 +151,7 @@ fn print_report(report: &Report) {
     }
 }
 
-/// A journal that does not say what was given back: the next undo looks again, and finds nothing to do.
+/// Warns that the journal does not record the restore. The next undo looks again, and finds nothing to do.
 fn unwritten(report: &Report) {
     if let Some(why) = &report.unwritten {
         println!("the journal does not say that this was given back: {why}");
@@ -162,7 +162,7 @@ fn status_of(report: &Report) -> ExitCode {
     if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What a crash left is given back before anything else is done.
+/// Restores the changes of a crashed run before anything else.
 fn tidy(host: &Host, journal: &mut Journal<File>, here: &Here) -> Outcome<()> {
     if let Some(report) = undo::recover(host, journal, &here.boot, "found unfinished")? {
         println!("an earlier apply was not finished:");
@@ -174,7 +174,7 @@ fn tidy(host: &Host, journal: &mut Journal<File>, here: &Here) -> Outcome<()> {
 /// Runs `apply`.
 ///
 /// # Errors
-/// Where a step failed; all is as before then, or the message says what is not.
+/// If a step failed. Everything is then as before, or the message names the exceptions.
 pub(super) fn run_apply(args: &ApplyArgs) -> Outcome<ExitCode> {
     let host = Host::this();
     let goal = args.goal.goal()?;
@@ -224,7 +224,7 @@ pub(super) fn run_apply(args: &ApplyArgs) -> Outcome<ExitCode> {
         Err(Stopped::Before(problem)) => Err(problem),
         Err(Stopped::At { step, why, report }) => {
             print_report(&report);
-            // What is no step has no way around.
+            // A failure outside a step has no workaround.
             let around = step.split_once('.').map(|(_, word)| format!(". --without {word} leaves it out"));
             let around = around.unwrap_or_default();
             Err(Problem::Failed(format!("{step} failed: {why}; what was done is given back{around}")))
@@ -251,7 +251,7 @@ fn keep_measured(folder: &Path, measured: &Measured) -> Outcome<()> {
 /// Runs `confirm`.
 ///
 /// # Errors
-/// Where there is nothing to confirm, or a file could not be written.
+/// If there is nothing to confirm, or a file could not be written.
 pub(super) fn run_confirm(_: &ConfirmArgs) -> Outcome<ExitCode> {
     let (host, here) = (Host::this(), Here::now());
     let desk = Desk::take(&journal::folder(), true)?;
@@ -273,10 +273,10 @@ pub(super) fn run_confirm(_: &ConfirmArgs) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `verify`: exit status 3 where something is not as it was left.
+/// Runs `verify`. The exit status is 3 if a setting changed.
 ///
 /// # Errors
-/// Where the journal cannot be read, or nothing can be measured.
+/// If the journal cannot be read, or nothing can be measured.
 pub(super) fn run_verify(args: &VerifyArgs) -> Outcome<ExitCode> {
     let (host, here, folder) = (Host::this(), Here::now(), journal::folder());
     let journal = Desk::look(&folder).sections()?;
@@ -323,7 +323,7 @@ pub(super) fn run_verify(args: &VerifyArgs) -> Outcome<ExitCode> {
 /// Runs `undo`.
 ///
 /// # Errors
-/// Where the journal cannot be read or written.
+/// If the journal cannot be read or written.
 pub(super) fn run_undo(args: &UndoArgs) -> Outcome<ExitCode> {
     let (host, here, folder) = (Host::this(), Here::now(), journal::folder());
     if args.dry_run {
@@ -364,10 +364,10 @@ fn state(section: &Section, boot: &str, now: f64) -> String {
     }
 }
 
-/// Seconds since 1970 as a time of day in UTC.
+/// Formats seconds since 1970 as a time in UTC.
 fn time(seconds: u64) -> String {
     let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
-    // Days from the first of March of the year 0, by eras of 400 years.
+    // Days since 1 March of year 0, by eras of 400 years.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -381,7 +381,7 @@ fn time(seconds: u64) -> String {
 /// Runs `status`.
 ///
 /// # Errors
-/// Where the journal cannot be read.
+/// If the journal cannot be read.
 pub(super) fn run_status(args: &StatusArgs) -> Outcome<ExitCode> {
     let (host, here) = (Host::this(), Here::now());
     let journal = Desk::look(&journal::folder()).sections()?;
@@ -426,7 +426,7 @@ pub(super) fn run_status(args: &StatusArgs) -> Outcome<ExitCode> {
 /// Runs the watchdog.
 ///
 /// # Errors
-/// Where the journal cannot be read or written.
+/// If the journal cannot be read or written.
 pub(super) fn run_watchdog(args: &watchdog::Args) -> Outcome<ExitCode> {
     watchdog::run(args, &journal::folder(), &Here::now().boot)
 }

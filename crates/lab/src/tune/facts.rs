@@ -1,4 +1,4 @@
-//! What discovery finds: the input of planning, and what `margay tune discover` writes as JSON.
+//! The facts that discovery finds: the input of planning, and the JSON of `margay tune discover`.
 
 use std::collections::BTreeMap;
 
@@ -6,44 +6,44 @@ use serde::Serialize;
 
 use super::card::{Channels, Coalesce, Driver, Feature, Flags, Pause, Ring, Rss};
 
-/// A machine at one time.
+/// The state of a machine at one time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Facts {
     pub(crate) host: Host,
     pub(crate) topology: Topology,
     /// By interface.
     pub(crate) interfaces: BTreeMap<String, Interface>,
-    /// Settings of the kernel, by their names: `net.core.netdev_max_backlog`.
+    /// Kernel settings by name: `net.core.netdev_max_backlog`.
     pub(crate) sysctls: BTreeMap<String, String>,
     pub(crate) softnet: Softnet,
     /// `stopped`, or how it runs.
     pub(crate) irqbalance: String,
-    /// The operator's own sessions, by whose interfaces are left alone.
+    /// The operator's own sessions, whose interfaces are left alone.
     pub(crate) sessions: Vec<Session>,
-    /// The engine's configuration, where one was named or found.
+    /// The engine's configuration, if one was named or found.
     pub(crate) engine: Option<Engine>,
-    /// Settings that this machine was told already, and what their drivers made of it: a ring of 1000 that became 1024 is as
-    /// it was wanted.
+    /// Settings that were applied before, and the values that their drivers chose. A ring of 1000 that became 1024 is as
+    /// wanted.
     pub(crate) rounded: BTreeMap<String, Rounded>,
-    /// Files of our own that are there, by their paths, with what is in them.
+    /// Our own files that exist, by path, with their contents.
     pub(crate) own: BTreeMap<String, String>,
-    /// What could not be read, and why.
+    /// Facts that could not be read, with the reason.
     pub(crate) missing: Vec<Missing>,
 }
 
 /// The machine and its system.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Host {
-    /// As `uname -r` says it.
+    /// The version that `uname -r` prints.
     pub(crate) kernel: String,
     pub(crate) vendor: Vendor,
     /// The processor's name.
     pub(crate) processor: String,
-    /// The machine's name by its firmware.
+    /// The machine's name in its firmware.
     pub(crate) product: String,
-    /// The hypervisor, where the machine is virtual.
+    /// The hypervisor, if the machine is virtual.
     pub(crate) hypervisor: Option<String>,
-    /// The kind of container, where this is one.
+    /// The kind of container, if this is one.
     pub(crate) container: Option<String>,
     /// The first process: `systemd`.
     pub(crate) init: String,
@@ -52,19 +52,19 @@ pub(crate) struct Host {
     pub(crate) cgroup: Cgroup,
     /// The kernel's command line.
     pub(crate) boot_line: String,
-    /// Where a fragment of the boot line can be put, for the boot loader's own tool to take up; none where it cannot.
+    /// Where to put a fragment of the boot line for the boot loader's own tool; `None` if there is no such place.
     pub(crate) boot_fragments: Option<String>,
-    /// Of the kernel's last start.
+    /// Identifies the kernel's current boot.
     pub(crate) boot_id: String,
     /// Bytes.
     pub(crate) memory: u64,
     pub(crate) swap: u64,
     pub(crate) page_size: u64,
-    /// Whether settings may be changed, and why not.
+    /// The reason that settings may not be changed; `None` if they may.
     pub(crate) denied: Option<String>,
 }
 
-/// Who made the processor.
+/// The processor's manufacturer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Vendor {
@@ -75,10 +75,10 @@ pub(crate) enum Vendor {
     Other,
 }
 
-/// How control groups are arranged.
+/// The system's control groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Cgroup {
-    /// 1, 2, or 0 for none. Where both are, the one that has the CPU sets.
+    /// 1, 2, or 0 for none. If both exist, the one with the CPU sets.
     pub(crate) version: u8,
     /// Version 2 can partition CPUs (`cpuset.cpus.partition`).
     pub(crate) partitions: bool,
@@ -87,18 +87,18 @@ pub(crate) struct Cgroup {
 /// Processors, caches and memory.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Topology {
-    /// Those that are online, by their numbers.
+    /// Online CPUs by number.
     pub(crate) cpus: BTreeMap<usize, Cpu>,
     pub(crate) nodes: BTreeMap<usize, Node>,
-    /// Caches of the last level, and the CPUs that share each.
+    /// Last-level caches, and the CPUs that share each.
     pub(crate) caches: Vec<Cache>,
-    /// CPUs that the scheduler leaves alone, and those without a clock tick.
+    /// CPUs isolated from the scheduler, and those without a clock tick.
     pub(crate) isolated: Vec<usize>,
     pub(crate) tickless: Vec<usize>,
-    /// The driver that changes frequencies, and that of idle states; empty where there is none.
+    /// The drivers for frequencies and for idle states; empty if there is none.
     pub(crate) frequency_driver: String,
     pub(crate) idle_driver: String,
-    /// `/dev/cpu_dma_latency`: the longest wake-up that some program allows, in microseconds.
+    /// `/dev/cpu_dma_latency`: the longest wake-up time that a program allows, in microseconds.
     pub(crate) dma_latency: Option<i32>,
 }
 
@@ -108,19 +108,19 @@ pub(crate) struct Cpu {
     pub(crate) package: usize,
     pub(crate) core: usize,
     pub(crate) node: usize,
-    /// All threads of the same core, this one too.
+    /// All threads of the same core, including this one.
     pub(crate) threads: Vec<usize>,
-    /// How its frequency is chosen; none where that is not for the kernel to say.
+    /// The frequency governor; `None` if the kernel does not control the frequency.
     pub(crate) governor: Option<String>,
     pub(crate) governors: Vec<String>,
     pub(crate) idle: Vec<IdleState>,
 }
 
-/// A state that an idle CPU sleeps in.
+/// An idle state of a CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct IdleState {
     pub(crate) name: String,
-    /// Microseconds to wake up from it.
+    /// Wake-up time in microseconds.
     pub(crate) latency: u32,
     pub(crate) disabled: bool,
     /// Whether it can be disabled.
@@ -133,7 +133,7 @@ pub(crate) struct Node {
     pub(crate) cpus: Vec<usize>,
     /// Bytes.
     pub(crate) memory: u64,
-    /// To each node, in the order of their numbers; 10 is its own.
+    /// Distance to each node, in numerical order; 10 is its own.
     pub(crate) distances: Vec<u32>,
 }
 
@@ -150,13 +150,13 @@ pub(crate) struct Cache {
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Interface {
     pub(crate) driver: Driver,
-    /// Whether there is hardware, or what a hypervisor makes to look like it.
+    /// Whether it is hardware, or is presented as hardware by a hypervisor.
     pub(crate) hardware: bool,
-    /// The memory node that the card is at, and the CPUs near to it.
+    /// The card's memory node, and the CPUs near it.
     pub(crate) node: Option<usize>,
     pub(crate) near: Vec<usize>,
     pub(crate) state: String,
-    /// Megabits a second; none where there is no link, or no such thing.
+    /// Megabits a second; `None` without a link or a speed.
     pub(crate) speed: Option<u64>,
     pub(crate) mtu: u32,
     pub(crate) flags: Option<Flags>,
@@ -166,24 +166,24 @@ pub(crate) struct Interface {
     pub(crate) pause: Option<Pause>,
     pub(crate) features: BTreeMap<String, Feature>,
     pub(crate) rss: Option<Rss>,
-    /// Whether both directions of a flow come to the same queue.
+    /// Whether both directions of a flow reach the same queue.
     pub(crate) symmetric: bool,
-    /// Fields that are hashed, by the kind of flow.
+    /// Hashed fields, by flow type.
     pub(crate) hash: BTreeMap<String, String>,
     pub(crate) xdp: String,
     /// By receive queue.
     pub(crate) queues: BTreeMap<u32, Queue>,
-    /// Interrupts for something else than receive queues.
+    /// Interrupts that belong to no receive queue.
     pub(crate) other_interrupts: Vec<u32>,
-    /// Files of the interface that are told: `gro_flush_timeout`, `napi_defer_hard_irqs`, `threaded`.
+    /// Contents of the interface's files: `gro_flush_timeout`, `napi_defer_hard_irqs`, `threaded`.
     pub(crate) napi: BTreeMap<String, String>,
     /// Packets that it lost, by the kernel's names: `rx_missed_errors`.
     pub(crate) losses: BTreeMap<String, u64>,
-    /// Why it is left alone unless it is forced; nothing where it is free.
+    /// Reasons to leave it alone unless forced; empty if it is free.
     pub(crate) protected: Vec<String>,
 }
 
-/// What is set, and the most that can be.
+/// The current value, and the maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Settable<T> {
     pub(crate) now: T,
@@ -194,13 +194,13 @@ pub(crate) struct Settable<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Queue {
     pub(crate) interrupt: Option<u32>,
-    /// CPUs that its interrupt may come to; nothing where it has none.
+    /// CPUs in its interrupt's affinity; empty without an interrupt.
     pub(crate) cpus: Vec<usize>,
-    /// CPUs that packets are handed on to.
+    /// CPUs that RPS hands packets to.
     pub(crate) rps: Vec<usize>,
 }
 
-/// Since the machine was started, of all CPUs: packets, those that found the queue full, and times that a CPU left some for later.
+/// Sums over all CPUs since boot: packets, packets that found the queue full, and times that a CPU deferred the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Softnet {
     pub(crate) packets: u64,
@@ -208,21 +208,21 @@ pub(crate) struct Softnet {
     pub(crate) squeezed: u64,
 }
 
-/// A session that somebody works by.
+/// A remote session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Session {
-    /// The other end's address, and this one's.
+    /// The other end's address, and ours.
     pub(crate) peer: String,
     pub(crate) local: String,
-    /// The interface that packets to the other end leave by.
+    /// The outgoing interface of packets to the other end.
     pub(crate) interface: Option<String>,
 }
 
-/// What the engine's configuration says of capture and memory.
+/// The engine's settings for capture and memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Engine {
     pub(crate) file: String,
-    /// Settings by their names: `af-packet.0.threads`.
+    /// Settings by name: `af-packet.0.threads`.
     pub(crate) settings: BTreeMap<String, String>,
 }
 
@@ -241,14 +241,14 @@ pub(crate) struct Missing {
 }
 
 impl Topology {
-    /// Bytes of the last-level caches that some of these CPUs share.
+    /// Total size of the last-level caches that these CPUs share.
     pub(crate) fn cache_of(&self, cpus: &[usize]) -> u64 {
         self.caches.iter().filter(|cache| cache.cpus.iter().any(|cpu| cpus.contains(cpu))).map(|cache| cache.size).sum()
     }
 }
 
 impl Host {
-    /// Whether the kernel is of this version or a later one.
+    /// Whether the kernel has this version or a later one.
     pub(crate) fn kernel_is(&self, major: u32, minor: u32) -> bool {
         let mut numbers = self.kernel.split(|c: char| !c.is_ascii_digit()).map(|word| word.parse().unwrap_or(0));
         (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)

@@ -1,4 +1,4 @@
-//! This machine, as plans are made for and applied to: its files, its cards, its services.
+//! This machine, as plans use it: its files, cards and services.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use super::card::{Answer, Cards, Refusal};
 use super::knob::Machine;
 use super::tree::{Memory, Root, Tree};
 
-/// See the module.
+/// This machine, see the module.
 pub(crate) struct Host {
     tree: Root,
     cards: Real,
@@ -26,10 +26,10 @@ impl Host {
     }
 }
 
-/// A process by its name: its number, and whether systemd started it.
+/// Finds a process by name: its identifier, and whether systemd started it.
 fn process(tree: &dyn Tree, name: &str) -> Option<(String, bool)> {
     let all = tree.names("/proc").into_iter().filter(|pid| pid.bytes().all(|b| b.is_ascii_digit()));
-    // The kernel keeps 15 characters of a name.
+    // The kernel keeps 15 characters of a process name.
     let short: String = name.chars().take(15).collect();
     let mut found = all.filter(|pid| tree.text(&format!("/proc/{pid}/comm")).as_deref() == Some(&short));
     let pid = found.next()?;
@@ -108,7 +108,7 @@ impl Machine for Host {
     }
 }
 
-/// The number of a process that a made-up machine starts.
+/// The identifier of processes that a simulated machine starts.
 const STARTED: u32 = 4_000_000;
 
 impl Machine for MadeUp {

@@ -1,18 +1,20 @@
-//! What was done to this machine, on the disk before it is done: so that whoever comes next, after a crash too, can give it back.
+//! Records the changes to this machine on disk before they happen, so that a later run can restore the old values, even
+//! after a crash.
 //!
-//! The journal is a file of JSON objects, one a line, each on the disk (`fsync`) before what it announces happens. A line that was
-//! not written to its end is one that announced nothing yet, and is cut off. It has sections, one for each `apply`:
+//! The journal is a file of JSON objects, one on each line. Each line is synced to disk (`fsync`) before the announced
+//! change happens. A partial last line therefore announced nothing and is cut off. The journal has a section for each
+//! `apply`:
 //!
 //! ```text
-//! begin     who, when, on which start of the machine
-//! before    all settings that may change, with their values, those that drivers forget by themselves too
+//! begin     process, time, and boot of the machine
+//! before    all settings that may change, with their values, including those that drivers may forget
 //! will      a setting is about to be written
-//! did       it was, and this is what it is now
-//! applied   all were; the values as they are now. From here the watchdog waits for
-//! confirmed somebody is still there
-//! failed    a step was refused; what was done is given back
-//! undoing   values are being given back, to these
-//! undone    they were, and what could not be
+//! did       it was written, and this is its value now
+//! applied   all settings were written; their current values. From here the watchdog waits for
+//! confirmed the operator's confirmation
+//! failed    a step was refused; the changes are restored
+//! undoing   values are being restored to these
+//! undone    they were restored, and what could not be
 //! ```
 
 use std::collections::BTreeMap;
@@ -25,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use super::knob::{Knob, Value};
 use crate::problem::{Outcome, Problem};
 
-/// Settings by their names.
+/// Settings by name.
 pub(crate) type State = BTreeMap<String, Value>;
 
 /// A line of the journal.
@@ -71,25 +73,25 @@ pub(crate) enum Record {
     },
 }
 
-/// How a section begins.
+/// The start of a section.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Begin {
     pub(crate) version: u32,
-    /// Of the kernel's start, by which settings are known to be still there.
+    /// Identifies the kernel's boot; settings are lost with the next one.
     pub(crate) boot: String,
-    /// The network namespace, by its inode.
+    /// The inode of the network namespace.
     pub(crate) namespace: u64,
-    /// The process that writes, and when it was started, by the kernel's count.
+    /// The writing process, and its start time in the kernel's ticks.
     pub(crate) process: u32,
     pub(crate) started: u64,
-    /// Seconds since 1970, and since the machine's start.
+    /// Seconds since 1970, and since boot.
     pub(crate) time: u64,
     pub(crate) at: f64,
-    /// Seconds until everything is given back unless somebody confirms; none where nobody is asked.
+    /// Seconds until everything is restored unless the operator confirms; `None` if no confirmation is needed.
     pub(crate) limit: Option<u64>,
     /// The command line.
     pub(crate) command: String,
-    /// The section is of files that outlive a restart.
+    /// The section contains files that outlive a restart.
     pub(crate) kept: bool,
 }
 
@@ -101,7 +103,7 @@ pub(crate) struct Keep {
     pub(crate) want: String,
 }
 
-/// A setting that was not given back, and why.
+/// A setting that was not restored, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Left {
     pub(crate) setting: String,
@@ -110,42 +112,42 @@ pub(crate) struct Left {
     pub(crate) why: String,
 }
 
-/// A change of a section.
+/// A change in a section.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Change {
     pub(crate) step: String,
     pub(crate) setting: String,
     pub(crate) old: Value,
     pub(crate) want: Value,
-    /// What it was afterwards; none where that was not written down any more.
+    /// The value afterwards; `None` if it was not recorded.
     pub(crate) got: Option<Value>,
 }
 
-/// What one `apply` did.
+/// The changes of one `apply`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Section {
     pub(crate) begin: Begin,
     pub(crate) before: State,
     pub(crate) changes: Vec<Change>,
     pub(crate) failed: Option<(String, String)>,
-    /// When it was done, and all values then.
+    /// When all settings were written, and their values then.
     pub(crate) applied: Option<f64>,
     pub(crate) after: State,
     pub(crate) wanted: State,
     pub(crate) keep: Vec<Keep>,
     pub(crate) confirmed: Option<String>,
-    /// Values that are being given back.
+    /// Values that are being restored.
     pub(crate) undoing: Option<State>,
     pub(crate) undone: Option<Vec<Left>>,
 }
 
 impl Section {
-    /// Whether something of it is in effect, on this start of the machine.
+    /// Whether any of its changes is in effect in this boot.
     pub(crate) fn is_active(&self, boot: &str) -> bool {
         self.undone.is_none() && (self.begin.kept || self.begin.boot == boot)
     }
 
-    /// The records that make it again, of one that was finished.
+    /// The records of a finished section.
     fn records(&self) -> Vec<Record> {
         let mut out = vec![Record::Begin(self.begin.clone()), Record::Before { state: self.before.clone() }];
         for change in &self.changes {
@@ -161,24 +163,24 @@ impl Section {
         out
     }
 
-    /// Whether it ended before all was done.
+    /// Whether it ended before all settings were written.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.undone.is_none() && (self.applied.is_none() || self.undoing.is_some())
     }
 
-    /// Whether somebody has to confirm it.
+    /// Whether it waits for a confirmation.
     pub(crate) fn waits(&self) -> bool {
         let asked = self.begin.limit.is_some() && self.confirmed.is_none();
         asked && self.undone.is_none() && self.applied.is_some() && self.undoing.is_none()
     }
 }
 
-/// Where a journal's bytes are.
+/// Storage of a journal.
 pub(crate) trait Store {
     fn read(&mut self) -> std::io::Result<Vec<u8>>;
-    /// Adds bytes; they are on the disk when this returns.
+    /// Appends bytes, and syncs them to disk before it returns.
     fn append(&mut self, bytes: &[u8]) -> std::io::Result<()>;
-    /// Cuts to so many bytes.
+    /// Truncates to `length` bytes.
     fn cut(&mut self, length: u64) -> std::io::Result<()>;
 }
 
@@ -194,7 +196,7 @@ impl Store for File {
         let length = self.seek(SeekFrom::End(0))?;
         let written = self.write_all(bytes).and_then(|()| self.sync_all());
         if written.is_err() {
-            // A part of a line would spoil the next one.
+            // A partial line would corrupt the next one.
             self.set_len(length)?;
         }
         written
@@ -206,17 +208,17 @@ impl Store for File {
     }
 }
 
-/// A journal that is open.
+/// An open journal.
 pub(crate) struct Journal<S: Store> {
     store: S,
     pub(crate) sections: Vec<Section>,
 }
 
 impl<S: Store> Journal<S> {
-    /// Reads what there is. A last line that is not whole is cut off.
+    /// Reads the journal, and cuts off a partial last line.
     ///
     /// # Errors
-    /// Where it cannot be read, or another line is not as it should be.
+    /// If it cannot be read, or another line is invalid.
     pub(crate) fn open(mut store: S) -> Result<Journal<S>, String> {
         let bytes = store.read().map_err(|e| e.to_string())?;
         let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
@@ -231,10 +233,10 @@ impl<S: Store> Journal<S> {
         Ok(journal)
     }
 
-    /// Writes a record down.
+    /// Writes a record.
     ///
     /// # Errors
-    /// Where the disk does not take it: then what it announces must not be done.
+    /// If the disk fails. The announced change must then not happen.
     pub(crate) fn add(&mut self, record: Record) -> Outcome<()> {
         let failed =
             |why: String| Problem::Failed(format!("cannot write the journal: {why}; nothing more was changed"));
@@ -285,12 +287,12 @@ impl<S: Store> Journal<S> {
         Ok(())
     }
 
-    /// Sections that are in effect on this start of the machine, by their numbers.
+    /// Numbers of the sections that are in effect in this boot.
     pub(crate) fn active(&self, boot: &str) -> Vec<usize> {
         (0..self.sections.len()).filter(|at| self.sections[*at].is_active(boot)).collect()
     }
 
-    /// What a setting was wanted to be and what it became, of settings that drivers rounded.
+    /// Wanted and actual values of settings that drivers rounded.
     pub(crate) fn rounded(&self, boot: &str) -> BTreeMap<String, super::facts::Rounded> {
         let changes = self.active(boot).into_iter().flat_map(|at| &self.sections[at].changes);
         let rounded = changes.filter_map(|change| {
@@ -301,31 +303,31 @@ impl<S: Store> Journal<S> {
     }
 }
 
-/// A setting by its name in the journal.
+/// Parses a setting's name in the journal.
 ///
 /// # Errors
-/// Where this release does not know it.
+/// If this release does not know it.
 pub(crate) fn knob(name: &str) -> Outcome<Knob> {
     name.parse().map_err(|why| Problem::Failed(format!("the journal: {why}")))
 }
 
-/// The folder of the journal: one user of it at a time.
+/// The journal's folder, which one process uses at a time.
 pub(crate) struct Desk {
     pub(crate) folder: PathBuf,
-    /// Held while something is changed.
+    /// A lock, held during changes.
     _lock: Option<File>,
 }
 
-/// `/var/lib/margay/tune`, or where `MARGAY_TUNE_STATE` says.
+/// `/var/lib/margay/tune`, or the folder in `MARGAY_TUNE_STATE`.
 pub(crate) fn folder() -> PathBuf {
     std::env::var_os("MARGAY_TUNE_STATE").map_or_else(|| PathBuf::from("/var/lib/margay/tune"), PathBuf::from)
 }
 
 impl Desk {
-    /// To change something: makes the folder, and waits for whoever is there.
+    /// Opens the folder for changes. Creates it if necessary, and waits for its present user.
     ///
     /// # Errors
-    /// Where the folder cannot be made, or somebody else changes something right now.
+    /// If the folder cannot be created, or another process is using it.
     pub(crate) fn take(folder: &Path, patient: bool) -> Outcome<Desk> {
         let hint = if rustix::process::geteuid().is_root() { "" } else { " (it needs root)" };
         std::fs::create_dir_all(folder).map_err(|e| Problem::file("make", folder, format!("{e}{hint}")))?;
@@ -345,7 +347,7 @@ impl Desk {
         ))
     }
 
-    /// To look: nothing is made or held.
+    /// Opens the folder for reading, without creating or locking anything.
     pub(crate) fn look(folder: &Path) -> Desk {
         Desk { folder: folder.to_owned(), _lock: None }
     }
@@ -354,26 +356,26 @@ impl Desk {
         self.folder.join("journal")
     }
 
-    /// The journal, to write to.
+    /// Opens the journal for writing.
     ///
     /// # Errors
-    /// Where it cannot be opened or makes no sense.
+    /// If it cannot be opened or is invalid.
     pub(crate) fn journal(&self) -> Outcome<Journal<File>> {
         let path = self.path();
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path).map_err(|e| Problem::file("open", &path, e))?;
-        // The file itself has to outlive a crash too.
+        // The folder must be synced too, so that the new file survives a crash.
         let made = File::open(&self.folder).and_then(|folder| folder.sync_all());
         made.map_err(|e| Problem::file("write", &self.folder, e))?;
         Journal::open(file).map_err(|why| Problem::file("read", &path, why))
     }
 
-    /// What the journal says, to look at; nothing where there is none.
+    /// Reads the journal; empty if there is none.
     ///
     /// # Errors
-    /// Where it cannot be read or makes no sense.
+    /// If it cannot be read or is invalid.
     pub(crate) fn sections(&self) -> Outcome<Journal<Memory>> {
         let path = self.path();
         let bytes = match std::fs::read(&path) {
@@ -384,10 +386,11 @@ impl Desk {
         Journal::open(Memory(bytes)).map_err(|why| Problem::file("read", &path, why))
     }
 
-    /// Writes the journal anew without what is not in effect any more: what was given back, and what a restart took.
+    /// Rewrites the journal without sections that are no longer in effect: restored ones, and those that a restart
+    /// undid.
     ///
     /// # Errors
-    /// Where it cannot be written; it is as it was then.
+    /// If it cannot be written. It is then unchanged.
     pub(crate) fn compact(&self, boot: &str) -> Outcome<()> {
         let journal = self.sections()?;
         let active = journal.active(boot);
@@ -408,17 +411,17 @@ impl Desk {
             .map_err(|e| Problem::file("write", &self.folder, e))
     }
 
-    /// Lays a journal aside in which nothing is in effect any more.
+    /// Renames a journal that has nothing in effect any more.
     ///
     /// # Errors
-    /// Where it cannot be renamed.
+    /// If it cannot be renamed.
     pub(crate) fn lay_aside(&self) -> Outcome<()> {
         let (path, to) = (self.path(), self.folder.join("journal.old"));
         std::fs::rename(&path, &to).map_err(|e| Problem::file("rename", &path, e))
     }
 }
 
-/// A journal's bytes in memory.
+/// A journal in memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory(pub(crate) Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! One setting of a machine: its name in journals, how it is read and written, and the command that does the same.
+//! A machine's settings: the name in journals, reading and writing, and the equivalent command.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,11 +9,11 @@ use super::discover::interrupts;
 use super::list;
 use super::tree::Tree;
 
-/// A setting. Interfaces are named, queues are numbered: which interrupt a queue has changes with the number of queues and with
-/// each start of the machine.
+/// A setting. Interfaces are identified by name, and queues by number, because a queue's interrupt changes with the
+/// number of queues and with each boot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Knob {
-    /// A service that runs or does not.
+    /// A service, running or stopped.
     Service(String),
     Channels(String),
     Ring(String),
@@ -29,21 +29,21 @@ pub(crate) enum Knob {
     Arp(String),
     /// CPUs that a receive queue hands its packets to: `rps_cpus`, as a list.
     Rps(String, u32),
-    /// CPUs that a receive queue's interrupt may come to.
+    /// The affinity of a receive queue's interrupt.
     Irq(String, u32),
-    /// A file of the kernel's.
+    /// A file of the kernel.
     File(String),
-    /// A folder, a file or a symbolic link of our own.
+    /// A folder, file or symbolic link that we create.
     OwnFolder(String),
     Own(String),
     OwnLink(String),
 }
 
-/// A setting's value; none where it is not there: a queue that there is no more, a file that is not made yet.
+/// A setting's value; `None` if it does not exist, such as a removed queue or a file that is not created yet.
 pub(crate) type Value = Option<String>;
 
 impl Knob {
-    /// The order in which settings are written: what makes a driver forget comes before what it forgets.
+    /// The order of writing: settings that make a driver forget others come before those.
     pub(crate) fn rank(&self) -> u8 {
         match self {
             Knob::Service(_) => 0,
@@ -67,7 +67,7 @@ impl Knob {
         }
     }
 
-    /// The interface that it belongs to.
+    /// The interface of the setting.
     pub(crate) fn interface(&self) -> Option<&str> {
         match self {
             Knob::Channels(name)
@@ -98,18 +98,18 @@ impl Knob {
         matches!(self, Knob::Channels(_) | Knob::Ring(_))
     }
 
-    /// Whether the link may be away for a while after a change.
+    /// Whether a change may take the link down for a while.
     pub(crate) fn may_cut_link(&self) -> bool {
         matches!(self, Knob::Channels(_) | Knob::Ring(_) | Knob::Pause(_) | Knob::RssFunction(_))
             || matches!(self, Knob::Feature(_, name) if ["rx-lro", "rx-gro-hw", "rx-ntuple-filter"].contains(&name.as_str()))
     }
 
-    /// Whether drivers take another number than they were given without a word.
+    /// Whether drivers may silently choose another number.
     pub(crate) fn may_round(&self) -> bool {
         matches!(self, Knob::Ring(_) | Knob::Coalesce(_))
     }
 
-    /// Whether what a driver made of it is as good: its own way to spread over all queues evenly.
+    /// Whether the driver's own value is equivalent: another even spread over all queues.
     pub(crate) fn is_as_good(&self, want: &str, got: &str) -> bool {
         matches!(self, Knob::RssTable(_)) && want == "default" && is_even_text(got)
     }
@@ -119,7 +119,7 @@ impl Knob {
         matches!(self, Knob::Own(_) | Knob::OwnLink(_) | Knob::OwnFolder(_))
     }
 
-    /// The command that sets it, for people.
+    /// The equivalent command, for people.
     pub(crate) fn command(&self, value: &str) -> String {
         match self {
             Knob::Service(name) if value == "stopped" => format!("systemctl stop {name}"),
@@ -217,17 +217,17 @@ impl FromStr for Knob {
     }
 }
 
-/// What settings are read from and written to.
+/// A machine whose settings can be read and written.
 pub(crate) trait Machine {
     fn tree(&self) -> &dyn Tree;
     fn cards(&self) -> &dyn Cards;
-    /// `stopped`, or how it runs: enough to start it again.
+    /// `stopped`, or how the service runs, in enough detail to start it again.
     fn service(&self, name: &str) -> Answer<String>;
     fn set_service(&self, name: &str, state: &str) -> Answer<()>;
-    /// Lets time go by.
+    /// Waits.
     fn wait(&self, time: Duration);
 
-    /// A setting's value. One that is not there is none; one that the driver does not have is refused.
+    /// Reads a setting's value. A missing one is `None`; one that the driver does not have is refused.
     fn read(&self, knob: &Knob) -> Answer<Value> {
         match read(self.tree(), self.cards(), knob, |name| self.service(name)) {
             Err(Refusal::Missing) => Ok(None),
@@ -235,7 +235,7 @@ pub(crate) trait Machine {
         }
     }
 
-    /// Sets it. To none: a queue that is not there needs nothing.
+    /// Writes a setting. A missing queue needs no write to become `None`.
     fn write(&self, knob: &Knob, value: &Value) -> Answer<()> {
         write(self.tree(), self.cards(), knob, value, |name, state| self.set_service(name, state))
     }

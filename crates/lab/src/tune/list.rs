@@ -1,9 +1,9 @@
-//! Lists and masks of CPUs as the kernel reads and writes them.
+//! CPU lists and masks in the kernel's format.
 
-/// Highest CPU number that is believed; the kernel's own limit is 8192.
+/// Highest accepted CPU number; the kernel's own limit is 8192.
 const MOST: usize = 8192;
 
-/// Reads `0,2-5` as sorted numbers. Words that are no number or range are left out, as `(null)` in `nohz_full` is.
+/// Parses `0,2-5` to sorted numbers. Ignores words that are not a number or range, such as `(null)` in `nohz_full`.
 pub(crate) fn parse(text: &str) -> Vec<usize> {
     let mut all = Vec::new();
     for part in text.trim().split(',') {
@@ -32,7 +32,7 @@ pub(crate) fn show(cpus: &[usize]) -> String {
     words.collect::<Vec<_>>().join(",")
 }
 
-/// Reads a mask of hexadecimal digits in groups of 32 bits, the highest first: `00000001,0000000c`.
+/// Parses a mask of hexadecimal digits in groups of 32 bits, highest first: `00000001,0000000c`.
 pub(crate) fn from_mask(text: &str) -> Vec<usize> {
     let mut all = Vec::new();
     let digits = text.trim().bytes().rev().filter(|b| *b != b',');

@@ -1,4 +1,4 @@
-//! What is lost where, and what it costs: over some seconds, before a machine is tuned and after.
+//! Measures losses by stage and CPU time over some seconds, before and after tuning.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,27 +14,27 @@ use super::tree::{Tree, number};
 use crate::engine::counters::{CounterFile, Format, Names};
 use crate::problem::{Outcome, Problem};
 
-/// Counters of drivers that sound like a loss, beside the kernel's.
+/// Driver counters with these words count as losses, in addition to the kernel's.
 const LOSS: [&str; 6] = ["drop", "discard", "no_buf", "nobuf", "missed", "out_of_buffer"];
-/// Where engines write their counters.
+/// Usual paths of the engines' counters.
 const STATS: [&str; 2] = ["/var/log/margay/stats.log", "/var/log/suricata/stats.log"];
 
-/// How to measure.
+/// Options of a measurement.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct How {
-    /// Measure losses by stage and processor time for so long: 10s
+    /// Measure losses by stage and CPU time for this long: 10s
     #[arg(long, value_name = "TIME", value_parser = crate::units::duration)]
     pub(crate) measure: Option<Duration>,
     /// The engine's counters: stats.log, or EVE with stats [default: stats.log in /var/log/margay or /var/log/suricata]
     #[arg(long, value_name = "FILE", requires = "measure")]
     pub(crate) stats: Option<PathBuf>,
-    /// A second port that is connected to the sensor's: traffic is sent on it meanwhile
+    /// A second port, connected to the sensor's, to send traffic on meanwhile
     #[arg(long, value_name = "INTERFACE", requires = "measure")]
     pub(crate) send_on: Option<String>,
-    /// What is sent: a capture, or a preset of `margay lab traffic gen --list-presets`
+    /// The traffic to send: a capture, or a preset of `margay lab traffic gen --list-presets`
     #[arg(long, value_name = "CAPTURE|PRESET", default_value = "office", requires = "send_on")]
     pub(crate) send: String,
-    /// How fast: 1gbit, 500kpps
+    /// The sending rate: 1gbit, 500kpps
     #[arg(long, value_name = "RATE", default_value = "1gbit", requires = "send_on")]
     pub(crate) send_rate: String,
 }
@@ -42,26 +42,26 @@ pub(crate) struct How {
 /// Counters at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Sample {
-    /// Packets that came, by interface, and those that the card and its driver lost.
+    /// Packets received by each interface, and those that card and driver lost.
     received: BTreeMap<String, u64>,
     lost: BTreeMap<String, u64>,
     dropped: u64,
     squeezed: u64,
-    /// Ticks of each CPU: all, busy, and in software interrupts.
+    /// Ticks of each CPU: total, busy, and in soft interrupts.
     cpus: BTreeMap<usize, [u64; 3]>,
 }
 
-/// What was measured.
+/// The result of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) seconds: f64,
-    /// Packets that were sent, where somebody sent them.
+    /// Packets sent, if there was a sender.
     pub(crate) sent: Option<u64>,
-    /// By stage: what came to it and what it lost.
+    /// For each stage, the packets that reached it and its losses.
     pub(crate) stages: Vec<Stage>,
-    /// Times that a CPU left packets for later.
+    /// Times that a CPU deferred packets.
     pub(crate) squeezed: u64,
-    /// CPUs' time in percent: of all together, and of those that were busy for a tenth of the time and more.
+    /// CPU time in percent: of all CPUs together, and of those that were busy at least a tenth of the time.
     pub(crate) busy: f64,
     pub(crate) softirq: f64,
     pub(crate) busy_cpus: BTreeMap<usize, f64>,
@@ -97,12 +97,12 @@ fn sample(tree: &dyn Tree, cards: &dyn Cards, interfaces: &[String]) -> Sample {
     out
 }
 
-/// What the kernel's counters do not have: most drivers count by queue, and some nowhere else.
+/// Losses that the kernel's counters do not contain. Most drivers count by queue, and some only there.
 fn driver_losses(counters: Answer<Vec<(String, u64)>>) -> u64 {
     let mut sum = 0;
     for (name, value) in counters.unwrap_or_default() {
         let name = name.to_ascii_lowercase();
-        // The sums are the kernel's counters; what is counted in sending is no loss here.
+        // The sums are already in the kernel's counters, and transmit counters are no losses here.
         let own = ["rx_dropped", "rx_missed", "rx_missed_errors", "rx_fifo_errors", "rx_discards"];
         let receives = name.starts_with("rx") || name.starts_with("port.rx") || name.contains("rx_");
         if receives
@@ -143,12 +143,12 @@ fn difference(before: &Sample, after: &Sample, seconds: f64) -> Measured {
     out
 }
 
-/// A sender in a process of its own.
+/// Starts a sender in a separate process.
 fn sender(how: &How, time: Duration, report: &Path) -> Outcome<Option<Child>> {
     let Some(interface) = &how.send_on else { return Ok(None) };
     let program = std::env::current_exe().map_err(|e| Problem::Failed(e.to_string()))?;
     let mut command = Command::new(&program);
-    // In the engine's command the laboratory is a part.
+    // In the engine's command, the laboratory is a subcommand.
     if program.file_name().is_some_and(|name| name != "margay-lab") {
         command.arg("lab");
     }
@@ -162,10 +162,10 @@ fn sender(how: &How, time: Duration, report: &Path) -> Outcome<Option<Child>> {
     child.map(Some).map_err(|e| Problem::Failed(format!("cannot send on {interface}: {e}")))
 }
 
-/// Measures, where that is wanted.
+/// Measures, if requested.
 ///
 /// # Errors
-/// Where there is nothing to send with, or a file of counters cannot be found.
+/// If there is nothing to send with, or a counter file cannot be found.
 pub(crate) fn measure(
     tree: &dyn Tree,
     cards: &dyn Cards,
@@ -207,7 +207,7 @@ pub(crate) fn measure(
                 return Err(Problem::Failed("the sender failed".to_owned()));
             }
             let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-            // What is on the wire arrives.
+            // Wait for packets in flight.
             std::thread::sleep(Duration::from_millis(200));
             json["packets"].as_u64()
         }

@@ -1,8 +1,9 @@
-//! `margay tune`: what of card, interrupts, processors and kernel matters to a sensor, and how to have it so, dared at night.
+//! `margay tune`: finds the settings of card, interrupts, processors and kernel that matter to a sensor, and changes
+//! them safely, even in the middle of the night.
 //!
-//! [`discover`] reads the machine, [`plan`] is a function of what was found and the goal, [`apply`] writes with a journal before
-//! each change and a watchdog behind it, [`verify`] reads back and measures, [`undo`] gives back. All of it works on
-//! [`knob::Machine`], which is this machine or one in memory, and settings have one text form ([`knob`]) everywhere.
+//! [`discover`] reads the machine. [`plan`] is a function of the facts and the goal. [`apply`] writes, with a journal
+//! before each change and a watchdog behind it. [`verify`] reads back and measures. [`undo`] restores. All of them use
+//! [`knob::Machine`], which is this machine or a simulated one. A setting has the same text form ([`knob`]) everywhere.
 
 mod apply;
 pub(crate) mod card;
@@ -54,33 +55,33 @@ pub(crate) enum Tune {
     Watchdog(watchdog::Args),
 }
 
-/// Read what there is: processors, memory nodes, interfaces with their drivers, interrupts, kernel, engine; as JSON
+/// Print the facts as JSON: processors, memory nodes, interfaces with their drivers, interrupts, kernel, engine
 #[derive(clap::Args)]
 pub(crate) struct DiscoverArgs {
     /// The engine's configuration [default: /etc/margay/margay.yaml, /etc/suricata/suricata.yaml]
     #[arg(short = 'c', long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Write down all that was read, so that this machine can be planned for elsewhere with --on
+    /// Record everything that was read, so that --on can plan for this machine elsewhere
     #[arg(long, value_name = "FILE", conflicts_with = "on")]
     record: Option<PathBuf>,
-    /// Of a machine that was recorded, instead of this one
+    /// Use a recorded machine instead of this one
     #[arg(long, value_name = "FILE")]
     on: Option<PathBuf>,
-    /// Draw the machine with its interfaces, queues, workers and interrupts, as they are
+    /// Draw the machine with its current interfaces, queues, workers and interrupts
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Only the number of the interrupt of a receive queue: eth1:3
+    /// Only print the interrupt number of a receive queue: eth1:3
     #[arg(long, value_name = "INTERFACE:QUEUE", conflicts_with_all = ["record", "on"])]
     irq: Option<String>,
 }
 
-/// What a sensor is to be for.
+/// The purpose of a sensor.
 #[derive(clap::Args)]
 pub(crate) struct GoalArgs {
-    /// Interfaces that the sensor reads from; inline two by two. Else those with hardware that nothing needs
+    /// Interfaces that the sensor reads from; in pairs for inline [default: unused hardware interfaces]
     #[arg(value_name = "INTERFACE")]
     interfaces: Vec<String>,
-    /// Whether packets are looked at or wait for the verdict
+    /// Whether packets are only inspected or wait for a verdict
     #[arg(long = "for", value_enum, default_value_t = Mode::Passive)]
     mode: Mode,
     /// Traffic of all interfaces together: 10gbit [default: what the links carry]
@@ -89,7 +90,7 @@ pub(crate) struct GoalArgs {
     /// CPUs that the sensor leaves to others: 0,2-3
     #[arg(long, value_name = "CPUS")]
     leave: Option<String>,
-    /// Most workers [default: by the rate]
+    /// Most workers [default: computed from the rate]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
     /// Memory that the engine may use: 32gb [default: 60 % of the workers' memory nodes]
@@ -98,10 +99,10 @@ pub(crate) struct GoalArgs {
     /// Leave a step out, by its id (eth1.ring) or the word in it (ring)
     #[arg(long, value_name = "STEP")]
     without: Vec<String>,
-    /// Tune interfaces that are named even where they carry an address, a route, a bridge or your own session
+    /// Tune named interfaces even if they carry an address, a route, a bridge or your own session
     #[arg(long, requires = "interfaces")]
     force: bool,
-    /// Write files of its own, so that it is the same after a restart
+    /// Write files, so that the settings survive a restart
     #[arg(long)]
     persist: bool,
     /// The engine's configuration [default: /etc/margay/margay.yaml, /etc/suricata/suricata.yaml]
@@ -109,30 +110,30 @@ pub(crate) struct GoalArgs {
     config: Option<PathBuf>,
 }
 
-/// Say what to change, in which order, why and after whom; nothing is changed
+/// Print the changes, in order, with reasons and sources; nothing is changed
 #[derive(clap::Args)]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     goal: GoalArgs,
-    /// For a machine that was recorded, instead of this one
+    /// Plan for a recorded machine instead of this one
     #[arg(long, value_name = "FILE")]
     on: Option<PathBuf>,
-    /// Draw the machine with its interfaces, queues, workers and interrupts, as planned
+    /// Draw the machine with the planned interfaces, queues, workers and interrupts
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// End with exit status 3 where something is to be changed
+    /// Exit with status 3 if a setting has to change
     #[arg(long)]
     check: bool,
-    /// What is as it should be too
+    /// Also show settings that are already correct
     #[arg(long)]
     all: bool,
-    /// Only the commands, one on a line, for a shell
+    /// Only print the commands, one on each line, for a shell
     #[arg(long, conflicts_with_all = ["json", "engine"])]
     commands: bool,
     /// As JSON
     #[arg(long, conflicts_with = "engine")]
     json: bool,
-    /// Only the engine's settings, as YAML to include
+    /// Only print the engine's settings, as YAML to include
     #[arg(long)]
     engine: bool,
 }
@@ -140,7 +141,7 @@ pub(crate) struct PlanArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// Where what was asked makes no sense, or something failed.
+/// If the arguments make no sense, or something failed.
 pub(crate) fn run(tune: Tune) -> Outcome<ExitCode> {
     match tune {
         Tune::Discover(args) => run_discover(&args),
@@ -158,7 +159,7 @@ fn read(path: &Path) -> Outcome<String> {
     std::fs::read_to_string(path).map_err(|e| Problem::file("read", path, e))
 }
 
-/// A machine that was recorded.
+/// Reads a recorded machine.
 fn recorded_machine(path: &Path) -> Outcome<MadeUp> {
     recorded::read(&read(path)?).map_err(|why| Problem::Usage(format!("{}: {why}", path.display())))
 }
@@ -259,7 +260,7 @@ impl GoalArgs {
     }
 }
 
-/// What was asked for and cannot be is an error, not a plan without it.
+/// A request that cannot be met is an error; the plan does not silently omit it.
 fn refuse(plan: &Plan) -> Outcome<()> {
     match plan.refused_by_name().first() {
         None => Ok(()),

@@ -1,5 +1,5 @@
-//! The machine as a picture, as `lstopo` draws it: packages, memory nodes, caches, cores and their threads, and beside them what a
-//! sensor puts there: interfaces with their queues, workers, interrupts, management.
+//! Draws the machine in the style of `lstopo`: packages, memory nodes, caches, cores and their threads, and a sensor's
+//! interfaces with their queues, workers, interrupts and management threads.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,23 +9,23 @@ use super::list;
 use super::plan::Placement;
 use crate::chart::escaped;
 
-/// A thread's box, and the room of a core around its threads.
+/// Size of a thread's box, and the space of a core around its threads.
 const THREAD: (f64, f64) = (72.0, 30.0);
 const CORE: f64 = 80.0;
-/// A queue's box.
+/// Size of a queue's box.
 const QUEUE: (f64, f64) = (62.0, 22.0);
-/// Cores and queues of a line.
+/// Most cores or queues in a line.
 const LINE: usize = 8;
 const GAP: f64 = 8.0;
 const TITLE: f64 = 20.0;
-/// Colours that most people tell apart (Okabe and Ito), light.
+/// Light colours that most people can tell apart (Okabe and Ito).
 const WORKER: &str = "#9ecae9";
 const INTERRUPT: &str = "#f7c46c";
 const MANAGEMENT: &str = "#a6d8c3";
 const FREE: &str = "#ffffff";
 const BOXES: [&str; 5] = ["#f6f6f4", "#ececdf", "#e3e8ee", "#f4efe6", "#fbfbfa"];
 
-/// What CPUs are for.
+/// The roles of CPUs.
 #[derive(Default)]
 struct Roles {
     /// `W1 eth1`, by CPU.
@@ -37,7 +37,7 @@ struct Roles {
     queues: BTreeMap<String, Vec<String>>,
 }
 
-/// As planned, or else as it is: interrupts by their affinity, workers by the engine's configuration.
+/// The planned roles, or else the current ones: interrupts by their affinity, workers by the engine's configuration.
 fn roles(facts: &Facts, placement: Option<&Placement>) -> Roles {
     let mut out = Roles::default();
     let mut planned: Vec<&String> = Vec::new();
@@ -108,16 +108,16 @@ impl Canvas {
     }
 }
 
-/// Draws something at a place.
+/// Draws something at a position.
 type Draw<'a> = Box<dyn Fn(&mut Canvas, (f64, f64)) + 'a>;
 
-/// Something with a size that can be drawn at a place.
+/// Something with a size that can be drawn at any position.
 struct Block<'a> {
     size: (f64, f64),
     draw: Draw<'a>,
 }
 
-/// Blocks in lines of at most `width`, within a box with a title.
+/// Arranges blocks in lines of at most `width`, within a box with a title.
 fn framed<'a>(blocks: Vec<Block<'a>>, width: f64, depth: usize, title: String) -> Block<'a> {
     let mut places = Vec::new();
     let (mut x, mut y, mut line, mut widest) = (GAP, TITLE + 2.0, 0.0f64, 0.0f64);
@@ -130,7 +130,7 @@ fn framed<'a>(blocks: Vec<Block<'a>>, width: f64, depth: usize, title: String) -
         line = line.max(block.size.1);
         widest = widest.max(x);
     }
-    // A title of its length.
+    // Make room for the title.
     let size = (widest.max(title.chars().count() as f64 * 6.8 + 12.0), y + line + GAP);
     Block {
         size,
@@ -185,7 +185,7 @@ fn thread(canvas: &mut Canvas, roles: &Roles, at: (f64, f64), cpu: usize) {
         _ => FREE,
     };
     canvas.rect(at, THREAD, fill, &title);
-    // Both: a bar in the colour of interrupts.
+    // A CPU with both roles has a bar in the interrupts' colour.
     if !workers.is_empty() && !interrupts.is_empty() {
         canvas.rect((at.0, at.1 + THREAD.1 - 5.0), (THREAD.0, 5.0), INTERRUPT, &title);
     }
@@ -263,7 +263,7 @@ fn node<'a>(facts: &'a Facts, roles: &'a Roles, id: usize, cpus: &[usize], cards
     framed(blocks, width * 2.0 + 3.0 * GAP, 1, format!("memory node {id}{memory}"))
 }
 
-/// The picture as an SVG document: as planned where there is a plan, else as it is.
+/// The picture as an SVG document: the planned state if there is a plan, otherwise the current one.
 pub(crate) fn svg(facts: &Facts, placement: Option<&Placement>) -> String {
     let roles = roles(facts, placement);
     let topology = &facts.topology;
@@ -317,7 +317,7 @@ mod tests {
     use crate::tune::discover::{Options, discover};
     use crate::tune::plan;
 
-    /// Boxes with a title, as the picture has them.
+    /// The titled boxes in the picture.
     fn boxes(svg: &str, begins: &str) -> Vec<(f64, f64, f64, f64)> {
         let number = |line: &str, name: &str| {
             let rest = line.split_once(&format!(" {name}=\"")).map(|(_, rest)| rest).unwrap();
@@ -339,7 +339,7 @@ mod tests {
                 std::fs::write(std::path::Path::new(&folder).join(format!("{name}.svg")), &drawn).unwrap();
             }
             resvg::usvg::Tree::from_str(&drawn, &resvg::usvg::Options::default()).unwrap();
-            // Every CPU once, none over another, all on the picture; bars over workers are not boxes of CPUs.
+            // Every CPU appears once, without overlaps and within the picture. Bars over workers are not CPU boxes.
             let cpus: Vec<_> = boxes(&drawn, "CPU ").into_iter().filter(|one| one.3 > 6.0).collect();
             assert_eq!(cpus.len(), facts.topology.cpus.len(), "{name}");
             for (at, a) in cpus.iter().enumerate() {
@@ -357,7 +357,7 @@ mod tests {
             for interface in facts.interfaces.keys() {
                 assert!(drawn.contains(interface.as_str()), "{name}: {interface}");
             }
-            // As it is: no worker is there.
+            // In the current state there is no worker.
             let now = svg(&facts, None);
             assert!(!now.contains("W1 ") && now.contains("</svg>"), "{name}");
         }

@@ -1,4 +1,4 @@
-//! Whatever a card does and wherever the power goes: the machine is as it was, or as planned.
+//! Whatever a card does, and whenever power fails: the machine is as it was, or as planned.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ fn at() -> f64 {
     1.0
 }
 
-/// When the power goes: after so many moments.
+/// Makes the power fail after a number of moments.
 #[derive(Clone, Default)]
 struct Fuse(Rc<Cell<Option<usize>>>);
 
@@ -46,7 +46,7 @@ impl Fuse {
 
     fn burn(&self) {
         match self.0.get() {
-            // Without a word: it is no failure.
+            // Unwind silently, because it is not a test failure.
             Some(0) => resume_unwind(Box::new(PowerGone)),
             Some(n) => self.0.set(Some(n - 1)),
             None => {}
@@ -54,7 +54,7 @@ impl Fuse {
     }
 }
 
-/// A machine whose power may go before and after each write.
+/// A machine whose power may fail before and after each write.
 struct Powered<'a>(&'a MadeUp, Fuse);
 
 impl Machine for Powered<'_> {
@@ -81,7 +81,7 @@ impl Machine for Powered<'_> {
     }
 }
 
-/// A disk whose power may go before a line, in its middle and after it.
+/// A disk whose power may fail before, within and after a line.
 #[derive(Clone, Default)]
 struct Disk(Rc<std::cell::RefCell<Memory>>, Fuse);
 
@@ -104,7 +104,7 @@ impl Store for Disk {
     }
 }
 
-/// Runs something until it ends or the power goes; none then.
+/// Runs a function to its end; `None` if the power fails.
 fn until_power_goes<T>(run: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => Some(result),
@@ -113,11 +113,11 @@ fn until_power_goes<T>(run: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Everything that can be seen of a machine, links settled.
+/// The visible state of a machine, after its links have settled.
 fn seen(machine: &MadeUp) -> BTreeMap<String, String> {
     (0..20).for_each(|_| machine.look());
     let mut out = machine.tree.all();
-    // Services that come back have another number.
+    // Restarted services have another process identifier.
     let process = |path: &String| {
         let number = path.strip_prefix("/proc/").and_then(|rest| rest.split('/').next());
         number.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
@@ -130,7 +130,7 @@ fn seen(machine: &MadeUp) -> BTreeMap<String, String> {
     out
 }
 
-/// The same without keys: those that drivers draw are nobody's plan.
+/// The same without keys: no plan controls the keys that drivers draw.
 fn without_keys(seen: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let text = |text: &String| {
         let Some((before, rest)) = text.split_once(" key ") else { return text.clone() };
@@ -156,7 +156,7 @@ fn planned(machine: &MadeUp, goal: &Goal, disk: &Disk) -> Plan {
     plan(&facts(machine, &disk.0.borrow().0), goal)
 }
 
-/// Applies with the power going at some moment; whether it went.
+/// Applies a plan while the power fails at some moment; `None` if it failed.
 fn applied(machine: &MadeUp, plan: &Plan, disk: &Disk, fuse: Fuse) -> Option<Result<(), Stopped>> {
     let powered = Powered(machine, fuse.clone());
     until_power_goes(|| {
@@ -165,7 +165,7 @@ fn applied(machine: &MadeUp, plan: &Plan, disk: &Disk, fuse: Fuse) -> Option<Res
     })
 }
 
-/// What the watchdog, or whoever comes next, does after a crash: gives back what was not finished.
+/// Restores unfinished changes after a crash, as the watchdog or the next command does.
 fn recovered(machine: &MadeUp, disk: &Disk, fuse: Fuse) -> bool {
     let powered = Powered(machine, fuse.clone());
     until_power_goes(|| {
@@ -183,7 +183,7 @@ fn undone(machine: &MadeUp, disk: &Disk, fuse: Fuse) -> Option<undo::Report> {
     })
 }
 
-/// A machine of 4 CPUs with one card whose habits, state and abilities are drawn.
+/// A machine of 4 CPUs with one card, whose behaviour, state and abilities are random.
 #[derive(Clone, Debug)]
 struct Drawn {
     text: String,
@@ -219,7 +219,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
     );
     card.prop_map(|((now, most, away, inline, queue_cpu), (ring_multiple, usecs_multiple), has, (ring, usecs, driver), refuses)| {
         let now = now.min(most);
-        // A ring is a multiple of what rings are rounded to: it could not be otherwise.
+        // A ring is always a multiple of the rounding unit.
         let multiple = |n: u32, of: u32| n - n.checked_rem(of).unwrap_or(0);
         let ring = multiple(ring, ring_multiple).max(ring_multiple).max(1);
         let usecs = multiple(usecs, usecs_multiple);
@@ -266,7 +266,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
             line(has[10] && has[11], "habit ignores rx-gro".into());
             line(true, format!("habit ring-multiple {ring_multiple}\nhabit usecs-multiple {usecs_multiple}\nhabit link-away {away}"));
             refuses.iter().for_each(|word| line(true, format!("habit refuses {word}")));
-            // Interrupts that somebody placed.
+            // Interrupts with an affinity set by the operator.
             text += &format!("/proc/irq/{}/smp_affinity_list = {queue_cpu}\n", 100 + 20 * at);
         }
         let goal = Goal {
@@ -280,7 +280,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
     })
 }
 
-/// What a card cannot take back, since it forgets it by itself and does not let it be written: no program can give that back.
+/// Values that no program can restore, because the card forgets them by itself and does not accept writes.
 fn lost(text: &str, difference: &[String]) -> bool {
     let forgets = !text.contains("habit keeps-key");
     let refuses = ["rss-key", "rss-transform", "hash", "coalesce"]
@@ -300,7 +300,7 @@ proptest! {
         let plan = planned(&machine, &drawn.goal, &disk);
         match applied(&machine, &plan, &disk, Fuse::default()).unwrap() {
             Ok(()) => {
-                // Twice is once.
+                // Applying twice changes nothing more.
                 let again = planned(&machine, &drawn.goal, &disk);
                 let open: Vec<&str> = again.steps().filter(|step| !step.kept).map(|step| step.id.as_str()).collect();
                 prop_assert_eq!(open, Vec::<&str>::new());
@@ -309,7 +309,7 @@ proptest! {
                 prop_assert_eq!(planned(&machine, &drawn.goal, &disk).steps().count(), 0);
                 undone(&machine, &disk, Fuse::default()).unwrap();
             }
-            // It was given back at once.
+            // The changes were restored at once.
             Err(Stopped::At { .. }) => {}
             Err(other) => panic!("{other:?}"),
         }
@@ -321,7 +321,7 @@ proptest! {
     fn a_crash_leaves_the_machine_as_it_was_or_as_planned(drawn in drawn(), moment in 0usize..260, again in 0usize..120) {
         let machine = recorded::read(&drawn.text).unwrap();
         let before = seen(&machine);
-        // As planned, by a twin of the machine that nothing happens to.
+        // As planned, compared with a twin of the machine whose power does not fail.
         let twin = recorded::read(&drawn.text).unwrap();
         let twins = Disk::default();
         let whole = applied(&twin, &planned(&twin, &drawn.goal, &twins), &twins, Fuse::default()).unwrap().is_ok();
@@ -329,7 +329,7 @@ proptest! {
         let disk = Disk::default();
         let plan = planned(&machine, &drawn.goal, &disk);
         let ended = applied(&machine, &plan, &disk, Fuse::after(moment)).is_some();
-        // The power may go again while that is given back, and once more.
+        // The power may fail again while values are restored, and once more.
         let given = recovered(&machine, &disk, Fuse::after(again));
         if !given {
             recovered(&machine, &disk, Fuse::after(again / 2));
@@ -391,21 +391,21 @@ proptest! {
             let told = report.foreign.iter().any(|left| left.setting == knob.to_string());
             prop_assert_eq!(told, changed_by_plan, "{}: {:?}", knob, report.foreign);
         }
-        // All else is as before.
+        // Everything else is as before.
         machine.write(&knob, &original).unwrap();
         let differs = difference(&before, &seen(&machine));
         prop_assert!(differs.is_empty() || lost(&drawn.text, &differs), "{differs:#?}");
     }
 }
 
-/// The recorded machines, at every moment that something is written.
+/// Crashes recorded machines at every moment of a write.
 #[test]
 fn recorded_machines_survive_a_crash_at_every_step() {
     for (name, machine, goal) in super::plan::machines() {
         let before = seen(&machine);
         let disk = Disk::default();
         let plan = planned(&machine, &goal, &disk);
-        // How many moments there are.
+        // Count the moments.
         let counter = Fuse::after(usize::MAX);
         applied(&machine, &plan, &disk, counter.clone()).unwrap().unwrap();
         let moments = usize::MAX - counter.0.get().unwrap();
@@ -414,7 +414,7 @@ fn recorded_machines_survive_a_crash_at_every_step() {
         assert_eq!(planned(&machine, &goal, &disk).steps().filter(|step| !step.kept).count(), 0, "{name}: twice");
         undone(&machine, &disk, Fuse::default()).unwrap();
         assert_eq!(difference(&before, &seen(&machine)), Vec::<String>::new(), "{name}");
-        // Large machines have thousands; some of them do, the first and last among them.
+        // Large machines have thousands of moments; test some of them, including the first and last.
         let step = (moments / 40).max(1);
         for moment in (0..moments).step_by(step).chain(moments.saturating_sub(4)..moments) {
             let disk = Disk::default();
@@ -435,7 +435,7 @@ fn recorded_machines_survive_a_crash_at_every_step() {
     }
 }
 
-/// A small machine with one card, as text to change.
+/// A small machine with one card, as text for tests to change.
 const CARD: &str = "/sys/devices/system/cpu/online = 0-3
 /sys/class/net/e1/operstate = up
 /sys/class/net/e1/device/numa_node = 0
@@ -468,7 +468,7 @@ fn the_first_refusal_stops_and_gives_back() {
     assert!(why.starts_with("ethtool -X e1 hkey 6d:5a:6d:5a was refused: the driver does not support it"), "{why}");
     assert!(report.given_back.contains(&"channels e1".to_owned()) && report.failed.is_empty(), "{report:?}");
     assert_eq!(difference(&before, &seen(&machine)), Vec::<String>::new());
-    // Without that step it goes.
+    // Without that step it works.
     let goal = Goal { without: vec!["hash".into()], ..goal };
     applied(&machine, &planned(&machine, &goal, &disk), &disk, Fuse::default()).unwrap().unwrap();
 }
@@ -494,7 +494,7 @@ fn a_link_that_stays_away_is_a_failure() {
 fn what_drivers_round_is_taken_and_remembered() {
     let (machine, disk, goal) = small("habit ring-multiple 96\n");
     applied(&machine, &planned(&machine, &goal, &disk), &disk, Fuse::default()).unwrap().unwrap();
-    // With three queues there is no cache to be seen, so 1024 is wanted.
+    // With three queues the cache size is unknown, so 1024 is wanted.
     assert_eq!(machine.ring("e1").unwrap().0, Ring { rx: 1056, tx: 576 });
     let rounded = &facts(&machine, &disk.0.borrow().0).rounded;
     assert_eq!(rounded["ring e1"].wanted, "rx 1024 tx 512");
@@ -512,7 +512,7 @@ fn another_goal_is_a_section_of_its_own() {
     let other = Goal { workers: Some(2), ..goal };
     applied(&machine, &planned(&machine, &other, &disk), &disk, Fuse::default()).unwrap().unwrap();
     assert_eq!(machine.channels("e1").unwrap().0.combined, 2);
-    // Nobody confirms: that of before is in effect again.
+    // Without a confirmation, the earlier section is in effect again.
     let mut journal = Journal::open(disk.clone()).unwrap();
     undo::give_back(&machine, &mut journal, &[1], "watchdog").unwrap();
     assert_eq!(difference(&first, &seen(&machine)), Vec::<String>::new());
@@ -583,7 +583,7 @@ fn a_full_disk_stops_before_anything_is_written() {
     assert_eq!(difference(&before, &seen(&machine)), Vec::<String>::new());
 }
 
-/// A disk that is full after so many lines, to its last byte.
+/// A disk that is full after a number of bytes.
 struct Filling(Memory, usize);
 
 impl Store for Filling {

@@ -1,4 +1,4 @@
-//! Plans as people read them, as JSON, and as commands for a shell.
+//! Formats plans for people, as JSON, and as shell commands.
 
 use serde_json::{Value, json};
 
@@ -7,12 +7,12 @@ use super::knob::Knob;
 use super::list;
 use super::plan::{Mode, Plan, Spread, Step, Write};
 
-/// Letters of a line.
+/// Characters in a line.
 const WIDTH: usize = 118;
-/// Where text of a step begins.
+/// Indentation of a step's text.
 const INDENT: usize = 14;
 
-/// Words in lines that begin at `indent`; the first line's beginning is there already.
+/// Wraps words into lines that begin at `indent`. The beginning of the first line exists already.
 fn wrapped(out: &mut String, indent: usize, text: &str) {
     let mut column = indent;
     let mut first = true;
@@ -38,7 +38,7 @@ fn field(out: &mut String, name: &str, text: &str) {
     wrapped(out, INDENT, text);
 }
 
-/// Commands of a step: alike ones of many CPUs in short.
+/// The commands of a step. Similar commands for many CPUs are shortened.
 fn commands(step: &Step) -> Vec<String> {
     let all: Vec<String> =
         step.writes.iter().filter(|write| write.changes()).map(|write| write.knob.command(&write.want)).collect();
@@ -79,7 +79,7 @@ fn step(out: &mut String, at: usize, step: &Step) {
     out.push('\n');
 }
 
-/// The plan for people; with `all` what is as it should be too.
+/// The plan for people. `all` includes steps that change nothing.
 pub(super) fn plan(plan: &Plan, facts: &Facts, all: bool) -> String {
     let mut out = String::new();
     let ports = &plan.placement.ports;
@@ -193,7 +193,7 @@ pub(super) fn plan_json(plan: &Plan) -> Value {
     })
 }
 
-/// The plan's commands, one on a line.
+/// The plan's commands, one on each line.
 pub(super) fn plan_commands(plan: &Plan) -> String {
     let writes = plan.steps().flat_map(|step| &step.writes).filter(|write| write.changes());
     let command = |write: &Write| match &write.knob {

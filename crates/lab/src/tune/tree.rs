@@ -1,4 +1,4 @@
-//! Where facts are read from and settings written to: this machine's files, or a recorded machine's in memory.
+//! File access for facts and settings: this machine's files, or a recorded machine's in memory.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,39 +9,39 @@ use std::path::{Path, PathBuf};
 
 use super::card::{Answer, Refusal};
 
-/// The longest wake-up of a CPU that some program allows, in microseconds: read here as text.
+/// The longest CPU wake-up time that a program allows, in microseconds; this module presents it as text.
 pub(crate) const DMA_LATENCY: &str = "/dev/cpu_dma_latency";
 
 /// Files by their absolute paths.
 pub(crate) trait Tree {
-    /// A file's text as it is.
+    /// A file's unmodified text.
     fn read(&self, path: &str) -> Answer<String>;
-    /// Writes to a file of the kernel's that is there, in one call.
+    /// Writes to an existing kernel file, in one call.
     fn write(&self, path: &str, text: &str) -> Answer<()>;
-    /// What a folder has, sorted; nothing where it is not there.
+    /// The names in a folder, sorted; empty if it does not exist.
     fn names(&self, folder: &str) -> Vec<String>;
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     fn link(&self, path: &str) -> Option<String>;
     fn exists(&self, path: &str) -> bool;
-    /// Makes, replaces or removes a file of our own; it is on the disk when this returns.
+    /// Creates, replaces or removes a file of our own, and syncs it to disk before it returns.
     fn put_file(&self, path: &str, text: Option<&str>) -> Answer<()>;
-    /// Makes or removes a symbolic link of our own.
+    /// Creates or removes a symbolic link of our own.
     fn put_link(&self, path: &str, target: Option<&str>) -> Answer<()>;
-    /// Makes a folder, or removes one that is empty.
+    /// Creates a folder, or removes an empty one.
     fn put_folder(&self, path: &str, there: bool) -> Answer<()>;
 
-    /// A file's text without what is around it; none where it cannot be read.
+    /// A file's trimmed text; `None` if it cannot be read.
     fn text(&self, path: &str) -> Option<String> {
         self.read(path).ok().map(|text| text.trim().to_owned())
     }
 }
 
-/// A file's number; none where there is none.
+/// The number in a file; `None` if there is none.
 pub(crate) fn number<T: std::str::FromStr>(tree: &dyn Tree, path: &str) -> Option<T> {
     tree.text(path)?.parse().ok()
 }
 
-/// The files of this machine below a folder, which is `/` but in tests.
+/// The files of this machine below a folder, which is `/` except in tests.
 pub(crate) struct Root(pub(crate) PathBuf);
 
 impl Root {
@@ -56,7 +56,7 @@ impl Root {
 
 impl Tree for Root {
     fn read(&self, path: &str) -> Answer<String> {
-        // The one file that is a number of four bytes, and has no end.
+        // This file is a binary number of four bytes, and has no end.
         if path == DMA_LATENCY {
             let mut bytes = [0; 4];
             fs::File::open(self.path(path))?.read_exact(&mut bytes)?;
@@ -89,7 +89,7 @@ impl Tree for Root {
     fn put_file(&self, path: &str, text: Option<&str>) -> Answer<()> {
         let path = self.path(path);
         match text {
-            // Whole or not at all, whenever the power goes.
+            // Atomic, so that a power failure leaves the old or the new file.
             Some(text) => {
                 let mut beside = path.clone().into_os_string();
                 beside.push(".new");
@@ -125,7 +125,7 @@ impl Tree for Root {
     }
 }
 
-/// What stands at a path of a recorded machine.
+/// An entry at a path of a recorded machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Entry {
     File(String),
@@ -150,7 +150,7 @@ impl Memory {
         self.0.borrow_mut().insert(path.trim_end_matches('/').to_owned(), Entry::Folder);
     }
 
-    /// Removes a path and all below it.
+    /// Removes a path with everything below it.
     pub(crate) fn remove(&self, path: &str) {
         let below = format!("{path}/");
         self.0.borrow_mut().retain(|at, _| at != path && !at.starts_with(&below));
@@ -198,7 +198,7 @@ impl Tree for Memory {
             let rest = &path[prefix.len()..];
             let name = rest.split('/').next().unwrap_or(rest);
             names.push(name.to_owned());
-            // What is below is passed over: '0' is the letter after '/'.
+            // Skip everything below: '0' is the character after '/'.
             from = if rest == name { format!("{path}\0") } else { format!("{prefix}{name}0") };
         }
         names.sort();
@@ -243,7 +243,7 @@ impl Tree for Memory {
     }
 }
 
-/// A tree that remembers what was read of another, to be written down as a recorded machine.
+/// A tree that records reads from another one, to write a recorded machine.
 pub(crate) struct Recording<'a, T: Tree> {
     of: &'a T,
     seen: Memory,
@@ -254,7 +254,7 @@ impl<'a, T: Tree> Recording<'a, T> {
         Recording { of, seen: Memory::default() }
     }
 
-    /// All that was read, in the format of [`super::recorded`].
+    /// Everything that was read, in the format of [`super::recorded`].
     pub(crate) fn written(&self) -> String {
         let mut out = String::new();
         for (path, entry) in self.seen.0.borrow().iter() {
@@ -325,7 +325,7 @@ impl<T: Tree> Tree for Recording<'_, T> {
 mod tests {
     use super::*;
 
-    /// The same with files and in memory.
+    /// Runs the same test with files and in memory.
     fn a_tree(tree: &dyn Tree) {
         tree.put_folder("/etc", true).unwrap();
         tree.put_file("/etc/a", Some("one\n")).unwrap();

@@ -1,4 +1,5 @@
-//! Giving back: what is still as it was written becomes what it was before; what somebody else changed since stays, and is told.
+//! Restores settings that still have the written value. Settings that another program changed since stay, and are
+//! reported.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,33 +9,33 @@ use super::journal::{Journal, Left, Record, Section, State, Store, knob};
 use super::knob::{Knob, Machine, Value};
 use crate::problem::Outcome;
 
-/// Rounds over all settings: a driver may forget one while another is given back.
+/// Rounds over all settings, because a driver may forget one while another is restored.
 const ROUNDS: usize = 4;
-/// How long a link may be away, and how often it is looked at.
+/// How long a link may be down, and how often it is checked.
 const AWAY: Duration = Duration::from_millis(250);
 const LOOKS: usize = 80;
 
-/// What came of giving back.
+/// The result of a restore.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Report {
-    /// Settings that are as before, and were not.
+    /// Settings that changed back to their old values.
     pub(crate) given_back: Vec<String>,
-    /// Settings that somebody else changed since: they stay.
+    /// Settings that another program changed since; they stay.
     pub(crate) foreign: Vec<Left>,
-    /// Settings that could not be given back.
+    /// Settings that could not be restored.
     pub(crate) failed: Vec<Left>,
-    /// Settings that a restart of the machine gave back.
+    /// Settings that a restart of the machine restored.
     pub(crate) by_restart: usize,
-    /// Why the journal does not say that this was done.
+    /// The reason that the journal does not record the restore.
     pub(crate) unwritten: Option<String>,
 }
 
-/// Whether a link has its signal, of interfaces that have such a thing.
+/// Whether a link is up, for interfaces that have a link.
 pub(crate) fn has_link(machine: &dyn Machine, name: &str) -> bool {
     machine.tree().text(&format!("/sys/class/net/{name}/operstate")).as_deref() != Some("down")
 }
 
-/// Waits until a link that was there is back. False where it stays away.
+/// Waits until a link that was up is up again; `false` if it stays down.
 pub(crate) fn wait_for_link(machine: &dyn Machine, name: &str) -> bool {
     for _ in 0..LOOKS {
         if has_link(machine, name) {
@@ -45,7 +46,7 @@ pub(crate) fn wait_for_link(machine: &dyn Machine, name: &str) -> bool {
     has_link(machine, name)
 }
 
-/// Queues come and go with their number: what is not there needs nothing.
+/// Queues come and go with their number, so a missing queue needs no write.
 fn needs_nothing(knob: &Knob, target: &Value) -> bool {
     target.is_none() && !knob.is_kept()
 }
@@ -54,27 +55,27 @@ fn write(machine: &dyn Machine, knob: &Knob, target: &Value) -> Result<(), Refus
     let link = knob.interface().filter(|_| knob.may_cut_link()).filter(|name| has_link(machine, name));
     machine.write(knob, target)?;
     if let Some(name) = link {
-        // One that stays away is told by whoever looks at the link; what else is to be given back is.
+        // The caller reports a link that stays down; the remaining settings are restored.
         wait_for_link(machine, name);
     }
     Ok(())
 }
 
-/// Gives settings their values: first those of `last`, the last change first, then all until none changes any more. Those that could
-/// not be, with why.
+/// Restores values: first those of `last`, latest change first, then all, until none changes any more. Returns those
+/// that failed, with the reason.
 pub(crate) fn drive(machine: &dyn Machine, target: &BTreeMap<Knob, Value>, last: &[Knob]) -> Vec<(Knob, String)> {
     let differs = |knob: &Knob, value: &Value| {
         !needs_nothing(knob, value) && !matches!(machine.read(knob), Ok(now) if now == *value)
     };
     for knob in last {
         if let Some(value) = target.get(knob).filter(|value| differs(knob, value)) {
-            // What is refused now may be taken later: a table that names queues that there are not again yet.
+            // A refused value may be accepted later, for example a table with queues that do not exist again yet.
             let _ = write(machine, knob, value);
         }
     }
     let mut order: Vec<(&Knob, &Value)> = target.iter().collect();
     order.sort_by_key(|(knob, value)| {
-        // Folders are removed after what is in them.
+        // Folders are removed after their contents.
         let rank = if value.is_none() { 255 - knob.rank() } else { knob.rank() };
         (rank, (*knob).clone())
     });
@@ -99,13 +100,13 @@ pub(crate) fn drive(machine: &dyn Machine, target: &BTreeMap<Knob, Value>, last:
     left.map(|(knob, _)| ((*knob).clone(), reason(knob))).collect()
 }
 
-/// What values to give back, and what somebody else changed.
+/// Values to restore, and settings that another program changed.
 struct Target {
     values: State,
     foreign: Vec<Left>,
 }
 
-/// Of sections that were applied: what is still as written becomes what it was.
+/// For applied sections: settings that still have the written value return to the old one.
 fn of_applied(machine: &dyn Machine, sections: &[&Section]) -> Outcome<Target> {
     let (mut before, mut after) = (State::new(), State::new());
     for section in sections {
@@ -122,7 +123,7 @@ fn of_applied(machine: &dyn Machine, sections: &[&Section]) -> Outcome<Target> {
             out.values.insert(name.clone(), value.clone());
             continue;
         }
-        // It stays as it is, also where giving back another setting makes the driver forget it.
+        // It keeps its value, even if restoring another setting makes the driver forget it.
         out.values.insert(name.clone(), now.clone());
         if written != *value {
             let why = format!("somebody changed it since; it was set to {}", written.as_deref().unwrap_or("nothing"));
@@ -132,7 +133,7 @@ fn of_applied(machine: &dyn Machine, sections: &[&Section]) -> Outcome<Target> {
     Ok(out)
 }
 
-/// Of a section that was not finished: what it touched, and what drivers may have forgotten with that.
+/// For an unfinished section: the settings that it changed, and those that drivers may have forgotten as a result.
 fn of_unfinished(section: &Section) -> Outcome<State> {
     let mut values = State::new();
     for change in &section.changes {
@@ -150,7 +151,7 @@ fn of_unfinished(section: &Section) -> Outcome<State> {
     Ok(values)
 }
 
-/// Gives back what some sections did: all of them together, or one.
+/// Restores the changes of sections: all of them together, or one.
 pub(crate) fn give_back<S: Store>(
     machine: &dyn Machine,
     journal: &mut Journal<S>,
@@ -164,7 +165,7 @@ pub(crate) fn give_back<S: Store>(
     let mut foreign = Vec::new();
     let unfinished = sections.iter().find(|section| section.undoing.is_some());
     let values = match unfinished {
-        // Somebody was at it: the same goes on.
+        // An earlier restore was interrupted; continue it.
         Some(section) => section.undoing.clone().unwrap_or_default(),
         None if sections.iter().all(|section| section.applied.is_some()) => {
             let target = of_applied(machine, &sections)?;
@@ -179,7 +180,7 @@ pub(crate) fn give_back<S: Store>(
             values
         }
     };
-    // The last change first.
+    // Latest change first.
     let mut last: Vec<Knob> = Vec::new();
     for change in sections.iter().rev().flat_map(|section| section.changes.iter().rev()) {
         let knob = knob(&change.setting)?;
@@ -194,7 +195,7 @@ pub(crate) fn give_back<S: Store>(
         before.insert(knob.clone(), machine.read(&knob).unwrap_or_default());
         target.insert(knob, value.clone());
     }
-    // A disk that is full is no reason to leave the machine between.
+    // A full disk is no reason to leave the machine half-way.
     let mut unwritten = Vec::new();
     unwritten
         .extend(journal.add(Record::Undoing { sections: which.to_vec(), target: values, why: why.to_owned() }).err());
@@ -205,7 +206,7 @@ pub(crate) fn give_back<S: Store>(
     }
     let given = |(knob, was): (&Knob, &Value)| {
         let now = machine.read(knob).unwrap_or_default();
-        // A queue that is there again is no setting that was given back.
+        // A queue that exists again is not a restored setting.
         (*was != now && (was.is_some() == now.is_some() || knob.is_kept()) && now == target[knob])
             .then(|| knob.to_string())
     };
@@ -216,7 +217,7 @@ pub(crate) fn give_back<S: Store>(
     Ok(Report { given_back, foreign, failed, by_restart: 0, unwritten })
 }
 
-/// Gives back a section that ended before all was done, whoever did not finish it. None where all are finished.
+/// Restores a section that ended before all its settings were written; `None` if all sections are finished.
 pub(crate) fn recover<S: Store>(
     machine: &dyn Machine,
     journal: &mut Journal<S>,
@@ -231,7 +232,7 @@ pub(crate) fn recover<S: Store>(
     }
 }
 
-/// What undo would do, line by line.
+/// Describes what undo would do, line by line.
 pub(crate) fn preview<S: Store>(machine: &dyn Machine, journal: &Journal<S>, boot: &str) -> Outcome<Vec<String>> {
     let active: Vec<&Section> = journal.active(boot).into_iter().map(|at| &journal.sections[at]).collect();
     let show = |value: &Value| value.clone().unwrap_or_else(|| "not there".to_owned());
@@ -256,7 +257,7 @@ pub(crate) fn preview<S: Store>(machine: &dyn Machine, journal: &Journal<S>, boo
     Ok(out)
 }
 
-/// Gives back everything that is in effect.
+/// Restores everything that is in effect.
 pub(crate) fn undo<S: Store>(machine: &dyn Machine, journal: &mut Journal<S>, boot: &str) -> Outcome<Report> {
     let mut report = recover(machine, journal, boot, "undo of what was not finished")?.unwrap_or_default();
     let gone = journal.sections.iter().filter(|section| section.undone.is_none() && !section.is_active(boot));

@@ -1,4 +1,4 @@
-//! Reading back: what was wanted, what drivers made of it, and what somebody changed since.
+//! Compares the current settings with the wanted ones, and reports rounding by drivers and later changes.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use super::journal::{Journal, Store, knob};
 use super::knob::{Machine, Value};
 use crate::problem::Outcome;
 
-/// What reading back found.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Found {
-    /// Settings that are as they were wanted.
+    /// Number of settings with the wanted value.
     pub(crate) right: usize,
-    /// Settings that the driver rounded: wanted, and what it is.
+    /// Settings that the driver rounded: name, wanted value, actual value.
     pub(crate) rounded: Vec<(String, String, String)>,
-    /// Settings that are something else now: as left, and what they are.
+    /// Settings that changed: name, value when applied, current value.
     pub(crate) changed: Vec<(String, Value, Value)>,
 }
 
-/// Reads back all that is in effect.
+/// Reads back all settings that are in effect.
 ///
 /// # Errors
-/// Where the journal names a setting that this release does not know.
+/// If the journal names a setting that this release does not know.
 pub(crate) fn read_back<S: Store>(machine: &dyn Machine, journal: &Journal<S>, boot: &str) -> Outcome<Found> {
     let mut wanted: BTreeMap<&String, &Value> = BTreeMap::new();
     let mut left: BTreeMap<&String, &Value> = BTreeMap::new();

@@ -1,7 +1,8 @@
-//! The watchdog: a process of its own that gives everything back unless somebody confirms, or when who applies is gone.
+//! The watchdog: a separate process that restores everything unless the operator confirms, or if the applying process
+//! ends.
 //!
-//! It leaves the operator's session (`setsid`, and the session's control group) before the first setting is written, so that it
-//! outlives a connection that the settings cut. All that it knows it reads from the journal.
+//! It leaves the operator's session (`setsid`, and the session's control group) before the first setting is written. It
+//! therefore survives if a setting cuts the operator's connection. It takes all its information from the journal.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -18,34 +19,34 @@ use super::undo;
 use crate::made::started;
 use crate::problem::{Outcome, Problem};
 
-/// How often the journal is looked at.
+/// How often the journal is checked.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long who applies may write nothing down before it counts as stuck.
+/// The applying process counts as stuck if it records nothing for this many seconds.
 const STUCK: f64 = 120.0;
-/// What the watchdog says when it is at its post.
+/// The watchdog's output once it is ready.
 const READY: &str = "watching";
 
-/// Watch over what is applied, and give it back unless it is confirmed; started by `apply`
+/// Watch applied settings, and restore them unless they are confirmed; started by `apply`
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The section of the journal
     #[arg(long)]
     section: usize,
-    /// Who applies
+    /// The applying process
     #[arg(long)]
     process: u32,
 }
 
-/// Seconds since the machine was started, sleep included.
+/// Seconds since boot, including sleep.
 pub(super) fn uptime() -> f64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// Starts the watchdog over a section that is about to be written, and waits until it is at its post.
+/// Starts the watchdog for a section that is about to be written, and waits until it is ready.
 ///
 /// # Errors
-/// Where it cannot be started: then nothing must be changed.
+/// If it cannot be started. Nothing must be changed then.
 pub(super) fn start(folder: &Path, section: usize) -> Outcome<()> {
     let failed = |why: String| Problem::Failed(format!("cannot start the watchdog: {why}; nothing was changed"));
     let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
@@ -68,7 +69,7 @@ pub(super) fn start(folder: &Path, section: usize) -> Outcome<()> {
     }
 }
 
-/// Leaves the control group of the session: what ends the session's processes does not end this one.
+/// Leaves the session's control group, so that ending the session does not end the watchdog.
 fn leave_group() {
     let own = std::process::id().to_string();
     let second = Path::new("/sys/fs/cgroup/cgroup.procs");
@@ -82,7 +83,7 @@ fn leave_group() {
     }
 }
 
-/// A line of the log; what matters to whoever looks at the machine goes to the kernel's log too.
+/// Logs a line. Important lines also go to the kernel's log.
 fn say(text: &str) {
     let time = clock_gettime(ClockId::Realtime).tv_sec;
     // The log is standard error.
@@ -96,12 +97,12 @@ fn announce(text: &str) {
     }
 }
 
-/// Whether the process that writes a section is still the one that began it.
+/// Whether the process that began a section is still running.
 fn is_there(begin: &Begin) -> bool {
     started(begin.process) == Some(begin.started)
 }
 
-/// What to do about a section, by what the journal says of it.
+/// The action for a section, from the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Look again.
@@ -109,11 +110,11 @@ pub(super) enum Verdict {
     /// There is nothing more to watch.
     Done,
     GiveBack(String),
-    /// Who applies is stuck: end it first.
+    /// End the stuck process first.
     End(String),
 }
 
-/// See [`Verdict`]. `since` is when the journal was last written, `there` whether who applies is.
+/// Decides the action. `since` is when the journal was last written, `there` is whether the applying process runs.
 pub(super) fn judge(section: Option<&super::journal::Section>, now: f64, since: f64, there: bool) -> Verdict {
     let Some(section) = section else {
         return if there { Verdict::Wait } else { Verdict::Done };
@@ -126,7 +127,7 @@ pub(super) fn judge(section: Option<&super::journal::Section>, now: f64, since: 
         (Some(at), Some(limit)) if now - at >= limit as f64 => {
             Verdict::GiveBack(format!("nobody confirmed within {limit} s"))
         }
-        // The clock does not go backwards but where the machine is another.
+        // A clock that went backwards belongs to another boot.
         (Some(at), _) if now < at => Verdict::Done,
         (Some(_), _) => Verdict::Wait,
         (None, _) if !there => Verdict::GiveBack("who applied it is gone".to_owned()),
@@ -138,14 +139,14 @@ pub(super) fn judge(section: Option<&super::journal::Section>, now: f64, since: 
 /// Runs the watchdog.
 ///
 /// # Errors
-/// Where the journal cannot be read or written.
+/// If the journal cannot be read or written.
 pub(super) fn run(args: &Args, folder: &Path, boot: &str) -> Outcome<ExitCode> {
-    // A session of its own: signals of the terminal do not come here.
+    // A separate session does not receive the terminal's signals.
     let _ = rustix::process::setsid();
     leave_group();
     println!("{READY}");
     let _ = std::io::stdout().flush();
-    // Who waits for that line may be gone before it reads the rest.
+    // The parent waits for this line, and may end before it reads the rest.
     let parent = started(args.process);
     let begun = uptime();
     let mut told = false;
@@ -175,7 +176,7 @@ pub(super) fn run(args: &Args, folder: &Path, boot: &str) -> Outcome<ExitCode> {
             Verdict::GiveBack(why) => {
                 let desk = Desk::take(folder, true)?;
                 let mut journal = desk.journal()?;
-                // Somebody may have confirmed while this waited for its turn.
+                // The operator may have confirmed while this process waited for the lock.
                 let section = journal.sections.get(args.section);
                 if !matches!(judge(section, uptime(), since, there), Verdict::GiveBack(_)) {
                     continue;

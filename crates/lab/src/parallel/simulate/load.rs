@@ -1,9 +1,10 @@
-//! What a trace costs, packet by packet: measured by the engine (`margay.packet-costs`), or made up for tests.
+//! The costs of a trace, packet by packet. The engine measures them (`margay.packet-costs`); tests use synthetic ones.
 //!
-//! The file: the eight bytes `MGYCOST1`, then numbers of 8 bytes (little-endian, as all): the count of packets; nanoseconds from the first
-//! packet to the end of the last flow; of these, those after the last packet. For each packet the hash of its flow (8 bytes) and six
-//! numbers of 4 bytes, nanoseconds but for the last: reading it, finding its flow for steering, its decoding, tracking and parsing, the searches
-//! in its payload and in the stream, the checks of rules and events, and its length in bytes.
+//! The file begins with the eight bytes `MGYCOST1`. Three 8-byte numbers follow (all numbers are little-endian): the
+//! number of packets; the nanoseconds from the first packet to the end of the last flow; and how many of these come
+//! after the last packet. Each packet has the hash of its flow (8 bytes) and six 4-byte numbers, nanoseconds except for
+//! the last. They are: reading the packet; finding its flow for steering; decoding, tracking and parsing; searching its
+//! payload and the stream; checking rules and writing events; and its length in bytes.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,38 +12,38 @@ use std::path::Path;
 use crate::problem::{Outcome, Problem};
 
 const MAGIC: &[u8; 8] = b"MGYCOST1";
-/// Bytes before the packets, and of each of them.
+/// Bytes before the packets, and bytes of each packet.
 const HEAD: usize = 32;
 const EACH: usize = 36;
 
-/// What a packet costs, in nanoseconds.
+/// The costs of a packet, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Packet {
-    /// Its flow, by its place in [`Load::hashes`].
+    /// The index of its flow in [`Load::hashes`].
     pub(crate) flow: u32,
     /// Reading it.
     pub(crate) read: u32,
-    /// Finding out which flow it is of.
+    /// Finding its flow.
     pub(crate) steer: u32,
-    /// What its worker does before it searches: decoding, tracking, reassembly, parsing.
+    /// The worker's part before the search: decoding, tracking, reassembly, parsing.
     pub(crate) before: u32,
-    /// Searching its payload for patterns, which changes nothing and may be done by anybody.
+    /// Searching its payload for patterns. This changes no state, so any worker may do it.
     pub(crate) search: u32,
-    /// Searching what was due of its stream.
+    /// Searching the stream data that became due.
     pub(crate) stream: u32,
-    /// What is left after that: checks, events.
+    /// The remaining work: checks and events.
     pub(crate) after: u32,
     /// Bytes of the frame.
     pub(crate) len: u32,
 }
 
 impl Packet {
-    /// What its worker does for it once its payload was searched.
+    /// The worker's cost after the payload search.
     pub(crate) const fn rest(&self) -> u64 {
         self.stream as u64 + self.after as u64
     }
 
-    /// What its worker does for it.
+    /// The worker's total cost.
     pub(crate) const fn work(&self) -> u64 {
         self.before as u64 + self.search as u64 + self.rest()
     }
@@ -52,20 +53,20 @@ impl Packet {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Load {
     pub(crate) packets: Vec<Packet>,
-    /// Of each flow.
+    /// The hash of each flow.
     pub(crate) hashes: Vec<u64>,
-    /// Ending all flows that are left at the end.
+    /// The cost of ending all remaining flows at the end.
     pub(crate) end: u64,
-    /// What one worker took for all in truth, clocks and all.
+    /// The measured time of one worker, including the clock readings.
     pub(crate) measured: u64,
-    /// Steps in which the processor did something else, and which were replaced by what such a step takes at the mean.
+    /// Steps that the processor interrupted for other work. They were replaced by the mean cost of such a step.
     pub(crate) interrupted: u64,
 }
 
-/// A step of this many nanoseconds was interrupted: the scheduler gives others no less, and no step takes as long.
+/// A step of this many nanoseconds was interrupted: the scheduler's time slice is no shorter, and no step takes as long.
 const INTERRUPTED: u32 = 1_000_000;
 
-/// Where one worker's time goes: shares of the whole.
+/// How one worker's time is spent, as shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Shares {
     pub(crate) read: f64,
@@ -74,14 +75,14 @@ pub(crate) struct Shares {
     pub(crate) stream: f64,
     pub(crate) after: f64,
     pub(crate) end: f64,
-    /// Nanoseconds a packet, all but steering; and those of steering.
+    /// Nanoseconds for each packet without steering, and for steering.
     pub(crate) packet: f64,
     pub(crate) steer: f64,
 }
 
 impl Load {
     /// # Errors
-    /// Where there is no such file, or it is none.
+    /// If the file does not exist or has another format.
     pub(crate) fn read(path: &Path) -> Outcome<Load> {
         let bytes = std::fs::read(path).map_err(|e| Problem::file("read", path, e))?;
         Self::parse(&bytes).ok_or_else(|| Problem::Failed(format!("{}: no packet costs, or cut off", path.display())))
@@ -123,7 +124,7 @@ impl Load {
         Some(load)
     }
 
-    /// Takes out what others did with the processor in the meantime.
+    /// Replaces costs that include other work of the processor.
     fn mend(&mut self) {
         let steps: [fn(&mut Packet) -> &mut u32; 6] = [
             |p| &mut p.read,
@@ -152,19 +153,19 @@ impl Load {
         }
     }
 
-    /// What one worker takes for all: nothing is steered then.
+    /// The time of one worker alone, without steering.
     pub(crate) fn alone(&self) -> u64 {
         self.packets.iter().map(|p| u64::from(p.read) + p.work()).sum::<u64>() + self.end
     }
 
-    /// The same trace, with what it costs brought to the time that a run without clocks took: `seconds`.
+    /// The same trace, with its costs scaled to `seconds`, the time of a run without clock readings.
     pub(crate) fn scaled(mut self, seconds: f64) -> Load {
         let alone = self.alone();
         if alone == 0 || seconds.is_nan() || seconds <= 0.0 {
             return self;
         }
         let by = seconds * 1e9 / alone as f64;
-        // What is cut off of a packet is added to the next.
+        // A rounding remainder is carried over to the next packet.
         let mut left = 0.0;
         let mut scale = |value: &mut u32| {
             let exact = f64::from(*value) * by + left;
@@ -182,7 +183,7 @@ impl Load {
         self
     }
 
-    /// Where one worker's time goes.
+    /// How one worker's time is spent.
     pub(crate) fn shares(&self) -> Shares {
         let all = self.alone().max(1) as f64;
         let sum = |of: fn(&Packet) -> u32| self.packets.iter().map(|p| f64::from(of(p))).sum::<f64>();
@@ -199,7 +200,7 @@ impl Load {
         }
     }
 
-    /// The share of the packets that the largest flow has.
+    /// The largest flow's share of the packets.
     pub(crate) fn largest_flow(&self) -> f64 {
         let mut counts = vec![0u64; self.hashes.len()];
         for p in &self.packets {

@@ -1,15 +1,17 @@
-//! A simulation of workers that share one stream of packets, from what each packet costs one of them.
+//! Simulates workers that share one stream of packets, from the cost of each packet with one worker.
 //!
-//! It is discrete: nothing happens but at events (a list of frames is done, 256 frames were read, a sleeper woke), which are taken in the
-//! order of their times; ties go to who asked first. There is no chance in it, so a trace and a machine give one result.
+//! This is a discrete-event simulation: state changes only at events (a list of frames is done, 256 frames were read, a
+//! sleeper woke), in the order of their times. Simultaneous events keep the order in which they were scheduled. Nothing
+//! is random, so a trace and a machine always give the same result.
 //!
-//! What is simulated is what the engine does (`docs/parallel.md`), with its own limits: who has nothing to do takes the reader's place
-//! and reads 256 frames at a time until it has 1,024 packets or a queue of 8 lists is full; lists are handed over from 128
-//! frames on, or sooner where their worker waits for them; who finds neither packets nor the reader's place sleeps, and wakes late. What reading,
-//! steering and inspection cost is measured on one worker; what handing over, waking and moving cost is in [`Machine`].
+//! The simulated workers behave like the engine's (`docs/parallel.md`), with its limits. An idle worker becomes the
+//! reader. It reads 256 frames at a time until it has 1,024 packets or a queue of 8 lists is full. A list is handed over
+//! once it has 128 frames, or earlier if its worker waits for it. A worker that finds neither packets nor the reader's
+//! role sleeps, and wakes late. The costs of reading, steering and inspection are measured with one worker. [`Machine`]
+//! has the costs of handing over, waking and moving.
 //!
-//! What is left out: that processors share memory and caches (but for a factor that may be measured), and waiting for others where rules touch
-//! what all flows share.
+//! The simulation ignores that processors share memory and caches (except for a factor that may be measured), and that
+//! rules wait for state which all flows share.
 
 mod load;
 #[cfg(test)]
@@ -23,26 +25,26 @@ pub(crate) use load::{Load, Shares};
 /// The name of [`Strategy::Study`].
 pub(crate) const STUDY: &str = "optimistic, as the study's";
 
-/// How flows come to workers.
+/// How flows are assigned to workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strategy {
-    /// Where its hash says.
+    /// By the flow's hash.
     Hash,
-    /// To the worker that has least to do when the flow begins.
+    /// To the worker with the least work when the flow begins.
     ShortestQueue,
-    /// Also later, when none of its packets is on the way.
+    /// The same, and again later whenever none of the flow's packets is in flight.
     Conservative,
-    /// Also while many are on the way: who takes the flow waits until it is given.
+    /// The same, even while packets are in flight: the new worker waits until the old one releases the flow.
     Optimistic,
-    /// The same as the study has it: nobody waits, what is left of the flow's stream is looked at before it goes, and effects are put in
-    /// order afterwards. The engine has nothing of the kind.
+    /// The study's variant: no worker waits. Remaining stream data is inspected before the flow moves, and effects are
+    /// ordered afterwards. The engine has no such scheduler.
     Study,
-    /// Where its hash says; who has nothing to do searches what waits for others.
+    /// By the flow's hash. Idle workers search packets that wait for others.
     Adaptive,
 }
 
 impl Strategy {
-    /// By the name that the engine has for it; none where it is not simulated.
+    /// The strategy with the engine's name for it; `None` if it is not simulated.
     pub(crate) fn of(name: &str) -> Option<Strategy> {
         Some(match name {
             "hash" => Strategy::Hash,
@@ -60,32 +62,34 @@ impl Strategy {
     }
 }
 
-/// What work with several costs, in nanoseconds, and the limits of the engine.
+/// The costs of parallel work in nanoseconds, and the engine's limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Machine {
-    /// From when a sleeper is rung to when it works.
+    /// Time from the wake-up call until a sleeper works.
     pub(crate) wake: u64,
-    /// What ringing costs who rings.
+    /// The caller's cost of a wake-up call.
     pub(crate) ring: u64,
-    /// Making a list and putting it into a queue; taking it out.
+    /// The costs of queueing a list, and of taking it out.
     pub(crate) give: u64,
     pub(crate) take: u64,
-    /// A packet whose headers another processor has looked at before.
+    /// A packet whose headers another processor touched first.
     pub(crate) far: u64,
-    /// A flow that changes its worker: what it costs both.
+    /// Moving a flow, for both workers.
     pub(crate) give_flow: u64,
     pub(crate) move_flow: u64,
-    /// The study's: what of a flow's stream is looked at sooner than it would be when it moves with packets on the way.
+    /// Study variant: inspecting stream data early, because the flow moves with packets in flight.
     pub(crate) flush: u64,
-    /// The study's: a packet that is inspected beside earlier ones of its flow, the buffer that puts their effects in order.
+    /// Study variant: inspecting a packet in parallel with earlier ones of its flow, and buffering its effects for
+    /// ordering.
     pub(crate) order: u64,
-    /// A packet that is searched for another: a list of what is found, and the word that says so.
+    /// Searching a packet for another worker: the result list and the notification.
     pub(crate) help: u64,
-    /// An optimistic flow may move with more of its packets on the way than this (`margay.move-waiting`).
+    /// An optimistic flow may move with more of its packets in flight than this (`margay.move-waiting`).
     pub(crate) threshold: u32,
-    /// A flow moves where the other queue is half as long, and shorter by so many packets (`margay.move-difference`).
+    /// A flow moves if the other queue is at most half as long, and shorter by at least this many packets
+    /// (`margay.move-difference`).
     pub(crate) gain: u64,
-    /// How many times as long everything takes while others work beside it.
+    /// The slowdown factor while other workers are active.
     pub(crate) beside: f64,
 }
 
@@ -110,14 +114,14 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Names of what can be set, as `--machine wake=20000,move=2000` takes them.
+    /// Names of the parameters, as in `--machine wake=20000,move=2000`.
     pub(crate) const NAMES: &str =
         "wake, ring, give, take, far, give-flow, move-flow, flush, order, help, threshold, gain, beside";
 
     /// Sets one of the values.
     ///
     /// # Errors
-    /// A sentence, where it is none, or no number.
+    /// A sentence about an unknown name or an invalid number.
     pub(crate) fn set(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text.split_once('=').ok_or_else(|| format!("'{text}' is no name=value"))?;
         let number: f64 = value.parse().map_err(|_| format!("'{value}' is no number"))?;
@@ -145,34 +149,34 @@ impl Machine {
     }
 }
 
-/// What a simulated run came to.
+/// The result of a simulated run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Simulated {
     /// Nanoseconds from the first packet to the end of the last flow.
     pub(crate) time: u64,
-    /// One worker's time over this one.
+    /// One worker's time divided by this one.
     pub(crate) speedup: f64,
-    /// The share of the packets that the busiest worker had.
+    /// The busiest worker's share of the packets.
     pub(crate) busiest: f64,
-    /// Most packets that waited for one.
+    /// Most packets that waited for one worker.
     pub(crate) longest: u64,
-    /// Turns of reading, and those that a full queue ended.
+    /// Reading turns, and those that ended because a queue was full.
     pub(crate) turns: u64,
     pub(crate) stalls: u64,
-    /// Flows that changed their worker.
+    /// Flows that moved to another worker.
     pub(crate) moves: u64,
-    /// Packets that were searched for another in time.
+    /// Packets that another worker finished searching in time.
     pub(crate) helped: u64,
-    /// The share of the workers' time that was slept, and that was spent on waiting for a flow.
+    /// The shares of the workers' time spent asleep, and waiting for a flow.
     pub(crate) idle: f64,
     pub(crate) waited: f64,
-    /// Nanoseconds of work by all: inspection with what handing over adds to it, reading, and searching for others.
+    /// Total work in nanoseconds: inspection with the costs of handing over, reading, and searching for other workers.
     pub(crate) inspected: u64,
     pub(crate) read: u64,
     pub(crate) searched: u64,
 }
 
-/// Simulates `workers` on `load`.
+/// Simulates `workers` workers on `load`.
 pub(crate) fn simulate(load: &Load, strategy: Strategy, workers: usize, machine: &Machine) -> Simulated {
     world::World::new(load, strategy, workers.max(1), machine).run()
 }

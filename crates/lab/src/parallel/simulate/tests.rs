@@ -1,10 +1,10 @@
-//! Loads whose outcome is known.
+//! Loads with a known result.
 
 use super::*;
 use crate::stats::Random;
 use load::Packet;
 
-/// A machine on which nothing costs but what is measured.
+/// A machine on which only the measured costs count.
 const FREE: Machine = Machine {
     wake: 0,
     ring: 0,
@@ -30,7 +30,7 @@ const ALL: [Strategy; 6] = [
     Strategy::Adaptive,
 ];
 
-/// `packets` of `flows`, in turn.
+/// A load of `packets` packets that alternate between `flows` flows.
 fn many(packets: u32, flows: u32, each: Packet) -> Load {
     let mut random = Random(5);
     Load {
@@ -57,7 +57,7 @@ fn one_worker_is_one() {
 
 #[test]
 fn what_is_perfectly_parallel_scales_by_workers() {
-    // Flows far more than workers; reading is a two-hundredth.
+    // Many more flows than workers; reading is one part in 200.
     let load = many(200_000, 20_000, EACH);
     for workers in [2usize, 4, 16] {
         for strategy in [Strategy::ShortestQueue, Strategy::Hash] {
@@ -72,7 +72,7 @@ fn one_flow_by_hash_is_one() {
     let load = many(50_000, 1, EACH);
     for strategy in [Strategy::Hash, Strategy::ShortestQueue] {
         let s = times(&load, strategy, 8);
-        // Reading goes on beside it.
+        // Reading happens in parallel with the inspection.
         assert!((1.0..1.02).contains(&s), "{strategy:?} {s}");
     }
 }
@@ -86,7 +86,7 @@ fn nobody_is_faster_than_reading() {
 
 #[test]
 fn one_flow_with_helpers_has_amdahls_limit() {
-    // Of a packet's 1000 only 730 may be done by others.
+    // Other workers can do 730 of a packet's 1000.
     let load = many(100_000, 1, Packet { read: 0, before: 200, search: 730, after: 70, ..EACH });
     let two = times(&load, Strategy::Adaptive, 2);
     assert!((1.8..=2.0).contains(&two), "{two}");
@@ -112,20 +112,20 @@ fn one_flow_in_order_is_one_wherever_it_goes() {
     let load = many(100_000, 1, EACH);
     let of = |strategy| simulate(&load, strategy, 4, &FREE);
     let (wary, bold, study) = (of(Strategy::Conservative), of(Strategy::Optimistic), of(Strategy::Study));
-    // Packets of it are on the way all the time.
+    // The flow always has packets in flight.
     assert!(wary.speedup < 1.1 && wary.moves < 10, "{wary:?}");
-    // It moves, and is waited for: its packets have an order.
+    // The flow moves, and the new worker waits for it, because its packets are ordered.
     assert!(bold.speedup < 1.1 && bold.moves > 10 && bold.waited > 0.1, "{bold:?}");
-    // Where order is made afterwards there is something to win.
+    // Ordering effects afterwards allows a speed-up.
     assert!(study.speedup > 2.0 && study.moves > 10, "{study:?}");
-    // What order costs is paid for each packet.
+    // Every packet pays the cost of ordering.
     let dear = Machine { order: 2000, ..FREE };
     assert!(simulate(&load, Strategy::Study, 4, &dear).speedup < study.speedup * 0.8);
 }
 
 #[test]
 fn flows_that_collide_are_kept_or_moved_apart() {
-    // Two flows with pauses, both of worker 0 by their hash, and one that begins late: hash leaves worker 1 idle.
+    // Two flows with pauses, both on worker 0 by their hash, and one that begins late: `hash` leaves worker 1 idle.
     let mut load = many(60_000, 2, EACH);
     load.hashes = vec![1, 2];
     let hash = times(&load, Strategy::Hash, 2);
@@ -135,7 +135,7 @@ fn flows_that_collide_are_kept_or_moved_apart() {
 
 #[test]
 fn a_flow_that_pauses_is_moved_to_who_has_less_to_do() {
-    // Four flows; two of them end early, and the two that go on are of one worker. Now and then nothing of one is on the way.
+    // Four flows. Two end early, and the other two are on one worker. At times, one of them has no packet in flight.
     let mut load = many(200_000, 4, EACH);
     for (n, p) in (0u32..).zip(&mut load.packets) {
         let of_two = if n / 3000 % 2 == 0 { 0 } else { 2 };
@@ -161,7 +161,7 @@ fn work_is_neither_lost_nor_made() {
         for strategy in ALL.into_iter().filter(|s| *s != Strategy::Adaptive) {
             let s = simulate(&load, strategy, workers, &FREE);
             assert_eq!((s.inspected, s.read, s.searched), (work, read, 0), "{strategy:?} {workers}");
-            // No more is done at a time than there are workers, and it takes no less than the longest of all.
+            // The workers cannot do more than the time allows, and the longest part is a lower bound.
             assert!(s.time as f64 * workers as f64 >= (work + read) as f64);
         }
         let s = simulate(&load, Strategy::Adaptive, workers, &FREE);

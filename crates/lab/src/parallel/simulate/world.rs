@@ -6,19 +6,20 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::load::{Load, Packet};
 use super::{Machine, Simulated, Strategy};
 
-/// The engine's limits (`crates/engine/src/parallel/feeder.rs`): lists in a queue, frames that are read at a time, frames
-/// from which on a list is handed over, packets that a reader has when it reads no more, frames after which a worker hears of the time.
+/// The engine's limits (`crates/engine/src/parallel/feeder.rs`): lists in a queue; frames read at a time; minimum frames
+/// to hand over a list; packets at which a reader stops; frames after which a worker gets the time.
 const QUEUE: usize = 8;
 const BATCH: usize = 256;
 const ENOUGH: usize = 128;
 const ENOUGH_TO_DO: u64 = 1024;
 const SILENCE: u64 = 4096;
-/// A look for something to do that finds nothing.
+/// The cost of looking for work without finding any.
 const LOOK: u64 = 200;
-/// After so long a sleeper looks by itself.
+/// After this time, a sleeper looks for work itself.
 const NAP: u64 = 50_000_000;
-/// What others search (`crates/engine/src/parallel/ahead.rs`): lists of so many frames, of these so many, frames of so many
-/// bytes; who is no further than this before the owner leaves the list.
+/// Limits of searching for other workers (`crates/engine/src/parallel/ahead.rs`): fewest frames in a list, frames
+/// searched in a list, fewest bytes in a frame. A helper that is less than `CLOSE` frames ahead of the owner leaves
+/// the list.
 const WORTH_SHOWING: usize = 8;
 const NOTED: usize = 256;
 const LONG: u32 = 256;
@@ -30,24 +31,24 @@ const NOBODY: u32 = u32::MAX;
 #[derive(Debug, Default)]
 struct Piece {
     packets: Vec<u32>,
-    /// What they cost beside what each costs.
+    /// Their cost beyond that of the single packets.
     extra: u64,
     number: u64,
     help: Option<Help>,
-    /// It begins with a flow that is given by this worker once it is done with so many packets.
+    /// The list begins with a flow that this worker releases once it has done this many packets.
     take: Option<(usize, u64)>,
 }
 
-/// A search that another took on.
+/// A search that another worker took over.
 #[derive(Debug)]
 struct Help {
     by: usize,
-    /// When it is done with each; never where it leaves it out.
+    /// When the helper finishes each packet; never if it skips the packet.
     done: Vec<u64>,
 }
 
 impl Help {
-    /// Its helper leaves at this time.
+    /// Makes the helper leave at this time.
     fn cut(&mut self, now: u64) {
         self.done.iter_mut().filter(|d| **d > now).for_each(|d| *d = NEVER);
     }
@@ -56,23 +57,23 @@ impl Help {
 const NEVER: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
-struct Lane {
+struct SimulatedWorker {
     queue: VecDeque<Piece>,
-    /// What had no room there.
+    /// Lists that did not fit into the queue.
     waiting: VecDeque<Piece>,
     open: Piece,
     sent: u64,
     done: u64,
-    /// As the reader saw it last.
+    /// The progress that the reader saw last.
     seen_done: u64,
     told: u64,
     packets: u64,
     longest: u64,
-    /// Workers that wait for a flow of this one, until it is done with so many packets.
+    /// Workers that wait for a flow of this one, until it has done this many packets.
     wanted: Vec<(u64, usize)>,
 }
 
-impl Lane {
+impl SimulatedWorker {
     fn load(&self) -> u64 {
         (self.sent + self.open.packets.len() as u64).saturating_sub(self.seen_done)
     }
@@ -85,7 +86,7 @@ impl Lane {
         self.waiting.push_back(piece);
     }
 
-    /// Those that others may search, oldest first: handed over, and nobody has looked at them.
+    /// Lists that other workers may search, oldest first: handed over and not yet taken.
     fn board(&mut self) -> impl Iterator<Item = &mut Piece> {
         let all = self.queue.iter_mut().chain(&mut self.waiting);
         all.filter(|p| p.help.is_none() && p.packets.len() >= WORTH_SHOWING)
@@ -110,23 +111,23 @@ impl Lane {
 #[derive(Debug, Clone, Copy)]
 struct Flow {
     worker: u32,
-    /// Packets on the way: in all, and at its present worker.
+    /// Packets in flight: in total, and at the flow's present worker.
     all: u32,
     here: u32,
-    /// Its worker has looked at a packet of it: what it is searched for is known.
+    /// The worker has seen a packet of the flow, so the patterns to search for are known.
     known: bool,
 }
 
-/// What a worker is doing until its next event.
+/// A worker's activity until its next event.
 #[derive(Debug, Default)]
 enum Doing {
-    /// Looks for something.
+    /// Looks for work.
     #[default]
     Go,
     Asleep {
         since: u64,
     },
-    /// Was rung.
+    /// Was called and is waking.
     Waking {
         since: u64,
     },
@@ -134,7 +135,7 @@ enum Doing {
         to: usize,
     },
     Inspecting(Vec<u32>),
-    /// For a flow that is not given yet.
+    /// Waits for a flow that is not released yet.
     Waiting {
         since: u64,
     },
@@ -150,15 +151,15 @@ pub(super) struct World<'a> {
     load: &'a Load,
     strategy: Strategy,
     machine: &'a Machine,
-    lanes: Vec<Lane>,
+    lanes: Vec<SimulatedWorker>,
     doing: Vec<Doing>,
     flows: Vec<Flow>,
-    /// By time, then by who asked first.
+    /// Ordered by time, then by order of scheduling.
     events: BinaryHeap<Reverse<(u64, u64, usize)>>,
     asked: u64,
-    /// Which of a worker's events is not overtaken by a later plan.
+    /// The latest event of each worker; earlier ones are obsolete.
     current: Vec<u64>,
-    /// Packets that were read.
+    /// Number of packets read.
     at: usize,
     reader: bool,
     stuck: Option<usize>,
@@ -181,7 +182,7 @@ impl<'a> World<'a> {
             load,
             strategy,
             machine,
-            lanes: (0..workers).map(|_| Lane::default()).collect(),
+            lanes: (0..workers).map(|_| SimulatedWorker::default()).collect(),
             doing: (0..workers).map(|_| Doing::Go).collect(),
             flows: load.hashes.iter().map(flow).collect(),
             events: BinaryHeap::new(),
@@ -247,7 +248,7 @@ impl<'a> World<'a> {
         self.load.packets.get(n as usize).copied().unwrap_or_default()
     }
 
-    /// What a worker does that has nothing on its hands.
+    /// The next step of a worker without current work.
     fn go(&mut self, now: u64, w: usize) {
         if let Some((giver, after)) = self.lanes[w].queue.front().and_then(|p| p.take)
             && self.lanes[giver].done < after
@@ -273,7 +274,7 @@ impl<'a> World<'a> {
         self.idle(now, w);
     }
 
-    /// Nothing to inspect, and nothing to read.
+    /// There is nothing to inspect, and nothing to read.
     fn idle(&mut self, now: u64, w: usize) {
         if self.strategy == Strategy::Adaptive && self.help(now, w) {
             return;
@@ -286,7 +287,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Rings a worker, where it sleeps. Returns what that costs.
+    /// Wakes a worker if it sleeps. Returns the cost.
     fn ring(&mut self, now: u64, w: usize) -> u64 {
         let Some(Doing::Asleep { since }) = self.doing.get(w) else { return 0 };
         let since = *since;
@@ -301,7 +302,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Goes on reading, with the reader's place.
+    /// Reads on as the reader.
     fn read(&mut self, mut now: u64, w: usize) {
         let before = now;
         let full = self.hand_over(false, &mut now);
@@ -339,7 +340,7 @@ impl<'a> World<'a> {
         self.plan(now, w, Doing::Reading { to });
     }
 
-    /// Frames up to `to` were read.
+    /// Distributes the frames up to `to`, which were read.
     fn steered(&mut self, now: u64, w: usize, to: usize) {
         for n in self.at..to {
             self.steer(n as u32);
@@ -356,7 +357,7 @@ impl<'a> World<'a> {
         }
         let lane = &mut self.lanes[flow.worker as usize];
         if flow.all > flow.here && self.strategy == Strategy::Study {
-            // Others of its flow are looked at elsewhere.
+            // Other workers inspect packets of the same flow.
             lane.open.extra += self.machine.order;
         }
         flow.all += 1;
@@ -366,7 +367,7 @@ impl<'a> World<'a> {
         self.flows[at] = flow;
     }
 
-    /// Where the flow's next packet goes.
+    /// Chooses the worker of the flow's next packet.
     fn choose(&mut self, at: usize, flow: &mut Flow) {
         let m = self.machine;
         let own = flow.worker;
@@ -417,7 +418,7 @@ impl<'a> World<'a> {
         flow.here = 0;
     }
 
-    /// Puts lists into the queues: those that are worth it, or `all`. Returns whose queue is full, if one is.
+    /// Queues the lists that are large enough, or `all`. Returns a worker whose queue is full, if there is one.
     fn hand_over(&mut self, all: bool, now: &mut u64) -> Option<usize> {
         let read = self.at as u64;
         let mut full = None;
@@ -446,7 +447,7 @@ impl<'a> World<'a> {
         full
     }
 
-    /// Takes a list out of its queue.
+    /// Inspects a list from the queue.
     fn inspect(&mut self, now: u64, w: usize, piece: Piece) {
         let mut piece = piece;
         let own = piece.packets.len() as u64;
@@ -498,11 +499,11 @@ impl<'a> World<'a> {
         }
     }
 
-    /// As [`World::inspect`], of a list that another searches or has searched. Returns how long that takes in all.
+    /// As [`World::inspect`], for a list that another worker searches or has searched. Returns the total time.
     fn inspect_helped(&mut self, now: u64, mut time: u64, w: usize, piece: &Piece, mut help: Help) -> u64 {
         let mut there =
             matches!(self.doing[help.by], Doing::Helping { lane, piece: p } if lane == w && p == piece.number);
-        // Where the helper is.
+        // The helper's position.
         let mut ahead = 0;
         for (n, number) in piece.packets.iter().enumerate() {
             let p = self.packet(*number);
@@ -527,7 +528,7 @@ impl<'a> World<'a> {
         time
     }
 
-    /// Takes on the search of the oldest list of the worker that has most.
+    /// Takes over the search of the oldest list, from the worker with the most.
     fn help(&mut self, now: u64, w: usize) -> bool {
         let mut most = (0, 0);
         for n in (0..self.lanes.len()).filter(|n| *n != w) {
@@ -542,13 +543,13 @@ impl<'a> World<'a> {
         };
         let mut time = now + self.machine.take;
         if most.1 > 1 {
-            // There is something for another one without work, too.
+            // Another idle worker may find work, too.
             time += self.ring_one(now);
         }
         let mut done = Vec::with_capacity(packets.len());
         for (nth, packet) in packets.into_iter().enumerate() {
             let p = self.packet(packet);
-            // What a flow is searched for is not known before its worker has looked at it.
+            // Patterns are unknown until the flow's worker has seen a packet.
             let known = self.flows.get(p.flow as usize).is_some_and(|f| f.known);
             if !known || p.len < LONG || nth >= NOTED {
                 done.push(NEVER);
@@ -566,7 +567,7 @@ impl<'a> World<'a> {
         true
     }
 
-    /// A helper that has something of its own to do leaves what it searches.
+    /// Makes a helper with work of its own leave the list that it searches.
     fn call_back(&mut self, now: u64, w: usize) {
         let Some(Doing::Helping { lane, piece }) = self.doing.get(w) else { return };
         let (lane, number) = (*lane, *piece);

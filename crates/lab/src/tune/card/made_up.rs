@@ -1,5 +1,5 @@
-//! A machine in memory whose cards have the habits of real ones: they round, refuse, say yes and do nothing, forget key and
-//! table when the number of queues changes, and lose their link for a while.
+//! A simulated machine whose cards behave like real ones: they round values, refuse settings, accept settings without
+//! effect, forget key and table when the number of queues changes, and lose their link for a while.
 //!
 //! A recorded machine describes each card by lines (all but `driver` may be left out; what is left out is not supported):
 //!
@@ -30,21 +30,21 @@ use super::{
 };
 use crate::tune::tree::{Memory, Tree};
 
-/// What a card does that nobody asked for.
+/// Side effects and limits of a card.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Habits {
     /// Ring sizes are rounded up to a multiple, `rx-usecs` down.
     pub(crate) ring_multiple: u32,
     pub(crate) usecs_multiple: u32,
-    /// Key, function, hash fields and affinity survive a change of the number of queues.
+    /// Key, function, hash fields and affinity survive a change in the number of queues.
     pub(crate) keeps_key: bool,
-    /// A change of the rings forgets what was set of coalescing.
+    /// A change of the rings resets the coalescing settings.
     pub(crate) ring_resets_coalesce: bool,
-    /// For so many looks the link is away after queues, rings or pause were changed.
+    /// After a change of queues, rings or pause, the link is down for this many looks.
     pub(crate) link_away: u32,
-    /// Settings that are answered with "not supported" when they are written.
+    /// Settings whose writing fails with "not supported".
     pub(crate) refuses: BTreeSet<String>,
-    /// Features that are accepted and stay as they are.
+    /// Features that are accepted without effect.
     pub(crate) ignores: BTreeSet<String>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Card {
     pause: Option<Pause>,
     features: BTreeMap<String, Feature>,
     rss: Option<Rss>,
-    /// Somebody chose the table: fewer queues than it names are refused then, as the kernel does.
+    /// The table was set explicitly. Like the kernel, the card then refuses fewer queues than the table names.
     table_chosen: bool,
     hash: BTreeMap<String, String>,
     irqs: Option<(u32, String)>,
@@ -71,12 +71,12 @@ pub(crate) struct Card {
     away: u32,
 }
 
-/// A machine in memory.
+/// A simulated machine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MadeUp {
     pub(crate) tree: Memory,
     pub(crate) cards: RefCell<BTreeMap<String, Card>>,
-    /// The state of the numbers that drivers draw for a new key.
+    /// The state of the generator for drivers' random keys.
     drawn: Cell<u64>,
 }
 
@@ -100,10 +100,10 @@ fn spread(length: usize, queues: u32) -> Vec<u32> {
 }
 
 impl MadeUp {
-    /// Takes a line of a card's description.
+    /// Parses a line of a card's description.
     ///
     /// # Errors
-    /// A word, where it makes no sense.
+    /// The word that makes no sense.
     pub(crate) fn describe(&self, name: &str, line: &str) -> Result<(), String> {
         let mut cards = self.cards.borrow_mut();
         let card = cards
@@ -114,14 +114,14 @@ impl MadeUp {
         card.describe(what, rest).ok_or_else(|| "no such line of a card".to_owned())
     }
 
-    /// Makes the files that follow from the cards: queues and interrupts.
+    /// Creates the files that follow from the cards: queues and interrupts.
     pub(crate) fn complete(&self) {
         for (name, card) in self.cards.borrow().iter() {
             self.files_of(name, card);
         }
     }
 
-    /// Queues and interrupts as files, where there are none.
+    /// Creates the files of queues and interrupts, unless they exist.
     fn files_of(&self, name: &str, card: &Card) {
         let Some((now, _)) = card.channels else { return };
         let online = self.tree.text("/sys/devices/system/cpu/online").unwrap_or_else(|| "0".to_owned());
@@ -162,7 +162,7 @@ impl MadeUp {
         next >> 33
     }
 
-    /// Time goes by: links come back.
+    /// Advances time: links come back.
     pub(crate) fn look(&self) {
         for (name, card) in self.cards.borrow_mut().iter_mut() {
             if card.away > 0 {
@@ -301,7 +301,7 @@ fn invalid() -> Refusal {
     Refusal::Other("Invalid argument (os error 22)".to_owned())
 }
 
-/// A multiple of `of` that is no less, or no more where `down`.
+/// Rounds to a multiple of `of`, up or, with `down`, down.
 fn rounded(value: u32, of: u32, down: bool) -> u32 {
     match of {
         0 => value,
@@ -364,7 +364,7 @@ impl Cards for MadeUp {
                     let default = if flow.starts_with("tcp") { "sdfn" } else { "sd" };
                     default.clone_into(fields);
                 }
-                // Interrupts are requested anew.
+                // Interrupts are requested again.
                 if let Some((first, _)) = card.irqs {
                     (0..most.receive()).for_each(|queue| self.tree.remove(&format!("/proc/irq/{}", first + queue)));
                 }
@@ -509,7 +509,7 @@ impl Cards for MadeUp {
     }
 }
 
-/// What `discover --record` writes of a card, in the form that [`MadeUp::describe`] reads.
+/// The description of a card by `discover --record`, in the format of [`MadeUp::describe`].
 pub(crate) fn described(cards: &dyn Cards, name: &str) -> String {
     let mut out = format!("[card {name}]\n");
     if let Ok(d) = cards.driver(name) {
@@ -570,7 +570,7 @@ pub(crate) fn described(cards: &dyn Cards, name: &str) -> String {
     out
 }
 
-/// All CPUs that an interrupt of a queue may come to, where the card has such.
+/// All CPUs in the affinity of a queue's interrupt, if the card has such interrupts.
 #[cfg(test)]
 pub(crate) fn affinity(machine: &MadeUp, irq: u32) -> Vec<usize> {
     crate::tune::list::parse(&machine.tree.text(&format!("/proc/irq/{irq}/smp_affinity_list")).unwrap_or_default())
@@ -613,20 +613,20 @@ habit ignores rx-gro
         assert_eq!((m.ring("eth1").unwrap().0.rx, m.driver("eth1").unwrap().name.as_str()), (512, "i40e"));
         assert_eq!(m.ring("eth2"), Err(Refusal::Missing));
         assert_eq!(affinity(&m, 123), [0, 1, 2, 3, 4, 5, 6, 7]);
-        // Rounding, and forgetting.
+        // Rounded and forgotten settings.
         let coalesce = Coalesce { rx_usecs: 125, ..Coalesce::default() };
         m.set_coalesce("eth1", coalesce).unwrap();
         assert_eq!(m.coalesce("eth1").unwrap().rx_usecs, 124);
         m.set_ring("eth1", Ring { rx: 1000, tx: 512 }).unwrap();
         assert_eq!((m.ring("eth1").unwrap().0.rx, m.coalesce("eth1").unwrap().rx_usecs), (1024, 50));
         assert_eq!(m.set_ring("eth1", Ring { rx: 5000, tx: 512 }), Err(invalid()));
-        // The link goes and comes.
+        // The link goes down and returns.
         let state = || m.tree.text("/sys/class/net/eth1/operstate").unwrap();
         assert_eq!(state(), "down");
         m.look();
         m.look();
         assert_eq!(state(), "up");
-        // More queues: another key, interrupts wherever they like.
+        // More queues change the key and reset the interrupts' affinity.
         m.tree.set("/proc/irq/120/smp_affinity_list", "3\n");
         m.set_rss_key("eth1", &[0x6d, 0x5a, 0x6d, 0x5a]).unwrap();
         m.set_channels("eth1", Channels { combined: 8, ..Channels::default() }).unwrap();
@@ -634,7 +634,7 @@ habit ignores rx-gro
         assert!(rss.key != [0x6d, 0x5a, 0x6d, 0x5a] && rss.table_text(8) == "default");
         assert!(affinity(&m, 120).len() == 8 && m.tree.exists("/proc/irq/127"));
         assert_eq!(m.channels("eth1").unwrap().0.other, 1);
-        // A table that somebody chose forbids fewer queues than it names.
+        // An explicitly set table forbids fewer queues than it names.
         let table = rss.table.clone();
         m.set_rss_table("eth1", Some(&table)).unwrap();
         let fewer = Channels { combined: 2, ..Channels::default() };
@@ -642,7 +642,7 @@ habit ignores rx-gro
         m.set_rss_table("eth1", None).unwrap();
         m.set_channels("eth1", fewer).unwrap();
         assert!(!m.tree.exists("/proc/irq/122") && m.tree.names("/sys/class/net/eth1/queues").len() == 4);
-        // Refusing and ignoring.
+        // Refused and ignored settings.
         assert_eq!(m.set_rss_function("eth1", "xor"), Err(Refusal::Unsupported));
         m.set_feature("eth1", "rx-gro", false).unwrap();
         assert!(m.features("eth1").unwrap()["rx-gro"].on);

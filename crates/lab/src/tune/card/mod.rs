@@ -1,7 +1,8 @@
-//! What a driver says of its interface, and what it can be told: the operations of `ethtool`, behind a trait.
+//! The settings of a network interface that its driver can report and change: the operations of `ethtool`, behind a
+//! trait.
 //!
-//! [`real`] asks the kernel; [`made_up`] is a card in memory with the habits of real ones, for recorded machines and tests.
-//! Each setting has one text form, which plans, journals and comparisons use.
+//! [`real`] asks the kernel. [`made_up`] is a simulated card with the behaviour of real ones, for recorded machines and
+//! tests. Each setting has one text form, which plans, journals and comparisons use.
 
 pub(crate) mod made_up;
 mod netlink;
@@ -12,19 +13,19 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Why a card did not answer or did not do as it was told.
+/// The reason that a card operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// The driver has no such operation, or not this value.
+    /// The driver does not have the operation, or rejects the value.
     #[error("the driver does not support it")]
     Unsupported,
-    /// This user, or this container, may not.
+    /// The user, or the container, lacks the permission.
     #[error("not permitted: it needs root (CAP_NET_ADMIN) outside of a container")]
     NotPermitted,
-    /// There is no such interface, file or queue.
+    /// The interface, file or queue does not exist.
     #[error("it is not there")]
     Missing,
-    /// Something else, as the kernel says it.
+    /// Another error, as the kernel describes it.
     #[error("{0}")]
     Other(String),
 }
@@ -40,7 +41,7 @@ impl From<std::io::Error> for Refusal {
     }
 }
 
-/// What cards answer.
+/// The result of a card operation.
 pub(crate) type Answer<T> = Result<T, Refusal>;
 
 /// Queues of an interface: `ethtool -l`.
@@ -53,14 +54,14 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    /// Queues that packets come in by.
+    /// Number of receive queues.
     pub(crate) fn receive(&self) -> u32 {
         self.rx + self.combined
     }
 }
 
 impl fmt::Display for Channels {
-    /// `combined 16`, `rx 4 tx 4`; `other` is never changed and not told.
+    /// `combined 16`, `rx 4 tx 4`. `other` never changes and is not shown.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.rx + self.tx > 0, self.combined > 0) {
             (false, _) => write!(out, "combined {}", self.combined),
@@ -83,7 +84,7 @@ impl fmt::Display for Ring {
     }
 }
 
-/// When the card interrupts: `ethtool -c`.
+/// Interrupt coalescing: `ethtool -c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Coalesce {
     pub(crate) adaptive_rx: bool,
@@ -100,7 +101,7 @@ impl fmt::Display for Coalesce {
     }
 }
 
-/// Whether the card asks its neighbour to wait, and waits: `ethtool -a`.
+/// Ethernet pause frames, sent and honoured: `ethtool -a`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Pause {
     pub(crate) autoneg: bool,
@@ -118,25 +119,26 @@ impl fmt::Display for Pause {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Feature {
     pub(crate) on: bool,
-    /// It cannot be changed.
+    /// The driver does not allow changes.
     pub(crate) fixed: bool,
 }
 
 /// How packets are distributed among queues: `ethtool -x`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Rss {
-    /// `toeplitz`, `xor`, `crc32`; empty where the driver does not say.
+    /// `toeplitz`, `xor`, `crc32`; empty if the driver does not report it.
     pub(crate) function: String,
-    /// What is done with the input first: `none`, `symmetric-xor`, `symmetric-or-xor`.
+    /// Transformation of the hash input: `none`, `symmetric-xor`, `symmetric-or-xor`.
     pub(crate) transform: String,
-    /// Bytes of the key; empty where there is none.
+    /// The key; empty if there is none.
     pub(crate) key: Vec<u8>,
-    /// The queue for each value of the hash; empty where there is no table.
+    /// The queue for each hash value; empty if there is no table.
     pub(crate) table: Vec<u32>,
 }
 
 impl Rss {
-    /// The table in short: `default` spreads over all `queues` evenly, `equal N` over the first N; else all of it.
+    /// The table in short form: `default` spreads evenly over all `queues`, `equal N` over the first N; otherwise all
+    /// entries.
     pub(crate) fn table_text(&self, queues: u32) -> String {
         table_text(&self.table, queues)
     }
@@ -158,7 +160,7 @@ pub(crate) fn table_text(table: &[u32], queues: u32) -> String {
     }
 }
 
-/// Whether a table has every queue as often as the others, one time more or less, in whatever order.
+/// Whether every queue appears equally often, with a difference of at most one, in any order.
 pub(crate) fn is_even(table: &[u32], queues: u32) -> bool {
     let mut counts = vec![0usize; queues as usize];
     for queue in table {
@@ -171,7 +173,7 @@ pub(crate) fn is_even(table: &[u32], queues: u32) -> bool {
     least > 0 && most - least <= 1
 }
 
-/// The same of a table in its text form.
+/// The same for a table in text form.
 pub(crate) fn is_even_text(text: &str) -> bool {
     let table: Option<Vec<u32>> = text.split(' ').map(|word| word.parse().ok()).collect();
     table.is_some_and(|table| is_even(&table, table.iter().max().map_or(0, |most| most + 1)))
@@ -182,20 +184,20 @@ pub(crate) fn key_text(key: &[u8]) -> String {
     key.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }
 
-/// Reads `6d:5a:…`; none where it is no key.
+/// Parses `6d:5a:…`; `None` if it is not a key.
 pub(crate) fn key_of(text: &str) -> Option<Vec<u8>> {
     text.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect()
 }
 
-/// Kinds of flows whose hash fields can be asked: `ethtool -n DEV rx-flow-hash KIND`. `ah4` and `ah6` are those of AH and ESP,
-/// which the kernel does not tell apart.
+/// Flow types whose hash fields can be read: `ethtool -n DEV rx-flow-hash KIND`. `ah4` and `ah6` cover AH and ESP, which
+/// the kernel does not distinguish.
 pub(crate) const FLOWS: [&str; 8] = ["tcp4", "udp4", "sctp4", "ah4", "tcp6", "udp6", "sctp6", "ah6"];
 
-/// What the interface itself has been told.
+/// Flags of the interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Flags {
     pub(crate) up: bool,
-    /// By the operator, not by a program that captures.
+    /// Set by the operator, not by a capturing program.
     pub(crate) promisc: bool,
     pub(crate) arp: bool,
 }
@@ -209,28 +211,28 @@ pub(crate) struct Driver {
     pub(crate) bus: String,
 }
 
-/// What is known of an interface's place in the network.
+/// The interface's place in the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Link {
-    /// As `192.0.2.1/24`; link-local IPv6 addresses are not among them.
+    /// Such as `192.0.2.1/24`, without link-local IPv6 addresses.
     pub(crate) addresses: Vec<String>,
-    /// The program of XDP: `none`, `driver`, `generic`, `offloaded`; empty where it cannot be told.
+    /// The mode of the XDP program: `none`, `driver`, `generic`, `offloaded`; empty if unknown.
     pub(crate) xdp: String,
 }
 
-/// A card can be asked and told. Interfaces are named; one that is not there is [`Refusal::Missing`], an operation that the
-/// driver does not have is [`Refusal::Unsupported`].
+/// Reads and changes cards by interface name. A missing interface returns [`Refusal::Missing`], an operation that the
+/// driver does not have [`Refusal::Unsupported`].
 pub(crate) trait Cards {
     fn driver(&self, name: &str) -> Answer<Driver>;
     fn link(&self, name: &str) -> Answer<Link>;
-    /// The interface that packets to `address` leave by.
+    /// The outgoing interface of packets to `address`.
     fn route_to(&self, address: &str) -> Answer<String>;
     fn flags(&self, name: &str) -> Answer<Flags>;
     fn set_flags(&self, name: &str, flags: Flags) -> Answer<()>;
-    /// As there are, and as many as there may be.
+    /// The current values and the maximum.
     fn channels(&self, name: &str) -> Answer<(Channels, Channels)>;
     fn set_channels(&self, name: &str, channels: Channels) -> Answer<()>;
-    /// As there are, and as many as there may be.
+    /// The current values and the maximum.
     fn ring(&self, name: &str) -> Answer<(Ring, Ring)>;
     fn set_ring(&self, name: &str, ring: Ring) -> Answer<()>;
     fn coalesce(&self, name: &str) -> Answer<Coalesce>;
@@ -243,7 +245,7 @@ pub(crate) trait Cards {
     fn set_rss_function(&self, name: &str, function: &str) -> Answer<()>;
     fn set_rss_transform(&self, name: &str, transform: &str) -> Answer<()>;
     fn set_rss_key(&self, name: &str, key: &[u8]) -> Answer<()>;
-    /// None lets the driver make its default table, and forgets that somebody chose one.
+    /// `None` restores the driver's default table and clears the mark that one was set explicitly.
     fn set_rss_table(&self, name: &str, table: Option<&[u32]>) -> Answer<()>;
     /// Letters of `ethtool -N`: `sdfn`.
     fn hash_fields(&self, name: &str, flow: &str) -> Answer<String>;
@@ -252,16 +254,16 @@ pub(crate) trait Cards {
     fn counters(&self, name: &str) -> Answer<Vec<(String, u64)>>;
 }
 
-/// `on` and `off`, as ethtool writes them.
+/// Formats `on` and `off` as ethtool does.
 pub(crate) fn on(value: bool) -> &'static str {
     if value { "on" } else { "off" }
 }
 
-/// A setting in its text form: names and values by turns, of which some may be left out.
+/// A setting in text form: alternating names and values, some of which may be missing.
 pub(crate) struct Words<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Words<'a> {
-    /// None where a name has no value.
+    /// `None` if a name has no value.
     pub(crate) fn of(text: &'a str) -> Option<Words<'a>> {
         let mut words = text.split_whitespace();
         let mut out = BTreeMap::new();
@@ -271,12 +273,12 @@ impl<'a> Words<'a> {
         Some(Words(out))
     }
 
-    /// The number of a name; `or` where it is not there, none where it is no number.
+    /// The number of a name; `or` if the name is missing, `None` if the value is not a number.
     pub(crate) fn number(&self, name: &str, or: u32) -> Option<u32> {
         self.0.get(name).map_or(Some(or), |word| word.parse().ok())
     }
 
-    /// The switch of a name; `or` where it is not there, none where it is neither on nor off.
+    /// The switch of a name; `or` if the name is missing, `None` if the value is neither on nor off.
     pub(crate) fn switch(&self, name: &str, or: bool) -> Option<bool> {
         match self.0.get(name) {
             None => Some(or),

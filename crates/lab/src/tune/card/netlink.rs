@@ -1,4 +1,5 @@
-//! What rtnetlink knows of an interface: its addresses, its program of XDP, and the route to an address (RFC 3549, `rtnetlink(7)`).
+//! Reads from rtnetlink an interface's addresses, its XDP program, and the route to an address (RFC 3549,
+//! `rtnetlink(7)`).
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -30,16 +31,16 @@ const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
-/// An address that is the link's own and routes nothing: `RT_SCOPE_LINK`.
+/// Scope of a link-local address: `RT_SCOPE_LINK`.
 const SCOPE_LINK: u8 = 253;
 const HEADER: usize = 16;
-/// The fixed parts of messages about links, addresses and routes.
+/// Sizes of the fixed parts of messages about links, addresses and routes.
 const LINK_PART: usize = 16;
 const ADDRESS_PART: usize = 8;
 const ROUTE_PART: usize = 12;
 
-/// Protocol 0 of netlink sockets is routing.
-/// Sends a request and gives each message of the answer to `each`, as its type and what is after the header.
+/// Sends a request, and calls `each` with the type and the body of each message in the answer. Netlink protocol 0 is
+/// routing.
 fn ask(kind: u16, flags: u16, body: &[u8], mut each: impl FnMut(u16, &[u8])) -> Answer<()> {
     let io = |e: rustix::io::Errno| Refusal::from(std::io::Error::from(e));
     let socket: OwnedFd =
@@ -106,7 +107,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The interface's name by its number, or its number by its name.
+/// Calls `each` with the number, the name and the attributes of each link.
 fn links(mut each: impl FnMut(u32, &str, &[u8])) -> Answer<()> {
     ask(GET_LINK, DUMP, &[0; LINK_PART], |kind, message| {
         let Some(rest) = message.get(LINK_PART..).filter(|_| kind == NEW_LINK) else { return };
@@ -116,7 +117,7 @@ fn links(mut each: impl FnMut(u32, &str, &[u8])) -> Answer<()> {
     })
 }
 
-/// Addresses and XDP of an interface.
+/// The addresses and the XDP mode of an interface.
 pub(super) fn link(name: &str) -> Answer<Link> {
     let mut found = None;
     let mut out = Link::default();
@@ -138,11 +139,11 @@ pub(super) fn link(name: &str) -> Answer<Link> {
     let index = found.ok_or(Refusal::Missing)?;
     ask(GET_ADDRESS, DUMP, &[0; ADDRESS_PART], |kind, message| {
         let Some(rest) = message.get(ADDRESS_PART..).filter(|_| kind == NEW_ADDRESS) else { return };
-        // Every interface that is up has a link-local IPv6 address of the kernel's.
+        // The kernel gives every active interface a link-local IPv6 address.
         if number(message, 4) != index || message[3] == SCOPE_LINK {
             return;
         }
-        // The other end of a point-to-point link is `IFA_ADDRESS`, this one's `IFA_LOCAL`.
+        // On a point-to-point link, `IFA_ADDRESS` is the other end, and `IFA_LOCAL` is this one.
         let own = attributes(rest).find(|(kind, _)| *kind == IFA_LOCAL);
         let own = own.or_else(|| attributes(rest).find(|(kind, _)| *kind == IFA_ADDRESS));
         if let Some(address) = own.and_then(|(_, bytes)| address(bytes)) {
@@ -152,7 +153,7 @@ pub(super) fn link(name: &str) -> Answer<Link> {
     Ok(out)
 }
 
-/// The interface that packets to an address leave by.
+/// The outgoing interface of packets to an address.
 pub(super) fn route_to(text: &str) -> Answer<String> {
     let to: IpAddr = text.parse().map_err(|_| Refusal::Other(format!("'{text}' is no address")))?;
     let (family, bytes) = match to {

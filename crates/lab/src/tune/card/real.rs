@@ -1,4 +1,4 @@
-//! Cards of this machine: what `ethtool` and `ip` ask of the kernel.
+//! Cards of this machine: the kernel requests of `ethtool` and `ip`.
 
 use std::collections::BTreeMap;
 
@@ -31,24 +31,24 @@ mod command {
 /// Sets of strings.
 const COUNTERS: u32 = 1;
 const FEATURES: u32 = 4;
-/// Length of a string of such a set.
+/// Length of a string in such a set.
 const STRING: usize = 32;
-/// More strings than any driver has.
+/// A limit above any driver's number of strings.
 const STRINGS_MAX: usize = 16_384;
 /// Hash functions by their bits.
 const FUNCTIONS: [(u8, &str); 3] = [(1, "toeplitz"), (2, "xor"), (4, "crc32")];
 const TRANSFORMS: [(u8, &str); 3] = [(0, "none"), (1, "symmetric-xor"), (2, "symmetric-or-xor")];
-/// The structure of RSS before its table and key.
+/// Size of the RSS structure before its table and key.
 const RSS_HEADER: usize = 24;
-/// Leave the table as it is.
+/// Leaves the table unchanged.
 const TABLE_UNCHANGED: u32 = u32::MAX;
-/// `ethtool -n DEV rx-flow-hash` kinds and their numbers. AH and ESP are one.
+/// Kinds of `ethtool -n DEV rx-flow-hash`, with their numbers. AH and ESP share one.
 const FLOW_NUMBERS: [(&str, u32); 8] =
     [("tcp4", 1), ("udp4", 2), ("sctp4", 3), ("ah4", 4), ("tcp6", 5), ("udp6", 6), ("sctp6", 7), ("ah6", 8)];
 /// Letters of hash fields and their bits.
 const FIELDS: [(char, u32); 8] = [('m', 1), ('v', 2), ('t', 3), ('s', 4), ('d', 5), ('f', 6), ('n', 7), ('r', 31)];
 
-/// See the module.
+/// The cards of this machine.
 pub(crate) struct Real;
 
 fn text(bytes: &[u8]) -> String {
@@ -78,9 +78,9 @@ fn tell<const N: usize>(name: &str, command: u32, mut numbers: [u32; N]) -> Answ
     Ok(Ethtool::open(name)?.numbers(&mut numbers)?)
 }
 
-/// The names of a set: of counters or features.
+/// The names in a set of counters or features.
 fn strings(tool: &Ethtool, set: u32) -> Answer<Vec<String>> {
-    // Command, a reserved word, the mask of sets in 64 bits, and a length for each.
+    // Command, a reserved word, the 64-bit mask of sets, and a length for each.
     let mut data = vec![0; 20];
     put(&mut data, 0, command::GET_STRINGS_LENGTH);
     data[8..16].copy_from_slice(&(1u64 << set).to_ne_bytes());
@@ -98,7 +98,7 @@ fn strings(tool: &Ethtool, set: u32) -> Answer<Vec<String>> {
     Ok(data[12..].chunks_exact(STRING).map(text).collect())
 }
 
-/// The header of RSS, and its table and key.
+/// The RSS header with its table and key.
 fn rss_data(tool: &Ethtool) -> Answer<Vec<u8>> {
     let mut header = vec![0; RSS_HEADER];
     put(&mut header, 0, command::GET_RSS);
@@ -115,7 +115,7 @@ fn rss_data(tool: &Ethtool) -> Answer<Vec<u8>> {
     Ok(data)
 }
 
-/// Changes one part of RSS and leaves the others as they are.
+/// Changes one part of RSS and leaves the others unchanged.
 fn change_rss(
     name: &str,
     table: Option<&[u32]>,
@@ -142,7 +142,7 @@ fn change_rss(
     );
     put(&mut data, 12, key.len() as u32);
     data[16] = function;
-    // Kernels before 6.8 have no transformation and want zero here, which is also what they answer.
+    // Kernels before 6.8 have no transformation. They expect zero here, and also report zero.
     data[17] = transform.unwrap_or(now[17]);
     for (at, entry) in entries.iter().enumerate() {
         put(&mut data, RSS_HEADER + at * 4, *entry);
@@ -229,7 +229,7 @@ impl Cards for Real {
         let tool = Ethtool::open(name)?;
         let names = strings(&tool, FEATURES)?;
         let blocks = names.len().div_ceil(32);
-        // Of each 32: those that can be changed, are wanted, are on, are never changed.
+        // For each 32 features: changeable, wanted, active, never changed.
         let mut data = vec![0; 8 + blocks * 16];
         put(&mut data, 0, command::GET_FEATURES);
         put(&mut data, 4, blocks as u32);
@@ -251,7 +251,7 @@ impl Cards for Real {
         put(&mut data, 4, blocks as u32);
         put(&mut data, 8 + at / 32 * 8, 1 << (at % 32));
         put(&mut data, 8 + at / 32 * 8 + 4, u32::from(on) << (at % 32));
-        // What the driver would not do shows when it is read.
+        // Reading back shows what the driver did not do.
         Ok(tool.call(&mut data)?)
     }
 

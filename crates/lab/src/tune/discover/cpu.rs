@@ -1,4 +1,4 @@
-//! Processors, caches, memory nodes and how they save power: `/sys/devices/system`.
+//! Processors, caches, memory nodes and power saving: `/sys/devices/system`.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ fn nodes(tree: &dyn Tree) -> BTreeMap<usize, Node> {
     out
 }
 
-/// The cache of the highest level.
+/// The last-level cache.
 fn last_cache(tree: &dyn Tree, cpu: &str) -> Option<Cache> {
     let mut last: Option<Cache> = None;
     for name in tree.names(&format!("{cpu}/cache")).iter().filter(|name| name.starts_with("index")) {

@@ -1,13 +1,13 @@
-//! The engine's configuration, as far as it is about capture, threads and memory.
+//! The engine's configuration for capture, threads and memory.
 
 use margay_config::Config;
 
 use crate::tune::facts::{Engine, Missing};
 use crate::tune::tree::Tree;
 
-/// Where configurations are.
+/// The usual paths of configurations.
 const PLACES: [&str; 2] = ["/etc/margay/margay.yaml", "/etc/suricata/suricata.yaml"];
-/// What plans look at.
+/// Sections that plans read.
 const SECTIONS: [&str; 11] = [
     "af-packet.",
     "af-xdp.",
@@ -34,7 +34,7 @@ pub(super) fn engine(tree: &dyn Tree, named: Option<&str>, missing: &mut Vec<Mis
             return None;
         }
     };
-    // What it includes is beside it, which only this machine has.
+    // Included files lie beside it, and exist only on this machine.
     let includes = text.lines().any(|line| line.trim_start().starts_with("include:"));
     let config = if includes { Config::load(file) } else { Config::from_str(&text, file) };
     let mut dump = Vec::new();

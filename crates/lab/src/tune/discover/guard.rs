@@ -1,16 +1,16 @@
-//! Interfaces that a mistake would cut somebody off by: they are left alone.
+//! Protects interfaces whose loss would disconnect the operator.
 
 use crate::tune::card::{Cards, Link, Refusal};
 use crate::tune::facts::Session;
 use crate::tune::tree::Tree;
 
-/// Programs that a session comes in by.
+/// Programs that remote sessions come through.
 const SERVERS: [&str; 5] = ["sshd", "sshd-session", "dropbear", "mosh-server", "telnetd"];
-/// More parents than a shell has.
+/// A limit above the number of a shell's parents.
 const PARENTS: usize = 64;
 
-/// The sessions that this process may have been started from: as SSH tells it, and by the sockets of its parents, since `sudo`
-/// takes the environment away.
+/// The sessions that may have started this process: from SSH's environment, and from the sockets of its parents, because
+/// `sudo` clears the environment.
 pub(super) fn sessions(tree: &dyn Tree, cards: &dyn Cards) -> Vec<Session> {
     let mut found: Vec<(String, String)> = Vec::new();
     let mut process = "self".to_owned();
@@ -39,7 +39,7 @@ pub(super) fn sessions(tree: &dyn Tree, cards: &dyn Cards) -> Vec<Session> {
     found.into_iter().map(session).collect()
 }
 
-/// Established connections of a process, as the two addresses.
+/// The established connections of a process, as pairs of addresses.
 fn connections(tree: &dyn Tree, process: &str) -> Vec<(String, String)> {
     let folder = format!("/proc/{process}/fd");
     let inode = |fd: &String| {
@@ -63,7 +63,7 @@ fn connections(tree: &dyn Tree, process: &str) -> Vec<(String, String)> {
     out
 }
 
-/// `0100007F:0016`: words of 32 bits in the machine's order, and a port.
+/// `0100007F:0016`: 32-bit words in the machine's byte order, and a port.
 fn address(text: &str) -> Option<String> {
     let digits = text.split(':').next()?;
     let words: Option<Vec<[u8; 4]>> = digits
@@ -79,7 +79,7 @@ fn address(text: &str) -> Option<String> {
     Some(six.to_ipv4_mapped().map_or_else(|| six.to_string(), |four| four.to_string()))
 }
 
-/// Why an interface is left alone, each reason as a sentence about it.
+/// The reasons to leave an interface alone, as sentences about it.
 pub(super) fn reasons(
     tree: &dyn Tree,
     cards: &dyn Cards,
@@ -91,7 +91,7 @@ pub(super) fn reasons(
     let mut out = Vec::new();
     let addresses = match link {
         Ok(link) => link.addresses.as_slice(),
-        // Without a description there is nothing that would change either.
+        // An interface without a description would not be changed either.
         Err(Refusal::Missing) => &[],
         Err(why) => {
             out.push(format!("its addresses cannot be read: {why}"));
@@ -150,7 +150,7 @@ fn default_route(tree: &dyn Tree, name: &str) -> bool {
 fn default_route_6(tree: &dyn Tree, name: &str) -> bool {
     tree.text("/proc/net/ipv6_route").unwrap_or_default().lines().any(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // What rejects (0x200) routes nothing.
+        // A rejecting route (0x200) leads nowhere.
         let flags = words.get(8).and_then(|word| u32::from_str_radix(word, 16).ok()).unwrap_or(0);
         words.last() == Some(&name) && words.get(1) == Some(&"00") && words.len() > 9 && flags & 0x200 == 0
     })
@@ -198,7 +198,7 @@ mod tests {
         let told = "/proc/self/environ = HOME=/root\0SSH_CONNECTION=198.51.100.7 50000 192.0.2.1 22\0\n[card eth3]\nroute 198.51.100.7\n";
         assert_eq!(of(told, "eth3"), "your own session from 198.51.100.7 comes in by it");
         assert_eq!(of(told, "eth1"), "");
-        // With sudo the environment does not tell it; the parents' sockets do.
+        // With sudo, only the parents' sockets show the session.
         let parents = "/proc/self/status = PPid:\t20\n/proc/20/status = PPid:\t10\n/proc/20/comm = sudo\n/proc/10/comm = sshd\n\
              /proc/10/fd/3 -> socket:[777]\n/proc/10/status = PPid:\t1\n/proc/net/tcp <<\n  sl local rem st\n    \
              0: 010200C0:0016 076433C6:C350 01 00000000:00000000 02:00000000 00000000     0        0 777 2\n    \

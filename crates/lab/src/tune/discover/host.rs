@@ -1,11 +1,11 @@
-//! The machine as a whole, its kernel, its system and what may be changed of it.
+//! The machine as a whole: hardware, kernel, system, and whether its settings may be changed.
 
 use std::collections::BTreeMap;
 
 use crate::tune::facts::{Cgroup, Host, Softnet, Vendor};
 use crate::tune::tree::Tree;
 
-/// Settings of the kernel that plans look at, and those that the studies set.
+/// Kernel settings that plans read, and those that the studies set.
 const SYSCTLS: [&str; 21] = [
     "net.core.netdev_max_backlog",
     "net.core.netdev_budget",
@@ -31,10 +31,10 @@ const SYSCTLS: [&str; 21] = [
 ];
 /// `CAP_NET_ADMIN` and `CAP_SYS_ADMIN`.
 const NET_ADMIN: u32 = 12;
-/// Where Debian and its kin take up fragments of GRUB's settings.
+/// Folder for fragments of GRUB's settings on Debian and its derivatives.
 const GRUB_FRAGMENTS: &str = "/etc/default/grub.d";
 
-/// The file of a setting.
+/// The file of a kernel setting.
 pub(crate) fn sysctl_path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
@@ -44,7 +44,7 @@ pub(super) fn sysctls<'a>(tree: &dyn Tree, interfaces: impl Iterator<Item = &'a 
     let value = |name: &str| Some((name.to_owned(), words(tree.text(&sysctl_path(name))?)));
     let mut out: BTreeMap<String, String> = SYSCTLS.iter().filter_map(|name| value(name)).collect();
     for interface in interfaces {
-        // Names of interfaces may have dots.
+        // Interface names may contain dots.
         let path = format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
         out.extend(tree.text(&path).map(|text| (format!("net.ipv6.conf.{interface}.disable_ipv6"), words(text))));
     }
@@ -64,7 +64,7 @@ pub(crate) fn softnet(tree: &dyn Tree) -> Softnet {
 pub(super) fn host(tree: &dyn Tree) -> Host {
     let text = |path: &str| tree.text(path).unwrap_or_default();
     let cpuinfo = text("/proc/cpuinfo");
-    // Of the first processor: the others are the same.
+    // From the first processor; the others are the same.
     let field = |name: &str| {
         let line = cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name));
         line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim())
@@ -100,7 +100,7 @@ pub(super) fn host(tree: &dyn Tree) -> Host {
         boot_id: text("/proc/sys/kernel/random/boot_id"),
         memory: kilobytes("MemTotal"),
         swap: kilobytes("SwapTotal"),
-        // Kernels with large pages say so in their names.
+        // Kernels with large pages have it in their names.
         page_size: if kernel.contains("64k") { 65_536 } else { 4096 },
         denied: denied(tree),
         container,
@@ -114,7 +114,7 @@ fn hypervisor(tree: &dyn Tree, flags: &str, product: &str) -> Option<String> {
     let named = known.iter().find(|name| product.contains(**name)).map(|name| (*name).to_owned());
     let flagged = flags.split_whitespace().any(|flag| flag == "hypervisor");
     let other = tree.text("/sys/hypervisor/type").or_else(|| flagged.then(|| "unknown".to_owned()));
-    // A cloud's bare machine has its vendor's name, and no flag.
+    // A cloud's bare-metal machine has its vendor's name but no hypervisor flag.
     match flagged || flags.is_empty() {
         true => named.or(other),
         false => tree.text("/sys/hypervisor/type"),
@@ -145,7 +145,7 @@ fn cgroup(tree: &dyn Tree) -> Cgroup {
     Cgroup { version, partitions: second }
 }
 
-/// Why settings may not be changed.
+/// The reason that settings may not be changed.
 fn denied(tree: &dyn Tree) -> Option<String> {
     let status = tree.text("/proc/self/status")?;
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;

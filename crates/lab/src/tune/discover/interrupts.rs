@@ -1,14 +1,14 @@
-//! Which interrupt belongs to which receive queue: by the names that drivers give them.
+//! Maps interrupts to receive queues, by the names that drivers give them.
 
 use std::collections::BTreeMap;
 
 use crate::tune::tree::Tree;
 
-/// The receive queue that an interrupt of this name is for: `i40e-eth1-TxRx-3`, `eth1-rx-3`, `mlx5_comp3@pci:0000:3b:00.0`,
-/// `virtio2-input.3`. None for other kinds.
+/// The receive queue in an interrupt's name: `i40e-eth1-TxRx-3`, `eth1-rx-3`, `mlx5_comp3@pci:0000:3b:00.0`,
+/// `virtio2-input.3`. `None` for other interrupts.
 fn queue(action: &str) -> Option<u32> {
     let name = action.split('@').next()?;
-    // Of flow director, beside the queues.
+    // Flow director has interrupts beside those of the queues.
     if name.contains("fdir") {
         return None;
     }
@@ -19,13 +19,13 @@ fn queue(action: &str) -> Option<u32> {
     let number = name[at + 1..].parse().ok()?;
     let kind = name[..at].to_ascii_lowercase();
     let last = kind.rsplit('-').next()?;
-    // `ena` says `Tx-Rx`.
+    // The driver `ena` uses `Tx-Rx`.
     (["rx", "txrx", "input", "rxtx", "comp"].contains(&last)).then_some(number)
 }
 
-/// Interrupts of a card that are there, by their numbers.
+/// Numbers of a card's interrupts.
 fn all(tree: &dyn Tree, name: &str) -> Vec<u32> {
-    // A card's own, or those of the PCI device that a virtual card is part of.
+    // The card's own interrupts, or those of a virtual card's PCI device.
     for folder in ["device/msi_irqs", "device/../msi_irqs"] {
         let names = tree.names(&format!("/sys/class/net/{name}/{folder}"));
         let mut numbers: Vec<u32> = names.iter().filter_map(|irq| irq.parse().ok()).collect();
@@ -54,15 +54,15 @@ fn is_of(tree: &dyn Tree, irq: u32, wanted: u32) -> bool {
     tree.names(&format!("/proc/irq/{irq}")).iter().any(|action| queue(action) == Some(wanted))
 }
 
-/// The interrupt of one receive queue. Most drivers have them in order, after one or two for something else: those are looked at
-/// first.
+/// The interrupt of one receive queue. Most drivers number them in order, after one or two for other purposes, so these
+/// are checked first.
 pub(crate) fn of_queue(tree: &dyn Tree, name: &str, wanted: u32) -> Option<u32> {
     let all = all(tree, name);
     let likely = all.iter().skip(wanted as usize).take(3);
     likely.chain(&all).copied().find(|irq| is_of(tree, *irq, wanted))
 }
 
-/// Interrupts of the card that are for something else than a receive queue.
+/// The card's interrupts that belong to no receive queue.
 pub(crate) fn others(tree: &dyn Tree, name: &str) -> Vec<u32> {
     let queues = of_queues(tree, name);
     all(tree, name).into_iter().filter(|irq| !queues.values().any(|of| of == irq)).collect()

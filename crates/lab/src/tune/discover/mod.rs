@@ -1,5 +1,5 @@
-//! `margay tune discover`: what there is. Everything is read by a [`Tree`] and asked of [`Cards`], so that a recorded machine is
-//! discovered as this one is; what cannot be read is named.
+//! `margay tune discover`: collects the facts. It reads through [`Tree`] and [`Cards`], so that recorded machines work
+//! like this one. Facts that cannot be read are listed.
 
 mod cpu;
 mod engine;
@@ -17,14 +17,14 @@ use super::tree::Tree;
 pub(crate) use host::softnet;
 pub(crate) use net::FEATURES;
 
-/// What discovery is told beside the machine.
+/// Options of discovery.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// The engine's configuration; else the usual places are looked at.
+    /// The engine's configuration; by default, the usual paths are tried.
     pub(crate) engine: Option<String>,
 }
 
-/// Reads all of it.
+/// Collects all facts.
 pub(crate) fn discover(machine: &dyn Machine, tree: &dyn Tree, options: &Options) -> Facts {
     let mut missing = Vec::new();
     let cards = machine.cards();
@@ -61,7 +61,7 @@ pub(crate) fn discover(machine: &dyn Machine, tree: &dyn Tree, options: &Options
     }
 }
 
-/// Files of ours that are there, and the folders that they go to.
+/// Our own files that exist, and the folders that they go to.
 fn own(tree: &dyn Tree) -> BTreeMap<String, String> {
     let text = |path: &&str| {
         let found = tree.link(path).or_else(|| tree.read(path).ok());

@@ -1,4 +1,4 @@
-//! Interfaces: `/sys/class/net`, and what their drivers say.
+//! Interfaces: `/sys/class/net`, and the settings in their drivers.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use crate::tune::facts::{Interface, Missing, Queue, Session, Settable};
 use crate::tune::list;
 use crate::tune::tree::{Tree, number};
 
-/// What is lost of what came, by the kernel's counters.
+/// Kernel counters of lost received packets.
 const LOSSES: [&str; 6] =
     ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors", "rx_dropped", "rx_nohandler", "rx_crc_errors"];
-/// Files of an interface that say how its packets are fetched.
+/// Files of an interface that control how its packets are polled.
 const NAPI: [&str; 3] = ["gro_flush_timeout", "napi_defer_hard_irqs", "threaded"];
-/// Offloads and steering that plans look at, by the kernel's names.
+/// Offloads and steering that plans read, by the kernel's names.
 pub(crate) const FEATURES: [&str; 16] = [
     "rx-checksum",
     "rx-gro",
@@ -48,7 +48,7 @@ pub(super) fn interface(
 ) -> Interface {
     let at = format!("/sys/class/net/{name}");
     let text = |file: &str| tree.text(&format!("{at}/{file}"));
-    // What the driver does not have is no loss; what may not be asked is.
+    // An operation that the driver lacks is not missing; a denied one is.
     let mut known = |what: &str, why: Refusal| {
         if !matches!(why, Refusal::Unsupported | Refusal::Missing) {
             missing.push(Missing { what: format!("{name}: {what}"), why: why.to_string() });
@@ -106,8 +106,8 @@ fn queues(tree: &dyn Tree, name: &str) -> BTreeMap<u32, Queue> {
     out
 }
 
-/// Whether both directions of a flow have the same hash: by the card's own transformation, or by a key that repeats every 16 bits,
-/// under which exchanging addresses and ports changes nothing; and both ends are hashed.
+/// Whether both directions of a flow have the same hash. Both ends must be hashed, and the card must have a symmetric
+/// transformation, or a key that repeats every 16 bits, for which exchanging addresses and ports changes nothing.
 pub(crate) fn symmetric(rss: &Rss, hash: &BTreeMap<String, String>) -> bool {
     let both = |fields: &String| {
         let has = |letter| fields.contains(letter);

@@ -1,4 +1,4 @@
-//! What only the firmware can do: told, never written.
+//! Settings of the firmware: the plan reports them but cannot write them.
 
 use super::place::Placement;
 use super::sources::{CRYSTAL_EYE, SINGLE_NODE, says};

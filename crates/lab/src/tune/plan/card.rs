@@ -10,16 +10,16 @@ use crate::tune::facts::Interface;
 use crate::tune::knob::Knob;
 use crate::tune::list;
 
-/// Descriptors of a queue in two studies, where 512 and 2048 were worse in one.
+/// Descriptors of a queue in two studies; 512 and 2048 were worse in one.
 const RING: u32 = 1024;
-/// A packet's place in memory.
+/// Memory for one packet.
 const BUFFER: u64 = 2048;
 /// Microseconds between interrupts of a queue.
 const USECS: u32 = 125;
-/// The same where packets wait for the verdict: half as much is added on the way.
+/// The same for inline mode: it adds half as much latency.
 const USECS_INLINE: u32 = 62;
 
-/// Drivers without hardware, whose coalescing is of something else.
+/// Drivers without hardware. Their coalescing settings mean something else.
 const NO_COALESCING: [&str; 5] = ["virtio_net", "tun", "veth", "vif", "hv_netvsc"];
 
 /// All steps of a port, interface by interface.
@@ -29,7 +29,7 @@ pub(super) fn steps(draft: &mut Draft<'_>, port: &Port) {
         queues(draft, port, name, interface);
         ring(draft, port, name, interface);
         pause(draft, name, interface);
-        // Before merging is switched off: some drivers have nothing to fetch with then.
+        // Do this before merging is switched off, because some drivers cannot poll without merging.
         fetching(draft, name, interface);
         offloads(draft, name, interface);
         fields(draft, port, name, interface);
@@ -50,7 +50,7 @@ fn link_away(what: &str) -> Option<String> {
     Some(format!("{what}: many drivers reset the card, and the link is away for one to ten seconds"))
 }
 
-/// How many queues there will be.
+/// The planned number of queues.
 fn wanted_queues(port: &Port, interface: &Interface) -> Option<u32> {
     let most = interface.channels?.most;
     u32::try_from(port.interrupts.len()).ok().map(|queues| queues.clamp(1, most.receive()))
@@ -61,13 +61,13 @@ fn queues(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface)
         return;
     };
     let set = match channels.most.combined {
-        // Some drivers count each direction for itself.
+        // Some drivers count each direction separately.
         0 => Channels { rx: wanted, tx: channels.now.tx, ..channels.now },
         _ => Channels { rx: 0, tx: 0, combined: wanted, ..channels.now },
     };
     let (why, sources, disagreement) = queues_why(port);
     let mut settings = Vec::new();
-    // The kernel refuses fewer queues than a table names that somebody chose.
+    // The kernel refuses fewer queues than an explicitly set table names.
     let queues = channels.now.receive();
     let chosen = interface.rss.as_ref().is_some_and(|rss| rss.table_text(queues) != "default");
     if chosen && wanted < queues {
@@ -83,7 +83,7 @@ fn ring(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface) {
     let Some(ring) = interface.ring else { return };
     let queues = u64::from(wanted_queues(port, interface).unwrap_or(1));
     let cache = draft.facts.topology.cache_of(&port.interrupts);
-    // A quarter of the cache for what the card writes; never fewer than what was best in the studies.
+    // The card may fill a quarter of the cache, but the ring is never smaller than the studies' best value.
     let mut rx = RING;
     while rx * 2 <= ring.most.rx && queues * u64::from(rx) * 2 * BUFFER <= cache / 4 {
         rx *= 2;
@@ -188,7 +188,7 @@ fn offloads(draft: &mut Draft<'_>, name: &str, interface: &Interface) {
 
 fn hash(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface) {
     let Some(rss) = &interface.rss else { return };
-    // With one queue the hash decides nothing.
+    // With one queue the hash has no effect.
     if port.interrupts.len() < 2 || port.symmetry == Symmetry::None {
         return;
     }
@@ -208,7 +208,7 @@ fn hash(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface) {
              has not"
         }
     };
-    // A driver may spread evenly in another order.
+    // A driver's even spread may have another order.
     let queues = wanted_queues(port, interface).unwrap_or(1);
     let stays =
         interface.channels.is_some_and(|channels| channels.now.receive() == queues) && is_even(&rss.table, queues);
@@ -238,7 +238,7 @@ fn fields(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface)
         let has = |letter| fields.contains(letter);
         let want = match flow.trim_end_matches(['4', '6']) {
             "tcp" | "udp" => "sdfn",
-            // What the driver has of them, as long as it is the same both ways: most refuse ports here.
+            // The driver's fields, if they are symmetric. Most drivers refuse ports here.
             _ if has('s') && has('d') && has('f') == has('n') => fields,
             _ => "sd",
         };
@@ -268,7 +268,7 @@ fn fields(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface)
 
 fn coalesce(draft: &mut Draft<'_>, name: &str, interface: &Interface) {
     let Some(now) = interface.coalesce else { return };
-    // What these report is no time between interrupts, and cannot be set.
+    // These drivers do not report a time between interrupts, and it cannot be set.
     if NO_COALESCING.contains(&interface.driver.name.as_str()) && now.rx_usecs == 0 {
         return;
     }
@@ -315,7 +315,7 @@ fn flags(draft: &mut Draft<'_>, name: &str, interface: &Interface) {
     draft.step(id(name, "port"), words, settings);
 }
 
-/// IPv6 would speak on the port as soon as it is up.
+/// Keeps IPv6 from sending on the port as soon as it is up.
 fn quiet(draft: &mut Draft<'_>, name: &str) {
     if !draft.facts.sysctls.contains_key(&format!("net.ipv6.conf.{name}.disable_ipv6")) {
         return;
@@ -331,7 +331,7 @@ fn quiet(draft: &mut Draft<'_>, name: &str) {
     draft.step(id(name, "ipv6"), words, vec![(Knob::File(path), "1".to_owned())]);
 }
 
-/// Packets are fetched where the interrupt is, when it comes; AF_XDP arranges that otherwise for itself.
+/// Packets are polled on the interrupt's CPU, as soon as it arrives. AF_XDP sets this up itself.
 fn fetching(draft: &mut Draft<'_>, name: &str, interface: &Interface) {
     let engine = draft.facts.engine.iter().flat_map(|engine| &engine.settings);
     let by_xdp = |(setting, value): (&String, &String)| {
@@ -357,12 +357,12 @@ fn fetching(draft: &mut Draft<'_>, name: &str, interface: &Interface) {
     draft.step(id(name, "fetching"), words, settings);
 }
 
-/// A single queue without a hash of its own: other CPUs can take a part of the kernel's work.
+/// For a single queue without a hash, other CPUs can do a part of the kernel's work.
 fn rps(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface) {
     let queues = wanted_queues(port, interface).unwrap_or(1);
     let hashes = interface.features.get("rx-hashing").is_some_and(|state| state.on || !state.fixed);
     let several = port.spread == Spread::Flows && queues == 1 && port.workers.len() > 1 && !hashes;
-    // Where somebody set it and it does not help, it is taken away: packets would be hashed twice.
+    // A setting that does not help is removed, because packets would be hashed twice.
     for (queue, state) in &interface.queues {
         if *queue >= queues || (!several && state.rps.is_empty()) {
             continue;
@@ -389,7 +389,7 @@ fn rps(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface) {
 }
 
 fn interrupts(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface) {
-    // A card without interrupts of queues has none to place.
+    // A card without interrupts for its queues needs no affinity.
     if interface.queues.values().all(|queue| queue.interrupt.is_none()) {
         return;
     }

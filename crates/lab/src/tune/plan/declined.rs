@@ -1,11 +1,11 @@
-//! What the studies set and this plan does not, and why.
+//! Values that the studies set and this plan does not, with the reasons.
 
 use super::place::Placement;
 use super::sources::{CRYSTAL_EYE, GUIDE_HIGH, IP_SYSCTL, MARGAY, PACKET_MMAP, SINGLE_NODE, SYSCTL_NET, TIANJIN, says};
 use super::{Draft, Mode};
 use crate::tune::facts::Vendor;
 
-/// What one study gives TCP's memory, three times: pages.
+/// Pages for TCP's memory in one study, which sets the value three times.
 const TCP_MEM: u64 = 100_000_000;
 
 pub(super) fn declined(draft: &mut Draft<'_>, placement: &Placement) {

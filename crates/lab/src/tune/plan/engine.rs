@@ -1,4 +1,4 @@
-//! The engine's settings: computed from rate, memory and placement, not copied.
+//! The engine's settings, computed from rate, memory and placement.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,25 +8,25 @@ use super::{Draft, Mode};
 use crate::tune::facts::Facts;
 use crate::tune::list;
 
-/// Of the memory of the nodes that are used, in percent, unless it is told.
+/// Default share of the memory of the used nodes, in percent.
 const SHARE: u64 = 60;
-/// A place of the ring.
+/// Size of a ring slot.
 const PACKET: u64 = 2048;
-/// Milliseconds of a worker's share that its ring has room for.
+/// Milliseconds of a worker's traffic that fit into its ring.
 const RING_MS: u64 = 500;
-/// Flows at the same time for each Gbit/s: 300,000 were preallocated for 9 in one study.
+/// Concurrent flows for each Gbit/s: one study preallocated 300,000 for 9.
 const FLOWS: u64 = 33_000;
-/// Bytes of a flow, and of a session's stream, with what hangs from them; and how many times the flows that are expected.
+/// Bytes of a flow, and of a TCP session, with attached data; and the factor over the expected number of flows.
 const FLOW: u64 = 1024;
 const BURST: u64 = 8;
-/// Seconds of all traffic that may wait to be reassembled.
+/// Seconds of traffic that may wait for reassembly.
 const REASSEMBLY_S: u64 = 8;
-/// Bytes of a packet where a number of packets is needed.
+/// Assumed bytes of a packet, where a number of packets is needed.
 const MEAN: u64 = 800;
-/// Drivers that run programs of XDP themselves.
+/// Drivers with native XDP.
 const XDP: [&str; 8] = ["i40e", "ice", "ixgbe", "mlx5_core", "mlx4_en", "bnxt_en", "nfp", "qede"];
 
-/// What memory and rate come to.
+/// Sizes that follow from memory and rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sizes {
     budget: u64,
@@ -45,12 +45,12 @@ struct Sizes {
 
 const MIB: u64 = 1 << 20;
 
-/// The largest power of two that is no more.
+/// The largest power of two up to `n`.
 fn floor_power(n: u64) -> u64 {
     if n == 0 { 1 } else { 1 << n.ilog2() }
 }
 
-/// Rounded to whole units that people read.
+/// Rounds to a readable unit.
 fn rounded(bytes: u64) -> u64 {
     let unit = if bytes >= 4096 * MIB {
         256 * MIB
@@ -72,7 +72,7 @@ fn budget(facts: &Facts, placement: &Placement, told: Option<u64>) -> u64 {
 fn sizes(facts: &Facts, placement: &Placement, told: Option<u64>, inline: bool) -> Sizes {
     let budget = budget(facts, placement, told);
     let workers = placement.workers().len().max(1) as u64;
-    // A bridge's worker has a ring on each side.
+    // A worker on a bridge has a ring on each side.
     let rings: u64 = placement.ports.iter().map(|port| (port.workers.len() * port.interfaces.len()) as u64).sum();
     let rate: u64 = placement.ports.iter().map(|port| port.rate).sum();
     let bytes = rate / 8;
@@ -81,7 +81,7 @@ fn sizes(facts: &Facts, placement: &Placement, told: Option<u64>, inline: bool) 
     let ring_packets = wanted.min(room).clamp(1024, 1 << 20);
     let flows = (rate / 1_000_000_000).max(1) * FLOWS;
     let at_most = |bytes: u64, percent: u64, least: u64| rounded(bytes.min(budget / 100 * percent)).max(least * MIB);
-    // What waits in an inline bridge is in the ring, whose parts have a packet each.
+    // In an inline bridge, waiting packets stay in the ring, with one packet in each slot.
     let block = if inline { 0 } else { floor_power(ring_packets * PACKET / 256).clamp(128 << 10, 1 << 20) };
     Sizes {
         budget,
@@ -112,7 +112,7 @@ fn cpus(all: &[usize]) -> String {
     format!("[ {} ]", parts.join(", "))
 }
 
-/// Settings of an interface that the configuration has and this plan does not say anything of.
+/// Settings of an interface in the configuration that this plan does not mention.
 fn others(facts: &Facts, interface: &str) -> Vec<(String, String)> {
     const OWN: [&str; 16] = [
         "interface",
@@ -177,7 +177,7 @@ fn interfaces(out: &mut String, facts: &Facts, port: &Port, sizes: &Sizes, inlin
             sizes.ring_packets
         );
         if inline {
-            // The parts of an inline ring have a packet each.
+            // Each slot of an inline ring has one packet.
             let _ = writeln!(out, "    tpacket-v3: no");
         } else {
             let _ = writeln!(out, "    tpacket-v3: yes\n    block-size: {}", sizes.block);
@@ -194,7 +194,7 @@ fn interfaces(out: &mut String, facts: &Facts, port: &Port, sizes: &Sizes, inlin
     }
 }
 
-/// Entries of interfaces that this plan does not tune: the list as a whole replaces the configuration's.
+/// Entries of interfaces that this plan does not tune, because the list replaces the configuration's as a whole.
 fn untouched(out: &mut String, facts: &Facts, tuned: &[&String]) {
     let Some(engine) = &facts.engine else { return };
     let mut entries: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
@@ -248,13 +248,13 @@ pub(super) fn yaml(draft: &mut Draft<'_>, placement: &Placement) -> String {
         "\nthreading:\n  set-cpu-affinity: yes\n  cpu-affinity:\n    management-cpu-set:\n      cpu: {}\n    worker-cpu-set:\n      \
          cpu: {}\n      mode: exclusive\n      prio:\n        default: high",
         cpus(&placement.management),
-        // In the order of queues: the first worker has the first queue.
+        // In queue order: the first worker has the first queue.
         cpus(&placement.ports.iter().flat_map(|port| port.workers.iter().copied()).collect::<Vec<_>>())
     );
     if placement.ports.len() > 1 {
         let _ = writeln!(out, "      interface-specific-cpu-set:");
         for port in &placement.ports {
-            // A bridge is called by either side.
+            // Either interface may name a bridge.
             for name in &port.interfaces {
                 let _ = writeln!(
                     out,

@@ -8,14 +8,14 @@ use super::sources::{
 use super::{Draft, Words};
 use crate::tune::knob::Knob;
 
-/// Longest wake-up of a CPU that works for packets, in microseconds: about half of the pause between two interrupts.
+/// Longest wake-up time of a CPU that handles packets, in microseconds: about half of the time between two interrupts.
 const WAKE: u32 = 60;
-/// Packets that may wait for a CPU where packets are handed to it by another.
+/// Packets that may wait for a CPU, if another CPU hands packets to it.
 const BACKLOG: u64 = 10_000;
-/// Packets and microseconds of one round of fetching.
+/// Packets and microseconds of one polling round.
 const BUDGET: u64 = 600;
 const BUDGET_USECS: u64 = 8000;
-/// How readily memory is swapped out.
+/// The kernel's tendency to swap memory out.
 const SWAPPINESS: u64 = 5;
 
 pub(super) fn irqbalance(draft: &mut Draft<'_>) {
@@ -126,7 +126,7 @@ fn idle(draft: &mut Draft<'_>, placement: &Placement) {
     step.want = format!("{deep} disabled");
 }
 
-/// Adds a step for a setting of the kernel that is there.
+/// Adds a step for a kernel setting that exists.
 fn sysctl(draft: &mut Draft<'_>, word: &str, words: Words<'_>, wanted: &[(&str, u64)]) {
     let known = |(name, _): &&(&str, u64)| draft.facts.sysctls.contains_key(*name);
     let knob =
@@ -141,7 +141,7 @@ fn setting(draft: &Draft<'_>, name: &str) -> Option<u64> {
     draft.facts.sysctls.get(name)?.parse().ok()
 }
 
-/// Whether packets wait in the kernel's queue of a CPU: those of virtual interfaces, and those that a CPU hands to another.
+/// Whether packets wait in a CPU's kernel queue: those of virtual interfaces, and those that RPS hands over.
 fn waits(draft: &Draft<'_>, placement: &Placement) -> bool {
     let by_rps = draft
         .plan
@@ -190,7 +190,7 @@ fn budget(draft: &mut Draft<'_>) {
     else {
         return;
     };
-    // Now and then is nothing.
+    // Occasional squeezes do not matter.
     let often = softnet.squeezed > softnet.packets / 10_000 && softnet.squeezed > 100;
     if !often && packets <= BUDGET {
         let why = format!(
@@ -216,7 +216,7 @@ fn budget(draft: &mut Draft<'_>) {
     sysctl(draft, "budget", words, &wanted);
 }
 
-/// Receive buffers matter where the engine asks for more than is allowed.
+/// Receive buffers matter only if the engine requests more than the kernel allows.
 fn buffers(draft: &mut Draft<'_>) {
     const NAME: &str = "net.core.rmem_max";
     let asked = draft.facts.engine.iter().flat_map(|engine| &engine.settings);
@@ -249,7 +249,8 @@ fn swap(draft: &mut Draft<'_>) {
     sysctl(draft, "swappiness", words, &[("vm.swappiness", now.min(SWAPPINESS))]);
 }
 
-/// The boot line's `isolcpus`, or better a partition, is in [`super::kept`]; here is why one worker's CPU is worth it.
+/// [`super::kept`] writes `isolcpus` on the boot line or, better, a partition. This is the reason that isolating the
+/// workers' CPUs is worth it.
 pub(super) fn isolation_why(placement: &Placement) -> (String, Vec<String>) {
     let shares = placement.ports.iter().any(|port| port.spread == Spread::Queues);
     let why = match shares {

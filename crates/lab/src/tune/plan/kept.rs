@@ -1,4 +1,5 @@
-//! What outlives a restart: files of our own, never changes of somebody else's. They are written when the rest was confirmed.
+//! Settings that outlive a restart. They are files of our own, never changes to other files, and are written once the
+//! rest is confirmed.
 
 use super::host::isolation_why;
 use super::place::Placement;
@@ -18,11 +19,11 @@ const DROP_IN: &str = "/etc/systemd/system/margay.service.d/60-margay-tune.conf"
 const GRUB: &str = "60-margay-tune.cfg";
 const ENGINE_FOLDER: &str = "/etc/margay";
 const ENGINE: &str = "/etc/margay/tuned.yaml";
-/// Fewer CPUs than this are not divided.
+/// A machine with fewer CPUs is not partitioned.
 const ENOUGH: usize = 8;
 const HEAD: &str = "# Written by `margay tune`; `margay tune undo` removes it.\n";
 
-/// Paths that discovery has to look at, and those of folders.
+/// Paths that discovery has to check, and those of folders.
 pub(crate) const FILES: [&str; 7] =
     [SYSCTL, UNIT, WANTED, SLICE, DROP_IN, ENGINE, "/etc/default/grub.d/60-margay-tune.cfg"];
 pub(crate) const FOLDERS: [&str; 5] = [UNITS, WANTS, DROP_IN_FOLDER, ENGINE_FOLDER, "/etc/sysctl.d"];
@@ -55,7 +56,8 @@ fn state(is: &str) -> String {
     if is == "not there" { is.to_owned() } else { "another text".to_owned() }
 }
 
-/// Settings of the kernel as a file of `sysctl.d`; those of interfaces come from the unit, when the interfaces are there.
+/// Kernel settings as a file in `sysctl.d`. The unit sets those of interfaces, because it runs when the interfaces
+/// exist.
 fn sysctl(draft: &mut Draft<'_>) {
     let mut lines: Vec<String> = Vec::new();
     for write in draft.plan.all.iter().flat_map(|step| &step.writes) {
@@ -77,12 +79,12 @@ fn sysctl(draft: &mut Draft<'_>) {
     (step.is, step.want) = (state(&step.is), lines.join(", "));
 }
 
-/// The command line that makes the same plan at the next start.
+/// The command line that makes the same plan at the next boot.
 fn command(draft: &Draft<'_>, placement: &Placement) -> String {
     let goal = &draft.plan.goal;
     let mut words = vec![goal.program.clone(), "tune apply --boot --for".to_owned()];
     words.push(if goal.mode == Mode::Inline { "inline" } else { "passive" }.to_owned());
-    // What was found out is told: at the start links may not be up yet.
+    // Pass the discovered values, because at boot links may not be up yet.
     words.push(format!("--rate {}bit", placement.ports.iter().map(|port| port.rate).sum::<u64>()));
     if !goal.leave.is_empty() {
         words.push(format!("--leave {}", list::show(&goal.leave)));
@@ -103,7 +105,7 @@ fn command(draft: &Draft<'_>, placement: &Placement) -> String {
 
 fn unit(draft: &mut Draft<'_>, placement: &Placement) {
     let interfaces = placement.ports.iter().flat_map(|port| &port.interfaces);
-    // systemd writes what is neither letter nor digit as its number.
+    // systemd escapes characters other than letters and digits as numbers.
     let escaped = |name: &String| {
         let part = |c: char| {
             if c.is_ascii_alphanumeric() || c == '_' || c == '.' {

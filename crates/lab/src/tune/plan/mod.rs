@@ -1,4 +1,4 @@
-//! `margay tune plan`: what to change, in which order, why and after whom. A plan is a function of the facts and the goal alone.
+//! `margay tune plan`: the changes, their order, reasons and sources. A plan depends only on the facts and the goal.
 
 mod advice;
 mod card;
@@ -22,38 +22,38 @@ use super::knob::{Knob, Value};
 pub(crate) use kept::{FILES, FOLDERS};
 pub(crate) use place::{Placement, Spread};
 
-/// What the machine is to be for.
+/// The mode of the sensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// Packets are looked at.
+    /// Packets are only inspected.
     #[default]
     Passive,
     /// Packets go from one interface to another, and wait for the verdict.
     Inline,
 }
 
-/// What a plan is made for.
+/// The goal of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Goal {
     pub(crate) mode: Mode,
-    /// Interfaces that the sensor reads from; two by two where inline. None: those with hardware that nothing needs.
+    /// Interfaces that the sensor reads from, in pairs for inline mode. Empty: unused hardware interfaces.
     pub(crate) interfaces: Vec<String>,
     /// Bits a second, of all interfaces together.
     pub(crate) rate: Option<u64>,
-    /// CPUs that the sensor does not use.
+    /// CPUs that the sensor leaves alone.
     pub(crate) leave: Vec<usize>,
     /// Most workers.
     pub(crate) workers: Option<usize>,
     /// Bytes that the engine may use.
     pub(crate) memory: Option<u64>,
-    /// Steps that are left out, by their ids or the words after the interface's name.
+    /// Steps to leave out, by id or by the word after the interface's name.
     pub(crate) without: Vec<String>,
-    /// Protected interfaces are tuned too.
+    /// Also tune protected interfaces.
     pub(crate) force: bool,
-    /// What has to outlive a restart is planned to.
+    /// Plan files, so that the settings outlive a restart.
     pub(crate) keep: bool,
-    /// The command that a unit runs at the start of the machine.
+    /// The command that a unit runs at boot.
     pub(crate) program: String,
 }
 
@@ -61,51 +61,51 @@ pub(crate) struct Goal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) knob: Knob,
-    /// As it is; none where it is not there yet.
+    /// The current value; `None` if it does not exist yet.
     pub(crate) is: Value,
     pub(crate) want: String,
 }
 
 impl Write {
-    /// Whether something is to be done.
+    /// Whether the value has to change.
     pub(crate) fn changes(&self) -> bool {
         self.is.as_ref() != Some(&self.want)
     }
 }
 
-/// One thing to be one way.
+/// One step of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
     /// The interface or `machine`, a dot, and a word: `eth1.queues`.
     pub(crate) id: String,
     pub(crate) what: String,
-    /// What is there and what is wanted, for people.
+    /// The current and the wanted state, for people.
     pub(crate) is: String,
     pub(crate) want: String,
     pub(crate) why: String,
     pub(crate) sources: Vec<String>,
-    /// Who says otherwise, and the rule that decides.
+    /// Sources that disagree, and the rule that decides.
     pub(crate) disagreement: Option<String>,
-    /// It has effect after the machine's next start; after the engine's.
+    /// It takes effect after the machine's next boot, or the engine's next start.
     pub(crate) reboot: bool,
     pub(crate) restart: bool,
-    /// What may be cut off for a while.
+    /// Connections that may be interrupted for a while.
     pub(crate) cuts: Option<String>,
-    /// It is a file of our own that outlives a restart: written when the other steps are confirmed.
+    /// It is a file of our own that outlives a restart. It is written when the other steps are confirmed.
     pub(crate) kept: bool,
-    /// Why it cannot be done here.
+    /// The reason that it is impossible here.
     pub(crate) blocked: Option<String>,
     pub(crate) writes: Vec<Write>,
 }
 
 impl Step {
-    /// Whether something is to be done.
+    /// Whether the step changes anything.
     pub(crate) fn changes(&self) -> bool {
         self.writes.iter().any(Write::changes)
     }
 }
 
-/// Something that a program does not do: a setting of the firmware, a command of the boot loader.
+/// Advice for the operator on changes that the program does not make: a firmware setting, a boot loader command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Advice {
     pub(crate) what: String,
@@ -126,16 +126,16 @@ pub(crate) struct Declined {
 pub(crate) struct Refused {
     pub(crate) interface: String,
     pub(crate) reasons: Vec<String>,
-    /// Somebody named it.
+    /// The user named it.
     pub(crate) asked: bool,
 }
 
-/// See the module.
+/// A plan, see the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) goal: Goal,
     pub(crate) placement: Placement,
-    /// In the order in which they are done, with those that are as they should be.
+    /// All steps in order, including those that change nothing.
     pub(crate) all: Vec<Step>,
     pub(crate) advice: Vec<Advice>,
     pub(crate) declined: Vec<Declined>,
@@ -146,29 +146,29 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What is to be done.
+    /// The steps that change something.
     pub(crate) fn steps(&self) -> impl Iterator<Item = &Step> {
         self.all.iter().filter(|step| step.changes())
     }
 
-    /// What is as it should be.
+    /// The steps that are already as wanted.
     pub(crate) fn settled(&self) -> impl Iterator<Item = &Step> {
         self.all.iter().filter(|step| !step.changes())
     }
 
-    /// Interfaces that a person named and that are not tuned.
+    /// Interfaces that the user named and that are not tuned.
     pub(crate) fn refused_by_name(&self) -> Vec<&Refused> {
         self.refused.iter().filter(|refused| refused.asked).collect()
     }
 }
 
-/// A plan in the making.
+/// A plan under construction.
 struct Draft<'a> {
     facts: &'a Facts,
     plan: Plan,
 }
 
-/// What a step says beside its settings.
+/// The texts of a step.
 #[derive(Default)]
 struct Words<'a> {
     what: &'a str,
@@ -179,8 +179,8 @@ struct Words<'a> {
 }
 
 impl Draft<'_> {
-    /// Adds a step with its settings. What they are now is looked up; a setting that a driver rounded when it was told the same
-    /// is as it should be.
+    /// Adds a step with its settings, and looks up their current values. A setting that a driver rounded on the same
+    /// request counts as wanted.
     fn step(&mut self, id: String, words: Words<'_>, settings: Vec<(Knob, String)>) -> &mut Step {
         let told = |knob: &Knob, want: &str, is: &Value| {
             let rounded = self.facts.rounded.get(&knob.to_string());
@@ -194,7 +194,7 @@ impl Draft<'_> {
                 Write { knob, is, want }
             })
             .collect();
-        // Of a step that changes something only that is of interest.
+        // A step that changes something shows only the changes.
         let changing: Vec<&Write> = writes.iter().filter(|write| write.changes()).collect();
         let of_interest = if changing.is_empty() { writes.iter().collect() } else { changing };
         let shown = |of: &dyn Fn(&Write) -> String| summary(&of_interest, of);
@@ -226,7 +226,7 @@ impl Draft<'_> {
     }
 }
 
-/// Whether a setting that is wanted was told a driver already, word by word; what is only carried over counts as told.
+/// Whether the driver already got this value, word by word. Words that are only carried over count as given.
 fn as_told(want: &str, rounded: &super::facts::Rounded) -> bool {
     let pairs = |text: &str| {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
@@ -236,7 +236,7 @@ fn as_told(want: &str, rounded: &super::facts::Rounded) -> bool {
     pairs(want).iter().all(|pair| told.contains(pair) || got.contains(pair))
 }
 
-/// Values of several settings: alike ones once, with what they are of.
+/// Summarises the values of several settings. Equal values appear once, with the names of their settings.
 fn summary(writes: &[&Write], of: &dyn Fn(&Write) -> String) -> String {
     let mut groups: Vec<(String, Vec<&Knob>)> = Vec::new();
     for write in writes {
@@ -260,7 +260,7 @@ fn summary(writes: &[&Write], of: &dyn Fn(&Write) -> String) -> String {
     groups.iter().map(named).collect::<Vec<_>>().join("; ")
 }
 
-/// What of a setting's name tells it apart from the others of its step.
+/// The part of a setting's name that distinguishes it within its step.
 fn short(knob: &Knob) -> String {
     match knob {
         Knob::Feature(_, feature) => feature.clone(),
@@ -285,7 +285,7 @@ fn short(knob: &Knob) -> String {
     }
 }
 
-/// `queue 0, queue 1, queue 2` as `queue 0-2`, and likewise for other words before a number.
+/// Shortens `queue 0, queue 1, queue 2` to `queue 0-2`, and likewise for other words before a number.
 fn ranges(names: &[String]) -> String {
     let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     let mut others = Vec::new();
@@ -302,7 +302,7 @@ fn ranges(names: &[String]) -> String {
     others.into_iter().chain(numbered).collect::<Vec<_>>().join(", ")
 }
 
-/// A setting's value by the facts.
+/// A setting's value in the facts.
 pub(crate) fn value(facts: &Facts, knob: &Knob) -> Value {
     let interface = knob.interface().and_then(|name| facts.interfaces.get(name));
     match knob {
@@ -333,7 +333,7 @@ pub(crate) fn value(facts: &Facts, knob: &Knob) -> Value {
     }
 }
 
-/// A file of the kernel's, as far as facts know it.
+/// The contents of a kernel file, if the facts have it.
 fn file(facts: &Facts, path: &str) -> Value {
     if let Some(name) = path.strip_prefix("/proc/sys/") {
         return match name.strip_prefix("net/ipv6/conf/").and_then(|rest| rest.split_once('/')) {
@@ -359,7 +359,7 @@ pub(crate) fn plan(facts: &Facts, goal: &Goal) -> Plan {
     let chosen = choose(&mut draft);
     draft.plan.placement = place::place(&mut draft, &chosen);
     let placement = draft.plan.placement.clone();
-    // Who moves interrupts about stops first.
+    // Stop irqbalance first, because it moves interrupts.
     host::irqbalance(&mut draft);
     for port in &placement.ports {
         card::steps(&mut draft, port);
@@ -388,7 +388,7 @@ pub(crate) fn plan(facts: &Facts, goal: &Goal) -> Plan {
     draft.plan
 }
 
-/// The interfaces to tune, in their order.
+/// The interfaces to tune, in order.
 fn choose(draft: &mut Draft<'_>) -> Vec<String> {
     let facts = draft.facts;
     let goal = draft.plan.goal.clone();

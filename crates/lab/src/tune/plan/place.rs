@@ -1,4 +1,4 @@
-//! Which CPUs workers, interrupts and management threads have, and how packets come to workers.
+//! Assigns CPUs to workers, interrupts and management threads, and decides how packets reach the workers.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::{Draft, Mode};
 use crate::tune::facts::{Cpu, Facts, Interface, Vendor};
 use crate::tune::list;
 
-/// What a worker takes, in bits a second: 9 Gbit/s on 10 CPUs in one study, 34.5 on 34 and 60 on 68 in another.
+/// Bits a second that a worker handles: 9 Gbit/s on 10 CPUs in one study, 34.5 on 34 and 60 on 68 in another.
 pub(super) const WORKER_RATE: u64 = 900_000_000;
-/// The symmetric transformations of drivers, and since which kernel.
+/// Symmetric transformations of drivers, and the first kernel with each.
 const TRANSFORMS: [(&str, &str, (u32, u32)); 2] = [("ice", "symmetric-xor", (6, 8)), ("iavf", "symmetric-xor", (6, 8))];
-/// Drivers whose key can be set, so that one that repeats every 16 bits makes their hash symmetric.
+/// Drivers that accept a key. A key that repeats every 16 bits makes their hash symmetric.
 const KEYED: [&str; 14] = [
     "i40e",
     "ice",
@@ -31,22 +31,22 @@ const KEYED: [&str; 14] = [
     "virtio_net",
 ];
 
-/// From so many cores of a node on management does not share one with the system.
+/// If a node has this many cores, management does not share one with the system.
 const LARGE: usize = 8;
 
-/// How the hash of a card is made symmetric.
+/// The method that makes a card's hash symmetric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Symmetry {
-    /// It has a transformation of this name.
+    /// A transformation with this name.
     Transform(&'static str),
-    /// By a key that repeats.
+    /// A repeating key.
     Key,
-    /// It cannot be.
+    /// It cannot be made symmetric.
     None,
 }
 
-/// How packets come to workers.
+/// How packets reach the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Spread {
@@ -56,28 +56,28 @@ pub(crate) enum Spread {
     Flows,
 }
 
-/// One interface that is looked at, or two that are bridged.
+/// One passive interface, or a bridged pair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Port {
     pub(crate) interfaces: Vec<String>,
     pub(crate) node: Option<usize>,
-    /// CPUs of workers, one each.
+    /// One CPU for each worker.
     pub(crate) workers: Vec<usize>,
     pub(crate) spread: Spread,
     pub(crate) symmetry: Symmetry,
-    /// CPU of each receive queue's interrupt; as many as there are to be queues.
+    /// The interrupt CPU of each planned receive queue.
     pub(crate) interrupts: Vec<usize>,
     /// Bits a second.
     pub(crate) rate: u64,
 }
 
-/// See the module.
+/// The placement, see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Placement {
     pub(crate) ports: Vec<Port>,
-    /// CPUs of threads that manage.
+    /// CPUs of the management threads.
     pub(crate) management: Vec<usize>,
-    /// Why workers are where they are.
+    /// The reason for the placement of the workers.
     pub(crate) why: String,
     pub(crate) sources: Vec<String>,
 }
@@ -88,8 +88,8 @@ impl Placement {
         sorted(self.ports.iter().flat_map(|port| port.workers.iter().copied()))
     }
 
-    /// CPUs that nobody else should run on: of workers, interrupts and management, and the other threads of workers' cores. None
-    /// where CPU 0 would be among them, or too few were left.
+    /// CPUs that other programs should not use: those of workers, interrupts and management, and the sibling threads of
+    /// the workers' cores. `None` if CPU 0 would be among them, or too few CPUs were left.
     pub(crate) fn own(&self, facts: &Facts, leave: &[usize]) -> Option<Vec<usize>> {
         let threads = |cpu: &usize| facts.topology.cpus.get(cpu).map(|cpu| cpu.threads.clone()).unwrap_or_default();
         let own = self.busy().iter().flat_map(threads).chain(self.management.iter().copied()).collect::<Vec<_>>();
@@ -97,7 +97,7 @@ impl Placement {
         (!own.is_empty() && !own.contains(&0) && own.len() < facts.topology.cpus.len()).then_some(own)
     }
 
-    /// CPUs that work for packets: those of workers and of interrupts.
+    /// CPUs that handle packets: those of workers and of interrupts.
     pub(crate) fn busy(&self) -> Vec<usize> {
         sorted(self.ports.iter().flat_map(|port| port.workers.iter().chain(&port.interrupts).copied()))
     }
@@ -115,7 +115,7 @@ fn sorted(all: impl Iterator<Item = usize>) -> Vec<usize> {
     all
 }
 
-/// How a card's hash can be made symmetric.
+/// The method that makes a card's hash symmetric.
 fn symmetry(facts: &Facts, interface: &Interface) -> Symmetry {
     let driver = interface.driver.name.as_str();
     let Some(rss) = interface.rss.as_ref().filter(|rss| !rss.table.is_empty()) else { return Symmetry::None };
@@ -128,10 +128,10 @@ fn symmetry(facts: &Facts, interface: &Interface) -> Symmetry {
     }
 }
 
-/// CPUs as they are handed out: by core, first the first thread of each core, then the second ones.
+/// Free CPUs, in order of assignment: the first thread of each core, then the second ones.
 struct Free<'a> {
     facts: &'a Facts,
-    /// By node, in the order in which they are taken.
+    /// By node, in order of assignment.
     left: BTreeMap<usize, Vec<usize>>,
 }
 
@@ -150,7 +150,7 @@ impl<'a> Free<'a> {
         Free { facts, left }
     }
 
-    /// Takes up to so many CPUs, node by node; of each first threads only, then of all second ones.
+    /// Takes up to `most` CPUs, node by node: the first threads of each node, then all second ones.
     fn take(&mut self, nodes: &[usize], most: usize) -> Vec<usize> {
         let mut out = Vec::new();
         for second in [false, true] {
@@ -170,7 +170,7 @@ impl<'a> Free<'a> {
                 *left = kept;
             }
         }
-        // Second threads beside first ones that somebody else has are no help; in their order they are.
+        // A second thread is no help while another worker has the first one, so keep the order.
         out
     }
 
@@ -185,14 +185,14 @@ fn cores(facts: &Facts, node: usize) -> usize {
     facts.topology.cpus.iter().filter(first).count()
 }
 
-/// The first core of a node, all its threads.
+/// The first core of a node, with all its threads.
 fn first_core(facts: &Facts, node: usize, not: &[usize]) -> Vec<usize> {
     let mut all = facts.topology.cpus.iter().filter(|(id, cpu)| cpu.node == node && !not.contains(id));
     let threads = all.next().map(|(_, cpu)| cpu.threads.clone()).unwrap_or_default();
     threads.into_iter().filter(|id| !not.contains(id)).collect()
 }
 
-/// Nodes by their distance from one, the nearest first.
+/// Nodes by their distance from a node, nearest first.
 fn by_distance(facts: &Facts, from: usize) -> Vec<usize> {
     let nodes: Vec<usize> = facts.topology.nodes.keys().copied().collect();
     let distances = facts.topology.nodes.get(&from).map(|node| node.distances.clone()).unwrap_or_default();
@@ -205,7 +205,7 @@ fn by_distance(facts: &Facts, from: usize) -> Vec<usize> {
     out
 }
 
-/// Interfaces as ports: one each, or two by two where inline.
+/// Groups interfaces into ports: one each, or in pairs for inline mode.
 fn ports(draft: &mut Draft<'_>, chosen: &[String]) -> Vec<Vec<String>> {
     if draft.plan.goal.mode == Mode::Passive {
         return chosen.iter().map(|name| vec![name.clone()]).collect();
@@ -217,7 +217,7 @@ fn ports(draft: &mut Draft<'_>, chosen: &[String]) -> Vec<Vec<String>> {
     pairs.iter().map(|pair| pair.to_vec()).collect()
 }
 
-/// Places everything.
+/// Places all threads and interrupts.
 pub(super) fn place(draft: &mut Draft<'_>, chosen: &[String]) -> Placement {
     let facts = draft.facts;
     let ports = ports(draft, chosen);
@@ -226,7 +226,7 @@ pub(super) fn place(draft: &mut Draft<'_>, chosen: &[String]) -> Placement {
     }
     let speed: u64 =
         ports.iter().flatten().filter_map(|name| facts.interfaces.get(name)?.speed).sum::<u64>() * 1_000_000;
-    // A bridged pair forwards what it gets: its two links are one way each.
+    // A bridged pair forwards its input, so each link carries one direction.
     let rate = draft.plan.goal.rate.or((speed > 0).then_some(speed));
     let goal = draft.plan.goal.clone();
     if facts.topology.cpus.keys().all(|cpu| goal.leave.contains(cpu)) {
@@ -241,9 +241,9 @@ pub(super) fn place(draft: &mut Draft<'_>, chosen: &[String]) -> Placement {
     let total = facts.topology.cpus.len();
     let small = total - goal.leave.iter().filter(|cpu| facts.topology.cpus.contains_key(cpu)).count() < 4;
 
-    // CPU 0 has what the system does; where there are cores enough it is nobody's else.
+    // CPU 0 is for the system. With enough cores, nothing else uses it.
     let zero = facts.topology.cpus.get(&0).map(|cpu| cpu.threads.clone()).unwrap_or_default();
-    // Management has the first core of each node that is used; on a small machine the first CPU.
+    // Management gets the first core of each used node; on a small machine, the first CPU.
     let mut management = Vec::new();
     let mut homes_once = homes.clone();
     homes_once.sort_unstable();
@@ -273,7 +273,7 @@ pub(super) fn place(draft: &mut Draft<'_>, chosen: &[String]) -> Placement {
     let share = rate.map(|rate| rate / ports.len() as u64);
     let mut out = Vec::new();
     for (at, (port, home)) in ports.iter().zip(&homes).enumerate() {
-        // Ports that are still to come on the same node get as much.
+        // Remaining ports on the same node get an equal share.
         let rivals = homes[at..].iter().filter(|node| off_node || *node == home).count();
         let first = facts.interfaces.get(&port[0]);
         let symmetry = first.map_or(Symmetry::None, |interface| symmetry(facts, interface));
@@ -282,7 +282,7 @@ pub(super) fn place(draft: &mut Draft<'_>, chosen: &[String]) -> Placement {
             one.map(|i| (&i.driver.name, i.rss.as_ref().map(|rss| rss.key.len())))
                 == first.map(|i| (&i.driver.name, i.rss.as_ref().map(|rss| rss.key.len())))
         };
-        // Two cards that hash differently bring the directions of a flow to different queues.
+        // Two cards with different hashes put the directions of a flow into different queues.
         let symmetry = if port.iter().all(alike) { symmetry } else { Symmetry::None };
         let most_queues =
             port.iter().filter_map(|name| facts.interfaces.get(name)?.channels).map(|c| c.most.receive()).min();
@@ -303,7 +303,7 @@ pub(super) fn place(draft: &mut Draft<'_>, chosen: &[String]) -> Placement {
             (interrupts, workers, Spread::Flows)
         } else if symmetry == Symmetry::None || most_queues.is_none_or(|most| most < 2) {
             let room = free.count(&near).div_ceil(rivals);
-            // One queue's interrupts have a CPU for themselves where there is one to spare.
+            // A single queue's interrupt gets a CPU of its own if one is free.
             let own = if room > 3 { free.take(&near, 1) } else { management.iter().take(1).copied().collect() };
             let own = if own.is_empty() { near_cpu(&free, &near) } else { own };
             let room = free.count(&near).div_ceil(rivals);
@@ -314,7 +314,7 @@ pub(super) fn place(draft: &mut Draft<'_>, chosen: &[String]) -> Placement {
             let workers = free.take(&near, wanted.min(room).min(most));
             (workers.clone(), workers, Spread::Queues)
         };
-        // Where other ports have all CPUs already they are shared.
+        // If other ports have all CPUs, share them.
         let shared = workers.is_empty();
         let (workers, interrupts) =
             if shared { share_cpus(facts, &goal, wanted, &interrupts) } else { (workers, interrupts) };
@@ -336,14 +336,14 @@ pub(super) fn place(draft: &mut Draft<'_>, chosen: &[String]) -> Placement {
         }
         let rate = share.unwrap_or(WORKER_RATE * workers.len() as u64);
         let node = node_of(port);
-        // Without channels there is nothing to set, and one queue.
+        // Without channels there is nothing to set, and only one queue.
         out.push(Port { interfaces: port.clone(), node, workers, spread, symmetry, interrupts, rate });
     }
     let (why, sources) = why(facts, off_node, &homes_once);
     Placement { ports: out, management, why, sources }
 }
 
-/// Workers and the interrupt's CPU of a port for which no CPU is left: all CPUs that are not left to others.
+/// CPUs of the workers and the interrupt of a port for which no CPU is free: all that are not reserved for others.
 fn share_cpus(facts: &Facts, goal: &super::Goal, wanted: usize, interrupts: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let all: Vec<usize> = facts.topology.cpus.keys().copied().filter(|cpu| !goal.leave.contains(cpu)).collect();
     let first = interrupts.first().or(all.first()).copied();
@@ -373,7 +373,7 @@ fn why(facts: &Facts, off_node: bool, homes: &[usize]) -> (String, Vec<String>) 
     (why, [GUIDE_HIGH, SINGLE_NODE, CRYSTAL_EYE, TIANJIN, NUMA].map(str::to_owned).to_vec())
 }
 
-/// Why there are as many queues as there are.
+/// The reason for the number of queues.
 pub(super) fn queues_why(port: &Port) -> (String, Vec<String>, Option<String>) {
     let sources = vec![
         format!("{GUIDE_CAPTURE}: one queue, or a symmetric hash"),

@@ -1,4 +1,4 @@
-//! Where advice comes from. Studies are named by their titles.
+//! Sources of advice. Studies appear with their titles.
 
 pub(super) const SINGLE_NODE: &str = "Tuning Suricata on a single NUMA node (2021)";
 pub(super) const ISOLATION: &str = "Benchmarking Suricata in different isolation systems using TCPreplay (2016)";
@@ -20,7 +20,7 @@ pub(super) const NUMA: &str = "Linux, Documentation/admin-guide/mm/numa_memory_p
 pub(super) const NAPI: &str = "Linux, Documentation/networking/napi.rst";
 pub(super) const MARGAY: &str = "Margay, docs/live.md";
 
-/// What a source says.
+/// Formats the statement of a source.
 pub(super) fn says(source: &str, what: &str) -> String {
     format!("{source}: {what}")
 }

@@ -1,4 +1,5 @@
-//! Plans of recorded machines, against those that were reviewed: `recorded/plans`. `UPDATE=1` writes them anew, to be reviewed.
+//! Plans for recorded machines, compared with the reviewed ones in `recorded/plans`. `UPDATE=1` rewrites them for
+//! review.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use crate::tune::card::made_up::MadeUp;
 use crate::tune::discover::{Options, discover};
 use crate::tune::{recorded, text};
 
-/// The recorded machines, and what each is for.
+/// The recorded machines, each with its goal.
 pub(crate) fn machines() -> Vec<(&'static str, MadeUp, Goal)> {
     let goal = |mode, rate, keep, interfaces: &[&str]| Goal {
         mode,
@@ -63,7 +64,7 @@ fn every_step_has_its_reason_and_its_source() {
         assert!(!plan.all.is_empty(), "{name}");
         for step in &plan.all {
             assert!(!step.why.is_empty() && !step.what.is_empty() && !step.want.is_empty(), "{name}: {}", step.id);
-            // What only keeps the others over a restart is after nobody.
+            // Steps that only preserve others over a restart have no source.
             let carries = ["machine.unit", "machine.sysctl-file", "machine.engine"].contains(&step.id.as_str());
             assert!(!step.sources.is_empty() || carries, "{name}: {} is after nobody", step.id);
         }
@@ -113,7 +114,7 @@ fn protected_interfaces_are_never_touched() {
             .map(|(name, _)| name)
             .collect();
         assert!(!protected.is_empty(), "{name}");
-        // Whether they are named or not.
+        // Whether or not they are named.
         let all: Vec<String> = facts.interfaces.keys().cloned().collect();
         for interfaces in [goal.interfaces.clone(), Vec::new(), all] {
             let plan = plan(&facts, &Goal { interfaces, ..goal.clone() });
@@ -121,7 +122,7 @@ fn protected_interfaces_are_never_touched() {
                 assert!(!protected.contains(&&interface), "{name}: {interface}");
             }
         }
-        // Force takes a name.
+        // Force requires a name.
         let forced = Goal { interfaces: Vec::new(), force: true, ..goal.clone() };
         assert!(touched(&plan(&facts, &forced)).iter().all(|interface| !protected.contains(&interface)), "{name}");
         let named = Goal { interfaces: vec![protected[0].clone()], force: true, mode: Mode::Passive, ..goal.clone() };
@@ -140,23 +141,23 @@ fn goals_change_the_placement() {
         plan(&facts, &goal)
     };
     let port = |plan: &Plan| plan.placement.ports[0].clone();
-    // Ten workers for nine gigabits, on the card's node, CPU 0 and management apart.
+    // Ten workers for nine gigabits, on the card's node, apart from CPU 0 and management.
     let plan = of(&|_| ());
     assert_eq!(port(&plan).workers, (2..=11).collect::<Vec<_>>());
     assert_eq!((port(&plan).interrupts, plan.placement.management.clone()), (port(&plan).workers, vec![1, 33]));
-    // CPUs that are left to others.
+    // CPUs reserved for others.
     let plan = of(&|goal| goal.leave = vec![2, 3]);
     assert!(!port(&plan).workers.iter().any(|cpu| [2, 3].contains(cpu)));
-    // More than the cores of a node: their second threads; and it is said that it may not do.
+    // More workers than the node has cores: second threads are used, and the plan warns that they may not suffice.
     let plan = of(&|goal| goal.rate = Some(40_000_000_000));
     assert!(port(&plan).workers.contains(&34) && plan.notes.iter().any(|note| note.contains("may need 45 workers")));
     assert!(port(&plan).workers.iter().all(|cpu| facts.topology.cpus[cpu].node == 0));
     assert_eq!(port(&of(&|goal| goal.workers = Some(4))).workers.len(), 4);
-    // A step that is left out; one that there is not.
+    // A skipped step, and an unknown one.
     let plan = of(&|goal| goal.without = vec!["ring".into(), "wheels".into()]);
     assert!(!plan.all.iter().any(|step| step.id.ends_with(".ring")));
     assert!(plan.notes.iter().any(|note| note.contains("wheels")));
-    // An interface that there is not.
+    // An interface that does not exist.
     let plan = of(&|goal| goal.interfaces = vec!["eth77".into()]);
     assert!(plan.all.is_empty() && plan.refused_by_name()[0].reasons[0].contains("no such interface"));
     // One interface cannot be inline.
@@ -197,7 +198,7 @@ fn what_may_not_be_changed_is_named() {
 
 use proptest::prelude::*;
 
-/// An interface with one reason to be left alone, or none.
+/// An interface with one reason to be left alone, or with none.
 fn needed_by(kind: usize, name: &str) -> (String, bool) {
     let at = format!("/sys/class/net/{name}");
     let (line, protects) = match kind {
@@ -238,7 +239,7 @@ proptest! {
         let mode = if inline { Mode::Inline } else { Mode::Passive };
         let plan = plan(&facts, &Goal { interfaces: asked.clone(), mode, force, keep: true, ..Goal::default() });
         for name in touched(&plan) {
-            // By force, and by name alone.
+            // Only with force and by name.
             let by_force = force && asked.contains(&name);
             prop_assert!(!protected.contains(&name) || by_force, "{name} of {protected:?}");
         }
@@ -287,7 +288,7 @@ proptest! {
             for cpu in port.workers.iter().chain(&port.interrupts) {
                 prop_assert!(facts.topology.cpus.contains_key(cpu) && !leave.contains(cpu), "CPU {}: {:?}", cpu, port);
             }
-            // One CPU, one worker; queues are the card's.
+            // Each CPU has one worker; queues are the card's.
             prop_assert!(shared || port.workers.iter().all(|cpu| !seen.contains(cpu)), "{:?}", plan.placement);
             seen.extend(&port.workers);
             let most = port.interfaces.iter().map(|name| facts.interfaces[name].channels.unwrap().most.receive()).min().unwrap();

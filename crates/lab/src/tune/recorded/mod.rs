@@ -1,4 +1,4 @@
-//! Recorded machines: the files of `/sys` and `/proc` that discovery reads and what cards answer, as one text.
+//! Recorded machines: the files of `/sys` and `/proc` that discovery reads, and the answers of the cards, as one text.
 //!
 //! ```text
 //! # a comment
@@ -19,10 +19,10 @@ use super::list;
 /// Most lines that ranges may expand to.
 const MOST: usize = 1_000_000;
 
-/// Reads a recorded machine.
+/// Parses a recorded machine.
 ///
 /// # Errors
-/// A sentence with the line that makes no sense.
+/// A sentence that names the invalid line.
 pub(crate) fn read(text: &str) -> Result<MadeUp, String> {
     let machine = MadeUp::default();
     let mut card: Option<String> = None;
@@ -78,7 +78,7 @@ pub(crate) fn read(text: &str) -> Result<MadeUp, String> {
     Ok(machine)
 }
 
-/// Gives every path that a path with lists stands for, with its value.
+/// Calls a function with every path that a path with lists expands to, and with its value.
 fn expand(
     path: &str,
     value: &str,

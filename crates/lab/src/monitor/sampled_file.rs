@@ -1,29 +1,29 @@
-//! A file of /proc or /sys that is opened once and read again from its start for each sample.
+//! A file of /proc or /sys, opened once and read again from its start for each sample.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// No file of the kernel that is sampled is larger; what is beyond is not read.
+/// Upper limit for a sampled kernel file; the rest is not read.
 const MOST: usize = 8 << 20;
 
-/// See the module.
-pub(super) struct Kept {
+/// A sampled file, see the module.
+pub(super) struct SampledFile {
     file: File,
     text: Vec<u8>,
 }
 
-impl Kept {
+impl SampledFile {
     /// Opens `path`.
     ///
     /// # Errors
     /// As [`File::open`].
-    pub(super) fn open(path: impl AsRef<Path>) -> io::Result<Kept> {
-        Ok(Kept { file: File::open(path)?, text: vec![0; 4096] })
+    pub(super) fn open(path: impl AsRef<Path>) -> io::Result<SampledFile> {
+        Ok(SampledFile { file: File::open(path)?, text: vec![0; 4096] })
     }
 
-    /// The file as it is now. Empty where it is gone (a process that ended, an interface that was removed).
+    /// The current contents; empty if the process ended or the interface was removed.
     pub(super) fn read(&mut self) -> &str {
         let mut length = 0;
         loop {
@@ -42,18 +42,18 @@ impl Kept {
     }
 }
 
-/// Reads a small file once; empty where there is none.
+/// Reads a small file once; empty if it does not exist.
 pub(super) fn once(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The number that a file holds alone, not a number where it holds something else (`max`) or is not there.
+/// The number that is the file's only content; NaN if the content is something else (`max`) or missing.
 pub(super) fn number(text: &str) -> f64 {
     text.trim().parse().unwrap_or(f64::NAN)
 }
 
-/// The values of `names` in a file of lines `name value`, `name: value` or `name=value`, each times `scale`, pushed to
-/// `row` in the order of `names`.
+/// Appends the values of `names` to `row`, in that order, each multiplied by `scale`. The file's lines are `name value`,
+/// `name: value` or `name=value`.
 pub(super) fn named(text: &str, names: &[&str], scale: f64, row: &mut Vec<f64>) {
     let first = row.len();
     row.resize(first + names.len(), f64::NAN);
