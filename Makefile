@@ -157,7 +157,10 @@ defence: build ## every sample of defence/: attacks are stopped by their rule, t
 	@tools/defence held-out $(RELEASE)
 
 defence-report: build ## a page of what of the defence's samples is stopped, missed and stopped by mistake (REPORT=FILE)
-	@tools/defence report $(RELEASE) -o $(or $(REPORT),target/defence.html)
+	@$(RELEASE) lab attacks make --quiet -o target/defence.pcap
+	@$(RELEASE) lab attacks run target/defence.pcap --offline -c etc/margay.yaml --set classification-file=etc/classification.config \
+		-S defence/margay-defence.rules -S defence/margay-network.rules -o target/defence-report >/dev/null
+	@$(RELEASE) lab attacks report target/defence-report -o $(or $(REPORT),target/defence.html)
 
 defence-live: build ## the held-out requests past an engine between two namespaces, and what the server received (root)
 	@tools/defence-live $(RELEASE) defence/margay-defence.rules defence/held-out/*-*.txt

@@ -104,6 +104,14 @@ def requests(path):
         yield kind, f'{place}: {value}', request(place, detail, value)
 
 
+def write(path, cases):
+    """Writes requests with their classes as `margay lab attacks` reads them."""
+    with open(path, 'w') as f:
+        for n, (kind, data) in enumerate(cases):
+            label = 'benign' if kind == 'ordinary' else 'attack'
+            f.write(json.dumps({'id': str(n), 'label': label, 'class': kind, 'request': base64.b64encode(data).decode()}) + '\n')
+
+
 def frame(kind, flags, stream, body=b''):
     """A frame of HTTP/2 (RFC 9113, section 4.1)."""
     return len(body).to_bytes(3, 'big') + bytes([kind, flags]) + stream.to_bytes(4, 'big') + body

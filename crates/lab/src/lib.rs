@@ -3,6 +3,7 @@
 //! It uses no code of the engine: `margay lab` controls engines as a user would, through their commands, signals and
 //! counter files.
 
+mod attacks;
 mod card;
 mod chart;
 mod clock;
@@ -47,6 +48,9 @@ enum Command {
     /// Generates and sends traffic
     #[command(subcommand)]
     Traffic(traffic::Traffic),
+    /// Attacks in other traffic, past an inline engine: what is stopped, missed, and stopped by mistake
+    #[command(subcommand)]
+    Attacks(attacks::Attacks),
     Monitor(monitor::Args),
     Throughput(Box<throughput::Args>),
     Compare(compare::Args),
@@ -120,6 +124,7 @@ pub fn run(args: impl Iterator<Item = OsString>, recorder: Option<Recorder>) -> 
     };
     let outcome = match cli.command {
         Command::Traffic(command) => return traffic::run(command),
+        Command::Attacks(command) => attacks::run(command),
         Command::Monitor(args) => monitor::run(&args),
         Command::Throughput(args) => throughput::run(&args),
         Command::Compare(args) => compare::run(&args),

@@ -11,18 +11,18 @@ pub(crate) mod quick {
 
 mod addr;
 mod attack;
-mod frame;
-mod generate;
+pub(crate) mod frame;
+pub(crate) mod generate;
 mod kinds;
-mod mix;
+pub(crate) mod mix;
 mod preset;
-mod profile;
-mod rng;
+pub(crate) mod profile;
+pub(crate) mod rng;
 mod send;
-mod session;
-mod template;
+pub(crate) mod session;
+pub(crate) mod template;
 mod trex;
-mod units;
+pub(crate) mod units;
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! The capture point is in the middle: every answer passes it half a round trip after what it answers.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::frame::{self, ICMP, TCP, UDP};
 use super::rng::Rng;
@@ -50,14 +50,76 @@ pub(crate) struct Session<'a> {
     v6: bool,
     mss: usize,
     id: [u16; 2],
+    /// Addresses of client and server in the frames; an instance of a template has others.
+    ends: [IpAddr; 2],
+    first_port: u16,
+    /// Sequence numbers with which streams begin.
+    first_seq: [u32; 2],
     frames: Vec<Raw>,
     lap: Option<Lap>,
+}
+
+/// Fields of an IPv4 header.
+pub(crate) struct Header<'h> {
+    pub(crate) proto: u8,
+    /// Whole words.
+    pub(crate) options: &'h [u8],
+    /// Flags and the fragment's offset.
+    pub(crate) flags: u16,
+    /// None: the sender's next one.
+    pub(crate) id: Option<u16>,
+    /// The receiver's address is the sender's as well.
+    pub(crate) from_itself: bool,
+}
+
+impl Header<'_> {
+    /// An ordinary one: without options, not to be fragmented.
+    pub(crate) fn plain(proto: u8) -> Header<'static> {
+        Header { proto, options: &[], flags: 0x4000, id: None, from_itself: false }
+    }
+}
+
+/// A TCP segment that belongs to no stream.
+pub(crate) struct Bare {
+    pub(crate) ports: [u16; 2],
+    pub(crate) seq: u32,
+    pub(crate) flags: u8,
+    pub(crate) window: u16,
 }
 
 impl<'a> Session<'a> {
     pub(crate) fn new(rng: &'a mut Rng, place: Place, rtt: u64, v6: bool) -> Session<'a> {
         let mss = if v6 { 1440 } else { 1460 };
-        Session { rng, place, rtt, now: 0, v6, mss, id: [1, 1], frames: Vec::new(), lap: None }
+        let end = |n: u16| match v6 {
+            true => IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n)),
+            false => IpAddr::V4(Ipv4Addr::new(10, 0, 0, n as u8)),
+        };
+        Session {
+            rng,
+            place,
+            rtt,
+            now: 0,
+            v6,
+            mss,
+            id: [1, 1],
+            ends: [end(1), end(2)],
+            first_port: CLIENT_PORT,
+            first_seq: [1000, 2000],
+            frames: Vec::new(),
+            lap: None,
+        }
+    }
+
+    /// A session that is sent as it is, and not as instances of a template: its frames have the place's addresses, the number of a
+    /// client's port is the port, and sequence numbers are by chance.
+    pub(crate) fn once(rng: &'a mut Rng, place: Place, rtt: u64) -> Session<'a> {
+        let ends = [place.client, place.server];
+        let (ids, seqs) = (rng.next(), rng.next());
+        let mut s = Session::new(rng, place, rtt, ends[0].is_ipv6());
+        (s.ends, s.first_port) = (ends, 0);
+        s.id = [ids as u16, (ids >> 16) as u16];
+        s.first_seq = [seqs as u32, (seqs >> 32) as u32];
+        s
     }
 
     /// Half a round trip, give or take a twentieth.
@@ -72,27 +134,60 @@ impl<'a> Session<'a> {
 
     /// Ethernet and IP before `l4`, at the time `at`; everything's checksums are computed when the template is made.
     fn ip(&mut self, at: u64, dir: Dir, proto: u8, l4: &[u8]) {
-        let mut f = Vec::with_capacity(60 + l4.len());
+        self.packet(at, dir, &Header::plain(proto), l4);
+    }
+
+    /// The same with a header of one's own; of IPv6 it is the protocol alone.
+    pub(crate) fn packet(&mut self, at: u64, dir: Dir, header: &Header<'_>, payload: &[u8]) {
+        let mut f = Vec::with_capacity(60 + header.options.len() + payload.len());
         let (a, b) = (dir as u8 + 1, dir.other() as u8 + 1);
         f.extend([2, 0, 0, 0, 0, b, 2, 0, 0, 0, 0, a]);
-        if self.v6 {
-            f.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
-            f.extend((l4.len() as u16).to_be_bytes());
-            f.extend([proto, 64]);
-            for n in [a, b] {
-                f.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, n]);
+        let target = self.ends[dir.other() as usize];
+        let source = if header.from_itself { target } else { self.ends[dir as usize] };
+        match (source, target) {
+            (IpAddr::V6(source), IpAddr::V6(target)) => {
+                f.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+                f.extend((payload.len() as u16).to_be_bytes());
+                f.extend([header.proto, 64]);
+                f.extend(source.octets().into_iter().chain(target.octets()));
             }
-        } else {
-            let id = &mut self.id[dir as usize];
-            *id = id.wrapping_add(1);
-            f.extend([8, 0, 0x45, 0]);
-            f.extend((l4.len() as u16 + 20).to_be_bytes());
-            f.extend(id.to_be_bytes());
-            f.extend([0x40, 0, 64, proto, 0, 0, 10, 0, 0, a, 10, 0, 0, b]);
+            (IpAddr::V4(source), IpAddr::V4(target)) => {
+                let next = &mut self.id[dir as usize];
+                *next = next.wrapping_add(1);
+                let length = 20 + header.options.len() as u16;
+                f.extend([8, 0, 0x40 | (length / 4) as u8, 0]);
+                f.extend((payload.len() as u16 + length).to_be_bytes());
+                f.extend(header.id.unwrap_or(*next).to_be_bytes());
+                f.extend(header.flags.to_be_bytes());
+                f.extend([64, header.proto, 0, 0]);
+                f.extend(source.octets().into_iter().chain(target.octets()));
+                f.extend(header.options);
+            }
+            // A place has addresses of one family.
+            _ => return,
         }
-        f.extend(l4);
+        f.extend(payload);
         f.resize(f.len().max(60), 0);
         self.raw(at, f);
+    }
+
+    /// A segment without stream and without options.
+    pub(crate) fn bare(&mut self, dir: Dir, segment: &Bare, data: &[u8]) {
+        let mut l4 = Vec::with_capacity(20 + data.len());
+        l4.extend(segment.ports[0].to_be_bytes());
+        l4.extend(segment.ports[1].to_be_bytes());
+        l4.extend(segment.seq.to_be_bytes());
+        l4.extend([0, 0, 0, 0, 0x50, segment.flags]);
+        l4.extend(segment.window.to_be_bytes());
+        l4.extend([0, 0, 0, 0]);
+        l4.extend(data);
+        self.ip(self.now, dir, TCP, &l4);
+    }
+
+    /// A message of ICMP: type, code, and what follows the checksum.
+    pub(crate) fn icmp(&mut self, dir: Dir, message: &[u8]) {
+        let (head, rest) = message.split_at(message.len().min(2));
+        self.ip(self.now, dir, ICMP, &[head, &[0, 0], rest].concat());
     }
 
     pub(crate) fn raw(&mut self, at: u64, frame: Vec<u8>) {
@@ -101,7 +196,7 @@ impl<'a> Session<'a> {
 
     /// A UDP datagram from or to client port number `client`.
     pub(crate) fn udp(&mut self, dir: Dir, client: u16, server: u16, payload: &[u8]) {
-        let client = CLIENT_PORT + client;
+        let client = self.first_port.wrapping_add(client);
         let (from, to) = if dir == Dir::Client { (client, server) } else { (server, client) };
         let mut l4 = Vec::with_capacity(8 + payload.len());
         l4.extend(from.to_be_bytes());
@@ -130,7 +225,7 @@ impl<'a> Session<'a> {
 
     /// One TCP segment as told, without any of a stream's courtesies.
     pub(crate) fn segment(&mut self, at: u64, s: &mut Stream, dir: Dir, flags: u8, data: &[u8]) {
-        let client = CLIENT_PORT + s.client;
+        let client = self.first_port.wrapping_add(s.client);
         let (from, to) = if dir == Dir::Client { (client, s.server) } else { (s.server, client) };
         let options: &[u8] = if flags & SYN != 0 {
             let mss: &[u8] = if self.v6 {
@@ -167,7 +262,7 @@ impl<'a> Session<'a> {
 
     /// A stream to the server's port from client port number `client`, nothing sent yet.
     pub(crate) fn stream(&mut self, client: u16, server: u16) -> Stream {
-        Stream { client, server, seq: [1000, 2000], last: Dir::Client, window: [10, 10], pending: 0 }
+        Stream { client, server, seq: self.first_seq, last: Dir::Client, window: [10, 10], pending: 0 }
     }
 
     /// A stream with its handshake.
@@ -256,6 +351,18 @@ impl<'a> Session<'a> {
         if let Some(lap) = &mut self.lap {
             *lap = Lap { to, times, time, seq, ..*lap };
         }
+    }
+
+    /// The session's frames in the order of time, with right checksums.
+    pub(crate) fn frames(self) -> Vec<Raw> {
+        let mut frames = self.frames;
+        frames.sort_by_key(|f| f.at);
+        for raw in &mut frames {
+            if let Some(layout) = frame::parse(&raw.frame) {
+                layout.fix(&mut raw.frame);
+            }
+        }
+        frames
     }
 
     /// The session as a template.

@@ -1,0 +1,131 @@
+//! A capture over wires with an engine between them.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::eve::Alerts;
+use super::record::Recorder;
+use super::results::Others;
+use super::sent::Counted;
+use crate::engine::{Contract, From, Running};
+use crate::load::Wire;
+use crate::made::Session;
+use crate::problem::{Outcome, Problem};
+
+/// Longest frame without its Ethernet header.
+const MTU: u32 = 1500;
+/// So long nothing more arrives before the last packet is in.
+const REST: Duration = Duration::from_millis(1500);
+
+/// Packets that came out of the engine, and its alerts.
+#[derive(Debug, Default)]
+pub(super) struct Arrived {
+    pub(super) counted: Counted,
+    pub(super) alerts: Alerts,
+    /// Packets a second that were sent.
+    pub(super) rate: f64,
+}
+
+/// Sends the capture past an engine that is started for it in `dir`.
+///
+/// # Errors
+/// Where interfaces cannot be made, or engine or sender fail; or somebody asks to stop.
+pub(super) fn run(
+    capture: &Path,
+    contract: &Contract,
+    rate: Option<&str>,
+    dir: &Path,
+    notes: &mut Vec<String>,
+) -> Outcome<Arrived> {
+    // A session for the interfaces of each engine, which are gone before the next.
+    let mut session = Session::begin()?;
+    let short = session.make_folder()?;
+    let wire = Wire::make(&mut session, MTU, true)?;
+    let far = wire.far.clone().ok_or_else(|| Problem::Failed("there is no second pair of interfaces".to_owned()))?;
+    let from = From::Interface {
+        name: wire.engine.clone(),
+        peer: Some(far.engine.clone()),
+        tap: None,
+        namespace: wire.namespace.clone(),
+    };
+    let mut running = Running::start(contract, &from, dir, &short, &mut session)?;
+    let recorder = Recorder::start(&[&wire.sender, &far.sender])?;
+    let report = dir.join("traffic.json");
+    let mut command = sender(capture, rate, &wire.sender, &far.sender, &report)?;
+    session.mark(&mut command)?;
+    let log = dir.join("traffic.log");
+    let out = std::fs::File::create(&log).map_err(|error| Problem::file("make", &log, error))?;
+    let too = out.try_clone().map_err(|error| Problem::file("use", &log, error))?;
+    let failed = |error: std::io::Error| Problem::Failed(format!("cannot run the sender: {error}"));
+    let mut child = command.stdin(Stdio::null()).stdout(out).stderr(too).spawn().map_err(failed)?;
+    while child.try_wait().map_err(failed)?.is_none() {
+        running.keep(Duration::from_millis(20), "while the capture was sent")?;
+    }
+    let mut before = u64::MAX;
+    while recorder.so_far() != before {
+        before = recorder.so_far();
+        running.keep(REST, "while the last packets arrived")?;
+    }
+    let (counted, lost) = recorder.end();
+    running.stop()?;
+    if lost > 0 {
+        notes.push(format!(
+            "{lost} packets arrived that could not be recorded: they look like losses; a lower --rate helps"
+        ));
+    }
+    let rate = sent(&report, &log, notes)?;
+    Ok(Arrived { counted, alerts: Alerts::read(&dir.join("eve.json"))?, rate })
+}
+
+fn sender(capture: &Path, rate: Option<&str>, near: &str, far: &str, report: &Path) -> Outcome<Command> {
+    let own = crate::engine::own_command()?;
+    let mut command = Command::new(&own[0]);
+    command.args(&own[1..]).args(["traffic", "send", "--quiet", "--interface", near, "--peer", far]);
+    match rate {
+        Some(rate) => command.args(["--rate", rate]),
+        None => command.args(["--multiplier", "1"]),
+    };
+    command.arg("--report").arg(report).arg(capture);
+    Ok(command)
+}
+
+/// The rate that was sent at.
+fn sent(report: &Path, log: &Path, notes: &mut Vec<String>) -> Outcome<f64> {
+    // A sender that did not reach its rate has a report; one without did not send.
+    let Ok(text) = std::fs::read_to_string(report) else {
+        let said = std::fs::read_to_string(log).unwrap_or_default();
+        let said = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned();
+        return Err(Problem::Failed(format!("the sender failed: {}", said.trim_start_matches("margay lab: "))));
+    };
+    let value: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| Problem::file("understand", report, error))?;
+    if let Some(error) = value["error"].as_str() {
+        return Err(Problem::Failed(format!("the sender failed: {error}")));
+    }
+    let left_out = value["too_long"].as_u64().unwrap_or(0) + value["foreign"].as_u64().unwrap_or(0);
+    if left_out > 0 {
+        notes.push(format!("{left_out} packets of the capture do not fit on the wire and count as lost"));
+    }
+    let number = |name: &str| value[name].as_f64().unwrap_or(0.0);
+    Ok(number("packets") / number("seconds").max(1e-9))
+}
+
+/// The other traffic: sessions of which a rule blocked something, and those that lost packets otherwise.
+pub(super) fn others(sent: &Counted, arrived: &Arrived) -> Others {
+    let mut others = Others {
+        packets: sent.others,
+        arrived: arrived.counted.others.min(sent.others),
+        sessions: sent.flows.len() as u64,
+        rate: arrived.rate,
+        ..Others::default()
+    };
+    for (flow, packets) in &sent.flows {
+        if arrived.alerts.others.contains_key(flow) {
+            others.blocked += 1;
+        } else if arrived.counted.flows.get(flow).is_none_or(|came| came < packets) {
+            others.incomplete += 1;
+        }
+    }
+    others
+}
