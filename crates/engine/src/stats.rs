@@ -248,7 +248,7 @@ pub(crate) fn of_engine(outputs: &OutputCounters) -> Vec<(String, u64)> {
     all
 }
 
-/// What is no sum of what workers have.
+/// Whether a counter is not a sum over the workers.
 pub(crate) fn is_most(name: &str) -> bool {
     matches!(name, "decoder.max_pkt_size" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
         // Values of all workers together, whichever worker reports them.
