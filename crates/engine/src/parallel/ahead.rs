@@ -181,7 +181,7 @@ pub(crate) struct Helped {
     board: Arc<Board>,
     piece: Option<Arc<Piece>>,
     nth: usize,
-    /// Searches that helpers made for this worker.
+    /// Searches by helpers that this worker used.
     taken_over: std::cell::Cell<u64>,
 }
 
@@ -208,7 +208,7 @@ impl Helped {
         self.piece = None;
     }
 
-    /// Searches that helpers made for this worker.
+    /// Searches by helpers that this worker used.
     pub(super) const fn taken_over(&self) -> u64 {
         self.taken_over.get()
     }

@@ -81,7 +81,8 @@ pub(crate) struct Retired {
 }
 
 impl Install {
-    /// Builds the state for one worker. With `several` workers, they share counters. `known` says which rules the worker already has.
+    /// Builds the state for one worker. With `several` workers, they share counters. `known` says which rules the worker
+    /// already has.
     ///
     /// # Errors
     /// A matcher cannot allocate its memory.
