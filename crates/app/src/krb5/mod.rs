@@ -124,7 +124,7 @@ fn probe_udp(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// The same check behind a length (section 7.2.2).
+/// The same check after a length (section 7.2.2).
 fn probe_tcp(dir: Direction, data: &[u8]) -> Probed {
     match data.split_first_chunk() {
         None => Probed::More,
