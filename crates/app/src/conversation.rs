@@ -96,7 +96,7 @@ pub trait Conversation: Debug + Send + Sized + 'static {
         let _ = (turn, from);
     }
 
-    /// The flow changed to this protocol from `original`.
+    /// The flow changed to this protocol; `original` is its first one.
     fn comes_after(&mut self, original: AppProto) {
         let _ = original;
     }
