@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         Some(self.identifier()?.0)
     }
 
-    /// Reads a tag. Returns it and the data behind it.
+    /// Reads a tag. Returns it and the data after it.
     fn identifier(&self) -> Option<(u8, &'a [u8])> {
         let (&first, mut rest) = self.rest.split_first()?;
         if first & 0x1f != 0x1f {
@@ -178,7 +178,7 @@ mod tests {
         );
         assert!(inside.is_empty() && inside.element().is_none());
         assert_eq!(r.unsigned(INTEGER), Some(256));
-        // `r` is a tag, and `e` a length of 101 bytes that are not there.
+        // `r` is a tag, and `e` a length of 101 bytes, which are missing.
         assert_eq!((r.tag(), r.element()), (Some(b'r'), None));
         for (data, tag) in [
             (&b"\xbf\x04\x01a"[..], 0xa4),

@@ -68,7 +68,7 @@ pub trait Conversation: Debug + Send + Sized + 'static {
     }
 
     /// Handles a complete message or a datagram. Any result except [`Outcome::More`] ends the round: after [`Outcome::Change`]
-    /// and [`Outcome::Done`] this parser does not see the data behind the message.
+    /// and [`Outcome::Done`] this parser does not see the data after the message.
     fn message(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, message: &[u8]) -> Outcome;
 
     /// Whether the parser continues after a gap. It then skips the rest of the incomplete message. If the gap extends past that
@@ -96,7 +96,7 @@ pub trait Conversation: Debug + Send + Sized + 'static {
         let _ = (turn, from);
     }
 
-    /// The flow changed to this protocol from `original`.
+    /// The flow changed to this protocol; `original` is its first one.
     fn comes_after(&mut self, original: AppProto) {
         let _ = original;
     }
@@ -316,7 +316,7 @@ struct Side {
 impl Side {
     /// Handles a gap of `len` bytes. Returns whether all of them belong to skipped data.
     fn passes_gap(&mut self, len: u64) -> bool {
-        // The parser receives the waiting bytes again before those behind the gap.
+        // The parser receives the waiting bytes again before those after the gap.
         let waiting = self.waiting as u64;
         match self.pass.saturating_sub(waiting).checked_sub(len) {
             Some(left) if self.pass > 0 => {
@@ -355,8 +355,7 @@ pub fn parser<S: Conversation>(config: &AppConfig, flow: &FlowCore) -> Box<dyn P
 }
 
 impl<S: Conversation> MessageParser<S> {
-    /// Makes room for a new transaction: completes the oldest open ones, with an event. Returns whether it found none to
-    /// complete.
+    /// Whether the limit of transactions is reached. If so, ends the open ones, with an event, so that they can be freed.
     fn is_full(&mut self, cx: &mut Parse<'_>) -> bool {
         if self.txs.len() < self.state.max_txs().max(1) {
             return false;

@@ -19,8 +19,8 @@ impl AppEvents {
         }
     }
 
-    /// Adds event `number`, below 128, even if it is already set; for protocols that count each occurrence. Events beyond
-    /// [`AppEvents::MOST`] are dropped.
+    /// Adds event `number`, below 128, even if it is already set; for protocols that count each occurrence. Repetitions
+    /// beyond [`AppEvents::MOST`] are dropped.
     pub fn repeat(&mut self, number: u8) {
         if self.has(number) && self.list.len() < Self::MOST {
             self.list.push(number);
@@ -29,7 +29,7 @@ impl AppEvents {
         }
     }
 
-    /// The number of events above which [`AppEvents::repeat`] drops an event that is already set.
+    /// The number of events from which [`AppEvents::repeat`] drops repetitions.
     pub const MOST: usize = 128;
 
     /// Whether event `number` occurred.

@@ -1,4 +1,4 @@
-//! Frames: stretches of a stream that a parser marks as one thing of a protocol (a request, a PDU, a header).
+//! Frames: ranges of a stream that a parser marks as a unit of the protocol (a request, a PDU, a header).
 //!
 //! A protocol names its frame types in [`crate::Protocol::frames`]. Its parser marks where a frame begins
 //! ([`FrameMarks::begin`]) and ends ([`FrameMarks::end`]); the bytes stay in the stream. Without frame rules or frame logging,
@@ -26,7 +26,7 @@ pub struct Frame {
     pub kind: u8,
     /// Stream offset of its first byte.
     pub offset: u64,
-    /// Stream offset behind its last byte; `None` while unknown.
+    /// Stream offset after its last byte; `None` while unknown.
     pub end: Option<u64>,
     /// Its transaction.
     pub tx: Option<u64>,
@@ -68,7 +68,7 @@ impl FlowFrames {
         &mut self.lists[dir.index()]
     }
 
-    /// Whether there is none.
+    /// Whether there are no frames.
     pub fn is_empty(&self) -> bool {
         self.lists.iter().all(Vec::is_empty)
     }

@@ -9,7 +9,7 @@
 //! only by its [`Protocol`] declaration; [`PROTOCOLS`] lists them. A parser knows nothing of rules or outputs, and never reads
 //! a clock.
 //!
-//! A parser returns how many bytes it consumed. The rest stays in the stream's buffer and comes again with more data behind it,
+//! A parser returns how many bytes it consumed. The rest stays in the stream's buffer and comes again with more data after it,
 //! so waiting needs no copy. [`AppConfig`] has the limits. Anomalies in the traffic are events of the transaction
 //! ([`AppEvents`]), never errors that stop the engine.
 

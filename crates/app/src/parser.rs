@@ -178,7 +178,7 @@ pub struct Parse<'a> {
 /// The result of a parser call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parsed {
-    /// Bytes that the parser consumed. The rest comes again with more data behind it.
+    /// Bytes that the parser consumed. The rest comes again with more data after it.
     pub consumed: usize,
     /// How the session continues.
     pub outcome: Outcome,
@@ -228,7 +228,7 @@ pub trait Parser: Debug + Send {
     /// set, with the rest or with no data.
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed;
 
-    /// Handles a gap of `len` bytes. The unconsumed rest of the last call comes again, followed by the data behind the gap.
+    /// Handles a gap of `len` bytes. The unconsumed rest of the last call comes again, followed by the data after the gap.
     fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome;
 
     /// The engine delivers no more data of this direction, though the stream continues: open messages end here, truncated.

@@ -352,13 +352,13 @@ pub fn add(protocol: &'static Protocol) -> Result<(), String> {
     let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
     let name = protocol.name;
     if LISTS.get().is_some() {
-        return Err(format!("{name} comes too late: the protocols are in use"));
+        return Err(format!("{name} is added too late: the protocols are already in use"));
     }
     if protocol.proto as usize != 2 + BUILT_IN.len() + added.len() {
         return Err(format!("{name} has the number of another protocol, {:?}", protocol.proto));
     }
     if BUILT_IN.iter().chain(added.iter()).any(|p| p.name == name || p.rule_name == protocol.rule_name) {
-        return Err(format!("there is a protocol called {name}"));
+        return Err(format!("there already is a protocol called {name}"));
     }
     added.push(protocol);
     Ok(())

@@ -74,7 +74,7 @@ pub struct AppSession {
     pub side: [AppProto; 2],
     /// The flow's protocol.
     pub proto: AppProto,
-    /// The protocol before the last change.
+    /// The flow's first protocol, if the protocol changed.
     pub original: AppProto,
     state: RecogniseState,
     /// The current parser, after the previous protocol's parser if that one still has transactions.

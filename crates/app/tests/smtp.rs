@@ -386,7 +386,7 @@ fn too_many_transactions() {
     t.say(&format!("{BEGIN}{}", format!("{MAIL}> A: b\n> \n> c\n> .\n< 250 ok\n").repeat(3)), usize::MAX);
     assert_eq!((t.outcome, t.parser.txs()), (Outcome::Full, 0..2));
     assert_eq!(t.shared.counters.tx_limit[AppProto::Smtp as usize], 1);
-    // The waiting data is parsed once they are gone.
+    // The waiting data is parsed once the transactions are freed.
     t.outcome = Outcome::More;
     (0..2).for_each(|id| t.parser.free_tx(&mut t.shared, id));
     t.say(&format!("{MAIL}> A: b\n> \n> c\n> .\n< 250 ok\n"), usize::MAX);

@@ -70,7 +70,7 @@ impl Apdu {
     }
 }
 
-/// Reads an object identifier behind this tag: ten bits of type, the rest is the instance (clause 20.2.14).
+/// Reads an object identifier after this tag: ten bits of type, the rest is the instance (clause 20.2.14).
 fn object(data: &[u8], tag: u8) -> Option<(u16, u32)> {
     let n = be32(data, 1).filter(|_| data.first() == Some(&tag))?;
     Some(((n >> 22) as u16, n & 0x3f_ffff))

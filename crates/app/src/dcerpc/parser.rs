@@ -1,7 +1,7 @@
 //! Reads messages from streams and datagrams and assigns them to calls.
 //!
 //! The parser waits for a complete message of a stream, at most 64 KiB. If a gap ends inside a message with a known length, the
-//! parser skips the rest of it. Otherwise it looks for a message at the beginning of the data behind the gap.
+//! parser skips the rest of it. Otherwise it looks for a message at the beginning of the data after the gap.
 
 use margay_flow::Direction;
 

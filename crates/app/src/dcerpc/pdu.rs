@@ -127,7 +127,7 @@ pub(crate) struct Request<'a> {
     pub stub: &'a [u8],
 }
 
-/// Reads a request behind its header.
+/// Reads a request after its header.
 pub(crate) fn request(h: Header, body: &[u8]) -> Option<Request<'_>> {
     let mut r = Reader::new(body, h.little);
     r.u32()?;
@@ -135,7 +135,7 @@ pub(crate) fn request(h: Header, body: &[u8]) -> Option<Request<'_>> {
     Some(Request { context, opnum, stub: r.rest() })
 }
 
-/// The stub data of a response behind its header. Like Suricata, include the eight bytes before it, unless SMB carries the
+/// The stub data of a response after its header. Like Suricata, include the eight bytes before it, unless SMB carries the
 /// message.
 pub(crate) fn response(body: &[u8], carried: bool) -> Option<&[u8]> {
     body.get(if carried { 8 } else { 0 }..)

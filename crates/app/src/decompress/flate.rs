@@ -199,7 +199,7 @@ impl Flate {
                     _ => Wrapper::Bare,
                 };
                 self.begin(wrapper);
-                // A zlib stream declared as gzip raises no event, as in Suricata.
+                // A zlib stream declared as gzip raises no event: other implementations accept it too.
                 let lied =
                     matches!((self.label, wrapper), (Coding::Gzip, Wrapper::Bare) | (Coding::Deflate, Wrapper::Gzip));
                 Step::Restart { lied }

@@ -121,7 +121,7 @@ fn indicators(text: &str) -> Result<NumberCondition, String> {
         let bit = INDICATORS.iter().find(|i| i.0.eq_ignore_ascii_case(word)).map(|i| i.1);
         any |= bit.or_else(|| word.parse::<u16>().ok().map(u64::from)).ok_or_else(|| {
             let known = INDICATORS.iter().map(|i| i.0).collect::<Vec<_>>().join(", ");
-            format!("\"{word}\" is no internal indication; they are {known}")
+            format!("\"{word}\" is not an internal indication; they are {known}")
         })?;
     }
     Ok(NumberCondition::Bits { any, none: 0 })
@@ -136,7 +136,7 @@ fn object(text: &str) -> Result<NumberCondition, String> {
     };
     match read() {
         Some(object) => Ok(NumberCondition::OneOf { values: vec![object], negated: false }),
-        None => Err(format!("\"{text}\" is no object; write a group and a variation, each up to 255, as in 60,2")),
+        None => Err(format!("\"{text}\" is not an object; write a group and a variation, each up to 255, as in 60,2")),
     }
 }
 
@@ -151,7 +151,7 @@ pub static PROTOCOL: Protocol = Protocol {
             key: "max-tx",
             unit: Unit::Count,
             default: 32,
-            about: "Most transactions of a flow that rules and logs are not done with.",
+            about: "Most transactions of a flow that are not yet inspected and logged.",
         },
         Setting {
             key: "max-points",

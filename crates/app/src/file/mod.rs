@@ -318,8 +318,7 @@ impl File {
         if let Some(h) = self.hasher.take() {
             self.digests = h.finish();
             if self.state != FileState::Closed {
-                // An incomplete file shows only the digest that it is stored under. If it ended before its flow's data did, it
-                // shows none.
+                // An incomplete file has at most a SHA-256: if it is stored, or was cut at the inspection limit.
                 (self.digests.md5, self.digests.sha1) = (None, None);
                 if !self.at_limit && matches!(self.store, StoreState::No) {
                     self.digests.sha256 = None;

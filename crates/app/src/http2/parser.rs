@@ -32,7 +32,7 @@ enum State {
     Preface,
     /// At a frame header.
     Frame,
-    /// In the payload of `DATA`: bytes left, padding behind them, and whether the frame ends its side.
+    /// In the payload of `DATA`: bytes left, padding after them, and whether the frame ends its side.
     Data { tx: u64, left: u32, pad: u32, end: bool },
     /// In skipped bytes.
     Skip(u32),

@@ -55,7 +55,12 @@ pub static PROTOCOL: Protocol = Protocol {
     buffers: &BUFFERS,
     numbers: &NUMBERS,
     events: events::NAMES,
-    settings: &[Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." }],
+    settings: &[Setting {
+        key: "max-tx",
+        unit: Unit::Count,
+        default: 1024,
+        about: "Most open transactions of a flow.",
+    }],
     packet_addresses: true,
     ..Protocol::new(AppProto::Krb5, "krb5").logged()
 };
@@ -73,7 +78,7 @@ fn message_type(text: &str) -> Result<NumberCondition, String> {
 fn exact(text: &str, max: u64) -> Result<NumberCondition, String> {
     match text.trim().parse() {
         Ok(n) if n <= max => Ok(NumberCondition::OneOf { values: vec![n], negated: false }),
-        _ => Err(format!("\"{text}\" is no number from 0 to {max}")),
+        _ => Err(format!("\"{text}\" is not a number from 0 to {max}")),
     }
 }
 
@@ -88,10 +93,10 @@ fn ticket_encryption(text: &str) -> Result<NumberCondition, String> {
     }
     let words = text.split([',', ' ']).filter(|w| !w.is_empty());
     let values = words
-        .map(|w| names::encryption_type(w).map(number_of).ok_or_else(|| format!("\"{w}\" is no type of encryption")))
+        .map(|w| names::encryption_type(w).map(number_of).ok_or_else(|| format!("\"{w}\" is not an encryption type")))
         .collect::<Result<Vec<_>, _>>()?;
     if values.is_empty() {
-        Err("a type of encryption is missing".into())
+        Err("an encryption type is missing".into())
     } else {
         Ok(NumberCondition::OneOf { values, negated: false })
     }
@@ -119,7 +124,7 @@ fn probe_udp(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// The same check behind a length (section 7.2.2).
+/// The same check after a length (section 7.2.2).
 fn probe_tcp(dir: Direction, data: &[u8]) -> Probed {
     match data.split_first_chunk() {
         None => Probed::More,

@@ -66,7 +66,12 @@ pub static PROTOCOL: Protocol = Protocol {
     buffers: &BUFFERS,
     numbers: &NUMBERS,
     events: events::NAMES,
-    settings: &[Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." }],
+    settings: &[Setting {
+        key: "max-tx",
+        unit: Unit::Count,
+        default: 1024,
+        about: "Most open transactions of a flow.",
+    }],
     ..Protocol::new(AppProto::Ldap, "ldap").logged()
 };
 

@@ -281,7 +281,7 @@ impl Message {
         let Some(text) = line.strip_prefix(b"--").filter(|_| !self.boundaries.is_empty()) else { return false };
         let behind = |b: &Vec<u8>| text.strip_prefix(b.as_slice());
         let exact = |b: &Vec<u8>| behind(b).is_some_and(|r| matches!(r.trim_ascii_end(), b"" | b"--"));
-        // The rest of a delimiter line does not matter, unless a longer boundary matches.
+        // Prefer an exact match. Otherwise the rest of a delimiter line does not matter.
         let found = self.boundaries.iter().rposition(exact);
         let found = found.or_else(|| self.boundaries.iter().rposition(|b| behind(b).is_some()));
         let Some(depth) = found else { return false };

@@ -58,7 +58,7 @@ pub static PROTOCOL: Protocol = Protocol {
             key: "request-flood",
             unit: Unit::Count,
             default: 500,
-            about: "Most requests of a flow without a response; with more they are given up (`flooded`).",
+            about: "Most requests of a flow without a response. A further one abandons them (`flooded`).",
         },
         Setting::STREAM_DEPTH,
     ],

@@ -116,7 +116,7 @@ pub(super) fn read(text: &str) -> Result<NumberCondition, String> {
                     "user" => USER,
                     "reserved" => RESERVED,
                     "all" if set => 0,
-                    _ => return wrong(&format!("\"{rest}\" is no function and no category")),
+                    _ => return wrong(&format!("\"{rest}\" is neither a function nor a category")),
                 };
                 parts.push(flags(bit, if set { bit } else { 0 }));
             }
@@ -129,7 +129,7 @@ pub(super) fn read(text: &str) -> Result<NumberCondition, String> {
                 access = match kind {
                     "read" => message::READ,
                     "write" => message::WRITE,
-                    _ => return wrong(&format!("\"{kind}\" is no access")),
+                    _ => return wrong(&format!("\"{kind}\" is neither read nor write")),
                 };
                 access |= match table {
                     "" => 0,
@@ -137,10 +137,10 @@ pub(super) fn read(text: &str) -> Result<NumberCondition, String> {
                     "coils" => message::COILS,
                     "input" => message::INPUT,
                     "holding" => message::HOLDING,
-                    _ => return wrong(&format!("\"{table}\" is no table")),
+                    _ => return wrong(&format!("\"{table}\" is not a table")),
                 };
                 if access & message::WRITE != 0 && access & (message::DISCRETES | message::INPUT) != 0 {
-                    return wrong(&format!("nothing can write {table}"));
+                    return wrong(&format!("{table} cannot be written"));
                 }
                 parts.push(flags(u64::from(access), u64::from(access)));
             }

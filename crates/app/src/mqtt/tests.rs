@@ -9,7 +9,7 @@ use crate::testing::Talk;
 const CONNECT5: &[u8] =
     b"\x10\x2f\x00\x04MQTT\x05\xc2\x00\x3c\x03\x21\x00\x14\x00\x13myvoiceismypassport\x00\x04user\x00\x04pass";
 const CONNACK5: &[u8] = b"\x20\x06\x00\x00\x03\x22\x00\x0a";
-/// The same of version 3.1.
+/// CONNECT and CONNACK of version 3.1.
 const CONNECT3: &[u8] = b"\x10\x2d\x00\x06MQIsdp\x03\xc2\x00\x3c\x00\x13myvoiceismypassport\x00\x04user\x00\x04pass";
 const CONNACK3: &[u8] = b"\x20\x02\x00\x00";
 

@@ -153,7 +153,7 @@ impl Conversation for Sip {
         if let Some((len, body)) = side.message {
             return Framing::Head(len, body);
         }
-        // Line ends before a start line are skipped (section 7.5); clients send them as keep-alives.
+        // Line ends before a start line are skipped (section 7.5); clients send them to keep the connection open.
         let blank = data.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
         if blank > 0 {
             side.scanned = 0;

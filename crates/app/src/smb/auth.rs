@@ -131,7 +131,7 @@ fn kerberos(mut blob: &[u8]) -> Option<Kerberos> {
     if oid != KRB5 {
         return None;
     }
-    // AP-REQ (RFC 4120 section 5.5.1) behind its token identifier.
+    // AP-REQ (RFC 4120 section 5.5.1) after its token identifier.
     let mut message = wrapped.strip_prefix(&[1, 0])?;
     let request = tagged(&mut tagged(&mut message, 0x6e)?, 0x30)?;
     let ticket = tagged(&mut tagged(&mut member(request, 0xa3)?, 0x61)?, 0x30)?;

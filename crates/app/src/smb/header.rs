@@ -25,7 +25,7 @@ impl Smb1 {
     /// Set in responses.
     pub(super) const REPLY: u8 = 0x80;
 
-    /// Reads a header behind its magic.
+    /// Reads a header after its magic.
     pub(super) fn read(message: &[u8]) -> Option<Smb1> {
         let mut r = Reader::little(message.get(..Self::LEN)?);
         r.take(4)?;
@@ -79,7 +79,7 @@ impl Smb2 {
     /// Set in responses.
     pub(super) const RESPONSE: u8 = 1;
 
-    /// Reads a header behind its magic.
+    /// Reads a header after its magic.
     pub(super) fn read(message: &[u8]) -> Option<Smb2> {
         let mut r = Reader::little(message.get(..Self::LEN)?);
         r.take(8)?;

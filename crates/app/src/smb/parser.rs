@@ -2,7 +2,7 @@
 //!
 //! NetBIOS frames records; a record of SMB2 has one or more messages. The parser waits for a complete message, up to
 //! [`WHOLE_MAX`] bytes, except for reads and writes of files, whose bytes it consumes as they arrive. If a gap ends inside a
-//! record with a known length, the parser skips the rest of the record. Otherwise it searches for a header behind the gap.
+//! record with a known length, the parser skips the rest of the record. Otherwise it searches for a header after the gap.
 
 use std::collections::HashMap;
 
@@ -67,7 +67,7 @@ pub(super) struct Data {
     pub tx: Option<u64>,
     /// File offset of the next byte.
     pub offset: u64,
-    /// Bytes left, and bytes of the message behind them.
+    /// Bytes left, and bytes of the message after them.
     pub left: u64,
     pub behind: u64,
     /// The handling of the data, known after its first bytes.
@@ -86,7 +86,7 @@ pub(super) enum State {
     Skip(u64),
     /// This many bytes before file data, and then in it.
     Data(u64, Data),
-    /// In skipped bytes, with an unknown record boundary behind them.
+    /// In skipped bytes, with an unknown record boundary after them.
     Lost(u64),
 }
 
@@ -418,7 +418,7 @@ impl SmbParser {
     }
 
     fn message(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8], left: u64) -> Step {
-        // The data behind the record is not part of it.
+        // The data after the record is not part of it.
         let rest = rest.get(..usize::try_from(left).unwrap_or(usize::MAX)).unwrap_or(rest);
         let whole = rest.len() as u64 == left;
         let Some(magic) = rest.first_chunk::<4>() else {

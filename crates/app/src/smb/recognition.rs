@@ -1,4 +1,4 @@
-//! Protocol detection for SMB: on any port, by a header behind a four-byte length; on the ports of SMB, behind other NetBIOS
+//! Protocol detection for SMB: on any port, by a header after a four-byte length; on the ports of SMB, after other NetBIOS
 //! session packets.
 
 use margay_flow::Direction;

@@ -622,7 +622,7 @@ fn create_response(b: &Block<'_>) -> Option<(u16, [u64; 4], u64)> {
     Some((fid, times, size))
 }
 
-/// The old and the new name, each behind a format byte.
+/// The old and the new name, each after a format byte.
 fn rename(b: &Block<'_>, unicode: bool) -> Option<(Vec<u8>, Vec<u8>)> {
     let (from, next) = b.string(1, unicode)?;
     let (to, _) = b.string(next + 1, unicode)?;

@@ -30,7 +30,7 @@ mod command {
     pub(super) const LAST: u16 = 18;
 }
 
-/// Length of the fixed part before the data of a write, behind the header; [`READ`] is the same for a read response.
+/// Length of the fixed part before the data of a write, after the header; [`READ`] is the same for a read response.
 const WRITE: usize = 48;
 /// See [`WRITE`].
 const READ: usize = 16;

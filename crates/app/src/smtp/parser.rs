@@ -153,7 +153,7 @@ impl SmtpParser {
             }
             let used = match self.mode {
                 Mode::Tls if rest.len() <= MAX_LINE && !cx.end => break,
-                // Nobody answers.
+                // The server does not reply, so the client's data is parsed as commands.
                 Mode::Tls => {
                     self.mode = Mode::Command;
                     continue;

@@ -1,5 +1,5 @@
 //! Protocol detection for TLS. It accepts the header of the first record (RFC 8446 section 5.1 and its predecessors): a
-//! handshake, and from the server also an alert or data; a ClientHello in a record with an unusual version, or behind records
+//! handshake, and from the server also an alert or data; a ClientHello in a record with an unusual version, or after records
 //! that servers skip; an SSL 2.0 greeting that offers SSL 3.0 or TLS (RFC 5246 appendix E.2); and SSL 2.0 itself.
 
 use margay_flow::Direction;
@@ -51,7 +51,7 @@ pub(super) const RECOGNITION: Recognition = Recognition {
 /// The limit of records before the ClientHello: OpenSSL skips 32 empty ones, Go 15 warnings.
 const RECORDS_BEFORE: usize = 32;
 
-/// On any port: a ClientHello in a record of any version that a server accepts, possibly behind records that servers skip:
+/// On any port: a ClientHello in a record of any version that a server accepts, possibly after records that servers skip:
 /// empty records, and warning alerts.
 fn client_hello(dir: Direction, data: &[u8]) -> Probed {
     if dir != Direction::ToServer {

@@ -31,7 +31,7 @@ impl Head {
     }
 }
 
-/// Reads a ClientHello behind its type: the version, and whether its lengths are consistent.
+/// Reads a ClientHello after its type: the version, and whether its lengths are consistent.
 pub(super) fn client_hello(body: &[u8]) -> Option<(Version, bool)> {
     let b = body.first_chunk::<8>()?;
     let number = |at: usize| usize::from(u16::from_be_bytes([b[at], b[at + 1]]));
@@ -40,7 +40,7 @@ pub(super) fn client_hello(body: &[u8]) -> Option<(Version, bool)> {
     Some((version(u16::from_be_bytes([b[0], b[1]])), fits))
 }
 
-/// Reads a ServerHello behind its type: the version and the certificate.
+/// Reads a ServerHello after its type: the version and the certificate.
 pub(super) fn server_hello(body: &[u8]) -> Option<(Version, &[u8])> {
     let b = body.first_chunk::<10>()?;
     let len = usize::from(u16::from_be_bytes([b[4], b[5]]));

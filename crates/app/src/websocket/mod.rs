@@ -73,11 +73,11 @@ pub static PROTOCOL: Protocol = Protocol {
         key: "max-payload-size",
         unit: Unit::Bytes,
         default: 64 << 10,
-        about: "Most bytes of a message's payload that are inspected, compressed or not; the rest is passed over.",
+        about: "Most bytes of a message's payload that are inspected, compressed or not; the rest is skipped.",
     }],
     eve_options: &[
         EveOption { key: "payload", unit: Unit::Flag, default: 0, about: "The payload, in Base64." },
-        EveOption { key: "payload-printable", unit: Unit::Flag, default: 0, about: "The same, readable." },
+        EveOption { key: "payload-printable", unit: Unit::Flag, default: 0, about: "The payload, as printable text." },
     ],
     alert_options: &[
         EveOption {
@@ -86,7 +86,12 @@ pub static PROTOCOL: Protocol = Protocol {
             default: 0,
             about: "The payload of WebSocket, in Base64.",
         },
-        EveOption { key: "websocket-payload-printable", unit: Unit::Flag, default: 0, about: "The same, readable." },
+        EveOption {
+            key: "websocket-payload-printable",
+            unit: Unit::Flag,
+            default: 0,
+            about: "The payload, as printable text.",
+        },
     ],
     recognition: Recognition { patterns: &[], probes: &[] },
     parser: parser::<WebSocket>,

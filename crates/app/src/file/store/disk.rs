@@ -268,7 +268,7 @@ impl Disk {
                 let there = rustix::fs::statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW);
                 let there = there.map_err(|e| failed("cannot look at", e))?;
                 if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
-                    return Err(failed("is in the way, and no file:", Errno::EXIST));
+                    return Err(failed("cannot store a file, because this is not a regular file:", Errno::EXIST));
                 }
                 let new = rustix::fs::statat(&self.tmp, &from, AtFlags::SYMLINK_NOFOLLOW);
                 let new = new.map_err(|e| failed("cannot look at the new copy of", e))?;
@@ -342,7 +342,10 @@ impl Disk {
         self.used = self.measure() + writing;
         self.note(inner);
         if self.used <= self.quota - self.quota / 100 * FREE && inner.is_full.swap(false, Ordering::Relaxed) {
-            (self.say[1])(&format!("file-store: {}: there is room again: files are stored", self.dir.display()));
+            (self.say[1])(&format!(
+                "file-store: {}: storing resumes, because the quota has room again",
+                self.dir.display()
+            ));
         }
     }
 
