@@ -10,11 +10,11 @@
 //! [`DetectState`] is the mutable state of one worker. [`DetectState::inspect`] takes a packet through four steps:
 //!
 //! 1. **Candidates.** IP-only rules come from a table of addresses (`iponly`), for the first packet of each direction of
-//!   a flow. The others come from groups (`group`). A rule with a pattern becomes a candidate when a multi-pattern
-//!   matcher ([`mpm`]) finds the pattern in the payload, the stream or a header. A rule without a pattern becomes one
-//!   when the packet and the flow bits meet its needs.
+//!    a flow. The others come from groups (`group`). A rule with a pattern becomes a candidate when a multi-pattern
+//!    matcher ([`mpm`]) finds the pattern in the payload, the stream or a header. A rule without a pattern becomes one
+//!    when the packet and the flow bits meet its needs.
 //! 2. **Checks**, in rule order and cheapest first: header, packet and flow state ([`checks`]), buffers ([`inspect`]).
-//!   The effects ([`effect`]) of a matching rule apply at once, so that later rules see them.
+//!    The effects ([`effect`]) of a matching rule apply at once, so that later rules see them.
 //! 3. **Decision**, again in order: thresholds (`threshold`), the alert queue, actions. A `pass` ends it.
 //! 4. **Verdict** for the packet and, for kinds that act on flows, the flow.
 //!
