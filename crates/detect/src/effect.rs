@@ -256,7 +256,7 @@ impl TxTarget<'_> {
         let dirs = [server, client];
         let scope = match (scope, self.file) {
             (FileScope::File, Some(f)) => StoreScope::File(f as usize),
-            // Without a matching file, this stores the files of the other direction.
+            // Without a matching file, all files of `dirs` in the transaction are stored.
             (FileScope::File | FileScope::Transaction, _) => StoreScope::Tx,
             (FileScope::Flow, _) => {
                 if let Some(engine) = self.files.as_deref_mut() {

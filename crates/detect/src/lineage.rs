@@ -14,16 +14,13 @@
 //! | --- | --- |
 //! | flow table, streams, parsers, transactions, files | kept: rules do not affect them |
 //! | decisions for a flow (`drop`, `pass`, `bypass`, firewall's `accept`) | kept, whichever rule made them |
-//! | flowbits, flowints, `flow:` and entropy variables, `xbits` and `hostbits` of hosts, pairs and transactions | kept
-//! by name. A name keeps its number from set to set, used or not, until there are [`NAMES_MAX`] names; then all state is
-//! dropped and numbers start again |
+//! | flowbits, flowints, `flow:` and entropy variables, `xbits` and `hostbits` of hosts, pairs and transactions | kept by name. A name keeps its number from set to set, used or not, until there are [`NAMES_MAX`] names; then all state is dropped and numbers start again |
 //! | rules that wait for more of a transaction, with the checks that held | kept for unchanged rules, else dropped |
 //! | rules that matched a transaction or a frame, or finished with files | kept for unchanged rules: none alerts twice |
 //! | which buffers of a transaction were searched | dropped: new rules find patterns in data that still exists |
 //! | a finished direction of a transaction | stays finished: new rules inspect later data |
 //! | first packet of a direction seen (IP-only rules, `flow_start`) | kept: no rule sees it twice |
-//! | counts of `threshold`, `detection_filter` and rate filters | kept for rules with unchanged thresholds; others
-//! expire |
+//! | counts of `threshold`, `detection_filter` and rate filters | kept for rules with unchanged thresholds; others expire |
 //! | tags | kept until they end |
 //! | datasets | kept if rules or the configuration may change them; others are read again |
 //! | variables inside scripts | start again |

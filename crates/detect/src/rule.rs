@@ -231,7 +231,7 @@ impl CompiledRule {
         let (mut tx, mut frame) = (None, None);
         if rule.buffers.iter().any(frame::is_frame) {
             if rule.firewall {
-                return Err(Refused::Error("firewall rules cannot look at frames".into()));
+                return Err(Refused::Error("firewall rules cannot inspect frames".into()));
             }
             frame = Some(Box::new(frames.compile(rule, number, &header, env, limits)?));
         } else if of_tx {
@@ -240,7 +240,7 @@ impl CompiledRule {
         let only_stream = rule.checks.iter().any(|c| matches!(c, Check::Flow(f) if f.stream == Some(true)));
         let detection_filter = |t: &Threshold| t.kind == ThresholdKind::DetectionFilter;
         if rule.firewall && rule.thresholds.iter().any(detection_filter) {
-            return Err(Refused::Error("detection_filter is not for firewall rules: these decide at once".into()));
+            return Err(Refused::Error("a firewall rule cannot have detection_filter: it decides at once".into()));
         }
         let silent = rule.firewall || rule.noalert || matches!(rule.action, Action::Config);
         Ok(CompiledRule {

@@ -1,4 +1,5 @@
-//! Settings of the flow table, with the defaults of Suricata 8 (`flow:`, `flow-timeouts:`, `vlan:`, `livedev:`, `decoder.recursion-level:`).
+//! Settings of the flow table, with the defaults of Suricata 8 (`flow:`, `flow-timeouts:`, `vlan:`, `livedev:`,
+//! `decoder.recursion-level:`).
 
 use crate::hash::HashKey;
 use crate::{FlowState, RateConfig};

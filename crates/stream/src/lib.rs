@@ -44,15 +44,11 @@
 //! | limit on | setting | when it is reached |
 //! | --- | --- | --- |
 //! | sessions | `stream.memcap` | no session: `tcp.ssn_memcap_drop`, [`Exception::SessionMemcap`] |
-//! | stream data | `stream.reassembly.memcap` | the segment's data is skipped: `tcp.segment_memcap_drop`,
-//! [`Exception::ReassemblyMemcap`] |
-//! | bytes per direction | `stream.reassembly.depth` | the rest is not tracked: `tcp.stream_depth_reached`,
-//! `reassembly_depth_reached` |
+//! | stream data | `stream.reassembly.memcap` | the segment's data is skipped: `tcp.segment_memcap_drop`, [`Exception::ReassemblyMemcap`] |
+//! | bytes per direction | `stream.reassembly.depth` | the rest is not tracked: `tcp.stream_depth_reached`, `reassembly_depth_reached` |
 //! | SYNs, SYN/ACKs stored | `max-syn-queued`, `max-synack-queued` | `3whs_syn_flood`, `3whs_synack_flood` |
-//! | urgent bytes per direction | `urgent.oob-limit` | `reassembly_urgent_oob_limit_reached`; inline, `oob-limit-policy`
-//! |
-//! | resumable connections | `margay.resumable-connections` | the oldest entry of the set is evicted:
-//! `tcp.resumable_forgotten` |
+//! | urgent bytes per direction | `urgent.oob-limit` | `reassembly_urgent_oob_limit_reached`; inline, `oob-limit-policy` |
+//! | resumable connections | `margay.resumable-connections` | the oldest entry of the set is evicted: `tcp.resumable_forgotten` |
 
 mod buffer;
 mod config;

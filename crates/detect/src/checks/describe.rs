@@ -169,7 +169,7 @@ impl CompiledCheck {
             Kind::IpProto(c) => (format!("ip_proto:{}", compare(c)), number(p.is_ip().then_some(p.proto))),
             Kind::SameIp => ("sameip".into(), format!("{} and {}", p.src, p.dst)),
             Kind::L3Proto(v) => (format!("l3_proto:ipv{v}"), number(header::version(p))),
-            Kind::IpOption(_) => ("ipopts".into(), "the options that the packet has decide".into()),
+            Kind::IpOption(_) => ("ipopts".into(), "the packet's options decide".into()),
             Kind::FragBits { bits, mode: m } => {
                 let asked = format!("fragbits:{}{:#06x}", mode(*m), bits);
                 (asked, number(header::frag_word(p).map(|w| format!("{:#06x}", w & 0xe000))))
@@ -194,7 +194,7 @@ impl CompiledCheck {
             Kind::Dsize(c) => {
                 let len = crate::header::payload_of(p).len();
                 let found = match header::is_pseudo(p) {
-                    true => "nobody sent this packet: it has no size".into(),
+                    true => "this is a pseudo packet without a size".into(),
                     false => format!("the payload has {len} bytes"),
                 };
                 (format!("dsize:{}", compare(c)), found)

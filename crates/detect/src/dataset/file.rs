@@ -42,7 +42,7 @@ impl Problems {
     /// All messages.
     pub(super) fn finish(mut self, name: &str) -> Vec<String> {
         if self.more > 0 {
-            self.said.push(format!("dataset {name}: {} more entries that cannot be read are left out", self.more));
+            self.said.push(format!("dataset {name}: {} more invalid entries are skipped", self.more));
         }
         self.said
     }

@@ -382,8 +382,8 @@ impl<W: Watch> State<W> {
         early: usize,
     ) -> Verdict {
         let mut matches = std::mem::take(&mut self.firewall.matches);
-        // If threat detection drops the packet, the firewall still accepted it as a packet but did not inspect it
-        // further.
+        // If a packet rule of threat detection drops the packet, the firewall's transaction tables do not count: they come
+        // after that rule.
         let verdict = self.decide(detect, input, verdict);
         let packet_rule = |n: u32| detect.compiled.get(n as usize).is_some_and(|r| r.tx.is_none() && r.frame.is_none());
         let td_dropped = verdict.action == VerdictAction::Drop && verdict.dropped_by.is_some_and(packet_rule);

@@ -177,7 +177,7 @@ impl Store {
             Ok(bytes) => Some(bytes),
             Err(Unread::Absent) => None,
             Err(Unread::Wrong(why)) => {
-                self.problem(format!("{}: {why}; it is made anew", path.display()));
+                self.problem(format!("{}: {why}; it is compiled again", path.display()));
                 None
             }
         }
@@ -190,7 +190,7 @@ impl Store {
 
     /// Reports that the library does not accept the file's content.
     pub(super) fn refused(&self, key: &Key) {
-        self.problem(format!("{}: Hyperscan does not take it; it is made anew", self.path(key).display()));
+        self.problem(format!("{}: Hyperscan does not accept it; it is compiled again", self.path(key).display()));
     }
 
     fn contents(&self, path: &Path, key: &Key) -> Result<Vec<u8>, Unread> {
@@ -471,7 +471,11 @@ mod tests {
             assert_eq!(numbers(&used), (3, 2, 1), "{name}");
             assert_eq!(used.problems.len(), 1, "{name}: {:?}", used.problems);
             let whose = file.file_name().unwrap().to_str().unwrap();
-            assert!(used.problems[0].contains(whose) && used.problems[0].contains("made anew"), "{:?}", used.problems);
+            assert!(
+                used.problems[0].contains(whose) && used.problems[0].contains("compiled again"),
+                "{:?}",
+                used.problems
+            );
             assert_eq!(fs::read(&file).unwrap().len(), good.len(), "{name}");
             assert_eq!(numbers(&load(&dir.settings())), (3, 3, 0), "{name}");
         }

@@ -302,7 +302,9 @@ impl TxBuilder {
                 }
                 Some(s) => {
                     if rule.firewall && steps.iter().any(|x| x.progress > s) {
-                        return Err(Refused::Error(format!("the hook {name} comes before what the rule asks for")));
+                        return Err(Refused::Error(format!(
+                            "the hook {name} comes before the data that the rule inspects"
+                        )));
                     }
                     hook = Some(s);
                     // A script runs from that state on.

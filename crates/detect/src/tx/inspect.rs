@@ -423,7 +423,7 @@ impl<W: Watch> State<W> {
             }
             if step.progress > view.progress {
                 self.context.watch.step(number, plan, step, StepCame::NotReached, &view);
-                // Later data does not exist either, except files.
+                // Later steps are not reached either, except those on files.
                 continue;
             }
             let outcome = match &step.what {

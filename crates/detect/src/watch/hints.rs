@@ -55,7 +55,7 @@ fn content(c: &Content, seen: &OpSeen<'_>) -> Hint {
     let from = seen.window.map_or(0, |w| w.0);
     let looked = match seen.window {
         None if data.len() < n => format!("there are only {} bytes", data.len()),
-        None => "where it would have to lie there is no room for it".to_owned(),
+        None => "it does not fit into the range where it must be".to_owned(),
         Some(_) if whole => format!("not in the {} bytes", data.len()),
         Some(w) => format!("not in {}", range(w)),
     };
@@ -126,7 +126,7 @@ pub(crate) fn of(check: &BufferCheck, seen: &OpSeen<'_>) -> Hint {
     let len = seen.data.len();
     let whole = |text: String| Hint { text, mark: (0, 0), tenths: 0 };
     if seen.came == CheckResult::Limit {
-        return whole("not looked at: the rule took too many steps here (detect.inspection-recursion-limit)".into());
+        return whole("not evaluated: the rule took too many steps here (detect.inspection-recursion-limit)".into());
     }
     match check {
         BufferCheck::Content(c) => content(c, seen),
@@ -145,10 +145,10 @@ pub(crate) fn of(check: &BufferCheck, seen: &OpSeen<'_>) -> Hint {
         BufferCheck::IsDataAt { at, relative, .. } => {
             let at = value(at, seen);
             let place = if *relative { (seen.cursor as i64).saturating_add(at) } else { at };
-            whole(format!("the buffer has {len} bytes, and this is about byte {place}"))
+            whole(format!("the buffer has {len} bytes; the check is for byte {place}"))
         }
-        BufferCheck::Asn1(_) => whole("nothing of what was asked for in the ASN.1 there".into()),
-        BufferCheck::Bsize(c) => whole(format!("the buffer has {len} bytes, asked is {}", compare(c))),
+        BufferCheck::Asn1(_) => whole("the ASN.1 there meets none of the conditions".into()),
+        BufferCheck::Bsize(c) => whole(format!("the buffer has {len} bytes; the rule requires {}", compare(c))),
         BufferCheck::ByteTest(b) => {
             let offset = (value(&b.offset, seen), b.relative);
             let bytes = value(&b.bytes, seen).cast_unsigned();
@@ -162,7 +162,7 @@ pub(crate) fn of(check: &BufferCheck, seen: &OpSeen<'_>) -> Hint {
             let bytes = value(&b.bytes, seen).cast_unsigned();
             let (text, n, mark) = read(seen, (value(&b.offset, seen), b.relative), bytes, b.format);
             let behind =
-                if n.is_some() { format!(": the jump leads behind the end ({len} bytes)") } else { String::new() };
+                if n.is_some() { format!(": the jump leads beyond the end ({len} bytes)") } else { String::new() };
             Hint { text: format!("{text}{behind}"), mark, tenths: 0 }
         }
         BufferCheck::ByteExtract(b) => {
@@ -180,9 +180,9 @@ pub(crate) fn of(check: &BufferCheck, seen: &OpSeen<'_>) -> Hint {
         }
         BufferCheck::Entropy { .. } => whole(format!("of the {len} bytes")),
         BufferCheck::Dataset(_) | BufferCheck::DataRep(_) => {
-            whole(format!("looked up were the {len} bytes \"{}\"", literal(seen.data)))
+            whole(format!("the {len} bytes \"{}\" were looked up", literal(seen.data)))
         }
-        BufferCheck::Judge(_) => whole(format!("judged were the {len} bytes \"{}\"", literal(seen.data))),
+        BufferCheck::Judge(_) => whole(format!("the {len} bytes \"{}\" were judged", literal(seen.data))),
         BufferCheck::Lua(_) | BufferCheck::Other { .. } => whole(String::new()),
     }
 }

@@ -128,16 +128,16 @@ impl Tracer {
             let quick = t.work.quick.take().unwrap_or_default();
             let silent = |text: &str| (ReasonKind::NotInspected, text.to_owned());
             let (kind, text) = match &t.own.trigger {
-                Way::IpOnly => silent(
-                    "rules on addresses alone are looked at once for each direction of a flow, not with this packet",
-                ),
+                Way::IpOnly => {
+                    silent("an IP-only rule is evaluated once for each direction of a flow, not with this packet")
+                }
                 Way::Transactions if !self.app.1 => {
                     silent("the packet's flow has no transactions (its protocol is not known, or has none)")
                 }
                 Way::Transactions => (
                     ReasonKind::NotInspected,
                     format!(
-                        "no transaction that this rule looks at changed with the packet (the flow's protocol is {})",
+                        "the packet changed no transaction that this rule inspects (the flow's protocol is {})",
                         self.app.0.rule_name()
                     ),
                 ),
@@ -145,7 +145,7 @@ impl Tracer {
                     ReasonKind::Prefilter,
                     format!("the fast pattern {} is not in the frame", pattern_text(&p.pattern)),
                 ),
-                Way::Frames(_) => silent("no frame that this rule looks at was due with the packet"),
+                Way::Frames(_) => silent("no frame that this rule inspects was due with the packet"),
                 Way::Needs(_) | Way::Regex(..) if quick.iter().any(|l| l.came == LineCame::Failed) => {
                     let failed = quick.iter().find(|l| l.came == LineCame::Failed).map_or("", |l| l.check.as_str());
                     let text = format!("{failed} does not hold");
@@ -170,7 +170,8 @@ impl Tracer {
                 }
                 Way::Needs(needs) => {
                     let asked: Vec<&str> = needs.names().collect();
-                    let text = format!("the packet has not all that it must have: {}", asked.join(", "));
+                    let text =
+                        format!("the packet lacks some of the properties that the rule needs: {}", asked.join(", "));
                     (ReasonKind::Prefilter, text)
                 }
                 Way::Pattern(..) if searches.is_empty() => {
@@ -202,14 +203,14 @@ fn close_transaction(t: &mut RuleTrace, packet: PacketRef) {
     t.work.told = true;
     let found = searches.iter().any(|s| s.0.came == LineCame::Held);
     let (kind, text) = match searches.last() {
-        _ if found => (ReasonKind::NotInspected, "the rule is done with the transaction: it matched before, or cannot match any more".to_owned()),
+        _ if found => (ReasonKind::NotInspected, "the rule has finished with the transaction: it matched before, or can no longer match".to_owned()),
         Some((l, _)) if l.detail == MISSING => {
             (ReasonKind::Prefilter, format!("{} is not there: the transaction has no {}", l.check, l.place))
         }
         Some((l, _)) => (ReasonKind::Prefilter, format!("{} is not in {}", l.check, l.place)),
         None => (
             ReasonKind::NotInspected,
-            "nothing of the transaction that would make the rule a candidate is new: it was looked at before, or is not there yet".to_owned(),
+            "the transaction has no new data that would make the rule a candidate: the data was inspected before, or has not arrived yet".to_owned(),
         ),
     };
     let depth = if kind == ReasonKind::Prefilter { 100 + searches.iter().map(|s| s.1).max().unwrap_or(0) } else { 50 };
@@ -362,7 +363,7 @@ impl Watch for Tracer {
         let depth = 1000 + current.best.max(current.base * 10);
         let mut subject = Self::subject(&look);
         if end == End::HalfMatch {
-            subject += "; this direction has all that the rule asks, the other one not yet";
+            subject += "; the rule's checks hold in this direction, but not yet in the other one";
         }
         let failing = current.failing.filter(|_| end != End::Match);
         let report = LookReport { packet, subject, lines: current.lines, depth, failing };
@@ -382,7 +383,9 @@ impl Watch for Tracer {
             false => format!("{} does not hold in {}", l.check, l.place.split(',').next().unwrap_or_default()),
         };
         let (kind, text) = match (end, telling(LineCame::Failed), telling(LineCame::NotYet)) {
-            (End::HalfMatch, ..) => (ReasonKind::Waiting, "one direction has all, the other one not yet".into()),
+            (End::HalfMatch, ..) => {
+                (ReasonKind::Waiting, "the checks hold in one direction, but not yet in the other one".into())
+            }
             (End::Wait, _, Some(l)) => (ReasonKind::Waiting, format!("{} is still to come", l.check)),
             (End::Wait, Some(l), _) => (ReasonKind::Waiting, format!("{} may still hold", l.check)),
             (End::Wait, ..) => (ReasonKind::Waiting, "the transaction is not complete".into()),
@@ -519,7 +522,7 @@ impl Watch for Tracer {
     fn found_before(&mut self, before: bool) {
         self.muted = !self.muted;
         if before && let Some(c) = self.current() {
-            let why = "it was found with an earlier packet already: what is new does not match by itself";
+            let why = "an earlier packet already matched: the new data alone does not match";
             c.commit(vec![Line::new("found first with this packet", LineCame::Failed, "the stream", why)], 0);
         }
     }
@@ -547,7 +550,7 @@ impl Watch for Tracer {
         match came {
             StepCame::NotReached => {
                 detail = format!(
-                    "it is looked at from state {} on; the transaction is in {}",
+                    "it is evaluated from state {} on; the transaction is in {}",
                     state_name(plan.proto, plan.dir, step.progress),
                     state_name(plan.proto, plan.dir, view.progress)
                 );
@@ -567,10 +570,12 @@ impl Watch for Tracer {
             }
             MatchOutcome::Threshold(true) => ("no alert: its threshold has not been reached".into(), false),
             MatchOutcome::Threshold(false) => (
-                "no alert: kept back by threshold, limit or suppress (the rule's, or of threshold.config)".into(),
+                "no alert: suppressed by threshold, limit or suppress (of the rule or of threshold.config)".into(),
                 false,
             ),
-            MatchOutcome::Overflow => ("no alert: the packet had too many already (packet-alert-max)".into(), false),
+            MatchOutcome::Overflow => {
+                ("no alert: the packet has too many alerts already (packet-alert-max)".into(), false)
+            }
             MatchOutcome::Passed(n) => (format!("no alert: the pass rule {} comes before it", by(n)), false),
         };
         let packet = self.packet;
