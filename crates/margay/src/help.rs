@@ -51,7 +51,7 @@ pub(crate) fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             None if topic.len() == 1 && !topic.concat().starts_with('-') => {
                 margay_engine::run([OsString::from(format!("--list-keywords={}", topic.concat()))])
             }
-            None => wrong(&format!("there is nothing to tell about '{}'; see 'margay help --help'", topic.join(" "))),
+            None => wrong(&format!("there is no help on '{}'; see 'margay help --help'", topic.join(" "))),
         },
     }
 }

@@ -12,25 +12,25 @@ pub(crate) const HELP: &str = "\
 Usage: margay setup [OPTIONS]
 
 Asks for what a sensor needs to know, or takes it from the options, writes a short
-configuration, and tests it. Nothing is fetched and nothing is started.
+configuration, and tests it. It downloads nothing and starts nothing.
 
   --interface IF    capture from this interface; inline takes two (--interface A --interface B)
-  --home-net NETS   what is to be protected, as in 10.0.0.0/8,192.168.0.0/16
+  --home-net NETS   networks to protect, as in 10.0.0.0/8,192.168.0.0/16
   --mode passive|inline
-                    passive looks at copies of packets; inline stands between two
+                    passive inspects copies of packets; inline forwards between two
                     interfaces and can drop
-  --rules FILE      rules to load (default: what suricata-update writes to
+  --rules FILE      rules to load (default: suricata-update's file,
                     /var/lib/margay/rules/suricata.rules)
   --output FILE     where to write it (default: /etc/margay/sensor.yaml for root, else
                     sensor.yaml)
-  --force           replace a file that is there
-  --install         also write a unit for systemd that runs it
-  --unit-dir DIR    where units are (default: /etc/systemd/system)
-  --yes             ask nothing: what no option says is taken as proposed
+  --force           replace an existing file
+  --install         also write a systemd unit that runs it
+  --unit-dir DIR    folder of systemd units (default: /etc/systemd/system)
+  --yes             ask nothing, and use the default for every missing option
   -h, --help        this text
 
-Exit status: 0 it was written and passes its test, 1 it could not be, 2 the command
-cannot be made out.
+Exit status: 0 if the configuration was written and passes its test, 1 if not, 2 if the
+arguments are invalid.
 ";
 
 /// The rules file that suricata-update is configured to write (docs/rule-updates.md).
@@ -226,7 +226,7 @@ fn ask(
         let mut line = String::new();
         let read = input.read_line(&mut line).map_err(|e| failed(format!("cannot read the answer: {e}")))?;
         if read == 0 {
-            return Err(failed("there is nobody to answer: give options, or --yes (see 'margay setup --help')"));
+            return Err(failed("standard input gives no answer: give options, or --yes (see 'margay setup --help')"));
         }
         Ok(if line.trim().is_empty() { proposed.to_owned() } else { line.trim().to_owned() })
     };
@@ -276,7 +276,7 @@ fn check(answers: &Answers) -> Result<(), Ended> {
         return Err(failed("inline stands between two interfaces: they have to be different"));
     }
     if !answers.home_net.chars().all(|c| c.is_ascii_alphanumeric() || "./:,![] ".contains(c)) {
-        return Err(failed(format!("\"{}\" is no list of networks, as in {HOME_NET}", answers.home_net)));
+        return Err(failed(format!("\"{}\" is not a list of networks, as in {HOME_NET}", answers.home_net)));
     }
     let rules = answers.rules.to_str().unwrap_or("\"");
     if rules.contains(['"', '\\', '\n']) {
