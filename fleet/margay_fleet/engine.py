@@ -171,6 +171,6 @@ def _rows(eve, numbers, unit):
             if packet:
                 shown["pcap_cnt"] = number
             if len(rows) >= MOST_ROWS:
-                raise ValueError(f"more than {MOST_ROWS} alerts come of it: hunt with fewer rules, or in a shorter time")
+                raise ValueError(f"more than {MOST_ROWS} alerts: hunt with fewer rules, or in a shorter time")
             rows.append((number, len(rows), unit["number"], json.dumps(event, separators=(",", ":"))))
     return rows, seen, overflow
