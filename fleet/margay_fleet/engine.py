@@ -93,7 +93,7 @@ def _named(unit):
 def _last_line(file):
     with open(file, encoding="utf-8", errors="replace") as f:
         lines = [line for line in f.read()[-4000:].splitlines() if line.startswith(("E:", "margay", "Error"))]
-    return lines[-1].removeprefix("margay split: ") if lines else "it says nothing"
+    return lines[-1].removeprefix("margay split: ") if lines else "it printed nothing"
 
 
 def _here(location, unit, scratch):

@@ -112,7 +112,7 @@ class Sensors:
             raise FleetError(f"{host}: {shlex.join(line)}: {e}") from e
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip().splitlines()
-            raise FleetError(f"{host}: {shlex.join(line)}: status {done.returncode}: {said[-1] if said else 'it says nothing'}")
+            raise FleetError(f"{host}: {shlex.join(line)}: status {done.returncode}: {said[-1] if said else 'it printed nothing'}")
         return done.stdout
 
     def ask(self, host, command):
