@@ -216,7 +216,6 @@ fn nobody_confirms_and_the_session_is_lost() {
 
 /// The journal's file has a size limit. The process is killed (SIGXFSZ) in the middle of the line that exceeds it, and
 /// so is the watchdog, which has the same limit, when it begins to restore.
-/// is the watchdog, which has the same limit, when it begins to give back.
 #[test]
 fn a_crash_at_every_part_of_the_journal_is_given_back() {
     let Some(space) = badly_set_up("a_crash_at_every_part_of_the_journal") else { return };

@@ -212,7 +212,6 @@ fn section<S: Store>(
 ///
 /// # Errors
 /// The reason that stopped it. Everything is then as before, except for what the report names.
-/// What stopped it; everything is as before then, but what the report names.
 pub(crate) fn apply<S: Store>(
     machine: &dyn Machine,
     journal: &mut Journal<S>,
