@@ -17,10 +17,10 @@ Usage: margay help [TOPIC]
        margay help man --all DIR
 
 Explains a topic: a command (rules, rules check, lab traffic), a setting or a part of one
-(stream.reassembly, memcap), or a keyword of rules (content). Without one it tells about
-the options of a run, as --help does.
+(stream.reassembly, memcap), or a keyword of rules (content). Without a topic it
+describes the options of a run, as --help does.
 
-'margay help man' prints a manual page as groff reads it (margay help man rules | man -l -).
+'margay help man' prints a manual page for groff (margay help man rules | man -l -).
 
   --all DIR   write all manual pages to this folder
   -h, --help  this text

@@ -11,7 +11,7 @@ use margay_config::built_in;
 pub(crate) const HELP: &str = "\
 Usage: margay setup [OPTIONS]
 
-Asks for what a sensor needs to know, or takes it from the options, writes a short
+Asks for the settings of a sensor, or takes them from the options, writes a short
 configuration, and tests it. It downloads nothing and starts nothing.
 
   --interface IF    capture from this interface; inline takes two (--interface A --interface B)
@@ -169,7 +169,7 @@ fn set_up(wishes: &SetupOptions) -> Result<(), Ended> {
     let mut words = format!("\nWrote {}, which passes its test.\n", output.display());
     if !answers.rules.exists() {
         words.push_str(&format!(
-            "\n{} is not there yet. suricata-update fetches rules (Debian's package of that name):\n\n  suricata-update \
+            "\n{} does not exist yet. suricata-update downloads rules (Debian's package of that name):\n\n  suricata-update \
              --suricata {} --suricata-conf {} --output {}\n",
             answers.rules.display(),
             program().display(),
@@ -233,7 +233,7 @@ fn ask(
     let mode = match wishes.mode {
         Some(mode) => mode,
         None if wishes.interfaces.len() == 2 => Mode::Inline,
-        None => Mode::of(&question("Passive (looks at copies of packets) or inline (can drop)", "passive")?)
+        None => Mode::of(&question("Passive (inspects copies of packets) or inline (can drop)", "passive")?)
             .map_err(failed)?,
     };
     let wanted = if mode == Mode::Inline { 2 } else { 1 };
@@ -250,7 +250,7 @@ fn ask(
         interfaces.push(answer);
     }
     if interfaces.len() > wanted && mode == Mode::Inline {
-        return Err(misused("inline stands between two interfaces: name two"));
+        return Err(misused("inline mode needs two interfaces: name two"));
     }
     let home_net = match &wishes.home_net {
         Some(nets) => nets.clone(),
@@ -273,17 +273,14 @@ fn check(answers: &Answers) -> Result<(), Ended> {
         }
     }
     if answers.mode == Mode::Inline && answers.interfaces.first() == answers.interfaces.get(1) {
-        return Err(failed("inline stands between two interfaces: they have to be different"));
+        return Err(failed("inline mode needs two different interfaces"));
     }
     if !answers.home_net.chars().all(|c| c.is_ascii_alphanumeric() || "./:,![] ".contains(c)) {
         return Err(failed(format!("\"{}\" is not a list of networks, as in {HOME_NET}", answers.home_net)));
     }
     let rules = answers.rules.to_str().unwrap_or("\"");
     if rules.contains(['"', '\\', '\n']) {
-        return Err(failed(format!(
-            "{}: the name of the rules cannot stand in a configuration",
-            answers.rules.display()
-        )));
+        return Err(failed(format!("{}: a configuration cannot contain this file name", answers.rules.display())));
     }
     Ok(())
 }
@@ -306,7 +303,7 @@ fn defaults(folder: &Path) -> Result<String, Ended> {
 fn configuration(answers: &Answers, defaults: &str) -> String {
     let nets = answers.home_net.trim().trim_start_matches('[').trim_end_matches(']').replace(' ', "");
     let mut text = format!(
-        "%YAML 1.1\n---\n\n# This sensor's settings, by 'margay setup'. What is not here is as {defaults} says, which explains every \
+        "%YAML 1.1\n---\n\n# This sensor's settings, by 'margay setup'. All other settings have the values of {defaults}, which explains every \
          setting.\n# After a change: margay -T -c FILE tests it, and a restart takes it.\n\ninclude: {defaults}\n\n# What is to be \
          protected. Rules name it $HOME_NET; all else is $EXTERNAL_NET.\nvars.address-groups.HOME_NET: \"[{nets}]\"\n\n# Rules. \
          suricata-update keeps them current; after it: margay ctl reload-rules.\nrule-files: [\"{}\"]\n\n",
@@ -315,7 +312,7 @@ fn configuration(answers: &Answers, defaults: &str) -> String {
     match (answers.mode, answers.interfaces.as_slice()) {
         (Mode::Inline, [a, b]) => {
             text.push_str(
-                "# Inline: what comes in at one interface goes out of the other, unless a rule drops it. Give them no address, and let\n\
+                "# Inline: packets from one interface go out of the other, unless a rule drops them. Give them no address, and let\n\
                  # no bridge and no routing connect them.\naf-packet:\n",
             );
             for (name, other, id) in [(a, b, 99), (b, a, 98)] {
@@ -325,7 +322,9 @@ fn configuration(answers: &Answers, defaults: &str) -> String {
             }
         }
         (_, names) => {
-            text.push_str("# Where packets are captured: copies of them, from a mirror port or a tap.\naf-packet:\n");
+            text.push_str(
+                "# The capture interfaces. They receive copies of packets from a mirror port or a tap.\naf-packet:\n",
+            );
             for (n, name) in names.iter().enumerate() {
                 text.push_str(&format!(
                     "  - interface: {name}\n    cluster-id: {}\n    cluster-type: cluster_flow\n    threads: auto\n",
