@@ -56,7 +56,7 @@ def jars(package=BROKER):
         line = [sys.executable, "-c", RESOLVE.format(packages=package, ivy=str(home))]
         done = subprocess.run(line, capture_output=True, text=True, timeout=600, check=False)
         if done.returncode != 0:
-            raise NoJars(f"the jars could not be had from Maven: {(done.stderr.strip().splitlines() or ['it says nothing'])[-1]}")
+            raise NoJars(f"the jars cannot be fetched from Maven: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
     return home / "jars"
 
 
@@ -104,7 +104,7 @@ class Broker:
             with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 1):
                 return self
             time.sleep(0.5)
-        raise RuntimeError("the broker does not take connections")
+        raise RuntimeError("the broker does not accept connections")
 
     def stop(self, at_once=False):
         """Stops the broker; with `at_once` without notice, as a crash does."""

@@ -217,7 +217,7 @@ def hunted(engine, folder):
 def main(engine):
     engine = str(pathlib.Path(engine).resolve())
     if os.geteuid() != 0:
-        sys.exit("demo: namespaces are made here: run it as root")
+        sys.exit("demo: it creates network namespaces: run it as root")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     began = time.monotonic()
     broker.jars()

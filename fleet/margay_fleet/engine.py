@@ -93,7 +93,7 @@ def _named(unit):
 def _last_line(file):
     with open(file, encoding="utf-8", errors="replace") as f:
         lines = [line for line in f.read()[-4000:].splitlines() if line.startswith(("E:", "margay", "Error"))]
-    return lines[-1].removeprefix("margay split: ") if lines else "it says nothing"
+    return lines[-1].removeprefix("margay split: ") if lines else "it printed nothing"
 
 
 def _here(location, unit, scratch):
@@ -171,6 +171,6 @@ def _rows(eve, numbers, unit):
             if packet:
                 shown["pcap_cnt"] = number
             if len(rows) >= MOST_ROWS:
-                raise ValueError(f"more than {MOST_ROWS} alerts come of it: hunt with fewer rules, or in a shorter time")
+                raise ValueError(f"more than {MOST_ROWS} alerts: hunt with fewer rules, or in a shorter time")
             rows.append((number, len(rows), unit["number"], json.dumps(event, separators=(",", ":"))))
     return rows, seen, overflow

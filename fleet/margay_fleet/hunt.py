@@ -22,7 +22,7 @@ def moment(text):
     try:
         when = datetime.fromisoformat(text)
     except ValueError as e:
-        raise FleetError(f"'{text}' is no time: write it as 2026-03-01 or 2026-03-01T14:00:00Z") from e
+        raise FleetError(f"'{text}' is not a time: write it as 2026-03-01 or 2026-03-01T14:00:00Z") from e
     when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
     return int(when.timestamp()) * 1_000_000 + when.microsecond
 
@@ -34,7 +34,7 @@ def _ask(engine_, *arguments, statuses=(0,)):
         raise FleetError(f"{engine_}: cannot be started: {e.strerror}; name the engine with --engine") from e
     if done.returncode not in statuses:
         text = (done.stderr or done.stdout).strip().splitlines()
-        raise FleetError(f"{engine_} {arguments[0]}: status {done.returncode}: {text[-1] if text else 'it says nothing'}")
+        raise FleetError(f"{engine_} {arguments[0]}: status {done.returncode}: {text[-1] if text else 'it printed nothing'}")
     return done.stdout
 
 
@@ -76,7 +76,7 @@ def checked(engine_, config, files):
     # Warnings about the configuration precede the report.
     lines = [line for line in _ask(engine_, *arguments, statuses=(0, 1)).splitlines() if line.startswith("{")]
     if not lines:
-        raise FleetError(f"{engine_} rules check: gives no report: is it an engine of this version?")
+        raise FleetError(f"{engine_} rules check: printed no report: does the engine have this version?")
     report = json.loads(lines[-1])
     return [f"{m['file']}:{m['line']}: {m['text']}" for m in report["messages"] if m["level"] == "error"]
 
@@ -235,7 +235,7 @@ def hunt(options):
         session.stop()
     problems += [r["problem"] for r in reports if r["problem"]]
     if overflow := sum(r.get("overflow", 0) for r in reports):
-        problems.append(f"{overflow} alerts found no room with their packet: which, may differ from one engine's; raise packet-alert-max")
+        problems.append(f"{overflow} alerts exceeded their packet's limit, and one engine might have dropped others; raise packet-alert-max")
     if merge.counts.evicted:
         problems.append(f"{merge.counts.evicted} counts of thresholds were forgotten for want of room: hunt in a shorter time")
     read = sum(r.get("packets", 0) for r in reports)

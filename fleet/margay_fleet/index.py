@@ -116,7 +116,7 @@ def _json(path, text):
     try:
         return json.loads(text)
     except ValueError as e:
-        raise FleetError(f"{path}: is not what `margay split` writes ({e}): split the captures again") from e
+        raise FleetError(f"{path}: is not an archive file of `margay split` ({e}): split the captures again") from e
 
 
 class Archive:
@@ -156,7 +156,7 @@ class Archive:
             bits = base64.b64decode(text["filter"], validate=True)
             return Index(frozenset(text["protocols"]), text["fragments"], text["other"], bits)
         except (KeyError, TypeError, ValueError) as e:
-            raise FleetError(f"{path}: is not what `margay split` writes ({e}): split the captures again") from e
+            raise FleetError(f"{path}: is not an archive file of `margay split` ({e}): split the captures again") from e
 
     def problem(self, part, verify=False):
         """The error in a part's files, or None. With `verify` its checksum is computed."""

@@ -78,7 +78,7 @@ def rates(first, last):
     """The share of lost packets, and the CPUs in use, between two samples."""
     packets, lost = last.packets - first.packets, last.lost - first.lost
     if packets < 0 or lost < 0:
-        raise FleetError("its counters began anew: it was restarted meanwhile")
+        raise FleetError("its counters were reset: it was restarted meanwhile")
     cpu = None
     if first.cpu is not None and last.cpu is not None and last.at > first.at:
         cpu = max(0.0, last.cpu - first.cpu) / (last.at - first.at)
@@ -112,7 +112,7 @@ class Sensors:
             raise FleetError(f"{host}: {shlex.join(line)}: {e}") from e
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip().splitlines()
-            raise FleetError(f"{host}: {shlex.join(line)}: status {done.returncode}: {said[-1] if said else 'it says nothing'}")
+            raise FleetError(f"{host}: {shlex.join(line)}: status {done.returncode}: {said[-1] if said else 'it printed nothing'}")
         return done.stdout
 
     def ask(self, host, command):
@@ -124,7 +124,7 @@ class Sensors:
                 raise FleetError(f"{host}: {command}: {answer.get('message')}")
             return answer["message"]
         except (ValueError, KeyError, TypeError) as e:
-            raise FleetError(f"{host}: {command}: answers what is no answer of an engine: {text[:80]!r}") from e
+            raise FleetError(f"{host}: {command}: the answer is not an engine's: {text[:80]!r}") from e
 
     def sample(self, host):
         """The current counters."""
@@ -134,7 +134,7 @@ class Sensors:
         if self.cpu:
             words = self._run(host, self.cpu).split()
             if not words or not all(w.replace(".", "", 1).isdigit() for w in words):
-                raise FleetError(f"{host}: '{self.cpu}' tells no seconds of CPU: give another command with --cpu, or --cpu '' to go without")
+                raise FleetError(f"{host}: '{self.cpu}' prints no CPU seconds: give another command with --cpu, or --cpu '' for none")
             cpu = sum(map(float, words))
         return Sample(time.monotonic(), capture.get("kernel_packets", 0), capture.get("kernel_drops", 0), cpu)
 
@@ -189,12 +189,12 @@ def read_rings(path):
         raise FleetError(f"{path}: cannot be read: {e.strerror}") from e
     hosts = [h for ring in rings for h in ring]
     if not hosts:
-        raise FleetError(f"{path}: has no host: write a ring a line, its hosts apart by spaces")
+        raise FleetError(f"{path}: has no host: write one ring on each line, with hosts separated by spaces")
     for host in hosts:
         if hosts.count(host) > 1:
-            raise FleetError(f"{path}: {host} is there twice")
+            raise FleetError(f"{path}: {host} appears twice")
         if host.startswith("-"):
-            raise FleetError(f"{path}: '{host}' is no host")
+            raise FleetError(f"{path}: '{host}' is not a host name")
     return rings
 
 
@@ -206,7 +206,7 @@ def reload(options):
             print(f"ring {number} of {len(rings)}: watches for {options.watch} s, reloads, watches for {options.watch} s again")
             for host in ring:
                 print(f"  {shlex.join(sensors.line(host, options.ctl + ' reload-rules'))}")
-        print("nothing was done: --really does it")
+        print("nothing was changed: --really performs the reload")
         return 0
     done, why = rollout(rings, sensors, Limits(options.max_loss, options.max_cpu), options.watch, lambda text: print(text, flush=True))
     if why:

@@ -70,7 +70,7 @@ def size(text):
     """Parses a size such as 256M or 1PB (powers of ten) to bytes."""
     match = SIZE.match(text.strip())
     if not match:
-        raise FleetError(f"'{text}' is no size: write it as 256M or 1PB")
+        raise FleetError(f"'{text}' is not a size: write it as 256M or 1PB")
     return float(match[1]) * 1000.0 ** " kMGTP".index((match[2] or " ").replace("K", "k"))
 
 

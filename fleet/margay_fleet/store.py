@@ -70,7 +70,7 @@ class Bucket:
             import botocore.config
             import botocore.exceptions
         except ImportError as e:
-            raise FleetError("boto3 is not installed, by which S3 is read: pip install 'margay-fleet[s3]'") from e
+            raise FleetError("boto3, which reads S3, is not installed: pip install 'margay-fleet[s3]'") from e
         self._failures = (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError)
         retries = botocore.config.Config(retries={"mode": "standard", "max_attempts": 5}, max_pool_connections=AT_ONCE)
         try:

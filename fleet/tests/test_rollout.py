@@ -74,7 +74,7 @@ def fleet(tmp_path):
 
 def test_a_rollout_goes_ring_by_ring(fleet, capsys):
     assert fleet("a # first\nb c\n") == (0, [])
-    assert "nothing was done" in capsys.readouterr().out
+    assert "nothing was changed" in capsys.readouterr().out
     assert fleet("a\nb c\n", "--really") == (0, ["a", "b", "c"])
     assert fleet("a\nbad\nc\n", "--really") == (1, ["a", "bad"])
     assert "bad: it loses 10.000%" in capsys.readouterr().err

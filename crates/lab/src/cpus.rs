@@ -38,7 +38,7 @@ impl Cpus {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let number = |word: &str| {
                 let number = word.trim().parse::<usize>().ok().filter(|cpu| *cpu < CpuSet::MAX_CPU);
-                number.ok_or_else(|| format!("'{text}' is no list of CPUs: 0,2-5 is one, and all"))
+                number.ok_or_else(|| format!("'{text}' is not a list of CPUs, such as 0,2-5 or all"))
             };
             all.extend(number(first)?..=number(last)?);
         }
@@ -177,7 +177,7 @@ mod tests {
         let text = format!("{first},{first}-{first}");
         assert_eq!(Cpus::read(&text).unwrap(), Cpus(vec![first]));
         assert_eq!(Cpus::read("all").unwrap(), Cpus::usable());
-        assert!(Cpus::read("first").unwrap_err().contains("no list of CPUs"));
+        assert!(Cpus::read("first").unwrap_err().contains("not a list of CPUs"));
         assert!(Cpus::read("1000").unwrap_err().contains("CPU 1000 is not there"));
         assert!(Cpus::read("2-1").unwrap_err().contains("has no CPU"));
     }

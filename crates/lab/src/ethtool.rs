@@ -94,7 +94,7 @@ impl Ethtool {
     /// `IFF_` flags of the interface.
     ///
     /// # Errors
-    /// Where it is not there.
+    /// If the interface does not exist.
     pub(crate) fn flags(&self) -> io::Result<u16> {
         let mut request = self.request();
         // SAFETY: as in `call`; the kernel writes the flags, which are within the request.
@@ -109,7 +109,7 @@ impl Ethtool {
     /// Sets the interface's flags.
     ///
     /// # Errors
-    /// Where it is not there, or the user may not.
+    /// If the interface does not exist, or the user lacks the permission.
     pub(crate) fn set_flags(&self, flags: u16) -> io::Result<()> {
         let mut request = self.request();
         request.ifr_ifru.ifru_flags = flags as libc::c_short;

@@ -217,7 +217,6 @@ fn nobody_confirms_and_the_session_is_lost() {
 
 /// The journal's file has a size limit. The process is killed (SIGXFSZ) in the middle of the line that exceeds it, and
 /// so is the watchdog, which has the same limit, when it begins to restore.
-/// is the watchdog, which has the same limit, when it begins to give back.
 #[test]
 fn a_crash_at_every_part_of_the_journal_is_given_back() {
     let Some(space) = badly_set_up("a_crash_at_every_part_of_the_journal") else { return };
@@ -468,12 +467,12 @@ fn what_makes_no_sense_is_said() {
     for (words, said) in [
         (&["plan", "no-such-interface0"][..], "'no-such-interface0' is not tuned: there is no such interface"),
         (&["plan", "--rate", "5kpps"], "bits a second are needed"),
-        (&["plan", "--leave", "some"], "is no list of CPUs"),
+        (&["plan", "--leave", "some"], "is not a list of CPUs"),
         (&["plan", "--memory", "much"], "--memory"),
         (&["plan", "--on", "/no/such/file"], "cannot read /no/such/file"),
         (&["plan", "-c", "/no/such/file.yaml"], "cannot read the engine's configuration /no/such/file.yaml"),
         (&["plan", "--force"], "INTERFACE"),
-        (&["discover", "--irq", "eth1"], "is no queue"),
+        (&["discover", "--irq", "eth1"], "is not a queue"),
     ] {
         let state = tempfile::tempdir().unwrap();
         let output = Command::new(LAB).arg("tune").args(words).env("MARGAY_TUNE_STATE", state.path()).output().unwrap();

@@ -17,10 +17,10 @@ Usage: margay help [TOPIC]
        margay help man --all DIR
 
 Explains a topic: a command (rules, rules check, lab traffic), a setting or a part of one
-(stream.reassembly, memcap), or a keyword of rules (content). Without one it tells about
-the options of a run, as --help does.
+(stream.reassembly, memcap), or a keyword of rules (content). Without a topic it
+describes the options of a run, as --help does.
 
-'margay help man' prints a manual page as groff reads it (margay help man rules | man -l -).
+'margay help man' prints a manual page for groff (margay help man rules | man -l -).
 
   --all DIR   write all manual pages to this folder
   -h, --help  this text
@@ -51,7 +51,7 @@ pub(crate) fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             None if topic.len() == 1 && !topic.concat().starts_with('-') => {
                 margay_engine::run([OsString::from(format!("--list-keywords={}", topic.concat()))])
             }
-            None => wrong(&format!("there is nothing to tell about '{}'; see 'margay help --help'", topic.join(" "))),
+            None => wrong(&format!("there is no help on '{}'; see 'margay help --help'", topic.join(" "))),
         },
     }
 }

@@ -11,26 +11,26 @@ use margay_config::built_in;
 pub(crate) const HELP: &str = "\
 Usage: margay setup [OPTIONS]
 
-Asks for what a sensor needs to know, or takes it from the options, writes a short
-configuration, and tests it. Nothing is fetched and nothing is started.
+Asks for the settings of a sensor, or takes them from the options, writes a short
+configuration, and tests it. It downloads nothing and starts nothing.
 
   --interface IF    capture from this interface; inline takes two (--interface A --interface B)
-  --home-net NETS   what is to be protected, as in 10.0.0.0/8,192.168.0.0/16
+  --home-net NETS   networks to protect, as in 10.0.0.0/8,192.168.0.0/16
   --mode passive|inline
-                    passive looks at copies of packets; inline stands between two
+                    passive inspects copies of packets; inline forwards between two
                     interfaces and can drop
-  --rules FILE      rules to load (default: what suricata-update writes to
+  --rules FILE      rules to load (default: suricata-update's file,
                     /var/lib/margay/rules/suricata.rules)
   --output FILE     where to write it (default: /etc/margay/sensor.yaml for root, else
                     sensor.yaml)
-  --force           replace a file that is there
-  --install         also write a unit for systemd that runs it
-  --unit-dir DIR    where units are (default: /etc/systemd/system)
-  --yes             ask nothing: what no option says is taken as proposed
+  --force           replace an existing file
+  --install         also write a systemd unit that runs it
+  --unit-dir DIR    folder of systemd units (default: /etc/systemd/system)
+  --yes             ask nothing, and use the default for every missing option
   -h, --help        this text
 
-Exit status: 0 it was written and passes its test, 1 it could not be, 2 the command
-cannot be made out.
+Exit status: 0 if the configuration was written and passes its test, 1 if not, 2 if the
+arguments are invalid.
 ";
 
 /// The rules file that suricata-update is configured to write (docs/rule-updates.md).
@@ -169,7 +169,7 @@ fn set_up(wishes: &SetupOptions) -> Result<(), Ended> {
     let mut words = format!("\nWrote {}, which passes its test.\n", output.display());
     if !answers.rules.exists() {
         words.push_str(&format!(
-            "\n{} is not there yet. suricata-update fetches rules (Debian's package of that name):\n\n  suricata-update \
+            "\n{} does not exist yet. suricata-update downloads rules (Debian's package of that name):\n\n  suricata-update \
              --suricata {} --suricata-conf {} --output {}\n",
             answers.rules.display(),
             program().display(),
@@ -226,14 +226,14 @@ fn ask(
         let mut line = String::new();
         let read = input.read_line(&mut line).map_err(|e| failed(format!("cannot read the answer: {e}")))?;
         if read == 0 {
-            return Err(failed("there is nobody to answer: give options, or --yes (see 'margay setup --help')"));
+            return Err(failed("standard input gives no answer: give options, or --yes (see 'margay setup --help')"));
         }
         Ok(if line.trim().is_empty() { proposed.to_owned() } else { line.trim().to_owned() })
     };
     let mode = match wishes.mode {
         Some(mode) => mode,
         None if wishes.interfaces.len() == 2 => Mode::Inline,
-        None => Mode::of(&question("Passive (looks at copies of packets) or inline (can drop)", "passive")?)
+        None => Mode::of(&question("Passive (inspects copies of packets) or inline (can drop)", "passive")?)
             .map_err(failed)?,
     };
     let wanted = if mode == Mode::Inline { 2 } else { 1 };
@@ -250,7 +250,7 @@ fn ask(
         interfaces.push(answer);
     }
     if interfaces.len() > wanted && mode == Mode::Inline {
-        return Err(misused("inline stands between two interfaces: name two"));
+        return Err(misused("inline mode needs two interfaces: name two"));
     }
     let home_net = match &wishes.home_net {
         Some(nets) => nets.clone(),
@@ -273,17 +273,14 @@ fn check(answers: &Answers) -> Result<(), Ended> {
         }
     }
     if answers.mode == Mode::Inline && answers.interfaces.first() == answers.interfaces.get(1) {
-        return Err(failed("inline stands between two interfaces: they have to be different"));
+        return Err(failed("inline mode needs two different interfaces"));
     }
     if !answers.home_net.chars().all(|c| c.is_ascii_alphanumeric() || "./:,![] ".contains(c)) {
-        return Err(failed(format!("\"{}\" is no list of networks, as in {HOME_NET}", answers.home_net)));
+        return Err(failed(format!("\"{}\" is not a list of networks, as in {HOME_NET}", answers.home_net)));
     }
     let rules = answers.rules.to_str().unwrap_or("\"");
     if rules.contains(['"', '\\', '\n']) {
-        return Err(failed(format!(
-            "{}: the name of the rules cannot stand in a configuration",
-            answers.rules.display()
-        )));
+        return Err(failed(format!("{}: a configuration cannot contain this file name", answers.rules.display())));
     }
     Ok(())
 }
@@ -306,7 +303,7 @@ fn defaults(folder: &Path) -> Result<String, Ended> {
 fn configuration(answers: &Answers, defaults: &str) -> String {
     let nets = answers.home_net.trim().trim_start_matches('[').trim_end_matches(']').replace(' ', "");
     let mut text = format!(
-        "%YAML 1.1\n---\n\n# This sensor's settings, by 'margay setup'. What is not here is as {defaults} says, which explains every \
+        "%YAML 1.1\n---\n\n# This sensor's settings, by 'margay setup'. All other settings have the values of {defaults}, which explains every \
          setting.\n# After a change: margay -T -c FILE tests it, and a restart takes it.\n\ninclude: {defaults}\n\n# What is to be \
          protected. Rules name it $HOME_NET; all else is $EXTERNAL_NET.\nvars.address-groups.HOME_NET: \"[{nets}]\"\n\n# Rules. \
          suricata-update keeps them current; after it: margay ctl reload-rules.\nrule-files: [\"{}\"]\n\n",
@@ -315,7 +312,7 @@ fn configuration(answers: &Answers, defaults: &str) -> String {
     match (answers.mode, answers.interfaces.as_slice()) {
         (Mode::Inline, [a, b]) => {
             text.push_str(
-                "# Inline: what comes in at one interface goes out of the other, unless a rule drops it. Give them no address, and let\n\
+                "# Inline: packets from one interface go out of the other, unless a rule drops them. Give them no address, and let\n\
                  # no bridge and no routing connect them.\naf-packet:\n",
             );
             for (name, other, id) in [(a, b, 99), (b, a, 98)] {
@@ -325,7 +322,9 @@ fn configuration(answers: &Answers, defaults: &str) -> String {
             }
         }
         (_, names) => {
-            text.push_str("# Where packets are captured: copies of them, from a mirror port or a tap.\naf-packet:\n");
+            text.push_str(
+                "# The capture interfaces. They receive copies of packets from a mirror port or a tap.\naf-packet:\n",
+            );
             for (n, name) in names.iter().enumerate() {
                 text.push_str(&format!(
                     "  - interface: {name}\n    cluster-id: {}\n    cluster-type: cluster_flow\n    threads: auto\n",

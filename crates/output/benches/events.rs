@@ -1,4 +1,4 @@
-//! What it takes to write an event: the line is made and handed to the file, which is /dev/null.
+//! The cost of writing an event: rendering the line and handing it to the file, here /dev/null.
 #![allow(clippy::unwrap_used)]
 
 use divan::Bencher;
@@ -48,7 +48,7 @@ fn alert(b: Bencher<'_, '_>, with_payload: bool) {
         priority: 1,
         ..Signature::default()
     };
-    // As the engine has it after a rule's first alert.
+    // The engine keeps this text after a rule's first alert.
     let text = signature_json(&rule);
     rule.text = Some(&text);
     let event = AlertEvent {

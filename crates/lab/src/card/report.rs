@@ -235,7 +235,7 @@ pub(crate) fn write(
          <title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1><p class=about>{about}</p>\
          <p>{verdicts}</p>\
          <h2>Work</h2><p>Recorded with Margay's own engine, so that what packets mean is not made up, unless it is said otherwise.</p>\
-         <ul>{work}</ul><p>Traces: flows of that work put together anew.</p><ul>{traces}</ul>{body}\
+         <ul>{work}</ul><p>Traces: recombined flows of that work.</p><ul>{traces}</ul>{body}\
          <p><small>Model, costs and limits: docs/card.md. Numbers: results.csv.</small></p></body></html>\n",
         title = escaped(&experiment.title),
         about = escaped(&experiment.about),

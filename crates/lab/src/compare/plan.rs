@@ -117,7 +117,7 @@ impl State {
     /// Records a finished run.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub(super) fn keep(&mut self, key: Key, metrics: Metrics) -> Outcome<()> {
         self.line(&json!({ "repeat": key.repeat, "point": key.point, "engine": key.engine, "metrics": metrics }))?;
         self.failed.retain(|(other, _)| *other != key);
@@ -128,7 +128,7 @@ impl State {
     /// Records a failed run. It is repeated when the experiment is resumed.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub(super) fn fail(&mut self, key: Key, why: &str) -> Outcome<()> {
         self.line(&json!({ "repeat": key.repeat, "point": key.point, "engine": key.engine, "failed": why }))?;
         self.failed.retain(|(other, _)| *other != key);
@@ -139,7 +139,7 @@ impl State {
     /// Records a number that holds for all runs.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub(super) fn fact(&mut self, name: &str, value: f64) -> Outcome<()> {
         self.line(&json!({ "fact": name, "value": value }))?;
         self.facts.insert(name.to_owned(), value);

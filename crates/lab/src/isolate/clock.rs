@@ -95,7 +95,7 @@ fn measure(kind: Kind, calls: u64) -> Outcome<(f64, f64)> {
 /// Runs the command.
 ///
 /// # Errors
-/// Where an isolation that can be had fails.
+/// If an available isolation fails.
 pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     let (mut kinds, mut rows) = (Vec::new(), String::from("isolation,repeat,system_ns,counter_ns\n"));
     // For this measurement, macvtap is the same as a container.

@@ -24,7 +24,7 @@ pub(super) struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// Where the state folder cannot be read, or something could not be removed.
+/// If the state folder cannot be read, or something could not be removed.
 pub(crate) fn run(_: &Args) -> Outcome<ExitCode> {
     let report = clean(&folder())?;
     if report.running > 0 {

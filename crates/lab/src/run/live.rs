@@ -239,7 +239,7 @@ impl Rig {
         };
         if !counted.engine.decoded.is_finite() {
             return Err(Problem::Failed(format!(
-                "engine {} wrote no counters, so its losses cannot be told: `decoded` was not found{}",
+                "engine {} wrote no counters, so its losses are unknown: `decoded` was not found{}",
                 self.contract.name,
                 self.contract.counters.as_ref().map_or_else(String::new, |at| format!(" in {}", at.file))
             )));

@@ -38,7 +38,7 @@ impl Capture {
                 last = Some(frame.time);
             }
         }
-        let (Some(first), Some(last)) = (first, last) else { return Err(wrong(&"there is no packet in it")) };
+        let (Some(first), Some(last)) = (first, last) else { return Err(wrong(&"it has no packets")) };
         let seconds = last.micros_since(first).max(0) as f64 / 1e6;
         Ok(Capture { packets: packets as f64, bytes: bytes as f64, seconds })
     }

@@ -33,7 +33,6 @@ pub(crate) struct Offline {
 ///
 /// # Errors
 /// If it fails, or on a request to stop.
-/// Where it fails, or somebody asks to stop.
 pub(crate) fn run(
     contract: &Contract,
     path: &Path,

@@ -102,7 +102,7 @@ impl<S: Store> Work<'_, S> {
         {
             return Err(format!("{}: the link of {name} did not come back", knob.command(want)));
         }
-        let got = self.machine.read(knob).map_err(|why| format!("{knob}: it cannot be read any more: {why}"))?;
+        let got = self.machine.read(knob).map_err(|why| format!("{knob}: it can no longer be read: {why}"))?;
         self.journal.add(Record::Did { setting: knob.to_string(), got: got.clone() }).map_err(|why| why.to_string())?;
         self.done.written += 1;
         match got {
@@ -146,7 +146,7 @@ impl<S: Store> Work<'_, S> {
             }
         }
         let last = steps.last().map_or("", |step| &step.id);
-        Err((last.to_owned(), "the driver goes on forgetting what it was told".to_owned()))
+        Err((last.to_owned(), "the driver keeps forgetting this setting".to_owned()))
     }
 }
 
@@ -212,7 +212,6 @@ fn section<S: Store>(
 ///
 /// # Errors
 /// The reason that stopped it. Everything is then as before, except for what the report names.
-/// What stopped it; everything is as before then, but what the report names.
 pub(crate) fn apply<S: Store>(
     machine: &dyn Machine,
     journal: &mut Journal<S>,

@@ -282,7 +282,7 @@ fn read(tree: &dyn Tree, cards: &dyn Cards, knob: &Knob, service: impl Fn(&str) 
 }
 
 fn wrong(value: &str) -> Refusal {
-    Refusal::Other(format!("'{value}' is no value of it"))
+    Refusal::Other(format!("'{value}' is not a valid value"))
 }
 
 fn write(

@@ -189,7 +189,8 @@ fn run_discover(args: &DiscoverArgs) -> Outcome<ExitCode> {
     let config = args.config.as_deref();
     if let Some(which) = &args.irq {
         let parsed = which.rsplit_once(':').and_then(|(name, queue)| Some((name, queue.parse::<u32>().ok()?)));
-        let (name, queue) = parsed.ok_or_else(|| Problem::Usage(format!("'{which}' is no queue: eth1:3 is one")))?;
+        let (name, queue) =
+            parsed.ok_or_else(|| Problem::Usage(format!("'{which}' is not a queue, such as eth1:3")))?;
         let irq = interrupts::of_queue(Host::this().tree(), name, queue);
         let irq =
             irq.ok_or_else(|| Problem::Failed(format!("queue {queue} of '{name}' has no interrupt of its own")))?;
@@ -237,7 +238,7 @@ impl GoalArgs {
             Some(text) => {
                 let cpus = list::parse(text);
                 if cpus.is_empty() {
-                    return Err(usage(format!("--leave: '{text}' is no list of CPUs: 0,2-5 is one")));
+                    return Err(usage(format!("--leave: '{text}' is not a list of CPUs, such as 0,2-5")));
                 }
                 cpus
             }

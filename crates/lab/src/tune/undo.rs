@@ -126,7 +126,8 @@ fn of_applied(machine: &dyn Machine, sections: &[&Section]) -> Outcome<Target> {
         // It keeps its value, even if restoring another setting makes the driver forget it.
         out.values.insert(name.clone(), now.clone());
         if written != *value {
-            let why = format!("somebody changed it since; it was set to {}", written.as_deref().unwrap_or("nothing"));
+            let why =
+                format!("another program changed it since; it was set to {}", written.as_deref().unwrap_or("nothing"));
             out.foreign.push(Left { setting: name.clone(), is: now, before: value.clone(), why });
         }
     }

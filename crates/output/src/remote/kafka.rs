@@ -141,7 +141,7 @@ impl Transport for Kafka {
 
     fn send(&mut self, batch: &[u8]) -> Outcome {
         let Some(producer) = &self.producer else {
-            return Outcome::Failed { rest: batch.to_vec(), why: "there is no producer".into() };
+            return Outcome::Failed { rest: batch.to_vec(), why: "the producer is missing".into() };
         };
         for line in batch.split(|&b| b == b'\n').filter(|l| !l.is_empty()) {
             let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&self.settings.topic).payload(line);

@@ -275,6 +275,6 @@ fn client(s: &TlsSettings, address: &str) -> io::Result<(Arc<ClientConfig>, Serv
     };
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let name = s.server_name.as_deref().unwrap_or(host).trim_matches(['[', ']']).to_owned();
-    let name = ServerName::try_from(name.clone()).map_err(|_| bad(format!("\"{name}\" is no name of a server")))?;
+    let name = ServerName::try_from(name.clone()).map_err(|_| bad(format!("\"{name}\" is not a server name")))?;
     Ok((Arc::new(config), name))
 }

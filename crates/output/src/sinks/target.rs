@@ -152,7 +152,7 @@ impl Shared {
             log(
                 Level::Error,
                 "logopenfile",
-                format_args!("{}: cannot be opened anew, its lines are lost: {e}", path.display()),
+                format_args!("{}: cannot be reopened, its lines are lost: {e}", path.display()),
             );
             self.failing = true;
         }

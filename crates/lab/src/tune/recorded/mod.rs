@@ -105,7 +105,7 @@ fn substituted(text: &str, variable: &str, n: usize) -> Result<String, String> {
         out += &rest[..at];
         let term = &rest[at + open.len()..];
         let end = term.find('}').ok_or("a term that does not end")?;
-        let by = if end == 0 { 0 } else { term[..end].parse::<i64>().map_err(|_| "a term that is none")? };
+        let by = if end == 0 { 0 } else { term[..end].parse::<i64>().map_err(|_| "an invalid term")? };
         out += &(n as i64 + by).to_string();
         rest = &term[end + 1..];
     }
