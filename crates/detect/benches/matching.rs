@@ -1,5 +1,4 @@
 //! Measures the search for the patterns of many rules, and the inspection of a packet with them.
-#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
 
 use divan::counter::BytesCount;

@@ -1,6 +1,5 @@
 //! The flows of the attack `flow-collisions` (tools/attacks/network.py): the packets of an attacker who knows the
 //! table's key.
-#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
 
 use std::path::PathBuf;

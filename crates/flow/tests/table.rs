@@ -1,5 +1,4 @@
 //! Tests of the flow table's public interface.
-#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 use std::net::IpAddr;

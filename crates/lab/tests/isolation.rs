@@ -1,5 +1,4 @@
 //! An engine of known capacity in each isolation that this machine has: namespaces, a control group, a virtual machine.
-#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 mod common;

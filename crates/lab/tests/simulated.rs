@@ -1,5 +1,4 @@
 //! The laboratory with an engine of known capacity, as a user runs it.
-#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 mod common;

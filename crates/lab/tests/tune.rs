@@ -1,5 +1,4 @@
 //! `margay tune` on interfaces of this kernel, in network namespaces of the tests. It needs root.
-#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod common;

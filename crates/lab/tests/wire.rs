@@ -1,5 +1,4 @@
 //! The laboratory on a pair of virtual interfaces that it creates and removes: sender, link, engine. It needs root.
-#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 mod common;

@@ -1,5 +1,4 @@
 //! Invalid rules, with the log module and text for each.
-#![allow(clippy::unwrap_used)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 use margay_rules::ast::{BufferCheck, Check, Effect};
