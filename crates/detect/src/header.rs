@@ -56,11 +56,12 @@ pub(crate) fn transport_of(p: &Packet<'_>) -> u8 {
 }
 
 /// The payload that rules look into: none where the transport was not understood, as in fragments.
-pub(crate) fn payload_of<'a>(p: &Packet<'a>) -> &'a [u8] {
+pub fn payload_of<'a>(p: &Packet<'a>) -> &'a [u8] {
     match p.l4 {
         L4::None => &[],
-        // What a tunnel over UDP carries is inspected as a packet of its own, and is no payload (observed of Suricata 7 and 8).
+        // What a tunnel carries is inspected as a packet of its own, and is no payload (observed of Suricata 7, and 8 for UDP).
         L4::Udp { .. } if p.has_inner => &[],
+        L4::Gre { .. } => &[],
         _ => p.payload(),
     }
 }

@@ -460,8 +460,9 @@ impl<W: Watch> State<W> {
 
     /// Whether all of a rule's checks hold; and whether that was in stream data.
     fn holds(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
-        // Nobody sent it: there is nothing in it but the stream that it comes with.
-        let of_packet = rule.payload.is_empty() || rule.kind == RuleKind::Packet;
+        // Nobody sent it: there is nothing in it but the stream that it comes with, and once the flow's protocol.
+        let protocol = input.flow_ends && rule.kind == RuleKind::AppLayer;
+        let of_packet = !protocol && (rule.payload.is_empty() || rule.kind == RuleKind::Packet);
         if of_packet && made_up(input.packet) && !rule.lua.as_ref().is_some_and(|l| l.at == LuaAt::Stream) {
             return None;
         }

@@ -29,7 +29,7 @@ impl Rest {
         if carries(&flow) && !flow.core.action.is_unwatched(self.ips) && !dropped {
             // What was heard before is looked at before what the end brings.
             if flow.ext.app.as_ref().is_some_and(|a| a.has_news(Direction::ToServer)) {
-                inspected |= self.flush(&mut flow, Direction::ToServer, Heard::default());
+                inspected |= self.flush(&mut flow, Direction::ToServer, Heard::default(), false);
             }
             let mut heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
             if heard.turn {
@@ -49,7 +49,7 @@ impl Rest {
                 s.app_disable();
             }
             for dir in [Direction::ToServer, Direction::ToClient] {
-                inspected |= self.flush(&mut flow, dir, heard);
+                inspected |= self.flush(&mut flow, dir, heard, true);
             }
         }
         if dropped {
@@ -80,7 +80,7 @@ impl Rest {
         let Some(tcp) = flow.ext.tcp.as_deref().filter(|t| is_over(t)) else { return };
         let news = flow.ext.app.as_ref().is_some_and(|a| a.has_news(dir));
         if news || tcp.needs_flush(dir) {
-            self.flush(flow, dir, Heard::default());
+            self.flush(flow, dir, Heard::default(), false);
         }
     }
 
@@ -94,8 +94,9 @@ impl Rest {
         }
     }
 
-    /// Inspects what is left of one direction, with packets made up for it. Returns whether there was anything to inspect.
-    fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, mut heard: Heard) -> bool {
+    /// Inspects what is left of one direction, with packets made up for it; `flow_ends`: for the last time. Returns whether there was
+    /// anything to inspect.
+    fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, mut heard: Heard, mut flow_ends: bool) -> bool {
         let mut inspected = false;
         let mut txs = flow.ext.app.as_ref().is_some_and(|a| a.session.has_txs() || a.frames.needed(dir).is_some());
         let closed = flow.core.state == FlowState::Closed;
@@ -114,6 +115,7 @@ impl Rest {
                 established,
                 heard: std::mem::take(&mut heard),
                 for_txs: !left && closed,
+                flow_ends: std::mem::take(&mut flow_ends),
                 ..Seen::default()
             };
             let mut fate = Fate::default();

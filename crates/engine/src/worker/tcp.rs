@@ -24,6 +24,8 @@ pub(crate) struct Seen {
     pub(crate) in_stream: bool,
     /// All that is left of the stream is to be inspected.
     pub(crate) flush: bool,
+    /// The packet is the first that is made up for its direction because the flow ends.
+    pub(crate) flow_ends: bool,
     /// The packet is made up for transactions alone, and nothing is left of the stream.
     pub(crate) for_txs: bool,
     /// Inline: the payload has to be replaced by what the stream has.
@@ -150,6 +152,7 @@ impl Lane {
             established,
             in_stream: out.in_stream,
             flush: out.flush,
+            flow_ends: false,
             for_txs: false,
             rewrite: out.rewrite,
             clear_urgent: out.clear_urgent,
