@@ -17,6 +17,8 @@ pub struct Window {
     data: Buffer,
     /// Freed bytes at the front of `data` that are not yet moved out.
     head: usize,
+    /// Where the data of the last inspection began in `data`; nothing has moved since.
+    looked: usize,
     /// Stream offset of `data[head]`.
     start: u64,
     /// Stream offset up to which data was inspected.
@@ -33,10 +35,15 @@ impl Window {
 
     /// Appends bytes.
     pub fn append(&mut self, bytes: &[u8]) {
+        if self.head == self.data.len() {
+            self.data.clear();
+            self.head = 0;
+        }
         let total = self.announced.saturating_sub(self.start);
         if self.data.append_behind(self.head, bytes, usize::try_from(total).unwrap_or(0)) {
             self.head = 0;
         }
+        self.looked = self.head;
     }
 
     /// Skips bytes that need no inspection, and drops the held data.
@@ -70,6 +77,11 @@ impl Window {
         (self.bytes(), self.start)
     }
 
+    /// The data of the last inspection, for events about its matches.
+    pub fn shown(&self) -> &[u8] {
+        self.data.get(self.looked..).unwrap_or(&[])
+    }
+
     /// The data to inspect now, with its offset: nothing until the minimum is reached or the data is `at_end`; then the new
     /// data and the window before it.
     pub fn due(&self, limits: WindowLimits, at_end: bool) -> Option<(&[u8], u64)> {
@@ -93,14 +105,11 @@ impl Window {
         // The rest moves to the front when new data needs the room, so freeing waits until it is worth the copy.
         let free = keep.saturating_sub(self.start) as usize;
         let held = self.bytes().len();
+        self.looked = self.head;
         if free > 0 && free * 2 >= held {
             let free = free.min(held);
             self.head += free;
             self.start = self.start.saturating_add(free as u64);
-        }
-        if self.head == self.data.len() {
-            self.data.clear();
-            self.head = 0;
         }
     }
 
@@ -108,7 +117,7 @@ impl Window {
     pub fn discard(&mut self) {
         self.start = self.total();
         self.inspected = self.start;
-        (self.data, self.head) = (Buffer::default(), 0);
+        (self.data, self.head, self.looked) = (Buffer::default(), 0, 0);
     }
 
     /// Frees unused memory at the end of the data.
@@ -116,6 +125,7 @@ impl Window {
         if self.data.shrink(self.head) {
             self.head = 0;
         }
+        self.looked = self.head;
     }
 
     /// Records a gap. Data on both sides of it is not joined.
@@ -123,7 +133,7 @@ impl Window {
         self.start = self.total().saturating_add(bytes);
         self.inspected = self.start;
         self.data.clear();
-        self.head = 0;
+        (self.head, self.looked) = (0, 0);
     }
 }
 
@@ -146,6 +156,20 @@ mod tests {
         assert_eq!(w.due(L, false), None);
         w.append(b"f");
         assert_eq!(w.due(L, false), Some((&b"def"[..], 3)));
+    }
+
+    #[test]
+    fn events_show_what_the_last_look_had() {
+        let mut w = Window::default();
+        w.append(b"abcdef");
+        w.looked_at(L, false);
+        assert_eq!((w.held(), w.shown()), ((&b"ef"[..], 4), &b"abcdef"[..]));
+        w.append(b"g");
+        assert_eq!(w.shown(), b"efg");
+        w.looked_at(WindowLimits { min: 4, window: 0 }, true);
+        assert_eq!((w.held(), w.shown()), ((&b""[..], 7), &b"efg"[..]));
+        w.append(b"h");
+        assert_eq!((w.held(), w.shown()), ((&b"h"[..], 7), &b"h"[..]));
     }
 
     #[test]

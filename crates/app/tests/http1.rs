@@ -207,6 +207,21 @@ fn lines_end_as_browsers_take_them() {
 }
 
 #[test]
+fn faults_of_heads_and_chunks_are_events() {
+    let asked = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+    for (response, event) in [
+        ("HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nab", "response_header_invalid"),
+        ("HTTP/1.2 200 OK\r\nContent-Length: 2\r\n\r\nab", "response_invalid_protocol"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2; a=b\r\nab\r\n0\r\n\r\n", "request_chunk_extension"),
+    ] {
+        let seen = talk(&[(ToServer, asked), (ToClient, response.as_bytes())]);
+        has(&seen, &[&format!("[\"{event}\"]"), "file.data ToClient ab"]);
+    }
+    let seen = talk(&[(ToServer, b"GET / HTTP/1.1\r\nHost\t: h\r\n\r\n")]);
+    has(&seen, &["[\"request_header_invalid\"]", "http.host ToServer h"]);
+}
+
+#[test]
 fn requests_without_a_protocol() {
     let seen = talk(&[(ToServer, b"GET /x\r\nNoColon\r\nUser-Agent: a\r\n\r\n")]);
     has(&seen, &["http.user_agent ToServer a", "[\"request_field_missing_colon\", \"request_line_missing_protocol\"]"]);

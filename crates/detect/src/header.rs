@@ -56,12 +56,13 @@ pub(crate) fn transport_of(p: &Packet<'_>) -> u8 {
 }
 
 /// The payload that rules inspect: empty if the transport was not decoded, as in fragments.
-pub(crate) fn payload_of<'a>(p: &Packet<'a>) -> &'a [u8] {
+pub fn payload_of<'a>(p: &Packet<'a>) -> &'a [u8] {
     match p.l4 {
         L4::None => &[],
-        // The content of a UDP tunnel is inspected as a packet of its own, not as payload (observed of Suricata 7 and
-        // 8).
+        // The content of a tunnel is inspected as a packet of its own, not as payload (observed of Suricata 7, and of 8 for
+        // UDP).
         L4::Udp { .. } if p.has_inner => &[],
+        L4::Gre { .. } => &[],
         _ => p.payload(),
     }
 }

@@ -70,6 +70,8 @@ pub struct Input<'a> {
     /// Firewall mode: this is a pseudo packet for data that the firewall already let through, so the firewall is
     /// skipped.
     pub let_through: bool,
+    /// The packet is the first pseudo packet of its direction at the end of the flow.
+    pub flow_ends: bool,
     /// Results of a search that another thread may have made in this payload.
     pub ahead: Option<&'a dyn SearchedAhead>,
 }
@@ -99,6 +101,7 @@ impl<'a> Input<'a> {
             ips: false,
             td_passed: false,
             let_through: false,
+            flow_ends: false,
             ahead: None,
         }
     }

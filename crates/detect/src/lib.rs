@@ -85,6 +85,7 @@ pub use detect::{CompileReport, Detect, Environment};
 pub use facts::RuleFacts;
 pub use frame::{FrameBytes, FrameInput};
 pub use group::GroupCounts;
+pub use header::payload_of;
 pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction};
 pub use kind::{RuleKind, is_of_packet, is_of_transaction, is_payload};
 pub use lineage::{RulesMark, live_sets};

@@ -244,12 +244,20 @@ fn fragments_have_neither_ports_nor_payload() {
 fn made_up_packets_have_no_headers() {
     let mut flags = rule(1, Action::Alert, Protocol::Tcp);
     flags.checks.push(Check::TcpAck(Compare::Equal(0)));
-    let mut lab = Lab::new(vec![flags, rule(2, Action::Alert, Protocol::Ip), alert(3, b"abc")]);
+    // The flow's protocol is known without a packet; whether the packet is established is not.
+    let http = || Protocol::App("http".into());
+    let mut established = rule(5, Action::Alert, http());
+    established.checks.push(Check::Flow(FlowCheck { established: true, ..FlowCheck::default() }));
+    let rules = vec![flags, rule(2, Action::Alert, Protocol::Ip), alert(3, b"abc"), rule(4, Action::Alert, http())];
+    let mut lab = Lab::new(rules.into_iter().chain([established]).collect());
     let bytes = tcp_bytes(b"");
     let chunks = [StreamChunk { data: b"abc", offset: 0, seen: 0 }];
-    for (source, want) in [(PacketSource::StreamFlowTimeout, vec![3]), (PacketSource::Wire, vec![1, 2, 3])] {
+    for (source, want) in [(PacketSource::StreamFlowTimeout, vec![3, 4]), (PacketSource::Wire, vec![1, 2, 3, 4, 5])] {
         let p = Packet { source, ..packet(&bytes, Direction::ToServer, 40000, 80) };
         let mut input = Input { flow: Some(&mut lab.flow), dir: Some(Direction::ToServer), ..Input::new(&p) };
+        let http = AppProto::Http1;
+        input.app = AppProtos { side: [http; 2], flow: http, original: http };
+        (input.established, input.flow_ends) = (true, true);
         (input.in_stream, input.chunks) = (true, &chunks);
         lab.state.inspect(&lab.detect, &mut input);
         let mut sids: Vec<u32> = lab.state.alerts().iter().map(|a| lab.detect.rules()[a.rule as usize].sid).collect();

@@ -90,7 +90,7 @@ pub const fn icmpv4_counterpart(kind: u8) -> Option<u8> {
     })
 }
 
-/// The answer type of an ICMPv6 request type, and vice versa (RFC 4443, 4861, 2710, 4620, 3122, 6275).
+/// The answer type of an ICMPv6 request type, and vice versa (RFC 4443, 4861, 2710, 4620, 6275, 3971, 4286, 6775).
 pub const fn icmpv6_counterpart(kind: u8) -> Option<u8> {
     Some(match kind {
         128 => 129,
@@ -103,12 +103,16 @@ pub const fn icmpv6_counterpart(kind: u8) -> Option<u8> {
         136 => 135,
         139 => 140,
         140 => 139,
-        141 => 142,
-        142 => 141,
         144 => 145,
         145 => 144,
         146 => 147,
         147 => 146,
+        148 => 149,
+        149 => 148,
+        151 => 152,
+        152 => 151,
+        157 => 158,
+        158 => 157,
         _ => return None,
     })
 }
@@ -200,11 +204,15 @@ fn of_any(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Option<Flow
                 (dst, src, proto, dport, sport) = embedded(packet)?;
                 error = true;
             }
-            None => return None,
+            None if matches!(packet.icmp.0, 4 | 5 | 11 | 12) => return None,
+            // Nothing answers it: no type of the other direction is that number.
+            None => (sport, dport) = (u16::from(packet.icmp.0), 0x100),
         },
         L4::Icmpv6 { .. } => {
             sport = u16::from(packet.icmp.0);
-            dport = icmpv6_counterpart(packet.icmp.0).map_or(0x100 | u16::from(packet.icmp.1), u16::from);
+            // Requests and answers have the code 0.
+            let answer = icmpv6_counterpart(packet.icmp.0).filter(|_| packet.icmp.1 == 0);
+            dport = answer.map_or(0x100 | u16::from(packet.icmp.1), u16::from);
         }
         L4::Esp { .. } => {
             let spi = spi(packet);

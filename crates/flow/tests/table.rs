@@ -118,6 +118,11 @@ fn pairs_echo_requests_with_replies_and_errors_with_their_flow() {
     assert_eq!(b.see(&icmp("10.0.0.2", "10.0.0.1", 0, &[0; 8])), Lookup::Found(ping, Direction::ToClient));
     b.made(&icmp("10.0.0.2", "10.0.0.1", 8, &[0; 8]));
     assert!(b.table.key(&icmp("10.0.0.2", "10.0.0.1", 11, &[0; 8]), 0).is_none());
+    // A type without an answer is a flow in each direction.
+    let unknown = b.made(&icmp("10.0.0.1", "10.0.0.2", 24, &[0; 8]));
+    assert_eq!(b.see(&icmp("10.0.0.1", "10.0.0.2", 24, &[0; 8])), Lookup::Found(unknown, Direction::ToServer));
+    b.made(&icmp("10.0.0.2", "10.0.0.1", 24, &[0; 8]));
+    b.made(&icmp("10.0.0.2", "10.0.0.1", 255, &[0; 8]));
 
     let mut bytes = vec![3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
     bytes.extend([10, 0, 0, 1, 10, 0, 0, 2, 3, 232, 0, 53, 0, 8, 0, 0]);
@@ -128,6 +133,23 @@ fn pairs_echo_requests_with_replies_and_errors_with_their_flow() {
     for cut in 0..bytes.len() {
         assert!(b.table.key(&icmp("10.0.0.7", "10.0.0.1", 3, &bytes[..cut]), 0).is_none());
     }
+}
+
+#[test]
+fn pairs_icmpv6_questions_with_answers_of_code_0() {
+    fn icmpv6<'a>(a: &str, b: &str, kind: u8, code: u8) -> Packet<'a> {
+        let mut p = udp(a, b, 0, 0, 0);
+        (p.proto, p.icmp, p.l4) = (58, (kind, code), L4::Icmpv6 { offset: 0 });
+        p
+    }
+    let mut b = Bench::new(FlowConfig::default());
+    for (kind, answer) in [(128, 129), (135, 136), (148, 149), (151, 152), (157, 158)] {
+        let asked = b.made(&icmpv6("fe80::1", "fe80::2", kind, 0));
+        assert_eq!(b.see(&icmpv6("fe80::2", "fe80::1", answer, 0)), Lookup::Found(asked, Direction::ToClient));
+        b.made(&icmpv6("fe80::1", "fe80::2", kind, 1));
+    }
+    b.made(&icmpv6("fe80::1", "fe80::2", 141, 0));
+    b.made(&icmpv6("fe80::2", "fe80::1", 142, 0));
 }
 
 #[test]

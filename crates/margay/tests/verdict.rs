@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use made::Side::{Client, Server};
-use made::{ACK, Capture, PUSH};
+use made::{ACK, Capture, PUSH, SYN};
 use process::{folder, of_type};
 
 /// A connection whose last data is never acknowledged. After its timeout, another one with the same ports carries an
@@ -29,18 +29,22 @@ fn two_connections() -> Capture {
 
 /// Runs the engine on a capture. Returns its output folder.
 fn run(name: &str, capture: Capture, rules: &str, outputs: &str) -> PathBuf {
+    run_with(&[], name, capture, rules, outputs)
+}
+
+fn run_with(options: &[&str], name: &str, capture: Capture, rules: &str, outputs: &str) -> PathBuf {
     let dir = folder(&format!("verdict-{name}"));
     capture.write(&dir.join("a.pcap"));
     std::fs::write(dir.join("a.rules"), rules).expect("rules");
     let yaml = format!(
         "%YAML 1.1\n---\nstats:\n  enabled: no\noutputs:\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types: \
-         [alert, flow, dns: {{version: 3}}]\n{outputs}\napp-layer:\n  protocols:\n    http:\n      enabled: yes\n    dns:\n      udp:\n        enabled: yes\n        \
+         [alert: {{verdict: yes}}, flow, drop: {{alerts: yes}}, dns: {{version: 3}}]\n{outputs}\napp-layer:\n  protocols:\n    http:\n      enabled: yes\n    dns:\n      udp:\n        enabled: yes\n        \
          detection-ports:\n          dp: 53\n"
     );
     std::fs::write(dir.join("margay.yaml"), yaml).expect("a configuration");
     let mut c = process::engine(process::MARGAY, &dir.join("margay.yaml"), &dir);
     c.args(["--set", "unix-command.enabled=no", "-k", "none", "--runmode", "single", "-r"]).arg(dir.join("a.pcap"));
-    let out = c.stdin(Stdio::null()).output().expect("the engine runs");
+    let out = c.args(options).stdin(Stdio::null()).output().expect("the engine runs");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     dir
 }
@@ -144,4 +148,28 @@ fn variables_of_a_packet_are_shown_with_its_own_transactions() {
     for e in dns {
         assert!(e["metadata"].is_null(), "{e}");
     }
+}
+
+/// Nothing is sent when a capture file is read, and events say how the engine would answer.
+#[test]
+fn events_name_the_answer_to_a_rejected_packet() {
+    let rules = "reject udp any any -> any 9999 (msg:\"datagram\"; sid:1;)\n\
+                 rejectboth tcp any any -> any 80 (msg:\"connection\"; flags:S; sid:2;)\n";
+    let mut c = Capture::new();
+    c.udp(0, Client, (5000, 9999), b"who");
+    c.tcp(10, Client, (5001, 80), (1, 0), SYN, b"");
+    let dir = run("answers", c, rules, "");
+    let answers: Vec<_> = of_type(&dir, "alert").iter().map(|a| a["verdict"]["reject"].clone()).collect();
+    assert_eq!(answers, [serde_json::json!(["icmp-prohib"]), serde_json::json!(["tcp-reset"])]);
+}
+
+#[test]
+fn a_drop_names_the_transaction() {
+    let rules = "drop dns any any -> any 53 (msg:\"query\"; dns.query; content:\"second\"; sid:1;)\n";
+    let mut c = Capture::new();
+    c.udp(0, Client, (4000, 53), &query(1, "first.example"));
+    c.udp(20, Client, (4000, 53), &query(2, "second.example"));
+    let dir = run_with(&["--simulate-ips"], "drop-tx", c, rules, "");
+    let drops: Vec<_> = of_type(&dir, "drop").iter().map(|d| d["tx_id"].clone()).collect();
+    assert_eq!(drops, [serde_json::json!(1)]);
 }

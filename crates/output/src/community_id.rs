@@ -9,8 +9,8 @@ use crate::names::{ICMP, ICMPV6};
 /// Hash of a flow's five-tuple, 20 bytes. Events show its base64 after `1:`.
 ///
 /// `icmp` is the type and code of the flow's first message. The tuple is ordered first, so that both directions give the
-/// same hash. As in Suricata, protocols without ports count as having ports 0 (the specification leaves them out), and
-/// the two halves of ESP's SPI take the place of the ports.
+/// same hash. As in Suricata, protocols without ports count as having ports 0 (the specification leaves them out), the two
+/// halves of ESP's SPI take the place of the ports, and between equal addresses the lower byte of a port counts first.
 pub fn hash(seed: u16, src: IpAddr, dst: IpAddr, ports: (u16, u16), icmp: Option<(u8, u8)>, proto: u8) -> [u8; 20] {
     let (mut sport, mut dport, one_way) = match (proto, icmp) {
         (ICMP, Some((t, c))) => icmp_ports(t, c, &ICMP_PAIRS),
@@ -18,7 +18,7 @@ pub fn hash(seed: u16, src: IpAddr, dst: IpAddr, ports: (u16, u16), icmp: Option
         _ => (ports.0, ports.1, false),
     };
     let (mut src, mut dst) = (src, dst);
-    let swap = (octets(&src).as_slice(), sport) > (octets(&dst).as_slice(), dport);
+    let swap = (octets(&src).as_slice(), sport.swap_bytes()) > (octets(&dst).as_slice(), dport.swap_bytes());
     if swap && !one_way {
         std::mem::swap(&mut src, &mut dst);
         std::mem::swap(&mut sport, &mut dport);
@@ -101,6 +101,9 @@ mod tests {
         assert_eq!(id(0, "2.2.2.2", "1.1.1.1", (0, 0), Some((0, 0)), 1), echo);
         assert_eq!(id(0, "::1", "::2", (0, 0), Some((128, 0)), 58), "1:9UpHcZHFAOl8WqZVOs5YRQ5wDGE=");
         assert_eq!(id(0, "1.1.1.3", "2.2.2.2", (1111, 2222), None, 132), "1:xAa5cDqM3tvKK/renK2H1WnWt8A=");
+        let local = "1:dgZOPJL0r+7nhte5RvlKmEXhDTQ=";
+        assert_eq!(id(7, "127.0.0.1", "127.0.0.1", (80, 4660), None, 6), local);
+        assert_eq!(id(7, "127.0.0.1", "127.0.0.1", (4660, 80), None, 6), local);
         assert_eq!(id(0, "10.1.0.1", "10.1.0.2", (0, 0), None, 41), "1:D5TGByx6h+OSwA7hPfJcnI9G6hU=");
         assert_eq!(id(0, "190.0.0.1", "190.0.0.2", (123, 0), None, 50), "1:P0/zhi51bcqVbwSvZz2Lp5nj+jA=");
     }

@@ -634,7 +634,7 @@ fn options_are_each_outputs_own_and_types_too() {
             v["payload_printable"].as_str().unwrap().len()
         })
         .collect();
-    assert_eq!(shown, [4096, 5000]);
+    assert_eq!(shown, [4095, 5000]);
     assert_eq!(read("flows").lines().count(), 1);
     assert_eq!(outputs.counters().lost(), 0);
 }

@@ -13,7 +13,10 @@ const PARAMETERS: &[(u8, &str)] =
 /// The limit of addresses in a list, and of parameters: what fits in an option.
 const LIST_MAX: usize = 255;
 
-/// Appends the member of the event; with `extended`, also addresses of servers and options.
+/// Options that events always show: the client, and until when its lease is valid.
+const ALWAYS: [u8; 3] = [option::HOSTNAME, option::RENEWAL_TIME, option::CLIENT_ID];
+
+/// Appends the member of the event; with `extended`, also addresses of servers and all known options.
 pub(super) fn log(m: &Message, json: &mut Json, extended: bool) {
     json.object("dhcp");
     json.str(
@@ -35,13 +38,11 @@ pub(super) fn log(m: &Message, json: &mut Json, extended: bool) {
         }
     }
     json.str("dhcp_type", m.kind());
-    if extended {
-        let mut seen = [false; 256];
-        for (code, content) in &m.options {
-            // An object has each member once.
-            if !std::mem::replace(&mut seen[usize::from(*code)], true) {
-                option(*code, content, json);
-            }
+    let mut seen = [false; 256];
+    for (code, content) in &m.options {
+        // An object has each member once.
+        if (extended || ALWAYS.contains(code)) && !std::mem::replace(&mut seen[usize::from(*code)], true) {
+            option(*code, content, json);
         }
     }
     json.end_object();
@@ -68,7 +69,7 @@ fn option(code: u8, content: &[u8], json: &mut Json) {
         option::SUBNET_MASK => one(json, "subnet_mask"),
         option::ROUTER => list(json, "routers"),
         option::DNS_SERVER => list(json, "dns_servers"),
-        option::HOSTNAME => json.bytes("hostname", content),
+        option::HOSTNAME if !content.is_empty() => json.bytes("hostname", content),
         option::REQUESTED_IP => one(json, "requested_ip"),
         option::LEASE_TIME => number(json, "lease_time"),
         option::RENEWAL_TIME => number(json, "renewal_time"),

@@ -41,9 +41,15 @@ fn an_address_is_given() {
         talk.logs(),
         [
             "{\"dhcp\":{\"type\":\"reply\",\"id\":3735928559,\"client_mac\":\"00:11:32:17:49:f0\",\"assigned_ip\":\"192.0.2.7\",\
-          \"dhcp_type\":\"ack\"}}"
+          \"dhcp_type\":\"ack\",\"hostname\":\"nas1\"}}"
         ]
     );
+    // Who the client is and when it asks again is always there, other options are not.
+    let other =
+        reply(b"\x35\x01\x05\x3a\x04\0\0\x01\0\x3b\x04\0\0\x02\0\x3d\x07\x01\0\x01\x02\x03\x04\x05\x0c\x00\xff");
+    let log = sent(&other, false).logs().concat();
+    let tail = "\"dhcp_type\":\"ack\",\"renewal_time\":256,\"client_id\":\"00:01:02:03:04:05\"}}";
+    assert!(log.ends_with(tail), "{log}");
     let all = sent(&ack, true).logs().concat();
     for part in [
         "\"lease_time\":3600",

@@ -195,14 +195,16 @@ impl Headers {
             return flags;
         }
         let pending = std::mem::take(&mut self.pending);
-        let (name, value) = match memchr::memchr(b':', &pending) {
-            Some(colon) => (trim(pending.get(..colon).unwrap_or(&[])), trim(pending.get(colon + 1..).unwrap_or(&[]))),
+        let (before, value) = match memchr::memchr(b':', &pending) {
+            Some(colon) => (pending.get(..colon).unwrap_or(&[]), trim(pending.get(colon + 1..).unwrap_or(&[]))),
             None => {
                 flags.no_colon = true;
                 (&[][..], trim(&pending))
             }
         };
-        flags.invalid = !flags.no_colon && !is_token(name);
+        let name = trim(before);
+        // White space before the colon is not allowed (RFC 9112, 5.1).
+        flags.invalid = !flags.no_colon && (!is_token(name) || before.last().is_some_and(|&b| space(b)));
         self.nulls |= flags.invalid && name.contains(&0);
         self.push(name, value, &mut flags);
         self.pending = pending;

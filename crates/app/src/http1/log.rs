@@ -126,8 +126,8 @@ fn fields(json: &mut Json, key: &'static str, headers: &Headers, custom: Option<
 /// Appends the held part of the bodies, for alerts with that option.
 fn bodies(tx: &Http1Tx, json: &mut Json, options: &AppLogOptions) {
     let held = [
-        ("http_request_body", "http_request_body_printable", tx.request.body.window().held().0),
-        ("http_response_body", "http_response_body_printable", tx.response.body.window().held().0),
+        ("http_request_body", "http_request_body_printable", tx.request.body.window().shown()),
+        ("http_response_body", "http_response_body_printable", tx.response.body.window().shown()),
     ];
     for (_, key, body) in held.iter().filter(|h| options.http_body_printable && !h.2.is_empty()) {
         json.printable(key, body);

@@ -70,7 +70,8 @@ impl Http1Parser {
         tx.response.line.clear();
         tx.response.line.extend_from_slice(content);
         tx.status_line = parsed;
-        if parsed.version == Version::Unknown {
+        let newer = parsed.version == Version::V11 && !trim(request::part(content, parsed.protocol)).ends_with(b"1.1");
+        if newer || parsed.version == Version::Unknown {
             tx.event(Event::ResponseProtocol);
         }
         if parsed.number.is_none() {

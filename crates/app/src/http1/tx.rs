@@ -239,12 +239,12 @@ impl Http1Tx {
 
     /// The held data of the request body, for alerts that show it.
     pub fn request_body_held(&self) -> &[u8] {
-        self.request.body.window().held().0
+        self.request.body.window().shown()
     }
 
     /// The held data of the response body.
     pub fn response_body_held(&self) -> &[u8] {
-        self.response.body.window().held().0
+        self.response.body.window().shown()
     }
 
     pub(super) fn limits(&self, dir: Direction) -> WindowLimits {

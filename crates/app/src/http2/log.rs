@@ -114,8 +114,8 @@ fn fields(json: &mut Json, key: &'static str, message: &Message) {
 /// Appends the held part of the bodies, for alerts with that option.
 fn bodies(json: &mut Json, options: &AppLogOptions, [request, response]: [&Message; 2]) {
     let held = [
-        ("http_request_body", "http_request_body_printable", request.body.window().held().0),
-        ("http_response_body", "http_response_body_printable", response.body.window().held().0),
+        ("http_request_body", "http_request_body_printable", request.body.window().shown()),
+        ("http_response_body", "http_response_body_printable", response.body.window().shown()),
     ];
     for (_, key, body) in held.iter().filter(|h| options.http_body_printable && !h.2.is_empty()) {
         json.printable(key, body);

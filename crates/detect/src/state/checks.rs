@@ -16,8 +16,10 @@ use crate::watch::{At, Watch};
 impl<W: Watch> State<W> {
     /// Whether all checks of a rule hold, and if so whether they held in stream data.
     pub(super) fn holds(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
-        // A pseudo packet was never sent: it has nothing but the stream data that it carries.
-        let of_packet = rule.payload.is_empty() || rule.kind == RuleKind::Packet;
+        // A pseudo packet was never sent: it has nothing but the stream data that it carries, and, once, the flow's
+        // protocol.
+        let protocol = input.flow_ends && rule.kind == RuleKind::AppLayer;
+        let of_packet = !protocol && (rule.payload.is_empty() || rule.kind == RuleKind::Packet);
         if of_packet && made_up(input.packet) && !rule.lua.as_ref().is_some_and(|l| l.at == LuaAt::Stream) {
             return None;
         }

@@ -176,6 +176,7 @@ impl Stages {
             ips: self.ips,
             td_passed: fate.pass,
             let_through: seen.for_txs,
+            flow_ends: seen.flow_ends,
             ahead: self.helped.as_ref().map(|h| h as &dyn SearchedAhead),
             ..Input::new(packet)
         };
@@ -250,7 +251,7 @@ impl Stages {
         }
         fate.reject |= verdict.reject.is_some() && self.ips;
         fate.rejected = verdict.reject;
-        if verdict.reject.is_some() && self.wire.is_some() {
+        if verdict.reject.is_some() {
             fate.answers = Wire::how(packet);
         }
         fate.dropped_by = verdict.dropped_by;

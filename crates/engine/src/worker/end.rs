@@ -30,7 +30,7 @@ impl Stages {
         if carries(&flow) && !flow.core.action.is_unwatched(self.ips) && !dropped {
             // Earlier data is inspected before the data that the end makes available.
             if flow.ext.app.as_ref().is_some_and(|a| a.has_news(Direction::ToServer)) {
-                inspected |= self.flush(&mut flow, Direction::ToServer, AppResult::default());
+                inspected |= self.flush(&mut flow, Direction::ToServer, AppResult::default(), false);
             }
             let mut app_result = self.feed_tcp(&mut flow, Direction::ToClient, true);
             if app_result.turn {
@@ -50,7 +50,7 @@ impl Stages {
                 s.app_disable();
             }
             for dir in [Direction::ToServer, Direction::ToClient] {
-                inspected |= self.flush(&mut flow, dir, app_result);
+                inspected |= self.flush(&mut flow, dir, app_result, true);
             }
         }
         if dropped {
@@ -81,7 +81,7 @@ impl Stages {
         let Some(tcp) = flow.ext.tcp.as_deref().filter(|t| is_over(t)) else { return };
         let news = flow.ext.app.as_ref().is_some_and(|a| a.has_news(dir));
         if news || tcp.needs_flush(dir) {
-            self.flush(flow, dir, AppResult::default());
+            self.flush(flow, dir, AppResult::default(), false);
         }
     }
 
@@ -94,8 +94,15 @@ impl Stages {
         }
     }
 
-    /// Inspects the rest of one direction with made-up packets. Returns whether there was anything to inspect.
-    fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, mut app_result: AppResult) -> bool {
+    /// Inspects the rest of one direction with pseudo packets; `flow_ends` for the last time. Returns whether there was
+    /// anything to inspect.
+    fn flush(
+        &mut self,
+        flow: &mut Flow<FlowExt>,
+        dir: Direction,
+        mut app_result: AppResult,
+        mut flow_ends: bool,
+    ) -> bool {
         let mut inspected = false;
         let mut txs = flow.ext.app.as_ref().is_some_and(|a| a.session.has_txs() || a.frames.needed(dir).is_some());
         let closed = flow.core.state == FlowState::Closed;
@@ -114,6 +121,7 @@ impl Stages {
                 established,
                 app_result: std::mem::take(&mut app_result),
                 for_txs: !left && closed,
+                flow_ends: std::mem::take(&mut flow_ends),
                 ..Seen::default()
             };
             let mut fate = PacketVerdict::default();

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use margay_app::{LogFor, protocol};
 use margay_detect::inspect::HITS_MAX;
-use margay_detect::{Detect, Reject, RuleFacts};
+use margay_detect::{Detect, Reject, RuleFacts, payload_of};
 use margay_flow::{
     CapturedVars, Direction, Flow, FlowAction, FlowCore, FlowState, icmpv4_counterpart, icmpv6_counterpart,
 };
@@ -124,6 +124,11 @@ pub(crate) fn addresses(core: &FlowCore) -> Addresses {
     Addresses { src: core.src, sport: core.sport, dst: core.dst, dport: core.dport, proto: core.proto }
 }
 
+/// The flow's addresses for an event about a packet that may have others.
+fn flow_ends(p: &Packet<'_>, core: Option<&FlowCore>) -> Option<Addresses> {
+    core.filter(|_| matches!(p.proto, 1 | 58)).map(addresses)
+}
+
 impl Stages {
     /// Logs an ARP packet for IPv4 over Ethernet.
     pub(super) fn log_arp(&mut self, p: &Packet<'_>) {
@@ -175,6 +180,7 @@ impl Stages {
         let mut header =
             Header { flow_id: flow.map(|f| f.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
         header.parent_id = flow.and_then(|f| f.ext.parent);
+        header.flow_ends = flow_ends(p, flow.map(|f| &f.core));
         if let (Some(flow), Some((detect, _))) = (flow, &self.detect) {
             held = HeldVars::of(detect, Some(&flow.core), None);
             header.vars = held.vars();
@@ -210,6 +216,7 @@ impl Stages {
         let header = Header {
             flow_id: flow.map(|(f, _)| f.core.id),
             parent_id: flow.and_then(|(f, _)| f.ext.parent),
+            flow_ends: flow_ends(p, flow.map(|(f, _)| &f.core)),
             pcap_filename: self.file.as_deref(),
             vars: held.vars(),
             ..Header::of(p)
@@ -280,7 +287,7 @@ impl Stages {
                 payload: if a.stream {
                     Some(Payload { data: &self.scratch.payload, stream: true })
                 } else {
-                    (!p.payload().is_empty()).then_some(Payload { data: p.payload(), stream: false })
+                    Some(Payload { data: payload_of(p), stream: false })
                 },
                 verdict: Some(verdict),
             };
@@ -302,6 +309,7 @@ impl Stages {
             kind: EventType::Metadata,
             header: Header {
                 flow_id: flow.map(|f| f.id),
+                flow_ends: flow_ends(p, flow),
                 pcap_filename: self.file.as_deref(),
                 vars: held.vars(),
                 ..Header::of(p)
@@ -317,8 +325,12 @@ impl Stages {
     /// Logs a packet that a `tag` selected.
     pub(super) fn log_tagged(&mut self, p: &Packet<'_>, flow: Option<&Flow<FlowExt>>) {
         if self.outputs.wants(EventType::Packet) {
-            let header =
-                Header { flow_id: flow.map(|f| f.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
+            let header = Header {
+                flow_id: flow.map(|f| f.core.id),
+                flow_ends: flow_ends(p, flow.map(|f| &f.core)),
+                pcap_filename: self.file.as_deref(),
+                ..Header::of(p)
+            };
             self.outputs.packet(&PacketEvent { header, packet: p });
         }
     }
@@ -339,6 +351,7 @@ impl Stages {
         let mut way = None;
         if let Some((f, d)) = flow {
             header.flow_id = Some(f.core.id);
+            header.flow_ends = flow_ends(p, Some(&f.core));
             header.parent_id = f.ext.parent;
             first = !std::mem::replace(&mut f.ext.drop_logged[d.index()], true);
             way = Some(direction(d));
@@ -349,13 +362,17 @@ impl Stages {
             }
             _ => None,
         };
+        let tx_id = self.detect.as_ref().zip(fate.dropped_by).and_then(|((_, state), rule)| {
+            let cause = state.alerts().iter().find(|a| a.rule == rule)?;
+            cause.tx_id.map(|id| (id, cause.tx_guessed))
+        });
         self.outputs.dropped(&DropEvent {
             header,
             packet: p,
             reason: reason.text(),
             direction: way,
             first_of_flow: first,
-            tx_id: None,
+            tx_id: tx_id.filter(|_| alert.is_some()),
             alert,
             verdict: Some(verdict(fate, self.firewall)),
         });
@@ -517,7 +534,7 @@ fn verdict(fate: PacketVerdict, firewall: bool) -> VerdictInfo<'static> {
     } else {
         event::Verdict::Alert
     };
-    // Reading a capture file sends nothing, but the event still names the targets of the reject.
+    // Reading a capture file sends nothing, but the event still names the answer of the reject, as Suricata's does.
     let reject = fate.rejected.map(|r| match r {
         Reject::Source => (RejectTarget::ToClient, fate.answers),
         Reject::Destination => (RejectTarget::ToServer, fate.answers),

@@ -24,6 +24,8 @@ pub(crate) struct Seen {
     pub(crate) in_stream: bool,
     /// The rest of the stream must be inspected.
     pub(crate) flush: bool,
+    /// The packet is the first pseudo packet of its direction at the end of the flow.
+    pub(crate) flow_ends: bool,
     /// The packet is made up only for transactions, and the stream is empty.
     pub(crate) for_txs: bool,
     /// Inline: the stream's data must replace the payload.
@@ -150,6 +152,7 @@ impl Pipeline {
             established,
             in_stream: out.in_stream,
             flush: out.flush,
+            flow_ends: false,
             for_txs: false,
             rewrite: out.rewrite,
             clear_urgent: out.clear_urgent,

@@ -222,7 +222,8 @@ impl Out<'_> {
         if !(options.payload || options.payload_printable || options.payload_length) {
             return;
         }
-        let data = match p.data.get(..options.payload_buffer_size) {
+        // One byte is not used, as with frames.
+        let data = match p.data.get(..options.payload_buffer_size.saturating_sub(1)) {
             Some(cut) if p.stream => cut,
             _ => p.data,
         };

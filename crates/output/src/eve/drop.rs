@@ -33,10 +33,10 @@ impl Out<'_> {
         {
             self.verdict(verdict);
         }
-        self.tx_id(e.tx_id);
         if options.alerts
             && let Some((signature, blocked)) = &e.alert
         {
+            self.tx_id(e.tx_id);
             self.alert_object(signature, *blocked, e.header.addresses.as_ref(), |_, _| {});
         }
         self.finish(e.header.pcap_filename);

@@ -117,13 +117,16 @@ impl Out<'_> {
         if self.settings.ethernet {
             self.ether(&h.ether);
         }
-        if let (true, Some(_), Some(a)) = (self.settings.community_id, h.flow_id, &h.addresses) {
+        if let (true, Some(_), Some(a)) =
+            (self.settings.community_id, h.flow_id, h.flow_ends.as_ref().or(h.addresses.as_ref()))
+        {
+            let icmp = h.flow_ends.as_ref().map_or(h.icmp, |f| Some((f.sport as u8, f.dport as u8)));
             let ports = match h.spi {
                 Some(spi) if a.proto == ESP => (spi as u16, (spi >> 16) as u16),
                 _ if has_ports(a.proto) => (a.sport, a.dport),
                 _ => (0, 0),
             };
-            let hash = community_id::hash(self.settings.community_id_seed, a.src, a.dst, ports, h.icmp, a.proto);
+            let hash = community_id::hash(self.settings.community_id_seed, a.src, a.dst, ports, icmp, a.proto);
             let j = &mut *self.json;
             j.json("community_id", b"\"1:");
             j.base64_rest(&hash);

@@ -133,6 +133,8 @@ pub struct Header<'a> {
     pub flow_id: Option<u64>,
     /// Number of the flow that this one comes from, such as FTP's control connection.
     pub parent_id: Option<u64>,
+    /// Ends of the flow, where its packets may have others: an ICMP error is of the flow that it is about.
+    pub flow_ends: Option<Addresses>,
     /// Interface of a live capture.
     pub in_iface: Option<&'a str>,
     /// Number of the packet in the capture file.

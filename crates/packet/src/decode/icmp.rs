@@ -7,6 +7,8 @@ use crate::packet::{L3, L4, Packet};
 
 /// Header length of both, the four bytes that depend on the type included.
 const HEADER: usize = 8;
+/// The three times of a timestamp message (RFC 792).
+const TIMES: usize = 12;
 
 impl Decoder {
     /// ICMP for IPv4.
@@ -42,7 +44,8 @@ impl Decoder {
             3 | 4 | 5 | 11 | 12 if code <= max_code && (kind == 4 || !body.is_empty()) => embedded_v4(p, body),
             // Router advertisement (RFC 1256 section 3): that many entries of that many words.
             9 if body.len() < usize::from(b[4]) * usize::from(b[5]) * 4 => note(p, E::Icmpv4Ipv4TruncPkt),
-            13 | 14 if body.len() < 12 => note(p, E::Icmpv4Ipv4TruncPkt),
+            13 | 14 if body.len() < TIMES => note(p, E::Icmpv4Ipv4TruncPkt),
+            13 | 14 => p.payload = ((at + HEADER + TIMES) as u32, (body.len() - TIMES) as u32),
             _ => {}
         }
     }

@@ -62,8 +62,8 @@ impl Http1Parser {
             }
             return Step::More;
         };
-        if dir == Direction::ToServer
-            && size.extension
+        // The event's name is of requests; responses have no other.
+        if size.extension
             && let Some(tx) = self.current(dir)
         {
             tx.event(Event::RequestChunkExtension);
