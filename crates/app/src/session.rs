@@ -498,7 +498,7 @@ impl AppSession {
 
     /// The protocol of both directions as rules see it.
     pub fn sides_for_rules(&self) -> [AppProto; 2] {
-        if self.fresh { [self.before; 2] } else { self.side }
+        if self.is_changing() { [self.before; 2] } else { self.side }
     }
 
     /// What the protocol was before it last changed.

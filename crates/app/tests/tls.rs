@@ -286,6 +286,23 @@ fn when_a_session_is_logged() {
     }
 }
 
+/// The state is that of the latest message, of which a part of a record is enough, and both directions are asked for the first.
+#[test]
+fn the_state_of_a_session() {
+    let flight = record(22, &[server_hello(b"", b""), certificates()].concat());
+    let mut talk = Talk::new(Encryption::TrackOnly);
+    let state = |talk: &Talk| talk.number("ssl_state", ToClient);
+    talk.feed(ToServer, &record(22, &client_hello(b"", b"")), false);
+    assert_eq!(state(&talk), Some(1));
+    assert_eq!(talk.parser.tx(0).expect("a session").base().updated, [true; 2]);
+    talk.feed(ToClient, &flight[..40], false);
+    assert_eq!(state(&talk), Some(1));
+    talk.feed(ToClient, &flight[40..100], false);
+    assert_eq!((state(&talk), talk.buffer("tls.cert_subject", ToClient, 0)), (Some(2), None));
+    talk.feed(ToClient, &flight[100..], false);
+    assert_eq!((state(&talk), talk.buffer("tls.cert_subject", ToClient, 0).is_some()), (Some(2), true));
+}
+
 /// A server that asks for the client's certificate: the event waits until the client answered.
 #[test]
 fn an_event_waits_for_the_certificate_of_the_client() {

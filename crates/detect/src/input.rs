@@ -68,6 +68,8 @@ pub struct Input<'a> {
     pub td_passed: bool,
     /// Firewall mode: the packet is made up to have something inspected that was let through, and the firewall is not asked.
     pub let_through: bool,
+    /// The packet is made up because the flow changes its protocol.
+    pub changing: bool,
     /// What another thread may have found in the payload.
     pub ahead: Option<&'a dyn SearchedAhead>,
 }
@@ -97,6 +99,7 @@ impl<'a> Input<'a> {
             ips: false,
             td_passed: false,
             let_through: false,
+            changing: false,
             ahead: None,
         }
     }

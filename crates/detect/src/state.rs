@@ -462,7 +462,11 @@ impl<W: Watch> State<W> {
     fn holds(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
         // Nobody sent it: there is nothing in it but the stream that it comes with.
         let of_packet = rule.payload.is_empty() || rule.kind == RuleKind::Packet;
-        if of_packet && made_up(input.packet) && !rule.lua.as_ref().is_some_and(|l| l.at == LuaAt::Stream) {
+        if of_packet
+            && made_up(input.packet)
+            && !(input.changing && rule.of_change)
+            && !rule.lua.as_ref().is_some_and(|l| l.at == LuaAt::Stream)
+        {
             return None;
         }
         self.checks_hold(detect, rule, input)
@@ -528,6 +532,7 @@ impl<W: Watch> State<W> {
             direction: input.dir.unwrap_or(Direction::ToServer),
             established: input.established,
             stream_data: rule.stream_only && !input.chunks.is_empty(),
+            stream_due: !input.chunks.is_empty() || input.stream_waits,
             no_payload: input.no_payload,
             stream_sizes: input.stream_sizes,
             stream_events: input.stream_events,

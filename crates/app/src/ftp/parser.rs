@@ -79,7 +79,7 @@ pub(super) struct FtpParser {
     sides: [Side; 2],
     /// Within a reply of several lines, or behind a gap: lines without a code belong to it.
     within: bool,
-    /// The open transaction has lines that are no reply (IRC, which begins with commands of FTP): the next command ends it.
+    /// The open transaction has lines that are no reply (IRC, which begins with commands of FTP): it ends with the data at hand.
     loose: bool,
     /// The data connection that was agreed on.
     data: Option<Data>,
@@ -145,7 +145,6 @@ impl FtpParser {
         if line.is_empty() {
             return Outcome::More;
         }
-        self.end_loose();
         // A command that is not known by name is a transaction that shows its reply alone.
         let (name, data) = line::known(line).unwrap_or_default();
         if let Err(outcome) = self.make_room(cx) {
@@ -244,7 +243,8 @@ impl FtpParser {
         Ok(id)
     }
 
-    /// The client goes on: lines that are not a reply end their transaction. That does not depend on how segments divide the stream.
+    /// Lines that are not a reply end their transaction with the data that brings them, as in Suricata 8: nothing tells whether more belong
+    /// to it.
     fn end_loose(&mut self) {
         if std::mem::take(&mut self.loose) {
             let id = self.open;
@@ -346,6 +346,9 @@ impl Parser for FtpParser {
             if outcome != Outcome::More {
                 return Parsed { consumed: at, outcome };
             }
+        }
+        if dir == Direction::ToClient {
+            self.end_loose();
         }
         if cx.end && dir == Direction::ToClient {
             // No reply will come to what is left.

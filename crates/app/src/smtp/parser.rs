@@ -478,6 +478,8 @@ impl SmtpParser {
             }
             return None;
         };
+        // A command with its reply is a message: raw inspection does not wait for more, as in Suricata 8.
+        cx.shared.whole = [true; 2];
         if let Some(tx) = self.get(id) {
             tx.answered = true;
         }
@@ -577,7 +579,7 @@ impl SmtpParser {
 }
 
 impl Parser for SmtpParser {
-    /// Like the peer's, its messages are not looked at in the raw stream one by one.
+    /// A transaction is a whole mail: what raw inspection does not wait for are its commands ([`SmtpParser::reply`]).
     fn is_prompt(&self) -> bool {
         false
     }

@@ -97,6 +97,8 @@ pub(crate) struct Heard {
     pub(crate) failed: Option<AppProto>,
     /// The parser has as many transactions as it may have, and has not taken all that there is ([`Rest::work_off`]).
     pub(crate) full: bool,
+    /// The flow changes its protocol, and the data before that is to be inspected apart ([`Rest::flush_changing`]).
+    pub(crate) changing: bool,
 }
 
 impl FlowApp {
@@ -591,6 +593,7 @@ impl Rest {
         self.app.shared.frames.flow = app.as_mut().map(|a| std::mem::take(&mut a.frames)).unwrap_or_default();
         self.app.shared.wishes = app.as_ref().map(|a| a.wishes).unwrap_or_default();
         let midstream = tcp.is_midstream();
+        let changes = app.as_ref().map_or(0, |a| a.session.changes());
         let mut feeder =
             Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all, midstream };
         if let Some((carries, reversed)) = announced {
@@ -668,6 +671,10 @@ impl Rest {
         {
             tcp.set_depth(depth);
         }
+        if wishes.no_payload && !app.wishes.no_payload {
+            // The rest of the clear text is due with this packet.
+            tcp.raw_trigger(dir);
+        }
         app.wishes = wishes;
         self.stream.account(tcp);
         app.events |= app.session.take_events();
@@ -676,6 +683,7 @@ impl Rest {
             bypass: wishes.bypass,
             failed: app.take_failed(),
             full: app.session.is_full(),
+            changing: app.session.changes() != changes && app.session.is_changing(),
             ..Heard::default()
         }
     }

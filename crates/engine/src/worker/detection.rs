@@ -153,7 +153,11 @@ impl Rest {
             (6, true) => Carrier::StreamInline,
             _ => Carrier::Datagrams,
         };
-        let (protocol_due, protocol_told) = flow.ext.protocol_rules.are_due(dir, protos.unwrap_or_default(), carrier);
+        let (protocol_due, protocol_told) = match packet.source {
+            // Rules on the protocol look at the packet that was captured.
+            PacketSource::StreamFlush => (false, false),
+            _ => flow.ext.protocol_rules.are_due(dir, protos.unwrap_or_default(), carrier),
+        };
         let mut input = Input {
             flow: Some(&mut flow.core),
             dir: Some(dir),
@@ -175,6 +179,7 @@ impl Rest {
             ips: self.ips,
             td_passed: fate.pass,
             let_through: seen.for_txs,
+            changing: packet.source == PacketSource::StreamFlush && seen.heard.changing,
             ahead: self.helped.as_ref().map(|h| h as &dyn SearchedAhead),
             ..Input::new(packet)
         };

@@ -74,13 +74,34 @@ impl Rest {
         }
     }
 
-    /// Inspects what is left of the direction that a connection's last packet did not come in, where it is closed: none
-    /// may come any more, and what waits would fill memory until the flow times out.
+    /// Inspects what is left of the direction that a connection's last packet did not come in, where it is closed: what waits would fill
+    /// memory until the flow times out. Less than a chunk waits for a packet that repeats its direction's end, or for the flow's, as in
+    /// Suricata.
     pub(super) fn flush_closed(&mut self, flow: &mut Flow<FlowExt>, dir: Direction) {
         let Some(tcp) = flow.ext.tcp.as_deref().filter(|t| is_over(t)) else { return };
         let news = flow.ext.app.as_ref().is_some_and(|a| a.has_news(dir));
-        if news || tcp.needs_flush(dir) {
+        if news || tcp.needs_flush(dir) && !tcp.raw_waits_little(dir) {
             self.flush(flow, dir, Heard::default());
+        }
+    }
+
+    /// A flow changes its protocol: the data before that is inspected and logged with packets made up for it, the last in the direction of
+    /// the packet at hand. Inline, the packet at hand carries the verdict, and the data is inspected with it.
+    #[cold]
+    pub(super) fn flush_changing(&mut self, flow: &mut Flow<FlowExt>, dir: Direction) {
+        if self.ips {
+            return;
+        }
+        for d in [dir.reverse(), dir] {
+            let core = flow.core.clone();
+            let mut bytes = [0u8; HEADERS];
+            let packet = Packet { source: PacketSource::StreamFlush, ..pseudo(&core, d, self.now, &mut bytes) };
+            let heard = Heard { changing: true, ..Heard::default() };
+            let established = is_established(core.state);
+            let seen = Seen { in_stream: true, established, heard, ..Seen::default() };
+            let mut fate = Fate::default();
+            self.detect_in_flow(&packet, flow, d, &seen, &mut fate);
+            self.log_app(&packet, flow, false, fate.inspected);
         }
     }
 

@@ -684,6 +684,9 @@ impl Lane {
         let looked = raw(flow);
         let passes = (fate.pass || flow.core.action.is_unwatched(rest.ips)) && !rest.firewall;
         if fate.drop.is_none() && !passes {
+            if seen.heard.changing {
+                rest.flush_changing(flow, dir);
+            }
             rest.detect_in_flow(packet, flow, dir, seen, fate);
             if fate.drop.is_none() && !fate.pass {
                 rest.flush_closed(flow, dir.reverse());

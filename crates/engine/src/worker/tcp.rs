@@ -4,7 +4,7 @@ use margay_flow::{Direction, Flow, FlowKey, FlowRef, FlowState};
 use margay_packet::{L4, Packet};
 use margay_stream::{Exception, FlowPrint, StreamEvents, TcpState};
 
-use super::app::Heard;
+use super::app::{Heard, is_over};
 use super::{DropReason, Fate, FlowExt, Lane, Rest};
 use crate::exception::{Condition, Policy};
 
@@ -142,6 +142,7 @@ impl Lane {
             let Some(flow) = flows.get_mut(at) else { return (at, direction) };
             heard = rest.feed_tcp(flow, direction, false);
         }
+        let over = flows.get(at).and_then(|f| f.ext.tcp.as_deref()).is_some_and(is_over);
         *seen = Seen {
             heard,
             events: out.events,
@@ -149,7 +150,7 @@ impl Lane {
             state: out.state,
             established,
             in_stream: out.in_stream,
-            flush: out.flush,
+            flush: out.flush || over,
             for_txs: false,
             rewrite: out.rewrite,
             clear_urgent: out.clear_urgent,
