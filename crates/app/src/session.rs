@@ -500,7 +500,7 @@ impl AppSession {
 
     /// The protocols of both directions for rules.
     pub fn sides_for_rules(&self) -> [AppProto; 2] {
-        if self.fresh { [self.before; 2] } else { self.side }
+        if self.is_changing() { [self.before; 2] } else { self.side }
     }
 
     /// The protocol before the last change.

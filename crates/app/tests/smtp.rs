@@ -132,6 +132,16 @@ fn mail(message: &str) -> Talk {
     talk(&format!("{BEGIN}{MAIL}{lines}> .\n< 250 ok\n"))
 }
 
+/// Rules on the raw stream look at a command with its reply, as in Suricata 8.
+#[test]
+fn a_reply_makes_both_directions_due() {
+    let mut t = Talk::with(AppConfig::default());
+    t.say("< 220 mx\n> EHLO a\n< 250-mx", 99);
+    assert_eq!(t.shared.whole, [false; 2]);
+    t.say("< 250 b", 99);
+    assert_eq!(t.shared.whole, [true; 2]);
+}
+
 #[test]
 fn a_mail() {
     let t = talk(&format!(

@@ -287,6 +287,23 @@ fn when_a_session_is_logged() {
     }
 }
 
+/// The latest message gives the state, even within an incomplete record. The first hello updates both directions.
+#[test]
+fn the_state_of_a_session() {
+    let flight = record(22, &[server_hello(b"", b""), certificates()].concat());
+    let mut talk = Talk::new(Encryption::TrackOnly);
+    let state = |talk: &Talk| talk.number("ssl_state", ToClient);
+    talk.feed(ToServer, &record(22, &client_hello(b"", b"")), false);
+    assert_eq!(state(&talk), Some(1));
+    assert_eq!(talk.parser.tx(0).expect("a session").base().updated, [true; 2]);
+    talk.feed(ToClient, &flight[..40], false);
+    assert_eq!(state(&talk), Some(1));
+    talk.feed(ToClient, &flight[40..100], false);
+    assert_eq!((state(&talk), talk.buffer("tls.cert_subject", ToClient, 0)), (Some(2), None));
+    talk.feed(ToClient, &flight[100..], false);
+    assert_eq!((state(&talk), talk.buffer("tls.cert_subject", ToClient, 0).is_some()), (Some(2), true));
+}
+
 /// If the server requests a client certificate, the event waits for the client's response.
 #[test]
 fn an_event_waits_for_the_certificate_of_the_client() {

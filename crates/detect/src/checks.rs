@@ -146,6 +146,8 @@ pub struct CheckInput<'a> {
     pub established: bool,
     /// Whether the inspected data is the reassembled stream rather than the packet's own payload.
     pub stream_data: bool,
+    /// Whether stream data is due with the packet.
+    pub stream_due: bool,
     /// Whether the payload is encrypted. Then neither its bytes nor its size are inspected.
     pub no_payload: bool,
     /// Sizes of the TCP session's streams; `None` without a session.
@@ -175,6 +177,7 @@ impl<'a> CheckInput<'a> {
             direction,
             established: flow.is_some_and(|f| f.state != margay_flow::FlowState::New),
             stream_data: false,
+            stream_due: false,
             no_payload: false,
             stream_sizes: None,
             stream_events: 0,
@@ -355,8 +358,9 @@ impl CompiledCheck {
             Kind::IgmpType(c) => header::igmp_type(p).is_some_and(|v| c.holds(v.into())),
             Kind::Dsize(c) => {
                 let len = crate::header::payload_of(p).len() as u64;
-                // A negated size requires a payload of another size, not an empty one (Suricata 8, `dsize:!9`).
-                !header::is_pseudo(p) && c.holds(len) && (len > 0 || !matches!(c, Compare::NotEqual(_)))
+                // A negated size requires data, in the packet or due in the stream (Suricata 8, `dsize:!9`).
+                let asks_data = matches!(c, Compare::NotEqual(_));
+                !header::is_pseudo(p) && c.holds(len) && (len > 0 || !asks_data || input.stream_due)
             }
             Kind::Checksum { layer, valid } => header::checksum(p, *layer) == Some(*valid),
             Kind::StreamSize { side, value } => input.stream_sizes.is_some_and(|s| {

@@ -72,6 +72,8 @@ pub struct Input<'a> {
     pub let_through: bool,
     /// The packet is the first pseudo packet of its direction at the end of the flow.
     pub flow_ends: bool,
+    /// The packet is a pseudo packet, made because the flow changes its protocol.
+    pub changing: bool,
     /// Results of a search that another thread may have made in this payload.
     pub ahead: Option<&'a dyn SearchedAhead>,
 }
@@ -102,6 +104,7 @@ impl<'a> Input<'a> {
             td_passed: false,
             let_through: false,
             flow_ends: false,
+            changing: false,
             ahead: None,
         }
     }

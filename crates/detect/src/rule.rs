@@ -52,7 +52,9 @@ pub(crate) struct CompiledRule {
     pub(crate) stream_only: bool,
     /// The header names an application protocol, and no keyword inspects its transactions.
     pub(crate) of_protocol: bool,
-    /// For a rule with only negated payload contents, the longest one: stream data that contains it excludes the packet.
+    /// The rule needs the flow's protocol and nothing of a packet: it is inspected again when the protocol changes.
+    pub(crate) of_change: bool,
+    /// For a rule with only negated payload contents, the fast pattern: stream data that contains it excludes the packet.
     pub(crate) absent: Option<Box<Absent>>,
     /// Checks of scripts.
     pub(crate) lua: Option<Box<RuleLua>>,
@@ -62,6 +64,18 @@ pub(crate) struct CompiledRule {
 fn is_sought(rule: &Rule) -> bool {
     let payload = rule.buffers.iter().filter(|b| kind::is_payload(&b.buffer) && !b.app);
     payload.flat_map(|b| &b.checks).any(|c| matches!(c, BufferCheck::Content(c) if !c.negated))
+}
+
+/// Whether a rule needs the flow's protocol, and otherwise only the flow's state and variables.
+fn is_of_change(rule: &Rule) -> bool {
+    let of_flow = |c: &Check| {
+        let variable = matches!(c, Check::FlowBit { .. } | Check::FlowInt { .. });
+        variable || matches!(c, Check::Flow(_) | Check::AppProto { .. })
+    };
+    let protocol = matches!(rule.protocol, Protocol::App(_));
+    rule.buffers.is_empty()
+        && rule.checks.iter().all(of_flow)
+        && (protocol || rule.checks.iter().any(|c| matches!(c, Check::AppProto { .. })))
 }
 
 /// A negated content.
@@ -81,9 +95,11 @@ impl Absent {
         if contents().any(|c| !c.negated) {
             return None;
         }
-        // Of equally long contents, the first.
-        let longest = contents().rev().max_by_key(|c| c.bytes.len())?;
-        Some(Box::new(Absent { bytes: longest.bytes.clone(), nocase: longest.nocase }))
+        // The fast pattern: of equally long contents, the first. A content with a place is not searched, as in Suricata.
+        let sought = contents().rev().max_by_key(|c| (c.fast_pattern, c.bytes.len()))?;
+        let placed = sought.offset.is_some() || sought.depth.is_some();
+        let placed = placed || sought.distance.is_some() || sought.within.is_some();
+        (!placed).then(|| Box::new(Absent { bytes: sought.bytes.clone(), nocase: sought.nocase }))
     }
 
     /// Whether `data` contains it.
@@ -245,6 +261,7 @@ impl CompiledRule {
         let silent = rule.firewall || rule.noalert || matches!(rule.action, Action::Config);
         Ok(CompiledRule {
             of_protocol: !of_tx && matches!(rule.protocol, Protocol::App(_)),
+            of_change: is_of_change(rule),
             lua: RuleLua::compile(rule, of_tx)?.map(Box::new),
             header,
             kind,

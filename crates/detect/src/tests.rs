@@ -333,6 +333,22 @@ fn a_packet_without_payload_beside_stream_data() {
     assert_eq!(lab.send(b"", Direction::ToServer, false, &[b""]).0, [1]);
 }
 
+/// A content that is not to be there keeps no packet from being looked at where it has a place.
+#[test]
+fn a_placed_content_rules_no_packet_out() {
+    let not = |sid: u32, contents: &[(&[u8], bool)]| {
+        let of = |&(bytes, placed): &(&[u8], bool)| {
+            let mut c = content(bytes);
+            (c.negated, c.offset) = (true, placed.then_some(Value::Number(1)));
+            c
+        };
+        with_content(rule(sid, Action::Alert, Protocol::Tcp), contents.iter().map(of).collect())
+    };
+    let rules = [not(1, &[(b"abc", true)]), not(2, &[(b"abc", false)]), not(3, &[(b"abcd", true), (b"abc", false)])];
+    let mut lab = Lab::new(rules.into());
+    assert_eq!(lab.send(b"", Direction::ToServer, false, &[b"zabcd"]).0, [1, 3]);
+}
+
 #[test]
 fn ip_only_once_for_each_direction() {
     let mut lab = Lab::new(vec![ip_only(1, Action::Alert)]);

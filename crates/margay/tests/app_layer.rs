@@ -86,6 +86,33 @@ fn by_default_a_parser_error_drops_the_flow_inline_and_nothing_otherwise() {
     assert_eq!(ran.events("flow")[0]["flow"]["exception_policy"][0]["policy"], "ignore");
 }
 
+/// When a protocol changes into another, the data before is inspected and logged with pseudo packets.
+#[test]
+fn what_comes_before_another_protocol_is_inspected_apart() {
+    let mut capture = Capture::new();
+    let turns = [
+        Say(Server, b"220 mx ESMTP\r\n"),
+        Say(Client, b"EHLO a\r\n"),
+        Say(Server, b"250 mx\r\n"),
+        Say(Client, b"STARTTLS\r\n"),
+        Say(Server, b"220 Ready\r\n"),
+        Say(Client, b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00"),
+    ];
+    capture.connection(40_000, 25, &turns);
+    let rules = "\
+        alert tcp any any -> any 25 (content:\"EHLO\"; sid:1;)\n\
+        alert tcp any any -> any 25 (content:\"STARTTLS\"; sid:2;)\n\
+        alert tcp any 25 -> any any (content:\"Ready\"; sid:3;)\n\
+        alert tcp any 25 -> any any (content:\"Ready\"; content:\"|16|\"; sid:4;)\n";
+    let ran = run("protocol-change", &capture, rules, &[]);
+    let of = |e: &serde_json::Value| (e["alert"]["signature_id"].as_u64(), e["pcap_cnt"].as_u64());
+    let seen: Vec<_> = ran.events("alert").iter().map(of).collect();
+    assert_eq!(seen, [(Some(1), Some(9)), (Some(2), None), (Some(3), None)]);
+    let sources: Vec<_> = ran.events("alert").iter().map(|e| e["pkt_src"].clone()).collect();
+    assert_eq!(sources, ["wire/pcap", "stream (detect/log)", "stream (detect/log)"]);
+    assert_eq!(ran.events("smtp")[0]["pkt_src"], "stream (detect/log)");
+}
+
 /// A passive engine only logs a drop policy, and inspects everything.
 #[test]
 fn a_policy_that_drops_does_not_blind_a_passive_engine() {

@@ -534,9 +534,14 @@ impl TcpSession {
 
     /// Records that the chunk from [`TcpSession::raw_chunk`] was inspected; `end` is its end.
     pub fn raw_done(&mut self, direction: Direction, end: u64) {
+        let inline = self.inline();
         let peer = &mut self.peers[direction.index()];
         if let Some(d) = &mut peer.data {
             d.raw = d.raw.max(end);
+            if peer.flags & peer_flag::TRIGGER != 0 && !inline {
+                // A message ended here: the next one is looked at by itself, as in Suricata.
+                d.border = d.raw;
+            }
             d.pending = false;
             d.around.clear();
         }
@@ -554,6 +559,11 @@ impl TcpSession {
         let Some(d) = self.data(direction) else { return false };
         let left = |from: u64| d.buffer.next_at(from).is_some();
         (self.flags & flag::APP_OFF == 0 && left(d.app)) || (self.flags & flag::RAW_OFF == 0 && left(d.raw))
+    }
+
+    /// Whether less than a chunk of a direction waits for raw inspection. It may wait for the next packet or the flow's end.
+    pub fn raw_waits_little(&self, direction: Direction) -> bool {
+        self.data(direction).is_none_or(|d| d.buffer.end().saturating_sub(d.raw) < u64::from(d.chunk_size))
     }
 
     /// Whether raw inspection still has data of a direction left on a connection that is ending. Suricata then treats

@@ -118,8 +118,14 @@ pub(super) struct Code {
     pub more: bool,
 }
 
-/// The code of a reply line, and its text. An inner line of a reply has no code.
+/// The code of a reply line, and its text without trailing blanks. An inner line of a reply has no code.
 pub(super) fn reply(line: &[u8]) -> (Option<Code>, &[u8]) {
+    let (code, text) = split_code(line);
+    let blanks = text.iter().rev().take_while(|b| matches!(b, b' ' | b'\t'..=b'\r')).count();
+    (code, text.get(..text.len() - blanks).unwrap_or(text))
+}
+
+fn split_code(line: &[u8]) -> (Option<Code>, &[u8]) {
     if let Some((digits, rest)) = line.split_first_chunk::<3>()
         && digits.iter().all(u8::is_ascii_digit)
     {
@@ -173,6 +179,9 @@ mod tests {
         assert_eq!(reply(b"211-Features:"), (Some(Code { digits: *b"211", more: true }), &b"Features:"[..]));
         assert_eq!(reply(b" MDTM"), (None, &b" MDTM"[..]));
         assert_eq!(reply(b"2200"), (None, &b"2200"[..]));
+        assert_eq!(reply(b"200 ok \t\r"), (Some(Code { digits: *b"200", more: false }), &b"ok"[..]));
+        assert_eq!(reply(b":- \x0b"), (None, &b":-"[..]));
+        assert_eq!(reply(b"200 "), (Some(Code { digits: *b"200", more: false }), &b""[..]));
         assert_eq!(reply(b"226"), (Some(Code { digits: *b"226", more: false }), &b""[..]));
     }
 }

@@ -478,6 +478,8 @@ impl SmtpParser {
             }
             return None;
         };
+        // A command with its reply is a message: raw inspection does not wait for more, as in Suricata 8.
+        cx.shared.whole = [true; 2];
         if let Some(tx) = self.get(id) {
             tx.answered = true;
         }
@@ -577,7 +579,7 @@ impl SmtpParser {
 }
 
 impl Parser for SmtpParser {
-    /// Like Suricata, do not inspect each message of the raw stream at once.
+    /// A transaction is a whole mail, so raw inspection waits for commands instead ([`SmtpParser::reply`]).
     fn is_prompt(&self) -> bool {
         false
     }

@@ -33,7 +33,13 @@ pub(super) const fn is_known(kind: u8) -> bool {
 /// Handles a handshake message.
 pub(super) fn message(tx: &mut TlsTx, cx: &Parse<'_>, dir: Direction, kind: u8, body: &[u8]) {
     match (kind, dir) {
-        (kind::CLIENT_HELLO, Direction::ToServer) => hello(tx, dir, body),
+        (kind::CLIENT_HELLO, Direction::ToServer) => {
+            if tx.state == 0 && !cx.inline {
+                // The packet that acknowledges the hello is asked about the session's state, as in Suricata.
+                tx.base.touch(Direction::ToClient);
+            }
+            hello(tx, dir, body);
+        }
         (kind::SERVER_HELLO, Direction::ToClient) => hello(tx, dir, body),
         (kind::CERTIFICATE, _) => {
             let mut events = Vec::new();

@@ -159,6 +159,9 @@ impl TlsParser {
         // Wait for complete cleartext records, which are short.
         let clear = !lane.encrypted && head.kind != kind::DATA;
         if clear && data.len() < total {
+            if head.kind == kind::HANDSHAKE && dir == Direction::ToClient {
+                self.peek(data.get(HEAD_LEN..).unwrap_or(&[]));
+            }
             return Step::More;
         }
         lane.tls = true;
@@ -187,6 +190,15 @@ impl TlsParser {
         cx.shared.whole[dir.index()] = true;
         end_frames(cx, dir, at + total);
         Step::Used(total)
+    }
+
+    /// A server's hello changes the session's state once it is complete, even if its record is not, as in Suricata.
+    fn peek(&mut self, part: &[u8]) {
+        let Some(tx) = self.tx.as_mut().filter(|tx| tx.state == state::CLIENT_HELLO) else { return };
+        let whole = message_len(part).is_some_and(|len| part.len() >= HEAD_MESSAGE + len);
+        if whole && self.lanes[1].message.is_empty() && part.first() == Some(&handshake::kind::SERVER_HELLO) {
+            tx.set_state(Direction::ToClient, state::SERVER_HELLO);
+        }
     }
 
     /// Whether both sides ended their session on an FTP control connection, which continues in cleartext (RFC 4217 section

@@ -71,7 +71,7 @@ fn flow() -> FlowCore {
     }
 }
 
-use Compare::{Equal, Greater, GreaterEqual, Less};
+use Compare::{Equal, Greater, GreaterEqual, Less, NotEqual};
 
 #[test]
 fn ip_headers() {
@@ -165,6 +165,20 @@ fn checksums() {
     assert!(holds(c(ChecksumLayer::Ipv4, false), &bad) && holds(c(ChecksumLayer::Icmpv4, false), &bad));
     assert!(!holds(c(ChecksumLayer::TcpV4, false), &bad) && !holds(c(ChecksumLayer::Icmpv6, false), &bad));
     assert!(holds(c(ChecksumLayer::TcpV4, false), &tcp(2, b"")));
+}
+
+/// `dsize:!N` asks for data: in the packet, or due in the stream.
+#[test]
+fn a_negated_size_asks_for_data() {
+    let c = compile(&Check::Dsize(NotEqual(2)), &mut Names::default()).expect("compiles");
+    for (payload, stream_due, want) in
+        [(&b"abc"[..], false, true), (b"ab", true, false), (b"", false, false), (b"", true, true)]
+    {
+        with_packet(&tcp(0x11, payload), |p| {
+            let input = CheckInput { stream_due, ..CheckInput::new(p, None, Direction::ToServer) };
+            assert_eq!(c.holds(&input), want, "{payload:?} {stream_due}");
+        });
+    }
 }
 
 #[test]

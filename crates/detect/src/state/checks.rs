@@ -20,7 +20,11 @@ impl<W: Watch> State<W> {
         // protocol.
         let protocol = input.flow_ends && rule.kind == RuleKind::AppLayer;
         let of_packet = !protocol && (rule.payload.is_empty() || rule.kind == RuleKind::Packet);
-        if of_packet && made_up(input.packet) && !rule.lua.as_ref().is_some_and(|l| l.at == LuaAt::Stream) {
+        if of_packet
+            && made_up(input.packet)
+            && !(input.changing && rule.of_change)
+            && !rule.lua.as_ref().is_some_and(|l| l.at == LuaAt::Stream)
+        {
             return None;
         }
         self.checks_hold(detect, rule, input)
@@ -86,6 +90,7 @@ impl<W: Watch> State<W> {
             direction: input.dir.unwrap_or(Direction::ToServer),
             established: input.established,
             stream_data: rule.stream_only && !input.chunks.is_empty(),
+            stream_due: !input.chunks.is_empty() || input.stream_waits,
             no_payload: input.no_payload,
             stream_sizes: input.stream_sizes,
             stream_events: input.stream_events,

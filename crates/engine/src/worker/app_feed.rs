@@ -385,6 +385,7 @@ impl Stages {
         self.app.shared.frames.flow = app.as_mut().map(|a| std::mem::take(&mut a.frames)).unwrap_or_default();
         self.app.shared.wishes = app.as_ref().map(|a| a.wishes).unwrap_or_default();
         let midstream = tcp.is_midstream();
+        let changes = app.as_ref().map_or(0, |a| a.session.changes());
         let mut feeder =
             Feeder { stage: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all, midstream };
         if let Some((carries, reversed)) = announced {
@@ -462,6 +463,10 @@ impl Stages {
         {
             tcp.set_depth(depth);
         }
+        if wishes.no_payload && !app.wishes.no_payload {
+            // The rest of the cleartext is due with this packet.
+            tcp.raw_trigger(dir);
+        }
         app.wishes = wishes;
         self.stream.account(tcp);
         app.events |= app.session.take_events();
@@ -470,6 +475,7 @@ impl Stages {
             bypass: wishes.bypass,
             failed: app.take_failed(),
             full: app.session.is_full(),
+            changing: app.session.changes() != changes && app.session.is_changing(),
             ..AppResult::default()
         }
     }

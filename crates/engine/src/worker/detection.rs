@@ -154,7 +154,11 @@ impl Stages {
             (6, true) => Carrier::StreamInline,
             _ => Carrier::Datagrams,
         };
-        let (protocol_due, protocol_told) = flow.ext.protocol_rules.are_due(dir, protos.unwrap_or_default(), carrier);
+        let (protocol_due, protocol_told) = match packet.source {
+            // Rules on the protocol look at the packet that was captured.
+            PacketSource::StreamFlush => (false, false),
+            _ => flow.ext.protocol_rules.are_due(dir, protos.unwrap_or_default(), carrier),
+        };
         let mut input = Input {
             flow: Some(&mut flow.core),
             dir: Some(dir),
@@ -177,6 +181,7 @@ impl Stages {
             td_passed: fate.pass,
             let_through: seen.for_txs,
             flow_ends: seen.flow_ends,
+            changing: packet.source == PacketSource::StreamFlush && seen.app_result.changing,
             ahead: self.helped.as_ref().map(|h| h as &dyn SearchedAhead),
             ..Input::new(packet)
         };

@@ -76,12 +76,33 @@ impl Stages {
     }
 
     /// Inspects the rest of a closed connection's other direction. That direction may not get another packet, and its data
-    /// would fill memory until the flow times out.
+    /// would fill memory until the flow times out. Less than a chunk waits for the next packet of its direction, or for the
+    /// flow's end, as in Suricata.
     pub(super) fn flush_closed(&mut self, flow: &mut Flow<FlowExt>, dir: Direction) {
         let Some(tcp) = flow.ext.tcp.as_deref().filter(|t| is_over(t)) else { return };
         let news = flow.ext.app.as_ref().is_some_and(|a| a.has_news(dir));
-        if news || tcp.needs_flush(dir) {
+        if news || tcp.needs_flush(dir) && !tcp.raw_waits_little(dir) {
             self.flush(flow, dir, AppResult::default(), false);
+        }
+    }
+
+    /// Inspects and logs the data before a change of the flow's protocol, with pseudo packets; the last has the direction of
+    /// the current packet. Inline, the data is inspected with the current packet, which carries the verdict.
+    #[cold]
+    pub(super) fn flush_changing(&mut self, flow: &mut Flow<FlowExt>, dir: Direction) {
+        if self.ips {
+            return;
+        }
+        for d in [dir.reverse(), dir] {
+            let core = flow.core.clone();
+            let mut bytes = [0u8; HEADERS];
+            let packet = Packet { source: PacketSource::StreamFlush, ..pseudo(&core, d, self.now, &mut bytes) };
+            let app_result = AppResult { changing: true, ..AppResult::default() };
+            let established = is_established(core.state);
+            let seen = Seen { in_stream: true, established, app_result, ..Seen::default() };
+            let mut fate = PacketVerdict::default();
+            self.detect_in_flow(&packet, flow, d, &seen, &mut fate);
+            self.log_app(&packet, flow, false, fate.inspected);
         }
     }
 

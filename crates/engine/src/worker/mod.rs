@@ -424,6 +424,9 @@ impl Pipeline {
         let looked = raw(flow);
         let passes = (fate.pass || flow.core.action.is_unwatched(stages.ips)) && !stages.firewall;
         if fate.drop.is_none() && !passes {
+            if seen.app_result.changing {
+                stages.flush_changing(flow, dir);
+            }
             stages.detect_in_flow(packet, flow, dir, seen, fate);
             if fate.drop.is_none() && !fate.pass {
                 stages.flush_closed(flow, dir.reverse());
