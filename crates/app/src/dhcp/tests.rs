@@ -44,7 +44,7 @@ fn an_address_is_given() {
           \"dhcp_type\":\"ack\",\"hostname\":\"nas1\"}}"
         ]
     );
-    // Who the client is and when it asks again is always there, other options are not.
+    // The client and its renewal time are always there, other options are not.
     let other =
         reply(b"\x35\x01\x05\x3a\x04\0\0\x01\0\x3b\x04\0\0\x02\0\x3d\x07\x01\0\x01\x02\x03\x04\x05\x0c\x00\xff");
     let log = sent(&other, false).logs().concat();
