@@ -45,6 +45,9 @@ pub struct Protocol {
     pub meant_by: &'static [&'static str],
     /// The key below `app-layer.protocols` in the configuration; empty if there is none.
     pub config: &'static str,
+    /// When this protocol changes into another, the data before is inspected and logged with pseudo packets. Otherwise the
+    /// packet with the answer carries it.
+    pub changes_apart: bool,
     /// How its flows are handled by default.
     pub mode: Mode,
     /// Whether the protocol is Margay's own. Suricata does not know it, so it is off by default.
@@ -107,6 +110,7 @@ impl Protocol {
             config: name,
             mode: Mode::On,
             is_own: false,
+            changes_apart: true,
             usual_port: None,
             recognition: Recognition { patterns: &[], probes: &[] },
             opening: Opening::Any,

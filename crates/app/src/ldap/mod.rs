@@ -72,6 +72,8 @@ pub static PROTOCOL: Protocol = Protocol {
         default: 1024,
         about: "Most open transactions of a flow.",
     }],
+    // StartTLS is logged with the packet of its answer, as in Suricata 8.
+    changes_apart: false,
     ..Protocol::new(AppProto::Ldap, "ldap").logged()
 };
 

@@ -1,7 +1,7 @@
 //! Feeds a flow's application layer with reassembled stream data, or with a datagram.
 
 use margay_app::expect::Carries;
-use margay_app::{AppProto, Parse};
+use margay_app::{AppProto, AppSession, Parse, protocol};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
@@ -204,6 +204,12 @@ impl Feeder<'_> {
             self.consume(tcp, d, n);
         }
     }
+}
+
+/// Whether the protocol just changed, and the data before is inspected apart.
+#[cold]
+fn changes_apart(session: &AppSession) -> bool {
+    session.is_changing() && protocol(session.before()).is_some_and(|p| p.changes_apart)
 }
 
 /// Whether a connection is closed and all its data was acknowledged: the end of its flow brings no more data.
@@ -475,7 +481,7 @@ impl Stages {
             bypass: wishes.bypass,
             failed: app.take_failed(),
             full: app.session.is_full(),
-            changing: app.session.changes() != changes && app.session.is_changing(),
+            changing: app.session.changes() != changes && changes_apart(&app.session),
             ..AppResult::default()
         }
     }
