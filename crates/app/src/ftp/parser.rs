@@ -79,7 +79,7 @@ pub(super) struct FtpParser {
     sides: [Side; 2],
     /// Inside a multi-line reply, or after a gap: lines without a code belong to it.
     within: bool,
-    /// The open transaction has lines that are not a reply (IRC begins with commands of FTP): it ends with the current data.
+    /// The open transaction has lines that are not a reply (IRC begins with commands of FTP): the next command ends it.
     loose: bool,
     /// The agreed data connection.
     data: Option<Data>,
@@ -145,6 +145,7 @@ impl FtpParser {
         if line.is_empty() {
             return Outcome::More;
         }
+        self.end_loose();
         // The transaction of an unknown command only shows its reply.
         let (name, data) = line::known(line).unwrap_or_default();
         if let Err(outcome) = self.make_room(cx) {
@@ -243,8 +244,8 @@ impl FtpParser {
         Ok(id)
     }
 
-    /// Lines that are not a reply end their transaction with the data that brings them, as in Suricata 8: nothing shows
-    /// whether more lines belong to it.
+    /// The client sent a command: ends a transaction with lines that are not a reply. The result does not depend on the
+    /// segmentation of the stream.
     fn end_loose(&mut self) {
         if std::mem::take(&mut self.loose) {
             let id = self.open;
@@ -346,9 +347,6 @@ impl Parser for FtpParser {
             if outcome != Outcome::More {
                 return Parsed { consumed: at, outcome };
             }
-        }
-        if dir == Direction::ToClient {
-            self.end_loose();
         }
         if cx.end && dir == Direction::ToClient {
             // The remaining commands will get no reply.

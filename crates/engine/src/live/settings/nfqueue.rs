@@ -223,7 +223,7 @@ mod tests {
             ("mode: route\n  route-queue: 1", &[0, 1], "round and round"),
             ("mode: route\n  route-queue: 70000", &[0], "out of range"),
             ("batchcount: 300", &[0], "0 to 256"),
-            ("queue-length: 0", &[0], "no queue"),
+            ("queue-length: 0", &[0], "at least one packet"),
             ("buffer-size: 1kb", &[0], "128 KiB"),
             ("bypass-mark: blue", &[0], "bypass-mark"),
             ("fail-open: perhaps", &[0], "fail-open"),
