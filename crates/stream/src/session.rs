@@ -561,11 +561,6 @@ impl TcpSession {
         (self.flags & flag::APP_OFF == 0 && left(d.app)) || (self.flags & flag::RAW_OFF == 0 && left(d.raw))
     }
 
-    /// Whether less than a chunk of a direction waits for raw inspection. It may wait for the next packet or the flow's end.
-    pub fn raw_waits_little(&self, direction: Direction) -> bool {
-        self.data(direction).is_none_or(|d| d.buffer.end().saturating_sub(d.raw) < u64::from(d.chunk_size))
-    }
-
     /// Whether raw inspection still has data of a direction left on a connection that is ending. Suricata then treats
     /// each of its packets as one with stream data, although nothing may be acknowledged.
     pub fn raw_waits(&self, direction: Direction) -> bool {

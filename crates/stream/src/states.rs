@@ -307,8 +307,6 @@ impl StreamEngine {
         }
         if spurious && s.len() > 0 {
             self.repeated(session, s, out);
-            // It was looked at in the stream: rules on that do not look at it again, as in Suricata.
-            out.in_stream = !self.config.inline;
             return false;
         }
         true

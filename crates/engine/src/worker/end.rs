@@ -76,12 +76,11 @@ impl Stages {
     }
 
     /// Inspects the rest of a closed connection's other direction. That direction may not get another packet, and its data
-    /// would fill memory until the flow times out. Less than a chunk waits for the next packet of its direction, or for the
-    /// flow's end, as in Suricata.
+    /// would wait uninspected, and fill memory, until the flow times out.
     pub(super) fn flush_closed(&mut self, flow: &mut Flow<FlowExt>, dir: Direction) {
         let Some(tcp) = flow.ext.tcp.as_deref().filter(|t| is_over(t)) else { return };
         let news = flow.ext.app.as_ref().is_some_and(|a| a.has_news(dir));
-        if news || tcp.needs_flush(dir) && !tcp.raw_waits_little(dir) {
+        if news || tcp.needs_flush(dir) {
             self.flush(flow, dir, AppResult::default(), false);
         }
     }

@@ -5,7 +5,6 @@ use margay_packet::{L4, Packet};
 use margay_stream::{Exception, FlowPrint, StreamEvents, TcpState};
 
 use super::app::AppResult;
-use super::app_feed::is_over;
 use super::{DropReason, FlowExt, PacketVerdict, Pipeline, Stages};
 use crate::exception::{Condition, Policy};
 
@@ -145,7 +144,6 @@ impl Pipeline {
             let Some(flow) = flows.get_mut(at) else { return (at, direction) };
             app_result = stages.feed_tcp(flow, direction, false);
         }
-        let over = flows.get(at).and_then(|f| f.ext.tcp.as_deref()).is_some_and(is_over);
         *seen = Seen {
             app_result,
             events: out.events,
@@ -153,7 +151,7 @@ impl Pipeline {
             state: out.state,
             established,
             in_stream: out.in_stream,
-            flush: out.flush || over,
+            flush: out.flush,
             flow_ends: false,
             for_txs: false,
             rewrite: out.rewrite,
