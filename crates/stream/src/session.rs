@@ -534,14 +534,9 @@ impl TcpSession {
 
     /// Records that the chunk from [`TcpSession::raw_chunk`] was inspected; `end` is its end.
     pub fn raw_done(&mut self, direction: Direction, end: u64) {
-        let inline = self.inline();
         let peer = &mut self.peers[direction.index()];
         if let Some(d) = &mut peer.data {
             d.raw = d.raw.max(end);
-            if peer.flags & peer_flag::TRIGGER != 0 && !inline {
-                // A message ended here: the next one is looked at by itself, as in Suricata.
-                d.border = d.raw;
-            }
             d.pending = false;
             d.around.clear();
         }
