@@ -67,7 +67,7 @@ pub(super) fn run(
         before = recorder.so_far();
         running.keep(REST, "while the last packets arrived")?;
     }
-    let (counted, lost) = recorder.end();
+    let (counted, lost) = recorder.end()?;
     running.stop()?;
     if lost > 0 {
         notes.push(format!(

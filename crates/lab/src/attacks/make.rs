@@ -86,10 +86,10 @@ struct Stream<'c> {
     seed: u64,
     rtt: u64,
     planned: std::iter::Peekable<std::vec::IntoIter<Planned>>,
-    active: Vec<std::vec::IntoIter<Raw>>,
-    /// Time of a packet, its order, the conversation among `active`, and the packet.
+    /// Conversations that began: the time of each, and the packets that are left.
+    active: Vec<(u64, std::iter::Peekable<std::vec::IntoIter<Raw>>)>,
+    /// The next packet of each conversation: its time, its order, and the conversation among `active`.
     heap: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    next: Vec<Option<(Raw, u64)>>,
     order: u64,
     /// Conversations that began since this was asked last.
     begun: Vec<Truth>,
@@ -98,35 +98,29 @@ struct Stream<'c> {
 
 impl<'c> Stream<'c> {
     fn new(cases: &'c [Case], planned: Vec<Planned>, args: &Args, base: u64) -> Stream<'c> {
-        let planned = planned.into_iter().peekable();
-        let (active, next, begun) = (Vec::new(), Vec::new(), Vec::new());
         Stream {
             cases,
             seed: args.seed,
             rtt: args.rtt,
-            planned,
-            active,
+            planned: planned.into_iter().peekable(),
+            active: Vec::new(),
             heap: BinaryHeap::new(),
-            next,
             order: 0,
-            begun,
+            begun: Vec::new(),
             base,
         }
     }
 
-    /// Takes the next frame of conversation `slot`, which began at `start`.
-    fn advance(&mut self, slot: usize, start: u64) {
-        let Some(frames) = self.active.get_mut(slot) else { return };
-        let Some(raw) = frames.next() else {
-            // Its memory is not needed any more.
-            *frames = Vec::new().into_iter();
+    /// Queues the next packet of conversation `slot`.
+    fn advance(&mut self, slot: usize) {
+        let Some((start, frames)) = self.active.get_mut(slot) else { return };
+        let Some(raw) = frames.peek() else {
+            // The conversation is over: free its memory.
+            *frames = Vec::new().into_iter().peekable();
             return;
         };
         self.order += 1;
-        self.heap.push(Reverse((start + raw.at, self.order, slot)));
-        if let Some(place) = self.next.get_mut(slot) {
-            *place = Some((raw, start));
-        }
+        self.heap.push(Reverse((*start + raw.at, self.order, slot)));
     }
 
     /// Begins what is due before the earliest packet, and says when that is.
@@ -146,16 +140,15 @@ impl<'c> Stream<'c> {
         let Some(case) = self.cases.get(p.case) else { return };
         let built = case.conversation.build_at(p.n, self.seed, self.rtt);
         self.begun.push(Truth::of(p.n, case, &built, self.base + p.at));
-        self.active.push(built.frames.into_iter());
-        self.next.push(None);
-        self.advance(self.active.len() - 1, p.at);
+        self.active.push((p.at, built.frames.into_iter().peekable()));
+        self.advance(self.active.len() - 1);
     }
 
     /// The packet that [`Stream::due`] is about.
     fn take(&mut self) -> Option<Vec<u8>> {
         let Reverse((_, _, slot)) = self.heap.pop()?;
-        let (raw, start) = self.next.get_mut(slot)?.take()?;
-        self.advance(slot, start);
+        let raw = self.active.get_mut(slot)?.1.next()?;
+        self.advance(slot);
         Some(raw.frame)
     }
 }

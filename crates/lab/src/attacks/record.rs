@@ -47,15 +47,19 @@ impl Recorder {
     }
 
     /// Ends: what arrived, and how many packets the recorder itself lost.
-    pub(super) fn end(self) -> (Counted, u64) {
+    ///
+    /// # Errors
+    /// A thread that panicked: without its packets, attacks would look stopped.
+    pub(super) fn end(self) -> Outcome<(Counted, u64)> {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = (Counted::default(), 0);
         for thread in self.threads {
-            let (counted, lost) = thread.join().unwrap_or_default();
+            let panicked = |_| Problem::Failed("a thread that records what arrives has panicked".to_owned());
+            let (counted, lost) = thread.join().map_err(panicked)?;
             all.0.merge(counted);
             all.1 += lost;
         }
-        all
+        Ok(all)
     }
 }
 

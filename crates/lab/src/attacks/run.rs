@@ -127,7 +127,7 @@ impl Args {
         let (contract, rate) = (self.contract()?, self.rate.as_deref());
         if sent.others > 0 {
             let without = live::run(&rest, &contract, rate, &self.output.join("without"), &mut run.notes)?;
-            run.without = Some(live::others(&Counted::of(&rest, None)?, &without));
+            run.without = Some(live::others(&sent, &without));
         }
         let _ = std::fs::remove_file(&rest);
         let arrived = live::run(&self.capture, &contract, rate, &self.output.join("with"), &mut run.notes)?;
