@@ -25,6 +25,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
 use std::time::{Duration, Instant};
 
+use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileEngine;
 use margay_config::{Capture, Config, RunOptions};
 use margay_output::{error, notice};
@@ -37,6 +38,7 @@ use crate::settings;
 use crate::signals::Signals;
 use crate::start::Watching;
 use crate::watched::Watched;
+use crate::worker::Announce;
 use crate::worker::engines::{AppWants, Install, Retired};
 use crate::{Failed, start, threads};
 use post::{Post, Unanswered};
@@ -185,6 +187,24 @@ impl Control {
     /// The posts of all workers.
     pub(crate) fn workers(&self) -> Vec<Arc<Post>> {
         held(&self.workers).clone()
+    }
+
+    /// Sends the announcements of one worker's parsers to all other workers; `None` if there is one worker. `own` is its post.
+    pub(crate) fn announce(self: &Arc<Control>, own: &Arc<Post>, workers: usize) -> Option<Announce> {
+        if workers < 2 {
+            return None;
+        }
+        let (control, own) = (Arc::clone(self), Arc::clone(own));
+        Some(Box::new(move |said: &[Expect], vlans, now| {
+            for post in control.workers().iter().filter(|p| !Arc::ptr_eq(p, &own)) {
+                let mut said: Vec<Expect> = said
+                    .iter()
+                    .map(|e| Expect { flow: ExpectedFlow { ..e.flow }, parent: e.parent, what: e.what.clone() })
+                    .collect();
+                // A worker that no longer takes requests does not need it.
+                let _ = post.send(Box::new(move |w, _| w.pipeline.stages.expected.note(&mut said, vlans, now)));
+            }
+        }))
     }
 
     /// Replaces the active engines. The caller holds `changing`. Returns the longest time for which this kept a worker busy,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileConfig;
 use margay_capture::af_packet::Injector;
 use margay_capture::live::{LinkChange, LiveSource, Received};
@@ -140,7 +139,7 @@ impl WorkerSetup {
             ends: (self.device.interfaces().map(|i| End { interface: i.to_owned(), ..End::default() })).collect(),
             thread: self.thread.clone(),
             counters: self.device.medium.counters(),
-            announce: self.announce(&post),
+            announce: self.control.announce(&post, self.workers),
         });
         let in_kernel = |t: &Arc<Table>| Box::new(InKernel::new(Arc::clone(t), Arc::clone(&post)));
         worker.pipeline.stages.kernel = self.bypass.as_ref().map(in_kernel);
@@ -155,24 +154,6 @@ impl WorkerSetup {
             warning!("af-packet", "{}: is down; waiting for it to come up", names.join(" or "));
         }
         Ok((worker, reporter, source, post))
-    }
-
-    /// Sends the announcements of parsers to all other workers.
-    fn announce(&self, own: &Arc<Post>) -> Option<crate::worker::Announce> {
-        if self.workers < 2 {
-            return None;
-        }
-        let (control, own) = (Arc::clone(&self.control), Arc::clone(own));
-        Some(Box::new(move |said: &[Expect], vlans, now| {
-            for post in control.workers().iter().filter(|p| !Arc::ptr_eq(p, &own)) {
-                let mut said: Vec<Expect> = said
-                    .iter()
-                    .map(|e| Expect { flow: ExpectedFlow { ..e.flow }, parent: e.parent, what: e.what.clone() })
-                    .collect();
-                // A worker that no longer takes requests does not need it.
-                let _ = post.send(Box::new(move |w, _| w.pipeline.stages.expected.note(&mut said, vlans, now)));
-            }
-        }))
     }
 
     fn work(

@@ -5,7 +5,6 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileConfig;
 use margay_config::RunOptions;
 use margay_detect::{Detect, InOrder, RuleCosts};
@@ -25,7 +24,7 @@ use crate::live::cpus::Cpus;
 use crate::settings::{self, Opened};
 use crate::start::{self, Part, Watching};
 use crate::stats::Reporter;
-use crate::worker::{Announce, Worker};
+use crate::worker::Worker;
 
 /// Everything that a worker's thread receives.
 pub(super) struct WorkerSetup {
@@ -129,7 +128,7 @@ impl WorkerSetup {
         })?;
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
         worker.pipeline.stages.engines.direct = self.tenant;
-        worker.pipeline.stages.announce = self.announce(&post);
+        worker.pipeline.stages.announce = self.control.announce(&post, self.workers);
         if let Some(board) = self.shared.boards.get(self.number) {
             worker.pipeline.stages.helped = Some(Helped::new(Arc::clone(board)));
         }
@@ -140,24 +139,6 @@ impl WorkerSetup {
         let reporter = Reporter::new(config, false)?;
         let mover = self.shared.exchange.as_ref().map(|e| Mover::new(self.number, e));
         Ok(Working { worker, reporter, post, order, seen: 0, packets: 0, mover })
-    }
-
-    /// Sends the announcements of parsers to all other workers.
-    fn announce(&self, own: &Arc<Post>) -> Option<Announce> {
-        if self.workers < 2 {
-            return None;
-        }
-        let (control, own) = (Arc::clone(&self.control), Arc::clone(own));
-        Some(Box::new(move |said: &[Expect], vlans, now| {
-            for post in control.workers().iter().filter(|p| !Arc::ptr_eq(p, &own)) {
-                let mut said: Vec<Expect> = said
-                    .iter()
-                    .map(|e| Expect { flow: ExpectedFlow { ..e.flow }, parent: e.parent, what: e.what.clone() })
-                    .collect();
-                // A worker that no longer takes requests does not need it.
-                let _ = post.send(Box::new(move |w, _| w.pipeline.stages.expected.note(&mut said, vlans, now)));
-            }
-        }))
     }
 
     fn work(mut self, working: &mut Working) -> Final {
