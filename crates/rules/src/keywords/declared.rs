@@ -1,6 +1,6 @@
 //! Keywords that protocols declare in their modules ([`margay_app::Protocol::keywords`]).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use margay_app::declare::{KeywordDirection, KeywordKind, NumberCondition};
@@ -19,21 +19,31 @@ pub(super) fn keywords() -> &'static [Keyword] {
         let mut all: Vec<Keyword> =
             margay_app::ALL.iter().flat_map(|p| p.keywords.iter().map(|k| keyword(p, k))).collect();
         let in_tables = super::FAMILIES.iter().flat_map(|(family, _)| *family);
-        let mut known: HashSet<&str> = in_tables.chain(&all).flat_map(|k| k.names).copied().collect();
-        for b in margay_app::ALL.iter().flat_map(|p| p.buffers) {
-            if known.insert(b.name) {
-                all.push(sticky(b));
+        let known: HashSet<&str> = in_tables.chain(&all).flat_map(|k| k.names).copied().collect();
+        // Each other buffer with the protocols that have it, in the order of the first.
+        let mut buffers: Vec<(&'static BufferDef, Vec<&'static str>)> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        for p in margay_app::ALL {
+            for b in p.buffers.iter().filter(|b| !known.contains(b.name)) {
+                let place = *places.entry(b.name).or_insert_with(|| {
+                    buffers.push((b, Vec::new()));
+                    buffers.len() - 1
+                });
+                if let Some((_, protocols)) = buffers.get_mut(place)
+                    && protocols.last() != Some(&p.rule_name)
+                {
+                    protocols.push(p.rule_name);
+                }
             }
         }
+        all.extend(buffers.into_iter().map(|(b, protocols)| sticky(b, protocols)));
         all
     });
     &ALL
 }
 
 /// The sticky buffer for what the transactions of one or several protocols have under a name.
-fn sticky(b: &'static BufferDef) -> Keyword {
-    let with_it = margay_app::ALL.iter().filter(|p| p.buffers.iter().any(|other| other.name == b.name));
-    let protocols: Vec<&str> = with_it.map(|p| p.rule_name).collect();
+fn sticky(b: &'static BufferDef, protocols: Vec<&'static str>) -> Keyword {
     let direction = match b.progress {
         [Some(_), None] => Direction::ToServer,
         [None, Some(_)] => Direction::ToClient,
