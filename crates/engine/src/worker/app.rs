@@ -79,7 +79,7 @@ pub(crate) struct AppResult {
     pub(crate) failed: Option<AppProto>,
     /// The parser is at its limit of transactions, and has not taken all data ([`super::Stages::work_off`]).
     pub(crate) full: bool,
-    /// The flow changes its protocol, and the data before that is to be inspected apart ([`Rest::flush_changing`]).
+    /// The flow changes its protocol, and the data before that is to be inspected apart ([`super::Stages::flush_changing`]).
     pub(crate) changing: bool,
 }
 

@@ -181,7 +181,7 @@ impl Stages {
             td_passed: fate.pass,
             let_through: seen.for_txs,
             flow_ends: seen.flow_ends,
-            changing: packet.source == PacketSource::StreamFlush && seen.app_result.changing,
+            changing: seen.changing,
             ahead: self.helped.as_ref().map(|h| h as &dyn SearchedAhead),
             ..Input::new(packet)
         };

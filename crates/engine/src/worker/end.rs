@@ -96,9 +96,8 @@ impl Stages {
             let core = flow.core.clone();
             let mut bytes = [0u8; HEADERS];
             let packet = Packet { source: PacketSource::StreamFlush, ..pseudo(&core, d, self.now, &mut bytes) };
-            let app_result = AppResult { changing: true, ..AppResult::default() };
             let established = is_established(core.state);
-            let seen = Seen { in_stream: true, established, app_result, ..Seen::default() };
+            let seen = Seen { in_stream: true, established, changing: true, ..Seen::default() };
             let mut fate = PacketVerdict::default();
             self.detect_in_flow(&packet, flow, d, &seen, &mut fate);
             self.log_app(&packet, flow, false, fate.inspected);

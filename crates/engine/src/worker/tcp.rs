@@ -26,6 +26,8 @@ pub(crate) struct Seen {
     pub(crate) flush: bool,
     /// The packet is the first pseudo packet of its direction at the end of the flow.
     pub(crate) flow_ends: bool,
+    /// The packet is a pseudo packet, made because the flow changes its protocol.
+    pub(crate) changing: bool,
     /// The packet is made up only for transactions, and the stream is empty.
     pub(crate) for_txs: bool,
     /// Inline: the stream's data must replace the payload.
@@ -153,6 +155,7 @@ impl Pipeline {
             in_stream: out.in_stream,
             flush: out.flush,
             flow_ends: false,
+            changing: false,
             for_txs: false,
             rewrite: out.rewrite,
             clear_urgent: out.clear_urgent,
