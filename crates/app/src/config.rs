@@ -68,7 +68,7 @@ impl Default for AppConfig {
     }
 }
 
-/// What an output logs of the application layer.
+/// Options of an output's application-layer events.
 #[derive(Debug, Clone)]
 pub struct AppLogOptions {
     /// HTTP.

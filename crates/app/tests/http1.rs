@@ -461,7 +461,7 @@ fn flash_files_are_decompressed() {
     }
 }
 
-/// What clients and servers accept (docs/peers.md).
+/// The engine parses the odd forms that clients and servers accept (docs/peers.md).
 #[test]
 fn what_programs_read_is_there() {
     let get: (Direction, &[u8]) = (ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");

@@ -16,7 +16,7 @@ use crate::group::{Links, Step, group};
 use crate::pair::Seen;
 use crate::pcapng::Blocks;
 
-/// What the index says about a part.
+/// A part's entry in the index.
 #[derive(Debug)]
 pub(crate) struct Content {
     protocols: [bool; 256],

@@ -1,4 +1,4 @@
-//! Archives of generated captures: which packets stay together, what is kept, what the indexes say, and what is refused.
+//! `margay split` on generated captures: packets that must stay together, unchanged packets, correct indexes, refused input.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::collections::{BTreeMap, BTreeSet};

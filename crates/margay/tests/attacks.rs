@@ -150,6 +150,7 @@ fn a_capture_read_by_the_engine_has_the_verdicts_that_its_rules_make() {
 
 #[test]
 fn inline_what_the_rules_stop_never_arrives_and_all_else_does() {
+    // Without root, `is_root` records that the test did not run.
     if !margay_testing::is_root() {
         return;
     }

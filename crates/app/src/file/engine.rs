@@ -66,7 +66,7 @@ impl Default for FileWants {
 /// Settings of files.
 #[derive(Debug, Clone)]
 pub struct FileConfig {
-    /// What the outputs use, whatever the rules: `force-magic`, `force-hash`.
+    /// File properties that outputs always compute, even if no rule needs them: `force-magic`, `force-hash`.
     pub force: FileWants,
     /// The file store, if it is on.
     pub store: Option<StoreConfig>,
@@ -112,8 +112,8 @@ impl FileConfig {
     }
 }
 
-/// What rules requested for all files of a flow. The session keeps it and sets [`FileEngine::flow`] before it calls the flow's
-/// parser.
+/// Requests of rules that matched, for all files of a flow. The session keeps them, and sets [`FileEngine::flow`] before it
+/// calls the flow's parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowFiles {
     /// By direction: files are stored, as requested first by the rule with this sid.
@@ -136,9 +136,9 @@ pub struct FileCounters {
 /// A worker's state for files: their uses, the store, and counters.
 #[derive(Debug, Default)]
 pub struct FileEngine {
-    /// What the rules use.
+    /// File properties that any loaded rule tests.
     pub wants: FileWants,
-    /// What rules requested for the flow that is being parsed.
+    /// The requests of rules for the files of the current flow.
     pub flow: FlowFiles,
     /// Counters.
     pub counters: FileCounters,
