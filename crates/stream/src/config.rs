@@ -10,7 +10,7 @@ pub enum UrgentPolicy {
     Oob,
     /// The byte is ordinary stream data.
     Inline,
-    /// Packets with URG are dropped.
+    /// Inline, packets with URG are dropped. Passive, the same as [`UrgentPolicy::Oob`].
     Drop,
     /// Data of packets with URG is skipped; the stream has a gap there.
     Gap,
@@ -49,7 +49,7 @@ pub struct StreamConfig {
     /// Percentage by which chunk sizes vary between sessions (`randomize-chunk-size`, `randomize-chunk-range`). The
     /// session's first sequence number selects the size, so that the same input gives the same chunks; 0 is off.
     pub randomize_chunk_percent: u8,
-    /// Inspected bytes that precede the next chunk again, so that matches across two chunks are found.
+    /// Bytes of inspected data that the next chunk repeats, so that matches across two chunks are found.
     pub raw_context: u32,
     /// Whether the raw stream is inspected (`stream.reassembly.raw`).
     pub raw: bool,

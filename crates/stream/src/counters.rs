@@ -33,7 +33,7 @@ pub struct StreamCounters {
     pub urgent_oob_data: u64,
     /// Connections resumed after they counted as over.
     pub resumed: u64,
-    /// Connections that may be resumed, and those evicted because the table was full.
+    /// Connections that may be resumed, and those evicted or not stored because their set was full.
     pub resumable: u64,
     pub resumable_forgotten: u64,
     pub memuse: u64,

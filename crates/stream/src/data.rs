@@ -13,8 +13,8 @@ use crate::policy::OsPolicy;
 use crate::seq;
 use crate::session::{TcpSession, flag};
 
-/// Amount of data that is kept although it was read at once, for a session picked up midstream. It must be read again if
-/// data arrives that was sent before it.
+/// For a session that was picked up midstream and whose data is read at once: bytes that are kept, so that they can be
+/// read again if data sent before them arrives.
 pub(crate) const FLOAT_KEPT: u64 = 64 << 10;
 
 impl StreamEngine {
@@ -224,9 +224,9 @@ impl StreamEngine {
     fn urgent(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         let seed = session.peers[0].isn;
         let (drops, gap) = (self.config.inline, s.payload.is_empty());
-        let dead = session.is_unread();
+        let unread = session.is_unread();
         // The receiver discards a keep-alive. With one byte of data, Linux does take its urgent pointer.
-        if dead || s.payload.is_empty() && is_keep_alive(session, s) {
+        if unread || s.payload.is_empty() && is_keep_alive(session, s) {
             return true;
         }
         match self.config.urgent {

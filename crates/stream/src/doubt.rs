@@ -12,8 +12,8 @@ use crate::policy::OsPolicy;
 use crate::session::{TcpSession, TcpState, flag};
 use crate::{established, seq};
 
-/// It acknowledges data that was not sent, or is more than a window old (RFC 9293 section 3.10.7.4, RFC 5961 section
-/// 5.2): hosts discard it.
+/// The segment acknowledges data that was not sent, or its acknowledgment is more than a window old (RFC 9293 section
+/// 3.10.7.4, RFC 5961 section 5.2): hosts discard it.
 pub(crate) const ACK: u8 = 1;
 /// It is signed and the connection is not, or vice versa (RFC 2385, RFC 5925).
 pub(crate) const SIGNED: u8 = 1 << 1;
@@ -50,7 +50,7 @@ pub(crate) const fn discarded(doubt: u8) -> bool {
     doubt & (ACK | SIGNED) != 0
 }
 
-/// What may be forwarded of a segment that does not fit its session.
+/// Inline: how much of a rejected segment may be forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spare {
     /// It repeats inspected data and may pass.
@@ -63,7 +63,8 @@ pub(crate) enum Spare {
 }
 
 impl StreamEngine {
-    /// The reasons why a host may not accept a segment's data.
+    /// The reasons why a host may not accept a segment's data, as bits. The checks of windows and timestamps add
+    /// [`BEYOND`] and [`TIME`].
     pub(crate) fn doubt(&self, session: &TcpSession, s: &Segment<'_>) -> u8 {
         let mut doubt = 0;
         let other = &session.peers[s.to()];
@@ -126,7 +127,7 @@ impl StreamEngine {
                 (false, false) => Spare::No,
             };
         }
-        // Its FIN must be in the same place.
+        // A repeated FIN must be at the same place.
         let again = sender.has(peer_flag::FIN) && s.end().wrapping_add(1) == sender.next_seq;
         if s.flags & (tcp::SYN | tcp::URG | tcp::RST) != 0 || (s.has(tcp::FIN) && !again) {
             return Spare::No;
@@ -135,7 +136,7 @@ impl StreamEngine {
     }
 }
 
-/// Whether a segment acknowledges unsent data, or is too old.
+/// Whether a segment acknowledges unsent data, or its acknowledgment is too old.
 #[cold]
 fn is_ack_odd(session: &TcpSession, s: &Segment<'_>) -> bool {
     let other = &session.peers[s.to()];

@@ -50,7 +50,7 @@ pub struct Outcome {
     /// The application layer must restart: the data read so far was not the beginning of the stream, or a connection
     /// that counted as closed continues.
     pub restart: bool,
-    /// As `restart`, because the data read was that of a SYN and the server did not accept it.
+    /// The application layer must restart, because it read data of a SYN that the server did not accept.
     pub untaken: bool,
     /// The configured policy for this condition must decide.
     pub exception: Option<Exception>,
@@ -260,14 +260,14 @@ impl StreamEngine {
         out
     }
 
-    /// Inline: decides on a packet that does not fit its session.
+    /// Inline: decides whether to drop a packet that its session rejected.
     fn reject(&self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         if !self.config.spare_harmless {
             out.drop |= !out.events.is_empty() || doubt::discarded(out.doubt);
             return;
         }
         // A packet that is merely not understood in this state may pass, unless it has data. A host may accept that
-        // data: it may not know of the reset or FIN seen here, or may have another start of the connection.
+        // data: it may not have received the reset or FIN seen here, or may have accepted another SYN.
         if !s.payload.is_empty() || !out.events.is_empty() {
             match self.spare(session, s) {
                 Spare::Passes => {}
@@ -277,9 +277,9 @@ impl StreamEngine {
         }
     }
 
-    /// Creates the session of a new connection whose SYN came on the flow of `old` and which the server accepts with
-    /// `packet` ([`Outcome::reuse`] of a packet to the client). Process the packet with that session. The flow is the
-    /// client's.
+    /// Creates the session of a new connection: its SYN came on the flow of `old`, and `packet` is the server's SYN/ACK
+    /// ([`Outcome::reuse`] for a packet to the client). `None` if `packet` answers no such SYN, or without memory. Swap
+    /// the new flow's ends, since its first packet comes from the server, and process `packet` again with this session.
     pub fn open_answered(&mut self, old: &TcpSession, packet: &Packet<'_>) -> Option<Box<TcpSession>> {
         let header = packet.tcp()?;
         let syn = opens_answered(old, &Segment::new(&header, packet, Direction::ToClient))?;
@@ -303,7 +303,7 @@ impl StreamEngine {
         }
     }
 
-    /// Moves a session's memory count to another worker, or from there (`enter`).
+    /// Counts a session that moves between workers: adds it to this worker's counts (`enter`), or subtracts it.
     pub fn moved(&mut self, session: &TcpSession, enter: bool) {
         let data = session.peers.iter().filter_map(|p| p.data.as_ref()).map(|d| d.accounted).sum();
         let c = &mut self.counters;

@@ -54,8 +54,8 @@ impl StreamEngine {
         if may_be_opening(session, p) && !self.config.inline {
             let server = &session.peers[1];
             let answers = echo == 0 || seq::geq(echo, server.last_ts) && seq::leq(echo, server.max_ts);
-            // Linux does not tolerate that before the handshake is complete, nor an echo of anything but the SYN/ACK's
-            // timestamp.
+            // Before the handshake is complete, Linux tolerates neither a timestamp that is off by one nor an echo of
+            // anything but the SYN/ACK's timestamp.
             if p.max_ts.wrapping_sub(value) == 1 || s.from == 0 && server.last_ts != 0 && !answers {
                 out.doubt |= doubt::TIME;
             }
@@ -87,9 +87,10 @@ impl StreamEngine {
         let Some((value, echo)) = s.options.timestamp.filter(|_| session.flags & flag::TIMESTAMP != 0) else { return };
         let secs = s.time.secs() as u32;
         let own = &mut session.peers[s.from];
-        // The receiver may record the timestamp of expected or repeated data. An echo makes that certain: hosts discard
-        // packets for reasons that a sensor cannot see, and some packets never arrive. Until then the first one counts.
-        // A segment that ends before the acknowledged data is discarded.
+        // The receiver may record the timestamp of expected or repeated data. Only an echo makes that certain, since
+        // hosts discard packets for reasons that a sensor cannot see, and some packets never arrive. Until an echo
+        // arrives, the first timestamp counts as recorded. A segment that ends before the acknowledged data is
+        // discarded.
         let end = s.end().wrapping_add(s.has(tcp::FIN).into());
         if (seq::leq(s.seq, expected) || seq::leq(s.seq, own.last_ack)) && seq::geq(end, own.last_ack) {
             let latest = own.max_ts;
@@ -134,9 +135,9 @@ impl StreamEngine {
         true
     }
 
-    /// Inline: the other side of a connection picked up midstream acknowledges more than was sent since. It does not
-    /// have the data that created the session. So the stream begins here, and neither a gap nor the depth counts from a
-    /// forged number.
+    /// Inline: the other side of a connection picked up midstream acknowledges more than was sent since. So the data
+    /// that created the session never reached that side, and may be forged. The stream begins at the acknowledgment: a
+    /// forged sequence number then neither causes a gap nor uses up the depth.
     #[cold]
     fn begin_at_ack(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         let one_sided = session.flags & flag::ASYNC != 0;
@@ -169,8 +170,8 @@ impl StreamEngine {
         other.acked(s.ack, window);
     }
 
-    /// Detects a window that shrinks by more than the newly acknowledged data, on a segment with unseen data. It would
-    /// make valid later segments look out of window.
+    /// Detects a window that shrinks by more than the newly acknowledged data, on a segment that acknowledges unseen
+    /// data. It would make valid later segments look out of window.
     fn bad_window_update(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         let other = &session.peers[s.to()];
         let window = u32::from(s.window) << session.peers[s.from].wscale;
@@ -297,7 +298,7 @@ impl StreamEngine {
             self.event(out, E::FinInvalidAck);
             return false;
         }
-        // It may cut off unacknowledged data and repeat acknowledged data.
+        // A FIN may come before unacknowledged data that was seen, but not before acknowledged data.
         if seq::lt(s.end(), session.peers[s.from].last_ack) && session.flags & flag::ASYNC == 0
             || beyond(session, s, out)
         {
@@ -305,18 +306,18 @@ impl StreamEngine {
             return self.take_without_fin(session, s, out);
         }
         if self.config.inline && session.flags & flag::ASYNC == 0 && seq::lt(s.end(), session.peers[s.from].next_seq) {
-            // Data after it was seen. A host that accepts the FIN reads other bytes than one that does not.
+            // The engine saw data after this FIN. A host that accepts the FIN reads other bytes than one that does not.
             self.event(out, E::FinOutOfWindow);
             out.drop = self.config.drop_invalid;
             return false;
         }
         if session.flags & flag::ASYNC == 0 && seq::lt(s.end(), session.peers[s.from].next_seq) {
-            // Nobody can know what a host reads after it.
+            // No packet shows what a host reads after the FIN.
             self.event(out, E::DataAfterFin);
             session.peers[s.from].flags |= peer_flag::PAST_FIN;
         }
         if out.doubt & doubt::BEYOND != 0 {
-            // Its receiver may accept it or not.
+            // The receiver may accept the segment or not.
             self.event(out, E::FinOutOfWindow);
         }
         self.take_fin(session, s, out);
@@ -324,14 +325,14 @@ impl StreamEngine {
         true
     }
 
-    /// Passive: accepts the data of a segment whose FIN does not fit. A receiver that lacks the data after it accepts
-    /// the FIN.
+    /// Passive: accepts the data of a segment whose FIN does not fit. A receiver that lacks the data after the FIN may
+    /// accept the FIN too.
     fn take_without_fin(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         if self.config.inline || seq::lt(s.end(), session.peers[s.from].last_ack) || !may_be_taken(session, s) {
             return false;
         }
         if out.doubt & doubt::ACK == 0 && seq::lt(s.end(), session.peers[s.from].next_seq) {
-            // Nobody can know what a host reads after it.
+            // No packet shows what a host reads after the FIN.
             self.event(out, E::DataAfterFin);
             session.peers[s.from].flags |= peer_flag::PAST_FIN;
         }
@@ -395,12 +396,12 @@ impl StreamEngine {
             self.event(out, E::ShutdownSynResend);
             return false;
         }
-        let last_word = from == 0 && s.seq.wrapping_sub(session.peers[0].next_seq.wrapping_sub(1)) <= 1;
-        if state == LastAck && !last_word && !s.has(tcp::FIN) && s.len() == 0 {
-            // Only the client's last acknowledgment is missing, and the data before its FIN.
+        let is_last_ack = from == 0 && s.seq.wrapping_sub(session.peers[0].next_seq.wrapping_sub(1)) <= 1;
+        if state == LastAck && !is_last_ack && !s.has(tcp::FIN) && s.len() == 0 {
+            // Only the client's last acknowledgment, and data missing before its FIN, can still come.
             let client = &session.peers[0];
-            let news = seq::gt(s.ack, client.last_ack) && seq::lt(s.ack, client.next_seq);
-            if from == 0 || s.seq != session.peers[1].next_seq || !news {
+            let acks_new = seq::gt(s.ack, client.last_ack) && seq::lt(s.ack, client.next_seq);
+            if from == 0 || s.seq != session.peers[1].next_seq || !acks_new {
                 let last = from == 1 && s.seq == session.peers[1].next_seq && s.ack == client.next_seq;
                 if last && seq::lt(client.last_ack, client.next_seq) {
                     self.take_last_ack(session, s, out);
@@ -453,7 +454,7 @@ impl StreamEngine {
             return false;
         }
         if out.doubt & doubt::BEYOND != 0 {
-            // Its receiver may accept it or not.
+            // The receiver may accept the segment or not.
             self.event(out, if s.has(tcp::FIN) && !again { wrong_fin } else { wrong_seq });
         }
         if !ack_first && !self.ack_ok(session, s, out) {
@@ -486,7 +487,7 @@ impl StreamEngine {
                 if from == 0
                     && !s.has(tcp::FIN)
                     && s.len() == 0
-                    && last_word
+                    && is_last_ack
                     && !goes_on()
                     && seq::geq(session.peers[0].next_seq, session.peers[0].last_ack) =>
             {
@@ -559,7 +560,8 @@ impl StreamEngine {
     }
 }
 
-/// Handles the first acknowledgment for a side that was picked up midstream: earlier data is no news for the receiver.
+/// Handles the first acknowledgment for a side that was picked up midstream. It shows where the stream begins: the
+/// receiver already has all earlier data.
 #[cold]
 fn land(session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
     let (at_once, inline) = (session.at_once(), session.flags & flag::INLINE != 0);
@@ -589,7 +591,8 @@ fn may_be_opening(session: &TcpSession, client: &Peer) -> bool {
 fn reset_ok(session: &TcpSession, s: &Segment<'_>) -> bool {
     let (own, other) = (&session.peers[s.from], &session.peers[s.to()]);
     if session.state == TcpState::SynSent {
-        // It must acknowledge the SYN, or revoke it. A number after the SYN answers a packet that was ignored here.
+        // A server's reset must acknowledge the SYN; a client's must revoke the SYN with the SYN's own number. A
+        // client's reset with a later number answers a packet that the engine ignored.
         return if s.from == 1 {
             s.has(tcp::ACK) && seq::leq(s.ack, other.next_seq) && seq::gt(s.ack, other.isn)
         } else {
@@ -603,7 +606,8 @@ fn reset_ok(session: &TcpSession, s: &Segment<'_>) -> bool {
         return false;
     }
     // RFC 5961: only the expected number closes the connection. A host answers any other number in the window and
-    // continues. With selective acknowledgments, the end of the received data counts too, and after a FIN its number.
+    // continues. With selective acknowledgments, the end of the received data counts too, and after a FIN the FIN's
+    // number.
     let expected = own.expected();
     let exact = s.seq == expected
         || session.flags & flag::SACK != 0 && s.seq == own.next_seq
@@ -619,7 +623,8 @@ fn reset_ok(session: &TcpSession, s: &Segment<'_>) -> bool {
     }
 }
 
-/// Whether a segment is beyond the receiver's window so that no receiver accepts any of it.
+/// Whether a segment is so far beyond the receiver's window that no receiver accepts any of it. A segment that only
+/// reaches beyond the window gets [`doubt::BEYOND`].
 fn beyond(session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
     let p = &session.peers[s.from];
     if session.flags & flag::ASYNC != 0 || seq::leq(s.end(), seq::max(p.edge, p.next_seq)) || is_probe(session, s) {
@@ -629,9 +634,9 @@ fn beyond(session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
     s.len() == 0 || !may_be_taken(session, s)
 }
 
-/// Passive: whether a receiver may accept data of a segment beyond its window. If the segment begins in the window, some
-/// hosts accept the part inside, some accept all. Also, the window may have opened, with the acknowledgment that says so
-/// reaching the sensor later.
+/// Passive: whether a receiver may accept data of a segment beyond its window. If the segment begins in the window,
+/// some hosts accept the part inside, some accept all. Also, the window may have opened, and the acknowledgment that
+/// opened it may reach the sensor later.
 pub(crate) fn may_be_taken(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
     let near = seq::leq(s.seq, p.edge.wrapping_add(p.max_window)) || seq::leq(s.seq, p.expected());
@@ -657,7 +662,7 @@ pub(crate) fn is_keep_alive(session: &TcpSession, s: &Segment<'_>) -> bool {
         && p.next_seq == p.last_ack
 }
 
-/// Whether a segment of any length ends with the byte that was sent into a window which has been closed since.
+/// Whether a segment of any length ends with the byte of a window probe, while the window is still closed.
 pub(crate) fn repeats_probe(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
     p.has(peer_flag::PROBE) && p.window == 0 && s.end() == p.next_seq && seq::gt(s.end(), p.last_ack)

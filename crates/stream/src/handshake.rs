@@ -44,7 +44,8 @@ impl StreamEngine {
             }
             session.queue.clear();
             syn_ack(session, &Queued::of(s));
-            // A server with signatures answers only signed SYNs.
+            // A server that uses signatures answers only signed SYNs, so its SYN/ACK shows whether the connection is
+            // signed.
             set(&mut session.flags, flag::SIGNED, s.options.signed);
             session.state = TcpState::SynRecv;
             return true;
@@ -52,7 +53,7 @@ impl StreamEngine {
         if s.has(tcp::SYN) {
             if from == 0 {
                 if s.seq != session.peers[0].isn {
-                    // Data of this SYN would have to be stored beside that of the first.
+                    // The buffer holds only the first SYN's data, so this SYN passes without its own.
                     out.without_data = self.config.inline && !s.payload.is_empty();
                     return self.queue(session, Queued::of(s), out);
                 }
@@ -114,7 +115,8 @@ impl StreamEngine {
         true
     }
 
-    /// Stores a SYN or SYN/ACK that differs from the previous one.
+    /// Stores a SYN or SYN/ACK that differs from the first one. Returns whether the packet belongs to the session: a
+    /// SYN/ACK beyond the limit does not.
     pub(crate) fn queue(&mut self, session: &mut TcpSession, q: Queued, out: &mut Outcome) -> bool {
         let list = &mut session.queue;
         let same = |o: &&Queued| o.syn_ack == q.syn_ack && o.seq == q.seq && o.ack == q.ack;
@@ -194,7 +196,7 @@ impl StreamEngine {
         }
         if four_way {
             let next = session.peers[from].next_seq;
-            // A host accepts the part after its peer's SYN of a segment that begins before it.
+            // If a segment begins before the end of its sender's SYN, a host accepts the part after the SYN.
             let reaches = !self.config.inline && seq::lt(s.seq, next) && seq::gt(s.end(), next);
             if s.seq != next && !reaches {
                 self.event(out, E::Hs4WrongSeq);
@@ -206,9 +208,11 @@ impl StreamEngine {
             }
         } else if from == 0 {
             let client = &session.peers[0];
-            // One less is a keep-alive; more is data after a lost acknowledgment.
+            // One less than the next number is a keep-alive. A higher number (`in_window`) is data whose preceding
+            // acknowledgment the sensor missed.
             let in_place = s.seq == client.next_seq || s.seq == client.isn;
-            // Part of it may repeat data that came with the SYN, or be before all data that the receiver expects.
+            // The segment may begin before the expected data if it repeats data of the SYN. Passive, it may begin
+            // anywhere before, since a receiver cuts off what it already has.
             let own = session.flags & flag::SYN_DATA != 0 && seq::gt(s.seq, client.isn);
             let again = s.len() > 0 && (own || !self.config.inline);
             let from = if again { s.end() } else { s.seq };
@@ -239,8 +243,8 @@ impl StreamEngine {
                 (server.edge, server.window) = (edge, window);
             }
         } else {
-            // The server continues before the client's acknowledgment was seen. Either it was lost, or this is a forged
-            // packet.
+            // The server continues before the client's acknowledgment was seen. Either the sensor missed the
+            // acknowledgment, or this packet is forged.
             let (client, server) = (&session.peers[0], &session.peers[1]);
             let client_ack = s.ack == client.next_seq || s.ack == client.last_ack;
             if s.seq == client.next_seq && s.ack == server.next_seq && !client_ack {
@@ -331,13 +335,13 @@ pub(crate) fn syn_ack(session: &mut TcpSession, q: &Queued) {
     server.acked(last, client_window);
 }
 
-/// Handles a SYN with the sequence number of the first one, maybe with other options. Either may have arrived; the
-/// SYN/ACK confirms the offered options or not.
+/// Handles a repeated SYN: the same sequence number, perhaps with other options. Either SYN may have arrived, so the
+/// options of both count as offered until the SYN/ACK confirms or rejects them.
 pub(crate) fn syn_again(session: &mut TcpSession, s: &Segment<'_>) {
     let client = &mut session.peers[0];
     if let Some((value, _)) = s.options.timestamp {
         if session.flags & flag::TIMESTAMP != 0 {
-            // A timestamp older than the older of both is old.
+            // Only a timestamp older than those of both SYNs is certainly old.
             (client.last_ts, client.max_ts) = (seq::min(client.last_ts, value), seq::max(client.max_ts, value));
         } else {
             session.flags |= flag::TIMESTAMP;

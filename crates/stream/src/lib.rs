@@ -3,7 +3,7 @@
 //! # How it works
 //!
 //! [`StreamEngine::process`] processes a packet with its flow's [`TcpSession`]. The state machine checks whether the
-//! packet belongs to the session (handshake, windows, acknowledgments, timestamps, resets; `states.rs`,
+//! packet belongs to the session (handshake, windows, acknowledgments, timestamps, resets; `states.rs`, `handshake.rs`,
 //! `established.rs`), records anomalies as [`StreamEvent`]s and inserts the data into the direction's [`StreamBuffer`].
 //! The [`Outcome`] tells the engine what to do next.
 //!

@@ -27,9 +27,9 @@ pub(crate) mod peer_flag {
     pub(crate) const TIMESTAMP_ALONE: u16 = 1 << 12;
     /// Raw inspection ended because the following data is encrypted.
     pub(crate) const RAW_ENDED: u16 = 1 << 13;
-    /// Uninspected data was left at that point.
+    /// Raw inspection still returns one last chunk, which may be empty ([`crate::TcpSession::raw_finish`]).
     pub(crate) const RAW_LEFT: u16 = 1 << 14;
-    /// The packet that completed its handshake may be discarded for its timestamp.
+    /// The server may have discarded the packet that completed the handshake because of its timestamp.
     pub(crate) const OPENS_DOUBTFULLY: u16 = 1 << 15;
 }
 
@@ -79,12 +79,12 @@ pub(crate) struct Peer {
     pub(crate) policy: OsPolicy,
     /// TTL (hop limit) of its packets that arrived; 0 if unknown.
     pub(crate) ttl: u8,
-    /// The lowest smaller TTL of its data that is not acknowledged yet; 0 for none.
+    /// The lowest TTL of its unacknowledged data, if that is below `ttl`; 0 for none.
     pub(crate) low_ttl: u8,
     pub(crate) data: Option<Box<Assembly>>,
 }
 
-// A packet touches one cache line of a side.
+// A side fits a cache line, so a packet touches one line for each side.
 const _: () = assert!(size_of::<Peer>() <= 64);
 
 impl Peer {
@@ -122,7 +122,7 @@ impl Peer {
         self.ahead = seq::max(ack, self.last_ack);
         self.window = window;
         self.max_window = self.max_window.max(window);
-        // No window is larger: an acknowledgment of data that could not have been sent does not open one.
+        // No window is larger, so an acknowledgment of data that could not have been sent does not allow more.
         let furthest = seq::max(self.next_seq, self.last_ack).wrapping_add(WINDOW_MAX);
         self.edge = seq::max(self.edge, seq::min(ack.wrapping_add(window), furthest));
     }
@@ -167,7 +167,7 @@ impl Peer {
         self.flags &= !peer_flag::FLOATING;
         let expected = expected.and_then(|seq| u64::try_from(self.offset(seq)).ok());
         let first = self.data.as_ref().and_then(|d| d.buffer.next_at(0));
-        // The engine also saw data that the other side already had.
+        // If the engine saw data from before the expected byte, the stream begins with that data.
         let start = match (expected, first) {
             (Some(e), Some(f)) => e.min(f),
             (e, f) => e.or(f).unwrap_or(FLOAT),
@@ -180,8 +180,8 @@ impl Peer {
             d.acked = d.acked.saturating_sub(start);
         }
     }
-    /// Moves the start of a stream that is read at once by `add` bytes, before the first byte seen. Returns `false` if
-    /// the data seen so far is gone and cannot be read again.
+    /// Moves the start of a stream that is read at once back by `add` bytes, to before the first byte seen. Returns
+    /// `false` if the data seen so far is gone and cannot be read again.
     pub(crate) fn begin_before(&mut self, add: u64, inline: bool) -> bool {
         if let Some(d) = &mut self.data {
             if d.restarts >= RESTARTS_MAX || !d.buffer.rewind(add) {
@@ -206,7 +206,8 @@ impl Peer {
             self.max_ts = value;
             self.flags &= !peer_flag::TIMESTAMP_ALONE;
             if seq::gt(self.last_ts, value) {
-                // The values are half the range apart: the certain one can no longer be compared.
+                // The values are more than half the timestamp range apart, so the certain one can no longer be
+                // compared.
                 let before = value.wrapping_sub(TS_SPAN);
                 self.last_ts = if before == 0 { 1 } else { before };
             }

@@ -81,8 +81,8 @@ impl OsPolicy {
         !matches!(self, OsPolicy::First | OsPolicy::Vista)
     }
 
-    /// Whether it may also replace in-order bytes. Real hosts pass those to the application and discard repeated data,
-    /// but Suricata does this for these systems.
+    /// Whether a later segment may also replace in-order bytes. Real hosts pass those to the application and discard
+    /// repeated data, but Suricata does this for these systems.
     pub const fn replaces_in_order(self) -> bool {
         matches!(
             self,

@@ -1,13 +1,15 @@
 //! Resumes connections: after a silence longer than the flow timeout, after eviction, or after a reset that the host
 //! ignored.
 //!
-//! A host keeps a connection as long as it likes, but a flow times out. The essential state of an open connection fits a
-//! cache line: for each side what is acknowledged, its window and its timestamps. [`Remembered`] stores that in a table
-//! of fixed size. When a matching packet arrives, its session continues from there. So nothing has to be guessed, unlike
-//! with a midstream pickup, and `stream.midstream` need not be on. The state of the application layer is lost.
+//! A host keeps a connection as long as it likes, but a flow times out. The essential state of an open connection fits
+//! a cache line: for each side, the acknowledged sequence number, the window and the timestamps. [`Remembered`] stores
+//! that in a table of fixed size. When a matching packet arrives, the session continues from that state. Unlike a
+//! midstream pickup, this guesses nothing and works with `stream.midstream` off. The state of the application layer is
+//! lost.
 //!
-//! A handshake that the server answered is remembered too, since servers wait longer for its completion than flows live.
-//! Such entries never evict established connections, so a SYN flood cannot make the engine forget those.
+//! A handshake that the server answered is remembered too, because a server waits longer for the client's
+//! acknowledgment than the flow lives. Such entries never evict established connections, so a SYN flood cannot make the
+//! engine forget those.
 
 use margay_packet::Packet;
 use margay_packet::tcp::flag as tcp;
@@ -28,21 +30,22 @@ const KEPT: u16 = flag::TIMESTAMP | flag::SACK | flag::SIGNED | flag::SCALED;
 #[derive(Debug, Clone, Copy, Default)]
 struct Side {
     isn: u32,
-    /// The next sequence number that the other side expects, by its acknowledgments.
+    /// The other side's highest acknowledgment.
     next: u32,
     /// Bytes seen after the acknowledged ones, without a hole. The highest bit says that an unacknowledged FIN follows
-    /// them. With the bit [`EARLY_FIN`], it is the distance to a FIN before which data is missing.
+    /// them. With the bit [`EARLY_FIN`], the other bits hold the distance from `next` to a FIN before which data is
+    /// missing.
     sent: u32,
     edge: u32,
     /// The latest timestamp that the other side may have recorded; 0 for none.
     ts: u32,
 }
 
-/// The bit of [`Side::sent`] for a FIN. No window is that large.
+/// The bit of [`Side::sent`] for a FIN. No window is that large, so the byte count never reaches it.
 const FIN: u32 = 1 << 31;
 
-/// The bit of [`Side::sent`] for an early FIN. Only used inline, where data after the FIN is refused however late it
-/// comes.
+/// The bit of [`Side::sent`] for an early FIN. Used only inline, where data after a FIN is rejected, even if it arrives
+/// after the connection was resumed.
 const EARLY_FIN: u32 = 1 << 30;
 
 impl Side {
@@ -126,13 +129,14 @@ impl Remembered {
     }
 
     fn set(&mut self, print: u64) -> Option<&mut [Entry; WAYS]> {
-        // Selects the set by other bits than those that distinguish a set's entries.
+        // The low half of the hash selects the set, since [`tag`] uses the high half.
         let n = (u128::from(print.rotate_left(32)) * self.entries.len() as u128) >> 64;
         self.entries.get_mut(n as usize)
     }
 
-    /// Stores an entry. In a full set it replaces the oldest entry, handshakes first. Returns whether it evicted another
-    /// connection. A handshake never evicts an established connection.
+    /// Stores an entry. In a full set it replaces the oldest entry, handshakes first. A handshake never evicts an
+    /// established connection. Returns whether a connection was lost: the evicted one, or the handshake itself if the
+    /// set is full of established connections.
     fn keep(&mut self, print: u64, entry: Entry) -> bool {
         if self.entries.is_empty() {
             self.entries = vec![[Entry::default(); WAYS]; self.sets];
@@ -164,13 +168,13 @@ impl Remembered {
     }
 }
 
-/// The hash of a flow's key, never 0 here, and whether the packet's source or the flow's client is the second end of the
-/// key.
+/// Identifies a flow in the table of resumable connections.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowPrint {
-    /// The hash, equal in both directions.
+    /// The hash of the flow's key, equal in both directions. 0 counts as 1.
     pub hash: u64,
-    /// Whether the source, or the client, is the second end of the key.
+    /// Which end of the key: for [`StreamEngine::resume`], whether the packet's source is the second end; for
+    /// [`StreamEngine::remember`], whether the flow's client is.
     pub second: bool,
 }
 
@@ -259,8 +263,9 @@ impl Entry {
         if second == (self.bits & bit::CLIENT_SECOND != 0) { 0 } else { 1 }
     }
 
-    /// Whether a packet may be the connection's next one: new data in the window (or, passive, within one window beyond
-    /// it), or an acknowledgment of sent data.
+    /// Whether a packet may be the connection's next one: its acknowledgment is plausible, it does not end before the
+    /// acknowledged data, and it begins in the window or, passive, within one window beyond it. An open handshake
+    /// accepts only the client's acknowledgment of the SYN/ACK.
     fn fits(&self, s: &Segment<'_>, second: bool, inline: bool) -> bool {
         let from = self.from(second);
         if self.is_opening() && (from == 1 || s.ack != self.sides[1].next) {
@@ -273,10 +278,10 @@ impl Entry {
         } else {
             ack_back <= u64::from(self.max_window(1 - from).max(u32::from(u16::MAX)))
         };
-        // Linux accepts expected data without checking the age of its acknowledgment. This is reported once the session
-        // exists.
+        // Linux accepts expected data without checking the age of its acknowledgment. The session reports an old
+        // acknowledgment once it exists.
         let ack = ack || !inline && !s.payload.is_empty() && s.seq == own.next.wrapping_add(own.bytes());
-        // The receiver may have more room than it announced, and keeps data within its real window.
+        // A receiver may have more room than it announced, and then accepts data beyond the announced window.
         let edge = if inline { own.edge } else { own.edge.wrapping_add(self.max_window(from)) };
         ack && seq::geq(s.end(), own.next) && seq::lt(s.seq, edge)
     }
@@ -319,8 +324,9 @@ fn ends_early(p: &Peer) -> bool {
 }
 
 impl TcpSession {
-    /// Whether a reset closed the session that its receiver may have ignored or not received. Later data is then tracked
-    /// as if there had been no reset, and the end is decided when the flow ends. Inline, such data does not get through.
+    /// Whether the session was closed by a reset that its receiver may have ignored or not received. Later data is then
+    /// tracked as if there had been no reset; whether the connection ended is decided when the flow ends. Always
+    /// `false` inline.
     pub fn may_go_on(&self) -> bool {
         self.state == TcpState::Closed && !self.inline() && self.peers.iter().any(|p| p.has(peer_flag::RESET))
     }
@@ -354,7 +360,7 @@ impl StreamEngine {
     }
 
     /// Resumes the connection of a packet if it was remembered and the packet fits. The packet must have no session, or
-    /// one that only one side opened. Returns whether the client sent the packet.
+    /// one that only one side opened. Returns whether the client sent the packet; `None` if nothing was resumed.
     pub fn resume(
         &mut self,
         session: &mut Option<Box<TcpSession>>,
@@ -364,7 +370,8 @@ impl StreamEngine {
         if self.remembered.len == 0 {
             return None;
         }
-        // An unsolicited SYN/ACK opens no connection where one can be resumed.
+        // `free`: no session, or one that only a SYN or an unsolicited SYN/ACK opened, gives way to a resumed
+        // connection. `alone`: a packet without data suffices.
         let (free, alone) = match session.as_deref() {
             None => (true, self.config.midstream),
             Some(s) if s.state == TcpState::SynSent => (true, false),
@@ -401,7 +408,8 @@ impl StreamEngine {
             if side.bytes() == 0 && urgent.is_none() {
                 continue;
             }
-            // Earlier data is not read again unless it is sent again. It is no gap.
+            // Data from before the resumption is not stored, so it is read again only if it is sent again. It is not a
+            // gap.
             let d = self.assembly(&mut new.peers[from], from, seed, false);
             d.buffer = StreamBuffer::behind(side.bytes().into());
             d.gap_seen = side.bytes().into();
@@ -414,8 +422,9 @@ impl StreamEngine {
         Some(from == 0)
     }
 
-    /// Passive: the other side of a session closed by a reset sends its next packet. If the reset did not arrive, the
-    /// connection continues: the packet's acknowledgment and window count, and its peer may acknowledge its data.
+    /// Passive: handles the next packet of the side that did not send the reset. If the reset did not arrive there, the
+    /// connection continues: this packet's acknowledgment and window count, and the other side may acknowledge its
+    /// data.
     pub(crate) fn note_behind_reset(&self, session: &mut TcpSession, s: &Segment<'_>) {
         let next = session.peers[s.from].next_seq;
         if session.may_go_on()
@@ -431,9 +440,9 @@ impl StreamEngine {
     }
 
     /// Handles data on a session closed by a reset, if the host ignored or did not receive the reset. Data that was not
-    /// acknowledged is read again. Inline with `spare_harmless`, such data is rejected instead. Returns `Some` if the
-    /// connection continues, with whether the application layer must restart: it already saw the end, or read data that
-    /// was not acknowledged.
+    /// acknowledged is read again. Inline with `spare_harmless`, data after a reset is rejected instead. Returns `Some`
+    /// if the connection continues, with whether the application layer must restart because it already saw the end, or
+    /// read data that was not acknowledged.
     pub(crate) fn goes_on(&mut self, session: &mut TcpSession, s: &Segment<'_>) -> Option<bool> {
         let own = &session.peers[s.from];
         let other = &session.peers[s.to()];
@@ -449,7 +458,7 @@ impl StreamEngine {
         {
             return None;
         }
-        // A packet that was in flight before the reset proves nothing.
+        // A copy of data seen before the reset may have been in flight, so it does not prove that the sender continues.
         let again = own.data.as_deref().zip(u64::try_from(own.offset(s.seq)).ok());
         if !s.payload.is_empty()
             && again.is_some_and(|(d, at)| d.buffer.compare(at, s.payload) == (s.payload.len(), true))

@@ -70,7 +70,7 @@ pub(crate) mod flag {
     pub(crate) const SWAPPED: u16 = 1 << 9;
     /// The server did not accept the data that came with the SYN.
     pub(crate) const DATA_IGNORED: u16 = 1 << 10;
-    /// The client's SYN was signed (RFC 2385, RFC 5925).
+    /// The SYN/ACK or, until it is seen, the client's SYN was signed (RFC 2385, RFC 5925).
     pub(crate) const SIGNED: u16 = 1 << 11;
     /// The client's SYN offered to scale windows.
     pub(crate) const SCALED: u16 = 1 << 12;
@@ -231,7 +231,7 @@ impl TcpSession {
     pub const fn is_midstream(&self) -> bool {
         self.flags & (flag::MIDSTREAM | flag::RESUMED) != 0
     }
-    /// Whether data came with the SYN or was announced (TCP fast open, RFC 7413).
+    /// Whether data came with the SYN, or the SYN had the fast open option (RFC 7413).
     pub const fn is_fast_open(&self) -> bool {
         self.flags & (flag::FAST_OPEN | flag::SYN_DATA) != 0
     }
@@ -284,7 +284,7 @@ impl TcpSession {
         let span = u64::from(to.wrapping_sub(from)) + u64::from(p.window.max(WINDOW)) + bytes;
         u64::from(seq.wrapping_sub(from)) <= span
     }
-    /// The sequence number of a direction's stream offset 0. Removed urgent bytes do not count.
+    /// The sequence number at a direction's stream offset 0. Stream offsets do not count removed urgent bytes.
     pub const fn first_seq(&self, direction: Direction) -> u32 {
         let p = &self.peers[direction.index()];
         p.next_seq.wrapping_sub(p.next_off as u32)
@@ -297,11 +297,11 @@ impl TcpSession {
     pub fn max_regions(&self, direction: Direction) -> u16 {
         self.peers[direction.index()].data.as_ref().map_or(1, |d| d.buffer.regions_seen().max(1))
     }
-    /// Stream offset of raw inspection in a direction.
+    /// Stream offset up to which raw inspection has read a direction.
     pub fn raw_offset(&self, direction: Direction) -> u64 {
         self.peers[direction.index()].data.as_ref().map_or(0, |d| d.raw)
     }
-    /// Stream offset of the application layer in a direction.
+    /// Stream offset up to which the application layer has read a direction.
     pub fn app_offset(&self, direction: Direction) -> u64 {
         self.peers[direction.index()].data.as_ref().map_or(0, |d| d.app)
     }
@@ -408,7 +408,7 @@ impl TcpSession {
         self.release(Direction::ToClient);
     }
 
-    /// Records TCP flags that the other side sent before the session began here.
+    /// Records TCP flags of a direction's packets from before this session.
     pub const fn heard_before(&mut self, direction: Direction, tcp_flags: u8) {
         self.peers[direction.index()].tcp_flags |= tcp_flags;
     }
@@ -486,7 +486,7 @@ impl TcpSession {
             let chunk = u64::from(d.chunk_size);
             let (from, data) = if d.around.is_empty() {
                 let from = d.buffer.start_of(start).max(start.saturating_sub(chunk));
-                // Early data after it was inspected without it.
+                // Early data after this packet was inspected without it, so it is inspected again.
                 let (own, end) = (end, end.max(d.raw.min(end.saturating_add(chunk))));
                 let (mut from, mut data) = (from, d.buffer.contiguous(from, end));
                 // For a segment across a gap that was skipped, the data after the gap is new.
@@ -532,7 +532,7 @@ impl TcpSession {
         Some(StreamChunk { data, offset: from, seen: (at - from) as usize })
     }
 
-    /// Records that the chunk from [`TcpSession::raw_chunk`] was inspected; `end` is its end.
+    /// Records that the chunk from [`TcpSession::raw_chunk`] was inspected; `end` is the stream offset of its end.
     pub fn raw_done(&mut self, direction: Direction, end: u64) {
         let peer = &mut self.peers[direction.index()];
         if let Some(d) = &mut peer.data {

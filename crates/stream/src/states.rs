@@ -1,4 +1,5 @@
-//! The session states of the handshake; `established.rs` has the later ones.
+//! Packets without a session, and the checks that come before those of a session's state (`handshake.rs`,
+//! `established.rs`).
 
 use margay_packet::Packet;
 use margay_packet::tcp::flag as tcp;
@@ -26,7 +27,7 @@ impl StreamEngine {
             self.event(out, E::RstButNoSession);
             return;
         }
-        // The last packet of a connection picked up midstream: nothing follows it.
+        // A FIN with data may be all that is left of a connection: it is picked up midstream, although nothing follows.
         let pickup = self.config.midstream || self.config.async_oneside;
         let last_data = pickup && s.has(tcp::FIN | tcp::ACK) && !s.payload.is_empty();
         if s.has(tcp::FIN) && !last_data {
@@ -147,7 +148,7 @@ impl StreamEngine {
         if s.options.fast_open.is_some() {
             session.flags |= flag::FAST_OPEN;
         }
-        // What the other side may send before it is known whether windows are scaled.
+        // The other side's window until the SYN/ACK shows whether windows are scaled.
         let to = &mut session.peers[s.to()];
         to.window = u32::from(s.window);
         with_data(session, s);
@@ -170,7 +171,8 @@ impl StreamEngine {
             && s.ack == session.peers[0].next_seq
             && (refused(session) || session.state == TcpState::Closed && is_opening(session))
         {
-            // The client's reset may have answered something other than its own SYN. Otherwise it resets this as well.
+            // The client's reset may not have been meant for its own SYN. If it was, the client resets this SYN/ACK
+            // too.
             session.peers[0].flags &= !(peer_flag::RESET | peer_flag::RST_SENT);
             session.state = TcpState::SynSent;
         }
@@ -190,7 +192,7 @@ impl StreamEngine {
             self.event(out, E::RstWithData);
         }
         if session.state == TcpState::Closed {
-            // Inline, it may open another connection: see `is_reuse`.
+            // Inline, a SYN may open another connection: see `is_reuse`.
             if self.config.inline && s.has(tcp::SYN) {
                 self.note_syn(session, s);
             }
@@ -223,8 +225,7 @@ impl StreamEngine {
             if self.config.inline || session.state != TcpState::SynSent || s.from == 0 {
                 return false;
             }
-            // The side that opened the connection treats it as a SYN or SYN/ACK (RFC 9293 section 3.10.7.3 does not
-            // mention the FIN).
+            // The side that opened the connection ignores the FIN (RFC 9293 section 3.10.7.3 does not mention it).
             without_fin = Segment { flags: s.flags & !tcp::FIN, ..*s };
             &without_fin
         } else {
@@ -279,8 +280,8 @@ impl StreamEngine {
             self.event(out, E::PktInvalidAck);
         }
         // A sender that repeats the same acknowledgment may have read data that the engine did not see, so its
-        // connection is not cut. If a host discards the segment after all, it reads the data inspected here whatever is
-        // sent in its place later.
+        // connection is not cut. If the host discards the segment after all, later data in its place is rewritten to
+        // the data inspected here.
         let unseen = || {
             let next = session.peers[s.to()].next_seq;
             out.doubt & (doubt::ACK | doubt::SIGNED) == doubt::ACK
@@ -338,8 +339,8 @@ impl StreamEngine {
     }
 }
 
-/// A side sends its first packet, after its numbers were known only from the other side. Data that the other side
-/// acknowledged need not have been sent.
+/// Handles the first packet of a side whose sequence numbers were known only from the other side's acknowledgments. The
+/// data that those acknowledged need not have been sent.
 fn heard_of(own: &mut Peer, s: &Segment<'_>) {
     if s.has(tcp::RST) {
         return;
@@ -347,9 +348,9 @@ fn heard_of(own: &mut Peer, s: &Segment<'_>) {
     own.flags &= !peer_flag::GUESSED;
     let alive = s.len() <= 1 && s.seq == own.next_seq.wrapping_sub(1);
     if own.data.is_none() && seq::lt(s.seq, own.next_seq) && !alive {
-        let (said, edge) = (own.next_seq, own.edge);
+        let (acknowledged, edge) = (own.next_seq, own.edge);
         own.start(s.seq.wrapping_sub(1));
-        own.ahead = said;
+        own.ahead = acknowledged;
         own.edge = seq::max(own.edge, edge);
     }
 }
@@ -376,7 +377,7 @@ const fn is_opening(session: &TcpSession) -> bool {
     session.flags & flag::FOUR_WAY != 0 && nothing
 }
 
-/// Whether only the client ever opened the connection, and it is over.
+/// Whether the connection was closed before the server accepted it.
 const fn refused(session: &TcpSession) -> bool {
     let server = &session.peers[1];
     matches!(session.state, TcpState::Closed) && server.isn == 0 && server.next_seq == 0 && server.last_ack == 0

@@ -87,7 +87,8 @@ pub struct StreamBuffer {
     regions_seen: u16,
     /// Whether in-order bytes may be replaced, which the receiver's system decides.
     replaces_in_order: bool,
-    /// Whether the current segment put that data in order; `fills_from` is where it ends.
+    /// Whether the current segment put the data of `filled` in order; `fills_from` is the sequence offset of the
+    /// segment's end.
     fills: bool,
     /// Whether in-order data is read at once.
     at_once: bool,
@@ -151,7 +152,7 @@ impl StreamBuffer {
         true
     }
 
-    /// Moves early data.
+    /// Changes the sequence offsets of early data, of its owners and of the pending urgent pointer.
     fn move_early(&mut self, to: impl Fn(u64) -> u64) {
         for (_, mut block) in std::mem::take(&mut self.early) {
             block.start = to(block.start);
@@ -518,7 +519,8 @@ impl StreamBuffer {
                 self.owners.in_order(at, stop);
             }
             self.append(at, block.range(at, stop), done);
-            // Data that the current segment replaced arrived with it.
+            // Early data that the current segment covers arrived with it; only the data after the segment counts as
+            // filled.
             let from = at.max(self.fills_from);
             if from < stop {
                 let begins = if self.fills && self.filled.1 == from { self.filled.0 } else { from };
@@ -606,7 +608,8 @@ impl StreamBuffer {
         self.absorb(&mut Inserted::default());
     }
 
-    /// Makes data before the stream offset `floor`, and in-order data, final: it is neither accepted again nor replaced.
+    /// Makes data before the stream offset `floor` final: it is neither accepted again nor replaced. The floor is at
+    /// most the end of in-order data.
     #[inline]
     pub fn set_floor(&mut self, floor: u64) {
         let floor = floor.min(self.run.end());
@@ -649,7 +652,7 @@ fn between(bytes: &[u8], start: u64, from: u64, to: u64) -> &[u8] {
     bytes.get(a..b.max(a)).unwrap_or(&[])
 }
 
-/// Copies as much as fits.
+/// Copies `from` to `to`; does nothing if their lengths differ.
 fn copy(to: &mut [u8], from: &[u8]) {
     if to.len() == from.len() {
         to.copy_from_slice(from);

@@ -28,8 +28,8 @@ struct Owner {
 const EARLY: u8 = u8::MAX;
 
 impl Segment {
-    /// Whether its bytes replace those of `earlier`. Less doubt wins. With equal doubt, the first segment stays if it is
-    /// in order for a receiver that accepts such segments; a receiver that does not accepts neither.
+    /// Whether its bytes replace those of `earlier`. Less doubt wins. With equal doubt, the first segment stays if it
+    /// is in order for a receiver that accepts such segments; any other receiver accepts neither.
     const fn wins(self, earlier: Owner, policy: OsPolicy) -> bool {
         let before = earlier.segment;
         if self.doubt != before.doubt {
@@ -162,7 +162,7 @@ impl Owners {
         }
     }
 
-    /// The bytes from `from` to `to` are in order: they are final, unless the receiver discarded them.
+    /// The bytes from `from` to `to` are in order: they are final, unless the receiver may have discarded them.
     pub(super) fn in_order(&mut self, from: u64, to: u64) {
         let mut at = from;
         while let Some((&key, owner)) = self.stretches.range(at..to).next() {

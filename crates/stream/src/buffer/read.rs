@@ -130,7 +130,7 @@ impl StreamBuffer {
         (count, same)
     }
 
-    /// Replaces `bytes`, at the sequence offset `start`, by the stored bytes. Returns whether that changed some.
+    /// Replaces `bytes`, at the sequence offset `start`, by the stored bytes. Returns whether that changed any.
     pub fn rewrite(&self, start: u64, bytes: &mut [u8]) -> bool {
         let mut changed = false;
         self.held(start, bytes.len(), &mut |at, held| {
@@ -144,8 +144,8 @@ impl StreamBuffer {
         changed
     }
 
-    /// Appends all stored data from stream offset `from` to `to` to `out`. Freed data is skipped, and holes appear as
-    /// `[n bytes missing]`. Stops when `out` has `max` bytes.
+    /// Appends the stored data between the stream offsets `from` and `to` to `out`. Freed data is skipped, and holes
+    /// appear as `[n bytes missing]`. Stops when `out` has `max` bytes.
     pub fn with_gaps(&self, from: u64, to: u64, max: usize, out: &mut Vec<u8>) {
         let mut at = from.max(self.released);
         let runs = self.older.iter().chain([&self.run]).map(|b| (b.start, b));

@@ -50,8 +50,8 @@ impl Urgent {
         self.at_end.or(self.pending)
     }
 
-    /// The sequence offset of the byte that the latest pointer named, as far as known; otherwise an offset before all
-    /// stored data.
+    /// The sequence offset of the byte that the latest pointer named; 0 if that offset was forgotten; `None` without a
+    /// pointer.
     pub(super) fn latest(&self) -> Option<u64> {
         let forgotten = (self.forgotten > 0).then_some(0);
         self.pending().or(self.taken.back().copied()).or(forgotten)
