@@ -18,7 +18,7 @@ impl Clock {
     pub(crate) const fn now(&self) -> i64 {
         self.now
     }
-    /// The latest packet's time, or slightly later.
+    /// The latest packet's time, or up to [`JUMP_BACK`] later.
     pub(crate) fn latest(&self) -> Time {
         self.latest.unwrap_or_default()
     }

@@ -104,7 +104,7 @@ impl FlowVars {
     pub fn unset_bit(&mut self, id: u32) {
         self.bits.retain(|&b| b != id);
     }
-    /// The bits set, oldest first.
+    /// The bits that are set, oldest first.
     pub fn bits(&self) -> &[u32] {
         &self.bits
     }
@@ -119,7 +119,7 @@ impl FlowVars {
             None => self.ints.push((id, value)),
         }
     }
-    /// The integers set, oldest first, as (id, value).
+    /// The integers that are set, oldest first, as (id, value).
     pub fn ints(&self) -> &[(u32, u32)] {
         &self.ints
     }
@@ -132,7 +132,7 @@ impl FlowVars {
     pub fn captured_mut(&mut self) -> &mut CapturedVars {
         &mut self.more.get_or_insert_default().captured
     }
-    /// The floats set, oldest first, as (id, value).
+    /// The floats that are set, oldest first, as (id, value).
     pub fn floats(&self) -> &[(u32, f64)] {
         self.more.as_ref().map_or(&[], |m| &m.floats)
     }
@@ -246,7 +246,8 @@ pub struct FlowCore {
     pub td_passed: bool,
     /// Whether a rule alerted on the flow.
     pub alerted: bool,
-    /// Whether each direction's first packet was seen by IP-only rules and others of that kind, by [`Direction::index`].
+    /// Whether IP-only rules, and other rules for a direction's first packet, inspected that packet, by
+    /// [`Direction::index`].
     pub first_seen: [bool; 2],
     /// TCP flags seen, by [`Direction::index`].
     pub tcp_flags: [u8; 2],
@@ -256,7 +257,7 @@ pub struct FlowCore {
     pub elephant: [bool; 2],
     /// IP protocol.
     pub proto: u8,
-    /// Bits and integers.
+    /// Bits, numbers and captured variables that rules set.
     pub vars: FlowVars,
     /// Recent traffic, if rate tracking is on.
     pub rate: Option<Box<Rate>>,

@@ -1,10 +1,11 @@
 //! The keyed hash of flow keys.
 //!
-//! The hash input comes from packets, so an attacker who knew the hash could choose colliding keys. [`HashKey::hash`] is
-//! NH (J. Black et al., "UMAC: Fast and Secure Message Authentication", 1999, section 4) with 64-bit words: each pair of
-//! words is added to a pair of key words and multiplied to 128 bits, and the products are summed. For any two different
-//! inputs, at most one key in 2^64 makes the sums equal. Two folded multiplications with further key words reduce the
-//! sum to 64 bits. A hash is never visible outside.
+//! The hash input comes from packets, so an attacker who knew the hash could choose colliding keys. [`HashKey::hash`]
+//! is NH (J. Black et al., "UMAC: Fast and Secure Message Authentication", 1999, section 4) with 64-bit words: each
+//! pair of words is added to a pair of key words and multiplied to 128 bits, and the products are summed. For any two
+//! different inputs, at most one key in 2^64 makes the sums equal. Two folded multiplications with further key words
+//! reduce the sum to 64 bits. The table's hash is never visible outside: flow identifiers in events use a key of their
+//! own.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -17,7 +17,7 @@ pub(crate) struct Key {
     ports: u32,
     /// IP protocol, IP version, tunnel depth, interface.
     meta: u32,
-    /// VLAN tags.
+    /// VLAN tags; the highest 16 bits tell the directions of one-way flows (ESP) apart.
     vlans: u64,
 }
 
@@ -118,7 +118,7 @@ pub const fn icmpv6_counterpart(kind: u8) -> Option<u8> {
 }
 
 /// Addresses, protocol and ports of the packet inside an ICMP destination unreachable message (RFC 792). Requires a
-/// whole transport header, as Suricata does.
+/// whole TCP or UDP header, or the first 8 bytes of SCTP's.
 fn embedded(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr, u8, u16, u16)> {
     let ip = packet.l4_bytes().get(8..)?;
     let b = |i: usize| ip.get(i).copied();
@@ -143,8 +143,8 @@ fn embedded(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr, u8, u16, u16)> {
 }
 
 /// The key of `packet` from interface `livedev` (0 if interfaces do not matter). `None` for packets without a flow: not
-/// IP, broken, fragments, ICMP errors about unknown packets, and protocols other than TCP, UDP, SCTP, ESP, ICMP and
-/// IP-in-IP tunnels.
+/// IP, broken, fragments, ICMPv4 errors other than destination unreachable, or about a packet that cannot be read, and
+/// protocols other than TCP, UDP, SCTP, ESP, ICMP and IP-in-IP tunnels.
 #[inline]
 pub(crate) fn of(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Option<FlowKey> {
     // Fast path for most packets.
@@ -205,7 +205,7 @@ fn of_any(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Option<Flow
                 error = true;
             }
             None if matches!(packet.icmp.0, 4 | 5 | 11 | 12) => return None,
-            // Nothing answers it: no type of the other direction is that number.
+            // Nothing answers this type. 0x100 is no ICMP type, so no packet in the other direction has this key.
             None => (sport, dport) = (u16::from(packet.icmp.0), 0x100),
         },
         L4::Icmpv6 { .. } => {

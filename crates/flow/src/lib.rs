@@ -23,7 +23,7 @@
 //! | limit on | setting | when it is reached |
 //! | --- | --- | --- |
 //! | flows | `flow.memcap` | one of the flows next to time out is evicted; `flow.get_used`, `flow.emerg_mode_entered` |
-//! | flows per bucket | 16, plus 8 for each time that the flow limit exceeds the number of buckets | the bucket's longest idle flow is evicted; `flow.chain_evicted` |
+//! | flows per bucket | 16, plus 8 × (allocated slots ÷ buckets) | the bucket's longest idle flow is evicted; `flow.chain_evicted` |
 //! | hosts, pairs | `host.memcap`, `ippair.memcap` | the new entry is not created; `host.memcap` |
 
 mod clock;

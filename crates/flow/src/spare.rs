@@ -90,8 +90,8 @@ impl Buffer {
         gives
     }
 
-    /// Frees the bytes before `from` and unused memory, if no more data is expected and that is more than a quarter.
-    /// Returns whether it did: the data then begins with the byte at `from`.
+    /// For a buffer that expects no more data: frees the bytes before `from` and unused memory, if they are more than a
+    /// quarter of the remaining data. Returns whether it did: the data then begins with the byte at `from`.
     pub fn shrink(&mut self, from: usize) -> bool {
         let needed = self.0.get(from..).unwrap_or(&[]);
         let shrinks = self.0.capacity() > needed.len() + needed.len() / 4;

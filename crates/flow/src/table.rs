@@ -1,6 +1,6 @@
 //! The flow table.
 //!
-//! Buckets have the number of their first flow. The data that a lookup compares (key, hash, chain) is separate from the
+//! A bucket holds the index of its first flow. The data that a lookup compares (key, hash, chain) is separate from the
 //! flow's data and takes one cache line per flow. Expiry is a timer wheel of one-second slots with lazy correction: a
 //! packet only records its time in the flow. When the flow's slot comes round, a flow with later packets moves to its
 //! right slot.
@@ -26,13 +26,14 @@ const NONE: u32 = u32::MAX;
 /// Slots of the wheel, one second each. Later deadlines wait in the last slot and are checked again.
 const SLOTS: usize = 1024;
 const SECOND: i64 = 1_000_000;
-/// The capture's counts for a flow may arrive one or two seconds late.
+/// Minimum timeout, in seconds, of a bypassed flow whose connection is over: the capture's counts for it may arrive one
+/// or two seconds late.
 pub const OVER_MIN: u32 = 4;
 /// Most flows inspected to find one to evict.
 const EVICT_TRIES: usize = 16;
 
-/// Minimum limit of flows in a bucket, and the addition for each time that the flow limit exceeds the number of buckets.
-/// With an unpredictable hash, no bucket reaches the limit: with 1 expected, 16 occur once in 10^14.
+/// The limit of flows in a bucket is `CHAIN` + `CHAIN_LOAD` × (allocated flow slots ÷ buckets, rounded down). With an
+/// unpredictable hash, no bucket reaches the limit: with 1 expected, 16 occur once in 10^14.
 const CHAIN: u32 = 16;
 const CHAIN_LOAD: u32 = 8;
 
@@ -244,7 +245,7 @@ impl<X> FlowTable<X> {
         self.flows.get_mut(at.0)?.as_mut()
     }
 
-    /// Starts another capture, whose packet times may be any.
+    /// Starts another capture, whose packet times may begin anywhere.
     pub const fn begin_capture(&mut self) {
         // A packet with exactly this time belongs to the previous capture.
         self.border = self.clock.now().saturating_add(1);
@@ -420,7 +421,7 @@ impl<X> FlowTable<X> {
     /// The slot of the flow with that key.
     ///
     /// # Errors
-    /// The number of flows in its bucket, if there is none.
+    /// If the flow does not exist: the number of flows in its bucket.
     #[inline]
     fn find(&self, key: &FlowKey) -> Result<u32, u32> {
         let hash = key.hash as u32;

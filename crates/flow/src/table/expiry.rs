@@ -58,7 +58,8 @@ impl<X> FlowTable<X> {
         true
     }
 
-    /// In emergency mode the wheel's slots are too late, so this inspects flows one after the other.
+    /// In emergency mode the wheel's slots are too late, so this inspects flows one after the other. Ends emergency
+    /// mode once enough flows are free.
     fn sweep_emergency(&mut self, now: i64, budget: usize, ended: &mut dyn FnMut(Flow<X>, EndReason)) {
         for _ in 0..budget.min(self.slots.len()) {
             let at = self.sweep;
@@ -147,8 +148,9 @@ impl<X> FlowTable<X> {
         touched.saturating_add(self.timeout(at, self.emergency)) <= now && self.ahead(at) == 0
     }
 
-    /// By how much (microseconds) packet time jumped back within a capture, relative to the flow: its packets may
-    /// continue from there. A flow before another capture's beginning just ages.
+    /// Microseconds of packet time until the flow times out; 0 if it has. They exceed table time if packet time jumped
+    /// back within a capture: the flow's packets may continue from there. A flow from before the current capture just
+    /// ages.
     fn ahead(&self, at: u32) -> i64 {
         let (Some(slot), Some(flow)) = (self.slots.get(at), self.get(FlowRef(at))) else { return 0 };
         if slot.touched < self.border {

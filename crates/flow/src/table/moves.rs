@@ -18,7 +18,7 @@ pub struct Leaving<X> {
     client_is_high: bool,
     /// Packet time of its last packet, as far as the table's clock shows.
     touched: Time,
-    /// The number of captures begun by then, if that was the last one.
+    /// The number of the capture that the last packet belongs to, if that is the table's current one.
     capture: Option<u64>,
 }
 
