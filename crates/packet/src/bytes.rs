@@ -15,7 +15,7 @@ pub(crate) fn u32_at(b: &[u8], at: usize) -> u32 {
     b.get(at..).and_then(|s| s.first_chunk()).map_or(0, |c| u32::from_be_bytes(*c))
 }
 
-/// The `N` bytes at `at`; zeros where they are not all there.
+/// The `N` bytes at `at`; zeros if any of them is missing.
 pub(crate) fn array_at<const N: usize>(b: &[u8], at: usize) -> [u8; N] {
     b.get(at..).and_then(|s| s.first_chunk()).copied().unwrap_or([0; N])
 }

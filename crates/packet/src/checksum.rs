@@ -38,7 +38,7 @@ fn pseudo(src: IpAddr, dst: IpAddr, proto: u8, len: usize) -> u64 {
 }
 
 impl Packet<'_> {
-    /// Whether the IPv4 header's checksum is right; `None` without an IPv4 header. Always right where
+    /// Whether the IPv4 header's checksum is right; `None` without an IPv4 header. Always right if
     /// [`Packet::ignore_checksums`] is set.
     pub fn ipv4_checksum_ok(&self) -> Option<bool> {
         let L3::Ipv4 { offset, header_len, .. } = self.l3 else { return None };
@@ -49,8 +49,8 @@ impl Packet<'_> {
         Some(internet(self.data.get(at..at + usize::from(header_len))?) == 0)
     }
 
-    /// Whether the checksum of TCP, UDP, ICMP, ICMPv6 or IGMP is right; `None` where the transport is none of these.
-    /// UDP over IPv4 without a checksum (0) counts as right. Always right where [`Packet::ignore_checksums`] is set.
+    /// Whether the checksum of TCP, UDP, ICMP, ICMPv6 or IGMP is right; `None` if the transport is none of these. UDP
+    /// over IPv4 without a checksum (0) counts as right. Always right if [`Packet::ignore_checksums`] is set.
     pub fn l4_checksum_ok(&self) -> Option<bool> {
         let proto = match self.l4 {
             L4::Tcp { .. } => 6,
@@ -77,7 +77,7 @@ impl Packet<'_> {
         Some(!fold(pseudo(self.src, self.dst, 6, bytes.len()) + sum(bytes)))
     }
 
-    /// Whether all checksums that the packet has are right; `None` where it has none.
+    /// Whether all checksums that the packet has are right; `None` if it has none.
     pub fn checksum_ok(&self) -> Option<bool> {
         match (self.ipv4_checksum_ok(), self.l4_checksum_ok()) {
             (None, other) | (other, None) => other,

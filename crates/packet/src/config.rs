@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-/// Whether an encapsulation inside UDP is looked for, and on which ports.
+/// Whether an encapsulation inside UDP is decoded, and on which ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UdpTunnel {
-    /// Whether it is looked for at all.
+    /// Whether it is decoded at all.
     pub enabled: bool,
     /// Ports that carry it, as source or as destination; none means every port.
     pub ports: Vec<u16>,
@@ -23,12 +23,13 @@ impl UdpTunnel {
     }
 }
 
-/// Whether a port may be one of many, asked quickly: one bit for each 1,024th port. No is certain.
+/// A set of ports that is tested quickly: ports that are equal modulo 1,024 share a bit, so only a negative answer is
+/// certain.
 #[derive(Debug, Clone)]
 pub(crate) struct PortFilter([u64; 16]);
 
 impl PortFilter {
-    /// Of the ports of encapsulations in UDP: all, where one is looked for on every port.
+    /// The ports of the enabled encapsulations; all ports if one of them is looked for on every port.
     pub(crate) fn of(tunnels: [&UdpTunnel; 3]) -> PortFilter {
         let mut filter = PortFilter([0; 16]);
         for tunnel in tunnels.into_iter().filter(|t| t.enabled) {
@@ -42,7 +43,7 @@ impl PortFilter {
         filter
     }
 
-    /// Whether `port` may be one of them.
+    /// Whether `port` may be in the set.
     #[inline]
     pub(crate) fn may_have(&self, port: u16) -> bool {
         self.0[usize::from(port >> 6) & 15] >> (port & 63) & 1 != 0
@@ -52,7 +53,7 @@ impl PortFilter {
 /// Settings of [`crate::Decoder`] (`decoder:` and `defrag:` of the configuration).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeConfig {
-    /// Most headers walked in a frame, inner packets included (`decoder.max-layers`).
+    /// Decoding stops at this many headers in a frame, inner packets included (`decoder.max-layers`).
     pub max_layers: u8,
     /// VXLAN (RFC 7348).
     pub vxlan: UdpTunnel,
@@ -60,11 +61,11 @@ pub struct DecodeConfig {
     pub geneve: UdpTunnel,
     /// Teredo (RFC 4380).
     pub teredo: UdpTunnel,
-    /// Whether VN-Tags are followed (`decoder.vntag.enabled`).
+    /// Whether VN-Tags are decoded (`decoder.vntag.enabled`).
     pub vntag: bool,
-    /// Whether ERSPAN type I, which has no header of its own, is followed (`decoder.erspan.typeI.enabled`).
+    /// Whether ERSPAN type I, which has no header of its own, is decoded (`decoder.erspan.typeI.enabled`).
     pub erspan_type1: bool,
-    /// Whether checksums count as right without looking (`-k none`).
+    /// Whether checksums count as right without a check (`-k none`).
     pub ignore_checksums: bool,
     /// The defragmenter's settings.
     pub defrag: DefragConfig,
@@ -93,16 +94,17 @@ pub enum Policy {
     First,
     /// The bytes that came last.
     Last,
-    /// The earlier fragment, where it starts at or before the later one; else the later one.
+    /// The earlier fragment if it starts at or before the later one, else the later one.
     #[default]
     Bsd,
-    /// The later fragment, where the earlier one starts at or before it; else the earlier one.
+    /// The later fragment if the earlier one starts at or before it, else the earlier one.
     BsdRight,
-    /// Linux of before 4.20: the earlier fragment, where it starts before the later one; else the later one.
+    /// Linux before 4.20: the earlier fragment if it starts before the later one, else the later one.
     OldLinux,
-    /// Linux: a fragment within those that are there is left out. One that overlaps them otherwise, is empty, or does not agree with
-    /// where the datagram ends makes the host forget all of it. So does a datagram's time, 30 seconds from its first fragment
-    /// (60 for IPv6), and more than 64 other fragments of its sender between two of it (IPv4).
+    /// Linux: a fragment within existing data is ignored. If a fragment overlaps data otherwise, is empty, or disagrees
+    /// about the datagram's end, the host forgets all fragments of the datagram. It also does so 30 seconds after the
+    /// first fragment (60 for IPv6), and if the sender sends more than 64 other fragments between two of the datagram
+    /// (IPv4).
     Linux,
     /// The earlier fragment, unless the later one starts before it and reaches its end or further.
     Solaris,
@@ -135,9 +137,9 @@ pub struct DefragConfig {
     pub memcap: usize,
     /// Buckets of the table of trackers (`defrag.hash-size`); rounded up to a power of two.
     pub hash_size: usize,
-    /// Most datagrams in the course of reassembly (`defrag.trackers`).
+    /// Most datagrams in reassembly (`defrag.trackers`).
     pub trackers: usize,
-    /// Most fragments kept, of all datagrams (`defrag.max-frags`).
+    /// Most stored fragments, of all datagrams together (`defrag.max-frags`).
     pub max_frags: usize,
     /// Seconds of packet time after which an incomplete datagram is discarded (`defrag.timeout`), from its first fragment, or the
     /// destination's own timeout if that is known and shorter ([`Policy::Linux`]). Inline, seconds for which forwarded fragments
@@ -145,16 +147,16 @@ pub struct DefragConfig {
     pub timeout: u32,
     /// Whether VLAN tags tell datagrams apart (`vlan.use-for-tracking`).
     pub vlan_tracking: bool,
-    /// Policies of destination networks as address, prefix length in bits, policy; the longest prefix that holds the
+    /// Policies of destination networks as address, prefix length in bits, policy; the longest prefix that contains the
     /// destination counts.
     pub hosts: Vec<(IpAddr, u8, Policy)>,
     /// The policy of every other destination.
     pub default_policy: Policy,
-    /// Whether IPv4 fragments with a wrong header checksum are left out, as hosts do (`stream.checksum-validation`, `-k`). Inline they
-    /// are refused in any case.
+    /// Whether IPv4 fragments with a wrong header checksum are ignored, as by hosts (`stream.checksum-validation`,
+    /// `-k`). Inline, they are always refused.
     pub checksums: bool,
-    /// Fragments are forwarded as they come, unless refused ([`crate::Packet::refused`]). A fragment that a host could
-    /// reassemble differently is refused, and no datagram is evicted to make room for others.
+    /// Inline mode: fragments are forwarded as they arrive, unless refused ([`crate::Packet::refused`]). A fragment
+    /// that a host could reassemble differently is refused, and no datagram is evicted to make room for others.
     pub inline: bool,
 }
 

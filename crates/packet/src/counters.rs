@@ -2,7 +2,7 @@
 
 use crate::event::DecodeEvent;
 
-/// How many kinds of events there are.
+/// Number of kinds of events.
 const EVENTS: usize = DecodeEvent::ALL.len();
 
 macro_rules! counters {
@@ -35,7 +35,7 @@ counters! {
     pkts "decoder.pkts",
     /// Captured bytes:
     bytes "decoder.bytes",
-    /// Packets with a header broken so that decoding stopped:
+    /// Captured frames with a broken header that stopped decoding:
     invalid "decoder.invalid",
     ipv4 "decoder.ipv4",
     ipv6 "decoder.ipv6",
@@ -80,32 +80,32 @@ counters! {
     defrag_ipv4_reassembled "defrag.ipv4.reassembled",
     defrag_ipv6_fragments "defrag.ipv6.fragments",
     defrag_ipv6_reassembled "defrag.ipv6.reassembled",
-    /// Fragments not kept because there was no tracker left to use:
+    /// Times that no tracker was free for a new datagram, or its sender had its full share:
     defrag_max_trackers_reached "defrag.max_trackers_reached",
-    /// Fragments not kept because as many as allowed were kept already:
+    /// Times that room was needed because the limit of stored fragments was reached:
     defrag_max_frags_reached "defrag.max_frags_reached",
-    /// Fragments not kept because the memory was used up:
+    /// Fragments not stored because memory ran out:
     defrag_memcap "defrag.memcap",
     /// Trackers taken from a datagram that had timed out:
     defrag_tracker_soft_reuse "defrag.tracker_soft_reuse",
-    /// Trackers taken from a datagram that had not:
+    /// Trackers taken from a complete datagram, or from one that had not timed out:
     defrag_tracker_hard_reuse "defrag.tracker_hard_reuse",
-    /// Datagrams that were not complete in time:
+    /// Trackers freed after a timeout because another fragment of that datagram, or of its sender, arrived:
     defrag_tracker_timeout "defrag.wrk.tracker_timeout",
     /// Bytes of memory in use by the defragmenter:
     defrag_memuse "defrag.memuse",
 }
 
 impl DecodeCounters {
-    /// Calls `f` with every counter's dotted name and value, zeros included, in the order of Suricata's `stats`
-    /// where it has one. `decoder.max_mac_addrs_src` and `_dst` are the flow table's to know.
+    /// Calls `f` with every counter's dotted name and value, zeros included, in the order of Suricata's `stats` where
+    /// it has one. `decoder.max_mac_addrs_src` and `_dst` are missing: MAC addresses are not counted.
     pub fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
         self.plain(f);
         f("decoder.avg_pkt_size", self.bytes.checked_div(self.pkts).unwrap_or(0));
         let mut name = String::from("decoder.event.");
         let stem = name.len();
         for (&event, &count) in DecodeEvent::ALL.iter().zip(&self.events) {
-            // Suricata has this one at the top.
+            // As in Suricata, `decoder.too_many_layers` counts this one.
             if event == DecodeEvent::TooManyLayers {
                 continue;
             }
@@ -115,7 +115,7 @@ impl DecodeCounters {
         }
     }
 
-    /// How often `event` was met.
+    /// How often `event` occurred.
     pub fn event(&self, event: DecodeEvent) -> u64 {
         self.events[event as usize]
     }

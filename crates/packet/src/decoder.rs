@@ -1,8 +1,8 @@
 //! The decoder: the entry of a frame, and the parts shared by all layers.
 //!
-//! A layer's function takes the packet and the range of `data` that the header may use, notes what it finds in the
-//! packet and goes on to the next layer. It returns whether its own header was sound: a tunnel whose first inner header
-//! is not sound carries no packet.
+//! A layer's function takes the packet and the range of `data` that the header may use, records its results in the
+//! packet and calls the next layer's function. It returns whether its own header was sound: a tunnel whose first inner
+//! header is not sound carries no packet.
 
 use std::net::IpAddr;
 
@@ -27,23 +27,25 @@ pub(crate) enum Inner {
     Erspan2,
 }
 
-/// Decodes frames and puts fragments together again. One for each worker.
+/// Decodes frames and reassembles fragments. Each worker has one.
 #[derive(Debug)]
 pub struct Decoder {
     pub(crate) config: DecodeConfig,
     /// Ports of encapsulations in UDP.
     pub(crate) udp_tunnels: PortFilter,
     pub(crate) defrag: Defrag,
-    /// The frames decoded next have checksums that are not to be looked at: a card will fill them in.
+    /// Whether the next frames' checksums are not valid yet, because the network card fills them in later: they count
+    /// as right.
     pub unfinished_checksums: bool,
-    /// Frames come from an interface: one of which not all is there is an event. Capture files are often made so.
+    /// Whether frames come from an interface. A truncated frame then raises an event; in capture files, truncated
+    /// frames are normal.
     pub live: bool,
     /// Counters of packets so far.
     pub counters: DecodeCounters,
 }
 
 impl Decoder {
-    /// A decoder with nothing seen yet.
+    /// A decoder that has seen no frame.
     pub fn new(config: DecodeConfig) -> Self {
         let defrag = Defrag::new(&config.defrag);
         let udp_tunnels = PortFilter::of([&config.teredo, &config.geneve, &config.vxlan]);
@@ -108,13 +110,14 @@ impl Decoder {
         sink.packet(p);
     }
 
-    /// Counts a header towards the limit of layers; `false`, and the packet is invalid, where that is reached.
+    /// Counts a header towards the limit of layers. If that is reached, the packet is invalid and the result `false`.
     pub(crate) fn layer(&self, p: &mut Packet<'_>) -> bool {
         p.layers = p.layers.saturating_add(1);
         p.layers < self.config.max_layers || bad(p, DecodeEvent::TooManyLayers)
     }
 
-    /// Decodes the payload of `outer` from `at` to `end` as a separate packet. `false` if that was no packet.
+    /// Decodes the payload of `outer` from `at` to `end` as a separate packet. `false` if its first header is broken or
+    /// the limit of layers is reached.
     pub(crate) fn tunnel<S: PacketSink>(
         &mut self,
         outer: &mut Packet<'_>,
@@ -146,7 +149,7 @@ impl Decoder {
             }
             Inner::Erspan2 => self.erspan2(&mut p, len, sink),
         };
-        // Teredo is a guess by port number: only what is sound throughout is taken for it.
+        // Teredo is guessed from the port, so only an inner packet without any broken header counts.
         let keep = sound && !(source == PacketSource::Teredo && p.invalid);
         if keep {
             self.finish(&p, sink);
@@ -156,9 +159,7 @@ impl Decoder {
         keep
     }
 
-    /// Keeps an IP fragment; when it was the last one missing, decodes the datagram.
-    ///
-    /// `ip` is where the IP header starts and where the fragment's payload starts and ends.
+    /// Stores an IP fragment. If it completes its datagram, decodes the datagram.
     pub(crate) fn fragment<S: PacketSink>(&mut self, p: &mut Packet<'_>, f: crate::defrag::Fragment, sink: &mut S) {
         p.fragment = true;
         p.payload = (f.start as u32, (f.end - f.start) as u32);
@@ -203,7 +204,7 @@ impl Decoder {
     }
 }
 
-/// A packet over `data` that was taken out of `outer`.
+/// A packet over `data`, which `outer` carried or completed.
 fn inner_packet<'b>(outer: &'b Packet<'_>, data: &'b [u8], source: PacketSource) -> Packet<'b> {
     let mut p = Packet::new(&Frame {
         data,
@@ -218,19 +219,19 @@ fn inner_packet<'b>(outer: &'b Packet<'_>, data: &'b [u8], source: PacketSource)
     p
 }
 
-/// Notes an event.
+/// Adds an event.
 pub(crate) fn note(p: &mut Packet<'_>, e: DecodeEvent) {
     p.events.push(e);
 }
 
-/// Notes an event that stops decoding: the packet is invalid. Always `false`, for the caller to return.
+/// Adds an event that stops decoding: the packet is invalid. Always `false`, for the caller to return.
 pub(crate) fn bad(p: &mut Packet<'_>, e: DecodeEvent) -> bool {
     p.events.push(e);
     p.invalid = true;
     false
 }
 
-/// Forgets the network layer of a packet whose IP header turned out to be broken.
+/// Resets the network layer of a packet whose IP header turned out to be broken.
 pub(crate) fn no_network(p: &mut Packet<'_>) {
     let unspecified = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
     p.l3 = L3::None;

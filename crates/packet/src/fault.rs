@@ -1,8 +1,9 @@
-//! Faults for tests: a place in the code that panics when a test wants it to. Only in debug builds; a release has none of it.
+//! Faults for tests: a test can make a named place in the code panic. Only in debug builds; release builds contain
+//! none.
 //!
-//! `MARGAY_FAULT=PLACE` in the environment makes the place of that name panic when it is first come to, `MARGAY_FAULT=PLACE:N` when
-//! it is come to for the Nth time, `MARGAY_FAULT=PLACE:*` each time. `MARGAY_FAULT=PLACE:N:abort` ends the process there, as a kill would:
-//! nothing is unwound or cleaned up.
+//! `MARGAY_FAULT=PLACE` in the environment makes the place of that name panic when it is first reached,
+//! `MARGAY_FAULT=PLACE:N` when it is reached for the Nth time, `MARGAY_FAULT=PLACE:*` each time.
+//! `MARGAY_FAULT=PLACE:N:abort` aborts the process there, as a kill would: nothing is unwound or cleaned up.
 
 /// A place that may fail.
 #[cfg(not(debug_assertions))]
@@ -12,13 +13,13 @@ pub const fn point(_place: &str) {}
 /// A place that may fail.
 ///
 /// # Panics
-/// Where a test wants that.
+/// If `MARGAY_FAULT` asks for it.
 #[cfg(debug_assertions)]
 pub fn point(place: &str) {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// The place, when (0 is each time), and whether the process ends there.
+    /// The place's name, the occurrence at which it fails (0: each), and whether the process aborts there.
     static WANTED: OnceLock<Option<(String, u64, bool)>> = OnceLock::new();
     static TIMES: AtomicU64 = AtomicU64::new(0);
     let wanted = WANTED.get_or_init(|| {

@@ -5,20 +5,20 @@
 //! reassembled packet first, then the fragment. Packets borrow the frame; nothing is allocated except by the
 //! defragmenter, which reuses its buffers. [`Packet::events`] has the anomalies.
 //!
-//! Nothing here knows a flow.
+//! This crate knows no flows.
 //!
 //! # How it works
 //!
-//! - `decoder`: entry of frames; shared parts of the layers; inner packets. A layer's function takes the
-//!   packet and the range of its bytes that the header may use, notes what it finds, and calls the next one.
+//! - `decoder`: entry of frames; shared parts of the layers; inner packets. A layer's function takes the packet and the
+//!   range of its bytes that the header may use, records its results, and calls the next one.
 //! - `decode`: the layers, a file for each family. What they accept, and which events they raise, follows the RFCs
 //!   and, where these leave it open, Suricata's observed behaviour.
 //! - `defrag`: fragments by datagram; overlaps resolved as the destination's system would ([`Policy`]).
 //! - `config`, `counters`, [`event`]: settings, statistics and events, by the names of Suricata's configuration, `stats`
 //!   and rules.
 //!
-//! An inner packet whose first header is broken is dropped; the packet that carried it says nothing about it. Broken
-//! headers further in are events of the inner packet. `decoder.invalid` counts captured frames only.
+//! An inner packet whose first header is broken is dropped; its outer packet raises no event for it. Broken headers
+//! further in are events of the inner packet. `decoder.invalid` counts captured frames only.
 //!
 //! # Where it differs from Suricata 7
 //!
@@ -26,8 +26,8 @@
 //! - An IPv6 packet shorter than its header raises `ipv6.pkt_too_small`.
 //! - GRE and IPv6 behind IPv6 extension headers are decoded instead of being unknown next headers: Linux puts a
 //!   destination options header there by default.
-//! - Where more than two fragments overlap, each byte is decided on its own between the fragments that have it.
-//! - IPv6 fragments of a wrong length are an event and are not kept (RFC 8200 section 4.5).
+//! - If more than two fragments overlap, the policy decides each byte between the fragments that contain it.
+//! - IPv6 fragments of a wrong length raise an event and are not stored (RFC 8200 section 4.5).
 
 mod bytes;
 pub mod checksum;

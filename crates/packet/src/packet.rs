@@ -24,7 +24,7 @@ impl Time {
     pub const fn subsec_micros(self) -> u32 {
         self.0.rem_euclid(1_000_000) as u32
     }
-    /// Microseconds from `earlier` to `self`; negative where `earlier` is later.
+    /// Microseconds from `earlier` to `self`; negative if `earlier` is later.
     pub const fn micros_since(self, earlier: Time) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -74,7 +74,7 @@ impl LinkType {
 pub struct Frame<'a> {
     /// The captured bytes, from the link layer on.
     pub data: &'a [u8],
-    /// Length on the wire, in bytes; more than `data.len()` where the capture cut the packet.
+    /// Length on the wire, in bytes; more than `data.len()` if the capture truncated the packet.
     pub wire_len: u32,
     /// When it was captured.
     pub time: Time,
@@ -97,19 +97,21 @@ pub enum PacketSource {
     Ipv6Tunnel,
     /// Inside Teredo: `teredo tunnel`.
     Teredo,
-    /// Put together from fragments: `defrag`.
+    /// Reassembled from fragments: `defrag`.
     Defrag,
     /// Inside VXLAN: `vxlan encapsulation`.
     Vxlan,
     /// Inside Geneve: `geneve encapsulation`.
     Geneve,
-    /// Mirrored by ERSPAN: `erspan tunnel`. The decoder gives what GRE carries, ERSPAN included, as [`PacketSource::Gre`].
+    /// Mirrored by ERSPAN: `erspan tunnel`. The decoder does not produce this: it reports everything inside GRE, ERSPAN
+    /// included, as [`PacketSource::Gre`].
     Erspan,
-    /// Ethernet in something else: `ether tunnel`. The decoder does not give it.
+    /// Ethernet inside another protocol: `ether tunnel`. The decoder does not produce this.
     EtherTunnel,
-    /// Made by the stream engine at the end of a flow: `stream (flow timeout)`.
+    /// Pseudo packet that the engine creates at the end of a flow: `stream (flow timeout)`.
     StreamFlowTimeout,
-    /// Made to inspect and log what is known before the stream goes on: `stream (detect/log)`.
+    /// Pseudo packet that the engine creates to inspect and log the stream so far before it continues:
+    /// `stream (detect/log)`.
     StreamFlush,
 }
 
@@ -141,7 +143,7 @@ pub struct Vlans {
 }
 
 impl Vlans {
-    /// Adds an identifier; `false` where three are there already.
+    /// Adds an identifier; `false` if there are three already.
     pub fn push(&mut self, id: u16) -> bool {
         if usize::from(self.len) == self.ids.len() {
             return false;
@@ -174,7 +176,7 @@ pub struct Ethernet {
 /// The network header. Offsets count from the start of [`Packet::data`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum L3 {
-    /// None that was understood.
+    /// No network header was decoded.
     #[default]
     None,
     /// ARP (RFC 826); `offset` is that of its header.
@@ -188,7 +190,7 @@ pub enum L3 {
         offset: u32,
         /// Header length in bytes, options included: 20 to 60.
         header_len: u8,
-        /// One bit an option kind seen: see [`crate::ipv4_option`].
+        /// One bit for each option kind seen: see [`crate::ipv4_option`].
         options: u16,
     },
     /// IPv6 (RFC 8200).
@@ -197,9 +199,9 @@ pub enum L3 {
         offset: u32,
         /// Length of fixed and extension headers together, in bytes.
         header_len: u32,
-        /// One bit an extension header seen: see [`crate::ipv6_ext`].
+        /// One bit for each kind of extension header seen: see [`crate::ipv6_ext`].
         extensions: u8,
-        /// Where the fragment header starts, 0 where there is none.
+        /// Where the fragment header starts; 0 if there is none.
         fragment: u32,
     },
 }
@@ -235,7 +237,7 @@ pub mod ipv6_ext {
 /// The transport header. Offsets count from the start of [`Packet::data`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum L4 {
-    /// None that was understood.
+    /// No transport header was decoded.
     #[default]
     None,
     /// TCP (RFC 9293).
@@ -282,10 +284,10 @@ pub enum L4 {
     },
 }
 
-/// Most events that one packet keeps; those past it are counted, not kept.
+/// Most events of one packet; further ones are dropped and not counted.
 pub const MAX_EVENTS: usize = 15;
 
-/// Decoder events of one packet, in the order met, repeats included.
+/// Decoder events of one packet in the order in which they occurred, repeats included.
 #[derive(Debug, Clone, Copy)]
 pub struct PacketEvents {
     list: [DecodeEvent; MAX_EVENTS],
@@ -299,7 +301,7 @@ impl Default for PacketEvents {
 }
 
 impl PacketEvents {
-    /// Adds an event; past [`MAX_EVENTS`] it is dropped.
+    /// Adds an event, unless there are [`MAX_EVENTS`] already.
     pub fn push(&mut self, e: DecodeEvent) {
         if let Some(slot) = self.list.get_mut(usize::from(self.len)) {
             *slot = e;
@@ -310,46 +312,46 @@ impl PacketEvents {
     pub fn as_slice(&self) -> &[DecodeEvent] {
         &self.list[..usize::from(self.len)]
     }
-    /// Whether `e` was met.
+    /// Whether `e` occurred.
     pub fn contains(&self, e: DecodeEvent) -> bool {
         self.as_slice().contains(&e)
     }
-    /// Whether none was met.
+    /// Whether no event occurred.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// Why a fragment is not kept.
+/// Why a fragment is not stored, and must not be forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// Its datagram was dropped when it was whole ([`PacketSink::dropped`]), or went on as it was then, and would be another
-    /// one with this.
+    /// The complete datagram was dropped ([`PacketSink::dropped`]), or it was forwarded and this fragment would change
+    /// it.
     Datagram,
-    /// Inline: it contradicts earlier fragments, or hosts disagree about it.
+    /// Inline: it contradicts earlier fragments, hosts disagree about it, or it is malformed.
     Unsound,
 }
 
-/// The part of a datagram in the fragment that completed it.
+/// The part of a reassembled datagram that the last arriving fragment brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completed {
-    /// Where that is in the datagram's [`Packet::data`].
+    /// Where that part starts in the datagram's [`Packet::data`].
     pub start: u32,
-    /// How many bytes.
+    /// Its length in bytes.
     pub len: u32,
-    /// Where it is in the fragment's own data: that of [`Packet::outer`].
+    /// Where it starts in the fragment's own data, that of [`Packet::outer`].
     pub at: u32,
 }
 
 /// One decoded packet: a captured frame, a tunnel's inner packet, or a datagram reassembled from fragments.
 ///
-/// All offsets count from the start of [`Packet::data`]. A packet of which a layer could not be understood has
-/// [`L3::None`] or [`L4::None`] there, and events that say why.
+/// All offsets count from the start of [`Packet::data`]. If a layer could not be decoded, it is [`L3::None`] or
+/// [`L4::None`], and events say why.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
-    /// All bytes of this packet. For a captured frame they start at the link layer; for what a tunnel carried, at the
-    /// inner header, and `link` is [`LinkType::RAW_DLT`] whatever that header is (for VXLAN the inner Ethernet header is
-    /// left out); for a reassembled datagram at the link layer of its first fragment.
+    /// All bytes of this packet. For a captured frame they start at the link layer; for a tunnel's inner packet at the
+    /// inner header, and `link` is [`LinkType::RAW_DLT`] whatever that header is (for VXLAN the inner Ethernet header
+    /// is left out); for a reassembled datagram at the link layer of its first fragment.
     pub data: &'a [u8],
     /// Link layer at the start of `data`.
     pub link: LinkType,
@@ -367,27 +369,27 @@ pub struct Packet<'a> {
     pub outer: Option<&'a Packet<'a>>,
     /// VLAN tags.
     pub vlans: Vlans,
-    /// Ethernet header, where there is one.
+    /// Ethernet header, if there is one.
     pub ethernet: Option<Ethernet>,
     /// Network header.
     pub l3: L3,
     /// Transport header.
     pub l4: L4,
-    /// Source address; unspecified IPv4 where `l3` is not IP.
+    /// Source address; unspecified IPv4 if `l3` is not IP.
     pub src: IpAddr,
-    /// Destination address; unspecified IPv4 where `l3` is not IP.
+    /// Destination address; unspecified IPv4 if `l3` is not IP.
     pub dst: IpAddr,
-    /// IP protocol number of the transport (for IPv6: after the extension headers); 0 where there is none.
+    /// IP protocol number of the transport (for IPv6: after the extension headers); 0 if there is none.
     pub proto: u8,
     /// Source port of TCP, UDP and SCTP, else 0.
     pub sport: u16,
     /// Destination port of TCP, UDP and SCTP, else 0.
     pub dport: u16,
-    /// ICMP type and code, where `l4` is ICMP.
+    /// ICMP type and code, if `l4` is ICMP.
     pub icmp: (u8, u8),
-    /// Payload after the innermost header understood, as offset and length.
+    /// Payload after the innermost decoded header, as offset and length.
     pub payload: (u32, u32),
-    /// TCP options, where `l4` is TCP.
+    /// TCP options, if `l4` is TCP.
     pub tcp_options: TcpOptions,
     /// Anomalies.
     pub events: PacketEvents,
@@ -395,23 +397,23 @@ pub struct Packet<'a> {
     pub invalid: bool,
     /// Whether this packet is an IP fragment (not reassembled): no transport header is decoded for it.
     pub fragment: bool,
-    /// Whether a packet was taken out of this one (tunnel or reassembly): it has inner packets.
+    /// Whether this packet carries another one (tunnel), or completed a datagram (reassembly).
     pub has_inner: bool,
     /// Whether checksums count as right without looking (`-k none`, or the capture says so).
     pub ignore_checksums: bool,
-    /// Whether this fragment was not kept because the memory for fragments (`defrag.memcap`) or the trackers ran out:
-    /// `defrag.memcap-policy` says what to do with it.
+    /// Whether this fragment was not stored because a limit on fragments, trackers or memory was reached
+    /// (`defrag.max-frags`, `defrag.trackers`, `defrag.memcap`): `defrag.memcap-policy` says what to do with it.
     pub defrag_memcap_hit: bool,
-    /// This fragment was not kept, and must not go on where packets do.
+    /// Why this fragment was not stored; inline, it must not be forwarded.
     pub refused: Option<Refused>,
-    /// For a datagram reassembled from fragments without an overlap: the fragment that came last.
+    /// For a datagram reassembled from fragments without an overlap: the part that the last fragment brought.
     pub completed: Option<Completed>,
-    /// Headers walked so far, those of the packets outside this one included (`decoder.max-layers` limits it).
+    /// Headers decoded so far, including those of outer packets (limit: `decoder.max-layers`).
     pub layers: u8,
 }
 
 impl<'a> Packet<'a> {
-    /// A packet of `frame` of which nothing is decoded yet.
+    /// The packet of `frame`, with nothing decoded yet.
     pub fn new(frame: &Frame<'a>) -> Self {
         let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         Packet {
@@ -447,13 +449,13 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The payload bytes; empty where there are none.
+    /// The payload bytes; empty if there are none.
     pub fn payload(&self) -> &'a [u8] {
         let (o, n) = (self.payload.0 as usize, self.payload.1 as usize);
         self.data.get(o..o.saturating_add(n)).unwrap_or(&[])
     }
 
-    /// The bytes from `at` to `end`; empty where they are not there.
+    /// The bytes from `at` to `end`; empty if the packet is shorter.
     pub(crate) fn range(&self, at: usize, end: usize) -> &'a [u8] {
         self.data.get(at..end).unwrap_or(&[])
     }
@@ -468,7 +470,7 @@ impl<'a> Packet<'a> {
         matches!(self.l4, L4::Tcp { .. })
     }
 
-    /// Bytes from the start of the network header to the end of `data`; empty where there is none.
+    /// Bytes from the start of the network header to the end of `data`; empty if there is none.
     pub fn l3_bytes(&self) -> &'a [u8] {
         match self.l3 {
             L3::None => &[],
@@ -506,7 +508,7 @@ impl<'a> Packet<'a> {
         self.data.get(start..end).unwrap_or(&[])
     }
 
-    /// The TCP header, where there is one.
+    /// The TCP header, if there is one.
     pub fn tcp(&self) -> Option<crate::tcp::TcpHeader<'a>> {
         match self.l4 {
             L4::Tcp { .. } => crate::tcp::TcpHeader::new(self.l4_bytes()),
@@ -520,9 +522,9 @@ pub trait PacketSink {
     /// Called once for each packet, inner ones first.
     fn packet(&mut self, packet: &Packet<'_>);
 
-    /// Called after a reassembled datagram and all that it carried were handed over: whether it is dropped. Its other
-    /// fragments are forwarded already, so nothing that would complete it may follow: until it is forgotten, its fragments
-    /// are [`Refused::Datagram`].
+    /// Called after a reassembled datagram and everything inside it were handed over. Returns whether the datagram is
+    /// dropped. Its other fragments were forwarded already, so no fragment that would complete it may follow: until the
+    /// datagram is forgotten, its fragments are [`Refused::Datagram`].
     fn dropped(&mut self) -> bool {
         false
     }

@@ -1,6 +1,6 @@
 //! TCP headers (RFC 9293) and their options.
 
-/// Flag bits of a TCP header's thirteenth byte.
+/// Flag bits of a TCP header: the byte at offset 13.
 pub mod flag {
     #![allow(missing_docs)]
     pub const FIN: u8 = 0x01;
@@ -37,7 +37,7 @@ fn u32_at(b: &[u8], r: core::ops::Range<usize>) -> u32 {
 }
 
 impl<'a> TcpHeader<'a> {
-    /// A view over `bytes`, which start with the header; `None` under 20 bytes.
+    /// A view over `bytes`, which start with the header; `None` if there are fewer than 20.
     pub const fn new(bytes: &'a [u8]) -> Option<Self> {
         if bytes.len() < field::MIN { None } else { Some(TcpHeader(bytes)) }
     }
@@ -71,7 +71,7 @@ impl<'a> TcpHeader<'a> {
     }
 }
 
-/// The options that matter to sessions and rules. Of an option that occurs twice the last counts, as for hosts.
+/// The options that matter to sessions and rules. If an option occurs twice, the last one counts, as for hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TcpOptions {
     /// Maximum segment size (kind 2), in bytes.
@@ -80,16 +80,16 @@ pub struct TcpOptions {
     pub window_scale: Option<u8>,
     /// Whether SACK is permitted (kind 4).
     pub sack_ok: bool,
-    /// SACK blocks (kind 5): how many, at most 4 are kept.
+    /// Number of SACK blocks (kind 5), 0 to 4.
     pub sack_count: u8,
     /// SACK blocks as left and right edge.
     pub sack: [(u32, u32); 4],
     /// Timestamps (kind 8): value and echo reply.
     pub timestamp: Option<(u32, u32)>,
-    /// TCP fast open (kind 34, or 254 with magic 0xF989): length of the cookie, 0 for a request.
+    /// TCP fast open (kind 34, or 253 or 254 with magic 0xF989): length of the cookie in bytes, 0 for a request.
     pub fast_open: Option<u8>,
-    /// Whether MD5 signature (kind 19) or TCP-AO (kind 29) is there.
+    /// Whether there is an MD5 signature (kind 19) or TCP-AO (kind 29).
     pub signed: bool,
-    /// How many options were read, padding excepted.
+    /// Number of options read, without padding.
     pub count: u8,
 }

@@ -5,7 +5,7 @@ use crate::decoder::{Decoder, bad, note};
 use crate::event::DecodeEvent as E;
 use crate::packet::{L3, L4, Packet};
 
-/// Header length of both, the four bytes that depend on the type included.
+/// Header length of both, including the four bytes that depend on the type.
 const HEADER: usize = 8;
 /// The three times of a timestamp message (RFC 792).
 const TIMES: usize = 12;
@@ -28,7 +28,7 @@ impl Decoder {
             0 | 4 | 8 | 12 | 13..=18 => 0,
             3 => 15,
             5 => 3,
-            // Router advertisement: RFC 5944 has codes 0 and 16, others are seen.
+            // Router advertisement: RFC 5944 defines codes 0 and 16, but others occur.
             9 => 255,
             11 => 1,
             _ => {
@@ -40,9 +40,9 @@ impl Decoder {
             note(p, E::Icmpv4UnknownCode);
         }
         match kind {
-            // Errors that carry the datagram they are about; an empty one is let pass but for source quench.
+            // Errors carry the datagram that they are about. An empty body is accepted, except in source quench.
             3 | 4 | 5 | 11 | 12 if code <= max_code && (kind == 4 || !body.is_empty()) => embedded_v4(p, body),
-            // Router advertisement (RFC 1256 section 3): that many entries of that many words.
+            // Router advertisement (RFC 1256 section 3): `b[4]` entries of `b[5]` words each.
             9 if body.len() < usize::from(b[4]) * usize::from(b[5]) * 4 => note(p, E::Icmpv4Ipv4TruncPkt),
             13 | 14 if body.len() < TIMES => note(p, E::Icmpv4Ipv4TruncPkt),
             13 | 14 => p.payload = ((at + HEADER + TIMES) as u32, (body.len() - TIMES) as u32),
@@ -106,7 +106,7 @@ fn hop_limit(p: &Packet<'_>) -> u8 {
     }
 }
 
-/// Checks the IPv4 header and transport that an error is about.
+/// Checks the IPv4 header of the datagram that an error is about.
 fn embedded_v4(p: &mut Packet<'_>, b: &[u8]) {
     if b.len() < 20 {
         bad(p, E::Icmpv4Ipv4TruncPkt);
@@ -115,7 +115,7 @@ fn embedded_v4(p: &mut Packet<'_>, b: &[u8]) {
     }
 }
 
-/// Checks the IPv6 header that an error is about.
+/// Checks the IPv6 header of the packet that an error is about.
 fn embedded_v6(p: &mut Packet<'_>, b: &[u8]) {
     if b.len() < 40 {
         bad(p, E::Icmpv6Ipv6TruncPkt);

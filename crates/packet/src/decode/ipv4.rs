@@ -91,7 +91,8 @@ impl Decoder {
     }
 }
 
-/// Walks the options of a header. `false`, and the packet is invalid, where a length leads outside.
+/// Walks the options of a header. If an option's length exceeds the header, the packet is invalid and the result
+/// `false`.
 fn parse_options(p: &mut Packet<'_>, mut b: &[u8], seen: &mut u16) -> bool {
     if !b.len().is_multiple_of(8) {
         note(p, E::Ipv4OptPadRequired);
@@ -170,7 +171,8 @@ fn check_option(kind: u8, option: &[u8]) -> Result<(), E> {
 fn cipso_tags_ok(mut tags: &[u8]) -> bool {
     while !tags.is_empty() {
         let (kind, len) = (tags[0], usize::from(u8_at(tags, 1)));
-        // Types 1, 2, 5 to 7: a length of at least 4 with an alignment byte of 0; others are not looked into.
+        // Types 1, 2, 5 and 6 have an alignment byte of 0; type 7 has none. Any other type is malformed, and so is a
+        // length below 4.
         if len < 4 || len > tags.len() || !matches!(kind, 1 | 2 | 5 | 6 | 7) {
             return false;
         }

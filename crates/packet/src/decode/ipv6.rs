@@ -29,7 +29,7 @@ mod next {
     pub(super) const SHIM6: u8 = 140;
 }
 
-/// How far the walk along the extension headers got.
+/// The position of the walk along the extension headers.
 struct Walk {
     /// Where the next header starts.
     at: usize,
@@ -37,13 +37,13 @@ struct Walk {
     end: usize,
     /// Which header comes next.
     next: u8,
-    /// Where the number of that header is written.
+    /// Where the number of that header is in the packet.
     next_at: usize,
     /// Extension headers seen.
     seen: u8,
-    /// Destination options seen; two are right, before and after a routing header.
+    /// Number of destination options headers seen. Two are allowed, before and after a routing header.
     dest: u8,
-    /// Where the fragment header starts; 0 where there is none.
+    /// Where the fragment header starts; 0 if there is none.
     fragment: usize,
 }
 
@@ -80,11 +80,11 @@ impl Decoder {
     /// Walks the extension headers from `w` on, then decodes the payload.
     fn ipv6_from<S: PacketSink>(&mut self, p: &mut Packet<'_>, ip: usize, w: &mut Walk, sink: &mut S) {
         let sound = loop {
-            // Whatever comes after an extension header has two bytes at least.
+            // Any header after an extension header has at least two bytes.
             if w.at > ip + FIXED && w.end - w.at < 2 && w.next != next::NONE {
                 break bad(p, E::Ipv6TruncExthdr);
             }
-            // The transport protocol counts, or else the last delivery header.
+            // `proto` ends as the transport protocol, or else as the last extension header other than these.
             if !matches!(w.next, next::NONE | next::MOBILITY | next::HIP | next::SHIM6) {
                 p.proto = w.next;
             }
@@ -151,13 +151,14 @@ impl Decoder {
     }
 }
 
-/// Notes the network layer as far as it was walked.
+/// Records the network layer as far as it was walked.
 fn set_layer(p: &mut Packet<'_>, ip: usize, w: &Walk) {
     p.l3 =
         L3::Ipv6 { offset: ip as u32, header_len: (w.at - ip) as u32, extensions: w.seen, fragment: w.fragment as u32 };
 }
 
-/// One extension header other than the fragment header. `false`, and the packet is invalid, where it is cut off.
+/// One extension header other than the fragment header. If it is truncated, the packet is invalid and the result
+/// `false`.
 fn extension(p: &mut Packet<'_>, w: &mut Walk) -> bool {
     let b = p.range(w.at, w.end);
     let len = match w.next {
@@ -219,7 +220,7 @@ fn options(p: &mut Packet<'_>, header: &[u8], hop_by_hop: bool) {
             note(p, E::Ipv6ExthdrInvalidOptlen);
             break;
         };
-        // Shortest length of the options that are known: router alert, jumbo payload, home address.
+        // Minimum lengths of the known options: router alert, jumbo payload, home address.
         let least = match kind {
             0x05 => 2,
             0xc2 => 4,
@@ -253,11 +254,12 @@ fn options(p: &mut Packet<'_>, header: &[u8], hop_by_hop: bool) {
 
 /// The result of reading a fragment header.
 enum FragmentHeader {
-    /// Cut off.
+    /// Truncated.
     Broken,
-    /// Of a datagram that is whole (an atomic fragment, RFC 6946): the walk goes on behind it.
+    /// The header of a complete datagram (an atomic fragment, RFC 6946), or a second fragment header: the walk
+    /// continues behind it.
     Useless,
-    /// A fragment, to be kept where its length is right.
+    /// A fragment; `None` if its length is wrong.
     Real(Option<Fragment>),
 }
 

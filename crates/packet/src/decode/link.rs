@@ -148,7 +148,7 @@ impl Decoder {
         self.layer(p) && (self.ether_type(p, u16_at(b, 6), at + len::ETAG, end, sink) || bad(p, E::EtagUnknownType))
     }
 
-    /// Cisco FabricPath: an Ethernet header with two bytes more, then the frame.
+    /// Cisco FabricPath: two more header bytes, then the Ethernet frame.
     fn dce<S: PacketSink>(&mut self, p: &mut Packet<'_>, at: usize, end: usize, sink: &mut S) -> bool {
         if end.saturating_sub(at) < len::DCE {
             return bad(p, E::DcePktTooSmall);
@@ -156,7 +156,7 @@ impl Decoder {
         self.ethernet(p, at + 2, end, sink)
     }
 
-    /// ARP (RFC 826): only Ethernet and IPv4 addresses are looked into.
+    /// ARP (RFC 826). Only Ethernet and IPv4 addresses are decoded.
     pub(crate) fn arp(&mut self, p: &mut Packet<'_>, at: usize, end: usize) -> bool {
         self.counters.arp += 1;
         let b = p.range(at, end);

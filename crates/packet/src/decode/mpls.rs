@@ -12,7 +12,7 @@ const ENTRY: usize = 4;
 const NSH: usize = 8;
 
 impl Decoder {
-    /// A label stack. A special label at the bottom names the payload, otherwise its first nibble decides.
+    /// A label stack. A special label at the bottom names the payload, otherwise the payload's first nibble decides.
     pub(crate) fn mpls<S: PacketSink>(&mut self, p: &mut Packet<'_>, mut at: usize, end: usize, sink: &mut S) -> bool {
         self.counters.mpls += 1;
         if !self.layer(p) {

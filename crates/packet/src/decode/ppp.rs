@@ -36,13 +36,13 @@ impl Decoder {
             0x201 | 0x231 | 0x233 | 0x281 | 0x283 => true,
             0x8021 | 0x8023 | 0x8025 | 0x8027 | 0x8029 | 0x802b | 0x8033 | 0x8035 | 0x8057 | 0x80fd | 0x8281 => true,
             0xc021 | 0xc023 | 0xc025 | 0xc029 | 0xc223 => true,
-            // One byte: every number but the last one.
+            // A one-byte protocol field: every number except 0xff is known.
             _ => first & 1 == 1 && protocol != 0xff,
         };
         self.ppp_protocol(p, protocol, known, at + header, end, sink)
     }
 
-    /// Decodes the payload of a PPP protocol; `known` protocols that are not decoded are no error.
+    /// Decodes the payload of a PPP protocol. One that is `known` but not decoded is no anomaly.
     fn ppp_protocol<S: PacketSink>(
         &mut self,
         p: &mut Packet<'_>,
@@ -98,14 +98,15 @@ impl Decoder {
             protocol,
             0x8021 | 0x8023 | 0x8025 | 0x8027 | 0x8029 | 0x802b | 0x8033 | 0x8035 | 0x8057 | 0x80fd | 0x8281
         ) || matches!(protocol, 0xc021 | 0xc023 | 0xc025 | 0xc223);
-        // Control protocols belong to a session: nothing to look at, and nothing wrong.
+        // Known protocols other than IP are part of a session: they are not decoded, and no anomaly.
         if known {
             return true;
         }
         self.ppp_protocol(p, protocol, known, at + header, end, sink)
     }
 
-    /// A PPPoE discovery packet (RFC 2516 section 5): nothing is carried, only its code and tags are looked at.
+    /// A PPPoE discovery packet (RFC 2516 section 5). It carries no packet; only its code and the length of its tags
+    /// are checked.
     pub(crate) fn pppoe_discovery(&mut self, p: &mut Packet<'_>, at: usize, end: usize) -> bool {
         self.counters.pppoe += 1;
         let b = p.range(at, end);

@@ -73,7 +73,8 @@ impl Decoder {
         }
         let mut udp_len = usize::from(u16_at(b, 4));
         if udp_len == 0 && self.config.defrag.inline && p.dst.is_ipv6() {
-            // All that there is (RFC 2675 section 4), also for hosts that do not look whether it is as long as that is for.
+            // A length of 0 means all bytes (RFC 2675 section 4). Some hosts accept it even if the datagram is no
+            // jumbogram.
             note(p, E::UdpLenInvalid);
             udp_len = b.len();
         }
@@ -179,8 +180,8 @@ fn parse_tcp_options(p: &mut Packet<'_>, mut b: &[u8], found: &mut TcpOptions) {
     }
 }
 
-/// Notes one option. Returns whether its length is right, and whether it is there for the second time: hosts take the last (RFC 9293
-/// section 3.1 says nothing of it; Linux and the BSDs do).
+/// Records one option. Returns whether its length is right, and whether the option occurred before: hosts use the last
+/// one (RFC 9293 section 3.1 does not mention this; Linux and the BSDs do so).
 fn take_tcp_option(kind: u8, option: &[u8], sack_seen: &mut bool, found: &mut TcpOptions) -> (bool, bool) {
     let len = option.len();
     match kind {
@@ -222,7 +223,8 @@ fn take_tcp_option(kind: u8, option: &[u8], sack_seen: &mut bool, found: &mut Tc
     }
 }
 
-/// TCP fast open (RFC 7413), its option's own number or that of experiments (RFC 6994): a cookie, or none to ask for one.
+/// TCP fast open (RFC 7413), as an option of its own or an experimental one (RFC 6994): a cookie, or a request for one
+/// (length 0).
 fn fast_open(cookie_len: usize, found: &mut TcpOptions) -> (bool, bool) {
     (true, found.fast_open.replace(cookie_len as u8).is_some())
 }

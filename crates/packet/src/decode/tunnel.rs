@@ -136,7 +136,7 @@ impl Decoder {
         }
     }
 
-    /// Looks for a tunnel in a UDP payload, by port numbers and by what the headers look like.
+    /// Looks for a tunnel in a UDP payload, by ports and by plausible headers.
     pub(super) fn udp_tunnel<S: PacketSink>(&mut self, p: &mut Packet<'_>, at: usize, end: usize, sink: &mut S) {
         let (sport, dport) = (p.sport, p.dport);
         if self.config.teredo.matches(sport, dport) && self.teredo(p, at, end, sink) {
@@ -150,7 +150,7 @@ impl Decoder {
         }
     }
 
-    /// Teredo (RFC 4380 section 5.1.1): IPv6 after an optional origin indication. `false` where it is not that.
+    /// Teredo (RFC 4380 section 5.1.1): IPv6 after an optional origin indication. `false` if it is not Teredo.
     fn teredo<S: PacketSink>(&mut self, p: &mut Packet<'_>, mut at: usize, end: usize, sink: &mut S) -> bool {
         let b = p.range(at, end);
         if b.len() < len::IPV6 {
@@ -199,7 +199,7 @@ impl Decoder {
         true
     }
 
-    /// Geneve (RFC 8926 section 3.4), its options checked for their lengths.
+    /// Geneve (RFC 8926 section 3.4). Of its options only the lengths are checked.
     fn geneve<S: PacketSink>(&mut self, p: &mut Packet<'_>, at: usize, end: usize, sink: &mut S) -> bool {
         let b = p.range(at, end);
         if b.len() < len::GENEVE || b[0] >> 6 != 0 || b[1] & 0x3f != 0 || b[7] != 0 {
@@ -232,7 +232,8 @@ impl Decoder {
     }
 }
 
-/// Length of a version 0 header (RFC 1701, 2784, 2890); `None`, and the packet is invalid, where it is broken.
+/// Length of a version 0 header (RFC 1701, 2784, 2890) in bytes. If it is broken, the packet is invalid and the result
+/// `None`.
 fn gre_v0_header(p: &mut Packet<'_>, b: &[u8], flags: u16) -> Option<usize> {
     if flags & gre::RECURSION != 0 {
         bad(p, E::GreVersion0Recur);
@@ -264,8 +265,8 @@ fn gre_v0_header(p: &mut Packet<'_>, b: &[u8], flags: u16) -> Option<usize> {
     Some(header)
 }
 
-/// Where the source route entries that start at `at` end (RFC 1701): address family, offset, length, then that many
-/// bytes each; zeros end the list. `None` where they do not end inside `b`.
+/// Where the source route entries that start at `at` end (RFC 1701). Each is an address family, an offset, a length,
+/// then that many bytes; zeros end the list. `None` if it does not end inside `b`.
 fn source_route_end(b: &[u8], mut at: usize) -> Option<usize> {
     loop {
         let entry = b.get(at..at + 4)?;
@@ -279,7 +280,8 @@ fn source_route_end(b: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Length of a version 1 header (RFC 2637 section 4.1); `None`, and the packet is invalid, where it is broken.
+/// Length of a version 1 header (RFC 2637 section 4.1) in bytes. If it is broken, the packet is invalid and the result
+/// `None`.
 fn gre_v1_header(p: &mut Packet<'_>, b: &[u8], flags: u16, protocol: u16) -> Option<usize> {
     let wrong = [
         (flags & gre::CHECKSUM != 0, E::GreVersion1Chksum),

@@ -1,22 +1,23 @@
-//! The defragmenter: keeps fragments by datagram until it is whole.
+//! The defragmenter: stores the fragments of each datagram until it is complete.
 //!
-//! A tracker stands for a datagram in the course of reassembly. Its fragments' bytes are appended to one buffer as they
-//! come; a tree of segments says which bytes of that buffer make up the datagram, and whose they are, so that the
-//! policy of the destination can decide where fragments overlap.
+//! A tracker stands for a datagram in reassembly. Its fragments' bytes are appended to one buffer as they arrive. A
+//! tree of segments has the bytes of that buffer that make up the datagram, and the fragment that each comes from, so
+//! that the destination's policy can decide overlaps.
 //!
-//! **Passive**, the defragmenter imitates the destination, as far as its policy is known: it discards what the destination discards,
-//! at the same time. It cannot know two things, and raises events for them: a fragment that comes just when a host discards the others
-//! (`frag_late`), and an additional fragment of a complete datagram (`frag_again`), of which the host may not have received all.
+//! **Passive**, the defragmenter imitates the destination, as far as its policy is known: it discards what the
+//! destination discards, at the same time. It cannot know two things, and raises events for them: a fragment that
+//! arrives about when a host discards the earlier ones (`frag_late`), and an additional fragment of a complete datagram
+//! (`frag_again`), of which the host may not have received all.
 //!
 //! **Inline**, fragments are forwarded as they come, and a host may reassemble any of those that it still holds. So forwarded fragments
 //! are remembered for as long as any host may hold them, and a contradicting fragment is refused ([`Refused`]): by its bytes while the
 //! datagram is incomplete, and later, since a host may still miss a lost fragment, by a hash of each fragment. So a host reassembles
 //! only what was inspected. Nothing more of a dropped datagram is forwarded.
 //!
-//! Limits: trackers, fragments, memory, and time. Under pressure no sender (an address, or the first 64 bits of an IPv6 address) has
-//! more than a quarter of each. Passive, the oldest datagram of such a sender is evicted, otherwise the oldest of all. Inline, no
-//! datagram that a host may hold is forgotten, so new datagrams of that sender are refused, and complete, forwarded ones are evicted.
-//! A fragment that does not fit is not stored, and its packet says so.
+//! Limits: trackers, fragments, memory, and time. Under pressure no sender (an address, or the first 64 bits of an IPv6
+//! address) has more than a quarter of each. Passive, the oldest datagram of such a sender is evicted, otherwise the
+//! oldest of all. Inline, no datagram that a host may hold is forgotten, so new datagrams of that sender are refused,
+//! and complete, forwarded ones are evicted. A fragment that does not fit is not stored, and its packet has an event.
 
 mod segments;
 mod table;
@@ -39,9 +40,9 @@ const KEEP_CAPACITY: usize = 16 << 10;
 const LINUX_TIME: [u32; 2] = [30, 60];
 /// Linux: fragments that a sender may send between two of a datagram (`net.ipv4.ipfrag_max_dist`).
 const LINUX_DISTANCE: u32 = 64;
-/// Microseconds around the time at which a host forgets a datagram in which it is not known whether it did.
+/// Microseconds before and after a datagram's timeout in which it is unknown whether the host has forgotten it.
 const LATE: i64 = 500_000;
-/// The part of trackers and fragments that one sender may have while others need some: one in so many.
+/// Under pressure, one sender may have one part in this many of trackers, fragments and memory.
 const SHARE: usize = 4;
 
 /// Where a fragment lies in its packet and in its datagram.
@@ -56,19 +57,20 @@ pub(crate) struct Fragment {
     pub(crate) id: u32,
     /// Where the payload belongs in the datagram, in bytes.
     pub(crate) offset: usize,
-    /// Whether it is not the last one.
+    /// "More fragments": whether this is not the datagram's last fragment.
     pub(crate) more: bool,
-    /// For IPv6: where the number of the fragment header is written; in `start - 8` is the one to put there instead.
+    /// For IPv6: where the preceding header has the fragment header's number. The reassembled datagram has the byte at
+    /// `start - 8` there instead.
     pub(crate) next_header_at: usize,
 }
 
-/// A datagram that is whole.
+/// A complete datagram.
 pub(crate) struct Whole {
     /// From the first fragment's link layer on.
     pub(crate) data: Vec<u8>,
     /// Where its IP header starts.
     pub(crate) ip: usize,
-    /// The content of the last fragment, if none overlaps another.
+    /// The part that the last arriving fragment brought, if no fragments overlapped.
     pub(crate) completed: Option<Completed>,
 }
 
@@ -86,15 +88,15 @@ pub(crate) struct Defrag {
     inline: bool,
     /// A datagram of the sender that was last found to have more than its share.
     greedy: Option<Key>,
-    /// Buffers for datagrams that are whole; more than one only where one is inside another.
+    /// Spare buffers for complete datagrams; more than one is needed only if one datagram is inside another.
     pool: Vec<Vec<u8>>,
 }
 
 impl Defrag {
-    /// A defragmenter with nothing kept.
+    /// A defragmenter without fragments.
     pub(crate) fn new(config: &DefragConfig) -> Self {
         let mut hosts = config.hosts.clone();
-        // The longest prefix first, so that the first one that holds an address counts.
+        // The longest prefix first, so that the first one that contains an address counts.
         hosts.sort_by_key(|&(_, prefix, _)| std::cmp::Reverse(prefix));
         Defrag {
             table: Table::new(config.hash_size, config.trackers),
@@ -116,8 +118,8 @@ impl Defrag {
         self.memcap = memcap;
     }
 
-    /// Keeps a fragment. Returns the datagram when nothing of it is missing any more; [`Defrag::give_back`] takes the
-    /// buffer.
+    /// Stores a fragment. Returns the datagram once it is complete; the caller returns its buffer with
+    /// [`Defrag::give_back`].
     pub(crate) fn add(&mut self, p: &mut Packet<'_>, f: &Fragment, counters: &mut DecodeCounters) -> Option<Whole> {
         let is_v6 = matches!(p.l3, L3::Ipv6 { .. });
         let key = Key::new(p, f.id, is_v6, self.vlan_tracking);
@@ -152,27 +154,27 @@ impl Defrag {
             }
         }
         let unsound = self.inline.then_some(Refused::Unsound);
-        // Inline a fragment that contradicts an earlier one is not forwarded.
+        // Inline, a fragment that contradicts an earlier one is not forwarded, so the policy does not matter.
         let policy = if self.inline { Policy::First } else { self.policy(p.dst) };
         let linux = policy == Policy::Linux;
         // An IPv4 datagram's length includes its header, of 20 bytes at least.
         if f.offset + payload.len() + if is_v6 { 0 } else { 20 } > MAX_LEN {
             p.events.push(if is_v6 { E::Ipv6FragPktTooLarge } else { E::Ipv4FragPktTooLarge });
             p.refused = unsound;
-            // Linux keeps it in IPv4, and notices when all are there.
+            // For IPv4, Linux stores it, and checks the length when the datagram is complete.
             if is_v6 || !linux {
                 return None;
             }
         }
         if (self.inline || self.checksums) && p.ipv4_checksum_ok() == Some(false) {
-            // No host takes it.
+            // Every host discards it.
             p.events.push(ignored);
             p.refused = unsound;
             return None;
         }
         if self.inline {
             if f.more && payload.len() % 8 != 0 {
-                // Some hosts take as much of it as is a multiple of eight, others nothing.
+                // Some hosts cut it to a multiple of eight bytes, others discard it.
                 p.refused = unsound;
                 return None;
             }
@@ -243,7 +245,7 @@ impl Defrag {
             p.events.push(overlap);
         }
         if linux && overlaps {
-            // It is left out, or all of them are.
+            // Linux discards the fragment, or all fragments of the datagram.
             if forgotten {
                 self.release(slot);
             }
@@ -288,7 +290,7 @@ impl Defrag {
         }
     }
 
-    /// The datagram of a tracker that has all of it; `None`, with an event, where it is too long.
+    /// The complete datagram of a tracker; `None`, with an event, if it is too long.
     fn assemble(&mut self, slot: Slot, is_v6: bool, p: &mut Packet<'_>, f: &Fragment) -> Option<Whole> {
         let t = self.table.tracker(slot);
         let ip_headers = t.head.len().saturating_sub(t.ip);
@@ -319,7 +321,7 @@ impl Defrag {
         Some(Whole { data: out, ip: t.ip, completed })
     }
 
-    /// The datagram that this fragment completed is dropped: nothing more of it is kept until it would time out. A host
+    /// Drops the datagram that this fragment completed: its further fragments are refused until it times out. A host
     /// that has its other fragments forgets them no later than that (RFC 791 section 3.2, RFC 8200 section 4.5).
     pub(crate) fn refuse(&mut self, p: &Packet<'_>, f: &Fragment) {
         let key = Key::new(p, f.id, matches!(p.l3, L3::Ipv6 { .. }), self.vlan_tracking);
@@ -328,7 +330,7 @@ impl Defrag {
         }
     }
 
-    /// The tracker of `key`, the one there is or a fresh one, and room for one fragment more; `None` where there is none.
+    /// The existing or a new tracker of `key`, with room for one more fragment; `None` if a limit does not allow it.
     fn admit(&mut self, key: &Key, policy: Policy, now: Time, counters: &mut DecodeCounters) -> Option<Slot> {
         while self.table.frags() >= self.max_frags {
             counters.defrag_max_frags_reached += 1;
@@ -345,7 +347,7 @@ impl Defrag {
             self.release(slot);
         }
         while self.inline && self.is_greedy(key) {
-            // Its fragments are forwarded already; there is room for others.
+            // Hosts may still hold the sender's forwarded fragments, so only a timed out datagram gives way.
             let oldest = self.table.sender(key).oldest().filter(|slot| self.timed_out(*slot, now));
             let Some(slot) = oldest else {
                 counters.defrag_max_trackers_reached += 1;
@@ -372,7 +374,7 @@ impl Defrag {
         Some(self.table.insert(key, policy, now))
     }
 
-    /// Whether a sender has more than its share of trackers, fragments or memory.
+    /// Whether a sender has its full share of trackers, fragments or memory.
     fn is_greedy(&self, key: &Key) -> bool {
         let sender = self.table.sender(key);
         sender.trackers() >= (self.table.limit() / SHARE).max(SHARE)
@@ -380,7 +382,7 @@ impl Defrag {
             || sender.memory >= (self.memcap / SHARE).max(MAX_LEN * SHARE)
     }
 
-    /// Which datagram gives way, if one has to, where a fragment of `key` comes: the oldest of a sender that has more than its share, this
+    /// The datagram that gives way, if one must, to a fragment of `key`: the oldest of a sender with a full share, this
     /// one or another, else the oldest of all; never `spared`.
     fn victim(&mut self, key: &Key, spared: Option<Slot>) -> Option<Slot> {
         if self.is_greedy(key) {
@@ -392,7 +394,7 @@ impl Defrag {
         own.filter(|slot| Some(*slot) != spared).or(self.table.oldest()).filter(|slot| Some(*slot) != spared)
     }
 
-    /// Forgets a datagram where that is possible: inline only where its time is over, for a host may have its fragments.
+    /// Forgets a datagram. Inline, returns `false` if it has not timed out, since a host may hold its fragments.
     fn forget(&mut self, slot: Slot, now: Time, counters: &mut DecodeCounters) -> bool {
         if self.timed_out(slot, now) {
             counters.defrag_tracker_soft_reuse += 1;
@@ -405,7 +407,7 @@ impl Defrag {
         true
     }
 
-    /// Seconds that a datagram lives: from its first fragment on, inline from its last one.
+    /// A datagram's timeout in seconds, from its first fragment on; inline, from its last one.
     fn lifetime(&self, slot: Slot) -> u32 {
         let t = self.table.tracker(slot);
         match t.policy {
@@ -414,7 +416,7 @@ impl Defrag {
         }
     }
 
-    /// Microseconds for which a datagram is over; negative where it is not.
+    /// Microseconds since the datagram timed out; negative before that.
     fn over_for(&self, slot: Slot, now: Time) -> i64 {
         let t = self.table.tracker(slot);
         let since = if self.inline { t.last } else { t.first };
@@ -425,19 +427,19 @@ impl Defrag {
         self.over_for(slot, now) > 0
     }
 
-    /// Whether a host may have forgotten the datagram by now, or may not.
+    /// Whether the datagram's timeout is so close that the host may or may not have forgotten it.
     fn is_late(&self, slot: Slot, now: Time) -> bool {
         self.over_for(slot, now).abs() < LATE
     }
 
-    /// Inline: a fragment of the datagram went on.
+    /// Inline: records that a fragment of the datagram is forwarded.
     fn touch(&mut self, slot: Slot, now: Time) {
         self.table.tracker_mut(slot).last = now;
         self.table.touch(slot);
     }
 
-    /// The datagram is whole. There is room for half as many of those as there are trackers, and in half of the
-    /// memory: what is older gives way.
+    /// Marks the datagram as complete. Complete datagrams may have half of the trackers and half of the memory; beyond
+    /// that, the oldest are forgotten.
     fn settle(&mut self, slot: Slot) {
         self.table.settle(slot);
         while self.table.settled() > (self.table.limit() / 2).max(1) || self.table.memuse() > self.memcap / 2 {
@@ -454,13 +456,13 @@ impl Defrag {
         held.map_or(self.default_policy, |&(_, _, policy)| policy)
     }
 
-    /// Makes room for `len` more bytes in a tracker; `false` where the memory cap stands against it.
+    /// Makes room for `len` more bytes in a tracker; `false` if the memory limit does not allow it.
     fn room(&mut self, slot: Slot, key: &Key, len: usize, now: Time, counters: &mut DecodeCounters) -> bool {
         if self.table.grow(slot, len, self.memcap) {
             return true;
         }
         self.table.drop_spare();
-        // Somewhat below the cap, so that this is not done for every fragment of a flood.
+        // Frees down to 7/8 of the limit, so that a flood does not trigger this for every fragment.
         while self.table.memuse() > self.memcap / 8 * 7 {
             let over = self.table.oldest_settled();
             let Some(victim) = over.or_else(|| self.victim(key, Some(slot))) else { break };
@@ -480,7 +482,8 @@ impl Defrag {
     }
 }
 
-/// Whether a first fragment of IPv6 has all headers, that of the transport included; Linux takes no other (RFC 8200 section 4.5).
+/// Whether a first fragment of IPv6 has all headers, including the transport's; Linux discards others (RFC 8200 section
+/// 4.5).
 fn has_header(next: u8, payload: &[u8]) -> bool {
     let least = match next {
         6 => 20,
@@ -491,7 +494,7 @@ fn has_header(next: u8, payload: &[u8]) -> bool {
     payload.len() >= least
 }
 
-/// Whether `network`/`prefix` holds `address`.
+/// Whether `network`/`prefix` contains `address`.
 fn holds(network: IpAddr, prefix: u8, address: IpAddr) -> bool {
     match (network, address) {
         (IpAddr::V4(n), IpAddr::V4(a)) => {

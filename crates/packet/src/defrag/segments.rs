@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use crate::config::Policy;
 
-/// A run of bytes of the datagram that all come from one fragment. It is kept by where it starts.
+/// A range of the datagram whose bytes all come from one fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Segment {
     /// Where it starts and ends in the datagram.
     start: u32,
     end: u32,
-    /// Where its bytes are in the store.
+    /// Where its bytes start in the store.
     at: u32,
-    /// Where the fragment that it comes from started and ended.
+    /// Start and end of the fragment that it comes from, in the datagram.
     fragment: (u32, u32),
 }
 
@@ -26,30 +26,30 @@ impl Segment {
 /// Memory of a tree entry, with the tree's free space.
 const ENTRY: usize = 48;
 
-/// The fragments of a datagram, overlaps resolved. A fragment costs what its bytes cost and the depth of a tree, in whatever order
-/// fragments come.
+/// The fragments of a datagram, overlaps resolved. Whatever the order of the fragments, the cost of one is that of its
+/// bytes and of a few steps in a tree.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
-    /// By their start; never overlapping.
+    /// The segments by their start; they never overlap.
     list: BTreeMap<u32, Segment>,
-    /// [`Policy::Linux`]: where runs start and end of fragments that came one behind the other.
+    /// [`Policy::Linux`]: start and end of each run. Fragments that arrive in order form a run.
     runs: BTreeMap<u32, u32>,
-    /// The bytes of the fragments, in the order they came.
+    /// The bytes of the fragments, in order of arrival.
     store: Vec<u8>,
     /// How many bytes of the datagram are there.
     covered: u32,
-    /// Kept to reuse its memory.
+    /// Scratch buffer, kept for its memory.
     scratch: Vec<Segment>,
 }
 
 /// The result of adding a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Inserted {
-    /// Whether bytes were there already.
+    /// Whether it overlaps stored bytes.
     pub(super) overlap: bool,
-    /// Whether the first byte of the fragment is taken from it.
+    /// Whether the datagram takes this fragment's first byte from it.
     pub(super) first_byte: bool,
-    /// The host forgets the datagram, this fragment included.
+    /// Whether the host forgets the datagram, this fragment included.
     pub(super) forgotten: bool,
 }
 
@@ -111,7 +111,7 @@ impl Segments {
         done
     }
 
-    /// Adds a segment behind those that are before it; always `true`. It lengthens the one that it goes on.
+    /// Adds a segment, or extends the previous one if that one's bytes continue here. Always `true`.
     fn put(&mut self, s: Segment) -> bool {
         self.covered += s.end - s.start;
         if let Some((_, last)) = self.list.range_mut(..s.start).next_back()
@@ -126,8 +126,9 @@ impl Segments {
         true
     }
 
-    /// Adds a fragment to the runs, as Linux does (since 4.20 and 5.0; RFC 5722 for IPv6): data within a run is a duplicate,
-    /// whatever its content; any other overlap discards the datagram. Returns whether it overlaps, and whether all is discarded.
+    /// Adds a fragment to the runs, as Linux does (since 4.20 and 5.0; RFC 5722 for IPv6): data within a run is a
+    /// duplicate, whatever its content; any other overlap discards the datagram. Returns whether it overlaps, and
+    /// whether the whole datagram is discarded.
     fn run(&mut self, start: u32, end: u32) -> (bool, bool) {
         let Some(mut last) = self.runs.last_entry() else {
             self.runs.insert(start, end);
@@ -163,7 +164,7 @@ impl Segments {
         before.into_iter().chain(self.list.range(start..end).map(|s| s.1))
     }
 
-    /// Whether bytes are there already at `offset`, and are others than these.
+    /// Whether any stored bytes at `offset` differ from these.
     pub(super) fn contradict(&self, offset: usize, bytes: &[u8]) -> bool {
         let (start, end) = (offset as u32, (offset + bytes.len()) as u32);
         start < end
@@ -180,7 +181,7 @@ impl Segments {
         self.covered as usize
     }
 
-    /// Appends the bytes there are, in their order.
+    /// Appends the stored bytes in the datagram's order.
     pub(super) fn copy_to(&self, out: &mut Vec<u8>) {
         for s in self.list.values() {
             let at = s.at as usize;
@@ -209,12 +210,13 @@ impl Segments {
             + (self.list.len() + self.runs.len()) * ENTRY
     }
 
-    /// Makes room for a fragment of `len` bytes where that takes at most `allowed` bytes of memory more.
+    /// Makes room for a fragment of `len` bytes; `false` if that takes more than `allowed` bytes of additional memory.
     pub(super) fn reserve(&mut self, len: usize, allowed: usize) -> bool {
         let store = &mut self.store;
         let missing = (store.len() + len).saturating_sub(store.capacity());
         let more = if missing > 0 { missing.max(store.capacity()).max(256) } else { 0 };
-        // A fragment adds two segments at most for each that it meets, and those it meets are there already.
+        // Two more entries are usual. A fragment that overlaps `n` segments can add up to `n` + 1; `memory` counts them
+        // afterwards.
         if more + 2 * ENTRY > allowed {
             return false;
         }
@@ -243,8 +245,8 @@ pub(crate) fn later_wins(policy: Policy, old: (u32, u32), new: (u32, u32)) -> bo
 mod tests {
     use super::*;
 
-    /// A datagram of 65,528 bytes in the smallest fragments there are, the last one first: each costs a few steps in a tree. In a
-    /// sorted list, where all that is behind moves, these took a minute.
+    /// A datagram of 65,528 bytes in the smallest possible fragments, from the middle outwards: each costs a few steps in a tree.
+    /// With a sorted list, in which all later entries move, this took a minute.
     #[test]
     fn tiny_fragments_in_any_order() {
         for policy in [Policy::Linux, Policy::Bsd] {
@@ -255,7 +257,7 @@ mod tests {
                 let mut at = units;
                 while at > 0 {
                     at -= 1;
-                    // Every second unit first, from both ends.
+                    // From the middle outwards, alternately down and up.
                     let unit = if at.is_multiple_of(2) { at / 2 } else { units - 1 - at / 2 };
                     let done = s.insert(policy, unit as usize * 8, &bytes(unit));
                     assert!(!done.overlap && done.first_byte, "{unit}");

@@ -15,7 +15,7 @@ pub(super) struct Key {
     src: IpAddr,
     dst: IpAddr,
     id: u32,
-    /// Of IPv4; IPv6 has no protocol in its key.
+    /// The IPv4 protocol; 0 for IPv6, whose key has none.
     proto: u8,
     vlans: [u16; 3],
 }
@@ -36,7 +36,7 @@ impl Key {
     }
 }
 
-/// Which tracker.
+/// A tracker's index in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
@@ -48,14 +48,15 @@ pub(super) enum State {
     Open,
     /// Inline: the complete datagram was dropped, and further fragments are dropped too.
     Refused,
-    /// It was whole. Which fragments it was made of is remembered: inline nothing else goes on.
+    /// The datagram was complete. Hashes of its fragments are remembered; inline, no other fragment of it is forwarded.
     Settled,
-    /// There is no datagram.
+    /// The tracker is unused.
     Spare,
 }
 
-/// A fragment that came, by its place and a hash of its bytes: a polynomial over the field of [`PRIME`], at a place that is drawn at
-/// random. Two different fragments of `n` bytes have the same hash in `n` of 7 * 2^61 cases, even if an attacker made them.
+/// A fragment that arrived, by its place and a hash of its bytes: the value, at a random point, of a polynomial over
+/// the field of [`PRIME`]. Two different fragments of `n` bytes have the same hash in `n` of 7 * 2^61 cases, even if an
+/// attacker made them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Mark {
     from: u16,
@@ -65,8 +66,8 @@ struct Mark {
 }
 
 impl Tracker {
-    /// Whether a fragment contradicts earlier ones: other bytes, another end, or for the first one another protocol. `next` is its
-    /// next header.
+    /// Whether a fragment contradicts earlier ones: other bytes, another end of the datagram, or another next header of
+    /// the first fragment. `next` is this fragment's.
     pub(super) fn contradicts(&self, f: &Fragment, payload: &[u8], next: u8) -> bool {
         let end = f.offset + payload.len();
         let ends = if f.more {
@@ -82,7 +83,7 @@ impl Tracker {
 /// 2^61 - 1.
 const PRIME: u64 = (1 << 61) - 1;
 
-/// The remainder of a division by [`PRIME`], of what is less than its square and a little.
+/// `n` modulo [`PRIME`], for `n` up to a little over its square.
 fn reduce(n: u128) -> u64 {
     let n = (n & u128::from(PRIME)) as u64 + (n >> 61) as u64;
     if n >= PRIME { n - PRIME } else { n }
@@ -90,36 +91,37 @@ fn reduce(n: u128) -> u64 {
 
 /// No tracker.
 const NONE: u32 = u32::MAX;
-/// Memory of an entry of a map, and of a mark in its tree.
+/// Memory of a map entry, or of a mark in its tree.
 const ENTRY: usize = 64;
 const MARK: usize = 32;
 
-/// A datagram in the course of reassembly.
+/// A datagram, in reassembly or remembered.
 #[derive(Debug)]
 pub(super) struct Tracker {
     key: Key,
     pub(super) policy: Policy,
     pub(super) state: State,
-    /// When its first fragment came.
+    /// When its first fragment arrived.
     pub(super) first: Time,
-    /// When its last fragment came.
+    /// When its latest fragment arrived.
     pub(super) last: Time,
     pub(super) segments: Segments,
-    /// It was complete, and more fragments with its identification come: a new datagram, or retransmitted parts of the old one.
+    /// Whether it was complete and another fragment with its identification arrived: of a new datagram, or a
+    /// retransmission.
     pub(super) reopened: bool,
-    /// The fragments that came.
+    /// The fragments that arrived.
     marks: BTreeSet<Mark>,
     /// Fragments kept.
     pub(super) frags: usize,
     /// Whether two of them overlapped.
     pub(super) overlap: bool,
-    /// How many fragments its sender had sent to its receiver when the last one of it came.
+    /// The number of fragments that its sender had sent to its receiver when the latest one of this datagram arrived.
     pub(super) serial: u32,
     /// For IPv6: the next header in the first fragment.
     pub(super) next: u8,
-    /// Where the last fragment (without "more fragments") ended; 0 as long as it is missing.
+    /// Where the datagram's last fragment (without "more fragments") ends; 0 while it is missing.
     pub(super) last_end: usize,
-    /// Where the furthest fragment ended.
+    /// The highest end of any fragment.
     pub(super) end: usize,
     /// The bytes before the payload in the first fragment's packet.
     pub(super) head: Vec<u8>,
@@ -129,9 +131,9 @@ pub(super) struct Tracker {
     counted: usize,
     bucket: u32,
     next_in_bucket: u32,
-    /// Its neighbours by age, among all of its kind.
+    /// Its neighbours by age in `Table::live` or `Table::settled`.
     of_all: Links,
-    /// Its neighbours by age, among those of its sender, while it is open.
+    /// Its neighbours by age among those of its sender, while it is open or refused.
     of_sender: Links,
 }
 
@@ -146,7 +148,7 @@ impl Links {
     const NONE: Links = Links { older: NONE, newer: NONE };
 }
 
-/// The ends of a list, and how long it is.
+/// The ends of a list, and its length.
 #[derive(Debug, Clone, Copy)]
 struct List {
     oldest: u32,
@@ -158,7 +160,7 @@ impl List {
     const EMPTY: List = List { oldest: NONE, newest: NONE, len: 0 };
 }
 
-/// Memory of one sender's datagrams in reassembly, or refused.
+/// One sender's datagrams that are in reassembly or refused.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sender {
     list: List,
@@ -171,12 +173,12 @@ pub(super) struct Sender {
 impl Sender {
     const NONE: Sender = Sender { list: List::EMPTY, frags: 0, memory: 0 };
 
-    /// How many there are.
+    /// The number of datagrams.
     pub(super) fn trackers(&self) -> usize {
         self.list.len
     }
 
-    /// The oldest of them.
+    /// The oldest datagram.
     pub(super) fn oldest(&self) -> Option<Slot> {
         (self.list.oldest != NONE).then_some(Slot(self.list.oldest))
     }
@@ -187,29 +189,30 @@ impl Tracker {
         size_of::<Tracker>() + self.segments.memory() + self.head.capacity() + self.marks.len() * MARK
     }
 
-    /// Whether its datagram is one of IPv6.
+    /// Whether its datagram is IPv6.
     pub(super) fn is_v6(&self) -> bool {
         self.key.src.is_ipv6()
     }
 }
 
-/// Trackers in use and those that were, in a hash table and lists by age.
+/// All trackers, used and spare, with a hash table and lists by age.
 #[derive(Debug)]
 pub(super) struct Table {
     buckets: Vec<u32>,
     trackers: Vec<Tracker>,
-    /// Not in use.
+    /// Unused trackers.
     spare: Vec<u32>,
     limit: usize,
     /// Datagrams in reassembly, or refused.
     live: List,
-    /// Those that went on.
+    /// Complete datagrams whose fragments are remembered.
     settled: List,
     /// The share of each sender in `live`.
     senders: HashMap<IpAddr, Sender>,
     /// Fragments kept.
     frags: usize,
-    /// How many fragments came from one to the other, while there is a tracker of theirs; and how many of these there are.
+    /// [`Policy::Linux`]: for each sender and receiver with a tracker, the number of fragments sent since then, and of
+    /// trackers.
     pairs: HashMap<(IpAddr, IpAddr), (u32, u32)>,
     memuse: usize,
     hasher: RandomState,
@@ -283,12 +286,12 @@ impl Table {
         (self.live.oldest != NONE).then_some(Slot(self.live.oldest))
     }
 
-    /// The oldest that went on.
+    /// The oldest complete datagram that is remembered.
     pub(super) fn oldest_settled(&self) -> Option<Slot> {
         (self.settled.oldest != NONE).then_some(Slot(self.settled.oldest))
     }
 
-    /// How many went on and are remembered.
+    /// The number of complete datagrams that are remembered.
     pub(super) fn settled(&self) -> usize {
         self.settled.len
     }
@@ -303,7 +306,8 @@ impl Table {
         self.senders.get(&key.source()).copied().unwrap_or(Sender::NONE)
     }
 
-    /// A fragment came: how many its sender has sent to its receiver while there was a datagram of theirs, with this one.
+    /// Counts a fragment. Returns how many its sender sent to its receiver, this one included, since there is a tracker
+    /// for them.
     pub(super) fn count(&mut self, key: &Key) -> u32 {
         match self.pairs.get_mut(&(key.src, key.dst)) {
             Some((n, _)) => {
@@ -374,7 +378,7 @@ impl Table {
         self.link(slot.0);
     }
 
-    /// The datagram of a tracker is complete: only the record of its fragments stays.
+    /// Marks a tracker's datagram as complete: only the hashes of its fragments stay.
     pub(super) fn settle(&mut self, slot: Slot) {
         self.count_frags(slot, 0);
         self.unlink(slot.0);
@@ -386,7 +390,7 @@ impl Table {
         self.account(slot);
     }
 
-    /// Another fragment of a complete datagram arrived: reassembly starts again, and the record of its fragments stays.
+    /// Another fragment of a complete datagram arrived: reassembly starts again, and the hashes of its fragments stay.
     pub(super) fn reopen(&mut self, slot: Slot, now: Time) {
         self.unlink(slot.0);
         let t = &mut self.trackers[slot.0 as usize];
@@ -397,7 +401,7 @@ impl Table {
         self.link(slot.0);
     }
 
-    /// A complete datagram is dropped: its further fragments are refused.
+    /// Marks a complete datagram as dropped: its further fragments are refused.
     pub(super) fn refuse(&mut self, slot: Slot) {
         let last = self.tracker(slot).last;
         self.start_over(slot, last);
@@ -407,7 +411,7 @@ impl Table {
         self.link(slot.0);
     }
 
-    /// A tracker keeps so many fragments now.
+    /// Sets the number of fragments that a tracker keeps.
     pub(super) fn count_frags(&mut self, slot: Slot, frags: usize) {
         let t = &mut self.trackers[slot.0 as usize];
         let before = std::mem::replace(&mut t.frags, frags);
@@ -428,13 +432,13 @@ impl Table {
         (t.first, t.last) = (now, now);
     }
 
-    /// Notes a fragment that came.
+    /// Records a fragment that arrived.
     pub(super) fn mark(&mut self, slot: Slot, f: &Fragment, payload: &[u8], next: u8) {
         let mark = self.mark_of(f, payload, next);
         self.trackers[slot.0 as usize].marks.insert(mark);
     }
 
-    /// Whether a fragment is one of those that came.
+    /// Whether an identical fragment arrived before.
     pub(super) fn is_marked(&self, slot: Slot, f: &Fragment, payload: &[u8], next: u8) -> bool {
         self.tracker(slot).marks.contains(&self.mark_of(f, payload, next))
     }
@@ -442,7 +446,7 @@ impl Table {
     fn mark_of(&self, f: &Fragment, payload: &[u8], next: u8) -> Mark {
         // The next header counts only in the first fragment.
         let first = u64::from(if f.offset == 0 { next } else { 0 });
-        // Seven bytes at a time are below the prime.
+        // Seven bytes at a time, which as a number are below the prime.
         let step = |h: u64, bytes: [u8; 8]| {
             reduce(u128::from(h) * u128::from(self.point) + u128::from(u64::from_le_bytes(bytes)))
         };
@@ -564,7 +568,7 @@ impl Table {
         self.spare.push(at);
     }
 
-    /// Makes room for `len` bytes in a tracker where `memcap` allows.
+    /// Makes room for `len` bytes in a tracker; `false` if `memcap` does not allow it.
     pub(super) fn grow(&mut self, slot: Slot, len: usize, memcap: usize) -> bool {
         let allowed = memcap.saturating_sub(self.memuse);
         let t = &mut self.trackers[slot.0 as usize];
@@ -573,14 +577,14 @@ impl Table {
         grown
     }
 
-    /// Gives up the memory of spare trackers.
+    /// Frees the memory of spare trackers.
     pub(super) fn drop_spare(&mut self) {
         for at in 0..self.spare.len() {
             self.drop_memory(Slot(self.spare[at]));
         }
     }
 
-    /// Gives up the memory of a spare tracker.
+    /// Frees the memory of a spare tracker.
     pub(super) fn drop_memory(&mut self, slot: Slot) {
         let t = self.tracker_mut(slot);
         t.segments.clear(0);
