@@ -1,8 +1,9 @@
 //! A conversation: the packets of one side, and the actions of the host's application, step by step.
 //!
-//! It is written as text, a step a line, so that a failing one can be kept and run again ([`Conversation::parse`]). Sequence numbers
-//! count from the sender's first data byte (its SYN is at -1), acknowledgments from the next byte that the host is going to send, and
-//! content follows from the place in the stream and a *version*: two segments that disagree about a byte have different versions there.
+//! Its text form has one step per line, so that a failing conversation can be kept and run again
+//! ([`Conversation::parse`]). Sequence numbers count from the sender's first data byte (its SYN is at -1),
+//! acknowledgments from the next byte that the host will send. Content is computed from the place in the stream and a
+//! *version*: two segments that disagree about a byte have different versions there.
 
 use std::fmt::{self, Write as _};
 
@@ -19,9 +20,9 @@ pub enum Role {
 /// A conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conversation {
-    /// Its subject: a row of the report.
+    /// The name of its class: a row of the report.
     pub class: String,
-    /// Over IPv6.
+    /// Whether it is over IPv6.
     pub v6: bool,
     /// The side that opens the connection.
     pub role: Role,
@@ -29,9 +30,9 @@ pub struct Conversation {
     pub port: usize,
     /// Whether the application asks for urgent data in the stream (`SO_OOBINLINE`).
     pub oob_inline: bool,
-    /// Whether the stream begins as an HTTP request, so that a parser takes all of it.
+    /// Whether the stream begins as an HTTP request, so that a parser receives all of it.
     pub http: bool,
-    /// Whether the application reads at `read` steps and at the end only, instead of after every packet.
+    /// Whether the application reads only at `read` steps and at the end, instead of after every packet.
     pub lazy: bool,
     /// The sender's initial sequence number.
     pub isn: u32,
@@ -48,12 +49,13 @@ pub enum Step {
     Piece(Piece),
     /// The application reads.
     Read,
-    /// The application writes so many bytes.
+    /// The application writes this many bytes.
     Write(u16),
     /// The application shuts down its sending side.
     Shutdown,
-    /// So many seconds go by. The kernel's clock cannot be moved, so that the engine alone takes note; but where it is so long that
-    /// hosts forget fragments (30 seconds, 60 of IPv6) this one does, whose time for that is [`crate::host::FRAGMENT_SECONDS`].
+    /// This many seconds pass. The kernel's clock cannot be moved, so only the engine's does. If there are datagram
+    /// fragments and the time is long enough for hosts to forget them (more than 30 seconds, 60 for IPv6), the run
+    /// waits until this host has forgotten them too, which takes it [`crate::host::FRAGMENT_SECONDS`].
     Wait(u32),
 }
 
@@ -93,9 +95,9 @@ pub struct Segment {
     pub lost: bool,
     /// The data offset to write instead of the right one.
     pub offset: Option<u8>,
-    /// Bytes behind the end that the IP header gives.
+    /// Number of bytes after the end that the IP header gives.
     pub trailing: u8,
-    /// How it is cut into IP fragments, in the order in which they are sent; empty: it is not.
+    /// Its IP fragments in sending order; empty if it is not fragmented.
     pub pieces: Vec<Piece>,
 }
 
@@ -133,17 +135,18 @@ impl Segment {
 /// A fragment of an IP packet: of a segment, or of a UDP datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Piece {
-    /// Which datagram of the conversation, by number: its identification.
+    /// The datagram's number in the conversation, from which its identification follows.
     pub id: u16,
-    /// Bytes of the datagram, its UDP header included, that there are in all: what a whole one says its length is.
+    /// Length of the whole datagram in bytes, including its UDP header.
     pub of: u16,
-    /// Which of its bytes: the first, in units of one (IP can only say multiples of eight).
+    /// Where the fragment starts in the datagram, in bytes. On the wire, this is rounded down to a multiple of eight.
     pub from: u16,
-    /// How many.
+    /// Length of the fragment in bytes.
     pub len: u16,
-    /// Whether more follow, as the fragment says.
+    /// The fragment's "more fragments" flag.
     pub more: bool,
-    /// Version of its content: the words of each eight bytes in another order, so that checksums stay as they are.
+    /// Version of its content. Versions differ in the order of the 16-bit words in each eight bytes, so that checksums
+    /// do not change.
     pub version: u8,
     /// Whether it passes the engine and does not reach the host.
     pub lost: bool,
@@ -158,23 +161,23 @@ pub enum Opt {
     Mss(u16),
     /// Window scale.
     Scale(u8),
-    /// Selective acknowledgment is understood.
+    /// Selective acknowledgment permitted.
     SackOk,
-    /// Timestamp: added to [`TIMESTAMP`], and the echo, which is the host's last one where `None`.
+    /// Timestamp, relative to [`TIMESTAMP`], and its echo reply; `None` stands for the host's last timestamp.
     Time(i64, Option<u32>),
-    /// Fast open, with so many bytes of a cookie.
+    /// Fast open, with a cookie of this many bytes.
     FastOpen(u8),
     /// These bytes.
     Raw(Vec<u8>),
 }
 
-/// The start of timestamps.
+/// The first timestamp.
 pub const TIMESTAMP: u32 = 0x1000_0000;
 
-/// The start of an HTTP conversation.
+/// The first bytes of an HTTP conversation.
 pub const HTTP: &[u8] = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\n\r\n";
 
-/// The byte of that version at a place of the stream.
+/// The byte at a place of the stream, in that version.
 pub fn content(http: bool, at: i64, version: u8) -> u8 {
     let mixed = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     let letter = (mixed % 26) as u8;
@@ -369,7 +372,7 @@ impl Step {
 }
 
 impl Conversation {
-    /// Reads what was written ([`fmt::Display`]). Empty lines and those that begin with `#` are left out.
+    /// Parses the text form ([`fmt::Display`]). Empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
     /// The line that cannot be read, and why.

@@ -1,9 +1,9 @@
-//! The order of the sender's packets, as far as a sensor can know it.
+//! The sender's packets in order, and what a sensor can know of their fate.
 
 use crate::conversation::{Opt, Segment, flag};
 use crate::packet;
 
-/// The version of content that is not at its place.
+/// The version for content that is shifted.
 const MOVED: u8 = u8::MAX;
 
 /// A segment of the sender. Places are those of the stream.
@@ -13,38 +13,38 @@ pub struct Sent {
     pub data: (i64, i64),
     /// Version of its content.
     pub version: u8,
-    /// Whether data before it was missing, as far as what surely arrived goes.
+    /// Whether data before it is missing, if only segments count that surely arrived.
     pub early: bool,
-    /// Whether it was early when it came, though what was missing may have come since; or the host had said that it does not have all
-    /// that was sent before.
+    /// Whether it was early when it was sent, or the host had not acknowledged everything sent before. Unlike `early`,
+    /// this stays.
     pub waited: bool,
-    /// Whether a host may discard it: for its acknowledgment, or that it has none, its timestamp, an option that cannot be read, as it
-    /// came in fragments, or with a SYN.
+    /// Whether a host may discard it: because of its acknowledgment (or none), its timestamp, or an unreadable option,
+    /// because it is in fragments, or because it is data with a SYN.
     pub doubtful: bool,
     /// Whether it, or a fragment of it, passed the engine and did not arrive.
     pub lost: bool,
-    /// Whether it came in fragments.
+    /// Whether it was sent in fragments.
     pub fragments: bool,
-    /// Whether it reaches beyond all that the host had offered.
+    /// Whether it reaches beyond the host's offered windows.
     pub beyond: bool,
-    /// Whether it acknowledges something older than its receiver has.
+    /// Whether its acknowledgment is older than the host's next byte.
     pub old_ack: bool,
-    /// Whether its timestamp is older than another that was sent before.
+    /// Whether its timestamp is older than one that was sent before.
     pub old_time: bool,
     /// The byte that its urgent pointer points at.
     pub urgent: Option<i64>,
-    /// Whether something was missing before its end.
+    /// Whether data before it was missing when it was sent. Unlike `early`, this stays.
     pub fin_early: bool,
     /// TCP flags.
     pub flags: u8,
     /// Whether all of it was sent before, and may be acknowledged.
     pub again: bool,
-    /// Whether it is no SYN, and the host had offered nothing yet: it discards it.
+    /// Whether the host discards it because it is no SYN and the host had not answered yet.
     pub premature: bool,
 }
 
 impl Sent {
-    /// Whether a host surely takes it, as far as it has memory.
+    /// Whether a host surely accepts it if it has memory.
     const fn is_sure(&self) -> bool {
         !(self.lost || self.doubtful || self.premature || self.beyond)
     }
@@ -60,28 +60,28 @@ impl Sent {
 pub struct Course {
     /// The segments, oldest first.
     pub sent: Vec<Sent>,
-    /// Places with two versions of which a host may have either: something before them was missing or discarded when they
-    /// came.
+    /// Ranges with two versions of which a host may have either, since data before them was missing or discarded when
+    /// they arrived.
     pub contested: Vec<(i64, i64)>,
     /// One past the furthest byte that the host has offered to take.
     edge: Option<i64>,
     /// The highest acknowledgment of the host.
     acked: i64,
-    /// Whether its latest acknowledgment is of less than all that surely arrived: it had no memory for some.
+    /// Whether its latest acknowledgment is below everything that surely arrived: it had no memory for some.
     short: bool,
     /// The latest timestamp.
     time: Option<i64>,
 }
 
 impl Course {
-    /// The host acknowledges up to this place and offers this window.
+    /// Records that the host acknowledged up to `place` and offered `window` bytes.
     pub fn offered(&mut self, place: i64, window: i64) {
         self.acked = self.acked.max(place);
         self.short = place < self.next();
         self.edge = Some(self.edge.map_or(place + window, |e| e.max(place + window)));
     }
 
-    /// The first byte that is missing, of what surely arrived.
+    /// The first missing byte, if only segments count that surely arrived.
     fn next(&self) -> i64 {
         let mut next = self.acked;
         let sure = || self.sent.iter().filter(|o| !o.early && o.is_sure());
@@ -91,10 +91,10 @@ impl Course {
         next
     }
 
-    /// Notes a segment that is sent.
+    /// Records a segment that is sent.
     pub fn note(&mut self, s: &Segment) {
         let start = s.at + i64::from(s.has(flag::SYN));
-        // Another offset than the right one makes data of the header, or takes some away, and moves what follows.
+        // A wrong data offset turns header bytes into data or data into header bytes, and shifts the rest.
         let left = s.offset.map_or(0, |words| packet::header_len(s) as i64 - i64::from(words) * 4);
         let end = (start + i64::from(s.len) + left).max(start);
         let version = if left == 0 { s.version } else { MOVED };
@@ -133,14 +133,14 @@ impl Course {
             for o in self.sent.iter().filter(overlaps).filter(|o| early || o.early) {
                 self.contested.push((o.data.0.max(start), o.data.1.min(end)));
             }
-            // A host may have had no room for what was early, and has not said that it has it.
+            // The host may have had no room for such a segment, and has not acknowledged it.
             let waited = |o: &&Sent| o.waited && o.data.0 < end && start < o.data.1 && o.version != version;
             let noted = |o: &&Sent| (early || o.early) && o.data.1 > next;
             for o in self.sent.iter().filter(waited).filter(|o| o.data.1 > self.acked && !noted(o)) {
                 self.contested.push((o.data.0.max(start).max(self.acked), o.data.1.min(end)));
             }
         }
-        // Early data is in place now.
+        // Early segments that continue the stream now are no longer early.
         let mut next = if early || !new.is_sure() { next } else { next.max(end) };
         self.sent.push(new);
         for _ in 0..self.sent.len() {
@@ -150,7 +150,7 @@ impl Course {
         }
     }
 
-    /// Whether two segments say a place differently that a host may both discard.
+    /// Whether two segments that a host may both discard disagree at a place.
     pub fn doubtful_at(&self, place: i64) -> bool {
         let mut versions = self.sent.iter().filter(|s| s.covers(place) && s.doubtful && !s.lost).map(|s| s.version);
         versions.next().is_some_and(|first| versions.any(|v| v != first))
@@ -179,24 +179,24 @@ mod tests {
 
     #[test]
     fn what_a_host_may_have_either_way() {
-        // In order, and then again.
+        // In order, then a second version.
         assert_eq!(course(&[segment(0, 10, 0), segment(5, 10, 1)]).contested, []);
-        // Early, and then again.
+        // Early, then a second version.
         assert_eq!(course(&[segment(5, 10, 0), segment(0, 10, 1)]).contested, [(5, 10)]);
-        // Behind one that a host discards, or that did not arrive.
+        // After a segment that a host discards, or that did not arrive.
         let at_start = Segment { ack: 1, ..segment(0, 2, 0) };
         let discarded = || Segment { flags: 0, ..segment(5, 2, 0) };
         let lost = Segment { lost: true, ..segment(0, 2, 0) };
         for first in [at_start, lost] {
             assert_eq!(course(&[first, segment(2, 1, 1), segment(0, 4, 0)]).contested, [(2, 3)]);
         }
-        // It was early, and is in order when it comes again: the host has said that it has it, or has not.
+        // It was early, and is in order when it is sent again; the host has acknowledged it, or has not.
         let mut c = course(&[segment(5, 5, 0), segment(0, 5, 0)]);
         c.offered(10, 1000);
         c.note(&segment(5, 5, 1));
         assert_eq!(c.contested, []);
         assert_eq!(course(&[segment(5, 5, 0), segment(0, 5, 0), segment(5, 5, 1)]).contested, [(5, 10)]);
-        // The host says that it does not have all that was sent: it may have discarded what follows as well.
+        // The host does not acknowledge everything that was sent: it may have discarded the rest as well.
         let mut c = course(&[segment(0, 5, 0), segment(5, 5, 0)]);
         c.offered(5, 1000);
         c.note(&segment(10, 5, 0));
@@ -206,12 +206,12 @@ mod tests {
         let mut c = Course::default();
         c.note(&segment(0, 5, 0));
         assert_eq!(c.next(), 0);
-        // A doubtful one does not make what is behind it be in order.
+        // A doubtful segment does not put the segments after it in order.
         let mut c = course(&[segment(0, 5, 0), discarded(), segment(7, 2, 0)]);
         assert_eq!(c.next(), 5);
         c.note(&segment(5, 2, 0));
         assert_eq!(c.next(), 9);
-        // One that is in order says otherwise: that is for the engine to know. Two of which either may be taken are not.
+        // A sure segment in order decides, which the engine must know. Between two doubtful ones nothing does.
         let mut c = course(&[segment(0, 5, 0), discarded(), segment(5, 2, 1)]);
         assert_eq!((c.contested.len(), c.doubtful_at(5)), (0, false));
         c.note(&Segment { ack: -1, ..segment(5, 1, 2) });

@@ -1,7 +1,7 @@
 //! Random conversations, by class.
 //!
-//! A conversation is an ordinary one, a handshake and a stream in order, to which one or more things are done that a class is
-//! about. Which is decided by the seed and the conversation's number alone.
+//! A conversation starts as an ordinary one: a handshake and a stream in order. Its class then changes it in one or
+//! more ways. All choices follow from the seed and the conversation's number.
 
 use crate::conversation::{Conversation, HTTP, Opt, Role, Segment, Step, flag};
 use crate::random::Random;
@@ -10,10 +10,10 @@ mod datagrams;
 mod handshake;
 mod stream;
 
-/// The subject of a class.
+/// Builds a conversation of a class.
 type Make = fn(&mut Maker<'_>);
 
-/// Every class and how many of a hundred conversations are of it.
+/// Every class with its weight: its relative number of conversations.
 const CLASSES: &[(&str, u64, Make)] = &[
     ("plain", 2, |m| m.over(&[])),
     ("overlap", 5, |m| m.over(&[stream::overlap])),
@@ -47,7 +47,7 @@ pub fn classes() -> impl Iterator<Item = &'static str> {
     CLASSES.iter().map(|c| c.0)
 }
 
-/// Conversation number `index` of a run with `seed`; of one class alone where `only` names it.
+/// Conversation number `index` of a run with `seed`, of the class `only` if that is given.
 pub fn conversation(seed: u64, index: u64, only: Option<&str>) -> Conversation {
     let mut random = Random::new(seed, index);
     let all: u64 = CLASSES.iter().map(|c| c.1).sum();
@@ -67,13 +67,13 @@ pub fn conversation(seed: u64, index: u64, only: Option<&str>) -> Conversation {
     maker.c
 }
 
-/// A conversation that is being made.
+/// A conversation that is being built.
 struct Maker<'a> {
     r: &'a mut Random,
     c: Conversation,
     /// Whether segments have timestamps.
     timed: bool,
-    /// What the next one says.
+    /// The latest timestamp.
     clock: i64,
     /// Bytes of the stream.
     total: i64,
@@ -103,7 +103,7 @@ impl<'a> Maker<'a> {
         Maker { r, c, timed, clock: 100, total: 0 }
     }
 
-    /// A segment of these bytes as an ordinary sender sends it.
+    /// A segment with `len` bytes from `at` on, as an ordinary sender sends it.
     fn data(&mut self, at: i64, len: i64) -> Segment {
         let flags = if self.r.chance(30) { flag::ACK | flag::PSH } else { flag::ACK };
         self.with_time(Segment { at, len: len.clamp(0, 1400) as u16, flags, ..Segment::default() })
@@ -155,7 +155,7 @@ impl<'a> Maker<'a> {
         let mut all = Vec::new();
         let mut at = 0;
         if self.c.http && self.r.chance(80) {
-            // The parser knows what it has before anything odd comes.
+            // The HTTP parser sees the head of the request before anything odd happens.
             let head = self.data(0, HTTP.len() as i64);
             all.push(Step::Segment(head));
             at = HTTP.len() as i64;
@@ -183,7 +183,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// A whole conversation to which these things are done.
+    /// Builds a whole conversation with these changes.
     fn over(&mut self, changes: &[Change]) {
         self.open();
         let mut steps = self.stream();
@@ -197,12 +197,12 @@ impl<'a> Maker<'a> {
         self.close();
     }
 
-    /// Where in the steps something is put.
+    /// A random place among the steps, for an insertion.
     fn place(&mut self, steps: &[Step]) -> usize {
         self.r.below(steps.len() as u64 + 1) as usize
     }
 
-    /// A stretch of the stream, most often at the borders of a segment or one beside them.
+    /// A range of the stream, whose ends are mostly those of a segment, or near them.
     fn stretch(&mut self, steps: &[Step]) -> (i64, i64) {
         let segments: Vec<(i64, i64)> = steps
             .iter()
@@ -228,7 +228,7 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Several things at once.
+/// Several changes at once.
 fn mixed(m: &mut Maker<'_>) {
     const ALL: &[Change] = &[
         stream::overlap,

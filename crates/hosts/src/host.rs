@@ -11,7 +11,8 @@ use std::process::Command;
 
 use crate::sys;
 
-/// Where the host listens: without extras; with TCP fast open, no cookie asked for; with a receive buffer of few kilobytes.
+/// Where the host listens: without extras; with TCP fast open, which requires no cookie; with a receive buffer of a few
+/// kilobytes.
 pub const PORTS: [u16; 3] = [80, 81, 82];
 /// Receive buffer of the last of these, in bytes. The kernel doubles it.
 const SMALL: i32 = 2048;
@@ -19,7 +20,7 @@ const SMALL: i32 = 2048;
 pub const HOST4: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 /// Addresses of the host.
 pub const HOST6: Ipv6Addr = Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 1);
-/// Seconds after which the host forgets a datagram of which fragments are missing, counted from the first.
+/// Seconds from its first fragment after which the host forgets an incomplete datagram.
 pub const FRAGMENT_SECONDS: u64 = 1;
 
 /// Settings of the namespace.
@@ -29,7 +30,7 @@ const SYSCTLS: &[(&str, &str)] = &[
     ("ipv4/tcp_no_metrics_save", "1"),
     // Incomplete connections are discarded soon.
     ("ipv4/tcp_synack_retries", "0"),
-    // Client and server; the server asks for no cookie.
+    // For client and server; the server requires no cookie.
     ("ipv4/tcp_fastopen", "515"),
     ("ipv4/ipfrag_time", "1"),
     ("ipv6/ip6frag_time", "1"),
@@ -52,9 +53,9 @@ pub struct Host {
 /// Why there is no host.
 #[derive(Debug)]
 pub enum NoHost {
-    /// The process may not make namespaces.
+    /// The process may not create namespaces.
     NotAllowed(io::Error),
-    /// Something else.
+    /// Another reason, as a sentence.
     Failed(String),
 }
 
@@ -80,7 +81,7 @@ fn ip(words: &str) -> Result<(), NoHost> {
 }
 
 impl Host {
-    /// Moves the calling thread to a namespace of its own and makes the host there.
+    /// Moves the calling thread to a new namespace and creates the host there.
     ///
     /// # Errors
     /// The missing part: permissions, `ip`, the TUN driver.
@@ -115,7 +116,7 @@ impl Host {
         Ok(Host { tun, listeners: [a?, b?, c?], udp, buffer: vec![0; 1 << 16] })
     }
 
-    /// Hands the kernel an IP packet. One that it cannot read as such at all counts as not received.
+    /// Hands the kernel an IP packet. One that the device rejects as invalid counts as not received.
     ///
     /// # Errors
     /// The device is gone.
@@ -126,7 +127,7 @@ impl Host {
         }
     }
 
-    /// The next packet that the kernel sends; `None` where there is none.
+    /// The next packet that the kernel sends; `None` if there is none.
     ///
     /// # Errors
     /// The device is gone.
@@ -138,18 +139,18 @@ impl Host {
         }
     }
 
-    /// The connection that an application on the host accepts next on one of its ports, by index, and from where.
+    /// Accepts the next connection on one of the host's ports, by index; returns it with its remote address.
     pub fn accept(&self, listener: usize) -> Option<(TcpStream, SocketAddr)> {
         self.listeners.get(listener)?.accept().ok()
     }
 
-    /// A datagram that an application on the host reads, and from where.
+    /// Reads a datagram; returns its length in bytes and its source.
     pub fn datagram(&self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
         self.udp.recv_from(buffer).ok()
     }
 }
 
-/// The address as it is, where one of IPv4 is written as one of IPv6.
+/// The address, as IPv4 if it is an IPv4-mapped IPv6 address, and the port.
 pub fn plain(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip().to_canonical(), address.port())
 }

@@ -1,4 +1,4 @@
-//! `margay-hosts`: holds random conversations with the kernel behind the engine (`docs/hosts.md`).
+//! `margay-hosts`: plays random conversations with the kernel behind the engine (`docs/hosts.md`).
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,11 +29,11 @@ const USAGE: &str = "usage: margay-hosts [options]\n\
       --show N                  prints conversation number N\n\
       --list                    prints the classes\n";
 
-/// Conversations that are held together: those in which the host's time has to go by wait for it at once. Where all are of one class
-/// that may be all of them, and there is no room for as many.
+/// Conversations in a batch: those that need real time to pass wait for it together. In a run of one class, all of them
+/// may, so batches are smaller: the host has no room for that many.
 const BATCH: usize = 20_000;
 const BATCH_OF_CLASS: usize = 2000;
-/// How long it is tried to make a conversation small.
+/// Time limit for minimising a conversation.
 const SHRINKING: std::time::Duration = std::time::Duration::from_secs(20);
 
 struct Wanted {
@@ -128,7 +128,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether nothing got past.
+/// Does what the options ask for. Returns whether nothing slipped past.
 fn run(w: &Wanted) -> Result<bool, String> {
     if w.list {
         generate::classes().for_each(|c| println!("{c}"));
@@ -149,7 +149,7 @@ fn bench(mode: Mode, nth: usize) -> Result<Bench, String> {
     let host = Host::new().map_err(|e| e.to_string())?;
     let dir = std::env::temp_dir().join(format!("margay-hosts-{}-{nth}", std::process::id()));
     let made = Bench::new(mode, host, &dir);
-    // Rules were read; nothing else is written.
+    // The engine has read its rules, and writes nothing.
     let _ = std::fs::remove_dir_all(&dir);
     made
 }
@@ -181,7 +181,7 @@ fn hold(w: &Wanted, mode: Mode) -> Result<bool, String> {
                         let kept = found.kept_of.entry(c.class.clone()).or_default();
                         if matches!(verdict, Verdict::Slipped(_)) && *kept < w.keep {
                             *kept += 1;
-                            // Each attempt of one in which the host's time goes by takes a second.
+                            // If the conversation needs real time to pass, each attempt takes a second.
                             let until = std::time::Instant::now() + SHRINKING;
                             let in_time = || std::time::Instant::now() < until;
                             let small = shrink(c, &mut |c| in_time() && slips(w, &mut b, c));
@@ -221,7 +221,7 @@ fn slips(w: &Wanted, b: &mut Bench, c: &Conversation) -> bool {
     b.play(c).is_ok_and(|out| matches!(verdict(w, mode, &out), Verdict::Slipped(_)))
 }
 
-/// The outcome of a conversation when some reasons do not count.
+/// The verdict on a conversation, if the reasons in `without` do not count.
 fn verdict(w: &Wanted, mode: Mode, out: &Outcome) -> Verdict {
     match (Verdict::of(mode, out), &out.difference) {
         (Verdict::Undecidable(why), Some(d)) if w.without.iter().any(|reason| reason == why) => {

@@ -1,10 +1,10 @@
-//! Packets byte by byte: encodes a sender's steps, decodes the host's answers.
+//! Encodes a sender's steps as packets, and decodes the host's answers.
 
 use std::net::IpAddr;
 
 use crate::conversation::{Opt, Piece, Segment, TIMESTAMP, content, flag};
 
-/// Bytes of an Ethernet header: the engine is given frames, the host packets.
+/// Bytes of an Ethernet header: the engine receives frames, the host IP packets.
 pub const ETHERNET: usize = 14;
 /// Bytes of an IPv6 fragment header.
 const FRAGMENT: usize = 8;
@@ -18,21 +18,21 @@ pub type End = (IpAddr, u16);
 /// A decoded answer of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// Its port and the one it is for.
+    /// Source port (the host's) and destination port.
     pub ports: (u16, u16),
-    /// To whom.
+    /// Destination address.
     pub to: IpAddr,
     /// TCP flags.
     pub flags: u8,
-    /// Sequence number, and the one behind all that it takes.
+    /// Sequence number.
     pub seq: u32,
-    /// The number behind it.
+    /// One past the last sequence number that it occupies: that of its data, SYN and FIN.
     pub end: u32,
     /// Acknowledgment number.
     pub ack: u32,
-    /// The window that it offers, as it stands in the header.
+    /// Window as in the header, unscaled.
     pub window: u16,
-    /// Shift that it offers windows with.
+    /// Window scale option: the shift of the windows that it offers.
     pub scale: Option<u8>,
     /// Its timestamp.
     pub timestamp: Option<u32>,
@@ -41,13 +41,13 @@ pub struct Answer {
 /// The host's state that a segment depends on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostState {
-    /// The next byte that the host is going to send.
+    /// Sequence number of the next byte that the host will send.
     pub next: u32,
     /// Its last timestamp.
     pub timestamp: u32,
 }
 
-/// Writes an Ethernet header for a packet between these.
+/// Writes an Ethernet header for a packet between sender and host.
 fn ethernet(out: &mut Vec<u8>, to_host: bool, v6: bool) {
     let (sender, host) = ([2, 0, 0, 0, 9, 77], [2, 0, 0, 0, 9, 1]);
     let (dst, src) = if to_host { (host, sender) } else { (sender, host) };
@@ -56,7 +56,7 @@ fn ethernet(out: &mut Vec<u8>, to_host: bool, v6: bool) {
     out.extend_from_slice(if v6 { &[0x86, 0xdd] } else { &[8, 0] });
 }
 
-/// The frame that a packet of the host is in.
+/// Writes the frame of a packet of the host.
 pub fn framed(packet: &[u8], out: &mut Vec<u8>) {
     out.clear();
     ethernet(out, false, packet.first().is_some_and(|b| b >> 4 == 6));
@@ -86,8 +86,8 @@ fn pseudo(from: IpAddr, to: IpAddr, proto: u8, len: usize) -> u64 {
     addresses + u64::from(proto) + len as u64
 }
 
-/// An IP header for a payload of `len` bytes, with a fragment header where `fragment` says which one it is: its identification, its
-/// offset in bytes and whether more follow.
+/// Writes an IP header for a payload of `len` bytes. `fragment` makes it a fragment, and has the identification, the
+/// offset in bytes and whether more fragments follow.
 fn ip_header(
     out: &mut Vec<u8>,
     (from, to): (IpAddr, IpAddr),
@@ -150,14 +150,14 @@ fn options(all: &[Opt], state: HostState, out: &mut Vec<u8>) {
             Opt::Raw(bytes) => out.extend_from_slice(bytes),
         }
     }
-    // Forty bytes is the most that a header has room for.
+    // A header has room for at most 40 bytes of options.
     out.truncate(40);
     while !out.len().is_multiple_of(4) {
         out.push(0);
     }
 }
 
-/// Bytes of the header of a segment, as it is made.
+/// Length of a segment's TCP header in bytes, as it is encoded.
 pub fn header_len(s: &Segment) -> usize {
     let mut all = Vec::new();
     options(&s.options, HostState::default(), &mut all);
@@ -180,7 +180,7 @@ fn tcp(s: &Segment, (from, to): (End, End), isn: u32, http: bool, state: HostSta
     out.extend_from_slice(&[0, 0]);
     out.extend_from_slice(&s.urgent.to_be_bytes());
     out.extend_from_slice(&opts);
-    // A SYN takes a number of its own: its data begins behind that.
+    // A SYN occupies a sequence number: its data begins after it.
     let first = s.at + i64::from(s.has(flag::SYN));
     out.extend((0..i64::from(s.len)).map(|i| content(http, first + i, s.version)));
     let mut check = fold(sum(&out, pseudo(from.0, to.0, TCP, out.len())));
@@ -191,7 +191,7 @@ fn tcp(s: &Segment, (from, to): (End, End), isn: u32, http: bool, state: HostSta
     out
 }
 
-/// Calls `each` with every frame that a segment is, and whether it reaches the host. `base` is the identification of the
+/// Calls `each` with every frame of a segment, and whether it reaches the host. `base` is the identification of the
 /// conversation's first datagram.
 pub fn segment(
     s: &Segment,
@@ -219,7 +219,7 @@ pub fn segment(
     }
 }
 
-/// A fragment of a packet's payload, whose first `header` bytes are the same in all versions.
+/// Builds the frame of a fragment of `whole`. Its first `header` bytes are the same in all versions.
 fn piece_of(
     p: &Piece,
     whole: &[u8],
@@ -238,7 +238,7 @@ fn piece_of(
         frame[start + 10] ^= 1;
     }
     let from = usize::from(p.from & 0xfff8);
-    // Bytes beyond the end of the packet are filled.
+    // Bytes beyond the end of the packet are `+`.
     frame.extend((from..from + usize::from(p.len)).map(|at| {
         let at =
             if p.version == 0 || at < header.next_multiple_of(8) { at } else { shuffled(at, p.version, whole.len()) };
@@ -247,19 +247,19 @@ fn piece_of(
     each(&frame);
 }
 
-/// Where the byte comes from that another version of a fragment has at this place: words change places with their neighbours, so
-/// that the sum of all stays the same.
+/// The place whose byte another version of a fragment has at `at`: 16-bit words change places with their neighbours, so
+/// that the checksum stays the same.
 fn shuffled(at: usize, version: u8, len: usize) -> usize {
     let other = match version % 3 {
         1 => at ^ 2,
         2 => at ^ 4,
         _ => at ^ 6,
     };
-    // The last, odd bytes stay: their partners would be behind the end.
+    // The bytes of an incomplete last group of eight stay: their partners would be past the end.
     if (at | 7) < len { other } else { at }
 }
 
-/// The frame of a fragment of a UDP datagram with the number `p.id`.
+/// Calls `each` with the frame of a fragment of UDP datagram number `p.id`, and whether it reaches the host.
 pub fn piece(p: &Piece, (from, to): (End, End), base: u32, each: &mut dyn FnMut(&[u8], bool)) {
     let len = p.of.max(8);
     let mut whole = Vec::with_capacity(len.into());

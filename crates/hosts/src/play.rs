@@ -1,5 +1,5 @@
-//! Holds a conversation: packet by packet through the engine to the host, answers back, and compares the bytes that the
-//! application reads with the inspected ones.
+//! Plays a conversation: sends its packets through the engine to the host, and the answers back, and compares the bytes
+//! that the application reads with the inspected ones.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,9 +21,9 @@ use crate::sys;
 /// Where the engine stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// Between sender and host: what it drops does not arrive.
+    /// Between sender and host: packets that it drops do not arrive.
     Inline,
-    /// Beside them.
+    /// Beside them: it sees copies of the packets.
     Passive,
 }
 
@@ -52,31 +52,31 @@ const SETTINGS: &[&str] = &[
     "classification-file=/dev/null",
     "reference-config-file=/dev/null",
     "threshold-file=/dev/null",
-    // One flow at a time: no memory has to be gone through for it.
+    // There is one flow at a time, so a small table is faster to initialise.
     "flow.hash-size=64",
     "flow.prealloc=1",
     "stream.reassembly.randomize-chunk-size=no",
 ];
-/// Rules have to be there, so that streams are inspected.
+/// Streams are inspected only if there are rules.
 const RULES: &str = "alert tcp any any -> any any (msg:\"x\"; content:\"|00 01 02 03 04 05 06 07|\"; sid:1;)\n\
     alert udp any any -> any any (msg:\"y\"; content:\"|00 01 02 03 04 05 06 07|\"; sid:2;)\n";
 
 /// Time between two packets, in microseconds.
 const STEP: i64 = 50;
-/// How long is waited until the host has forgotten fragments.
+/// How long to wait until the host has forgotten fragments.
 const HOST_WAITS: Duration = Duration::from_millis(FRAGMENT_SECONDS * 1000 + 200);
-/// Answers that are taken of one packet, at most.
+/// Most answers handled for one packet.
 const ANSWERS: usize = 64;
 
 /// A host behind the engine.
 #[derive(Debug)]
 pub struct Bench {
     host: Host,
-    /// Passive, a second engine, configured for applications that read urgent data in line.
+    /// The engine. Passive, there is a second one, configured for applications that read urgent data in line.
     engines: Vec<InProcess>,
     mode: Mode,
     now: i64,
-    /// Conversations held: each is from another address or port.
+    /// Conversations played so far: each comes from another address or port.
     held: u64,
     buffer: Vec<u8>,
     frame: Vec<u8>,
@@ -93,21 +93,21 @@ pub struct Outcome {
     pub inspected: u64,
     /// Packets of the sender.
     pub packets: u64,
-    /// Those that were dropped, by reason.
+    /// Packets that the engine dropped, by reason.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// Packets that went on with other bytes.
+    /// Packets that the engine forwarded with other bytes.
     pub replaced: u64,
     /// Events of the decoder and the stream engine.
     pub events: Vec<&'static str>,
-    /// The bytes that the host read without inspection.
+    /// The first byte that the host read without inspection.
     pub difference: Option<Difference>,
     /// Whether there was a connection, or a datagram arrived.
     pub arrived: bool,
-    /// Whether the application reads now and then only.
+    /// Whether the application reads only now and then.
     pub lazy: bool,
     /// Whether the sender sent fragments of datagrams.
     pub datagrams: bool,
-    /// Whether it was silent for so long that flows time out.
+    /// Whether the sender paused, so that flows may have timed out.
     pub waits: bool,
     /// Where the stream begins that the application reads.
     pub first: i64,
@@ -115,7 +115,7 @@ pub struct Outcome {
     pub course: Course,
 }
 
-/// One conversation in the course of being held.
+/// A conversation in progress.
 struct Talk<'a> {
     c: &'a Conversation,
     /// The next step.
@@ -126,7 +126,7 @@ struct Talk<'a> {
     /// Whether the host has sent anything.
     answered: bool,
     stream: Option<TcpStream>,
-    /// The application's connection is at its end, or was reset.
+    /// Whether the application's connection has ended or was reset.
     over: bool,
     checked: usize,
     urgent: bool,
@@ -145,7 +145,7 @@ impl Bench {
     /// A host in a namespace of the calling thread, and an engine. `dir` is a folder that files may be written to.
     ///
     /// # Errors
-    /// The missing part, as a sentence.
+    /// What is missing, as a sentence.
     pub fn new(mode: Mode, host: Host, dir: &Path) -> Result<Bench, String> {
         std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         let rules = dir.join("hosts.rules");
@@ -166,7 +166,7 @@ impl Bench {
         self.mode
     }
 
-    /// The engine that a conversation goes by.
+    /// The engine for a conversation.
     fn engine(&mut self, c: &Conversation) -> &mut InProcess {
         let n = self.engines.len() - 1;
         &mut self.engines[if c.oob_inline { n } else { 0 }]
@@ -178,7 +178,7 @@ impl Bench {
         }
     }
 
-    /// The sender: one address for many conversations, each from another port; for fragments one address each.
+    /// The sender's address and port. Many conversations share an address, but with fragments each has its own.
     fn sender(&mut self, c: &Conversation) -> End {
         let n = self.held;
         self.held += 1;
@@ -188,7 +188,7 @@ impl Bench {
             _ => false,
         });
         if fragments && !c.steps.iter().any(|s| matches!(s, Step::Wait(_))) {
-            // Those of before are forgotten.
+            // By then the engine has forgotten earlier fragments.
             self.now += 61_000_000;
         }
         let (host, port) = match (fragments, c.role) {
@@ -204,7 +204,7 @@ impl Bench {
         (address, port as u16)
     }
 
-    /// Holds a conversation.
+    /// Plays a conversation.
     ///
     /// # Errors
     /// The host is gone.
@@ -213,7 +213,7 @@ impl Bench {
         Ok(all.pop().unwrap_or_default())
     }
 
-    /// Holds conversations: one after the other, but that all wait together where the host's time has to go by.
+    /// Plays conversations one after the other. Those that need real time to pass wait for it together.
     ///
     /// # Errors
     /// The host is gone.
@@ -283,7 +283,7 @@ impl Bench {
         Ok(t)
     }
 
-    /// Goes on until the end, or until the host's time has to go by; whether it has.
+    /// Runs until the end, or until real time must pass. Returns whether it must.
     fn run(&mut self, t: &mut Talk<'_>) -> io::Result<bool> {
         while let Some(step) = t.c.steps.get(t.next).filter(|_| t.out.difference.is_none()) {
             if self.trace {
@@ -327,7 +327,7 @@ impl Bench {
             Step::Read => self.read(t, true),
             Step::Write(n) => {
                 if let Some(s) = &mut t.stream {
-                    // Where there is no room, or no connection any more, it is not written.
+                    // Without room, or after the connection's end, nothing is written.
                     let _ = io::Write::write(s, &vec![b'.'; usize::from(*n)]);
                 }
                 self.answers(t)?;
@@ -357,7 +357,7 @@ impl Bench {
         packet::segment(s, (t.sender, t.host), t.c.isn, t.c.http, t.host_state, t.base, &mut |f, arrives| {
             frames.push((f.to_vec(), arrives));
         });
-        // A host that listens discards a SYN with a FIN; one that opens the connection does not.
+        // A listening host discards a SYN with a FIN; one that opens the connection does not.
         let other = if t.c.role == Role::Client { flag::RST } else { flag::FIN | flag::RST };
         if s.has(flag::SYN) && s.flags & other == 0 && !s.lost {
             t.syns.push((s.at + 1, s.len.into()));
@@ -369,7 +369,7 @@ impl Bench {
         Ok(())
     }
 
-    /// A frame of the sender goes through the engine to the host, which answers.
+    /// Sends a frame of the sender through the engine to the host, then the host's answers back.
     fn deliver(&mut self, t: &mut Talk<'_>, frame: &[u8], arrives: bool) -> io::Result<()> {
         self.now += STEP;
         t.out.packets += 1;
@@ -405,7 +405,7 @@ impl Bench {
                 t.host.1 = a.ports.0;
             }
             if a.to != t.sender.0 || a.ports != (t.host.1, t.sender.1) {
-                // Of a conversation that is over.
+                // It belongs to an earlier conversation.
                 continue;
             }
             packet::framed(packet, &mut self.frame);
@@ -456,13 +456,13 @@ impl Bench {
                     t.prepare(t.c);
                     break;
                 }
-                // Of a conversation that is over.
+                // It belongs to an earlier conversation.
                 let _ = sys::close_resets(stream.as_fd());
             }
         }
     }
 
-    /// The application reads; inline these bytes must be inspected by now.
+    /// The application reads. Inline, these bytes must be inspected by now.
     fn read(&mut self, t: &mut Talk<'_>, all: bool) {
         self.accept(t);
         let Some(stream) = t.stream.as_ref().filter(|_| !t.over) else { return };
@@ -483,7 +483,7 @@ impl Bench {
                     }
                 }
                 Ok(None) => break,
-                // Before a connection there is nothing to read.
+                // The connection is not established yet.
                 Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => break,
                 Err(_) => {
                     t.over = true;
@@ -496,7 +496,7 @@ impl Bench {
         }
     }
 
-    /// Datagrams that the application reads.
+    /// The application reads datagrams, which must be inspected by now.
     fn datagrams(&mut self, t: &mut Talk<'_>) {
         while let Some((n, from)) = self.host.datagram(&mut self.buffer) {
             if plain(from) != t.sender {
@@ -512,7 +512,7 @@ impl Bench {
         }
     }
 
-    /// The engine's flows end; passive, all that the host read must have been inspected by then.
+    /// Ends the engine's flows. Passive, everything that the host read must be inspected by then.
     fn engine_ends(&mut self, t: &mut Talk<'_>) {
         self.engine(t.c).finish();
         self.note(t);
@@ -522,14 +522,14 @@ impl Bench {
         }
     }
 
-    /// Nothing of the conversation is left on the host.
+    /// Removes what the conversation left on the host.
     fn close(&mut self, t: &mut Talk<'_>) -> io::Result<()> {
         match t.stream.take() {
             Some(stream) => {
                 let _ = sys::close_resets(stream.as_fd());
             }
             None => {
-                // A connection that waits to be completed.
+                // The host may have a connection that is not established or not accepted yet.
                 let s = Segment { flags: flag::RST, ..Segment::default() };
                 let mut frames = Vec::new();
                 packet::segment(&s, (t.sender, t.host), t.c.isn, false, t.host_state, 0, &mut |f, _| {
@@ -545,7 +545,8 @@ impl Bench {
     }
 }
 
-/// Whether the engine may take the connection for over, and for another one, that goes on: behind a reset that did not arrive comes a SYN.
+/// Whether the engine may see a new connection where the host continues the old one: a reset did not arrive, and a SYN
+/// follows.
 fn begins_anew(steps: &[Step]) -> bool {
     let has = |s: &Step, bit: u8, lost: bool| matches!(s, Step::Segment(s) if s.has(bit) && (s.lost || !lost));
     let reset = steps.iter().position(|s| has(s, flag::RST, true));
@@ -553,7 +554,7 @@ fn begins_anew(steps: &[Step]) -> bool {
 }
 
 impl Talk<'_> {
-    /// Seconds that go by with the next step, where they do for the host as well: it forgets its fragments.
+    /// Seconds of the next step's wait, if the host must forget fragments during it.
     fn waits(&self) -> Option<u32> {
         let forgets = if self.c.v6 { 60 } else { 30 };
         let fragments = self.c.steps.iter().any(|s| matches!(s, Step::Piece(_)));
@@ -563,10 +564,10 @@ impl Talk<'_> {
         }
     }
 
-    /// The window of an answer.
+    /// Records the window that an answer offers.
     fn note_offer(&mut self, a: &Answer) {
         if a.flags & flag::SYN != 0 {
-            // Both scale, or none does (RFC 7323 section 2.2); a host that answers knows.
+            // Both sides scale, or none (RFC 7323 section 2.2). A SYN/ACK of the host already takes this into account.
             let scales =
                 |s: &Step| matches!(s, Step::Segment(s) if s.options.iter().any(|o| matches!(o, Opt::Scale(_))));
             let both = a.flags & flag::ACK != 0 || self.c.steps.iter().any(scales);
@@ -581,7 +582,8 @@ impl Talk<'_> {
 
     fn prepare(&mut self, c: &Conversation) {
         if let Some(s) = &self.stream {
-            // One that is accepted before its handshake is over would wait for that when the application writes.
+            // With fast open, a connection is accepted before its handshake is complete; a write would block until
+            // then.
             let _ = s.set_nonblocking(true);
         }
         if let Some(s) = self.stream.as_ref().filter(|_| c.oob_inline) {

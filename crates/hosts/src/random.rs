@@ -32,7 +32,7 @@ impl Random {
         result
     }
 
-    /// A number below `n`; 0 where `n` is 0.
+    /// A number below `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
@@ -42,7 +42,7 @@ impl Random {
         from + self.below((to - from + 1).max(1) as u64) as i64
     }
 
-    /// Whether something happens that does so in `percent` of all cases.
+    /// `true` in `percent` of 100 cases.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -12,14 +12,14 @@ use crate::undecidable;
 pub enum Verdict {
     /// Every byte that the host read was inspected.
     Fine,
-    /// A byte was not, which no sensor can know; an event says so.
+    /// A byte was not inspected, but no passive sensor can know that the host reads it; an event says so.
     Undecidable(&'static str),
-    /// It was not.
+    /// A byte was not inspected, and no known reason explains it.
     Slipped(Difference),
 }
 
 impl Verdict {
-    /// From the result of a conversation.
+    /// The verdict on a conversation.
     pub fn of(mode: Mode, out: &Outcome) -> Verdict {
         let Some(d) = &out.difference else { return Verdict::Fine };
         match undecidable::reason(d, out).filter(|_| mode == Mode::Passive) {
@@ -74,7 +74,7 @@ impl Report {
         }
     }
 
-    /// Adds all of another one.
+    /// Adds the results of another run.
     pub fn merge(&mut self, other: Report) {
         for (class, o) in other.rows {
             let r = self.rows.entry(class).or_default();
@@ -95,22 +95,22 @@ impl Report {
         }
     }
 
-    /// Conversations held.
+    /// Number of conversations.
     pub fn conversations(&self) -> u64 {
         self.rows.values().map(|r| r.conversations).sum()
     }
 
-    /// Conversations with a byte that the host read without inspection and without an event.
+    /// Number of conversations with [`Verdict::Slipped`].
     pub fn slipped(&self) -> u64 {
         self.rows.values().map(|r| r.slipped).sum()
     }
 
-    /// Of a class: conversations, and those of which something arrived.
+    /// A class's number of conversations, and of those in which anything arrived.
     pub fn arrived(&self, class: &str) -> (u64, u64) {
         self.rows.get(class).map_or((0, 0), |r| (r.conversations, r.arrived))
     }
 
-    /// As a table.
+    /// The results as a table.
     pub fn table(&self, mode: Mode) -> String {
         let mut out = String::new();
         let mut line = |cells: [String; 9], undecidable: &str| {
@@ -136,12 +136,12 @@ impl Report {
             for (to, n) in cells[1..].iter_mut().zip(n) {
                 *to = n.to_string();
             }
-            let told: Vec<String> = r.undecidable.iter().map(|(name, n)| format!("{name}: {n}")).collect();
-            (cells, told.join("; "))
+            let text: Vec<String> = r.undecidable.iter().map(|(name, n)| format!("{name}: {n}")).collect();
+            (cells, text.join("; "))
         };
         for (name, r) in &self.rows {
-            let (cells, told) = show(name, r);
-            line(cells, &told);
+            let (cells, text) = show(name, r);
+            line(cells, &text);
             sum.conversations += r.conversations;
             sum.arrived += r.arrived;
             sum.read += r.read;
@@ -154,8 +154,8 @@ impl Report {
                 *sum.undecidable.entry(name).or_default() += n;
             }
         }
-        let (cells, told) = show("all", &sum);
-        line(cells, &told);
+        let (cells, text) = show("all", &sum);
+        line(cells, &text);
         if !self.reasons.is_empty() {
             let all: Vec<String> = self.reasons.iter().map(|(why, n)| format!("{why} {n}")).collect();
             let _ = writeln!(out, "dropped: {}", all.join(", "));

@@ -4,21 +4,21 @@ use margay_engine::witness::{What, Witness};
 
 use crate::packet::End;
 
-/// Places of a stream that are kept: conversations are shorter.
+/// Bytes of a stream that are recorded; conversations are shorter.
 const MOST: usize = 256 << 10;
-/// Bytes of the stream that must have been in one chunk together with the one behind them: what a rule looks for is no longer.
+/// Each byte must have been inspected in one chunk with this many bytes before it. No rule looks for anything longer.
 pub const TOGETHER: usize = 256;
 
 /// Bytes by their place in a stream.
 #[derive(Debug, Default)]
 struct Bytes {
     bytes: Vec<u8>,
-    /// Whether there is one, and 1 + the place where the longest chunk begins that it was in.
+    /// For each byte: 0 if there is none, otherwise 1 + the start of the longest chunk that contained it.
     from: Vec<u32>,
 }
 
 impl Bytes {
-    /// Puts bytes at a place. Bytes before the first of the conversation are omitted.
+    /// Records bytes at a place. Bytes before the stream's start are ignored.
     fn put(&mut self, place: i64, data: &[u8]) {
         let cut = usize::try_from(-place).unwrap_or(0);
         let (start, data) = (usize::try_from(place).unwrap_or(0), data.get(cut..).unwrap_or(&[]));
@@ -42,14 +42,14 @@ impl Bytes {
             }
         }
         if changed.is_some() {
-            // Later bytes were seen together with other bytes than these.
+            // Later bytes were inspected together with other bytes than these.
             for from in self.from.iter_mut().skip(end).filter(|f| **f != 0) {
                 *from = (*from).max(end as u32 + 1);
             }
         }
     }
 
-    /// Discards everything from a place on.
+    /// Discards all bytes from a place on.
     fn forget(&mut self, place: i64) {
         let from = usize::try_from(place).unwrap_or(0);
         self.from.iter_mut().skip(from).for_each(|f| *f = 0);
@@ -62,16 +62,16 @@ impl Bytes {
     }
 }
 
-/// A flow, as the engine has it.
+/// One of the engine's flows.
 #[derive(Debug)]
 struct Track {
     flow: u64,
     raw: Bytes,
     app: Bytes,
     app_off: bool,
-    /// No parser took what is before this: it was off until another began there.
+    /// No parser received bytes before this place: parsing was off until a parser started there.
     not_parsed: i64,
-    /// Where a parser began in the place of another that had not failed.
+    /// Where a parser replaced another one that had not failed.
     anew: Vec<i64>,
     gaps: Vec<(i64, i64)>,
 }
@@ -90,20 +90,20 @@ pub struct Difference {
 pub enum How {
     /// It was not inspected.
     Unseen,
-    /// Another one was inspected in its place.
+    /// Another byte was inspected in its place.
     Other,
     /// It was inspected, but not together with the bytes before it.
     Apart,
-    /// No parser was given it, though one takes the stream.
+    /// No parser received it, though one parses the stream.
     UnseenByParser,
-    /// A parser was given another one.
+    /// A parser received another byte in its place.
     OtherByParser,
     /// A parser received it without the bytes before it.
     Anew,
 }
 
 impl How {
-    /// In words.
+    /// The difference in words.
     pub const fn text(self) -> &'static str {
         match self {
             How::Unseen => "was not inspected",
@@ -123,20 +123,21 @@ pub struct Seen {
     datagrams: Vec<Vec<u8>>,
     /// The decoder's and stream engine's events.
     pub events: Vec<&'static str>,
-    /// Whether the engine may have forgotten the flow in the meantime, so that what it has since is another one.
+    /// Whether the engine may have forgotten the flow and begun another one.
     several: bool,
-    /// Urgent bytes at most, which the host takes out.
+    /// Most urgent bytes that the host may have taken out.
     urgent: usize,
 }
 
 impl Seen {
-    /// Nothing yet. `several` says whether there may be several flows, one after the other, and `urgent` how many segments have an urgent
-    /// pointer.
+    /// No bytes yet. `several`: whether there may be several flows, one after the other. `urgent`: the number of
+    /// segments with an urgent pointer.
     pub fn new(several: bool, urgent: usize) -> Seen {
         Seen { several, urgent, ..Seen::default() }
     }
 
-    /// Takes what happened since the witness was cleared, of packets from `sender` to `host`; `isn` is the sender's.
+    /// Adds the witness's records of packets from `sender` to `host`, and its events. `isn` is the sender's initial
+    /// sequence number.
     pub fn note(&mut self, witness: &Witness, sender: End, host: End, isn: u32) {
         for r in witness.records() {
             if let What::Event(name) = r.what {
@@ -180,7 +181,7 @@ impl Seen {
                 }
                 What::AppOff => t.app_off = true,
                 What::AppRestart { first, offset } => {
-                    // What it was given before that was parsed.
+                    // What the previous parser received before this place was parsed.
                     let at = place(first, offset);
                     t.app.forget(at);
                     if std::mem::take(&mut t.app_off) {
@@ -194,14 +195,14 @@ impl Seen {
         }
     }
 
-    /// Bytes of the stream that were inspected.
+    /// Number of inspected bytes, of streams and datagrams.
     pub fn inspected(&self) -> u64 {
         let of = |t: &Track| t.raw.from.iter().filter(|f| **f != 0).count() as u64;
         self.tracks.iter().map(of).sum::<u64>() + self.datagrams.iter().map(|d| d.len() as u64).sum::<u64>()
     }
 
-    /// Whether what the host read of the stream, from byte `from` on, was inspected as it read it. `first` is the place of the first
-    /// byte that it read.
+    /// Checks that what the host read, from byte `from` on, was inspected as the host read it. `first` is the place of
+    /// the first byte read; `parsed` is whether a parser must have received the bytes.
     ///
     /// # Errors
     /// The first difference from the flow that fits best.
@@ -216,7 +217,7 @@ impl Seen {
         for t in &self.tracks {
             match t.check(read, from, first, parsed) {
                 Ok(()) => return Ok(()),
-                // Of two flows that fit as well the one that has something there.
+                // Of two flows that fit equally, the one that has a byte there counts.
                 Err(d) if d.at > best.at || d.at == best.at && best.how == How::Unseen => best = d,
                 Err(_) => {}
             }
@@ -224,11 +225,11 @@ impl Seen {
         Err(best)
     }
 
-    /// Each byte in whichever flow.
+    /// As [`Seen::check`], but each byte may be in any flow.
     fn check_any(&self, read: &[u8], from: usize, first: i64) -> Result<(), Difference> {
         for (at, b) in read.iter().enumerate().skip(from) {
             let mut how = How::Unseen;
-            // In a flow that follows on another the urgent bytes of that one count.
+            // A flow that follows another one is shifted by the urgent bytes of that one.
             let shifts = 0..=self.urgent as i64;
             for (t, shift) in self.tracks.iter().flat_map(|t| shifts.clone().map(move |n| (t, n))) {
                 match t.raw.get(at as i64 + first + shift) {
@@ -300,7 +301,7 @@ mod tests {
         assert_eq!(how(&track(&[(0, b"aXc")]), b"abc"), Err((1, How::Other)));
         assert_eq!(how(&track(&[(0, b"ab"), (2, b"cd")]), b"abcd"), Err((2, How::Apart)));
         assert_eq!(how(&track(&[(0, b"ab"), (0, b"abcd")]), b"abcd"), Ok(()));
-        // Seen together, and then again as another one, alone.
+        // Inspected together, then again alone and with other content.
         assert_eq!(how(&track(&[(0, b"abX"), (2, b"c")]), b"abc"), Err((2, How::Apart)));
     }
 

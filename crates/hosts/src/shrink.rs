@@ -1,11 +1,11 @@
-//! Makes a conversation as small as it can be and still get past the engine.
+//! Minimises a conversation that slips past the engine.
 
 use crate::conversation::{Conversation, Piece, Role, Segment, Step, flag};
 
-/// Rounds, at most: each tries every simplification once.
+/// Most rounds; each tries every simplification once.
 const ROUNDS: usize = 20;
 
-/// The smallest conversation found of which `slips` says yes, as it does of `from`.
+/// The smallest conversation found, starting with `from`, for which `slips` is true, as it is for `from`.
 pub fn shrink(from: &Conversation, slips: &mut dyn FnMut(&Conversation) -> bool) -> Conversation {
     let mut best = from.clone();
     for _ in 0..ROUNDS {
@@ -37,7 +37,8 @@ fn fewer_steps(best: &mut Conversation, slips: &mut dyn FnMut(&Conversation) -> 
     }
 }
 
-/// Tries what `change` makes of a copy, which says whether it changed something.
+/// Applies `change` to a copy, and keeps the copy if it differs and `slips` is true for it. Returns whether it was
+/// kept.
 fn attempt(
     best: &mut Conversation,
     slips: &mut dyn FnMut(&Conversation) -> bool,

@@ -1,4 +1,5 @@
-//! The system calls that the standard library has no safe form of: a network namespace for a thread, a TUN device, socket options.
+//! System calls without a safe form in the standard library: a network namespace for a thread, a TUN device, socket
+//! options.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -11,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 /// Moves the calling thread to a network namespace of its own. It needs root.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(crate) fn new_namespace() -> io::Result<()> {
     // SAFETY: no memory is handed over; only the calling thread changes its namespace.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
@@ -20,7 +21,7 @@ pub(crate) fn new_namespace() -> io::Result<()> {
 /// A TUN device of that name in the thread's namespace: each read and write is one IP packet, without a header before it.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(crate) fn tun(name: &str) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
     // SAFETY: all zeros is a valid `ifreq`.
@@ -37,15 +38,15 @@ pub(crate) fn tun(name: &str) -> io::Result<File> {
 /// Sets an integer option of a socket.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(crate) fn set(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
     set_bytes(socket, level, option, &value.to_ne_bytes())
 }
 
-/// Has `close` reset the connection.
+/// Makes `close` reset the connection.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(crate) fn close_resets(socket: BorrowedFd<'_>) -> io::Result<()> {
     // `struct linger`: on, for 0 seconds.
     let (on, seconds): (c_int, c_int) = (1, 0);
@@ -61,19 +62,19 @@ fn set_bytes(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: &[u8]) 
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value.as_ptr().cast(), len) })
 }
 
-/// Has a listening socket hold so many connections that wait.
+/// Sets how many connections may wait at a listening socket.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(crate) fn backlog(socket: BorrowedFd<'_>, waiting: c_int) -> io::Result<()> {
     // SAFETY: no memory is handed over; the descriptor is open.
     check(unsafe { libc::listen(socket.as_raw_fd(), waiting) })
 }
 
-/// A connection that was only begun: its SYN was sent.
+/// Starts a connection: sends its SYN, and does not wait for the answer.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(crate) fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     // SAFETY: no memory is handed over.
     let fd = unsafe { libc::socket(libc::AF_INET6, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
@@ -102,7 +103,7 @@ pub(crate) fn connect(to: SocketAddr) -> io::Result<TcpStream> {
 /// Reads from a socket without waiting; `None` if it has no data yet.
 ///
 /// # Errors
-/// The kernel's: the connection was reset.
+/// The kernel's error, for example if the connection was reset.
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     // SAFETY: the descriptor is open; pointer and length are of one slice.
     let n = unsafe { libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };

@@ -4,7 +4,7 @@ use crate::conversation::flag;
 use crate::play::Outcome;
 use crate::seen::{Difference, How, TOGETHER};
 
-/// Which fragments a host has, and had when the others came, by the event that says so.
+/// It is unknown which fragments a host has, and had when the others arrived. Events, each with its reason.
 const FRAGMENTS: &[(&str, &str)] = &[
     ("ipv4.frag_again", "fragment lost behind the sensor"),
     ("ipv6.frag_again", "fragment lost behind the sensor"),
@@ -15,28 +15,33 @@ const FRAGMENTS: &[(&str, &str)] = &[
     ("ipv4.frag_overlap", "fragments that overlap"),
     ("ipv6.frag_overlap", "fragments that overlap"),
 ];
-/// Which of two versions of a segment arrived is not seen where one is lost behind the sensor; nor is whether an urgent pointer did.
+/// If a segment is lost behind the sensor, it is unknown which of two versions arrived, and whether an urgent pointer
+/// did.
 const LOST: &str = "segment lost behind the sensor";
-/// The events that say that urgent pointers matter, and that one was behind another.
+/// The events for an urgent pointer whose byte matters, and for one that a later pointer passed over.
 const URGENT_DATA: &str = "reassembly_urgent_data";
 const PASSED_OVER: &str = "reassembly_urgent_passed_over";
-/// Whether a host takes the urgent pointer of a segment that it has depends on whether it has acknowledged all of it.
+/// Whether a host accepts the urgent pointer of a retransmitted segment depends on whether it has acknowledged all of
+/// the segment.
 const AGAIN: &str = "urgent pointer of a segment that came again";
-/// A host notes the timestamp of a segment only if it had acknowledged all data before it.
+/// A host records the timestamp of a segment only if it had acknowledged all data before it.
 const TIME: &str = "timestamp that may be too old";
 const OLD_TIME: &str = "pkt_invalid_timestamp";
-/// Of two versions that a host may both discard the likelier one is kept.
+/// A host may discard either of two versions; the engine keeps the likelier one.
 const DOUBTFUL: &str = "both versions are doubtful";
-/// Linux looks at how old the acknowledgment of data is only off its fast path, which data takes as memory is there.
+/// Linux checks for an old acknowledgment only outside its fast path, and whether data takes that depends on its
+/// memory.
 const ACK: &str = "acknowledgment that is too old";
 const INVALID_ACK: &str = "pkt_invalid_ack";
-/// An urgent byte that the next urgent pointer goes past is taken out where its application has read up to it by then.
+/// If a later urgent pointer passes over an urgent byte, the host takes that byte out only if its application has read
+/// up to it by then.
 const URGENT: &str = "urgent byte that was passed over";
 /// Of two versions of early data Linux keeps the one that it can merge with its neighbours, which depends on its memory.
 const EARLY: &str = "early segments that disagree";
-/// Whether a host takes a segment that reaches beyond its window depends on what its application has read, and on its kernel.
+/// Whether a host accepts a segment that reaches beyond its window depends on what its application has read, and on its
+/// kernel.
 const BEYOND: &str = "segment beyond the window";
-/// The events that say so.
+/// The events for such segments.
 const OUT_OF_WINDOW: &[&str] = &[
     "3whs_wrong_seq_wrong_ack",
     "est_packet_out_of_window",
@@ -51,9 +56,10 @@ const OUT_OF_WINDOW: &[&str] = &[
     "lastack_ack_wrong_seq",
     "timewait_ack_wrong_seq",
 ];
-/// Linux reads data behind a FIN that came early as if that took no number, where it could put both together in its memory.
+/// If a FIN arrives early, Linux may merge it with the data after it, and then reads that data as if the FIN occupied
+/// no sequence number. This depends on its memory.
 const FIN: &str = "data behind an early FIN";
-/// Data of the second of two different SYNs is not kept; where the first is lost the host may take it.
+/// The engine does not keep the data of a second, different SYN. If the first one is lost, the host may accept it.
 const LOST_SYN: &str = "SYN lost behind the sensor";
 
 /// Every reason.
@@ -74,11 +80,12 @@ pub const REASONS: &[&str] = &[
     TIME,
 ];
 
-/// The reason why no passive sensor can know of a difference, if there is one: an event or the packets show it.
+/// The reason why no passive sensor can know of a difference, if there is one. Events and packets must show that it
+/// applies.
 pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     let has = |e: &str| out.events.contains(&e);
     let course = &out.course;
-    // Urgent bytes that were taken out before it do not count in what the application reads.
+    // What the application reads does not include urgent bytes, which the host took out.
     let urgent = course.sent.iter().filter(|s| s.urgent.is_some()).count() as i64;
     let first = d.at as i64 + out.first;
     let places = || first..=first + urgent;
@@ -96,20 +103,20 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
         return Some(FIN);
     }
     let arrived = || course.sent.iter().filter(|s| !s.lost).filter_map(|s| s.urgent);
-    // Of a flow that timed out in the meantime the engine has forgotten that there was a pointer.
+    // If the flow timed out in the meantime, the engine has forgotten the earlier pointer.
     let passed_over = has(PASSED_OVER) || has(URGENT_DATA) && out.waits;
     if (out.lazy || out.waits) && passed_over && arrived().any(|p| reached(p) && arrived().any(|later| later > p)) {
         return Some(URGENT);
     }
     let lost = || course.sent.iter().filter(|s| s.lost);
-    // A pointer of a segment that is taken makes those void that come later and point at less.
+    // An accepted pointer voids later ones that point at an earlier byte.
     let voids = |u: i64| has(URGENT_DATA) && arrived().any(|p| reached(p) && p < u);
-    // A host discards a segment that ends before what it has acknowledged, whose acknowledgment passes the sensor later.
+    // A host discards a segment that it has acknowledged completely, but its acknowledgment passes the sensor later.
     let again = || course.sent.iter().any(|s| s.again && s.urgent.is_some_and(|u| reached(u) || voids(u)));
     if has(URGENT_DATA) && again() {
         return Some(AGAIN);
     }
-    // A pointer that was lost hides those behind it that point at less.
+    // For the engine, but not for the host, a lost pointer voids later ones that point at an earlier byte.
     let hidden = |p: i64| lost().any(|s| s.covers(p) || s.urgent.is_some_and(|other| other > p));
     let pointer_lost = || lost().any(|s| s.urgent.is_some_and(reached)) || arrived().any(|p| reached(p) && hidden(p));
     if has(URGENT_DATA) && pointer_lost() {
@@ -129,7 +136,7 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     if differs && has(OLD_TIME) && at(&|s| s.old_time) {
         return Some(TIME);
     }
-    // A pointer at a byte that the host has, and has given to its application, says nothing.
+    // A pointer at a byte that the application has read has no effect.
     let given = |p: i64| reached(p) && course.any_at(p, |s| s.old_time);
     if has(URGENT_DATA) && has(OLD_TIME) && arrived().any(given) {
         return Some(TIME);
@@ -137,7 +144,7 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     if differs && places().any(|p| course.doubtful_at(p)) {
         return Some(DOUBTFUL);
     }
-    // Its timestamp is noted where its data is taken.
+    // The host records the timestamp of a segment with an old acknowledgment only if it accepts its data.
     let noted = || course.sent.iter().any(|s| s.old_ack && !s.lost) && at(&|s| s.old_time);
     if has(INVALID_ACK) && (at(&|s| s.old_ack) || noted()) {
         return Some(ACK);
@@ -161,7 +168,7 @@ mod tests {
         Segment { flags: flag::ACK | flag::URG, urgent, ..segment(at, len) }
     }
 
-    /// What these segments come to, where byte 5 differs, with these events.
+    /// The reason for these segments and events, if byte 5 differs.
     fn why(all: &[Segment], how: How, events: &[&'static str]) -> Option<&'static str> {
         let mut out = Outcome { events: events.to_vec(), ..Outcome::default() };
         out.course.offered(0, 100);
@@ -216,7 +223,7 @@ mod tests {
         [urgent(0, 3, 9), urgent(9, 3, 9)].iter().for_each(|s| out.course.note(s));
         let d = Difference { at: 2, how: How::Other };
         assert_eq!(reason(&d, &out), Some(URGENT));
-        // One that reads at once has read up to it. Whether it has where the flow timed out in between nobody tells.
+        // An application that reads at once has read up to the byte. If the flow timed out in between, this is unknown.
         out.lazy = false;
         assert_eq!(reason(&d, &out), None);
         out.waits = true;
@@ -225,7 +232,7 @@ mod tests {
         assert_eq!(reason(&d, &out), Some(URGENT));
         out.events.clear();
         assert_eq!(reason(&d, &out), None);
-        // Not what is before the first of them.
+        // Urgent bytes explain no difference before the first of them.
         out.events = vec![URGENT_DATA, PASSED_OVER];
         out.course = Default::default();
         [urgent(8, 3, 9), urgent(20, 3, 9)].iter().for_each(|s| out.course.note(s));

@@ -1,11 +1,11 @@
-//! Fragments: of UDP datagrams, and of anything that is cut into them.
+//! Fragments of UDP datagrams and other packets.
 
 use super::Maker;
 use super::stream::all;
 use crate::conversation::{Piece, Step};
 use crate::random::Random;
 
-/// The fragments of a packet whose payload is `of` bytes long, in the order in which they are sent, and what is done to them.
+/// The fragments of a packet with a payload of `of` bytes, in sending order, with random changes.
 pub(super) fn pieces(r: &mut Random, id: u16, of: u16) -> Vec<Piece> {
     let mut out = Vec::new();
     let longest = r.pick(&[8, 16, 64, 256, 1024]);
@@ -37,7 +37,7 @@ fn change(r: &mut Random, out: &mut Vec<Piece>, id: u16, of: u16) {
             out.swap(at, place.min(last));
         }
         2 => out.insert(place, p),
-        // Another content, at the same place, longer, shorter, shifted.
+        // Other content: at the same place, or shifted and longer or shorter.
         3 | 4 => out.insert(place, Piece { version: r.pick(&[1, 2, 3]), ..p }),
         5 => {
             let from = (i64::from(p.from) + r.between(-3, 3) * 8).clamp(0, i64::from(of)) as u16;
@@ -45,7 +45,7 @@ fn change(r: &mut Random, out: &mut Vec<Piece>, id: u16, of: u16) {
             let more = r.chance(50) || u32::from(from) + u32::from(len) < u32::from(of);
             out.insert(place, Piece { from, len, more, version: r.pick(&[0, 1]), ..p });
         }
-        // It ends elsewhere.
+        // Another end of the datagram.
         6 => out.insert(place, Piece { more: !p.more, version: r.pick(&[0, 1]), ..p }),
         7 => {
             out.insert(place, Piece { from: of.next_multiple_of(8), len: r.pick(&[0, 8, 16]), more: r.chance(50), ..p })
@@ -78,12 +78,12 @@ pub(super) fn fragments(m: &mut Maker<'_>) {
     let mut sent: Vec<Piece> = Vec::new();
     let n = m.r.pick(&[1, 1, 1, 2, 2, 3]);
     for i in 0..n {
-        // A datagram after another one of the same identification.
+        // Sometimes a datagram with the identification of the first one.
         let id = if i > 0 && m.r.chance(30) { 1 } else { i + 1 };
         let of = m.r.pick(&[9, 16, 24, 40, 100, 300, 1500, 4000]) + m.r.between(0, 8) as u16;
         let mut next = if m.r.chance(8) { vec![all(id, of)] } else { pieces(m.r, id, of) };
         if i > 0 && m.r.chance(30) {
-            // They are mixed.
+            // Fragments of several datagrams are mixed.
             for p in next {
                 let at = m.r.below(sent.len() as u64 + 1) as usize;
                 sent.insert(at, p);
@@ -95,15 +95,15 @@ pub(super) fn fragments(m: &mut Maker<'_>) {
     m.c.steps.extend(sent.into_iter().map(Step::Piece));
 }
 
-/// The same, with so long a time between some of them that they are forgotten, or nearly.
+/// As [`fragments`], with a pause after which hosts have forgotten earlier fragments, or nearly.
 pub(super) fn timeouts(m: &mut Maker<'_>) {
     fragments(m);
-    // Not around the time at which a host forgets: that nobody knows exactly.
+    // Not close to the time at which a host forgets fragments, which is not known exactly.
     let seconds = if m.c.v6 { m.r.pick(&[20, 50, 61, 70]) } else { m.r.pick(&[20, 27, 33, 50, 61, 70]) };
     let place = m.r.below(m.c.steps.len() as u64 + 1) as usize;
     let mut late = m.c.steps.split_off(place);
     if m.r.chance(60) {
-        // Earlier fragments come again with other content.
+        // Earlier fragments are sent again with other content.
         let again = m.c.steps.iter().filter_map(|s| match s {
             Step::Piece(p) => Some(Step::Piece(Piece { version: p.version ^ 1, lost: false, ..*p })),
             _ => None,

@@ -3,12 +3,12 @@
 use super::Maker;
 use crate::conversation::{Opt, Piece, Segment, Step, flag};
 
-/// How many times something is done.
+/// How often a change is made.
 fn times(m: &mut Maker<'_>) -> i64 {
     m.r.pick(&[1, 1, 1, 2, 3])
 }
 
-/// A segment of the steps, by place.
+/// A random segment of the steps, with its index.
 fn any(m: &mut Maker<'_>, steps: &[Step]) -> Option<(usize, Segment)> {
     let all: Vec<usize> = steps.iter().enumerate().filter(|s| matches!(s.1, Step::Segment(_))).map(|s| s.0).collect();
     if all.is_empty() {
@@ -21,7 +21,7 @@ fn any(m: &mut Maker<'_>, steps: &[Step]) -> Option<(usize, Segment)> {
     }
 }
 
-/// Where the sender is before a step: the end of what came before in order.
+/// The highest end of the sender's ordinary segments before a step.
 fn reached(steps: &[Step], place: usize) -> i64 {
     let ends = steps.iter().take(place).filter_map(|s| match s {
         Step::Segment(s) if s.version == 0 => Some(s.end()),
@@ -30,7 +30,7 @@ fn reached(steps: &[Step], place: usize) -> i64 {
     ends.max().unwrap_or(0)
 }
 
-/// Segments begin earlier and end later, and say the same.
+/// Segments begin earlier and end later, with the same content.
 #[expect(clippy::ptr_arg, reason = "every change has this form")]
 pub(super) fn overlap(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     for s in steps.iter_mut() {
@@ -44,7 +44,7 @@ pub(super) fn overlap(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// A stretch comes with another content, before or after, or twice.
+/// A range of the stream is also sent with other content, before or after.
 pub(super) fn disagree(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     for _ in 0..times(m) {
         let (from, to) = m.stretch(steps);
@@ -58,7 +58,7 @@ pub(super) fn disagree(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// Segments come again.
+/// Segments are sent again.
 pub(super) fn repeat(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     for _ in 0..times(m) + 1 {
         if let Some((at, s)) = any(m, steps) {
@@ -68,7 +68,7 @@ pub(super) fn repeat(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// Segments come in another order.
+/// Segments are sent in another order.
 #[expect(clippy::ptr_arg, reason = "every change has this form")]
 pub(super) fn reorder(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     let n = steps.len();
@@ -110,7 +110,7 @@ pub(super) fn urgent(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// Timestamps that are old, far ahead, missing, doubled.
+/// Timestamps that are old, far ahead, missing or doubled.
 pub(super) fn timestamps(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     for _ in 0..times(m) + 1 {
         let value = match m.r.below(8) {
@@ -133,7 +133,7 @@ pub(super) fn timestamps(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
         let at = reached(steps, place);
         let (from, to) = m.stretch(steps);
         let mut s = match m.r.below(3) {
-            // Nothing but an acknowledgment, here or elsewhere.
+            // A bare acknowledgment, in order or at another sequence number.
             0 => Segment { at: at + m.r.pick(&[0, 0, -1, 1, 1_000_000, -100_000]), ..Segment::default() },
             1 => Segment { at: from, len: (to - from).min(1400) as u16, version: 1, ..Segment::default() },
             _ => match any(m, steps) {
@@ -161,7 +161,7 @@ pub(super) fn timestamps(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// Acknowledgments of what was not sent, of long ago, or none at all.
+/// Acknowledgments of data that was not sent, old ones, and segments without ACK.
 pub(super) fn acknowledgments(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     for _ in 0..times(m) + 1 {
         let ack = match m.r.below(7) {
@@ -193,7 +193,7 @@ pub(super) fn acknowledgments(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// Resets of all kinds, after which the stream goes on.
+/// Resets of all kinds, after which the stream continues.
 pub(super) fn reset(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     for _ in 0..times(m) {
         let place = m.place(steps);
@@ -226,7 +226,7 @@ pub(super) fn reset(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// Ends of all kinds, after which the stream goes on.
+/// FINs of all kinds, after which the stream continues.
 pub(super) fn fin(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     for _ in 0..times(m) {
         let place = m.place(steps);
@@ -257,7 +257,7 @@ pub(super) fn fin(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// SYNs on a connection that there is.
+/// SYNs on an existing connection.
 pub(super) fn syn(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     for _ in 0..times(m) {
         let place = m.place(steps);
@@ -283,7 +283,7 @@ pub(super) fn syn(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// Packets that no host takes: wrong checksums, headers of another length, bytes behind the end.
+/// Broken packets: wrong checksums, wrong header lengths, bytes after the end.
 pub(super) fn broken(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     for _ in 0..times(m) + 1 {
         let (from, to) = m.stretch(steps);
@@ -309,10 +309,10 @@ pub(super) fn broken(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// Data on both sides of the window, and windows of the sender's own.
+/// Data on both sides of the host's window, and odd windows of the sender.
 pub(super) fn window(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     if m.r.chance(40) {
-        // It fills up.
+        // The host's window fills up.
         m.c.port = 2;
         m.c.lazy = true;
     }
@@ -339,7 +339,7 @@ pub(super) fn window(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
         }
     }
     if m.r.chance(20) {
-        // More than there is room for.
+        // More data than the host has room for.
         let total = m.total;
         for n in 0..m.r.between(3, 12) {
             let s = m.data(total + n * 1400, 1400);
@@ -349,7 +349,7 @@ pub(super) fn window(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// Options that are malformed, doubled, of no use, or change how the connection is understood.
+/// Options that are malformed, doubled or useless, or that change the meaning of later segments.
 pub(super) fn options(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     for _ in 0..times(m) {
         let odd = odd_options(m);
@@ -376,7 +376,7 @@ pub(super) fn options(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// Some of them.
+/// Odd options.
 pub(super) fn odd_options(m: &mut Maker<'_>) -> Vec<Opt> {
     let raw = |bytes: &[u8]| Opt::Raw(bytes.to_vec());
     match m.r.below(13) {
@@ -384,7 +384,7 @@ pub(super) fn odd_options(m: &mut Maker<'_>) -> Vec<Opt> {
         1 => vec![Opt::Scale(m.r.between(0, 255) as u8), Opt::Scale(m.r.between(0, 14) as u8)],
         2 => vec![Opt::Time(m.clock, None), Opt::Time(m.clock - 50_000, None)],
         3 => vec![Opt::Time(m.clock - 50_000, None), Opt::Time(m.clock, None)],
-        // MD5 (RFC 2385), which nobody asked for.
+        // MD5 (RFC 2385), which the host does not expect.
         4 => vec![raw(&[19, 18, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16])],
         5 => vec![raw(&[0]), Opt::Time(m.clock, None)],
         6 => vec![raw(&[254, 4, 0, 0])],
@@ -393,12 +393,12 @@ pub(super) fn odd_options(m: &mut Maker<'_>) -> Vec<Opt> {
         9 => vec![raw(&[77, 0])],
         10 => vec![raw(&[77, 1])],
         11 => vec![Opt::Mss(m.r.between(0, 100) as u16), Opt::Mss(1460)],
-        // Selective acknowledgments of nonsense.
+        // Selective acknowledgments of data that was not sent.
         _ => vec![raw(&[1, 1, 5, 10, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xf0])],
     }
 }
 
-/// Packets that pass the engine and do not arrive, and come again with another content.
+/// Packets that pass the engine and do not arrive; the original follows, which may have other content.
 pub(super) fn lost(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     for _ in 0..times(m) {
         if let Some((at, mut s)) = any(m, steps) {
@@ -409,7 +409,7 @@ pub(super) fn lost(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// The host's application has sent all that it wants to; the stream goes on.
+/// The host's application shuts down its sending side; the stream continues.
 pub(super) fn half_closed(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     let place = m.place(steps);
     steps.insert(place, Step::Shutdown);
@@ -424,13 +424,13 @@ pub(super) fn half_closed(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     }
 }
 
-/// Nothing comes for so long that the engine forgets the flow.
+/// The sender pauses for so long that the engine forgets the flow.
 pub(super) fn idle(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     let place = m.place(steps);
     steps.insert(place, Step::Wait(m.r.pick(&[61, 301, 3601, 100_000])));
 }
 
-/// Segments are cut into fragments, which overlap, disagree, are swapped and doubled.
+/// Segments are fragmented; fragments overlap, disagree, or are swapped or doubled.
 #[expect(clippy::ptr_arg, reason = "every change has this form")]
 pub(super) fn fragments(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     let mut id = 1;
@@ -442,14 +442,14 @@ pub(super) fn fragments(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
         let options: usize = s.options.iter().map(|o| if matches!(o, Opt::Time(..)) { 12 } else { 4 }).sum();
         let whole = 20 + options.min(40) as u16 + s.len;
         s.pieces = super::datagrams::pieces(m.r, id, whole);
-        // Now and then two have the same identification.
+        // Sometimes two segments have the same identification.
         if !m.r.chance(10) {
             id += 1;
         }
     }
 }
 
-/// A piece that holds all.
+/// A piece with the whole datagram.
 pub(super) fn all(id: u16, of: u16) -> Piece {
     Piece { id, of, len: of, ..Piece::default() }
 }
