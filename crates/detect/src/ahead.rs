@@ -19,7 +19,7 @@ pub(crate) const AHEAD_MIN: usize = 192;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchPlan(u64);
 
-/// Mask for the part of the rule set's serial number that a plan keeps, one of 32,768.
+/// Mask for the low 15 bits of the rule set's serial number, which a plan keeps.
 const NUMBER: u64 = (1 << 15) - 1;
 
 impl SearchPlan {
@@ -78,13 +78,13 @@ impl Searcher {
     }
 
     /// Adds the candidate rules of a payload, each once. Returns `false` if the plan is for other rules.
-    pub fn search(&mut self, recipe: SearchPlan, payload: &[u8], out: &mut Vec<u32>) -> bool {
-        if !recipe.is_for(self.detect.serial()) {
+    pub fn search(&mut self, plan: SearchPlan, payload: &[u8], out: &mut Vec<u32>) -> bool {
+        if !plan.is_for(self.detect.serial()) {
             return false;
         }
-        for group in self.detect.groups.each(recipe.groups()) {
+        for group in self.detect.groups.each(plan.groups()) {
             group.scan(Source::Payload, payload, &mut self.scratch, out);
-            if recipe.is_stream() {
+            if plan.is_stream() {
                 group.scan(Source::Stream, payload, &mut self.scratch, out);
             }
         }
@@ -99,7 +99,7 @@ impl Searcher {
 pub trait SearchedAhead: std::fmt::Debug {
     /// Adds the candidate rules of `payload` if another thread searched it with this plan. Returns `false` otherwise;
     /// the plan then applies to the next packets of this flow and direction.
-    fn found(&self, recipe: SearchPlan, payload: &[u8], out: &mut Vec<u32>) -> bool;
+    fn found(&self, plan: SearchPlan, payload: &[u8], out: &mut Vec<u32>) -> bool;
 }
 
 #[cfg(test)]

@@ -182,8 +182,8 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
         }
     }
 
-    /// Inspects a few entries and evicts the worthless ones, or else the one worth least. Returns the highest worth of
-    /// an evicted entry.
+    /// Inspects a few entries and evicts the worthless ones, or else the one worth least. Returns the worth of what it
+    /// evicted; [`Worth::Kept`] if it evicted nothing.
     fn make_room(&mut self, worth: impl Fn(&V) -> Worth) -> Worth {
         let mut least = (Worth::Kept, 0);
         let mut gone = false;

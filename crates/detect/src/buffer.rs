@@ -6,7 +6,7 @@ use margay_packet::{L3, L4, LinkType, Packet};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PacketBuffer {
-    /// `payload`, `pkt_data`: what follows the innermost header.
+    /// `payload`, `pkt_data`: the bytes after the innermost header.
     Payload,
     /// `tcp.hdr`: the TCP header with its options.
     TcpHeader,

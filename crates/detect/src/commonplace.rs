@@ -89,9 +89,9 @@ fn key(stretch: &[u8]) -> u64 {
     u64::from_le_bytes(key)
 }
 
-/// Whether a literal occurs in most traffic of its kind: part of a common protocol phrase in any case; almost only
-/// zeros; or one repeated byte, as in padding (zeros become `A` in base64). A literal of repeated bytes occurs at
-/// thousands of places where it occurs at all.
+/// Whether a literal occurs in most traffic of its kind: part of a common protocol phrase, in either letter case;
+/// almost only zeros; or one repeated byte, as in padding (zeros become `A` in base64). A literal of repeated bytes
+/// occurs at thousands of places where it occurs at all.
 pub(crate) fn is(literal: &[u8]) -> bool {
     let zeros = literal.iter().filter(|&&b| b == 0).count();
     if zeros + 1 >= literal.len() || literal.windows(2).all(|w| matches!(w, [a, b] if a == b)) {

@@ -39,13 +39,13 @@ impl<W: Watch> State<W> {
             let drops = matches!(action, Action::Drop | Action::Reject | Action::RejectDst | Action::RejectBoth);
             let writes = rule.writes && decision.new_action != Some(NewAction::Pass);
             if W::ON {
-                let fate = match (writes, decision.outcome) {
+                let outcome = match (writes, decision.outcome) {
                     (false, _) => MatchOutcome::Writes(false),
                     (_, Outcome::Silent | Outcome::Limited) => MatchOutcome::Threshold(false),
                     _ if self.alerts.len() >= max => MatchOutcome::Overflow,
                     _ => MatchOutcome::Alert,
                 };
-                self.context.watch.fate(m.rule, fate);
+                self.context.watch.fate(m.rule, outcome);
             }
             if !writes {
             } else if matches!(decision.outcome, Outcome::Silent | Outcome::Limited) {

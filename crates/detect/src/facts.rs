@@ -16,7 +16,7 @@ pub struct RuleFacts {
     pub gid: u32,
     /// Revision; 0 where not given.
     pub rev: u32,
-    /// Priority, 1 the worst.
+    /// Priority; 1 is the most severe.
     pub priority: u32,
     /// What a match does.
     pub action: Action,

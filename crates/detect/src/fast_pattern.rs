@@ -101,7 +101,7 @@ fn of_expressions<'r>(
     })
 }
 
-/// Whether a literal is in little traffic, as far as can be estimated.
+/// Whether a literal probably occurs in little traffic.
 pub(crate) fn is_rare(bytes: &[u8]) -> bool {
     bytes.len() >= RARE_MIN && !commonplace::is(bytes)
 }

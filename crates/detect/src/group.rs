@@ -23,7 +23,7 @@ pub use ports::GroupCounts;
 pub(crate) use ports::{GroupIds, Groups};
 pub(crate) use quick::{BitTest, Has, Needs, Quick, Ranges};
 
-/// The data in which a pattern is searched.
+/// The data in which a matcher searches for a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Source {
     /// The packet's payload.
@@ -53,8 +53,8 @@ impl Trigger {
     }
 }
 
-/// Flag in a rule number: a transaction rule's payload or stream pattern was searched. The rule is no candidate for the
-/// packet itself.
+/// Flag in a rule number: the entry stands for the payload or stream pattern of a transaction rule. The pattern makes
+/// the rule a candidate for transactions, not for the packet itself.
 pub(crate) const OF_TRANSACTION: u32 = 1 << 31;
 
 /// The facts of one rule that grouping needs.
@@ -283,7 +283,7 @@ impl Group {
         }
     }
 
-    /// Header buffers in which some rule's pattern is searched.
+    /// The header buffers in which some rule has its pattern.
     pub(crate) fn headers(&self) -> impl Iterator<Item = u8> + '_ {
         self.prefilters.iter().filter_map(|(s, _)| if let Source::Header(h) = s { Some(*h) } else { None })
     }

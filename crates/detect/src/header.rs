@@ -77,7 +77,7 @@ pub(crate) const fn family_of(p: &Packet<'_>) -> u8 {
     }
 }
 
-/// Number of an address set; [`ANY`] is every address.
+/// Number of an address or port set; [`ANY`] accepts everything.
 pub(crate) type SetId = u32;
 /// The set of everything.
 pub(crate) const ANY: SetId = 0;

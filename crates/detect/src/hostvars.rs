@@ -6,8 +6,8 @@
 //! inspects a few bits and evicts the expired ones; if there are none, the new bit is not set, and a counter counts it.
 //! The tables use a random hash key (`bounded`).
 //!
-//! A single worker has its own tables, without a lock. Several workers share tables, since a host has flows at all of
-//! them. Each shard has a lock that only rules with such bits take.
+//! A single worker has its own tables, without a lock. Several workers share tables, since the flows of one host may be
+//! at any worker. Each shard has a lock that only rules with such bits take.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -10,8 +10,8 @@ use crate::ahead::SearchedAhead;
 use crate::checks::{AppProtos, StreamSizes};
 use crate::frame::FrameInput;
 
-/// Stream data that is due for inspection: data that earlier packets were not inspected with, preceded by enough older
-/// data to find matches that straddle the border.
+/// Stream data that is due for inspection: data that no earlier inspection covered, preceded by enough older data to
+/// find matches that straddle the border.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamChunk<'a> {
     /// The bytes, in order and without gaps.

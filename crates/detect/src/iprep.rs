@@ -34,7 +34,7 @@ pub struct IpReputation {
     entries: usize,
 }
 
-/// A prefix as its first and last address.
+/// A prefix as its first and last address, with its score.
 type Prefix<T> = (T, T, u8);
 
 /// Collects lines before the networks are sorted.

@@ -248,7 +248,7 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
             return RuleKind::Stream;
         }
         let stream_size = rule.checks.iter().any(|c| matches!(c, Check::StreamSize { .. }));
-        // Without a stream both words mean the packet's payload.
+        // Without a stream, packet and stream rules both inspect the packet's payload.
         let no_stream = matches!(
             rule.protocol,
             Protocol::Udp | Protocol::Icmp | Protocol::Icmpv4 | Protocol::Icmpv6 | Protocol::Sctp

@@ -15,7 +15,7 @@
 //!    when the packet and the flow bits meet its needs.
 //! 2. **Checks**, in rule order and cheapest first: header, packet and flow state ([`checks`]), buffers ([`inspect`]).
 //!    The effects ([`effect`]) of a matching rule apply at once, so that later rules see them.
-//! 3. **Decision**, again in order: thresholds (`threshold`), the alert queue, actions. A `pass` ends it.
+//! 3. **Decision**, again in order: thresholds (`threshold`), the alert queue, actions. A matching `pass` rule ends it.
 //! 4. **Verdict** for the packet and, for kinds that act on flows, the flow.
 //!
 //! Stream rules inspect the chunks of stream data that come with a packet. They inspect the packet's payload only if it

@@ -291,7 +291,7 @@ impl CompiledRule {
         }
     }
 
-    /// How `rule`, from which `self` was compiled, becomes a candidate, and whether its pattern is in a header.
+    /// How `rule`, from which `self` was compiled, becomes a candidate.
     pub(crate) fn trigger(&self, rule: &Rule) -> Trigger {
         let prefilterable = |i: usize| rule.buffers.get(i).is_some_and(|b| b.transforms.is_empty());
         let quick = Quick::of(&rule.checks);
@@ -332,7 +332,7 @@ impl CompiledRule {
         all.find(|h| *h != Head::ALL).unwrap_or(Head::ALL)
     }
 
-    /// The data in which the rule's patterns are searched.
+    /// The data in which a search looks for the rule's patterns.
     fn sources(&self) -> Vec<Source> {
         match self.kind {
             _ if self.header.transports & transport::TCP == 0 => vec![Source::Payload],

@@ -128,8 +128,8 @@ impl Tags {
         held
     }
 
-    /// Sets a tag of `rule`, or restarts it; returns whether it existed. Without a flow, a session tag applies to the
-    /// destination host.
+    /// Sets a tag of `rule`, or restarts it; returns whether it was set before this packet. Without a flow, a session
+    /// tag applies to the destination host.
     pub(crate) fn set(&mut self, rule: (u32, u32), tag: &Tag, p: &Tagged) -> bool {
         let limit = if tag.count == 0 { DEFAULT_PACKETS } else { u64::from(tag.count) };
         let unit = if tag.count == 0 { TagUnit::Packets } else { tag.unit };

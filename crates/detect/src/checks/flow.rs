@@ -75,7 +75,8 @@ pub(super) fn side(side: FlowSide, value: Compare, counts: [u64; 2]) -> bool {
     }
 }
 
-/// `app-layer-protocol`: while a protocol is undecided, neither it nor its negation matches, unless it is `unknown`.
+/// `app-layer-protocol`: while a protocol is undecided, neither it nor its negation matches, unless the rule names
+/// `unknown`.
 pub(super) fn app_proto(protos: ProtoSet, negated: bool, mode: AppProtoMode, input: &CheckInput<'_>) -> bool {
     if input.flow.is_none() {
         return false;

@@ -217,12 +217,12 @@ impl<'p> DatasetsBuilder<'p> {
     fn define(&mut self, name: &str, options: &SetOptions, files: Files, configured: bool) -> bool {
         const M: &str = "datasets";
         if let Some(set) = self.index.get(name).and_then(|&i| self.sets.sets.get(i)) {
-            let told = |p: &Path| p != Path::new("");
+            let is_given = |p: &Path| p != Path::new("");
             let mismatch = if options.kind.is_some_and(|k| k != set.kind) {
                 format!("dataset {name} already exists and is of type {}", set.kind.name())
-            } else if told(&files.load) && files.load != set.load {
+            } else if is_given(&files.load) && files.load != set.load {
                 format!("dataset {name} load mismatch: {} != {}", set.load.display(), files.load.display())
-            } else if told(&files.save) && files.save != set.save {
+            } else if is_given(&files.save) && files.save != set.save {
                 format!("dataset {name} save mismatch: {} != {}", set.save.display(), files.save.display())
             } else {
                 return true;
@@ -286,7 +286,7 @@ impl<'p> DatasetsBuilder<'p> {
         let memcap = options.memcap.unwrap_or(self.config.memcap);
         // A missing state file will be written at the end.
         let nothing = files.load == Path::new("") || (files.load == files.save && !files.load.exists());
-        let (table, said) = if nothing {
+        let (table, warnings) = if nothing {
             (Table::new(0), Vec::new())
         } else {
             let mut file = file::open(&files.load, memcap)?;
@@ -297,8 +297,8 @@ impl<'p> DatasetsBuilder<'p> {
             }
             read?
         };
-        let said = said.into_iter();
-        self.messages.extend(said.map(|text| SetMessage { level: SetLevel::Warning, module: "datasets", text }));
+        let warnings = warnings.into_iter();
+        self.messages.extend(warnings.map(|text| SetMessage { level: SetLevel::Warning, module: "datasets", text }));
         Ok(Arc::new(DataSet {
             name: name.to_owned(),
             kind,
@@ -317,8 +317,9 @@ impl<'p> DatasetsBuilder<'p> {
     }
 }
 
-/// Reads a file, which messages call `shown`: returns the table and messages about skipped entries. Allows this many
-/// entries and bytes. If the last argument is set, no entry may be skipped.
+/// Reads a file, which messages call `shown`: returns the table and messages about skipped entries. `entries` is the
+/// expected number of entries. More than `memcap` bytes are an error. With `strict`, so is an invalid entry, which is
+/// otherwise skipped.
 fn read(
     name: &str,
     kind: SetKind,
@@ -344,11 +345,11 @@ fn read(
 pub fn read_text(options: &SetOptions, text: &[u8], memcap: u64) -> Result<(Vec<u8>, Vec<String>), String> {
     let kind = options.kind.ok_or("a type is needed")?;
     let mut reader = text;
-    let (table, said) = read("set", kind, options, &mut reader, "text", (16, memcap, false))?;
+    let (table, warnings) = read("set", kind, options, &mut reader, "text", (16, memcap, false))?;
     let mut out = Vec::new();
     for data in table.live() {
         file::encode(kind, data, &mut out);
         out.push(b'\n');
     }
-    Ok((out, said))
+    Ok((out, warnings))
 }

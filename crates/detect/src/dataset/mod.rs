@@ -367,7 +367,8 @@ impl SetCheck {
         self.set.as_ref().is_some_and(|s| s.has_context())
     }
 
-    /// As [`SetCheck::run`], for a worker that keeps packet order with others.
+    /// As [`SetCheck::run`], for a worker that keeps packet order with others: if rules change the dataset, it first
+    /// waits for earlier packets.
     pub(crate) fn run_in(&self, data: &[u8], order: Option<&dyn InOrder>) -> SetOutcome {
         if let (Some(order), Some(set)) = (order, &self.set)
             && set.changes.load(Ordering::Relaxed)
@@ -377,7 +378,7 @@ impl SetCheck {
         self.run(data)
     }
 
-    /// Tells the resolved dataset whether this check changes it.
+    /// Marks the resolved dataset as changed by rules, if this check changes it.
     pub(crate) fn tell(&self) {
         if let (SetTest::Command(SetCommand::Set | SetCommand::Unset), Some(set)) = (self.test, &self.set) {
             set.changes.store(true, Ordering::Relaxed);

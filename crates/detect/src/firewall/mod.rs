@@ -53,7 +53,7 @@ impl PacketHook {
     }
 }
 
-/// What a firewall rule does when it matches.
+/// The effect of a matching firewall rule.
 #[derive(Debug, Clone, Copy)]
 struct FirewallRule {
     verdict: Option<Policy>,

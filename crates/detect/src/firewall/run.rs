@@ -76,15 +76,15 @@ impl<W: Watch> State<W> {
         let key = PacketKey::new(input.packet, input.dir);
         let mut verdict = Verdict::default();
         self.flow_start = false;
-        let (came, untracked) = self.packet_table(detect, firewall, hook, input, &key, &mut verdict);
-        match came {
+        let (result, untracked) = self.packet_table(detect, firewall, hook, input, &key, &mut verdict);
+        match result {
             TableResult::Dropped(..) => {
                 self.alerts.clear();
                 self.matches.clear();
-                HookOutcome::Dropped(self.conclude(detect, input, verdict, came, usize::MAX))
+                HookOutcome::Dropped(self.conclude(detect, input, verdict, result, usize::MAX))
             }
             _ => {
-                self.firewall.accepted = came == TableResult::Accepted;
+                self.firewall.accepted = result == TableResult::Accepted;
                 if untracked { HookOutcome::Untracked } else { HookOutcome::Next }
             }
         }
@@ -127,25 +127,25 @@ impl<W: Watch> State<W> {
         self.flow_start = !made_up(input.packet) && self.first_of_direction(input);
         self.context.watch.packet(input, &key, self.flow_start);
         self.firewall.passed |= flow_passed || input.td_passed || action == FlowAction::Pass;
-        let mut came = match action == FlowAction::Accept || self.firewall.accepted || input.let_through {
+        let mut result = match action == FlowAction::Accept || self.firewall.accepted || input.let_through {
             true => TableResult::Accepted,
             false => self.packet_table(detect, firewall, PacketHook::Filter, input, &key, &mut verdict).0,
         };
         let early = self.firewall.matches.len();
-        if !matches!(came, TableResult::Dropped(..)) {
+        if !matches!(result, TableResult::Dropped(..)) {
             if !self.firewall.passed {
                 self.inspect_packet(detect, input, &key, &mut verdict);
             }
-            if came == TableResult::Next {
-                came = self.app_tables(detect, firewall, input, &key, &mut verdict);
+            if result == TableResult::Next {
+                result = self.app_tables(detect, firewall, input, &key, &mut verdict);
             }
         }
-        if matches!(came, TableResult::Dropped(..)) || self.firewall.passed {
+        if matches!(result, TableResult::Dropped(..)) || self.firewall.passed {
             self.skip_txs(detect, input);
         } else {
             self.inspect_app(detect, input, &key, &mut verdict);
         }
-        let verdict = self.conclude(detect, input, verdict, came, early);
+        let verdict = self.conclude(detect, input, verdict, result, early);
         self.context.watch.packet_done();
         verdict
     }
@@ -209,7 +209,7 @@ impl<W: Watch> State<W> {
         verdict: &mut Verdict,
     ) -> TableResult {
         let (Some(dir), Some(parsers)) = (input.dir, input.txs.take()) else { return TableResult::Next };
-        let mut came = TableResult::Next;
+        let mut result = TableResult::Next;
         'all: for (number, parser) in (0u8..).zip(parsers.iter_mut()) {
             let proto = parser.proto();
             if firewall.states(proto, dir).is_empty() {
@@ -222,14 +222,14 @@ impl<W: Watch> State<W> {
                 if !to_look_at || base.only.is_some_and(|d| d != dir) {
                     continue;
                 }
-                came = self.app_table(detect, firewall, input, key, verdict, tx, (number, proto, id, dir));
-                if came != TableResult::Next {
+                result = self.app_table(detect, firewall, input, key, verdict, tx, (number, proto, id, dir));
+                if result != TableResult::Next {
                     break 'all;
                 }
             }
         }
         input.txs = Some(parsers);
-        came
+        result
     }
 
     /// Runs the tables of the states that a transaction has reached.
@@ -251,7 +251,7 @@ impl<W: Watch> State<W> {
         let states = firewall.states(proto, dir);
         let group = detect.txs.get(proto, dir).unwrap_or(&firewall.no_group);
         self.tx.forget(group);
-        let mut came = TableResult::Next;
+        let mut result = TableResult::Next;
         while !memory.accepted && memory.next[i] <= progress {
             let state = memory.next[i];
             let Some(table) = states.get(usize::from(state)) else { break };
@@ -331,18 +331,18 @@ impl<W: Watch> State<W> {
                 memory.seen = Default::default();
                 break;
             }
-            came = carry_out(policy, input, reason, number);
-            if came != TableResult::Next || state == progress {
+            result = carry_out(policy, input, reason, number);
+            if result != TableResult::Next || state == progress {
                 break;
             }
             memory.next[i] = state + 1;
             memory.seen[i].clear();
         }
         tx.base_mut().firewall = Some(memory);
-        came
+        result
     }
 
-    /// Applies a firewall rule's `pass`: drops the threat detection matches of this packet.
+    /// Applies a firewall rule's `pass`: discards the threat detection matches of this packet.
     fn pass(&mut self, scope: Option<ActionScope>, input: &mut Input<'_>) {
         let Some(scope) = scope else { return };
         self.firewall.passed = true;
@@ -378,7 +378,7 @@ impl<W: Watch> State<W> {
         detect: &Detect,
         input: &mut Input<'_>,
         verdict: Verdict,
-        came: TableResult,
+        result: TableResult,
         early: usize,
     ) -> Verdict {
         let mut matches = std::mem::take(&mut self.firewall.matches);
@@ -396,7 +396,7 @@ impl<W: Watch> State<W> {
         (self.firewall.accepted, self.firewall.passed) = (false, false);
         let mut verdict = verdict;
         // If both drop the packet, the firewall is the one reported.
-        if let TableResult::Dropped(reason, rule) = came
+        if let TableResult::Dropped(reason, rule) = result
             && input.ips
         {
             verdict.action = VerdictAction::Drop;

@@ -2,7 +2,7 @@
 //!
 //! All frame checks of a rule must hold in one gap-free part of one frame. Rules with the same protocol, direction and
 //! frame type share a [`FrameGroup`] with a matcher for their patterns. A frame is inspected when it is complete, or
-//! when more new data came than a stream chunk holds. A rule that matched a frame matches it again with each later chunk
+//! when at least a stream chunk of new data arrived. A rule that matched a frame matches it again with each later chunk
 //! in which it holds, as in Suricata.
 
 mod inspect;

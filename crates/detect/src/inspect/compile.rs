@@ -12,12 +12,13 @@ use crate::dataset::{Datasets, SetCheck, SetTest};
 use crate::head::Head;
 use crate::pcre::Pcre;
 
-/// Marks literals whose places need not all be tried repeatedly. Returns whether failed places of some are remembered.
+/// Reduces backtracking over relative literals. Marks literals of which only the first place needs a try, and gives
+/// others a slot that remembers failed places. Returns whether a slot was given.
 ///
 /// Without this, the places of relative literals multiply: each place of the first with each of the second, and so on,
 /// up to `detect.inspection-recursion-limit`.
 fn spare_places(ops: &mut [Op]) -> bool {
-    // Variables that checks set depend on the places of earlier literals.
+    // Variables that checks set depend on the places of earlier literals, so a place that failed may succeed later.
     let sets = ops.iter().any(|op| matches!(op, Op::ByteExtract(_) | Op::ByteMath(_)));
     let mut slots = 0..TRIED_MAX as u8;
     let mut behind = !sets;
@@ -35,11 +36,11 @@ fn spare_places(ops: &mut [Op]) -> bool {
     slots.start > 0
 }
 
-/// Whether an earlier start place is at least as good for this check: if it holds after a later place, it also holds
-/// after an earlier one and leaves at least as much data for the checks that follow.
+/// Whether an earlier cursor is at least as good for this check: if the check holds from a later cursor, it also holds
+/// from an earlier one, and leaves at least as much data for the checks after it.
 fn favours_early(op: &Op) -> bool {
     match op {
-        // A later place makes the search range begin later and end at the same byte.
+        // A later cursor makes the search range begin later and end at the same byte.
         Op::Content(c) => c.within.is_none() && !(c.negated && c.distance.is_some()),
         Op::Pcre(p) => !p.relative,
         Op::IsDataAt { relative, negated, .. } => !(*relative && *negated),
@@ -98,8 +99,8 @@ impl CompiledBuffer {
             }
             if is_relative(check) {
                 // The check that this one is relative to must be tried at every place. For numbers and lengths, that is
-                // only the check right before; for literals and expressions, it is the last one of their kind
-                // (observed).
+                // only the check right before; for literals and expressions, it is the nearest literal or expression
+                // before (observed).
                 let reach = match check {
                     BufferCheck::Content(_) | BufferCheck::Pcre(_) => ops.len(),
                     _ => 1,
@@ -268,7 +269,7 @@ fn name_entropy(ops: &mut [Op], buffer: &str, names: &mut crate::checks::Names) 
     }
 }
 
-/// Replaces dataset names by the datasets.
+/// Looks up the datasets by name.
 fn find_sets(ops: &mut [Op], sets: &Datasets) -> Result<(), CompileError> {
     for op in ops {
         match op {
@@ -303,7 +304,7 @@ pub(crate) fn own_checks(checks: &[BufferCheck]) -> Vec<BufferCheck> {
     out
 }
 
-/// Whether one of the checks has a side effect whatever the others return: a dataset entry or a measurement.
+/// Whether one of the checks has a side effect whatever the others return: a dataset entry, a measurement or a script.
 fn acts(checks: &[BufferCheck]) -> bool {
     checks.iter().any(|c| match c {
         BufferCheck::Entropy { .. } | BufferCheck::Dataset(_) | BufferCheck::Lua(_) | BufferCheck::Other { .. } => true,
@@ -323,7 +324,8 @@ pub(crate) fn order_counts(checks: &[BufferCheck]) -> bool {
         })
 }
 
-/// Whether the check makes the previous literal be tried at every place.
+/// Whether the check depends on the place of the previous literal, so that backtracking tries every place of that
+/// literal.
 fn is_relative(check: &BufferCheck) -> bool {
     match check {
         BufferCheck::Content(c) => c.distance.is_some() || c.within.is_some(),

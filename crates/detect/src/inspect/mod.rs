@@ -57,7 +57,7 @@ impl Default for InspectLimits {
     }
 }
 
-/// Why a rule's check cannot be compiled. The rule is set aside; the others load.
+/// Why a rule's check cannot be compiled. The rule does not load; the others do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// An invalid regular expression.

@@ -71,10 +71,10 @@ impl Default for Teller {
 }
 
 impl Teller {
-    fn tell(&self, told: &mut u8, e: &LuaError) {
+    fn tell(&self, logged: &mut u8, e: &LuaError) {
         let bit = 1 << e.kind as u8;
-        if *told & bit == 0 {
-            *told |= bit;
+        if *logged & bit == 0 {
+            *logged |= bit;
             (self.log)(LogLevel::Warning, &format!("failed to run script: {e}"));
         }
     }

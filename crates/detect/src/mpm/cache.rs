@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::store::{CacheSettings, CacheUse, Store};
 use super::{Made, Matcher, MpmAlgo, MpmError, Pattern, Regex, shortest};
 
-/// Most expressions that are tried. Rules with further expressions are treated as if they had none.
+/// Most expressions that are compiled. Rules with further expressions are treated as if they had none.
 const REGEXES_MAX: usize = 4096;
 /// Most threads: each takes some megabytes while it compiles.
 const THREADS_MAX: usize = 4;
@@ -55,10 +55,10 @@ pub struct MatcherCache {
     places: HashMap<Wanted, usize>,
     /// In the order of the requests.
     matchers: Vec<Matcher>,
-    /// Expressions that were tried, and whether they are supported.
+    /// Expressions asked for so far, and whether they are supported.
     asked: HashMap<Regex, bool>,
     store: Option<CacheSettings>,
-    /// The cost from which on the disk cache is used.
+    /// The total cost, in literals, at which the disk cache starts to be used.
     store_from: usize,
 }
 
@@ -83,7 +83,7 @@ impl MatcherCache {
         self
     }
 
-    /// Sets the total cost, in literals, from which on the disk cache is used.
+    /// Sets the total cost, in literals, at which the disk cache starts to be used.
     #[cfg(test)]
     pub(super) fn storing_from(mut self, cost: usize) -> MatcherCache {
         self.store_from = cost;
@@ -127,12 +127,13 @@ impl MatcherCache {
         self.matchers[at].clone()
     }
 
-    /// Whether `regex` is supported. If the engine then fails to compile it, the regex counts as found in every buffer.
+    /// Whether the engine will search for `regex`. If it then fails to compile it, the regex counts as found in every
+    /// buffer.
     pub fn can(&mut self, regex: &Regex) -> bool {
         if let Some(&can) = self.asked.get(regex) {
             return can;
         }
-        // Each try takes a millisecond or two, so the number is limited for large rule sets.
+        // Compiling an expression takes a millisecond or two, so the number is limited for large rule sets.
         let can = self.asked.len() < REGEXES_MAX && self.algo.resolve().is_ok_and(|a| a == MpmAlgo::Hyperscan);
         self.asked.insert(regex.clone(), can);
         can

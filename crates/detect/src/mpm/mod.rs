@@ -29,7 +29,7 @@ pub enum MpmAlgo {
     Auto,
     /// Hyperscan (`hs`).
     Hyperscan,
-    /// Aho-Corasick (`ac`, and its variants `ac-bs` and `ac-ks`).
+    /// Aho-Corasick (`ac`, and its variants `ac-bs`, `ac-ks` and `ac-tile`).
     AhoCorasick,
 }
 
@@ -63,7 +63,7 @@ impl MpmAlgo {
     /// The algorithm that `self` selects in this build.
     ///
     /// # Errors
-    /// [`MpmError::NoHyperscan`] if the engine is not built in.
+    /// [`MpmError::NoHyperscan`] if `self` is Hyperscan, and that is not built in or does not run on this CPU.
     pub fn resolve(self) -> Result<MpmAlgo, MpmError> {
         match (self, Self::has_hyperscan()) {
             (MpmAlgo::Auto, true) => Ok(MpmAlgo::Hyperscan),
@@ -77,7 +77,7 @@ impl MpmAlgo {
 /// Why a matcher could not be built.
 #[derive(Debug, Error)]
 pub enum MpmError {
-    /// The configuration asks for Hyperscan, which is not built in.
+    /// The configuration asks for Hyperscan, which is not built in or does not run on this CPU.
     #[error(
         "mpm-algo: hs: this build has no Hyperscan that runs on this processor; use auto or ac, or build where pkg-config finds libhs"
     )]
@@ -112,7 +112,7 @@ pub struct Regex {
     multi_line: bool,
 }
 
-/// Longest expression that is tried: the cost of compiling longer ones has no bound.
+/// Longest expression that is compiled, in bytes: the cost of compiling longer ones has no bound.
 const REGEX_MAX: usize = 4096;
 
 impl Regex {
@@ -189,7 +189,7 @@ pub struct Scratch {
     failure: Option<ScanError>,
 }
 
-/// A result for data that is searched for several groups.
+/// A cached answer about data that several groups search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SharedScan {
     /// The data's address and length. Only valid while the data does not change: see [`Scratch::forget`].

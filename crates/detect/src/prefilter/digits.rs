@@ -137,7 +137,8 @@ fn has_pair(block: &[u8; BLOCK]) -> bool {
     pairs.iter().fold(0, |any, p| any | pair(p)) != 0
 }
 
-/// Whether `data` has `n` digits in a row. Every such row covers a multiple of `n`, so only those places need a look.
+/// Whether `data` has `n` digits in a row. Every such row covers one of the places `n` - 1, 2`n` - 1 and so on, so only
+/// those need a look.
 fn has_row(data: &[u8], n: usize) -> bool {
     let digit = |i: usize| data.get(i).is_some_and(u8::is_ascii_digit);
     let Some(mut at) = n.checked_sub(1) else { return true };

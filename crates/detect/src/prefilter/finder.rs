@@ -66,19 +66,19 @@ impl Finder {
         };
         let [rare, common] = &self.grams;
         for (matcher, windows) in &self.matchers {
-            let found = scratch.scan(matcher, data, |window, end, told| {
+            let found = scratch.scan(matcher, data, |window, end, marked| {
                 let Some(w) = windows.get(window as usize) else { return };
                 let Some(grams) = (if w.common { common } else { rare }) else { return };
                 for (p, n) in grams.entries(w.from, w.to).iter().zip(w.from..) {
                     let mark = n << 1 | u32::from(w.common);
-                    if told.has(mark) {
+                    if marked.has(mark) {
                         continue;
                     }
                     let start = end.checked_sub(p.window_end as usize);
                     // For a common literal the matcher reports only one place. That place need not be one the rule
                     // allows, nor have the whole literal.
                     if w.common || start.is_some_and(|s| is_at(&p.entry.literal, s)) {
-                        told.set(mark);
+                        marked.set(mark);
                         out.extend_from_slice(&p.entry.rules);
                     }
                 }

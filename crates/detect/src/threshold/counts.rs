@@ -41,7 +41,7 @@ type Key = (u32, Counter, Who);
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     start: Time,
-    /// Rate filter: when it became active. Backoff: unused.
+    /// When the rate filter became active; `None` if it is not, and for other counters.
     active: Option<Time>,
     /// Backoff: the count at which the next alert is due.
     next: u64,
@@ -77,7 +77,8 @@ pub(crate) struct Used {
     pub(crate) evicted: u64,
 }
 
-/// The counts of one worker, or those of several. An address has flows at all workers, so counts by address are shared.
+/// The counts of one worker, or those of several. The flows of one address may be at any worker, so counts by address
+/// are shared.
 #[derive(Debug)]
 pub(crate) struct ThresholdState(Shareable<Counts>);
 

@@ -45,7 +45,7 @@ struct HashLists {
 }
 
 impl HashLists {
-    /// The list that `rule` names: beside the rule file, else in the rule folder.
+    /// The list that `rule` names, from beside the rule file or else from the rule folder.
     fn get(&mut self, kind: FileHash, name: &str, rule: &Rule) -> Result<Arc<HashList>, Refused> {
         let kind = match kind {
             FileHash::Md5 => HashKind::Md5,
@@ -231,9 +231,9 @@ impl TxBuilder {
                     None => continue,
                     Some((of, name)) => {
                         let number = protocol.events.iter().position(|e| *e == name);
-                        // A rule on any IP packet has the events of protocols over TCP (observed).
-                        let heard = rule.protocol != margay_rules::ast::Protocol::Ip || protocol.transports()[0];
-                        let meant = heard && protocol.proto.is_meant_by(of);
+                        // An `ip` rule sees only events of protocols over TCP (observed).
+                        let applies = rule.protocol != margay_rules::ast::Protocol::Ip || protocol.transports()[0];
+                        let meant = applies && protocol.proto.is_meant_by(of);
                         match number.and_then(|n| u8::try_from(n).ok()).filter(|_| meant) {
                             Some(n) => {
                                 event = Some(n);
@@ -531,7 +531,7 @@ fn place(b: &BufferChecks, protocol: &'static Protocol, dir: Direction, both: bo
     {
         return both.then_some(Place::Other);
     }
-    // Buffers that both directions of a `=>` rule have, if the rule does not say which: files of the response, otherwise
+    // If both directions of a `=>` rule have a buffer and the rule names none, files are the response's, other buffers
     // the request's.
     let found = match b.buffer.as_str() {
         "file.data" | "file.name" | "file.magic" if both && b.side.is_none() && dir == Direction::ToServer => None,

@@ -32,7 +32,7 @@ pub(crate) struct View<'a> {
     pub(crate) complete: bool,
     /// One more than the progress at the previous inspection.
     pub(crate) begun: u8,
-    /// The engine for files, which inspection needs.
+    /// The file engine; without it, file types are unknown.
     pub(crate) engine: Option<&'a FileEngine>,
     pub(crate) limits: WindowLimits,
 }
@@ -235,7 +235,7 @@ impl<W: Watch> State<W> {
     fn tx_candidates(&mut self, proto: AppProto, view: View<'_>, seen: &mut TxDetect, out: &mut Vec<u32>) {
         let View { tx, group, dir, progress, complete, .. } = view;
         let base = tx.base();
-        // One more than the progress up to which rules were added before.
+        // `begun` is one more than the progress up to which rules were added before.
         let from = group.always.partition_point(|a| a.progress < seen.begun);
         for always in group.always.get(from..).unwrap_or(&[]) {
             if always.progress > progress {

@@ -117,8 +117,8 @@ impl Step {
         Step { progress, what, shows: false, cost: 0 }
     }
 
-    /// The sort key of steps: first by progress, then by cost. Payload and stream steps come last, since any packet may
-    /// satisfy them and so they decide nothing.
+    /// The sort key of steps: first by progress, then by cost. Payload and stream steps come last, since almost any
+    /// packet may satisfy them, so they rule out little.
     pub(crate) const fn rank(&self) -> (bool, u8, u8) {
         (matches!(self.what, What::Payload), self.progress, self.cost)
     }

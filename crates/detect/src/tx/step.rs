@@ -52,10 +52,10 @@ impl<W: Watch> State<W> {
                 holds => to(holds),
             },
             What::Interface { id, test } => {
-                let mut put_together = Vec::new();
+                let mut joined = Vec::new();
                 let mut all = (0..).map_while(|i| {
-                    put_together.clear();
-                    view.tx.buffer(*id, view.dir, i, &mut put_together).map(|f| test.holds(f.data))
+                    joined.clear();
+                    view.tx.buffer(*id, view.dir, i, &mut joined).map(|f| test.holds(f.data))
                 });
                 to(all.any(|h| h))
             }

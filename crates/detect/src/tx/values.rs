@@ -114,7 +114,7 @@ pub(super) fn whole<'x, 'v: 'x, W>(
                 Held::Cached(f.offset, f.end)
             }
             Some(f) => {
-                // The same bytes need not be built again.
+                // If the transaction built the bytes in `raw`, they stay there, so that they need not be built again.
                 let place = (f.data.as_ptr() as usize, f.data.len());
                 let (offset, end) = (f.offset, f.end);
                 if place == (raw.as_ptr() as usize, raw.len()) && !raw.is_empty() {

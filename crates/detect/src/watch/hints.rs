@@ -12,7 +12,7 @@ pub(crate) struct Hint {
     pub(crate) text: String,
     /// Start and end within the buffer.
     pub(crate) mark: (usize, usize),
-    /// How much of the expected bytes was there, in tenths below ten.
+    /// The part of the expected bytes that was there, in tenths, 0 to 9.
     pub(crate) tenths: u32,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn longest_beginning(needle: &[u8], hay: &[u8], nocase: bool) -> (usi
     best
 }
 
-/// The ratio of `part` to `all`, in tenths below ten.
+/// The ratio of `part` to `all`, in tenths, 0 to 9.
 pub(crate) fn tenths(part: usize, all: usize) -> u32 {
     (part * 10 / all.max(1)).min(9) as u32
 }

@@ -115,7 +115,7 @@ pub(crate) enum StepCame {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MatchOutcome {
     Alert,
-    /// The rule writes no alert (`noalert`, `pass`, `config`).
+    /// The rule writes no alert (`noalert`, `pass`, `config`). Always `false`.
     Writes(bool),
     /// A threshold suppressed the alert, and the action too if this is true.
     Threshold(bool),
@@ -168,7 +168,8 @@ pub(crate) trait Watch: std::fmt::Debug {
     fn op(&mut self, _buffer: &CompiledBuffer, _op: &Op, _seen: &OpSeen<'_>) {}
     /// All checks of a buffer ran.
     fn buffer(&mut self, _buffer: &CompiledBuffer, _data: &[u8], _matched: bool) {}
-    /// Whether a match in stream data was already found in the part that an earlier packet brought.
+    /// Called before and after the search that decides whether an earlier packet already had a match in stream data;
+    /// afterwards with its result, before with `false`.
     fn found_before(&mut self, _before: bool) {}
     /// A step of a transaction rule ran.
     fn step(&mut self, _rule: u32, _plan: &Plan, _step: &Step, _came: StepCame, _view: &View<'_>) {}

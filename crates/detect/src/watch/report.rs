@@ -17,9 +17,9 @@ pub struct PacketRef {
     pub number: u64,
     /// When it was captured.
     pub time: Time,
-    /// Source port; 0 if there is none.
+    /// Source address.
     pub src: IpAddr,
-    /// Destination address.
+    /// Source port; 0 if there is none.
     pub sport: u16,
     /// Destination address.
     pub dst: IpAddr,

@@ -296,7 +296,7 @@ impl Watch for Tracer {
                 }
                 _ => continue,
             };
-            // Both groups of a packet are searched: the same place is reported once.
+            // Several groups of a packet may be searched; the same place is reported once.
             if !t.work.searches.iter().any(|s| s.0 == line.0) && t.work.searches.len() < 16 {
                 t.work.searches.push(line);
             }
@@ -534,9 +534,9 @@ impl Watch for Tracer {
         let Some((_, c)) = &mut t.work.look else { return };
         let bytes = matches!(step.what, What::Buffer { .. } | What::Payload | What::File(_) | What::Absent { .. });
         if bytes && came != StepCame::HeldBefore && came != StepCame::NotReached {
-            let told = c.settle();
+            let settled = c.settle();
             let whole = matches!(step.what, What::Buffer { .. } | What::Payload);
-            if whole && (told || matches!(step.what, What::Payload)) {
+            if whole && (settled || matches!(step.what, What::Payload)) {
                 return;
             }
         }

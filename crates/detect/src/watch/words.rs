@@ -93,8 +93,8 @@ pub(super) fn search_line(l: &Literal, place: String, data: Option<&[u8]>) -> (L
 /// The name of an expression that was searched.
 pub(super) const WHOLE_REGEX: &str = "the expression of its pcre";
 
-/// Describes the search for an expression, or why it was skipped: fewer than `digits` digits in a row. Also how many of
-/// them there are.
+/// Describes the search for an expression, or why it was skipped: fewer than `digits` digits in a row. Also the share
+/// of them that is there, in tenths.
 pub(super) fn regex_line(digits: usize, place: String, data: &[u8]) -> (Line, u32) {
     let longest = longest_row(data);
     if longest < digits {
@@ -160,11 +160,11 @@ pub(super) fn step_text(
             (format!("{name}:{}", describe::number_test(test, *which)), String::new(), detail)
         }
         What::Interface { id, test } => {
-            let mut put_together = Vec::new();
+            let mut joined = Vec::new();
             let mut there = Vec::new();
             for i in 0..16 {
-                put_together.clear();
-                let Some(found) = view.tx.buffer(*id, view.dir, i, &mut put_together) else { break };
+                joined.clear();
+                let Some(found) = view.tx.buffer(*id, view.dir, i, &mut joined) else { break };
                 there.push(describe::interface(found.data));
             }
             let detail = if there.is_empty() { "it is a call of no interface".to_owned() } else { there.join(", ") };
