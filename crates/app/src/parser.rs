@@ -163,7 +163,7 @@ pub struct Upgrade {
 pub struct Parse<'a> {
     /// Settings.
     pub config: &'a AppConfig,
-    /// What the worker's parsers share.
+    /// The state that the worker's parsers share.
     pub shared: &'a mut Shared,
     /// The flow.
     pub flow: &'a FlowCore,
@@ -184,14 +184,14 @@ pub struct Parsed {
     pub outcome: Outcome,
 }
 
-/// How a session goes on.
+/// How a session continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The parser needs more data.
     More,
     /// As `More`, and the engine offers the rest of the other direction, which waited for this one, again at once.
     Resume,
-    /// The parser has finished with both directions of the flow. The rest is not its concern, as with a tunnel.
+    /// The parser has finished with both directions of the flow. The rest is not parsed, as in a tunnel.
     Done,
     /// The flow has reached its limit of transactions. The caller inspects, logs and frees complete ones, and offers the
     /// unconsumed data again.

@@ -534,7 +534,7 @@ impl AppSession {
         std::mem::replace(&mut self.full, false)
     }
 
-    /// What [`AppSession::take_full`] would return.
+    /// The result that [`AppSession::take_full`] would have.
     pub const fn is_full(&self) -> bool {
         self.full
     }

@@ -230,7 +230,7 @@ impl SmtpParser {
             Command::Data => {
                 asked = Asked::Data(behind);
                 if tx.mail.as_ref().is_some_and(|m| m.begun) {
-                    // A chunked mail cannot continue like this (RFC 3030, section 3).
+                    // DATA cannot continue a chunked mail (RFC 3030, section 3).
                     tx.event(Event::UnparsableContent, TS);
                 } else {
                     tx.mail = Mail::new(&cx.config.smtp);
