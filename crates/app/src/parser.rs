@@ -24,7 +24,8 @@ pub struct AppCounters {
     pub txs: [[u64; 64]; 2],
     /// Flows whose parser gave up at a gap (`app_layer.error.*.gap`); only TCP has gaps.
     pub gaps: [u64; 64],
-    /// Flows whose parser found invalid data (`app_layer.error.*.parser`), for TCP and UDP.
+    /// Flows whose parser found invalid data (`app_layer.error.*.parser`), for TCP and UDP. Over UDP, each invalid datagram
+    /// counts.
     pub failed: [[u64; 64]; 2],
     /// Flows whose parser got no more memory (`app_layer.error.*.alloc`), for TCP and UDP.
     pub alloc: [[u64; 64]; 2],
@@ -77,7 +78,7 @@ impl AppCounters {
         }
     }
 
-    /// Counts a flow of this transport (6 or 17) whose parser gave up.
+    /// Counts an error of a parser; `transport` is the IP protocol of the flow (6 or 17).
     pub(crate) fn failed(&mut self, transport: u8, proto: AppProto, error: ParserError) {
         let of = match error {
             ParserError::Gap => &mut self.gaps,
