@@ -227,7 +227,7 @@ impl AppSession {
         self.state.turn_round();
     }
 
-    /// Marks a flow whose beginning was not seen. A UDP flow always counts as one.
+    /// Marks a flow whose beginning was not seen. Call this for every UDP flow too.
     pub const fn set_midstream(&mut self) {
         self.state.set_midstream();
     }
