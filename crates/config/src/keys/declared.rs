@@ -60,7 +60,7 @@ pub(super) fn eve_options() -> impl Iterator<Item = Key> {
     })
 }
 
-/// Makes a row. Its texts are never freed, as those of the constant rows.
+/// Makes a row. Its texts are never freed, like those of the constant rows.
 fn key(p: &Protocol, path: String, unit: Unit, default: u64, about: &'static str, unparsed: &'static str) -> Key {
     let (kind, default) = match unit {
         Unit::Flag => (Kind::Flag, if default == 0 { "no".to_owned() } else { "yes".to_owned() }),

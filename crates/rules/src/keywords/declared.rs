@@ -54,7 +54,7 @@ fn sticky(b: &'static BufferDef, protocols: Vec<&'static str>) -> Keyword {
     Keyword::sticky(names.leak(), buffer(b.name, protocols.leak(), direction, multi))
 }
 
-/// Makes a buffer, whose other names follow from its name. It is never freed, as the constant buffers of the tables.
+/// Makes a buffer, whose other names follow from its name. It is never freed, like the constant buffers of the tables.
 fn buffer(
     name: &'static str,
     protocols: &'static [&'static str],
