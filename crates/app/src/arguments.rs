@@ -1,5 +1,5 @@
-//! Arguments of an HTTP request for rules. Those of the target and cookies are available with its fields, those of the body at
-//! its end.
+//! Arguments of an HTTP request for rules. Arguments of the target and of cookies are available with the request's fields,
+//! arguments of the body at its end.
 
 use margay_meaning::args::{ArgLimits, Args};
 

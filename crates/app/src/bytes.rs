@@ -1,4 +1,4 @@
-//! Integers at an offset of a message; `None` if the message ends before.
+//! Integers at an offset of a message; `None` if the message ends before them.
 
 /// The two bytes at `at`, big endian.
 pub fn be16(data: &[u8], at: usize) -> Option<u16> {

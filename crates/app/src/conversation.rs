@@ -305,7 +305,7 @@ impl<'b, C: Content> Turn<'_, 'b, C> {
 struct Side {
     /// Bytes that the parser received and did not consume.
     waiting: usize,
-    /// Length of the message that the waiting bytes begin; 0 if unknown.
+    /// Length of the message at the front of the waiting bytes; 0 if unknown.
     message: usize,
     /// Bytes to skip.
     pass: u64,

@@ -38,16 +38,16 @@ impl<M> Exchange<M> {
         self.by_direction.iter().flatten()
     }
 
-    /// Whether it has no message, since the only one cannot be read.
+    /// Whether it has no message, because its only message was invalid.
     pub(crate) const fn is_empty(&self) -> bool {
         self.by_direction[0].is_none() && self.by_direction[1].is_none()
     }
 }
 
-/// Most requests after which those whose transactions were freed are forgotten.
+/// From this many waiting requests on, a new one first removes those whose transactions were freed.
 const WAITING_MAX: usize = 256;
 
-/// The transactions of requests that wait for an answer, by what the answer repeats of the request.
+/// The transactions of requests that wait for an answer, by the key that the answer repeats.
 #[derive(Debug)]
 pub(crate) struct Waiting<K>(HashMap<K, u64>);
 
@@ -58,7 +58,7 @@ impl<K> Default for Waiting<K> {
 }
 
 impl<K: Eq + Hash> Waiting<K> {
-    /// Opens the transaction of a request. A client that uses a key again has given up on the request before.
+    /// Opens the transaction of a request. A client that uses a key again has given up on the earlier request.
     pub(crate) fn ask<M>(&mut self, turn: &mut Turn<'_, '_, Exchange<M>>, dir: Direction, key: K, message: M) -> u64
     where
         Exchange<M>: Content,

@@ -25,7 +25,7 @@ pub struct ExpectedFlow {
     pub port: u16,
 }
 
-/// What an expected connection will carry.
+/// The content of an expected connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Carries {
     /// A file transfer of FTP. The second value says whether the peer that opens the connection sends the file.

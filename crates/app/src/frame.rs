@@ -14,7 +14,7 @@ pub const STREAM: u8 = u8::MAX;
 /// New data that an open frame needs before rules inspect it again. It is also the amount of earlier data that the next
 /// inspection repeats.
 pub const CHUNK: u64 = 2560;
-/// Bytes at the front of a frame that rules inspect, at most.
+/// Limit of the bytes at the front of a frame that rules inspect.
 pub const WHOLE_MAX: u64 = 32 << 10;
 
 /// A range of a stream.
@@ -91,7 +91,7 @@ impl FlowFrames {
     }
 }
 
-/// Where the parsers of a worker mark frames of the current flow.
+/// The frames of the current flow, as the worker's parsers mark them.
 #[derive(Debug, Clone, Default)]
 pub struct FrameMarks {
     /// Whether a rule or an output uses frames.

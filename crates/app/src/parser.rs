@@ -24,7 +24,8 @@ pub struct AppCounters {
     pub txs: [[u64; 64]; 2],
     /// Flows whose parser gave up at a gap (`app_layer.error.*.gap`); only TCP has gaps.
     pub gaps: [u64; 64],
-    /// Flows whose parser found invalid data (`app_layer.error.*.parser`), for TCP and UDP.
+    /// Flows whose parser found invalid data (`app_layer.error.*.parser`), for TCP and UDP. Over UDP, each invalid datagram
+    /// counts.
     pub failed: [[u64; 64]; 2],
     /// Flows whose parser got no more memory (`app_layer.error.*.alloc`), for TCP and UDP.
     pub alloc: [[u64; 64]; 2],
@@ -77,7 +78,7 @@ impl AppCounters {
         }
     }
 
-    /// Counts a flow of this transport (6 or 17) whose parser gave up.
+    /// Counts an error of a parser; `transport` is the IP protocol of the flow (6 or 17).
     pub(crate) fn failed(&mut self, transport: u8, proto: AppProto, error: ParserError) {
         let of = match error {
             ParserError::Gap => &mut self.gaps,
@@ -163,7 +164,7 @@ pub struct Upgrade {
 pub struct Parse<'a> {
     /// Settings.
     pub config: &'a AppConfig,
-    /// What the worker's parsers share.
+    /// The state that the worker's parsers share.
     pub shared: &'a mut Shared,
     /// The flow.
     pub flow: &'a FlowCore,
@@ -184,14 +185,14 @@ pub struct Parsed {
     pub outcome: Outcome,
 }
 
-/// How a session goes on.
+/// How a session continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The parser needs more data.
     More,
     /// As `More`, and the engine offers the rest of the other direction, which waited for this one, again at once.
     Resume,
-    /// The parser has finished with both directions of the flow. The rest is not its concern, as with a tunnel.
+    /// The parser has finished with both directions of the flow. The rest is not parsed, as in a tunnel.
     Done,
     /// The flow has reached its limit of transactions. The caller inspects, logs and frees complete ones, and offers the
     /// unconsumed data again.

@@ -45,8 +45,8 @@ pub struct Protocol {
     pub meant_by: &'static [&'static str],
     /// The key below `app-layer.protocols` in the configuration; empty if there is none.
     pub config: &'static str,
-    /// When this protocol changes into another, the data before is inspected and logged with pseudo packets. Otherwise the
-    /// packet with the answer carries it.
+    /// When this protocol changes into another, the data before the change is inspected and logged with pseudo packets.
+    /// Otherwise the packet with the answer carries it.
     pub changes_apart: bool,
     /// How its flows are handled by default.
     pub mode: Mode,

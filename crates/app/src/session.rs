@@ -13,7 +13,7 @@ use crate::registry::{AppProto, Opening, Protocol, declaration, protocol};
 pub enum SessionEvent {
     /// The two directions speak different protocols.
     MismatchBothDirections,
-    /// The server spoke first in a protocol where the client does.
+    /// The server spoke first in a protocol where the client has to.
     WrongDirectionFirstData,
     /// Protocol detection succeeded in one direction only.
     OnlyOneDirection,
@@ -54,7 +54,7 @@ impl SessionEvent {
     }
 }
 
-/// Why a parser gave up on its flow.
+/// Why a parser gave up on its flow, or over UDP on a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParserError {
     /// A gap in data that the parser needs (`app_layer.error.*.gap`).
@@ -83,7 +83,7 @@ pub struct AppSession {
     parsing: bool,
     /// Events not yet taken, one bit each.
     events: u8,
-    /// By direction: detection gave up when the flow's protocol was already known.
+    /// By direction: if detection gave up, [`AppSession::sides_shown`] shows it as failed, not as unknown.
     refuted: [bool; 2],
     /// The direction whose data came first.
     first: Option<Direction>,
@@ -109,11 +109,11 @@ pub struct AppSession {
     off: bool,
     /// The flow has reached its limit of transactions, and data waits until some are freed.
     full: bool,
-    /// The error of a parser that gave up, until the caller takes it.
+    /// The last error of a parser, until the caller takes it.
     error: Option<ParserError>,
-    /// Number of transactions of parsers that were freed.
+    /// The number of transactions that all freed parsers had.
     past_txs: u64,
-    /// Number of transactions of the last parser that was freed.
+    /// The number of transactions that the last freed parser had.
     last_txs: u64,
     told: DirtyFlags,
 }
@@ -139,7 +139,7 @@ impl DirtyFlags {
 pub struct FeedResult {
     /// Bytes that the caller can drop.
     pub consumed: usize,
-    /// The caller has to offer the rest again at once, because the protocol changed.
+    /// The caller has to offer the unconsumed data of both directions again at once: it may be parsed now.
     pub again: bool,
 }
 
@@ -160,7 +160,7 @@ impl AppSession {
         if self.waits == Some(dir) && !cx.end {
             return WAIT;
         }
-        // The reason to wait has passed.
+        // The other direction's data, or the end of this one, ends the wait.
         let waited = self.waits.take().is_some();
         self.recognise(cx, dir, data);
         if self.turn {
@@ -227,7 +227,7 @@ impl AppSession {
         self.state.turn_round();
     }
 
-    /// Marks a flow whose beginning was not seen. A UDP flow always counts as one.
+    /// Marks a flow whose beginning was not seen. Call this for every UDP flow too.
     pub const fn set_midstream(&mut self) {
         self.state.set_midstream();
     }
@@ -392,7 +392,7 @@ impl AppSession {
         self.side[dir.index()] = AppProto::Failed;
         match self.side[dir.reverse().index()] {
             AppProto::Failed => self.proto = AppProto::Failed,
-            // For datagrams, one unknown side is enough to call it failed.
+            // Over UDP, the flow has failed even if the other direction is still unknown.
             AppProto::Unknown if udp => {
                 self.proto = AppProto::Failed;
                 self.refuted[dir.index()] = self.opened(dir);
@@ -414,8 +414,8 @@ impl AppSession {
     }
 
     /// The protocols of both directions for events. Over TCP, a direction is shown as failed if detection gave it up when the
-    /// other one already had a protocol that both directions can be detected by. Over UDP, only the direction of the first
-    /// packet is shown that way, unless the flow was turned.
+    /// other one already had a protocol that both directions can be detected by. Over UDP, only the direction of the flow's
+    /// first packet is shown that way.
     pub fn sides_shown(&self) -> [AppProto; 2] {
         let [to_server, to_client] = self.side;
         let shown = |side, refuted: bool| if side == AppProto::Failed && !refuted { AppProto::Unknown } else { side };
@@ -534,7 +534,7 @@ impl AppSession {
         std::mem::replace(&mut self.full, false)
     }
 
-    /// What [`AppSession::take_full`] would return.
+    /// The result that [`AppSession::take_full`] would have.
     pub const fn is_full(&self) -> bool {
         self.full
     }
@@ -550,7 +550,7 @@ impl AppSession {
         self.parsers.iter_mut().for_each(|p| p.wake_txs());
     }
 
-    /// The error of a parser that gave up since the last call.
+    /// The last error of a parser since the last call. Over UDP, the parser may have continued with the next datagram.
     pub const fn take_error(&mut self) -> Option<ParserError> {
         self.error.take()
     }
@@ -595,7 +595,8 @@ impl AppSession {
         self.past_txs + self.parsers.iter().map(|p| p.txs().end).sum::<u64>()
     }
 
-    /// Frees parsers of previous protocols that have no transactions left. Returns whether it freed one.
+    /// Frees parsers that have finished and have no transactions left: those of previous protocols, and the current one once
+    /// it parses no more. Returns whether it freed one.
     pub fn tidy(&mut self) -> bool {
         let before = self.parsers.len();
         let keep = usize::from(self.parsing && self.ended != [true; 2]);

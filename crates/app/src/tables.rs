@@ -21,8 +21,8 @@ macro_rules! events {
     };
 }
 
-/// The events of a protocol that carries mail: what may be wrong with a mail is between those of `before` and those of `after`.
-/// `of_mail` is the number of the event for a problem of a mail.
+/// The events of a protocol that carries mail: those of `before`, then one for each problem of a mail, then those of `after`.
+/// `of_mail` converts a problem to its event number.
 macro_rules! mail_events {
     ($of:literal; before { $($before:ident $before_name:literal;)* } after { $($after:ident $after_name:literal;)* }) => {
         events! {

@@ -17,7 +17,7 @@ pub struct Window {
     data: Buffer,
     /// Freed bytes at the front of `data` that are not yet moved out.
     head: usize,
-    /// Where the data of the last inspection began in `data`; nothing has moved since.
+    /// The front of the data at the last inspection, as an index in `data`. Any change of the data sets it to `head`.
     looked: usize,
     /// Stream offset of `data[head]`.
     start: u64,
@@ -77,7 +77,8 @@ impl Window {
         (self.bytes(), self.start)
     }
 
-    /// The data of the last inspection, for events about its matches.
+    /// The data held at the last inspection, including what it freed, for events about its matches. Once data is added, the
+    /// held data.
     pub fn shown(&self) -> &[u8] {
         self.data.get(self.looked..).unwrap_or(&[])
     }

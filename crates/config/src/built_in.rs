@@ -14,11 +14,11 @@ pub const CLASSIFICATION: &str = include_str!("../../../etc/classification.confi
 /// The shipped systems of references (`reference.config`).
 pub const REFERENCES: &str = include_str!("../../../etc/reference.config");
 
-/// The name of the built-in configuration in messages; it is no file.
+/// The name of the built-in configuration in messages. No file has this name.
 pub(crate) const NAME: &str = "<built-in>";
 
-/// Differences of a run without a configuration from the shipped one: it writes only to its log folder (the current one, or
-/// that of `-l`), and reads only named files.
+/// Settings that replace those of the shipped configuration if no configuration is named. The run then writes only to its log
+/// folder (the current folder, or that of `-l`), and reads only files that the command line names.
 const INSTEAD: &str = "%YAML 1.1
 ---
 default-log-dir:
@@ -29,11 +29,11 @@ detect.sgh-mpm-caching: no
 
 impl Config {
     /// The configuration of a run that names none: the shipped one, with logs in the current folder, the built-in classes and
-    /// references, no cache on disk, and the rules of its `default-rule-path` only where they are there. `--set` wins over it, the
-    /// files of `--include` are read after it.
+    /// references, no cache on disk, and the rules in its `default-rule-path` only if any of them exists. `--set` overrides
+    /// it, and the files of `--include` are read after it.
     ///
     /// # Errors
-    /// As [`Config::load_with`], of `includes` and `sets`.
+    /// As [`Config::load_with`], for `includes` and `sets`.
     pub fn built_in<P: AsRef<Path>>(includes: &[P], sets: &[String]) -> Result<Config, ConfigError> {
         let mut config = Config::new();
         for setting in sets {
@@ -59,7 +59,7 @@ impl Config {
         self.files.get(1).is_some_and(|f| &**f == NAME)
     }
 
-    /// The folder of the main file; none where the configuration is built in, or text.
+    /// The folder of the main file; `None` if the configuration is built in or was read from text.
     pub fn folder(&self) -> Option<&Path> {
         let main = self.files().next().map(Path::new)?;
         main.is_file().then(|| main.parent()).flatten()

@@ -1,4 +1,4 @@
-//! The command line, as Suricata 8 has it.
+//! The command line, compatible with Suricata 8.
 
 use crate::options::{self, Id, Opt, Takes};
 use crate::typed;
@@ -37,13 +37,13 @@ pub enum Command {
 pub enum Own {
     /// `margay rules`: work with rule files.
     Rules,
-    /// `margay ctl`: ask a running engine.
+    /// `margay ctl`: send a command to a running engine.
     Ctl,
     /// `margay lab`: traffic, measurement, tuning.
     Lab,
 }
 
-/// Which keywords `--list-keywords` lists, and how.
+/// The keywords that `--list-keywords` lists, and the format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keywords {
     /// Their names.
@@ -56,24 +56,24 @@ pub enum Keywords {
     One(String),
 }
 
-/// Where packets come from.
+/// The source of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Capture {
     /// `-r`: a capture file or a directory of them.
     File(PathBuf),
     /// `--erf-in`: a file in Endace's format.
     Erf(PathBuf),
-    /// `-i`: these interfaces, in the best way there is.
+    /// `-i`: these interfaces, with AF_PACKET.
     Interfaces(Vec<String>),
-    /// `--af-packet`: these interfaces; none named: those of the configuration.
+    /// `--af-packet`: these interfaces; if empty, those of the configuration.
     AfPacket(Vec<String>),
-    /// `--af-xdp`: these interfaces; none named: those of the configuration.
+    /// `--af-xdp`: these interfaces; if empty, those of the configuration.
     AfXdp(Vec<String>),
-    /// `--pcap`: these interfaces; none named: those of the configuration.
+    /// `--pcap`: these interfaces; if empty, those of the configuration.
     Pcap(Vec<String>),
     /// `-q`: these netfilter queues, in the order given.
     Nfqueue(Vec<u16>),
-    /// `--unix-socket`: files named by commands on this socket; none: the configuration's.
+    /// `--unix-socket`: capture files that clients submit on this socket; `None` for the configured socket.
     UnixSocket(Option<PathBuf>),
     /// An option that Suricata has and this program lacks (`--dpdk`), and its values.
     Foreign(&'static str, Vec<String>),
@@ -103,32 +103,32 @@ pub enum RuleFiles {
 /// `--strict-rule-keywords`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Strict {
-    /// All that it applies to.
+    /// All keywords for which strict parsing exists.
     All,
     /// These keywords.
     Keywords(Vec<String>),
 }
 
-/// All options of a run. Empty, false or none if an option was not given.
+/// All options of a run; empty, `false` or `None` if an option was not given.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RunOptions {
     /// `-c`: the configuration.
     pub config: Option<PathBuf>,
-    /// `--include`: read after it, in this order.
+    /// `--include`: files read after the main file, in this order.
     pub includes: Vec<PathBuf>,
     /// `--set`: `name=value`, in this order.
     pub sets: Vec<String>,
-    /// `-l`: where logs are written.
+    /// `-l`: the log folder.
     pub log_dir: Option<PathBuf>,
     /// `--data-dir`.
     pub data_dir: Option<PathBuf>,
-    /// `-T`: read everything, report, end.
+    /// `-T`: test the configuration and the rules, and exit.
     pub test: bool,
-    /// `--dump-config`: print the settings, end.
+    /// `--dump-config`: print the settings, and exit.
     pub dump_config: bool,
-    /// `--engine-analysis`: report on the rules, end.
+    /// `--engine-analysis`: write reports on the rules, and exit.
     pub engine_analysis: bool,
-    /// Where packets come from; one way only.
+    /// The source of packets. A run has only one.
     pub capture: Option<Capture>,
     /// `--pcap-file-continuous`.
     pub pcap_file_continuous: bool,
@@ -150,7 +150,7 @@ pub struct RunOptions {
     pub capture_plugin_args: Option<String>,
     /// `-F`: the file with the BPF filter.
     pub filter_file: Option<PathBuf>,
-    /// The BPF filter: the words after the options, with blanks between.
+    /// The BPF filter: the words after the options, joined by blanks.
     pub filter: Option<String>,
     /// `-k`.
     pub checksums: Option<Checksums>,
@@ -192,17 +192,17 @@ pub struct RunOptions {
     pub verbose: u8,
 }
 
-/// A command line that cannot be understood.
+/// Why a command line is invalid, as a message for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("margay: {0}\nTry 'margay --help'.")]
 pub struct CliError(pub String);
 
 impl CliError {
-    /// The exit status to end with, as Suricata does.
+    /// The exit status after this error, as in Suricata.
     pub const EXIT_STATUS: u8 = 1;
 }
 
-/// The command line.
+/// The parser of the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Cli;
 
@@ -211,7 +211,7 @@ impl Cli {
     /// there are only such words.
     ///
     /// # Errors
-    /// An option is unknown, lacks its value, has a value it cannot have, or contradicts another one.
+    /// An option is unknown, lacks its value, has an invalid value, or contradicts another one.
     pub fn parse<A: Into<OsString>>(args: impl IntoIterator<Item = A>) -> Result<Command, CliError> {
         let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
         if let Some(own) = args.first().and_then(|a| a.to_str()).and_then(own_command) {
@@ -419,7 +419,7 @@ impl State {
         }
     }
 
-    /// Packets come from one kind of source; interfaces and queues may be several of a kind.
+    /// Sets the source of packets. A second source must be of the same kind: another interface, or another queue.
     fn capture(&mut self, shown: &str, capture: Capture) -> Result<(), CliError> {
         match (&mut self.run.capture, capture) {
             (empty @ None, capture) => *empty = Some(capture),
@@ -478,7 +478,7 @@ fn similar(name: &str) -> Option<&'static str> {
         .map(|(_, long)| long)
 }
 
-/// How many letters must be added, removed or changed.
+/// The edit distance: the number of letters to add, remove or change.
 pub(crate) fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {

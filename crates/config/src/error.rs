@@ -3,19 +3,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Where a setting was written.
+/// The place of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file, as it was named to us; `--set` for a value of the command line.
+    /// The file's name as the user gave it; `--set` for a value of the command line.
     pub file: Arc<str>,
-    /// Line, from 1; 0 where the whole file is meant or the place is the command line.
+    /// Line, from 1; 0 for a whole file or the command line.
     pub line: u32,
-    /// Column, from 1 and in characters; 0 where it is not known.
+    /// Column in characters, from 1; 0 if unknown.
     pub column: u32,
 }
 
 impl Place {
-    /// A place with a file's name only.
+    /// The place of a whole file.
     pub fn file(name: &str) -> Place {
         Place { file: Arc::from(name), line: 0, column: 0 }
     }
@@ -34,7 +34,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A configuration that cannot be used: where and why.
+/// Why a configuration cannot be used, with the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {reason}")]
 pub struct ConfigError {

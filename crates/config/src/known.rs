@@ -1,11 +1,11 @@
-//! Unknown settings of a configuration, and settings without effect.
+//! Finds unknown settings of a configuration, and settings without effect.
 
 use crate::error::{Level, Note};
 use crate::keys::{self, Effect, Key};
 use crate::tree::{Config, Node};
 use crate::typed;
 
-/// Most notes of a kind.
+/// Limit of the unknown settings, and of the settings without effect, that are collected.
 const NOTES: usize = 1000;
 
 /// A setting of a configuration that has no effect.
@@ -13,22 +13,23 @@ const NOTES: usize = 1000;
 pub struct Ignored {
     /// Its path.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub why: &'static str,
-    /// Where it stands.
+    /// Its place.
     pub place: crate::Place,
 }
 
 impl Config {
-    /// The settings without a row in the table, each with its place; of a section only its top. Report them as warnings.
+    /// The settings without a row in the table, each with its place, to be reported as warnings. An unknown section is listed
+    /// once, not with its content.
     pub fn unknown_keys(&self) -> Vec<Note> {
         let mut found = Found::default();
         walk(self.root(), &[keys::top()], &mut String::new(), &mut found);
         found.unknown
     }
 
-    /// The settings without effect, unless their value is the one that needs no notice. Sections that are switched off
-    /// (`enabled: no`) are skipped.
+    /// The settings without effect, unless their value is the one that causes no notice ([`Key::default`]). Sections that are
+    /// switched off (`enabled: no`) are skipped.
     pub fn ignored_keys(&self) -> Vec<Ignored> {
         let mut found = Found::default();
         walk(self.root(), &[keys::top()], &mut String::new(), &mut found);
@@ -47,7 +48,7 @@ fn is_off(node: Node<'_>) -> bool {
     node.peek("enabled").and_then(|n| n.value()).is_some_and(|v| typed::parse_bool(v) == Ok(false))
 }
 
-/// Compares the children of `node` with the keys allowed below it: more than one row may know a name (`*`).
+/// Compares the children of `node` with the keys allowed below it. Several rows may match a name, because of `*`.
 fn walk(node: Node<'_>, known: &[&'static keys::Level], path: &mut String, found: &mut Found) {
     for child in node.children() {
         if found.unknown.len() >= NOTES || found.ignored.len() >= NOTES {
@@ -106,7 +107,7 @@ fn item(child: Node<'_>, known: &[&'static keys::Level], path: &mut String, foun
     walk(child, &below, path, found);
 }
 
-/// Misspelt names are reported in sections that are switched off, too.
+/// Collects only unknown settings, for a section that is switched off: misspelt names are reported there too.
 fn unknown_only(node: Node<'_>, known: &[&'static keys::Level], path: &mut String, found: &mut Found) {
     if known.iter().any(|l| l.is_section()) {
         return;
@@ -122,7 +123,7 @@ fn ignored(row: &'static Key, path: String, node: Node<'_>, found: &mut Found) {
     }
 }
 
-/// The known name most similar to this one.
+/// The most similar known name, if one is similar enough.
 fn similar(name: &str, known: &[&'static keys::Level]) -> Option<&'static str> {
     if name.len() > 64 {
         return None;

@@ -1,29 +1,28 @@
-//! A Suricata-compatible YAML file and command line as typed settings.
+//! Reads a Suricata-compatible YAML file and command line, and offers their settings with types.
 //!
-//! The file first: [`Config::load`] reads YAML (`%YAML 1.1`, `---`) and the files it includes into a tree of named
-//! nodes. Every value stays text until a getter reads it ([`Config::bool`], [`Config::size`]…), since the same text
-//! means different things to different readers (`yes` in one place is `auto`'s neighbour in another). The tree's names
-//! are Suricata's, so that `--set outputs.1.eve-log.enabled=no` and [`Config::dump`] (`--dump-config`) speak the same
-//! language: list items are called `0`, `1`, `2`…, `a.b.c: x` is the same as nested mappings, `foo_bar` is an old
-//! spelling of `foo-bar` (not in `vars`), a second definition of a section replaces the first, and what the command
-//! line set wins over every file.
+//! [`Config::load`] reads YAML (`%YAML 1.1`, `---`) and the included files into a tree of named nodes. Every value stays text
+//! until a getter reads it ([`Config::bool`], [`Config::size`]…), because the meaning of a text depends on the setting: `yes`
+//! may be a boolean or one of several words. The tree has Suricata's names, which `--set outputs.1.eve-log.enabled=no` and
+//! [`Config::dump`] (`--dump-config`) use too. List items are called `0`, `1`, `2`…, and `a.b.c: x` is the same as nested
+//! mappings. `foo_bar` is an old spelling of `foo-bar`, except in `vars`. A second definition of a section replaces the
+//! first. A value of the command line overrides every file.
 //!
-//! Files may be hostile or merely broken: size, depth, number of settings and what aliases expand to are limited, and
-//! every error has its file, line and column.
+//! Files may be hostile or damaged. Limits apply to size, depth, the number of settings and the expansion of aliases. Every
+//! error has its file, line and column.
 //!
-//! [`keys`] is the table of all settings: allowed values, default, and whether each acts. [`Config::unknown_keys`] names settings
-//! that are not in it and probably misspelt, [`Config::ignored_keys`] those without effect, and `docs/configuration.md` is
-//! generated from it. A new setting needs a row there: in debug builds reading a setting without a row is an error
-//! ([`Config::check_reads`]).
+//! [`keys`] is the table of all settings: allowed values, default, and effect. [`Config::unknown_keys`] returns the settings
+//! that are not in the table and are probably misspelt, and [`Config::ignored_keys`] those without effect.
+//! `docs/configuration.md` is generated from the table. A new setting needs a row there: in debug builds, reading a setting
+//! without a row is an error ([`Config::check_reads`]).
 //!
-//! Then the command line: [`Cli::parse`] turns arguments into a [`Command`], for the most part
-//! [`Command::Run`] with one field for each of Suricata's options, so that the engine can say which it cannot serve.
-//! One table (`options.rs`) holds the options for the parser and for [`help`]. [`Config::load_with`] reads the
-//! configuration of `-c`, `--include` and `--set`, [`Config::built_in`] the one without `-c`.
+//! [`Cli::parse`] converts the arguments to a [`Command`], usually [`Command::Run`]. That has a field for each of Suricata's
+//! options, so that the engine can name those that it does not support. One table (`options.rs`) has the options for the
+//! parser and for [`help`]. [`Config::load_with`] reads the configuration of `-c`, `--include` and `--set`, and
+//! [`Config::built_in`] the one of a run without `-c`.
 //!
-//! Differences from Suricata 7, as observed: a list inside a list keeps its items (there they
-//! are mixed with the outer ones), aliases work, an include that includes itself is an error (there a crash), and a
-//! document whose top is not a mapping is an error.
+//! Observed differences from Suricata 7: a list inside a list keeps its items (Suricata mixes them with the outer ones),
+//! aliases work, a file that includes itself is an error (Suricata crashes), and a document whose top is not a mapping is an
+//! error.
 
 pub mod built_in;
 mod cli;

@@ -1,4 +1,4 @@
-//! Files into the tree: includes, spellings, second definitions.
+//! Reads files into the tree: handles includes, old spellings and repeated definitions.
 
 use crate::error::{ConfigError, Level, Note, Place};
 use crate::tree::{At, Config};
@@ -8,9 +8,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How deep files may include files.
+/// Limit of the depth of includes.
 const MAX_INCLUDE_DEPTH: usize = 16;
-/// Most files read for one configuration.
+/// Limit of the files of one configuration.
 const MAX_FILES: usize = 256;
 
 impl Config {
@@ -24,8 +24,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads a configuration as a run does: the values of the command line (`--set`, they win over any file), the
-    /// main file, and then the files of `--include`.
+    /// Reads a configuration as a run does: the values of the command line (`--set`, which override every file), the main
+    /// file, and then the files of `--include`.
     ///
     /// # Errors
     /// As [`Config::load`] and [`Config::set`].
@@ -45,8 +45,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads a configuration from text, called `name` in messages; its relative includes are looked for in the
-    /// current directory.
+    /// Reads a configuration from text, called `name` in messages. Relative includes refer to the current directory.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -56,7 +55,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads one more file into this configuration: its settings replace those of the same name.
+    /// Reads another file into this configuration. Its settings replace those with the same name, except values of the
+    /// command line.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -102,15 +102,15 @@ impl Config {
     }
 }
 
-/// Where a text comes from.
+/// The origin of a text.
 struct Source<'a> {
     name: &'a str,
-    /// Where its relative includes are looked for.
+    /// The folder that its relative includes refer to.
     dir: PathBuf,
     include_depth: usize,
 }
 
-/// A file's text, or why it cannot be had.
+/// Reads a file's text. The error is the reason that it cannot be read.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
     let file = File::open(path).map_err(|e| e.to_string())?;
     if file.metadata().is_ok_and(|m| m.is_dir()) {
@@ -127,12 +127,12 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
     })
 }
 
-/// One file on its way into the tree.
+/// Loads one file into the tree.
 struct Loader<'c, 'd> {
     config: &'c mut Config,
     doc: &'d Document,
     file: u32,
-    /// Where relative includes are looked for.
+    /// The folder that relative includes refer to.
     dir: PathBuf,
     include_depth: usize,
 }
@@ -148,7 +148,7 @@ impl<'d> Loader<'_, 'd> {
     }
 
     fn note(&mut self, level: Level, item: usize, message: String) {
-        // A hostile file must not fill the memory with remarks about itself.
+        // A hostile file must not fill the memory with notes.
         if self.config.notes.len() < 1000 {
             self.config.notes.push(Note { level, place: self.doc.place(item), message });
         }
@@ -196,7 +196,7 @@ impl<'d> Loader<'_, 'd> {
         Ok(text)
     }
 
-    /// One `name: value`; a name with dots is a path from here.
+    /// Handles one `name: value`. A name with dots is a path below `parent`.
     fn setting(&mut self, key: usize, name: &str, value: usize, parent: u32, depth: usize) -> Result<(), ConfigError> {
         let at = self.at(key);
         let mut depth = self.enter(key, depth)?;
@@ -223,7 +223,7 @@ impl<'d> Loader<'_, 'd> {
         match &item.kind {
             Kind::Scalar { text, .. } if item.include => self.include(value, text, id, depth),
             Kind::Scalar { text, plain } => {
-                // A node with settings from the command line below it keeps them, and no value of its own.
+                // If the command line set something at or below this node, the file's value is ignored.
                 if self.config.data(id).pinned && !dotted {
                     return Ok(());
                 }
@@ -234,7 +234,7 @@ impl<'d> Loader<'_, 'd> {
         }
     }
 
-    /// Old names are spelt with `_`; today's have `-`. Variables keep theirs.
+    /// Converts an old name with `_` to today's name with `-`. Names of variables stay as written.
     fn spelling(&mut self, key: usize, name: &str, parent: u32) -> String {
         let variables = matches!(&*self.config.data(parent).name, "address-groups" | "port-groups");
         if variables || !name.contains('_') {
@@ -314,7 +314,7 @@ impl<'d> Loader<'_, 'd> {
     }
 }
 
-/// A scalar's value: none for an unquoted null, or nothing at all.
+/// A scalar's value; `None` for an unquoted null or an unquoted empty text.
 fn scalar(text: &str, plain: bool) -> Option<&str> {
     (!(plain && matches!(text, "" | "~" | "null" | "Null" | "NULL"))).then_some(text)
 }

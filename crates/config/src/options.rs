@@ -9,7 +9,7 @@ pub(crate) enum Takes {
     Nothing,
     /// A value: `-r FILE`, `-rFILE`, `--runmode NAME`, `--runmode=NAME`.
     Value(&'static str),
-    /// Perhaps a value, only as `--af-packet=IF`.
+    /// An optional value, only in the form `--af-packet=IF`.
     Perhaps(&'static str),
 }
 
@@ -87,16 +87,16 @@ pub(crate) struct Opt {
     pub(crate) short: Option<char>,
     pub(crate) long: Option<&'static str>,
     pub(crate) takes: Takes,
-    /// Its effect; none: accepted, not shown.
+    /// Its description in the help; `None` for an option that the help does not show.
     pub(crate) text: Option<&'static str>,
-    /// Whether it does it here.
+    /// Whether it has that effect in this program.
     pub(crate) effect: Effect,
-    /// Whether a run was given it, for options that do nothing or are refused.
+    /// For options without effect and refused options: whether the command line has it.
     given: Option<fn(&RunOptions) -> bool>,
 }
 
 impl Opt {
-    /// As it is written on a command line: `--data-dir`, `-r`.
+    /// Its name as on a command line: `--data-dir`, `-r`.
     pub(crate) fn name(&self) -> String {
         match (self.long, self.short) {
             (Some(long), _) => format!("--{long}"),
@@ -105,7 +105,7 @@ impl Opt {
         }
     }
 
-    /// The same in the reference, with its letter and value.
+    /// Its form in the reference, with its letter and value.
     pub(crate) fn shown(&self) -> String {
         let short = self.short.filter(|_| self.long.is_some()).map(|s| format!("-{s}, ")).unwrap_or_default();
         let takes = match self.takes {
@@ -126,14 +126,14 @@ impl Opt {
         }
     }
 
-    /// It is accepted and changes nothing.
+    /// Marks the option as accepted without effect.
     const fn ignored(mut self, given: fn(&RunOptions) -> bool, why: &'static str) -> Opt {
         self.effect = Effect::Ignored(why);
         self.given = Some(given);
         self
     }
 
-    /// It ends the start.
+    /// Marks the option as refused.
     const fn refused(mut self, given: fn(&RunOptions) -> bool, why: &'static str) -> Opt {
         self.effect = Effect::Refused(why);
         self.given = Some(given);
@@ -145,11 +145,11 @@ const fn opt(id: Id, short: Option<char>, long: Option<&'static str>, takes: Tak
     Opt { id, short, long, takes, text: Some(text), effect: Effect::Acts, given: None }
 }
 
-/// Why other ways of capture are refused.
+/// Why other capture methods are refused.
 const OTHER_CAPTURE: &str = "this release reads capture files (-r, --unix-socket), interfaces (-i, --af-packet, --af-xdp, --pcap) \
                              and queues of netfilter (-q)";
 
-/// Options of Suricata for hardware and systems that Margay does not support.
+/// An option of Suricata for hardware or a system that Margay does not support.
 const fn foreign(
     id: Id,
     short: Option<char>,
@@ -160,7 +160,7 @@ const fn foreign(
     Opt { id, short, long, takes, text: None, effect: Effect::Refused(OTHER_CAPTURE), given: Some(given) }
 }
 
-/// Whether packets come from there.
+/// Whether the command line selects the unsupported capture option `name`.
 fn from(run: &RunOptions, name: &str) -> bool {
     matches!(&run.capture, Some(Capture::Foreign(n, _)) if *n == name)
 }
@@ -252,15 +252,15 @@ pub(crate) const OPTIONS: &[(&str, &[Opt])] = &[
 /// An option of a run that has no effect or is refused: its name, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unserved {
-    /// As it is written: `--dpdk`.
+    /// Its name as on a command line: `--dpdk`.
     pub option: String,
-    /// Why.
+    /// The reason.
     pub why: &'static str,
-    /// Whether the run ends for it; otherwise the option is accepted and changes nothing.
+    /// Whether it ends the run. Otherwise the option is accepted, and has no effect.
     pub refused: bool,
 }
 
-/// The options of a run that do nothing, and those that end it.
+/// The options of a run that have no effect, and those that end the run.
 pub fn unserved(run: &RunOptions) -> Vec<Unserved> {
     let given = all().filter(|o| o.given.is_some_and(|given| given(run)));
     given

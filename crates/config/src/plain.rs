@@ -1,18 +1,18 @@
-//! Any YAML file as a tree of values with their places: for files that are no engine configuration (profiles,
-//! experiments), so that a reader of those can name the line that is wrong.
+//! Reads any YAML file as a tree of values with their places. It is for files that are not engine configurations (profiles,
+//! experiments), so that their readers can name the faulty line.
 
 use crate::error::{ConfigError, Place};
 use crate::yaml::{Document, Kind};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Most values in a file once its aliases are expanded.
+/// Limit of the values in a file, with aliases expanded.
 const MAX_VALUES: usize = 200_000;
 
-/// A value and where it was written.
+/// A value with its place.
 #[derive(Clone, Debug)]
 pub struct Yaml {
-    /// Where it begins.
+    /// The place where it begins.
     pub place: Place,
     /// Its content.
     pub value: Value,
@@ -60,12 +60,12 @@ impl Yaml {
         ConfigError::new(self.place.clone(), reason)
     }
 
-    /// The value called `name` in a mapping; none where this is no mapping or has no such name.
+    /// The value called `name` in a mapping; `None` if this is not a mapping or has no such name.
     pub fn get(&self, name: &str) -> Option<&Yaml> {
         self.map().iter().find(|(n, _)| n == name).map(|(_, v)| v)
     }
 
-    /// Names and values; empty where this is no mapping.
+    /// Names and values; empty if this is not a mapping.
     pub fn map(&self) -> &[(String, Yaml)] {
         match &self.value {
             Value::Map(pairs) => pairs,
@@ -73,7 +73,7 @@ impl Yaml {
         }
     }
 
-    /// The text of a scalar; none for anything else.
+    /// The text of a scalar; `None` for anything else.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
@@ -82,7 +82,7 @@ impl Yaml {
     }
 }
 
-// As deep as the document at most, which is limited when it is parsed.
+// The recursion is at most as deep as the document, whose depth the parser limits.
 fn value(doc: &Document, index: usize, count: &mut usize) -> Result<Yaml, ConfigError> {
     let place = doc.place(index);
     *count += 1;

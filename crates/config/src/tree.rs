@@ -8,25 +8,25 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Most nodes in a configuration, all files together and aliases expanded.
+/// Limit of the nodes in a configuration: all files together, with aliases expanded.
 const MAX_NODES: usize = 1_000_000;
-/// Most bytes of names and values, all files together and aliases expanded.
+/// Limit of the bytes of names and values: all files together, with aliases expanded.
 const MAX_BYTES: usize = 64 << 20;
-/// From how many children on a node keeps an index of their names.
+/// A node with more children than this keeps an index of their names.
 const INDEX_FROM: usize = 16;
 
 /// A configuration: settings by name, in the order they were written.
 ///
-/// Every value is text; [`Config::bool`], [`Config::size`] and their kin read it. A list is a node whose children are
-/// called `0`, `1`, `2`…; the value of an item that is a mapping is its first key, and its keys are its children:
-/// `outputs.0 = fast`, `outputs.0.fast.enabled = yes`.
+/// Every value is text; [`Config::bool`], [`Config::size`] and the other typed getters convert it. A list is a node whose
+/// children are called `0`, `1`, `2`…; the value of an item that is a mapping is its first key, and its keys are its
+/// children: `outputs.0 = fast`, `outputs.0.fast.enabled = yes`.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) nodes: Vec<Data>,
     pub(crate) files: Vec<Arc<str>>,
     pub(crate) notes: Vec<Note>,
     bytes: usize,
-    /// The test observer of reads.
+    /// Observes reads, for tests.
     pub(crate) watch: Watch,
 }
 
@@ -37,14 +37,14 @@ pub(crate) struct Data {
     pub(crate) children: Vec<u32>,
     index: Option<HashMap<Box<str>, u32>>,
     pub(crate) sequence: bool,
-    /// The value was set on the command line: nothing else changes it.
+    /// The command line set the value, and no file changes it.
     pub(crate) set: bool,
-    /// On the path to such a value: a file may add to this node, never replace it.
+    /// The node is on the path to such a value: a file may add children, but does not replace the node.
     pub(crate) pinned: bool,
     file: u32,
     line: u32,
     column: u32,
-    /// The node that this one is below; its own number at the top.
+    /// Index of the parent node; for the top node, its own index.
     parent: u32,
 }
 
@@ -66,12 +66,13 @@ impl Config {
         }
     }
 
-    /// Remarks from reading: included files, sections defined twice, old spellings.
+    /// Notes from reading: included files, sections defined twice, old spellings.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// The files that were read, those that others include too, as they were named; the built-in configuration is not one.
+    /// The files that were read, including included ones, by the names that were given. The built-in configuration is not
+    /// listed.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         // The first stands for the command line.
         self.files.iter().skip(1).map(|f| &**f).filter(|f| *f != crate::built_in::NAME)
@@ -87,7 +88,7 @@ impl Config {
         self.root().node(path)
     }
 
-    /// The value of the node called `path`; none where there is no such node or it has no value.
+    /// The value of the node called `path`; `None` if the node does not exist or has no value.
     pub fn get(&self, path: &str) -> Option<&str> {
         self.root().get(path)
     }
@@ -106,11 +107,11 @@ impl Config {
         self.node(path).into_iter().flat_map(|n| n.children()).filter_map(|n| Some((n.name(), n.value()?)))
     }
 
-    /// Sets a value as `--set` does: `a.b.c=value`, blanks around the `=` allowed. Nodes that are missing are made.
-    /// A value set so wins over files read later as well.
+    /// Sets a value as `--set` does: `a.b.c=value`, with optional blanks around the `=`. Missing nodes are created. The value
+    /// also overrides files that are read later.
     ///
     /// # Errors
-    /// Where there is no `=`, or a part of the name is empty.
+    /// There is no `=`, a part of the name is empty, or the name has too many parts.
     pub fn set(&mut self, setting: &str) -> Result<(), ConfigError> {
         let place = Place::file("--set");
         let Some((name, value)) = setting.split_once('=') else {
@@ -137,17 +138,17 @@ impl Config {
         Ok(())
     }
 
-    /// Writes every node as `name = value`, as `--dump-config` prints them; `(null)` where there is no value.
+    /// Writes every node as `name = value`, as `--dump-config` prints them; `(null)` for a node without a value.
     ///
     /// # Errors
-    /// Whatever writing to `out` fails with.
+    /// The error of writing to `out`.
     pub fn dump(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut path = String::new();
         self.dump_node(0, &mut path, out)
     }
 
     fn dump_node(&self, id: u32, path: &mut String, out: &mut dyn Write) -> io::Result<()> {
-        // As deep as the tree at most, which is limited when it is built.
+        // The recursion is at most as deep as the tree, whose depth is limited when it is built.
         for &child in &self.data(id).children {
             let length = path.len();
             if length > 0 {
@@ -165,7 +166,7 @@ impl Config {
     /// The path of a node, with `#` for the items of lists.
     pub(crate) fn path_of(&self, mut id: u32) -> String {
         let mut parts = Vec::new();
-        // As deep as the tree at most.
+        // At most as many steps as the tree is deep.
         while id != 0 {
             let data = self.data(id);
             parts.push(if self.data(data.parent).sequence { "#" } else { &data.name });
@@ -197,7 +198,7 @@ impl Config {
         Place { file, line: at.line, column: at.column }
     }
 
-    /// The child called `name`, made where there is none.
+    /// The child called `name`, created if it does not exist.
     pub(crate) fn child_or_new(&mut self, parent: u32, name: &str, at: At) -> Result<u32, ConfigError> {
         if let Some(id) = self.find(parent, name) {
             return Ok(id);
@@ -233,7 +234,7 @@ impl Config {
         Ok(id)
     }
 
-    /// Gives a node its value, unless the command line did.
+    /// Sets a node's value, unless the command line set it.
     pub(crate) fn set_value(&mut self, id: u32, value: Option<&str>, at: At) -> Result<(), ConfigError> {
         self.count_bytes(value.map_or(0, str::len), at)?;
         let from_command_line = at.file == 0;
@@ -257,7 +258,7 @@ impl Config {
         Ok(())
     }
 
-    /// Removes a node's value and children before a second definition.
+    /// Removes a node's value and children, because another definition follows.
     pub(crate) fn clear(&mut self, id: u32) {
         let data = self.node_mut(id);
         data.value = None;
@@ -266,7 +267,7 @@ impl Config {
         data.sequence = false;
     }
 
-    /// Moves children behind their siblings, in this order.
+    /// Moves these children after their siblings, in this order.
     pub(crate) fn move_last(&mut self, parent: u32, order: &[u32]) {
         let children = &mut self.node_mut(parent).children;
         if !children.ends_with(order) {
@@ -277,7 +278,7 @@ impl Config {
     }
 }
 
-/// A place in short: file number, line, column.
+/// A place as numbers: file number, line, column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     pub(crate) file: u32,
@@ -323,7 +324,7 @@ impl<'a> Node<'a> {
         self.data().children.iter().map(move |&id| Node { config, id })
     }
 
-    /// The values of a list of scalars, or the one value where a scalar was written instead of a list.
+    /// The values of a list of scalars, or the single value if the node is a scalar.
     pub fn values(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let alone = if self.data().children.is_empty() { self.value() } else { None };
         self.children().filter_map(|n| n.value()).chain(alone)
@@ -335,7 +336,7 @@ impl<'a> Node<'a> {
         (name, self.peek(name))
     }
 
-    /// The first item of this list whose setting `key` has this value, as `interface: eth0` in `af-packet`.
+    /// The first item of this list whose setting `key` has this value, such as `interface: eth0` in `af-packet`.
     pub fn item(&self, key: &str, value: &str) -> Option<Node<'a>> {
         self.children().find(|n| n.get(key) == Some(value))
     }
@@ -363,7 +364,7 @@ impl<'a> Node<'a> {
         self.node(path)?.value()
     }
 
-    /// Where the node was written.
+    /// The node's place.
     pub fn place(&self) -> Place {
         let Data { file, line, column, .. } = *self.data();
         self.config.place_of(At { file, line, column })
@@ -381,16 +382,16 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The typed getters, for [`Config`] (names from the top) and [`Node`] (names from there).
+/// The typed getters, for [`Config`] (paths from the top) and [`Node`] (paths from that node).
 macro_rules! getters {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $read:path;)*) => {
         impl Config {
             $($(#[$doc])*
             ///
-            /// None where there is no such node or it has no value.
+            /// `None` if the node does not exist or has no value.
             ///
             /// # Errors
-            /// Where the value cannot be read so, with its place.
+            /// The value is invalid for this type. The error has its place.
             pub fn $name(&self, path: &str) -> Result<Option<$type>, ConfigError> {
                 self.root().typed(path, $read)
             })*
@@ -399,10 +400,10 @@ macro_rules! getters {
         impl Node<'_> {
             $($(#[$doc])*
             ///
-            /// None where there is no such node or it has no value.
+            /// `None` if the node does not exist or has no value.
             ///
             /// # Errors
-            /// Where the value cannot be read so, with its place.
+            /// The value is invalid for this type. The error has its place.
             pub fn $name(&self, path: &str) -> Result<Option<$type>, ConfigError> {
                 self.typed(path, $read)
             })*
@@ -411,7 +412,7 @@ macro_rules! getters {
 }
 
 getters! {
-    /// The truth value at `path`: `yes`, `true`, `on`, `1` or `no`, `false`, `off`, `0`, in any case.
+    /// The boolean at `path`: `yes`, `true`, `on`, `1` or `no`, `false`, `off`, `0`, in any case.
     bool: bool = typed::parse_bool;
     /// The whole number at `path`; `0x` begins a hexadecimal one.
     int: i64 = typed::parse_int;

@@ -1,4 +1,4 @@
-//! Values as truth values, numbers and sizes.
+//! Converts values to booleans, numbers and sizes.
 
 /// Reads `yes`, `true`, `on`, `1` and `no`, `false`, `off`, `0`, in any case.
 ///
@@ -36,7 +36,7 @@ pub fn parse_int(text: &str) -> Result<i64, String> {
         .ok_or_else(|| format!("'{text}' is not a whole number"))
 }
 
-/// Reads a number of bytes: digits, perhaps with a fraction, then perhaps a unit of `kb`, `mb`, `gb`, `tb`, `KiB`,
+/// Reads a number of bytes: digits, optionally with a fraction, optionally followed by a unit: `kb`, `mb`, `gb`, `tb`, `KiB`,
 /// `MiB`, `GiB`, `TiB` (all powers of 1024, in any case, blanks before it allowed).
 ///
 /// # Errors
@@ -79,7 +79,7 @@ pub fn parse_float(text: &str) -> Result<f64, String> {
 /// Reads a percentage from 0 to 100, with or without `%`.
 ///
 /// # Errors
-/// Says what the value is and what it may be.
+/// Names the value and the allowed values.
 pub fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text.trim();
     let number = number.strip_suffix('%').unwrap_or(number);

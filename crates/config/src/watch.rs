@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) enum Watch {
     #[default]
     Nobody,
-    /// A setting that no row of the table knows is a mistake in the program.
+    /// Reading a setting without a row in the table is an error in the program.
     Check,
     /// Records every read.
     Note(Reads),

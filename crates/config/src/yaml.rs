@@ -1,7 +1,7 @@
-//! YAML text as a tree of nodes with their places.
+//! Parses YAML text to a tree of nodes with their places.
 //!
-//! The pull parser gives events; this file puts them into an arena, so that an alias is a second reference to the
-//! same node and costs nothing until the configuration tree is built (and is limited there).
+//! The YAML library delivers events. This module stores the nodes in an arena, so that an alias is only another reference to
+//! the same node. Aliases are expanded when the configuration tree is built, which limits their number.
 
 use crate::error::{ConfigError, Place};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
@@ -9,14 +9,14 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Largest file read, in bytes. Suricata's own default file has 90 kB.
+/// Limit of a file's size in bytes. Suricata's default file has 90 kB.
 pub(crate) const MAX_FILE: u64 = 16 << 20;
-/// Most YAML nodes in one file.
+/// Limit of the YAML nodes in one file.
 const MAX_NODES: usize = 1_000_000;
-/// Deepest nesting, in mappings and sequences.
+/// Limit of the nesting of mappings and sequences.
 pub(crate) const MAX_DEPTH: usize = 128;
 
-/// What a YAML node holds.
+/// The content of a YAML node.
 pub(crate) enum Kind {
     /// A scalar, and whether it was written without quotes.
     Scalar { text: String, plain: bool },
@@ -31,7 +31,7 @@ pub(crate) struct Item {
     pub(crate) kind: Kind,
     pub(crate) line: u32,
     pub(crate) column: u32,
-    /// Tagged `!include`.
+    /// It has the tag `!include`.
     pub(crate) include: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Item {
 pub(crate) struct Document {
     pub(crate) file: Arc<str>,
     pub(crate) items: Vec<Item>,
-    /// Index of the top node; none in an empty file.
+    /// Index of the top node; `None` in an empty file.
     pub(crate) root: Option<usize>,
 }
 
@@ -81,7 +81,7 @@ impl Document {
         Ok(doc)
     }
 
-    /// Parses `text` whatever it begins with.
+    /// Parses `text`, which needs no header.
     pub(crate) fn parse_plain(text: &str, file: Arc<str>) -> Result<Document, ConfigError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut doc = Document { file, items: Vec::new(), root: None };
@@ -153,7 +153,7 @@ impl Document {
         Ok(())
     }
 
-    /// The newest item is complete: remember its anchor and hand it to what encloses it.
+    /// Completes the newest item: records its anchor, and adds it to the collection that encloses it.
     fn close(&mut self, stack: &mut [Frame], anchors: &mut HashMap<usize, usize>, anchor: usize) {
         let index = self.items.len().saturating_sub(1);
         if anchor != 0 {
@@ -173,7 +173,8 @@ impl Document {
         }
     }
 
-    /// Suricata insists on `%YAML 1.1` and `---` before anything but comments. False: there is nothing in the file.
+    /// Checks the header: like Suricata, requires `%YAML 1.1` and `---` before anything except comments. Returns `false` if
+    /// the file is empty.
     fn check_header(&self, text: &str) -> Result<bool, ConfigError> {
         let mut version = false;
         for (line, number) in text.lines().zip(1u32..) {

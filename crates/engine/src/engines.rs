@@ -75,7 +75,7 @@ impl EngineSet {
         Datasets::all_of(self.all().filter_map(|(_, l)| l.detect.as_ref()).map(|d| d.datasets()))
     }
 
-    /// What rules require from file analysis.
+    /// The requirements of rules for file analysis.
     pub(crate) fn file_wants(&self) -> FileWants {
         let detects = self.all().filter_map(|(_, l)| l.detect.as_ref());
         detects.map(|d| d.file_wants()).fold(FileWants::NONE, FileWants::or)
@@ -184,7 +184,8 @@ fn load_tenants(
         });
         for tenant in loaded {
             let mut tenant = tenant?;
-            // Datasets with the same name are shared. Tenants that were loaded at the same time did not know of each other's.
+            // Datasets with the same name are shared. Tenants that were loaded at the same time did not see each other's
+            // datasets, so this tenant is loaded again with them.
             let sets = |t: &Tenant| t.loaded.detect.as_ref().is_some_and(|d| d.datasets().doubles(&pool));
             if sets(&tenant) {
                 let before = previous.and_then(|p| p.tenant(tenant.id));

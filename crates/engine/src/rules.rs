@@ -47,7 +47,7 @@ const FAILED_MAX: usize = 10_000;
 pub(crate) struct Loaded {
     /// `None` if detection is off.
     pub(crate) detect: Option<Arc<Detect>>,
-    /// What events show of each rule, by its number there.
+    /// The texts of rules for events, by the rule's number in `detect`.
     pub(crate) texts: Arc<RuleTexts>,
     pub(crate) counts: Counts,
     /// Refused rules, up to the limit.
@@ -61,7 +61,7 @@ impl FailedRule {
         FailedRule { text: Arc::clone(text), reason, file: place.file.to_string(), line: place.line }
     }
 
-    /// A rule that the loader refused. Its last message repeats the place and the text.
+    /// Describes a rule that the loader refused, without its last message, which only repeats the place and the text.
     fn of(error: &RuleError) -> FailedRule {
         let said = error.messages.iter().map(|m| m.text.as_str());
         let reasons: Vec<&str> = said.filter(|text| !text.starts_with("error parsing signature")).collect();
@@ -456,7 +456,7 @@ fn datasets<'p>(
     Ok(builder)
 }
 
-/// Logs the messages about datasets, and returns the errors to the caller.
+/// Logs the warnings and notes about datasets, and returns the errors.
 fn errors(builder: &mut DatasetsBuilder<'_>) -> Vec<Message> {
     let mut errors = Vec::new();
     for m in builder.messages() {
@@ -483,7 +483,7 @@ fn reputation(config: &Config) -> Result<Arc<IpReputation>, Failed> {
     Ok(Arc::new(builder.build()))
 }
 
-/// The category file, the lists, and their folder; `None` without the first two.
+/// The category file, the lists, and their folder if it is set; `None` unless both the category file and the lists are set.
 fn reputation_files(config: &Config) -> Option<(&Path, Vec<PathBuf>, Option<&Path>)> {
     let (categories, lists) = (config.get("reputation-categories-file")?, config.node("reputation-files")?);
     let folder = config.get("default-reputation-path").map(Path::new);
@@ -610,7 +610,7 @@ pub(crate) fn available() -> HashSet<String> {
 /// Features that rules may require by name (`requires: feature …`, `--dump-features`).
 pub(crate) const FEATURES: [&str; 2] = ["ja3", "ja4"];
 
-/// What rules may refer to, from the configuration and the command line; classes and references are added later.
+/// The context that rules refer to, from the configuration and the command line. Classes and references are added later.
 pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Context {
     let strict = match &options.strict_rule_keywords {
         None => StrictKeywords::None,

@@ -438,7 +438,7 @@ pub(crate) fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, 
     Ok(dir)
 }
 
-/// What rules and outputs require from the application layer.
+/// The requirements of rules and outputs for the application layer.
 ///
 /// # Errors
 /// An invalid setting.
@@ -488,7 +488,7 @@ pub(crate) fn worker(
     worker_of(config, options, ips, policies, engines, dir, watching, part)
 }
 
-/// The share of one of several workers.
+/// One worker's share, if there are several workers.
 pub(crate) struct Part {
     pub(crate) opened: settings::Opened,
     /// The settings of files, with the file store that all workers share.

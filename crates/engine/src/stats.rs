@@ -148,7 +148,7 @@ impl Reporter {
         std::mem::swap(&mut self.names, &mut self.last);
     }
 
-    /// The worker's own counters as they are now; those of the whole engine are apart ([`of_engine`]).
+    /// The worker's own current counters, without those of the whole engine ([`of_engine`]).
     pub(crate) fn counters(&mut self, worker: &mut Worker) -> Vec<(String, u64)> {
         self.collect(worker);
         std::mem::take(&mut self.names)
@@ -229,7 +229,7 @@ impl Reporter {
     }
 }
 
-/// Counters that the engine has once, however many workers it has. They come behind the sums of what workers count.
+/// Counters that the engine has once, however many workers it has. They follow the sums of the workers' counters.
 pub(crate) fn of_engine(outputs: &OutputCounters) -> Vec<(String, u64)> {
     let mut all =
         vec![("engine.failed_threads".to_owned(), crate::threads::failed()), ("eve.lost".to_owned(), outputs.lost())];

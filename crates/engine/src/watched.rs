@@ -28,7 +28,7 @@ use crate::{Failed, threads};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of the checks for viewers, and for the end of the engine.
 const STEP: Duration = Duration::from_millis(100);
-/// How long a sample waits for all workers together.
+/// Limit of the time that a sample waits for all workers together.
 const PATIENCE: Duration = Duration::from_millis(800);
 /// Limit of the alerts per second that are collected as text, from all workers together.
 const TEXTS: u32 = 1000;
@@ -38,7 +38,7 @@ const RULES: usize = 20;
 /// Rule costs are requested once in this many samples.
 const RULES_EVERY: u64 = 5;
 
-/// Data for live views, with contributions of the workers.
+/// Data for live views, to which the workers contribute.
 #[derive(Default)]
 pub(crate) struct Watched {
     pub(crate) hub: Arc<Hub>,
@@ -99,7 +99,7 @@ struct WorkerReport {
     thread: i32,
     counters: Counters,
     memory: Vec<Memory>,
-    /// What the outputs of all workers count.
+    /// The counters of all workers' outputs.
     outputs: OutputCounters,
     ends: Vec<End>,
     /// The costs of its rules, if they were requested: the sum, and the highest.

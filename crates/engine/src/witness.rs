@@ -10,7 +10,7 @@ use margay_flow::{Direction, FlowCore};
 use margay_packet::Packet;
 use margay_stream::{StreamEvent, TcpSession};
 
-/// What happened to a flow's data.
+/// An event in the inspection of a flow's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     /// A chunk of the raw stream was inspected.
@@ -21,7 +21,7 @@ pub enum What {
         offset: u64,
         /// Its bytes ([`Witness::bytes`]).
         bytes: Range<usize>,
-        /// How many of its first bytes were in an earlier chunk.
+        /// The number of its first bytes that were already in an earlier chunk.
         seen: usize,
     },
     /// Stream bytes went to protocol detection or to a parser, which may leave some of them for later.
@@ -72,7 +72,7 @@ pub struct Record {
     pub from: (IpAddr, u16),
     /// Address and port of the receiver.
     pub to: (IpAddr, u16),
-    /// What happened.
+    /// The event.
     pub what: What,
 }
 

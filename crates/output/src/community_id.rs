@@ -58,7 +58,7 @@ fn octets(a: &IpAddr) -> Octets {
 /// ICMP types that have a response, and the type of that response.
 const ICMP_PAIRS: [(u8, u8); 10] =
     [(8, 0), (0, 8), (13, 14), (14, 13), (15, 16), (16, 15), (10, 9), (9, 10), (17, 18), (18, 17)];
-/// The same pairs for ICMPv6.
+/// As [`ICMP_PAIRS`], for ICMPv6.
 const ICMPV6_PAIRS: [(u8, u8); 10] = [
     (128, 129),
     (129, 128),

@@ -9,7 +9,7 @@ use crate::settings::SinkSettings;
 use crate::sinks::Sink;
 use crate::time::Clock;
 
-/// How many bytes are shown of a packet without addresses.
+/// Limit of the bytes that are shown of a packet without addresses.
 const RAW_BYTES: usize = 32;
 
 /// The options of `fast`.

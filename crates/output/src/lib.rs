@@ -2,11 +2,11 @@
 //!
 //! # How it works
 //!
-//! The engine reports events with the structs of [`event`], whose fields borrow from packets, flows and rules. Before it
-//! builds one, it asks [`Outputs::wants`], a bit test, so that an unwanted event costs nothing. Each worker has its own
-//! [`Outputs`], which hands an event to every output that takes the type, an [`EventSink`]: [`eve`] (JSON lines),
-//! [`fast`] (`fast.log`), [`stats_log`] (`stats.log`). It hands packets to [`pcaplog`] (capture files). This crate only
-//! writes: the engine decides what happened, reads the configuration and fills in the options in [`settings`].
+//! The engine reports events with the structs of [`event`], whose fields borrow from packets, flows and rules. Before the
+//! engine builds an event, it checks [`Outputs::wants`], so that an unwanted event costs one bit test. Each worker has its
+//! own [`Outputs`], which hands an event to every output that takes the type. An output is an [`EventSink`]: [`eve`] (JSON
+//! lines), [`fast`] (`fast.log`), [`stats_log`] (`stats.log`). [`pcaplog`] (capture files) takes packets instead. This crate
+//! only writes: the engine decides what happened, reads the configuration and fills in the options in [`settings`].
 //!
 //! An event is rendered once, directly into the buffer of a [`sinks::Sink`], with [`json::Json`]. A [`time::Clock`]
 //! caches formatted times, and [`eve::signature_json`] renders the description of a rule once. A worker's end of a sink
@@ -17,8 +17,6 @@
 //! costs one lock.
 //!
 //! [`log`] writes the engine's own messages to the console, `suricata.log` and syslog. It is not for the packet path.
-//!
-//! [`log`] is the engine's own voice: console, `suricata.log`, syslog. It is not for the packet path.
 //!
 //! # What an event looks like
 //!

@@ -15,8 +15,7 @@ pub const ICMPV6: u8 = 58;
 /// SCTP (RFC 9260).
 pub const SCTP: u8 = 132;
 
-/// Names of IP protocols by number, where one exists (IANA's Assigned Internet Protocol Numbers, in Suricata's
-/// spelling).
+/// Names of the IP protocols 0 to 143, by number (IANA's Assigned Internet Protocol Numbers, in Suricata's spelling).
 #[rustfmt::skip]
 static NAMES: [&str; 144] = [
     "HOPOPT", "ICMP", "IGMP", "GGP", "IP-in-IP", "ST", "TCP", "CBT", "EGP", "IGP", "BBN-RCC-MON", "NVP-II", "PUP",

@@ -1,8 +1,8 @@
 //! The traits of an output: [`OutputSettings`] open it for a worker, and the worker hands events to the resulting
 //! [`EventSink`].
 //!
-//! An output is a file that implements both, and a line in the list of outputs that the configuration may name
-//! (`engine/src/settings/outputs.rs`). Nothing else tells outputs apart.
+//! A new output is a module that implements both, and a line in the list of outputs that the configuration may name
+//! (`engine/src/settings/outputs.rs`). No other code depends on the kind of output.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -79,7 +79,7 @@ pub struct Opening<'a> {
     pub thread: u64,
     /// Number of the worker, from 1.
     pub worker: usize,
-    /// How many outputs with the same name precede it in the configuration.
+    /// The number of outputs with the same name before it in the configuration.
     pub before: usize,
     /// The writing thread, if there is one.
     pub(crate) writer: Option<&'a Arc<Writer>>,
@@ -143,7 +143,7 @@ pub trait EventSink: Debug + Send {
         let _ = tenant;
     }
 
-    /// How many bytes of a stream the output shows with an alert.
+    /// Limit of the stream bytes that the output shows with an alert.
     fn stream_payload(&self) -> usize {
         0
     }

@@ -30,7 +30,7 @@ pub enum OutputError {
 #[derive(Debug)]
 struct Output {
     types: EventTypes,
-    /// How many outputs with the same name precede it.
+    /// The number of outputs with the same name before it.
     before: usize,
     sink: Box<dyn EventSink>,
 }

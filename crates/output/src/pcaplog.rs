@@ -160,7 +160,7 @@ pub struct PacketFate {
 }
 
 impl PacketFate {
-    /// Adds the fate of another packet from the same frame.
+    /// Adds what is known of another packet from the same frame.
     pub const fn add(&mut self, other: PacketFate) {
         self.past_stream_depth |= other.past_stream_depth;
         self.passed |= other.passed;
@@ -202,7 +202,7 @@ struct Open {
     writer: PcapWriter<Writer>,
     link: LinkType,
     path: PathBuf,
-    /// Device and inode: by now, another file may have the name.
+    /// Device and inode of the file, because another file may have the name by now.
     identity: (u64, u64),
 }
 
@@ -361,7 +361,7 @@ impl PcapLog {
         } else {
             time.secs().to_string()
         };
-        // A number tells files of the same second apart.
+        // A number distinguishes files with the same time.
         self.same = if stamp == self.last_stamp { self.same + 1 } else { 0 };
         let path = self.name.path(&stamp, self.same);
         self.last_stamp = stamp;
@@ -505,7 +505,7 @@ impl Name {
     }
 }
 
-/// Joins the path as [`Name::path`] spells it.
+/// Joins the folder and a file name, with the result spelt as by [`Name::path`].
 fn folder_join(before: &str, name: &str) -> PathBuf {
     match before.rfind('/') {
         Some(at) => PathBuf::from(format!("{}{name}", before.get(..=at).unwrap_or_default())),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::event::EventTypes;
 use crate::remote::RemoteSettings;
 
-/// The path of syslog's socket.
+/// The default path of syslog's socket.
 pub const SYSLOG_SOCKET: &str = "/dev/log";
 
 /// Settings of a sink: a file, a socket and so on.
@@ -191,7 +191,7 @@ pub struct EveSettings {
     pub threaded: bool,
     /// `prefix`: put before each line.
     pub prefix: String,
-    /// `pcap-file`: name the capture in each event.
+    /// `pcap-file`: name the capture file in each event.
     pub pcap_file: bool,
     /// `community-id`.
     pub community_id: bool,
@@ -290,7 +290,7 @@ pub struct AlertOptions {
     pub payload_printable: bool,
     /// `payload-length`.
     pub payload_length: bool,
-    /// `payload-buffer-size` in bytes: how much of a stream is shown.
+    /// `payload-buffer-size` in bytes: limit of the stream bytes that are shown.
     pub payload_buffer_size: usize,
     /// `packet`: the whole packet in base64, with `packet_info`.
     pub packet: bool,
@@ -311,7 +311,7 @@ pub struct AlertOptions {
 }
 
 impl AlertOptions {
-    /// How many bytes of a stream an alert shows: 0 if no form of the payload is on.
+    /// Limit of the stream bytes that an alert shows; 0 if no form of the payload is on.
     pub const fn stream_payload(&self) -> usize {
         if self.payload || self.payload_printable || self.payload_length { self.payload_buffer_size } else { 0 }
     }
@@ -393,7 +393,7 @@ pub struct StatsOptions {
     pub totals: bool,
     /// `threads`: each thread separately.
     pub threads: bool,
-    /// `deltas`: the change since the last report beside each counter (`eve-log` only).
+    /// `deltas`: for each counter, also the change since the last report (`eve-log` only).
     pub deltas: bool,
     /// `null-values`: include counters that are 0.
     pub null_values: bool,

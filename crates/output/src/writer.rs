@@ -1,9 +1,9 @@
 //! A thread that writes, so that a worker does not wait for files and sockets.
 //!
-//! Workers hand over buffers of whole lines ([`Writer::put`]) and get empty ones back. The buffer written last comes
-//! first, because it is still in the CPU cache. The thread writes buffers in the order of the hand-overs, whatever their
-//! sink, so each worker's lines stay in order. The number of buffers is bounded: a worker that is faster than the disk
-//! waits, and [`Writer::waits`] counts this. While a worker has lines here, it must not use the sink otherwise;
+//! Workers hand over buffers of whole lines ([`Writer::put`]) and get empty ones back. The buffer written last comes first,
+//! because it is still in the CPU cache. The thread writes buffers in the order of the hand-overs, whatever their sink, so
+//! each worker's lines stay in order. The number of buffers is bounded: a worker that is faster than the disk waits, and
+//! [`Writer::waits`] counts this. While a worker's lines wait here, the worker must not use the sink directly;
 //! [`Writer::drain`] waits until all are written.
 //!
 //! If the thread panics, workers write themselves from then on. The lines that the thread was writing are lost and
@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 
 use margay_packet::Time;
 
-/// Most buffers in the queue.
+/// Limit of the buffers in the queue.
 const QUEUE: usize = 16;
 /// Capacity of a new buffer: the most that a worker collects, and one line.
 const BUFFER: usize = 144 * 1024;
@@ -139,7 +139,7 @@ impl Inner {
     }
 }
 
-/// Tells workers when the thread ends, even by a panic.
+/// Wakes waiting workers when the thread ends, even by a panic.
 struct Leaving<'a>(&'a Inner);
 
 impl Drop for Leaving<'_> {

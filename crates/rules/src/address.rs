@@ -10,7 +10,7 @@ use crate::ranges::{Bound, complement, intersect, normalise, subtract};
 const MODULE: &str = "detect";
 /// Maximum nesting of lists and variables.
 const DEPTH_MAX: usize = 64;
-/// Most ranges of one list, per family.
+/// Limit of the ranges of one list, for each address family.
 const RANGES_MAX: usize = 1 << 17;
 const NEGATED: &str = "Complete IP space negated. Rule address range is NIL. Probably have a !any or an address range \
                        that supplies a NULL address range";

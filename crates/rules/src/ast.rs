@@ -24,7 +24,7 @@ pub struct Place {
     pub column: u32,
 }
 
-/// What a match does.
+/// The action of a rule that matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Action {
     /// Write an alert.
@@ -114,7 +114,7 @@ pub enum Arrow {
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Rule {
-    /// What a match does.
+    /// The action of a match.
     pub action: Action,
     /// Protocol.
     pub protocol: Protocol,
@@ -253,7 +253,7 @@ pub enum NumberTest {
     },
     /// The number is in one of these ranges, ends included.
     Ranges(Vec<(u64, u64)>),
-    /// At least one bit of `any` is set (or `any` is 0), and no bit of `none` is.
+    /// At least one bit of `any` is set (or `any` is 0), and no bit of `none` is set.
     Bits {
         /// Bits of which one has to be set.
         any: u64,
@@ -311,7 +311,7 @@ impl InterfaceTest {
     }
 }
 
-/// For which of several numbers of a transaction a condition must hold.
+/// The numbers of a transaction for which a condition must hold, if a transaction has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Which {
     /// At least one (`any`, or nothing given).
@@ -327,7 +327,7 @@ pub enum Which {
     Count(Compare),
 }
 
-/// How flag bits are compared (`flags`, `fragbits`).
+/// The comparison of flag bits (`flags`, `fragbits`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FlagMode {
     /// Exactly these.
@@ -397,7 +397,8 @@ pub enum Check {
     FlowBit { names: Vec<String>, set: bool },
     /// `flowint` comparisons and `isset`/`isnotset`
     FlowInt { name: String, op: FlowIntCheck },
-    /// `xbits`/`hostbits` `isset|isnotset`; the keyword affects the rule's place in the evaluation order
+    /// `xbits`/`hostbits` `isset|isnotset`. `hostbits` tells the keyword, which affects the rule's place in the evaluation
+    /// order
     XBit { name: String, track: XBitTrack, set: bool, hostbits: bool },
     /// `score:NAME,>=,N`: the transaction's score reaches N
     Score { name: String, least: u32 },

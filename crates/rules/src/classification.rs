@@ -6,7 +6,7 @@ use crate::ast::Class;
 use crate::error::{ConfigProblem, Severity};
 use crate::loader::problem;
 
-/// Most entries of either file.
+/// Limit of the entries of each file.
 const ENTRIES_MAX: usize = 100_000;
 
 /// A URL prefix of `reference.config`.

@@ -66,12 +66,12 @@ pub struct Context {
     pub version: Version,
     /// Names for `requires: feature`.
     pub features: HashSet<String>,
-    /// What this build supports: protocols by name (`http`, `tls` …), protocols that are only detected
+    /// The capabilities of this build: protocols by name (`http`, `tls` …), protocols that are only detected
     /// (`app-layer:tls`), and features from [`FEATURES`]. A rule that needs anything else is set aside.
     pub available: HashSet<String>,
     /// Whether packets can be changed or dropped; otherwise `replace` is accepted with a warning.
     pub inline: bool,
-    /// Most rules per loader; further ones are errors.
+    /// Limit of the rules of one loader; further ones are errors.
     pub max_rules: usize,
 }
 

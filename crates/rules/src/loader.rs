@@ -18,7 +18,8 @@ use crate::{firewall, flowbits, protocol, validate};
 
 /// Longest rule in bytes, with continuation lines joined.
 pub const RULE_BYTES_MAX: usize = 64 * 1024;
-/// Most messages of either kind that one loader keeps; further ones are only counted.
+/// Limit of the errors with text, and of the warnings, that one loader keeps. Further errors have no text, and further
+/// warnings are only counted.
 const MESSAGES_MAX: usize = 100_000;
 
 /// A rule that was skipped because its `requires` is not met; this is no error.
@@ -63,7 +64,7 @@ impl Loaded {
     }
 }
 
-/// Where the rule with a sid is stored.
+/// The position of the rule with a generator and signature id.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     aside: bool,
@@ -245,7 +246,7 @@ impl<'c> Loader<'c> {
         if let Err(mut f) = result {
             if self.loaded.errors.len() >= MESSAGES_MAX {
                 self.loaded.dropped_messages += 1;
-                // It still counts as failed, without its text.
+                // The rule still counts as failed, but its messages and its text are dropped.
                 f.messages.clear();
                 self.loaded.errors.push(RuleError {
                     place: place(at),

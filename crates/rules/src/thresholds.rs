@@ -9,7 +9,7 @@ use crate::error::{ConfigProblem, Severity};
 use crate::keywords::Fields;
 use crate::loader::problem;
 
-/// Most entries.
+/// Limit of the entries.
 const ENTRIES_MAX: usize = 1 << 20;
 /// Longest entry in bytes, with continuation lines joined.
 const ENTRY_BYTES_MAX: usize = 1 << 20;

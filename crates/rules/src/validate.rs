@@ -82,7 +82,7 @@ fn flow_and_direction(b: &mut Builder<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// A transaction rule (`=>`) needs buffers of both directions, and none that could be of either.
+/// A transaction rule (`=>`) needs buffers of both directions, and no buffer whose direction is ambiguous.
 fn both_directions(b: &Builder<'_>) -> Result<(), Fail> {
     if flow(b).side.is_some() {
         return fail(M, format!("rule {} means to use both directions, cannot specify a flow direction", b.rule.sid));

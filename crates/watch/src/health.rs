@@ -139,7 +139,8 @@ fn of_stage(stage: &str) -> (&'static str, &'static str) {
 /// A worker above this share of one CPU is reported, in percent.
 const BUSY: f64 = 95.0;
 
-/// Problems now and since the start, the worst first. `before` are the counters of `seconds` earlier.
+/// Problems now and since the start: current ones first, then past ones, then remarks. `before` has the counters of `seconds`
+/// ago.
 pub fn findings(
     totals: &Counters,
     before: &Counters,

@@ -1,7 +1,7 @@
-//! The meeting point of samples and events, and of the views that read them.
+//! Collects samples and events, for the views that read them.
 //!
-//! Everything is bounded: an hour of points ([`HISTORY`]), the last [`ALERTS`] alerts of at most [`ALERT_BYTES`] together, and
-//! [`COUNTERS`] counters for each list of the most frequent, which are of the current [`PERIOD`] and the one before.
+//! Everything is bounded: an hour of points ([`HISTORY`]), the last [`ALERTS`] alerts with at most [`ALERT_BYTES`] together,
+//! and [`COUNTERS`] counters for each top list in the current [`PERIOD`] and as many for the previous one.
 
 mod picture;
 
@@ -18,29 +18,29 @@ use crate::sketch::Window;
 
 /// Seconds of history.
 pub const HISTORY: usize = 3600;
-/// Alerts that are kept.
+/// Limit of the alerts that are kept.
 pub const ALERTS: usize = 1000;
-/// Bytes of their texts together.
+/// Limit of the bytes of their texts together.
 pub const ALERT_BYTES: usize = 8 << 20;
-/// Longest text of an alert; of a longer one only the count is taken.
+/// Limit of the bytes of an alert's text. A longer one is only counted.
 pub const ALERT_MAX: usize = 32 << 10;
-/// Counters of a list of the most frequent, for each period.
+/// Counters of a top list, for each period.
 pub const COUNTERS: usize = 1024;
-/// How long a period of these lists is.
+/// Length of a period of the top lists.
 pub const PERIOD: Duration = Duration::from_secs(600);
-/// Entries of such a list in a snapshot.
+/// Entries of a top list in a snapshot.
 pub const SHOWN: usize = 20;
 /// How long sampling continues after the last request.
 pub const INTEREST: Duration = Duration::from_secs(60);
-/// Age beyond which a snapshot is of before, and a new one is waited for.
+/// A snapshot older than this is stale, and readers wait for a new one.
 const STALE: Duration = Duration::from_secs(5);
-/// Messages of rules that are remembered.
+/// Limit of the rule messages that are kept.
 const NAMES: usize = 4 * COUNTERS;
 
 /// An alert that is kept.
 #[derive(Debug, Clone)]
 struct Alert {
-    /// In short.
+    /// Its summary.
     recent: Recent,
     /// Its event, as one JSON object.
     text: Arc<str>,
@@ -48,14 +48,14 @@ struct Alert {
 
 #[derive(Debug)]
 struct State {
-    /// The last sample, and the one before.
+    /// The last sample.
     sample: Option<Arc<Sample>>,
     snapshot: Option<Arc<Snapshot>>,
     history: VecDeque<Point>,
     alerts: VecDeque<Alert>,
     alert_bytes: usize,
     rules: Window<(u32, u32)>,
-    /// Messages of rules, by group and number.
+    /// Messages of rules, by generator and signature id.
     names: HashMap<(u32, u32), String>,
     talkers: Window<IpAddr>,
     alerted: Window<IpAddr>,
@@ -68,7 +68,7 @@ struct State {
 #[derive(Debug)]
 pub struct Hub {
     state: Mutex<State>,
-    /// There is a new snapshot.
+    /// Signals a new snapshot.
     made: Condvar,
     always: AtomicBool,
 }
@@ -136,7 +136,7 @@ fn endpoint(address: &str, port: Option<u16>) -> String {
 }
 
 impl State {
-    /// Takes the text of an alert.
+    /// Adds an alert, by its event's text.
     fn line(&mut self, line: &[u8]) {
         let event = match line.len() <= ALERT_MAX {
             true => serde_json::from_slice::<Event<'_>>(line).ok(),
@@ -199,18 +199,18 @@ impl State {
     }
 }
 
-/// Events on their way in; they are taken over with [`Hub::feed`].
+/// Adds events to the hub, whose lock it holds ([`Hub::feed`]).
 pub struct Feeding<'a>(MutexGuard<'a, State>);
 
 impl Feeding<'_> {
-    /// Takes texts of alerts: whole lines, a JSON object each. One that is too long or cannot be read is counted.
+    /// Adds alerts: whole lines, each a JSON object. A line that is too long or invalid is only counted.
     pub fn lines(&mut self, lines: &[u8]) {
         for line in lines.split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
             self.0.line(line);
         }
     }
 
-    /// A rule alerted on a packet between two addresses.
+    /// Counts an alert of a rule on a packet between two addresses.
     pub fn alert(&mut self, gid: u32, sid: u32, addresses: Option<[IpAddr; 2]>) {
         self.0.rules.add((gid, sid), 1);
         for address in addresses.into_iter().flatten() {
@@ -218,14 +218,14 @@ impl Feeding<'_> {
         }
     }
 
-    /// A flow between two addresses ended, after so many bytes in both directions.
+    /// Counts a flow between two addresses that ended, with its bytes in both directions.
     pub fn flow(&mut self, addresses: [IpAddr; 2], bytes: u64) {
         for address in addresses {
             self.0.talkers.add(address, bytes);
         }
     }
 
-    /// So many alerts came without their text, and so many events were not counted.
+    /// Counts alerts that came without their text, and events that the top lists miss.
     pub fn left_out(&mut self, unshown: u64, uncounted: u64) {
         self.0.watched.alerts_unshown += unshown;
         self.0.watched.uncounted += uncounted;
@@ -233,12 +233,12 @@ impl Feeding<'_> {
 }
 
 impl Hub {
-    /// Takes the lock also after a panic: each change under it is complete.
+    /// Takes the lock, even after a panic: each change under it is complete in itself.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is a permanent viewer: samples are taken from now on.
+    /// Registers a permanent viewer: from now on, samples are always taken.
     pub fn always(&self) {
         self.always.store(true, Ordering::Relaxed);
     }
@@ -248,12 +248,12 @@ impl Hub {
         self.always.load(Ordering::Relaxed) || self.lock().asked.is_some_and(|a| a.elapsed() < INTEREST)
     }
 
-    /// Begins to take events over.
+    /// Takes the lock, to add events.
     pub fn feed(&self) -> Feeding<'_> {
         Feeding(self.lock())
     }
 
-    /// Takes a sample, and makes the snapshot that is shown from here on.
+    /// Adds a sample, and makes the new snapshot.
     pub fn take(&self, sample: Sample) {
         let mut state = self.lock();
         if state.turned.elapsed() >= PERIOD {
@@ -270,7 +270,7 @@ impl Hub {
         snapshot.talkers = state.top_talkers();
         snapshot.recent = state.alerts.iter().rev().take(SHOWN).map(|a| a.recent.clone()).collect();
         snapshot.watched = state.watched;
-        // The first has no rates.
+        // The first sample has no rates.
         if before.is_some() {
             if state.history.len() >= HISTORY {
                 state.history.pop_front();
@@ -283,7 +283,8 @@ impl Hub {
         self.made.notify_all();
     }
 
-    /// The last snapshot. After a time without a viewer it waits for a new one; `None` if none comes in `patience`.
+    /// The last snapshot. If it is stale, because there was no viewer, waits up to `patience` for a new one; `None` if none
+    /// comes.
     pub fn snapshot(&self, patience: Duration) -> Option<Arc<Snapshot>> {
         self.fresh(patience).0
     }
@@ -316,8 +317,8 @@ impl Hub {
         self.lock().history.iter().filter(|p| p.t > since).copied().collect()
     }
 
-    /// Alerts with a number above `since`, the oldest first, as a JSON array of `{"n":…,"event":{…}}`; no more than the last
-    /// `most`.
+    /// The alerts with a number above `since`, oldest first, as a JSON array of `{"n":…,"event":{…}}`. If there are more than
+    /// `most`, the last `most` of them.
     pub fn alerts(&self, since: u64, most: usize) -> String {
         let found: Vec<(u64, Arc<str>)> = {
             let state = self.lock();
@@ -366,7 +367,7 @@ mod tests {
         assert_eq!(all[0]["event"]["timestamp"], "t500");
         let last: serde_json::Value = serde_json::from_str(&hub.alerts(1498, 9)).unwrap();
         assert_eq!(last.as_array().unwrap().len(), 2);
-        // Long ones push out more than one, and those beyond all bounds are counted.
+        // A long alert evicts several others, and one that exceeds the limit is only counted.
         for n in 0..600 {
             hub.feed().lines(&line(n, 30_000));
         }

@@ -1,15 +1,16 @@
-//! Views of a running engine: a sample of its counters once a second ([`model::Sample`]) becomes one picture
-//! ([`model::Snapshot`]), which the terminal view, the live page and the metrics show.
+//! Views of a running engine. Once a second, a sample of its counters ([`model::Sample`]) becomes a snapshot
+//! ([`model::Snapshot`]). The terminal view and the live page show the snapshot, and the metrics show the sample.
 //!
-//! - [`hub`]: takes samples and events, keeps the last hour, the last alerts and the heaviest addresses, all of bounded size.
+//! - [`hub`]: takes samples and events. It keeps the last hour, the last alerts and the addresses with most traffic, all of
+//!   bounded size.
 //! - [`sketch`]: the most frequent keys, with a bounded number of counters.
-//! - [`health`]: what is lost where, and which setting to change.
+//! - [`health`]: reports losses and other problems, and the setting to change.
 //! - [`metrics`]: every counter as OpenMetrics, and as the text format of Prometheus.
 //! - [`web`]: the live page and `/metrics` over HTTP/1.1, read-only.
 //! - [`top`]: `margay top`.
 //!
-//! Nothing here knows the engine or runs on the packet path: a thread of the engine calls [`hub::Hub::take`], and the
-//! servers of clients read the result. A user's view is in `docs/watch.md`.
+//! This crate does not depend on the engine, and does not run on the packet path. A thread of the engine calls
+//! [`hub::Hub::take`], and the threads that serve clients read the result. `docs/watch.md` is the user's view.
 
 pub mod health;
 pub mod hub;

@@ -1,8 +1,8 @@
 //! Every counter as metrics: OpenMetrics 1.0, and the text format of Prometheus for other clients.
 //!
-//! A counter of `stats` events, `tcp.reassembly_gap`, is a family of that name with `margay_` before it, and a sample for each
-//! worker, labelled `worker` and `interface`. Names that differ in one word alone (protocols, events, states) are one family
-//! with a label for the word. Counters of all workers together have one sample without labels.
+//! A counter of `stats` events, such as `tcp.reassembly_gap`, is a family with that name after `margay_`. It has a sample for
+//! each worker, with the labels `worker` and `interface`. Names that differ only in one word (protocols, events, states) form
+//! one family with a label for that word. Counters of all workers together have one sample without labels.
 
 mod names;
 
@@ -12,7 +12,7 @@ use std::fmt::Write;
 use crate::model::Sample;
 use names::{Kind, Name, name};
 
-/// How metrics are written.
+/// The format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// OpenMetrics 1.0.
@@ -22,7 +22,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The type of the answer.
+    /// The value of `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
             Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -31,7 +31,7 @@ impl Format {
     }
 }
 
-/// Metrics of one name.
+/// The metrics with one name.
 struct Family {
     kind: Kind,
     unit: &'static str,
@@ -44,7 +44,7 @@ struct Family {
 #[derive(Default)]
 struct Families(BTreeMap<String, Family>);
 
-/// Labels in braces; none where there are none.
+/// Formats labels in braces; empty if there are none.
 fn labels(list: &[(&str, &str)]) -> String {
     let mut out = String::new();
     for (name, value) in list {
@@ -82,7 +82,7 @@ impl Families {
     }
 }
 
-/// All metrics of a sample. `shared` tells of a counter's name whether it is of all workers together.
+/// All metrics of a sample. `shared` returns whether the counter with a name belongs to all workers together.
 pub fn render(sample: &Sample, shared: &dyn Fn(&str) -> bool, format: Format) -> String {
     let mut f = Families::default();
     about(sample, &mut f);
@@ -125,7 +125,7 @@ pub fn render(sample: &Sample, shared: &dyn Fn(&str) -> bool, format: Format) ->
             }
         }
     }
-    // Those of interfaces have families of their own.
+    // Counters of interfaces have families of their own.
     let own = |c: &&(String, u64)| {
         !seen.contains(c.0.as_str()) && !c.0.starts_with("capture.nic.") && c.0 != "capture.engine.lost"
     };
@@ -213,7 +213,7 @@ fn written(families: &Families, format: Format) -> String {
             Kind::Gauge => name.clone(),
         };
         let kind = if family.kind == Kind::Counter { "counter" } else { "gauge" };
-        // In the older format a family's name is that of its samples.
+        // In the older format, a family has the name of its samples.
         let shown = if format == Format::OpenMetrics { name } else { &sample };
         let help = family
             .help
@@ -372,7 +372,7 @@ pub(crate) mod tests {
         check(&render(&sample(), &shared, Format::Text));
     }
 
-    /// Has promtool check metrics; records that it did not where there is none.
+    /// Has promtool check metrics. If it is not installed, records that the check did not run.
     pub(crate) fn check(text: &str) {
         let started = Command::new("promtool")
             .args(["check", "metrics"])

@@ -1,4 +1,4 @@
-//! Data about an engine: its counters ([`Sample`]), and the picture that views show ([`Snapshot`]).
+//! Data about an engine: its counters ([`Sample`]), and the data that views show ([`Snapshot`]).
 
 use std::time::{Duration, Instant};
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 /// Names and values of counters, as `stats` events have them.
 pub type Counters = Vec<(String, u64)>;
 
-/// The value of a counter; 0 where there is none of that name.
+/// The value of a counter; 0 if there is no counter with that name.
 pub fn value(counters: &[(String, u64)], name: &str) -> u64 {
     counters.iter().find(|c| c.0 == name).map_or(0, |c| c.1)
 }
 
-/// All that the engine tells of itself at one moment. Counters run from its start.
+/// Everything that the engine reports about itself at one moment. Counters start with the engine.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// When, by the clock that only goes forward.
+    /// Time of the sample, by the monotonic clock.
     pub at: Instant,
-    /// When, in milliseconds since 1970.
+    /// Time of the sample, in milliseconds since 1970.
     pub time: u64,
     /// Seconds since the engine started.
     pub uptime: u64,
-    /// Data about the engine.
+    /// The engine's version, mode, interfaces and rules.
     pub about: About,
     /// The sums over all workers.
     pub totals: Counters,
@@ -85,13 +85,13 @@ pub struct Memory {
 /// The cost of a rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RuleCost {
-    /// Its group.
+    /// Generator id (`gid`).
     pub gid: u32,
-    /// Its number.
+    /// Signature id (`sid`).
     pub sid: u32,
-    /// Its message; empty where there is none.
+    /// Its message; empty if it has none.
     pub message: String,
-    /// Its part of the time of all rules, in percent.
+    /// Its share of the time of all rules, in percent.
     pub percent: f64,
     /// How often it was checked.
     pub checks: u64,
@@ -101,16 +101,16 @@ pub struct RuleCost {
     pub ticks: f64,
 }
 
-/// The picture of an engine, made about once a second. The socket's command `watch` returns it.
+/// The state of an engine as views show it, made about once a second. The socket's command `watch` returns it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// When, in milliseconds since 1970.
+    /// Time of the snapshot, in milliseconds since 1970.
     pub time: u64,
     /// Seconds since the engine started.
     pub uptime: u64,
     /// Data about the engine.
     pub about: About,
-    /// How much, now.
+    /// The current rates.
     pub now: Point,
     /// Packets, bytes, alerts and losses since the start.
     pub totals: Totals,
@@ -118,17 +118,17 @@ pub struct Snapshot {
     pub stages: Vec<Stage>,
     /// Each worker.
     pub workers: Vec<Worker>,
-    /// Limits of memory, of all workers together.
+    /// Memory limits and their use, of all workers together.
     pub memory: Vec<Memory>,
     /// Memory of the process that is in use (resident), in bytes.
     pub resident: u64,
     /// Flows by transport protocol since the start: `tcp`, `udp`, `icmp`.
     pub transports: Vec<(String, u64)>,
-    /// Application protocols, those with most flows first.
+    /// Application protocols, those with the most flows first.
     pub protocols: Vec<Protocol>,
-    /// Rules that alerted most.
+    /// The rules with the most alerts in the window: the current period of ten minutes and the previous one.
     pub top_alerts: Vec<TopAlert>,
-    /// Addresses with most bytes in flows that ended.
+    /// The addresses with the most bytes in flows that ended in the window.
     pub talkers: Vec<Talker>,
     /// The last alerts, the newest first.
     pub recent: Vec<Recent>,
@@ -136,32 +136,32 @@ pub struct Snapshot {
     pub rules: Vec<RuleCost>,
     /// Problems.
     pub findings: Vec<Finding>,
-    /// Omissions of this picture.
+    /// Omissions of this snapshot.
     pub watched: Watched,
 }
 
 /// One second of the last hour. Rates are per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub t: u64,
     /// Packets per second.
     pub packets: f64,
     /// Bits per second.
     pub bits: f64,
-    /// Packets lost per second, at all stages.
+    /// Packets lost per second, at all stages of the interfaces; without `softnet`, which counts the whole host.
     pub lost: f64,
     /// Alerts per second.
     pub alerts: f64,
     /// New flows per second.
     pub new_flows: f64,
-    /// Flows that are open.
+    /// Open flows.
     pub flows: u64,
     /// Processor time of all threads, in percent of one processor.
     pub cpu: f64,
     /// That of the busiest worker.
     pub worker_cpu: f64,
-    /// How near memory is to a limit, in percent: the stage that is nearest.
+    /// The largest share of a memory limit that any worker uses, in percent.
     pub pressure: f64,
 }
 
@@ -174,7 +174,7 @@ pub struct Totals {
     pub bytes: u64,
     /// Alerts.
     pub alerts: u64,
-    /// Packets lost at all stages.
+    /// Packets lost at all stages of the interfaces, without `softnet`.
     pub lost: u64,
     /// Flows.
     pub flows: u64,
@@ -210,9 +210,9 @@ pub struct Worker {
     pub bits: f64,
     /// Packets lost in its ring, per second.
     pub lost: f64,
-    /// Flows that it has open.
+    /// Its open flows.
     pub flows: u64,
-    /// How near its memory is to a limit, in percent.
+    /// The largest share of a memory limit that it uses, in percent.
     pub pressure: f64,
 }
 
@@ -227,22 +227,22 @@ pub struct Protocol {
     pub rate: f64,
     /// Transactions since the start.
     pub transactions: u64,
-    /// Flows whose parser stopped with an error.
+    /// Flows whose parser found invalid data (`app_layer.error.*.parser`).
     pub errors: u64,
 }
 
 /// A rule that alerted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopAlert {
-    /// Its group.
+    /// Generator id (`gid`).
     pub gid: u32,
-    /// Its number.
+    /// Signature id (`sid`).
     pub sid: u32,
-    /// Its message; empty where none was seen yet.
+    /// Its message; empty until an alert with text arrives.
     pub message: String,
     /// How often it alerted in the window.
     pub count: u64,
-    /// By how much `count` may be too high.
+    /// The error of `count`: it is too high by at most this much.
     pub error: u64,
 }
 
@@ -253,55 +253,55 @@ pub struct Talker {
     pub address: String,
     /// Bytes of its flows that ended in the window, both directions.
     pub bytes: u64,
-    /// By how much `bytes` may be too high.
+    /// The error of `bytes`: they are too high by at most this much.
     pub error: u64,
-    /// Alerts with it as source or destination, in the window; 0 where it is not among those with most.
+    /// Alerts with it as source or destination in the window; 0 if it is not among the addresses with the most alerts.
     pub alerts: u64,
 }
 
-/// An alert, in short.
+/// An alert's summary.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recent {
-    /// Its number in the order of coming, from 1.
+    /// Its number in order of arrival, from 1.
     pub n: u64,
-    /// When, as in its event.
+    /// Its time, as in its event.
     pub time: String,
-    /// The rule's number.
+    /// The rule's signature id.
     pub sid: u64,
     /// The rule's message.
     pub message: String,
     /// The rule's priority; 1 is the highest.
     pub severity: u64,
-    /// Where the packet came from, with its port.
+    /// The packet's source address, with the port.
     pub source: String,
-    /// Where it went, with its port.
+    /// The packet's destination address, with the port.
     pub destination: String,
     /// Its verdict: `allowed`, `blocked`.
     pub action: String,
 }
 
-/// How bad something is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grade {
     /// Worth knowing.
     Note,
-    /// It happened since the start, and does not now.
+    /// It happened since the start, but does not happen now.
     Past,
     /// It happens now.
     Now,
 }
 
-/// Something that is not well.
+/// A problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub grade: Grade,
     /// The counter's name, with the interface if it belongs to one.
     pub counter: String,
-    /// How often since the start.
+    /// The count since the start.
     pub count: u64,
-    /// How often per second, now.
+    /// The current count per second.
     pub rate: f64,
     /// Its meaning.
     pub what: String,
@@ -309,15 +309,15 @@ pub struct Finding {
     pub advice: String,
 }
 
-/// Omissions of the picture since the start.
+/// Omissions of the views since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watched {
     /// Alerts rendered as text.
     pub alerts: u64,
-    /// Alerts that came too fast for their text to be taken over; logs have them.
+    /// Alerts without text, because they came too fast or their text is too long. The logs have them.
     pub alerts_unshown: u64,
-    /// Alerts and ends of flows that are in no list of the most frequent.
+    /// Alerts and ended flows that the top lists do not include.
     pub uncounted: u64,
-    /// Workers that did not answer in time at the last look.
+    /// Workers that did not answer in time for the last sample.
     pub late: u64,
 }

@@ -1,37 +1,37 @@
 //! The most frequent keys, with a bounded number of counters: the Space-Saving algorithm of Metwally, Agrawal and El Abbadi
 //! ("Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005).
 //!
-//! A new key takes over the smallest counter with its count, which bounds the error of the new one. Every key above a
-//! [`Sketch::capacity`]th of the total is in the sketch, even if an attacker chooses the keys.
+//! A new key takes over the smallest counter, and keeps its count as the bound of its own error. Every key with more than the
+//! total divided by [`Sketch::capacity`] is in the sketch, even if an attacker chooses the keys.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
-/// A count, and by how much it may be too high.
+/// A count, and a bound of its error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
-    /// At most so much.
+    /// Upper bound of the true count.
     pub count: u64,
-    /// At least `count - error`.
+    /// The true count is at least `count - error`.
     pub error: u64,
 }
 
-/// Counters for the keys that are most frequent.
+/// Counters for the most frequent keys.
 #[derive(Debug, Clone)]
 pub struct Sketch<K> {
     capacity: usize,
     counts: HashMap<K, Count>,
-    /// The same by count: the smallest first.
+    /// The keys by count, smallest first.
     order: BTreeSet<(u64, K)>,
 }
 
 impl<K: Copy + Eq + Hash + Ord> Sketch<K> {
-    /// With so many counters, at least one.
+    /// A sketch with this many counters, at least one.
     pub fn new(capacity: usize) -> Sketch<K> {
         Sketch { capacity: capacity.max(1), counts: HashMap::new(), order: BTreeSet::new() }
     }
 
-    /// How many counters there are at most.
+    /// The number of counters.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -67,7 +67,7 @@ impl<K: Copy + Eq + Hash + Ord> Sketch<K> {
     }
 }
 
-/// A sketch of the recent past: counts are of the current period and the one before.
+/// A sketch of the recent past: counts cover the current period and the previous one.
 #[derive(Debug, Clone)]
 pub struct Window<K> {
     now: Sketch<K>,
@@ -75,7 +75,7 @@ pub struct Window<K> {
 }
 
 impl<K: Copy + Eq + Hash + Ord> Window<K> {
-    /// With so many counters for each period.
+    /// A window with this many counters for each period.
     pub fn new(capacity: usize) -> Window<K> {
         Window { now: Sketch::new(capacity), before: Sketch::new(capacity) }
     }
@@ -85,7 +85,7 @@ impl<K: Copy + Eq + Hash + Ord> Window<K> {
         self.now.add(key, weight);
     }
 
-    /// A period is over.
+    /// Starts a new period, and drops the period before the previous one.
     pub fn turn(&mut self) {
         let capacity = self.now.capacity();
         self.before = std::mem::replace(&mut self.now, Sketch::new(capacity));
@@ -134,7 +134,7 @@ mod tests {
         let mut s = Sketch::new(50);
         let (mut real, mut total) = (0u64, 0u64);
         for n in 0..100_000u64 {
-            // Every third is the same, the others come once.
+            // Every third key is the same, and each other key occurs once.
             let key = if n % 3 == 0 { 7 } else { 1_000 + n };
             real += u64::from(key == 7);
             total += 1;

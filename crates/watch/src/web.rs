@@ -1,17 +1,17 @@
-//! The live page and the metrics over HTTP/1.1 (RFC 9112): a small server of our own, because it answers a handful of paths, only
-//! reads, and must cost the engine nothing without a client.
+//! The live page and the metrics over HTTP/1.1 (RFC 9112): a small server of its own, because it answers only a few paths,
+//! never changes anything, and must cost the engine nothing without a client.
 //!
 //! | path | what |
 //! | --- | --- |
-//! | `/` and its files | the page; nothing of the engine is in it |
-//! | `/api/snapshot` | the picture ([`crate::model::Snapshot`]) |
+//! | `/` and its files | the page, without any data of the engine |
+//! | `/api/snapshot` | the snapshot ([`crate::model::Snapshot`]) |
 //! | `/api/history?since=T` | points of the last hour later than T milliseconds since 1970 |
 //! | `/api/alerts?since=N&limit=M` | alerts with a number above N: the last M, at most all that are kept |
 //! | `/metrics` | every counter ([`crate::metrics`]) |
 //!
-//! Limits: [`CLIENTS_MAX`] connections, requests of [`REQUEST_MAX`] bytes within [`PATIENCE`], none with a body. Where a token is
-//! set `/api` and `/metrics` want it; where none is, requests must name a host of this machine, so that no foreign page can
-//! ask by way of a visitor's browser (DNS rebinding).
+//! Limits: [`CLIENTS_MAX`] connections, requests of [`REQUEST_MAX`] bytes within [`PATIENCE`], none with a body. If a token
+//! is set, `/api` and `/metrics` require it. Without a token, requests must name a host of this machine, so that a foreign
+//! page cannot send them through a visitor's browser (DNS rebinding).
 
 mod assets;
 
@@ -24,33 +24,33 @@ use subtle::ConstantTimeEq;
 
 use crate::{Hub, metrics};
 
-/// Most connections at a time.
+/// Limit of the connections at a time.
 pub const CLIENTS_MAX: usize = 16;
-/// Longest request, in bytes.
+/// Limit of a request's bytes.
 pub const REQUEST_MAX: usize = 8 << 10;
-/// How long a request may take from its first byte, and an answer until it is read.
+/// Limit of the time for a request, from its first byte on, and for reading an answer.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a connection may be silent between two requests.
 const IDLE: Duration = Duration::from_secs(30);
-/// How often a thread looks whether the engine stops.
+/// Interval of the checks whether the engine stops.
 const STEP: Duration = Duration::from_millis(200);
-/// How often new connections are looked for.
+/// Interval of the checks for new connections.
 const ACCEPT: Duration = Duration::from_millis(20);
-/// How long a wrong token takes: guessing is slow.
+/// Delay of the answer to a wrong token, so that guessing is slow.
 const WRONG: Duration = Duration::from_millis(300);
-/// How long a first sample is waited for.
+/// Limit of the wait for a first sample.
 const SAMPLE: Duration = Duration::from_secs(4);
 /// Stack of a connection's thread.
 const STACK: usize = 512 << 10;
 
-/// Scripts, styles and images of the page itself, and nothing else of anywhere.
+/// Content-Security-Policy: the page may load its own scripts, styles and images, and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Which clients are admitted.
+/// The rules for admitting clients.
 #[derive(Clone)]
 pub struct Access {
-    /// The address that is listened on.
+    /// The address on which the server listens.
     pub listen: SocketAddr,
     /// The token that clients must send, if any.
     pub token: Option<String>,
@@ -75,7 +75,7 @@ pub fn serve(
 ) {
     let served = Served { hub, access, shared, stop };
     let clients = AtomicUsize::new(0);
-    // Without it a silent listener would hold up the end of the engine.
+    // A blocking `accept` would delay the engine's end.
     if listener.set_nonblocking(true).is_err() {
         return;
     }
@@ -86,7 +86,7 @@ pub fn serve(
                 continue;
             };
             if clients.load(Ordering::Acquire) >= CLIENTS_MAX {
-                // A refused client may not get the answer.
+                // A refused client need not receive the answer.
                 let _ = stream.set_nonblocking(true);
                 let _ = stream.write_all(&Answer::text(503, "too many connections; try again").bytes(false, false));
                 continue;
@@ -95,7 +95,7 @@ pub fn serve(
             let leaving = Leaving(&clients);
             let served = &served;
             let thread = std::thread::Builder::new().name("margay-web".into()).stack_size(STACK);
-            // Without a thread the connection is closed; `leaving` goes with it.
+            // If no thread can start, the connection closes, and `leaving` is dropped with the closure.
             let _ = thread.spawn_scoped(scope, move || {
                 let _leaving = leaving;
                 served.connection(&mut stream);
@@ -104,7 +104,7 @@ pub fn serve(
     });
 }
 
-/// Takes a connection out of the count, however it ends.
+/// Decrements the count of connections, however a connection ends.
 struct Leaving<'a>(&'a AtomicUsize);
 
 impl Drop for Leaving<'_> {
@@ -113,7 +113,7 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// A request, as far as it matters.
+/// The relevant parts of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
     head_only: bool,
@@ -146,7 +146,7 @@ impl Answer {
         Answer::new("application/json", text)
     }
 
-    /// The whole answer; of a HEAD request all but the body.
+    /// The whole answer; for a HEAD request, without the body.
     fn bytes(&self, head_only: bool, stays: bool) -> Vec<u8> {
         let reason = match self.status {
             200 => "OK",
@@ -215,7 +215,7 @@ fn parse(head: &[u8]) -> Result<Request, Answer> {
         let Some((name, value)) = line.split_once(':') else { return Err(bad("a header cannot be read")) };
         let value = value.trim_matches([' ', '\t']);
         match name.to_ascii_lowercase().as_str() {
-            // Two of them are an attempt to be misread (RFC 9112, section 3.2).
+            // Several `Host` fields may be an attack, and must be refused (RFC 9112, section 3.2).
             "host" if request.host.is_some() => return Err(bad("Host is there twice")),
             "host" => request.host = Some(value.to_owned()),
             "authorization" => {
@@ -232,12 +232,12 @@ fn parse(head: &[u8]) -> Result<Request, Answer> {
     Ok(request)
 }
 
-/// A number of a query: `since` of `since=5&limit=3`.
+/// A number in a query: 5 for `since` in `since=5&limit=3`.
 fn number(query: &str, name: &str) -> Option<u64> {
     query.split('&').find_map(|p| p.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
 }
 
-/// Whether `host` is a name of this machine for itself, or the address that is listened on.
+/// Whether `host` is a loopback name of this machine, or the address on which the server listens.
 fn is_own(host: &str, listen: SocketAddr) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or(rest, |r| r.0),
@@ -248,7 +248,7 @@ fn is_own(host: &str, listen: SocketAddr) -> bool {
 }
 
 impl Served<'_> {
-    /// Answers one request after the other.
+    /// Answers the requests of a connection, one after the other.
     fn connection(&self, stream: &mut TcpStream) {
         if stream.set_nonblocking(false).is_err()
             || stream.set_read_timeout(Some(STEP)).is_err()
@@ -256,7 +256,7 @@ impl Served<'_> {
         {
             return;
         }
-        // An answer goes out in one piece anyway.
+        // Each answer is written in one piece, so delaying small segments would gain nothing.
         let _ = stream.set_nodelay(true);
         let mut held: Vec<u8> = Vec::new();
         let mut bytes = [0u8; 4096];
@@ -275,7 +275,7 @@ impl Served<'_> {
                 continue;
             }
             if held.len() > REQUEST_MAX {
-                // Whether it is heard or not, nothing more is read.
+                // Nothing more is read, whether or not the client receives this answer.
                 let _ = stream.write_all(&Answer::text(431, "the request is too long").bytes(false, false));
                 return;
             }
@@ -330,7 +330,7 @@ impl Served<'_> {
         }
     }
 
-    /// Why a request for something of the engine is refused, if it is.
+    /// The refusal of a request for the engine's data; `None` if the request is allowed.
     fn refusal(&self, r: &Request) -> Option<Answer> {
         match (&self.access.token, &r.token) {
             (Some(wanted), given) => {

@@ -48,7 +48,8 @@ impl Open {
 
     /// The first few transactions that wait.
     pub(super) fn first(&self, key: Key, dir: Direction) -> impl Iterator<Item = u64> {
-        /// Fragments of a request and of a response may have started side by side; the third transaction has not.
+        /// Fragments may have begun in two of the transactions: in one a request, in the other a response. The third has
+        /// none, so any message fits it.
         const FEW: usize = 3;
         self.waiting.get(&(key, dir)).into_iter().flatten().take(FEW).copied()
     }

@@ -67,7 +67,7 @@ impl DcerpcParser {
         }
     }
 
-    /// The use of the limits on transactions and stub data, as a multiple of the limit.
+    /// The number of transactions, or the amount of stub data, as a multiple of its limit: the larger one, rounded down.
     fn share(&self, cx: &Parse<'_>) -> usize {
         (self.txs.len() / (cx.config.dcerpc.max_tx as usize).max(1)).max(self.stubs / STUBS_MAX)
     }
@@ -76,7 +76,8 @@ impl DcerpcParser {
         let share = self.share(cx);
         if share > 0 {
             cx.shared.counters.tx_limit(AppProto::Dcerpc);
-            // A stream stops reading messages at this point; the next datagram finds room.
+            // Only datagrams get here, because a stream stops earlier ([`DcerpcParser::is_full`]). This one is dropped; a
+            // later one finds room once complete transactions are freed.
             if share > 2 {
                 return None;
             }

@@ -166,7 +166,8 @@ pub(crate) fn bind_ack(h: Header, body: &[u8]) -> Option<Vec<u16>> {
     r.take(8)?;
     let address = usize::from(r.u16()?);
     r.take(address)?;
-    // Aligned within the message, whose header is a multiple of four.
+    // The results are aligned within the message. The header's length is a multiple of four, so alignment within the body is
+    // the same.
     let used = body.len() - r.rest().len();
     r.take(used.next_multiple_of(4) - used)?;
     let count = usize::from(r.u8()?);

@@ -1,4 +1,4 @@
-//! The data of records: what is kept of it, and how to read it.
+//! Reads the data of records, and keeps the relevant part.
 
 use super::message::{Rdata, Reader};
 use super::rrtype::types;

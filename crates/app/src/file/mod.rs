@@ -6,9 +6,9 @@
 //! only counted.
 //!
 //! The steps for each packet: the parser adds data; detection inspects it ([`File`]'s accessors) and may ask to store a file
-//! ([`Files::request_store`]); alerts are logged ([`log_files`], with `storing`); [`Files::flush`] writes pending data and
-//! moves closed files to their final place; then `fileinfo` events are logged for those of [`Files::due_for_log`] ([`log()`],
-//! with `stored`), followed by [`FileEngine::write_record`] and [`Files::set_logged`]. Before a transaction is freed,
+//! ([`Files::request_store`]); alerts are logged ([`log_files`], with `storing`); [`Files::flush`] hands pending data and
+//! closed files to the store; then `fileinfo` events are logged for those of [`Files::due_for_log`] ([`log()`], with
+//! `stored`), followed by [`FileEngine::write_record`] and [`Files::set_logged`]. Before a transaction is freed,
 //! [`Files::finish`] ends its open files, and the same steps follow.
 //!
 //! # Limits
@@ -220,7 +220,8 @@ impl File {
         &self.sids
     }
 
-    /// Number of the stored file, once it is in its final place.
+    /// Number of the stored file, once all of it was handed to the store. The store writes it and moves it to its final place
+    /// later.
     pub fn stored(&self) -> Option<u32> {
         match self.store {
             StoreState::Done(id) => Some(id),
@@ -331,7 +332,7 @@ impl File {
         }
     }
 
-    /// Writes pending data, and moves a closed file to its final place.
+    /// Hands pending data to the store; a closed file then counts as stored.
     fn flush(&mut self, engine: &mut FileEngine, config: &FileConfig) {
         if matches!(self.store, StoreState::Wanted(_)) {
             self.begin_store(engine, config);
@@ -523,8 +524,8 @@ impl Files {
         }
     }
 
-    /// Writes pending data of stored files, and moves closed ones to their final place. Call it after detection and before
-    /// `fileinfo` is logged.
+    /// Hands pending data of stored files to the store; closed ones then count as stored ([`File::stored`]). Call it after
+    /// detection and before `fileinfo` is logged.
     pub fn flush(&mut self, engine: &mut FileEngine, config: &FileConfig) {
         if config.store.is_none() {
             return;

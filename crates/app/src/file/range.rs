@@ -1,8 +1,8 @@
 //! Reassembles files from ranges (RFC 9110, section 14), across all transactions and flows that one worker sees.
 //!
-//! The next part in order is appended to the whole file at once; later parts wait. The transaction that completes the file gets
-//! it as an additional file. An incomplete file is dropped after [`FileConfig::range_timeout`] without a new part, or oldest
-//! first if all of them exceed [`FileConfig::range_memcap`].
+//! The next part in order is appended to the whole file at once; later parts wait. The transaction that completes the file
+//! gets it as an additional file. An incomplete file is dropped after [`FileConfig::range_timeout`] without a new part, or
+//! oldest first if all of them exceed [`FileConfig::range_memcap`], or if there are too many.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

@@ -1,7 +1,8 @@
 //! Reassembles files from reads and writes in any order.
 //!
-//! Data at the current end of the file is appended at once. Data beyond it waits, within the limits ([`Budget`]); earlier data
-//! is a repetition. A file has a gap if it is closed while data waits, or if the limits were reached.
+//! Data at the current end of the file is appended at once. Data beyond it waits, within the limits ([`Budget`]); earlier
+//! data is a repetition. A file has a gap if data of a read or write is missing, if it is closed while data waits, or if the
+//! limits were reached.
 
 use std::collections::BTreeMap;
 
@@ -161,7 +162,7 @@ impl Track {
         }
     }
 
-    /// Handles a gap of a chunk at file offset `at`, with `left` bytes to follow. Returns their handling.
+    /// Handles a gap of a chunk at file offset `at`, with `left` bytes to follow. Returns the handling of those bytes.
     pub(crate) fn gap(&mut self, f: &mut FileCx<'_, '_>, place: Place, at: u64, len: u64, left: u64) -> Place {
         let behind = at.saturating_add(len);
         match place {

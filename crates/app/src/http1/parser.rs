@@ -100,11 +100,11 @@ pub(super) struct Http1Parser {
     txs: TxList<Http1Tx>,
     pub request: Side,
     pub response: Side,
-    /// No earlier request waits for a response, except those of `ended`.
+    /// Transactions before this number wait for no response, except those of `ended`.
     pub due: u64,
     /// Methods of requests that were ended to make room, and whose responses are still to come.
     pub ended: VecDeque<EndedMethod>,
-    /// The transaction of a response to one of those, while it is current.
+    /// The transaction of a response to a request in `ended`, while it is current.
     pub stand_in: Option<u64>,
     /// The client's waiting data can be parsed now.
     pub resume: bool,
@@ -202,7 +202,7 @@ impl Http1Parser {
             from = id + 1;
             let Some(tx) = self.txs.get(id) else { continue };
             if tx.base.progress[Direction::ToServer.index()] < COMPLETE {
-                // Its response is still arriving, so it is the last one.
+                // Its request is still arriving, so it is the last one.
                 break;
             }
             let begun = tx.base.progress[Direction::ToClient.index()] > 0;

@@ -237,12 +237,12 @@ impl Http1Tx {
         }
     }
 
-    /// The held data of the request body, for alerts that show it.
+    /// The data of the request body that the last inspection had, for alerts that show it.
     pub fn request_body_held(&self) -> &[u8] {
         self.request.body.window().shown()
     }
 
-    /// The held data of the response body.
+    /// The data of the response body that the last inspection had.
     pub fn response_body_held(&self) -> &[u8] {
         self.response.body.window().shown()
     }

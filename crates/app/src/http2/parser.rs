@@ -113,7 +113,7 @@ impl Http2Parser {
         let max = (cx.config.http2.max_streams as usize).max(1);
         if self.txs.len() >= max {
             cx.shared.counters.tx_limit(self.proto);
-            // At this number, not even one more frame is read.
+            // With this many transactions, the parser reads no further frame.
             if self.txs.len() >= max.saturating_mul(2).saturating_add(FRAME_TXS) {
                 return None;
             }

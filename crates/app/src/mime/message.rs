@@ -40,7 +40,7 @@ pub struct Settings {
     pub body_md5: bool,
 }
 
-/// How far a message was read.
+/// The parsing status of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Status {
     /// In the header.
@@ -149,7 +149,7 @@ impl Message {
         Message { depth, status: Status::Body, ..Message::default() }
     }
 
-    /// How far it was read.
+    /// The parsing status.
     pub const fn status(&self) -> Status {
         self.status
     }

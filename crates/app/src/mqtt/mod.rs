@@ -306,7 +306,8 @@ impl Mqtt {
         }
     }
 
-    /// Adds a response to a transaction; with `missing`, to none.
+    /// Adds a response to the transaction `to`. Without that transaction, the response has one of its own, with the event
+    /// `missing`.
     fn answer(
         &self,
         turn: &mut Turn<'_, '_, Exchange>,

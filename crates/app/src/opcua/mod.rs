@@ -57,9 +57,9 @@ pub static PROTOCOL: Protocol = Protocol {
 /// The state of a flow.
 #[derive(Debug)]
 struct OpcUa {
-    /// Requests that wait; the greeting has number 0 here and no other request has.
+    /// Requests that wait for a response, by number. The greeting has the number 0, which no other request has.
     waiting: Waiting<u32>,
-    /// The channel has no security: what is asked can be read.
+    /// The channel has no security, so its requests are readable.
     is_open: bool,
     /// By direction: another chunk of the message follows.
     divided: [bool; 2],

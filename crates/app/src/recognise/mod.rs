@@ -183,8 +183,9 @@ impl RecogniseState {
         side.gone = side.gone.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
-    /// The beginning of the flow was not seen, so its direction may be wrong. A UDP flow always counts as one. Without this
-    /// call, [`Recognised::Known`] never has `reverse` over TCP, and UDP ignores the client's port.
+    /// The beginning of the flow was not seen, so its direction may be wrong. Call this for every UDP flow too. Without this
+    /// call, TCP data never shows that the direction is wrong ([`Recognised::Known`]), and over UDP the client's port selects
+    /// no probes of a server.
     pub const fn set_midstream(&mut self) {
         self.midstream = true;
     }

@@ -98,7 +98,7 @@ fn probe(_: Direction, data: &[u8]) -> Probed {
 /// The state of a flow.
 #[derive(Debug)]
 struct S7 {
-    /// Jobs that wait, by the side that asks and their reference.
+    /// Jobs that wait for an acknowledgement, by the sender's direction and their reference.
     waiting: Waiting<(Direction, u16)>,
 }
 
@@ -136,7 +136,7 @@ impl Conversation for S7 {
             self.waiting.answer(turn, dir, &(dir.reverse(), reference), pdu)
         };
         if let Some(tx) = turn.tx(number) {
-            // Cyclic data comes unasked.
+            // Cyclic data needs no request.
             if !asked && kind != USER_DATA {
                 tx.event(Event::UnsolicitedResponse as u8);
             }

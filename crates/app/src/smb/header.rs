@@ -103,7 +103,7 @@ impl Smb2 {
     }
 }
 
-/// The status of a request.
+/// The status in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     /// MS-ERREF section 2.3.

@@ -1,4 +1,4 @@
-//! Names of commands, states and functions in events.
+//! Names of commands, status codes, control codes and other values in events.
 
 /// MS-ERREF section 2.3.1: a line per code with eight digits, a space and the name, sorted.
 const NT_STATUS: &str = include_str!("ntstatus.txt");

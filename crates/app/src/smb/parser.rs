@@ -161,7 +161,7 @@ impl SmbParser {
         let most = (cx.config.smb.max_tx as usize).max(1);
         if self.txs.len() >= most {
             cx.shared.counters.tx_limit(AppProto::Smb);
-            // At this number, not even one more message is read.
+            // With this many transactions, the parser reads no further message.
             if self.txs.len() >= most.saturating_mul(2).saturating_add(MESSAGE_TXS) {
                 return None;
             }

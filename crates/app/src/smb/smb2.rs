@@ -200,7 +200,7 @@ impl SmbParser {
         let start = data_at.max(fixed as u64).min(len);
         let here = u64::from(length).min(len - start);
         let known = self.pipes.get(&access.id).is_some();
-        // A late answer on a pipe without DCE/RPC is stored as a file, and so are its further answers.
+        // An asynchronous response on a pipe without DCE/RPC is stored as a file, and so are later responses of that pipe.
         let is_file = !known && (h.tree.is_none() || self.open.contains_key(&(access.id, dir)));
         let is_pipe = match self.is_pipe(access.session, access.tree) {
             _ if is_file => false,
@@ -386,7 +386,7 @@ impl SmbParser {
         if h.command == command::CLOSE
             && let Some(file) = self.peek(id).and_then(|t| t.file)
         {
-            // The open request of the same chain has been answered by now.
+            // If the same chain opened the file, the response to that has already been handled.
             let file = self.own(file);
             self.close(cx, file);
         }

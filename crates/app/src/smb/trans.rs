@@ -54,7 +54,7 @@ impl SmbParser {
         Some(id)
     }
 
-    /// Handles its response.
+    /// Handles the response to a named pipe operation.
     pub(super) fn trans_response(&mut self, cx: &mut Parse<'_>, h: Smb1, b: &Block<'_>, id: u64, status: Status) {
         let read = || {
             let mut r = Reader::little(b.words);

@@ -36,7 +36,7 @@ const PENDING_MAX: usize = 1024;
 /// The limit of bytes kept until a reply comes: no client pipelines that many commands.
 const RECORD_MAX: usize = 64 << 10;
 
-/// Commands without a reply, and the client's bytes that depend on one.
+/// Commands that wait for their replies, and the client's bytes that depend on a reply.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// Commands with the number of their transaction.

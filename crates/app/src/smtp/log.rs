@@ -29,7 +29,7 @@ pub(super) fn log(tx: &SmtpTx, json: &mut Json, options: &AppLogOptions, what: L
     }
 }
 
-/// Like in Suricata, URLs and fields with the same name are in reverse order.
+/// Appends `"email":{...}`. Like in Suricata, URLs and fields with the same name are in reverse order.
 pub(crate) fn email(mail: &Mail, json: &mut Json, options: &AppLogOptions, what: LogFor) {
     json.object("email");
     json.str("status", mail.status().name());

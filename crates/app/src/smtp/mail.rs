@@ -68,7 +68,7 @@ impl Mail {
             + self.url_places.capacity() * size_of::<(u64, usize)>()
     }
 
-    /// How far it was read.
+    /// The parsing status.
     pub(crate) const fn status(&self) -> Status {
         self.message.status()
     }

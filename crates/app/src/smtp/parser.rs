@@ -48,7 +48,7 @@ pub(super) struct SmtpParser {
     carry: Vec<u8>,
     /// The previous command was a chunk, and not the last one.
     after_chunk: bool,
-    /// Commands without a reply.
+    /// Commands that wait for their replies.
     pending: Pending,
     /// The client's next line is an authentication step, not a command.
     credentials: bool,
@@ -230,7 +230,7 @@ impl SmtpParser {
             Command::Data => {
                 asked = Asked::Data(behind);
                 if tx.mail.as_ref().is_some_and(|m| m.begun) {
-                    // A chunked mail cannot continue like this (RFC 3030, section 3).
+                    // DATA cannot continue a chunked mail (RFC 3030, section 3).
                     tx.event(Event::UnparsableContent, TS);
                 } else {
                     tx.mail = Mail::new(&cx.config.smtp);
@@ -437,11 +437,11 @@ impl SmtpParser {
             }
             // A line without a valid code is not SMTP.
             let Some(reply) = Reply::read(line.text).filter(Reply::known) else {
-                // After a complete mail, it belongs to no transaction.
+                // After a complete mail, an invalid reply belongs to no transaction.
                 if self.open.is_some() || self.frame_tx().is_none() {
                     self.event(cx, Event::InvalidReply, TC);
                 }
-                // A truncated line does not show it.
+                // A truncated line does not prove that.
                 if line.cut {
                     continue;
                 }

@@ -136,7 +136,7 @@ impl Fields {
     }
 }
 
-/// What the `tls` log shows.
+/// Options of the `tls` log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogOptions {
     /// Members.

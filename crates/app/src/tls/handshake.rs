@@ -35,7 +35,7 @@ pub(super) fn message(tx: &mut TlsTx, cx: &Parse<'_>, dir: Direction, kind: u8, 
     match (kind, dir) {
         (kind::CLIENT_HELLO, Direction::ToServer) => {
             if tx.state == 0 && !cx.inline {
-                // The packet that acknowledges the hello is asked about the session's state, as in Suricata.
+                // As in Suricata, rules on the session's state are evaluated with the packet that acknowledges the hello.
                 tx.base.touch(Direction::ToClient);
             }
             hello(tx, dir, body);

@@ -45,7 +45,7 @@ const CLIENT_FINISHED: u8 = 4;
 const SERVER_HELLO: u8 = 1;
 /// See [`SERVER_HELLO`].
 const SERVER_CERT: u8 = 2;
-/// See [`SERVER_HELLO`]. It is reached with `server_hello_done`, which is 3.
+/// See [`SERVER_HELLO`]. A ServerHelloDone message leads here at once, past the state `server_hello_done` (3).
 const SERVER_HANDSHAKE: u8 = 4;
 /// See [`SERVER_HELLO`].
 const SERVER_FINISHED: u8 = 5;

@@ -211,7 +211,7 @@ impl TlsParser {
     fn encrypted(&mut self, dir: Direction, head: Head) {
         let lane = self.lane(dir);
         if !lane.encrypted {
-            // TLS 1.3 does not announce the encryption in another way.
+            // In TLS 1.3, only the first encrypted record shows that encryption has begun.
             lane.encrypted = true;
             lane.message = Vec::new();
         }
@@ -229,7 +229,7 @@ impl TlsParser {
         }
     }
 
-    /// Handles the first application data of a direction: its handshake has ended, whatever was seen of it. In TLS 1.3 and in a
+    /// Handles application data: the handshake of this direction has ended, whatever was seen of it. In TLS 1.3 and in a
     /// resumed session, nothing earlier shows that.
     fn begins(&mut self, dir: Direction) {
         let Some(tx) = &mut self.tx else { return };
@@ -248,7 +248,7 @@ impl TlsParser {
         if dir == Direction::ToServer && tx.server.hello.is_some() {
             tx.goes_on(dir);
         }
-        // In TLS 1.3 it has no meaning (RFC 8446 appendix D.4).
+        // In TLS 1.3, ChangeCipherSpec has no meaning (RFC 8446 appendix D.4).
         if tx.server.said.is_13() {
             return;
         }
@@ -409,7 +409,7 @@ impl TlsParser {
                     }
                     tx.base.advance(dir, SERVER_CERT);
                     tx.base.advance(dir, SERVER_HANDSHAKE);
-                    // The client's next message has the key.
+                    // The client's next message is CLIENT-MASTER-KEY, without a certificate.
                     tx.base.advance(dir.reverse(), CLIENT_CERT);
                 } else {
                     tx.event(dir, Event::InvalidSslv2Header);
@@ -424,8 +424,8 @@ impl TlsParser {
         }
     }
 
-    /// Sends the flow requests once encrypted data arrives. In TLS 1.3 this may still be the end of the server's handshake, so
-    /// bypass waits for both directions.
+    /// Applies `encryption-handling` once application data arrives. In TLS 1.3, a record of that type may still carry the end
+    /// of the server's handshake, so bypass waits for both directions.
     fn went_on(&mut self, cx: &mut Parse<'_>, dir: Direction, head: Head, used: usize) -> Step {
         let Some(tx) = &mut self.tx else { return Step::Used(used) };
         let done = tx.base.progress[0] >= CLIENT_HANDSHAKE && tx.base.progress[1] >= SERVER_HANDSHAKE;
@@ -531,7 +531,7 @@ impl Parser for TlsParser {
                 Direction::ToClient => (SERVER_HANDSHAKE, SERVER_FINISHED),
             };
             if tx.base.progress[dir.index()] < handshake {
-                // There was no session to evaluate.
+                // There was no session for rules to evaluate, so the direction is not marked for inspection.
                 tx.base.progress[dir.index()] = finished;
             }
             tx.base.advance(dir, finished);

@@ -1,4 +1,4 @@
-//! `app-layer`, but for HTTP/1.
+//! `app-layer`, except HTTP/1.
 
 use super::reasons::REMOVED;
 use super::{Key, U32, flag, flag_or, list, number, section, size, text, word};
@@ -6,7 +6,7 @@ use super::{Key, U32, flag, flag_or, list, number, section, size, text, word};
 pub(super) const ABOUT: &str = "`enabled` is yes, no, or `detection-only`: the protocol is detected and not parsed. A protocol \
                                 without a parser is only detected.";
 
-/// What a parser may do with an encrypted flow.
+/// Values of `encryption-handling`.
 const ENCRYPTION: &[&str] = &["track-only", "bypass", "full"];
 
 const POLICIES: &[&str] =
@@ -73,7 +73,7 @@ pub(super) const KEYS: &[Key] = &[
     number("app-layer.protocols.tls.subjectaltname-limit", "*", (0, U32), "names", "Most alternative names of a certificate.").ignored("all that a certificate has are kept, in the limit of the handshake"),
     size("app-layer.protocols.tls.handshake-limit", "*", "Most bytes of a handshake.").ignored("a handshake has a fixed limit"),
     size("app-layer.protocols.tls.certificate-limit", "*", "Most bytes of a certificate.").ignored("a handshake has a fixed limit"),
-    // Without effect.
+    // Settings without effect.
     number("app-layer.protocols.dns.request-flood", "*", (0, U32), "requests", "Requests without a response.").ignored("requests do not wait for their responses"),
     size("app-layer.protocols.dns.state-memcap", "*", "Memory of a flow's messages.").ignored("messages are freed as soon as they are inspected and logged"),
     size("app-layer.protocols.dns.global-memcap", "*", "Memory of all messages.").ignored("messages are freed as soon as they are inspected and logged"),

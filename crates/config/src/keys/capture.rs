@@ -1,4 +1,4 @@
-//! Where packets come from.
+//! Sources of packets.
 
 use super::reasons::{NO_POOL, OTHER_CAPTURE, OWN_PROGRAMS, REMOVED, TPACKET_V3};
 use super::{Key, U32, flag, flag_or, list, number, section, size, text, word};
@@ -6,7 +6,7 @@ use super::{Key, U32, flag, flag_or, list, number, section, size, text, word};
 pub(super) const ABOUT: &str = "Capture files, interfaces and queues. In a list, the entry `interface: default` gives \
                                 the defaults of all others.";
 
-/// Values of `checksum-checks` beside yes and no.
+/// Values of `checksum-checks` besides yes and no.
 const CHECKSUMS: &[&str] = &["kernel", "auto"];
 
 #[rustfmt::skip]
@@ -98,7 +98,7 @@ pub(super) const KEYS: &[Key] = &[
     size("default-packet-size", "1514", "Memory for one packet.").ignored(NO_POOL),
     number("max-packets", "*", (0, U32), "packets", "").ignored(REMOVED),
     text("interface", "an interface", "*", "").ignored(REMOVED),
-    // Others' ways.
+    // Capture methods that Margay does not support.
     section("dpdk", "Capture with DPDK (`--dpdk`).").refused(OTHER_CAPTURE),
     section("netmap", "Capture with Netmap (`--netmap`).").refused(OTHER_CAPTURE),
     section("pfring", "Capture with PF_RING (`--pfring`).").refused(OTHER_CAPTURE),

@@ -19,7 +19,7 @@ pub(super) fn protocols() -> Vec<&'static str> {
     sorted(ALL.iter().map(|p| p.config).filter(|c| !c.is_empty()).collect())
 }
 
-/// Event types that something writes.
+/// Event types that the engine or a parsed protocol writes.
 pub(super) fn written_types() -> Vec<&'static str> {
     let of_protocols = ALL.iter().filter(|p| is_parsed(p) && !p.event_key.is_empty()).flat_map(|p| keys(p));
     sorted(OWN_TYPES.iter().copied().chain(of_protocols.filter(|k| *k != "ftp_data")).collect())
@@ -60,7 +60,7 @@ pub(super) fn eve_options() -> impl Iterator<Item = Key> {
     })
 }
 
-/// A row. It lives as long as the process, as those of the tables do.
+/// Makes a row. Its texts are never freed, like those of the constant rows.
 fn key(p: &Protocol, path: String, unit: Unit, default: u64, about: &'static str, unparsed: &'static str) -> Key {
     let (kind, default) = match unit {
         Unit::Flag => (Kind::Flag, if default == 0 { "no".to_owned() } else { "yes".to_owned() }),
@@ -71,7 +71,7 @@ fn key(p: &Protocol, path: String, unit: Unit, default: u64, about: &'static str
     if is_parsed(p) { row } else { Key { effect: Effect::Ignored(unparsed), ..row } }
 }
 
-/// A number of bytes as people write it.
+/// A size with the largest unit that divides it: `64mb`, `4kb`.
 fn size(bytes: u64) -> String {
     match bytes {
         0 => "0".to_owned(),

@@ -1,10 +1,10 @@
-//! Finding the row of a setting.
+//! Finds the row of a setting.
 
 use super::{Key, Kind, all, sets};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// The keys allowed below a name of a path.
+/// A node of the table as a tree: the keys allowed below a name.
 #[derive(Debug, Default)]
 pub(crate) struct Level {
     below: HashMap<&'static str, Level>,
@@ -12,7 +12,7 @@ pub(crate) struct Level {
     pub(crate) row: Option<&'static Key>,
 }
 
-/// Settings with several places: those below the second path may also stand below the first.
+/// Settings with several places: each setting below the second path is also valid below the first.
 const SHARED: &[(&str, &str)] = &[
     ("app-layer.protocols.http.libhtp.server-config.#.*", "app-layer.protocols.http.libhtp.default-config"),
     ("app-layer.protocols.http.libhtp.server-config.#", "app-layer.protocols.http.libhtp.default-config"),
@@ -26,7 +26,7 @@ const SHARED: &[(&str, &str)] = &[
 impl Level {
     fn add(&mut self, parts: &[&'static str], row: &'static Key) {
         let Some((first, rest)) = parts.split_first() else {
-            // The first chapter that knows it is right.
+            // If several chapters have a row for the path, the first one counts.
             self.row = self.row.or(Some(row));
             return;
         };
@@ -52,14 +52,14 @@ impl Level {
         }
     }
 
-    /// The levels that a name below this one leads to.
+    /// The levels of a name below this one: the exact name, and the wildcard.
     pub(crate) fn of(&self, name: &str) -> impl Iterator<Item = &Level> {
         let index = !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
         let kind = if index { "#" } else { "*" };
         [self.below.get(name), self.below.get(kind).filter(|_| name != kind)].into_iter().flatten()
     }
 
-    /// Whether everything below is a matter of the section alone.
+    /// Whether this is a section that counts as a whole, with everything below it.
     pub(crate) fn is_section(&self) -> bool {
         self.row.is_some_and(|r| r.kind == Kind::Section)
     }
@@ -70,7 +70,7 @@ impl Level {
     }
 }
 
-/// The table as a tree, made at the first call.
+/// The table as a tree, built by the first call.
 pub(crate) fn top() -> &'static Level {
     static TOP: OnceLock<Level> = OnceLock::new();
     TOP.get_or_init(|| {
@@ -91,7 +91,7 @@ pub(crate) fn top() -> &'static Level {
     })
 }
 
-/// The levels that a path leads to; `None` in place of them where it leads into a section that counts as a whole.
+/// The levels of a path; `None` if it leads into a section that counts as a whole.
 fn levels(path: &str) -> Option<Vec<&'static Level>> {
     let mut levels = vec![top()];
     for part in path.split('.') {
@@ -103,12 +103,13 @@ fn levels(path: &str) -> Option<Vec<&'static Level>> {
     Some(levels)
 }
 
-/// Whether a row has this path, or the path leads to one.
+/// Whether a row has this path or a path below it, or the path is in a section that counts as a whole.
 pub fn is_known(path: &str) -> bool {
     levels(path).is_none_or(|l| !l.is_empty())
 }
 
-/// The row of a path as a configuration has it (`outputs.0.fast.enabled`); that of the section where it is in one.
+/// The row of a path in the form of a configuration (`outputs.0.fast.enabled`). Inside a section that counts as a whole, the
+/// row of that section.
 pub fn row(path: &str) -> Option<&'static Key> {
     let mut levels = vec![top()];
     for part in path.split('.') {

@@ -1,12 +1,14 @@
-//! Every setting: its path, its type, its default and what it does. The one table that start, tests and the reference share.
+//! The table of all settings: path, type, default and effect. The start, the tests and the reference use the same table.
 //!
-//! A row of the table is a [`Key`]. Its path has parts separated by dots; `#` is any item of a list, `*` any one name, `**`
-//! everything from there on, and a word in angle brackets (`<protocol>`) one of a named list ([`sets`]).
+//! A row of the table is a [`Key`]. Its path has parts separated by dots; `#` stands for any item of a list, `*` for any one
+//! name, `**` for everything from there on, and a word in angle brackets (`<protocol>`) for any name of a named list
+//! ([`sets`]).
 //!
-//! Start walks the configuration with [`crate::Config::unknown_keys`] and [`crate::Config::ignored_keys`]: what no row knows is
-//! a warning, what a row says has no effect is a notice. `docs/configuration.md` is [`reference()`]. The tests of the engine
-//! change the value of every row that [`Effect::Acts`] and compare the typed settings, and the getters of
-//! [`crate::Config`] report each path they are asked for, so that a setting that is read and not here fails a test.
+//! At the start, the engine checks the configuration with [`crate::Config::unknown_keys`] and
+//! [`crate::Config::ignored_keys`]. A setting without a row causes a warning, and a setting whose row says that it has no
+//! effect causes a notice. `docs/configuration.md` is [`reference()`]. The engine's tests change the value of every row with
+//! [`Effect::Acts`], and compare the typed settings. The getters of [`crate::Config`] record each path that is read, so a
+//! setting that is read but has no row fails a test.
 
 mod app_layer;
 mod capture;
@@ -36,18 +38,18 @@ pub struct Key {
     pub path: &'static str,
     /// Its allowed values.
     pub kind: Kind,
-    /// Its default, written as in a configuration; empty if there is none. For a setting without effect, the value that needs
-    /// no notice at start, which is that of Suricata's installed configuration; `*` is any value.
+    /// Its default, written as in a configuration; empty if there is none. For a setting without effect, this is the value
+    /// that causes no notice at the start: that of Suricata's installed configuration, or `*` for any value.
     pub default: &'static str,
     /// Its effect.
     pub effect: Effect,
     /// Its purpose, in one sentence.
     pub text: &'static str,
-    /// A value other than the default that is accepted, where the kind alone does not give one.
+    /// A valid value other than the default, for tests, if the kind alone does not determine one.
     pub example: Option<&'static str>,
-    /// Whether a value that cannot be is a warning, and the default holds; otherwise it ends the start.
+    /// Whether an invalid value only causes a warning, and the default applies. Otherwise an invalid value ends the start.
     pub lenient: bool,
-    /// The test that shows its effect, as `crate/tests/file.rs::name`, where the typed settings do not.
+    /// The test that shows its effect, as `crate/tests/file.rs::name`, if the typed settings do not show it.
     pub shown_by: Option<&'static str>,
 }
 
@@ -84,7 +86,7 @@ pub enum Kind {
     Text(&'static str),
     /// A list: the meaning of its items.
     List(&'static str),
-    /// A section that counts as a whole, with whatever is in it.
+    /// A section that counts as a whole, with everything in it.
     Section,
 }
 
@@ -104,37 +106,37 @@ impl Key {
         Key { path, kind, default, effect: Effect::Acts, text, example: None, lenient: false, shown_by: None }
     }
 
-    /// It has no effect, for this reason.
+    /// Marks the setting as without effect, for this reason.
     const fn ignored(mut self, why: &'static str) -> Key {
         self.effect = Effect::Ignored(why);
         self
     }
 
-    /// It is refused, for this reason.
+    /// Marks the setting as refused, for this reason.
     const fn refused(mut self, why: &'static str) -> Key {
         self.effect = Effect::Refused(why);
         self
     }
 
-    /// A value to try.
+    /// Sets the example.
     const fn like(mut self, example: &'static str) -> Key {
         self.example = Some(example);
         self
     }
 
-    /// An invalid value is a warning.
+    /// Makes an invalid value a warning.
     const fn lenient(mut self) -> Key {
         self.lenient = true;
         self
     }
 
-    /// Its effect is shown by a test of its own.
+    /// Names the test that shows the effect.
     const fn shown_by(mut self, test: &'static str) -> Key {
         self.shown_by = Some(test);
         self
     }
 
-    /// Sizes from `least` to `most` bytes alone.
+    /// Limits a size to the range from `least` to `most` bytes.
     const fn within(mut self, least: u64, most: u64) -> Key {
         self.kind = Kind::Size { least, most };
         self
@@ -184,30 +186,30 @@ const fn number(
     Key::new(path, Kind::Number { least: range.0, most: range.1, unit }, default, text)
 }
 
-/// A number of bytes, as many as 64 bits hold.
+/// A size, which 64 bits can hold.
 const fn size(path: &'static str, default: &'static str, text: &'static str) -> Key {
     Key::new(path, Kind::Size { least: 0, most: u64::MAX }, default, text)
 }
 
-/// A text that stands for `what`.
+/// A text; `what` describes it.
 const fn text(path: &'static str, what: &'static str, default: &'static str, text: &'static str) -> Key {
     Key::new(path, Kind::Text(what), default, text)
 }
 
-/// A list of `what`.
+/// A list; `what` describes its items.
 const fn list(path: &'static str, what: &'static str, default: &'static str, text: &'static str) -> Key {
     Key::new(path, Kind::List(what), default, text)
 }
 
-/// All that is below a name.
+/// A section that counts as a whole.
 const fn section(path: &'static str, text: &'static str) -> Key {
     Key::new(path, Kind::Section, "", text)
 }
 
-/// As large as 32 bits are.
+/// The largest number of 32 bits.
 const U32: i64 = u32::MAX as i64;
 
-/// Names that a part of a path in angle brackets stands for.
+/// The named lists: for each word in angle brackets, the names that it stands for.
 pub fn sets() -> &'static [(&'static str, Vec<&'static str>)] {
     static SETS: LazyLock<Vec<(&str, Vec<&str>)>> = LazyLock::new(|| {
         vec![
@@ -237,7 +239,7 @@ pub fn sets() -> &'static [(&'static str, Vec<&'static str>)] {
     &SETS
 }
 
-/// The table, a part for each chapter of the reference: its name, a few words on it, its settings.
+/// The table, with a part for each chapter of the reference: its name, a short description, and its settings.
 const TABLES: &[(&str, &str, &[Key])] = &[
     ("Networks and folders", general::ABOUT, general::KEYS),
     ("Outputs", outputs::ABOUT, outputs::KEYS),

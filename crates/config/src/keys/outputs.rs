@@ -1,4 +1,4 @@
-//! `outputs` but for EVE, and `stats`.
+//! `outputs` except EVE, and `stats`.
 
 use super::reasons::{ALWAYS, NO_OUTPUT, REMOVED};
 use super::{Key, U32, flag, list, number, section, size, text, word};
@@ -28,7 +28,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("stats.exception-policy.global-stats", "yes", "Whether exception policies that took effect are counted.").ignored(ALWAYS),
     flag("stats.exception-policy.per-app-proto-errors", "no", "Whether parser errors are also counted per protocol."),
     number("heartbeat.output-flush-interval", "0", (0, 60), "seconds", "How often buffered outputs are flushed.").ignored("buffered outputs are flushed every second"),
-    // Settings of all outputs of lines.
+    // Settings of all outputs that write lines.
     word("outputs.#.<written>.filetype", FILETYPES, "regular", "Destination: a file, a socket, or another machine."),
     word("outputs.#.<written>.type", FILETYPES, "regular", "The old name of `filetype`."),
     flag("outputs.#.<written>.append", "yes", "Whether to append to an existing file."),
@@ -124,7 +124,7 @@ pub(super) const KEYS: &[Key] = &[
     list("outputs.#.lua.scripts", "files", "", "File names of the scripts.").like("[a.lua]"),
     text("outputs.#.lua.path", "a pattern", "", "Search pattern for modules (`package.path`).").like("/tmp/?.lua"),
     text("outputs.#.lua.cpath", "a pattern", "", "Where they would look for modules in C.").ignored("scripts cannot load modules written in C"),
-    // Not here.
+    // Outputs that Margay does not have.
     section("outputs.#.http-log", "A line for each HTTP request.").ignored(NO_OUTPUT),
     section("outputs.#.tls-log", "A line for each TLS handshake.").ignored(NO_OUTPUT),
     section("outputs.#.tcp-data", "The data of streams.").ignored(NO_OUTPUT),

@@ -1,4 +1,4 @@
-//! Why settings have no effect. Start groups its notices by these.
+//! Reasons why settings have no effect. The notices at the start are grouped by reason.
 
 /// Tables and buffers.
 pub(super) const GROWS: &str = "memory is taken as it is needed, up to the memcap";
@@ -16,7 +16,7 @@ pub(super) const ONE_SEARCH: &str =
 pub(super) const NO_PARSER: &str = "this release recognises the protocol and does not parse it";
 /// Event types without a writer.
 pub(super) const NO_EVENTS: &str = "this release does not parse the protocol, so there is nothing to write";
-/// Outputs that are not there.
+/// Outputs that Margay does not have.
 pub(super) const NO_OUTPUT: &str = "this release does not have the output; eve-log writes the same events";
 /// Sections of profiling.
 pub(super) const NO_PROFILE: &str = "this release measures rules (profiling.rules) and nothing else";
@@ -26,7 +26,7 @@ pub(super) const REMOVED: &str = "Suricata 8 removed it";
 pub(super) const PLUGINS: &str = "plugins are programs for Suricata's own interfaces, and cannot be loaded";
 /// Settings that describe the file.
 pub(super) const INFORMATION: &str = "it says which release the file was written for";
-/// Other ways of capture, read only with an option that is refused.
+/// Other capture methods, whose sections are read only with an option that is refused.
 pub(super) const OTHER_CAPTURE: &str = "this release captures with AF_PACKET, AF_XDP, libpcap and NFQUEUE; the section is read only with the option that is refused";
 /// AF_PACKET's older rings.
 pub(super) const TPACKET_V3: &str = "packets always come through a memory-mapped ring of TPACKET_V3";

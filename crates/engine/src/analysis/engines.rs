@@ -29,7 +29,7 @@ pub(super) struct Place {
     pub(super) progress: u8,
 }
 
-/// The event names of the protocols that a header's name stands for.
+/// The protocols that a name in a rule's header stands for, by their names in events.
 fn of_header(name: &str) -> Vec<&'static str> {
     match name {
         "http" => HTTP.to_vec(),
@@ -42,7 +42,7 @@ fn event_name(rule_name: &str) -> Option<&'static str> {
     margay_app::AppProto::all().find(|p| p.rule_name() == rule_name).map(margay_app::AppProto::name)
 }
 
-/// The event names of the protocols with a keyword or buffer.
+/// The protocols that have a keyword or buffer, by their names in events.
 fn of_keyword(name: &str, protocols: &[&'static str]) -> Vec<&'static str> {
     match (name, protocols.first()) {
         (n, _) if is_file(n) => FILES.to_vec(),
@@ -310,7 +310,7 @@ impl Scope {
         places
     }
 
-    /// An engine for each direction, without a protocol: for events, and for the stream beside transactions.
+    /// An engine for each direction, without a protocol: for events, and for the stream next to transactions.
     pub(super) fn both(&self) -> Vec<Place> {
         [true, false]
             .into_iter()

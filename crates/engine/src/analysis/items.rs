@@ -191,7 +191,7 @@ pub(super) fn check(c: &Check) -> Item {
     }
 }
 
-/// Sequence numbers: a plain one is a `number`.
+/// A check of a sequence number. A comparison for equality is written as `number`.
 fn number(name: &str, key: &'static str, v: &Compare) -> Item {
     match v {
         Compare::Equal(n) => Item::with(name, key, |j| j.uint("number", *n)),

@@ -127,8 +127,8 @@ pub(super) fn rule(j: &mut Json, a: &Analysed, bits: &Bits) {
     j.raw(b"\n");
 }
 
-/// Limit of the rules that a rule is shown to depend on. A longer list helps nobody, and all pairs of rules would have to be
-/// written.
+/// Limit of the rules in a rule's list of dependencies. Without it, the report could grow with the square of the number of
+/// rules.
 const SETTERS_MAX: usize = 1000;
 
 /// The rules that use a flowbit, by sid.

@@ -44,7 +44,7 @@ use crate::{Failed, start, threads};
 use post::{Post, Unanswered};
 use queue::Queue;
 
-/// How long a request to a worker may take.
+/// Limit of the wait for a worker's answer to a request.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 /// How long a reload waits for workers to take the new rules. Workers that wait for packets take them with the next packet.
 const TAKEN: Duration = Duration::from_millis(500);
@@ -163,7 +163,7 @@ impl Control {
         Loading { config, options: &self.options, ips: self.ips, dir: &self.dir, trees: false }
     }
 
-    /// What rules and outputs require from the application layer.
+    /// The requirements of rules and outputs for the application layer.
     pub(crate) fn wants(&self, set: &EngineSet) -> Result<AppWants, Failed> {
         start::app_wants(&self.config, &self.options, set, self.shown)
     }
@@ -225,7 +225,8 @@ impl Control {
         *self.engines.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&set);
         let mut kept = Duration::ZERO;
         for (post, install) in orders {
-            // A worker that has ended needs none, and one that waits for packets takes them with the next packet.
+            // A worker that has ended needs no rules, and a worker that waits for packets takes the rules with the next
+            // packet.
             if post.install(install).is_ok() && post.ask(TAKEN, |_, _| ()).is_ok() {
                 kept = kept.max(post.kept());
             }

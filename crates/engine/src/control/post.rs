@@ -2,7 +2,7 @@
 //!
 //! The worker checks one flag per batch, which is written only if there is a request. Nothing on the packet path waits, or
 //! shares a variable that is written often. So a worker's state (flows, bits of hosts, counters) stays private, even when
-//! another thread asks about it.
+//! another thread requests it.
 //!
 //! New rules wait in a slot of their own. If rules are reloaded several times while a worker waits for packets, it takes the
 //! last ones, and the others are dropped.

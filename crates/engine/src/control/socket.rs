@@ -58,7 +58,7 @@ pub(crate) struct Socket {
     clients: Arc<AtomicUsize>,
 }
 
-/// How long clients have to receive their last answer when the engine ends.
+/// Limit of the time that clients have to receive their last answer when the engine ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 impl Drop for Socket {
@@ -67,7 +67,7 @@ impl Drop for Socket {
         while self.clients.load(Ordering::Acquire) > 0 && Instant::now() < end {
             std::thread::sleep(STEP / 20);
         }
-        // If another socket took its place, the file is not ours to judge.
+        // The file may already be gone.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -171,8 +171,8 @@ impl Table {
         Ok(())
     }
 
-    /// Stops kernel bypass, because the counts can no longer be read. From now on flows are bypassed in user space. Flows
-    /// leave the kernel when they were silent, as far as is known, for the timeout of a bypassed flow.
+    /// Stops kernel bypass, because the counts can no longer be read. From now on flows are bypassed in user space. A flow
+    /// leaves the kernel once its last known packet is older than the timeout of a bypassed flow.
     fn give_up(&self) {
         self.unread.store(true, Ordering::Relaxed);
         error!("af-packet", "bypass: flows are bypassed in user space alone from here on");

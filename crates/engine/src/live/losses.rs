@@ -36,7 +36,7 @@ impl Host {
     /// Reads the current counters.
     pub(crate) fn of(interface: &str) -> Host {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        // Sysfs may show another network namespace than this thread's. The interface index tells.
+        // Sysfs may show another network namespace than this thread's. In that case the interface's index differs.
         let here = |file: &str| read(&format!("/sys/class/net/{interface}/{file}")).trim().parse::<u64>().ok();
         let index = Interface::find(interface).ok().and_then(|i| u64::try_from(i.index).ok());
         let (received, lost) = match here("statistics/rx_packets") {
@@ -78,8 +78,8 @@ impl Host {
     }
 }
 
-/// `/proc/net/dev`: received and lost packets. Its "drop" column is left out: it mostly counts packets that nobody wanted but
-/// our sockets have seen.
+/// `/proc/net/dev`: received and lost packets. Its "drop" column is left out: it mostly counts packets that no protocol of
+/// the host wanted, but that our sockets received.
 fn device(text: &str, interface: &str) -> (u64, u64) {
     let row = text.lines().find_map(|l| l.trim_start().strip_prefix(interface)?.strip_prefix(':'));
     let numbers: Vec<u64> = row.unwrap_or_default().split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();
@@ -177,7 +177,7 @@ pub(super) fn table(rows: &[Row]) -> Vec<String> {
         out.push(line("", "engine", r.live.frames.to_string(), r.engine_lost().to_string()));
         let c = &r.live;
         if c.sent + c.dropped + c.send_errors > 0 {
-            // Packets that arrived here and left through the other interface.
+            // Packets that arrived on this interface and left through the other one.
             out.push(line("", "send", c.sent.to_string(), c.send_errors.to_string()));
             let sum = match i128::from(c.frames) - i128::from(c.sent + c.dropped + c.send_errors) {
                 0 => "inspected = sent + dropped + lost".to_owned(),

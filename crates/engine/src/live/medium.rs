@@ -1,5 +1,5 @@
-//! [`Medium`]: the engine's interface to a capture source. A source is a file that reads its settings and implements this
-//! trait, and a line in [`SOURCES`]. No other code depends on the kind of source.
+//! [`Medium`]: the engine's interface to a capture source. A new source is a module that reads its settings and implements
+//! this trait, and a line in [`SOURCES`]. No other code depends on the kind of source.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -47,7 +47,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) bypass: Option<&'a Table>,
 }
 
-/// Calls a function with each of a source's counters and its name.
+/// Calls a function with the name and value of each counter of a source.
 pub(crate) type Counters = fn(&LiveCounters, &mut dyn FnMut(&str, u64));
 
 /// A kind of capture source.
@@ -83,7 +83,7 @@ pub(crate) trait Medium: Any + Debug + Send + Sync {
         None
     }
 
-    /// The names of its counters.
+    /// The function that lists its counters by name.
     fn counters(&self) -> Counters {
         ring_counters
     }

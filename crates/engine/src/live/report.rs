@@ -17,7 +17,7 @@ use crate::stats::StatsSettings;
 use crate::stats::{self, shown};
 use crate::worker::{End, Occasion};
 
-/// How long a report waits for all workers together. A late worker's previous values are shown.
+/// Limit of the time that a report waits for all workers together. A late worker's previous values are shown.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 type Counters = Vec<(String, u64)>;
@@ -215,7 +215,7 @@ impl Report {
         self.interfaces.iter().enumerate().map(row).collect()
     }
 
-    /// Packets are no longer let in: later counts of cards and host are not ours.
+    /// Packets are no longer let in: later counts of cards and host do not belong to this run.
     pub(super) fn ended(&mut self) {
         self.ended = Some(self.interfaces.iter().map(|(name, before)| before.again(name)).collect());
     }

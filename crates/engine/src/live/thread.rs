@@ -35,8 +35,7 @@ const WAIT: Duration = Duration::from_millis(100);
 const LAST: Duration = Duration::from_secs(30);
 /// Limit of the packets in a batch of an inline source.
 const INLINE_BATCH: usize = 64;
-/// Limit of the flows that end between two batches. For an inline source, two flows may end for each packet, besides a base
-/// number.
+/// Limit of the flows that end between two batches. For an inline source, it is a base number plus two flows for each packet.
 const ENDED: usize = 4096;
 const ENDED_INLINE: usize = 8;
 /// Number of packets after which checksums are judged (`checksum-checks: auto`), and the percentage that may be wrong.
@@ -326,8 +325,8 @@ impl WorkerSetup {
     }
 }
 
-/// Where the answers of `reject` go, if not back to the interface: to the interface of `--reject-dev`, or along the host's
-/// routes (`host-mode: router`).
+/// The sender of `reject`'s answers, if they do not go back to the packet's interface: to the interface of `--reject-dev`, or
+/// along the host's routes (`host-mode: router`).
 fn injector(config: &Config, options: &RunOptions) -> Result<Option<Injector>, Failed> {
     let failed = |e: margay_capture::live::LiveError| Failed::new("respond-reject", e.to_string());
     match answers(config, options)? {
@@ -337,7 +336,7 @@ fn injector(config: &Config, options: &RunOptions) -> Result<Option<Injector>, F
     }
 }
 
-/// Where the answers of `reject` go.
+/// The destination of `reject`'s answers.
 #[derive(Debug)]
 pub(super) enum Answers<'a> {
     /// Out of the packet's own interface.

@@ -30,7 +30,7 @@ use super::piece::Piece;
 const FRAMES: usize = 256;
 /// Candidates that the notes of a piece have room for.
 const RULES: usize = 1024;
-/// Slots for the recipes of flows, by direction. Flows that share a slot overwrite each other.
+/// Slots for search plans, by flow and direction. Flows that share a slot overwrite each other's plan.
 const WISHES: usize = 512;
 /// Pieces that a board has room for: more than a queue holds.
 const PIECES: usize = 64;
@@ -95,14 +95,15 @@ impl Notes {
     }
 }
 
-/// What a flow needs. `key` is the flow's key, shifted, with the offset of the payload.
+/// The search plan of a flow. `key` has the flow's key in its upper half, then the payload's offset in the frame, and a
+/// lowest bit that marks the slot as used.
 #[derive(Debug, Default)]
 struct Wish {
     key: AtomicU64,
     recipe: AtomicU64,
 }
 
-/// What a worker offers to helpers.
+/// The work that a worker offers to helpers.
 #[derive(Debug)]
 pub(super) struct Board {
     pieces: ArrayQueue<Arc<Piece>>,
@@ -165,7 +166,7 @@ impl Board {
     fn wish(&self, key: u32, start: u16, recipe: SearchPlan) {
         let Some(wish) = self.wish_of(key) else { return };
         let word = u64::from(key) << 32 | u64::from(start) << 1 | 1;
-        // A helper that reads only one of the two new values makes a search that nobody uses.
+        // A helper that reads only one of the two new values makes a search that the owner does not use.
         if wish.recipe.load(Ordering::Relaxed) != recipe.word() {
             wish.recipe.store(recipe.word(), Ordering::Relaxed);
         }

@@ -84,7 +84,7 @@ pub(super) struct FeedCounters {
     pub(super) moves: u64,
     pub(super) given: u64,
     pub(super) lost: u64,
-    /// How often, and how long, workers waited for a flow.
+    /// How often workers waited for a flow, and how long in total.
     pub(super) waits: u64,
     pub(super) waited: Duration,
     /// Payloads that helpers searched, and those of them that were used.
@@ -284,8 +284,8 @@ impl Feeder {
         }
     }
 
-    /// The reader has no packets, or only those it has just read. It publishes its position, so that others need not wait for
-    /// it.
+    /// If the reader has finished all packets that were handed to it, publishes how far it is, so that other workers do not
+    /// wait for it.
     fn say_where(&self, me: usize, loads: &[Load]) {
         let (Some(queue), Some(load)) = (self.steer.queues.get(me), loads.get(me)) else { return };
         if queue.waiting.is_empty() && queue.sent == load.done.load(Ordering::Relaxed) && queue.items.slots() == QUEUE {
@@ -399,7 +399,7 @@ impl Feeder {
                 queue.close(buffer, stream);
             }
             if !queue.waiting.is_empty() {
-                // If the queue is full, nobody waits for its worker's confirmation.
+                // If the queue is full, no worker waits for that worker's confirmation.
                 let _ = queue.put();
                 turns.wake(n);
             }

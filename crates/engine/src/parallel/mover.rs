@@ -91,7 +91,7 @@ impl Mover {
         shared: &Shared,
         orders: (&Post, &mut Reporter),
     ) {
-        // All earlier frames are finished, so nobody needs to wait for this worker.
+        // All earlier frames are finished, so no worker needs to wait for this one.
         if let Some(load) = shared.loads.get(self.me) {
             load.at.store(m.frame, Ordering::Release);
         }

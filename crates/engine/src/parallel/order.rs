@@ -36,7 +36,7 @@ const NAP: Duration = Duration::from_micros(50);
 pub(super) struct Order {
     me: usize,
     shared: Arc<Shared>,
-    /// Only this worker takes the lock: it does not look for other work while it waits.
+    /// Only this worker takes the lock, so it never blocks.
     pub(super) helper: Mutex<Helper>,
     /// How often it waited, and for how long, in nanoseconds.
     pub(super) waits: AtomicU64,
@@ -100,7 +100,7 @@ impl Order {
                 tell_all(&self.shared);
             }
             if self.help(|| self.at(n) >= due) {
-                // After that time, a waiting worker has had its chance to get a processor.
+                // The search took long enough for the other worker to get a processor, so polling starts again.
                 looks = 0;
             } else {
                 pause(looks / LOOKS);

@@ -52,7 +52,7 @@ pub(super) struct Steering {
     pub(super) keys: Keys,
 }
 
-/// Tells flows apart in the same way as the flow table.
+/// Distinguishes flows in the same way as the flow table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exact {
     /// A secret key.

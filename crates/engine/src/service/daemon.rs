@@ -34,7 +34,8 @@ pub(super) fn enter(folder: &Path) -> Result<(), Failed> {
         }
         ForkResult::Child => drop(told),
     }
-    // A new session without being its leader, so it can never get a controlling terminal.
+    // This process leads a new session, and ends after the second fork. Its child does not lead the session, so it can never
+    // get a controlling terminal.
     rustix::process::setsid().map_err(|e| failed("no new session", e))?;
     if let ForkResult::Parent { .. } = fork()? {
         signal_hook::low_level::exit(0);

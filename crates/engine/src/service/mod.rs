@@ -50,7 +50,7 @@ pub(crate) struct Service {
     /// Messages for the log, once it is open: whether it is a warning, the module, the text.
     words: Vec<(bool, &'static str, String)>,
     notify: Arc<Notify>,
-    /// The run continues after one file.
+    /// The run has no end of its own: live capture, or files that clients submit.
     lasting: bool,
     stopping: AtomicBool,
     pidfile: Mutex<Option<PidFile>>,

@@ -1,4 +1,4 @@
-//! What an `eve-log` shows of the application layer: `http`, bodies of alerts, `xff`.
+//! Options of an `eve-log` for the application layer: `http`, bodies of alerts, `xff`.
 
 use margay_app::http1::LogOptions;
 use margay_app::{AppLogOptions, AppProto};

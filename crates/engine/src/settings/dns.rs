@@ -6,7 +6,7 @@ use margay_config::{ConfigError, Node};
 /// Selects the default version, as in Suricata.
 const VERSION_ENV: &str = "SURICATA_EVE_DNS_VERSION";
 
-/// What an `eve-log` shows of DNS.
+/// Reads the `dns` section of an `eve-log`.
 ///
 /// # Errors
 /// An invalid value.

@@ -22,14 +22,15 @@ use super::tls::JaWants;
 use crate::Failed;
 use crate::worker::{OutputScripts, ScriptFiles};
 
-/// Bytes of events that are written together when a capture file is read, because nobody waits for them.
+/// Bytes of events that are written together when a capture file is read. A live capture writes them sooner, because its
+/// viewers wait for them.
 pub(crate) const WORTH: usize = 64 << 10;
 
 /// The enabled outputs in order, and warnings about the rest.
 #[derive(Debug)]
 pub(crate) struct Specs {
     pub(crate) outputs: Vec<Box<dyn OutputSettings>>,
-    /// What each `eve-log` shows of the application layer, in order.
+    /// Each `eve-log`'s options for the application layer, in order.
     pub(crate) app: Vec<AppLogOptions>,
     /// `xff` of the file store's records; `None` if it is off, or without a store.
     pub(crate) store_xff: Option<Xff>,
@@ -148,7 +149,7 @@ pub(crate) fn file(node: Node<'_>, dir: &Path, default: &str) -> PathBuf {
     dir.join(node.get("filename").unwrap_or(default))
 }
 
-/// The opened outputs, and what they need from the application layer: [`Specs::app`] and [`Specs::store_xff`].
+/// The opened outputs, with their options for the application layer: [`Specs::app`] and [`Specs::store_xff`].
 pub(crate) struct Opened {
     pub(crate) outputs: Outputs,
     pub(crate) app: Vec<AppLogOptions>,

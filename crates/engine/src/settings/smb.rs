@@ -42,7 +42,7 @@ pub(super) fn dcerpc(config: &Config) -> Result<DcerpcConfig, ConfigError> {
     Ok(dcerpc)
 }
 
-/// What the `smb` section of an `eve-log` shows: everything, or the `types` that it names.
+/// Reads the `smb` section of an `eve-log`: it selects all types of events, or its `types`.
 pub(super) fn log(node: Node<'_>, warnings: &mut Vec<String>) -> LogOptions {
     let Some(types) = node.node("types") else { return LogOptions::default() };
     let mut shown = 0;

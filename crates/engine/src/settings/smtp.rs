@@ -50,7 +50,7 @@ fn scheme(node: Node<'_>, name: &str) -> Result<Vec<u8>, ConfigError> {
     Ok([name.as_bytes(), behind.as_bytes()].concat())
 }
 
-/// What the `smtp` section of an `eve-log` shows.
+/// Reads the `smtp` section of an `eve-log`.
 ///
 /// # Errors
 /// An invalid value.

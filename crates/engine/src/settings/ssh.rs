@@ -5,7 +5,7 @@ use margay_config::{Config, ConfigError};
 
 use super::wrong;
 
-/// SSH's settings; `asked` says whether a rule uses fingerprints.
+/// SSH's settings; `asked` says whether a rule or a script uses fingerprints.
 ///
 /// # Errors
 /// An invalid value.

@@ -1,4 +1,4 @@
-//! Settings of TLS (`app-layer.protocols.tls:`), and what an `eve-log` shows of it.
+//! Settings of TLS (`app-layer.protocols.tls:`), and of its section in an `eve-log`.
 
 use std::path::{Path, PathBuf};
 

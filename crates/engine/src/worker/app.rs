@@ -18,7 +18,7 @@ pub(super) const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::T
 pub(crate) struct AppStage {
     pub(crate) config: Arc<AppConfig>,
     pub(crate) shared: Shared,
-    /// What each `eve-log` output shows, in the order of the outputs.
+    /// The options of each `eve-log` output, in the order of the outputs.
     pub(crate) options: Vec<AppLogOptions>,
     /// Builds the records of stored files.
     pub(crate) record: Record,
@@ -30,19 +30,20 @@ pub(crate) struct AppStage {
 #[derive(Debug, Default)]
 pub(crate) struct FlowApp {
     pub(crate) session: AppSession,
-    /// For each direction, the stream offset up to which the parser was offered data and did not take all of it.
+    /// For each direction, the end of the data that the parser was last offered, as a stream offset. It is not offered data
+    /// up to this offset again, even if it did not consume all of it.
     pub(super) offered: [u64; 2],
     /// For each direction, data before a gap. Parsing continues after the gap.
     pub(super) held: [Vec<u8>; 2],
-    /// For each direction, the first transaction that was not complete when the stream was last notified of a complete one.
+    /// For each direction, the first transaction that was incomplete at the last call of [`FlowApp::completed`].
     complete: [u64; 2],
-    /// What rules requested for its files.
+    /// The requests of rules for its files.
     pub(crate) files: margay_app::file::FlowFiles,
     /// Frames that its parsers marked.
     pub(crate) frames: FlowFrames,
-    /// Packet events that are not handled yet.
+    /// Events of protocol detection that no packet has taken yet, one bit each.
     pub(crate) events: u8,
-    /// What its parsers request from the engine.
+    /// The requests of its parsers to the engine.
     pub(crate) wishes: FlowRequests,
     /// The rest is encrypted, and neither payload nor stream is inspected any more. The packet that showed this still is.
     pub(super) encrypted: bool,
@@ -66,7 +67,7 @@ pub(crate) enum Checksums {
     Right,
 }
 
-/// What the application layer made of a packet's data.
+/// The application layer's result for a packet's data.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AppResult {
     /// Events of protocol detection ([`margay_app::session::SessionEvent::bit`]).
@@ -79,7 +80,8 @@ pub(crate) struct AppResult {
     pub(crate) failed: Option<AppProto>,
     /// The parser is at its limit of transactions, and has not taken all data ([`super::Stages::work_off`]).
     pub(crate) full: bool,
-    /// The flow changes its protocol, and the data before that is to be inspected apart ([`super::Stages::flush_changing`]).
+    /// The flow changes its protocol, and the data before the change is to be inspected separately
+    /// ([`super::Stages::flush_changing`]).
     pub(crate) changing: bool,
 }
 
@@ -111,7 +113,7 @@ impl FlowApp {
         *next > before
     }
 
-    /// Whether a direction was offered all data of the stream, and waits for more.
+    /// Whether the parser was offered all available data of a direction, and there is no gap after that data.
     pub(super) fn has_all(&self, tcp: &TcpSession, d: Direction) -> bool {
         match tcp.app_data(d, false) {
             None => true,
@@ -134,7 +136,7 @@ impl FlowApp {
         self.session.wake();
     }
 
-    /// Whether detection has not yet seen all data of a direction.
+    /// Whether a transaction has updates in a direction that detection has not inspected.
     pub(super) fn has_news(&self, d: Direction) -> bool {
         let parsers = self.session.parsers().iter();
         let mut txs = parsers.flat_map(|p| awake(&**p));

@@ -95,7 +95,7 @@ impl Feeder<'_> {
                     // An FTP control connection stays one stream when it starts TLS.
                     let border = app.session.changes() != changes && app.session.before() != AppProto::Ftp;
                     if app.session.is_full() {
-                        // Both directions are offered their data again once there is room.
+                        // This direction's remaining data is offered again once there is room.
                         app.offered[d.index()] = 0;
                         self.consume(tcp, d, fed.consumed as u64);
                         if border {
@@ -206,7 +206,7 @@ impl Feeder<'_> {
     }
 }
 
-/// Whether the protocol just changed, and the data before is inspected apart.
+/// Whether the protocol just changed, and the data before the change is inspected separately.
 #[cold]
 fn changes_apart(session: &AppSession) -> bool {
     session.is_changing() && protocol(session.before()).is_some_and(|p| p.changes_apart)
@@ -324,14 +324,14 @@ impl Stages {
         }
     }
 
-    /// Restarts a flow's stream. Transactions parsed so far are logged if `said` is true, and protocol detection starts
-    /// again.
-    pub(super) fn restart_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, said: bool) {
+    /// Drops the application layer of a flow whose stream restarts, so protocol detection starts again. Transactions parsed
+    /// so far are logged if `log` is true.
+    pub(super) fn restart_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, log: bool) {
         if let Some(w) = &mut self.app.witness {
             w.app_restart(&flow.core, flow.ext.tcp.as_deref());
         }
         if flow.ext.app.is_some() {
-            if said {
+            if log {
                 self.log_app(p, flow, true, false);
             } else {
                 self.discard_app(flow);
@@ -377,7 +377,7 @@ impl Stages {
             Announced::As(carries, reversed) => Some((carries, reversed)),
         };
         let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return AppResult::default() };
-        // After a reset, data behind a gap is not parsed: nothing will acknowledge it.
+        // After a reset, data after a gap is not parsed: nothing will acknowledge it.
         let reset = all && tcp.may_go_on();
         let ended = [dir.reverse(), dir].map(|d| (d, reset && !tcp.app_unacknowledged(d)));
         if all || tcp.state() == TcpState::Closed && !tcp.may_go_on() {
@@ -435,7 +435,7 @@ impl Stages {
             }
         }
         for d in order {
-            // Acknowledged data is taken by now. Other data will never be acknowledged.
+            // The parser was offered all acknowledged data. The rest of this direction is not parsed.
             if tcp.depth_reached(d) {
                 app.session.truncate(&mut feeder.cx(false), d);
             }

@@ -290,14 +290,14 @@ impl Stages {
     }
 }
 
-/// Whether a transaction needs nothing until its parser changes it: rules have inspected its news, if they inspect the flow
-/// at all, and none of its files waits.
+/// Whether a transaction can rest until its parser changes it: rules have inspected its updates, if they inspect the flow at
+/// all, and none of its files waits for the log.
 fn is_at_rest(base: &TxBase, detects: bool) -> bool {
     let looked = |d: Direction| !detects || !base.updated[d.index()] || base.detect[d.index()].done;
     DIRECTIONS.into_iter().all(looked) && base.files.due_for_log().next().is_none()
 }
 
-/// What the events of one packet's transactions share.
+/// The data that the events of one packet's transactions share.
 struct About<'a> {
     core: &'a FlowCore,
     parent: Option<u64>,

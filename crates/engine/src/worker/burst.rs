@@ -35,8 +35,8 @@ impl Mark {
 }
 
 impl Stages {
-    /// Parses the rest of a packet's data in turns, because the parser reached its limit of transactions. Decisions of rules
-    /// about them apply to the packet, and their events have its number.
+    /// Parses the rest of a packet's data in turns, because the parser reached its limit of transactions. Verdicts of rules
+    /// on these transactions apply to the packet, and the transactions' events have the packet's number.
     #[cold]
     pub(super) fn work_off(
         &mut self,
@@ -93,7 +93,7 @@ impl Stages {
         }
     }
 
-    /// Inspects the transactions of both directions, with made-up packets that have the current packet's `number`.
+    /// Inspects the transactions of both directions, with pseudo packets that have the current packet's `number`.
     /// `app_result` is the result of the last turn in direction `dir`. Returns `false` if the packet or its flow is now
     /// dropped.
     fn inspect_burst(
@@ -134,7 +134,7 @@ impl Stages {
         self.log_app(&packet, flow, false, inspected);
     }
 
-    /// A made-up packet in direction `d` for a turn: without payload, with the `number` of the packet that brought the burst.
+    /// A pseudo packet in direction `d` for a turn: without payload, with the `number` of the packet that brought the burst.
     fn of_burst<'a>(&self, number: u64, core: &FlowCore, d: Direction, bytes: &'a mut [u8; HEADERS]) -> Packet<'a> {
         Packet { number, source: PacketSource::StreamFlush, ..pseudo(core, d, self.now, bytes) }
     }

@@ -11,16 +11,16 @@ use super::app_feed::is_over;
 use super::tcp::{Seen, is_established};
 use super::{FlowExt, PacketVerdict, Stages};
 
-/// Limit of the made-up packets for one direction of a flow at its end.
+/// Limit of the pseudo packets for one direction of a flow at its end.
 const FLUSHES_MAX: usize = 256;
-/// Longest header of a made-up packet: IPv6 and TCP.
+/// Longest header of a pseudo packet: IPv6 and TCP.
 pub(super) const HEADERS: usize = 60;
 
 impl Stages {
     /// Ends a flow: inspects the rest of its streams, counts it and logs it.
     ///
-    /// A packet of another flow may have triggered the end. The packets made up here have verdicts of their own, which are
-    /// discarded, so the verdict on that packet does not change.
+    /// A packet of another flow may have triggered the end. The pseudo packets of the ending flow have verdicts of their own,
+    /// which are discarded, so the verdict on the other flow's packet does not change.
     pub(super) fn end_flow(&mut self, mut flow: Flow<FlowExt>, reason: EndReason) {
         self.at_flow(&mut flow);
         self.end_in_kernel(&mut flow.core);
@@ -113,8 +113,8 @@ impl Stages {
         }
     }
 
-    /// Inspects the rest of one direction with pseudo packets; `flow_ends` for the last time. Returns whether there was
-    /// anything to inspect.
+    /// Inspects the rest of one direction with pseudo packets. `flow_ends` says that the flow ends, so this is the
+    /// direction's last inspection. Returns whether there was anything to inspect.
     fn flush(
         &mut self,
         flow: &mut Flow<FlowExt>,

@@ -57,11 +57,11 @@ pub(crate) struct Install {
     pub(crate) set: Arc<EngineSet>,
     /// State for new rules, by their serial number.
     pub(crate) states: HashMap<u64, DetectState>,
-    /// What rules require from the application layer.
+    /// The requirements of rules for the application layer.
     pub(crate) wants: AppWants,
 }
 
-/// What rules and logs require from the application layer.
+/// The requirements of rules and logs for the application layer.
 #[derive(Debug, Clone)]
 pub(crate) struct AppWants {
     pub(crate) files: FileWants,
@@ -71,7 +71,7 @@ pub(crate) struct AppWants {
     pub(crate) tls: margay_app::tls::Config,
 }
 
-/// What a worker no longer needs.
+/// Objects that a worker no longer needs, for another thread to drop.
 #[derive(Default)]
 pub(crate) struct Retired {
     engines: Vec<Engine>,

@@ -33,7 +33,7 @@ struct Entry {
     until: Time,
 }
 
-/// What the table says about a new flow.
+/// The result of looking up a new flow.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// The flow is not expected.
@@ -65,8 +65,8 @@ impl Expected {
     }
 
     /// Records the announcements of a flow with these VLAN tags.
-    pub(crate) fn note(&mut self, said: &mut Vec<Expect>, vlans: Vlans, now: Time) {
-        for e in said.drain(..) {
+    pub(crate) fn note(&mut self, announced: &mut Vec<Expect>, vlans: Vlans, now: Time) {
+        for e in announced.drain(..) {
             let carries = match e.what {
                 Awaited::Nothing => {
                     if self.table.get(&e.flow).is_some_and(|x| x.parent == e.parent) {
@@ -96,7 +96,7 @@ impl Expected {
         }
     }
 
-    /// Looks up a flow. A match removes the entry.
+    /// Looks up a flow. If its protocol is known, removes the entry.
     pub(crate) fn ask(&mut self, flow: &FlowCore, now: Time) -> Answer {
         let key = |from: IpAddr, to: IpAddr, port| ExpectedFlow { transport: flow.proto, from, to, port };
         // The opener of a flow that was picked up midstream is unknown.

@@ -8,7 +8,7 @@ use margay_packet::Packet;
 use super::tcp::is_established;
 use super::{FlowExt, PacketVerdict, Stages};
 
-/// What dropped a flow.
+/// The cause of a flow's drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum FlowDropBy {
     /// A threat detection rule, as without firewall mode.

@@ -18,13 +18,13 @@ pub(crate) struct FlowExt {
     pub(crate) app: Option<Box<app::FlowApp>>,
     /// The rules that last inspected the flow. The state is stored by their numbers.
     pub(super) rules: RulesMark,
-    /// When rules on its protocol alone are due.
+    /// Decides when rules on its protocol alone are due.
     pub(super) protocol_rules: detection::ProtocolRules,
     /// The tenant of the flow.
     pub(super) tenant: u32,
     /// The checksums of its datagrams so far, by direction.
     pub(super) checksums: [app::Checksums; 2],
-    /// What dropped the flow, if it is dropped.
+    /// The cause of the flow's drop, if it is dropped.
     pub(super) dropped_by: FlowDropBy,
     /// Whether a drop was logged, by direction.
     pub(super) drop_logged: [bool; 2],

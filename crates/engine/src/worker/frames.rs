@@ -116,9 +116,9 @@ impl Stages {
     }
 
     /// Stops stream inspection after the parser reported that the rest is encrypted. Frames still show the encrypted bytes,
-    /// with packets that arrive after parsing, so those bytes stay in the stream. `asked` is the packet's direction if rules
-    /// inspected its data.
-    pub(super) fn end_inspection(&mut self, flow: &mut Flow<FlowExt>, asked: Option<Direction>) {
+    /// with packets that arrive after parsing, so those bytes stay in the stream. `inspected` is the packet's direction if
+    /// rules inspected its data.
+    pub(super) fn end_inspection(&mut self, flow: &mut Flow<FlowExt>, inspected: Option<Direction>) {
         let (Some(app), Some(tcp)) = (flow.ext.app.as_deref_mut(), flow.ext.tcp.as_deref_mut()) else { return };
         let before = std::mem::replace(&mut app.encrypted, app.wishes.no_payload);
         if !app.encrypted {
@@ -132,7 +132,7 @@ impl Stages {
             }
         }
         if !before {
-            tcp.raw_finish(asked);
+            tcp.raw_finish(inspected);
         }
     }
 

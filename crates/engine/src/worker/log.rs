@@ -36,7 +36,7 @@ pub(crate) struct Scratch {
     pub(crate) rewritten: Vec<u8>,
 }
 
-/// What events show of a rule.
+/// The texts of a rule for events.
 #[derive(Debug)]
 struct RuleText {
     signature: Vec<u8>,
@@ -82,7 +82,7 @@ fn plain(r: &RuleFacts) -> Signature<'_> {
     }
 }
 
-/// What events show of rules. Each rule is rendered at its first alert, because few rules of a large set ever alert.
+/// The texts of rules for events. Each rule is rendered at its first alert, because few rules of a large set ever alert.
 #[derive(Debug, Default)]
 pub(crate) struct RuleTexts {
     made: Box<[OnceLock<Box<RuleText>>]>,
@@ -96,7 +96,7 @@ impl RuleTexts {
         RuleTexts { made: (0..rules).map(|_| OnceLock::new()).collect(), prefixes }
     }
 
-    /// What events show of the rule with that number.
+    /// The signature of the rule with that number, for events.
     fn signature<'a>(&'a self, detect: &'a Detect, number: u32) -> Signature<'a> {
         let (Some(rule), Some(place)) = (detect.rules().get(number as usize), self.made.get(number as usize)) else {
             return Signature::default();

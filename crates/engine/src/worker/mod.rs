@@ -104,7 +104,7 @@ pub(crate) struct Stages {
     pub(crate) scripts: OutputScripts,
     pub(crate) counters: Counters,
     pub(crate) scratch: log::Scratch,
-    /// What events show of each rule.
+    /// The texts of rules for events.
     pub(crate) texts: Arc<RuleTexts>,
     /// Whether an output wants the Ethernet addresses of flows.
     pub(crate) ethernet: bool,
@@ -126,13 +126,13 @@ pub(crate) struct Stages {
     pub(crate) kernel: Option<Box<bypass::InKernel>>,
     /// The interfaces that the packets come from, in a live capture.
     pub(crate) captured: Option<Captured>,
-    /// What the worker sends back to the interface.
+    /// Verdicts, changed packets and answers that go back to the interface.
     pub(crate) wire: Option<Box<Wire>>,
     /// Reports connections that this worker's parsers expect to the other workers of the same capture.
     pub(crate) announce: Option<Announce>,
-    /// What other workers found in this worker's packets ahead of time.
+    /// Search results of other workers for this worker's packets.
     pub(crate) helped: Option<Helped>,
-    /// The order of the workers at shared state.
+    /// Orders the workers' access to shared state.
     order: Option<Arc<dyn InOrder>>,
     /// Final states of the TCP sessions that ended since the last count.
     ended_tcp: Vec<&'static str>,

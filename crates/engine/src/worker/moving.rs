@@ -1,6 +1,6 @@
 //! Moves a flow to another worker, with its attached state and with the state that is stored elsewhere by its id.
 //!
-//! | what | where it is stored | how it moves |
+//! | state | where it is stored | how it moves |
 //! | --- | --- | --- |
 //! | counts, state, bits, variables, age | flow table | [`FlowTable::leave`](margay_flow::FlowTable::leave) |
 //! | TCP session, parsers, transactions, files, frames | with the flow | unchanged |

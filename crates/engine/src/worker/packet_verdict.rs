@@ -63,7 +63,7 @@ impl DropReason {
     }
 }
 
-/// The verdict on a packet, collected from every stage. It covers only this packet and its flow; a packet made up at the end
+/// The verdict on a packet, collected from every stage. It covers only this packet and its flow. A pseudo packet at the end
 /// of a flow has its own verdict.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PacketVerdict {
@@ -92,7 +92,7 @@ pub(crate) struct PacketVerdict {
 }
 
 impl PacketVerdict {
-    /// Adds what rules decided about another part of the packet's data.
+    /// Adds the verdict of rules on another part of the packet's data.
     pub(super) fn add(&mut self, more: PacketVerdict) {
         self.drop = self.drop.or(more.drop);
         self.reject |= more.reject;
@@ -131,11 +131,11 @@ impl FrameVerdict {
 
     /// Adds the verdict on one of the frame's packets.
     #[inline]
-    pub(super) fn add(&mut self, fate: &PacketVerdict, source: PacketSource) {
-        self.drop = self.drop.or(fate.drop);
-        self.reject |= fate.reject;
-        self.mark = fate.mark.or(self.mark);
-        self.bypassed |= fate.bypassed && source == PacketSource::Wire;
-        self.pcap.add(fate.pcap);
+    pub(super) fn add(&mut self, of_packet: &PacketVerdict, source: PacketSource) {
+        self.drop = self.drop.or(of_packet.drop);
+        self.reject |= of_packet.reject;
+        self.mark = of_packet.mark.or(self.mark);
+        self.bypassed |= of_packet.bypassed && source == PacketSource::Wire;
+        self.pcap.add(of_packet.pcap);
     }
 }

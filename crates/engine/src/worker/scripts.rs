@@ -26,7 +26,7 @@ use crate::scripts::log_of;
 /// Limit of the streams, and of the bodies, that streaming scripts follow at a time. Further ones are not delivered.
 const STREAMS_MAX: usize = 65_536;
 
-/// What a script is called for.
+/// The occasion of a script's call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Occasion {
@@ -96,7 +96,7 @@ pub(crate) struct ScriptFiles {
     pub(crate) path: Option<String>,
 }
 
-/// How far scripts received a flow's stream and bodies, while the flow moves to another worker.
+/// The delivery state of a flow's stream and bodies, while the flow moves to another worker.
 #[derive(Debug)]
 pub(crate) struct HandedOn {
     streams: [Option<u64>; 2],
@@ -128,7 +128,7 @@ impl OutputScripts {
     }
 }
 
-/// What scripts can see of a flow.
+/// The data of a packet and a flow that scripts can read.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ScriptContext<'a> {
     pub(crate) packet: Option<&'a Packet<'a>>,

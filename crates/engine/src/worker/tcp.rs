@@ -28,7 +28,7 @@ pub(crate) struct Seen {
     pub(crate) flow_ends: bool,
     /// The packet is a pseudo packet, made because the flow changes its protocol.
     pub(crate) changing: bool,
-    /// The packet is made up only for transactions, and the stream is empty.
+    /// The packet is a pseudo packet for the transactions of a closed connection, whose stream has nothing left to inspect.
     pub(crate) for_txs: bool,
     /// Inline: the stream's data must replace the payload.
     pub(crate) rewrite: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Seen {
     pub(crate) clear_urgent: bool,
     /// The rest of the flow needs no inspection.
     pub(crate) bypass: bool,
-    /// What the application layer made of the data that the packet made available.
+    /// The application layer's result for the data that the packet made available.
     pub(crate) app_result: AppResult,
 }
 
@@ -81,9 +81,10 @@ impl Pipeline {
             let tenant = flow.ext.tenant;
             let make = || FlowExt::of(tenant);
             let answered = flow.ext.tcp.as_deref().and_then(|old| stages.stream.open_answered(old, packet));
-            // Inline, for a repeated SYN: the server's reply has already arrived, whatever happens to it.
-            let heard = flow.ext.tcp.as_deref().filter(|old| stages.ips && old.state() == TcpState::SynRecv);
-            let heard = heard.map_or(0, |old| old.tcp_flags(Direction::ToClient));
+            // In IPS mode, a repeated SYN: the server's reply to the first one has arrived, so the new session keeps the
+            // reply's TCP flags.
+            let reply_flags = flow.ext.tcp.as_deref().filter(|old| stages.ips && old.state() == TcpState::SynRecv);
+            let reply_flags = reply_flags.map_or(0, |old| old.tcp_flags(Direction::ToClient));
             let Some(new) = flows.replace(at, packet, key, make, &mut |f, r| stages.end_flow(f, r)) else {
                 stages.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
                 return (at, direction);
@@ -100,8 +101,8 @@ impl Pipeline {
             flow.ext.tcp = answered;
             before = state(flow);
             out = stages.stream.process(&mut flow.ext.tcp, packet, direction, true);
-            if let Some(new) = flow.ext.tcp.as_deref_mut().filter(|_| heard != 0) {
-                new.heard_before(Direction::ToClient, heard);
+            if let Some(new) = flow.ext.tcp.as_deref_mut().filter(|_| reply_flags != 0) {
+                new.heard_before(Direction::ToClient, reply_flags);
             }
         }
         // An ACK that completes the handshake and has data already belongs to the established connection.
@@ -136,7 +137,7 @@ impl Pipeline {
         if out.drop && fate.drop.is_none() {
             fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });
         }
-        // Data of a SYN waits until the handshake is complete.
+        // Outside IPS mode, data of a SYN (TCP Fast Open) waits until the handshake is complete.
         let early = !established && !stages.ips && flow.ext.tcp.as_ref().is_some_and(|s| s.is_fast_open());
         let mut app_result = if early { AppResult::default() } else { stages.feed_tcp(flow, direction, false) };
         if app_result.turn {

@@ -42,7 +42,7 @@ pub(crate) struct Wire {
     /// The frame with its changes, if there are any.
     changed: Vec<u8>,
     is_changed: bool,
-    /// Offset in it of the copy in which a rewritten packet is inspected.
+    /// A rewritten packet: the address of the copy that is inspected in its place, and the packet's offset in the frame.
     copy: Option<(usize, usize)>,
     second: i64,
     sent: u32,
@@ -182,7 +182,7 @@ impl Wire {
         // A UDP datagram without a checksum stays without one.
         let unchecked = p.proto == 17 && p.data.get(check..check + 2) == Some(&[0, 0]);
         if p.recursion > 0 && unchecked {
-            // Without an inner checksum, the outer checksum would change.
+            // Without an inner checksum to compensate, the change would invalidate the outer checksum.
             return false;
         }
         let (payload, len) = (p.payload.0 as usize, p.payload.1 as usize);
@@ -225,8 +225,8 @@ impl Wire {
         true
     }
 
-    /// Forwards the packet, a TCP segment, without its payload. Returns `false` if that is impossible: the packet is in a
-    /// tunnel, was reassembled from fragments, or was already changed.
+    /// Forwards the packet, a TCP segment, without its payload. Returns `false` if that is impossible: the worker is not
+    /// inline, or the packet is in a tunnel, was reassembled from fragments, or was already changed.
     #[cold]
     pub(super) fn strip(&mut self, p: &Packet<'_>) -> bool {
         let end = p.payload.0 as usize;

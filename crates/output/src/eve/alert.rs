@@ -95,7 +95,7 @@ impl Out<'_> {
         {
             app(self.json, self.number);
         }
-        // Suricata names the protocol even where the protocol's own members are off.
+        // Suricata names the protocol even if the protocol's own members are off.
         self.app_protos(&e.app_protos);
         if let Some(d) = e.direction {
             self.json.str("direction", d.name());
@@ -176,7 +176,7 @@ impl Out<'_> {
         j.end_object();
     }
 
-    /// `app_proto` and its companions.
+    /// `app_proto`, and the other members that name protocols.
     pub(super) fn app_protos(&mut self, p: &AppProtos<'_>) {
         let j = &mut *self.json;
         if let Some(name) = p.proto {
@@ -222,7 +222,7 @@ impl Out<'_> {
         if !(options.payload || options.payload_printable || options.payload_length) {
             return;
         }
-        // One byte is not used, as with frames.
+        // As with frames, one byte less than the setting is shown.
         let data = match p.data.get(..options.payload_buffer_size.saturating_sub(1)) {
             Some(cut) if p.stream => cut,
             _ => p.data,

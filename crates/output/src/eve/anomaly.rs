@@ -4,7 +4,7 @@ use crate::event::{Anomaly, AnomalyEvent, AnomalyKind, EventType};
 
 use super::Out;
 
-/// How many bytes of a packet `packethdr` shows.
+/// Limit of the bytes that `packethdr` shows of a packet.
 const HEADER_BYTES: usize = 32;
 
 impl Out<'_> {

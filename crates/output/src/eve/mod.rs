@@ -26,7 +26,7 @@ use crate::settings::{EveSettings, SinkKind, SinkSettings, Xff};
 use crate::sinks::Sink;
 use crate::time::Clock;
 
-/// Where an event is written while it is rendered.
+/// An event that is being rendered: the buffer, and the state of its output.
 pub(crate) struct Out<'a> {
     json: &'a mut Json,
     clock: &'a mut Clock,
@@ -53,7 +53,7 @@ impl Out<'_> {
     }
 }
 
-/// Renders events for the records beside stored files (`write-fileinfo`), which belong to no `eve-log`.
+/// Renders the records that are stored next to files (`write-fileinfo`). They belong to no `eve-log`.
 #[derive(Debug)]
 pub struct Record {
     settings: EveSettings,

@@ -1,8 +1,8 @@
-//! Alerts and flows for an observer: a few events a second as text, and all of them as numbers.
+//! Alerts and flows for an observer: a few alerts a second as text, and all alerts and flows as numbers.
 //!
-//! A worker collects both in its own memory. At the end of a batch it adds them to the feed that all workers share, if
-//! the lock is free: the worker never waits ([`Feed`]). Events that find no room are counted. Without an observer
-//! ([`Feed::look`]) no event is made.
+//! A worker collects both in its own memory. At the end of a batch it adds them to the feed that all workers share, if the
+//! lock is free, so the worker never waits ([`Feed`]). Events for which there is no room are only counted. Without an
+//! observer ([`Feed::look`]), nothing is collected.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::time::Clock;
 
 use super::Out;
 
-/// Most alerts or flows that a worker holds until it can hand them over, and most bytes of text.
+/// Limits of what a worker holds until it can hand it over: alerts, flows, and bytes of text.
 const HELD: usize = 4096;
 const HELD_BYTES: usize = 256 << 10;
 /// The same limits for all workers together, until an observer takes the events.
@@ -25,9 +25,9 @@ const SHARED_BYTES: usize = 4 << 20;
 /// An alert as numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AlertSeen {
-    /// The rule's group.
+    /// Generator id of the rule (`gid`).
     pub gid: u32,
-    /// The rule's number.
+    /// Signature id of the rule (`sid`).
     pub sid: u32,
     /// Source and destination, if the packet has addresses.
     pub addresses: Option<[IpAddr; 2]>,
@@ -47,9 +47,9 @@ pub struct FlowSeen {
 pub struct Seen {
     /// Alerts as EVE JSON, a line each, with their packet and rule.
     pub lines: Vec<u8>,
-    /// All alerts.
+    /// The alerts, up to the limits of the feed.
     pub alerts: Vec<AlertSeen>,
-    /// All flows that ended.
+    /// The flows that ended, up to the limits of the feed.
     pub flows: Vec<FlowSeen>,
 }
 
@@ -57,7 +57,7 @@ pub struct Seen {
 #[derive(Debug, Default)]
 pub struct Feed {
     looking: AtomicBool,
-    /// How many more alerts are rendered as text.
+    /// The number of alerts that may still be rendered as text.
     texts: AtomicI64,
     unshown: AtomicU64,
     uncounted: AtomicU64,
@@ -65,7 +65,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Turns observation on: until the next call, `texts` alerts are rendered as text. `None` turns it off.
+    /// Turns observation on: until the next call, at most `texts` alerts are rendered as text. `None` turns it off.
     pub fn look(&self, texts: Option<u32>) {
         self.texts.store(texts.map_or(0, i64::from), Ordering::Relaxed);
         self.looking.store(texts.is_some(), Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Feed {
         std::mem::replace(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner), empty)
     }
 
-    /// Alerts not rendered as text since the last call, and events that were not counted.
+    /// Since the last call: alerts without text, and alerts and flows that are missing in [`Seen`].
     pub fn left_out(&self) -> (u64, u64) {
         (self.unshown.swap(0, Ordering::Relaxed), self.uncounted.swap(0, Ordering::Relaxed))
     }
@@ -104,7 +104,7 @@ impl Tee {
         Tee { feed, settings, clock: Clock::system(), tenant: 0, lines: Json::new(), held: Seen::default() }
     }
 
-    /// The end of another worker.
+    /// Another worker's end of the same feed.
     pub(crate) fn share(&self) -> Tee {
         Tee::new(Arc::clone(&self.feed))
     }
@@ -183,7 +183,7 @@ impl Tee {
     }
 }
 
-/// Moves as many items as fit; returns how many did not.
+/// Moves as many items as fit. Returns the number of the others.
 fn add<T>(to: &mut Vec<T>, from: &mut Vec<T>) -> u64 {
     let room = SHARED.saturating_sub(to.len()).min(from.len());
     let over = (from.len() - room) as u64;

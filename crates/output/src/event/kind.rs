@@ -56,8 +56,8 @@ impl EventType {
         OWN.iter().map(|o| o.0).chain(of_protocols)
     }
 
-    /// The value of `event_type`. HTTP/2 events appear as `http`, and DNS over HTTP/2 as `dns`, although the
-    /// configuration has names of their own for them.
+    /// The value of `event_type`. HTTP/2 events appear as `http`, and DNS over HTTP/2 as `dns`, although the configuration
+    /// has separate names for these types.
     pub fn name(self) -> &'static str {
         match self {
             EventType::App(proto) => ALL.iter().find(|p| p.proto == proto).map_or("", |p| p.event_type),

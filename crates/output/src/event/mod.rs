@@ -48,7 +48,7 @@ impl Addresses {
     }
 }
 
-/// Ethernet addresses, written where an output's `ethernet` is on.
+/// Ethernet addresses, written if an output's `ethernet` is on.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Ether<'a> {
     /// None known.
@@ -127,13 +127,13 @@ impl Direction {
 /// Members that all events begin with.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Header<'a> {
-    /// When it happened.
+    /// Time of the event.
     pub time: Time,
     /// The flow's number.
     pub flow_id: Option<u64>,
-    /// Number of the flow that this one comes from, such as FTP's control connection.
+    /// Number of the flow that announced this one, such as FTP's control connection.
     pub parent_id: Option<u64>,
-    /// Ends of the flow, where its packets may have others: an ICMP error is of the flow that it is about.
+    /// Addresses of the flow, if the packet's may differ: an ICMP error belongs to the flow that it refers to.
     pub flow_ends: Option<Addresses>,
     /// Interface of a live capture.
     pub in_iface: Option<&'a str>,
@@ -141,7 +141,7 @@ pub struct Header<'a> {
     pub pcap_cnt: Option<u64>,
     /// VLAN identifiers, outermost first.
     pub vlans: &'a [u16],
-    /// Addresses; `None` for packets other than IP.
+    /// Addresses; `None` for a packet that is not IP.
     pub addresses: Option<Addresses>,
     /// ICMP type and code.
     pub icmp: Option<(u8, u8)>,
@@ -149,13 +149,13 @@ pub struct Header<'a> {
     pub icmp_response: Option<(u8, u8)>,
     /// ESP flows: security parameters index.
     pub spi: Option<u32>,
-    /// Where the packet comes from.
+    /// The source of the packet (`pkt_src`).
     pub pkt_src: Option<PacketSource>,
     /// Ethernet addresses.
     pub ether: Ether<'a>,
     /// Flow and packet variables.
     pub vars: Vars<'a>,
-    /// Capture file, written where an output's `pcap-file` is on.
+    /// Capture file, written if an output's `pcap-file` is on.
     pub pcap_filename: Option<&'a str>,
 }
 
@@ -191,7 +191,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Which end of the alert's packet a rule's `target` names.
+/// The end of the alert's packet that a rule's `target` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// `src_ip`: the source is the target.
@@ -289,9 +289,9 @@ pub struct VerdictInfo<'a> {
 pub struct AppProtos<'a> {
     /// `app_proto`.
     pub proto: Option<&'a str>,
-    /// `app_proto_ts`, where the server's side differs.
+    /// `app_proto_ts`, if the direction to the server differs.
     pub to_server: Option<&'a str>,
-    /// `app_proto_tc`, where the client's side differs.
+    /// `app_proto_tc`, if the direction to the client differs.
     pub to_client: Option<&'a str>,
     /// `app_proto_orig`, after a change of protocol (STARTTLS).
     pub original: Option<&'a str>,
@@ -331,18 +331,18 @@ pub struct FlowSummary {
 /// Access to the client's address in a proxy's header, for outputs with `xff`.
 #[derive(Clone, Copy)]
 pub struct Forwarded<'a> {
-    /// Which of the header's addresses is the client's: the source for traffic to the server, the destination for
+    /// Selects the client's address in the event's [`Header`]: the source for traffic to the server, the destination for
     /// traffic to the client.
     pub direction: Direction,
-    /// Finds the header with that name, in any case, and returns its address: the first of a list if the flag is `true`,
-    /// otherwise the last.
+    /// Finds the proxy's header with that name, in any case, and returns the address in it: the first of a list if the flag
+    /// is `true`, otherwise the last.
     pub find: &'a dyn Fn(&str, bool) -> Option<IpAddr>,
 }
 
 /// The payload that an alert shows.
 #[derive(Debug, Clone, Copy)]
 pub struct Payload<'a> {
-    /// The bytes of the packet, or of the stream around it. A stream needs to supply no more than the largest
+    /// The bytes of the packet, or of the stream around it. The caller need not supply more stream bytes than the largest
     /// `payload-buffer-size`.
     pub data: &'a [u8],
     /// Whether the bytes come from the stream.
@@ -360,7 +360,7 @@ pub struct AlertEvent<'a> {
     pub signature: Signature<'a>,
     /// Whether this rule blocked the packet (`action`).
     pub blocked: bool,
-    /// Whether a drop rule matched where packets cannot be dropped: `[wDrop]` in `fast.log`.
+    /// Whether a drop rule matched in a mode that cannot drop packets: `[wDrop]` in `fast.log`.
     pub would_drop: bool,
     /// The rule's engine in firewall mode: `fw` or `td`.
     pub engine: Option<&'a str>,
@@ -453,7 +453,7 @@ pub struct AnomalyEvent<'a> {
     pub header: Header<'a>,
     /// The anomaly.
     pub anomaly: Anomaly<'a>,
-    /// Transaction, where there is one.
+    /// Transaction, if there is one.
     pub tx_id: Option<u64>,
     /// The packet, for `packethdr`.
     pub packet: Option<&'a Packet<'a>>,
@@ -523,7 +523,7 @@ pub struct DropEvent<'a> {
     pub header: Header<'a>,
     /// The packet, for the fields of its headers.
     pub packet: &'a Packet<'a>,
-    /// Why: `rules`, `flow drop`, `stream midstream`, ...
+    /// The reason: `rules`, `flow drop`, `stream midstream`, ...
     pub reason: &'a str,
     /// Direction of the packet.
     pub direction: Option<Direction>,
@@ -542,7 +542,7 @@ pub struct DropEvent<'a> {
 pub struct TcpSummary<'a> {
     /// Flags seen to the server and to the client.
     pub flags: [u8; 2],
-    /// State of the connection, where it was tracked.
+    /// State of the connection, if it was tracked.
     pub state: Option<&'a str>,
     /// Whether data is missing to the server and to the client.
     pub gap: [bool; 2],

@@ -18,7 +18,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 use super::key::key;
 use super::{KafkaSettings, Outcome, PATIENCE, Transport};
 
-/// How long a call waits for deliveries.
+/// Limit of the time that a call waits for deliveries.
 const TURN: Duration = Duration::from_millis(200);
 
 /// Delivery reports.

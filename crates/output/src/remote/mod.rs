@@ -1,10 +1,11 @@
 //! Lines for remote peers: Redis, Kafka, a socket with or without TLS, a syslog server.
 //!
-//! A worker puts lines into a bounded queue in memory and goes on (`Remote::put`). Each output has a thread that takes
-//! lines in batches, sends them, and keeps each batch until the peer has it. Only this thread connects and waits. While
-//! the peer is away, the thread retries at growing intervals. If the output has a spool (`spool.rs`), the thread moves
-//! lines to disk as the queue fills up. The order is: the batch being sent, then the spool, then the queue. Lines that
-//! fit nowhere are counted as lost. The log reports the loss once, with the reason, and once more when the peer is back.
+//! A worker puts lines into a bounded queue in memory and goes on (`Remote::put`). Each output has a thread that takes lines
+//! in batches, sends them, and keeps each batch until the peer has it. Only this thread connects and waits. While the peer is
+//! away, the thread retries at growing intervals. If the output has a spool (`spool.rs`), the thread moves lines to disk as
+//! the queue fills up. The order is: the batch being sent, then the spool, then the queue. Lines that fit nowhere are counted
+//! as lost. The log reports once that the peer is away, with the reason, and once more when the peer is back, with the number
+//! of lost lines.
 //!
 //! Each `Transport` has a file here. It connects, sends a batch, and returns the lines of a failed batch that have to be
 //! sent again.
@@ -38,13 +39,13 @@ const BATCH: usize = 256 << 10;
 /// The first pause after a failure; it doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How long a worker waits for a peer that is away.
+/// Limit of the time that a worker waits for a peer that is away.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// How often the log reports losses to a connected peer that is too slow.
+/// Interval of the reports on lines that were lost because a connected peer is too slow.
 const LOSSES_TOLD: Duration = Duration::from_secs(10);
-/// How long the process waits at its end for the peer to take the remaining lines.
+/// Limit of the time that the process waits at its end for the peer to take the remaining lines.
 const LAST_WAIT: Duration = Duration::from_secs(10);
-/// How long a peer may take to connect, accept or acknowledge before it counts as away.
+/// Limit of the time that a peer may take to connect, accept or acknowledge before it counts as away.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The result of sending a batch.
@@ -263,8 +264,9 @@ impl Remote {
         self.inner.lock().counters
     }
 
-    /// Each worker calls this at the end. It waits until the peer has everything, or until the lines are on disk if the
-    /// peer is away. After [`LAST_WAIT`] the remaining lines, and all later ones, count as lost.
+    /// Each worker calls this at the end. It waits until the peer has everything, or until the lines are on disk if the peer
+    /// is away. After [`LAST_WAIT`] the thread moves the remaining lines to disk, or counts them as lost, and ends. All later
+    /// lines are lost.
     pub(crate) fn finish(&self) {
         let until = Instant::now() + LAST_WAIT;
         let mut q = self.inner.lock();
@@ -316,7 +318,7 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Where the current batch came from.
+/// The origin of the current batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Memory,
@@ -415,7 +417,7 @@ impl<'a> Shipper<'a> {
         self.end();
     }
 
-    /// Takes the next batch; `false` where there is nothing to send.
+    /// Takes the next batch. Returns `false` if there is nothing to send.
     fn next(&mut self) -> bool {
         if let Some(spool) = &mut self.spool
             && spool.waits()
@@ -476,7 +478,7 @@ impl<'a> Shipper<'a> {
         }
     }
 
-    /// Logs lines lost although the peer is connected: they arrive faster than it takes them.
+    /// Logs lines that were lost although the peer is connected, because it is too slow.
     fn tell_of_losses(&mut self) {
         let lost = self.inner.lock().counters.lost;
         if lost > self.lost_before {
@@ -546,11 +548,12 @@ impl<'a> Shipper<'a> {
         }
     }
 
-    /// Moves lines from memory to disk while the peer is away: once they fill half of the queue, and at the end.
+    /// Moves lines from memory to disk while the peer is away, has a batch in flight, or has to take older lines from the
+    /// spool: once they fill half of the queue, and at the end.
     fn make_room(&mut self) {
         let half = self.inner.settings.queue / 2;
         let Some(waits) = self.spool.as_ref().map(Spool::waits) else { return };
-        // While the spool has lines, those in the queue are younger, whether or not the peer is there.
+        // If the spool has unread lines, those in the queue are younger and must follow them, even if the peer is connected.
         while self.failing || self.waiting || waits {
             let mut q = self.inner.lock();
             let ending = q.finishing && self.failing;

@@ -74,7 +74,7 @@ pub struct RedisSettings {
     pub batch: usize,
 }
 
-/// How events are put into Redis.
+/// The Redis command that adds events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedisMode {
     /// `list`, `lpush`: at the head of a list.

@@ -1,8 +1,8 @@
 //! Lines and syslog messages over TCP, TLS and UDP.
 //!
-//! TCP acknowledges bytes to the kernel, not lines to us, so lines count as sent once the kernel has them. A peer that
-//! dies loses what was in its socket buffers and ours, which the kernel bounds at a few hundred KiB. If no line may be
-//! lost, use a peer that acknowledges lines: Kafka or Redis.
+//! TCP acknowledges bytes to the kernel, not lines to this process, so lines count as sent once the kernel has them. If a
+//! peer dies, the lines in its socket buffers and in this host's are lost. The kernel limits these buffers to a few hundred
+//! KiB. If no line may be lost, use a peer that acknowledges lines: Kafka or Redis.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs, UdpSocket};
@@ -194,7 +194,7 @@ fn alive(s: &TcpStream) -> io::Result<()> {
     let result = loop {
         match socket.read(&mut byte) {
             Ok(0) => break Err(io::Error::from(io::ErrorKind::ConnectionReset)),
-            // A log peer has nothing to say: its data is ignored.
+            // A log server has nothing to send, so its data is ignored.
             Ok(_) => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => break Ok(()),
             Err(e) => break Err(e),
@@ -204,7 +204,7 @@ fn alive(s: &TcpStream) -> io::Result<()> {
     result
 }
 
-/// The same for TLS. It also processes the server's TLS messages (tickets, key updates).
+/// As [`alive`], for TLS. It also processes the server's TLS messages (tickets, key updates).
 fn tls_alive(s: &mut StreamOwned<ClientConnection, TcpStream>) -> io::Result<()> {
     s.sock.set_nonblocking(true)?;
     let mut byte = [0; 512];

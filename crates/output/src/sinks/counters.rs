@@ -1,4 +1,4 @@
-//! What outputs count: each once, however many workers write to it.
+//! Counters of outputs. Each output counts once, however many workers write to it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use super::{Behind, Sink};
 use crate::remote::RemoteCounters;
 use crate::writer::Writer;
 
-/// The counters of all outputs of all workers. Clones are of the same outputs.
+/// The counters of all outputs of all workers. A clone has the same outputs.
 #[derive(Debug, Clone, Default)]
 pub struct OutputCounters(Arc<Mutex<Registered>>);
 
@@ -21,7 +21,7 @@ impl OutputCounters {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the output behind a worker's end of it, unless another worker's end was added before.
+    /// Adds the output of this worker's sink, unless another worker's sink already added it.
     pub(crate) fn register(&self, sink: &Sink) {
         let mut all = self.lock();
         if !all.outputs.iter().any(|o| Arc::ptr_eq(o, &sink.shared)) {
@@ -41,12 +41,12 @@ impl OutputCounters {
         with_thread + all.outputs.iter().map(|o| o.lock().lost()).sum::<u64>()
     }
 
-    /// Numbers of the outputs on other machines together; `None` where there are none.
+    /// The sum over the outputs on other machines; `None` without such outputs.
     pub fn remote(&self) -> Option<RemoteCounters> {
         self.lock().outputs.iter().filter_map(|o| o.lock().remote()).reduce(RemoteCounters::plus)
     }
 
-    /// How often a worker waited for the thread that writes; `None` without one.
+    /// How often a worker waited for the writing thread; `None` without such a thread.
     pub fn waits(&self) -> Option<u64> {
         self.lock().writer.as_ref().map(|w| w.waits())
     }

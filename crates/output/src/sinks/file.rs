@@ -46,7 +46,7 @@ fn ends_within_a_line(path: &Path) -> bool {
         File::open(path)?.read_exact_at(&mut last, m.len() - 1)?;
         Ok::<_, io::Error>(last != *b"\n")
     };
-    // An unreadable file is written as it is.
+    // If the file cannot be read, assume that it ends with a whole line.
     read().unwrap_or(false)
 }
 

@@ -35,7 +35,7 @@ pub use counters::OutputCounters;
 use target::Shared;
 pub(crate) use target::count;
 
-/// How much a worker collects before it hands over within a batch.
+/// Bytes that a worker collects before it hands them over within a batch.
 const LOCAL_LIMIT: usize = 128 * 1024;
 
 /// The reason that an output cannot be opened.
@@ -48,7 +48,7 @@ pub struct OpenError {
     pub source: io::Error,
 }
 
-/// The owner of a file that may not be opened, or of its folder; in brackets, for messages.
+/// The owner of a file that may not be opened, or of its folder, in brackets for messages.
 fn whose(path: &Path, error: &io::Error) -> String {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return String::new();

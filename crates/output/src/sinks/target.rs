@@ -14,7 +14,7 @@ use crate::remote::{Remote, RemoteCounters};
 use crate::settings::{SYSLOG_SOCKET, SinkKind, SinkSettings};
 use crate::time::{Clock, expand};
 
-/// How long the process waits at its end for a slow socket.
+/// Limit of the time that the process waits at its end for a slow socket.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// The destination of lines.
@@ -26,7 +26,7 @@ pub(super) enum Target {
     Stdout,
     Stderr,
     Remote(Remote),
-    /// The socket has no listener.
+    /// Not connected: the socket has no listener, or the file could not be opened.
     None,
 }
 

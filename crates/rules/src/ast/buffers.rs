@@ -81,7 +81,7 @@ pub struct LuaCheck {
     pub negated: bool,
     /// The rule's variables defined so far, by number.
     pub variables: Vec<String>,
-    /// The data that the script inspects. Only the script says so, and its loader fills it in.
+    /// The data that the script inspects. Only the script states this, and the script loader sets the field.
     pub at: LuaAt,
     /// Names of the transaction buffers that the script inspects.
     pub buffers: Vec<&'static str>,
@@ -103,7 +103,7 @@ pub enum LuaAt {
     Transaction,
 }
 
-/// How strictly base64 is decoded.
+/// How strictly `from_base64` decodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Base64Mode {
@@ -121,7 +121,7 @@ pub enum Value {
     Variable(u8),
 }
 
-/// Most variables of one rule.
+/// Limit of the variables of one rule.
 pub const VARIABLES_MAX: usize = 64;
 
 /// A check on a buffer.
@@ -200,7 +200,7 @@ impl Hash for FloatCompare {
             Equal(a) | NotEqual(a) | Less(a) | LessEqual(a) | Greater(a) | GreaterEqual(a) => (a, a),
             Between(a, b) | NotBetween(a, b) => (a, b),
         };
-        // Both zeros are equal.
+        // 0 and -0 are equal, so they need the same hash.
         [a + 0.0, b + 0.0].map(f64::to_bits).hash(state);
     }
 }
@@ -257,7 +257,7 @@ pub struct Pcre {
     pub captures: Vec<(CaptureKind, String)>,
 }
 
-/// Where a capture of `pcre` is stored.
+/// The kind of variable that stores a capture of `pcre`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum CaptureKind {
@@ -320,7 +320,7 @@ pub enum ByteOp {
     Equal,
     /// At least one common bit
     And,
-    /// No common bit, or `^` as documented
+    /// `^`: the exclusive or is not 0, as in Suricata (its manual says bitwise or)
     Or,
 }
 
@@ -337,7 +337,7 @@ pub struct ByteJump {
     pub multiplier: u32,
     /// Format
     pub format: NumberFormat,
-    /// Whether to round up to 32 bits
+    /// Whether to round the jump up to a multiple of 4 bytes
     pub align: bool,
     /// Whether to jump from the start of the payload
     pub from_beginning: bool,
@@ -364,7 +364,7 @@ pub struct ByteExtract {
     pub multiplier: u32,
     /// Format
     pub format: NumberFormat,
-    /// Round up to 2 or 4 bytes; 0 to not round
+    /// Rounds the value up to a multiple of 2 or 4; 0 for no rounding
     pub align: u8,
 }
 

@@ -11,7 +11,7 @@ pub struct Dataset {
     pub options: SetOptions,
 }
 
-/// What `dataset` does with a buffer.
+/// The operation of `dataset` on a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SetCommand {
     /// Adds it to the dataset; holds if it was not there.

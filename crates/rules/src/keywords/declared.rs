@@ -42,7 +42,7 @@ pub(super) fn keywords() -> &'static [Keyword] {
     &ALL
 }
 
-/// The sticky buffer for what the transactions of one or several protocols have under a name.
+/// Makes the sticky buffer of a name that one or several protocols declare.
 fn sticky(b: &'static BufferDef, protocols: Vec<&'static str>) -> Keyword {
     let direction = match b.progress {
         [Some(_), None] => Direction::ToServer,
@@ -54,7 +54,7 @@ fn sticky(b: &'static BufferDef, protocols: Vec<&'static str>) -> Keyword {
     Keyword::sticky(names.leak(), buffer(b.name, protocols.leak(), direction, multi))
 }
 
-/// A buffer whose other names follow from its name. It lives as long as the process, as those of the tables do.
+/// Makes a buffer, whose other names follow from its name. It is never freed, like the constant buffers of the tables.
 fn buffer(
     name: &'static str,
     protocols: &'static [&'static str],

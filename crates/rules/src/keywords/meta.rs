@@ -24,7 +24,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["nfq_set_mark"], nfq_set_mark).needs("nfq"),
 ];
 
-/// Most metadata entries or references of one rule.
+/// Limit of the metadata entries of one rule, and of its references.
 const LIST_MAX: usize = 1024;
 
 fn number(i: &Input<'_>, module: &'static str, sign: &str) -> Result<u32, Fail> {

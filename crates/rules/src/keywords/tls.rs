@@ -80,7 +80,8 @@ fn versions(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     Ok((NumberTest::OneOf { values, negated: form == Some(true) }, Which::Any))
 }
 
-/// States of which at least one was seen: `client_hello|server_hello`; with `!`, one that was not.
+/// States, by the last handshake message seen: the session must be in one of those listed (`client_hello|server_hello`), and
+/// in none with `!`.
 fn state(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     const STATES: [&str; 5] = ["client_hello", "server_hello", "client_keyx", "server_keyx", "unknown"];
     let (mut any, mut none) = (0, 0);

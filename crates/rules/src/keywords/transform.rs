@@ -79,7 +79,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["luaxform"], luaxform).needs("lua"),
 ];
 
-/// Most arguments of `luaxform`.
+/// Limit of the arguments of `luaxform`.
 const LUA_ARGS_MAX: usize = 10;
 
 /// Default output limit of a decompressing transform, in bytes.

@@ -20,7 +20,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
 const EXPIRE: u32 = 30;
 /// Largest number in `score`.
 const SCORE_MAX: u32 = 10_000;
-/// Most names joined by `|`.
+/// Limit of the names joined by `|`.
 const NAMES_MAX: usize = 256;
 
 fn flowbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {

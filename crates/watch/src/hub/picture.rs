@@ -1,4 +1,4 @@
-//! A snapshot from a sample and the one before.
+//! Makes a snapshot from a sample and the previous sample.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::health;
 use crate::model::{Counters, Memory, Point, Protocol, Sample, Snapshot, Stage, Totals, Worker, WorkerSample, value};
 
-/// Most protocols shown.
+/// Limit of the protocols shown.
 const PROTOCOLS: usize = 32;
 
 /// The growth of a counter per second; 0 after a reset.
@@ -30,7 +30,7 @@ fn pressure(memory: &[Memory]) -> f64 {
     memory.iter().map(of).fold(0.0, f64::max)
 }
 
-/// The picture without the parts from events.
+/// The snapshot, without the parts that come from events.
 pub(super) fn of(sample: &Sample, before: Option<&Sample>) -> Snapshot {
     let seconds = before.map_or(0.0, |b| sample.at.saturating_duration_since(b.at).as_secs_f64());
     let none = Counters::new();
@@ -50,13 +50,13 @@ pub(super) fn of(sample: &Sample, before: Option<&Sample>) -> Snapshot {
     }
     let memory: Vec<Memory> =
         sums.into_iter().map(|(name, (used, cap))| Memory { name: name.to_owned(), used, cap }).collect();
-    // The host's losses cover all its interfaces.
+    // `softnet` counts losses of the whole host, which may have interfaces that are not captured.
     let lost = || stages.iter().filter(|s| s.stage != "softnet");
     let now = Point {
         t: sample.time,
         packets: grows("decoder.pkts"),
         bits: grows("decoder.bytes") * 8.0,
-        // Of no stage, `sum` would be -0.
+        // Without stages, `sum` would be -0.
         lost: lost().map(|s| s.rate).fold(0.0, |a, b| a + b),
         alerts: grows("detect.alert"),
         new_flows: grows("flow.total"),
@@ -148,7 +148,7 @@ fn stages(sample: &Sample, before: Option<&Sample>, seconds: f64) -> Vec<Stage> 
     out
 }
 
-/// Protocols that there were flows of.
+/// Protocols with at least one flow, those with most flows first.
 fn protocols(totals: &Counters, before: Option<&Counters>, seconds: f64) -> Vec<Protocol> {
     let mut all: Vec<Protocol> = totals
         .iter()
@@ -179,7 +179,7 @@ pub(super) mod tests {
 
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-    /// A sample with so many packets, so many seconds after the first.
+    /// A sample with `packets` packets, `seconds` after the first sample.
     pub(in crate::hub) fn sample(packets: u64, seconds: u64) -> Sample {
         let of = |list: &[(&str, u64)]| list.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect::<Counters>();
         let counters = of(&[

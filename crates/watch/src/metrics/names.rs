@@ -1,4 +1,4 @@
-//! Names of counters as names of metrics.
+//! Converts names of counters to names of metrics.
 
 /// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(super) enum Kind {
     Gauge,
 }
 
-/// A counter's name as a metric's.
+/// A counter's name in the form of a metric.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Name {
     /// The family, without `_total`.
@@ -64,7 +64,7 @@ const GAUGES: &[&str] = &[
     "file_store.quota_used",
 ];
 
-/// Descriptions of counters; the others have those of the `stats` events.
+/// Descriptions of counters. All other counters get a generic description.
 const HELP: &[(&str, &str)] = &[
     ("decoder.pkts", "Packets decoded."),
     ("decoder.bytes", "Bytes of packets decoded."),
@@ -102,7 +102,7 @@ const HELP: &[(&str, &str)] = &[
     ("watchdog.stuck", "How often a worker made no progress for too long."),
 ];
 
-/// The characters allowed in a metric's name.
+/// Converts a name to the characters that a metric's name may have.
 fn plain(name: &str) -> String {
     let mut out: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();

@@ -1,4 +1,4 @@
-//! Asks an engine for its picture, over its unix socket.
+//! Requests snapshots from an engine, over its unix socket.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,12 +9,12 @@ use serde::Deserialize;
 
 use crate::model::Snapshot;
 
-/// How long an answer is waited for.
+/// Limit of the wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest answer that is read, in bytes.
+/// Limit of an answer's bytes.
 const ANSWER_MAX: usize = 16 << 20;
 
-/// A connection that is made again when it breaks.
+/// A connection that is opened again after it breaks.
 pub(super) struct Client {
     path: PathBuf,
     stream: Option<UnixStream>,
@@ -68,7 +68,7 @@ impl Client {
         }
     }
 
-    /// The picture now. A connection that broke is made again.
+    /// The current snapshot. A broken connection is opened again.
     ///
     /// # Errors
     /// A message for the user.

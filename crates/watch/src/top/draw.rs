@@ -1,4 +1,4 @@
-//! The picture on a terminal.
+//! Draws a snapshot on a terminal.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table};
 use super::format::{bits, bytes, count, cut, duration};
 use crate::model::{Grade, Snapshot};
 
-/// Seconds that the graph shows at most.
+/// Limit of the seconds that the graph shows.
 const GRAPH: usize = 600;
 
 const KEYS: &str = "\
@@ -69,7 +69,7 @@ impl View {
         self.paused
     }
 
-    /// Takes a new picture, or why there is none; the old one stays then.
+    /// Takes a new snapshot, or the reason that there is none. In that case the old one stays.
     pub(super) fn take(&mut self, new: Result<Snapshot, String>) {
         match new {
             Ok(s) => {
@@ -84,7 +84,7 @@ impl View {
         }
     }
 
-    /// A key; `false` where it quits.
+    /// Handles a key. Returns `false` if it quits the view.
     pub(super) fn key(&mut self, key: KeyCode) -> bool {
         let turn = |page: Page, by: usize| {
             let at = PAGES.iter().position(|p| p.0 == page).unwrap_or(0);
@@ -113,7 +113,7 @@ impl View {
         if self.colours { Style::new().fg(c) } else { Style::new() }
     }
 
-    /// What should be seen.
+    /// The style of a problem.
     fn alarm(&self) -> Style {
         if self.colours {
             Style::new().fg(Color::Red).add_modifier(Modifier::BOLD)
@@ -253,7 +253,7 @@ impl View {
             Constraint::Fill(1),
             Constraint::Length(9),
         ];
-        // Stages do not scroll.
+        // The table of stages does not scroll.
         let still = View { from: 0, ..View::new(self.colours) };
         frame.render_widget(
             still.table("losses", &["interface", "stage", "received", "lost", "lost/s"], &widths, rows.collect()),
@@ -431,7 +431,7 @@ pub(super) mod tests {
     use super::*;
     use crate::model::{About, Finding, Memory, Point, Protocol, Recent, RuleCost, Stage, Talker, TopAlert, Worker};
 
-    /// A picture with something of everything.
+    /// A snapshot with an entry of every kind.
     pub(in crate::top) fn picture() -> Snapshot {
         let stage = |stage: &str, lost, rate| Stage {
             interface: "eth0".into(),

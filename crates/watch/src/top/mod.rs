@@ -1,5 +1,5 @@
-//! `margay top`: a running engine in a terminal. It asks the engine for its picture over the unix socket (the command `watch`)
-//! once a second, and draws it; to a file or a dumb terminal it prints one picture as text.
+//! `margay top`: shows a running engine in a terminal. Once a second, it requests a snapshot over the unix socket (the
+//! command `watch`), and draws it. To a file or a dumb terminal, it prints one snapshot as text.
 
 mod client;
 mod draw;
@@ -20,7 +20,7 @@ use draw::View;
 
 /// The default path of an engine's socket.
 const SOCKET: &str = "/run/margay/margay-command.socket";
-/// The default interval between pictures, and its limits.
+/// The default interval between snapshots, and its limits.
 const INTERVAL: Duration = Duration::from_secs(1);
 const SECONDS: std::ops::RangeInclusive<u64> = 1..=3600;
 /// Interval of key polls.
@@ -86,7 +86,7 @@ fn options(args: impl IntoIterator<Item = OsString>) -> Result<Options, String> 
     Ok(o)
 }
 
-/// Serves `margay top`; `args` come without the two words.
+/// Runs `margay top`; `args` are the arguments after these two words.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let wrong = |what: &str| {
         eprintln!("margay top: {what}");
@@ -106,7 +106,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let dumb = std::env::var_os("TERM").is_none_or(|t| t == "dumb" || t.is_empty());
     if options.once || dumb || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        // A rate needs two pictures.
+        // A rate needs two samples.
         std::thread::sleep(INTERVAL + Duration::from_millis(200));
         return match client.snapshot() {
             Ok(s) if options.json => say(&serde_json::to_string(&s).unwrap_or_default()),
@@ -120,7 +120,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The first picture; with `wait`, when there is an engine.
+/// The first snapshot. With `wait`, waits until an engine answers.
 fn first(client: &mut Client, wait: bool) -> Result<Snapshot, String> {
     let mut told = false;
     loop {
@@ -139,7 +139,7 @@ fn first(client: &mut Client, wait: bool) -> Result<Snapshot, String> {
 
 fn say(text: &str) -> ExitCode {
     let mut out = std::io::stdout().lock();
-    // A reader that went away (`margay top --once | head`) is no error.
+    // A reader that closed the pipe (`margay top --once | head`) is not an error.
     let _ =
         out.write_all(text.as_bytes()).and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
     ExitCode::SUCCESS
@@ -147,7 +147,7 @@ fn say(text: &str) -> ExitCode {
 
 /// Draws until the user quits.
 fn live(options: &Options, client: &mut Client, first: Snapshot) -> std::io::Result<()> {
-    // The terminal is put back also where this panics.
+    // The terminal is restored even after a panic.
     let mut terminal = ratatui::try_init()?;
     let mut view = View::new(std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()));
     view.take(Ok(first));

@@ -1,11 +1,11 @@
-//! One picture as plain text, 80 columns wide.
+//! Formats a snapshot as plain text, 80 columns wide.
 
 use std::fmt::Write;
 
 use super::format::{bits, bytes, count, cut, duration};
 use crate::model::{Grade, Snapshot};
 
-/// The picture as text: a part for each subject that there is something to say of.
+/// The snapshot as text, without the parts that would be empty.
 pub(super) fn of(s: &Snapshot) -> String {
     let mut out = String::new();
     let o = &mut out;

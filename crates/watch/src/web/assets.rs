@@ -1,4 +1,4 @@
-//! The page's files, as they are in the binary.
+//! The page's files, which are part of the binary.
 
 /// A file by its path: its type, and its bytes.
 pub(super) fn find(path: &str) -> Option<(&'static str, &'static [u8])> {

@@ -19,7 +19,7 @@ pub(super) use batch::{Batch, Temporary};
 use disk::Disk;
 pub use writer::StoreShared;
 
-/// How the store's thread logs a message.
+/// Logs a message of the store's thread.
 pub(super) type Say = fn(&str);
 
 /// Settings of the store (`outputs: - file-store:`).

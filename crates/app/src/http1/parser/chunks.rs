@@ -62,7 +62,7 @@ impl Http1Parser {
             }
             return Step::More;
         };
-        // The event's name is of requests; responses have no other.
+        // The event is named after requests, and responses have no event of their own.
         if size.extension
             && let Some(tx) = self.current(dir)
         {

@@ -124,7 +124,7 @@ pub(super) fn dump_counters(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     Ok(all)
 }
 
-/// How long a first picture may take: it comes with the next second.
+/// Limit of the wait for a snapshot. Without earlier viewers, the first one comes within about a second.
 const PICTURE: std::time::Duration = std::time::Duration::from_secs(4);
 
 pub(super) fn watch(control: &Arc<Control>, _: &Args<'_>) -> Answer {

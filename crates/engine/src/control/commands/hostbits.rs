@@ -10,7 +10,7 @@ use crate::control::Control;
 use crate::control::message::Answer;
 use crate::engines::EngineSet;
 
-/// The number of a bit, which some rule must name.
+/// The number of a bit; `None` if no rule names the bit.
 fn bit(set: &EngineSet, name: &str) -> Option<u32> {
     set.default.detect.as_ref()?.names().number(name)
 }
@@ -19,7 +19,7 @@ pub(super) fn add_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     let address = args.address()?;
     let seconds = args.number("expire").and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
     let seconds = seconds.ok_or("expire is a number of seconds from 1 on")?;
-    // The number belongs to the worker's own rules: newer rules may be on their way to it.
+    // Each worker looks up the number in its own rules, because it may not have the newest ones yet.
     let name = args.must("hostbit").to_owned();
     let set = ask(control, move |w, _| {
         let now = w.pipeline.stages.now;
@@ -55,7 +55,7 @@ pub(super) fn list_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer {
         let Some((detect, state)) = w.pipeline.stages.own() else { return Vec::new() };
         let names = detect.names();
         let bits = state.hosts().bits_of(HostKey::Host(address), names.len() as u32, now);
-        // Bits that rules set without a timeout have a very late one.
+        // Bits that rules set without a timeout have a very late expiry.
         let left = |until: margay_packet::Time| until.micros_since(now).max(0) / 1_000_000;
         bits.into_iter().filter_map(|(n, until)| Some((names.name(n)?.to_owned(), left(until)))).collect()
     })?;
