@@ -14,7 +14,7 @@ fn main() {
 
 const PACKETS: u32 = 20_000;
 
-/// Packets of 60 to 1,514 bytes: UDP in IPv4, most of it zeros.
+/// A capture with UDP packets of 60 to 1,514 bytes over IPv4, mostly zeros.
 fn file() -> Vec<u8> {
     let mut w = PcapWriter::new(Vec::new(), LinkType::ETHERNET, 65_535, Resolution::Micro).unwrap();
     let mut data = vec![0u8; 1514];

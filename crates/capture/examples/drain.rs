@@ -1,4 +1,4 @@
-//! Reads the first argument (a file, `-` or a folder), with the second as filter, and shows the speed.
+//! Reads the first argument (a file, `-` or a folder) with the second as filter, and prints the speed.
 
 use std::path::Path;
 use std::time::{Instant, SystemTime};
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         match source.next_event(256, SystemTime::now) {
             Event::Batch(batch) => {
                 for frame in batch.iter() {
-                    // Look at the bytes a decoder would.
+                    // Touch the bytes that a decoder would read.
                     sum += frame.data.get(12..40).unwrap_or(frame.data).iter().map(|&b| u64::from(b)).sum::<u64>();
                 }
                 display.update(&source.progress(), Instant::now())?;

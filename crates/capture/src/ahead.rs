@@ -1,6 +1,6 @@
-//! Reading ahead: a large file is read by a thread of its own, so that the worker does not wait for it.
+//! Reads a large file ahead in a separate thread, so that the worker does not wait for the disk.
 //!
-//! Buffers go round: the thread fills one while another is being looked at. At most [`BUFFERS`] of them are full.
+//! Buffers circulate: the thread fills one while the worker reads another. At most [`BUFFERS`] of them are full.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -8,12 +8,12 @@ use std::thread;
 
 use crate::buffer::READ_AHEAD;
 
-/// Free bytes at the start of each buffer, for the rest of a record that began in the one before.
+/// Free bytes at the start of each buffer, for a partial record at the end of the previous one.
 pub(crate) const HEADROOM: usize = 64 << 10;
-/// Full buffers that wait at most.
+/// Most full buffers that wait.
 const BUFFERS: usize = 2;
 
-/// A buffer, and how many bytes from [`HEADROOM`] on are full: none at the end.
+/// A buffer, and the number of bytes read into it from [`HEADROOM`] on; 0 at the end.
 type Full = io::Result<(Vec<u8>, usize)>;
 
 /// The result of a read by the thread.
@@ -27,11 +27,11 @@ impl ReadAhead {
     /// Reads `source` in a thread, to its end or until this is dropped.
     ///
     /// # Errors
-    /// Where there can be no thread; with the source.
+    /// The source, if no thread can be started.
     pub(crate) fn start<R: Read + Send + 'static>(source: R) -> Result<ReadAhead, R> {
         let (full_in, full) = sync_channel(BUFFERS);
         let (empty, empty_out) = channel();
-        // The source goes to the thread once there is one.
+        // The source is passed to the thread only after it has started, so that it is not lost otherwise.
         let (give, take) = channel::<R>();
         let spawned = thread::Builder::new().name("read-ahead".into()).spawn(move || {
             if let Ok(source) = take.recv() {
@@ -53,7 +53,7 @@ impl ReadAhead {
         self.full.recv().unwrap_or_else(|_| Err(io::Error::other("the thread that reads ahead stopped")))
     }
 
-    /// Gives back a buffer that is done with.
+    /// Gives back a buffer for reuse.
     pub(crate) fn give_back(&mut self, buffer: Vec<u8>) {
         // After the end there is no receiver.
         let _ = self.empty.send(buffer);
@@ -67,7 +67,7 @@ fn read(mut source: impl Read, empty: &Receiver<Vec<u8>>, full: &SyncSender<Full
         let read = loop {
             match source.read(&mut buffer[HEADROOM..]) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // A source that claims more than it was given room for is not trusted.
+                // Do not trust a source that claims more than the room it was given.
                 other => break other.map(|n| n.min(READ_AHEAD)),
             }
         };

@@ -1,10 +1,10 @@
 //! A small interpreter for classic BPF programs ("The BSD Packet Filter", McCanne and Jacobson, 1993).
 //!
-//! libpcap compiles; we run. A program is checked once, then each packet costs a few instructions of safe code and no
-//! call into C, and loads are bounded by the captured bytes while `len` is the length on the wire (which the binding's
-//! own matcher cannot tell apart).
+//! libpcap compiles filters, and this module runs them. A program is checked once. After that, each packet costs a few
+//! instructions of safe code, without a call into C. Loads are limited to the captured bytes, while `len` is the length on the
+//! wire; the binding's own matcher does not distinguish these.
 
-/// One instruction as libpcap writes it.
+/// One instruction in libpcap's encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Raw {
     pub(crate) code: u16,
@@ -62,7 +62,7 @@ enum Op {
     AluK(Alu, u32),
     AluX(Alu),
     Negate,
-    /// Forwards over so many instructions.
+    /// Skips this many instructions.
     Jump(u32),
     JumpK(Cond, u32, u8, u8),
     JumpX(Cond, u8, u8),
@@ -72,34 +72,33 @@ enum Op {
     Txa,
 }
 
-/// How a loopback header's four bytes hold the address family. The compiler does not see the file, and so knows neither
-/// its byte order nor which system's number of IPv6 is in it: programs are compiled for network byte order and the
-/// number of this host, and the load brings what is there into that form.
+/// How to read the address family from the four bytes of a loopback header. The compiler does not see the file, so it knows
+/// neither the byte order nor which system's number for IPv6 the file uses. Programs are compiled for network byte order and
+/// this host's number, and this load converts the file's value to that form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
     LittleEndian,
     BigEndian,
 }
 
-/// AF_INET6 of the BSDs, of FreeBSD and of macOS.
+/// AF_INET6 of NetBSD and OpenBSD, of FreeBSD, and of macOS.
 const FOREIGN_INET6: [u32; 3] = [24, 28, 30];
 /// AF_INET6 of Linux.
 const LINUX_INET6: u32 = 10;
 
-/// Instructions that a program may have; libpcap's programs are far shorter.
+/// Most instructions of a program; libpcap's programs are far shorter.
 const MAX_PROGRAM: usize = 65_536;
 /// Packet offsets from here on mean "ask the kernel": they have no meaning in a file.
 const KERNEL_OFFSETS: u32 = 0xffff_f000;
 
-/// A checked program: every jump goes forwards and stays inside, the last instruction returns, so that it always ends.
+/// A checked program. All jumps go forwards and stay inside, and the last instruction returns, so it always ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     ops: Box<[Op]>,
 }
 
 impl Program {
-    /// Checks a program; `Err` names the instruction and its error. With `family`, packets begin with a loopback
-    /// header.
+    /// Checks a program. The error names the instruction. With `family`, packets begin with a loopback header.
     pub(crate) fn new(raw: &[Raw], family: Option<Family>) -> Result<Self, String> {
         if raw.is_empty() || raw.len() > MAX_PROGRAM {
             return Err(format!("the compiled filter has {} instructions; 1 to {MAX_PROGRAM} are taken", raw.len()));
@@ -121,7 +120,7 @@ impl Program {
         Ok(Program { ops: ops.into() })
     }
 
-    /// Runs over the captured bytes `data` of a packet that had `wire_len` bytes; 0 means no match.
+    /// Runs on a packet of `wire_len` bytes, of which `data` was captured. 0 means no match.
     pub(crate) fn run(&self, data: &[u8], wire_len: u32) -> u32 {
         let (mut a, mut x, mut mem) = (0u32, 0u32, [0u32; 16]);
         let mut pc = 0usize;
@@ -210,7 +209,7 @@ fn test(cond: Cond, a: u32, b: u32) -> bool {
     }
 }
 
-/// `left`: how many instructions follow; a jump over `n` needs at least `n + 1` of them.
+/// Decodes an instruction. `left` instructions follow it; a jump over `n` needs at least `n + 1`.
 fn decode(r: &Raw, left: usize) -> Option<Op> {
     let (class, k) = (r.code & 7, r.k);
     let size = match r.code & 0x18 {

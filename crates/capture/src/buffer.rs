@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use crate::ahead::{HEADROOM, ReadAhead};
 
-/// Bytes taken from the source with one read. Larger does not read faster, and pushes packets out of the caches before
-/// they are looked at.
+/// Bytes of one read from the source. Larger reads are not faster, and push packets out of the caches before they are
+/// inspected.
 pub(crate) const READ_AHEAD: usize = 1 << 20;
 
 /// The largest buffer; a record that does not fit is broken.
 pub(crate) const MAX_BUFFER: usize = 32 << 20;
 
-/// A window over the source, moved forwards only.
+/// A window over the source, which only moves forwards.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Arc<Vec<u8>>,
@@ -21,12 +21,12 @@ pub(crate) struct Buffer {
     /// Offset in the source of `bytes[start]`.
     offset: u64,
     eof: bool,
-    /// Earlier buffers that may still be referenced; reused without references.
+    /// Earlier buffers that callers may still hold. They are reused when nobody holds them.
     lent: Vec<Arc<Vec<u8>>>,
 }
 
 impl Buffer {
-    /// Forgets its contents for another source; the memory is kept.
+    /// Clears the contents for another source, but keeps the memory.
     pub(crate) fn reset(&mut self) {
         (self.start, self.end, self.offset, self.eof) = (0, 0, 0, false);
         if self.bytes.len() > MAX_BUFFER {
@@ -34,31 +34,31 @@ impl Buffer {
         }
     }
 
-    /// Takes all of a source that is in memory.
+    /// Takes the bytes of a whole source.
     pub(crate) fn fill_with(&mut self, bytes: Vec<u8>) {
         self.lend();
         (self.start, self.end, self.offset, self.eof) = (0, bytes.len(), 0, true);
         self.bytes = Arc::new(bytes);
     }
 
-    /// The buffer itself, for who holds on to what was read, and where in it the `n` bytes that were consumed last begin.
+    /// The buffer, for callers that hold it, and the offset in it of the last `n` consumed bytes.
     pub(crate) fn shared(&self, n: usize) -> (&Arc<Vec<u8>>, usize) {
         (&self.bytes, self.start.saturating_sub(n))
     }
 
-    /// Whether the next [`Buffer::refill`] keeps it at so many buffers that others hold. It may only take one more where not.
+    /// Whether the next [`Buffer::refill`] needs at most `most` lent buffers. If not, it may take one more.
     pub(crate) fn has_spare(&self, most: usize) -> bool {
         self.lent.len() < most || self.lent.iter().any(|b| Arc::strong_count(b) == 1)
     }
 
-    /// Puts the buffer among those that others hold, where they do.
+    /// Moves the buffer to the lent ones, if a caller holds it.
     fn lend(&mut self) {
         if Arc::get_mut(&mut self.bytes).is_none() {
             self.lent.push(std::mem::take(&mut self.bytes));
         }
     }
 
-    /// Has what is left in a buffer that nobody else holds: another one, where somebody holds this one.
+    /// Returns the buffer for writing. If a caller holds it, the remaining bytes are first copied to another buffer.
     fn own(&mut self) -> &mut Vec<u8> {
         if Arc::get_mut(&mut self.bytes).is_none() {
             let free = self.lent.iter_mut().position(|b| Arc::get_mut(b).is_some());
@@ -74,21 +74,21 @@ impl Buffer {
             (self.start, self.end) = (0, rest.len());
             self.lent.push(std::mem::replace(&mut self.bytes, other));
         }
-        // There is no other reference: this copies nothing.
+        // There is no other reference, so this does not copy.
         Arc::make_mut(&mut self.bytes)
     }
 
-    /// The bytes read and not yet consumed.
+    /// The bytes that were read and are not consumed yet.
     pub(crate) fn data(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).unwrap_or(&[])
     }
 
-    /// The `n` bytes that were consumed last and what follows them; valid until the next [`Buffer::refill`].
+    /// The last `n` consumed bytes and all bytes after them; valid until the next [`Buffer::refill`].
     pub(crate) fn consumed(&self, n: usize) -> &[u8] {
         self.bytes.get(self.start.saturating_sub(n)..self.end).unwrap_or(&[])
     }
 
-    /// Marks `n` bytes as done with. They stay where they are until the next [`Buffer::refill`].
+    /// Consumes `n` bytes. They stay in place until the next [`Buffer::refill`].
     pub(crate) fn consume(&mut self, n: usize) {
         let n = n.min(self.end - self.start);
         self.start += n;
@@ -110,8 +110,8 @@ impl Buffer {
         self.eof
     }
 
-    /// Reads once from `source`, after moving what is left to the front. Grows only when full, by doubling, so that
-    /// memory follows what the source has and never what a length field claims.
+    /// Reads once from `source`, after moving the remaining bytes to the front. Grows only when full, by doubling, so that memory
+    /// depends on the bytes that the source has, and never on what a length field claims.
     ///
     /// At the end of the source [`Buffer::eof`] turns true and nothing is added.
     pub(crate) fn refill(&mut self, source: &mut impl Read) -> io::Result<()> {
@@ -127,7 +127,7 @@ impl Buffer {
             let room = self.own().get_mut(end..).unwrap_or(&mut []);
             match source.read(room) {
                 Ok(0) => self.eof = true,
-                // A source that claims more than it was given room for is not trusted.
+                // Do not trust a source that claims more than the room it was given.
                 Ok(n) => self.end = (end + n).min(self.bytes.len()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
@@ -136,7 +136,7 @@ impl Buffer {
         }
     }
 
-    /// The same, from what a thread has read: its buffer is taken, not copied, but for what is left of a record.
+    /// The same with a reading thread. Takes its buffer without a copy, except for a partial record from before.
     pub(crate) fn refill_ahead(&mut self, ahead: &mut ReadAhead) -> io::Result<()> {
         if self.eof {
             return Ok(());
@@ -168,7 +168,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Moves what is left to the front.
+    /// Moves the remaining bytes to the front.
     fn compact(&mut self) {
         self.own();
         if self.start > 0 {

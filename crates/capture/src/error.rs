@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::filter::FilterError;
 
-/// Why a capture could not be opened, or not be read on. Each names the file; those met inside it the byte offset.
+/// Why a capture could not be opened or read to its end. Each error names the file, and errors within the file the byte offset.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,15 +14,15 @@ pub enum Error {
     Open {
         /// The file or folder.
         file: PathBuf,
-        /// Why: `NotFound`, `PermissionDenied`, ...
+        /// The system's error: `NotFound`, `PermissionDenied`, ...
         source: io::Error,
     },
-    /// A read failed half way.
+    /// A read failed in the middle of the file.
     #[error("{}: reading at byte {offset} failed: {source}", file.display())]
     Read {
         /// The file.
         file: PathBuf,
-        /// Where in the file the read began.
+        /// Offset at which the read began.
         offset: u64,
         /// Why.
         source: io::Error,
@@ -38,7 +38,7 @@ pub enum Error {
     Compressed {
         /// The file.
         file: PathBuf,
-        /// By what: `gzip`, `xz`, ...
+        /// The compression: `gzip`, `xz`, ...
         with: &'static str,
     },
     /// Neither pcap nor pcapng.
@@ -74,20 +74,20 @@ pub enum Error {
     Truncated {
         /// The file.
         file: PathBuf,
-        /// Where the record that is not whole begins.
+        /// Offset of the incomplete record.
         offset: u64,
-        /// How many bytes it takes, as far as is known.
+        /// Bytes that the record needs, as far as is known.
         wanted: u64,
-        /// How many there are.
+        /// Bytes that the file has.
         got: u64,
     },
-    /// A length or number in the file contradicts itself. All packets before it were delivered; none can be found
-    /// after it, for the next record's place is not known.
+    /// A length or number in the file is inconsistent. All packets before it were delivered. None can be found after it, because
+    /// the next record's place is unknown.
     #[error("{}: is corrupt at byte {offset}: {reason}", file.display())]
     Corrupt {
         /// The file.
         file: PathBuf,
-        /// Where the broken record begins.
+        /// Offset of the broken record.
         offset: u64,
         /// The error.
         reason: Broken,
@@ -111,12 +111,12 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// A folder with more files than are kept in a list.
+    /// A folder has more files than a listing may have.
     #[error("{}: holds more than {limit} files; the rest are left out: use sub folders, one run each", folder.display())]
     TooManyFiles {
         /// The folder given.
         folder: PathBuf,
-        /// How many are kept.
+        /// The limit of a listing.
         limit: usize,
     },
 }
@@ -125,12 +125,12 @@ pub enum Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Broken {
-    /// More bytes than any capture program writes for one packet.
+    /// A record has more bytes than any capture program writes for one packet.
     #[error("a packet record claims {claimed} captured bytes; no more than {limit} are taken")]
     PacketLength {
         /// The length in the record.
         claimed: u32,
-        /// The largest that is accepted.
+        /// The largest accepted length.
         limit: u32,
     },
     /// A pcapng block length that is too small, too large or not a multiple of four.
@@ -141,7 +141,7 @@ pub enum Broken {
         /// The length in the block.
         length: u32,
     },
-    /// The length at the end of a pcapng block is not the one at its start.
+    /// The length at the end of a pcapng block differs from the one at its start.
     #[error("a pcapng block of {start} bytes ends with a length of {end}")]
     BlockTrailer {
         /// Length at the start.
@@ -152,15 +152,15 @@ pub enum Broken {
     /// A section header block with an invalid byte-order magic.
     #[error("a pcapng section has the byte-order magic {0:#010x}, which is none")]
     ByteOrder(u32),
-    /// A pcapng packet of an interface that was not described.
+    /// A pcapng packet names an interface that was not described.
     #[error("a pcapng packet block names interface {id}, but {known} are described")]
     Interface {
         /// The interface named.
         id: u32,
-        /// How many there are in this section.
+        /// Number of interfaces described in this section.
         known: u32,
     },
-    /// More interfaces in one pcapng section than are kept.
+    /// A pcapng section describes more interfaces than the limit.
     #[error("a pcapng section describes more than {0} interfaces")]
     TooManyInterfaces(usize),
     /// A pcapng option that does not fit its block, or has the wrong length.

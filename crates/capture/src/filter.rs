@@ -7,16 +7,16 @@ use margay_packet::LinkType;
 use crate::bpf::{Family, Program, Raw};
 use crate::reader::{Counters, Meta};
 
-/// Why there is no filter.
+/// Why a filter could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// libpcap does not take the expression for this link type.
+    /// libpcap rejects the expression for this link type.
     #[error("filter \"{expression}\" cannot be used with link type {}: {message}", link.0)]
     Compile {
         /// The expression.
         expression: String,
-        /// For which link type.
+        /// The link type.
         link: LinkType,
         /// libpcap's error.
         message: String,
@@ -29,7 +29,7 @@ pub enum FilterError {
         /// Why.
         source: std::io::Error,
     },
-    /// A capture with so many link types that filters for them are no longer made.
+    /// The capture has more link types than filters may be compiled for.
     #[error("more than {0} link types in one run; no further filter is compiled")]
     TooManyLinks(usize),
 }
@@ -41,7 +41,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Compiles `expression` for captures of link type `link`. An empty expression lets everything through.
+    /// Compiles `expression` for captures of link type `link`. An empty expression accepts everything.
     ///
     /// # Errors
     /// [`FilterError::Compile`] with libpcap's message.
@@ -49,8 +49,8 @@ impl Filter {
         Self::compile_for(expression, link, false)
     }
 
-    /// As [`Filter::compile`], for a file of big-endian byte order. It matters for [`LinkType::NULL`] only, whose header
-    /// is in the byte order of the host that wrote the file. `link[0:4]` is then the address family, whatever the order.
+    /// As [`Filter::compile`], for a file of the given byte order. It matters only for [`LinkType::NULL`], whose header is in the
+    /// byte order of the host that wrote the file. `link[0:4]` is then the address family in either order.
     ///
     /// # Errors
     /// [`FilterError::Compile`].
@@ -67,8 +67,8 @@ impl Filter {
         Ok(Filter { program: Program::new(&raw, family).map_err(fail)? })
     }
 
-    /// `expression` for the kernel to run over packets of the interface `name`. VLAN tags are not in the packet there but beside it: where the expression asks
-    /// for them libpcap compiles it for a socket of that interface, which knows.
+    /// Compiles `expression` for the kernel, which runs it on packets of the interface `name`. There, VLAN tags are beside the
+    /// packet, not in it. If the expression uses tags, libpcap compiles it for a socket of that interface, which accounts for that.
     pub(crate) fn kernel_program(expression: &str, link: LinkType, name: &str) -> Result<Vec<Raw>, FilterError> {
         let fail = |message: String| FilterError::Compile { expression: expression.to_owned(), link, message };
         if expression.split(|c: char| !c.is_ascii_alphanumeric()).any(|w| w == "vlan") {
@@ -81,13 +81,13 @@ impl Filter {
         instructions(&handle, expression).map_err(fail)
     }
 
-    /// Whether a packet of `wire_len` bytes, of which `data` was captured, matches.
+    /// Whether a packet matches that had `wire_len` bytes, of which `data` was captured.
     pub fn matches(&self, data: &[u8], wire_len: u32) -> bool {
         self.program.run(data, wire_len) != 0
     }
 
-    /// The expression in the file at `path`: line breaks count as spaces, `#` starts a comment.
-    /// `None` where nothing remains: no filter, as Suricata has it.
+    /// Reads the expression in the file at `path`. Line breaks count as spaces, and `#` starts a comment. `None` if nothing
+    /// remains: then there is no filter, as in Suricata.
     ///
     /// # Errors
     /// [`FilterError::File`].
@@ -108,7 +108,7 @@ fn message(error: &pcap::Error) -> String {
 /// The program that libpcap compiles from an expression.
 fn instructions<T: pcap::Activated + ?Sized>(handle: &pcap::Capture<T>, expression: &str) -> Result<Vec<Raw>, String> {
     let compiled = handle.compile(expression, true).map_err(|e| message(&e))?;
-    // The binding shows an instruction's fields only in print, as `tcpdump -ddd` does.
+    // The binding shows an instruction's fields only as text, like `tcpdump -ddd`.
     let raw: Option<Vec<Raw>> = compiled.get_instructions().iter().map(|i| parse(&i.to_string())).collect();
     raw.ok_or_else(|| "its compiled form cannot be read".into())
 }
@@ -126,10 +126,10 @@ fn strip(text: &str) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// The number that libpcap's compiler knows a file's link type by (`DLT_`), where it differs from the file's on Linux.
+/// libpcap's number for a file's link type (`DLT_`), which differs from the file's for some types on Linux.
 fn dlt(link: LinkType) -> u32 {
     match link.0 {
-        // As LOOP, which is the same in network byte order.
+        // Use LOOP, which is NULL in network byte order.
         0 => 108,
         100 => 11,
         101 => 12,
@@ -140,13 +140,13 @@ fn dlt(link: LinkType) -> u32 {
     }
 }
 
-/// Link types that one run compiles filters for at most.
+/// Most link types for which one run compiles filters.
 const MAX_LINKS: usize = 64;
 
 /// The target of a compiled filter: link type, and whether the file is big endian.
 type Key = (LinkType, bool);
 
-/// One expression, compiled for each link type when its first frame comes.
+/// One expression, which is compiled for each link type at that type's first frame.
 #[derive(Debug, Clone)]
 pub struct FilterSet {
     expression: String,
@@ -164,7 +164,7 @@ impl FilterSet {
         &self.expression
     }
 
-    /// The filter for `link` in a file of the byte order given, compiled on first use.
+    /// The filter for `link` in a file of the given byte order, compiled on first use.
     ///
     /// # Errors
     /// [`FilterError::Compile`], [`FilterError::TooManyLinks`].
@@ -257,7 +257,7 @@ mod tests {
         assert!(check("udp dst port 53", LinkType::RAW, &f[14..], 46));
         assert!(check("udp dst port 53", LinkType::IPV4, &f[14..], 46));
         assert!(!check("udp dst port 53", LinkType::ETHERNET, &f[14..], 46));
-        // The same protocol family, written by hosts of either byte order.
+        // The same address family, written by hosts of either byte order.
         let null = |family: [u8; 4]| [&family[..], &f[14..]].concat();
         let big = Filter::compile_for("udp dst port 53", LinkType::NULL, true).unwrap();
         assert!(check("udp dst port 53", LinkType::NULL, &null([2, 0, 0, 0]), 50));

@@ -1,27 +1,27 @@
-//! Where packets come from: capture files, interfaces, filters.
+//! Sources of packets: capture files, interfaces and queues; and packet filters.
 //!
 //! # How it works
 //!
-//! [`CaptureSource`] is what `-r` names: a file, standard input or a folder. It is asked for one [`Event`] after the
-//! other: a file begins, a batch of frames, a file ends, nothing now, done. The engine drives it, so that it alone decides
-//! when to log, to expire flows, to delete a file, to stop.
+//! [`CaptureSource`] is the argument of `-r`: a file, standard input or a folder. The caller requests one [`Event`] after the
+//! other: a file begins, a batch of frames, a file ends, nothing now, done. The engine drives it, so that the engine alone
+//! decides when to log, to expire flows, to delete a file, and to stop.
 //!
-//! [`Reader`] reads one capture. Bytes go from the kernel into one buffer of 1 MiB (up to 32 MiB where a single pcapng
-//! block needs it) and are never copied again: a [`Batch`] is a list of places in that buffer, and its frames borrow from
-//! it until the next call. The format (pcap of any byte order and resolution; pcapng) is found from the first bytes. Each
-//! format is one `fill` function that takes whole records from the front of a byte slice and says why it stopped; it
-//! knows nothing of files. Where a record is not whole the reader moves that rest to the front, reads on and asks again,
-//! so that how the reads are cut up changes nothing. Batches hold what is in memory already: a slow source is not waited
-//! for.
+//! [`Reader`] reads one capture. Bytes go from the kernel into one buffer of 1 MiB (up to 32 MiB if a single pcapng block
+//! needs it) and are not copied again: a [`Batch`] is a list of places in that buffer, and its frames borrow from it until
+//! the next call. The first bytes determine the format (pcap of any byte order and resolution, or pcapng). Each format is one
+//! `fill` function that takes whole records from the front of a byte slice and returns why it stopped; it knows nothing about
+//! files. If a record is incomplete, the reader moves the partial record to the front, reads more and calls `fill` again. The
+//! sizes of the reads therefore do not affect the result. A batch has only what is already in memory, so a slow source causes
+//! small batches, not delays.
 //!
-//! [`Filter`]: libpcap compiles the expression, a small interpreter of our own runs it. It is safe code without a call
-//! into C per packet, and it knows the length on the wire beside the captured bytes, which the binding's matcher does
-//! not. [`FilterSet`] compiles an expression once per link type, for pcapng files may have several.
+//! [`Filter`]: libpcap compiles the expression, and our own small interpreter runs it. The interpreter is safe code without a
+//! call into C for each packet. Unlike the binding's matcher, it distinguishes the length on the wire from the captured
+//! bytes. [`FilterSet`] compiles an expression once for each link type, because pcapng files may have several.
 //!
-//! [`Progress`] is plain numbers; [`ProgressDisplay`] draws them, with the time given by the caller.
+//! [`Progress`] is plain numbers. [`ProgressDisplay`] draws them; the caller provides the time.
 //!
-//! Packets of interfaces come from a [`live::LiveSource`], in the same batches of borrowed frames: [`af_packet`],
-//! [`af_xdp`]. So do those that netfilter hands over: [`nfqueue`]. [`ebpf`] is what runs in the kernel.
+//! A [`live::LiveSource`] delivers packets of interfaces ([`af_packet`], [`af_xdp`]) and packets that netfilter hands over
+//! ([`nfqueue`]) in the same batches of borrowed frames. [`ebpf`] has the programs that run in the kernel.
 //!
 //! # Limits
 //!
@@ -36,8 +36,8 @@
 //!
 //! # What Suricata does
 //!
-//! Observed with Suricata 7.0.10 and `-r`; the engine decides what of it to follow. Once the engine has started the exit
-//! status is 0 whatever the file holds. Here it is 1 where the one file that was named is no capture, since nothing was inspected then.
+//! Observed with Suricata 7.0.10 and `-r`; the engine decides which behaviour to follow. Once Suricata has started, its exit
+//! status is 0 whatever the file contains. Here it is 1 if the only file is not a capture, because nothing was inspected then.
 //!
 //! | input | exit status | what happens | here |
 //! | --- | --- | --- | --- |

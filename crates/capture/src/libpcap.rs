@@ -1,10 +1,10 @@
-//! Live capture with libpcap, for interfaces and systems that the other ways do not reach (`any`, USB, cards with a libpcap of
-//! their own).
+//! Live capture with libpcap, for interfaces and systems that the other methods do not support (`any`, USB, cards with their
+//! own libpcap).
 //!
-//! libpcap's buffer may change with its next call, so each packet is copied once, into the batch. One handle is one worker:
-//! libpcap does not divide flows among several. Packets come in between [`LiveSource::start`] and [`LiveSource::stop`]; before,
-//! a filter that nothing matches is in place. At the stop the number of packets that the kernel has for the handle is asked
-//! for; these are received, later ones are not.
+//! libpcap's buffer may change with its next call, so each packet is copied once, into the batch. One handle serves one worker,
+//! because libpcap does not divide flows among several. Packets are accepted between [`LiveSource::start`] and
+//! [`LiveSource::stop`]; before that, a filter that matches nothing is installed. The stop asks the kernel for the number of
+//! packets that it has for the handle. These are still received, later ones are not.
 
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -29,10 +29,10 @@ pub const SNAPLEN: u32 = 262_144;
 const BATCH_BYTES: usize = 4 << 20;
 /// Packets that libpcap is asked for at a time.
 const STEP: usize = 64;
-/// A filter that nothing matches.
+/// A filter that matches nothing.
 const NOTHING: &str = "less 0";
 
-/// `pcap:` of the configuration.
+/// The settings below `pcap:` in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// `buffer-size` in bytes; 0 leaves it to libpcap.
@@ -63,20 +63,20 @@ pub struct Libpcap {
     state: State,
     looked: Option<Instant>,
     started: bool,
-    /// After [`LiveSource::stop`]: the number of frames, of all handles, with which everything is received.
+    /// After [`LiveSource::stop`]: the total number of frames, over all handles, at which everything is received.
     last: Option<u64>,
     data: Vec<u8>,
     metas: Vec<Meta>,
-    /// The batch comes with the next call: this one reported that the interface is up.
+    /// The next call returns the batch, because this one reported that the interface is up.
     held: bool,
     counters: LiveCounters,
-    /// libpcap's last counts; they have 32 bits and wrap around.
+    /// libpcap's latest counts, which have 32 bits and wrap around.
     asked: (u32, u32),
     sender: Option<Sender>,
 }
 
 impl Libpcap {
-    /// Opens the interface `name`, or [`ANY`]. No packet comes in before [`LiveSource::start`].
+    /// Opens the interface `name`, or [`ANY`]. It accepts no packets before [`LiveSource::start`].
     ///
     /// # Errors
     /// libpcap's error; a link layer that the decoder does not know; a filter that does not compile.
@@ -109,12 +109,12 @@ impl Libpcap {
     /// Copies libpcap's packets into the batch.
     ///
     /// # Errors
-    /// The interface is gone.
+    /// The interface disappeared.
     fn fill(&mut self, max: usize) -> Result<(), pcap::Error> {
         let Some(handle) = &mut self.handle else { return Ok(()) };
         let (data, metas) = (&mut self.data, &mut self.metas);
         let (link, trusted) = (self.link, self.settings.trust == Trust::Everybody);
-        // After the stop no more than there were then.
+        // After the stop, take only the packets that the kernel had then.
         let left = self
             .last
             .map_or(usize::MAX, |n| usize::try_from(n.saturating_sub(self.counters.frames)).unwrap_or(usize::MAX));
@@ -158,7 +158,7 @@ impl Libpcap {
         }
     }
 
-    /// Looks whether the interface is still there, is back, or is up.
+    /// Checks whether the interface still exists, has reappeared, or is up.
     fn look(&mut self) -> Received {
         let now = Instant::now();
         self.looked = Some(now);
@@ -186,7 +186,7 @@ impl Libpcap {
         }
     }
 
-    /// The handle is of no use any more.
+    /// Closes the handle, because the interface disappeared.
     fn gone(&mut self, now: Instant) -> Received {
         self.count();
         self.handle = None;
@@ -199,7 +199,7 @@ impl Libpcap {
         handle.filter(&expression, true).map_err(|e| wrong_filter(&self.name, &expression, self.link, &e))
     }
 
-    /// Adds libpcap's counts since the last call.
+    /// Adds libpcap's counts since the previous call.
     fn count(&mut self) {
         if self.last.is_some() {
             return;
@@ -212,7 +212,7 @@ impl Libpcap {
     }
 }
 
-/// A handle that rejects everything, and its link type.
+/// Opens a handle that rejects everything. Returns its link type, too.
 fn open(name: &str, s: &Settings) -> Result<(Capture<Active>, LinkType), LiveError> {
     let failed = |what: &'static str, e: pcap::Error| match &e {
         pcap::Error::PcapError(text) if text.contains("permission") || text.contains("Operation not permitted") => {
@@ -236,7 +236,7 @@ fn open(name: &str, s: &Settings) -> Result<(Capture<Active>, LinkType), LiveErr
         let hardware = u16::try_from(link.0).unwrap_or(u16::MAX);
         return Err(LiveError::LinkLayer { interface: name.to_owned(), hardware });
     }
-    // An error in the filter is reported at start, not when packets arrive.
+    // Report an error in the filter now, not when packets arrive.
     if let Some(expression) = &s.filter {
         handle.compile(expression, true).map_err(|e| wrong_filter(name, expression, link, &e))?;
     }
@@ -253,7 +253,7 @@ fn wrong_filter(name: &str, expression: &str, link: LinkType, e: &pcap::Error) -
     LiveError::Filter { interface: name.to_owned(), source }
 }
 
-/// The link type for files of libpcap's data link: the numbers differ for raw IP.
+/// The link type in files for libpcap's data link type. The numbers differ for raw IP.
 fn link(datalink: pcap::Linktype) -> LinkType {
     match u32::try_from(datalink.0).unwrap_or(u32::MAX) {
         12 | 14 => LinkType::RAW,
@@ -278,7 +278,7 @@ impl LiveSource for Libpcap {
         for attempt in 0..2 {
             if self.fill(max.max(1)).is_err() {
                 self.counters.errors += 1;
-                // Packets copied earlier are received first.
+                // Return the packets copied earlier first.
                 if self.metas.is_empty() {
                     return self.gone(Instant::now());
                 }

@@ -1,21 +1,21 @@
-//! The state of an interface and its changes: it goes down and up, it is gone, another one of its name appears.
+//! The state of an interface and its changes: it goes down or up, disappears, or another one with its name appears.
 
 use std::time::{Duration, Instant};
 
 use crate::live::{LinkChange, Received};
 
-/// The shortest and the longest time after which a lost interface is looked for again.
+/// The shortest and the longest interval between checks for an interface that disappeared.
 const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
-/// How often an interface from which nothing comes is looked at.
+/// How often to check an interface that receives nothing.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
-/// Whether the interface is there.
+/// The state of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Up,
-    /// From the kernel, or from the interface itself.
+    /// It exists and is down, according to the kernel or to an error of the socket.
     Down,
-    /// To be looked for again then.
+    /// It does not exist, and the next check is at `until`.
     Gone {
         until: Instant,
         pause: Duration,
@@ -23,17 +23,17 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// That of an interface that is there.
+    /// The state of an existing interface.
     pub(crate) fn of(up: bool) -> State {
         if up { State::Up } else { State::Down }
     }
 
-    /// Whether it is not to be looked for yet.
+    /// Whether it is too early for the next check.
     pub(crate) fn rests(self, now: Instant) -> bool {
         matches!(self, State::Gone { until, .. } if now < until)
     }
 
-    /// It is the interface that it was, and is up or not: whether that is new.
+    /// Records that the same interface exists, and whether it is up. Returns the change, if there is one.
     pub(crate) fn is_there(&mut self, up: bool) -> Option<LinkChange> {
         let (state, change) = match (*self, up) {
             (State::Up, false) => (State::Down, LinkChange::Down),
@@ -44,12 +44,12 @@ impl State {
         Some(change)
     }
 
-    /// There are packets, which are the surest sign: whether that is new.
+    /// Records packets, the surest sign that the interface is up. Returns the change, if there is one.
     pub(crate) fn has_packets(&mut self) -> Option<LinkChange> {
         if *self == State::Down { self.is_there(true) } else { None }
     }
 
-    /// It is gone, and is looked for after a time that grows: whether that is new.
+    /// Records that it does not exist, and schedules the next check at a growing interval. Returns the change, if there is one.
     pub(crate) fn is_gone(&mut self, now: Instant) -> Option<LinkChange> {
         let (pause, change) = match *self {
             State::Gone { pause, .. } => ((pause * 2).min(BACK_OFF[1]), None),
@@ -60,7 +60,7 @@ impl State {
     }
 }
 
-/// The change as a result of receiving.
+/// Converts a change to the result of receiving.
 pub(crate) fn received(change: Option<LinkChange>) -> Received {
     change.map_or(Received::Idle, Received::Link)
 }

@@ -1,4 +1,4 @@
-//! The interface of live captures: packets arrive at any time, wait in memory that the kernel fills, and are released.
+//! The interface of live captures: packets arrive at any time, wait in memory that the kernel fills, and are released after inspection.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use crate::reader::Batch;
 /// The verdict on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Verdict {
-    /// It goes on its way, as it is.
+    /// The packet is forwarded unchanged.
     #[default]
     Accept,
-    /// It does not.
+    /// The packet is dropped.
     Drop,
-    /// It goes on its way with other bytes: so many, from there on in those of its [`Decisions`].
+    /// The packet is forwarded with other bytes: start and length in the bytes of its [`Decisions`].
     Replace(u32, u32),
 }
 
-/// To whom an answer goes.
+/// The direction of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// Back to where the packet came from.
+    /// To the packet's sender.
     Source,
-    /// To where the packet goes.
+    /// To the packet's receiver.
     Destination,
 }
 
@@ -32,13 +32,13 @@ pub struct Decisions {
     verdicts: Vec<Verdict>,
     bytes: Vec<u8>,
     answers: Vec<(Side, u32, u32)>,
-    /// Of packets, by their index, in order.
+    /// Index, value and mask of packets whose marks change, in order.
     marks: Vec<(u32, u32, u32)>,
     bypassed: Vec<u32>,
 }
 
 impl Decisions {
-    /// Forgets all.
+    /// Removes all decisions.
     pub fn clear(&mut self) {
         self.verdicts.clear();
         self.bytes.clear();
@@ -47,43 +47,43 @@ impl Decisions {
         self.bypassed.clear();
     }
 
-    /// The next packet goes on its way as it is.
+    /// Accepts the next packet unchanged.
     pub fn accept(&mut self) {
         self.verdicts.push(Verdict::Accept);
     }
 
-    /// The next packet does not.
+    /// Drops the next packet.
     #[expect(clippy::should_implement_trait, reason = "the field's own word, and no owner is dropped")]
     pub fn drop(&mut self) {
         self.verdicts.push(Verdict::Drop);
     }
 
-    /// The next packet goes on its way as `frame`: of the same length, or shorter, with the same headers but for lengths and
-    /// checksums, which are right.
+    /// Forwards the next packet as `frame`, which is not longer, and has the same headers except for correct lengths and
+    /// checksums.
     pub fn replace(&mut self, frame: &[u8]) {
         let (at, len) = self.keep(frame);
         self.verdicts.push(Verdict::Replace(at, len));
     }
 
-    /// `frame` is sent besides: from its link layer on, which is that of the batch. Checksums are right.
+    /// Sends an additional `frame`, which starts with the batch's link layer and has correct checksums.
     pub fn answer(&mut self, to: Side, frame: &[u8]) {
         let (at, len) = self.keep(frame);
         self.answers.push((to, at, len));
     }
 
-    /// The packet decided on last gets these bits of its mark set to those of `value` (NFQUEUE).
+    /// Sets the bits in `mask` of the latest packet's mark to those of `value` (NFQUEUE).
     pub fn mark(&mut self, value: u32, mask: u32) {
         let index = self.verdicts.len().saturating_sub(1) as u32;
         self.marks.push((index, value, mask));
     }
 
-    /// The packet decided on last is of a flow that needs no more looking.
+    /// Notes that the latest packet belongs to a flow that needs no more inspection.
     pub fn bypass(&mut self) {
         let index = self.verdicts.len().saturating_sub(1) as u32;
         self.bypassed.push(index);
     }
 
-    /// The bits of its mark that the packet at `index` gets, and which they are.
+    /// The new bits of the packet's mark, and the mask of bits that change.
     pub fn mark_of(&self, index: usize) -> Option<(u32, u32)> {
         if self.marks.is_empty() {
             return None;
@@ -92,7 +92,7 @@ impl Decisions {
         self.marks.get(at).map(|m| (m.1, m.2))
     }
 
-    /// Whether the packet at `index` is of a flow that needs no more looking.
+    /// Whether the packet at `index` belongs to a flow that needs no more inspection.
     pub fn is_bypassed(&self, index: usize) -> bool {
         !self.bypassed.is_empty() && self.bypassed.binary_search(&(index as u32)).is_ok()
     }
@@ -108,7 +108,7 @@ impl Decisions {
         self.bytes.get(at..at.saturating_add(len as usize)).unwrap_or(&[])
     }
 
-    /// Whether nothing is dropped, replaced or answered so far.
+    /// Whether no packet was dropped or replaced, and there are no answers, so far.
     pub fn is_plain(&self) -> bool {
         self.answers.is_empty() && self.verdicts.iter().all(|v| *v == Verdict::Accept)
     }
@@ -137,7 +137,7 @@ impl Decisions {
 pub enum Received {
     /// [`LiveSource::batch`] has frames.
     Frames,
-    /// None came in that time.
+    /// No packets arrived in that time.
     Idle,
     /// The interface changed; reported once.
     Link(LinkChange),
@@ -146,99 +146,98 @@ pub enum Received {
 /// A change of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkChange {
-    /// It is down.
+    /// It went down.
     Down,
-    /// There is no such interface any more.
+    /// It disappeared.
     Gone,
-    /// It is there and up again.
+    /// It exists and is up again.
     Back,
 }
 
 /// A source of live packets, for one worker.
 ///
-/// The worker's loop is `receive`, `batch`, `release`: the frames of a batch borrow from memory that the kernel fills again
-/// after their release. In `release` an inline source carries out the verdicts in order; a passive one only sends the answers.
+/// The worker's loop is `receive`, `batch`, `release`. The frames of a batch borrow from memory that the kernel fills again
+/// after their release. In `release`, an inline source carries out the verdicts in order; a passive one only sends the answers.
 ///
-/// A source may be of several interfaces, its ends: the two that are bridged. Each batch is of one of them.
+/// A source may have several interfaces, its ends, such as two that are bridged. Each batch comes from one of them.
 pub trait LiveSource {
-    /// Waits at most `wait` for packets, and makes at most `max` of them the next batch (at least 1). Unreleased packets
-    /// are accepted. Never fails for good: it waits for an interface that disappears, and opens it again.
+    /// Waits at most `wait` for packets, and makes at most `max` of them the next batch (at least 1). Accepts unreleased packets.
+    /// It never fails permanently: it waits for an interface that disappeared, and opens it again.
     fn receive(&mut self, max: usize, wait: Duration) -> Received;
 
-    /// The frames of the last [`LiveSource::receive`]. They have the number 0.
+    /// The frames of the latest [`LiveSource::receive`]. Their number is 0.
     fn batch(&self) -> Batch<'_>;
 
-    /// Which of its interfaces the last [`LiveSource::receive`] is about: below [`LiveSource::ends`].
+    /// The interface of the latest [`LiveSource::receive`], below [`LiveSource::ends`].
     fn end(&self) -> usize {
         0
     }
 
-    /// How many interfaces it has.
+    /// The number of its interfaces.
     fn ends(&self) -> usize {
         1
     }
 
-    /// The packets of the batch are done with, and this becomes of them, in their order; those without a verdict are
-    /// accepted.
+    /// Releases the packets of the batch, and carries out the decisions on them, in order. Packets without a verdict are accepted.
     fn release(&mut self, decisions: &Decisions);
 
-    /// Whether verdicts are carried out.
+    /// Whether the source carries out verdicts.
     fn is_inline(&self) -> bool {
         false
     }
 
-    /// Whether its interfaces were up when they were last looked at.
+    /// Whether its interfaces were up at the latest check.
     fn is_up(&self) -> bool {
         true
     }
 
-    /// Checksums are not to be looked at from here on ([`Batch::trusted`] is true of all frames).
+    /// Trusts all checksums from now on ([`Batch::trusted`] is true for all frames).
     fn trust(&mut self) {}
 
-    /// Lets packets in. Before, there are none.
+    /// Starts to accept packets. Before that, there are none.
     ///
     /// # Errors
-    /// The kernel does not want to.
+    /// The kernel's error.
     fn start(&mut self) -> Result<(), LiveError>;
 
-    /// Lets no more packets in. Those that are there are still received; they are all there once [`LiveSource::settle`] is over.
+    /// Accepts no more packets. Those that the kernel has are still received; all of them are available after [`LiveSource::settle`].
     fn stop(&mut self);
 
-    /// How long packets may be on their way from the kernel to [`LiveSource::receive`].
+    /// The longest time that a packet takes from the kernel to [`LiveSource::receive`].
     fn settle(&self) -> Duration;
 
-    /// Packets received and lost so far at one of its ends. Asks the kernel.
+    /// Packets received and lost so far at one end. Reads the kernel's counters, too.
     fn counters(&mut self, end: usize) -> LiveCounters;
 }
 
 /// Packets received and lost by a live source.
 ///
-/// `kernel_packets` = `frames` + `kernel_drops` + `unreadable` + packets that wait in the ring; at the end none waits.
+/// `kernel_packets` = `frames` + `kernel_drops` + `unreadable` + packets that wait in the ring. At the end, none waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LiveCounters {
-    /// Packets that the kernel had for the source: those it delivered, and those it dropped.
+    /// Packets that the kernel delivered to the source or dropped.
     pub kernel_packets: u64,
-    /// Those for which there was no room.
+    /// Packets that the kernel dropped for lack of room.
     pub kernel_drops: u64,
-    /// How often the ring was full.
+    /// Number of times that the ring was full.
     pub freezes: u64,
     /// Frames handed out.
     pub frames: u64,
-    /// Captured bytes of these.
+    /// Captured bytes of these frames.
     pub bytes: u64,
-    /// Frames of which the ring has not all bytes.
+    /// Frames of which the ring does not have all bytes.
     pub truncated: u64,
-    /// Packets in the ring that could not be read; none, unless the kernel is broken.
+    /// Invalid packets in the ring; 0 unless the kernel has a bug.
     pub unreadable: u64,
-    /// Errors of the socket: the interface was down, or gone.
+    /// Errors of the socket: the interface went down or disappeared.
     pub errors: u64,
-    /// How often the source was opened again.
+    /// Number of times that the source was opened again.
     pub reopened: u64,
-    /// Inline: frames that were sent on. Those handed out are `sent` + `dropped` + `send_errors`.
+    /// Inline: frames that were forwarded. `sent` + `dropped` + `send_errors` is the number of frames handed out.
     pub sent: u64,
-    /// Inline: frames that were dropped by their verdict.
+    /// Inline: frames that a verdict dropped.
     pub dropped: u64,
-    /// Inline: frames that were accepted, and could not be sent on: lost.
+    /// Inline: accepted frames that could not be forwarded, and were lost.
     pub send_errors: u64,
     /// Answers that were sent.
     pub answers: u64,
@@ -246,15 +245,15 @@ pub struct LiveCounters {
     pub answer_errors: u64,
     /// AF_XDP: the kernel's counters of its rings.
     pub rings: XdpRings,
-    /// How often packets were waited for…
+    /// Number of waits for packets…
     pub polls: u64,
-    /// …until a signal came…
+    /// …that a signal ended…
     pub poll_signal: u64,
-    /// …until time was up…
+    /// …that ended with their time…
     pub poll_timeout: u64,
-    /// …until there were some…
+    /// …that packets ended…
     pub poll_data: u64,
-    /// …until there was an error.
+    /// …that an error ended.
     pub poll_errors: u64,
 }
 
@@ -287,17 +286,18 @@ impl LiveCounters {
 /// The kernel's counters of an AF_XDP socket's rings (`XDP_STATISTICS`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct XdpRings {
-    /// Packets for which there was no chunk, or that are larger than one. Part of [`LiveCounters::kernel_drops`].
+    /// Packets without a free chunk, or larger than a chunk. Part of [`LiveCounters::kernel_drops`].
     pub dropped: u64,
-    /// Packets for which there was no room in the receive ring. Part of [`LiveCounters::kernel_drops`].
+    /// Packets without room in the receive ring. Part of [`LiveCounters::kernel_drops`].
     pub full: u64,
-    /// How often no chunk was free; these are not packets. With zero-copy the card waits for chunks and counts its losses.
+    /// Number of times that no chunk was free; this is not a number of packets. With zero-copy, the card waits for chunks and
+    /// counts its losses.
     pub fill_empty: u64,
-    /// Entries of ours that the kernel could not read; none, unless this engine is broken.
+    /// Our entries that the kernel rejected; 0 unless this engine has a bug.
     pub invalid: u64,
-    /// Packets that came and were not wanted: `bpf-filter`, which is ours to run.
+    /// Packets that `bpf-filter` rejected, which this process runs.
     pub filtered: u64,
-    /// How often a wait ended, and there were no packets.
+    /// Number of waits that ended with data but without packets.
     pub empty: u64,
 }
 
@@ -317,10 +317,10 @@ impl XdpRings {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
-    /// There is no interface of that name.
+    /// There is no interface with this name.
     #[error("{0}: there is no such interface; `ip link` lists those that there are")]
     NoInterface(String),
-    /// The name cannot be that of an interface.
+    /// The name is invalid for an interface.
     #[error("{0}: is no name of an interface: it has 1 to 15 bytes")]
     Name(String),
     /// Only privileged processes may.
@@ -341,7 +341,7 @@ pub enum LiveError {
         /// The capabilities that are needed for the program, beside that for capturing.
         needs: &'static str,
     },
-    /// Another program is there.
+    /// Another program is attached to the interface.
     #[error(
         "{interface}: another program for XDP is there, or its queue has another socket: `ip link show dev {interface}` shows it, \
          and `ip link set dev {interface} xdp off` removes it"
@@ -358,12 +358,12 @@ pub enum LiveError {
         /// The hardware type, as in `/sys/class/net/*/type`.
         hardware: u16,
     },
-    /// A setting that cannot be.
+    /// A setting is invalid.
     #[error("{interface}: {setting}: {message}")]
     Setting {
         /// The interface.
         interface: String,
-        /// Which.
+        /// The setting's name.
         setting: &'static str,
         /// The error.
         message: String,
@@ -384,24 +384,24 @@ pub enum LiveError {
         /// The queue.
         queue: u16,
     },
-    /// Someone else has it.
+    /// Another process has the queue.
     #[error(
         "queue {queue}: another program has it (netlink port {port}, most often its process id): end it, or name another queue"
     )]
     QueueTaken {
         /// The queue.
         queue: u16,
-        /// The number of its socket.
+        /// The netlink port of its socket.
         port: u32,
     },
-    /// The kernel refused something.
+    /// The kernel refused an operation.
     #[error("{interface}: {what}: {source}")]
     System {
         /// The interface.
         interface: String,
         /// The operation.
         what: &'static str,
-        /// Its error.
+        /// The kernel's error.
         source: std::io::Error,
     },
 }

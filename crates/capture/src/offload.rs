@@ -1,7 +1,7 @@
 //! Offloads of an interface: changes of packets by card and kernel before capture.
 //!
-//! LRO and GRO merge received segments into larger packets, TSO and GSO cut large ones of the host's own only after they were
-//! captured. [`Offloads::disable`] switches off those that are on, and on again when it is dropped.
+//! LRO and GRO merge received segments into larger packets. TSO and GSO segment the host's own large packets only after they were
+//! captured. [`Offloads::disable`] switches these off; dropping the result switches them on again.
 
 use std::io;
 
@@ -17,15 +17,15 @@ const FLAG_LRO: u32 = 1 << 15;
 /// An offload with the commands that read and set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Offload {
-    /// As `ethtool -K` calls it.
+    /// Its name in `ethtool -K`.
     name: &'static str,
     get: u32,
     set: u32,
-    /// Its bit, where one number has several.
+    /// Its bit, if the number combines several offloads.
     bit: Option<u32>,
 }
 
-/// In the order in which they are switched off: TSO falls back to GSO.
+/// All offloads, in the order of switching them off. TSO comes before GSO, which it falls back to.
 const ALL: [Offload; 4] = [
     Offload { name: "lro", get: GET_FLAGS, set: SET_FLAGS, bit: Some(FLAG_LRO) },
     Offload { name: "gro", get: 0x2b, set: 0x2c, bit: None },
@@ -34,7 +34,7 @@ const ALL: [Offload; 4] = [
 ];
 
 impl Offload {
-    /// Whether it is on; `false` where the driver does not know it.
+    /// Whether it is on; `false` if the driver does not know it.
     fn is_on(self, asker: &Asker, interface: &str) -> bool {
         asker.number(interface, self.get).is_ok_and(|n| n & self.bit.unwrap_or(u32::MAX) != 0)
     }
@@ -51,21 +51,21 @@ impl Offload {
     }
 }
 
-/// Offloads of an interface that are off as long as this is there.
+/// Keeps an interface's offloads off until it is dropped.
 #[derive(Debug)]
 pub struct Offloads {
     interface: String,
     asker: Asker,
     off: Vec<Offload>,
-    /// Those that the driver does not switch off.
+    /// Offloads that the driver does not switch off.
     fixed: Vec<&'static str>,
 }
 
 impl Offloads {
-    /// Switches off the offloads that are on. Those that a driver does not let go of stay on, and are in [`Offloads::fixed`].
+    /// Switches off the offloads that are on. Those that the driver refuses to switch off stay on, and are in [`Offloads::fixed`].
     ///
     /// # Errors
-    /// There is no such interface; the process may not (`CAP_NET_ADMIN`).
+    /// There is no such interface, or the process lacks the permission (`CAP_NET_ADMIN`).
     pub fn disable(interface: &str) -> Result<Offloads, LiveError> {
         Interface::find(interface)?;
         let failed = |what, source| LiveError::System { interface: interface.to_owned(), what, source };
@@ -101,10 +101,10 @@ impl Offloads {
         &self.fixed
     }
 
-    /// Switches them on again.
+    /// Switches the offloads on again.
     ///
     /// # Errors
-    /// The first that the kernel does not switch; the others are on.
+    /// The first error. The remaining offloads are still switched on.
     pub fn restore(&mut self) -> Result<(), LiveError> {
         let mut result = Ok(());
         for offload in std::mem::take(&mut self.off).into_iter().rev() {

@@ -8,7 +8,7 @@ use crate::reader::{Bounds, Meta, Stop};
 /// Length of the file header.
 pub(crate) const FILE_HEADER: usize = 24;
 
-/// Most bytes one record may carry: the bound that libpcap and Wireshark hold too.
+/// Most bytes of one record. libpcap and Wireshark have the same limit.
 pub(crate) const MAX_PACKET: u32 = 262_144;
 
 /// Microseconds.
@@ -18,31 +18,32 @@ pub(crate) const MAGIC_NANO: u32 = 0xa1b2_3c4d;
 /// Microseconds, records with eight bytes more (Alexey Kuznetzov's patches).
 pub(crate) const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 
-/// A file header that was understood.
+/// A parsed file header.
 #[derive(Debug, Clone)]
 pub(crate) struct Pcap {
     /// Whether the file is big endian.
     pub(crate) swapped: bool,
     nano: bool,
     record_header: usize,
-    /// Bytes of a packet that are delivered at most.
+    /// Most bytes of a packet that are delivered.
     snaplen: u32,
     pub(crate) link: LinkType,
-    /// How the two length fields are ordered in files older than version 2.4.
+    /// The order of the two length fields, which differs in files older than version 2.4.
     order: LengthOrder,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LengthOrder {
-    /// Captured first: version 2.4.
+    /// The captured length comes first: version 2.4.
     Normal,
-    /// The smaller one is the captured one: version 2.3, written both ways.
+    /// The smaller one is the captured length: version 2.3, which was written in both orders.
     Smaller,
-    /// Captured last: before 2.3.
+    /// The captured length comes last: before 2.3.
     Reversed,
 }
 
-/// The byte order that `magic` (read as little endian) shows: `Some(true)` for big endian, `None` where it is none.
+/// The byte order of a file whose magic number, read as little endian, is `magic`: `Some(true)` for big endian. `None` if the
+/// magic number is unknown.
 pub(crate) fn byte_order(magic: u32) -> Option<bool> {
     let known = |m| matches!(m, MAGIC_MICRO | MAGIC_NANO | MAGIC_MODIFIED);
     if known(magic) {
@@ -57,7 +58,7 @@ fn u32_at(data: &[u8], at: usize, swapped: bool) -> Option<u32> {
 }
 
 impl Pcap {
-    /// Reads the file header; `Err` holds major and minor version of one that is not supported.
+    /// Parses the file header. The error has the major and minor version, if it is not supported.
     pub(crate) fn new(header: &[u8; FILE_HEADER]) -> Result<Self, (u16, u16)> {
         let field = |at| u32_at(header, at, false).unwrap_or_default();
         let swapped = byte_order(field(0)).unwrap_or_default();
@@ -77,7 +78,7 @@ impl Pcap {
             nano: magic == MAGIC_NANO,
             record_header: if magic == MAGIC_MODIFIED { 24 } else { 16 },
             snaplen: if snaplen == 0 { MAX_PACKET } else { snaplen.min(MAX_PACKET) },
-            // The upper bits tell of a frame check sequence, not of the link.
+            // The upper bits describe the frame check sequence, not the link type.
             link: LinkType(field(20) & 0x03ff_ffff),
             order: match minor {
                 0..=2 => LengthOrder::Reversed,
@@ -87,7 +88,7 @@ impl Pcap {
         })
     }
 
-    /// Takes whole records from the front of `data`; returns how many bytes they are, and why it stopped.
+    /// Takes whole records from the front of `data`. Returns the number of bytes, and why it stopped.
     pub(crate) fn fill(&self, data: &[u8], out: &mut Vec<Meta>, bounds: Bounds) -> (usize, Stop) {
         let mut at = 0usize;
         let header = self.record_header;

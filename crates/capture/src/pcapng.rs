@@ -1,7 +1,7 @@
 //! The pcapng file format (draft-ietf-opsawg-pcapng): blocks, each with its length at both ends.
 //!
-//! Packet blocks (enhanced, simple and the obsolete one), section headers and interface descriptions are understood;
-//! others are stepped over without being held in memory, whatever their size.
+//! The parser handles packet blocks (enhanced, simple and the obsolete one), section headers and interface descriptions. It
+//! skips other blocks without keeping them in memory, whatever their size.
 
 use margay_packet::{LinkType, Time};
 
@@ -17,17 +17,17 @@ const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 
-/// The largest packet block or interface description: these are held in memory whole.
+/// The largest packet block or interface description, because these are in memory as a whole.
 const MAX_BLOCK: u32 = 16 << 20;
-/// Interfaces kept of one section; the obsolete packet block cannot name more.
+/// Most interfaces of one section. The obsolete packet block cannot name more.
 const MAX_INTERFACES: usize = 1 << 16;
 
-/// How an interface's timestamps become microseconds.
+/// The unit of an interface's timestamps, for conversion to microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Times(u64),
     DividedBy(u64),
-    /// So small that any timestamp is less than a microsecond.
+    /// The unit is so small that any timestamp is less than a microsecond.
     Vanishing,
     /// 2 to the minus n seconds.
     Binary(u32),
@@ -69,23 +69,23 @@ fn unit(resolution: u8) -> Unit {
     }
 }
 
-/// A block that is being stepped over.
+/// A block that is being skipped.
 #[derive(Debug, Clone, Copy)]
 struct Skip {
     total: u32,
     left: u32,
 }
 
-/// Where a pcapng file stands.
+/// The state of parsing a pcapng file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PcapNg {
     /// Whether the section is big endian.
     pub(crate) swapped: bool,
     interfaces: Vec<Interface>,
     skip: Option<Skip>,
-    /// Time of the packet before, for those that carry none.
+    /// Time of the previous packet, for packets without a time.
     last_time: Time,
-    /// Blocks stepped over.
+    /// Number of skipped blocks.
     pub(crate) skipped_blocks: u64,
 }
 
@@ -112,7 +112,7 @@ const fn padded(n: u32) -> u64 {
 }
 
 impl PcapNg {
-    /// Bytes already consumed of the block that is being stepped over, and its length.
+    /// For a block that is being skipped: the bytes consumed so far, and its length.
     pub(crate) fn partial(&self) -> Option<(u64, u64)> {
         self.skip.map(|s| (u64::from(s.total - s.left), u64::from(s.total)))
     }
@@ -122,7 +122,7 @@ impl PcapNg {
         self.interfaces.first().map(|i| i.link)
     }
 
-    /// Takes whole blocks from the front of `data`; returns how many bytes they are, and why it stopped.
+    /// Takes whole blocks from the front of `data`. Returns the number of bytes, and why it stopped.
     pub(crate) fn fill(&mut self, data: &[u8], out: &mut Vec<Meta>, bounds: Bounds) -> (usize, Stop) {
         let mut at = 0usize;
         while out.len() < bounds.frames {
@@ -135,7 +135,7 @@ impl PcapNg {
         (at, Stop::Full)
     }
 
-    /// Takes one block, or a part of one that is stepped over; returns how many bytes (never none).
+    /// Takes one block, or a part of a skipped one. Returns the number of bytes, which is never 0.
     fn block(&mut self, rest: &[u8], at: usize, out: &mut Vec<Meta>) -> Result<usize, Stop> {
         if let Some(skip) = self.skip {
             return self.step(skip, rest);
@@ -143,7 +143,7 @@ impl PcapNg {
         let fields = Fields { data: rest, swapped: self.swapped };
         let (Some(kind), Some(length)) = (fields.u32(0), fields.u32(4)) else { return Err(Stop::Need(8)) };
         if kind == SECTION {
-            // Frames that are handed out together are all of one section.
+            // All frames of a batch must belong to one section.
             if !out.is_empty() {
                 return Err(Stop::Full);
             }
@@ -184,7 +184,7 @@ impl PcapNg {
         Ok(whole)
     }
 
-    /// Steps over a block; its last four bytes are its length again.
+    /// Skips a block. Its last four bytes repeat its length.
     fn step(&mut self, skip: Skip, rest: &[u8]) -> Result<usize, Stop> {
         let middle = skip.left.saturating_sub(4);
         if middle > 0 {
@@ -203,7 +203,7 @@ impl PcapNg {
         Ok(4)
     }
 
-    /// A section header: the byte order may change, and interface numbers start again.
+    /// Parses a section header. The byte order may change, and interface numbers start again.
     fn section(&mut self, rest: &[u8]) -> Result<usize, Stop> {
         let Some(magic) = (Fields { data: rest, swapped: false }).u32(8) else { return Err(Stop::Need(12)) };
         let swapped = match magic {
@@ -218,7 +218,7 @@ impl PcapNg {
         if length < 28 || length % 4 != 0 {
             return Err(Stop::Broken(Broken::BlockLength { kind: SECTION, length }));
         }
-        // 1.2 was written by mistake and reads as 1.0.
+        // Some programs wrote 1.2 by mistake; it is the same as 1.0.
         if major != 1 || !matches!(minor, 0 | 2) {
             return Err(Stop::Broken(Broken::Version(major, minor)));
         }
@@ -280,7 +280,7 @@ impl PcapNg {
             let known = self.interfaces.len() as u32;
             return Err(Stop::Broken(Broken::Interface { id, known }));
         };
-        // A simple packet block has neither a time nor a captured length: the interface's limit cuts the packet.
+        // A simple packet block has neither a time nor a captured length; the interface's snaplen limits the packet.
         let (header, captured, wire, time) = if kind == SIMPLE_PACKET {
             let wire = field(8);
             let cut = if interface.snaplen == 0 { wire } else { wire.min(interface.snaplen) };

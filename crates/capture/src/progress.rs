@@ -1,24 +1,24 @@
-//! Showing how far reading is. Nothing here reads a clock: the caller brings the time, once a batch at most.
+//! Shows the progress of reading. Nothing here reads a clock; the caller provides the time, at most once for each batch.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// How far reading is; plain numbers, cheap to copy.
+/// The progress of reading, as plain numbers that are cheap to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Bytes taken from files and standard input.
     pub bytes_read: u64,
-    /// Bytes that there are, where that is known; not so for standard input.
+    /// Total bytes, if known; standard input has none.
     pub total: Option<u64>,
-    /// Packets read, those filtered out included.
+    /// Packets read, including those that the filter rejected.
     pub packets: u64,
     /// Their captured bytes.
     pub packet_bytes: u64,
 }
 
 impl Progress {
-    /// The part that is done, 0 to 1, where the total is known.
+    /// The completed share, 0 to 1; `None` if the total is unknown.
     pub fn fraction(&self) -> Option<f64> {
         match self.total? {
             0 => Some(1.0),
@@ -27,17 +27,17 @@ impl Progress {
     }
 }
 
-/// Where the display goes.
+/// The style of the display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// One line on a terminal, drawn over itself ten times a second.
+    /// One line on a terminal, redrawn ten times a second.
     Terminal,
-    /// A line of its own each second, for logs.
+    /// A new line each second, for logs.
     Log,
 }
 
 impl Style {
-    /// [`Style::Terminal`] where `out` is one that lines can be drawn over on.
+    /// [`Style::Terminal`] if `out` is a terminal that can redraw a line.
     pub fn of(out: &impl io::IsTerminal) -> Style {
         let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
         if out.is_terminal() && !dumb { Style::Terminal } else { Style::Log }
@@ -53,7 +53,7 @@ impl Style {
 
 /// Width of the bar in characters.
 const BAR: usize = 24;
-/// Time that rates are an average over, roughly.
+/// Approximate averaging time of rates, in seconds.
 const SMOOTH: f64 = 3.0;
 
 /// Draws [`Progress`] to a writer.
@@ -85,7 +85,7 @@ impl<W: Write> ProgressDisplay<W> {
         }
     }
 
-    /// Draws if it is time to.
+    /// Draws if the next line is due.
     ///
     /// # Errors
     /// Those of the writer.
@@ -105,7 +105,7 @@ impl<W: Write> ProgressDisplay<W> {
         self.draw(progress, now)
     }
 
-    /// Draws the last line, with rates over the whole time, and ends it.
+    /// Draws the final line, with rates over the whole time, and a line end.
     ///
     /// # Errors
     /// Those of the writer.

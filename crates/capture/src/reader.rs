@@ -1,4 +1,4 @@
-//! Reading one capture: batches of frames out of the read-ahead buffer.
+//! Reads one capture, as batches of frames in the read-ahead buffer.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::filter::FilterSet;
 use crate::pcap::{self, FILE_HEADER, Pcap};
 use crate::pcapng::{self, PcapNg};
 
-/// A frame found by `fill`: the place of its bytes, counted from the start of `fill`.
+/// A frame found by `fill`. Offsets count from the start of the data given to `fill`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meta {
     pub(crate) start: u32,
@@ -21,14 +21,14 @@ pub(crate) struct Meta {
     pub(crate) wire_len: u32,
     pub(crate) link: LinkType,
     pub(crate) time: Time,
-    /// Its checksums are not to be looked at.
+    /// Its checksums are trusted without a check.
     pub(crate) trusted: bool,
 }
 
-/// How far `fill` goes.
+/// The limit of one call of `fill`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Until this many frames are in the list.
+    /// The number of frames in the list at which it stops.
     pub(crate) frames: usize,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Bounds {
 pub(crate) enum Stop {
     /// The batch is complete.
     Full,
-    /// The next record needs so many bytes, as far as is known.
+    /// The next record needs this many bytes, as far as is known.
     Need(usize),
     /// The next record is broken.
     Broken(Broken),
@@ -68,20 +68,20 @@ enum Format {
     PcapNg(PcapNg),
 }
 
-/// Counters of reading; plain numbers, cheap to copy.
+/// Counters of reading, as plain numbers that are cheap to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Frames delivered.
     pub frames: u64,
     /// Captured bytes of the frames delivered.
     pub bytes: u64,
-    /// Frames that the filter did not let through.
+    /// Frames that the filter rejected.
     pub filtered: u64,
-    /// Captured bytes of those.
+    /// Captured bytes of the rejected frames.
     pub filtered_bytes: u64,
-    /// Frames delivered that the capture had cut (fewer bytes than on the wire).
+    /// Delivered frames that the capture had truncated (fewer bytes than on the wire).
     pub cut: u64,
-    /// pcapng blocks stepped over because they hold no packet.
+    /// pcapng blocks that were skipped because they have no packet.
     pub skipped_blocks: u64,
 }
 
@@ -97,21 +97,21 @@ impl Counters {
     }
 }
 
-/// A step's outcome: how many bytes it took, and the number of its first frame.
+/// The result of a step: the number of bytes used, and the number of its first frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ready {
     used: usize,
     first: u64,
 }
 
-/// Memory that one reader leaves to the next.
+/// Memory that one reader passes to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     buffer: Buffer,
     metas: Vec<Meta>,
 }
 
-/// Where bytes come from.
+/// The source of bytes.
 #[derive(Debug)]
 enum Source<R> {
     Direct(R),
@@ -144,7 +144,7 @@ pub struct Reader<R> {
     /// Number of the next frame.
     next_number: u64,
     counters: Counters,
-    /// Met after the frames of the batch that was handed out last.
+    /// An error after the frames of the latest batch, to report next.
     pending: Option<Error>,
     done: bool,
 }
@@ -153,8 +153,8 @@ impl<R: Read> Reader<R> {
     /// Reads the file header. `name` is the source's name in errors.
     ///
     /// # Errors
-    /// [`Error::Empty`], [`Error::Compressed`], [`Error::UnknownFormat`], [`Error::Version`], [`Error::Truncated`] where
-    /// the header is not whole, [`Error::Read`].
+    /// [`Error::Empty`], [`Error::Compressed`], [`Error::UnknownFormat`], [`Error::Version`], [`Error::Truncated`] for an
+    /// incomplete header, [`Error::Read`].
     pub fn new(source: R, name: &Path) -> Result<Self, Error> {
         Self::with_memory(source, name, &mut Memory::default())
     }
@@ -187,7 +187,7 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// As [`Reader::with_memory`], of a source that is read wholly before the first frame.
+    /// As [`Reader::with_memory`], but reads the whole source before the first frame.
     pub(crate) fn preloaded(mut source: R, name: &Path, memory: &mut Memory) -> Result<Self, Error> {
         let mut bytes = Vec::new();
         source.read_to_end(&mut bytes).map_err(|e| read_error(name, bytes.len() as u64, e))?;
@@ -196,7 +196,7 @@ impl<R: Read> Reader<R> {
         Self::of(source, name, memory, format)
     }
 
-    /// Makes a thread read ahead, if there can be one.
+    /// Makes a thread read ahead, if it can be started.
     #[must_use]
     pub(crate) fn ahead(self) -> Self
     where
@@ -209,31 +209,31 @@ impl<R: Read> Reader<R> {
         Reader { source, ..self }
     }
 
-    /// Lets through only frames that match.
+    /// Delivers only frames that match.
     #[must_use]
     pub fn with_filter(mut self, filter: Option<FilterSet>) -> Self {
         self.filter = filter;
         self
     }
 
-    /// Numbers frames from `number` on, so that numbers continue across a folder's files; default 1.
+    /// Numbers frames from `number` on (default 1), so that numbers continue across a folder's files.
     #[must_use]
     pub fn with_first_number(mut self, number: u64) -> Self {
         self.next_number = number;
         self
     }
 
-    /// Hands out up to `max` frames (at least 1), all valid until the next call: as many as are in memory, so that a
-    /// slow source is not waited for. A batch is empty where all frames in memory were filtered out. `None`: the end.
+    /// Returns up to `max` frames (at least 1), which are valid until the next call. It returns those that are in memory, and does
+    /// not wait for a slow source to fill a batch. A batch is empty if the filter rejected all frames in memory. `None` at the end.
     ///
     /// # Errors
-    /// [`Error::Truncated`], [`Error::Corrupt`], [`Error::Read`], [`Error::Filter`]; always after every whole frame
-    /// before was handed out. Once, then `None` for ever.
+    /// [`Error::Truncated`], [`Error::Corrupt`], [`Error::Read`], [`Error::Filter`]; always after all earlier whole frames were
+    /// returned. An error is returned once; after it, the result is `None`.
     pub fn next_batch(&mut self, max: usize) -> Result<Option<Batch<'_>>, Error> {
         Ok(self.step(max)?.map(|ready| self.batch(ready)))
     }
 
-    /// [`Reader::next_batch`] in two halves: this one reads, [`Reader::batch`] returns the frames.
+    /// The first half of [`Reader::next_batch`]: reads. [`Reader::batch`] then returns the frames.
     pub(crate) fn step(&mut self, max: usize) -> Result<Option<Ready>, Error> {
         if self.done {
             return Ok(None);
@@ -246,7 +246,7 @@ impl<R: Read> Reader<R> {
         ready
     }
 
-    /// The frames of the last step.
+    /// The frames of the latest step.
     pub(crate) fn batch(&self, ready: Ready) -> Batch<'_> {
         Batch {
             data: Bytes::Whole(self.memory.buffer.consumed(ready.used)),
@@ -256,7 +256,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Whether a step can do with `most` buffers that others hold.
+    /// Whether a step needs at most `most` lent buffers, see [`Buffer::has_spare`].
     pub(crate) fn has_spare(&self, most: usize) -> bool {
         self.memory.buffer.has_spare(most)
     }
@@ -334,8 +334,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The link type: for pcap known from the start, for pcapng that of the section's first interface once it was met
-    /// (each frame has its own).
+    /// The link type. For pcap, it is known from the start. For pcapng it is that of the section's first interface, once read; each
+    /// frame has its own.
     pub fn link_type(&self) -> Option<LinkType> {
         match &self.format {
             Format::Pcap(f) => Some(f.link),
@@ -362,7 +362,7 @@ impl<R: Read> Reader<R> {
         self.next_number
     }
 
-    /// Gives back memory and filter for the next file.
+    /// Returns memory and filter for the next file.
     pub(crate) fn into_parts(self) -> (Memory, Option<FilterSet>) {
         (self.memory, self.filter)
     }
@@ -372,24 +372,24 @@ fn read_error(name: &Path, offset: u64, source: io::Error) -> Error {
     Error::Read { file: name.to_owned(), offset, source }
 }
 
-/// Where the bytes of frames are.
+/// The place of frames' bytes.
 #[derive(Debug, Clone, Copy)]
 enum Bytes<'a> {
-    /// In one piece of memory, each where its `Meta` says.
+    /// In one slice, each at the place that its `Meta` gives.
     Whole(&'a [u8]),
-    /// In chunks of memory, in the same order as their `Meta`s.
+    /// In separate chunks, in the order of their `Meta`s.
     #[cfg(target_os = "linux")]
     Chunks(crate::af_xdp::View<'a>),
 }
 
-/// Frames that are valid together.
+/// A batch of frames, which are valid at the same time.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
     data: Bytes<'a>,
     metas: &'a [Meta],
-    /// Number of the first frame; 0 where they have none.
+    /// Number of the first frame; 0 if frames have no numbers.
     first: u64,
-    /// The buffer, and where in it `data` begins.
+    /// The buffer, and the offset of `data` in it.
     shared: Option<(&'a Arc<Vec<u8>>, usize)>,
 }
 
@@ -399,38 +399,38 @@ impl<'a> Batch<'a> {
         Batch { data: Bytes::Whole(data), metas, first: 0, shared: None }
     }
 
-    /// Frames of a live capture, each in a chunk of its own.
+    /// Frames of a live capture, each in its own chunk.
     #[cfg(target_os = "linux")]
     pub(crate) fn chunks(chunks: crate::af_xdp::View<'a>, metas: &'a [Meta]) -> Batch<'a> {
         Batch { data: Bytes::Chunks(chunks), metas, first: 0, shared: None }
     }
 
-    /// The buffer of a file's frames, for callers that keep them beyond the next call: its content stays while it is
+    /// The buffer of a file's frames, for callers that keep frames beyond the next call. Its content stays while it is
     /// referenced. `None` for live captures.
     #[inline]
     pub fn buffer(&self) -> Option<&'a Arc<Vec<u8>>> {
         self.shared.map(|s| s.0)
     }
 
-    /// Where in [`Batch::buffer`] the bytes of the frame at `index` begin.
+    /// Offset in [`Batch::buffer`] of the bytes of the frame at `index`.
     #[inline]
     pub fn offset(&self, index: usize) -> Option<usize> {
         Some(self.shared?.1 + self.metas.get(index)?.start as usize)
     }
 
-    /// Whether the frame at `index` has checksums that are not to be looked at: they are yet to be filled in, by the card that
-    /// will send it.
+    /// Whether the checksums of the frame at `index` are trusted without a check, because the card that sends it has yet to fill
+    /// them in, or because of the configuration.
     #[inline]
     pub fn trusted(&self, index: usize) -> bool {
         self.metas.get(index).is_some_and(|m| m.trusted)
     }
 
-    /// How many frames there are.
+    /// The number of frames.
     pub fn len(&self) -> usize {
         self.metas.len()
     }
 
-    /// Whether the filter let none through.
+    /// Whether the filter rejected all frames.
     pub fn is_empty(&self) -> bool {
         self.metas.is_empty()
     }
@@ -507,7 +507,7 @@ fn detect(head: &[u8], name: &Path) -> Result<Format, Error> {
     }
 }
 
-/// Reads all of `bytes` as a capture and looks at every frame; for fuzzing. Returns the counters and how it ended.
+/// Reads all of `bytes` as a capture and touches every frame, for fuzzing. Returns the counters and the error at the end.
 pub fn drain(bytes: &[u8]) -> (Counters, Option<Error>) {
     let mut reader = match Reader::new(bytes, Path::new("(memory)")) {
         Ok(reader) => reader,

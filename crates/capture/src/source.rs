@@ -13,21 +13,21 @@ use crate::filter::FilterSet;
 use crate::progress::Progress;
 use crate::reader::{Batch, Counters, FileFormat, Memory, Reader};
 
-/// How deep sub folders are followed.
+/// Deepest level of sub folders that is read.
 const MAX_DEPTH: usize = 255;
-/// Files kept of one listing.
+/// Most files of one listing.
 const MAX_FILES: usize = 1_000_000;
 
-/// How a folder is read. For a single file or standard input none of it matters.
+/// How a folder is read. A single file or standard input ignores these options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirOptions {
-    /// Sub folders too, down to 255 levels (`--pcap-file-recursive`). Not together with `continuous`.
+    /// Reads sub folders, too, down to 255 levels (`--pcap-file-recursive`). Not together with `continuous`.
     pub recursive: bool,
-    /// Do not end when all files are read, but look for new ones (`--pcap-file-continuous`).
+    /// Does not end when all files are read, but looks for new ones (`--pcap-file-continuous`).
     pub continuous: bool,
-    /// With `continuous`: a file is left alone until it was last written to so long ago (`pcap-file.delay`); 30 s.
+    /// With `continuous`: a file is read only after it was not written to for this long (`pcap-file.delay`); 30 s.
     pub delay: Duration,
-    /// With `continuous`: time between two looks (`pcap-file.poll-interval`); 5 s.
+    /// With `continuous`: the time between two listings (`pcap-file.poll-interval`); 5 s.
     pub poll_interval: Duration,
 }
 
@@ -46,17 +46,17 @@ impl Default for DirOptions {
 /// never deletes by itself: see [`delete`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeletePolicy {
-    /// None.
+    /// Deletes no file.
     #[default]
     Never,
-    /// Every one.
+    /// Deletes every file.
     Always,
-    /// Those that no alert came from.
+    /// Deletes files without an alert.
     NonAlerts,
 }
 
 impl DeletePolicy {
-    /// From the words of the configuration: `false`, `true`/`always`, `non-alerts`.
+    /// The policy for a value in the configuration: `false`, `true`/`always`, `non-alerts`.
     pub fn from_name(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "false" | "no" | "off" | "0" => Some(DeletePolicy::Never),
@@ -66,7 +66,7 @@ impl DeletePolicy {
         }
     }
 
-    /// Whether a file is to go that `alerts` alerts came from.
+    /// Whether to delete a file that caused `alerts` alerts.
     pub fn applies(self, alerts: u64) -> bool {
         match self {
             DeletePolicy::Never => false,
@@ -84,7 +84,7 @@ pub fn delete(file: &Path) -> Result<(), Error> {
     fs::remove_file(file).map_err(|source| Error::Delete { file: file.to_owned(), source })
 }
 
-/// Files of so many bytes or more are read ahead, where there is a second processor.
+/// Files with this many bytes or more are read ahead, if there is a second processor.
 const AHEAD_FROM: u64 = 16 << 20;
 
 /// An open file or standard input.
@@ -103,27 +103,27 @@ impl Read for Input {
     }
 }
 
-/// A file that begins.
+/// The start of a file.
 #[derive(Debug, Clone)]
 pub struct FileStart {
-    /// As the user named it, or folder and name; `-` for standard input (`pcap_filename` in events).
+    /// The path as the user gave it, or the folder and the name; `-` for standard input (`pcap_filename` in events).
     pub file: PathBuf,
     /// Its format.
     pub format: FileFormat,
-    /// Its link type where the file header tells (pcap); pcapng has one per interface.
+    /// Its link type, if the file header has it (pcap); pcapng has one for each interface.
     pub link: Option<LinkType>,
-    /// Size in bytes where it is a regular file.
+    /// Size in bytes, if it is a regular file.
     pub size: Option<u64>,
 }
 
-/// A file that has ended, well or not.
+/// The end of a file, with or without an error.
 #[derive(Debug)]
 pub struct FileEnd {
     /// As in [`FileStart`].
     pub file: PathBuf,
     /// Its counters.
     pub counters: Counters,
-    /// Why reading stopped before the end of the file; all whole packets before that were handed out.
+    /// Why reading stopped before the end of the file. All whole packets before that were returned.
     pub error: Option<Error>,
 }
 
@@ -133,12 +133,12 @@ pub struct FileEnd {
 pub enum Event<'a> {
     /// A file begins; its batches follow, then [`Event::FileEnd`].
     FileStart(FileStart),
-    /// Frames, valid until the next call. May be empty where the filter let none through.
+    /// Frames, valid until the next call. Empty if the filter rejected all of them.
     Batch(Batch<'a>),
     /// The file has ended.
     FileEnd(FileEnd),
-    /// A file (or sub folder) could not be opened or is no capture; no `FileStart` and `FileEnd` come for it. The
-    /// others go on.
+    /// A file or sub folder could not be opened, or is not a capture. It has no `FileStart` and `FileEnd`, and the other files
+    /// follow.
     Failed {
         /// Which.
         file: PathBuf,
@@ -152,9 +152,9 @@ pub enum Event<'a> {
         /// Why.
         reason: SkipReason,
     },
-    /// Nothing to do: ask again after this time. Only with [`DirOptions::continuous`]; to stop, do not ask again.
+    /// Nothing to do now; call again after this time, or not at all to stop. Only with [`DirOptions::continuous`].
     Wait(Duration),
-    /// All is read.
+    /// Everything is read.
     Done,
 }
 
@@ -193,9 +193,9 @@ enum Origin {
 
 /// A file, standard input or a folder being read. Call [`CaptureSource::next_event`] until [`Event::Done`].
 ///
-/// A folder's files are read one after the other, oldest modification time first (then by name), with frames numbered
-/// on from file to file, so that flows go on where a capture was split. With [`DirOptions::continuous`] a new file is
-/// seen where its modification time is later than, or the same as, that of the last one read.
+/// A folder's files are read one after the other, by modification time (oldest first) and then by name. Frame numbers continue
+/// from file to file, and so do flows, if a capture was split. With [`DirOptions::continuous`], a file counts as new if its
+/// modification time is not earlier than that of the last one read.
 #[derive(Debug)]
 pub struct CaptureSource {
     origin: Origin,
@@ -204,16 +204,16 @@ pub struct CaptureSource {
     memory: Memory,
     current: Option<Reader<Input>>,
     current_size: u64,
-    /// Still to be read, the next one last.
+    /// Files still to be read, the next one last.
     queue: Vec<Candidate>,
-    /// Reports to come, the next one last.
+    /// Pending reports, the next one last.
     reports: Vec<Report>,
     scanned: bool,
-    /// Modification time of the file read last.
+    /// Modification time of the file that was read last.
     newest: Option<SystemTime>,
-    /// Files read that are exactly as old as `newest`.
+    /// Files read that have exactly the modification time `newest`.
     at_newest: HashSet<PathBuf>,
-    /// Entries reported as skipped or failed, as long as they are in the folder.
+    /// Entries that were reported as skipped or failed, as long as they stay in the folder.
     reported: HashSet<PathBuf>,
     next_number: u64,
     counters: Counters,
@@ -221,7 +221,7 @@ pub struct CaptureSource {
     total: Option<u64>,
     files: u64,
     preload: bool,
-    /// The caller reads: no thread reads ahead.
+    /// No thread reads ahead; reading happens in the caller's thread.
     direct: bool,
 }
 
@@ -232,11 +232,11 @@ enum Report {
 }
 
 impl CaptureSource {
-    /// Prepares to read `path`: `-` is standard input, a folder is all its files, anything else is one file. The file
-    /// itself is opened with the first event.
+    /// Prepares to read `path`: `-` means standard input, a folder means all its files, anything else is one file. The first event
+    /// opens the file itself.
     ///
     /// # Errors
-    /// [`Error::Open`] where there is no such file or folder, [`Error::Options`] where options exclude each other.
+    /// [`Error::Open`] if there is no such file or folder, [`Error::Options`] if options exclude each other.
     pub fn open(path: &Path, options: DirOptions, filter: Option<FilterSet>) -> Result<Self, Error> {
         let mut total = None;
         let origin = if path == Path::new("-") {
@@ -278,31 +278,31 @@ impl CaptureSource {
         })
     }
 
-    /// Whether it is a folder of files, of which one may be broken and the others go on.
+    /// Whether it is a folder, where a broken file does not prevent reading the others.
     pub fn is_folder(&self) -> bool {
         matches!(self.origin, Origin::Folder(_))
     }
 
-    /// Has each file read into memory wholly before its first packet is handed out (`--pcap-preload`), so that what comes
-    /// after does not wait for a disk.
+    /// Reads each file into memory as a whole before returning its first packet (`--pcap-preload`), so that inspection never waits
+    /// for a disk.
     #[must_use]
     pub fn preloading(self, preload: bool) -> Self {
         CaptureSource { preload, ..self }
     }
 
-    /// For callers that keep buffers ([`Batch::buffer`]): files are read when events are requested, and by no other thread.
+    /// For callers that keep buffers ([`Batch::buffer`]): files are read only when events are requested, in the caller's thread.
     #[must_use]
     pub fn direct(self) -> Self {
         CaptureSource { direct: true, ..self }
     }
 
-    /// Whether the next event keeps it at `most` buffers that others hold. To ask for one otherwise takes one more.
+    /// Whether the next event needs at most `most` lent buffers. If not, requesting it takes one more.
     pub fn has_spare(&self, most: usize) -> bool {
         self.current.as_ref().is_none_or(|r| r.has_spare(most))
     }
 
-    /// The next event, with batches of up to `max` frames. `now` is asked for the time only when a folder is looked
-    /// through with [`DirOptions::continuous`].
+    /// The next event, with batches of up to `max` frames. `now` is called only to list a folder with
+    /// [`DirOptions::continuous`].
     pub fn next_event(&mut self, max: usize, now: impl FnOnce() -> SystemTime) -> Event<'_> {
         let Some(reader) = self.current.as_mut() else { return self.between(now) };
         match reader.step(max) {
@@ -315,7 +315,7 @@ impl CaptureSource {
         }
     }
 
-    /// Numbers of all files so far.
+    /// Counters of all files so far.
     pub fn counters(&self) -> Counters {
         let mut sum = self.counters;
         if let Some(reader) = &self.current {
@@ -324,12 +324,12 @@ impl CaptureSource {
         sum
     }
 
-    /// How many files were read to their end.
+    /// Number of files that were read to their end.
     pub fn files(&self) -> u64 {
         self.files
     }
 
-    /// How far reading is.
+    /// The progress of reading.
     pub fn progress(&self) -> Progress {
         let (bytes, counters) = match &self.current {
             Some(reader) => (reader.bytes_read(), self.counters()),
@@ -358,7 +358,7 @@ impl CaptureSource {
             }
             match (&self.origin, self.scanned) {
                 (Origin::Folder(_), true) if self.options.continuous => match now.take() {
-                    // Looked already in this call, and found nothing.
+                    // This call has already listed the folder, and found nothing.
                     None => return Event::Wait(self.options.poll_interval),
                     Some(now) => self.scan(Some(now())),
                 },
@@ -431,7 +431,7 @@ impl CaptureSource {
         self.at_newest.insert(file.to_owned());
     }
 
-    /// Lists the folder into `queue`. With a time, only files that were not read yet and have rested long enough.
+    /// Lists the folder into `queue`. With a time, takes only files that were not read yet and were not written to for the delay.
     fn scan(&mut self, now: Option<SystemTime>) {
         self.scanned = true;
         let Origin::Folder(top) = &self.origin else { return };
@@ -450,7 +450,7 @@ impl CaptureSource {
             };
             for entry in entries.flatten() {
                 let file = entry.path();
-                // Gone since the folder was listed: nothing to tell.
+                // The entry was removed after the listing, which needs no report.
                 let Ok(kind) = entry.file_type() else { continue };
                 if kind.is_dir() {
                     if self.options.recursive && depth >= MAX_DEPTH {
@@ -491,7 +491,7 @@ impl CaptureSource {
         self.total = Some(self.bytes_read.saturating_add(waiting));
     }
 
-    /// Queues a report, unless it was made at the last look already.
+    /// Queues a report, unless it was already made for the previous listing.
     fn report(&mut self, seen: &mut HashSet<PathBuf>, report: Report) {
         let (Report::Skipped(file, _) | Report::Failed(file, _)) = &report;
         let new = !self.reported.contains(file);

@@ -1,5 +1,4 @@
-//! Calls of the system that sockets of every kind make: to be opened and set, to be waited for, to send packets as they
-//! are, and the memory that they share with the kernel.
+//! System calls for sockets of all kinds: opening, options, waiting, sending raw packets; and memory shared with the kernel.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +14,7 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// A new socket, which no program that is started has.
+/// Opens a socket that child programs do not inherit.
 pub(crate) fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: no memory is handed over.
     let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
@@ -23,17 +22,17 @@ pub(crate) fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_i
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Sets an option, whose value is of type `T`: a plain C structure without padding that matters.
+/// Sets an option whose value has type `T`, a plain C structure whose padding does not matter.
 pub(crate) fn set<T>(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
     let (at, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
     // SAFETY: the kernel reads `len` bytes at `value`, which is that large and lives on.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, len) }).map(drop)
 }
 
-/// Reads an option into `value`; how many bytes of it the kernel wrote.
+/// Reads an option into `value`. Returns the number of bytes that the kernel wrote.
 ///
 /// # Safety
-/// `T` is a plain C structure for which all bytes are valid.
+/// `T` must be a plain C structure for which all bytes are valid.
 pub(crate) unsafe fn get<T>(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &mut T) -> io::Result<usize> {
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to `value`, which is that large and, as the caller says, may hold any.
@@ -41,9 +40,9 @@ pub(crate) unsafe fn get<T>(fd: &OwnedFd, level: libc::c_int, name: libc::c_int,
     Ok(len as usize)
 }
 
-/// A socket of that family that sends whole IP packets, with their headers, where the host's routes lead.
+/// Opens a socket of this family that sends whole IP packets, including headers, along the host's routes.
 pub(crate) fn raw_ip(family: libc::c_int, mark: Option<u32>) -> io::Result<OwnedFd> {
-    // Of this protocol headers come with the packet.
+    // With this protocol, the packet includes its headers.
     let fd = socket(family, libc::SOCK_RAW, libc::IPPROTO_RAW)?;
     if let Some(mark) = mark {
         set(&fd, libc::SOL_SOCKET, libc::SO_MARK, &mark)?;
@@ -51,7 +50,7 @@ pub(crate) fn raw_ip(family: libc::c_int, mark: Option<u32>) -> io::Result<Owned
     Ok(fd)
 }
 
-/// The family of an IP packet.
+/// The address family of an IP packet.
 pub(crate) fn family(packet: &[u8]) -> Option<libc::c_int> {
     match packet.first()? >> 4 {
         4 => Some(libc::AF_INET),
@@ -85,7 +84,7 @@ pub(crate) fn send_ip(fd: &OwnedFd, packet: &[u8]) -> io::Result<()> {
     }
 }
 
-/// `T` is the structure of an address.
+/// Sends a packet to an address. `T` is the address's C structure.
 fn send_to<T>(fd: &OwnedFd, packet: &[u8], to: &T) -> io::Result<()> {
     let (flags, len) = (libc::MSG_DONTWAIT, size_of::<T>() as libc::socklen_t);
     let to = std::ptr::from_ref(to).cast();
@@ -104,7 +103,7 @@ pub(crate) enum Polled {
 }
 
 impl Polled {
-    /// Counts it.
+    /// Adds it to the counters.
     pub(crate) fn count(self, counters: &mut LiveCounters) {
         counters.polls += 1;
         match self {
@@ -116,15 +115,15 @@ impl Polled {
     }
 }
 
-/// To be waited for until there is something to read; a negative descriptor is left out.
+/// A descriptor to wait on for data. A negative one is ignored.
 pub(crate) fn polled(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// Waits until one of the sockets has something, or an error.
+/// Waits until one of the sockets has data or an error.
 ///
 /// # Errors
-/// The result instead of data.
+/// The reason that the wait ended without either.
 pub(crate) fn wait(sockets: &mut [libc::pollfd], wait: Duration) -> Result<(), Polled> {
     let millis = libc::c_int::try_from(wait.as_millis()).unwrap_or(libc::c_int::MAX);
     // SAFETY: there are as many structures as said, and the kernel writes within them.
@@ -138,7 +137,7 @@ pub(crate) fn wait(sockets: &mut [libc::pollfd], wait: Duration) -> Result<(), P
     }
 }
 
-/// As [`wait`]; where one of them has something to read it does not matter whether there are errors too.
+/// As [`wait`]. If one of them has data, errors do not matter.
 pub(crate) fn poll(sockets: &mut [libc::pollfd], time: Duration) -> Polled {
     match wait(sockets, time) {
         Err(polled) => polled,
@@ -147,7 +146,7 @@ pub(crate) fn poll(sockets: &mut [libc::pollfd], time: Duration) -> Polled {
     }
 }
 
-/// Memory that the kernel uses as well.
+/// Memory that the kernel also uses.
 #[derive(Debug)]
 pub(crate) struct Map {
     /// `len` bytes, from `mmap`, until this is dropped.
@@ -160,7 +159,7 @@ pub(crate) struct Map {
 unsafe impl Send for Map {}
 
 impl Map {
-    /// Memory of a socket, or with `fd` -1 fresh memory.
+    /// Maps a socket's memory, or new memory if `fd` is -1.
     pub(crate) fn new(fd: RawFd, len: usize, offset: libc::off_t, flags: libc::c_int) -> io::Result<Map> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping where the kernel likes; nothing of ours is replaced.
@@ -171,7 +170,7 @@ impl Map {
         NonNull::new(at.cast()).map(|at| Map { at, len }).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
     }
 
-    /// A number that the kernel reads or writes too, at `offset`.
+    /// The number at `offset`, which the kernel also reads or writes.
     pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.len, "the kernel's offsets are in its mapping");
         // SAFETY: within the mapping and aligned, as was just looked at; the kernel writes it as one word, and we look at it

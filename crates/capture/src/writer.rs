@@ -6,17 +6,17 @@ use margay_packet::{LinkType, Time};
 
 use crate::pcap::{MAGIC_MICRO, MAGIC_NANO};
 
-/// The unit of fractions of a second.
+/// The resolution of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resolution {
-    /// Microseconds, which every program reads.
+    /// Microseconds, which every program supports.
     #[default]
     Micro,
     /// Nanoseconds.
     Nano,
 }
 
-/// Writes a pcap file of version 2.4, little endian. Writes are small: give it a buffered writer.
+/// Writes a pcap file of version 2.4, little endian. It makes small writes, so pass a buffered writer.
 #[derive(Debug)]
 pub struct PcapWriter<W> {
     out: W,
@@ -31,7 +31,7 @@ pub const FILE_HEADER_LEN: u64 = 24;
 pub const RECORD_HEADER_LEN: u64 = 16;
 
 impl<W: Write> PcapWriter<W> {
-    /// Writes the file header. Packets of more than `snaplen` bytes will be cut to it.
+    /// Writes the file header. Packets with more than `snaplen` bytes will be truncated to it.
     ///
     /// # Errors
     /// Those of `out`.
@@ -54,7 +54,7 @@ impl<W: Write> PcapWriter<W> {
     /// as the nearest the format can hold.
     ///
     /// # Errors
-    /// Those of `out`; the file then ends in a record that is not whole.
+    /// Those of `out`. The file then ends with an incomplete record.
     pub fn write(&mut self, time: Time, data: &[u8], wire_len: u32) -> io::Result<()> {
         let (secs, micros) = match u32::try_from(time.secs()) {
             Ok(secs) => (secs, time.subsec_micros()),
@@ -65,7 +65,7 @@ impl<W: Write> PcapWriter<W> {
     }
 
     /// [`PcapWriter::write`] with the time as seconds since 1970 and nanoseconds within the second, for packets whose time
-    /// is known more exactly than to the microsecond.
+    /// is more precise than a microsecond.
     ///
     /// # Errors
     /// As [`PcapWriter::write`].
@@ -100,7 +100,7 @@ impl<W: Write> PcapWriter<W> {
         self.out.flush()
     }
 
-    /// Gives the writer back, unflushed.
+    /// Returns the writer without flushing it.
     pub fn into_inner(self) -> W {
         self.out
     }

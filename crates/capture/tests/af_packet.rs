@@ -32,7 +32,7 @@ fn pair() {
     namespace::pair("va", "vb", "mtu 9000");
 }
 
-/// All that comes until nothing does.
+/// All frames until no more arrive.
 fn drain(source: &mut AfPacket) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     loop {
@@ -87,7 +87,7 @@ fn inner_frames() {
     }
     assert_eq!(got.len(), sent.len());
     assert!(got == sent, "as they were");
-    // The interface's own packets are captured too.
+    // The interface's own packets are captured, too.
     Sender::on("vb").send(&sent[0]);
     assert_eq!(drain(&mut source), sent[..1]);
     accounted(&mut source);
@@ -111,7 +111,7 @@ fn inner_start() {
     source.stop();
     (0..50).for_each(|_| sender.send(&frame));
     std::thread::sleep(source.settle());
-    // Packets before the stop are there.
+    // Packets from before the stop are still received.
     assert_eq!(drain(&mut source).len(), 50);
     accounted(&mut source);
     assert_eq!(source.counters(0).kernel_packets, 50);
@@ -175,7 +175,7 @@ fn inner_fanout() {
     }
     assert_eq!(total, 800);
     assert!(used >= 3, "{used} of 4 sockets had packets");
-    // A group of another kind under the same number is refused.
+    // A group of another kind with the same number is refused.
     let id = sources[0].group();
     let fanout = Fanout { id, distribution: Distribution::Cpu, defrag: false, rollover: false };
     let error = AfPacket::open("vb", Settings { fanout: Some(fanout), ..small() }).expect_err("it is in use");
@@ -194,7 +194,7 @@ fn inner_overrun() {
     let c = source.counters(0);
     assert!(c.kernel_drops > 900 && c.freezes > 0, "{c:?}");
     assert_eq!((c.kernel_packets, c.frames, c.kernel_drops), (1000, got, 1000 - got));
-    // It goes on.
+    // The source continues.
     sender.send(&frame);
     assert_eq!(drain(&mut source).len(), 1);
     accounted(&mut source);
@@ -261,7 +261,7 @@ fn inner_link() {
     accounted(&mut source);
     let c = source.counters(0);
     assert!(c.frames == 4 && c.reopened == 1 && c.errors >= 1, "{c:?}");
-    // One that is down at the start is waited for.
+    // An interface that is down at the start: the source waits for it.
     assert!(ip("link set vb down"));
     let mut late = opened(Settings { fanout: Some(fanout), ..small() });
     assert!(!late.is_up());

@@ -47,7 +47,7 @@ fn generic() -> Settings {
     Settings { mode: Some(XdpMode::Generic), ..Settings::default() }
 }
 
-/// Receives what is there, and returns the other results.
+/// Receives the waiting frames, and returns any other result.
 fn step(source: &mut AfXdp, into: &mut Vec<Vec<u8>>) -> Received {
     let received = source.receive(7, Duration::from_millis(50));
     if received == Received::Frames {
@@ -63,7 +63,7 @@ fn step(source: &mut AfXdp, into: &mut Vec<Vec<u8>>) -> Received {
     received
 }
 
-/// Receives until there are so many.
+/// Receives until there are `count` frames.
 fn receive(source: &mut AfXdp, count: usize) -> Vec<Vec<u8>> {
     let end = Instant::now() + PATIENCE;
     let mut all = Vec::new();
@@ -74,7 +74,7 @@ fn receive(source: &mut AfXdp, count: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// Whether nothing more comes.
+/// Whether nothing more arrives.
 fn quiet(source: &mut AfXdp) -> bool {
     let mut more = Vec::new();
     for _ in 0..4 {
@@ -139,7 +139,7 @@ fn inner_start() {
     std::thread::sleep(source.settle());
     source.stop();
     (0..50).for_each(|_| sender.send(&frame));
-    // Packets before the stop are there.
+    // Packets from before the stop are still received.
     receive(&mut source, 50);
     assert!(quiet(&mut source));
     accounted(&mut source);
@@ -197,7 +197,7 @@ fn inner_overrun() {
     let c = source.counters(0);
     let lost = c.kernel_packets - got.len() as u64;
     assert!(lost > 500 && c.kernel_drops == lost && c.rings.dropped > 0, "{c:?}");
-    // It goes on.
+    // The source continues.
     sender.send(&frame);
     receive(&mut source, 1);
     accounted(&mut source);
@@ -254,7 +254,7 @@ fn inner_link() {
     accounted(&mut source);
     let c = source.counters(0);
     assert!(c.frames == 4 && c.reopened >= 1, "{c:?}");
-    // One that is down at the start is waited for.
+    // An interface that is down at the start: the source waits for it.
     drop(source);
     assert!(ip("link set vb down"));
     let mut late = opened(Settings::default());
@@ -277,7 +277,7 @@ fn inner_errors() {
     if pages.trim() == "0" {
         assert!(error(Settings { unaligned: true, ..generic() }).contains("nr_hugepages"));
     }
-    // Another program stays where it is.
+    // Another program stays attached.
     let source = opened(generic());
     let other = AfXdp::open(&port(generic()), &[0]).expect_err("it is in use");
     assert!(matches!(other, LiveError::Occupied { .. }), "{other}");

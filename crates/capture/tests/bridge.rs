@@ -24,7 +24,7 @@ in_namespace! {
     an_interface_that_is_down_costs_nothing: inner_calm,
 }
 
-/// `va`-`vb` and `vc`-`vd`: `vb` and `vc` are to be bridged.
+/// Creates the pairs `va`-`vb` and `vc`-`vd`. Tests bridge `vb` and `vc`.
 fn pairs() {
     namespace::pair("va", "vb", "mtu 1500");
     namespace::pair("vc", "vd", "mtu 1500");
@@ -45,7 +45,7 @@ fn frame(n: u16, len: usize) -> Vec<u8> {
         2 => f.extend_from_slice(&[0x88, 0xa8, 0x20, 7, 0x81, 0, 0, 9]),
         _ => {}
     }
-    // Of a protocol for experiments.
+    // An EtherType for experiments.
     f.extend_from_slice(&[0x88, 0xb5]);
     f.extend_from_slice(&n.to_be_bytes());
     f.resize(f.len() + len, n as u8);
@@ -70,7 +70,7 @@ fn arrive(l: &mut AfPacket, count: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// Takes so many frames, and decides of each.
+/// Receives `count` frames, and decides on each.
 fn work(bridge: &mut Bridge, count: usize, decide: impl Fn(&[u8], &mut Decisions)) {
     let end = Instant::now() + Duration::from_secs(30);
     let (mut seen, mut decisions) = (0, Decisions::default());
@@ -99,7 +99,7 @@ fn inner_decided() {
     let mut bridge = Bridge::open(ends(None), &Agreement::default(), 1).expect("a bridge");
     let (mut there, mut here) = (listener("vd"), listener("va"));
     let mut sender = Sender::on("va");
-    // Before the start nothing is let in.
+    // Before the start, nothing is accepted.
     sender.send(&frame(9999, 20));
     assert_eq!(bridge.receive(8, Duration::from_millis(100)), Received::Idle);
     bridge.start().expect("it starts");
@@ -140,7 +140,7 @@ fn inner_decided() {
         }
     }
     assert!(to_source && to_destination);
-    // Nothing of all that was sent came in again, and all is accounted for.
+    // No forwarded frame was received again, and all frames are accounted for.
     assert_eq!(bridge.receive(8, Duration::from_millis(100)), Received::Idle);
     let [a, b] = [0, 1].map(|end| bridge.counters(end));
     assert_eq!((a.frames, a.sent, a.dropped, a.send_errors), (2000, 1800, 200, 0));
@@ -207,7 +207,7 @@ fn inner_workers() {
         }
     }
     assert_eq!(back, [true; 3]);
-    // Until all let packets in.
+    // Until all workers accept packets.
     for _ in 0..100 {
         for bridge in &mut bridges {
             bridge.receive(8, Duration::from_millis(5));
@@ -250,16 +250,16 @@ fn inner_large() {
     let mut bridge = Bridge::open(ends(None), &Agreement::default(), 1).expect("a bridge");
     bridge.start().expect("it starts");
     for i in ["va", "vb", "vc", "vd"] {
-        // Larger than when the slots were made.
+        // Larger than the MTU for which the slots were created.
         assert!(ip(&format!("link set {i} mtu 9000")));
     }
     let mut there = listener("vd");
     let mut sender = Sender::on("va");
     let mut sent = Vec::new();
     for n in 0..6 {
-        // Some fit, most do not.
+        // Some frames fit into a slot, most do not.
         let part: Vec<Vec<u8>> = (0..20).map(|m| frame(n * 20 + m, usize::from(m % 5) * 1000 + 1000)).collect();
-        // Going down takes what the kernel still has on its way to the sockets, which is more on a busy machine.
+        // When the interface goes down, it loses packets that the kernel has not yet passed to the sockets; more on a busy machine.
         let mut beside = listener("vb");
         part.iter().for_each(|f| sender.send(f));
         assert_eq!(arrive(&mut beside, part.len()).len(), part.len());
@@ -278,7 +278,7 @@ fn inner_large() {
     quiet(&mut bridge);
 }
 
-/// Nothing comes for a while; that is not asked for more often than needs be.
+/// Nothing arrives for a while, and the bridge does not poll more often than necessary.
 fn quiet(bridge: &mut Bridge) {
     let polls = |b: &mut Bridge| b.counters(0).polls + b.counters(1).polls;
     let (before, began) = (polls(bridge), Instant::now());
@@ -286,7 +286,7 @@ fn quiet(bridge: &mut Bridge) {
         let got = bridge.receive(64, Duration::from_millis(50));
         assert_ne!(got, Received::Frames);
     }
-    // Both interfaces are asked together, every 5 ms at most.
+    // One poll covers both interfaces, at most every 5 ms.
     let most = 2 * (began.elapsed().as_millis() / 5) as u64 + 50;
     let made = polls(bridge) - before;
     assert!(made <= most, "{made} polls in {:?}", began.elapsed());
@@ -299,7 +299,7 @@ fn inner_calm() {
     let mut bridge = Bridge::open(ends(None), &Agreement::default(), 1).expect("a bridge");
     bridge.start().expect("it starts");
     let mut sender = Sender::on("va");
-    // Not an end, but what is at its other end: there is an interface, and nobody is there.
+    // `vd` is not an end but the peer of one: the interface exists, but its link is down.
     for down in ["vb", "vc", "vd"] {
         (0..10).for_each(|n| sender.send(&frame(n, 100)));
         assert!(ip(&format!("link set {down} down")));

@@ -62,7 +62,7 @@ fn numbered(n: u32, back: bool) -> Vec<u8> {
     udp(from.0, from.1, to.0, to.1, &[&n.to_be_bytes()[..], &[7; 60]].concat())
 }
 
-/// Workers of the bridge, that send on whatever they get.
+/// Workers of the bridge, which forward everything that they receive.
 struct Workers {
     stop: Arc<AtomicBool>,
     seen: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -152,7 +152,7 @@ fn inner_unseen() {
         let (to, from) = (make(false), make(true));
         to.iter().for_each(|f| a.send(f));
         from.iter().for_each(|f| b.send(f));
-        // As they were, tags and all; what a listener's own interface sends it sees too.
+        // Unchanged, including tags. A listener also sees frames that its own interface sends.
         let got = arrive(&mut there, to.len() + from.len());
         assert_eq!(got.iter().filter(|f| to.contains(f)).count(), to.len(), "{vlans:?}");
         assert_eq!(got.len(), to.len() + from.len());
@@ -172,7 +172,7 @@ fn inner_unseen() {
         for count in bypass.take(&keys(vlans)) {
             assert_eq!((count.packets, count.bytes), (200, 200 * to[0].len() as u64), "{vlans:?}");
         }
-        // No longer.
+        // The flow is no longer bypassed.
         a.send(&to[0]);
         assert_eq!(arrive(&mut there, 1), to[..1]);
         assert_eq!(workers.seen(), to[..1]);
@@ -189,7 +189,7 @@ fn inner_once() {
         let mut there = listener("vd");
         let (done, b) = (Arc::new(AtomicBool::new(false)), Arc::clone(&bypass));
         let d = Arc::clone(&done);
-        // In and out of the table, as fast as can be.
+        // Add and remove the flow as fast as possible.
         let toggle = std::thread::spawn(move || {
             let (mut turns, mut passed) = (0, 0);
             while !d.load(Ordering::Relaxed) {
@@ -225,7 +225,7 @@ fn inner_once() {
         let seen = workers.count.load(Ordering::Relaxed);
         let (lost, twice) = (times.iter().filter(|t| **t == 0).count(), times.iter().filter(|t| **t > 1).count());
         assert_eq!((lost, twice), (0, 0), "{turns} turns, {passed} passed by, {seen} seen");
-        // Both ways were gone.
+        // Packets took both paths.
         assert!(turns > 100 && passed > 100 && seen > 100, "{turns} turns, {passed} passed by, {seen} seen");
         assert!(passed + seen <= u64::from(ALL), "{turns} turns, {passed} passed by, {seen} seen");
         eprintln!("{count} workers: {turns} turns, {passed} counted, {seen} seen by the engine of {ALL}");
@@ -257,7 +257,7 @@ fn inner_back() {
         workers.seen().len()
     };
     assert_eq!(pass(&mut a, &mut there), sent.len());
-    // Both: one is new, the other leads to it.
+    // Both ends: one is new, and the other forwards to it.
     assert_eq!(bypass.repair().expect("it comes back"), ["vb", "vc"]);
     assert_eq!(bypass.repair().expect("it is there"), [""; 0]);
     assert_eq!(pass(&mut a, &mut there), 0);

@@ -19,10 +19,10 @@ in_namespace! {
     flows_stay_together_inside_of_tunnels: inner_spread,
 }
 
-/// What makes a frame of a conversation's two frames.
+/// Wraps a frame, for example in a tunnel.
 type Wrap = fn(Vec<u8>) -> Vec<u8>;
 
-/// In GRE between two hosts, with a key.
+/// Wraps a frame in GRE between two hosts, with a key.
 fn gre(frame: Vec<u8>) -> Vec<u8> {
     let mut outer = udp([192, 0, 2, 1], 0, [192, 0, 2, 2], 0, &[]);
     outer.truncate(34);
@@ -34,7 +34,7 @@ fn gre(frame: Vec<u8>) -> Vec<u8> {
     outer
 }
 
-/// In IPv6 between two hosts.
+/// Wraps a frame in IPv6 between two hosts.
 fn in_ipv6(frame: Vec<u8>) -> Vec<u8> {
     let mut outer = frame[..12].to_vec();
     outer.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
@@ -49,7 +49,7 @@ fn in_two_networks(frame: Vec<u8>) -> Vec<u8> {
     tagged(&frame, &[[0x88, 0xa8, 0, 7], [0x81, 0, 0, 9]])
 }
 
-/// A second fragment.
+/// Turns a frame into a second fragment.
 fn fragment(mut frame: Vec<u8>) -> Vec<u8> {
     frame[21] = 10;
     frame
@@ -95,6 +95,6 @@ fn inner_spread() {
     }
     assert_eq!(total, 400);
     assert!(used.iter().all(|u| u.iter().filter(|u| **u).count() >= 3), "{used:?}");
-    // The same hosts are at the same worker, in a tunnel or not.
+    // The same hosts reach the same worker, in a tunnel or not.
     assert!(homes.iter().all(|h| *h == homes[0]), "{homes:?}");
 }

@@ -32,7 +32,7 @@ fn pair() {
     namespace::pair("va", "vb", "mtu 9000");
 }
 
-/// All that comes until nothing does.
+/// All frames until no more arrive.
 fn drain(source: &mut Libpcap) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     loop {
@@ -78,7 +78,7 @@ fn inner_frames() {
     accounted(&mut source);
     let c = source.counters(0);
     assert_eq!((c.frames, c.kernel_drops, c.truncated), (1000, 0, 0));
-    // Of all interfaces at once, with the header that libpcap puts in the place of theirs.
+    // All interfaces at once. libpcap replaces their link-layer headers with its own.
     let mut any = opened(ANY, Settings::default());
     sender.send(&sent[2]);
     let all = drain(&mut any);
@@ -170,7 +170,7 @@ fn inner_offloads() {
     pair();
     let names = |o: &Offloads| o.names().collect::<Vec<_>>();
     let held = Offloads::disable("vb").expect("they can be switched off");
-    // Those that a virtual interface has.
+    // The offloads of a virtual interface.
     assert!(names(&held).contains(&"tso") && names(&held).contains(&"gso"), "{held:?}");
     assert_eq!(names(&Offloads::disable("vb").expect("again")), [""; 0], "they are off");
     let before = names(&held);

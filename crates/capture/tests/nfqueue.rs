@@ -39,7 +39,7 @@ fn prepare(rules: &[&str]) -> (UdpSocket, UdpSocket) {
     (a, b)
 }
 
-/// Takes packets until there were so many, and decides on each.
+/// Receives `packets` packets, and decides on each.
 fn serve(q: &mut Nfqueue, packets: usize, mut decide: impl FnMut(&[u8], &mut Decisions)) -> usize {
     let (mut seen, mut batches) = (0, 0);
     let mut decisions = Decisions::default();
@@ -73,7 +73,7 @@ fn come(socket: &UdpSocket, packets: usize) -> Vec<Vec<u8>> {
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_decided() {
-    // Marked ones are let past, and counted by their mark.
+    // Rules accept marked packets, and count them by mark.
     let (a, b) = prepare(&[
         "-A INPUT -p udp -m mark ! --mark 1/1 -j NFQUEUE --queue-num 3",
         "-A INPUT -p udp -m mark --mark 0x11/0xff -j ACCEPT",
@@ -115,7 +115,7 @@ fn inner_decided() {
     a.send(b"question").expect("it is sent");
     serve(&mut q, 1, |data, d| {
         answer = data.to_vec();
-        // No checksum: that of a packet of the host's own is not there yet.
+        // Ignore the checksum: the host's own packets do not have it yet.
         answer[26..28].fill(0);
         d.drop();
         d.answer(Side::Source, &answer);
@@ -140,10 +140,10 @@ fn inner_full() {
         let mut got = 0;
         for _ in 0..1000 {
             a.send(&[0; 500]).expect("it is sent");
-            // Accepted packets are read immediately: there is not room for all.
+            // Read accepted packets immediately, because there is not enough room for all.
             got += come();
         }
-        // The packets present are those that had room.
+        // The queue has only the packets that found room.
         q.stop();
         let mut inspected = 0;
         while q.receive(64, q.settle()) == Received::Frames {
@@ -159,7 +159,7 @@ fn inner_full() {
         } else {
             assert_eq!((inspected, got), (5, 5));
         }
-        // Nothing is taken any more.
+        // The queue accepts no more packets.
         a.send(&[1; 5]).expect("it is sent");
         assert_eq!(q.receive(64, q.settle()), Received::Idle);
         assert_eq!(b.recv(&mut bytes).is_ok(), fail_open);

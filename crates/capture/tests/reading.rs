@@ -90,7 +90,7 @@ fn frame_check_sequence_bits_are_not_the_link() {
     assert_eq!(read_all(pcap(0xa1b2_c3d4, true, 0, 0x1400_0001, &[(0, 0, b"a", 1)]).as_slice(), 1).0[0].link, 1);
 }
 
-/// Two sections of different byte order, several interfaces, every packet block, blocks to be stepped over.
+/// Two sections of different byte order, several interfaces, every kind of packet block, and blocks to skip.
 fn ng_file() -> (Vec<u8>, Vec<Owned>) {
     let mut ng = Ng::default();
     ng.section(false)
@@ -202,7 +202,7 @@ fn broken_pcapng_says_where_and_what() {
     ng.interface(1, 0, &[(14, vec![0; 4])]);
     check(&ng, Broken::Option(14));
 
-    // A block that is stepped over ends with another length: noticed at its end, so the place is that of the trailer.
+    // A skipped block ends with another length. That is detected at its end, so the offset is that of the trailer.
     let mut ng = start();
     ng.block(77, &[0; 8]);
     let end = ng.bytes.len();
@@ -298,7 +298,7 @@ fn a_filter_takes_frames_out_and_numbers_what_is_left() {
     };
     assert_eq!(count("udp"), Ok(2));
     assert_eq!(count("ip"), Ok(4));
-    // Raw IP has no such addresses: the Ethernet frame before it is still delivered.
+    // Raw IP has no such addresses, so the filter fails. The Ethernet frame before it is still delivered.
     let error = count("ether dst 00:00:00:00:00:00").unwrap_err();
     assert!(error.starts_with("x: filter \"ether dst"), "{error}");
 }

@@ -152,7 +152,7 @@ fn a_folder_is_watched() {
     assert_eq!(run(&mut source, 130), ["start a.pcap Some(1)", "frames [1]", "end a.pcap 1 None", "wait 7"]);
     assert_eq!(run(&mut source, 200), ["failed text", "wait 7"]);
     assert_eq!(run(&mut source, 300), ["wait 7"], "each file once, each failure told once");
-    // Of the same second as the last one read, with a name before its; and one that is older.
+    // A file of the same second as the last one read, with a name that sorts before it; and an older file.
     capture(&at("b.pcap"), 1, 101);
     capture(&at("0.pcap"), 1, 99);
     assert_eq!(run(&mut source, 400), ["start b.pcap Some(1)", "frames [2]", "end b.pcap 1 None", "wait 7"]);

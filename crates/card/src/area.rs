@@ -1,9 +1,9 @@
 //! Rough silicon area and power of a design: enough to rank designs, not to build one.
 //!
-//! All figures are estimates for a 90 nm process: a small in-order core without its memories 0.6 mm² and 0.15 mW/MHz, SRAM 0.0125 mm²
-//! and 0.002 mW/MHz for each KB (a cell of 1 µm² a bit and half as much again around it), a bank's decoder and its part of the crossbar
-//! 0.05 mm², a matcher 4 mm² and 1.2 W for each GB/s, a DRAM chip 2 W. Above 500 MHz a core's area and power grow with the frequency
-//! once more (deeper buffers, higher voltage).
+//! All figures are estimates for a 90 nm process. A small in-order core without its memories has 0.6 mm² and 0.15 mW/MHz. SRAM has
+//! 0.0125 mm² and 0.002 mW/MHz for each KB (a cell of 1 µm² for each bit, and half as much again around it). A bank's decoder and
+//! its part of the crossbar have 0.05 mm², a matcher 4 mm² and 1.2 W for each GB/s, a DRAM chip 2 W. Above 500 MHz, a core's area and
+//! power grow with the frequency once more (deeper buffers, higher voltage).
 
 use crate::design::{Design, Sharing};
 

@@ -1,4 +1,4 @@
-//! A set-associative cache with least-recently-used replacement. Only tags are stored, since only hit or miss matters.
+//! A set-associative cache with least-recently-used replacement. It stores only tags, because only hit or miss matters.
 
 /// The tag of an empty way.
 const EMPTY: u32 = u32::MAX;
@@ -31,7 +31,7 @@ impl Cache {
         (&mut self.tags[first..first + self.ways], tag)
     }
 
-    /// Reads the block of `address`: whether it was there. A block that was not is loaded in place of the least recently used.
+    /// Reads the block of `address`. Returns whether it was a hit. A missing block replaces the least recently used one.
     #[inline]
     pub fn read(&mut self, address: u32) -> bool {
         let (set, tag) = self.set(address);
@@ -51,7 +51,7 @@ impl Cache {
         found.is_some()
     }
 
-    /// Forgets every block.
+    /// Removes every block.
     pub fn flush(&mut self) {
         self.tags.fill(EMPTY);
     }

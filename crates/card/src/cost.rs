@@ -5,7 +5,7 @@ use margay_config::Config;
 use crate::Bad;
 use crate::read::unknown;
 
-/// Where a figure is from.
+/// The source of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Counted from Margay's own code with callgrind.
@@ -18,7 +18,7 @@ pub enum Source {
 
 macro_rules! costs {
     ($($(#[$doc:meta])* $field:ident: $name:literal = $value:literal;)*) => {
-        /// Costs. Instructions are of the card's cores, sizes are bytes.
+        /// Costs. Instructions are the card's cores' unless noted; sizes are in bytes.
         #[derive(Debug, Clone, PartialEq)]
         pub struct Costs { $($(#[$doc])* pub $field: f64,)* }
 
@@ -39,63 +39,63 @@ macro_rules! costs {
 }
 
 costs! {
-    /// Instructions to take an arrival and find its queue; serialised.
+    /// Instructions to take an arrival and find its queue. Cores do this one at a time.
     assign: "assign" = 90.0;
-    /// More of them where a table is looked up.
+    /// Additional instructions to look up the assignment table.
     assign_table: "assign-table" = 60.0;
-    /// More of them where a flow is moved.
+    /// Additional instructions to move a flow.
     reassign: "reassign" = 150.0;
-    /// Instructions of decoding and of the TCP state for each packet.
+    /// Instructions for decoding and TCP state, for each packet.
     packet: "packet" = 2633.0;
-    /// Instructions for a segment: its place in the stream, the tree of segments, what of the stream is ready.
+    /// Instructions for a segment: its place in the stream, the segment tree, and finding stream data that is ready.
     segment: "segment" = 2457.0;
-    /// Those of them for which the tree is locked.
+    /// The part of these during which the tree is locked.
     tree: "tree" = 250.0;
     /// Instructions for each byte copied into a target buffer.
     copy_byte: "copy-byte" = 0.75;
-    /// Instructions of a flush, with the descriptor of the match.
+    /// Instructions for a flush, including the matcher's descriptor.
     flush: "flush" = 1731.0;
-    /// Instructions of matching in software, for each byte.
+    /// Instructions for matching in software, for each byte.
     match_byte: "match-byte" = 8.0;
-    /// Bytes matched for each look at a state that is not among the first ones.
+    /// Bytes matched for each access to a state beyond the first ones.
     match_stride: "match-stride" = 8.0;
-    /// Bytes of the states that software matching uses, for each port group.
+    /// Bytes of the state table for software matching, for each port group.
     match_table: "match-table" = 32768.0;
-    /// Instructions to begin to verify one reported rule.
+    /// Instructions to start verifying a reported rule.
     verify: "verify" = 941.0;
-    /// Instructions for each byte that a verification looks at.
+    /// Instructions for each byte that a verification inspects.
     verify_byte: "verify-byte" = 0.46;
     /// Bytes of a rule in DRAM that a verification reads.
     rule: "rule" = 128.0;
     /// Instructions to normalise a URI.
     uri: "uri" = 600.0;
-    /// More of them for each byte.
+    /// Additional instructions for each byte of a URI.
     uri_byte: "uri-byte" = 36.41;
-    /// Instructions to tell that a packet is done; serialised.
+    /// Instructions to report that a packet is done. Cores do this one at a time.
     notify: "notify" = 40.0;
     /// Bytes of a flow's state in DRAM.
     flow: "flow" = 128.0;
     /// Accesses to the scratchpad for each instruction.
     scratch: "scratch" = 0.25;
-    /// References to data that is no packet, flow, rule or table, for each instruction.
+    /// References to other data than packets, flows, rules and tables, for each instruction.
     data: "data" = 0.07;
-    /// Of 1,000 of them those that a cache of 512 bytes does not have, with two ways and blocks of 32 bytes; and so on.
+    /// Misses for 1,000 of these references in a cache of 512 bytes, with two ways and blocks of 32 bytes.
     miss_512: "miss-512" = 295.0;
-    /// The same of 1 KB.
+    /// The same for 1 KB.
     miss_1k: "miss-1k" = 216.0;
-    /// The same of 2 KB.
+    /// The same for 2 KB.
     miss_2k: "miss-2k" = 153.0;
-    /// The same of 4 KB.
+    /// The same for 4 KB.
     miss_4k: "miss-4k" = 111.0;
-    /// The same of 8 KB.
+    /// The same for 8 KB.
     miss_8k: "miss-8k" = 65.28;
-    /// The same of 16 KB.
+    /// The same for 16 KB.
     miss_16k: "miss-16k" = 27.84;
-    /// The same of 32 KB.
+    /// The same for 32 KB.
     miss_32k: "miss-32k" = 9.95;
-    /// The same of 64 KB.
+    /// The same for 64 KB.
     miss_64k: "miss-64k" = 5.57;
-    /// Of 1,000 of them those that open a row, were there no cache and no other core.
+    /// References of 1,000 that would open a DRAM row without a cache and other cores.
     miss_row: "miss-row" = 217.0;
     /// Bytes of data that a core uses again soon, and fetches again after a flush.
     data_set: "data-set" = 2048.0;
@@ -103,27 +103,27 @@ costs! {
     stall: "stall" = 0.2;
     /// Code size in bytes of each of the four stages (assignment, reassembly, matching and verification, inspection).
     code: "code" = 2048.0;
-    /// Instructions of the host for each packet that it gets: from the ring to the end of reassembly.
+    /// Host instructions for each packet that the host gets, from the ring to the end of reassembly.
     host_packet: "host-packet" = 3952.0;
-    /// Instructions of the host to look for strings, for each byte that is inspected.
+    /// Host instructions to search for strings, for each inspected byte.
     host_byte: "host-byte" = 2.53;
-    /// Instructions of the host to verify a report.
+    /// Host instructions to verify a report.
     host_verify: "host-verify" = 941.0;
-    /// Million instructions that a core of the host does in a second.
+    /// Million instructions that a host core executes in a second.
     host_core: "host-core" = 4500.0;
 }
 
-/// A table as read from a file.
+/// A cost table from a file.
 #[derive(Debug, Clone)]
 pub struct Table {
     /// The costs.
     pub costs: Costs,
-    /// Source of each, in the order of the file.
+    /// The source of each cost, in the order of the file.
     pub sources: Vec<(String, Source)>,
 }
 
 impl Table {
-    /// Reads a table: `name: {value: N, source: counted|study|estimated, why: text}`. Every cost is in it.
+    /// Reads a table: `name: {value: N, source: counted|study|estimated, why: text}`. It must have every cost.
     ///
     /// # Errors
     /// An unknown or missing cost, or a value that cannot be read, with file and line.

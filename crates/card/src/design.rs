@@ -6,14 +6,14 @@ use crate::Bad;
 use crate::dram::Timing;
 use crate::read::{count, quantity, unknown, word};
 
-/// How packets are given to cores.
+/// How packets are assigned to cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Assignment {
     /// By a symmetric hash of the addresses.
     Static,
     /// By a table: a new flow goes to the shortest queue.
     Dynamic,
-    /// As dynamic; a flow moves when its queue is too full and another is empty enough.
+    /// As dynamic, but a flow moves if its queue is too full and another is empty enough.
     Reassign,
 }
 
@@ -29,23 +29,24 @@ pub enum Sharing {
 /// The card's part of the work; the host does the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Everything: the host gets alerts.
+    /// Everything. The host gets alerts.
     All,
-    /// It follows flows, reassembles streams and searches for strings. The host gets packets with a match of their port group, or a URI.
+    /// The card tracks flows, reassembles streams and searches for strings. The host gets packets with a URI, or with a match in their
+    /// port group.
     Filter,
-    /// It follows flows. The host gets the packets of each until it needs no more of the flow.
+    /// The card tracks flows. The host gets the packets of a flow until it needs no more of them.
     Track,
-    /// It gives packets to the host's cores.
+    /// The card distributes packets to the host's cores.
     Steer,
 }
 
 /// Names of parts.
 pub const PARTS: [(&str, Part); 4] =
     [("all", Part::All), ("filter", Part::Filter), ("track", Part::Track), ("steer", Part::Steer)];
-/// Names of ways of assignment.
+/// Names of assignment methods.
 pub const ASSIGNMENTS: [(&str, Assignment); 3] =
     [("static", Assignment::Static), ("dynamic", Assignment::Dynamic), ("reassign", Assignment::Reassign)];
-/// Names of ways of sharing the data cache.
+/// Names for the sharing of the data cache.
 pub const SHARINGS: [(&str, Sharing); 2] = [("shared", Sharing::Shared), ("private", Sharing::Private)];
 const YES: [(&str, bool); 2] = [("yes", true), ("no", false)];
 
@@ -56,13 +57,13 @@ pub struct Design {
     pub cores: u32,
     /// Clock of the cores in Hz.
     pub frequency: f64,
-    /// Instructions that a core begins in a cycle.
+    /// Instructions that a core issues in a cycle.
     pub issue: f64,
     /// Bytes of a core's instruction cache.
     pub icache: u32,
     /// Banks of the scratchpad.
     pub banks: u32,
-    /// Bytes of the data cache (of each core, where private); 0 for none.
+    /// Bytes of the data cache (of each core's, if private); 0 for none.
     pub cache: u32,
     /// Ways of the data cache.
     pub ways: u32,
@@ -74,27 +75,27 @@ pub struct Design {
     pub cache_banks: u32,
     /// The DRAM.
     pub dram: Timing,
-    /// Rate of the string-matching assist in bytes a second; 0 where software matches.
+    /// Rate of the string-matching hardware assist in bytes a second; 0 if software matches.
     pub matcher: f64,
-    /// The assist reads a flush from DRAM by itself: nothing is copied.
+    /// The assist reads the data of a flush from DRAM by itself, so nothing is copied.
     pub gather: bool,
     /// Rate of the link in bit/s; 0 for one that is never the limit.
     pub link: f64,
-    /// Packets that the card holds.
+    /// Packets that the card has room for.
     pub packets: u32,
     /// Packets in a core's queue.
     pub queue: u32,
-    /// How packets are given to cores.
+    /// How packets are assigned to cores.
     pub assignment: Assignment,
-    /// A flow is moved from a queue with so many packets.
+    /// A flow moves away from a queue with this many packets.
     pub full: u32,
-    /// A flow is moved to a queue with at most so many packets.
+    /// A flow moves to a queue with at most this many packets.
     pub empty: u32,
-    /// Packets are put into queues by hardware, without a core: by hash.
+    /// Hardware puts packets into queues by hash, without a core.
     pub steered: bool,
     /// The card's part of the work.
     pub part: Part,
-    /// After an alert the other packets of the flow are dropped.
+    /// After an alert, the remaining packets of the flow are dropped.
     pub prevention: bool,
 }
 
@@ -214,10 +215,10 @@ impl Design {
         Ok(())
     }
 
-    /// Whether the parts fit together.
+    /// Checks that the design's parameters are consistent.
     ///
     /// # Errors
-    /// Which do not, in words.
+    /// A sentence about those that are not.
     pub fn check(&self) -> Result<(), String> {
         if self.cache > 0 && self.cache < self.ways * self.block {
             return Err(format!(

@@ -1,21 +1,21 @@
-//! DRAM chips with open rows. A chip serves one access at a time, in the order in which they are asked for.
+//! DRAM chips with open rows. A chip serves one access at a time, in the order of the requests.
 
 /// The parameters of the chips.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timing {
-    /// Chips; rows are dealt to them in turn.
+    /// Number of chips. Consecutive rows are on consecutive chips.
     pub chips: u32,
     /// Banks of a chip, each with one open row.
     pub banks: u32,
     /// Bytes in a row, a power of two.
     pub row: u32,
-    /// To open a row, in ps.
+    /// Time to open a row, in ps.
     pub open: u64,
-    /// From the request to the first byte of an open row, in ps. It overlaps with other accesses.
+    /// Time from the request to the first byte of an open row, in ps. It overlaps with other accesses.
     pub first: u64,
-    /// For each byte transferred by one chip, in fs.
+    /// Time for each byte that a chip transfers, in fs.
     pub byte: u64,
-    /// The least number of bytes of a transfer.
+    /// Minimum bytes of a transfer.
     pub burst: u32,
 }
 
@@ -25,7 +25,7 @@ pub struct Dram {
     timing: Timing,
     /// Binary logarithm of the bytes in a row.
     shift: u32,
-    /// Binary logarithms of chips and banks, where both are powers of two: no access divides then.
+    /// Binary logarithms of chips and banks, if both are powers of two. An access then needs no division.
     powers: Option<(u32, u32)>,
     open: Vec<u32>,
     free: Vec<u64>,
@@ -40,7 +40,7 @@ pub struct Dram {
 }
 
 impl Dram {
-    /// Idle chips with no row open.
+    /// Idle chips without an open row.
     pub fn new(timing: Timing) -> Dram {
         let chips = timing.chips as usize;
         Dram {
@@ -57,7 +57,8 @@ impl Dram {
         }
     }
 
-    /// Transfers `bytes` within one row, in `parts` transfers that follow each other; asked for at `now`. When the last byte is there.
+    /// Transfers `bytes` within one row, in `parts` consecutive transfers, requested at `now`. Returns the arrival time of the last
+    /// byte.
     #[inline]
     pub fn access(&mut self, now: u64, address: u32, bytes: u32, parts: u32) -> u64 {
         let t = &self.timing;

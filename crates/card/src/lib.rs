@@ -1,8 +1,9 @@
 //! A simulator of a network card that detects, after LineSnort (study 2).
 //!
 //! [`trace::Trace`] has the work of each packet (bytes, flow, flush points, literals found, verifications, URIs).
-//! [`design::Design`] describes a card, [`cost::Costs`] what each step costs. [`model::simulate`] replays the trace through
-//! the card and returns the result. Time is a whole number of picoseconds; the same design, costs, trace and seed give the same result.
+//! [`design::Design`] describes a card, and [`cost::Costs`] has the cost of each step. [`model::simulate`] replays the trace through
+//! the card and returns the result. Time is a whole number of picoseconds. The same design, costs, trace and seed give the same
+//! result.
 
 pub mod area;
 pub mod cache;

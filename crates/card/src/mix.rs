@@ -1,44 +1,44 @@
 //! Recombination of recorded flows.
 //!
-//! The study's traces are not available. As in the study, captured flows are interleaved: each copy of a flow has a
-//! number and a hash of its own, and keeps the order and the work of its packets. Work that one flow causes for another (counts of
-//! addresses) is as in the recording.
+//! The study's traces are not available. As in the study, captured flows are interleaved. Each copy of a flow has its own number
+//! and hash, and keeps the order and the work of its packets. Work that one flow causes for another (counters by address) is as in
+//! the recording.
 
 use crate::Bad;
 use crate::synthetic::Random;
 use crate::trace::{Trace, Work};
 
-/// How packets of flows that are open at the same time follow each other.
+/// How packets of concurrently open flows are interleaved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interleaving {
-    /// Each packet is of any open flow.
+    /// Each packet belongs to a random open flow.
     Spread,
-    /// Up to so many packets of a flow follow each other.
+    /// Up to this many packets of a flow are consecutive.
     Bursts(u32),
 }
 
 /// The target of a recombination.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mix {
-    /// Packets.
+    /// Number of packets.
     pub packets: usize,
-    /// Mean of the frames' bytes that is aimed at.
+    /// Target mean of the frames' bytes.
     pub mean: f64,
     /// Flows that are open at the same time.
     pub open: usize,
     /// How they are interleaved.
     pub interleaving: Interleaving,
-    /// Flows with more packets than this are left out: one would be most of the trace.
+    /// Flows with more packets than this are left out, because one of them would be most of the trace.
     pub longest: usize,
     /// Seed.
     pub seed: u64,
 }
 
-/// Recombines flows of `base`. Flows whose packets are larger than the mean are taken while the mean is below the target, others
-/// while it is above.
+/// Recombines flows of `base`. While the mean is below the target, it takes flows whose packets are larger than the target on
+/// average; otherwise, the other flows.
 ///
 /// # Errors
-/// No flow of `base` has payload and is short enough, or all are on one side of the mean.
+/// No flow of `base` has payload and is short enough, or all of them are on the same side of the mean.
 pub fn mix(base: &Trace, mix: &Mix) -> Result<Trace, Bad> {
     let mut of_flow = vec![Vec::<u32>::new(); base.flows.len()];
     for (number, p) in base.packets.iter().enumerate() {
@@ -65,9 +65,9 @@ pub fn mix(base: &Trace, mix: &Mix) -> Result<Trace, Bad> {
     }
     let mut random = Random(mix.seed);
     let mut trace = Trace::default();
-    // An open flow: its number, its packets, the next of them.
+    // An open flow: its number, its packets, and the index of the next one.
     let mut open: Vec<(u32, &Vec<u32>, usize)> = Vec::with_capacity(mix.open);
-    // Of all flows that were opened, whether or not they came to their end.
+    // Totals of all opened flows, whether or not they ended.
     let (mut bytes, mut packets) = (0.0, 0.0);
     let (mut current, mut left) = (0usize, 0u32);
     while trace.packets.len() < mix.packets {
@@ -130,7 +130,7 @@ mod tests {
             Trace::from_bytes(&made.to_bytes(), "mixed").unwrap();
             let mean = made.packets.iter().map(|p| f64::from(p.bytes)).sum::<f64>() / 30_000.0;
             assert!((mean / 500.0 - 1.0).abs() < 0.05, "{mean}");
-            // The packets of a flow are the first ones of a flow of the base, in their order.
+            // The packets of a flow are the first ones of a flow in the base, in order.
             let key = |p: &Work| (p.bytes, p.payload, p.flush, p.group, p.all, p.uris, p.alerts);
             let of = |t: &Trace, flow: u32| t.packets.iter().filter(|p| p.flow == flow).map(key).collect::<Vec<_>>();
             let known: Vec<_> = (0..base.flows.len() as u32).map(|f| of(&base, f)).collect();

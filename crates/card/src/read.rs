@@ -1,10 +1,10 @@
-//! Numbers with units from YAML, unknown keys refused.
+//! Reads numbers with units from YAML, and rejects unknown keys.
 
 use margay_config::Node;
 
 use crate::Bad;
 
-/// Number and unit of a value such as `52 ns`; the unit is one of `units`, which gives its factor.
+/// Reads a value such as `52 ns`, and applies the unit's factor from `units`.
 pub(crate) fn quantity(node: &Node<'_>, units: &[(&str, f64)]) -> Result<f64, Bad> {
     let text = node.value().unwrap_or_default().trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -19,7 +19,7 @@ pub(crate) fn quantity(node: &Node<'_>, units: &[(&str, f64)]) -> Result<f64, Ba
     }
 }
 
-/// A count within a range.
+/// Reads a number within a range.
 pub(crate) fn count(node: &Node<'_>, least: u32, most: u32) -> Result<u32, Bad> {
     let text = node.value().unwrap_or_default().trim();
     match text.parse::<u32>() {
@@ -28,7 +28,7 @@ pub(crate) fn count(node: &Node<'_>, least: u32, most: u32) -> Result<u32, Bad> 
     }
 }
 
-/// One of several words.
+/// Reads one of several words.
 pub(crate) fn word<T: Copy>(node: &Node<'_>, words: &[(&str, T)]) -> Result<T, Bad> {
     let text = node.value().unwrap_or_default().trim();
     words.iter().find(|w| w.0 == text).map(|w| w.1).ok_or_else(|| {
@@ -37,7 +37,7 @@ pub(crate) fn word<T: Copy>(node: &Node<'_>, words: &[(&str, T)]) -> Result<T, B
     })
 }
 
-/// A key that nothing reads.
+/// The error for an unknown key.
 pub(crate) fn unknown(node: &Node<'_>) -> Bad {
     node.error(format!("there is no parameter `{}`", node.name())).into()
 }

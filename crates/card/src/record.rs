@@ -8,15 +8,15 @@ use crate::trace::Trace;
 /// The parameters of a recording.
 #[derive(Debug, Clone)]
 pub struct Job<'a> {
-    /// Capture files. Each is read by an engine of its own, so that times may differ.
+    /// Capture files. A separate engine reads each, so their times need not be consistent.
     pub captures: &'a [PathBuf],
     /// The rules.
     pub rules: &'a Path,
-    /// A configuration; the one that comes with the engine where there is none.
+    /// A configuration; without one, the one that comes with the engine.
     pub config: Option<&'a Path>,
     /// Settings that differ from the configuration (`name=value`).
     pub settings: &'a [String],
-    /// As an engine between two networks inspects: each segment at once, since it goes on only then.
+    /// Inspect as an inline engine does: each segment at once, because it is forwarded only after that.
     pub inline: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Many designs compared: a grid of parameters, every combination that can be built, on all processors.
+//! Compares many designs: all combinations of a grid of parameters that can be built, on all processors.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,8 +21,8 @@ pub struct Candidate {
     pub design: Design,
 }
 
-/// Reads a grid, a design file in which a parameter may have a list of values: every combination that can be built, in the order of
-/// the file, and how many cannot.
+/// Reads a grid, which is a design file whose parameters may have lists of values. Returns every combination that can be built, in
+/// the order of the file, and the number of those that cannot.
 ///
 /// # Errors
 /// An unknown key or a value that cannot be read, with file and line.
@@ -38,7 +38,7 @@ pub fn grid(text: &str, file: &str) -> Result<(Vec<Candidate>, usize), Bad> {
     Ok((all, impossible))
 }
 
-/// Sets a parameter of every candidate; where it has a list of values, every candidate comes once with each.
+/// Sets a parameter of every candidate. For a list of values, the result has each candidate once with each value.
 ///
 /// # Errors
 /// An unknown key or a value that cannot be read, with file and line.
@@ -77,11 +77,11 @@ pub fn expand(mut all: Vec<Candidate>, node: &Node<'_>, file: &str) -> Result<Ve
 /// The result of a design's run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// Number in the grid.
+    /// Index in the grid.
     pub number: usize,
     /// Throughput in bit/s.
     pub rate: f64,
-    /// Share of packets lost.
+    /// Share of lost packets.
     pub loss: f64,
     /// Latency that 99 % of packets do not exceed, in s.
     pub latency: f64,
@@ -102,7 +102,7 @@ impl Found {
 }
 
 /// Runs the candidates whose numbers are in `todo` on `threads` threads. `each` gets every result, from one thread at a
-/// time, and returns whether to continue. The result does not depend on the number of threads, the order of calls does.
+/// time, and returns whether to continue. The number of threads affects only the order of the calls.
 pub fn run(
     candidates: &[Candidate],
     todo: &[usize],
@@ -117,7 +117,7 @@ pub fn run(
     });
 }
 
-/// As [`run`], with a load of its own for each by its number, and the whole outcome of each.
+/// As [`run`], with a load for each candidate by its index, and with the whole outcome.
 pub fn replay(
     candidates: &[Candidate],
     todo: &[usize],
@@ -145,7 +145,7 @@ pub fn replay(
     });
 }
 
-/// The designs that no other beats in both throughput and area, by rising area.
+/// The designs that no other beats in both throughput and area, in ascending order of area.
 pub fn pareto(found: &[Found]) -> Vec<&Found> {
     let mut by_area: Vec<&Found> = found.iter().collect();
     by_area.sort_by(|a, b| {
@@ -161,7 +161,7 @@ pub fn pareto(found: &[Found]) -> Vec<&Found> {
     by_area
 }
 
-/// The design of the least area that reaches `rate` (bit/s) with at most `loss` lost.
+/// The design with the least area that reaches `rate` (bit/s) and loses at most the share `loss`.
 pub fn cheapest(found: &[Found], rate: f64, loss: f64) -> Option<&Found> {
     let reaches = found.iter().filter(|f| f.rate >= rate && f.loss <= loss);
     reaches.min_by(|a, b| a.cost.area.total_cmp(&b.cost.area).then(a.number.cmp(&b.number)))

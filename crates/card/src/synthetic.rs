@@ -1,8 +1,8 @@
-//! Generated work, for tests and the simulator's benchmark; `record` records that of real packets.
+//! Generates work, for tests and the simulator's benchmark; `record` records the work of real packets.
 
 use crate::trace::{TCP, Trace, Work};
 
-/// A generator of 64 bits (splitmix).
+/// A 64-bit generator (SplitMix64).
 #[derive(Debug, Clone)]
 pub struct Random(pub u64);
 
@@ -17,7 +17,7 @@ impl Random {
     }
 }
 
-/// Packets of `flows` flows with a mean of about 778 bytes; every fourth with payload ends a flush.
+/// Packets of `flows` flows, with a mean of about 778 bytes. Every fourth packet with payload ends a flush.
 pub fn trace(packets: usize, flows: usize, seed: u64) -> Trace {
     let mut random = Random(seed);
     let mut trace = Trace { flows: (0..flows).map(|_| random.below(1 << 32) as u32).collect(), ..Trace::default() };

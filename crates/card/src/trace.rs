@@ -16,43 +16,43 @@ pub const TCP: u8 = 1;
 /// A packet's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Work {
-    /// Number of the flow, from 0.
+    /// Index of the flow.
     pub flow: u32,
-    /// The first of its reports in [`Trace::reports`].
+    /// Index of its first report in [`Trace::reports`].
     pub first: u32,
-    /// Bytes of the stream or datagram that are inspected now; 0 where there is no flush point.
+    /// Bytes of the stream or datagram that are inspected now; 0 without a flush point.
     pub flush: u32,
     /// Bytes of the frame.
     pub bytes: u16,
     /// Bytes of the payload.
     pub payload: u16,
-    /// Reports of the port group's table; they come first.
+    /// Number of reports from the port group's table; they come first.
     pub group: u16,
-    /// Reports of the one table of all rules, with those of the group.
+    /// Number of reports from a table of all rules, including those of the group.
     pub all: u16,
-    /// Bytes of URIs to normalise.
+    /// Total bytes of the URIs to normalise.
     pub uri_bytes: u16,
-    /// URIs to normalise.
+    /// Number of URIs to normalise.
     pub uris: u16,
-    /// Alerts.
+    /// Number of alerts.
     pub alerts: u8,
-    /// What it is.
+    /// Flags, such as [`TCP`].
     pub flags: u8,
 }
 
-/// A trace.
+/// A work trace, see the module.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
-    /// Symmetric hash of the addresses of each flow.
+    /// For each flow, a symmetric hash of its addresses.
     pub flows: Vec<u32>,
     /// Packets in the order of their arrival.
     pub packets: Vec<Work>,
-    /// Reports of the matcher: number of the rule in the upper half, bytes that its verification looks at in the lower.
+    /// Reports of the matcher: the rule's index in the upper half, and the bytes that its verification inspects in the lower half.
     pub reports: Vec<u32>,
 }
 
 impl Trace {
-    /// The file's bytes.
+    /// Encodes the trace as a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out =
             Vec::with_capacity(36 + self.flows.len() * 4 + self.packets.len() * PACKET + self.reports.len() * 4);
@@ -75,7 +75,7 @@ impl Trace {
         out
     }
 
-    /// Reads a file; `name` is its name.
+    /// Decodes a file; `name` is its name in errors.
     ///
     /// # Errors
     /// It is not a work trace, has another version, is truncated, or has dangling references.
@@ -137,7 +137,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Adds the flows of `other` behind what is there, `times` over: each time as flows of their own with the same hashes.
+    /// Appends the flows of `other`, `times` times. Each time they are new flows with the same hashes.
     ///
     /// # Errors
     /// There would be more flows, packets or reports than 32-bit numbers can name.
@@ -158,10 +158,10 @@ impl Trace {
         Ok(())
     }
 
-    /// Whether it can be replayed.
+    /// Checks that it can be replayed.
     ///
     /// # Errors
-    /// There is no packet or no payload in it.
+    /// It has no packets, or no payload.
     pub fn check(&self, name: &str) -> Result<(), Bad> {
         if self.packets.is_empty() {
             return Err(Bad(format!("{name}: there is no packet in the trace")));

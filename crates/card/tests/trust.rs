@@ -1,4 +1,4 @@
-//! Evidence for the simulator: work is conserved, queues behave as theory says, cache and rows as simple references do.
+//! Evidence for the simulator: work is conserved, queues behave as in theory, and cache and rows behave like simple reference models.
 #![allow(clippy::panic, reason = "a test fails by it")]
 
 use margay_card::cache::Cache;
@@ -11,7 +11,7 @@ use margay_card::synthetic::{Random, trace};
 use margay_card::trace::{TCP, Trace, Work};
 use proptest::prelude::*;
 
-/// One core for which memory costs nothing, and packets without payload of `instructions` in all.
+/// One core, for which memory costs nothing. A packet without payload takes the returned number of instructions.
 fn plain() -> (Design, Costs, f64) {
     let design = Design {
         cores: 1,
@@ -78,7 +78,7 @@ fn designs() -> Vec<Design> {
     all
 }
 
-/// Of what passes every bound follows; `trace` has no packet that was lost.
+/// Checks the bounds that follow from the work of `trace`, of which no packet was lost.
 fn bounded(design: &Design, trace: &Trace, outcome: &Outcome) {
     assert_eq!(outcome.done + outcome.lost, trace.packets.len() as u64);
     for busy in outcome.cores.iter().chain(&outcome.dram).chain([&outcome.matcher]) {
@@ -137,7 +137,7 @@ fn more_of_anything_is_not_worse() {
     let trace = trace(10_000, 200, 7);
     let rate = |design: &Design| simulate(design, &Costs::default(), &trace, Load::Saturated).rate();
     let base = rate(&Design::default());
-    // Nothing that all cores need is near its limit: work that one core does later keeps no other one waiting now.
+    // No shared resource is near its limit, so work that one core does later does not delay another one now.
     let of = |cores| rate(&Design { cores, ..Design::default() });
     assert!(of(2) > of(1) * 1.85 && base > of(2) * 1.75 && of(8) > base * 1.5, "{} {} {base} {}", of(1), of(2), of(8));
     assert!(rate(&Design { frequency: 600e6, ..Design::default() }) > base);
@@ -162,7 +162,7 @@ fn hardware_steers_without_cores() {
         let (core, hardware) = (run(&by_core, Load::Saturated), run(&by_hardware, Load::Saturated));
         assert_eq!((hardware.stages[0], hardware.lost), (0, 0));
         assert!(hardware.rate() > core.rate(), "{packets}, {queue}: {} of {}", hardware.rate(), core.rate());
-        // A packet whose queue is full is lost where nothing makes the sender wait.
+        // A packet whose queue is full is lost, if nothing makes the sender wait.
         assert!(run(&by_hardware, Load::Even(hardware.rate() * 2.0)).lost > 0);
     }
 }
@@ -177,7 +177,7 @@ fn what_the_card_does_the_host_does_not() {
         outcome
     };
     let outcomes: Vec<Outcome> = PARTS.iter().rev().map(|p| run(p.1)).collect();
-    // From steering to doing everything the host has less, and the card more.
+    // From steering to doing everything, the host does less and less, and the card more.
     for pair in outcomes.windows(2) {
         assert!(pair[1].host_work < pair[0].host_work && pair[1].rate() < pair[0].rate(), "{pair:?}");
     }
@@ -228,7 +228,7 @@ fn a_flow_with_an_alert_is_dropped_from_there_on() {
     let outcome = run(&trace);
     let with_alerts: std::collections::HashSet<u32> =
         trace.packets.iter().filter(|p| p.alerts > 0).map(|p| p.flow).collect();
-    // Packets that were on the card when the alert came may have had one as well.
+    // Packets that were on the card at the time of the alert may have an alert, too.
     assert!(outcome.dropped > 0 && outcome.alerts >= with_alerts.len() as u64 && outcome.alerts < 60, "{outcome:?}");
     assert_eq!((outcome.done, outcome.lost), (4_000, 0));
     trace.packets.iter_mut().for_each(|p| p.alerts = 0);
@@ -276,7 +276,7 @@ fn the_number_of_threads_changes_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A list of sets, each a list of blocks by their last use.
+    /// The reference is a list of sets, each a list of blocks by their last use.
     #[test]
     fn the_cache_is_as_a_simple_one(seed: u64, size in 0u32..6, ways in 0u32..3, block in 3u32..7) {
         let (ways, block) = (1usize << ways, 1u32 << block);

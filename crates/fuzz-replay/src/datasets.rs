@@ -1,14 +1,14 @@
-//! The target of sets' files.
+//! The target `datasets`: files of datasets.
 
 use margay_detect::dataset::read_text;
 use margay_rules::ast::{SetFormat, SetKind, SetOptions};
 
-/// Most bytes that a set may take here.
+/// Memory limit of a dataset here.
 const MEMCAP: u64 = 1 << 20;
 const KINDS: [SetKind; 5] = [SetKind::String, SetKind::Md5, SetKind::Sha256, SetKind::Ipv4, SetKind::Ip];
 
-/// Dataset files: the first byte selects type and format, the rest is the file. Its content can be written, and reading that
-/// gives the same content.
+/// Dataset files: the first byte selects type and format, the rest is the file. Writing the content and reading it again must give
+/// the same content.
 pub fn datasets(data: &[u8]) {
     let Some((&which, text)) = data.split_first() else { return };
     let kind = KINDS.get(usize::from(which) % KINDS.len()).copied();

@@ -1,4 +1,4 @@
-//! Targets of the decoders of compressed bodies.
+//! Targets for the decoders of compressed bodies.
 
 use margay_app::decompress::swf::{self, Swf};
 use margay_app::decompress::{Coding, Decoder, Limits, SCRATCH, Status, codings};
@@ -6,7 +6,7 @@ use margay_app::http1::SwfConfig;
 
 const LIMITS: Limits = Limits { bomb: 64 << 10, lzma_memory: 64 << 10, work: 1 << 20 };
 
-/// Decodes pieces of a size, and returns the output and the worst status.
+/// Decodes in pieces of `size`. Returns the output and the worst status.
 fn run(list: &[Coding], data: &[u8], size: usize) -> (Vec<u8>, Status) {
     let mut out = Vec::new();
     let mut sink = |piece: &[u8]| {
@@ -23,14 +23,14 @@ fn run(list: &[Coding], data: &[u8], size: usize) -> (Vec<u8>, Status) {
     (out, status)
 }
 
-/// The same whole and in pieces; bounded.
+/// Checks that the output is bounded, and the same whole and in pieces.
 fn check(list: &[Coding], data: &[u8], size: usize) {
     let (whole, status) = run(list, data, usize::MAX);
     let most = LIMITS.work + (data.len() + 4 * SCRATCH) as u64;
     assert!(whole.len() as u64 <= most, "{} bytes of {}", whole.len(), data.len());
     let (split, other) = run(list, data, size);
     if status == Status::Bomb || other == Status::Bomb {
-        // Where exactly a bomb is cut depends on how much of it was seen.
+        // The exact place at which a bomb is cut depends on the pieces.
         let n = whole.len().min(split.len());
         assert!(whole.get(..n) == split.get(..n), "different before a bomb's end");
     } else {
@@ -44,28 +44,28 @@ fn one(coding: Coding, data: &[u8]) {
     check(&[coding], data, usize::from(size));
 }
 
-/// `gzip`; the first byte is the size of pieces.
+/// A `gzip` body; the first byte is the size of pieces.
 pub fn gzip(data: &[u8]) {
     one(Coding::Gzip, data);
 }
 
-/// `deflate`; the first byte is the size of pieces.
+/// A `deflate` body; the first byte is the size of pieces.
 pub fn deflate(data: &[u8]) {
     one(Coding::Deflate, data);
 }
 
-/// `lzma`; the first byte is the size of pieces.
+/// An `lzma` body; the first byte is the size of pieces.
 pub fn lzma(data: &[u8]) {
     one(Coding::Lzma, data);
 }
 
-/// `br`; the first byte is the size of pieces.
+/// A `br` body; the first byte is the size of pieces.
 pub fn brotli(data: &[u8]) {
     one(Coding::Brotli, data);
 }
 
-/// A `Content-Encoding` value to the first line feed, then the size of pieces and the body. The body and its decoded form are
-/// also read as Flash files.
+/// A `Content-Encoding` value up to the first line feed, then the size of pieces and the body. The body and its decoded form are
+/// also parsed as Flash files.
 pub fn layers(data: &[u8]) {
     let Some(end) = data.iter().position(|&b| b == b'\n') else { return };
     let (value, rest) = data.split_at(end);

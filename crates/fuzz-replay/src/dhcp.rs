@@ -1,4 +1,4 @@
-//! The target `dhcp`: a datagram of the server.
+//! The target `dhcp`: a datagram from the server.
 
 use margay_app::{AppLogOptions, AppProto, LogFor, Parse, Shared, protocol};
 use margay_flow::Direction::ToClient;
@@ -6,7 +6,7 @@ use margay_packet::Time;
 
 use crate::talk::{app_config, flow, log};
 
-/// A message of DHCP.
+/// A DHCP message.
 pub fn dhcp(data: &[u8]) {
     let config = app_config();
     let proto = protocol(AppProto::Dhcp).expect("DHCP has a parser");

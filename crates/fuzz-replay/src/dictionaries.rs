@@ -1,26 +1,26 @@
 //! Dictionaries of the targets: words that a fuzzer inserts (`fuzz/dictionaries`).
 //!
 //! They come from the engine's own tables where possible: keywords, names of events and buffers, protocol detection
-//! patterns, settings, status numbers. `fuzz-dictionaries` writes the files; a test holds them to what it would write.
+//! patterns, settings, status numbers. `fuzz-dictionaries` writes the files; a test compares them with its output.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use margay_app::{ALL, AppProto, PROTOCOLS, protocol};
 
-/// libFuzzer takes no longer word.
+/// The longest word that libFuzzer accepts.
 const WORD_MAX: usize = 64;
 
-/// Words of a dictionary.
+/// The words of a dictionary.
 type Words = BTreeSet<Vec<u8>>;
 
 /// The start of a step in a conversation's script.
 const MARKS: [&[u8]; 4] = [b"\xff>", b"\xff<", b"\xff{", b"\xff}"];
-/// Libraries and functions for scripts.
+/// The libraries and functions of scripts.
 const PRELUDE: &str = include_str!("../../lua/src/prelude.lua");
-/// Statuses of SMB: a number and a name a line. Of so many a part will do.
+/// SMB status codes: a number and a name on each line. There are so many that a part of them suffices.
 const NT_STATUS: &str = include_str!("../../app/src/smb/ntstatus.txt");
-/// Codes of FSCTL of SMB, likewise.
+/// FSCTL codes of SMB, in the same format.
 const FSCTL: &str = include_str!("../../app/src/smb/fsctl.txt");
 
 const METHODS: &str = "GET POST HEAD PUT DELETE OPTIONS TRACE CONNECT PATCH PROPFIND SEARCH";
@@ -67,12 +67,12 @@ fn bytes_of<'a>(words: &'a str) -> impl Iterator<Item = Vec<u8>> + 'a {
     words.split_whitespace().map(|w| w.as_bytes().to_vec())
 }
 
-/// Numbers of two bytes, big-endian.
+/// Encodes numbers in two bytes, big-endian.
 fn halves(list: &[u16]) -> impl Iterator<Item = Vec<u8>> + '_ {
     list.iter().map(|n| n.to_be_bytes().to_vec())
 }
 
-/// Numbers of four bytes, little-endian: those in hexadecimal that begin the lines of a table.
+/// The hexadecimal numbers that begin the lines of a table, in four bytes, little-endian.
 fn numbers(table: &str) -> impl Iterator<Item = Vec<u8>> + '_ {
     let numbers = table.lines().filter_map(|line| u32::from_str_radix(line.split(' ').next()?, 16).ok());
     numbers.map(|n| n.to_le_bytes().to_vec())
@@ -98,7 +98,7 @@ fn rule_words(words: &mut Words) {
     words.extend(events.into_iter().flatten().map(|e| e.as_bytes().to_vec()));
 }
 
-/// The words of a target; some have none.
+/// The words of a target; empty for some targets.
 fn words(target: &str) -> Words {
     let mut w = Words::new();
     let conversation = [
@@ -149,7 +149,7 @@ fn words(target: &str) -> Words {
             w.extend(bytes_of("GET CONNECT 200 http https application/dns-message accept gzip"));
             if target == "http2" {
                 w.insert(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec());
-                // Frames that say nothing: their headers.
+                // Headers of empty frames.
                 w.extend((0u8..10).map(|kind| vec![0, 0, 0, kind, 0, 0, 0, 0, 1]));
                 w.extend((1u8..10).map(|setting| vec![0, setting, 0, 0, 0, 0]));
             } else {
@@ -349,7 +349,7 @@ fn words(target: &str) -> Words {
     w
 }
 
-/// A target's dictionary as libFuzzer reads it; `None` where it has no words.
+/// A target's dictionary in libFuzzer's format; `None` if it has no words.
 pub fn dictionary(target: &str) -> Option<String> {
     let words = words(target);
     if words.is_empty() {
@@ -374,7 +374,7 @@ pub fn dictionary(target: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The files of `fuzz/dictionaries` are those that `fuzz-dictionaries` writes.
+    /// The files in `fuzz/dictionaries` equal the output of `fuzz-dictionaries`.
     #[test]
     fn files_are_up_to_date() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/dictionaries");
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(files, wanted, "a dictionary of no target");
     }
 
-    /// Words come from the engine's tables, not only from here.
+    /// Words come from the engine's tables, not only from this file.
     #[test]
     fn tables_are_in_them() {
         assert!(words("rules").contains(&b"content:"[..]) && words("rules").contains(&b"ipv4.pkt_too_small"[..]));

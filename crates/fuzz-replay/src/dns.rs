@@ -1,9 +1,9 @@
-//! The target `dns`: messages as datagrams, of DNS or of multicast DNS, or a conversation over a stream as it is written,
-//! byte by byte, and in pieces of another size.
+//! The target `dns`: messages as datagrams of DNS or multicast DNS, or a conversation over a stream. The stream is fed in the
+//! script's own pieces, byte by byte, and in pieces of another size.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
 //! server, each a datagram; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the
-//! byte behind it says, where there is a stream. Any other byte is itself.
+//! byte behind it says, where there is a stream. Any other byte stands for itself.
 
 use margay_app::dns::message::{BUDGET, Message, NAME_MAX};
 use margay_app::dns::{LogOptions, Version};
@@ -48,7 +48,7 @@ impl<'a> Talk<'a> {
         assert_eq!(self.parser.gap(&mut cx, dir, len), Outcome::More);
     }
 
-    /// Everything that rules and logs can see; then all is freed.
+    /// Collects everything that rules and logs can see, and then frees all transactions.
     fn seen(mut self, protocol: &Protocol) -> Vec<String> {
         let mut out = Vec::new();
         let mut o = AppLogOptions::default();
@@ -84,16 +84,16 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// The stored part of a message is bounded.
+/// Checks that the stored part of a message is bounded.
 fn bounded(data: &[u8]) {
     let m = Message::read(data);
     assert!(m.records().len() <= data.len() / 5 + 1, "more records than fit");
-    // Names that are out of budget still have one label each.
+    // Names beyond the budget still have one label each.
     let names: usize = m.records().iter().map(|r| m.text(r.name).len()).sum();
     assert!(names <= BUDGET + 64 * m.records().len(), "{names} bytes of names");
 }
 
-/// Runs the script in pieces of a size; 0 is as it is written.
+/// Runs the script in pieces of `size`; 0 means the script's own pieces.
 fn run(config: &AppConfig, protocol: &Protocol, acts: &[Act], size: usize) -> Vec<String> {
     let mut t = Talk::new(config, protocol, 6);
     for act in acts {
@@ -111,8 +111,8 @@ fn run(config: &AppConfig, protocol: &Protocol, acts: &[Act], size: usize) -> Ve
     t.seen(protocol)
 }
 
-/// Messages of DNS: see the top of this file. The first byte is options (1: a stream; 2: multicast), the second the size of
-/// pieces.
+/// DNS messages: see the top of this file. The first byte has options (1: a stream; 2: multicast), and the second is the size
+/// of pieces.
 pub fn dns(data: &[u8]) {
     let [options, size, script_bytes @ ..] = data else { return };
     let config = app_config();
@@ -134,7 +134,7 @@ pub fn dns(data: &[u8]) {
     if acts.iter().any(|a| matches!(a, Act::Gap(..))) {
         return;
     }
-    // Transactions are numbered as they come, whichever side they are of: in one order only within an act.
+    // Transactions of both sides are numbered in order of arrival, so their order is the same only within a step of the script.
     for size in [1, usize::from(*size) + 1] {
         let split = run(&config, protocol, &acts, size);
         same(&whole, &split, size);

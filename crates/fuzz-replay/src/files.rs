@@ -1,4 +1,4 @@
-//! Targets of files that the engine reads beside rules: `include`, `matcher_cache`, `geoip`.
+//! Targets for files that the engine reads in addition to rules: `include`, `matcher_cache`, `geoip`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,11 +8,11 @@ use margay_detect::mpm::{replay, replay_written};
 
 use crate::folder::folder;
 
-/// A configuration in files that include one another: the first is the main one; a line `=== NAME` begins each other. Names
-/// lead nowhere else.
+/// A configuration in files that include one another. The first one is the main file, and a line `=== NAME` begins each other
+/// file. Names cannot lead to other files.
 pub fn include(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    // Paths outside, however they are spelt, and what makes files large.
+    // Skip paths that lead outside, and input that makes files large.
     if text.contains(['/', '\\', '~', '%']) || data.len() > 16 << 10 {
         return;
     }
@@ -41,8 +41,8 @@ pub fn include(data: &[u8]) {
     }
 }
 
-/// A file of the pattern cache: as it is, or with a correct checksum if the first byte is odd. The result is the written
-/// content, bit by bit, or nothing.
+/// A file of the pattern cache: unchanged, or with a correct checksum if the first byte is odd. Reading it must give exactly the
+/// content that was written, or nothing.
 pub fn matcher_cache(data: &[u8]) {
     let Some((&first, bytes)) = data.split_first() else { return };
     let folder = folder("matcher-cache");
@@ -67,7 +67,7 @@ fn sha2(bytes: &[u8]) -> [u8; 32] {
     sha2::Sha256::digest(bytes).into()
 }
 
-/// A database of countries in MaxMind's format.
+/// A country database in MaxMind's format.
 pub fn geoip(data: &[u8]) {
     if data.len() > 64 << 10 {
         return;

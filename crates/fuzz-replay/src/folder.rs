@@ -1,10 +1,10 @@
-//! A folder of this process alone, in memory where there is such, for targets that read files.
+//! A folder for this process alone, in memory if possible, for targets that read files.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A folder for a target, emptied; the same for each call of this process. A killed fuzzer leaves a few kilobytes
+/// An empty folder for a target. Each call in this process returns the same one. A killed fuzzer leaves a few kilobytes
 /// there.
 pub(crate) fn folder(target: &str) -> PathBuf {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();

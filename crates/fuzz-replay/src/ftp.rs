@@ -1,9 +1,9 @@
-//! The target `ftp`: a control connection in pieces, as it is written, byte by byte, and in pieces of another size; then
+//! The target `ftp`: a control connection, fed in the script's own pieces, byte by byte, and in pieces of another size; then
 //! the content of its data connections.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
 //! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, with the length in the
-//! next byte. Any other byte is itself.
+//! next byte. Any other byte stands for itself.
 
 use margay_app::expect::{Awaited, Expect};
 use margay_app::{
@@ -41,7 +41,7 @@ struct Talk {
     said: Vec<Expect>,
 }
 
-/// Everything that rules and logs can see of a parser's transactions.
+/// Collects everything that rules and logs can see of a parser's transactions.
 fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
     let protocol = protocol(parser.proto()).expect("it has a parser");
     for tx in parser.txs().filter_map(|id| parser.tx(id)) {
@@ -74,7 +74,7 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
     }
 }
 
-/// Feeds a parser in pieces of a size; 0 is as it is written.
+/// Feeds a parser in pieces of `size`; 0 means the script's own pieces.
 fn run(config: &AppConfig, acts: &[Act], size: usize) -> Talk {
     let (mut shared, flow) = (Shared::default(), flow(6, 21));
     let mut parser = (proto().parser)(config, &flow);
@@ -119,7 +119,7 @@ fn run(config: &AppConfig, acts: &[Act], size: usize) -> Talk {
     Talk { lines, said: shared.expected }
 }
 
-/// The same as the engine does it: looked at after every piece, freed when complete, or by chance before.
+/// The same as in the engine: transactions are inspected after every piece, and freed when complete or randomly before.
 fn session(config: &AppConfig, acts: &[Act], dice: u8) {
     let (mut session, mut shared, flow) = (AppSession::default(), Shared::default(), flow(6, 21));
     let (mut waiting, mut dice) = ([Vec::new(), Vec::new()], u32::from(dice));
@@ -163,7 +163,7 @@ fn session(config: &AppConfig, acts: &[Act], dice: u8) {
         }
         session.tidy();
         if config.ftp.memcap != 0 {
-            // Names of commands are kept whatever the memory.
+            // Command names are stored whatever the memory limit is.
             let names = 8 * session.tx_count();
             let held = shared.counters.ftp_memory;
             assert!(held <= config.ftp.memcap + names, "{held} bytes held");
@@ -179,7 +179,7 @@ fn session(config: &AppConfig, acts: &[Act], dice: u8) {
     assert!(!session.has_txs(), "transactions that are not freed");
 }
 
-/// An announced data connection with the script's bytes as content, in pieces of a size.
+/// Runs an announced data connection with the script's bytes as content, in pieces of `size`.
 fn carried(config: &AppConfig, said: &Expect, acts: &[Act], size: usize) -> Vec<String> {
     let Awaited::Carries(carries) = said.what.clone() else { return Vec::new() };
     let f = said.flow;
@@ -218,7 +218,7 @@ fn carried(config: &AppConfig, said: &Expect, acts: &[Act], size: usize) -> Vec<
     lines
 }
 
-/// A conversation of FTP: see the top of this file.
+/// An FTP conversation: see the top of this file.
 pub fn ftp(data: &[u8]) {
     let [options, size, script_bytes @ ..] = data else { return };
     let config = config(*options);

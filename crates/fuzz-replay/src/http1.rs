@@ -1,8 +1,8 @@
-//! The target `http1`: a conversation in pieces, as it is written, byte by byte, and in pieces of another size.
+//! The target `http1`: a conversation, fed in the script's own pieces, byte by byte, and in pieces of another size.
 //!
 //! Input: three bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
 //! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, with the length in the next byte.
-//! Any other byte is itself.
+//! Any other byte stands for itself.
 
 use margay_app::file::FileWants;
 use margay_app::{
@@ -16,7 +16,7 @@ use crate::talk::{Act, app_config, flow, log, same, script};
 
 use margay_app::http1::SwfConfig;
 
-/// Most bytes that are left over with small limits; a chunk's size may be that long with any.
+/// Most bytes that a parser leaves with small limits. A chunk-size line may be that long with any limits.
 const SMALL_FIELD: usize = 256;
 
 fn config(options: [u8; 3]) -> AppConfig {
@@ -59,7 +59,7 @@ fn config(options: [u8; 3]) -> AppConfig {
     config
 }
 
-/// Small limits: where they are met may depend on the pieces.
+/// Whether limits are small. The place at which they apply may depend on the pieces.
 const fn limited(options: [u8; 3]) -> bool {
     options[1] & 1 != 0
 }
@@ -116,14 +116,14 @@ impl<'a> Talk<'a> {
         self.feed(ToClient, b"", true);
     }
 
-    /// Responses that are complete.
+    /// Number of complete responses.
     fn answered(&self) -> usize {
         let complete = proto().complete()[1];
         self.parser.txs().filter_map(|id| self.parser.tx(id)).filter(|t| t.base().progress[1] == complete).count()
     }
 }
 
-/// Everything that rules and logs can see of a transaction.
+/// Collects everything that rules and logs can see of the transactions.
 fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
     let protocol = proto();
     for tx in parser.txs().filter_map(|id| parser.tx(id)) {
@@ -164,7 +164,7 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
     }
 }
 
-/// Runs the script in pieces of a size; 0 is as it is written.
+/// Runs the script in pieces of `size`; 0 means the script's own pieces.
 fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
     let mut t = Talk::new(config);
     for act in acts {
@@ -192,8 +192,8 @@ fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
     out
 }
 
-/// Whether something that is no response comes behind the end of one: it is taken for a part of the body only where it
-/// comes with its end, so the pieces make a difference.
+/// Whether bytes after the end of a response do not begin another one. The parser adds them to the body only if they arrive
+/// together with the body's end, so the result depends on the pieces.
 fn has_tail(config: &AppConfig, acts: &[Act]) -> bool {
     let mut t = Talk::new(config);
     let mut answered = 0;
@@ -222,11 +222,11 @@ fn has_tail(config: &AppConfig, acts: &[Act]) -> bool {
             }
         }
     }
-    // `HTT` at the end is less than a response.
+    // `HTT` at the end is not yet a response.
     ends && !rest.is_empty()
 }
 
-/// The same as the engine does it: looked at after every piece, freed when complete, or by chance before.
+/// The same as in the engine: transactions are inspected after every piece, and freed when complete or randomly before.
 fn session(config: &AppConfig, acts: &[Act], inline: bool, dice: u8) {
     let (mut session, mut shared, flow) = (AppSession::default(), shared(), flow(6, 80));
     let mut waiting = [Vec::new(), Vec::new()];
@@ -283,7 +283,7 @@ fn session(config: &AppConfig, acts: &[Act], inline: bool, dice: u8) {
         }
         session.tidy();
         let limits = config.http1.default.window.iter().map(|w| (w.min + w.window) as usize).sum::<usize>();
-        // Decompression of a piece is bounded by its own limits, that of a body by the body's.
+        // Its own limits bound the decompression of a piece, and the body's limits that of a body.
         let most = 8 * fed + txs * (8192 + 2 * limits) + (4 << 20);
         assert!(shared.counters.http_memory <= most as u64, "{} of {fed}", shared.counters.http_memory);
     }
@@ -297,8 +297,7 @@ fn session(config: &AppConfig, acts: &[Act], inline: bool, dice: u8) {
     assert!(!session.has_txs(), "transactions that are not freed");
 }
 
-/// A conversation of HTTP/1: see the top of this file. The first byte and the second are options, the third the size of
-/// pieces.
+/// An HTTP/1 conversation: see the top of this file. The first two bytes have options, and the third is the size of pieces.
 pub fn http1(data: &[u8]) {
     let [first, second, size, script_bytes @ ..] = data else { return };
     let options = [*first, *second, *size];

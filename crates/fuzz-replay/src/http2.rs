@@ -1,9 +1,9 @@
-//! The targets `http2`, a connection in pieces, as it is written, byte by byte, and in pieces of another size; and `hpack`,
-//! header blocks with just enough around them.
+//! The targets `http2`, a connection fed in the script's own pieces, byte by byte, and in pieces of another size; and `hpack`,
+//! header blocks in minimal frames.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
 //! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, with the length in the next byte.
-//! Any other byte is itself.
+//! Any other byte stands for itself.
 
 use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Shared, Upgrade, protocol};
 use margay_flow::Direction::{ToClient, ToServer};
@@ -27,7 +27,7 @@ fn config(first: u8) -> AppConfig {
     config
 }
 
-/// Everything that rules and logs can see of a parser's transactions.
+/// Collects everything that rules and logs can see of a parser's transactions.
 fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
     let protocol = protocol(parser.proto()).expect("it has a parser");
     for tx in parser.txs().filter_map(|id| parser.tx(id)) {
@@ -64,7 +64,7 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
     }
 }
 
-/// Feeds a parser in pieces of a size; 0 is as it is written.
+/// Feeds a parser in pieces of `size`; 0 means the script's own pieces.
 fn run(config: &AppConfig, acts: &[Act], size: usize, upgrade: Option<&Upgrade>) -> Vec<String> {
     let (mut shared, flow) = (Shared::default(), flow(6, 80));
     let mut parser = (protocol(AppProto::Http2).expect("it has a parser").parser)(config, &flow);
@@ -103,7 +103,7 @@ fn run(config: &AppConfig, acts: &[Act], size: usize, upgrade: Option<&Upgrade>)
     out
 }
 
-/// A connection of HTTP/2: see the top of this file. The first byte is options, the second the size of pieces.
+/// An HTTP/2 connection: see the top of this file. The first byte has options, and the second is the size of pieces.
 pub fn http2(data: &[u8]) {
     let [first, size, rest @ ..] = data else { return };
     let upgrade = (first & 8 != 0).then(|| Upgrade {
@@ -116,12 +116,12 @@ pub fn http2(data: &[u8]) {
     conversation(*first, *size, &script(rest), upgrade.as_ref());
 }
 
-/// Checks a conversation in any pieces.
+/// Checks that a conversation has the same result in any pieces.
 fn conversation(first: u8, size: u8, acts: &[Act], upgrade: Option<&Upgrade>) {
     let config = config(first);
     let mut shared = Shared::default();
     session(&config, &flow(6, 80), &mut shared, acts, u32::from(size) << 8 | u32::from(first), |shared| {
-        // Many times what came, for header compression, and what is bounded anyway.
+        // Header compression allows many times the input, and the rest has its own bounds.
         assert!(shared.counters.http_memory < 64 << 20, "{}", shared.counters.http_memory);
     });
     assert_eq!(shared.counters.http_memory, 0, "memory that is not given back");
@@ -139,7 +139,7 @@ fn conversation(first: u8, size: u8, acts: &[Act], upgrade: Option<&Upgrade>) {
     }
 }
 
-/// Bytes of a frame behind its header.
+/// Most bytes of a frame after its header.
 const FRAME: usize = 16_384;
 
 fn frame(kind: u8, flags: u8, stream: u32, body: &[u8]) -> Vec<u8> {
@@ -147,8 +147,8 @@ fn frame(kind: u8, flags: u8, stream: u32, body: &[u8]) -> Vec<u8> {
     [&[a, b, c, kind, flags], &stream.to_be_bytes()[..], body].concat()
 }
 
-/// Compressed header blocks (RFC 7541): options, the size of pieces, and a script as that of `http2` in which each step is a
-/// block of its own, a request's or a response's. The options' upper bits choose the size of the table.
+/// Compressed header blocks (RFC 7541): options, the size of pieces, and a script as for `http2`, in which each step is the
+/// header block of a request or response. The options' upper bits select the size of the table.
 pub fn hpack(data: &[u8]) {
     let [first, size, rest @ ..] = data else { return };
     let table: u32 = [4096, 0, 100, 65_536][usize::from(first >> 6)];

@@ -3,7 +3,7 @@
 use margay_json::Json;
 use serde_json::Value;
 
-/// Text as the writer has it: UTF-8 unchanged, otherwise each byte above 0x7f as `\xff`.
+/// The text that the writer must produce: UTF-8 unchanged, otherwise each byte above 0x7f as `\xff`.
 fn shown(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -13,7 +13,7 @@ fn shown(bytes: &[u8]) -> String {
     }
 }
 
-/// Members of an object: each is a byte for the kind, a byte of length, and as many bytes.
+/// Members of an object: each has a byte for the kind, a byte for the length, and that many bytes.
 pub fn json(data: &[u8]) {
     let mut json = Json::new();
     let (mut want, mut rest) = (Vec::new(), data);
@@ -73,7 +73,7 @@ pub fn json(data: &[u8]) {
     let got = read["list"].as_array().expect("the list");
     assert_eq!(got.len(), want.len());
     for (got, want) in got.iter().zip(&want) {
-        // A name may be that of the value: then the last one counts.
+        // A name may equal that of the value; the last one then counts.
         assert_eq!(&got["v"], want, "{text}");
     }
 }

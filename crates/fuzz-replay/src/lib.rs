@@ -1,5 +1,5 @@
-//! One function per fuzz target: `fuzz/fuzz_targets` call them with the fuzzer's inputs, and this crate's tests with every
-//! file of `fuzz/corpus`. The properties of every input are asserted here.
+//! One function for each fuzz target. The programs in `fuzz/fuzz_targets` call it with the fuzzer's inputs, and this crate's
+//! tests with every file of `fuzz/corpus`. It asserts the properties that every input must have.
 #![expect(clippy::expect_used, clippy::panic, reason = "it is part of tests, which fail by it")]
 
 mod datasets;
@@ -115,14 +115,14 @@ pub const TARGETS: &[Target] = &[
     ("segments", segments),
 ];
 
-/// Properties of every packet, whatever its bytes.
+/// Checks properties of every packet, whatever its bytes.
 fn check(p: &Packet<'_>) {
     assert!(p.payload().len() <= p.data.len());
     let _ = (p.l3_bytes(), p.l4_bytes(), p.checksum_ok(), p.tcp().map(|t| (t.seq(), t.flags())));
     assert!(p.vlans.as_slice().len() <= 3);
 }
 
-/// The unix socket: the first byte is the size of pieces, which does not change the messages.
+/// The unix socket: the first byte is the size of pieces, which must not affect the messages.
 pub fn control(data: &[u8]) {
     let Some((&first, data)) = data.split_first() else { return };
     let whole = margay_engine::control_messages([data]);
@@ -134,7 +134,7 @@ pub fn control(data: &[u8]) {
 /// The configuration: any text as YAML.
 pub fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    // Includes read files, which is not tested here.
+    // Includes read files, which this target does not test.
     if text.contains("include") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Targets for data from the kernel: `ring`, blocks and slots of AF_PACKET, and `nfqueue`, messages of netlink.
+//! Targets for data from the kernel: `ring`, blocks and slots of AF_PACKET, and `nfqueue`, netlink messages.
 
 use margay_capture::af_packet::{Trust, replay as ring_memory};
 use margay_capture::nfqueue::replay as queue;
@@ -9,8 +9,8 @@ fn decode(bytes: &[u8], link: LinkType) {
     Decoder::new(DecodeConfig::default()).decode(&frame, &mut |p: &Packet<'_>| crate::check(p));
 }
 
-/// Memory of a ring: a byte of options (1, 2: whose checksums are right; 4: a slot of TPACKET_V2, else blocks of TPACKET_V3),
-/// a byte that says how large a block is, the memory. Of a slot the second half is what came beside it.
+/// A ring's memory: a byte of options (bits 1 and 2 select the trusted checksums; 4: a TPACKET_V2 slot, otherwise TPACKET_V3
+/// blocks), a byte for the size of a block, and the memory. For a slot, the second half is a packet that was too large for it.
 pub fn ring(data: &[u8]) {
     let [options, size, memory @ ..] = data else { return };
     let trust = [Trust::Kernel, Trust::Nobody, Trust::Everybody][usize::from(options & 3) % 3];
@@ -29,7 +29,7 @@ pub fn ring(data: &[u8]) {
     }
 }
 
-/// Messages of nfnetlink_queue.
+/// nfnetlink_queue messages.
 pub fn nfqueue(data: &[u8]) {
     let packets = queue::messages(&mut data.to_vec());
     assert!(packets.iter().map(Vec::len).sum::<usize>() <= data.len(), "more bytes of packets than there are");

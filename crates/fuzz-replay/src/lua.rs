@@ -1,4 +1,4 @@
-//! The targets `lua`, a script that is loaded and called, and `lua_pattern`, a pattern of Lua beside Lua's own.
+//! The targets `lua`, a script that is loaded and called, and `lua_pattern`, which compares pattern matching with Lua's own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,9 +27,9 @@ impl Host for Answers {
     }
 }
 
-/// Scripts: any text as a script of a rule, loaded, asked what it needs, and called; then as a transform.
+/// Scripts: loads any text as a rule's script, initialises and calls it; then runs it as a transform.
 pub fn lua(data: &[u8]) {
-    // Few instructions, so that a run within the limits is short.
+    // Allow few instructions, so that a run within the limits is short.
     let limits = Limits { bytes: 500_000, instructions: 20_000, time: Duration::from_secs(1) };
     let said = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&said);
@@ -62,13 +62,13 @@ pub fn lua(data: &[u8]) {
     let _ = script.call_if_there(&mut host, "setup");
 }
 
-/// Bytes of a pattern and of a text: real Lua's search cannot be stopped.
+/// Most bytes of a pattern, and of a text. They are short because real Lua's search cannot be stopped.
 const PATTERN_MAX: usize = 24;
 const TEXT_MAX: usize = 48;
-/// Steps of ours within which real Lua is asked as well.
+/// Real Lua runs only searches that take our matcher at most this many steps.
 const STEPS: u64 = 50_000;
 
-/// The result of a search: the place, and the captures as Lua's `string.find` returns them.
+/// The result of a search: the place and the captures, as Lua's `string.find` returns them.
 #[derive(Debug, PartialEq, Eq)]
 enum Search {
     Found(usize, usize, Vec<Result<usize, Vec<u8>>>),
@@ -122,7 +122,7 @@ fn luas(text: &[u8], pattern: &[u8]) -> Search {
     }
 }
 
-/// A Lua pattern up to the first zero byte, then a text: the result is Lua's.
+/// A Lua pattern up to the first zero byte, then a text. The result must equal Lua's.
 pub fn lua_pattern(data: &[u8]) {
     let mut parts = data.splitn(2, |&b| b == 0);
     let (pattern, text) = (parts.next().unwrap_or(&[]), parts.next().unwrap_or(&[]));

@@ -4,7 +4,7 @@ use margay_meaning::Judge;
 use margay_meaning::args::{ArgLimits, Args};
 use margay_meaning::decode::canonical;
 
-/// Most bytes of the arguments of a request here.
+/// Limits of a request's arguments here.
 const LIMITS: ArgLimits = ArgLimits { count: 64, bytes: 16 << 10 };
 /// Types of bodies.
 const TYPES: [&[u8]; 6] = [
@@ -16,7 +16,7 @@ const TYPES: [&[u8]; 6] = [
     b"text/plain",
 ];
 
-/// A byte for the type, and a body.
+/// A byte that selects the type, and a body.
 pub fn meaning(data: &[u8]) {
     let Some((&kind, body)) = data.split_first() else { return };
     let mut args = Args::new(LIMITS);

@@ -1,10 +1,10 @@
-//! The target `messages`: a conversation of any protocol that has a parser, as it is written, in pieces of another size, and as the
-//! engine feeds it. A protocol that is added to the list is fuzzed here without further work.
+//! The target `messages`: a conversation of any protocol that has a parser, fed in the script's own pieces, in pieces of another
+//! size, and as the engine feeds it. A protocol that is added to the list is fuzzed here without further work.
 //!
 //! Input: the name of the protocol in rules and a line feed; a byte of options (1: over UDP where the protocol runs over both, 2:
 //! inline), the size of pieces less one, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
 //! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, with the length in the next byte.
-//! Any other byte is itself.
+//! Any other byte stands for itself.
 
 use margay_app::{AppConfig, AppLogOptions, LogFor, Outcome, PROTOCOLS, Parse, Parser, Protocol, Shared};
 use margay_flow::Direction::{ToClient, ToServer};
@@ -15,7 +15,7 @@ use crate::talk::{Act, app_config, flow, log, same, script, session};
 /// Most values of a keyword that are compared.
 const VALUES_MAX: usize = 64;
 
-/// Everything that rules and logs can see of the transactions.
+/// Collects everything that rules and logs can see of the transactions.
 fn seen(protocol: &Protocol, parser: &dyn Parser) -> Vec<String> {
     let (mut out, options) = (Vec::new(), AppLogOptions::default());
     for tx in parser.txs().filter_map(|id| parser.tx(id)) {
@@ -42,7 +42,7 @@ fn seen(protocol: &Protocol, parser: &dyn Parser) -> Vec<String> {
     out
 }
 
-/// Runs the script in pieces of a size.
+/// Runs the script in pieces of `size`.
 fn run(protocol: &Protocol, config: &AppConfig, acts: &[Act], transport: u8, size: usize, inline: bool) -> Vec<String> {
     let flow = flow(transport, protocol.usual_port.unwrap_or(9));
     let (mut shared, mut outcome) = (Shared::default(), Outcome::More);
@@ -94,7 +94,7 @@ pub fn messages(data: &[u8]) {
     let whole = run(protocol, &config, &acts, transport, usize::MAX, inline);
     let flow = flow(transport, protocol.usual_port.unwrap_or(9));
     session(&config, &flow, &mut Shared::default(), &acts, u32::from(*size) + 1, |_| {});
-    // The place of a hole depends on the pieces, and a datagram is not divided.
+    // The place of a hole depends on the pieces, and datagrams are not divided.
     if transport == 6 && !acts.iter().any(|a| matches!(a, Act::Gap(..))) {
         for size in [1, usize::from(*size) + 1] {
             same(&whole, &run(protocol, &config, &acts, transport, size, inline), size);

@@ -1,23 +1,23 @@
-//! The target `mime`: a mail message whose lines come whole, and in pieces.
+//! The target `mime`: a mail message, fed in whole lines and in pieces of lines.
 
 use margay_app::mime::{Message, Part, Settings};
 
 use crate::talk::same;
 
-/// A delimiter may be that long: a line's first piece must hold one.
+/// The first piece of a line must be at least this long, because a delimiter must fit into it.
 const FIRST: usize = 300;
-/// Bytes that a message may hold: a field, 32 boundaries, the state of a decoder.
+/// Most memory of a message: a field, 32 boundaries, the state of a decoder.
 const MEMORY_MAX: usize = 128 << 10;
 
-/// The callbacks of a message.
+/// Records the callbacks for a message.
 #[derive(Default)]
 struct Findings {
     /// Its parts in order. Consecutive data are joined.
     parts: Vec<String>,
     data: Vec<u8>,
-    /// Its problems; the byte at which one is reported depends on the pieces.
+    /// Its problems, without their positions, which depend on the pieces.
     problems: Vec<String>,
-    /// Bytes of files.
+    /// Total bytes of files.
     total: usize,
 }
 
@@ -49,7 +49,7 @@ impl Findings {
     }
 }
 
-/// Lines with their line breaks: `\r\n`, or `\n`; the last one may have none.
+/// Splits a text into lines and their line breaks: `\r\n` or `\n`. The last line may have none.
 fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     text.split_inclusive(|&b| b == b'\n').map(|line| {
         let cut = [&b"\r\n"[..], b"\n"].iter().find(|e| line.ends_with(e)).map_or(0, |e| e.len());
@@ -57,7 +57,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Reads a message whose lines come in pieces of `size` after their first bytes.
+/// Parses a message whose lines arrive in pieces of `size` after their first piece.
 fn run(settings: &Settings, text: &[u8], size: usize, truncated: bool) -> Vec<String> {
     let (mut message, mut findings) = (Message::new(settings), Findings::default());
     for (line, ending) in lines(text) {
@@ -78,7 +78,7 @@ fn run(settings: &Settings, text: &[u8], size: usize, truncated: bool) -> Vec<St
     lines
 }
 
-/// Mail messages: a byte of options (1: no base64, 2: no quoted-printable, 4: short values, 8: cut off), the size of pieces,
+/// Mail messages: a byte of options (1: no base64, 2: no quoted-printable, 4: short values, 8: truncated), the size of pieces,
 /// the message.
 pub fn mime(data: &[u8]) {
     let [options, size, text @ ..] = data else { return };

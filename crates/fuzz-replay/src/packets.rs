@@ -1,4 +1,4 @@
-//! Targets of frames: `capture`, `decode`, `defrag`, `fragments`, `filter`.
+//! Targets for frames: `capture`, `decode`, `defrag`, `fragments`, `filter`.
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -9,7 +9,7 @@ use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, PacketSource
 
 use crate::check;
 
-/// Hands out so many bytes at a time.
+/// A source that returns at most this many bytes at a time.
 struct Pieces<'a>(&'a [u8], usize);
 
 impl Read for Pieces<'_> {
@@ -22,7 +22,7 @@ impl Read for Pieces<'_> {
     }
 }
 
-/// Every frame of a capture that comes in pieces, and how it ended.
+/// All frames of a capture that arrives in pieces, and the error at its end.
 fn frames(data: &[u8], size: usize) -> (Vec<String>, Counters, Option<String>) {
     let mut reader = match Reader::new(Pieces(data, size), Path::new("(memory)")) {
         Ok(reader) => reader,
@@ -41,7 +41,7 @@ fn frames(data: &[u8], size: usize) -> (Vec<String>, Counters, Option<String>) {
     }
 }
 
-/// Capture readers: any bytes as a file; the same frames however it is read.
+/// Capture readers: any bytes as a file. The frames must be the same, however it is read.
 pub fn capture(data: &[u8]) {
     let (counters, error) = margay_capture::drain(data);
     assert!(counters.frames <= data.len() as u64, "more frames than bytes");
@@ -55,7 +55,7 @@ pub fn capture(data: &[u8]) {
     }
 }
 
-/// Link types by the number that inputs of `decode` have for them.
+/// Link types, by their index in inputs of `decode`.
 pub(crate) const LINKS: [LinkType; 11] = [
     LinkType::ETHERNET,
     LinkType::RAW,
@@ -70,7 +70,7 @@ pub(crate) const LINKS: [LinkType; 11] = [
     LinkType(147),
 ];
 
-/// The decoder: the first byte chooses the link type, the rest is one frame.
+/// The decoder: the first byte selects the link type, and the rest is one frame.
 pub fn decode(data: &[u8]) {
     let Some((&first, data)) = data.split_first() else { return };
     let link = LINKS[usize::from(first) % LINKS.len()];
@@ -84,7 +84,7 @@ pub fn decode(data: &[u8]) {
     assert!((1..=64).contains(&seen), "{seen} packets from one frame");
 }
 
-/// The defragmenter: many raw IP packets, each behind a byte of length and a byte of time.
+/// The defragmenter: many raw IP packets, each after a byte with its length and a byte with its time.
 pub fn defrag(data: &[u8]) {
     let mut decoder = Decoder::new(DecodeConfig::default());
     let (mut rest, mut now) = (data, 1_000_000i64);
@@ -102,7 +102,7 @@ pub fn defrag(data: &[u8]) {
     }
 }
 
-/// A packet of IP with its header, of protocol `proto`, as a fragment at `offset` or whole.
+/// An IP packet of protocol `proto`, as a fragment or whole. `fragment` has the offset, and whether more fragments follow.
 fn ip(six: bool, proto: u8, body: &[u8], fragment: Option<(usize, bool)>) -> Vec<u8> {
     if six {
         let extra = if fragment.is_some() { 8 } else { 0 };
@@ -132,9 +132,9 @@ fn seen(p: &Packet<'_>) -> String {
     format!("{} {} {} {} {events:?}", p.proto, p.sport, p.dport, p.payload().escape_ascii())
 }
 
-/// A datagram cut into fragments: options (1: IPv6; 2: TCP, else UDP; 4: one comes twice), a byte for their order, a byte
-/// with the number of cuts, as many bytes with their places, and the payload of the IP header. Any order gives the result of
-/// the whole.
+/// A datagram cut into fragments: options (1: IPv6; 2: TCP, otherwise UDP; 4: one fragment arrives twice), a byte for their
+/// order, the number of cuts, a byte with the place of each, and the IP payload. Any order must give the same result as the
+/// whole datagram.
 pub fn fragments(data: &[u8]) {
     let [options, order, count, rest @ ..] = data else { return };
     let (cuts, body) = rest.split_at(usize::from(count % 16).min(rest.len()));
@@ -158,7 +158,7 @@ pub fn fragments(data: &[u8]) {
         list.swap(n, (dice >> 16) as usize % (n + 1));
     }
     if options & 4 != 0 {
-        // Not the last one: that would begin another datagram.
+        // Do not repeat the last one, which would begin another datagram.
         let again = list[usize::from(*order) % (list.len() - 1)].clone();
         list.insert(list.len() - 1, again);
     }
@@ -202,7 +202,7 @@ const FILTERS: [&str; 16] = [
     "sctp or pppoes or mpls or vlan",
 ];
 
-/// Filters over a frame: the first byte says which, and which link type; our result is libpcap's.
+/// Filters on a frame: the first byte selects filter and link type. Our result must equal libpcap's.
 pub fn filter(data: &[u8]) {
     type Made = Option<(Filter, pcap::BpfProgram)>;
     thread_local! {

@@ -1,6 +1,6 @@
-//! The target `quic`: datagrams of a conversation.
+//! The target `quic`: the datagrams of a conversation.
 //!
-//! Input: a script. In it `FF 3E` (`>`) begins a datagram of the client and `FF 3C` (`<`) of the server; any other byte is
+//! Input: a script. In it `FF 3E` (`>`) begins a datagram of the client and `FF 3C` (`<`) of the server; any other byte stands for
 //! itself.
 
 use margay_app::{AppLogOptions, AppProto, LogFor, Outcome, Parse, Shared, protocol};
@@ -9,10 +9,10 @@ use margay_packet::Time;
 
 use crate::talk::{Act, app_config, flow, log, script};
 
-/// Most transactions of a datagram: its packets.
+/// Most transactions of a datagram, which are its packets.
 const PACKETS_MAX: u64 = 16;
 
-/// Datagrams of QUIC: see the top of this file.
+/// QUIC datagrams: see the top of this file.
 pub fn quic(data: &[u8]) {
     let config = app_config();
     let proto = protocol(AppProto::Quic).expect("QUIC has a parser");
@@ -40,7 +40,7 @@ pub fn quic(data: &[u8]) {
             }
             assert!(log(tx, &AppLogOptions::default(), LogFor::Event).starts_with("{\"quic\":{\"version\":\""));
         }
-        // The first half stays, as where rules still look.
+        // Keep the first transactions, as if rules still inspected them.
         for id in parser.txs().skip(2) {
             parser.free_tx(&mut shared, id);
         }

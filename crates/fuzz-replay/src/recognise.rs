@@ -11,13 +11,13 @@ use margay_app::recognise::{
 use margay_flow::{Direction, FlowCore, FlowState};
 use margay_packet::Time;
 
-/// Ports that probes are asked for, and some that none is.
+/// Ports with probing parsers, and some without.
 pub(crate) const PORTS: [u16; 32] = [
     53, 5353, 69, 123, 500, 88, 443, 80, 67, 68, 161, 162, 23, 1883, 389, 3268, 3389, 445, 139, 2049, 5432, 502, 20000,
     44818, 5060, 110, 143, 21, 25, 8888, 40000, 0,
 ];
 
-/// With every protocol switched on.
+/// A protocol detector with all protocols enabled.
 fn recogniser() -> &'static Recogniser {
     static R: OnceLock<Recogniser> = OnceLock::new();
     R.get_or_init(|| {
@@ -49,7 +49,7 @@ fn flow(transport: u8, sport: u16, dport: u16) -> FlowCore {
     }
 }
 
-/// Bytes of one direction in pieces of `step`, 0 for all at once.
+/// Feeds the bytes of one direction in pieces of `step`, or all at once for 0.
 fn feed(state: &mut RecogniseState, flow: &FlowCore, dir: Direction, data: &[u8], step: usize) -> Recognised {
     let mut end = 0;
     while end < data.len() {
@@ -62,8 +62,8 @@ fn feed(state: &mut RecogniseState, flow: &FlowCore, dir: Direction, data: &[u8]
     Recognised::More
 }
 
-/// The first byte is options, the second chooses the server's port, the third the client's, the fourth where the second
-/// direction's bytes begin, the fifth the size of pieces.
+/// The first byte has options. The second selects the server's port, the third the client's, the fourth the place where the
+/// second direction's bytes begin, and the fifth is the size of pieces.
 pub fn recognise(data: &[u8]) {
     let [options, server, client, cut, step, data @ ..] = data else { return };
     let port = |i: &u8| PORTS[usize::from(*i) % PORTS.len()];
@@ -96,7 +96,7 @@ pub fn recognise(data: &[u8]) {
         }
         assert!(said != Recognised::Known { proto: AppProto::Unknown, reverse: false });
     }
-    // Datagrams are what they are; a stream is the same in any pieces.
+    // Datagrams are not divided; a stream must give the same result in any pieces.
     if transport == TCP && options & 8 == 0 {
         let pieces = run(usize::from(*step % 32) + 1);
         assert_eq!(pieces, whole, "pieces of {} make a difference", *step % 32 + 1);

@@ -18,7 +18,7 @@ use margay_stream::StreamEvent;
 
 use crate::talk::app_config;
 
-/// Longest input of a target: a rule has at most as much.
+/// Longest input of a target, somewhat more than the longest rule.
 const INPUT_MAX: usize = margay_rules::RULE_BYTES_MAX + 4096;
 
 /// Names that the rules of the corpora refer to.
@@ -45,7 +45,7 @@ fn context() -> &'static Context {
     })
 }
 
-/// Every protocol and feature, but for scripts.
+/// All protocols and features, except for scripts.
 fn available() -> HashSet<String> {
     let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
     let parsed = margay_app::PROTOCOLS.iter().map(|p| p.proto.rule_name().to_owned());
@@ -77,8 +77,8 @@ fn ip(proto: u8, payload: &[u8]) -> Vec<u8> {
     p
 }
 
-/// Inspects a packet twice in one flow with each set of rules: at first with the payload in the stream, then alone. Each
-/// answers with the same alerts.
+/// Inspects a packet twice in one flow with each set of rules: first with the payload in the stream, then alone. All sets must
+/// give the same alerts.
 fn inspected(sets: &[Arc<Detect>], bytes: &[u8], payload: &[u8]) {
     let frame =
         Frame { data: bytes, wire_len: bytes.len() as u32, time: Time::new(5, 0), link: LinkType::RAW, number: 1 };
@@ -136,7 +136,7 @@ fn compiled(rules: Vec<Rule>, thresholds: &[margay_rules::ast::GlobalThreshold],
     algorithms
         .into_iter()
         .map(|a| {
-            // Entries that rules added to sets must be gone when the next matcher runs.
+            // Remove entries that rules added to datasets before the next matcher runs.
             let config = DatasetsConfig { memcap: 1 << 20, allow_write: false, ..DatasetsConfig::default() };
             let mut sets = DatasetsBuilder::new(config, None);
             let usable: Vec<Rule> = rules.iter().filter(|r| sets.rule(r)).cloned().collect();
@@ -149,7 +149,7 @@ fn compiled(rules: Vec<Rule>, thresholds: &[margay_rules::ast::GlobalThreshold],
         .collect()
 }
 
-/// An HTTP/1 conversation, packet by packet: the alerts, by place of the rule, with their transaction.
+/// Inspects an HTTP/1 conversation, packet by packet. Returns the alerts, by the rule's index, with their transaction.
 fn conversation(detect: &Detect, state: &mut DetectState) -> Vec<(u32, Option<u64>)> {
     const TALK: [(Direction, &[u8]); 4] = [
         (Direction::ToServer, b"POST /a/index.php?id=1 HTTP/1.1\r\nHost: www.example.org\r\nUser-Agent: curl/8\r\n"),
@@ -202,10 +202,10 @@ fn conversation(detect: &Detect, state: &mut DetectState) -> Vec<(u32, Option<u6
     found
 }
 
-/// Rules: any text as a rule file, compiled with all that an engine has, packets and a conversation inspected. With part of the
-/// inputs the same rules are explained: that finds the same, and has something to say of every packet.
+/// Rules: compiles any text as a rule file with all features of an engine, and inspects packets and a conversation. For a part of
+/// the inputs, it also explains the rules: the explanation must find the same alerts, and must cover every packet.
 pub fn rules(data: &[u8]) {
-    // Lists that rules name are files: these have no end.
+    // Rules may name files of lists. Skip files without an end.
     let endless = |w: &[u8]| w == b"/dev" || w.starts_with(b"/pro");
     if data.len() > INPUT_MAX || data.windows(4).any(endless) {
         return;
@@ -238,8 +238,8 @@ pub fn rules(data: &[u8]) {
     inspected(&sets, &ip(17, DNS), DNS);
 }
 
-/// Inspection: up to the first newline the options of one rule, as text, or, where it begins with a byte under 16, as
-/// bytes that stand for them; after that the payload.
+/// Inspection: the options of one rule up to the first newline, then the payload. The options are text or, if the first byte is
+/// below 16, bytes that encode them.
 pub fn inspect(data: &[u8]) {
     if data.len() > 16 << 10 {
         return;
@@ -261,7 +261,7 @@ pub fn inspect(data: &[u8]) {
     inspected(&sets, &ip(6, payload), payload);
 }
 
-/// Options of a rule, each made of a few bytes: a fuzzer that changes letters hardly finds them.
+/// Decodes a rule's options from a few bytes each, because a fuzzer that changes letters rarely finds valid ones.
 fn spelled(bytes: &[u8]) -> String {
     const WORDS: [&str; 12] = ["a", "b", "ab", "aa", "aba", "|00|", "|61 00|", "aaaa", "A", "bA", "|0d 0a|", "1"];
     const PCRE: [&str; 10] = [
@@ -287,7 +287,7 @@ fn spelled(bytes: &[u8]) -> String {
         let not = if kind & 0x80 != 0 { "!" } else { "" };
         let relative = if kind & 0x40 != 0 { ",relative" } else { "" };
         let endian = if kind & 0x20 != 0 { ",little" } else { "" };
-        // A number, or a variable of before.
+        // A number, or an earlier variable.
         let value = |n: i32| if names > 0 && n & 7 == 7 { format!("v{}", n as u8 % names) } else { n.to_string() };
         let word = WORDS[usize::from(a) % WORDS.len()];
         let separator = if out.is_empty() { "" } else { "; " };
@@ -334,7 +334,7 @@ fn spelled(bytes: &[u8]) -> String {
     out
 }
 
-/// The files beside the rules: the first byte says which.
+/// The files that accompany rules; the first byte selects one.
 pub fn lists(data: &[u8]) {
     let Some((&which, data)) = data.split_first() else { return };
     let text = String::from_utf8_lossy(data);

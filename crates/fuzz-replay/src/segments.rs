@@ -1,5 +1,5 @@
-//! The target `segments`: a conversation over TCP through a whole worker, its bytes cut into segments in several ways. Detected
-//! protocol, log and alerts are the same.
+//! The target `segments`: a TCP conversation through a whole worker, with its bytes cut into segments in several ways. Detected
+//! protocol, log and alerts must be the same.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::folder::folder;
 use crate::talk::{Act, same, script};
 
-/// Most bytes of a conversation: each way goes through a worker of its own.
+/// Most bytes of a conversation, because each way of cutting runs separately.
 pub(crate) const BYTES_MAX: usize = 4096;
 
-/// Ports of servers, by the first byte.
+/// Server ports, which the first byte selects.
 pub(crate) const PORTS: [u16; 16] = [80, 443, 25, 21, 22, 53, 445, 135, 139, 8080, 110, 143, 5060, 3306, 1, 40_001];
 
 const YAML: &str = "%YAML 1.1
@@ -49,7 +49,7 @@ app-layer:
 margay: {writer-thread: no}
 ";
 
-/// On values of transactions, which are looked at when they are whole, and on the stream, where what is looked for is short.
+/// Rules on values of transactions, which are inspected when complete, and on the stream, with short patterns.
 const RULES: &str = r#"alert http any any -> any any (msg:"uri"; http.uri; content:"a"; sid:1;)
 alert http any any -> any any (msg:"host"; http.host; content:"example"; sid:2;)
 alert http any any -> any any (msg:"method"; http.method; content:"POST"; sid:3;)
@@ -62,7 +62,7 @@ alert dns any any -> any any (msg:"query"; dns.query; content:"e"; sid:9;)
 alert smb any any -> any any (msg:"user"; smb.ntlmssp_user; content:"a"; nocase; sid:10;)
 "#;
 
-/// One side of a TCP connection: what it sends next.
+/// Writes the packets of a TCP connection. `next` has each side's next sequence number.
 struct Wire {
     frames: Vec<(Time, Vec<u8>)>,
     next: [u32; 2],
@@ -111,8 +111,8 @@ impl Wire {
         self.send(dir, ACK, self.next[dir.index()], &[]);
     }
 
-    /// Bytes in segments of `size`, each acknowledged at once; or (`mixed`) all of them the wrong way round, one of them twice,
-    /// and acknowledged together.
+    /// Sends bytes in segments of `size`, each acknowledged at once. If `mixed`, sends them in reverse order, one of them twice, and
+    /// acknowledges them together.
     fn bytes(&mut self, dir: Direction, data: &[u8], size: usize, mixed: bool) {
         let start = self.next[dir.index()];
         let mut list: Vec<(u32, &[u8])> =
@@ -142,13 +142,13 @@ impl Wire {
     }
 }
 
-/// The result of a way of cutting: events of transactions and files in order, and the rules that alerted.
+/// The result for one way of cutting: events of transactions and files in order, and the rules that alerted.
 fn events(frames: &mut [(Time, Vec<u8>)]) -> Vec<String> {
     let text = BED.with_borrow_mut(|bed| {
         let make = || (Bed::new(YAML, RULES, &folder("segments")).expect("a worker"), 0);
         let (bed, number) = bed.get_or_insert_with(make);
         *number += 1;
-        // Both addresses have the number in them.
+        // Both addresses contain the connection's number.
         let [_, a, b, c] = number.to_be_bytes();
         for (_, frame) in frames.iter_mut() {
             frame[13..16].copy_from_slice(&[a, b, c]);
@@ -164,13 +164,13 @@ fn events(frames: &mut [(Time, Vec<u8>)]) -> Vec<String> {
             alerts.insert(event["alert"]["signature_id"].to_string());
             continue;
         }
-        // Members that describe the packet, not the transaction.
+        // Remove members that describe the packet, not the transaction.
         if let Some(members) = event.as_object_mut() {
             for name in ["timestamp", "pcap_cnt", "flow_id", "src_ip", "src_port", "dest_ip", "dest_port", "pkt_src"] {
                 members.remove(name);
             }
         }
-        // A file's event shows the transaction as far as it was when the file ended.
+        // A file's event shows the transaction's state when the file ended.
         lines.push(if kind == "fileinfo" { event["fileinfo"].to_string() } else { event.to_string() });
     }
     lines.sort();
@@ -179,11 +179,11 @@ fn events(frames: &mut [(Time, Vec<u8>)]) -> Vec<String> {
 }
 
 thread_local! {
-    /// The worker, and how many connections it had: each is of other hosts.
+    /// The worker, and the number of its connections so far. Each connection has other hosts.
     static BED: RefCell<Option<(Bed, u32)>> = const { RefCell::new(None) };
 }
 
-/// A byte that chooses the server's port, the size of segments, and a script as those of the protocols.
+/// A byte that selects the server's port, the size of segments, and a script as for the protocols' targets.
 pub fn segments(data: &[u8]) {
     let [port, size, rest @ ..] = data else { return };
     let acts = script(rest.get(..BYTES_MAX).unwrap_or(rest));
@@ -200,8 +200,8 @@ pub fn segments(data: &[u8]) {
         events(&mut wire.close())
     };
     let whole = way(1400, false);
-    // A stream of HTTP/2 is forgotten when it is complete: what comes for it later is another transaction, and whether it comes
-    // later depends on the segments. So does what stands behind the last response of HTTP/1: see `http1`.
+    // A complete HTTP/2 stream is removed, and later data for it is another transaction. Which data is later depends on the
+    // segments. So do bytes after the last HTTP/1 response, see `http1`.
     if whole.iter().any(|l| l.contains("\"http2\":") || l.contains("request_uri_not_seen")) {
         return;
     }

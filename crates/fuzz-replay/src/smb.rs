@@ -1,9 +1,9 @@
-//! The targets `smb` and `dcerpc`: a connection in pieces, as it is written, byte by byte, and in pieces of another size;
-//! and of DCE/RPC, datagrams. Only for SMB, `token`: authentication tokens in a minimal message.
+//! The targets `smb` and `dcerpc`: a connection, fed in the script's own pieces, byte by byte, and in pieces of another size; for
+//! DCE/RPC, also datagrams. The target `token`, for SMB only: authentication tokens in a minimal message.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
 //! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, with the length in the next byte.
-//! Any other byte is itself.
+//! Any other byte stands for itself.
 
 use margay_app::smb::Config;
 use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Shared, protocol};
@@ -35,7 +35,7 @@ fn config(first: u8) -> AppConfig {
     config
 }
 
-/// Everything that rules and logs can see of a parser's transactions.
+/// Collects everything that rules and logs can see of a parser's transactions.
 fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
     let protocol = protocol(parser.proto()).expect("it has a parser");
     for tx in parser.txs().filter_map(|id| parser.tx(id)) {
@@ -69,7 +69,7 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
     }
 }
 
-/// Feeds a parser in pieces of a size; 0 is as it is written.
+/// Feeds a parser in pieces of `size`; 0 means the script's own pieces.
 fn run(proto: AppProto, transport: u8, config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
     let (mut shared, flow) = (Shared::default(), flow(transport, 445));
     shared.files.wants.data = true;
@@ -109,7 +109,7 @@ fn conversation(proto: AppProto, data: &[u8]) {
     said(proto, *first, *size, &script(rest));
 }
 
-/// Checks a conversation in any pieces.
+/// Checks that a conversation has the same result in any pieces.
 fn said(proto: AppProto, first: u8, size: u8, acts: &[Act]) {
     let config = config(first);
     let transport = if proto == AppProto::Dcerpc && first & 4 != 0 { 17 } else { 6 };
@@ -126,17 +126,17 @@ fn said(proto: AppProto, first: u8, size: u8, acts: &[Act]) {
     }
 }
 
-/// A connection of SMB: see the top of this file. The first byte is options, the second the size of pieces.
+/// An SMB connection: see the top of this file. The first byte has options, and the second is the size of pieces.
 pub fn smb(data: &[u8]) {
     conversation(AppProto::Smb, data);
 }
 
-/// A connection of DCE/RPC, or datagrams: likewise.
+/// A DCE/RPC connection, or datagrams, in the same format.
 pub fn dcerpc(data: &[u8]) {
     conversation(AppProto::Dcerpc, data);
 }
 
-/// A message behind its length (RFC 1002, section 4.3.1).
+/// Prefixes a message with its length (RFC 1002, section 4.3.1).
 fn framed(message: &[u8]) -> Vec<u8> {
     let [_, a, b, c] = (message.len() as u32).to_be_bytes();
     [&[0, a, b, c], message].concat()
@@ -183,7 +183,7 @@ fn setup1(dir: Direction, id: u64, unicode: bool, token: &[u8]) -> Vec<u8> {
     framed(&m)
 }
 
-/// Tokens by which clients say who they are (NTLMSSP, Kerberos), in a session's setup: options (16: SMB 1; 32: in Unicode), the
+/// Authentication tokens (NTLMSSP, Kerberos) in a session setup: options (16: SMB 1; 32: in Unicode), the
 /// size of pieces, and a script in which each step is a token.
 pub fn token(data: &[u8]) {
     let [first, size, rest @ ..] = data else { return };

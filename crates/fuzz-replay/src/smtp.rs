@@ -1,8 +1,8 @@
-//! The target `smtp`: a conversation with its mails in pieces, as it is written, byte by byte, and in pieces of another size.
+//! The target `smtp`: a conversation with its mails, fed in the script's own pieces, byte by byte, and in pieces of another size.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
 //! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, with the length in the next byte.
-//! Any other byte is itself.
+//! Any other byte stands for itself.
 
 use margay_app::file::FileWants;
 use margay_app::smtp::MailField;
@@ -14,7 +14,7 @@ use margay_packet::Time;
 
 use crate::talk::{Act, app_config, flow, log, same, script};
 
-/// Most bytes that wait for more of a line.
+/// Most bytes that wait for the rest of a line.
 const MAX_WAITING: usize = 4096;
 
 fn proto() -> &'static Protocol {
@@ -42,7 +42,7 @@ fn config(options: u8) -> AppConfig {
     config
 }
 
-/// Everything that rules and logs can see of a parser's transactions.
+/// Collects everything that rules and logs can see of a parser's transactions.
 fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
     let protocol = proto();
     for tx in parser.txs().filter_map(|id| parser.tx(id)) {
@@ -72,7 +72,7 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
     }
 }
 
-/// Feeds a parser in pieces of a size; 0 is as it is written.
+/// Feeds a parser in pieces of `size`; 0 means the script's own pieces.
 fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
     let (mut shared, flow) = (Shared::default(), flow(6, 25));
     let mut parser = (proto().parser)(config, &flow);
@@ -110,7 +110,7 @@ fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
                 if outcome != Outcome::Resume {
                     break;
                 }
-                // The other direction goes on with what waits.
+                // The other direction continues with its waiting bytes.
                 (of, piece, end) = (of.reverse(), b"", false);
             }
         }
@@ -124,7 +124,7 @@ fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
     lines
 }
 
-/// The same as the engine does it: looked at after every piece, freed when complete, or by chance before.
+/// The same as in the engine: transactions are inspected after every piece, and freed when complete or randomly before.
 fn session(config: &AppConfig, acts: &[Act], dice: u8) {
     let (mut session, mut shared, flow) = (AppSession::default(), Shared::default(), flow(6, 25));
     shared.files.wants.data = true;
@@ -178,7 +178,7 @@ fn session(config: &AppConfig, acts: &[Act], dice: u8) {
     assert!(!session.has_txs(), "transactions that are not freed");
 }
 
-/// A conversation of SMTP: see the top of this file.
+/// An SMTP conversation: see the top of this file.
 pub fn smtp(data: &[u8]) {
     let [options, size, script_bytes @ ..] = data else { return };
     let config = config(*options);

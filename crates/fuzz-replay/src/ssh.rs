@@ -1,8 +1,8 @@
-//! The target `ssh`: a conversation as it is written, byte by byte, and in pieces of another size.
+//! The target `ssh`: a conversation, fed in the script's own pieces, byte by byte, and in pieces of another size.
 //!
 //! Input: a byte of options (1: fingerprints, 2: bypass, 4: full, 8: inline), the size of pieces less one, then the script.
 //! In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the server; `FF 7B` (`{`) is a hole in the client's
-//! bytes and `FF 7D` (`}`) in the server's, with the length in the next byte. Any other byte is itself.
+//! bytes and `FF 7D` (`}`) in the server's, with the length in the next byte. Any other byte stands for itself.
 
 use margay_app::ssh::{Config, EncryptionHandling};
 use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Protocol, Shared, protocol};
@@ -18,7 +18,7 @@ fn proto() -> &'static Protocol {
     protocol(AppProto::Ssh).expect("SSH has a parser")
 }
 
-/// Everything that rules and logs can see of the transaction.
+/// Collects everything that rules and logs can see of the transaction.
 fn seen(parser: &dyn Parser) -> Vec<String> {
     let Some(tx) = parser.tx(0) else { return Vec::new() };
     let mut out = vec![format!("{:?} {:?}", tx.base().progress, tx.base().events.as_slice())];
@@ -36,7 +36,7 @@ fn seen(parser: &dyn Parser) -> Vec<String> {
     out
 }
 
-/// Runs the script in pieces of a size.
+/// Runs the script in pieces of `size`.
 fn run(config: &AppConfig, acts: &[Act], size: usize, inline: bool) -> Vec<String> {
     let flow = flow(6, 22);
     let (mut shared, mut outcome) = (Shared::default(), Outcome::More);
@@ -76,7 +76,7 @@ fn run(config: &AppConfig, acts: &[Act], size: usize, inline: bool) -> Vec<Strin
     out
 }
 
-/// A conversation of SSH: see the top of this file.
+/// An SSH conversation: see the top of this file.
 pub fn ssh(data: &[u8]) {
     let [options, size, rest @ ..] = data else { return };
     let encryption = match options & 6 {
@@ -87,7 +87,7 @@ pub fn ssh(data: &[u8]) {
     let config = AppConfig { ssh: Config { hassh: options & 1 != 0, encryption }, ..app_config() };
     let (acts, inline) = (script(rest), options & 8 != 0);
     let whole = run(&config, &acts, usize::MAX, inline);
-    // The place of a hole, and data after the last message inline, depend on the pieces.
+    // The place of a hole and, inline, data after the last message depend on the pieces.
     if inline || acts.iter().any(|a| matches!(a, Act::Gap(..))) {
         return;
     }

@@ -6,14 +6,14 @@ use margay_stream::{
     AppData, FlowPrint, HostOsPolicies, OsPolicy, Outcome, StreamConfig, StreamEngine, TcpSession, UrgentPolicy,
 };
 
-/// Most stretches that one direction may be handed out in at a time: no more than there are segments.
+/// Most stretches in which one direction is read at a time: no more than there are segments.
 const STRETCHES_MAX: usize = 4096;
-/// Most segments of one input: it is the state after a few that matters, not how long it lasts.
+/// Most segments of one input, because the state after a few segments matters, not their number.
 const SEGMENTS_MAX: usize = 1024;
 /// Initial sequence numbers: the client's wraps early.
 pub(crate) const ISN: [u32; 2] = [0xffff_fe00, 0x1000];
 
-/// Takes the input apart; zeros after its end.
+/// Reads the input; returns zeros after its end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -36,7 +36,7 @@ struct FlowState {
     tcp: Option<Box<TcpSession>>,
     /// Payload bytes of packets, by direction.
     sent: [u64; 2],
-    /// Bytes that the application layer was given, by direction.
+    /// Bytes that the application layer received, by direction.
     read: [u64; 2],
 }
 
@@ -67,7 +67,7 @@ fn settings(a: u8, b: u8) -> StreamConfig {
     }
 }
 
-/// The options that a segment's byte asks for, padded to words.
+/// The TCP options that a segment's byte selects, padded to words.
 fn options(which: u8, input: &mut Bytes<'_>) -> Vec<u8> {
     let mut o = Vec::new();
     if which & 1 != 0 {
@@ -95,8 +95,8 @@ fn options(which: u8, input: &mut Bytes<'_>) -> Vec<u8> {
     o
 }
 
-/// One segment's raw IPv4 packet, of client (`from` 0) or server, and its payload's length. `next` is what each side
-/// sends next.
+/// A segment as a raw IPv4 packet from the client (`from` 0) or the server, with its payload's length. `next` has each side's
+/// next sequence number.
 fn segment(input: &mut Bytes<'_>, from: usize, head: u8, next: &mut [u32; 2]) -> (Vec<u8>, usize) {
     let flags = input.byte();
     let seq = match head >> 1 & 3 {
@@ -137,7 +137,7 @@ fn segment(input: &mut Bytes<'_>, from: usize, head: u8, next: &mut [u32; 2]) ->
     p[34..36].copy_from_slice(&window.to_be_bytes());
     p[38..40].copy_from_slice(&urgent.to_be_bytes());
     p.extend_from_slice(&options);
-    // The same place has the same byte, unless the variant differs.
+    // The same sequence number has the same byte, unless the variant differs.
     p.extend((0..len as u32).map(|i| (seq.wrapping_add(i) as u8) ^ (variant & 0x0f)));
     let after = seq
         .wrapping_add(len as u32)
@@ -151,7 +151,7 @@ fn segment(input: &mut Bytes<'_>, from: usize, head: u8, next: &mut [u32; 2]) ->
 
 const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
-/// Reads what the session has, as the application layer and raw inspection do; asserts that this ends.
+/// Reads the session's data as the application layer and raw inspection do, and asserts that this ends.
 fn read(session: &mut TcpSession, kept: (&[u64; 2], &mut [u64; 2]), all: bool, take: u8) {
     let (sent, read) = kept;
     for d in DIRECTIONS {
@@ -196,7 +196,7 @@ fn read(session: &mut TcpSession, kept: (&[u64; 2], &mut [u64; 2]), all: bool, t
     }
 }
 
-/// Ends a flow: everything left is read, and nothing is left after that.
+/// Ends a flow: reads all remaining data, and asserts that nothing is left.
 fn end(engine: &mut StreamEngine, hasher: FlowHasher, mut flow: Flow<FlowState>) {
     let Some(mut session) = flow.ext.tcp.take() else { return };
     let (hash, second) = hasher.of(&flow.core);
@@ -242,7 +242,7 @@ pub fn stream(data: &[u8]) {
         }
         let frame = Frame { data: &bytes, wire_len: bytes.len() as u32, time: Time(now), link: LinkType::RAW, number };
         decoder.decode(&frame, &mut |p: &Packet<'_>| packet(&mut flows, &mut engine, p, take));
-        // What an emptied buffer keeps for later, and one segment, may come on top.
+        // Memory that emptied buffers keep, and one segment, may be on top of the limit.
         assert!(engine.counters.reassembly_memuse <= 4 * memcap + (256 << 10), "memory over the limit");
     }
     flows.drain(&mut |f, _| end(&mut engine, hasher, f));
@@ -251,7 +251,7 @@ pub fn stream(data: &[u8]) {
     assert_eq!((c.memuse, c.reassembly_memuse, c.active_sessions), (0, 0, 0), "memory is left after the end");
 }
 
-/// One packet, as a worker takes it.
+/// Processes a packet as a worker does.
 fn packet(flows: &mut FlowTable<FlowState>, engine: &mut StreamEngine, p: &Packet<'_>, take: u8) {
     let Some(key) = flows.key(p, 0) else { return };
     let mut ended = Vec::new();

@@ -10,7 +10,7 @@ use margay_flow::{FlowCore, FlowState};
 use margay_json::Json;
 use margay_packet::Time;
 
-/// Default settings. The protocol detector is built once, since that takes longer than most inputs.
+/// Default settings. The protocol detector is built only once, because that takes longer than most inputs.
 pub(crate) fn app_config() -> AppConfig {
     static RECOGNISER: OnceLock<Recogniser> = OnceLock::new();
     AppConfig::new(RECOGNISER.get_or_init(Recogniser::default).clone())
@@ -24,7 +24,7 @@ pub(crate) enum Act {
 }
 
 /// Reads a script: `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the server; `FF 7B` (`{`) is a hole in the
-/// client's bytes and `FF 7D` (`}`) in the server's, with the length in the next byte. Any other byte is itself.
+/// client's bytes and `FF 7D` (`}`) in the server's, with the length in the next byte. Any other byte stands for itself.
 pub(crate) fn script(mut data: &[u8]) -> Vec<Act> {
     let (mut acts, mut dir, mut bytes) = (Vec::new(), ToServer, Vec::new());
     while let [first, rest @ ..] = data {
@@ -51,7 +51,7 @@ pub(crate) fn script(mut data: &[u8]) -> Vec<Act> {
     acts
 }
 
-/// The script that [`script`] reads as these steps, where no byte of them is taken for a mark.
+/// Writes the script that [`script`] reads as these steps, unless some of their bytes look like a mark.
 pub(crate) fn write_script(acts: &[Act]) -> Vec<u8> {
     let (mut out, mut now) = (Vec::new(), None);
     for act in acts {
@@ -81,7 +81,7 @@ pub(crate) fn flow(transport: u8, port: u16) -> FlowCore {
     }
 }
 
-/// The object that `write` fills, as text.
+/// The text of the object that `write` fills.
 pub(crate) fn json(write: impl FnOnce(&mut Json)) -> String {
     let mut json = Json::new();
     json.item_object();
@@ -90,12 +90,12 @@ pub(crate) fn json(write: impl FnOnce(&mut Json)) -> String {
     String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8")
 }
 
-/// A transaction's log.
+/// A transaction's log, as text.
 pub(crate) fn log(tx: &dyn Transaction, options: &AppLogOptions, what: LogFor) -> String {
     json(|j| tx.log(j, options, what))
 }
 
-/// Compares the result of pieces of `size` with that of the whole.
+/// Asserts that the result for pieces of `size` equals that for the whole.
 pub(crate) fn same(whole: &[String], split: &[String], size: usize) {
     if let Some((a, b)) = whole.iter().zip(split).find(|(a, b)| a != b) {
         panic!("in pieces of {size}:\n{a}\n{b}");
@@ -103,8 +103,8 @@ pub(crate) fn same(whole: &[String], split: &[String], size: usize) {
     assert_eq!(whole.len(), split.len(), "in pieces of {size}");
 }
 
-/// The same as the engine does it: looked at after every piece, freed when complete, or by chance before.
-/// `each` is asked after every step.
+/// Runs a script as the engine does: transactions are inspected after every piece, and freed when complete or randomly before.
+/// `each` is called after every step.
 pub(crate) fn session(
     config: &AppConfig,
     flow: &FlowCore,

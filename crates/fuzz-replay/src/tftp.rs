@@ -1,4 +1,4 @@
-//! The target `tftp`: a datagram of the client.
+//! The target `tftp`: a datagram from the client.
 
 use margay_app::{AppLogOptions, AppProto, LogFor, Parse, Shared, protocol};
 use margay_flow::Direction::ToServer;
@@ -6,7 +6,7 @@ use margay_packet::Time;
 
 use crate::talk::{app_config, flow, log};
 
-/// A request of TFTP.
+/// A TFTP request.
 pub fn tftp(data: &[u8]) {
     let config = app_config();
     let proto = protocol(AppProto::Tftp).expect("TFTP has a parser");

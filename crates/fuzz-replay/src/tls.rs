@@ -1,9 +1,9 @@
-//! The targets `tls`, a session in pieces, as it is written, byte by byte, and in pieces of another size; and `certificate`,
-//! certificates with just enough around them.
+//! The targets `tls`, a session fed in the script's own pieces, byte by byte, and in pieces of another size; and `certificate`,
+//! certificates in minimal messages.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
-//! server; any other byte is itself. The first option's low bits say what is done with what is encrypted, the second is the
-//! size of pieces.
+//! server. Any other byte stands for itself. The low bits of the first option select the handling of encrypted data; the second
+//! option is the size of pieces.
 
 use margay_app::tls::{Encryption, Field, Fields};
 use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Shared, protocol};
@@ -31,7 +31,7 @@ fn script(mut data: &[u8]) -> Vec<(Direction, Vec<u8>)> {
     acts
 }
 
-/// Everything that rules and logs can see after a session in pieces of a size.
+/// Collects everything that rules and logs can see after a session in pieces of `size`.
 fn run(config: &AppConfig, acts: &[(Direction, Vec<u8>)], size: usize) -> Vec<String> {
     let protocol = protocol(AppProto::Tls).expect("TLS has a parser");
     let flow = flow(6, 443);
@@ -83,7 +83,7 @@ fn run(config: &AppConfig, acts: &[(Direction, Vec<u8>)], size: usize) -> Vec<St
     out
 }
 
-/// A session of TLS: see the top of this file.
+/// A TLS session: see the top of this file.
 pub fn tls(data: &[u8]) {
     let [first, size, bytes @ ..] = data else { return };
     let mut config = app_config();
@@ -96,7 +96,7 @@ pub fn tls(data: &[u8]) {
     split(&config, &script(bytes), *size);
 }
 
-/// Holds the session in pieces to the whole.
+/// Asserts that the session in pieces gives the same result as the whole.
 fn split(config: &AppConfig, acts: &[(Direction, Vec<u8>)], size: u8) {
     let whole = run(config, acts, usize::MAX);
     for size in [1, usize::from(size) + 1] {
@@ -105,21 +105,21 @@ fn split(config: &AppConfig, acts: &[(Direction, Vec<u8>)], size: u8) {
     }
 }
 
-/// Behind three bytes of length.
+/// Prefixes a body with three bytes of length.
 fn sized(body: &[u8]) -> Vec<u8> {
     let [_, a, b, c] = (body.len() as u32).to_be_bytes();
     [&[a, b, c], body].concat()
 }
 
-/// A message of the handshake in records (RFC 5246, section 6.2.1).
+/// A handshake message in records (RFC 5246, section 6.2.1).
 fn handshake(kind: u8, body: &[u8]) -> Vec<u8> {
     let message = [&[kind], &sized(body)[..]].concat();
     let records = message.chunks(1 << 14);
     records.flat_map(|r| [&[22, 3, 3], &(r.len() as u16).to_be_bytes()[..], r].concat()).collect()
 }
 
-/// Certificates of a server, of which `FF 3E` (`>`) begins each but the first, and of a client; the first byte is options
-/// (1: the client's), the second the size of pieces.
+/// Certificates of a server or a client; `FF 3E` (`>`) separates them. The first byte has options (1: the client's), and the
+/// second is the size of pieces.
 pub fn certificate(data: &[u8]) {
     let [first, size, bytes @ ..] = data else { return };
     let config = app_config();

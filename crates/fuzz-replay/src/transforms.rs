@@ -1,4 +1,4 @@
-//! The target `transforms`: a buffer through transforms of rules.
+//! The target `transforms`: runs a buffer through transforms of rules.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ use margay_rules::ast::{Base64Mode, Transform};
 /// Most bytes that a transform makes here.
 const LIMIT: usize = 32 << 10;
 
-/// The transform of a number, with a value.
+/// The transform with this number, and a value for it.
 fn transform(number: u8, value: u8) -> Transform {
     let size = u32::from(value) << 4;
     match number % 27 {
@@ -40,7 +40,7 @@ fn transform(number: u8, value: u8) -> Transform {
     }
 }
 
-/// A byte with the number of transforms, two bytes each, and the buffer.
+/// A byte with the number of transforms, two bytes for each, and the buffer.
 pub fn transforms(data: &[u8]) {
     thread_local! {
         static SCRATCH: RefCell<Option<PcreScratch>> = const { RefCell::new(None) };
@@ -54,7 +54,7 @@ pub fn transforms(data: &[u8]) {
         let mut scratch = TransformScratch::new(LIMIT);
         let first = compiled.apply(buffer, &mut scratch, pcre).to_vec();
         assert!(first.len() <= LIMIT.max(if list.is_empty() { buffer.len() } else { 0 }), "{} bytes", first.len());
-        // Nothing is left of the call before.
+        // Check that nothing remains of an earlier call.
         let _ = compiled.apply(b"something else", &mut scratch, pcre);
         assert!(compiled.apply(buffer, &mut scratch, pcre) == first, "another result the second time");
     });

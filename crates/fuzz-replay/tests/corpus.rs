@@ -1,4 +1,4 @@
-//! Every file of the corpora through its target; and that there is a program, a corpus and a function of the same name for each.
+//! Runs every file of the corpora through its target, and checks that each target has a program, a corpus and a function of the same name.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! A protocol that nothing in the workspace knows: it is recognised, parsed, matched by its own keywords, logged, counted, listed and
-//! fuzzed, with its declaration here as all there is of it.
+//! A protocol that is unknown to the rest of the workspace. With only the declaration here, it is recognised, parsed, matched by
+//! its own keywords, logged, counted, listed and fuzzed.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::path::Path;
@@ -128,10 +128,10 @@ impl Content for Greeting {
     }
 }
 
-/// Arguments of the command, one a line, where this program stands in its place.
+/// The environment variable with the command's arguments, one on each line, if this program runs as the command.
 const ARGUMENTS: &str = "MADE_UP_PROTOCOL_ARGUMENTS";
 
-/// The command, in a process of its own: it knows the protocol once it is added.
+/// The command in a separate process, which knows the protocol after it is added.
 #[test]
 fn as_the_command() {
     let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
@@ -140,7 +140,7 @@ fn as_the_command() {
     assert_eq!(format!("{status:?}"), format!("{:?}", std::process::ExitCode::SUCCESS));
 }
 
-/// What the command says with these arguments.
+/// The command's output with these arguments.
 fn margay(arguments: &[&str]) -> String {
     let program = std::env::current_exe().expect("this program");
     let ran = Command::new(program)
@@ -153,7 +153,7 @@ fn margay(arguments: &[&str]) -> String {
     said
 }
 
-/// A datagram of Ethernet, IPv4 and UDP between a client's port and port 7777 of a server.
+/// An Ethernet frame with IPv4 and UDP, between a client's port and port 7777 of a server.
 fn datagram(dir: Direction, data: &[u8]) -> Vec<u8> {
     let (client, server) = (([192, 0, 2, 1], 40_000u16), ([198, 51, 100, 1], 7777u16));
     let (from, to) = if dir == Direction::ToServer { (client, server) } else { (server, client) };
@@ -235,13 +235,13 @@ fn listings() {
     assert!(margay(&["--list-app-layer-hooks"]).contains("\ngreeting\n\ttoserver\n"));
 }
 
-/// The target `messages` and its property: pieces do not matter.
+/// The target `messages` and its property that the sizes of pieces do not matter.
 #[test]
 fn fuzzing() {
     if std::env::var_os(ARGUMENTS).is_some() {
         return;
     }
-    // Another test of this process may not ask for the protocols before.
+    // No other test in this process may use the list of protocols before this.
     margay_app::add(&PROTOCOL).expect("it is added before anything else");
     for script in [
         &b"\xff>GREET Ada\n\xff<7\n\xff>GREET \n\xff<5\n"[..],

@@ -1,12 +1,12 @@
-//! Every protocol that declares its keywords, with changed conversations of the corpus and with bytes by chance: whatever the pieces,
-//! rules and logs see the same (the target `messages`).
+//! Runs every protocol that declares its keywords with modified conversations of the corpus and with random bytes. Whatever the
+//! pieces, rules and logs must see the same (the target `messages`).
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 use std::path::Path;
 
 use margay_app::PROTOCOLS;
 
-/// A generator of numbers that need not be good, only the same every time.
+/// A simple generator, whose numbers need only be the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -16,7 +16,7 @@ impl Dice {
     }
 }
 
-/// Changes some bytes behind the name and the options.
+/// Changes some bytes after the name and the options.
 fn change(seed: &[u8], dice: &mut Dice) -> Vec<u8> {
     let head = seed.iter().position(|b| *b == b'\n').map_or(seed.len(), |at| (at + 3).min(seed.len()));
     let mut data = seed.to_vec();

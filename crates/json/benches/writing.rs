@@ -1,4 +1,4 @@
-//! What it takes to write the members that events are made of.
+//! The cost of writing the members of events.
 #![allow(clippy::unwrap_used)]
 
 use divan::counter::BytesCount;

@@ -1,12 +1,11 @@
-//! JSON, appended to a buffer that is used again for every event.
+//! Writes JSON to a buffer that is reused for every event.
 //!
-//! The writer keeps no state beside the buffer: whether a comma is due is seen from the last byte. Strings follow what
-//! Suricata writes in EVE: `"` and `\` and control characters are escaped, with `\b \t \n \f \r` in their short form and
-//! the others as `\u00xx`; everything else stays as it is, DEL and U+2028 too. Bytes that are not UTF-8 as a whole are
-//! written with each byte above 0x7f as the four characters `\xff`, whose backslash JSON doubles.
+//! The writer has no state other than the buffer: the last byte shows whether a comma is due. Strings are escaped as in
+//! Suricata's EVE: `"`, `\` and control characters are escaped, `\b \t \n \f \r` in the short form and the others as `\u00xx`.
+//! Everything else stays unchanged, including DEL and U+2028. If a string is not valid UTF-8, each of its bytes above 0x7f is
+//! written as the four characters `\xff`, whose backslash is doubled in JSON.
 //!
-//! Keys are the program's own and need no escapes, which is why they are `&'static`; what comes from elsewhere is written
-//! with [`Json::name`].
+//! Keys are the program's own and need no escapes, so they are `&'static`. [`Json::name`] writes names from other sources.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -32,7 +31,7 @@ impl Json {
         Json { buf: Vec::with_capacity(4096) }
     }
 
-    /// Forgets what was written, keeping the memory.
+    /// Clears the text, but keeps the memory.
     pub fn clear(&mut self) {
         self.buf.clear();
     }
@@ -42,29 +41,29 @@ impl Json {
         &self.buf
     }
 
-    /// How many bytes were written.
+    /// The length of the text in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.buf.len()
     }
 
-    /// Whether nothing was written.
+    /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.buf.is_empty()
     }
 
-    /// Takes the text and continues with `empty`: to hand on a full buffer.
+    /// Returns the text, and continues with the buffer `empty`.
     pub fn replace(&mut self, empty: Vec<u8>) -> Vec<u8> {
         std::mem::replace(&mut self.buf, empty)
     }
 
-    /// Appends bytes as they are: JSON made elsewhere, a line's prefix, a line feed. The caller sees to the comma.
+    /// Appends bytes unchanged: JSON from elsewhere, a line's prefix, a line feed. The caller writes the comma.
     #[inline(always)]
     pub fn raw(&mut self, bytes: &[u8]) {
         self.buf.extend_from_slice(bytes);
     }
 
-    /// A comma where one is due before the next member or element.
+    /// Writes a comma, if one is due before the next member or element.
     #[inline]
     pub fn comma(&mut self) {
         if !matches!(self.buf.last(), None | Some(b'{' | b'[' | b':' | b'\n')) {
@@ -82,8 +81,8 @@ impl Json {
         self.buf.extend_from_slice(b"\":");
     }
 
-    /// The name of a member that comes from outside the program: a rule, the traffic. A value follows, as an element
-    /// ([`Json::item_str`] and the like), or [`Json::item_object`] or [`Json::item_array`].
+    /// The name of a member that comes from a rule or from traffic. The caller then writes the value as an element
+    /// ([`Json::item_str`] and the like), or with [`Json::item_object`] or [`Json::item_array`].
     pub fn name(&mut self, key: &str) {
         self.comma();
         self.quoted(key.as_bytes());
@@ -142,7 +141,7 @@ impl Json {
         self.quoted(value.as_bytes());
     }
 
-    /// A string member whose value is one of the program's own words, which need no escapes: looked at by nobody.
+    /// A string member whose value is one of the program's own words. It is written without a check, because it needs no escapes.
     #[inline(always)]
     pub fn word(&mut self, key: &'static str, value: &'static str) {
         debug_assert!(kinds(value.as_bytes()) & SPECIAL == 0, "word {value:?} would have to be escaped");
@@ -152,14 +151,14 @@ impl Json {
         self.buf.push(b'"');
     }
 
-    /// A string member from bytes of the network: see the module's text for what is not UTF-8.
+    /// A string member from network bytes. The module's text describes the form of invalid UTF-8.
     #[inline(always)]
     pub fn bytes(&mut self, key: &'static str, value: &[u8]) {
         self.key(key);
         self.lossy(value);
     }
 
-    /// A string member where every byte that is neither printable ASCII nor CR or LF is a full stop.
+    /// A string member in which each byte other than printable ASCII, CR and LF becomes a full stop.
     pub fn printable(&mut self, key: &'static str, value: &[u8]) {
         self.key(key);
         self.buf.push(b'"');
@@ -204,7 +203,7 @@ impl Json {
         self.buf.push(b'"');
     }
 
-    /// Appends base64 without key and quotes: for what is written in parts, each but the last a multiple of three bytes.
+    /// Appends base64 without key and quotes, for a value in several parts. Each part but the last must be a multiple of three bytes.
     pub fn base64_rest(&mut self, value: &[u8]) {
         base64_simd::STANDARD.encode_append(value, &mut self.buf);
     }
@@ -327,7 +326,7 @@ impl Json {
         self.quoted(value.as_bytes());
     }
 
-    /// A string element from bytes of the network.
+    /// A string element from network bytes.
     pub fn item_bytes(&mut self, value: &[u8]) {
         self.comma();
         self.lossy(value);
@@ -456,7 +455,7 @@ mod tests {
 
     #[test]
     fn strings_as_suricata_writes_them() {
-        // Bytes and results as seen in an http event of Suricata.
+        // Bytes and results from an http event of Suricata.
         let bad = b"a\xff\xfe\xc3\xa9\x01\x1b\"\\b/\x7f\xe2\x82\xac\tz";
         assert_eq!(
             one(|j| j.bytes("k", bad)),

@@ -1,12 +1,12 @@
-//! Numbers and addresses as text, and which bytes a string has.
+//! Formats numbers and addresses, and finds out which kinds of bytes a string has.
 //!
-//! Nothing here is specific to a processor: bytes are looked at in arrays of sixteen, which compilers turn into vector
-//! instructions where there are some, and shorter strings in words. Short text of any length is made in an array of fixed
-//! size, appended whole and cut: that is a few stores, where a copy of so many bytes would be a call.
+//! Nothing here is specific to a processor. Bytes are checked in arrays of sixteen, for which compilers use vector instructions if
+//! there are any, and shorter strings in words. Short text is formatted in an array of fixed size, appended as a whole and
+//! truncated: that takes a few stores, whereas copying a variable number of bytes would be a function call.
 
 use std::net::IpAddr;
 
-/// What a byte of a string becomes: 0 itself, `u` a `\u00xx`, else the letter of its short form.
+/// The escape of each byte in a string: 0 for none, `u` for `\u00xx`, otherwise the letter of the short form.
 pub(crate) static ESCAPE: [u8; 256] = {
     let mut t = [0u8; 256];
     let mut i = 0;
@@ -36,7 +36,7 @@ pub(crate) static HEX_PAIRS: [[u8; 2]; 256] = {
     t
 };
 
-/// The numbers to 99 in two digits.
+/// The numbers up to 99, with two digits.
 static PAIRS: [[u8; 2]; 100] = {
     let mut t = [[0u8; 2]; 100];
     let mut i = 0;
@@ -47,7 +47,7 @@ static PAIRS: [[u8; 2]; 100] = {
     t
 };
 
-/// The numbers to 255 without leading zeros, and a full stop after each.
+/// The numbers up to 255 without leading zeros, each followed by a full stop.
 static OCTETS: [[u8; 4]; 256] = {
     let mut t = [[0u8; 4]; 256];
     let mut i = 0;
@@ -65,9 +65,9 @@ static OCTETS: [[u8; 4]; 256] = {
     t
 };
 
-/// Among [`kinds`]: a byte that JSON wants escaped.
+/// A flag of [`kinds`]: a byte must be escaped in JSON.
 pub(crate) const SPECIAL: u8 = 1;
-/// Among [`kinds`]: a byte that is not ASCII.
+/// A flag of [`kinds`]: a byte is not ASCII.
 pub(crate) const FOREIGN: u8 = 0x80;
 
 #[inline]
@@ -75,7 +75,7 @@ const fn kind(b: u8) -> u8 {
     (b < 0x20) as u8 | (b == b'"') as u8 | (b == b'\\') as u8 | b & FOREIGN
 }
 
-/// [`kind`] of eight bytes together.
+/// The combined [`kind`] of eight bytes.
 #[inline]
 const fn kinds_of_word(word: u64) -> u8 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -88,7 +88,7 @@ const fn kinds_of_word(word: u64) -> u8 {
     (special & HIGH != 0) as u8 | ((word & HIGH != 0) as u8) << 7
 }
 
-/// What a string has: [`SPECIAL`] and [`FOREIGN`], or 0 where it can be written as it is.
+/// The kinds of bytes in a string: [`SPECIAL`] and [`FOREIGN`], or 0 if it can be written unchanged.
 #[inline]
 pub(crate) fn kinds(s: &[u8]) -> u8 {
     if let Some(last) = s.last_chunk::<16>() {
@@ -174,7 +174,7 @@ pub fn ip(out: &mut Vec<u8>, value: IpAddr) {
             let mut text = [0u8; 16];
             let mut at = 0;
             for o in a.octets() {
-                // At most three times four bytes lie before.
+                // At most three octets of four bytes precede it.
                 if let Some(room) = text.get_mut(at..at + 4) {
                     room.copy_from_slice(&OCTETS[usize::from(o)]);
                 }

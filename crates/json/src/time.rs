@@ -1,7 +1,7 @@
-//! Times as text, in the local time zone.
+//! Formats times in the local time zone.
 //!
-//! The zone is found once (`TZ`, else `/etc/localtime`). Its offset and the date of a minute are kept until an event of
-//! another minute comes, and the text of a few seconds, so that most times cost the digits of their fraction only.
+//! The zone is looked up once (`TZ`, otherwise `/etc/localtime`). The clock caches the offset and date of the latest minute, and
+//! the text of a few seconds, so that formatting most times only writes the digits of the fraction.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use margay_packet::Time;
 
 use crate::text::{digits, six, two as pair};
 
-/// Writes times in one time zone. Not shared: each output has its own.
+/// Formats times in one time zone. It is not shared: each output has its own.
 #[derive(Debug, Clone)]
 pub struct Clock {
     zone: TimeZone,
@@ -21,12 +21,12 @@ pub struct Clock {
     /// The local minute since the epoch that `civil` holds.
     local_minute: i64,
     civil: Civil,
-    /// The text of seconds that were asked for, each at its place by its last bits: an event has the time of its packet, and
-    /// often that of its flow's beginning.
+    /// Cached texts of seconds, indexed by a second's lowest bits. There are several, because an event has the time of its packet and
+    /// often that of its flow's start.
     seconds: [Second; SECONDS],
 }
 
-/// How many seconds a [`Clock`] remembers.
+/// Number of seconds in a [`Clock`]'s cache.
 const SECONDS: usize = 8;
 
 /// The text of a second, with the fraction 0.
@@ -38,7 +38,7 @@ struct Second {
 
 /// Length of `2016-07-13T22:42:07.199672+0000`.
 const ISO: usize = 31;
-/// Where its fraction begins.
+/// Offset of its fraction.
 const FRACTION: usize = 20;
 
 /// A local date and time.
@@ -61,7 +61,7 @@ pub struct Civil {
 }
 
 impl Clock {
-    /// A clock for the zone that `TZ` or the system names; UTC where neither can be read.
+    /// A clock for the zone of `TZ` or the system; UTC if neither can be read.
     pub fn system() -> Self {
         Self::new(TimeZone::system())
     }
@@ -135,7 +135,7 @@ impl Clock {
         }
     }
 
-    /// Appends `07/13/2016-22:42:07.199672`, as `fast.log` has it.
+    /// Appends `07/13/2016-22:42:07.199672`, the format of `fast.log`.
     pub fn fast(&mut self, out: &mut Vec<u8>, time: Time) {
         let c = self.civil(time);
         two(out, c.month);
@@ -147,7 +147,7 @@ impl Clock {
         self.clock_time(out, c, time);
     }
 
-    /// Appends `2016-07-13 22:42:07`, as `suricata.log` has it.
+    /// Appends `2016-07-13 22:42:07`, the format of `suricata.log`.
     pub fn log(&mut self, out: &mut Vec<u8>, time: Time) {
         let c = self.civil(time);
         year(out, c.year);
@@ -159,7 +159,7 @@ impl Clock {
         hms(out, c);
     }
 
-    /// Appends `7/13/2016 -- 22:42:07`, as `stats.log` has it.
+    /// Appends `7/13/2016 -- 22:42:07`, the format of `stats.log`.
     pub fn stats(&mut self, out: &mut Vec<u8>, time: Time) {
         let c = self.civil(time);
         digits(out, u64::from(c.month));
@@ -207,7 +207,7 @@ fn year(out: &mut Vec<u8>, y: i64) {
 fn civil(minute: i64) -> Civil {
     let days = minute.div_euclid(1440);
     let of_day = minute.rem_euclid(1440);
-    // Days since 0000-03-01, then eras of 400 years: years that begin in March have the leap day last.
+    // Count days from 0000-03-01, in eras of 400 years: in years that begin in March, the leap day comes last.
     let shifted = days.saturating_add(719_468);
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
@@ -228,7 +228,7 @@ fn civil(minute: i64) -> Civil {
     }
 }
 
-/// Puts the local time into a file name: `%Y %m %d %H %M %S %s`; other characters after `%` stay as they are.
+/// Replaces `%Y %m %d %H %M %S %s` in a file name by the local time. Other characters after `%` stay unchanged.
 pub fn expand(path: &Path, clock: &mut Clock, now: Time) -> PathBuf {
     let Some(text) = path.to_str().filter(|t| t.contains('%')) else { return path.to_owned() };
     let c = clock.civil(now);

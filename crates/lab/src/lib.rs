@@ -48,7 +48,7 @@ enum Command {
     /// Generates and sends traffic
     #[command(subcommand)]
     Traffic(traffic::Traffic),
-    /// Attacks in other traffic, past an inline engine: what is stopped, missed, and stopped by mistake
+    /// Sends attacks within other traffic through an inline engine: what is stopped, missed, and stopped by mistake
     #[command(subcommand)]
     Attacks(attacks::Attacks),
     Monitor(monitor::Args),

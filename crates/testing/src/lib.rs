@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 pub use namespace::{ip, pair, pair_of, run_in_namespace};
 
-/// Where [`not_run`] adds its lines; `make test` sets it.
+/// The environment variable with the file that [`not_run`] appends to; `make test` sets it.
 pub const ACCOUNT: &str = "MARGAY_NOT_RUN";
-/// Set to 1, it makes a test that cannot run fail.
+/// The environment variable that, set to 1, makes a test fail that cannot run.
 pub const RUN_ALL: &str = "MARGAY_RUN_ALL";
 
 /// Records that the current test, or a part of it, did not run.
@@ -42,7 +42,7 @@ fn program() -> String {
     program.as_deref().and_then(|p| p.rsplit_once('-')).map_or(String::new(), |(name, _)| name.to_owned())
 }
 
-/// Writes a line to the account. `kind`: `left out`, or `unavailable` where no machine of this kind could run it.
+/// Writes a line to the account. `kind` is `left out`, or `unavailable` if no machine of this kind could run the test.
 fn account(why: &str, kind: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
@@ -71,8 +71,8 @@ pub fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A file or folder of the material beside the checkout, `../shared`, or of the folder that `SHARED` names. `None`, and the
-/// test recorded as not run, where it is not there.
+/// A file or folder of the material beside the checkout: in `../shared`, or in the folder that `SHARED` names. If it does not
+/// exist, returns `None` and records the test as not run.
 pub fn shared(path: &str) -> Option<PathBuf> {
     let base = std::env::var_os("SHARED").map_or_else(|| checkout().join("../shared"), PathBuf::from);
     let found = base.join(path);
@@ -83,8 +83,8 @@ pub fn shared(path: &str) -> Option<PathBuf> {
     None
 }
 
-/// The folder with the public conformance cases: that of `CONFORMANCE_CASES`, else `../shared/conformance/cases`. `None`, and
-/// the test recorded as not run, where it is not there.
+/// The folder with the public conformance cases: `CONFORMANCE_CASES`, otherwise `../shared/conformance/cases`. If it does not
+/// exist, returns `None` and records the test as not run.
 pub fn conformance_cases() -> Option<PathBuf> {
     let named = std::env::var_os("CONFORMANCE_CASES").filter(|v| !v.is_empty()).map(PathBuf::from);
     let cases = named.unwrap_or_else(|| checkout().join("../shared/conformance/cases"));
@@ -95,7 +95,7 @@ pub fn conformance_cases() -> Option<PathBuf> {
     None
 }
 
-/// Whether the test runs as root; where it does not, the test is recorded as not run.
+/// Whether the test runs as root. If not, records the test as not run.
 pub fn is_root() -> bool {
     // The owner of /proc/self is the effective user.
     let root = std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);

@@ -1,11 +1,11 @@
-//! A network namespace for a test that needs interfaces. It is made and removed with the test, which runs itself again inside of
-//! it (`ip netns exec`): the inner half is a test that is ignored, and is started by name.
+//! A network namespace for a test that needs interfaces. The test creates it, runs its own program again inside it (`ip netns
+//! exec`), and removes it. The inner half is an ignored test, which is started by name.
 
 use std::process::Command;
 
 use crate::not_run;
 
-/// Runs `ip` with these words; whether it succeeded.
+/// Runs `ip` with these words. Returns whether it succeeded.
 pub fn ip(words: &str) -> bool {
     Command::new("ip").args(words.split_whitespace()).output().is_ok_and(|o| o.status.success())
 }
@@ -18,10 +18,11 @@ impl Drop for Namespace {
     }
 }
 
-/// Runs the ignored test `inner` of this program in a namespace of its own, whose name begins with `prefix`.
+/// Runs the ignored test `inner` of this program in a new namespace, whose name begins with `prefix`. If none can be created,
+/// records the test as not run.
 ///
 /// # Panics
-/// Where the test fails. Where no namespace can be made, the test is recorded as not run.
+/// If the test fails.
 pub fn run_in_namespace(prefix: &str, inner: &str) {
     let ns = format!("{prefix}{}-{inner}", std::process::id());
     if !ip(&format!("netns add {ns}")) {
@@ -49,18 +50,18 @@ macro_rules! in_namespace {
         })*
     };
 }
-/// A pair of virtual interfaces, silent but for what the test sends; `up` is added to `ip link set … up` of each.
+/// Creates a pair of virtual interfaces that carry only the test's packets. `up` is appended to `ip link set … up` of each.
 ///
 /// # Panics
-/// Where the kernel refuses.
+/// If the kernel refuses.
 pub fn pair(a: &str, b: &str, up: &str) {
     pair_of(a, b, "", up);
 }
 
-/// As [`pair`]; `each` is added to the words that make each interface, such as its number of queues.
+/// As [`pair`]. `each` is added to the options that create each interface, such as its number of queues.
 ///
 /// # Panics
-/// Where the kernel refuses.
+/// If the kernel refuses.
 pub fn pair_of(a: &str, b: &str, each: &str, up: &str) {
     // No neighbour discovery, no multicast reports.
     std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")

@@ -1,5 +1,5 @@
-//! The content of a block: `tpacket_block_desc` with its `tpacket3_hdr`s (linux/if_packet.h). Safe code: the kernel's bytes
-//! are parsed like any others.
+//! Parses the content of a block: `tpacket_block_desc` with its `tpacket3_hdr`s (linux/if_packet.h). This is safe code: the
+//! kernel's bytes are parsed like any others.
 
 use margay_packet::{LinkType, Time};
 
@@ -8,11 +8,11 @@ use crate::reader::Meta;
 
 /// Bytes of a VLAN tag.
 pub(super) const VLAN_TAG: usize = 4;
-/// Two addresses come before it.
+/// Bytes of the two addresses before the tag.
 const ADDRESSES: usize = 12;
-/// Of `tpacket3_hdr`, without its last eight bytes of padding.
+/// Bytes of `tpacket3_hdr`, without the eight bytes of padding at its end.
 const HEADER: usize = 40;
-/// Tag protocol where the kernel does not say which (IEEE 802.1Q).
+/// Tag protocol if the kernel does not give one (IEEE 802.1Q).
 const TPID: u16 = 0x8100;
 
 const NOT_READY: u32 = libc::TP_STATUS_CSUMNOTREADY;
@@ -27,25 +27,25 @@ fn half(block: &[u8], at: usize) -> Option<u16> {
     block.get(at..)?.first_chunk().map(|b| u16::from_ne_bytes(*b))
 }
 
-/// A place in a block that is being read.
+/// The position in a block that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Cursor {
-    /// Where the next header is.
+    /// Offset of the next header.
     at: usize,
-    /// Packets left.
+    /// Remaining packets.
     pub(super) left: u32,
 }
 
 impl Cursor {
-    /// At the first packet of `block`.
+    /// Starts at the first packet of `block`.
     pub(super) fn of(block: &[u8]) -> Cursor {
         let left = word(block, 12).unwrap_or(0);
         let at = word(block, 16).unwrap_or(u32::MAX) as usize;
         Cursor { at, left }
     }
 
-    /// The next packet: where it is, after its VLAN tag was put back. `None` at the end, and where there is no whole packet
-    /// although there should be: then packets are left.
+    /// Restores the next packet's VLAN tag, and returns the packet's place. `None` at the end, or if the packet is not within the
+    /// block; then `left` is not 0.
     pub(super) fn next(&mut self, block: &mut [u8], link: LinkType, trust: Trust) -> Option<Meta> {
         if self.left == 0 {
             return None;
@@ -60,12 +60,12 @@ impl Cursor {
 /// Which checksums are trusted without a check (`checksum-checks`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Trust {
-    /// Those of packets that this host sends and its card has yet to fill in.
+    /// Checksums of packets that this host sends, and that its card has yet to fill in.
     #[default]
     Kernel,
-    /// None.
+    /// No checksum.
     Nobody,
-    /// All.
+    /// All checksums.
     Everybody,
 }
 
@@ -80,8 +80,8 @@ struct Said {
     tpid: u16,
 }
 
-/// Puts the VLAN tag back, which the kernel took out of the frame at `start` of `bytes`, in the room that begins at `room`.
-/// Returns where the frame is, and whether there was a tag.
+/// Restores the VLAN tag that the kernel removed from the frame at `start` of `bytes`. The free bytes before the frame begin
+/// at `room`. Returns the frame's place, and whether there was a tag.
 fn found(
     bytes: &mut [u8],
     mut start: usize,
@@ -143,30 +143,30 @@ fn read(block: &mut [u8], at: usize, link: LinkType, trust: Trust) -> Option<(Me
     Some((meta, if step == 0 { (meta.len as usize).max(HEADER) } else { step as usize }))
 }
 
-/// Of `tpacket2_hdr`, without its padding.
+/// Bytes of `tpacket2_hdr`, without its padding.
 const SLOT_HEADER: usize = 28;
 
-/// A packet in a slot of a ring of `TPACKET_V2`, or beside it.
+/// A packet in a slot of a `TPACKET_V2` ring, or beside the slot if it was too large.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
-    /// Where the frame is in the slot, after its VLAN tag was put back.
+    /// The frame's place in the slot, with its VLAN tag restored.
     pub(super) meta: Meta,
     /// Its checksum and segment information, in the form for sending.
     pub(super) offload: Offload,
 }
 
-/// The packet in a slot; `None` where there is none, although there should be.
+/// The packet in a slot; `None` if the slot is invalid.
 pub(super) fn slot(slot: &mut [u8], link: LinkType, trust: Trust) -> Option<Slot> {
     let (said, start) = slot_header(slot)?;
     let at = start.checked_sub(Offload::LEN)?;
     let offload = Offload(*slot.get(at..)?.first_chunk()?);
-    // Its place is the room, once it was read.
+    // The offload header is read, so its bytes are free for the tag.
     let (meta, tagged) = found(slot, start, SLOT_HEADER, &said, link, trust)?;
     let offload = offload.for_sending(meta.len as usize, if tagged { VLAN_TAG as u16 } else { 0 });
     Some(Slot { meta, offload })
 }
 
-/// The packet of a slot that was too small for it: it is at `VLAN_TAG` of `beside`, with so many bytes.
+/// The packet that was too large for its slot. Its `len` bytes are at offset `VLAN_TAG` of `beside`.
 pub(super) fn beside(
     slot: &[u8],
     beside: &mut [u8],
@@ -181,11 +181,10 @@ pub(super) fn beside(
     Some(Slot { meta, offload })
 }
 
-/// How much of a slot [`is_of`] looks at.
+/// Bytes of a slot that [`is_of`] compares.
 pub(super) const START: usize = 256;
 
-/// Whether a packet of `len` bytes, which begins at `VLAN_TAG` of `beside`, is the one of which `start` is the beginning of
-/// the slot.
+/// Whether the packet of `len` bytes at offset `VLAN_TAG` of `beside` belongs to the slot that begins with `start`.
 pub(super) fn is_of(start: &[u8; START], beside: &[u8], len: usize) -> bool {
     let Some((said, at)) = slot_header(start) else { return false };
     let frame = beside.get(VLAN_TAG..).unwrap_or(&[]);

@@ -45,13 +45,13 @@ use crate::reader::{Batch, Meta};
 use crate::sys::Polled;
 use post::Post;
 
-/// Room for a packet that is larger than a slot, and how many of them are received together.
+/// Buffer size for a packet that is larger than a slot, and the number of such packets in a batch.
 const LARGE: usize = 1 << 17;
 const LARGE_TOGETHER: usize = 16;
-/// More packets larger than a slot than ever wait.
+/// Limit for a loop over waiting packets that are larger than a slot; more never wait.
 const LEFT_OVER: usize = 1 << 16;
-/// Pause after a socket reported packets without having any: at first and at most. A packet that is being written
-/// needs no longer than that.
+/// The first and the longest pause after a socket reported packets without having any. The kernel needs no longer to finish
+/// writing a packet.
 const QUIET: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(10)];
 /// Number of such pauses after which the packets in the socket's queue count as orphaned.
 const QUIET_TIMES: u32 = 100;
@@ -61,7 +61,7 @@ const LOST: Duration = Duration::from_millis(5);
 const BEFORE: u32 = 128;
 /// Batches after which a busy worker checks the interfaces.
 const BATCHES: u32 = 4096;
-/// The same, where one of them is waited for.
+/// The same, if an interface is not yet open.
 const SOON: u32 = 64;
 
 /// One of the two interfaces.
@@ -69,9 +69,9 @@ const SOON: u32 = 64;
 pub struct BridgeEnd {
     /// Its name.
     pub name: String,
-    /// How it is captured from. The number of blocks and their size give the memory of its ring; it is made of slots.
+    /// Its capture settings. Number and size of blocks give the ring's memory, which is divided into slots.
     pub settings: Settings,
-    /// Whether packets that come in here may be dropped (`copy-mode: ips`), or are sent on whatever is decided (`tap`).
+    /// Whether verdicts apply to packets received here (`copy-mode: ips`). Otherwise, all are forwarded unchanged (`tap`).
     pub drops: bool,
 }
 
@@ -102,32 +102,32 @@ struct End {
     /// Excludes packets that the kernel forwards.
     filter: Option<SocketFilter>,
     state: State,
-    /// Packets are let in.
+    /// The socket accepts packets.
     open: bool,
     metas: Vec<Meta>,
     offloads: Vec<Offload>,
-    /// The batch is of packets larger than a slot, and its bytes are here.
+    /// The batch has packets larger than a slot, whose bytes are in `beside`.
     large: bool,
     beside: Vec<u8>,
     counters: LiveCounters,
 }
 
-/// Two interfaces, and a ring on each.
+/// A worker's part of a bridge: two interfaces, with a ring on each.
 #[derive(Debug)]
 pub struct Bridge {
     ends: [End; 2],
-    /// The end that the batch is of.
+    /// The end that received the batch.
     current: usize,
     agreement: Agreement,
     /// This worker's place in the groups.
     place: usize,
-    /// How many workers the bridge has.
+    /// Number of workers of the bridge.
     workers: usize,
     started: bool,
     looked: Instant,
-    /// Batches since then.
+    /// Batches since `looked`.
     batches: u32,
-    /// How long packets are looked for before they are waited for.
+    /// How long to poll for packets before sleeping.
     patience: Patience,
     /// Consecutive polls that reported packets without having any.
     quiet: u32,
@@ -136,7 +136,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Makes the sockets of one of `workers` workers, with everything but packets.
+    /// Creates the sockets of one of `workers` workers. They are ready, but accept no packets yet.
     ///
     /// # Errors
     /// [`LiveError`].
@@ -157,7 +157,7 @@ impl Bridge {
             quiet: 0,
             patched: Vec::new(),
         };
-        // No other worker joins in between.
+        // Hold the lock, so that no other worker joins in between.
         let agreement = agreement.clone();
         let mut places = agreement.0.lock().unwrap_or_else(PoisonError::into_inner);
         bridge.place = places[0].taken;
@@ -168,21 +168,21 @@ impl Bridge {
         Ok(bridge)
     }
 
-    /// From the start on packets of flows that are bypassed in the kernel do not come here. To be called before.
+    /// Keeps packets of flows that the kernel bypasses out of the sockets. Call it before the start.
     pub fn leave_out(&mut self, bypass: &Bypass) {
         for end in &mut self.ends {
             end.filter = bypass.filter(&end.name);
         }
     }
 
-    /// Opens an end whose interface is there again, once it is this worker's turn.
+    /// Opens an end again whose interface has reappeared, if it is this worker's turn. Returns whether it did.
     fn open_again(&mut self, at: usize) -> bool {
         let mut places = self.agreement.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(end), Some(places)) = (self.ends.get_mut(at), places.get_mut(at)) else { return false };
         matches!(end.open_ring(places, self.place), Ok(true))
     }
 
-    /// Lets packets in at ends that are ready: all workers are.
+    /// Accepts packets at the ends that all workers have opened.
     fn let_in(&mut self) -> Result<(), LiveError> {
         let places = *self.agreement.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (end, places) in self.ends.iter_mut().zip(places) {
@@ -222,7 +222,7 @@ impl Bridge {
                 post.lost += 1;
             } else if let Some(frame) = decisions.replacement(i).filter(|_| from.drops) {
                 match offload.checksum() {
-                    // A replaced packet is not to be cut or checksummed any more.
+                    // The replacement is shorter and complete: nothing is left to segment, and its checksum is correct.
                     _ if frame.len() < own.len() => post.add(Out { frame, ..Out::default() }),
                     None => post.add(Out { offload, frame }),
                     Some(at) => {
@@ -257,7 +257,7 @@ impl Bridge {
         }
     }
 
-    /// The batch is done with.
+    /// Releases the batch.
     fn give_back(&mut self) {
         if let Some(end) = self.ends.get_mut(self.current) {
             end.metas.clear();
@@ -275,7 +275,7 @@ impl Bridge {
         self.batches = 0;
         let changed = (0..2).find_map(|at| Some((at, self.look_at(at)?)));
         if self.started && self.ends.iter().any(|e| !e.open) {
-            // A failure is tried again at the next check, which is soon.
+            // After a failure, the next check, which is soon, tries again.
             let _ = self.let_in();
             self.batches = BATCHES - SOON;
         }
@@ -312,14 +312,14 @@ impl Bridge {
         self.ends.get_mut(at)?.state.is_gone(looked)
     }
 
-    /// Whether there is a packet.
+    /// Whether a packet waits.
     #[inline]
     fn ready(&self) -> bool {
         self.ends.iter().any(|e| e.ring.as_ref().is_some_and(|r| r.ready().is_some()))
     }
 
-    /// Looks for packets for a while, if that is worth it: to be woken takes longer than most packets are apart on a link that
-    /// is not idle. Whether there are any.
+    /// Polls for packets for a while, if that was useful lately: on a busy link, waking up takes longer than the time between
+    /// packets. Returns whether there are any.
     fn look_for_packets(&mut self) -> bool {
         let Some(time) = self.patience.time() else { return false };
         let end = Instant::now() + time;
@@ -338,8 +338,8 @@ impl Bridge {
         }
     }
 
-    /// A poll reported packets without having any: one is still being written, or is in the socket's own queue without a
-    /// slot. Neither may cause a busy loop.
+    /// Handles a poll that reported packets although no slot has one: the kernel is still writing it, or it is in the socket's
+    /// own queue without a slot. Neither may cause a busy loop.
     #[cold]
     fn calm(&mut self, wait: Duration) -> Option<Received> {
         self.quiet = self.quiet.saturating_add(1);
@@ -364,7 +364,7 @@ impl Bridge {
         Some(self.look().unwrap_or(Received::Idle))
     }
 
-    /// Waits for packets, or for the interfaces.
+    /// Waits for packets. Returns a change of the interfaces, or `Idle`, instead of packets.
     #[cold]
     fn wait(&mut self, wait: Duration) -> Option<Received> {
         if self.look_for_packets() {
@@ -397,7 +397,7 @@ impl Bridge {
         if error {
             let found = self.look();
             if found.is_none() && nothing {
-                // An error without a cause must not start a busy loop.
+                // Pause, so that an error without a cause does not start a busy loop.
                 std::thread::sleep(wait.min(Duration::from_millis(5)));
             }
             return found;
@@ -416,7 +416,7 @@ impl Bridge {
     }
 }
 
-/// How often the rings are looked at between two looks at the clock.
+/// Number of checks of the rings between two readings of the clock.
 const SPINS: u32 = 32;
 
 impl End {
@@ -448,17 +448,17 @@ impl End {
         })
     }
 
-    /// Opens socket and ring, and joins the group, where it is this place's turn: `false` where it is not.
+    /// Opens socket and ring, and joins the fan-out group. Returns `false` if it is another place's turn.
     fn open_ring(&mut self, places: &mut Places, place: usize) -> Result<bool, LiveError> {
         if places.index != self.interface.index {
-            // The sockets of the group are gone with the interface, and so is the group.
+            // The group's sockets disappeared with the interface, and with them the group.
             *places = Places { index: self.interface.index, ..Places::default() };
         }
         if places.taken != place {
             return Ok(false);
         }
         let mtu = Interface::mtu(&self.name);
-        // Packets of the interface's size fit; those of jumbo frames would need too much memory each.
+        // Packets of the interface's MTU fit. Larger slots than 16 KiB, for jumbo frames, would need too much memory.
         let slot = (mtu + BEFORE).next_power_of_two().clamp(2048, 1 << 14);
         let bytes = u64::from(self.settings.block_size) * u64::from(self.settings.blocks);
         let slots = u32::try_from(bytes / u64::from(slot)).unwrap_or(u32::MAX).max(64);
@@ -472,7 +472,7 @@ impl End {
             settings: &self.settings,
             interface: &self.interface,
             group: places.group,
-            // A forwarded packet must not come in again.
+            // A forwarded packet must not be received again.
             ignore_outgoing: true,
         };
         let (ring, group) = opening.open(|socket| socket.into_slots(slot, slots), |ring| &ring.socket)?;
@@ -484,7 +484,7 @@ impl End {
         Ok(true)
     }
 
-    /// The interface is gone.
+    /// Closes the end, because its interface disappeared.
     fn close(&mut self) {
         self.count();
         self.ring = None;
@@ -505,7 +505,7 @@ impl End {
         }
     }
 
-    /// Makes the next batch; whether there is one.
+    /// Takes the next batch. Returns whether there is one.
     fn take(&mut self, max: usize) -> bool {
         let Some(ring) = &mut self.ring else { return false };
         let Some(status) = ring.ready() else { return false };
@@ -557,8 +557,8 @@ impl End {
     }
 }
 
-/// Receives the packet that is too large for the slot that begins with `head`. Those before it are none that any slot says
-/// anything of any more.
+/// Receives the packet that was too large for the slot that begins with `head`. Discards packets before it, whose slots no
+/// longer exist.
 fn beside(ring: &SlotRing, head: &[u8; block::START], room: &mut [u8], errors: &mut u64) -> Option<(Offload, usize)> {
     for _ in 0..LEFT_OVER {
         let (offload, len) = ring.receive(room.get_mut(VLAN_TAG..)?, errors).ok()?;
@@ -571,7 +571,7 @@ fn beside(ring: &SlotRing, head: &[u8; block::START], room: &mut [u8], errors: &
 
 impl LiveSource for Bridge {
     fn receive(&mut self, max: usize, wait: Duration) -> Received {
-        // Unreleased packets are accepted.
+        // Accept the packets that were not released.
         self.release(&Decisions::default());
         self.batches = self.batches.saturating_add(1);
         if self.batches > BATCHES
@@ -581,7 +581,7 @@ impl LiveSource for Bridge {
         }
         for again in [true, false] {
             for turn in 1..=2 {
-                // In turn, so that neither has to wait for the other.
+                // Alternate, so that neither end waits for the other.
                 let at = (self.current + turn) % 2;
                 let Some(end) = self.ends.get_mut(at) else { continue };
                 if end.state == State::Down
@@ -646,7 +646,7 @@ impl LiveSource for Bridge {
         self.started = false;
         for end in &mut self.ends {
             if let Some(ring) = &end.ring {
-                // It lets packets in until the socket is closed, then.
+                // If this fails, the socket accepts packets until it is closed.
                 let _ = ring.socket.attach(&NOTHING);
             }
             end.open = false;

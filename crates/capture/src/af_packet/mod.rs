@@ -57,22 +57,22 @@ pub(crate) use send::Sender;
 pub enum Distribution {
     /// By flow, the same for both directions: `cluster_flow`.
     Flow,
-    /// By the CPU that the kernel has the packet on: `cluster_cpu`.
+    /// By the CPU that handles the packet in the kernel: `cluster_cpu`.
     Cpu,
     /// By the queue of the card: `cluster_qm`.
     Queue,
-    /// To the first that has room: `cluster_rollover`.
+    /// To the first socket with room: `cluster_rollover`.
     Rollover,
-    /// By chance: `cluster_rnd`.
+    /// At random: `cluster_rnd`.
     Random,
     /// In turn: `cluster_round_robin`.
     RoundRobin,
-    /// By the pair of addresses, those inside of tunnels where there are any, with a program of our own: `cluster_ebpf`.
+    /// By the pair of addresses, in tunnels the inner pair, with our own program: `cluster_ebpf`.
     Program,
 }
 
 impl Distribution {
-    /// By its name in configurations.
+    /// The distribution with this name in configurations.
     pub fn from_name(name: &str) -> Option<Distribution> {
         Some(match name {
             "cluster_flow" => Distribution::Flow,
@@ -86,7 +86,7 @@ impl Distribution {
         })
     }
 
-    /// Whether all packets of a flow are sure to come to one worker.
+    /// Whether all packets of a flow are guaranteed to reach the same worker.
     pub fn keeps_flows(self) -> bool {
         matches!(self, Distribution::Flow | Distribution::Program)
     }
@@ -107,45 +107,45 @@ impl Distribution {
 /// A group of sockets among which an interface's packets are distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fanout {
-    /// Its number; `None`: an unused one, which the kernel gives to the first socket; the others take it from
+    /// Its number. `None` asks the kernel for an unused one when the first socket joins; the other sockets take it from
     /// [`AfPacket::group`].
     pub id: Option<u16>,
-    /// How.
+    /// How packets are distributed.
     pub distribution: Distribution,
-    /// The kernel puts fragments together before it distributes, so that they follow their flow.
+    /// The kernel reassembles fragments before it distributes them, so that they follow their flow.
     pub defrag: bool,
-    /// A socket without room passes on to the next.
+    /// A socket without room passes packets on to the next one.
     pub rollover: bool,
 }
 
 /// How an interface is captured from.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Bytes of a block: whole pages of 4096 bytes; best a power of two.
+    /// Bytes of a block: a multiple of 4096, preferably a power of two.
     pub block_size: u32,
-    /// How many there are.
+    /// Number of blocks.
     pub blocks: u32,
-    /// After so many milliseconds a block with packets is handed over even if it is not full.
+    /// After this many milliseconds, the kernel hands over a block with packets even if it is not full.
     pub block_timeout: u32,
-    /// Inline: for so many microseconds packets are looked for, before the thread sleeps until there are some; less where
-    /// that found none before, and not at all where it is 0.
+    /// Inline: the most microseconds to poll for packets before the thread sleeps. It polls for less time if that found none
+    /// before, and not at all if this is 0.
     pub busy_poll: u32,
-    /// Bytes of the socket's receive buffer; the kernel's own where 0.
+    /// Bytes of the socket's receive buffer; 0 for the kernel's default.
     pub buffer_size: u32,
-    /// Whether the interface is to be promiscuous.
+    /// Whether the interface becomes promiscuous.
     pub promiscuous: bool,
     /// Which checksums are trusted without a check.
     pub trust: Trust,
-    /// Only packets that match.
+    /// A BPF expression; only packets that match are captured.
     pub filter: Option<String>,
     /// The group to join.
     pub fanout: Option<Fanout>,
 }
 
 impl Default for Settings {
-    /// A ring of 32 MiB whose blocks hold the largest packet that the kernel makes of several (GRO). They are no larger than
-    /// that: the kernel goes on to the next after `block_timeout`, however little is in one, so that their number is how long a
-    /// worker may stand still without losing anything where little comes (2.5 seconds here).
+    /// A ring of 32 MiB whose blocks hold the largest packet that the kernel merges (GRO). The blocks are no larger than that,
+    /// because the kernel continues with the next one after `block_timeout`, even if a block is nearly empty. On a quiet link,
+    /// the number of blocks therefore determines how long a worker may pause without a loss (2.5 seconds here).
     fn default() -> Self {
         Settings {
             block_size: 1 << 17,
@@ -170,12 +170,12 @@ pub struct Interface {
     pub link: LinkType,
     /// Whether it is up.
     pub up: bool,
-    /// Whether it is the loopback.
+    /// Whether it is the loopback interface.
     pub loopback: bool,
 }
 
 impl Interface {
-    /// Looks at the interface called `name`.
+    /// Looks up the interface called `name`.
     ///
     /// # Errors
     /// [`LiveError::Name`], [`LiveError::NoInterface`], [`LiveError::LinkLayer`], [`LiveError::System`].
@@ -195,7 +195,7 @@ impl Interface {
         Ok(Interface { index, link, up, loopback: hardware == libc::ARPHRD_LOOPBACK })
     }
 
-    /// How large its packets may be (MTU), in bytes without the link layer; 0 where that is not known.
+    /// Its MTU: the most bytes of a packet without the link layer; 0 if unknown.
     pub fn mtu(name: &str) -> u32 {
         Asker::new().and_then(|a| a.mtu(name)).unwrap_or(0)
     }
@@ -217,7 +217,7 @@ impl Interface {
         Asker::new().and_then(|a| a.takes_tags_out(name)).unwrap_or(false)
     }
 
-    /// Whether there is a card behind it.
+    /// Whether it is hardware.
     pub fn is_physical(name: &str) -> bool {
         std::fs::metadata(format!("/sys/class/net/{name}/device")).is_ok()
     }
@@ -228,7 +228,7 @@ impl Interface {
     }
 }
 
-/// The link type of a `SOCK_RAW` socket on an interface of that hardware type.
+/// The link type of a `SOCK_RAW` socket on an interface with this hardware type.
 fn link(hardware: u16) -> Option<LinkType> {
     Some(match hardware {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => LinkType::ETHERNET,
@@ -243,10 +243,10 @@ fn link(hardware: u16) -> Option<LinkType> {
     })
 }
 
-/// A program that lets nothing in.
+/// A program that rejects every packet.
 const NOTHING: [Raw; 1] = [Raw { code: 6, jt: 0, jf: 0, k: 0 }];
 
-/// A socket with its ring.
+/// A passive source: a socket with its ring.
 #[derive(Debug)]
 pub struct AfPacket {
     name: String,
@@ -257,21 +257,21 @@ pub struct AfPacket {
     /// `None` while the interface is gone.
     ring: Option<Ring>,
     cursor: Cursor,
-    /// The ring's next block is being read.
+    /// The ring's next block is being read, and is not released yet.
     reading: bool,
     metas: Vec<Meta>,
     state: State,
     started: bool,
     looked: Option<Instant>,
     group: Option<u16>,
-    /// For answers, once there were any.
+    /// The socket for answers, once there are any.
     sender: Option<Sender>,
     counters: LiveCounters,
 }
 
 impl AfPacket {
-    /// Makes a socket for the interface `name`, with everything but packets. The calling thread's memory policy decides where
-    /// the ring is.
+    /// Creates a socket for the interface `name`. It is ready, but accepts no packets yet. The calling thread's memory policy
+    /// decides which node has the ring.
     ///
     /// # Errors
     /// [`LiveError`].
@@ -305,7 +305,7 @@ impl AfPacket {
         Ok(source)
     }
 
-    /// The number of its fan-out group, for the sockets that are to join it.
+    /// The number of its fan-out group, for other sockets to join.
     pub fn group(&self) -> Option<u16> {
         self.group
     }
@@ -318,7 +318,7 @@ impl AfPacket {
             settings: s,
             interface: &self.interface,
             group: self.group,
-            // Outgoing packets of the loopback come in again.
+            // Outgoing packets of the loopback are received again.
             ignore_outgoing: self.interface.loopback,
         };
         let (ring, group) = opening.open(|socket| socket.into_ring(shape), |ring| &ring.socket)?;
@@ -348,7 +348,7 @@ impl AfPacket {
         }
     }
 
-    /// Makes the next batch of the block that is being read.
+    /// Takes the next batch from the block that is being read.
     fn take(&mut self, max: usize) {
         let Some(ring) = &mut self.ring else { return };
         let block = ring.block_mut();
@@ -356,7 +356,7 @@ impl AfPacket {
         let (mut bytes, mut truncated) = (0, 0);
         while self.metas.len() < max {
             let Some(meta) = self.cursor.next(block, link, trust) else {
-                // The kernel does not write such a block.
+                // A packet is outside of the block, which the kernel never writes.
                 self.counters.unreadable += u64::from(self.cursor.left);
                 self.cursor.left = 0;
                 break;
@@ -370,7 +370,7 @@ impl AfPacket {
         self.counters.truncated += truncated;
     }
 
-    /// The frames of the batch are done with.
+    /// Releases the batch, and the block after its last packet.
     fn give_back(&mut self) {
         self.metas.clear();
         if self.reading && self.cursor.left == 0 {
@@ -381,7 +381,7 @@ impl AfPacket {
         }
     }
 
-    /// Waits for a block, or for the interface.
+    /// Waits for a block. Returns a change of the interface, or `Idle`, instead of one.
     #[cold]
     fn wait(&mut self, wait: Duration) -> Option<Received> {
         let Some(ring) = &self.ring else {
@@ -404,7 +404,7 @@ impl AfPacket {
                 if !ring.ready() {
                     let found = self.look();
                     if found == Received::Idle {
-                        // An error without a cause must not start a busy loop.
+                        // Pause, so that an error without a cause does not start a busy loop.
                         std::thread::sleep(wait.min(Duration::from_millis(10)));
                     }
                     return Some(found);
@@ -414,7 +414,7 @@ impl AfPacket {
         None
     }
 
-    /// Looks whether the interface is still there, is back, or is up.
+    /// Checks whether the interface still exists, has reappeared, or is up.
     fn look(&mut self) -> Received {
         let now = Instant::now();
         self.looked = Some(now);
@@ -438,7 +438,7 @@ impl AfPacket {
                 return Received::Idle;
             }
         }
-        // Its socket is of no use any more.
+        // The socket of a missing interface receives nothing any more.
         self.count();
         self.ring = None;
         self.reading = false;
@@ -460,7 +460,7 @@ struct Opening<'a> {
     name: &'a str,
     settings: &'a Settings,
     interface: &'a Interface,
-    /// The fan-out group that there is already.
+    /// The number of the fan-out group, if the kernel has already given one.
     group: Option<u16>,
     ignore_outgoing: bool,
 }
@@ -476,8 +476,8 @@ fn choose(name: &str, socket: &Socket) -> Result<(), LiveError> {
 }
 
 impl Opening<'_> {
-    /// Opens a socket that lets nothing in, makes its ring, binds it to its interface and takes it into its group, whose
-    /// number is returned.
+    /// Opens a socket that rejects every packet, creates its ring, binds it to its interface and joins its group. Returns the
+    /// group's number.
     fn open<R>(
         &self,
         ring: impl FnOnce(Socket) -> std::io::Result<R>,
@@ -550,7 +550,7 @@ fn let_in(name: &str, socket: &Socket, program: Option<&[Raw]>) -> Result<(), Li
     })
 }
 
-/// The same with the program that leaves out flows which the kernel sends on, if there is one.
+/// The same with the program that excludes flows which the kernel forwards, if there is one.
 fn let_in_others(name: &str, socket: &Socket, but: Option<&SocketFilter>) -> Result<(), LiveError> {
     let Some(program) = but else { return let_in(name, socket, None) };
     socket.attach_loaded(program.fd()).map_err(|source| LiveError::System {
@@ -560,7 +560,7 @@ fn let_in_others(name: &str, socket: &Socket, but: Option<&SocketFilter>) -> Res
     })
 }
 
-/// Sends answers of a passive source out of its interface, with a socket that is opened when there is the first.
+/// Sends a passive source's answers out of its interface. The first answer opens the socket.
 pub(crate) fn send_answers(
     decisions: &Decisions,
     interface: &Interface,
@@ -579,7 +579,7 @@ pub(crate) fn send_answers(
     }
 }
 
-/// Settings that the kernel would refuse without a reason.
+/// Rejects settings that the kernel would refuse without giving a reason.
 fn check(name: &str, s: &Settings) -> Result<(), LiveError> {
     let bad = |setting, message: String| Err(LiveError::Setting { interface: name.to_owned(), setting, message });
     if s.block_size == 0 || !s.block_size.is_multiple_of(4096) {
@@ -603,7 +603,7 @@ impl LiveSource for AfPacket {
             {
                 return found;
             }
-            // A packet that did not fit leaves an empty block behind.
+            // A packet that did not fit leaves an empty block.
             for _ in 0..self.settings.blocks {
                 let Some(ring) = self.ring.as_mut().filter(|r| r.ready()) else { return Received::Idle };
                 self.cursor = Cursor::of(ring.block());
@@ -649,7 +649,7 @@ impl LiveSource for AfPacket {
     fn stop(&mut self) {
         self.started = false;
         if let Some(ring) = &self.ring {
-            // It lets packets in until the socket is closed, then.
+            // If this fails, the socket accepts packets until it is closed.
             let _ = ring.socket.attach(&NOTHING);
         }
     }

@@ -1,28 +1,28 @@
-//! Busy polling that adapts itself: a link that is busy is waited for without sleeping, one that is idle is not.
+//! Adaptive busy polling: a worker polls a busy link without sleeping, and sleeps on an idle one.
 
 use std::time::Duration;
 
-/// For how long packets are looked for before the thread sleeps (`busy-poll`): twice as long as the last time where that found
-/// some, half as long where it did not. While nothing comes, nothing is burnt.
+/// How long a thread polls for packets before it sleeps (`busy-poll`): twice as long as last time if that found packets, half
+/// as long if not. An idle link therefore costs almost no CPU time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     most: u32,
     now: u32,
-    /// How often it was not tried since.
+    /// Number of waits since then without polling.
     skipped: u32,
 }
 
 impl Patience {
-    /// Below so many microseconds it is not tried at all, but every so many waits.
+    /// If the time falls below `LEAST` microseconds, only every `AGAIN`th wait polls, for the longest time.
     const LEAST: u32 = 4;
     const AGAIN: u32 = 16;
 
-    /// At most so many microseconds; 0 for none at all.
+    /// Polls for at most this many microseconds; 0 turns polling off.
     pub(super) fn of(most: u32) -> Patience {
         Patience { most, now: most, skipped: 0 }
     }
 
-    /// For how long they are looked for now; `None`: not at all.
+    /// How long to poll now; `None` for not at all.
     pub(super) fn time(&mut self) -> Option<Duration> {
         if self.most == 0 {
             return None;
@@ -38,7 +38,7 @@ impl Patience {
         Some(Duration::from_micros(u64::from(self.now)))
     }
 
-    /// Whether that found some.
+    /// Records whether polling found packets.
     pub(super) fn was_worth_it(&mut self, yes: bool) {
         self.now = if yes { self.now.saturating_mul(2).min(self.most) } else { self.now / 2 };
     }
@@ -59,7 +59,7 @@ mod tests {
             }
         }
         assert!(looked < 1000 * 10, "{looked} of {} microseconds", 1000 * 50);
-        // Where packets come it is soon looked for them as long as may be.
+        // If packets arrive, the time soon reaches its maximum.
         for _ in 0..Patience::AGAIN + 8 {
             if p.time().is_some() {
                 p.was_worth_it(true);

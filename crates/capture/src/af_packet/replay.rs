@@ -1,4 +1,4 @@
-//! Memory as the kernel would have written it, read as live capture reads it: for the fuzz targets. No socket and no
+//! Reads memory in the kernel's format as live capture does, for the fuzz targets. No socket and no
 //! privilege is needed.
 
 use std::io;
@@ -8,14 +8,14 @@ use margay_packet::LinkType;
 use super::block::{self, Cursor, Trust};
 use super::ring::Ring;
 
-/// Frames of `memory`, taken as a ring of TPACKET_V3 blocks of `block_size` bytes that are all ours. Each block is read by the
-/// code that reads the kernel's, then released. `block_size` is a multiple of 4.
+/// Frames of `memory`, read as a ring of TPACKET_V3 blocks of `block_size` bytes that the kernel has handed over. The code
+/// for the kernel's blocks reads each one, then releases it. `block_size` is a multiple of 4.
 ///
 /// # Errors
 /// The memory cannot be mapped.
 ///
 /// # Panics
-/// Where a frame is not within its block.
+/// If a frame is not within its block.
 pub fn blocks(memory: &[u8], block_size: usize, trust: Trust) -> io::Result<Vec<Vec<u8>>> {
     let mut ring = Ring::over(memory, block_size)?;
     let mut frames = Vec::new();
@@ -35,7 +35,7 @@ pub fn blocks(memory: &[u8], block_size: usize, trust: Trust) -> io::Result<Vec<
     Ok(frames)
 }
 
-/// The frame of a slot of TPACKET_V2, if there is one, as it is where it came and as it is where it came beside the slot.
+/// The frame of a TPACKET_V2 slot, if there is one: read from the slot itself, and read as if it had been too large for the slot.
 pub fn slot(slot: &mut [u8], beside: &mut [u8], trust: Trust) -> [Option<Vec<u8>>; 2] {
     let len = beside.len().saturating_sub(block::VLAN_TAG);
     let copy = |bytes: &[u8], s: block::Slot| {
@@ -46,7 +46,7 @@ pub fn slot(slot: &mut [u8], beside: &mut [u8], trust: Trust) -> [Option<Vec<u8>
     let offload =
         block::slot(&mut slot.to_vec(), LinkType::ETHERNET, trust).map_or_else(Default::default, |s| s.offload);
     if let Some(head) = slot.first_chunk() {
-        // Whichever it is: it must not lead outside.
+        // Whatever the result, it must not read out of bounds.
         let _ = block::is_of(head, beside, len);
     }
     let large = block::beside(slot, beside, len, offload, LinkType::ETHERNET, trust).map(|s| copy(beside, s));

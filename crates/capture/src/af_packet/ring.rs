@@ -1,5 +1,5 @@
-//! The system's side of an AF_PACKET socket: its calls, and the memory that it shares with the kernel. All `unsafe` code of
-//! AF_PACKET alone is here and in `send`; safe code reads the content of blocks (`block`).
+//! System calls of an AF_PACKET socket, and the memory that it shares with the kernel. All `unsafe` code that only AF_PACKET
+//! needs is here and in `send`; safe code reads the content of blocks (`block`).
 //!
 //! See `Documentation/networking/packet_mmap.rst` of Linux and packet(7).
 
@@ -14,7 +14,7 @@ use super::send::Offload;
 use crate::bpf::Raw;
 use crate::sys::{self, Map, Polled, check};
 
-/// Where a block's status word is: after `version` and `offset_to_priv` of `tpacket_block_desc`.
+/// Offset of a block's status word, after `version` and `offset_to_priv` of `tpacket_block_desc`.
 const STATUS: usize = 8;
 
 /// Size and layout of a ring's memory.
@@ -23,7 +23,7 @@ pub(crate) struct Shape {
     /// A multiple of the page size.
     pub(crate) block_size: u32,
     pub(crate) blocks: u32,
-    /// After so many milliseconds a block is handed over even if it is not full.
+    /// After this many milliseconds, a block is handed over even if it is not full.
     pub(crate) timeout: u32,
 }
 
@@ -59,8 +59,8 @@ impl Socket {
         Ok(value)
     }
 
-    /// Has the kernel run `program` over each packet; those for which it returns 0 do not come in. In place of one that is
-    /// there already, without a moment in which there is none.
+    /// Makes the kernel run `program` on each packet, and reject packets for which it returns 0. It replaces an earlier program
+    /// without a moment in which there is none.
     pub(crate) fn attach(&self, program: &[Raw]) -> io::Result<()> {
         let mut code: Vec<libc::sock_filter> =
             program.iter().map(|r| libc::sock_filter { code: r.code, jt: r.jt, jf: r.jf, k: r.k }).collect();
@@ -69,7 +69,7 @@ impl Socket {
         self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &libc::sock_fprog { len, filter: code.as_mut_ptr() })
     }
 
-    /// As [`Socket::attach`], of a program that the kernel has already.
+    /// As [`Socket::attach`], for a program that is already loaded.
     pub(crate) fn attach_loaded(&self, program: libc::c_int) -> io::Result<()> {
         self.set_int(libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program)
     }
@@ -78,7 +78,7 @@ impl Socket {
         self.set_int(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
     }
 
-    /// Promiscuous while this socket is there.
+    /// Makes the interface promiscuous as long as this socket exists.
     pub(crate) fn promiscuous(&self, index: libc::c_int) -> io::Result<()> {
         let request = libc::packet_mreq {
             mr_ifindex: index,
@@ -89,12 +89,12 @@ impl Socket {
         self.set(libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
     }
 
-    /// Begins to receive every packet of an interface.
+    /// Binds the socket to an interface, to receive all of its packets.
     pub(crate) fn bind(&self, index: libc::c_int) -> io::Result<()> {
         self.bind_for(index, libc::ETH_P_ALL as u16)
     }
 
-    /// Is of an interface, and receives packets of that protocol (`ETH_P_`), or none of protocol 0.
+    /// Binds the socket to an interface, to receive packets of this protocol (`ETH_P_`); none for protocol 0.
     pub(super) fn bind_for(&self, index: libc::c_int, protocol: u16) -> io::Result<()> {
         let address = libc::sockaddr_ll {
             sll_family: libc::AF_PACKET as libc::c_ushort,
@@ -110,15 +110,14 @@ impl Socket {
         check(unsafe { libc::bind(self.raw(), (&raw const address).cast(), len) }).map(drop)
     }
 
-    /// Joins the group `id` of sockets among which packets are distributed; returns its number, which is another one if
-    /// the flags ask for an unused one.
+    /// Joins the fan-out group `id`. Returns the group's number, which differs from `id` if the flags ask for an unused one.
     pub(crate) fn fan_out(&self, id: u16, kind: u32) -> io::Result<u16> {
         let value = u32::from(id) | kind << 16;
         self.set(libc::SOL_PACKET, libc::PACKET_FANOUT, &value)?;
         Ok(self.get_int(libc::SOL_PACKET, libc::PACKET_FANOUT)? as u16)
     }
 
-    /// Packets, drops and freezes since they were last asked for.
+    /// Packets, drops and freezes since the previous call.
     pub(crate) fn statistics(&self) -> io::Result<[u64; 3]> {
         let mut s = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
         // SAFETY: any bytes are numbers.
@@ -126,7 +125,7 @@ impl Socket {
         Ok([s.tp_packets, s.tp_drops, s.tp_freeze_q_cnt].map(u64::from))
     }
 
-    /// Packets and drops since they were last asked for, of a ring of slots.
+    /// Packets and drops of a ring of slots since the previous call.
     pub(crate) fn statistics_of_slots(&self) -> io::Result<[u64; 2]> {
         let mut s = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         // SAFETY: any bytes are numbers.
@@ -134,7 +133,7 @@ impl Socket {
         Ok([s.tp_packets, s.tp_drops].map(u64::from))
     }
 
-    /// The error that the socket has, if any; asked once.
+    /// Takes the socket's pending error, if there is one.
     pub(crate) fn take_error(&self) -> Option<io::Error> {
         match self.get_int(libc::SOL_SOCKET, libc::SO_ERROR) {
             Ok(0) => None,
@@ -149,10 +148,10 @@ impl Socket {
         polled.unwrap_or(Polled::Timeout)
     }
 
-    /// Makes the socket one with a ring of `shape`, in memory that the kernel and this process share.
+    /// Gives the socket a ring of `shape`, in memory that the kernel and this process share.
     pub(crate) fn into_ring(self, shape: Shape) -> io::Result<Ring> {
         self.set_int(libc::SOL_PACKET, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as libc::c_int)?;
-        // Room before each frame for the tag that the kernel took out of it.
+        // Room before each frame for the tag that the kernel removed.
         self.set_int(libc::SOL_PACKET, libc::PACKET_RESERVE, super::block::VLAN_TAG as libc::c_int)?;
         let frame = 2048.min(shape.block_size);
         let request = libc::tpacket_req3 {
@@ -174,8 +173,8 @@ impl Socket {
         Map::new(self.raw(), len, 0, libc::MAP_SHARED)
     }
 
-    /// Gives the socket a ring of slots, each for one packet (TPACKET_V2), so that a packet is available immediately. Before
-    /// each packet is its checksum and segment information (`PACKET_VNET_HDR`). [`SlotRing::receive`] gets packets larger
+    /// Gives the socket a ring of slots, each for one packet (TPACKET_V2), so that a packet is available immediately. The
+    /// checksum and segment information precedes each packet (`PACKET_VNET_HDR`). [`SlotRing::receive`] gets packets larger
     /// than a slot.
     ///
     /// `slot` is a power of two of 2 KiB or more; `slots` are rounded up.
@@ -188,7 +187,7 @@ impl Socket {
         if self.set_int(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, queue).is_err() {
             self.set_int(libc::SOL_SOCKET, libc::SO_RCVBUF, queue)?;
         }
-        // Whole slots in each block, so that slots follow one another in memory without holes.
+        // A block has a whole number of slots, so that slots are contiguous in memory.
         let block = slot.max(1 << 16);
         let blocks = (u64::from(slot) * u64::from(slots)).div_ceil(u64::from(block));
         let blocks = libc::c_uint::try_from(blocks).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?.max(1);
@@ -205,17 +204,17 @@ impl Socket {
     }
 }
 
-/// Bytes of packets too large for a slot that wait at most.
+/// Most bytes of waiting packets that are larger than a slot.
 const LARGE_QUEUE: libc::c_int = 32 << 20;
 
-/// The ring of slots: the kernel fills one after the other, and they are given back in the same order.
+/// The ring of slots: the kernel fills one after the other, and this process releases them in the same order.
 #[derive(Debug)]
 pub(crate) struct SlotRing {
     map: Map,
     slot: usize,
-    /// The slot that is given back next: below `len / slot`.
+    /// The slot to give back next, below `len / slot`.
     next: usize,
-    /// How many from there on are ours and were looked at; `next + taken` is at most `len / slot`.
+    /// Number of slots from there on that are taken; `next + taken` is at most `len / slot`.
     taken: usize,
     pub(crate) socket: Socket,
 }
@@ -228,14 +227,14 @@ impl SlotRing {
         Some(unsafe { AtomicU32::from_ptr(self.map.at.as_ptr().add(at).cast()) })
     }
 
-    /// The status of the next slot that was not taken, where that is ours.
+    /// The status of the next slot that is not taken; `None` if the kernel still has it.
     #[inline]
     pub(crate) fn ready(&self) -> Option<u32> {
         let status = self.status(self.next + self.taken)?.load(Ordering::Acquire);
         (status & libc::TP_STATUS_USER != 0).then_some(status)
     }
 
-    /// Takes the next slot; `None` where it is the kernel's, and at the end of the memory: those before have to be released
+    /// Takes the next slot. `None` if the kernel still has it, or at the end of the memory, where the taken slots must be released
     /// first.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<&mut [u8]> {
@@ -247,7 +246,7 @@ impl SlotRing {
         Some(unsafe { std::slice::from_raw_parts_mut(self.map.at.as_ptr().add(at), self.slot) })
     }
 
-    /// All slots that are taken, one after the other.
+    /// The bytes of all taken slots.
     #[inline]
     pub(crate) fn taken(&self) -> &[u8] {
         // SAFETY: `taken` slots from `next` on are in the mapping and ours until they are released, which needs `&mut self`.
@@ -277,7 +276,7 @@ impl SlotRing {
     /// packet is then received.
     ///
     /// # Errors
-    /// `WouldBlock` where there is none; with others it is gone.
+    /// `WouldBlock` if there is none. Any other error means that the packet is lost.
     pub(crate) fn receive(&self, into: &mut [u8], errors: &mut u64) -> io::Result<(Offload, usize)> {
         for _ in 0..ERRORS_TOGETHER {
             match self.receive_once(into) {
@@ -306,10 +305,10 @@ impl SlotRing {
     }
 }
 
-/// Pending socket errors in a row: the interface went down, came up and went down.
+/// Most consecutive socket errors, from an interface that repeatedly went down and came up.
 const ERRORS_TOGETHER: u32 = 64;
 
-/// Whether an error of receiving is the socket's own (`SO_ERROR`: its interface went down, or is gone), and not about the packet.
+/// Whether an error belongs to the socket (`SO_ERROR`: its interface went down or disappeared), not to the packet.
 fn is_of_the_socket(e: &io::Error) -> bool {
     let own = [libc::ENETDOWN, libc::ENODEV, libc::ENXIO, libc::ENETUNREACH, libc::EINTR];
     e.raw_os_error().is_some_and(|code| own.contains(&code))
@@ -328,7 +327,7 @@ pub(crate) fn poll_all<const N: usize>(sockets: [Option<&Socket>; N], wait: Dura
     })
 }
 
-/// The ring: blocks that the kernel fills one after the other, and that are given back in the same order.
+/// The ring: blocks that the kernel fills one after the other, and that this process releases in the same order.
 #[derive(Debug)]
 pub(crate) struct Ring {
     map: Map,
@@ -339,7 +338,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring over a copy of `bytes`, cut to whole blocks, in place of memory that the kernel writes to. Its socket is none.
+    /// A ring over a copy of `bytes`, cut to whole blocks, instead of memory that the kernel writes. Its socket does not work.
     pub(super) fn over(bytes: &[u8], block_size: usize) -> io::Result<Ring> {
         let len = bytes.len() - bytes.len() % block_size.max(1);
         if len == 0 || !block_size.is_multiple_of(4) || block_size <= STATUS + 4 {
@@ -369,7 +368,7 @@ impl Ring {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// The bytes of the next block; none while it is the kernel's.
+    /// The bytes of the next block; empty while the kernel has it.
     #[inline]
     pub(crate) fn block(&self) -> &[u8] {
         if !self.ready() {
@@ -380,7 +379,7 @@ impl Ring {
         unsafe { std::slice::from_raw_parts(self.base(), self.block_size) }
     }
 
-    /// As [`Ring::block`], to be written to.
+    /// As [`Ring::block`], but writable.
     #[inline]
     pub(crate) fn block_mut(&mut self) -> &mut [u8] {
         if !self.ready() {
@@ -390,7 +389,7 @@ impl Ring {
         unsafe { std::slice::from_raw_parts_mut(self.base(), self.block_size) }
     }
 
-    /// Gives the block back, and goes on to the one after it. Does nothing where it is not ours.
+    /// Releases the block, and continues with the next one. Does nothing if the kernel has it.
     pub(crate) fn release(&mut self) {
         if self.ready() {
             self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
@@ -425,7 +424,7 @@ pub(crate) struct Asker {
 }
 
 const SIOCGIFINDEX: libc::c_ulong = 0x8933;
-/// How many bytes of names of statistics `ethtool` has (`ETH_GSTRING_LEN`).
+/// Bytes of a statistic's name in `ethtool` (`ETH_GSTRING_LEN`).
 const STRING: usize = 32;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
@@ -434,12 +433,12 @@ const ETH_SS_STATS: u32 = 1;
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
-/// More statistics than any card has.
+/// Limit above any card's number of statistics.
 const STATS_MAX: usize = 65_536;
 
 impl Asker {
     pub(crate) fn new() -> io::Result<Asker> {
-        // The kernel answers these requests on any socket; the engine is allowed to make local ones while it runs.
+        // The kernel answers these requests on any socket, and the running engine may create local ones.
         Ok(Asker { fd: sys::socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0)? })
     }
 
@@ -467,7 +466,7 @@ impl Asker {
         Ok(libc::c_int::from(unsafe { v.flags }) & libc::IFF_UP != 0)
     }
 
-    /// How large its packets may be, without their link layer.
+    /// Its MTU: the most bytes of a packet without the link layer.
     pub(crate) fn mtu(&self, interface: &str) -> io::Result<u32> {
         let v = self.ask(interface, libc::SIOCGIFMTU, Value { bytes: [0; 24] })?;
         // SAFETY: any bytes are a number.
@@ -481,7 +480,7 @@ impl Asker {
         Ok(unsafe { v.family })
     }
 
-    /// Its address of the link layer, where that is Ethernet.
+    /// Its Ethernet address; meaningless for other link layers.
     pub(crate) fn address(&self, interface: &str) -> io::Result<[u8; 6]> {
         let v = self.ask(interface, libc::SIOCGIFHWADDR, Value { bytes: [0; 24] })?;
         // SAFETY: any bytes are bytes. The family comes before the address.
@@ -489,7 +488,7 @@ impl Asker {
         Ok([a, b, c, d, e, f])
     }
 
-    /// The number of receive queues by its driver.
+    /// The driver's number of receive queues.
     pub(crate) fn queues(&self, interface: &str) -> io::Result<u32> {
         // struct ethtool_channels: cmd; at most: rx, tx, other, combined; now: the same.
         let mut c = [0u32; 9];
@@ -498,19 +497,19 @@ impl Asker {
         Ok(c[5].saturating_add(c[8]))
     }
 
-    /// Whether the card takes VLAN tags out of frames.
+    /// Whether the card removes VLAN tags from frames.
     pub(crate) fn takes_tags_out(&self, interface: &str) -> io::Result<bool> {
         Ok(self.number(interface, ETHTOOL_GFLAGS)? & ETH_FLAG_RXVLAN != 0)
     }
 
-    /// Asks with a command of `ethtool` that answers with one number (`struct ethtool_value`).
+    /// Runs an `ethtool` command that returns one number (`struct ethtool_value`).
     pub(crate) fn number(&self, interface: &str, command: u32) -> io::Result<u32> {
         let mut v = [command, 0];
         self.ask(interface, libc::SIOCETHTOOL, Value { data: v.as_mut_ptr().cast() })?;
         Ok(v[1])
     }
 
-    /// Sets with a command of `ethtool` that takes one number.
+    /// Runs an `ethtool` command that takes one number.
     pub(crate) fn set_number(&self, interface: &str, command: u32, number: u32) -> io::Result<()> {
         let mut v = [command, number];
         self.ask(interface, libc::SIOCETHTOOL, Value { data: v.as_mut_ptr().cast() }).map(drop)
@@ -529,8 +528,8 @@ impl Asker {
         if count == 0 || count > STATS_MAX {
             return Ok(Vec::new());
         }
-        // struct ethtool_gstrings: cmd, string_set, len, then the names. The kernel writes as many as there are by
-        // now: there is room for far more than were just said.
+        // struct ethtool_gstrings: cmd, string_set, len, then the names. The kernel writes all current names, so leave
+        // room for far more than it just reported.
         let room = count * 4 + 4096;
         let mut names = vec![0u8; 12 + room * STRING];
         names[..4].copy_from_slice(&ETHTOOL_GSTRINGS.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Sending frames: many with one call, without a copy, with the checksum and segment information for the kernel.
+//! Sends many frames with one call, without a copy, with checksum and segment information for the kernel.
 
 #![allow(unsafe_code)]
 
@@ -11,13 +11,12 @@ use super::ring::Socket;
 use crate::live::LiveError;
 use crate::sys::{self, check};
 
-/// Frames that one call sends at most.
+/// Most frames of one call.
 pub(crate) const TOGETHER: usize = 64;
-/// How often sending is tried again where there is no room, of the frames of one call together, and how long room is waited
-/// for each time.
+/// Most retries for the frames of one call if there is no room, and the pause before each.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_micros(500);
-/// Bytes that may wait in the socket to be sent.
+/// Bytes that may wait in the socket for transmission.
 const QUEUE: libc::c_int = 8 << 20;
 
 /// Offload information of a frame (`struct virtio_net_hdr`, linux/virtio_net.h): the checksum to fill in, and the segments
@@ -28,7 +27,7 @@ pub(crate) struct Offload(pub(crate) [u8; Offload::LEN]);
 impl Offload {
     pub(crate) const LEN: usize = 10;
     const NEEDS_CHECKSUM: u8 = 1;
-    /// More than the headers of a packet that is cut have.
+    /// Upper limit of the headers' length in a packet that is segmented.
     const HEADERS: u16 = 256;
 
     fn half(&self, at: usize) -> u16 {
@@ -40,20 +39,20 @@ impl Offload {
         (self.0[at], self.0[at + 1]) = (a, b);
     }
 
-    /// Whether the frame is several packets that are to be cut apart.
+    /// Whether the frame is a merged packet, to be segmented.
     pub(crate) fn is_segments(&self) -> bool {
         self.0[1] != 0
     }
 
-    /// Where the checksum is that has yet to be filled in.
+    /// Offset of the checksum that has yet to be filled in, if there is one.
     pub(crate) fn checksum(&self) -> Option<usize> {
         (self.0[0] & Offload::NEEDS_CHECKSUM != 0).then(|| usize::from(self.half(6)) + usize::from(self.half(8)))
     }
 
-    /// As it was received, made fit for sending: of a frame of so many bytes, which had so many put in front of its network
-    /// header.
+    /// Converts received information for sending. `frame` is the frame's length, including `inserted` bytes that were added before
+    /// the network header.
     pub(crate) fn for_sending(mut self, frame: usize, inserted: u16) -> Offload {
-        // The result of the checksum check means nothing to the receiver.
+        // Clear the result of the checksum check, which is not part of the information for sending.
         self.0[0] &= Offload::NEEDS_CHECKSUM;
         if self.0[0] == 0 {
             self.set(6, 0);
@@ -70,7 +69,7 @@ impl Offload {
     }
 }
 
-/// A frame that is to be sent.
+/// A frame to send.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Out<'a> {
     pub(crate) offload: Offload,
@@ -81,7 +80,7 @@ pub(crate) struct Out<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Sent {
     pub(crate) sent: u64,
-    /// Not sent.
+    /// Frames that were not sent.
     pub(crate) lost: u64,
     /// The interface is down or gone.
     pub(crate) gone: bool,
@@ -94,23 +93,23 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// A sender for the interface of that number.
+    /// A sender for the interface with this index.
     pub(crate) fn new(index: libc::c_int) -> io::Result<Sender> {
         let socket = Socket::new()?;
         socket.set_int(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         if socket.set_int(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, QUEUE).is_err() {
             socket.set_int(libc::SOL_SOCKET, libc::SO_SNDBUF, QUEUE)?;
         }
-        // Of no protocol: it receives nothing.
+        // With protocol 0, the socket receives nothing.
         socket.bind_for(index, 0)?;
         Ok(Sender { socket })
     }
 
-    /// Sends frames, at most [`TOGETHER`], in their order. Where there is no room it is waited for, not for long.
+    /// Sends at most [`TOGETHER`] frames, in order. If there is no room, it retries for a short time.
     pub(crate) fn send(&self, out: &[Out<'_>]) -> Sent {
         let count = out.len().min(TOGETHER);
         let part = |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        // Six kilobytes, of which a packet that is sent alone touches one line or two.
+        // The arrays have six kilobytes, but a single packet touches only one or two cache lines.
         let mut parts = [const { MaybeUninit::<[libc::iovec; 2]>::uninit() }; TOGETHER];
         let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; TOGETHER];
         for ((o, parts), m) in out.iter().zip(&mut parts).zip(&mut messages) {
@@ -148,13 +147,13 @@ impl Sender {
                     continue;
                 }
                 libc::ENETDOWN | libc::ENXIO | libc::ENODEV => {
-                    // Nor would the others be.
+                    // The remaining frames would fail, too.
                     done.gone = true;
                     break;
                 }
                 _ => {}
             }
-            // The first of those that are left cannot be sent.
+            // The first of the remaining frames cannot be sent; skip it.
             at += 1;
             done.lost += 1;
         }
@@ -163,7 +162,7 @@ impl Sender {
     }
 }
 
-/// Sends packets that are no answer of a source's own: out of an interface that is named, or wherever the host's routes lead.
+/// Sends packets independently of a source: out of a named interface, or along the host's routes.
 #[derive(Debug)]
 pub struct Injector(Way);
 
@@ -174,7 +173,7 @@ enum Way {
 }
 
 impl Injector {
-    /// Out of the interface `name`: frames from their link layer on.
+    /// Sends frames, including their link layer, out of the interface `name`.
     ///
     /// # Errors
     /// [`LiveError`].
@@ -184,7 +183,7 @@ impl Injector {
         Ok(Injector(Way::Device(sender)))
     }
 
-    /// As the host's routes say: IP packets.
+    /// Sends IP packets along the host's routes.
     ///
     /// # Errors
     /// [`LiveError`].
@@ -193,7 +192,7 @@ impl Injector {
         both.map(|b| Injector(Way::Routed(b))).map_err(|e| refused("raw sockets", "cannot be opened", e))
     }
 
-    /// Sends one packet: its link layer's header, and the IP packet. Whether it was sent.
+    /// Sends one packet, given as link-layer header and IP packet. Returns whether it was sent.
     pub fn send(&self, link: &[u8], packet: &[u8]) -> bool {
         match &self.0 {
             Way::Device(sender) => {

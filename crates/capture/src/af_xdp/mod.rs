@@ -49,47 +49,47 @@ const LINK_HEADER: u32 = 22;
 /// Maximum time of a packet between the program and the ring: the duration of a driver's poll.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Whether packets are copied (`force-bind-mode`).
+/// Whether the kernel copies packets (`force-bind-mode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BindMode {
-    /// Without copying where the driver can, with where it cannot.
+    /// Zero-copy if the driver supports it, otherwise with copying.
     #[default]
     Any,
-    /// Without copying, or not at all.
+    /// Only zero-copy; fails if the driver does not support it.
     Zero,
-    /// With copying.
+    /// Always with copying.
     Copy,
 }
 
-/// Polling of the card by the worker itself, in the place of interrupts.
+/// Polling of the card by the worker itself, instead of interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BusyPoll {
-    /// For about so many microseconds before it waits.
+    /// Approximate microseconds of polling before it waits.
     pub micros: u32,
-    /// Most packets at a time.
+    /// Most packets of one poll.
     pub budget: u32,
 }
 
 /// How an interface is captured from.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Whether the interface is to be promiscuous.
+    /// Whether the interface becomes promiscuous.
     pub promiscuous: bool,
-    /// Where the program stands; `None`: in the driver where it can, in the stack where it cannot.
+    /// Where the program is attached; `None` for the driver if possible, otherwise the network stack.
     pub mode: Option<XdpMode>,
-    /// Whether packets are copied.
+    /// Whether the kernel copies packets.
     pub bind: BindMode,
-    /// Chunks of huge pages.
+    /// Chunks are in huge pages.
     pub unaligned: bool,
     /// Polling.
     pub busy_poll: Option<BusyPoll>,
-    /// Nanoseconds for which the kernel leaves an interface alone that is polled (`gro_flush_timeout`), and how often it looks
-    /// before it takes interrupts again (`napi_defer_hard_irqs`). `None`: 2,000,000 and 2 where packets are not copied, and what
-    /// the interface has otherwise. They are put back at the end.
+    /// Nanoseconds for which the kernel leaves a polled interface alone (`gro_flush_timeout`), and the number of empty polls before
+    /// it enables interrupts again (`napi_defer_hard_irqs`). `None` means 2,000,000 and 2 with zero-copy, and otherwise the
+    /// interface's own values. The old values are restored at the end.
     pub defer: Option<[u64; 2]>,
     /// Which checksums are trusted without a check.
     pub trust: Trust,
-    /// Only packets that match; this process runs it.
+    /// A BPF expression, which this process runs; only packets that match are handed out.
     pub filter: Option<String>,
 }
 
@@ -108,7 +108,7 @@ impl Default for Settings {
     }
 }
 
-/// A socket, and its queue.
+/// A socket with its queue.
 #[derive(Debug)]
 struct Bound {
     queue: u32,
@@ -126,20 +126,20 @@ pub struct AfXdp {
     standing: Option<Arc<Standing>>,
     sockets: Vec<Bound>,
     fds: Vec<libc::pollfd>,
-    /// The socket that the batch is of.
+    /// Index of the socket that received the batch.
     at: usize,
     metas: Vec<Meta>,
     state: State,
     started: bool,
     looked: Option<Instant>,
-    /// Counted here, and of sockets that are gone.
+    /// Counts of this source, including those of closed sockets.
     counters: LiveCounters,
     remarks: Vec<String>,
 }
 
 impl AfXdp {
-    /// Makes a socket for each of the queues, with everything but packets. The calling thread's memory policy decides where
-    /// their memory is.
+    /// Creates a socket for each queue. They are ready, but receive no packets yet. The calling thread's memory policy decides
+    /// which node has their memory.
     ///
     /// # Errors
     /// [`LiveError`].
@@ -173,7 +173,7 @@ impl AfXdp {
         Ok(source)
     }
 
-    /// How packets come: for people.
+    /// Describes how packets are received, for the log.
     pub fn way(&self) -> String {
         let Some(s) = &self.standing else { return "gone".to_owned() };
         let mode = match s.mode() {
@@ -243,7 +243,7 @@ impl AfXdp {
         Ok(())
     }
 
-    /// Makes the sockets known to the program.
+    /// Registers the sockets with the program.
     fn let_in(&mut self) -> Result<(), LiveError> {
         let Some(standing) = &self.standing else { return Ok(()) };
         for b in &self.sockets {
@@ -256,7 +256,7 @@ impl AfXdp {
         Ok(())
     }
 
-    /// Counters of the program and of the present sockets: packets, and the rings.
+    /// The program's packet count and the rings' counters, for the present sockets.
     fn counted(&self) -> (u64, XdpRings) {
         let mut rings = XdpRings::default();
         let mut packets = 0;
@@ -269,7 +269,7 @@ impl AfXdp {
         (packets, rings)
     }
 
-    /// The sockets are of no use any more.
+    /// Closes the sockets, because the interface disappeared.
     fn close(&mut self) {
         self.metas.clear();
         let (packets, rings) = self.counted();
@@ -302,7 +302,7 @@ impl AfXdp {
         self.counters.bytes += held.iter().map(|p| u64::from(p.len)).sum::<u64>();
     }
 
-    /// The next socket that has packets, in turn.
+    /// The next socket with packets, in round-robin order.
     #[inline]
     fn next_ready(&self) -> Option<usize> {
         let n = self.sockets.len();
@@ -316,7 +316,7 @@ impl AfXdp {
         }
     }
 
-    /// Waits for packets, or for the interface.
+    /// Waits for packets. Returns a change of the interface, or `Idle`, instead of packets.
     #[cold]
     fn wait(&mut self, wait: Duration) -> Option<Received> {
         if self.sockets.is_empty() {
@@ -340,7 +340,7 @@ impl AfXdp {
         if broken || self.state != State::Up || self.looked.is_none_or(|l| l.elapsed() >= LOOK) {
             let found = self.look();
             if broken && found == Received::Idle {
-                // An error without a cause must not start a busy loop.
+                // Pause, so that an error without a cause does not start a busy loop.
                 std::thread::sleep(wait.min(Duration::from_millis(10)));
             }
             return Some(found);
@@ -348,7 +348,7 @@ impl AfXdp {
         None
     }
 
-    /// Looks whether the interface is still there, is back, or is up.
+    /// Checks whether the interface still exists, has reappeared, or is up.
     fn look(&mut self) -> Received {
         let now = Instant::now();
         self.looked = Some(now);

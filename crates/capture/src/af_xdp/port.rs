@@ -16,15 +16,15 @@ use crate::ebpf::sys::{Link, Map, MapType, Program, ProgramType};
 use crate::ebpf::{Purpose, XdpMode, programs};
 use crate::live::LiveError;
 
-/// How long an interface that another program has just left is waited for.
+/// How long to wait for an interface that another program is just leaving.
 const LEFT: Duration = Duration::from_secs(2);
-/// Default settings of an interface that is polled.
+/// Default interrupt settings of an interface that is polled.
 const DEFER: [u64; 2] = [2_000_000, 2];
-/// Capabilities of the program and the sockets.
+/// Capabilities that the program and the sockets need.
 const NEEDS: &str = "CAP_BPF, CAP_NET_ADMIN";
 const DEFER_FILES: [&str; 2] = ["gro_flush_timeout", "napi_defer_hard_irqs"];
 
-/// An interface, for the sources of all its workers.
+/// An interface, shared by the sources of all its workers.
 #[derive(Debug)]
 pub struct Port {
     name: String,
@@ -35,10 +35,10 @@ pub struct Port {
 }
 
 impl Port {
-    /// Looks at the interface. No program is there yet: the first source brings it.
+    /// Looks up the interface. The first source attaches the program.
     ///
     /// # Errors
-    /// Where there is no such interface, or it is not Ethernet.
+    /// If there is no such interface, or it is not Ethernet.
     pub fn new(name: &str, settings: Settings) -> Result<Port, LiveError> {
         let interface = Interface::find(name)?;
         if interface.link != LinkType::ETHERNET {
@@ -59,12 +59,12 @@ impl Port {
         Ok(Port { name: name.to_owned(), settings, queues, standing: Mutex::default() })
     }
 
-    /// Files of the interface of this name that are written to: how long its interrupts are left alone.
+    /// The interface's files that are written to, to defer interrupts.
     pub fn settings_of(name: &str) -> [PathBuf; 2] {
         DEFER_FILES.map(|f| PathBuf::from("/sys/class/net").join(name).join(f))
     }
 
-    /// The interface.
+    /// The interface's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -73,17 +73,17 @@ impl Port {
         Purpose { interface: &self.name, needs: NEEDS }
     }
 
-    /// How it is captured from.
+    /// The capture settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// How many queues it had when it was looked at, at least 1.
+    /// Number of queues when the port was created, at least 1.
     pub fn queues(&self) -> u32 {
         self.queues
     }
 
-    /// Puts the program at the interface, where it is not there yet.
+    /// Attaches the program to the interface, unless it is already attached.
     pub(super) fn stand(&self) -> Result<Arc<Standing>, LiveError> {
         let interface = Interface::find(&self.name)?;
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +105,7 @@ impl Port {
         }
         let (mut before, mut said) = (Vec::new(), Vec::new());
         let dir = PathBuf::from("/sys/class/net").join(&self.name);
-        // It may be that of another network namespace; the numbers of interfaces tell.
+        // `/sys` may show another network namespace; the interface's index reveals that.
         let read = |file: &str| std::fs::read_to_string(dir.join(file)).unwrap_or_default().trim().to_owned();
         let here = read("ifindex") == standing.index.to_string();
         for (file, value) in DEFER_FILES.iter().zip(self.settings.defer.unwrap_or(DEFER)) {
@@ -125,10 +125,10 @@ impl Port {
     }
 }
 
-/// The program at the interface. It goes when the last source lets go of it, in that one's thread, and when the process ends.
+/// The attached program. Dropping the last source removes it, in that source's thread; so does the end of the process.
 #[derive(Debug)]
 pub(super) struct Standing {
-    /// The number of the interface that it is at.
+    /// Index of the interface.
     pub(super) index: i32,
     pub(super) mtu: u32,
     mode: XdpMode,
@@ -141,7 +141,7 @@ pub(super) struct Standing {
     _promiscuous: Option<Raw>,
 }
 
-/// Writes a setting of the interface; its file.
+/// Writes a setting of the interface. Returns the open file.
 fn set(path: &Path, value: u64) -> std::io::Result<File> {
     let mut file = File::options().write(true).open(path)?;
     file.write_all(value.to_string().as_bytes())?;
@@ -152,7 +152,7 @@ impl Drop for Standing {
     fn drop(&mut self) {
         let changed = self.changed.get_mut().unwrap_or_else(PoisonError::into_inner);
         for (file, old) in changed.take().unwrap_or_default() {
-            // An interface that is gone needs it no more.
+            // This fails if the interface is gone, and does not matter then.
             let _ = file.write_all_at(old.as_bytes(), 0);
         }
     }
@@ -197,14 +197,14 @@ impl Standing {
         self.mode
     }
 
-    /// Hands packets of the queue to a socket from here on.
+    /// From now on, hands the queue's packets to a socket.
     pub(super) fn connect(&self, queue: u32, socket: i32) -> std::io::Result<()> {
         self.sockets.update(&queue.to_ne_bytes(), &socket.to_ne_bytes(), false)
     }
 
-    /// Hands it none any more.
+    /// Stops handing the queue's packets to a socket.
     pub(super) fn disconnect(&self, queue: u32) {
-        // Where there is none it is as wanted.
+        // A missing entry is no error.
         let _ = self.sockets.delete(&queue.to_ne_bytes());
     }
 
@@ -218,7 +218,7 @@ impl Standing {
     }
 }
 
-/// Attaches a program to an interface: as `mode` says, or in the driver if possible, else in the stack.
+/// Attaches a program to an interface: as `mode` says, or without one in the driver if possible, otherwise in the stack.
 pub(crate) fn attach(
     purpose: Purpose<'_>,
     program: &Program,
@@ -236,7 +236,7 @@ pub(crate) fn attach(
         loop {
             match Link::xdp(program, index, mode) {
                 Ok(link) => return Ok((link, mode)),
-                // That of a process that has just ended goes after a moment.
+                // The kernel removes the program of a process that has just ended only after a moment.
                 Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
                     std::thread::sleep(Duration::from_millis(20));
                 }

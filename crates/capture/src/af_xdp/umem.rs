@@ -1,8 +1,8 @@
-//! The system's side of an AF_XDP socket: its calls, the memory that packets come in (UMEM), and the rings by which it goes to and
-//! fro. All `unsafe` code of AF_XDP alone is here.
+//! System calls of an AF_XDP socket, the memory for packets (UMEM), and the rings that pass it between the kernel and this
+//! process. All `unsafe` code that only AF_XDP needs is here.
 //!
-//! See `Documentation/networking/af_xdp.rst` of Linux. The memory is chunks of one size. A chunk is the kernel's from when
-//! its address is in the fill ring until it is in the receive ring, and ours from then on.
+//! See `Documentation/networking/af_xdp.rst` of Linux. The memory consists of chunks of one size. A chunk is the kernel's from
+//! when its address enters the fill ring until it appears in the receive ring, and is ours after that.
 
 #![allow(unsafe_code)]
 
@@ -13,21 +13,21 @@ use std::time::{Duration, Instant};
 
 use crate::sys::{self, Map, check};
 
-/// How long a queue that another socket has just left is waited for.
+/// How long to wait for a queue that another socket is just leaving.
 const LEFT: Duration = Duration::from_secs(2);
-/// The part of an address that is one where chunks may be anywhere; above it is where in the chunk the packet begins.
+/// The address bits of an entry if chunks may be unaligned. The bits above are the packet's offset in the chunk.
 const ADDRESS: u64 = (1 << 48) - 1;
 
-/// How a socket is to be.
+/// The parameters of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Bytes of a chunk: 2048 or 4096.
     pub(super) chunk: u32,
-    /// How many there are: a power of two.
+    /// Number of chunks, a power of two.
     pub(super) chunks: u32,
-    /// Chunks of huge pages (`XDP_UMEM_UNALIGNED_CHUNK_FLAG`).
+    /// Chunks are in huge pages (`XDP_UMEM_UNALIGNED_CHUNK_FLAG`).
     pub(super) unaligned: bool,
-    /// `XDP_COPY`, `XDP_ZEROCOPY`; `None`: as the kernel likes.
+    /// `Some(true)` for `XDP_COPY`, `Some(false)` for `XDP_ZEROCOPY`; with `None`, the kernel decides.
     pub(super) copy: Option<bool>,
 }
 
@@ -40,9 +40,9 @@ pub(super) struct Failed(pub(super) &'static str, pub(super) io::Error);
 struct Ring<T> {
     map: Map,
     offsets: [usize; 4],
-    /// Entries less one; there is a power of two of them.
+    /// The number of entries, which is a power of two, minus one.
     mask: u32,
-    /// The next entry of ours.
+    /// Number of the next entry on our side.
     next: u32,
     entry: std::marker::PhantomData<T>,
 }
@@ -67,7 +67,7 @@ impl<T: Copy> Ring<T> {
         self.map.word(self.offsets[1])
     }
 
-    /// Whether the kernel wants to be called before it goes on.
+    /// Whether the kernel needs a call before it continues.
     fn wants_call(&self) -> bool {
         self.map.word(self.offsets[2]).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
@@ -78,12 +78,12 @@ impl<T: Copy> Ring<T> {
         unsafe { self.map.at.as_ptr().add(at).cast() }
     }
 
-    /// Entries that the kernel has put there for us.
+    /// Number of entries that the kernel has added.
     fn waiting(&self) -> u32 {
         self.producer().load(Ordering::Acquire).wrapping_sub(self.next)
     }
 
-    /// Takes the next entry, which `waiting` said is there.
+    /// Takes the next entry. The caller has checked `waiting`.
     fn take(&mut self) -> T {
         // SAFETY: the entry is in the mapping and aligned; the kernel wrote it before it moved the producer, which `waiting`
         // looked at, and does not write it again before the consumer moves.
@@ -96,7 +96,7 @@ impl<T: Copy> Ring<T> {
         self.consumer().store(self.next, Ordering::Release);
     }
 
-    /// Puts an entry there, where the kernel has left room.
+    /// Adds an entry. The ring must have room.
     fn put(&mut self, value: T) {
         if self.next.wrapping_sub(self.consumer().load(Ordering::Acquire)) > self.mask {
             return;
@@ -111,10 +111,10 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-/// A packet that is ours until it is given back.
+/// The place of a taken packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// In the memory.
+    /// Offset in the memory.
     pub(super) start: u32,
     pub(super) len: u32,
     /// The chunk's address.
@@ -129,12 +129,12 @@ pub(super) struct Socket {
     fd: OwnedFd,
     memory: Map,
     shape: Shape,
-    /// Chunks that are ours, with a packet each.
+    /// Taken chunks, each with a packet.
     held: Vec<Place>,
 }
 
 impl Socket {
-    /// Makes a socket, and binds it.
+    /// Creates a socket, and binds it.
     pub(super) fn new(index: i32, queue: u32, shape: Shape) -> Result<Socket, Failed> {
         let at = |what| move |e| Failed(what, e);
         let fd = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(at("cannot open an AF_XDP socket"))?;
@@ -161,7 +161,7 @@ impl Socket {
             .map_err(at("memory for its packets cannot be locked (the capability CAP_IPC_LOCK, or ulimit -l)"))?;
         let rings = at("cannot have its rings");
         for name in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING] {
-            // Nothing is sent; but the kernel wants to have a ring for it.
+            // Nothing is sent, but the kernel requires a completion ring.
             let entries = if name == libc::XDP_UMEM_COMPLETION_RING { 64 } else { shape.chunks };
             sys::set(&fd, libc::SOL_XDP, name, &entries).map_err(rings)?;
         }
@@ -197,7 +197,7 @@ impl Socket {
             // SAFETY: the kernel reads `len` bytes at `address`, which is that large.
             match check(unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), len) }) {
                 Ok(_) => return Ok(()),
-                // The kernel lets go of a socket that was closed only after a moment.
+                // The kernel frees the queue of a closed socket only after a moment.
                 Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
                     std::thread::sleep(Duration::from_millis(10));
                 }
@@ -206,12 +206,12 @@ impl Socket {
         }
     }
 
-    /// Its descriptor: the value of a map of sockets.
+    /// Its descriptor, for a map of sockets.
     pub(super) fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 
-    /// Whether packets come without being copied.
+    /// Whether packets arrive without a copy.
     pub(super) fn zero_copy(&self) -> bool {
         let mut flags = 0u32;
         // SAFETY: any bytes are a number.
@@ -219,7 +219,7 @@ impl Socket {
         got.is_ok() && flags & libc::XDP_OPTIONS_ZEROCOPY != 0
     }
 
-    /// Has calls poll the card for `micros` before they wait, `budget` packets at a time.
+    /// Makes calls poll the card for `micros` before they wait, with `budget` packets at a time.
     pub(super) fn busy_poll(&self, micros: u32, budget: u32) -> io::Result<()> {
         let number = |n: u32| libc::c_int::try_from(n).unwrap_or(libc::c_int::MAX);
         sys::set(&self.fd, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, &1 as &libc::c_int)?;
@@ -227,9 +227,9 @@ impl Socket {
         sys::set(&self.fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &number(budget))
     }
 
-    /// Calls the kernel, which goes on filling the memory then, and with busy polling looks whether there is something.
+    /// Calls the kernel, which then continues to fill the memory and, with busy polling, checks for packets.
     pub(super) fn call(&self) {
-        // SAFETY: no memory is handed over. That nothing is received is no error here.
+        // SAFETY: no memory is handed over. An error only means that nothing was received.
         unsafe {
             libc::recvfrom(
                 self.fd(),
@@ -242,13 +242,13 @@ impl Socket {
         };
     }
 
-    /// Packets that wait to be taken.
+    /// Number of packets that can be taken.
     #[inline]
     pub(super) fn waiting(&self) -> u32 {
         self.rx.waiting()
     }
 
-    /// Takes at most `max` packets; those that cannot be are left out and counted in the result.
+    /// Takes at most `max` packets. Returns the number of invalid entries, which are skipped.
     pub(super) fn take(&mut self, max: usize) -> u64 {
         let mut unreadable = 0;
         for _ in 0..self.waiting().min(u32::try_from(max).unwrap_or(u32::MAX)) {
@@ -281,7 +281,7 @@ impl Socket {
         fill.publish();
     }
 
-    /// Gives back all that was taken.
+    /// Gives back all taken chunks.
     pub(super) fn give_back(&mut self) {
         if self.held.is_empty() {
             return;
@@ -301,7 +301,7 @@ impl Socket {
         &self.held
     }
 
-    /// The taken chunks, to read.
+    /// Read access to the taken chunks.
     pub(super) fn view(&self) -> View<'_> {
         View { memory: &self.memory, held: &self.held }
     }
@@ -322,14 +322,14 @@ fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
     // SAFETY: a structure of integers.
     let len = unsafe { sys::get(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut offsets) }?;
-    // Before Linux 5.4 there are no flags, and the structure is a shorter one.
+    // Before Linux 5.4 the structure is shorter, without flags.
     if len != size_of::<libc::xdp_mmap_offsets>() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "Linux 5.4 is needed"));
     }
     Ok(offsets)
 }
 
-/// The packets that were taken out of a ring.
+/// The packets taken from a ring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a> {
     memory: &'a Map,

@@ -23,7 +23,7 @@ use crate::ebpf::passing::{Shared, port};
 use crate::ebpf::sys::{Link, Map, MapType, Program, ProgramType};
 use crate::live::LiveError;
 
-/// The parts for an interface beside the program at tc.
+/// The parts of an interface that outlive the program at tc.
 #[derive(Debug)]
 pub(super) struct Ingress {
     port: Map,
@@ -32,7 +32,7 @@ pub(super) struct Ingress {
 }
 
 impl Ingress {
-    /// The sockets' program for the interface `name`, which keeps nothing out yet.
+    /// The sockets' program for the interface `name`. It excludes nothing yet.
     pub(super) fn new(flows: &Map, name: &str) -> Result<Ingress, LiveError> {
         let purpose = Purpose { interface: name, needs: NEEDS };
         let port_map = Map::new(MapType::Array, "port", [4, port::LEN as u32], 1, 0)
@@ -45,7 +45,7 @@ impl Ingress {
         Ok(Ingress { port: port_map, mark, filter: SocketFilter(Arc::new(program)) })
     }
 
-    /// Brings the program to tc of the interface `name`, and lets packets pass by to the interface `to`.
+    /// Attaches the program at tc of the interface `name`, so that packets of bypassed flows leave through the interface `to`.
     pub(super) fn stand(&self, flows: &Map, name: &str, to: &str) -> Result<Standing, LiveError> {
         let purpose = Purpose { interface: name, needs: NEEDS };
         let failed = |what| move |e| purpose.refused(what, e);
@@ -63,9 +63,9 @@ impl Ingress {
         Ok(Standing { index: interface.index, to: Some(out), place: Place::Ingress, _devices: None, _link: link })
     }
 
-    /// No packet passes by: sockets take all.
+    /// Ends all forwarding in the kernel, so that sockets receive every packet.
     pub(super) fn hold(&self) {
-        // Where that fails there is no program any more that could look.
+        // This fails only if the map is gone, and with it the programs.
         let _ = self.tell(0, 0, [0; 6]);
     }
 
@@ -90,7 +90,7 @@ mod tests {
     use super::super::{Bypass, BypassCount};
     use super::*;
 
-    /// Where the kernel runs a program for a test.
+    /// Index of the interface on which the kernel runs a program for a test.
     const LOOPBACK: i32 = 1;
     /// `struct __sk_buff`, and its area for programs.
     const CONTEXT: usize = 192;
@@ -98,7 +98,7 @@ mod tests {
     const TAKEN: u32 = 0;
     const REDIRECT: u32 = 7;
 
-    /// Both programs, of the type of that at tc: as such the kernel gives them whole frames.
+    /// Both programs, loaded as tc programs, because the kernel's test run then gives them whole frames.
     struct Pair {
         bypass: Bypass,
         ingress: Ingress,
@@ -128,7 +128,7 @@ mod tests {
             (result, u64::from_ne_bytes(context[CB..CB + 8].try_into().unwrap()))
         }
 
-        /// Whether a frame passes by; all three programs say the same of it.
+        /// Whether a frame passes by. Checks that all three programs agree.
         fn passes_by(&self, f: &[u8]) -> bool {
             let xdp = self.xdp.run(f).unwrap();
             let (out, mark) = Pair::run(&self.out, f, 77);
@@ -164,19 +164,19 @@ mod tests {
             for flags in [0x02, 0x12, 0x11, 0x01, 0x04, 0x14] {
                 assert_eq!(p.passes_by(&frame(a, b, protocol, flags, vlans)), protocol == 17, "{flags:#x}");
             }
-            // For the interface itself, for many.
+            // Frames to the interface itself, and to a group.
             let mut own = there.clone();
             own[5] = 8;
             assert!(!p.passes_by(&own));
             own[..6].fill(0xff);
             assert!(!p.passes_by(&own));
-            // Each byte another one, each length.
+            // Change each byte, and cut at each length.
             let mut cut = 0;
             for n in 0..there.len() {
                 let mut f = there.clone();
                 f[n] ^= 0x41;
                 p.passes_by(&f);
-                // Of less the kernel makes no packet for a test.
+                // The kernel makes no test packet from fewer bytes.
                 if n >= 14 && p.on.run(&there[..n]).is_ok() {
                     p.passes_by(&there[..n]);
                     cut += 1;
@@ -201,10 +201,10 @@ mod tests {
         let (a, b) = (v4(1, 1000), v4(2, 80));
         let (f, keys) = (frame(a, b, 6, ACK, &[]), keys(a, b, 6, &[]));
         let [to_engine, by] = [p.ingress.mark, p.ingress.mark.wrapping_add(1)];
-        // The entry was removed in between: the packet is forwarded, and not counted.
+        // The entry was removed in between, so the packet is forwarded but not counted.
         assert_eq!(Pair::run(&p.on, &f, by).0, REDIRECT);
         p.bypass.enter(&keys).unwrap();
-        // Entered in between: the engine has it.
+        // The entry was added in between, so the engine has the packet.
         assert_eq!(Pair::run(&p.on, &f, to_engine).0, u32::MAX);
         assert_eq!(p.bypass.take(&keys), [BypassCount::default(); 2]);
         p.bypass.enter(&keys).unwrap();
@@ -227,7 +227,7 @@ mod tests {
                 assert_eq!(Pair::run(&p.on, &f, 0).0 == REDIRECT, fits);
                 assert_eq!(Pair::run(&p.out, &f, 0).0 == TAKEN, fits);
             }
-            // The program is not attached any more, or to another interface of that name.
+            // The program is no longer attached, or is attached to another interface with this name.
             let f = frame(a, b, 6, ACK, &[]);
             for index in [0, LOOPBACK + 1] {
                 p.ingress.tell(index, 1500, [0; 6]).unwrap();

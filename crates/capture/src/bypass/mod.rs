@@ -41,22 +41,22 @@ use crate::ebpf::{Purpose, XdpMode};
 use crate::live::LiveError;
 use ingress::Ingress;
 
-/// Flows that a program's table has room for.
+/// Capacity of a program's table, in flows.
 pub const FLOWS: u32 = 65_536;
-/// Entries that are read at a time.
+/// Entries to read at a time.
 const CHUNK: usize = 1024;
 /// An Ethernet header with two tags: the most that precedes a packet as large as the MTU.
 const LINK_HEADER: u32 = 22;
 /// Capabilities of the program; the third is for arithmetic with packet addresses.
 const NEEDS: &str = "CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON";
 
-/// One direction of a flow, as the program sees it.
+/// The key of one direction of a flow, as the program computes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BypassKey([u8; key::LEN]);
 
 impl BypassKey {
-    /// The key of packets from `source` to `destination` with these VLAN identifiers, the outer one first. `None` where the
-    /// program could not know such packets: other protocols than TCP and UDP, more than two tags, two families.
+    /// The key of packets from `source` to `destination` with these VLAN identifiers, the outer one first. `None` if the program
+    /// does not handle such packets: other protocols than TCP and UDP, more than two tags, two address families.
     pub fn new(source: (IpAddr, u16), destination: (IpAddr, u16), protocol: u8, vlans: &[u16]) -> Option<BypassKey> {
         if !matches!(protocol, 6 | 17) || vlans.len() > 2 {
             return None;
@@ -95,7 +95,7 @@ pub struct BypassCount {
     pub packets: u64,
     /// Their bytes, from the link layer on.
     pub bytes: u64,
-    /// When the last one came; 0 where none did.
+    /// When the last packet arrived; 0 if there was none.
     pub last: Time,
 }
 
@@ -106,13 +106,13 @@ pub enum Refusal {
     /// The table is full.
     #[error("{FLOWS} flows are bypassed in the kernel: there is no room for more")]
     Full,
-    /// It is there already.
+    /// The flow is already in the table.
     #[error("the flow is bypassed already")]
     Twice,
-    /// There would be no reader of its counters.
+    /// The thread that reads the counters has ended.
     #[error("nobody reads the counts of flows any more")]
     Unread,
-    /// The kernel refuses.
+    /// The kernel refused the entry.
     #[error("the kernel does not take the flow: {0}")]
     System(#[from] io::Error),
 }
@@ -122,18 +122,18 @@ pub enum Refusal {
 pub struct BypassPort {
     /// The interface.
     pub interface: String,
-    /// Where its packets leave, if it is bridged with another one; `None`: they are dropped.
+    /// The interface through which bypassed packets leave, if the two are bridged; with `None`, they are dropped.
     pub to: Option<String>,
 }
 
-/// Where a program stands.
+/// Where a program is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
     /// In the driver (XDP).
     Driver,
     /// In the network stack (XDP).
     Stack,
-    /// Where packets come in to the network stack (tc), after sockets of AF_PACKET, which have a program too ([`Bypass::filter`]).
+    /// At the ingress of the network stack (tc), after AF_PACKET sockets, which have a program, too ([`Bypass::filter`]).
     Ingress,
 }
 
@@ -146,7 +146,7 @@ impl Place {
     }
 }
 
-/// The program for sockets of AF_PACKET that keeps packets of bypassed flows out of them.
+/// The program for AF_PACKET sockets that excludes packets of bypassed flows.
 #[derive(Debug, Clone)]
 pub struct SocketFilter(Arc<Program>);
 
@@ -156,18 +156,18 @@ impl SocketFilter {
     }
 }
 
-/// A program at its interface.
+/// A program that is attached to its interface.
 #[derive(Debug)]
 struct Standing {
     index: i32,
-    /// The number of the interface that packets leave by.
+    /// Index of the interface through which packets leave.
     to: Option<i32>,
     place: Place,
     _devices: Option<Map>,
     _link: Link,
 }
 
-/// Flows that are bypassed in the kernel.
+/// The flows that the kernel bypasses, see the module.
 #[derive(Debug)]
 pub struct Bypass {
     flows: Map,
@@ -180,12 +180,12 @@ pub struct Bypass {
 }
 
 impl Bypass {
-    /// Brings the program to the interfaces. `mode`: where it stands; `None`: in the driver where it can, in the stack where it
-    /// cannot. Bridged interfaces that are to have it in the stack have it at tc ([`Place::Ingress`]) where the kernel can do that
-    /// (Linux 6.6); then all sockets through which packets are sent on otherwise need [`Bypass::filter`].
+    /// Attaches the program to the interfaces, as `mode` says; `None` means the driver if possible, otherwise the stack. If the
+    /// mode is the stack and all interfaces are bridged, the program goes to tc instead ([`Place::Ingress`]), if the kernel
+    /// supports that (Linux 6.6). Then each socket that packets are forwarded from needs [`Bypass::filter`].
     ///
     /// # Errors
-    /// [`LiveError`]; then it is at none of them.
+    /// [`LiveError`]; the program is then attached to none of them.
     pub fn new(ports: &[BypassPort], mode: Option<XdpMode>) -> Result<Bypass, LiveError> {
         let first = ports.first().map_or("", |p| p.interface.as_str());
         let sizes = [key::LEN as u32, value::LEN as u32];
@@ -218,29 +218,29 @@ impl Bypass {
         Ok(())
     }
 
-    /// Where its programs stand.
+    /// The interfaces, and where the program of each is attached.
     pub fn places(&self) -> Vec<(String, Option<Place>)> {
         let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         let of = |(p, s): (&BypassPort, &Option<Standing>)| (p.interface.clone(), s.as_ref().map(|s| s.place));
         self.ports.iter().zip(standing.iter()).map(of).collect()
     }
 
-    /// Why programs that were to be at tc are of XDP.
+    /// The reason that XDP programs are used instead of tc.
     pub fn instead(&self) -> Option<&LiveError> {
         self.instead.as_ref()
     }
 
     /// The program for AF_PACKET sockets at that interface, which receive packets before tc. `None` without a program at tc.
-    /// It is valid as long as this exists, also for recreated interfaces.
+    /// It is valid as long as this [`Bypass`] exists, also for recreated interfaces.
     pub fn filter(&self, interface: &str) -> Option<SocketFilter> {
         let at = self.ports.iter().position(|p| p.interface == interface)?;
         self.ingress.get(at).map(|i| i.filter.clone())
     }
 
-    /// Has packets of a flow, of both its directions, dropped or forwarded from here on.
+    /// Makes the kernel drop or forward the packets of a flow, in both directions, from now on.
     ///
     /// # Errors
-    /// [`Refusal`]; then neither direction is.
+    /// [`Refusal`]; then neither direction is bypassed.
     pub fn enter(&self, keys: &[BypassKey; 2]) -> Result<(), Refusal> {
         let zeros = vec![0; self.flows.value_size()];
         let [one, other] = keys;
@@ -293,10 +293,10 @@ impl Bypass {
         }
     }
 
-    /// Brings the program back to interfaces that were gone and are there again. Those that it is at now.
+    /// Attaches the program again to interfaces that disappeared and came back. Returns these interfaces.
     ///
     /// # Errors
-    /// Why it cannot be brought to one.
+    /// The reason that it cannot be attached to one of them.
     pub fn repair(&self) -> Result<Vec<String>, LiveError> {
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut back = Vec::new();
@@ -306,7 +306,7 @@ impl Bypass {
             if place.as_ref().is_some_and(|s| Some(s.index) == here && there.is_none_or(|t| t == s.to)) {
                 continue;
             }
-            // Sockets receive packets that no program forwards.
+            // Until the program is attached again, sockets must receive all packets.
             self.ingress.get(at).inspect(|i| i.hold());
             *place = None;
             if here.is_some() && there.is_none_or(|t| t.is_some()) {
@@ -317,7 +317,7 @@ impl Bypass {
         Ok(back)
     }
 
-    /// Brings the program to an interface.
+    /// Attaches the program to an interface.
     fn stand(&self, at: usize) -> Result<Standing, LiveError> {
         let Some(port) = self.ports.get(at) else { return Err(LiveError::NoInterface(String::new())) };
         match (self.ingress.get(at), &port.to) {
@@ -326,7 +326,7 @@ impl Bypass {
         }
     }
 
-    /// Has all packets come to sockets.
+    /// Makes sockets receive all packets.
     fn hold(&self) {
         self.ingress.iter().for_each(Ingress::hold);
     }
@@ -334,12 +334,12 @@ impl Bypass {
 
 impl Drop for Bypass {
     fn drop(&mut self) {
-        // Sockets may be there for longer.
+        // Sockets may exist for longer.
         self.hold();
     }
 }
 
-/// An interface of Ethernet, and its address.
+/// Looks up an Ethernet interface and its address.
 fn ethernet(name: &str, asker: &Asker) -> Result<(Interface, [u8; 6]), LiveError> {
     let interface = Interface::find(name)?;
     if interface.link != LinkType::ETHERNET || interface.loopback {
@@ -354,7 +354,7 @@ fn ethernet(name: &str, asker: &Asker) -> Result<(Interface, [u8; 6]), LiveError
     Ok((interface, own))
 }
 
-/// Brings the program of XDP to an interface.
+/// Attaches the XDP program to an interface.
 fn stand(flows: &Map, port: &BypassPort, mode: Option<XdpMode>) -> Result<Standing, LiveError> {
     let name = port.interface.as_str();
     let purpose = Purpose { interface: name, needs: NEEDS };
@@ -381,7 +381,7 @@ fn stand(flows: &Map, port: &BypassPort, mode: Option<XdpMode>) -> Result<Standi
     Ok(Standing { index: interface.index, to, place: Place::of(mode), _devices: devices, _link: link })
 }
 
-/// The sums over all CPUs.
+/// Sums the counters of all CPUs.
 fn sum(values: &[u8], clock: &Clock) -> BypassCount {
     let mut all = BypassCount::default();
     let mut last = 0;
@@ -395,7 +395,7 @@ fn sum(values: &[u8], clock: &Clock) -> BypassCount {
     all
 }
 
-/// The clock of programs and that of packets, at one moment.
+/// The programs' clock and the packets' clock, read at the same moment.
 struct Clock {
     monotonic: Duration,
     real: Duration,
@@ -463,7 +463,7 @@ mod tests {
         [BypassKey::new(a, b, protocol, vlans).unwrap(), BypassKey::new(b, a, protocol, vlans).unwrap()]
     }
 
-    /// The table and the program, without an interface; `None` where that is not allowed.
+    /// The table and the program, without an interface; `None` if the process may not load them.
     pub(super) fn loaded() -> Option<(Bypass, Program)> {
         let sizes = [key::LEN as u32, value::LEN as u32];
         let flows = match Map::new(MapType::PercpuHash, "test", sizes, 8, NO_PREALLOC) {
@@ -500,7 +500,7 @@ mod tests {
             bypass.enter(&keys).unwrap();
             assert!(matches!(bypass.enter(&keys), Err(Refusal::Twice)));
             assert_eq!((run(&there), run(&there), run(&back)), (DROP, DROP, DROP));
-            // Another flow, another network, another host's.
+            // Another flow, another network, frames to another host.
             let other = [4; 1].map(|n| frame(a, (b.0, b.1 ^ n), protocol, ACK, vlans));
             assert_eq!(run(&other[0]), PASS);
             assert_eq!(run(&frame(a, b, protocol, ACK, &[101])), PASS);
@@ -516,7 +516,7 @@ mod tests {
                 }
                 assert_eq!(run(&frame(a, b, 6, 0x18, vlans)), DROP);
             }
-            // A frame cut at any place does no harm.
+            // A truncated frame of any length does no harm.
             for n in 14..there.len() {
                 run(&there[..n]);
             }
@@ -526,7 +526,7 @@ mod tests {
             let [to, from] = bypass.take(&keys);
             assert!(to.packets >= 2 && to.bytes >= 2 * there.len() as u64, "{to:?}");
             assert_eq!((from.packets, from.bytes), (1, back.len() as u64));
-            // The time of each look at the clocks differs by some nanoseconds.
+            // The clocks are read at slightly different times, so the last time differs by some nanoseconds.
             let counted = |c: BypassCount| (c.packets, c.bytes);
             assert_eq!([seen[&keys[0]], seen[&keys[1]]].map(counted), [to, from].map(counted));
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;

@@ -1,7 +1,7 @@
-//! An assembler for eBPF: instructions with labels in, the kernel's encoding out (RFC 9669, BPF Instruction Set Architecture).
-//! Safe code; whether a program is sound is decided by the kernel's verifier.
+//! An assembler for eBPF: it turns instructions with labels into the kernel's encoding (RFC 9669, BPF Instruction Set Architecture).
+//! This is safe code; the kernel's verifier decides whether a program is sound.
 
-/// An instruction as the kernel reads it (`struct bpf_insn`).
+/// An instruction in the kernel's encoding (`struct bpf_insn`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Insn {
@@ -24,7 +24,7 @@ pub(crate) enum Reg {
     R3,
     R4,
     R5,
-    /// This one and those that follow survive a call.
+    /// This register and the following ones survive a call.
     R6,
     R7,
     R8,
@@ -33,7 +33,7 @@ pub(crate) enum Reg {
     Fp,
 }
 
-/// How many bytes a load or store takes.
+/// The size of a load or store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
     B,
@@ -67,13 +67,13 @@ pub(crate) enum Alu {
     Mov = 0xb0,
 }
 
-/// When a jump is taken; numbers are compared without sign.
+/// The condition of a jump. Numbers are compared as unsigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum When {
     Equal = 0x10,
     Greater = 0x20,
-    /// A bit of both is set.
+    /// The operands have a common bit.
     Bits = 0x40,
     NotEqual = 0x50,
     Less = 0xa0,
@@ -84,18 +84,18 @@ pub(crate) enum When {
 #[repr(i32)]
 pub(crate) enum Helper {
     MapLookup = 1,
-    /// Sends a packet out of an interface by its number.
+    /// Sends a packet out of the interface with this index.
     Redirect = 23,
-    /// Copies bytes of a packet, wherever they are, to the stack; not 0 where there are none.
+    /// Copies bytes of a packet to the stack, even if they are not contiguous. Returns 0, or another number if there are too few.
     SkbLoadBytes = 26,
     RedirectMap = 51,
-    /// Nanoseconds of the monotonic clock, to a tick; since Linux 5.11.
+    /// Nanoseconds of the monotonic clock, with the resolution of a tick; since Linux 5.11.
     KtimeCoarse = 160,
 }
 
-/// A load of a packet's bytes, whose place is in a register, for programs of sockets.
+/// Loads a packet's bytes at an offset in a register, for socket programs.
 const LD_IND: u8 = 0x40;
-/// Places counted from the network header (`SKF_NET_OFF`).
+/// Base of offsets from the network header (`SKF_NET_OFF`).
 const NETWORK: i32 = -0x10_0000;
 const LDX: u8 = 0x61;
 const ST: u8 = 0x62;
@@ -110,12 +110,12 @@ const CALL: u8 = 0x80;
 const EXIT: u8 = 0x90;
 /// Converts to network order, so that bytes from a packet become a number.
 const END_BE: u8 = 0xd0 | X;
-/// A 64-bit constant, of two instructions.
+/// Loads a 64-bit constant; takes two instructions.
 const LD_IMM64: u8 = 0x18;
 /// The constant is the descriptor of a map.
 const PSEUDO_MAP_FD: u8 = 1;
 
-/// A place to jump to.
+/// A target of jumps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
@@ -146,13 +146,13 @@ impl Asm {
         self.code.push(Insn { code, regs, off, imm });
     }
 
-    /// A place that [`Asm::bind`] will say.
+    /// A new label. [`Asm::bind`] sets its place.
     pub(crate) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// The label is here.
+    /// Binds the label to the next instruction.
     pub(crate) fn bind(&mut self, label: Label) {
         let here = self.code.len();
         if let Some(l) = self.labels.get_mut(label.0) {
@@ -185,8 +185,8 @@ impl Asm {
         self.push(LDX | size.bits(), dst as u8, src as u8, off, 0);
     }
 
-    /// R0 = so many bytes of the packet as a number, `from` and `off` from its network header on. R6 is the context; R1 to R5 are
-    /// gone then. Where there are no such bytes the program ends, with 0.
+    /// `R0 =` bytes of the packet as a number, at offset `from + off` from the network header. R6 must be the context. R1 to R5 are
+    /// overwritten. If the packet is too short, the program ends with 0.
     pub(crate) fn load_packet_at(&mut self, size: Size, from: Reg, off: i32) {
         self.push(LD_IND | size.bits(), 0, from as u8, 0, NETWORK + off);
     }
@@ -201,7 +201,7 @@ impl Asm {
         self.push(ST | size.bits(), dst as u8, 0, off, imm);
     }
 
-    /// Makes 16 bits that were loaded from a packet a number.
+    /// Converts 16 bits that were loaded from a packet to a number.
     pub(crate) fn big_endian16(&mut self, dst: Reg) {
         self.push(ALU32 | END_BE, dst as u8, 0, 0, 16);
     }
@@ -211,13 +211,13 @@ impl Asm {
         self.push(JMP, 0, 0, 0, 0);
     }
 
-    /// Jumps where `dst when src`.
+    /// Jumps if `dst when src`.
     pub(crate) fn jump_if(&mut self, when: When, dst: Reg, src: Reg, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.push(JMP | when as u8 | X, dst as u8, src as u8, 0, 0);
     }
 
-    /// Jumps where the low 32 bits of `dst` are `when imm`.
+    /// Jumps if the low 32 bits of `dst` are `when imm`.
     pub(crate) fn jump_if_imm(&mut self, when: When, dst: Reg, imm: u32, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.push(JMP32 | when as u8, dst as u8, 0, 0, imm as i32);
@@ -229,12 +229,12 @@ impl Asm {
         self.push(JMP | When::Equal as u8, dst as u8, 0, 0, 0);
     }
 
-    /// `R0 = helper(R1, …, R5)`; R1 to R5 are gone then.
+    /// `R0 = helper(R1, …, R5)`. R1 to R5 are overwritten.
     pub(crate) fn call(&mut self, helper: Helper) {
         self.push(JMP | CALL, 0, 0, 0, helper as i32);
     }
 
-    /// The program is at its end, and R0 its result.
+    /// Ends the program with R0 as its result.
     pub(crate) fn exit(&mut self) {
         self.push(JMP | EXIT, 0, 0, 0, 0);
     }
@@ -251,10 +251,10 @@ impl Asm {
         self.push(0, 0, 0, 0, (value >> 32) as u32 as i32);
     }
 
-    /// The program.
+    /// The finished program.
     ///
     /// # Errors
-    /// A label that was not bound, or is out of reach.
+    /// A label that was not bound, or is too far away.
     pub(crate) fn finish(mut self) -> Result<Vec<Insn>, AsmError> {
         for (at, label) in &self.jumps {
             let to = self.labels.get(label.0).copied().flatten().ok_or(AsmError::Unbound)?;

@@ -1,17 +1,17 @@
-//! eBPF: small programs of ours that the kernel runs on packets before other programs see them.
+//! eBPF: our own small programs, which the kernel runs on packets before other programs see them.
 //!
-//! Programs are written with an assembler (`asm`), so that neither a compiler nor a file is needed at run time, and given to
-//! the kernel together with the maps through which they and this process speak (`sys`). What there is (`programs`, `passing`):
+//! An assembler (`asm`) creates the programs, so that run time needs neither a compiler nor a file. The kernel loads them with
+//! the maps through which they communicate with this process (`sys`). The programs (`programs`, `passing`):
 //!
 //! | program | where | for |
 //! | --- | --- | --- |
 //! | to sockets | XDP | hands each packet to the AF_XDP socket of its queue, and counts it: [`crate::af_xdp`] |
-//! | spread | fan-out groups | chooses a socket by the addresses inside of tunnels: [`crate::af_packet`] |
-//! | bypass | XDP | drops or forwards packets of flows that need no more looking, and counts them: [`crate::bypass`] |
-//! | leave out, send on | sockets of AF_PACKET; tc | the same of bridged interfaces, without touching the packets |
+//! | spread | fan-out groups | selects a socket by the inner addresses of tunnels: [`crate::af_packet`] |
+//! | bypass | XDP | drops or forwards packets of flows that need no more inspection, and counts them: [`crate::bypass`] |
+//! | leave out, send on | AF_PACKET sockets; tc | the same for bridged interfaces, without touching the packets |
 //!
-//! A program is held at an interface by a link (`bpf_link`, Linux 5.9; at tc 6.6), which goes with the process that made it, however
-//! that ends: none stays behind. Where another program of XDP is at the interface already it stays there, and ours is refused.
+//! A link (`bpf_link`, Linux 5.9; at tc 6.6) attaches a program to an interface. The kernel removes the link when the process ends,
+//! however it ends, so no program stays behind. If the interface already has another XDP program, that one stays, and ours is refused.
 
 pub(crate) mod asm;
 pub(crate) mod passing;
@@ -44,7 +44,7 @@ impl Purpose<'_> {
         }
     }
 
-    /// As [`Purpose::refused`], of a program.
+    /// As [`Purpose::refused`], for a program.
     pub(crate) fn not_taken(&self, what: &'static str, refusal: Refused) -> LiveError {
         match refusal.log.trim() {
             "" => self.refused(what, refusal.error),

@@ -1,77 +1,77 @@
-//! Programs that let packets of bypassed flows pass by.
+//! Programs that make packets of bypassed flows pass the engine by.
 //!
-//! All of them ask the same of a packet, with the same code ([`ask`]): whose it is, and whether the table of flows has it. The one of
-//! XDP reads the packet where it is; those of the network stack copy its headers to their stack, for they may be anywhere, and
-//! have the outer VLAN tag beside the packet.
+//! All of them share the code ([`ask`]) that computes a packet's flow key and looks it up in the table of flows. The XDP program
+//! reads the packet in place. The programs in the network stack copy its headers to their stack, because the headers may not be
+//! contiguous, and find the outer VLAN tag beside the packet.
 
 use super::asm::{Alu, Asm, Helper, Insn, Label, Reg, Size, When};
 use super::programs::{action, context, done, increment};
 use crate::live::LiveError;
 
-/// The key of a flow's direction, as the programs make it of a packet.
+/// The key of one direction of a flow, which the programs compute from a packet.
 pub(crate) mod key {
     /// Its size in bytes.
     pub(crate) const LEN: usize = 44;
-    /// 16 bytes, or 4 and zeros.
+    /// An address: 16 bytes, or 4 bytes and zeros.
     pub(crate) const SOURCE: usize = 0;
     pub(crate) const DESTINATION: usize = 16;
-    /// As on the wire.
+    /// A port in network byte order.
     pub(crate) const SOURCE_PORT: usize = 32;
     pub(crate) const DESTINATION_PORT: usize = 34;
-    /// Identifiers of two VLAN tags, the outer one first, in the machine's order; 0 where there is none.
+    /// Identifiers of two VLAN tags, the outer one first, in the machine's byte order; 0 without a tag.
     pub(crate) const VLANS: usize = 36;
     pub(crate) const PROTOCOL: usize = 40;
     /// 4 or 6.
     pub(crate) const FAMILY: usize = 41;
 }
 
-/// The counters of a flow's direction on each CPU: 64-bit numbers.
+/// The counters of one direction of a flow, for each CPU: 64-bit numbers.
 pub(crate) mod value {
     /// Its size in bytes.
     pub(crate) const LEN: usize = 24;
     pub(crate) const PACKETS: usize = 0;
     pub(crate) const BYTES: usize = 8;
-    /// Nanoseconds of the monotonic clock.
+    /// Time of the last packet, in nanoseconds of the monotonic clock.
     pub(crate) const LAST: usize = 16;
 }
 
-/// The interface's data for programs in the network stack: the one entry of a map.
+/// The interface's data for programs in the network stack: a map's only entry.
 pub(crate) mod port {
     /// Its size in bytes.
     pub(crate) const LEN: usize = 16;
-    /// The interface's number while packets may pass by; 0 where none may.
+    /// The interface's index while packets may pass by; otherwise 0.
     pub(crate) const INTERFACE: usize = 0;
-    /// The longest packet that may, from the network layer on, unless it will be cut apart.
+    /// Length of the longest packet that may pass by, from the network layer on. It does not apply to packets that will be segmented.
     pub(crate) const LONGEST: usize = 4;
-    /// The interface's own address; two bytes are left.
+    /// The interface's own address, followed by two unused bytes.
     pub(crate) const OWN: usize = 8;
 }
 
 /// The XDP program's action on a packet of a bypassed flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It goes no further.
+    /// The packet is dropped.
     Drop,
-    /// It leaves by the first interface of the map (a map of devices), unless it has more than `longest` bytes.
+    /// The packet leaves through the first interface in the device map `devices`, unless it has more than `longest` bytes.
     Forward { devices: i32, longest: u32 },
 }
 
-/// Where the fields of `struct __sk_buff` are.
+/// Offsets of fields in `struct __sk_buff`.
 mod skb {
     pub(super) const LEN: i16 = 0;
     pub(super) const VLAN_PRESENT: i16 = 20;
     pub(super) const VLAN_TCI: i16 = 24;
     pub(super) const IFINDEX: i16 = 40;
-    /// Room of programs' own in the packet: 20 bytes.
+    /// 20 bytes in the packet for programs.
     pub(super) const CB: i16 = 48;
-    /// How large the packets are that it is to be cut into; 0 where it is one.
+    /// Size of the segments that the packet will be cut into; 0 for a single packet.
     pub(super) const GSO_SIZE: i16 = 176;
 }
 
-/// Results of a program at tc (`TC_ACT_`, `TCX_`).
+/// The result of a tc program that continues with the next one (`TCX_NEXT`).
 const NEXT: i32 = -1;
 
-/// The stack: below it are the key, a copy of headers, the key of the port's map.
+/// Stack offsets of the key, of the copied headers, and of the key of the port's map.
 const KEY: i16 = -48;
 const HEADERS: i16 = KEY - 40;
 const FIRST: i16 = HEADERS - 8;
@@ -80,23 +80,23 @@ const fn on_stack(field: usize) -> i16 {
     KEY + field as i16
 }
 
-/// A number of the wire, as a load in the machine's order gives it.
+/// The value that a load in the machine's byte order gives for a number in network byte order.
 const fn wire16(n: u16) -> u32 {
     n.to_be() as u32
 }
 
-/// How a program has the packet.
+/// How a program accesses the packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum View {
-    /// R7 is where it begins, R8 where it ends, R9 the place in it.
+    /// In place: R7 is its start, R8 its end, and R9 the current position.
     Direct { own: [u8; 6] },
-    /// R6 is the context, R8 the place in the packet as a number, R9 the copy of the headers from there. R7 is the [`port`]
-    /// entry.
+    /// Copied: R6 is the context, R8 the current offset in the packet, and R9 the copy of the headers from there. R7 is the
+    /// [`port`] entry.
     Copied,
 }
 
 impl View {
-    /// Leaves where fewer than `len` bytes follow the place; those that do are at R9 then. R0 to R5 are gone.
+    /// Jumps to `pass` if fewer than `len` bytes follow the position; otherwise they are at R9. Overwrites R0 to R5.
     fn need(self, a: &mut Asm, len: i32, pass: Label) {
         match self {
             View::Direct { .. } => {
@@ -120,8 +120,9 @@ impl View {
     }
 }
 
-/// R0 = what `flows` (a map of [`key`] to [`value`]) has of the flow of a packet. Leaves where it is not there; and those packets
-/// that open or end a TCP connection, fragments, what has extension headers, and what is for many or for the interface's own address.
+/// `R0 =` the entry of the packet's flow in `flows` (a map of [`key`] to [`value`]). Jumps to `pass` without an entry. It does so,
+/// too, for packets that open or end a TCP connection, fragments, packets with extension headers, and frames to a group or to the
+/// interface's own address.
 fn ask(a: &mut Asm, view: View, flows: i32, pass: Label) {
     (0..6).for_each(|n| a.store_imm(Size::DW, Reg::Fp, KEY + n * 8, 0));
     link_layer(a, view, pass);
@@ -144,7 +145,7 @@ fn ask(a: &mut Asm, view: View, flows: i32, pass: Label) {
     a.jump_if_null(Reg::R0, pass);
 }
 
-/// Counts a packet of R8 bytes of which R9 is the flow's value.
+/// Counts a packet of R8 bytes in the flow's value at R9.
 fn count(a: &mut Asm) {
     increment(a, Reg::R9, value::PACKETS as i16);
     a.load(Size::DW, Reg::R1, Reg::R9, value::BYTES as i16);
@@ -154,8 +155,8 @@ fn count(a: &mut Asm) {
     a.store(Size::DW, Reg::R9, value::LAST as i16, Reg::R0);
 }
 
-/// For XDP at the interface with the address `own`. Counts packets of flows that are in `flows`, and does with them what `found`
-/// says. All others go on their way.
+/// The XDP program for the interface with the address `own`. It counts packets of flows in `flows`, and drops or forwards them as
+/// `found` says. All other packets continue into the network stack.
 pub(crate) fn bypass(flows: i32, own: [u8; 6], found: Found) -> Result<Vec<Insn>, LiveError> {
     let mut a = Asm::new();
     let pass = a.label();
@@ -164,7 +165,7 @@ pub(crate) fn bypass(flows: i32, own: [u8; 6], found: Found) -> Result<Vec<Insn>
     a.mov(Reg::R9, Reg::R7);
     ask(&mut a, View::Direct { own }, flows, pass);
     a.mov(Reg::R9, Reg::R0);
-    // R8 = length
+    // R8 = the packet's length
     a.alu(Alu::Sub, Reg::R8, Reg::R7);
     let counted = a.label();
     match found {
@@ -190,18 +191,18 @@ pub(crate) fn bypass(flows: i32, own: [u8; 6], found: Found) -> Result<Vec<Insn>
     done(a)
 }
 
-/// What the two programs of the network stack share: the map of the [`port`] that they look at, that of flows, and how the first
-/// tells the second what it decided. An engine's marks are by chance its own.
+/// The maps that the two programs in the network stack share, for the [`port`] and for flows, and the mark by which the first
+/// passes its decision to the second. The mark is random, so that it differs between engines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shared {
     pub(crate) port: i32,
     pub(crate) flows: i32,
-    /// A packet that goes to the engine; the next number is that of one which passes by.
+    /// The mark of a packet for the engine; `mark + 1` is that of a packet that passes by.
     pub(crate) mark: u64,
 }
 
 impl Shared {
-    /// As [`ask`], of the port, where packets may pass by at all.
+    /// As [`ask`], if packets may pass by at the port. Otherwise jumps to `pass`.
     fn ask(self, a: &mut Asm, pass: Label) {
         a.store_imm(Size::DW, Reg::Fp, FIRST, 0);
         a.map(Reg::R1, self.port);
@@ -223,8 +224,8 @@ impl Shared {
         self.mark.wrapping_add(1)
     }
 
-    /// For AF_PACKET sockets: keeps packets of bypassed flows out. It stores its decision in the packet, since the program at tc
-    /// ([`Shared::send_on`]) looks at it again when the table may have changed.
+    /// The program for AF_PACKET sockets, which excludes packets of bypassed flows. It stores its decision in the packet, because
+    /// the program at tc ([`Shared::send_on`]) runs later, when the table may have changed.
     pub(crate) fn leave_out(self) -> Result<Vec<Insn>, LiveError> {
         let mut a = Asm::new();
         let pass = a.label();
@@ -237,14 +238,15 @@ impl Shared {
         a.bind(pass);
         a.constant(Reg::R1, self.mark);
         a.store(Size::DW, Reg::R6, skb::CB, Reg::R1);
-        // All of it.
+        // Accept the whole packet.
         a.mov_imm(Reg::R0, -1);
         a.exit();
         done(a)
     }
 
-    /// For tc, after the AF_PACKET sockets: counts packets of bypassed flows and sends them out of the interface with index `to`.
-    /// It follows the decision of the socket's program. Without one (the sockets are closed at the moment) the table decides.
+    /// The program for tc, after the AF_PACKET sockets. It counts packets of bypassed flows and sends them out of the interface
+    /// with index `to`. It follows the decision of the socket's program. Without a decision, because the sockets are closed, the
+    /// table decides.
     pub(crate) fn send_on(self, to: i32) -> Result<Vec<Insn>, LiveError> {
         let mut a = Asm::new();
         let (next, absent, out) = (a.label(), a.label(), a.label());
@@ -254,7 +256,7 @@ impl Shared {
         a.jump_if(When::Equal, Reg::R2, Reg::R1, next);
         self.ask(&mut a, absent);
         a.mov(Reg::R9, Reg::R0);
-        // R8 = length, as it was on the wire
+        // R8 = the packet's length on the wire
         a.load(Size::W, Reg::R8, Reg::R6, skb::LEN);
         a.load(Size::W, Reg::R1, Reg::R6, skb::VLAN_PRESENT);
         let untagged = a.label();
@@ -268,7 +270,7 @@ impl Shared {
         a.call(Helper::Redirect);
         a.exit();
         a.bind(absent);
-        // The entry was removed in between, and no other program has the packet.
+        // The entry was removed in between. Forward the packet, because no socket has received it.
         a.load(Size::DW, Reg::R2, Reg::R6, skb::CB);
         a.constant(Reg::R1, self.passes_by());
         a.jump_if(When::Equal, Reg::R2, Reg::R1, out);
@@ -279,13 +281,13 @@ impl Shared {
     }
 }
 
-/// Ethernet and up to two tags: the place is after them then, R2 the type of what follows.
+/// Parses Ethernet and up to two tags. Afterwards, the position is behind them, and R2 is the type of the payload.
 fn link_layer(a: &mut Asm, view: View, pass: Label) {
     view.need(a, 14, pass);
-    // Multicast and broadcast.
+    // Multicast and broadcast go to the engine.
     a.load(Size::B, Reg::R2, Reg::R9, 0);
     a.jump_if_imm(When::Bits, Reg::R2, 1, pass);
-    // Frames to this host.
+    // So do frames to this host.
     let other = a.label();
     a.load(Size::W, Reg::R2, Reg::R9, 0);
     a.load(Size::H, Reg::R3, Reg::R9, 4);
@@ -306,7 +308,7 @@ fn link_layer(a: &mut Asm, view: View, pass: Label) {
     a.alu_imm(Alu::Add, view.place(), 14);
     let (end, inner) = (a.label(), a.label());
     if view == View::Copied {
-        // The kernel took out the outer one.
+        // The kernel removed the outer tag from the frame.
         let untagged = a.label();
         a.load(Size::W, Reg::R3, Reg::R6, skb::VLAN_PRESENT);
         a.jump_if_imm(When::Equal, Reg::R3, 0, untagged);
@@ -335,7 +337,7 @@ fn link_layer(a: &mut Asm, view: View, pass: Label) {
     a.bind(end);
 }
 
-/// Addresses and ports, from the place on and of the type R2.
+/// Parses addresses and ports of a payload of type R2, at the current position.
 fn network_layer(a: &mut Asm, view: View, pass: Label) {
     let (v4, v6, transport, udp, ports) = (a.label(), a.label(), a.label(), a.label(), a.label());
     a.jump_if_imm(When::Equal, Reg::R2, wire16(0x0800), v4);
@@ -351,7 +353,7 @@ fn network_layer(a: &mut Asm, view: View, pass: Label) {
     a.alu_imm(Alu::And, Reg::R3, 0xf);
     a.alu_imm(Alu::Lsh, Reg::R3, 2);
     a.jump_if_imm(When::Less, Reg::R3, 20, pass);
-    // More fragments, or not the first one.
+    // A fragment: more of them follow, or it is not the first.
     a.load(Size::H, Reg::R4, Reg::R9, 6);
     a.jump_if_imm(When::Bits, Reg::R4, wire16(0x3fff), pass);
     a.load(Size::B, Reg::R5, Reg::R9, 9);

@@ -10,15 +10,15 @@ pub(super) mod action {
     pub(in crate::ebpf) const REDIRECT: u32 = 4;
 }
 
-/// Where the fields of `struct xdp_md` are.
+/// Offsets of fields in `struct xdp_md`.
 pub(super) mod context {
     pub(in crate::ebpf) const DATA: i16 = 0;
     pub(in crate::ebpf) const DATA_END: i16 = 4;
     pub(in crate::ebpf) const QUEUE: i16 = 16;
 }
 
-/// Hands a packet to the socket in `sockets` (a map of AF_XDP sockets by queue) of the queue that it came in on, and counts it
-/// in `counts` (a 64-bit number for each queue and CPU). Where there is no socket it goes on its way.
+/// Hands a packet to the socket of its receive queue, from `sockets` (a map of AF_XDP sockets by queue), and counts it in
+/// `counts` (a 64-bit number for each queue and CPU). Without a socket, the packet continues into the network stack.
 pub(crate) fn to_sockets(sockets: i32, counts: i32) -> Result<Vec<Insn>, LiveError> {
     let mut a = Asm::new();
     let out = a.label();
@@ -57,24 +57,24 @@ pub(super) fn increment(a: &mut Asm, at: Reg, off: i16) {
     a.store(Size::DW, at, off, Reg::R1);
 }
 
-/// Layers of addresses in one another that the program of a fan-out group goes through.
+/// Most nested address layers that the fan-out program parses.
 const LAYERS: usize = 3;
 
 /// Selects a socket of a fan-out group: the same one for all packets of an address pair, in both directions. For IP-in-IP and
 /// GRE it uses the inner addresses, so that a tunnel's traffic is spread. Fragments stay with their flow. Packets without
 /// addresses go to the first socket.
 pub(crate) fn spread() -> Result<Vec<Insn>, LiveError> {
-    /// Of `struct __sk_buff`.
+    /// Offset in `struct __sk_buff`.
     const PROTOCOL: i16 = 16;
     let mut a = Asm::new();
     let (none, hash) = (a.label(), a.label());
     a.mov(Reg::R6, Reg::R1);
-    // R7 = where the header is, from the network header on; R8 = its type; R9 = the sum of addresses.
+    // R7 = offset of the current header from the network header; R8 = its type; R9 = the sum of the addresses.
     a.mov_imm(Reg::R7, 0);
     a.mov_imm(Reg::R9, 0);
     a.load(Size::W, Reg::R8, Reg::R6, PROTOCOL);
     a.big_endian16(Reg::R8);
-    // The kernel took out one tag.
+    // The kernel removed one tag, so at most two remain.
     for _ in 0..2 {
         let (tagged, untagged) = (a.label(), a.label());
         a.jump_if_imm(When::Equal, Reg::R8, 0x8100, tagged);
@@ -95,7 +95,7 @@ pub(crate) fn spread() -> Result<Vec<Insn>, LiveError> {
         addresses(&mut a, 12, 1);
         a.load_packet_at(Size::B, Reg::R7, 9);
         a.mov(Reg::R8, Reg::R0);
-        // Only the first fragment has a header.
+        // Only the first fragment has an inner header.
         a.load_packet_at(Size::H, Reg::R7, 6);
         a.jump_if_imm(When::Bits, Reg::R0, 0x3fff, hash);
         a.load_packet_at(Size::B, Reg::R7, 0);
@@ -110,7 +110,7 @@ pub(crate) fn spread() -> Result<Vec<Insn>, LiveError> {
         a.mov(Reg::R8, Reg::R0);
         a.alu_imm(Alu::Add, Reg::R7, 40);
 
-        // R8 = the protocol: another layer, or the end.
+        // R8 = the protocol: it begins another layer, or ends the loop.
         a.bind(inner);
         let (ip4, ip6, gre) = (a.label(), a.label(), a.label());
         a.jump_if_imm(When::Equal, Reg::R8, 4, ip4);
@@ -124,7 +124,7 @@ pub(crate) fn spread() -> Result<Vec<Insn>, LiveError> {
         a.mov_imm(Reg::R8, 0x86dd);
         a.jump(next);
         a.bind(gre);
-        // Version 0 alone; 4 bytes more for each of checksum, key, sequence number.
+        // Only GRE version 0. Checksum, key and sequence number add 4 bytes each.
         a.load_packet_at(Size::H, Reg::R7, 2);
         a.mov(Reg::R8, Reg::R0);
         a.load_packet_at(Size::H, Reg::R7, 0);
@@ -141,7 +141,7 @@ pub(crate) fn spread() -> Result<Vec<Insn>, LiveError> {
     }
     a.bind(hash);
     a.jump_if_null(Reg::R9, none);
-    // Mixed, so that neighbours among addresses are not neighbours among sockets.
+    // Mix the sum, so that neighbouring addresses do not select neighbouring sockets.
     a.mov(Reg::R0, Reg::R9);
     for shift in [16, 13] {
         a.mov(Reg::R1, Reg::R0);
@@ -159,7 +159,7 @@ pub(crate) fn spread() -> Result<Vec<Insn>, LiveError> {
     done(a)
 }
 
-/// R9 = the sum of the words of both addresses: the same whichever is first. It takes the place of that of the layer before.
+/// `R9 =` the sum of the words of both addresses, which is the same in both directions. It replaces the outer layer's sum.
 fn addresses(a: &mut Asm, from: i32, words: i32) {
     a.mov_imm(Reg::R9, 0);
     for n in 0..words * 2 {

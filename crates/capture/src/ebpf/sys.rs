@@ -19,16 +19,16 @@ const PROG_TEST_RUN: u32 = 10;
 const MAP_LOOKUP_AND_DELETE: u32 = 21;
 const MAP_LOOKUP_BATCH: u32 = 24;
 const LINK_CREATE: u32 = 28;
-/// The kernel's own, for which there is no name outside of it.
+/// An error number of the kernel that user space has no name for.
 const ENOTSUPP: i32 = 524;
 /// `enum bpf_attach_type`
 const ATTACH_XDP: u32 = 37;
 const ATTACH_TCX_INGRESS: u32 = 46;
-/// Of programs that stand one after the other: before all others.
+/// `BPF_F_BEFORE`: attaches a program before all others at the same place.
 const BEFORE: u32 = 1 << 3;
-/// The flags of [`Map::update`]: only where there is none yet.
+/// A flag of [`Map::update`]: fails if there is an entry.
 const NOEXIST: u64 = 1;
-/// How much the verifier may say of a program that it refuses.
+/// Bytes for the verifier's log of a rejected program.
 const LOG: usize = 1 << 16;
 
 /// `enum bpf_map_type`
@@ -51,10 +51,10 @@ pub(crate) enum ProgramType {
     Xdp = 6,
 }
 
-/// Memory of a hash map's elements is taken when they come, not all at the start.
+/// A hash map allocates its elements when they are added, not all at the start.
 pub(crate) const NO_PREALLOC: u32 = 1;
 
-/// `union bpf_attr`, zero but for what was set.
+/// `union bpf_attr`. Fields that are not set are zero.
 #[repr(C, align(8))]
 struct Attr([u8; 128]);
 
@@ -82,12 +82,12 @@ impl Attr {
         self.put(at, &fd.as_raw_fd().to_ne_bytes())
     }
 
-    /// The address of `data`, which must be as large as the command says, and live until it was carried out.
+    /// Sets the address of `data`, which must be as large as the command expects, and live until the command has run.
     fn to(self, at: usize, data: &[u8]) -> Attr {
         self.u64(at, data.as_ptr() as u64)
     }
 
-    /// As [`Attr::to`], of what the kernel writes.
+    /// As [`Attr::to`], for memory that the kernel writes.
     fn out(self, at: usize, data: &mut [u8]) -> Attr {
         self.u64(at, data.as_mut_ptr() as u64)
     }
@@ -97,19 +97,19 @@ impl Attr {
     }
 
     /// # Safety
-    /// Each address that was set is of memory as large as `command` reads or writes there, and what it writes to is borrowed
-    /// for nothing else.
+    /// Each address that was set points to memory as large as `command` reads or writes there. Memory that it writes has no other
+    /// borrow.
     unsafe fn call(&mut self, command: u32) -> io::Result<libc::c_long> {
-        // SAFETY: the kernel reads and writes an attribute of the size told, which this is; what it points to is as the caller
-        // says.
+        // SAFETY: the kernel reads and writes an attribute of the given size, which is this one's. The caller guarantees the memory that
+        // it points to.
         let n = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len()) };
         if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n) }
     }
 
     /// # Safety
-    /// As [`Attr::call`]; and the command returns a new descriptor.
+    /// As [`Attr::call`]. In addition, the command returns a new descriptor.
     unsafe fn call_fd(&mut self, command: u32) -> io::Result<OwnedFd> {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let n = unsafe { self.call(command) }?;
         let fd = RawFd::try_from(n).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         // SAFETY: the descriptor is new and has no other owner.
@@ -127,17 +127,17 @@ fn wrong_size() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "a key or value of another size than the map's")
 }
 
-/// A map, which programs and this process share.
+/// A map that programs and this process share.
 #[derive(Debug)]
 pub(crate) struct Map {
     fd: OwnedFd,
     key: usize,
-    /// Bytes that the kernel reads and writes of a value: one for each CPU where the map has that.
+    /// Bytes of a value that the kernel reads and writes, with all CPUs' copies if the map is per CPU.
     value: usize,
 }
 
 impl Map {
-    /// `value` is the size of a value for one CPU, a multiple of 8 where there is one for each.
+    /// Creates a map. `value` is a value's size for one CPU, a multiple of 8 for a per-CPU map.
     pub(crate) fn new(
         kind: MapType,
         called: &str,
@@ -159,12 +159,12 @@ impl Map {
         Ok(Map { fd, key: key as usize, value: whole })
     }
 
-    /// For instructions.
+    /// Its descriptor, for instructions.
     pub(crate) fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 
-    /// Bytes of a value as [`Map::lookup`] gives it.
+    /// Bytes of a value that [`Map::lookup`] returns.
     pub(crate) fn value_size(&self) -> usize {
         self.value
     }
@@ -176,7 +176,7 @@ impl Map {
         Ok(Attr::new().fd(0, &self.fd).to(8, key))
     }
 
-    /// Adds or replaces an entry; only adds where `new`.
+    /// Adds or replaces an entry. With `new`, only adds.
     pub(crate) fn update(&self, key: &[u8], value: &[u8], new: bool) -> io::Result<()> {
         let attr = self.at(key)?;
         if value.len() != self.value {
@@ -193,15 +193,15 @@ impl Map {
         unsafe { self.at(key)?.call(MAP_DELETE) }.map(drop)
     }
 
-    /// Copies an entry's value to `value`, whose size [`Map::value_size`] is. Whether there is one.
+    /// Copies an entry's value to `value`, which has [`Map::value_size`] bytes. Returns whether there is an entry.
     pub(crate) fn lookup(&self, key: &[u8], value: &mut [u8]) -> io::Result<bool> {
         self.get(MAP_LOOKUP, key, value)
     }
 
-    /// As [`Map::lookup`]; and the entry is gone.
+    /// As [`Map::lookup`], and removes the entry.
     pub(crate) fn take(&self, key: &[u8], value: &mut [u8]) -> io::Result<bool> {
         match self.get(MAP_LOOKUP_AND_DELETE, key, value) {
-            // Before Linux 5.14 not for every kind of map.
+            // Before Linux 5.14, some kinds of maps do not support this.
             Err(e) if e.raw_os_error() == Some(ENOTSUPP) || e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
                 let found = self.get(MAP_LOOKUP, key, value)?;
                 if found {
@@ -226,8 +226,8 @@ impl Map {
         }
     }
 
-    /// Copies as many entries as there is room for to `keys` and `values`, beginning after what `cursor` says, which is
-    /// nothing at the start. Returns how many there are, and whether these were the last.
+    /// Copies as many entries as fit to `keys` and `values`, from `cursor` on, which is `None` at the start. Returns their number, and
+    /// whether they were the last.
     pub(crate) fn batch(
         &self,
         cursor: &mut Option<u64>,
@@ -235,7 +235,7 @@ impl Map {
         values: &mut [u8],
     ) -> io::Result<(usize, bool)> {
         let room = (keys.len() / self.key.max(1)).min(values.len() / self.value.max(1));
-        // A bucket's number for a hash map: 32 bits; there is room for more.
+        // For a hash map, the kernel writes a bucket number of 32 bits; leave room for more.
         let mut next = [0u8; 64];
         let before = cursor.map(u64::to_ne_bytes);
         let mut attr = Attr::new()
@@ -268,7 +268,7 @@ pub(crate) fn monotonic() -> std::time::Duration {
     std::time::Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0))
 }
 
-/// How many values a map with one for each CPU has: for CPUs that may be there one day as well.
+/// Number of values in an entry of a per-CPU map, including those of CPUs that may be added later.
 pub(crate) fn cpus() -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     last_cpu(&text).map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |n| n + 1)
@@ -279,13 +279,13 @@ fn last_cpu(text: &str) -> Option<usize> {
     text.trim().split(',').filter_map(|r| r.rsplit('-').next()?.parse().ok()).max()
 }
 
-/// A program that the kernel has taken.
+/// A loaded program.
 #[derive(Debug)]
 pub(crate) struct Program {
     fd: OwnedFd,
 }
 
-/// Why the kernel does not take a program.
+/// The reason that the kernel rejected a program.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) error: io::Error,
@@ -321,7 +321,7 @@ impl Program {
         result.map(|fd| Program { fd }).map_err(|error| Refused { error, log })
     }
 
-    /// For the sockets that are to run it.
+    /// Its descriptor, for sockets that run it.
     pub(crate) fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
@@ -353,23 +353,23 @@ impl Program {
     }
 }
 
-/// How a program stands at an interface.
+/// The mode of an XDP program at an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum XdpMode {
     /// In the network stack, with any driver (`XDP_FLAGS_SKB_MODE`).
     Generic,
-    /// In the driver, before there is a packet of the stack (`XDP_FLAGS_DRV_MODE`).
+    /// In the driver, before the stack has the packet (`XDP_FLAGS_DRV_MODE`).
     Driver,
 }
 
-/// A program at an interface, for as long as this is there: the kernel removes it when the process ends, however it does.
+/// Keeps a program attached to an interface until it is dropped. The kernel also removes it when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct Link {
     _fd: OwnedFd,
 }
 
 impl Link {
-    /// Puts the program at the interface with this number; not in the place of another one.
+    /// Attaches the program to the interface with this index. It never replaces another program.
     pub(crate) fn xdp(program: &Program, index: i32, mode: XdpMode) -> io::Result<Link> {
         let flags = match mode {
             XdpMode::Generic => 2,
@@ -380,8 +380,7 @@ impl Link {
         Ok(Link { _fd: unsafe { attr.call_fd(LINK_CREATE) }? })
     }
 
-    /// Puts the program where packets come in at the interface with this number (tc ingress, TCX: Linux 6.6), before others that
-    /// are there.
+    /// Attaches the program to the ingress of the interface with this index (tc ingress, TCX: Linux 6.6), before any others.
     pub(crate) fn ingress(program: &Program, index: i32) -> io::Result<Link> {
         let mut attr =
             Attr::new().fd(0, &program.fd).put(4, &index.to_ne_bytes()).u32(8, ATTACH_TCX_INGRESS).u32(12, BEFORE);

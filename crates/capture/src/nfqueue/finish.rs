@@ -1,8 +1,8 @@
-//! Completes packets with an unfinished checksum, or without their end.
+//! Completes packets that have an unfinished checksum or are truncated.
 
 use margay_packet::checksum::internet;
 
-/// Writes the checksum of TCP or UDP into an IP packet, where it is one and whole. Of others it is not the card's to do.
+/// Writes the TCP or UDP checksum of a complete IP packet. Other packets stay unchanged, because cards fill in no other checksums.
 pub(super) fn fill_in(packet: &mut [u8]) {
     let _ = try_fill_in(packet);
 }
@@ -12,7 +12,7 @@ struct Carried {
     proto: u8,
     start: usize,
     end: usize,
-    /// A part of a datagram.
+    /// Whether it is a fragment.
     fragment: bool,
 }
 
@@ -61,8 +61,8 @@ fn try_fill_in(packet: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Makes a packet of which the end did not come one that ends there: its lengths say so. Whether it is a TCP segment, which may
-/// go on like that: its sender sends the rest again. Its checksum is not filled in.
+/// Adapts the length fields of a truncated packet to its present length. Returns whether it is a TCP segment. A shortened
+/// segment may be forwarded, because its sender retransmits the rest. Does not fill in the checksum.
 pub(super) fn shorten(packet: &mut [u8]) -> bool {
     try_shorten(packet).unwrap_or(false)
 }

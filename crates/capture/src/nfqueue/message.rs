@@ -8,9 +8,9 @@ use super::finish::fill_in;
 
 /// Bytes of a message before its attributes.
 pub(super) const HEADER: usize = 20;
-/// Of these, bytes of every message of netlink.
+/// The part of these that every netlink message has.
 const NETLINK_HEADER: usize = 16;
-/// The most that an attribute carries, and so the most bytes of a packet that come: 65535 less the attribute's header.
+/// Most bytes of an attribute's value, and therefore of a received packet: 65535 minus the attribute's header.
 pub(super) const PAYLOAD_MAX: usize = 65_531;
 
 const SUBSYSTEM: u16 = (libc::NFNL_SUBSYS_QUEUE as u16) << 8;
@@ -42,21 +42,21 @@ fn number(b: &[u8]) -> Option<u32> {
 /// A packet that waits for its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Queued {
-    /// Its number in the queue; each is one more than that before.
+    /// Its number in the queue. Numbers are consecutive.
     pub(super) id: u32,
-    /// The mark that it has (`meta mark`).
+    /// Its current mark (`meta mark`).
     pub(super) mark: u32,
     /// Its checksums are yet to be filled in.
     pub(super) unfinished: bool,
-    /// The kernel put several together, or will take it apart.
+    /// The kernel merged several packets into it, or will segment it.
     pub(super) merged: bool,
-    /// Its length, where not all of it came.
+    /// Its full length, if it was truncated.
     pub(super) full: Option<u32>,
-    /// Not all of it came, and it goes on as far as it did.
+    /// It was truncated, and is forwarded in its shortened form.
     pub(super) shortened: bool,
     /// The place of its bytes in the read buffer.
     pub(super) start: usize,
-    /// How many.
+    /// Number of its bytes.
     pub(super) len: usize,
 }
 
@@ -73,7 +73,7 @@ pub(super) enum Said {
     Other,
 }
 
-/// Reads the message at `at`; returns it and where the next one is. `None` at the end, and where the rest is no message.
+/// Reads the message at `at`. Returns it with the next one's offset; `None` at the end, or if the rest is not a message.
 pub(super) fn read(bytes: &[u8], at: usize) -> Option<(Said, usize)> {
     let len = word(bytes, at)? as usize;
     let message = bytes.get(at..at.checked_add(len)?).filter(|m| m.len() >= NETLINK_HEADER)?;
@@ -113,11 +113,11 @@ fn packet(message: &[u8], base: usize) -> Option<Queued> {
     Some(q)
 }
 
-/// Messages that are to be sent together.
+/// Messages to send together.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     pub(super) bytes: Vec<u8>,
-    /// Where the last message begins.
+    /// Offset of the last message.
     at: usize,
 }
 
@@ -137,7 +137,7 @@ impl Writer {
         self.bytes.extend(queue.to_be_bytes());
     }
 
-    /// A value of at most [`PAYLOAD_MAX`] bytes.
+    /// Appends an attribute with a value of at most [`PAYLOAD_MAX`] bytes.
     fn attribute(&mut self, kind: libc::c_int, value: &[&[u8]]) {
         let len = 4 + value.iter().map(|v| v.len()).sum::<usize>();
         self.bytes.extend((len as u16).to_ne_bytes());
@@ -156,7 +156,7 @@ impl Writer {
     /// Takes over a queue with all its parameters in one message, so that no packet is lost in between.
     pub(super) fn bind(&mut self, queue: u16, sequence: u32, length: u32, flags: u32) {
         self.begin(CONFIG, queue, sequence);
-        // nfqnl_msg_config_cmd: command, padding, protocol family (not looked at any more).
+        // nfqnl_msg_config_cmd: command, padding, protocol family (no longer used).
         self.attribute(libc::NFQA_CFG_CMD, &[&[libc::NFQNL_CFG_CMD_BIND as u8, 0, 0, 0]]);
         // nfqnl_msg_config_params: bytes to copy, mode.
         let range = (PAYLOAD_MAX as u32).to_be_bytes();
@@ -168,15 +168,16 @@ impl Writer {
         self.end();
     }
 
-    /// How many packets may wait from here on.
+    /// Sets the number of packets that may wait.
     pub(super) fn length(&mut self, queue: u16, sequence: u32, length: u32) {
         self.begin(CONFIG, queue, sequence);
         self.attribute(libc::NFQA_CFG_QUEUE_MAXLEN, &[&length.to_be_bytes()]);
         self.end();
     }
 
-    /// The verdict on the packet `id`, or (`all`) on all waiting ones up to it; its new mark; its new bytes, and whether their
-    /// checksum is unfinished: the kernel leaves it as it is.
+    /// Appends the verdict on the packet `id` or, with `all`, on all waiting packets up to it. It may have a new mark and new
+    /// bytes. The flag beside the bytes says that their checksum is unfinished. It is then filled in here, because the kernel
+    /// would forward the bytes as they are.
     pub(super) fn verdict(
         &mut self,
         queue: u16,
@@ -209,15 +210,15 @@ pub(super) struct Row {
     pub(super) port: u32,
     /// Packets that wait.
     pub(super) waiting: u64,
-    /// Packets dropped since too many waited.
+    /// Packets dropped because too many waited.
     pub(super) full: u64,
-    /// Packets dropped since the socket had no room.
+    /// Packets dropped because the socket had no room.
     pub(super) unsent: u64,
-    /// Packets that were given a number.
+    /// Packets that the kernel numbered.
     pub(super) numbered: u64,
 }
 
-/// The row of a queue in `/proc/net/netfilter/nfnetlink_queue`.
+/// Parses a queue's row in `/proc/net/netfilter/nfnetlink_queue`.
 pub(super) fn row(text: &str, queue: u16) -> Option<Row> {
     text.lines().find_map(|l| {
         let n: Vec<u64> = l.split_ascii_whitespace().map_while(|w| w.parse().ok()).collect();
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As the kernel writes them.
+    /// A message in the kernel's format.
     fn queued(id: u32, payload: &[u8], info: Option<u32>, full: Option<u32>) -> Vec<u8> {
         let mut w = Writer::default();
         w.begin(PACKET, 3, 0);
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!((b.id, b.unfinished, b.full, next), (6, false, Some(70_000), bytes.len()));
         assert_eq!(&bytes[b.start..b.start + b.len], b"defgh");
         assert_eq!(read(&bytes, next), None);
-        // Not whole.
+        // An incomplete message.
         assert_eq!(read(&bytes[..second - 1], 0), None);
     }
 

@@ -48,24 +48,24 @@ const SEND: usize = 64 << 10;
 /// The longest queue: far more than sockets have room for.
 const ENDLESS: u32 = 1 << 30;
 
-/// The way of accepted packets (`mode`).
+/// The next step of accepted packets (`mode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// They go on, past the rest of the chain.
+    /// They are accepted, and skip the rest of the chain.
     #[default]
     Accept,
-    /// They restart the chain with a mark, by which the rule lets them pass this time.
+    /// They restart the chain with a mark, by which the firewall rule recognises them and lets them pass.
     Repeat,
-    /// They go to that queue.
+    /// They go to the queue with this number.
     Route(u16),
 }
 
-/// A mark, and which of its bits are to be set.
+/// A mark, and the bits of it that change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mark {
-    /// The bits.
+    /// The new values of the bits.
     pub value: u32,
-    /// Those that change.
+    /// The bits that change.
     pub mask: u32,
 }
 
@@ -85,15 +85,15 @@ pub struct Settings {
     pub mode: Mode,
     /// Their mark when they restart the chain.
     pub repeat: Mark,
-    /// The mark of packets of flows that need no more looking.
+    /// The mark of packets in flows that need no more inspection.
     pub bypass: Option<Mark>,
-    /// Most packets that are answered together: 1 to 256.
+    /// Most packets in a batch, which are answered together: 1 to 256.
     pub batch: usize,
-    /// Packets that find no room pass, instead of being dropped.
+    /// Packets without room pass instead of being dropped.
     pub fail_open: bool,
-    /// How many may wait.
+    /// Most packets that may wait.
     pub length: u32,
-    /// Bytes of messages that may wait in the socket.
+    /// Most bytes of messages that may wait in the socket.
     pub buffer_size: u32,
     /// Merged packets arrive as one.
     pub gso: bool,
@@ -115,7 +115,7 @@ impl Default for Settings {
     }
 }
 
-/// The kernel's counts, without wrap-around.
+/// The kernel's counts, extended so that they do not wrap around.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counted {
     last: Row,
@@ -144,15 +144,15 @@ pub struct Nfqueue {
     writer: Writer,
     answers: Answerer,
     metas: Vec<Meta>,
-    /// The packets of the batch, as many as `metas`.
+    /// The packets of the batch, one for each of `metas`.
     queued: Vec<Queued>,
-    /// The kernel's table of queues, once it was opened.
+    /// The kernel's table of queues, if it is open.
     table: Option<File>,
     sequence: u32,
     started: bool,
     /// Number of the last packet.
     last: u32,
-    /// Numbers of packets that did not come.
+    /// Count of packet numbers that were skipped.
     missing: u64,
     trusted: bool,
     counted: Counted,
@@ -160,7 +160,7 @@ pub struct Nfqueue {
 }
 
 impl Nfqueue {
-    /// Makes the socket; the queue is taken over by [`LiveSource::start`].
+    /// Creates the socket. [`LiveSource::start`] takes over the queue.
     ///
     /// # Errors
     /// [`LiveError::Setting`], [`LiveError::System`].
@@ -178,7 +178,7 @@ impl Nfqueue {
         let socket = Socket::new().map_err(failed("cannot open a netlink socket"))?;
         socket.room(settings.buffer_size).map_err(failed("its buffer cannot be of that size (buffer-size)"))?;
         socket.no_pause().map_err(failed("its socket cannot be set up"))?;
-        // Answers go past the rule that queues.
+        // Mark answers, so that they pass the queueing rule.
         let mark = match settings.mode {
             Mode::Repeat => Some(settings.repeat),
             Mode::Accept | Mode::Route(_) => settings.bypass,
@@ -203,11 +203,11 @@ impl Nfqueue {
         })
     }
 
-    /// Its row in the kernel's table, for any owner.
+    /// The queue's row in the kernel's table, whoever owns it.
     fn row(&mut self) -> Option<Row> {
         let table = match &mut self.table {
             Some(open) => open,
-            // `/proc/net` is that of the process's first thread, which may be in another network namespace.
+            // `/proc/net` belongs to the process's first thread, which may be in another network namespace.
             none => none.insert(File::open("/proc/thread-self/net/netfilter/nfnetlink_queue").ok()?),
         };
         let mut text = String::new();
@@ -228,13 +228,13 @@ impl Nfqueue {
         self.counters.kernel_drops = k.full
             + match self.settings.fail_open {
                 false => k.unsent,
-                // After the last that came, too.
+                // Also count skipped numbers after the last received packet.
                 true if row.waiting == 0 => self.missing + u64::from((row.numbered as u32).wrapping_sub(self.last)),
                 true => self.missing,
             };
     }
 
-    /// Receives waiting messages; whether there were any.
+    /// Receives waiting messages. Returns whether there were any.
     fn fill(&mut self, max: usize) -> bool {
         let got = match self.socket.receive(&mut self.slots, max) {
             Ok(n) => n,
@@ -276,7 +276,7 @@ impl Nfqueue {
                         });
                         self.queued.push(q);
                     }
-                    // A verdict on a packet that is gone, with its interface.
+                    // An error answers a verdict on a packet that no longer exists, because its interface disappeared.
                     Said::Answer { error, .. } => self.counters.errors += u64::from(error != 0),
                     Said::Other => self.counters.unreadable += 1,
                 }
@@ -286,19 +286,19 @@ impl Nfqueue {
         got > 0
     }
 
-    /// Waits for a message; whether there is one.
+    /// Waits for a message. Returns whether there may be one.
     #[cold]
     fn wait(&mut self, wait: Duration) -> bool {
         let polled = self.socket.poll(wait);
         polled.count(&mut self.counters);
         if polled == Polled::Error {
-            // An error without a cause must not start a busy loop.
+            // Pause, so that an error without a cause does not start a busy loop.
             std::thread::sleep(wait.min(Duration::from_millis(1)));
         }
         polled != Polled::Timeout
     }
 
-    /// The kernel's instructions for a packet: a verdict, and its mark if that changes.
+    /// The verdict for the kernel on a packet, and its mark if that changes.
     fn outcome(&self, decisions: &Decisions, n: usize, q: &Queued) -> (u32, Option<u32>) {
         if decisions.verdict(n) == Verdict::Drop {
             return (libc::NF_DROP as u32, None);
@@ -323,7 +323,7 @@ impl Nfqueue {
         (verdict, (mark != q.mark).then_some(mark))
     }
 
-    /// Sends the verdicts that were written, on so many packets.
+    /// Sends the collected verdicts, which are on `packets` packets.
     fn flush(&mut self, packets: usize) {
         if self.writer.bytes.is_empty() {
             return;
@@ -335,7 +335,7 @@ impl Nfqueue {
         self.writer.clear();
     }
 
-    /// Answers the batch.
+    /// Sends the batch's verdicts and additional answers.
     fn answer(&mut self, decisions: &Decisions) {
         let queue = self.settings.queue;
         let mut n = 0;
@@ -343,7 +343,7 @@ impl Nfqueue {
         while let Some(q) = self.queued.get(n) {
             let (verdict, mark) = self.outcome(decisions, n, q);
             let first = n;
-            // Bytes that the packet goes on with, if they are others.
+            // The packet's new bytes, if it is forwarded with other ones.
             let other = |n: usize, q: &Queued| match decisions.verdict(n) {
                 Verdict::Drop => None,
                 Verdict::Replace(..) => decisions.replacement(n).map(|b| (b, q.unfinished || q.shortened)),
@@ -381,12 +381,12 @@ impl Nfqueue {
         }
     }
 
-    /// Sends the writer's messages to the kernel; returns its answer.
+    /// Sends the writer's messages to the kernel. Returns the kernel's answer.
     fn configure(&mut self) -> std::io::Result<()> {
         let sent = self.socket.send(&self.writer.bytes);
         self.writer.clear();
         sent?;
-        // It only answers where something is wrong, and has done so by now.
+        // The kernel answers only errors, and has done so by now.
         let mut answer = [0; 512];
         let len = self.socket.peek(&mut answer)?.unwrap_or(0);
         match answer.get(..len).and_then(|a| message::read(a, 0)) {
@@ -466,7 +466,7 @@ impl LiveSource for Nfqueue {
     fn start(&mut self) -> Result<(), LiveError> {
         self.take_over()?;
         self.started = true;
-        // Only root may open the kernel's table: now, while that is allowed.
+        // Open the kernel's table now, because only root may.
         self.row();
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Packets of our own, sent unchanged: answers of `reject`.
+//! Sends the engine's own packets unchanged: the answers of `reject`.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,14 +9,14 @@ use crate::sys;
 #[derive(Debug)]
 pub(super) struct Answerer {
     mark: Option<u32>,
-    /// For IPv4 and IPv6, once they are needed.
+    /// For IPv4 and IPv6; `None` if the socket could not be opened.
     sockets: [Option<OwnedFd>; 2],
 }
 
 impl Answerer {
-    /// Its packets have that mark.
+    /// Opens the sockets. Sent packets get the mark.
     pub(super) fn new(mark: Option<u32>) -> Answerer {
-        // Now, while it is allowed; where it is not, sending tells.
+        // Open them now, while that is allowed. If it is not, sending reports the error.
         let sockets = [libc::AF_INET, libc::AF_INET6].map(|family| sys::raw_ip(family, mark).ok());
         Answerer { mark, sockets }
     }

@@ -1,14 +1,13 @@
-//! Messages as the kernel would have sent them, read as live capture reads them: for the fuzz targets. No socket and no
+//! Reads messages in the kernel's format as live capture does, for the fuzz targets. No socket and no
 //! privilege is needed.
 
 use super::finish::{fill_in, shorten};
 use super::message::{self, PAYLOAD_MAX, Queued, Said, Writer};
 
-/// Reads messages of netlink that follow one another, and writes a verdict on each packet. Returns the packets, as the engine
-/// would see them.
+/// Reads consecutive netlink messages, and writes a verdict on each packet. Returns the packets as the engine would see them.
 ///
 /// # Panics
-/// Where a packet is not within its message, messages do not come to an end, or verdicts are no messages.
+/// If a packet is not within its message, the loop over messages does not end, or a verdict is not a valid message.
 pub fn messages(bytes: &mut [u8]) -> Vec<Vec<u8>> {
     let (mut at, mut packets, mut writer) = (0, Vec::new(), Writer::default());
     while let Some((said, next)) = message::read(bytes, at) {
@@ -25,7 +24,7 @@ pub fn messages(bytes: &mut [u8]) -> Vec<Vec<u8>> {
         verdict(&mut writer, &q, packet);
         packets.push(packet.to_vec());
     }
-    // The output is messages, each with its length.
+    // The output consists of messages with their lengths.
     let mut at = 0;
     while let Some((_, next)) = message::read(&writer.bytes, at) {
         at = next;

@@ -1,5 +1,5 @@
-//! The system's side of a netlink socket: its calls. All `unsafe` code of NFQUEUE alone is here, and in `raw`; safe code parses the messages
-//! (`message`).
+//! System calls of a netlink socket. All `unsafe` code that only NFQUEUE needs is here and in `raw`; safe code parses the
+//! messages (`message`).
 
 #![allow(unsafe_code)]
 
@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use crate::sys::{self, Polled, check};
 
-/// A socket of NETLINK_NETFILTER.
+/// A NETLINK_NETFILTER socket.
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
-    /// The number that it goes by.
+    /// Its netlink port.
     pub(super) port: u32,
 }
 
-/// Room for several messages: as many slots of the same size, in one piece of memory.
+/// Memory for several messages, divided into slots of the same size.
 #[derive(Debug)]
 pub(super) struct Slots {
     bytes: Vec<u8>,
     size: usize,
-    /// Of each slot, how many bytes came; as many as there are messages.
+    /// Bytes received in each slot that has a message.
     lengths: Vec<usize>,
 }
 
@@ -39,17 +39,17 @@ impl Slots {
         &mut self.bytes
     }
 
-    /// Where the message in the slot `n` begins, and ends.
+    /// Start and end of the message in slot `n`.
     pub(super) fn filled(&self, n: usize) -> (usize, usize) {
         (n * self.size, n * self.size + self.lengths.get(n).copied().unwrap_or(0))
     }
 }
 
-/// Most messages that one call takes.
+/// Most messages of one call.
 pub(super) const AT_ONCE: usize = 256;
 
 impl Socket {
-    /// A socket that has no queue yet.
+    /// Opens a socket, which has no queue yet.
     pub(super) fn new() -> io::Result<Socket> {
         let fd = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_NONBLOCK, libc::NETLINK_NETFILTER)?;
         let mut socket = Socket { fd, port: 0 };
@@ -71,19 +71,19 @@ impl Socket {
         sys::set(&self.fd, level, name, &value)
     }
 
-    /// How many bytes of messages may wait: more than others may have, where that is allowed.
+    /// Sets how many bytes of messages may wait. If the process is privileged, they may exceed the system's limit.
     pub(super) fn room(&self, bytes: u32) -> io::Result<()> {
         let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         self.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
             .or_else(|_| self.set(libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))
     }
 
-    /// Goes on as soon as there is room again after there was none; otherwise the kernel waits until all was read.
+    /// After the socket was full, the kernel continues as soon as there is room. By default, it waits until all messages were read.
     pub(super) fn no_pause(&self) -> io::Result<()> {
         self.set(libc::SOL_NETLINK, libc::NETLINK_NO_ENOBUFS, 1)
     }
 
-    /// Hands messages to the kernel, which has processed them on return.
+    /// Sends messages to the kernel, which processes them before this returns.
     pub(super) fn send(&self, bytes: &[u8]) -> io::Result<()> {
         let to = kernel();
         let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
@@ -101,7 +101,7 @@ impl Socket {
         }
     }
 
-    /// Copies the first message that waits to `to`, and leaves it there; its length. `None` where none waits.
+    /// Copies the first waiting message to `to`, and leaves it in the socket. Returns its length; `None` if none waits.
     pub(super) fn peek(&self, to: &mut [u8]) -> io::Result<Option<usize>> {
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         // SAFETY: the kernel writes at most as many bytes to `to` as it has.
@@ -115,8 +115,8 @@ impl Socket {
         }
     }
 
-    /// Takes the messages that wait, at most `max` and as many as there are slots, without waiting for any. Those that are not
-    /// the kernel's are left out. Returns how many came.
+    /// Takes waiting messages without blocking, at most `max` and at most one for each slot. Leaves out messages that the kernel
+    /// did not send. Returns the number of messages.
     pub(super) fn receive(&self, slots: &mut Slots, max: usize) -> io::Result<usize> {
         slots.lengths.clear();
         let count = (slots.bytes.len() / slots.size).min(max).min(AT_ONCE);
@@ -155,7 +155,7 @@ impl Socket {
     }
 }
 
-/// The kernel's address, and that of a socket that is to get a number.
+/// The kernel's address. It is also the address to bind to for an automatic port.
 fn kernel() -> libc::sockaddr_nl {
     // SAFETY: a plain C structure for which zero is a value.
     let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };

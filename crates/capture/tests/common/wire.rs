@@ -1,11 +1,11 @@
-//! Frames, how they are put on the wire, and how an interface's change is waited for.
+//! Builds and sends frames, and waits for changes of an interface.
 #![allow(dead_code)]
 
 use std::time::{Duration, Instant};
 
 use margay_capture::live::{Decisions, LinkChange, LiveSource, Received};
 
-/// How long something is waited for that must come.
+/// How long to wait for something that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A UDP datagram in an Ethernet frame.
@@ -36,7 +36,7 @@ impl Sender {
     }
 
     pub(crate) fn send(&mut self, frame: &[u8]) {
-        // The other end may be behind.
+        // The socket may be full for a moment.
         let end = Instant::now() + Duration::from_secs(10);
         while let Err(e) = self.0.sendpacket(frame) {
             assert!(Instant::now() < end, "{e}");
@@ -44,7 +44,7 @@ impl Sender {
     }
 }
 
-/// Receives until the interface is as said.
+/// Receives until the interface has changed as expected.
 pub(crate) fn until(source: &mut impl LiveSource, change: LinkChange) -> bool {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {

@@ -9,7 +9,7 @@ impl Card<'_> {
         packet.wrapping_mul(self.stride) & PACKETS
     }
 
-    /// An assist moves bytes between its buffers and DRAM, a row at a time.
+    /// A hardware assist moves bytes between its buffers and DRAM, one row at a time. Returns the end time.
     pub(super) fn transfer(&mut self, now: u64, address: u32, bytes: u32) -> u64 {
         let row = self.design.dram.row;
         let (mut at, mut left, mut end) = (address, bytes, now);
@@ -22,7 +22,7 @@ impl Card<'_> {
         end
     }
 
-    /// Instructions of a core, with what they ask of scratchpad and data ([`super::pace`]).
+    /// Executes instructions on a core, with their accesses to scratchpad and data ([`super::pace`]). Returns the end time.
     #[inline]
     pub(super) fn compute(&mut self, core: usize, now: u64, instructions: f64) -> u64 {
         let idle = self.idle.count_ones() as usize;
@@ -37,7 +37,7 @@ impl Card<'_> {
         end
     }
 
-    /// The core reads `bytes` from DRAM through what cache there is.
+    /// Reads `bytes` from DRAM, through the core's cache if there is one. Returns the end time.
     #[inline]
     pub(super) fn read(&mut self, core: usize, now: u64, address: u32, bytes: u32) -> u64 {
         let block = self.design.block;
@@ -52,7 +52,7 @@ impl Card<'_> {
         at
     }
 
-    /// Without a cache every word is an access of its own.
+    /// Without a cache, each word is a separate access.
     fn read_words(&mut self, now: u64, mut address: u32, blocks: u32) -> u64 {
         let block = self.design.block;
         let mut at = now;
@@ -71,7 +71,7 @@ impl Card<'_> {
         let Some(cache) = self.caches.first_mut() else { return now };
         let (mut at, mut missed) = (now, 0);
         for _ in 0..blocks {
-            // The pipeline hides the core's own accesses, not its wait for those of others.
+            // The pipeline hides the core's own accesses, but not the wait for other cores' accesses.
             let port = &mut self.ports[(address >> shift) as usize & mask];
             let start = at.max(*port);
             *port = start + all;
@@ -101,7 +101,7 @@ impl Card<'_> {
         at
     }
 
-    /// A posted write of one block.
+    /// Writes one block as a posted write. Returns the time at which the core continues.
     pub(super) fn write(&mut self, now: u64, address: u32) -> u64 {
         let block = self.design.block;
         let end = self.dram.access(now, address & !(block - 1), block, 1);
@@ -121,7 +121,7 @@ impl Card<'_> {
         }
     }
 
-    /// The code of a stage comes into the instruction cache.
+    /// Loads the code of a stage into the instruction cache, unless it is there. Returns the end time.
     pub(super) fn code(&mut self, core: usize, now: u64, stage: u8) -> u64 {
         let code = &mut self.cores[core].code;
         let found = code.iter().position(|s| *s == stage);

@@ -1,6 +1,8 @@
-//! The card at work: an event-driven replay of a work trace through a design.
+//! Simulates the card: an event-driven replay of a work trace through a design.
 //!
-//! Events are arrivals, and the ends of work of cores and matcher; the earliest is next, and among equals the lowest number. A core's work is cut into pieces of at most [`CHUNK`] bytes, so that what cores ask of DRAM and cache comes nearly in order.
+//! Events are arrivals, and the times at which cores and matcher finish work. The earliest event is next; among equal times, the
+//! one with the lowest number. A core's work is divided into pieces of at most [`CHUNK`] bytes, so that the cores' requests to DRAM
+//! and cache are nearly in order.
 
 mod memory;
 mod pace;
@@ -16,26 +18,26 @@ use crate::trace::Trace;
 
 use self::pace::Pace;
 
-/// Bytes of a flush that a core copies or matches before others are looked at again.
+/// Bytes of a flush that a core copies or matches in one event.
 pub const CHUNK: u32 = 512;
-/// How far posted writes may be behind the core, in ps.
+/// How far posted writes may lag behind the core, in ps.
 const WRITE_BUFFER: u64 = 100_000;
 const NEVER: u64 = u64::MAX;
 const NOBODY: u8 = u8::MAX;
-/// A flow is inspected to its end.
+/// In [`enough`]: the flow is inspected to its end.
 const NOT_YET: u32 = u32::MAX;
 const FLOWS: u32 = 0x1000_0000;
 const RULES: u32 = 0x2000_0000;
 const TABLES: u32 = 0x3000_0000;
 const STREAMS: u32 = 0x4000_0000;
 const PACKETS: u32 = 0x0fff_ffff;
-/// Preamble, gap and check sum of a frame on the wire.
+/// Bytes of a frame's preamble, gap and checksum on the wire.
 const WIRE: u64 = 24;
 
-/// How packets come.
+/// How packets arrive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// As fast as the card has room: nothing is lost.
+    /// As soon as the card has room, so nothing is lost.
     Saturated,
     /// At a rate in bit/s of frames, evenly; packets without room are lost.
     Even(f64),
@@ -49,13 +51,13 @@ pub const STAGES: [&str; 6] = ["assignment", "reassembly", "software matching", 
 /// The result.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
-    /// Packets that the card finished.
+    /// Number of packets that the card finished.
     pub done: u64,
-    /// Packets that found no room.
+    /// Packets that were lost for lack of room.
     pub lost: u64,
-    /// Bytes of the frames that were finished.
+    /// Bytes of the finished frames.
     pub bytes: u64,
-    /// From the first arrival to the last end, in ps.
+    /// Time from the first arrival to the end of the last packet, in ps.
     pub time: u64,
     /// Time that cores worked, in ps, by stage.
     pub stages: [u64; 6],
@@ -81,11 +83,11 @@ pub struct Outcome {
     pub dropped: u64,
     /// Packets that went to the host, and their bytes.
     pub host: (u64, u64),
-    /// Instructions of the host.
+    /// Host instructions.
     pub host_work: f64,
-    /// Sum of the times from arrival to end, in ps.
+    /// Sum of the packets' times from arrival to end, in ps.
     pub latency: u128,
-    /// Packets by the binary logarithm of their latency in ps, in quarters.
+    /// Number of packets by the binary logarithm of their latency in ps, in steps of a quarter.
     pub latencies: Vec<u64>,
 }
 
@@ -105,7 +107,7 @@ impl Outcome {
         self.latency as f64 * 1e-12 / self.done.max(1) as f64
     }
 
-    /// A latency in s that the share `q` of packets does not exceed, to a quarter of a doubling.
+    /// The latency in s that the share `q` of packets does not exceed, with the precision of a quarter of a doubling.
     pub fn latency_at(&self, q: f64) -> f64 {
         let mut left = (self.done as f64 * q).ceil();
         for (quarter, n) in self.latencies.iter().enumerate() {
@@ -117,12 +119,12 @@ impl Outcome {
         0.0
     }
 
-    /// Cores of a host that does `speed` instructions a second with each, for what the card leaves to it of `rate` bit/s.
+    /// Number of host cores, with `speed` instructions a second each, for the work that the card leaves at `rate` bit/s.
     pub fn host_cores(&self, rate: f64, speed: f64) -> f64 {
         self.host_work / (self.bytes.max(1) as f64 * 8.0) * rate / speed
     }
 
-    /// Share of the cores' time that they worked.
+    /// Share of the time that the cores worked.
     pub fn core_share(&self) -> f64 {
         self.cores.iter().sum::<u64>() as f64 / (self.time.max(1) as f64 * self.cores.len().max(1) as f64)
     }
@@ -151,7 +153,7 @@ struct Core {
     at: u64,
     task: Task,
     queue: VecDeque<u32>,
-    /// Stages whose code is in the instruction cache, the last used first.
+    /// Stages whose code is in the instruction cache, the most recently used first.
     code: [u8; 4],
 }
 
@@ -159,17 +161,17 @@ struct Core {
 struct Slot {
     packet: u32,
     arrived: u64,
-    /// When it is in memory.
+    /// The time at which it is in memory.
     ready: u64,
-    /// Jobs that are not done yet.
+    /// Unfinished jobs.
     pending: u8,
-    /// A flush point was put in since the flow moved.
+    /// A flush point was inserted, because the flow moved.
     split: bool,
-    /// It was dropped.
+    /// The packet was dropped.
     dropped: bool,
 }
 
-/// Locks; who had each last matters to private caches.
+/// Locks. With private caches, it matters which core had a lock last.
 #[derive(Debug, Clone, Copy)]
 enum Lock {
     Assign,
@@ -182,7 +184,7 @@ struct Card<'a> {
     costs: &'a Costs,
     trace: &'a Trace,
     cycle: f64,
-    /// What an instruction takes, and how many were done, by the number of idle cores.
+    /// The time of an instruction, and the number of instructions executed, by the number of idle cores.
     paces: Vec<(Pace, f64)>,
     /// The refill of a private cache after a flush (time in ps, accesses), and which cores need it.
     refill: (u64, u64),
@@ -202,13 +204,13 @@ struct Card<'a> {
     unused: Vec<u32>,
     arrivals: VecDeque<(u64, u32)>,
     assigning: bool,
-    /// A core was woken for the first of the arrivals.
+    /// A core was woken for the first arrival.
     called: bool,
     blocked: Option<(u32, u8)>,
     flows: Vec<u8>,
-    /// Flows that had an alert, where the card prevents.
+    /// Flows that had an alert, if the design drops their remaining packets.
     barred: Vec<bool>,
-    /// The packet of each flow after which the host needs no more of it, if the card follows flows for the host.
+    /// The packet of each flow from which on the host needs no more of it, if the card tracks flows for the host.
     enough: Vec<u32>,
     jobs: VecDeque<Job>,
     matching: VecDeque<u32>,
@@ -218,12 +220,12 @@ struct Card<'a> {
 
 /// Replays `trace` through `design`.
 ///
-/// The design was checked ([`Design::check`]) and so was the trace.
+/// The caller has checked the design ([`Design::check`]) and the trace ([`Trace::check`]).
 pub fn simulate(design: &Design, costs: &Costs, trace: &Trace, load: Load) -> Outcome {
     Card::new(design, costs, trace).run(load)
 }
 
-/// For each flow the first packet with payload behind the last one that anything was inspected of.
+/// For each flow, the first packet with payload after the last packet that caused an inspection.
 fn enough(trace: &Trace) -> Vec<u32> {
     let mut from = vec![NOT_YET; trace.flows.len()];
     for (number, p) in trace.packets.iter().enumerate() {
@@ -254,7 +256,7 @@ impl<'a> Card<'a> {
             refill: pace::refill(design, costs),
             cold: 0,
             refilled: 0,
-            // An odd number of rows, so that packets go to all chips and banks in turn.
+            // Use an odd number of rows, so that packets go to all chips and banks in turn.
             stride: (longest.max(2048).div_ceil(design.dram.row) | 1) * design.dram.row,
             cores: (0..n)
                 .map(|_| Core {
@@ -293,12 +295,12 @@ impl<'a> Card<'a> {
 
     fn run(mut self, load: Load) -> Outcome {
         let mut next = 0usize;
-        // The time at which the next packet is there, and the generator of gaps.
+        // The arrival time of the next packet, and the generator of gaps.
         let mut due = 0u64;
         let mut seed = if let Load::Poisson(_, seed) = load { seed | 1 } else { 1 };
         let mut end = 0u64;
         loop {
-            // The earliest event; a packet that waits for room is not one.
+            // Find the earliest event. A packet that waits for room is not an event.
             let full = self.unused.is_empty() || self.design.steered && self.blocked.is_some();
             let waits = load == Load::Saturated && full;
             let mut at = if next < self.trace.packets.len() && !waits { due.max(end) } else { NEVER };
@@ -317,7 +319,7 @@ impl<'a> Card<'a> {
                 && self.may_assign()
                 && !self.called
             {
-                // A packet came into memory while a core had nothing to do.
+                // A packet arrived in memory while a core was idle.
                 self.called = true;
                 self.wake(ready.max(end));
                 continue;
@@ -375,7 +377,7 @@ impl<'a> Card<'a> {
         }
         let each = (sum(&|p| p.chip) / chips) as u64;
         self.out.dram.iter_mut().for_each(|busy| *busy += each);
-        // Where both together are more than the chips can serve, they are what the run takes.
+        // If both together exceed what the chips can serve, the chips determine the run's time.
         self.out.time = self.out.dram.iter().fold(end, |time, busy| time.max(*busy));
         self.out
     }
@@ -384,7 +386,7 @@ impl<'a> Card<'a> {
         !self.assigning && self.blocked.is_none()
     }
 
-    /// Wakes a core that has nothing to do, if there is one.
+    /// Wakes an idle core, if there is one.
     fn wake(&mut self, at: u64) {
         if self.idle != 0 {
             let core = self.idle.trailing_zeros() as usize;
@@ -400,7 +402,7 @@ impl<'a> Card<'a> {
     }
 }
 
-/// A number of mean 1 with exponential distribution, from a generator of 64 bits (xorshift*).
+/// An exponentially distributed number with mean 1, from a 64-bit generator (xorshift*).
 fn exponential(state: &mut u64) -> f64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;

@@ -1,13 +1,13 @@
 //! The time of an instruction: its cycle, its share of branch losses, and its share of waits for scratchpad and DRAM.
 //!
-//! Packets, flows, rules and tables are read from simulated caches and rows. Other data of the firmware (nodes of trees, stack, heap) is
-//! too much to replay: how often it misses follows from curves that are counted from Margay's own code for caches of each size, and how
-//! long cores wait for each other from a queue of constant service.
+//! Packets, flows, rules and tables are read from simulated caches and rows. The firmware's other data (tree nodes, stack, heap) is
+//! too much to replay. Its miss rates come from curves that were counted from Margay's own code for each cache size. The time that
+//! cores wait for each other comes from a queue with constant service time.
 
 use crate::cost::Costs;
 use crate::design::{Design, Sharing};
 
-/// Of scratchpad, cache ports and DRAM, others take at most this share of what a core finds.
+/// Other cores take at most this share of scratchpad, cache ports and DRAM.
 const MOST: f64 = 0.9;
 
 /// The time of an instruction while some cores are idle.
@@ -15,15 +15,15 @@ const MOST: f64 = 0.9;
 pub(super) struct Pace {
     /// Time in ps.
     pub(super) time: f64,
-    /// Reads of data, those of them that the cache does not have, and rows that they open.
+    /// Data reads, cache misses among them, and rows that they open.
     pub(super) reads: f64,
     pub(super) accesses: f64,
     pub(super) rows: f64,
-    /// Time of a DRAM chip in ps.
+    /// Time that it occupies a DRAM chip, in ps.
     pub(super) chip: f64,
 }
 
-/// How many references of a thousand a cache of `bytes` misses, between the sizes that were counted in proportion to the logarithm.
+/// Misses for 1,000 references in a cache of `bytes`. Between the counted sizes, it interpolates by the size's logarithm.
 fn misses(costs: &Costs, bytes: f64) -> f64 {
     let curve = [
         costs.miss_512,
@@ -41,13 +41,13 @@ fn misses(costs: &Costs, bytes: f64) -> f64 {
     curve[low] + (curve[high] - curve[low]) * part
 }
 
-/// Time that an access to what others use for the share `busy` waits, in times of its own service.
+/// Mean wait for a resource that others use for the share `busy` of the time, in units of the service time.
 fn wait(busy: f64) -> f64 {
     let busy = busy.clamp(0.0, MOST);
     busy / (2.0 * (1.0 - busy))
 }
 
-/// The refill of a private cache after a flush: time of the core in ps, accesses.
+/// The refill of a private cache after a flush: the core's time in ps, and the number of accesses.
 pub(super) fn refill(design: &Design, costs: &Costs) -> (u64, u64) {
     if design.sharing == Sharing::Shared || design.cache == 0 || costs.data <= 0.0 {
         return (0, 0);
@@ -57,7 +57,7 @@ pub(super) fn refill(design: &Design, costs: &Costs) -> (u64, u64) {
     (blocks * each, blocks)
 }
 
-/// The pace of a core by the number of idle ones.
+/// The pace of a core, by the number of idle cores.
 pub(super) fn paces(design: &Design, costs: &Costs) -> Vec<Pace> {
     (0..=design.cores).map(|idle| pace(design, costs, f64::from((design.cores - idle).max(1)))).collect()
 }
@@ -66,7 +66,7 @@ fn pace(design: &Design, costs: &Costs, active: f64) -> Pace {
     let cycle = 1e12 / design.frequency;
     let own = cycle * (1.0 / design.issue + costs.stall);
     let others = active - 1.0;
-    // The scratchpad: an access takes a cycle of its bank.
+    // The scratchpad: an access occupies its bank for a cycle.
     let asked = costs.scratch * cycle / f64::from(design.banks);
     let mut time = own + costs.scratch * cycle * wait(others * asked / own);
     time = time.max(active * asked);
@@ -89,7 +89,7 @@ fn pace(design: &Design, costs: &Costs, active: f64) -> Pace {
     let chips = f64::from(dram.chips);
     let alone = time + accesses * dram.first as f64 + chip;
     time = alone + chip * wait(others * chip / (chips * alone));
-    // The rest of the chips' time is for packets, flows, rules and tables.
+    // The remaining time of the chips is for packets, flows, rules and tables.
     time = time.max(active * chip / (chips * MOST));
     Pace { time, reads: costs.data, accesses, rows, chip }
 }

@@ -10,7 +10,7 @@ impl Card<'_> {
         self.trace.packets[self.slots[slot as usize].packet as usize]
     }
 
-    /// A core works for a stage from `now` to `end`, and then goes on with `task`.
+    /// Makes a core work on a stage from `now` to `end`, and then continue with `task`.
     pub(super) fn busy(&mut self, core: usize, stage: usize, now: u64, end: u64, task: Task) {
         self.out.stages[stage] += end - now;
         self.out.cores[core] += end - now;
@@ -27,7 +27,7 @@ impl Card<'_> {
                 if self.cores[usize::from(queue)].queue.len() < self.design.queue as usize {
                     self.enqueue(slot, queue, now);
                 } else {
-                    // All that came later waits behind it.
+                    // All later packets wait behind it.
                     self.blocked = Some((slot, queue));
                 }
                 self.pick(core, now);
@@ -138,8 +138,8 @@ impl Card<'_> {
         self.busy(core, 0, now, end, Task::Assign { slot, queue });
     }
 
-    /// Hardware puts a packet that is in memory from `ready` on into a queue. Where that is full, the packet waits if it `may`, and all
-    /// behind it with it, or is lost.
+    /// Hardware puts a packet into a queue, once it is in memory at `ready`. If the queue is full, the packet is lost or, if it `may`,
+    /// waits, and with it all later packets.
     pub(super) fn steer(&mut self, slot: u32, ready: u64, may: bool) {
         let flow = self.work(slot).flow as usize;
         let queue = (self.trace.flows[flow] as usize % self.cores.len()) as u8;
@@ -153,7 +153,7 @@ impl Card<'_> {
         }
     }
 
-    /// A packet goes to the host, which does the rest.
+    /// Passes a packet to the host, which does the remaining work.
     fn leave_to_host(&mut self, work: Work) {
         let costs = self.costs;
         let (mut bytes, mut instructions) = (u64::from(work.bytes), costs.host_packet);
@@ -170,7 +170,7 @@ impl Card<'_> {
         self.out.host_work += instructions;
     }
 
-    /// The flow of a packet needs no more work.
+    /// Whether the packet's flow needs no more work.
     fn enough(&self, slot: u32, work: Work) -> bool {
         self.enough.get(work.flow as usize).is_some_and(|from| self.slots[slot as usize].packet >= *from)
     }
@@ -205,11 +205,11 @@ impl Card<'_> {
         self.busy(core, 1, now, at, next);
     }
 
-    /// Puts a segment into the tree. What others may have locked is taken when its time has come, not ahead of it.
+    /// Inserts a segment into the tree. It takes a lock only when simulated time has reached that point, so that no core gets it early.
     fn segment(&mut self, core: usize, now: u64, slot: u32) {
         let mut start = now;
         if self.design.assignment != Assignment::Reassign {
-            // One tree for all cores.
+            // All cores share one tree.
             self.lock(core, Lock::Tree);
             start = now.max(self.tree);
         }
@@ -218,7 +218,7 @@ impl Card<'_> {
         self.busy(core, 1, now, end, Task::Packet { slot, copied: 0 });
     }
 
-    /// Copies the bytes to inspect, a piece at a time.
+    /// Copies the bytes to inspect, one piece at a time.
     pub(super) fn packet(&mut self, core: usize, now: u64, slot: u32, copied: u32) {
         let work = self.work(slot);
         match self.design.part {
@@ -234,14 +234,14 @@ impl Card<'_> {
             if work.group == 0 && work.uris == 0 {
                 return self.notify(core, now, slot);
             }
-            // Rules that ask for no bytes, or for what is known already.
+            // Only rules that inspect no bytes, or bytes that were copied before.
             self.inspect_uris(now, slot, work);
             return self.verify(core, now, slot, 0);
         }
         if !self.design.gather && copied < work.flush {
             let part = (work.flush - copied).min(CHUNK);
             let packet = self.slots[slot as usize].packet;
-            // What the packet brought is in its buffer, what came before in others.
+            // The packet's own bytes are in its buffer, and earlier ones in other buffers.
             let base = if copied < u32::from(work.payload) {
                 self.address(packet) + 64
             } else {
@@ -267,7 +267,7 @@ impl Card<'_> {
         }
     }
 
-    /// Puts what remains of a packet down: its verification, and its URIs where it has some.
+    /// Queues the remaining work of a packet: its verification, and its URIs if it has any.
     pub(super) fn inspect_uris(&mut self, now: u64, slot: u32, work: Work) {
         let uris = work.uris > 0 && self.design.part == Part::All;
         self.slots[slot as usize].pending = 1 + u8::from(uris);
@@ -292,7 +292,7 @@ impl Card<'_> {
         self.matcher = (end, slot);
     }
 
-    /// The matcher is through with a flush.
+    /// Handles the end of a flush in the matcher.
     pub(super) fn matched(&mut self, now: u64) {
         self.jobs.push_back(Job::Verify(self.matcher.1));
         self.wake(now);
@@ -317,7 +317,7 @@ impl Card<'_> {
         self.busy(core, 2, now, end, Task::Match { slot, done: done + part });
     }
 
-    /// Verifies the next of the reported rules.
+    /// Verifies the next reported rule.
     pub(super) fn verify(&mut self, core: usize, now: u64, slot: u32, next: u16) {
         let work = self.work(slot);
         let reports = if self.design.matcher > 0.0 { work.all } else { work.group };

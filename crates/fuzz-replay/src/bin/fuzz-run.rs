@@ -1,5 +1,5 @@
-//! Runs inputs through a fuzz target on stable Rust: `fuzz-run TARGET FILE|FOLDER...`. Says which do not hold, and why; the status
-//! is 1 where any does not.
+//! Runs inputs through a fuzz target on stable Rust: `fuzz-run TARGET FILE|FOLDER...`. Prints the inputs that fail, with the
+//! reason. The exit status is 1 if any fails.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use margay_fuzz_replay::TARGETS;
 
-/// Inputs that take longer are named.
+/// Inputs that take longer are listed.
 const SLOW: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {

@@ -1,5 +1,6 @@
-//! Cuts seeds for the fuzz targets: `fuzz-seeds OUT FILE...`, or `fuzz-seeds --list OUT FILE` where FILE has a name a line. Each is written to a folder of `OUT` that has its target's name,
-//! under a name made of its contents. `tools/fuzz-seeds` calls it with what there is.
+//! Cuts seeds for the fuzz targets: `fuzz-seeds OUT FILE...`, or `fuzz-seeds --list OUT FILE` where each line of FILE is a name. It
+//! writes each seed to the folder of `OUT` with the target's name. The seed's name is a hash of its contents. `tools/fuzz-seeds`
+//! calls this program with the available files.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};

@@ -2,14 +2,14 @@
 
 use super::Seed;
 
-/// Longest compressed body that is kept: fuzzers learn nothing more from longer ones.
+/// Longest compressed body to use, because fuzzers learn nothing more from longer ones.
 const BODY_MAX: usize = 8 << 10;
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).position(|w| w.eq_ignore_ascii_case(needle))
 }
 
-/// The bodies with a `Content-Encoding` in a server's data.
+/// Extracts the bodies with a `Content-Encoding` from a server's data.
 pub(super) fn cut(mut said: &[u8], out: &mut Vec<Seed>) {
     while let Some(at) = find(said, b"\ncontent-encoding:") {
         let rest = said.get(at + 18..).unwrap_or(&[]);
@@ -43,7 +43,7 @@ pub(super) fn cut(mut said: &[u8], out: &mut Vec<Seed>) {
     }
 }
 
-/// The data of chunks (RFC 9112, section 7.1), as far as there are any.
+/// Joins the data of chunks (RFC 9112, section 7.1), as far as they are valid.
 fn dechunk(mut body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some(end) = find(body, b"\r\n") {

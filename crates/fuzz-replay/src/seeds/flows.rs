@@ -10,9 +10,9 @@ use margay_stream::{AppData, StreamConfig, StreamEngine, TcpSession};
 
 use crate::talk::{Act, app_config};
 
-/// Bytes of a flow that are kept: a seed that is longer makes a fuzzer slow and tells it nothing more.
+/// Most bytes of a flow to use, because a longer seed slows a fuzzer down without new information.
 const BYTES_MAX: usize = 12 << 10;
-/// Segments of a flow that are kept.
+/// Most segments of a flow to use.
 const SEGMENTS_MAX: usize = 128;
 const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
@@ -34,15 +34,15 @@ pub(crate) struct Segment {
 /// The conversation of a flow.
 #[derive(Debug, Clone)]
 pub(crate) struct Conversation {
-    /// 6 or 17.
+    /// The transport protocol: 6 or 17.
     pub(crate) transport: u8,
-    /// Of client and server.
+    /// Ports of client and server.
     pub(crate) ports: [u16; 2],
     /// The first protocol that was recognised.
     pub(crate) proto: AppProto,
-    /// The bytes in order, with the holes in them; of UDP, datagrams.
+    /// The bytes in order, with holes; for UDP, the datagrams.
     pub(crate) acts: Vec<Act>,
-    /// Segments of TCP as they came.
+    /// TCP segments in order of arrival.
     pub(crate) segments: Vec<Segment>,
 }
 
@@ -56,7 +56,7 @@ struct FlowState {
 }
 
 impl FlowState {
-    /// Adds bytes; those of one direction that follow one another without a break become one step, as long as `join`.
+    /// Adds bytes. With `join`, consecutive bytes of one direction become one step.
     fn bytes(&mut self, dir: Direction, data: &[u8], join: bool) {
         let data = data.get(..data.len().min(BYTES_MAX.saturating_sub(self.bytes))).unwrap_or(data);
         self.bytes += data.len();
@@ -220,7 +220,7 @@ fn finish(config: &AppConfig, stream: &mut StreamEngine, mut flow: Flow<FlowStat
     used.then_some(Conversation { transport: core.proto, ports: [core.sport, core.dport], proto, acts, segments })
 }
 
-/// The first protocol of a flow, and whether the flow is the wrong way round.
+/// The first protocol of a flow, and whether client and server are swapped.
 fn recognise(config: &AppConfig, flow: &margay_flow::FlowCore, acts: &[Act]) -> (AppProto, bool) {
     let (mut session, mut shared) = (AppSession::default(), Shared::default());
     session.set_midstream();

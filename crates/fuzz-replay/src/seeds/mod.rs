@@ -20,14 +20,14 @@ use flows::Conversation;
 /// A target's name, and an input for it.
 pub type Seed = (&'static str, Vec<u8>);
 
-/// Seeds of one target from one capture: the others say much the same.
+/// Most seeds for one target from one capture, because the others are much the same.
 const PER_CAPTURE: usize = 12;
-/// Bytes of a capture that the target `capture` is given.
+/// Most bytes of a capture for the target `capture`.
 const CAPTURE_MAX: usize = 6 << 10;
-/// Sizes of pieces, less one, that the seeds have in turn.
+/// Sizes of pieces, minus one, which the seeds use in turn.
 const PIECES: [u8; 4] = [6, 0, 61, 255];
 
-/// Cuts seeds from files, and remembers what it has seen.
+/// Cuts seeds from files, and leaves out those that it has seen.
 #[derive(Debug, Default)]
 pub struct Cutter {
     shapes: HashSet<u64>,
@@ -53,7 +53,7 @@ impl Cutter {
         all
     }
 
-    /// Seeds from a file of another kind, which its name tells.
+    /// Seeds from a file of another kind, which follows from its name.
     pub fn text(&mut self, name: &str, bytes: &[u8]) -> Vec<Seed> {
         let mut all = Vec::new();
         text::cut(name, bytes, &mut self.shapes, &mut all);
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::talk::script;
 
-    /// The script that is written for a conversation is read as that conversation.
+    /// Writing a conversation as a script and reading it gives the same conversation.
     #[test]
     fn scripts_are_read_as_they_were_written() {
         let acts = [
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(format!("{:?}", script(&write_script(&server_first))), format!("{server_first:?}"));
     }
 
-    /// The project's own captures give seeds, those are of the targets that there are, and hold.
+    /// The project's own captures give seeds. These are for existing targets, and pass.
     #[test]
     fn own_captures_give_seeds_that_hold() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// A rule becomes its options and what they look for; another one of the same options is left out.
+    /// A rule becomes its options and the bytes that they match. Another rule with the same options is left out.
     #[test]
     fn rules_become_options_and_payload() {
         let rules = b"alert tcp any any -> any any (msg:\"a;b\"; content:\"x|41 42|\\\"y\"; depth:5; sid:1;)\n\

@@ -9,11 +9,11 @@ use super::Seed;
 use super::flows::frames;
 use crate::packets::LINKS;
 
-/// Longer frames have nothing in them that a decoder has not seen before.
+/// Longest frame to use; longer ones have nothing new for a decoder.
 const FRAME_MAX: usize = 1600;
-/// A packet of the target `defrag` has one byte of length.
+/// Longest packet for the target `defrag`, whose input has one byte for the length.
 const FRAGMENT_MAX: usize = 255;
-/// Datagrams of a capture that are cut into fragments.
+/// Most datagrams of a capture to cut into fragments.
 const CUT_MAX: usize = 4;
 
 /// The shape of a packet, without values: frames of the same shape take the same path through the decoder.
@@ -33,7 +33,7 @@ fn shape(p: &Packet<'_>, h: &mut DefaultHasher) {
     p.ethernet.map(|e| e.ether_type).hash(h);
 }
 
-/// Frames of a capture whose shape is new, for `decode`.
+/// Frames of a capture with a new shape, for `decode`.
 pub(super) fn decode(capture: &[u8], seen: &mut HashSet<u64>, out: &mut Vec<Seed>) {
     let mut decoder = Decoder::new(DecodeConfig { vntag: true, ..DecodeConfig::default() });
     frames(capture, |f| {
@@ -50,7 +50,7 @@ pub(super) fn decode(capture: &[u8], seen: &mut HashSet<u64>, out: &mut Vec<Seed
     });
 }
 
-/// The fragments of a capture, and some of its datagrams cut into such, for `defrag`.
+/// The fragments of a capture, and some of its datagrams cut into fragments, for `defrag`.
 pub(super) fn defrag(capture: &[u8], out: &mut Vec<Seed>) {
     let mut decoder = Decoder::new(DecodeConfig::default());
     let (mut real, mut cut) = (Vec::new(), Vec::new());

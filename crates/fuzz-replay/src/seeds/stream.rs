@@ -5,7 +5,7 @@ use margay_packet::tcp::flag;
 use super::flows::Segment;
 use crate::stream::ISN;
 
-/// Settings that the seeds have: the defaults, inline, and picked up in the middle with small limits.
+/// Settings of the seeds: the defaults; inline; midstream pickup with small limits.
 const SETTINGS: [[u8; 2]; 3] = [[0, 0], [1, 0], [0x20, 0x30]];
 
 /// The input for a conversation, with one of a few settings.
@@ -73,7 +73,7 @@ pub(super) fn encode(segments: &[Segment], which: usize) -> Vec<u8> {
     out
 }
 
-/// Options as the target spells them: a byte that says which there are, and their values in the target's order.
+/// Encodes TCP options for the target: a byte that says which are present, and their values in the target's order.
 fn options(mut raw: &[u8]) -> Vec<u8> {
     let mut which = 0u8;
     let mut values = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::Seed;
 
-/// Longer files make a fuzzer slow.
+/// Longest file to use, because longer ones slow a fuzzer down.
 const TEXT_MAX: usize = 16 << 10;
 
 /// Seeds of a file, by its name.
@@ -31,14 +31,14 @@ pub(super) fn cut(name: &str, text: &[u8], seen: &mut HashSet<u64>, out: &mut Ve
     } else if name.ends_with(".list") {
         out.push(("lists", which(3)));
     } else if [".csv", ".lst"].iter().any(|e| name.ends_with(e)) {
-        // As strings, digests and addresses.
+        // Use the file as strings, digests and addresses.
         out.extend((0..5).map(|n| ("datasets", which(n))));
     } else if name.ends_with(".json") {
         out.extend([5, 10].map(|n| ("datasets", which(n))));
     }
 }
 
-/// Rules of which the options, their names in their order, are new.
+/// Rules with a new sequence of option names.
 fn rules(text: &[u8], seen: &mut HashSet<u64>, out: &mut Vec<Seed>) {
     for line in text.split(|&b| b == b'\n') {
         let line = line.trim_ascii();
@@ -83,7 +83,7 @@ fn rules(text: &[u8], seen: &mut HashSet<u64>, out: &mut Vec<Seed>) {
     }
 }
 
-/// Options of a rule: names and values.
+/// The options of a rule: names and values.
 fn split(text: &[u8]) -> Vec<(&[u8], &[u8])> {
     let (mut out, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
     for (at, &b) in text.iter().enumerate() {

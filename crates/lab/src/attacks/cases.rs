@@ -1,4 +1,4 @@
-//! Conversations to send: samples of declarations and recorded requests, those that were chosen.
+//! Selects the conversations to send, from samples of declarations and from recorded requests.
 
 use std::path::{Path, PathBuf};
 
@@ -7,25 +7,25 @@ use super::declared::{self, Action, Content, Defence};
 use super::requests;
 use crate::problem::{Outcome, Problem};
 
-/// Which declarations and requests.
+/// The selection of declarations and requests.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct Chosen {
-    /// A file or folder of declarations (*.toml); unless told ./defence, and none where there are --requests
+    /// A file or folder of declarations (*.toml) [default: ./defence, or none with --requests]
     #[arg(long, value_name = "PATH")]
     pub(super) defences: Vec<PathBuf>,
-    /// Recorded requests of HTTP: JSON lines, also compressed (docs/attacks.md)
+    /// Recorded HTTP requests as JSON lines, which may be compressed (docs/attacks.md)
     #[arg(long, value_name = "FILE")]
     pub(super) requests: Vec<PathBuf>,
-    /// Signs that only add to a score, and raise no alert by themselves, as well
+    /// Also signs that only add to a score, and do not alert by themselves
     #[arg(long)]
     pub(super) weak: bool,
-    /// Only of this technique (T1190, CWE-89, CVE-2021-44228); T1059 means T1059.004 as well
+    /// Only this technique (T1190, CWE-89, CVE-2021-44228); T1059 includes T1059.004
     #[arg(long, value_name = "NAME")]
     pub(super) technique: Vec<String>,
-    /// Only of this class (trojan-activity; a class of recorded requests)
+    /// Only this class (trojan-activity, or a class of recorded requests)
     #[arg(long, value_name = "NAME")]
     pub(super) class: Vec<String>,
-    /// Only of these rules
+    /// Only these rules
     #[arg(long, value_name = "SID", value_delimiter = ',')]
     pub(super) sid: Vec<u32>,
 }
@@ -34,31 +34,31 @@ pub(super) struct Chosen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Must {
-    /// It is an attack, and to be stopped.
+    /// It is an attack that must be stopped.
     Stop,
-    /// It is an attack that a rule alerts on.
+    /// It is an attack on which a rule must alert.
     Notice,
-    /// It is none.
+    /// It is not an attack, and must not be stopped.
     Pass,
 }
 
 /// One conversation to send.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
-    /// What it is called: its declaration, or the request's identifier.
+    /// The name of its declaration, or the request's identifier.
     pub(super) name: String,
-    /// The first rule that is against it, and how many follow; 0 where none is known.
+    /// The first rule against it and the number of rules; 0 if none is known.
     pub(super) sid: u32,
     pub(super) rules: u32,
     pub(super) must: Must,
     pub(super) class: String,
     pub(super) techniques: Vec<String>,
-    /// The file that it is from.
+    /// The file that it comes from.
     pub(super) file: String,
     pub(super) conversation: Conversation,
 }
 
-/// Whether technique `of` is `wanted`, or part of it.
+/// Whether technique `of` is `wanted`, or one of its sub-techniques.
 fn is(of: &str, wanted: &str) -> bool {
     let rest = of.get(..wanted.len()).filter(|head| head.eq_ignore_ascii_case(wanted)).map(|head| &of[head.len()..]);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -72,10 +72,10 @@ impl Chosen {
             && (self.sid.is_empty() || self.sid.contains(&sid))
     }
 
-    /// The declarations that were chosen.
+    /// The selected declarations.
     ///
     /// # Errors
-    /// Where they cannot be read.
+    /// If they cannot be read.
     pub(super) fn declarations(&self) -> Outcome<Vec<Defence>> {
         let own = Path::new("defence");
         let paths = match (self.defences.is_empty(), self.requests.is_empty()) {
@@ -94,10 +94,10 @@ impl Chosen {
         Ok(all)
     }
 
-    /// The conversations that were chosen, in the order of files.
+    /// The selected conversations, in the order of the files.
     ///
     /// # Errors
-    /// Where files cannot be read, or nothing is left.
+    /// If a file cannot be read, or the selection is empty.
     pub(super) fn cases(&self) -> Outcome<Vec<Case>> {
         let mut cases = Vec::new();
         for d in self.declarations()?.into_iter().filter(|d| self.weak || !d.weak) {

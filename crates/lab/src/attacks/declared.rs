@@ -1,4 +1,4 @@
-//! Reads the declarations of `defence/*.toml`: what each rule is against, and samples of it.
+//! Reads the declarations in `defence/*.toml`: the attack that each rule is against, and samples of it.
 
 use std::path::{Path, PathBuf};
 
@@ -7,12 +7,12 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 use super::build::{Message, Over, Packets, Sample};
 use crate::problem::{Outcome, Problem};
 
-/// What a declaration asks of its attacks.
+/// What the rule of a declaration does with attacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Its rule drops them.
+    /// The rule drops them.
     Stop,
-    /// Its rule alerts.
+    /// The rule alerts.
     Notice,
 }
 
@@ -20,17 +20,17 @@ pub(super) enum Action {
 #[derive(Clone, Debug)]
 pub(super) struct Defence {
     pub(super) sid: u32,
-    /// How many rules it has: one a place, with numbers from `sid`.
+    /// Number of rules: one for each place, with consecutive sids from `sid`.
     pub(super) rules: u32,
     pub(super) name: String,
-    /// ATT&CK, CWE and CVE.
+    /// Identifiers from ATT&CK, CWE and CVE.
     pub(super) techniques: Vec<String>,
     /// The rule's class (`classtype`).
     pub(super) class: String,
     pub(super) action: Action,
-    /// Its rule only adds to a score.
+    /// The rule only adds to a score.
     pub(super) weak: bool,
-    /// Where the attack is in a request, or the protocol of its packets.
+    /// The attack's place in a request, or the protocol of its packets.
     pub(super) place: String,
     pub(super) stops: Vec<Content>,
     pub(super) passes: Vec<Content>,
@@ -38,19 +38,19 @@ pub(super) struct Defence {
     pub(super) file: String,
 }
 
-/// What a sample has.
+/// The content of a sample.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
-    /// A value in a request of HTTP, at the declaration's first place.
+    /// A value in an HTTP request, at the declaration's first place.
     Value(String),
     /// A conversation.
     Conversation(Sample),
 }
 
-/// The declarations of these files and folders, in the order of names.
+/// Reads the declarations of these files and folders. The files of a folder are sorted by name.
 ///
 /// # Errors
-/// Where a file cannot be read, or a declaration makes no sense; with its place.
+/// If a file cannot be read, or a declaration makes no sense. The error names the file and the sid.
 pub(super) fn read(paths: &[PathBuf]) -> Outcome<Vec<Defence>> {
     let mut all = Vec::new();
     for path in paths {
@@ -145,7 +145,7 @@ fn number<T: TryFrom<i64>>(table: &dyn TableLike, key: &str) -> Result<Option<T>
     value.map(Some).ok_or_else(|| format!("'{key}' is not a number that fits"))
 }
 
-/// Texts of a list.
+/// The texts of a list; `None` if there is no such list.
 fn texts(table: &dyn TableLike, key: &str) -> Result<Option<Vec<String>>, String> {
     let Some(item) = table.get(key) else { return Ok(None) };
     let values = item.as_array().ok_or_else(|| format!("'{key}' is a list"))?;
@@ -153,7 +153,7 @@ fn texts(table: &dyn TableLike, key: &str) -> Result<Option<Vec<String>>, String
     all.collect::<Result<_, _>>().map(Some)
 }
 
-/// A conversation, as `docs/attacks.md` describes it.
+/// Reads a conversation, see `docs/attacks.md`.
 fn sample(fields: &dyn TableLike) -> Result<Sample, String> {
     const KNOWN: [&str; 11] =
         ["over", "port", "client", "say", "flags", "times", "apart", "from", "ip", "again", "window"];

@@ -1,4 +1,4 @@
-//! An engine's alerts, by conversation.
+//! An engine's alerts and drops, by conversation.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead, BufReader};
@@ -10,10 +10,10 @@ use serde::Deserialize;
 use super::build::number;
 use crate::problem::{Outcome, Problem};
 
-/// Addresses and ports of a flow, the smaller end first.
+/// Addresses and ports of a flow, in ascending order.
 pub(super) type Flow = [(IpAddr, u16); 2];
 
-/// The flow between two ends, whichever sent.
+/// The flow between two ends, the same for both directions.
 pub(super) fn flow(a: (IpAddr, u16), b: (IpAddr, u16)) -> Flow {
     if b < a { [b, a] } else { [a, b] }
 }
@@ -43,17 +43,17 @@ struct Alert {
     action: String,
 }
 
-/// See the module.
+/// Alerts and drops, see the module.
 #[derive(Debug, Default)]
 pub(super) struct Alerts {
-    /// Rules by the number of the conversation.
+    /// Rules that blocked, and rules that alerted, by the conversation's number.
     pub(super) blocked: HashMap<u32, BTreeSet<u32>>,
     pub(super) noticed: HashMap<u32, BTreeSet<u32>>,
-    /// Rules that blocked other flows.
+    /// Rules that blocked flows of other traffic.
     pub(super) others: HashMap<Flow, BTreeSet<u32>>,
-    /// Why the engine dropped packets of a conversation without a rule, by its number.
+    /// The engine's reasons for drops without a rule, by the conversation's number.
     pub(super) reasons: HashMap<u32, BTreeSet<String>>,
-    /// The same of other traffic: how many packets it names for each reason.
+    /// The same for other traffic: the number of drop events for each reason.
     pub(super) policies: BTreeMap<String, u64>,
 }
 
@@ -61,7 +61,7 @@ impl Alerts {
     /// Reads an event log.
     ///
     /// # Errors
-    /// Where it is not there.
+    /// If it does not exist or cannot be read.
     pub(super) fn read(path: &Path) -> Outcome<Alerts> {
         let file = std::fs::File::open(path).map_err(|error| {
             Problem::Failed(format!("{}: {error}; the engine is to write its alerts there (eve-log)", path.display()))
@@ -69,7 +69,7 @@ impl Alerts {
         let mut alerts = Alerts::default();
         for line in BufReader::new(file).lines() {
             let line = line.map_err(|error| Problem::file("read", path, error))?;
-            // Most events are others; a last line that was cut off is none.
+            // Skip other events, which are the majority, and a truncated last line.
             if (line.contains("\"alert\"") || line.contains("\"drop\""))
                 && let Ok(event) = serde_json::from_str::<Event>(&line)
             {
@@ -83,7 +83,7 @@ impl Alerts {
         if let (Some(dropped), Some(a), Some(b)) = (&event.drop, event.src_ip, event.dest_ip)
             && event.event_type == "drop"
         {
-            // What follows in a flow that was dropped has the reason of the first.
+            // Skip drops by rules, and later packets of a dropped flow, whose first packet gave the reason.
             if ["", "rules", "flow drop", "exception policy flow drop"].contains(&dropped.reason.as_str()) {
                 return;
             }
@@ -114,7 +114,7 @@ impl Alerts {
         }
     }
 
-    /// How many other flows each rule blocked.
+    /// The number of flows of other traffic that each rule blocked.
     pub(super) fn harm(&self) -> BTreeMap<u32, u64> {
         let mut harm = BTreeMap::new();
         for sid in self.others.values().flatten() {
@@ -124,16 +124,16 @@ impl Alerts {
     }
 }
 
-/// The texts of rules by number, of these files.
+/// The texts of the rules in these files, by sid.
 ///
 /// # Errors
-/// Where one cannot be read.
+/// If a file cannot be read.
 pub(super) fn rule_texts(files: &[String]) -> Outcome<BTreeMap<u32, String>> {
     let mut texts = BTreeMap::new();
     for file in files {
         let text = std::fs::read(file).map_err(|error| Problem::file("read", Path::new(file), error))?;
         for line in String::from_utf8_lossy(&text).lines().filter(|line| !line.trim_start().starts_with('#')) {
-            // The option comes behind the texts, which may speak of one.
+            // Take the last `sid:`, because the texts before it may contain another.
             let sid = line.rsplit_once("sid:").and_then(|(_, rest)| rest.split(';').next()?.trim().parse().ok());
             if let Some(sid) = sid {
                 texts.insert(sid, line.to_owned());

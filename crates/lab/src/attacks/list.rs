@@ -8,7 +8,7 @@ use super::cases::Chosen;
 use super::declared::{Action, Defence};
 use crate::problem::Outcome;
 
-/// List the attacks that are declared, by technique, class or rule
+/// List the declared attacks by technique, class or rule
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -18,10 +18,10 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     chosen: Chosen,
-    /// A line for each of these
+    /// Print a line for each of these
     #[arg(long, default_value = "technique", value_parser = ["technique", "class", "rule"])]
     by: String,
-    /// As JSON, a line each
+    /// Print JSON, one object on each line
     #[arg(long)]
     json: bool,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Args {
 #[derive(Default)]
 struct Row {
     rules: Vec<u32>,
-    /// Samples to stop, to notice and to pass.
+    /// Number of samples to stop, to notice and to pass.
     samples: [usize; 3],
     names: Vec<String>,
 }
@@ -44,7 +44,7 @@ impl Row {
     }
 }
 
-/// Kinds of techniques in the order of a list.
+/// The kind of a technique, for grouping.
 fn kind(technique: &str) -> &'static str {
     let known = [("T", "ATT&CK"), ("CWE-", "CWE"), ("CVE-", "CVE")];
     known
@@ -95,7 +95,7 @@ fn table(rows: &BTreeMap<(String, String), Row>, by: &str) -> String {
 /// Runs the command.
 ///
 /// # Errors
-/// Where declarations cannot be read.
+/// If declarations cannot be read.
 pub(super) fn run(args: &Args) -> Outcome<ExitCode> {
     let all = args.chosen.declarations()?;
     let rows = rows(&all, &args.by);

@@ -1,4 +1,4 @@
-//! A capture over wires with an engine between them.
+//! Sends a capture over wires with an inline engine between them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,9 +13,9 @@ use crate::load::Wire;
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 
-/// Longest frame without its Ethernet header.
+/// Longest packet, without the Ethernet header.
 const MTU: u32 = 1500;
-/// So long nothing more arrives before the last packet is in.
+/// If nothing arrives for this long, the last packet has arrived.
 const REST: Duration = Duration::from_millis(1500);
 
 /// Packets that came out of the engine, and its alerts.
@@ -23,14 +23,14 @@ const REST: Duration = Duration::from_millis(1500);
 pub(super) struct Arrived {
     pub(super) counted: Counted,
     pub(super) alerts: Alerts,
-    /// Packets a second that were sent.
+    /// The rate that was sent, in packets a second.
     pub(super) rate: f64,
 }
 
-/// Sends the capture past an engine that is started for it in `dir`.
+/// Starts an engine in `dir`, and sends the capture through it.
 ///
 /// # Errors
-/// Where interfaces cannot be made, or engine or sender fail; or somebody asks to stop.
+/// If interfaces cannot be created, if the engine or the sender fails, or on a request to stop.
 pub(super) fn run(
     capture: &Path,
     contract: &Contract,
@@ -38,7 +38,7 @@ pub(super) fn run(
     dir: &Path,
     notes: &mut Vec<String>,
 ) -> Outcome<Arrived> {
-    // A session for the interfaces of each engine, which are gone before the next.
+    // Each engine has its own session, so that its interfaces are removed before the next one starts.
     let mut session = Session::begin()?;
     let short = session.make_folder()?;
     let wire = Wire::make(&mut session, MTU, true)?;
@@ -90,9 +90,9 @@ fn sender(capture: &Path, rate: Option<&str>, near: &str, far: &str, report: &Pa
     Ok(command)
 }
 
-/// The rate that was sent at.
+/// The rate that was sent, from the sender's report.
 fn sent(report: &Path, log: &Path, notes: &mut Vec<String>) -> Outcome<f64> {
-    // A sender that did not reach its rate has a report; one without did not send.
+    // A sender that missed its rate still writes a report. Without a report, it did not send.
     let Ok(text) = std::fs::read_to_string(report) else {
         let said = std::fs::read_to_string(log).unwrap_or_default();
         let said = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned();
@@ -111,7 +111,7 @@ fn sent(report: &Path, log: &Path, notes: &mut Vec<String>) -> Outcome<f64> {
     Ok(number("packets") / number("seconds").max(1e-9))
 }
 
-/// The other traffic: sessions of which a rule blocked something, and those that lost packets otherwise.
+/// Counts the other traffic: sessions that a rule blocked, and sessions that lost packets for another reason.
 pub(super) fn others(sent: &Counted, arrived: &Arrived) -> Others {
     let mut others = Others {
         packets: sent.others,

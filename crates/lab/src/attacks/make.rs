@@ -1,4 +1,4 @@
-//! `margay lab attacks make`: attacks as conversations in a capture, alone or as a share of a profile's traffic.
+//! `margay lab attacks make`: writes attacks to a capture, alone or as a share of a profile's traffic.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,25 +33,25 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     chosen: Chosen,
-    /// The profile of the other traffic: the project's format or one of TRex's
+    /// The profile of the other traffic, in Margay's format or in one of TRex's
     #[arg(value_name = "PROFILE")]
     profile: Option<PathBuf>,
     /// A profile that comes with the program (margay lab traffic gen --list-presets)
     #[arg(long, value_name = "NAME", conflicts_with = "profile")]
     preset: Option<String>,
-    /// Share of packets that belong to attacks and to what must pass
+    /// Share of packets that belong to attacks and to conversations that must pass
     #[arg(long, value_parser = units::share, default_value = "1%")]
     share: f64,
-    /// Length of the other traffic; unless told as long as the share takes with every conversation once
+    /// Length of the other traffic [default: as long as the share needs with each conversation once]
     #[arg(long, value_parser = units::duration)]
     duration: Option<u64>,
-    /// Rate of the other traffic (2Gbps, 100kpps), unless as its profile has it
+    /// Rate of the other traffic (2Gbps, 100kpps) [default: the profile's]
     #[arg(long, value_parser = units::rate)]
     rate: Option<Rate>,
-    /// Round-trip time within conversations. Inline, an engine that is late reads an answer before its question: 20ms is safe
+    /// Round-trip time within conversations. A late inline engine may read an answer before its question; 20ms is safe
     #[arg(long, value_parser = units::duration, default_value = "100us")]
     rtt: u64,
-    /// Leave out conversations of more packets: floods, which otherwise take most of the share
+    /// Leave out conversations with more packets, such as floods, which otherwise take most of the share
     #[arg(long, value_name = "PACKETS")]
     most: Option<u64>,
     /// The same seed gives the same bytes
@@ -63,35 +63,35 @@ pub(crate) struct Args {
     /// Capture to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long)]
     quiet: bool,
 }
 
-/// Nanoseconds after a conversation before the next begins, where there is no other traffic: counters of rules run out.
+/// Nanoseconds between conversations without other traffic, so that the rules' counters expire.
 const ALONE: u64 = 2_000_000_000;
-/// The same after a request.
+/// The same after an HTTP request.
 const REQUEST: u64 = 50_000;
 
-/// One conversation to send: which case, under which number, and when.
+/// A conversation to send: the case, its number, and its start time.
 struct Planned {
     case: usize,
     n: u32,
     at: u64,
 }
 
-/// The conversations in the order of time, as a stream of packets.
+/// The packets of all conversations, in time order.
 struct Stream<'c> {
     cases: &'c [Case],
     seed: u64,
     rtt: u64,
     planned: std::iter::Peekable<std::vec::IntoIter<Planned>>,
-    /// Conversations that began: the time of each, and the packets that are left.
+    /// Conversations that have begun: the start time and the remaining packets of each.
     active: Vec<(u64, std::iter::Peekable<std::vec::IntoIter<Raw>>)>,
-    /// The next packet of each conversation: its time, its order, and the conversation among `active`.
+    /// The next packet of each conversation: its time, its order, and the index in `active`.
     heap: BinaryHeap<Reverse<(u64, u64, usize)>>,
     order: u64,
-    /// Conversations that began since this was asked last.
+    /// The ground truth of conversations that began since it was last written.
     begun: Vec<Truth>,
     base: u64,
 }
@@ -123,7 +123,7 @@ impl<'c> Stream<'c> {
         self.heap.push(Reverse((*start + raw.at, self.order, slot)));
     }
 
-    /// Begins what is due before the earliest packet, and says when that is.
+    /// Begins all conversations that are due before the earliest packet. Returns that packet's time.
     fn due(&mut self) -> Option<u64> {
         loop {
             let head = self.heap.peek().map(|Reverse((at, ..))| *at);
@@ -144,7 +144,7 @@ impl<'c> Stream<'c> {
         self.advance(self.active.len() - 1);
     }
 
-    /// The packet that [`Stream::due`] is about.
+    /// Takes the packet whose time [`Stream::due`] returned.
     fn take(&mut self) -> Option<Vec<u8>> {
         let Reverse((_, _, slot)) = self.heap.pop()?;
         let raw = self.active.get_mut(slot)?.1.next()?;
@@ -153,21 +153,21 @@ impl<'c> Stream<'c> {
     }
 }
 
-/// How many there are, and what was left out.
+/// The conversations to send, and the number of cases left out.
 struct Plan {
     planned: Vec<Planned>,
-    /// Cases that had no room.
+    /// Cases that do not fit into the packet budget.
     left_out: usize,
 }
 
-/// Packets of each case, by number of the case; those of more than `most` are none.
+/// Number of packets of each case; 0 for cases with more than `most`, which are left out.
 fn sizes(cases: &[Case], most: Option<u64>, seed: u64) -> Vec<u64> {
     let size = |case: &Case| case.conversation.build(0, seed).frames.len() as u64;
     let wanted = |n: &u64| most.is_none_or(|most| *n <= most);
     cases.iter().map(size).map(|n| if wanted(&n) { n } else { 0 }).collect()
 }
 
-/// One conversation after the other, each case once.
+/// Plans each case once, one after the other.
 fn alone(cases: &[Case], sizes: &[u64], seed: u64, rtt: u64) -> Plan {
     let (mut at, mut planned) = (0, Vec::new());
     for (n, (case, _)) in cases.iter().zip(sizes).enumerate().filter(|(_, (_, size))| **size > 0) {
@@ -180,8 +180,8 @@ fn alone(cases: &[Case], sizes: &[u64], seed: u64, rtt: u64) -> Plan {
     Plan { planned, left_out: 0 }
 }
 
-/// Conversations evenly over `length`, in an order by chance: each case once before any comes again, up to so many packets; each
-/// once where `budget` is none.
+/// Spreads conversations evenly over `length`, in random order. Without a `budget`, it has each case once. With one, it repeats
+/// rounds of all cases, as long as their packets fit into the budget.
 fn spread(cases: &[Case], sizes: &[u64], budget: Option<u64>, length: u64, seed: u64) -> Plan {
     let mut rng = Rng::new(seed, 0x6174_7461_636b);
     let mut order: Vec<usize> = (0..cases.len()).filter(|n| sizes[*n] > 0).collect();
@@ -234,7 +234,7 @@ impl Args {
         Ok(prepared)
     }
 
-    /// The conversations and the other traffic.
+    /// Plans the conversations and the other traffic.
     fn plan(&self, cases: &[Case]) -> Outcome<(Plan, Option<Mix>)> {
         let sizes = sizes(cases, self.most, self.seed);
         let kept = sizes.iter().filter(|n| **n > 0).count();
@@ -274,7 +274,7 @@ struct Tally {
     last: u64,
 }
 
-/// Writes both streams in the order of time.
+/// Writes both streams in time order.
 struct Output<'a> {
     args: &'a Args,
     pcap: PcapWriter<BufWriter<File>>,
@@ -332,7 +332,7 @@ impl Output<'_> {
     }
 }
 
-/// The other traffic is to have addresses of its own.
+/// Fails if a frame of the other traffic has an address of the attacks.
 fn apart(frame: &[u8]) -> Outcome<()> {
     let ends = frame::parse(frame).and_then(|layout| layout.ends(frame));
     match ends {
@@ -346,7 +346,7 @@ fn apart(frame: &[u8]) -> Outcome<()> {
 /// Runs the command.
 ///
 /// # Errors
-/// Where cases or profile cannot be read, or the files not be written.
+/// If cases or profile cannot be read, or a file cannot be written.
 pub(super) fn run(args: &Args) -> Outcome<ExitCode> {
     signals::listen();
     let cases = args.chosen.cases()?;

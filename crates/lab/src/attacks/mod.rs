@@ -1,8 +1,8 @@
-//! `margay lab attacks`: attacks in other traffic, past an inline engine, and what it made of them.
+//! `margay lab attacks`: sends attacks within other traffic through an inline engine, and reports which it stopped.
 //!
-//! [`declared`] reads the defence's declarations and [`requests`] recorded requests; [`cases`] are what is chosen of both.
-//! [`build`] makes conversations of them, [`make`] mixes these into a profile's traffic, [`truth`] is what a capture holds.
-//! [`mod@run`] sends that past an engine and says what arrived, and [`report`] writes it for people.
+//! [`declared`] reads the defence's declarations, and [`requests`] reads recorded requests. [`cases`] selects from both.
+//! [`build`] turns them into conversations, [`make`] mixes these into a profile's traffic, and [`truth`] describes what a
+//! capture contains. [`mod@run`] sends the capture through an engine and records what arrived. [`report`] writes the report.
 
 mod build;
 mod cases;
@@ -35,7 +35,7 @@ pub(crate) enum Attacks {
     Report(report::Args),
 }
 
-/// Runs it.
+/// Runs `margay lab attacks`.
 pub(crate) fn run(command: Attacks) -> Outcome<ExitCode> {
     match command {
         Attacks::List(args) => list::run(&args),

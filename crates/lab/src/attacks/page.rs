@@ -1,4 +1,4 @@
-//! The report as one page: sentences and tables first, conversations and rules behind a click.
+//! The report as one HTML page: sentences and tables first, then conversations and rules that open on a click.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,10 +14,10 @@ td,th{padding:.3rem .6rem;border-bottom:1px solid #dde3ea;text-align:left;vertic
 .cards{display:flex;gap:1rem;flex-wrap:wrap;margin:1rem 0}.card{border:1px solid #dde3ea;border-radius:.5rem;padding:.6rem 1rem;min-width:8rem}\
 .card b{display:block;font-size:1.6rem}summary{cursor:pointer}details details{margin-left:1.2rem}\
 pre{white-space:pre-wrap;word-break:break-all;background:#f5f7f9;padding:.5rem;margin:.2rem 0;max-height:16rem;overflow:auto}";
-/// Most conversations as they must be that are shown of a defence; all others are shown.
+/// Most conversations with the required outcome that are shown for each defence. All others are shown.
 const SHOWN: usize = 12;
 
-/// Text within HTML.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -99,7 +99,7 @@ fn table(out: &mut String, title: &str, rows: &BTreeMap<&str, Sums>) {
     out.push_str("</table>\n");
 }
 
-/// A rule by its number, its text behind a click.
+/// A rule's sid, which shows the rule's text on a click.
 fn rule(out: &mut String, run: &Run, sid: u32) {
     match run.rules.get(&sid) {
         Some(text) => {
@@ -122,7 +122,7 @@ fn harm(out: &mut String, run: &Run) {
     }
 }
 
-/// Every defence, or class of requests, with its conversations: those that are not as they must be first.
+/// Every defence, or class of requests, with its conversations. Wrong outcomes come first.
 fn conversations(out: &mut String, run: &Run, lines: &[Line]) {
     let mut groups: BTreeMap<(bool, &str, &str), Vec<&Line>> = BTreeMap::new();
     for line in lines {
@@ -130,7 +130,7 @@ fn conversations(out: &mut String, run: &Run, lines: &[Line]) {
         let name = if t.sid == 0 { t.file.as_str() } else { t.attack.as_str() };
         groups.entry((false, t.class.as_str(), name)).or_default().push(line);
     }
-    // What asks for attention comes first.
+    // Groups with wrong outcomes come first.
     let groups: BTreeMap<_, _> =
         groups.into_iter().map(|((_, class, name), all)| ((all.iter().all(|l| l.good()), class, name), all)).collect();
     out.push_str("<h2>Conversations</h2>\n");
@@ -188,7 +188,7 @@ fn conversation(out: &mut String, run: &Run, line: &Line) {
         t.src_ip,
         t.dest_ip
     );
-    // Where no rule matched, the one that is against it is of interest.
+    // If no rule matched an attack, show the one that should have.
     let own = if line.truth.must != Must::Pass && line.noticed_by.is_empty() && t.sid != 0 {
         vec![t.sid]
     } else {

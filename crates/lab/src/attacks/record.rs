@@ -1,4 +1,4 @@
-//! What arrives behind an inline engine, on both sides.
+//! Counts the packets that leave an inline engine, on both sides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,10 +20,10 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Begins on these interfaces.
+    /// Starts on these interfaces.
     ///
     /// # Errors
-    /// Where one cannot be read from.
+    /// If an interface cannot be captured from.
     pub(super) fn start(interfaces: &[&str]) -> Outcome<Recorder> {
         let (stop, packets) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut recorder = Recorder { stop, packets, threads: Vec::new() };
@@ -46,10 +46,10 @@ impl Recorder {
         self.packets.load(Ordering::Relaxed)
     }
 
-    /// Ends: what arrived, and how many packets the recorder itself lost.
+    /// Stops. Returns the counts, and the number of packets that the recorder itself lost.
     ///
     /// # Errors
-    /// A thread that panicked: without its packets, attacks would look stopped.
+    /// If a thread panicked. Without its packets, attacks would look stopped.
     pub(super) fn end(self) -> Outcome<(Counted, u64)> {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = (Counted::default(), 0);

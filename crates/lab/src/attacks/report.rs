@@ -1,4 +1,4 @@
-//! `margay lab attacks report`: what was stopped, missed, and stopped by mistake, as a text and as a page.
+//! `margay lab attacks report`: reports what was stopped, missed, and stopped by mistake, as text and as a page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use super::cases::Must;
 use super::results::{self, Line, Others, Run, Verdict};
 use crate::problem::{Outcome, Problem};
 
-/// Write what a run came to as a page and as tables
+/// Print the results of a run as tables, and write them as a page
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,18 +24,18 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-/// Conversations counted by their outcome.
+/// Number of conversations by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     pub(super) attacks: u64,
     pub(super) stopped: u64,
-    /// Alerted on and not stopped; those that are only to be noticed among them.
+    /// Attacks that raised an alert but were not stopped, including those that need not be stopped.
     pub(super) noticed: u64,
-    /// Neither stopped nor noticed.
+    /// Attacks that were neither stopped nor noticed.
     pub(super) missed: u64,
     pub(super) lost: u64,
     pub(super) pass: u64,
-    /// Must pass, and were stopped.
+    /// Conversations that must pass and were stopped.
     pub(super) mistakes: u64,
 }
 
@@ -62,17 +62,17 @@ impl Sums {
         })
     }
 
-    /// In the order of [`COLUMNS`].
+    /// The numbers, in the order of [`COLUMNS`].
     pub(super) fn values(&self) -> [u64; 7] {
         [self.attacks, self.stopped, self.noticed, self.missed, self.lost, self.pass, self.mistakes]
     }
 }
 
-/// What tables show of [`Sums`].
+/// Column titles for [`Sums`].
 pub(super) const COLUMNS: [&str; 7] =
     ["attacks", "stopped", "noticed", "missed", "lost", "must pass", "stopped by mistake"];
 
-/// Sums by what `keys` says of a line.
+/// Sums for each of the keys that `keys` returns for a line.
 pub(super) fn by<'l>(lines: &'l [Line], keys: impl Fn(&'l Line) -> Vec<&'l str>) -> BTreeMap<&'l str, Sums> {
     let mut rows: BTreeMap<&str, Sums> = BTreeMap::new();
     for line in lines {
@@ -83,12 +83,12 @@ pub(super) fn by<'l>(lines: &'l [Line], keys: impl Fn(&'l Line) -> Vec<&'l str>)
     rows
 }
 
-/// Techniques of a line.
+/// The techniques of a line.
 pub(super) fn techniques(line: &Line) -> Vec<&str> {
     line.truth.technique.iter().map(String::as_str).collect()
 }
 
-/// The run in sentences: attacks first.
+/// Describes the run in sentences, attacks first.
 pub(super) fn sentences(run: &Run, lines: &[Line]) -> Vec<String> {
     let s = Sums::of(lines);
     let to_notice = lines.iter().filter(|l| l.truth.must == Must::Notice).count() as u64;
@@ -143,7 +143,7 @@ fn table(title: &str, rows: &BTreeMap<&str, Sums>) -> String {
     out
 }
 
-/// The whole as a text.
+/// The whole report as text.
 pub(super) fn text(run: &Run, lines: &[Line]) -> String {
     let mut out = table("class", &by(lines, |line| vec![line.truth.class.as_str()]));
     let rows = by(lines, techniques);
@@ -160,7 +160,7 @@ pub(super) fn text(run: &Run, lines: &[Line]) -> String {
 /// Runs the command.
 ///
 /// # Errors
-/// Where there are no results, or the page cannot be written.
+/// If there are no results, or the page cannot be written.
 pub(super) fn run(args: &Args) -> Outcome<ExitCode> {
     let path = if args.results.is_dir() { args.results.join("results.jsonl") } else { args.results.clone() };
     let (run, lines) = results::read(&path)?;
@@ -177,7 +177,7 @@ pub(super) fn run(args: &Args) -> Outcome<ExitCode> {
 pub(super) mod tests {
     use super::*;
 
-    /// Results as [`results::write`] has them.
+    /// Results in the format of [`results::write`].
     pub(in super::super) fn sample() -> (Run, Vec<Line>) {
         let line = |n: u32, must: &str, verdict: &str, blocked: &str| {
             let text = format!(

@@ -1,6 +1,6 @@
-//! Recorded requests of HTTP: JSON, one a line.
+//! Recorded HTTP requests: one JSON object on each line.
 //!
-//! `request` is the request in base64, `label` is `attack` or `benign`; `id` and `class` name it, `technique` is a list.
+//! `request` is the request in base64, and `label` is `attack` or `benign`. `id` and `class` name it; `technique` is a list.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -33,10 +33,10 @@ enum Label {
     Benign,
 }
 
-/// The lines of a file, which may be compressed (`.gz`).
+/// Reads the requests of a file, which may be compressed (`.gz`).
 ///
 /// # Errors
-/// Where it cannot be read or understood, with the line.
+/// If it cannot be read, or a line is invalid. The error names the line.
 pub(super) fn read(path: &Path) -> Outcome<Vec<Case>> {
     let file = File::open(path).map_err(|error| Problem::file("read", path, error))?;
     let zipped = path.extension().is_some_and(|ending| ending == "gz");

@@ -1,4 +1,4 @@
-//! What an engine made of a capture: `results.jsonl` has a line on the run, and one for each conversation.
+//! The results of a run: `results.jsonl` has one line for the run, and one for each conversation.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
@@ -14,13 +14,13 @@ use crate::problem::{Outcome, Problem};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
-    /// A rule blocked it, and data of it never arrived.
+    /// A rule blocked it, and some of its packets did not arrive.
     Stopped,
     /// All of it arrived, and a rule alerted.
     Noticed,
-    /// All of it arrived, and no rule said anything.
+    /// All of it arrived, and no rule alerted.
     Passed,
-    /// Data of it never arrived, and no rule is the reason: it says nothing about rules.
+    /// Some of its packets did not arrive, but no rule blocked it. It says nothing about rules.
     Lost,
 }
 
@@ -30,19 +30,19 @@ pub(super) struct Line {
     #[serde(flatten)]
     pub(super) truth: Truth,
     pub(super) verdict: Verdict,
-    /// Rules that blocked it, and those that alerted.
+    /// Rules that blocked it, and rules that alerted.
     pub(super) blocked_by: Vec<u32>,
     pub(super) noticed_by: Vec<u32>,
-    /// Why the engine dropped packets of it without a rule.
+    /// The engine's reasons for dropping its packets without a rule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) dropped_for: Vec<String>,
-    /// Packets that matter, and how many of them arrived; none where nothing was sent.
+    /// Number of packets that matter, and how many arrived; `None` if nothing was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) arrived: Option<[u64; 2]>,
 }
 
 impl Line {
-    /// Whether the outcome is what it must be; nobody can say where packets were lost.
+    /// Whether the outcome is as required. An attack that was lost is not; a conversation that must pass is, unless a rule stopped it.
     pub(super) fn good(&self) -> bool {
         match self.truth.must {
             Must::Stop => self.verdict == Verdict::Stopped,
@@ -52,52 +52,52 @@ impl Line {
     }
 }
 
-/// The other traffic: packets that were sent and those that arrived, and its sessions.
+/// The other traffic: packets sent and arrived, and sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Others {
     pub(super) packets: u64,
     pub(super) arrived: u64,
     pub(super) sessions: u64,
-    /// Sessions of which a rule blocked something.
+    /// Sessions in which a rule blocked something.
     pub(super) blocked: u64,
-    /// Sessions that lost packets for no rule.
+    /// Sessions that lost packets without a rule.
     pub(super) incomplete: u64,
-    /// Packets a second that were sent.
+    /// The rate that was sent, in packets a second.
     pub(super) rate: f64,
 }
 
 impl Others {
-    /// The share of packets that was lost.
+    /// The share of lost packets.
     pub(super) fn loss(&self) -> f64 {
         self.packets.saturating_sub(self.arrived) as f64 / self.packets.max(1) as f64
     }
 }
 
-/// The run.
+/// The run's own line.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Run {
     pub(super) engine: String,
     pub(super) capture: String,
-    /// Packets were sent; otherwise the engine read the capture and simulated verdicts.
+    /// Packets were sent. Otherwise, the engine read the capture and simulated its verdicts.
     pub(super) live: bool,
     pub(super) packets: u64,
-    /// The other traffic beside the attacks, and the same traffic without them.
+    /// The other traffic when sent together with the attacks, and when sent without them.
     pub(super) with: Option<Others>,
     pub(super) without: Option<Others>,
-    /// Rules that blocked other traffic, and how many sessions each.
+    /// Rules that blocked other traffic, with the number of sessions.
     pub(super) harm: BTreeMap<u32, u64>,
-    /// Packets of other traffic that the engine dropped without a rule, by its reason.
+    /// Packets of other traffic that the engine dropped without a rule, by reason.
     #[serde(default)]
     pub(super) policies: BTreeMap<String, u64>,
-    /// Texts of the rules that are named.
+    /// Texts of the rules that appear in the results.
     pub(super) rules: BTreeMap<u32, String>,
     pub(super) notes: Vec<String>,
 }
 
-/// Writes the file.
+/// Writes `results.jsonl`.
 ///
 /// # Errors
-/// Where it cannot be written.
+/// If it cannot be written.
 pub(super) fn write(path: &Path, run: &Run, lines: &[Line]) -> Outcome<()> {
     let failed = |error: std::io::Error| Problem::file("write", path, error);
     let mut file = BufWriter::new(std::fs::File::create(path).map_err(failed)?);
@@ -110,10 +110,10 @@ pub(super) fn write(path: &Path, run: &Run, lines: &[Line]) -> Outcome<()> {
     file.flush().map_err(failed)
 }
 
-/// Reads it.
+/// Reads `results.jsonl`.
 ///
 /// # Errors
-/// Where it is not there, or is no such file.
+/// If it does not exist, or has another format.
 pub(super) fn read(path: &Path) -> Outcome<(Run, Vec<Line>)> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Problem::Usage(format!("cannot read {}: {error}; `margay lab attacks run` writes it", path.display()))

@@ -1,4 +1,4 @@
-//! `margay lab attacks run`: a capture of attacks past an engine, and what it made of them.
+//! `margay lab attacks run`: sends a capture of attacks through an engine, and records which were stopped.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::problem::{Outcome, Problem};
 use crate::signals;
 use crate::traffic::units;
 
-/// Send a capture of attacks past an inline engine, and say what was stopped
+/// Send a capture of attacks through an inline engine, and report what was stopped
 #[derive(clap::Args)]
 #[command(after_help = "\
 The engine stands between two pairs of interfaces that the command makes and removes, in a network namespace of its own (root).
@@ -28,10 +28,10 @@ Examples:
   margay lab attacks run attacks.pcap -c etc/margay.yaml -S my.rules --offline    no interfaces: the engine reads the capture
   margay lab attacks report out -o report.html")]
 pub(crate) struct Args {
-    /// A capture of `margay lab attacks make`, with its truth beside it
+    /// A capture by `margay lab attacks make`, with its ground truth beside it
     #[arg(value_name = "CAPTURE")]
     capture: PathBuf,
-    /// Rules
+    /// A file with rules; may be repeated
     #[arg(short = 'S', long, value_name = "FILE", required = true)]
     rules: Vec<String>,
     /// The engine's configuration, which writes alerts to eve.json
@@ -43,16 +43,16 @@ pub(crate) struct Args {
     /// A setting for the engine
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// How fast packets are sent (100Mbps, 20kpps); unless told as captured
+    /// Sending rate (100Mbps, 20kpps) [default: as captured]
     #[arg(long, value_parser = rate)]
     rate: Option<String>,
-    /// Workers of the engine for each interface
+    /// Number of the engine's workers for each interface
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: u32,
-    /// Send no packets: the engine reads the capture and simulates its verdicts
+    /// Send no packets; the engine reads the capture and simulates its verdicts
     #[arg(long, conflicts_with_all = ["rate", "threads"])]
     offline: bool,
-    /// The folder for results.jsonl and what the engine writes
+    /// The folder for results.jsonl and the engine's output
     #[arg(short, long, value_name = "FOLDER", default_value = "lab-attacks")]
     output: PathBuf,
 }
@@ -62,7 +62,7 @@ fn rate(text: &str) -> Result<String, String> {
 }
 
 impl Args {
-    /// The rules as one file: engines take no more.
+    /// The rules as one file, because engines accept only one.
     fn one_file(&self) -> Outcome<String> {
         if let [one] = &self.rules[..] {
             return Ok(one.clone());
@@ -80,7 +80,7 @@ impl Args {
 
     fn contract(&self) -> Outcome<Contract> {
         let binary = if self.engine == "margay" { own_engine() } else { self.engine.clone() };
-        // What opens no connection is not dropped for that reason alone.
+        // Some samples are segments without a connection. Do not drop them for that reason alone.
         let mut set = vec!["stream.midstream-policy=ignore".to_owned()];
         let mut args = Vec::new();
         if self.offline {
@@ -140,7 +140,7 @@ impl Args {
     }
 }
 
-/// What became of one conversation; offline what is blocked is stopped.
+/// The result of one conversation. Offline, a blocked conversation counts as stopped.
 fn line(truth: &Truth, alerts: &Alerts, wire: Option<(&Counted, &Arrived)>) -> Line {
     let rules = |of: &std::collections::HashMap<u32, std::collections::BTreeSet<u32>>| -> Vec<u32> {
         of.get(&truth.n).into_iter().flatten().copied().collect()
@@ -161,7 +161,7 @@ fn line(truth: &Truth, alerts: &Alerts, wire: Option<(&Counted, &Arrived)>) -> L
     Line { truth: truth.clone(), verdict, blocked_by, noticed_by, dropped_for, arrived }
 }
 
-/// The texts of rules that the results name.
+/// The texts of the rules that the results name.
 fn named(rules: &[String], run: &Run, lines: &[Line]) -> Outcome<BTreeMap<u32, String>> {
     let mut texts = eve::rule_texts(rules)?;
     let own = |l: &Line| l.truth.sid..l.truth.sid.saturating_add(l.truth.rules);
@@ -174,7 +174,7 @@ fn named(rules: &[String], run: &Run, lines: &[Line]) -> Outcome<BTreeMap<u32, S
 /// Runs the command.
 ///
 /// # Errors
-/// Where files cannot be read, the engine fails, or interfaces cannot be made; or somebody asks to stop.
+/// If a file cannot be read, the engine fails or interfaces cannot be created, or on a request to stop.
 pub(super) fn run(args: &Args) -> Outcome<ExitCode> {
     signals::listen();
     let truths = truth::read(&args.capture)?;
@@ -182,7 +182,7 @@ pub(super) fn run(args: &Args) -> Outcome<ExitCode> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Problem::file("remove", path, error)),
         _ => Ok(()),
     };
-    // Alerts of an earlier run are not this one's.
+    // Remove alerts of an earlier run.
     for part in ["engine", "with", "without"] {
         clear(&args.output.join(part))?;
     }
@@ -251,7 +251,7 @@ mod tests {
         arrived.alerts.noticed.extend([(0, sids()), (2, sids())]);
         let verdict = |n| line(&truth(n), &arrived.alerts, Some((&sent, &arrived))).verdict;
         assert_eq!([0, 1, 2, 3].map(verdict), [Verdict::Stopped, Verdict::Lost, Verdict::Noticed, Verdict::Passed]);
-        // Without a wire the engine's word counts.
+        // Without a wire, the engine's alerts decide.
         assert_eq!(line(&truth(0), &arrived.alerts, None).verdict, Verdict::Stopped);
         assert_eq!(line(&truth(1), &arrived.alerts, None).verdict, Verdict::Passed);
     }

@@ -1,4 +1,4 @@
-//! Packets of a capture, or of a wire, counted by conversation and by flow.
+//! Counts packets of a capture or a wire, by conversation and by flow.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,10 +13,10 @@ use super::eve::{Flow, flow};
 use crate::problem::{Outcome, Problem};
 use crate::traffic::frame::{self, ICMP, Layout, TCP, UDP};
 
-/// Most flows of other traffic that are counted one by one.
+/// Most flows of other traffic that have their own counter.
 const MAX_FLOWS: usize = 4_000_000;
 
-/// Packets of one conversation: all, and those with data.
+/// Number of packets of a conversation: all, and those with data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packets {
     pub(super) all: u64,
@@ -24,23 +24,23 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// Those that matter: with data, or all where none has.
+    /// The packets that matter, and how many of them arrived. These are the packets with data, or all if none has data.
     pub(super) fn matter(self, arrived: Packets) -> [u64; 2] {
         if self.data > 0 { [self.data, arrived.data] } else { [self.all, arrived.all] }
     }
 }
 
-/// See the module.
+/// Counters, see the module.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     pub(super) conversations: HashMap<u32, Packets>,
     pub(super) flows: HashMap<Flow, u64>,
-    /// Packets of other traffic, and those of flows that there was no room for.
+    /// Packets of other traffic, and how many of them are in flows beyond [`MAX_FLOWS`].
     pub(super) others: u64,
     pub(super) uncounted: u64,
 }
 
-/// Bytes that a packet carries for its receiver.
+/// Length of a packet's payload.
 fn data(frame: &[u8], layout: &Layout) -> usize {
     let (l3, l4, end) = (usize::from(layout.l3), usize::from(layout.l4), usize::from(layout.end));
     let nibble = |at: usize| frame.get(at).copied().unwrap_or(0);
@@ -54,7 +54,7 @@ fn data(frame: &[u8], layout: &Layout) -> usize {
 }
 
 impl Counted {
-    /// Counts a frame; whether it is of a conversation.
+    /// Counts a frame. Returns whether it belongs to a conversation.
     pub(super) fn add(&mut self, frame: &[u8]) -> bool {
         let layout = frame::parse(frame);
         let ends = layout.and_then(|layout| Some((layout, layout.ends(frame)?)));
@@ -77,7 +77,7 @@ impl Counted {
         false
     }
 
-    /// Adds what another counted.
+    /// Adds the counts of another instance.
     pub(super) fn merge(&mut self, other: Counted) {
         for (n, packets) in other.conversations {
             let mine = self.conversations.entry(n).or_default();
@@ -91,16 +91,16 @@ impl Counted {
         self.uncounted += other.uncounted;
     }
 
-    /// Packets of all conversations.
+    /// Number of packets in all conversations.
     pub(super) fn attacks(&self) -> u64 {
         debug_assert!(self.conversations.len() <= MOST as usize);
         self.conversations.values().map(|packets| packets.all).sum()
     }
 
-    /// Counts a capture, and writes its other traffic to `rest` where there is one.
+    /// Counts a capture, and writes its other traffic to the file `rest`, if given.
     ///
     /// # Errors
-    /// Where it cannot be read, or the other not be written.
+    /// If the capture cannot be read, or `rest` cannot be written.
     pub(super) fn of(capture: &Path, rest: Option<&Path>) -> Outcome<Counted> {
         let failed = |error: &dyn std::fmt::Display| Problem::Usage(format!("{}: {error}", capture.display()));
         let file = File::open(capture).map_err(|error| failed(&error))?;
@@ -143,7 +143,7 @@ mod tests {
         for raw in Conversation::Request(b"GET / HTTP/1.1\r\n\r\n".to_vec()).build(5, 1).frames {
             assert!(counted.add(&raw.frame));
         }
-        // Three of the handshake, request and answer, three of the end.
+        // Three packets of the handshake, the request and the answer, three of the end.
         assert_eq!(counted.conversations[&5], Packets { all: 8, data: 2 });
         assert_eq!(counted.conversations[&5].matter(Packets { all: 4, data: 1 }), [2, 1]);
         assert_eq!(Packets { all: 3, data: 0 }.matter(Packets { all: 1, data: 0 }), [3, 1]);

@@ -1,4 +1,4 @@
-//! What a capture holds: a line of JSON for each conversation, beside the capture as `NAME.truth.jsonl`.
+//! The ground truth of a capture: one JSON object on a line for each conversation, in `NAME.truth.jsonl` beside the capture.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use crate::problem::{Outcome, Problem};
 /// One conversation.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub(super) struct Truth {
-    /// Its number, which its addresses have too.
+    /// Its number, from which its addresses follow.
     pub(super) n: u32,
-    /// What it is called.
+    /// The name of the case.
     pub(super) attack: String,
     pub(super) must: Must,
-    /// The rules against it: the first one, and how many; 0 where none is known.
+    /// The first rule against it and the number of rules; 0 if none is known.
     pub(super) sid: u32,
     pub(super) rules: u32,
     pub(super) class: String,
     pub(super) technique: Vec<String>,
     pub(super) file: String,
-    /// Its packets are known by their addresses.
+    /// How to find its packets: always `addresses`.
     #[serde(rename = "match")]
     pub(super) by: String,
     pub(super) start: String,
@@ -34,7 +34,7 @@ pub(super) struct Truth {
     pub(super) dest_ip: IpAddr,
     pub(super) dest_port: u16,
     pub(super) packets: u64,
-    /// The conversation as a text for people.
+    /// The conversation as readable text.
     pub(super) text: String,
 }
 
@@ -43,7 +43,7 @@ fn time(ns: u64) -> String {
 }
 
 impl Truth {
-    /// Of a conversation that begins at `start` nanoseconds since 1970.
+    /// Describes a conversation that begins at `start`, in nanoseconds since 1970.
     pub(super) fn of(n: u32, case: &Case, built: &Built, start: u64) -> Truth {
         Truth {
             n,
@@ -68,15 +68,15 @@ impl Truth {
     }
 }
 
-/// Where the truth of a capture is.
+/// The path of a capture's ground truth.
 pub(super) fn beside(capture: &Path) -> PathBuf {
     capture.with_extension("truth.jsonl")
 }
 
-/// Reads the truth of a capture.
+/// Reads a capture's ground truth.
 ///
 /// # Errors
-/// Where it is not there, or cannot be understood.
+/// If it does not exist, or a line is invalid.
 pub(super) fn read(capture: &Path) -> Outcome<Vec<Truth>> {
     let path = beside(capture);
     let text = std::fs::read_to_string(&path).map_err(|error| {

@@ -5,13 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Addresses of one family, in ranges, counted from 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    /// First address and how many.
+    /// Each range's first address and size.
     ranges: Vec<(u128, u64)>,
     len: u64,
     v6: bool,
 }
 
-/// Most addresses of a pool: more than the ports of all of them could ever be used.
+/// Most addresses of a pool. No run begins enough sessions to use more.
 const MAX_POOL: u64 = 1 << 32;
 
 fn number(addr: IpAddr) -> u128 {
@@ -22,7 +22,7 @@ fn number(addr: IpAddr) -> u128 {
 }
 
 impl Pool {
-    /// From the first to the last address, both included.
+    /// A pool from the first to the last address, inclusive.
     pub(crate) fn range(first: IpAddr, last: IpAddr) -> Result<Pool, String> {
         let mut pool = Pool { ranges: Vec::new(), len: 0, v6: first.is_ipv6() };
         pool.add(first, last)?;
@@ -37,14 +37,14 @@ impl Pool {
         if to < from {
             return Err(format!("the pool ends at {last}, before it begins at {first}"));
         }
-        // A pool may be a whole /64: what is used of it is limited.
+        // A pool may be a whole /64; only its first addresses are used.
         let count = u64::try_from(to - from + 1).unwrap_or(MAX_POOL).min(MAX_POOL);
         self.ranges.push((from, count));
         self.len = (self.len + count).min(MAX_POOL);
         Ok(())
     }
 
-    /// Reads `a-b`, `a/prefix` and single addresses, several with commas.
+    /// Parses a list of ranges `a-b`, prefixes `a/24` and single addresses, separated by commas.
     pub(crate) fn parse(text: &str) -> Result<Pool, String> {
         let mut pool: Option<Pool> = None;
         for part in text.split(',').map(str::trim) {
@@ -64,7 +64,7 @@ impl Pool {
                 let mask = if host >= 128 { u128::MAX } else { (1u128 << host) - 1 };
                 let (mut from, mut to) = (number(a) & !mask, number(a) | mask);
                 if host >= 2 {
-                    // Neither the network's own address nor the broadcast address.
+                    // Leave out the network and broadcast addresses.
                     (from, to) = (from + 1, to - 1);
                 }
                 (address(from, a.is_ipv6()), address(to, a.is_ipv6()))
@@ -87,7 +87,7 @@ impl Pool {
         self.v6
     }
 
-    /// Address number `index`, round and round.
+    /// Address number `index`; after the last address, the count starts again at the first.
     pub(crate) fn get(&self, index: u64) -> IpAddr {
         let mut at = index % self.len.max(1);
         for &(first, count) in &self.ranges {

@@ -1,7 +1,7 @@
-//! Attacks to mix into other traffic, each with the rule that finds it.
+//! Attacks to mix into other traffic, each with a rule that detects it.
 //!
-//! They are what a sensor meets every day, and harmless: nothing here works against anything. Every session of an attack
-//! must raise its rule once at least, and nothing else may raise it.
+//! They look like attacks that a sensor sees every day, but they are harmless: none of them works against any target. Every
+//! session of an attack must raise its rule at least once, and no other session may raise it.
 
 use super::kinds::web;
 use super::session::{ACK, RST, SYN, Session};
@@ -12,12 +12,11 @@ pub(crate) struct Attack {
     pub(crate) name: &'static str,
     /// Identifier of its rule.
     pub(crate) sid: u32,
-    /// What of the rule comes before `sid`.
+    /// The rule's text up to `sid`.
     rule: &'static str,
     build: fn(&mut Session<'_>),
 }
 
-/// All of them.
 pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "sql-injection",
@@ -192,7 +191,7 @@ impl Attack {
         (self.build)(s);
     }
 
-    /// Where several flows make one session: the rule is raised for one of them, from the client that the ground truth names.
+    /// Whether a session has several flows. The rule is then raised on any one of them, with the client that the ground truth names.
     pub(crate) fn by_source(&self) -> bool {
         self.name == "port-scan"
     }
@@ -205,7 +204,7 @@ pub(crate) fn parse(text: &str) -> Result<usize, String> {
     })
 }
 
-/// The rules of some attacks, as text.
+/// The text of these attacks' rules.
 pub(crate) fn rules(which: &[usize]) -> String {
     which.iter().filter_map(|&n| ATTACKS.get(n)).map(|a| format!("{}sid:{}; rev:1;)\n", a.rule, a.sid)).collect()
 }

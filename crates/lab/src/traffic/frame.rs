@@ -1,26 +1,26 @@
-//! A frame's headers: where the fields are that an instance of a session changes, and checksums.
+//! A frame's headers: the offsets of the fields that an instance of a session changes, and checksums.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use margay_packet::checksum::internet;
 
-/// Where an IP packet's fields are within its Ethernet frame.
+/// Offsets of an IP packet's fields within its Ethernet frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Offset of the IP header.
     pub(crate) l3: u16,
-    /// Offset behind the IP packet; less than the frame's length where the frame is padded.
+    /// Offset of the IP packet's end; less than the frame's length if the frame is padded.
     pub(crate) end: u16,
     pub(crate) v6: bool,
-    /// Transport protocol; of a later fragment too.
+    /// Transport protocol, also in fragments after the first.
     pub(crate) proto: u8,
-    /// Offset of the transport header; 0 in a later fragment or where it is not whole.
+    /// Offset of the transport header; 0 in fragments after the first, or if the header is incomplete.
     pub(crate) l4: u16,
-    /// Offset of the transport checksum; 0 where there is none.
+    /// Offset of the transport checksum; 0 if there is none.
     pub(crate) check: u16,
-    /// A fragment, the first one included.
+    /// Whether the packet is a fragment; true for the first one, too.
     pub(crate) fragment: bool,
-    /// Offset of the two low bytes of the identification; 0 where there is none.
+    /// Offset of the identification's two low bytes; 0 if there is none.
     pub(crate) id: u16,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn put(b: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-/// Offset of what an Ethernet frame carries, behind up to four VLAN tags, and its type.
+/// Offset and type of an Ethernet frame's payload, after up to four VLAN tags.
 fn ethernet(frame: &[u8]) -> Option<(usize, u16)> {
     let mut at = 12;
     let mut kind = be16(frame, at)?;
@@ -57,7 +57,7 @@ fn ethernet(frame: &[u8]) -> Option<(usize, u16)> {
     Some((at + 2, kind))
 }
 
-/// Finds the headers; none where the frame carries no whole IP header.
+/// Finds the headers; `None` if the frame has no complete IP header.
 pub(crate) fn parse(frame: &[u8]) -> Option<Layout> {
     let (l3, kind) = ethernet(frame)?;
     let (mut l4, proto, end, fragment, later, v6, id);
@@ -134,7 +134,7 @@ pub(crate) fn parse(frame: &[u8]) -> Option<Layout> {
 }
 
 impl Layout {
-    /// Offsets of the source and destination address and their length.
+    /// Offsets of the source and destination addresses, and the length of an address.
     pub(crate) fn addresses(&self) -> (usize, usize, usize) {
         let l3 = usize::from(self.l3);
         if self.v6 { (l3 + 8, l3 + 24, 16) } else { (l3 + 12, l3 + 16, 4) }
@@ -153,7 +153,7 @@ impl Layout {
         Some((get(s)?, get(d)?))
     }
 
-    /// Whether there are ports at the transport header.
+    /// Whether the transport header is present and has ports.
     pub(crate) fn has_ports(&self) -> bool {
         self.l4 != 0 && matches!(self.proto, TCP | UDP | 132)
     }
@@ -167,8 +167,8 @@ impl Layout {
         (self.proto == TCP && self.l4 != 0).then(|| frame.get(usize::from(self.l4) + 13).copied())?
     }
 
-    /// Computes the IPv4 header's checksum, and the transport's where the whole packet is there. A UDP checksum of 0
-    /// over IPv4 says that there is none, and stays.
+    /// Computes the IPv4 header's checksum, and the transport's if the whole packet is there. A UDP checksum of 0 over IPv4
+    /// means that there is none, and stays 0.
     pub(crate) fn fix(&self, frame: &mut [u8]) {
         let l3 = usize::from(self.l3);
         if !self.v6 {
@@ -208,12 +208,12 @@ impl Layout {
     }
 }
 
-/// What a change of bytes does to a checksum over them (RFC 1624), gathered over several changes.
+/// The effect of one or more changes of bytes on a checksum over them (RFC 1624).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delta(i64);
 
 impl Delta {
-    /// Replaces the bytes at `at`; `base` is where the checksummed bytes begin.
+    /// Replaces the bytes at `at`, and adds the change. `base` is the offset where the checksummed bytes begin.
     pub(crate) fn replace(&mut self, frame: &mut [u8], at: usize, new: &[u8], base: usize) {
         let Some(old) = frame.get_mut(at..at + new.len()) else { return };
         let mut even = (at.wrapping_sub(base)) & 1 == 0;
@@ -225,12 +225,12 @@ impl Delta {
         }
     }
 
-    /// What both say.
+    /// The sum of both changes.
     pub(crate) fn plus(self, other: Delta) -> Delta {
         Delta(self.0 + other.0)
     }
 
-    /// Brings the checksum at `at` up to date. A UDP checksum never becomes 0, which would say that there is none.
+    /// Updates the checksum at `at`. A UDP checksum never becomes 0, which would mean that there is none.
     pub(crate) fn apply(self, frame: &mut [u8], at: usize, udp: bool) {
         let Some(old) = be16(frame, at) else { return };
         let mut sum = (i64::from(!old) + self.0).rem_euclid(0xffff);
@@ -246,8 +246,8 @@ impl Delta {
     }
 }
 
-/// A frame of another link layer as Ethernet: `macs` is destination and source. None where the link layer is unknown or
-/// the packet is not IP.
+/// Converts a frame of another link layer to Ethernet. `macs` is the destination and the source address. `None` if the link
+/// layer is unknown or the packet is not IP.
 pub(crate) fn to_ethernet(link: margay_packet::LinkType, data: &[u8], macs: &[u8; 12]) -> Option<Vec<u8>> {
     use margay_packet::LinkType as L;
     let skip = match link {

@@ -1,4 +1,4 @@
-//! `margay lab traffic gen`: a profile to a capture file.
+//! `margay lab traffic gen`: writes a profile's traffic to a capture file.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -16,7 +16,7 @@ use super::preset;
 use super::profile::Profile;
 use super::units::{self, Rate};
 
-/// What traffic is made; shared by `gen` and `send`.
+/// The traffic to make; shared by `gen` and `send`.
 #[derive(clap::Args, Clone)]
 pub(crate) struct What {
     /// The profile: the project's format or one of TRex's
@@ -25,16 +25,16 @@ pub(crate) struct What {
     /// A profile that comes with the program; see --list-presets
     #[arg(long, value_name = "NAME", conflicts_with = "profile")]
     pub(crate) preset: Option<String>,
-    /// Begin sessions for so long (10s, 5m), and finish them
+    /// Begin sessions for this long (10s, 5m), and finish them
     #[arg(long, value_parser = units::duration)]
     pub(crate) duration: Option<u64>,
-    /// Make about so many bytes of capture file (600MB, 10GiB)
+    /// Make a capture file of about this size (600MB, 10GiB)
     #[arg(long, value_parser = units::size, conflicts_with = "duration")]
     pub(crate) size: Option<u64>,
-    /// Begin so many sessions a second that the traffic has this rate (2Gbps, 100kpps)
+    /// Begin as many sessions a second as this rate needs (2Gbps, 100kpps)
     #[arg(long, value_parser = units::rate)]
     pub(crate) rate: Option<Rate>,
-    /// Times the profile's sessions a second
+    /// Multiply the profile's sessions a second by this
     #[arg(short, long, value_name = "N", conflicts_with = "rate")]
     pub(crate) multiplier: Option<f64>,
     /// The same seed gives the same bytes
@@ -53,27 +53,27 @@ pub(crate) struct Args {
     /// Capture to write; - is standard output
     #[arg(short, long, value_name = "FILE", required_unless_present_any = ["list_presets", "show_preset"])]
     output: Option<PathBuf>,
-    /// Write time stamps in microseconds, as old programs want them; unless told in nanoseconds
+    /// Write time stamps in microseconds, for old programs [default: nanoseconds]
     #[arg(long)]
     micro: bool,
     /// When the traffic begins, in seconds since 1970
     #[arg(long, value_name = "SECONDS", default_value_t = 1_700_000_000)]
     start: u32,
-    /// Write what was made, source by source, as JSON
+    /// Write a summary by source, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// List the profiles that come with the program
     #[arg(long)]
     list_presets: bool,
-    /// Print one of them, to begin one's own from
+    /// Print a profile that comes with the program, as a starting point for your own
     #[arg(long, value_name = "NAME")]
     show_preset: Option<String>,
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long)]
     quiet: bool,
 }
 
-/// A profile and how it is run.
+/// A loaded profile, with its packet stream started.
 pub(crate) struct Prepared {
     pub(crate) profile: Profile,
     pub(crate) mix: Mix,
@@ -81,7 +81,7 @@ pub(crate) struct Prepared {
 }
 
 impl What {
-    /// Loads the profile and works out how long it runs.
+    /// Loads the profile and determines its rate and duration.
     pub(crate) fn prepare(&self) -> Result<Prepared, String> {
         let mut profile = match (&self.profile, &self.preset) {
             (Some(path), _) => Profile::load(path).map_err(|e| e.to_string())?,
@@ -131,7 +131,7 @@ fn create(path: &Path) -> Result<File, String> {
     File::create(path).map_err(|e| format!("{} cannot be written: {e}", path.display()))
 }
 
-/// The output's name with another ending: `mix.pcap` to `mix.rules`.
+/// The output's path with another extension: `mix.pcap` becomes `mix.rules`.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     path.with_extension(ending)
 }
@@ -296,7 +296,7 @@ fn table(mix: &Mix, packets: u64, file: u64, last: u64) -> String {
     out
 }
 
-/// A line that says how far a long run is: on a terminal every half second, elsewhere every ten.
+/// A progress line for long runs: every half second on a terminal, every ten seconds elsewhere.
 pub(crate) struct Progress {
     began: Instant,
     next: Duration,
@@ -312,7 +312,7 @@ impl Progress {
         Progress { began: Instant::now(), next: first, terminal, on, shown: false }
     }
 
-    /// Shows it where it is time: `say` gives the part done and a text.
+    /// Prints the line if it is due. `say` returns the completed share and a text.
     pub(crate) fn show(&mut self, say: impl FnOnce() -> (f64, String)) {
         if !self.on {
             return;

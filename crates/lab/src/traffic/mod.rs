@@ -1,10 +1,10 @@
-//! `margay lab traffic`: traffic by profile, into a capture or onto an interface.
+//! `margay lab traffic`: makes traffic from a profile, and writes it to a capture or sends it on an interface.
 //!
-//! A profile ([`profile`], [`trex`] for TRex's) names sources: captures of one session, or kinds of session of the
-//! project's own ([`kinds`], [`attack`]). Both become templates ([`template`]), and [`mix`] makes instances of them in the
-//! order of time. [`generate`] writes what comes out to a file; [`send`] puts it, or any capture, onto an interface.
+//! A profile ([`profile`], [`trex`] for TRex's) names sources: captures of one session, or built-in kinds of session
+//! ([`kinds`], [`attack`]). Both become templates ([`template`]), and [`mix`] makes instances of them in time order.
+//! [`generate`] writes the packets to a file; [`send`] sends them, or any capture, on an interface.
 
-/// What sending in time takes.
+/// What other parts of the laboratory need to send on time.
 pub(crate) mod quick {
     pub(crate) use super::send::{Interface, first, sleep_exactly};
 }
@@ -32,7 +32,7 @@ use clap::Subcommand;
 
 pub(crate) use units::size;
 
-/// Whether there is a preset of that name.
+/// Whether the preset exists.
 #[cfg(test)]
 pub(crate) fn has_preset(name: &str) -> bool {
     preset::text(name).is_ok()
@@ -41,13 +41,13 @@ pub(crate) fn has_preset(name: &str) -> bool {
 /// `margay lab traffic …`.
 #[derive(Subcommand)]
 pub(crate) enum Traffic {
-    /// Makes traffic by a profile and writes it to a capture file
+    /// Makes traffic from a profile and writes it to a capture file
     Gen(generate::Args),
     /// Sends captures or a profile's traffic on an interface
     Send(send::Args),
 }
 
-/// Runs it.
+/// Runs `margay lab traffic`.
 pub(crate) fn run(command: Traffic) -> ExitCode {
     let result = match command {
         Traffic::Gen(args) => generate::run(args),
@@ -62,7 +62,7 @@ pub(crate) fn run(command: Traffic) -> ExitCode {
     }
 }
 
-/// A flag that INT and TERM set; a second one ends the process at once.
+/// A flag that SIGINT and SIGTERM set. A second signal ends the process at once.
 fn stop_flag() -> Result<Arc<AtomicBool>, String> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

@@ -8,7 +8,7 @@ use margay_config::Yaml;
 use super::kinds::Kind;
 use super::profile::{Profile, What};
 
-/// Names, and their text.
+/// Names and YAML texts.
 const PRESETS: &[(&str, &str)] = &[
     ("office", include_str!("presets/office.yaml")),
     ("elephant", include_str!("presets/elephant.yaml")),
@@ -32,20 +32,20 @@ pub(crate) fn text(name: &str) -> Result<&'static str, String> {
     })
 }
 
-/// Loads a preset; an elephant is as large as the traffic asked for.
+/// Loads a preset. The response of an elephant fills a capture file of `size` bytes.
 pub(crate) fn load(name: &str, size: Option<u64>) -> Result<Profile, String> {
     let yaml = Yaml::parse(text(name)?, &format!("preset {name}")).map_err(|e| e.to_string())?;
     let mut profile = Profile::read(&yaml, Path::new(""), name.to_owned()).map_err(|e| e.to_string())?;
     for s in &mut profile.sources {
         if let (What::Kind(Kind::Elephant, options), Some(size)) = (&mut s.what, size) {
-            // Headers and acknowledgements are about a fifteenth of the file.
+            // Headers and acknowledgements are about a sixteenth of the file.
             options.bytes = Some(size / 16 * 15);
         }
     }
     Ok(profile)
 }
 
-/// All of them with their first line.
+/// A list of the presets, each with its first line.
 pub(crate) fn list() -> String {
     let mut out = String::new();
     for (name, text) in PRESETS {

@@ -1,4 +1,4 @@
-//! Profiles: which sessions, how many a second, between whom. The format is described in `docs/lab-traffic.md`.
+//! Profiles: which sessions, how many a second, between which addresses. `docs/lab-traffic.md` describes the format.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,46 +12,46 @@ use super::kinds::Kind;
 use super::template::Dir;
 use super::units::{self, Rate};
 
-/// What a kind of session lets a profile choose.
+/// Options of a kind of session; which of them apply depends on the kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     /// Server port.
     pub(crate) port: Option<u16>,
-    /// Mean size of what is transferred; what that is depends on the kind.
+    /// Mean size of the transferred object; its meaning depends on the kind.
     pub(crate) bytes: Option<u64>,
-    /// How often it is asked for.
+    /// Number of requests in a session.
     pub(crate) requests: Option<u64>,
-    /// Length of a call.
+    /// Length of a call, in seconds.
     pub(crate) seconds: Option<f64>,
-    /// Share of requests that send rather than fetch.
+    /// Share of requests that upload rather than download.
     pub(crate) upload: f64,
     /// Whether a datagram is answered.
     pub(crate) answer: bool,
 }
 
-/// What a source makes instances of.
+/// The template of a source.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Capture(PathBuf),
     Kind(Kind, Options),
-    /// Number of the attack in [`attack::ATTACKS`].
+    /// Index of the attack in [`attack::ATTACKS`].
     Attack(usize),
 }
 
 /// When the packets of a session are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Timing {
-    /// As the template has it.
+    /// As in the template.
     Template,
-    /// As the template has it; gaps below the first are replaced by the second (nanoseconds).
+    /// As in the template, but gaps shorter than the first value are replaced by the second (nanoseconds).
     MinGap(u64, u64),
-    /// The gap between packets of one side, and before an answer of the other (nanoseconds).
+    /// A fixed gap between packets of one side, and another before the other side answers (nanoseconds).
     Paced { gap: u64, turn: u64 },
-    /// As the template has it, but every answer comes after half of this round-trip time.
+    /// As in the template, but each change of direction takes half of this round-trip time.
     RoundTrip(u64),
 }
 
-/// One template or kind, and how often.
+/// One template, kind or attack, with its rate and options.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) name: String,
@@ -61,26 +61,26 @@ pub(crate) struct Source {
     pub(crate) timing: Timing,
     pub(crate) rtt: u64,
     pub(crate) ipv6: bool,
-    /// So many sessions in a row between the same addresses.
+    /// Number of consecutive sessions between the same addresses.
     pub(crate) burst: u64,
-    /// So many different sessions, then the same again.
+    /// Number of different sessions; after them, the same sessions repeat.
     pub(crate) limit: Option<u64>,
-    /// All to one server: this one, or the pool's first.
+    /// If set, all sessions go to one server: this one, or the pool's first for `Some(None)`.
     pub(crate) one_server: Option<Option<IpAddr>>,
     pub(crate) one_client: bool,
     pub(crate) variants: Option<u64>,
 }
 
-/// What goes wrong on the way, as shares of packets.
+/// Simulated network faults, as shares of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Impair {
-    /// Missing in the output.
+    /// Packets that are not sent.
     pub(crate) loss: f64,
-    /// Behind the packet that follows it.
+    /// Packets that are sent after their session's next packet, if that has the same direction.
     pub(crate) reorder: f64,
-    /// Sent twice at once.
+    /// Packets that are sent a second time shortly after.
     pub(crate) duplicate: f64,
-    /// TCP data sent again 200 ms later.
+    /// TCP segments with data that are sent again after 200 ms.
     pub(crate) retransmit: f64,
     /// Largest IP packet; larger ones become fragments.
     pub(crate) fragment: Option<u16>,
@@ -92,23 +92,23 @@ pub(crate) struct Profile {
     pub(crate) name: String,
     pub(crate) sources: Vec<Source>,
     pub(crate) pools: Pools,
-    /// Addresses by chance instead of one after the other.
+    /// Random addresses instead of consecutive ones.
     pub(crate) random: bool,
-    /// Sessions begin at times by chance (Poisson) instead of evenly.
+    /// Sessions begin at random times (Poisson) instead of evenly.
     pub(crate) poisson: bool,
     pub(crate) impair: Impair,
     pub(crate) duration: Option<u64>,
     pub(crate) rate: Option<Rate>,
     pub(crate) seed: Option<u64>,
-    /// Rules that go with the traffic.
+    /// Rules that belong to the traffic, such as those for its attacks.
     pub(crate) rules: Option<String>,
-    /// Added to every address, times its number, for parallel copies (TRex: `dual_port_mask`).
+    /// Parallel copy number `n` adds `n` times this to each address (TRex: `dual_port_mask`).
     pub(crate) copy_mask: u32,
-    /// What of the file is read but does not change anything here.
+    /// Notes on settings of the file that are accepted but have no effect here.
     pub(crate) notes: Vec<String>,
 }
 
-/// Who talks to whom.
+/// Addresses of clients and servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Pools {
     pub(crate) clients: Pool,
@@ -169,7 +169,7 @@ impl Profile {
         }
     }
 
-    /// Reads a profile: the project's own format, or one of TRex's.
+    /// Reads a profile file in Margay's format or in one of TRex's.
     pub(crate) fn load(path: &Path) -> Result<Profile, ConfigError> {
         let yaml = Yaml::load(path)?;
         let dir = path.parent().map(Path::to_path_buf).unwrap_or_default();
@@ -177,7 +177,7 @@ impl Profile {
         Profile::read(&yaml, &dir, name)
     }
 
-    /// Reads a profile from parsed YAML; its templates are looked for from `dir`.
+    /// Reads a profile from parsed YAML. Template files are looked up from `dir`, see [`find`].
     pub(crate) fn read(yaml: &Yaml, dir: &Path, name: String) -> Result<Profile, ConfigError> {
         match &yaml.value {
             Value::List(items) => super::trex::read(items, dir, name),
@@ -189,8 +189,8 @@ impl Profile {
     }
 }
 
-/// Where a template's file is: beside the profile, or from one of the folders above it (TRex's profiles name files from
-/// TRex's own folder), or from the current one.
+/// Finds a template's file: relative to the profile's folder, to its parent (TRex's profiles name files relative to TRex's
+/// own folder), or to the current folder.
 pub(crate) fn find(dir: &Path, name: &str) -> Result<PathBuf, String> {
     let mut tried = Vec::new();
     let up = dir.join("..");
@@ -205,12 +205,12 @@ pub(crate) fn find(dir: &Path, name: &str) -> Result<PathBuf, String> {
     Err(format!("the template '{name}' is not there; looked for {}", tried.join(", ")))
 }
 
-/// The text of a scalar.
+/// A scalar's text.
 pub(crate) fn text<'a>(y: &'a Yaml, what: &str) -> Result<&'a str, ConfigError> {
     y.text().ok_or_else(|| y.error(format!("'{what}' takes one value")))
 }
 
-/// A scalar, read by `parse`.
+/// A scalar's text, parsed by `parse`.
 pub(crate) fn value<T>(y: &Yaml, what: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, ConfigError> {
     parse(text(y, what)?).map_err(|e| y.error(format!("'{what}': {e}")))
 }
@@ -419,7 +419,7 @@ impl Source {
     }
 }
 
-/// `attacks`: a share of all sessions, and which.
+/// Reads `attacks`: their share of all sessions, and which ones.
 fn read_attacks(p: &mut Profile, yaml: &Yaml, rtt: u64) -> Result<(), ConfigError> {
     let (mut share, mut names, mut rate) = (None, Vec::new(), None);
     for (key, y) in yaml.map() {
@@ -453,7 +453,7 @@ fn read_attacks(p: &mut Profile, yaml: &Yaml, rtt: u64) -> Result<(), ConfigErro
 }
 
 impl Profile {
-    /// Gives sources of the same name numbers.
+    /// Numbers sources that have the same name.
     pub(crate) fn name_sources(&mut self) {
         let mut seen = std::collections::HashMap::new();
         for s in &mut self.sources {
@@ -465,7 +465,7 @@ impl Profile {
         }
     }
 
-    /// Adds attacks, `total` sessions a second together.
+    /// Adds attacks with `total` sessions a second together, and their rules.
     fn set_attacks(&mut self, which: &[usize], total: f64, rtt: u64) {
         for &n in which {
             let Some(a) = attack::ATTACKS.get(n) else { continue };
@@ -475,7 +475,7 @@ impl Profile {
         *rules += &attack::rules(which);
     }
 
-    /// Changes the share of sessions that are attacks; false where the profile has no attacks or nothing else.
+    /// Changes the attacks' share of sessions. Returns false if the profile has no attacks, or nothing but attacks.
     pub(crate) fn attack_share(&mut self, share: f64) -> bool {
         let is = |s: &Source| matches!(s.what, What::Attack(_));
         let sum =

@@ -1,4 +1,4 @@
-//! Chance that can be had again: the same seed gives the same traffic, on every machine and in every release.
+//! Reproducible random numbers: the same seed gives the same traffic, on every machine and in every release.
 
 /// xoshiro256** seeded by SplitMix64 (Blackman and Vigna, "Scrambled linear pseudorandom number generators").
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub(crate) fn mix(x: u64) -> u64 {
 }
 
 impl Rng {
-    /// The stream of chance number `stream` of `seed`.
+    /// The independent generator number `stream` of `seed`.
     pub(crate) fn new(seed: u64, stream: u64) -> Rng {
         let mut x = mix(seed).wrapping_add(mix(stream ^ 0x6d61_7267_6179));
         Rng(std::array::from_fn(|_| {
@@ -35,12 +35,12 @@ impl Rng {
         result
     }
 
-    /// 0 to `n` - 1; 0 where `n` is 0.
+    /// 0 to `n` - 1; 0 if `n` is 0.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 
-    /// `from` to `to`, both included.
+    /// `from` to `to`, inclusive.
     pub(crate) fn range(&mut self, from: u64, to: u64) -> u64 {
         from + self.below(to.saturating_sub(from) + 1)
     }
@@ -77,10 +77,10 @@ impl Rng {
         &items[self.below(items.len() as u64) as usize]
     }
 
-    /// Around `mean` and never less than `least`, with the long tail that sizes of web objects have.
+    /// Random sizes with mean `mean` and minimum `least`, and a long tail like sizes of web objects.
     pub(crate) fn tailed(&mut self, mean: u64, least: u64) -> u64 {
         let u = 1.0 - self.unit();
-        // Exponential: no moment is infinite, so that the rate of a profile is what its means say.
+        // The distribution is exponential: its variance is finite, so a profile's rate comes close to its mean.
         ((-u.ln() * mean.saturating_sub(least) as f64) as u64).saturating_add(least)
     }
 }

@@ -1,6 +1,6 @@
-//! Sessions of the project's own: what client and server say becomes packets.
+//! Writes a session: turns the messages of client and server into packets.
 //!
-//! The capture point is in the middle: every answer passes it half a round trip after what it answers.
+//! The capture point is midway between the two: an answer passes it half a round trip after its question.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,12 +14,12 @@ pub(crate) const RST: u8 = 4;
 pub(crate) const PSH: u8 = 8;
 pub(crate) const ACK: u8 = 16;
 
-/// First client port within a session; an instance has its own.
+/// First client port in a template; an instance has another.
 const CLIENT_PORT: u16 = 40_000;
-/// Nanoseconds that a byte takes: the servers' links have 1 Gbit/s.
+/// Nanoseconds to transmit a byte: the servers' links have 1 Gbit/s.
 const BYTE: u64 = 8;
 
-/// What a kind of session may ask of the instance that it is built for.
+/// Addresses and port of the instance that a session is built for.
 pub(crate) struct Place {
     pub(crate) client: IpAddr,
     pub(crate) server: IpAddr,
@@ -27,17 +27,17 @@ pub(crate) struct Place {
     pub(crate) port: u16,
 }
 
-/// A TCP stream of a session.
+/// A TCP stream in a session.
 pub(crate) struct Stream {
-    /// Which of the session's client ports.
+    /// Index of the client's port within the session.
     client: u16,
     server: u16,
-    /// Next sequence number by side.
+    /// Each side's next sequence number.
     seq: [u32; 2],
     last: Dir,
-    /// Segments in flight before the other side must answer.
+    /// Each side's window: segments that may be in flight before an acknowledgement.
     window: [u32; 2],
-    /// Segments not acknowledged yet.
+    /// Segments that are not acknowledged yet.
     pending: u32,
 }
 
@@ -50,10 +50,10 @@ pub(crate) struct Session<'a> {
     v6: bool,
     mss: usize,
     id: [u16; 2],
-    /// Addresses of client and server in the frames; an instance of a template has others.
+    /// Addresses of client and server in the frames; an instance of a template replaces them.
     ends: [IpAddr; 2],
     first_port: u16,
-    /// Sequence numbers with which streams begin.
+    /// Initial sequence numbers of client and server.
     first_seq: [u32; 2],
     frames: Vec<Raw>,
     lap: Option<Lap>,
@@ -62,18 +62,18 @@ pub(crate) struct Session<'a> {
 /// Fields of an IPv4 header.
 pub(crate) struct Header<'h> {
     pub(crate) proto: u8,
-    /// Whole words.
+    /// Options, padded to whole 32-bit words.
     pub(crate) options: &'h [u8],
-    /// Flags and the fragment's offset.
+    /// Flags and fragment offset.
     pub(crate) flags: u16,
-    /// None: the sender's next one.
+    /// The identification; `None` for the sender's next one.
     pub(crate) id: Option<u16>,
-    /// The receiver's address is the sender's as well.
+    /// The source address equals the destination address.
     pub(crate) from_itself: bool,
 }
 
 impl Header<'_> {
-    /// An ordinary one: without options, not to be fragmented.
+    /// An ordinary header: no options, "don't fragment" set.
     pub(crate) fn plain(proto: u8) -> Header<'static> {
         Header { proto, options: &[], flags: 0x4000, id: None, from_itself: false }
     }
@@ -110,8 +110,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A session that is sent as it is, and not as instances of a template: its frames have the place's addresses, the number of a
-    /// client's port is the port, and sequence numbers are by chance.
+    /// A session whose frames are used as they are, not as a template. They have the place's addresses and random initial sequence
+    /// numbers, and where a method takes the index of a client port, it takes the port itself.
     pub(crate) fn once(rng: &'a mut Rng, place: Place, rtt: u64) -> Session<'a> {
         let ends = [place.client, place.server];
         let (ids, seqs) = (rng.next(), rng.next());
@@ -122,7 +122,7 @@ impl<'a> Session<'a> {
         s
     }
 
-    /// Half a round trip, give or take a twentieth.
+    /// Half a round trip, plus or minus up to a twentieth of it.
     pub(crate) fn turn(&mut self) -> u64 {
         let half = self.rtt / 2;
         half - half / 20 + self.rng.below(half / 10 + 1)
@@ -132,12 +132,12 @@ impl<'a> Session<'a> {
         self.now += ns;
     }
 
-    /// Ethernet and IP before `l4`, at the time `at`; everything's checksums are computed when the template is made.
+    /// Adds a frame at the time `at`: Ethernet and IP headers before `l4`. [`Session::finish`] computes all checksums.
     fn ip(&mut self, at: u64, dir: Dir, proto: u8, l4: &[u8]) {
         self.packet(at, dir, &Header::plain(proto), l4);
     }
 
-    /// The same with a header of one's own; of IPv6 it is the protocol alone.
+    /// The same with the given header. For IPv6, only its protocol is used.
     pub(crate) fn packet(&mut self, at: u64, dir: Dir, header: &Header<'_>, payload: &[u8]) {
         let mut f = Vec::with_capacity(60 + header.options.len() + payload.len());
         let (a, b) = (dir as u8 + 1, dir.other() as u8 + 1);
@@ -171,7 +171,7 @@ impl<'a> Session<'a> {
         self.raw(at, f);
     }
 
-    /// A segment without stream and without options.
+    /// Sends a segment without a stream and without options.
     pub(crate) fn bare(&mut self, dir: Dir, segment: &Bare, data: &[u8]) {
         let mut l4 = Vec::with_capacity(20 + data.len());
         l4.extend(segment.ports[0].to_be_bytes());
@@ -184,7 +184,7 @@ impl<'a> Session<'a> {
         self.ip(self.now, dir, TCP, &l4);
     }
 
-    /// A message of ICMP: type, code, and what follows the checksum.
+    /// Sends an ICMP message: type, code, and the bytes after the checksum.
     pub(crate) fn icmp(&mut self, dir: Dir, message: &[u8]) {
         let (head, rest) = message.split_at(message.len().min(2));
         self.ip(self.now, dir, ICMP, &[head, &[0, 0], rest].concat());
@@ -194,7 +194,7 @@ impl<'a> Session<'a> {
         self.frames.push(Raw { at, wire_len: frame.len() as u32, frame });
     }
 
-    /// A UDP datagram from or to client port number `client`.
+    /// Sends a UDP datagram from or to client port number `client`.
     pub(crate) fn udp(&mut self, dir: Dir, client: u16, server: u16, payload: &[u8]) {
         let client = self.first_port.wrapping_add(client);
         let (from, to) = if dir == Dir::Client { (client, server) } else { (server, client) };
@@ -202,13 +202,13 @@ impl<'a> Session<'a> {
         l4.extend(from.to_be_bytes());
         l4.extend(to.to_be_bytes());
         l4.extend((payload.len() as u16 + 8).to_be_bytes());
-        // Anything but 0, which would say that there is no checksum.
+        // Not 0, which would mean that there is no checksum.
         l4.extend([0xff, 0xff]);
         l4.extend(payload);
         self.ip(self.now, dir, UDP, &l4);
     }
 
-    /// An ICMP echo request (8, or 0 for the answer).
+    /// Sends an ICMP or ICMPv6 echo: a request from the client, a reply from the server.
     pub(crate) fn echo(&mut self, dir: Dir, n: u16, payload: &[u8]) {
         let answer = dir == Dir::Server;
         let (proto, kind) = match (self.v6, answer) {
@@ -223,7 +223,7 @@ impl<'a> Session<'a> {
         self.ip(self.now, dir, proto, &l4);
     }
 
-    /// One TCP segment as told, without any of a stream's courtesies.
+    /// Sends one TCP segment exactly as given, without acknowledgements or delays.
     pub(crate) fn segment(&mut self, at: u64, s: &mut Stream, dir: Dir, flags: u8, data: &[u8]) {
         let client = self.first_port.wrapping_add(s.client);
         let (from, to) = if dir == Dir::Client { (client, s.server) } else { (s.server, client) };
@@ -260,12 +260,12 @@ impl<'a> Session<'a> {
         s.seq[dir as usize] = s.seq[dir as usize].wrapping_add(n);
     }
 
-    /// A stream to the server's port from client port number `client`, nothing sent yet.
+    /// A stream from client port number `client` to port `server`. Sends nothing.
     pub(crate) fn stream(&mut self, client: u16, server: u16) -> Stream {
         Stream { client, server, seq: self.first_seq, last: Dir::Client, window: [10, 10], pending: 0 }
     }
 
-    /// A stream with its handshake.
+    /// Opens a stream with a handshake.
     pub(crate) fn open(&mut self, client: u16, server: u16) -> Stream {
         let mut s = self.stream(client, server);
         self.segment(self.now, &mut s, Dir::Client, SYN, &[]);
@@ -277,10 +277,10 @@ impl<'a> Session<'a> {
         s
     }
 
-    /// Sends `data` in segments; the other side acknowledges every second one, and the window grows as slow start lets it.
+    /// Sends `data` in segments; the other side acknowledges every second one, and the window grows as in slow start.
     pub(crate) fn send(&mut self, s: &mut Stream, dir: Dir, data: &[u8]) {
         if s.last != dir {
-            // What was received is acknowledged with the answer.
+            // The first segment of the answer acknowledges everything received.
             self.now += self.turn();
             s.pending = 0;
             s.last = dir;
@@ -310,7 +310,7 @@ impl<'a> Session<'a> {
         self.now += self.turn();
         let n = s.pending.div_ceil(2);
         let all = s.seq[who.other() as usize];
-        // Every second segment is acknowledged on its own; the last acknowledgement covers everything.
+        // One acknowledgement for every second segment; the last one covers everything.
         for k in (0..n).rev() {
             s.seq[who.other() as usize] = all.wrapping_sub(k * 2 * self.mss as u32);
             self.segment(self.now, s, who, ACK, &[]);
@@ -320,7 +320,7 @@ impl<'a> Session<'a> {
         s.pending = 0;
     }
 
-    /// `dir` closes, the other side as well.
+    /// Closes the stream from side `dir`, then from the other.
     pub(crate) fn close(&mut self, s: &mut Stream, dir: Dir) {
         if s.last == dir {
             if s.pending > 0 {
@@ -338,14 +338,14 @@ impl<'a> Session<'a> {
         s.pending = 0;
     }
 
-    /// What is sent from here on is repeated, up to [`Session::mark_lap_end`]. Nothing sent before may come later.
+    /// Frames from here to [`Session::mark_lap_end`] are repeated. No earlier frame may have a later time.
     pub(crate) fn mark_lap_start(&mut self) {
         let from = self.frames.len();
         self.lap = Some(Lap { from, to: from, times: 1, time: 0, seq: [0, 0] });
     }
 
-    /// What was sent since [`Session::mark_lap_start`] is sent so many times; each time takes `time`, and the sequence
-    /// numbers of client and server so far. What follows is written as if there had been one lap.
+    /// The frames since [`Session::mark_lap_start`] are sent `times` times. Each lap takes `time` nanoseconds and advances the
+    /// sequence numbers of client and server by `seq`. The caller writes the frames that follow as if there had been one lap.
     pub(crate) fn mark_lap_end(&mut self, times: u64, time: u64, seq: [u32; 2]) {
         let to = self.frames.len();
         if let Some(lap) = &mut self.lap {
@@ -353,7 +353,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The session's frames in the order of time, with right checksums.
+    /// The session's frames in time order, with correct checksums.
     pub(crate) fn frames(self) -> Vec<Raw> {
         let mut frames = self.frames;
         frames.sort_by_key(|f| f.at);

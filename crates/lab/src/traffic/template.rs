@@ -1,8 +1,8 @@
-//! A session to make instances of: its frames, when each is sent, and what of them an instance changes.
+//! A template of sessions: its frames, their times, and the fields that an instance changes.
 //!
-//! Templates come from captures ([`Template::load`]) and from the project's own kinds of session ([`super::session`]).
-//! Checksums are computed when the template is made, so that a capture's wrong ones are not copied; an instance then
-//! brings them up to date for what it changes.
+//! Templates come from captures ([`Template::load`]) and from built-in kinds of session ([`super::session`]). Making a template
+//! computes all checksums, so that wrong ones in a capture are not copied. An instance then only updates them for the fields
+//! that it changes.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use margay_capture::Reader;
 use super::frame::{self, Delta, ICMP, ICMPV6, Layout, TCP, UDP, be16, be32, put};
 use super::rng::mix;
 
-/// Who sends.
+/// The sending side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dir {
     Client,
@@ -32,7 +32,7 @@ impl Dir {
 
 /// An address or port that stays as it is in the template.
 const KEEP: u8 = u8::MAX;
-/// Most bytes of a template, in memory.
+/// Most bytes of a template in memory.
 const MAX_BYTES: usize = 512 << 20;
 
 /// An address of the template.
@@ -40,7 +40,7 @@ const MAX_BYTES: usize = 512 << 20;
 struct Endpoint {
     addr: IpAddr,
     side: Dir,
-    /// How many addresses of its side are before it: the pool's address that far behind the instance's own takes its place.
+    /// Number of addresses of the same side before it. An instance replaces it by the pool's address at this distance from its own.
     ordinal: u16,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Packet {
     pub(crate) wire_len: u32,
     pub(crate) dir: Dir,
     layout: Option<Layout>,
-    /// Endpoints, and client ports to replace.
+    /// Indexes of the endpoints, and slots of the client ports, that an instance replaces; or [`KEEP`].
     src: u8,
     dst: u8,
     sport: u8,
@@ -69,54 +69,54 @@ pub(crate) struct Packet {
 /// Packets that repeat, so that a very long session needs no memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lap {
-    /// Indexes: from the first packet to behind the last one.
+    /// Indexes of the first packet, and of the packet after the last one.
     pub(crate) from: usize,
     pub(crate) to: usize,
-    /// How often they are sent.
+    /// Number of laps.
     pub(crate) times: u64,
-    /// How far a lap takes time and the sequence numbers of client and server.
+    /// The advance of time (nanoseconds) and of both sides' sequence numbers in each lap.
     pub(crate) time: u64,
     pub(crate) seq: [u32; 2],
 }
 
-/// A session as packets.
+/// A template, see the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     pub(crate) packets: Vec<Packet>,
     bytes: Vec<u8>,
     endpoints: Vec<Endpoint>,
-    /// How many client ports an instance takes.
+    /// Number of client ports of an instance.
     pub(crate) ports: u16,
-    /// How many transport flows there are (5-tuples).
+    /// Number of transport flows (5-tuples).
     pub(crate) flows: u32,
     pub(crate) lap: Option<Lap>,
     pub(crate) v6: bool,
 }
 
-/// What makes an instance of a template different from all others.
+/// The values that distinguish an instance of a template from others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
-    /// Numbers of its client and server in their pools.
+    /// Indexes of client and server in their pools.
     pub(crate) client: u64,
     pub(crate) server: u64,
-    /// First of its client ports; the others follow, see [`port`].
+    /// First client port; the others follow, see [`port`].
     pub(crate) port: u16,
-    /// Whatever else it needs: sequence numbers, identifications.
+    /// Seed for everything else: sequence numbers, identifications.
     pub(crate) key: u64,
 }
 
-/// Lowest client port given out.
+/// Lowest client port.
 pub(crate) const FIRST_PORT: u16 = 1024;
-/// How many there are.
+/// Number of client ports.
 pub(crate) const PORTS: u64 = 65_536 - FIRST_PORT as u64;
 
-/// Client port number `slot` of an instance whose first is `first`.
+/// Client port number `slot` of an instance whose first port is `first`; wraps around.
 pub(crate) fn port(first: u16, slot: u16) -> u16 {
     let n = (u64::from(first.saturating_sub(FIRST_PORT)) + u64::from(slot)) % PORTS;
     FIRST_PORT + n as u16
 }
 
-/// Where an instance's addresses come from.
+/// The source of an instance's addresses.
 pub(crate) trait Addresses {
     /// Address number `index` of a side.
     fn address(&self, side: Dir, v6: bool, index: u64) -> IpAddr;
@@ -124,7 +124,7 @@ pub(crate) trait Addresses {
     fn mac(&self, side: Dir) -> [u8; 6];
 }
 
-/// A frame on its way into a template.
+/// A frame for a template, with its time in nanoseconds.
 pub(crate) struct Raw {
     pub(crate) at: u64,
     pub(crate) frame: Vec<u8>,
@@ -134,11 +134,11 @@ pub(crate) struct Raw {
 type Tuple = (u8, [(IpAddr, u16); 2]);
 
 impl Template {
-    /// Reads a capture of one session, or a few that belong together. With `one_client` every address of the client's
-    /// side becomes the same one (TRex does so where a plugin handles the template).
+    /// Reads a capture of one session, or of a few that belong together. With `one_client`, all addresses of the client's side
+    /// become one address, as TRex does for templates with a plugin.
     ///
     /// # Errors
-    /// A sentence: what is wrong with the file.
+    /// A sentence that says what is wrong with the file.
     pub(crate) fn load(path: &Path, one_client: bool) -> Result<Template, String> {
         let fail = |e: String| format!("the template {} cannot be used: {e}", path.display());
         let file = File::open(path).map_err(|e| fail(e.to_string()))?;
@@ -174,7 +174,7 @@ impl Template {
                 n => format!("none of its {n} packets is Ethernet or IP"),
             }));
         }
-        // Time never runs backwards within a session.
+        // Times within a session must not decrease.
         let mut latest = 0;
         for r in &mut raw {
             latest = r.at.max(latest);
@@ -183,7 +183,7 @@ impl Template {
         Template::new(raw, one_client).map_err(fail)
     }
 
-    /// Frames in the order of time as a template. The first packet's sender is the client.
+    /// Makes a template from frames in time order. The first packet's sender is the client, unless the packet is a SYN-ACK.
     pub(crate) fn new(raw: Vec<Raw>, one_client: bool) -> Result<Template, String> {
         let mut t = Template {
             packets: Vec::with_capacity(raw.len()),
@@ -271,7 +271,7 @@ impl Template {
         (self.endpoints.len() - 1) as u8
     }
 
-    /// The slot of a client's port. Ports below 1024 are a protocol's own on both sides (DHCP, NTP) and stay.
+    /// The slot of a client's port. Ports below 1024 stay, because protocols such as DHCP and NTP use them on the client's side, too.
     fn slot(&mut self, slots: &mut HashMap<(u8, u8, u16), u8>, end: u8, proto: u8, port: u16) -> u8 {
         if port < FIRST_PORT || self.endpoints.get(usize::from(end)).is_none_or(|e| e.side != Dir::Client) {
             return KEEP;
@@ -289,7 +289,7 @@ impl Template {
         self.bytes.get(p.start..p.start + p.len as usize).unwrap_or(&[])
     }
 
-    /// Packets and bytes of frames on the wire that an instance has.
+    /// Number of packets of an instance, and the bytes of its frames on the wire.
     pub(crate) fn totals(&self) -> (u64, u64) {
         let sum = |p: &[Packet]| p.iter().map(|p| u64::from(p.wire_len)).sum::<u64>();
         let (mut packets, mut bytes) = (self.packets.len() as u64, sum(&self.packets));
@@ -302,13 +302,13 @@ impl Template {
         (packets, bytes)
     }
 
-    /// How long an instance takes, in nanoseconds.
+    /// Duration of an instance, in nanoseconds.
     pub(crate) fn duration(&self) -> u64 {
         let laps = self.lap.map_or(0, |l| l.time.saturating_mul(l.times.saturating_sub(1)));
         self.packets.last().map_or(0, |p| p.at).saturating_add(laps)
     }
 
-    /// Sets new times: `gap` after a packet of the same sender, `turn` where the other side answers.
+    /// Sets new times: `gap` after a packet of the same side, `turn` after a packet of the other side.
     pub(crate) fn pace(&mut self, gap: u64, turn: u64) {
         let (mut now, mut last) = (0, None);
         for p in &mut self.packets {
@@ -333,7 +333,7 @@ impl Template {
         }
     }
 
-    /// Makes the session take a round-trip time: every turn of direction takes half of it, other gaps stay.
+    /// Sets the round-trip time: each change of direction takes half of it, and other gaps stay.
     pub(crate) fn round_trip(&mut self, rtt: u64) {
         let (mut now, mut before, mut last) = (0, 0, None);
         for p in &mut self.packets {
@@ -345,7 +345,7 @@ impl Template {
         }
     }
 
-    /// Addresses and ports of the first packet with ports: the flow that a session is known by.
+    /// The flow that identifies an instance: protocol, addresses and ports of its first IP packet (ports 0 if it has none).
     pub(crate) fn first_flow(&self, id: &Identity, pool: &dyn Addresses) -> Option<(u8, IpAddr, u16, IpAddr, u16)> {
         let p = self.packets.iter().find(|p| p.layout.is_some())?;
         let l = p.layout?;
@@ -367,7 +367,7 @@ impl Template {
         Some(pool.address(e.side, e.addr.is_ipv6(), own.wrapping_add(u64::from(e.ordinal))))
     }
 
-    /// Writes packet `p` of an instance, which is in its lap number `lap`, to `out` (cleared first).
+    /// Replaces `out` by packet `p` of an instance, in lap number `lap`.
     pub(crate) fn emit(&self, p: &Packet, lap: u64, id: &Identity, pool: &dyn Addresses, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.data(p));
@@ -432,7 +432,7 @@ impl Template {
         }
     }
 
-    /// An ICMP error quotes the packet that it is about: the quotation changes with it.
+    /// Adapts the packet that an ICMP error quotes, and computes the checksum.
     fn quoted(&self, l: &Layout, id: &Identity, pool: &dyn Addresses, out: &mut [u8]) {
         let (l4, end) = (usize::from(l.l4), usize::from(l.end));
         let kind = out.get(l4).copied().unwrap_or(0);

@@ -1,9 +1,9 @@
-//! Durations, sizes, rates and shares as people write them.
+//! Parses durations, sizes, rates and shares.
 
-/// How fast: what a user asks for.
+/// A requested rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Rate {
-    /// Bits of frames (from the Ethernet header, without FCS, preamble and gap) a second.
+    /// Bits of frames a second, counted from the Ethernet header, without FCS, preamble and gap.
     Bits(f64),
     /// Packets a second.
     Packets(f64),
@@ -27,7 +27,7 @@ fn prefix(unit: &str) -> Option<(f64, &str)> {
     })
 }
 
-/// Reads `2Gbps`, `100 Mbit/s`, `100kpps`, `5000 packets/s`.
+/// Parses `2Gbps`, `100 Mbit/s`, `100kpps`, `5000 packets/s`.
 pub(crate) fn rate(text: &str) -> Result<Rate, String> {
     let fail = || format!("'{text}' is not a rate; write for example 2Gbps, 100Mbit/s or 100kpps");
     let (number, unit) = split(text).ok_or_else(fail)?;
@@ -45,7 +45,7 @@ pub(crate) fn rate(text: &str) -> Result<Rate, String> {
     }
 }
 
-/// Reads a number of bytes: `600MB` (powers of 1000), `1GiB` (powers of 1024).
+/// Parses a number of bytes: `600MB` (powers of 1000), `1GiB` (powers of 1024).
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let fail = || format!("'{text}' is not a size; write for example 600MB (powers of 1000) or 1GiB (powers of 1024)");
     let (number, unit) = split(text).ok_or_else(fail)?;
@@ -68,7 +68,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-/// Reads `10s`, `20ms`, `5m`, `1h`, `100us`; a bare number is seconds. In nanoseconds.
+/// Parses `10s`, `20ms`, `5m`, `1h`, `100us` to nanoseconds. A number without a unit is seconds.
 pub(crate) fn duration(text: &str) -> Result<u64, String> {
     let fail = || format!("'{text}' is not a duration; write for example 10s, 20ms or 5m");
     let (number, unit) = split(text).ok_or_else(fail)?;
@@ -88,7 +88,7 @@ pub(crate) fn duration(text: &str) -> Result<u64, String> {
     Ok(ns as u64)
 }
 
-/// Reads a share: `1%` or `0.01`; 0 to 1.
+/// Parses a share from 0 to 1: `1%` or `0.01`.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     let fail = || format!("'{text}' is not a share; write for example 1% or 0.01");
     let (number, unit) = split(text).ok_or_else(fail)?;
@@ -100,7 +100,7 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
     if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(format!("'{text}' is not between 0 and 100 %")) }
 }
 
-/// 1234567 as `1.23 M`.
+/// Formats 1234567 as `1.23 M`.
 pub(crate) fn short(n: f64) -> String {
     for (factor, name) in [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")] {
         if n >= factor {

@@ -1,15 +1,15 @@
-//! Frames are sent several together.
+//! Collects frames, to send several with one call.
 
 use crate::af_packet::send::{Out, Sender, TOGETHER};
 
-/// Frames on their way out.
+/// Frames to send.
 pub(super) struct Post<'a> {
     sender: Option<&'a Sender>,
     out: [Out<'a>; TOGETHER],
     waiting: usize,
     pub(super) sent: u64,
     pub(super) lost: u64,
-    /// The interface is gone.
+    /// The interface disappeared or went down.
     pub(super) gone: bool,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Post<'a> {
         self.gone |= done.gone;
     }
 
-    /// Sends one alone.
+    /// Sends one frame at once.
     pub(super) fn one(&mut self, out: Out<'_>) {
         match self.sender.map(|s| s.send(&[out])) {
             Some(done) => {

@@ -1,11 +1,11 @@
-//! Packets without a connection: UDP, ICMP and packets of IP with odd fields.
+//! Packets without a connection: UDP, ICMP, and IP packets with unusual fields.
 
 use super::{Message, Packets};
 use crate::traffic::session::{Header, Session};
 
-/// Nanoseconds from one packet to the next.
+/// Nanoseconds between packets.
 const APART: u64 = 50_000;
-/// Identification of odd packets: the fragments of one have the same.
+/// Identification of the unusual packets; fragments of one packet share it.
 const ID: u16 = 7;
 
 pub(super) fn udp(s: &mut Session<'_>, client: u16, server: u16, say: &[Message]) {
@@ -15,7 +15,7 @@ pub(super) fn udp(s: &mut Session<'_>, client: u16, server: u16, say: &[Message]
     }
 }
 
-/// Each message is type, code and what follows the checksum.
+/// Sends ICMP messages. Each consists of the type, the code, and the bytes after the checksum.
 pub(super) fn icmp(s: &mut Session<'_>, say: &[Message]) {
     for message in say {
         s.icmp(message.dir(), &message.data);
@@ -23,7 +23,7 @@ pub(super) fn icmp(s: &mut Session<'_>, say: &[Message]) {
     }
 }
 
-/// Each message is the payload of a packet, or of each fragment.
+/// Sends IP packets. Each message is the payload of a packet, or of each of its fragments.
 pub(super) fn ip(s: &mut Session<'_>, packets: &Packets, say: &[Message]) {
     for message in say {
         for &flags in &packets.flags {

@@ -1,4 +1,4 @@
-//! Requests of HTTP.
+//! HTTP requests.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::traffic::template::Dir;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/// A request and its answer on a connection of their own. Returns the ports of client and server.
+/// Sends a request and its answer on a new connection. Returns the ports of client and server.
 pub(super) fn exchange(s: &mut Session<'_>, n: u32, request: &[u8]) -> [u16; 2] {
     let ports = [1024 + (n % 60_000) as u16, 80];
     let mut stream = s.open(ports[0], ports[1]);
@@ -17,12 +17,12 @@ pub(super) fn exchange(s: &mut Session<'_>, n: u32, request: &[u8]) -> [u16; 2] 
     ports
 }
 
-/// The bytes of a text of which each character is one.
+/// Converts each character, up to U+00FF, to one byte.
 fn single(text: &str) -> Vec<u8> {
     text.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?')).collect()
 }
 
-/// A value in the query of an address (RFC 3986): everything but unreserved characters and slashes is encoded.
+/// Percent-encodes a value for a URL's query (RFC 3986): everything but unreserved characters and slashes.
 fn quoted(data: &[u8]) -> String {
     let mut out = String::with_capacity(data.len());
     for &b in data {
@@ -35,10 +35,10 @@ fn quoted(data: &[u8]) -> String {
     out
 }
 
-/// A request that has the value in that place (`where` of a declaration).
+/// A request with the value in that place (`where` in a declaration).
 ///
 /// # Errors
-/// Where there is no such place.
+/// If there is no such place.
 pub(in super::super) fn request(place: &str, value: &str) -> Result<Vec<u8>, String> {
     let mut fields: Vec<Vec<u8>> = vec![b"Host: www.example.com".to_vec()];
     let (mut target, mut body) = (b"/".to_vec(), Vec::new());

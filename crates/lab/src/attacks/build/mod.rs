@@ -1,4 +1,4 @@
-//! Samples as packets: connections, datagrams, messages of ICMP and packets of IP, each sample between addresses of its own.
+//! Turns samples into packets: connections, datagrams, ICMP messages and IP packets. Each sample has its own pair of addresses.
 
 mod datagram;
 mod http;
@@ -13,22 +13,22 @@ use crate::traffic::rng::Rng;
 use crate::traffic::session::{Place, Session};
 use crate::traffic::template::{Dir, Raw};
 
-/// First addresses of the samples: within the home network, and outside. Each has as many as [`MOST`] says.
+/// First addresses of the samples, within the home network and outside. Each side has [`MOST`] addresses.
 const INSIDE: u32 = 0x0a00_0000;
 const OUTSIDE: u32 = 0xc612_0000;
 /// Most conversations of a capture.
 pub(super) const MOST: u32 = 1 << 17;
-/// Round-trip time between the two sides in nanoseconds, within which no time of a rule runs out.
+/// Default round-trip time in nanoseconds, so short that no time limit of a rule expires.
 const RTT: u64 = 100_000;
 
-/// The number of the conversation that an address belongs to; none where it is another's.
+/// The number of the conversation that an address belongs to; `None` if it belongs to other traffic.
 pub(super) fn number(address: IpAddr) -> Option<u32> {
     let IpAddr::V4(address) = address else { return None };
     let address = u32::from(address);
     [INSIDE, OUTSIDE].contains(&(address & !(MOST - 1))).then_some(address & (MOST - 1))
 }
 
-/// What carries a conversation.
+/// The protocol that carries a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
     Tcp,
@@ -49,7 +49,7 @@ impl Over {
     }
 }
 
-/// What one side says at a time.
+/// A message from one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) from_client: bool,
@@ -57,7 +57,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// `>` from the client or `<` from the server, and the bytes, with escapes (`\x00`).
+    /// Parses `>` (from the client) or `<` (from the server), followed by the bytes with escapes (`\x00`).
     pub(super) fn parse(text: &str) -> Result<Message, String> {
         let from_client = match text.as_bytes().first() {
             Some(b'>') => true,
@@ -72,7 +72,7 @@ impl Message {
     }
 }
 
-/// The bytes of a text with escapes; characters from 128 on are bytes, too.
+/// The bytes of a text with escapes. Characters from 128 to 255 are one byte, too.
 fn unescaped(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     for c in text.chars() {
@@ -113,14 +113,14 @@ fn unescaped(text: &str) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Fields of IP that are not as usual.
+/// Unusual fields of IP packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packets {
     pub(super) proto: u8,
     pub(super) options: Vec<u8>,
-    /// Flags and offset of each packet.
+    /// Flags and fragment offset of each packet.
     pub(super) flags: Vec<u16>,
-    /// The receiver's own address is the sender's.
+    /// The source address equals the destination address.
     pub(super) from_itself: bool,
 }
 
@@ -130,19 +130,19 @@ impl Default for Packets {
     }
 }
 
-/// A conversation as a declaration has it.
+/// A conversation from a declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) over: Over,
     /// The server's port.
     pub(super) port: u16,
-    /// The client's; none: one of its own each time.
+    /// The client's port; `None` for a different one each time.
     pub(super) client: Option<u16>,
     pub(super) say: Vec<Message>,
-    /// Of TCP: packets with these flags instead of a connection.
+    /// For TCP: segments with these flags, instead of a connection.
     pub(super) flags: Option<Vec<u8>>,
     pub(super) window: u16,
-    /// How often it happens, and nanoseconds from one time to the next.
+    /// Number of repetitions, and the nanoseconds from the start of one to the next.
     pub(super) times: u16,
     pub(super) apart: u64,
     /// The client is within the home network, and the server outside.
@@ -150,17 +150,17 @@ pub(super) struct Sample {
     pub(super) packets: Packets,
 }
 
-/// What a case sends.
+/// The packets of a case.
 #[derive(Clone, Debug)]
 pub(super) enum Conversation {
-    /// A request of HTTP, whose answer has no content.
+    /// An HTTP request. Its answer has no content.
     Request(Vec<u8>),
     Sample(Sample),
 }
 
-/// A conversation as frames, and who has it.
+/// A conversation as frames, with the addresses and ports of client and server.
 pub(super) struct Built {
-    /// In the order of time, which begins at 0.
+    /// Frames in time order, from time 0.
     pub(super) frames: Vec<Raw>,
     pub(super) proto: u8,
     pub(super) client: (IpAddr, u16),
@@ -168,7 +168,7 @@ pub(super) struct Built {
 }
 
 impl Conversation {
-    /// Builds it between the addresses of number `n`. The same seed gives the same bytes.
+    /// Builds the conversation between the addresses of number `n`. The same seed gives the same bytes.
     pub(super) fn build(&self, n: u32, seed: u64) -> Built {
         self.build_at(n, seed, RTT)
     }
@@ -191,7 +191,7 @@ impl Conversation {
         Built { frames: s.frames(), proto, client: (client, ports[0]), server: (server, ports[1]) }
     }
 
-    /// As text for a person: bytes that are no text are escaped.
+    /// The conversation as readable text. Bytes that are not text are escaped.
     pub(super) fn text(&self) -> String {
         match self {
             Conversation::Request(data) => readable(data, true),
@@ -200,7 +200,7 @@ impl Conversation {
     }
 }
 
-/// Most characters of a text.
+/// Most bytes of a readable text.
 const TEXT: usize = 3000;
 
 fn readable(data: &[u8], lines: bool) -> String {
@@ -226,7 +226,7 @@ fn readable(data: &[u8], lines: bool) -> String {
 }
 
 impl Sample {
-    /// Ports of client and server the first time.
+    /// Sends all repetitions. Returns the protocol, and the ports of client and server in the first one.
     fn build(&self, s: &mut Session<'_>, n: u32) -> (u8, [u16; 2]) {
         let mut first = 0;
         for i in 0..u32::from(self.times) {

@@ -1,14 +1,14 @@
-//! Connections, and segments that belong to none.
+//! TCP connections, and segments without a connection.
 
 use super::{Message, Sample};
 use crate::traffic::session::{ACK, Bare, FIN, PSH, RST, SYN, Session};
 use crate::traffic::template::Dir;
 
 const URG: u8 = 32;
-/// Nanoseconds from one segment to the next.
+/// Nanoseconds between segments.
 const APART: u64 = 50_000;
 
-/// Flags by their letters.
+/// Parses flags from their letters.
 pub(in super::super) fn flags(text: &str) -> Result<u8, String> {
     text.chars().try_fold(0, |flags, letter| {
         Ok(flags
@@ -24,7 +24,7 @@ pub(in super::super) fn flags(text: &str) -> Result<u8, String> {
     })
 }
 
-/// A connection on which the two sides say this, each message in segments of its own.
+/// A connection with these messages, each in separate segments.
 pub(super) fn connection(s: &mut Session<'_>, client: u16, server: u16, say: &[Message]) {
     let mut stream = s.open(client, server);
     for message in say {
@@ -33,7 +33,7 @@ pub(super) fn connection(s: &mut Session<'_>, client: u16, server: u16, say: &[M
     s.close(&mut stream, Dir::Client);
 }
 
-/// A segment for each of these flags.
+/// Sends one segment for each of `flags`.
 pub(super) fn bare(s: &mut Session<'_>, sample: &Sample, client: u16, flags: &[u8]) {
     let data = sample.say.first().map_or(&[][..], |message| &message.data);
     for &flags in flags {

@@ -11,7 +11,7 @@ fn ask(s: &mut Session<'_>, t: &mut Stream, question: &str, answer: &str) {
     s.send(t, Server, answer.as_bytes());
 }
 
-/// A transfer over a data connection of its own, number `n` of the session.
+/// A transfer over its own data connection, which is the session's number `n`.
 fn transfer(s: &mut Session<'_>, control: &mut Stream, n: u16, command: &str, data: &[u8], upload: bool) {
     let port = s.rng.range(20_000, 60_000) as u16;
     ask(s, control, "EPSV\r\n", &format!("229 Entering Extended Passive Mode (|||{port}|)\r\n"));

@@ -13,14 +13,14 @@ fn person(s: &mut Session<'_>) -> String {
     format!("{name}@example.{tld}")
 }
 
-/// A line, or several, and its answer.
+/// Sends one or more lines, and the answer to them.
 fn ask(s: &mut Session<'_>, t: &mut Stream, question: &str, answer: &str) {
     s.send(t, Client, question.as_bytes());
     s.wait(300_000);
     s.send(t, Server, answer.as_bytes());
 }
 
-/// A mail with a text and an attachment of about `bytes`, without the last dot.
+/// A mail with a text and an attachment of about `bytes` bytes, without the final dot.
 pub(crate) fn mail(s: &mut Session<'_>, from: &str, to: &str, bytes: usize) -> String {
     let id = s.rng.word(12);
     let text = prose(s, 400);

@@ -1,7 +1,7 @@
-//! The project's own kinds of session: what client and server say, without a capture to copy from.
+//! Built-in kinds of session: the messages of client and server, written in code instead of copied from a capture.
 //!
-//! A kind is one function that writes a [`Session`]. Most are built a number of times before traffic is made (variants)
-//! and instances are copies of those; kinds whose text names addresses or ports are built for each instance.
+//! A kind is a function that writes a [`Session`]. Most kinds are built several times before traffic is made (variants), and
+//! instances are copies of those. Kinds whose text names addresses or ports are built for each instance.
 
 mod files;
 mod mail;
@@ -28,19 +28,19 @@ pub(crate) enum Kind {
     Ssh,
     Sip,
     Sql,
-    /// A UDP datagram of a given size, perhaps with an answer.
+    /// A UDP datagram of a given size, optionally with an answer.
     Udp,
     /// ICMP echo requests and their answers.
     Ping,
     /// A TCP connection with a few bytes.
     Short,
-    /// SYN packets that nobody answers.
+    /// One SYN packet, without an answer.
     Syn,
-    /// One connection with very much in it.
+    /// One connection with a very long response.
     Elephant,
 }
 
-/// Every kind, its name in profiles and what it is.
+/// Every kind, with its name in profiles and a description.
 pub(crate) const KINDS: &[(Kind, &str, &str)] = &[
     (Kind::Http, "http", "HTTP/1.1: requests over a kept connection (options: requests, bytes of a body, upload)"),
     (Kind::Tls, "tls", "TLS 1.2: a handshake with certificate, then records (options: requests, bytes)"),
@@ -78,12 +78,12 @@ impl Kind {
         KINDS.iter().find(|(kind, ..)| *kind == self).map_or("?", |(_, name, _)| name)
     }
 
-    /// Whether every instance is built anew, because its text names addresses and ports.
+    /// Whether each instance is built separately, because its text names addresses and ports.
     pub(crate) fn per_instance(self) -> bool {
         matches!(self, Kind::Sip | Kind::Ftp)
     }
 
-    /// How many variants there are where the profile does not say.
+    /// Number of variants if the profile does not set it.
     pub(crate) fn variants(self) -> u64 {
         match self {
             Kind::Dns => 256,
@@ -113,7 +113,7 @@ impl Kind {
     }
 }
 
-/// Names of hosts, which are nobody's (RFC 2606).
+/// A host name in a domain that is reserved for examples (RFC 2606).
 pub(crate) fn host(s: &mut Session<'_>) -> String {
     const FIRST: [&str; 12] =
         ["www", "mail", "cdn", "api", "shop", "news", "static", "login", "files", "img", "app", "docs"];

@@ -1,11 +1,11 @@
-//! Sessions that are about packets rather than what they say.
+//! Sessions that exercise packet handling; their content does not matter.
 
 use super::super::profile::Options;
 use super::super::session::{ACK, PSH, SYN, Session};
 use super::super::template::Dir::{Client, Server};
 use super::web;
 
-/// Bytes of payload for a frame of `frame` bytes, where Ethernet, IP and the transport take their part.
+/// A random payload for a frame of `frame` bytes: the rest after the Ethernet, IP and transport headers.
 fn payload(s: &mut Session<'_>, frame: u64, transport: u64) -> Vec<u8> {
     let head = 14 + if s.place.client.is_ipv6() { 40 } else { 20 } + transport;
     let n = frame.saturating_sub(head).min(65_000);
@@ -13,7 +13,7 @@ fn payload(s: &mut Session<'_>, frame: u64, transport: u64) -> Vec<u8> {
 }
 
 pub(super) fn udp(s: &mut Session<'_>, o: &Options) {
-    // 64 bytes on the wire are 60 and the frame check sequence, which captures do not have.
+    // 64 bytes on the wire include the 4 bytes of the frame check sequence, which captures do not have.
     let data = payload(s, o.bytes.unwrap_or(60), 8);
     let port = o.port.unwrap_or(9);
     s.udp(Client, 0, port, &data);
@@ -49,10 +49,10 @@ pub(super) fn syn(s: &mut Session<'_>, o: &Options) {
     s.segment(0, &mut t, Client, SYN, &[]);
 }
 
-/// Segments of one lap of an elephant.
+/// Number of segments in one lap of an elephant.
 pub(crate) const LAP: u64 = 64;
 
-/// The laps that a response of `bytes` needs, at least one.
+/// Number of laps for a response of `bytes` bytes, at least one.
 pub(crate) fn laps(bytes: u64, mss: u64) -> u64 {
     bytes.div_ceil(LAP * mss).max(1)
 }
@@ -68,7 +68,7 @@ pub(super) fn elephant(s: &mut Session<'_>, o: &Options) {
         times * LAP * mss
     );
     s.send(&mut t, Server, answer.as_bytes());
-    // From here to behind these segments and their acknowledgements is one lap: the template repeats it.
+    // The segments and acknowledgements of this loop are one lap, which the template repeats.
     s.mark_lap_start();
     let begin = s.now;
     for n in 0..LAP {

@@ -8,7 +8,7 @@ use super::super::template::port;
 pub(super) fn sip(s: &mut Session<'_>, o: &Options) {
     let sip_port = o.port.unwrap_or(5060);
     let (client, server) = (s.place.client, s.place.server);
-    // An IPv6 address in a URI or Via stands in brackets, in SDP it does not.
+    // An IPv6 address has brackets in a URI or Via, but not in SDP.
     let bare = |a: std::net::IpAddr| a.to_string();
     let uri = |a: std::net::IpAddr| if a.is_ipv6() { format!("[{a}]") } else { a.to_string() };
     let family = if client.is_ipv6() { "IP6" } else { "IP4" };
@@ -54,7 +54,7 @@ pub(super) fn sip(s: &mut Session<'_>, o: &Options) {
     s.wait(half);
     let second = s.rng.word(12);
     s.udp(Client, 0, sip_port, request("ACK", 1, &second, &to_tag, "").as_bytes());
-    // G.711 in packets of 20 ms, both ways.
+    // G.711 in packets of 20 ms, in both directions.
     let frames = ((o.seconds.unwrap_or(10.0) * 50.0) as u64).clamp(1, 180_000);
     let begin = s.now + 5_000_000;
     let (mut sequence, mut stamp) = ([s.rng.next() as u16, s.rng.next() as u16], [s.rng.next() as u32; 2]);

@@ -1,4 +1,4 @@
-//! PostgreSQL's protocol, version 3: a client's questions and the rows that answer them.
+//! PostgreSQL's protocol, version 3: a client's queries and the rows of the answers.
 
 use super::super::profile::Options;
 use super::super::session::Session;

@@ -1,4 +1,4 @@
-//! SSH (RFC 4253): banners and key exchange in clear, then packets that nobody can read.
+//! SSH (RFC 4253): banners and key exchange in clear, then packets that look encrypted.
 
 use super::super::profile::Options;
 use super::super::session::Session;
@@ -21,7 +21,7 @@ fn string(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes()[..], bytes].concat()
 }
 
-/// What one side offers.
+/// The algorithms that one side offers (`SSH_MSG_KEXINIT`).
 fn offer(s: &mut Session<'_>) -> Vec<u8> {
     let mut m = vec![20];
     m.extend(s.rng.bytes(16));

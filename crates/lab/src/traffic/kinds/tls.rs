@@ -1,4 +1,4 @@
-//! TLS 1.2 (RFC 5246) with ECDHE (RFC 8422): a handshake that parses to its end, then records that nobody can read.
+//! TLS 1.2 (RFC 5246) with ECDHE (RFC 8422): a complete handshake that parses, then records that look encrypted.
 
 use super::super::profile::Options;
 use super::super::session::Session;
@@ -107,7 +107,7 @@ pub(super) fn tls(s: &mut Session<'_>, o: &Options) {
     s.close(&mut t, Client);
 }
 
-/// `n` bytes as AES-GCM leaves them: an explicit nonce before them and a tag behind.
+/// A record body like AES-GCM's: an explicit nonce, `n` random bytes, and a tag.
 fn sealed(s: &mut Session<'_>, n: usize) -> Vec<u8> {
     s.rng.bytes(n + 24)
 }

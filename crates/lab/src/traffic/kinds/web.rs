@@ -85,7 +85,7 @@ pub(super) fn http(s: &mut Session<'_>, o: &Options) {
     s.close(&mut t, Client);
 }
 
-/// A name as labels.
+/// Encodes a domain name as DNS labels.
 pub(crate) fn labels(name: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len() + 2);
     for label in name.split('.').filter(|l| !l.is_empty()) {
@@ -97,7 +97,7 @@ pub(crate) fn labels(name: &str) -> Vec<u8> {
     out
 }
 
-/// A DNS message with one question: `flags`, and answers of (type, data) for the name asked.
+/// A DNS message with one question, `flags`, and answers to it as pairs of type and data.
 pub(crate) fn message(id: u16, flags: u16, name: &str, kind: u16, answers: &[(u16, Vec<u8>)], soa: bool) -> Vec<u8> {
     let mut m = Vec::with_capacity(64);
     for n in [id, flags, 1, answers.len() as u16, u16::from(soa), 0] {

@@ -1,4 +1,4 @@
-//! What goes wrong on the way: packets that are lost, late, twice there or in pieces.
+//! Simulates network faults: packets that are lost, reordered, duplicated, retransmitted or fragmented.
 
 use super::{Event, Held, Made, Mix};
 use crate::traffic::frame;
@@ -23,7 +23,8 @@ impl Mix {
         self.push(at, Event::Held(slot));
     }
 
-    /// What goes wrong on the way.
+    /// Applies the profile's faults to the packet in `out`. Returns the packet to send now, if any; later copies and pieces are
+    /// queued. `follower` is the time and direction of the session's next packet.
     pub(super) fn impaired(
         &mut self,
         made: Made,
@@ -77,7 +78,7 @@ fn carries_data(frame: &[u8]) -> bool {
     l.proto == frame::TCP && l4 != 0 && usize::from(l.end) > l4 + header
 }
 
-/// A frame as fragments of IP packets of at most `most` bytes; none where it is no larger, or cannot be cut.
+/// Splits a frame into IP fragments of at most `most` bytes; `None` if it is not larger, or cannot be fragmented.
 fn fragments(frame: &[u8], most: usize, rng: &mut Rng) -> Option<Vec<Vec<u8>>> {
     let l = frame::parse(frame)?;
     let (l3, end) = (usize::from(l.l3), usize::from(l.end));
@@ -114,7 +115,7 @@ fn fragments(frame: &[u8], most: usize, rng: &mut Rng) -> Option<Vec<Vec<u8>>> {
         f.extend(piece);
         f.resize(f.len().max(60), 0);
         if let Some(l) = frame::parse(&f) {
-            // Fragments have no transport checksum of their own: this is about the IPv4 header.
+            // Only the IPv4 header's checksum changes: a fragment's transport checksum is not computed.
             l.fix(&mut f);
         }
         f

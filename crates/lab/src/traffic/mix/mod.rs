@@ -1,8 +1,8 @@
-//! A profile as a stream of packets in the order of time.
+//! Makes a profile's stream of packets, in time order.
 //!
-//! A heap holds what happens next: a source begins a session, a session sends its next packet, a packet that was held back
-//! is sent. A session in progress is a few numbers and a reference to its template, so that memory grows with the sessions
-//! that are active at a time and not with what is written.
+//! A heap has the coming events: a source begins a session, a session sends its next packet, a delayed packet is sent. A
+//! session in progress is a few numbers and a reference to its template. Memory therefore grows with the number of sessions
+//! that are active at the same time, not with the length of the output.
 
 mod impair;
 mod source;
@@ -18,11 +18,11 @@ use super::rng::{Rng, mix};
 use super::session::Place;
 use super::template::{Dir, FIRST_PORT, Identity, PORTS, Packet, Template, port};
 use source::{Body, OneServer, Running};
-pub(crate) use source::{Tally, Told};
+pub(crate) use source::{SourceSummary, Tally};
 
-/// Most sessions at a time; what would begin then is left out, and counted.
+/// Most sessions at a time. Sessions that would exceed the limit do not begin, and are counted in [`Tally::refused`].
 const MAX_ACTIVE: usize = 4_000_000;
-/// From how many clients on their ports are not counted for each one.
+/// In a pool with more clients than this, a session's port follows from its number, not from its client's last port.
 const MAX_COUNTED: u64 = 1 << 22;
 
 struct Active {
@@ -41,7 +41,7 @@ enum Event {
     Held(u32),
 }
 
-/// A packet that was made.
+/// A packet's time, length and direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Made {
     /// Nanoseconds since the traffic began.
@@ -56,7 +56,7 @@ struct Held {
     source: u32,
 }
 
-/// One attack that was mixed in.
+/// The ground truth of one attack session.
 #[derive(Clone, Debug)]
 pub(crate) struct Truth {
     pub(crate) name: &'static str,
@@ -69,17 +69,17 @@ pub(crate) struct Truth {
     pub(crate) server: (IpAddr, u16),
 }
 
-/// How much is made, and how fast.
+/// Length and speed of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
-    /// Times the profile's sessions a second.
+    /// Factor for the profile's sessions a second.
     pub(crate) multiplier: f64,
-    /// Sessions begin until then (nanoseconds); those that began are finished.
+    /// Sessions begin until this time (nanoseconds), and are then finished.
     pub(crate) until: u64,
 }
 
-/// The stream of packets.
+/// The stream of packets, see the module.
 pub(crate) struct Mix {
     sources: Vec<Running>,
     heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -88,7 +88,7 @@ pub(crate) struct Mix {
     free: Vec<u32>,
     held: Vec<Option<Held>>,
     held_free: Vec<u32>,
-    /// Pieces of a packet that was fragmented, all sent at once.
+    /// Remaining fragments of a packet, all sent at the same time.
     ready: VecDeque<(Made, Vec<u8>)>,
     pools: Pools,
     random: bool,
@@ -96,7 +96,7 @@ pub(crate) struct Mix {
     impair: Impair,
     rng: Rng,
     until: u64,
-    /// Sessions begun by address family, and the next port by client.
+    /// By address family (IPv4, IPv6): the number of sessions begun, and each client's next port.
     count: [u64; 2],
     ports: [Vec<u16>; 2],
     truths: Vec<Truth>,
@@ -106,7 +106,7 @@ impl Mix {
     /// Loads and builds the templates of a profile.
     ///
     /// # Errors
-    /// A sentence: which template, and what is wrong with it.
+    /// A sentence that names the template and what is wrong with it.
     pub(crate) fn new(profile: &Profile, seed: u64) -> Result<Mix, String> {
         let mut sources = Vec::new();
         for (n, spec) in profile.sources.iter().enumerate() {
@@ -139,7 +139,7 @@ impl Mix {
         })
     }
 
-    /// Bits of frames, packets and sessions a second that the profile has as written, in the long run.
+    /// Long-run means of the profile as written, a second: bits of frames, packets, sessions.
     pub(crate) fn rates(&self) -> (f64, f64, f64) {
         self.sources.iter().fold((0.0, 0.0, 0.0), |(b, p, c), s| {
             let cps = s.spec.cps;
@@ -147,9 +147,9 @@ impl Mix {
         })
     }
 
-    /// What there is to say of each source.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = Told<'_>> {
-        self.sources.iter().map(|s| Told {
+    /// A summary of each source.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = SourceSummary<'_>> {
+        self.sources.iter().map(|s| SourceSummary {
             name: &s.spec.name,
             cps: s.spec.cps,
             packets: s.packets,
@@ -160,13 +160,13 @@ impl Mix {
         })
     }
 
-    /// Whether sessions begin at times by chance, so that their number is chance too.
+    /// Whether sessions begin at random times, so that their number is random, too.
     pub(crate) fn by_chance(&self) -> bool {
         self.poisson
     }
 
-    /// A time near `about` (nanoseconds, at most a fiftieth from it) in which the sources' sessions, of which there are only whole
-    /// ones, are nearest to the profile: first by the source that is furthest from it, then by the bytes of all.
+    /// Finds a duration within 2 % of `about` (nanoseconds) at which rounding to whole sessions distorts the profile least: first
+    /// by the source with the largest relative error, then by the error of all bytes.
     pub(crate) fn fitting(&self, multiplier: f64, about: f64) -> f64 {
         const STEPS: i32 = 400;
         if self.poisson {
@@ -185,7 +185,7 @@ impl Mix {
         best.map_or(about, |(_, until)| until)
     }
 
-    /// Begins. To be called once, before [`Mix::next`].
+    /// Begins the stream. Call it once, before [`Mix::next`].
     pub(crate) fn start(&mut self, plan: &Plan) {
         self.until = plan.until;
         for n in 0..self.sources.len() {
@@ -193,7 +193,7 @@ impl Mix {
             s.period = 1e9 / (s.spec.cps * plan.multiplier);
             s.phase = s.rng.unit();
             if !self.poisson {
-                // As many as the profile has in this time, to the nearest whole session, and these evenly over it.
+                // Round the profile's number of sessions in this time to a whole number, and spread them evenly.
                 let sessions = (plan.until as f64 / s.period).round();
                 s.quota = Some(sessions as u64);
                 s.period = plan.until as f64 / sessions.max(1.0);
@@ -225,7 +225,7 @@ impl Mix {
         }
     }
 
-    /// Attacks that began since this was asked last.
+    /// Attacks that began since the previous call.
     pub(crate) fn truths(&mut self) -> impl Iterator<Item = Truth> {
         self.truths.drain(..)
     }
@@ -235,7 +235,7 @@ impl Mix {
         self.active.len() - self.free.len()
     }
 
-    /// Makes the next packet into `out`; none when everything was sent.
+    /// Makes the next packet in `out`; `None` after the last one.
     pub(crate) fn next(&mut self, out: &mut Vec<u8>) -> Option<Made> {
         loop {
             if let Some((made, frame)) = self.ready.pop_front() {
@@ -281,12 +281,12 @@ impl Mix {
         }
         let Some(s) = self.sources.get_mut(n as usize) else { return };
         let ready = match &s.body {
-            // In turn, so that the traffic has the mean of the variants.
+            // Take the variants in turn, so that the traffic has their mean.
             Body::Fixed(all) => Some(Arc::clone(&all[(s.begun as usize).wrapping_sub(1) % all.len()])),
             Body::Fresh => None,
         };
         let v6 = ready.as_ref().map_or(s.spec.ipv6, |t| t.v6);
-        // A kind that is built anew has at most three client ports.
+        // A kind that is built for each instance has at most three client ports.
         let slots = ready.as_ref().map_or(3, |t| t.ports.max(1));
         let id = self.identity(n as usize, v6, slots);
         let Some(s) = self.sources.get_mut(n as usize) else { return };
@@ -338,7 +338,7 @@ impl Mix {
         self.push(at + first, Event::Step(slot));
     }
 
-    /// Who the next session of a source is between.
+    /// Chooses the addresses, port and random key of a source's next session.
     fn identity(&mut self, n: usize, v6: bool, slots: u16) -> Identity {
         let clients = self.pools.pool(Dir::Client, v6).len();
         let servers = self.pools.pool(Dir::Server, v6).len();
@@ -346,7 +346,7 @@ impl Mix {
         let key = self.rng.next();
         let Some(s) = self.sources.get_mut(n) else { return Identity { client: 0, server: 0, port: FIRST_PORT, key } };
         if let Some(limit) = s.spec.limit {
-            // The same sessions again and again: everything follows from the number.
+            // The same sessions repeat, so everything is derived from the session's number.
             let k = (s.begun - 1) % limit;
             let key = mix(k ^ ((n as u64) << 48));
             let first = FIRST_PORT + ((k / clients * u64::from(slots)) % PORTS) as u16;
@@ -367,7 +367,7 @@ impl Mix {
             }
         };
         if s.spec.one_server.is_some() {
-            // A server of its own is at the pool's first place; one that is named was put there.
+            // Number 0 is the pool's first server. If the profile names a server, `OneServer` replaces the address.
             server = 0;
         }
         let first = match self.ports[usize::from(v6)].get_mut(client as usize) {
@@ -387,7 +387,7 @@ impl Mix {
         id
     }
 
-    /// Sends a session's next packet; none where it is lost or held back.
+    /// Makes a session's next packet; `None` if it is lost or delayed.
     fn step(&mut self, at: u64, slot: u32, out: &mut Vec<u8>) -> Option<Made> {
         let active = self.active.get_mut(slot as usize)?.as_mut()?;
         let template = Arc::clone(&active.template);
@@ -452,8 +452,8 @@ mod tests {
         out
     }
 
-    /// Follows TCP streams: every segment begins where the last one of its side ended, every acknowledgement is of what was
-    /// sent, and every stream begins with SYN and ends with two FIN. Gives how many there were.
+    /// Checks TCP streams: each segment begins where its side's last one ended, each acknowledgement covers only sent data, and
+    /// each stream begins with SYN and ends with a FIN from both sides. Returns the number of streams.
     fn follow(packets: &[(Made, Vec<u8>)]) -> usize {
         struct Side {
             next: u32,
@@ -560,12 +560,12 @@ mod tests {
 
     #[test]
     fn a_size_is_fitted_to_whole_sessions() {
-        // 1000 and 10.4 sessions a second: in about a second, 10 of the rare ones are 4 % too few; in 0.98 s they are 2 %.
+        // 1000 and 10.4 sessions a second. In one second, 10 of the rare sessions are 4 % too few; in 0.98 s, 2 %.
         let p = profile("templates:\n- {kind: dns, cps: 1000}\n- {kind: udp, cps: 10.4}");
         let mix = Mix::new(&p, 1).unwrap();
         let until = mix.fitting(1.0, 1e9);
         assert!((until / 0.98e9 - 1.0).abs() < 1e-6, "{until}");
-        // Where whole ones fit, these.
+        // In 10 / 10.4 = 0.9615 s, there are exactly 10 of the rare sessions.
         let until = mix.fitting(1.0, 0.96e9);
         assert!((until * 10.4 / 1e9 - 10.0).abs() < 0.01, "{until}");
     }
@@ -591,7 +591,7 @@ mod tests {
             *bytes.entry((l.v6, id)).or_default() += usize::from(l.end) - 14 - head;
         }
         assert_eq!(bytes.len(), 20);
-        // 3000 bytes of frame are 2966 of UDP over IPv4, 2946 over IPv6.
+        // A frame of 3000 bytes has 2966 bytes after the IPv4 header, or 2946 after the IPv6 header.
         assert!(bytes.iter().all(|((v6, _), n)| *n == if *v6 { 2946 } else { 2966 }), "{bytes:?}");
 
         let mixed = profile("reorder: 20%\ntemplates: [{kind: http, cps: 20, bytes: 40kB}]");

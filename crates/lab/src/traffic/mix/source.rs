@@ -1,4 +1,4 @@
-//! A source of a profile: what its sessions are copied from, how many there were.
+//! A source of a profile: the templates of its sessions, and counters.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::traffic::rng::Rng;
 use crate::traffic::session::{Place, Session};
 use crate::traffic::template::{Addresses, Dir, FIRST_PORT, Identity, Template};
 
-/// What was made of one source.
+/// Counters of a source's output.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) sessions: u64,
@@ -17,25 +17,25 @@ pub(crate) struct Tally {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) lost: u64,
-    /// Not begun because too many were active.
+    /// Sessions that did not begin, because too many were active.
     pub(crate) refused: u64,
 }
 
-/// What there is to say of a source.
-pub(crate) struct Told<'a> {
+/// A source's name, expected figures and counters.
+pub(crate) struct SourceSummary<'a> {
     pub(crate) name: &'a str,
-    /// Sessions a second that the profile has.
+    /// Sessions a second in the profile.
     pub(crate) cps: f64,
-    /// Means of a session.
+    /// Mean packets and bytes of a session.
     pub(crate) packets: f64,
     pub(crate) bytes: f64,
-    /// By how much the bytes of one session differ from the mean (standard deviation), and of how many sessions these figures are.
+    /// The standard deviation of a session's bytes, and the number of sessions behind these figures.
     pub(crate) bytes_sd: f64,
     pub(crate) samples: usize,
     pub(crate) tally: Tally,
 }
 
-/// What a session of a source is copied from.
+/// The template of a source's sessions.
 pub(super) enum Body {
     Fixed(Vec<Arc<Template>>),
     /// Built for each instance.
@@ -50,14 +50,14 @@ pub(super) struct Running {
     pub(super) period: f64,
     pub(super) phase: f64,
     pub(super) begun: u64,
-    /// So many sessions in all; none where chance decides.
+    /// Total number of sessions; `None` if sessions begin at random times.
     pub(super) quota: Option<u64>,
-    /// Means of a session, the bytes' standard deviation, and of how many sessions.
+    /// See [`SourceSummary`].
     pub(super) packets: f64,
     pub(super) bytes: f64,
     pub(super) bytes_sd: f64,
     pub(super) samples: usize,
-    /// Identity shared by a burst, and how many of it are left.
+    /// The identity that a burst shares, and how many of its sessions remain.
     pub(super) burst: Option<(Identity, u64)>,
     pub(super) tally: Tally,
 }
@@ -135,7 +135,7 @@ impl Running {
     }
 }
 
-/// The pools, with one server's address in place of the pool's.
+/// The pools, with one server's address instead of the servers' pool.
 pub(super) struct OneServer<'a> {
     pub(super) pools: &'a Pools,
     pub(super) server: IpAddr,

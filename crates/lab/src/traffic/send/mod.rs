@@ -1,9 +1,9 @@
-//! `margay lab traffic send`: captures and profiles onto an interface.
+//! `margay lab traffic send`: sends captures and profiles on an interface.
 //!
-//! Packets come from memory ([`store`]) where they fit into it. A thread waits until the next packet is due ([`pace`]),
-//! writes all packets that are due by then into the kernel's transmit ring ([`port`]), and hands them over with one call.
-//! How late each one was is counted in a histogram. Flat out there is nothing to wait for, and several threads may send:
-//! each has whole flows, so that the packets of a flow stay in their order.
+//! Packets come from memory ([`store`]) if they fit into it. A thread waits until the next packet is due ([`pace`]), writes all
+//! packets that are due by then into the kernel's transmit ring ([`port`]), and hands them over with one call. A histogram has
+//! the lateness of each. Flat out, threads do not wait, and several may send: each has whole flows, so that the packets of a
+//! flow stay in order.
 
 mod pace;
 mod port;
@@ -36,56 +36,56 @@ pub(crate) struct Args {
     /// Interface to send on
     #[arg(short, long, value_name = "NAME")]
     interface: String,
-    /// Send what servers say on this interface, and only what clients say on --interface
+    /// Send the servers' packets on this interface, and only the clients' packets on --interface
     #[arg(long, value_name = "NAME")]
     peer: Option<String>,
-    /// Make the traffic of a profile on the way instead of reading captures
+    /// Make the traffic of a profile while sending, instead of reading captures
     #[arg(long, value_name = "FILE", conflicts_with = "captures")]
     profile: Option<PathBuf>,
-    /// Make the traffic of a preset on the way; 'traffic gen --list-presets' lists them
+    /// Make the traffic of a preset while sending; 'traffic gen --list-presets' lists them
     #[arg(long, value_name = "NAME", conflicts_with_all = ["captures", "profile"])]
     preset: Option<String>,
     /// Seed of the profile's traffic
     #[arg(long)]
     seed: Option<u64>,
-    /// Times the profile's sessions a second
+    /// Multiply the profile's sessions a second by this
     #[arg(long, value_name = "N")]
     load: Option<f64>,
-    /// As fast as can be
+    /// Send as fast as possible
     #[arg(long, group = "speed")]
     flat_out: bool,
-    /// All interfaces and copies together: 2Gbps (frames without FCS), 100kpps
+    /// Rate of all interfaces and copies together: 2Gbps (frames without FCS), 100kpps
     #[arg(short, long, group = "speed", value_parser = units::rate)]
     rate: Option<Rate>,
-    /// As captured, so many times as fast; 1 where no speed is told
+    /// Speed relative to the capture's own [default: 1, unless another speed is given]
     #[arg(short, long, group = "speed", value_name = "N")]
     multiplier: Option<f64>,
-    /// So many copies in parallel (1 to 16), each with addresses of its own
+    /// Number of parallel copies (1 to 16), each with its own addresses
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     copies: u32,
     /// Added to the addresses once for the second copy, twice for the third, and so on
     #[arg(long, value_name = "ADDRESS")]
     copy_mask: Option<std::net::Ipv4Addr>,
-    /// Each time round with other addresses, those of one more copy, so that no flow comes again; begin with copy N
+    /// Use new addresses in each round, so that no flow repeats; start with those of round N
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     renew: Option<u32>,
-    /// Send everything so many times; 0 is until stopped
+    /// Send everything this many times; 0 repeats until stopped
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     loops: u64,
-    /// Stop after so long, and begin again where there is not enough to send
+    /// Stop after this time; send everything again if it ends earlier
     #[arg(long, value_parser = units::duration)]
     duration: Option<u64>,
-    /// Stop after so many packets
+    /// Stop after this many packets
     #[arg(long, value_name = "N")]
     packets: Option<u64>,
-    /// Threads where packets are sent flat out from memory; unless told as many as processors, four at most
+    /// Threads that send flat out from memory [default: the number of processors, at most four]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: Option<u32>,
-    /// How packets are handed to the kernel; auto is the transmit ring for a pace, and flat out AF_XDP for one thread and
-    /// sendmmsg for the others
+    /// How packets are handed to the kernel. auto uses the transmit ring to keep a pace. Flat out it uses AF_XDP for each thread
+    /// that has a transmit queue, and sendmmsg for the others
     #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = ["auto", "ring", "xdp", "sendmmsg"])]
     method: String,
-    /// Captures up to this size are read into memory before sending; larger ones while sending
+    /// Read captures up to this size into memory before sending, and larger ones while sending
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = units::size)]
     memory: u64,
     /// Reserve most of a processor for the sender (SCHED_DEADLINE), for exact pacing on a busy machine
@@ -100,7 +100,7 @@ pub(crate) struct Args {
     /// Print the report as JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// No progress
+    /// Show no progress
     #[arg(short, long)]
     quiet: bool,
 }
@@ -126,7 +126,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
     let stop = super::stop_flag()?;
     let mut notes = Vec::new();
 
-    // What is sent.
+    // The traffic to send.
     let endless = args.duration.is_some() || args.packets.is_some() || args.loops == 0;
     let mut mask = 0x0100_0000;
     let made = match (&args.profile, &args.preset) {
@@ -135,7 +135,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
             let what = generate::What {
                 profile: profile.clone(),
                 preset: preset.clone(),
-                // Where something else ends the run, sessions begin until then.
+                // If something else ends the run, sessions begin until it ends.
                 duration: endless.then_some(365 * 86_400 * 1_000_000_000),
                 size: None,
                 rate: None,
@@ -176,7 +176,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
         return Err("--copy-mask 0.0.0.0: the copies would have the same addresses".into());
     }
 
-    // Who sends it.
+    // The threads that send it, and their sockets.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let parallel = pace == Pace::Flat && store.len() > 0 && args.packets.is_none();
     let threads = match args.threads {
@@ -194,7 +194,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
             eprintln!("margay lab: note: {note}");
         }
     }
-    // AF_XDP sends about half as much again in the same time.
+    // AF_XDP sends about half as much again as the others in the same time.
     let weights: Vec<u32> = methods.iter().map(|m| if matches!(m, Method::Xdp(_)) { 3 } else { 2 }).collect();
     let parts = if threads > 1 { store.parts(&weights) } else { Vec::new() };
     let limits = Limits { loops: args.loops, duration: args.duration, packets: args.packets };
@@ -251,7 +251,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
         let mut progress = Progress::new(!args.quiet && !args.json);
         let total = store.len() as f64 * f64::from(args.copies) * args.loops as f64;
         while handles.iter().any(|h| !h.is_finished()) {
-            // Short enough that a run of a moment is not made longer.
+            // At first look often, so that a short run is not prolonged.
             std::thread::sleep(Duration::from_millis(if began.elapsed().as_millis() < 200 { 2 } else { 50 }));
             if stop.load(Ordering::Relaxed) {
                 shared.stop.store(true, Ordering::Relaxed);
@@ -318,7 +318,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
     Ok(if r.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 
-/// Why there is nothing to send.
+/// The reason that there is nothing to send.
 fn nothing(captures: &[PathBuf], f: &Fitted) -> String {
     let names: Vec<String> = captures.iter().map(|p| p.display().to_string()).collect();
     format!(
@@ -329,7 +329,7 @@ fn nothing(captures: &[PathBuf], f: &Fitted) -> String {
     )
 }
 
-/// Opens every interface for every thread by the method asked for, or another one; gives which, by thread, and tells why.
+/// Opens every interface for each thread, by the requested method or another one. Returns each thread's method, and notes the reason.
 fn open_all(
     args: &Args,
     interfaces: &[Interface],
@@ -358,7 +358,7 @@ fn open_all(
         let wanted: &[Method] = match args.method.as_str() {
             "ring" => &[Method::Ring],
             "sendmmsg" => &[Method::Mmsg],
-            // An interface with fewer queues than threads has no place for the others.
+            // If an interface has fewer queues than there are threads, the other threads use `sendmmsg`.
             "xdp" if thread > 0 => &[Method::Xdp(queue), Method::Mmsg],
             "xdp" => &[Method::Xdp(queue)],
             _ if flat => &[Method::Xdp(queue), Method::Mmsg],

@@ -1,17 +1,17 @@
-//! When a packet is due, and by how much it was late.
+//! Times at which packets are due, and a histogram of their lateness.
 
 use std::time::{Duration, Instant};
 
 use super::super::units::Rate;
 
-/// How fast packets go.
+/// The speed of sending.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pace {
-    /// As fast as can be.
+    /// As fast as possible.
     Flat,
-    /// Evenly spaced by their length, or their number.
+    /// Evenly, at a rate of bits or of packets.
     Rate(Rate),
-    /// As captured, so many times as fast.
+    /// This many times as fast as captured.
     Times(f64),
 }
 
@@ -19,10 +19,10 @@ pub(crate) enum Pace {
 pub(crate) struct Clock {
     pace: Pace,
     start: Instant,
-    /// What was sent before: packets, and bits.
+    /// Packets and bits sent so far.
     packets: f64,
     bits: f64,
-    /// Time of the capture at the start of this pass, and when the pass began.
+    /// Start of this pass through the capture, in nanoseconds since `start`.
     offset: f64,
 }
 
@@ -35,7 +35,7 @@ impl Clock {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// When a packet that was captured `at` nanoseconds into the capture is due; none where nothing is waited for.
+    /// When a packet captured `at` nanoseconds into the capture is due; `None` if packets are not paced.
     pub(crate) fn due(&self, at: u64) -> Option<u64> {
         let ns = match self.pace {
             Pace::Flat => return None,
@@ -46,22 +46,22 @@ impl Clock {
         Some(ns as u64)
     }
 
-    /// A packet of `len` bytes goes.
+    /// Counts a packet of `len` bytes.
     pub(crate) fn sent(&mut self, len: usize) {
         self.packets += 1.0;
         self.bits += len as f64 * 8.0;
     }
 
-    /// The capture, which took `length` nanoseconds, begins again.
+    /// Starts another pass through the capture, which is `length` nanoseconds long.
     pub(crate) fn again(&mut self, length: u64) {
         if let Pace::Times(m) = self.pace {
             self.offset += length as f64 / m;
         }
     }
 
-    /// Waits until `due`, or until `stop` says so: sleeping first, then looking at the clock.
+    /// Waits until `due`, or until `stop` returns true. It sleeps first, then spins on the clock.
     pub(crate) fn wait(&self, due: u64, stop: impl Fn() -> bool) {
-        // What a sleep may take longer than asked on a machine that is busy.
+        // A sleep on a busy machine may take this much longer than requested.
         const MARGIN: u64 = 120_000;
         loop {
             let now = self.elapsed();
@@ -142,7 +142,7 @@ impl Histogram {
         self.max
     }
 
-    /// The number that this share of all numbers does not exceed.
+    /// The number that this share of all numbers does not exceed, to a bucket's precision.
     pub(crate) fn quantile(&self, share: f64) -> u64 {
         let wanted = (self.total as f64 * share).ceil() as u64;
         let mut seen = 0;

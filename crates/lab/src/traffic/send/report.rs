@@ -1,4 +1,4 @@
-//! What was sent, as a person and as a program reads it.
+//! The report of a run, as a table and as JSON.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,7 +17,8 @@ pub(super) fn counters(name: &str) -> Option<[u64; 4]> {
     Some([*n.get(9)?, *n.get(8)?, *n.get(11)?, *n.get(10)?])
 }
 
-/// The interfaces' counters when they count what was handed over, or after a moment: hardware counts when it has sent.
+/// Reads the interfaces' counters until they include all packets handed over, for at most 300 ms: hardware counts a packet only
+/// when it has sent it.
 pub(super) fn settled(interfaces: &[Interface], before: &[Option<[u64; 4]>], stats: &[Stats]) -> Vec<Option<[u64; 4]>> {
     let began = Instant::now();
     loop {
@@ -57,7 +58,7 @@ impl Report<'_> {
         (self.sum.nanoseconds as f64 / 1e9).max(1e-9)
     }
 
-    /// Says so where the rate asked for was not reached.
+    /// A message if the requested rate was not reached.
     pub(super) fn missed(&self) -> Option<String> {
         let Pace::Rate(rate) = self.pace else { return None };
         let (asked, got, unit) = match rate {
@@ -75,7 +76,7 @@ impl Report<'_> {
         })
     }
 
-    /// Says so where the kernel counts fewer packets than it took.
+    /// A message if the kernel counts fewer packets than it took.
     fn lost(&self) -> Option<String> {
         let all = self.interfaces.iter().zip(&self.counters).zip(self.sum.by_port);
         let short = all.filter_map(|((i, c), handed)| {

@@ -1,4 +1,4 @@
-//! What is sent: packets in memory, or read and made on the way.
+//! Sources of packets: memory, captures that are read while sending, or a profile's stream.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,7 +13,7 @@ use super::super::mix::{Mix, Plan};
 use super::super::profile::Profile;
 use super::super::template::Dir;
 
-/// A packet that is to be sent.
+/// A packet to send.
 pub(crate) struct Item<'a> {
     pub(crate) frame: &'a [u8],
     /// Nanoseconds into the capture.
@@ -29,22 +29,22 @@ struct Entry {
     at: u64,
     dir: Dir,
     layout: Option<Layout>,
-    /// Of the flow, the same in both directions.
+    /// Hash of the flow, the same in both directions.
     hash: u32,
 }
 
-/// What happened to packets before they were sent.
+/// Counters of packets that were shortened or left out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fitted {
-    /// Longer than the interface takes by what follows the IP packet (padding, a frame check sequence): it was cut off.
+    /// Packets that fit only after bytes behind the IP packet (padding, a frame check sequence) were cut off.
     pub(crate) trimmed: u64,
-    /// Longer than the interface takes: left out.
+    /// Left out: longer than the interface's MTU.
     pub(crate) too_long: u64,
-    /// Neither Ethernet nor IP: left out.
+    /// Left out: neither Ethernet nor IP.
     pub(crate) foreign: u64,
 }
 
-/// Decides the direction of packets: a flow's first packet comes from the client.
+/// Determines the direction of packets: a flow's first packet comes from the client, unless it is a SYN-ACK.
 #[derive(Default)]
 struct Directions {
     flows: HashMap<[(IpAddr, u16); 2], bool>,
@@ -73,7 +73,7 @@ impl Directions {
             }
             h as u32
         };
-        // True: the client is the smaller end.
+        // Whether the client is the smaller end.
         let first = || {
             let answer = layout.tcp_flags(frame).is_some_and(|f| f & 0x12 == 0x12);
             answer == swapped
@@ -93,9 +93,9 @@ impl Directions {
     }
 }
 
-/// Fits a frame to an interface that takes `most` bytes behind the Ethernet header: its length; none where it is too long.
+/// Returns the length of a frame for an interface that takes `most` bytes after the Ethernet header; `None` if it is too long.
 fn fit(len: usize, layout: Option<&Layout>, most: usize, fitted: &mut Fitted) -> Option<usize> {
-    // A VLAN tag does not count.
+    // VLAN tags do not count.
     let head = layout.map_or(14, |l| usize::from(l.l3).max(14));
     if len <= head + most {
         return Some(len);
@@ -143,7 +143,7 @@ impl Store {
         self.bytes.len() as u64
     }
 
-    /// From the first packet to the last, in nanoseconds.
+    /// Nanoseconds from the first packet to the last.
     pub(crate) fn length(&self) -> u64 {
         self.entries.last().map_or(0, |e| e.at)
     }
@@ -158,7 +158,7 @@ impl Store {
         })
     }
 
-    /// The frames of `part`, or all of them where there is none.
+    /// The frames whose indexes are in `part`, or all frames without it.
     pub(crate) fn slices(&self, part: Option<&[u32]>) -> Vec<IoSlice<'_>> {
         let frame = |e: &Entry| IoSlice::new(self.bytes.get(e.start..e.start + e.len as usize).unwrap_or(&[]));
         match part {
@@ -167,7 +167,7 @@ impl Store {
         }
     }
 
-    /// Numbers of the packets that each of some threads sends: whole flows, in their order, as many as its weight says.
+    /// Divides packets among threads in proportion to `weights`, by whole flows. Returns each thread's packet indexes, in order.
     pub(crate) fn parts(&self, weights: &[u32]) -> Vec<Vec<u32>> {
         let total: u64 = weights.iter().map(|w| u64::from(*w)).sum();
         let mut parts = vec![Vec::new(); weights.len()];
@@ -187,19 +187,19 @@ impl Store {
 
 const MACS: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
 
-/// Captures, one after the other, as one.
+/// Several captures, read one after the other as one.
 pub(crate) struct Files {
     paths: Vec<PathBuf>,
     next: usize,
     reader: Option<Reader<File>>,
     directions: Directions,
-    /// Time of the first packet in microseconds, and where the next file goes on.
+    /// Time of the current file's first packet in microseconds, and the nanosecond at which the file starts in the whole.
     first: Option<i64>,
     begins: u64,
     last: u64,
     most: usize,
     pub(crate) fitted: Fitted,
-    /// Frames of the batch that was read last.
+    /// Frames of the latest batch.
     batch: Store,
     at: usize,
 }
@@ -256,7 +256,7 @@ impl Files {
                 }
                 let first = *self.first.get_or_insert(f.time.0);
                 let at = u64::try_from(f.time.0.saturating_sub(first)).unwrap_or(0).saturating_mul(1000);
-                // Time never runs backwards.
+                // Times must not decrease.
                 self.last = self.begins.saturating_add(at).max(self.last);
                 let layout = frame::parse(&data);
                 let (dir, hash) = self.directions.of(&data, layout.as_ref());
@@ -266,7 +266,7 @@ impl Files {
         }
     }
 
-    /// Reads everything into memory, about `expected` bytes; an error says where it grew beyond `limit` bytes.
+    /// Reads everything into memory, about `expected` bytes. More than `limit` bytes are an error.
     pub(crate) fn load(mut self, limit: u64, expected: u64) -> Result<Store, String> {
         let mut store = Store::default();
         store.bytes.reserve(usize::try_from(expected.min(limit)).unwrap_or(0));
@@ -286,9 +286,9 @@ impl Files {
     }
 }
 
-/// What is sent.
+/// A source of packets.
 pub(crate) enum Feed<'a> {
-    /// Packets in memory, all or the numbers told.
+    /// Packets in memory: all, or those whose indexes are in `part`.
     Memory {
         store: &'a Store,
         part: Option<&'a [u32]>,
@@ -308,7 +308,7 @@ pub(crate) enum Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// The next packet; none at the end.
+    /// The next packet; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Item<'_>>, String> {
         match self {
             Feed::Memory { store, part, at } => {
@@ -340,7 +340,7 @@ impl Feed<'_> {
             }
             Feed::Profile { mix, buffer, layout, most, fitted, last, .. } => loop {
                 let Some(made) = mix.next(buffer) else { return Ok(None) };
-                // Nobody asks for what is true here.
+                // The ground truth is not used here.
                 mix.truths().for_each(drop);
                 *layout = frame::parse(buffer);
                 *last = made.at;
@@ -355,7 +355,7 @@ impl Feed<'_> {
         }
     }
 
-    /// Begins again; gives how long it took, in the capture's time.
+    /// Rewinds to the first packet. Returns the duration of the finished pass, in the traffic's own time.
     pub(crate) fn rewind(&mut self) -> Result<u64, String> {
         match self {
             Feed::Memory { store, at, .. } => {
@@ -385,8 +385,8 @@ impl Feed<'_> {
     }
 }
 
-/// Makes a frame one of copy number `n`: `mask` times `n` is added to both addresses (to the third and fourth 16 bits of
-/// IPv6 addresses), and the checksums follow.
+/// Turns a frame into that of copy number `n`: adds `mask` times `n` to both addresses (in IPv6, to bits 32 to 63), and updates
+/// the checksums.
 pub(crate) fn copy(frame: &mut [u8], layout: &Layout, n: u32, mask: u32) {
     let add = mask.wrapping_mul(n);
     if add == 0 {
@@ -398,7 +398,7 @@ pub(crate) fn copy(frame: &mut [u8], layout: &Layout, n: u32, mask: u32) {
     for at in [src, dst] {
         let at = if len == 16 { at + 4 } else { at };
         let Some(old) = frame::be32(frame, at) else { return };
-        // Multicast and broadcast stay what they are.
+        // Multicast and broadcast addresses stay unchanged.
         let keep = if len == 16 { frame.get(at - 4) == Some(&0xff) } else { old >> 28 >= 0xe };
         if !keep {
             delta.replace(frame, at, &old.wrapping_add(add).to_be_bytes(), l3);
@@ -415,7 +415,7 @@ pub(crate) fn copy(frame: &mut [u8], layout: &Layout, n: u32, mask: u32) {
     }
 }
 
-/// Bytes of a file, for deciding whether it fits into memory.
+/// The size of a file in bytes; 0 if unknown.
 pub(crate) fn size(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |m| m.len())
 }

@@ -1,4 +1,4 @@
-//! What a thread does that sends.
+//! A sending thread.
 
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,17 +8,17 @@ use super::port::{Counts, Port};
 use super::store::{Feed, Fitted, Item, copy};
 use crate::traffic::template::Dir;
 
-/// When to end.
+/// Limits that end a run.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) loops: u64,
     /// Nanoseconds.
     pub(super) duration: Option<u64>,
-    /// Of this thread.
+    /// Most packets of this thread.
     pub(super) packets: Option<u64>,
 }
 
-/// What threads tell about themselves while they run.
+/// Progress of all threads, and the request to stop.
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) packets: AtomicU64,
@@ -26,12 +26,12 @@ pub(super) struct Shared {
     pub(super) stop: AtomicBool,
 }
 
-/// What one thread did.
+/// A thread's counters.
 #[derive(Default)]
 pub(super) struct Stats {
     pub(super) packets: u64,
     pub(super) bytes: u64,
-    /// By interface.
+    /// Packets by interface.
     pub(super) by_port: [u64; 2],
     pub(super) nanoseconds: u64,
     pub(super) late: Histogram,
@@ -41,20 +41,21 @@ pub(super) struct Stats {
     pub(super) error: Option<String>,
 }
 
-/// How packets become copies.
+/// The copies to send of each packet.
 #[derive(Clone, Copy)]
 pub(super) struct Copies {
     pub(super) n: u32,
     pub(super) mask: u32,
-    /// Each time round is another copy of the one before, beginning with this one.
+    /// Each round gets the addresses of new copies. The value is the number of the first round.
     pub(super) renew: Option<u32>,
 }
 
-/// After so many copies addresses come again: with the usual mask (1.0.0.0) none of the studies' pools becomes multicast before.
+/// Addresses repeat after this many copies. With the usual mask (1.0.0.0), no pool of the studies reaches multicast addresses
+/// within them.
 const ROUNDS: u64 = 96;
 
 impl Copies {
-    /// The first copy's number of the time round that comes after `loops` others.
+    /// Number of the first copy in the round that follows `loops` others.
     fn first(&self, loops: u64) -> u32 {
         self.renew.map_or(0, |first| ((loops + u64::from(first)) % (ROUNDS / u64::from(self.n))) as u32 * self.n)
     }
@@ -66,10 +67,10 @@ impl Shared {
     }
 }
 
-/// How many packets are handed over at once, where nothing must be waited for.
+/// Number of packets to hand over at once, if none of them must wait.
 const BATCH: usize = 128;
 
-/// Sends a feed until its end or a limit.
+/// Sends a feed, up to its end or a limit.
 pub(super) fn send(
     feed: &mut Feed<'_>,
     ports: &mut [Port],
@@ -78,7 +79,7 @@ pub(super) fn send(
     limits: Limits,
     shared: &Shared,
 ) -> Stats {
-    // Flat out, all of them are named beforehand.
+    // Flat out, build the list of all frames in advance.
     let frames = match (&*feed, &*ports) {
         (Feed::Memory { store, part, .. }, [port])
             if pace == Pace::Flat && copies.n == 1 && limits.packets.is_none() && port.sends_from() =>
@@ -100,7 +101,7 @@ pub(super) fn send(
     s.error = result.err();
     s.fitted = feed.fitted();
     for port in ports {
-        // What is filled and could not be handed over was not sent.
+        // Frames that were filled but not handed over were not sent.
         s.packets -= port.pending as u64;
         s.counts.refused += port.counts.refused;
         s.counts.full += port.counts.full;
@@ -109,21 +110,21 @@ pub(super) fn send(
     s
 }
 
-/// A thread's sending.
+/// The state of a sending thread.
 struct Run<'a> {
     clock: Clock,
     copies: Copies,
     limits: Limits,
     shared: &'a Shared,
     s: Stats,
-    /// Packets and bytes that the others know of.
+    /// Packets and bytes that are already in `shared`.
     told: (u64, u64),
-    /// Deadlines of the packets that were filled and not handed over yet.
+    /// Deadlines of the packets that are filled and not handed over yet.
     due: Vec<u64>,
 }
 
 impl Run<'_> {
-    /// Everything, as often as it is to be sent.
+    /// Sends all rounds.
     fn all(&mut self, feed: &mut Feed<'_>, ports: &mut [Port]) -> Result<(), String> {
         while self.pass(feed, ports)? {
             self.clock.again(feed.rewind()?);
@@ -131,7 +132,7 @@ impl Run<'_> {
         self.flush(ports)
     }
 
-    /// Sends the feed once; false where that was the last time.
+    /// Sends one round; returns false if it was the last one.
     fn pass(&mut self, feed: &mut Feed<'_>, ports: &mut [Port]) -> Result<bool, String> {
         let before = self.s.packets;
         let first = self.copies.first(self.s.loops);
@@ -163,8 +164,8 @@ impl Run<'_> {
         Ok(self.again(before))
     }
 
-    /// Waits until a packet that was captured at this time is due, and hands over what is filled before that; false where the end
-    /// comes first.
+    /// Waits until the packet with capture time `at` is due, and hands over the filled packets before that. Returns false if the
+    /// run ends first.
     fn wait(&mut self, at: u64, ports: &mut [Port]) -> Result<bool, String> {
         let Some(deadline) = self.clock.due(at) else { return Ok(true) };
         if deadline > self.clock.elapsed() {
@@ -179,7 +180,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Fills a place with copy number `n` of a packet; false where sending is to end while none becomes free.
+    /// Writes copy number `n` of a packet to the port; returns false if the run is stopped while there is no room.
     fn put(&self, item: &Item<'_>, n: u32, port: &mut Port) -> Result<bool, String> {
         let len = item.frame.len();
         loop {
@@ -206,7 +207,7 @@ impl Run<'_> {
         }
     }
 
-    /// Hands over what was filled, and notes how late it was.
+    /// Hands over the filled packets, and records their lateness.
     fn flush(&mut self, ports: &mut [Port]) -> Result<(), String> {
         for port in ports {
             let mut tries = 0u64;
@@ -226,7 +227,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Sends frames from where they are.
+    /// Sends frames directly from memory, round by round.
     fn memory(&mut self, frames: &[IoSlice<'_>], port: &mut Port) -> Result<(), String> {
         loop {
             let (before, mut left) = (self.s.packets, frames);
@@ -253,7 +254,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tells the others how far this is.
+    /// Adds this thread's progress to `shared`.
     fn tell(&mut self) {
         let (packets, bytes) = (self.s.packets, self.s.bytes);
         self.shared.packets.fetch_add(packets - self.told.0, Ordering::Relaxed);
@@ -261,13 +262,13 @@ impl Run<'_> {
         self.told = (packets, bytes);
     }
 
-    /// Whether time is up or somebody says stop; tells on the way.
+    /// Whether the time is up, or a stop was requested. Also reports progress.
     fn over(&mut self) -> bool {
         self.tell();
         self.shared.stopped() || self.limits.duration.is_some_and(|d| self.clock.elapsed() >= d)
     }
 
-    /// A pass is over that began after so many packets: whether there is another one.
+    /// Ends a round that began after `before` packets. Returns whether another one follows.
     fn again(&mut self, before: u64) -> bool {
         self.s.loops += 1;
         let wanted = self.limits.loops == 0 || self.s.loops < self.limits.loops || self.limits.duration.is_some();
@@ -275,8 +276,8 @@ impl Run<'_> {
     }
 }
 
-/// Reads a byte of every cache line of frames that are about to be sent: many at a time come from memory then, where the kernel's copy
-/// waits for each.
+/// Touches every cache line of the frames that are sent next, so that many cache misses overlap. The kernel's copy would wait
+/// for each.
 fn warm(frames: &[IoSlice<'_>]) {
     let mut sum = 0u8;
     for frame in frames {
@@ -304,7 +305,7 @@ mod tests {
         assert_eq!(firsts(1, None), [0; 4]);
         assert_eq!(firsts(1, Some(0)), [0, 1, 2, 0]);
         assert_eq!(firsts(1, Some(95)), [95, 0, 1, 95]);
-        // Each of several copies is one of its own.
+        // Each round with several copies uses as many copy numbers.
         assert_eq!(firsts(4, Some(3)), [12, 16, 20, 12]);
         assert_eq!(firsts(16, Some(5))[..2], [80, 0]);
     }

@@ -24,7 +24,7 @@ impl Drop for Map {
 }
 
 impl Map {
-    /// Maps a socket's ring, or fresh memory where there is no socket.
+    /// Maps a socket's ring, or new memory if there is no socket.
     pub(super) fn new(fd: Option<&OwnedFd>, len: usize, offset: libc::off_t) -> io::Result<Map> {
         let kind = if fd.is_some() { libc::MAP_SHARED } else { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS };
         let fd = fd.map_or(-1, AsRawFd::as_raw_fd);
@@ -38,7 +38,7 @@ impl Map {
         Ok(Map { at, len })
     }
 
-    /// A number that the kernel reads or writes too, at a multiple of 4.
+    /// A number that the kernel also reads or writes. `at` is a multiple of 4.
     pub(super) fn word(&self, at: usize) -> &AtomicU32 {
         let at = at.min(self.len.saturating_sub(4)) & !3;
         // SAFETY: within the mapping, which begins at a page; aligned to 4; only ever used as an atomic number. It lives
@@ -46,7 +46,7 @@ impl Map {
         unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(at).cast::<u32>()) }
     }
 
-    /// The start of `n` bytes at `at`; none where they are not all within the mapping.
+    /// A pointer to `n` bytes at `at`; `None` unless all of them are within the mapping.
     pub(super) fn pointer(&self, at: usize, n: usize) -> Option<*mut u8> {
         // SAFETY: within the mapping.
         (at.checked_add(n)? <= self.len).then(|| unsafe { self.at.as_ptr().add(at) })

@@ -2,15 +2,15 @@
 //!
 //! All of the laboratory's `unsafe` for sending is in this folder.
 //!
-//! - The transmit ring is memory that the kernel and we both write (Documentation/networking/packet_mmap.rst): a slot
-//!   belongs to us while its status is `TP_STATUS_AVAILABLE`, and to the kernel from `TP_STATUS_SEND_REQUEST` until it says
-//!   available again. Packets leave without a queueing discipline (`PACKET_QDISC_BYPASS`) where the kernel allows it.
-//! - AF_XDP (Documentation/networking/af_xdp.rst) in copy mode, which every driver has and which needs no program: a chunk
-//!   of memory belongs to the kernel from when it is in the transmit ring until it is in the completion ring.
-//! - `sendmmsg` copies from where the packets are.
+//! - The transmit ring is memory that the kernel and this process both write (Documentation/networking/packet_mmap.rst). A slot
+//!   is ours while its status is `TP_STATUS_AVAILABLE`. It is the kernel's from `TP_STATUS_SEND_REQUEST` until the kernel sets
+//!   the status back. Packets bypass the queueing discipline (`PACKET_QDISC_BYPASS`) if the kernel allows it.
+//! - AF_XDP (Documentation/networking/af_xdp.rst) is used in copy mode, which every driver has and which needs no program. A
+//!   chunk of memory is the kernel's while it is in the transmit ring, and until it appears in the completion ring.
+//! - `sendmmsg` copies packets from any memory.
 //!
-//! Which is fastest depends on the interface: the ring spares a copy where there is hardware, which costs more than the
-//! copy where there is none; AF_XDP has the shortest way through the kernel, but one socket a transmit queue.
+//! The fastest method depends on the interface. With hardware, the ring saves a copy; without, its bookkeeping costs more than
+//! the copy. AF_XDP has the shortest path through the kernel, but allows only one socket for each transmit queue.
 #![allow(unsafe_code)]
 
 mod map;
@@ -50,17 +50,17 @@ impl Method {
 
 /// Messages of a `sendmmsg` call.
 const BATCH: usize = 256;
-/// Longest packet that a slot may be made for.
+/// Longest packet that can be sent.
 const MAX_FRAME: usize = 65_536;
 
 const fn align(n: usize) -> usize {
     n.next_multiple_of(16)
 }
 
-/// An interface that cannot be sent on: a sentence.
+/// A sentence that says why an interface cannot be used.
 pub(crate) type Failed = String;
 
-/// What of an interface matters here.
+/// An interface to send on.
 #[derive(Clone, Debug)]
 pub(crate) struct Interface {
     pub(crate) name: String,
@@ -74,7 +74,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 fn socket(kind: libc::c_int, domain: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: no memory is passed; the descriptor is new and nobody else's.
+    // SAFETY: no memory is passed; the descriptor is new and has no other owner.
     unsafe {
         let fd = check(libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol))?;
         Ok(OwnedFd::from_raw_fd(fd))
@@ -139,10 +139,10 @@ enum Way {
     Xdp(Box<Xdp>),
 }
 
-/// What happened so far, beyond what was asked.
+/// Counters of a port.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// Times that the kernel refused a packet (ENOBUFS): it was offered again.
+    /// Times that the kernel refused a packet (ENOBUFS), which was then offered again.
     pub(crate) refused: u64,
     /// Times that the ring or the socket's buffer was full.
     pub(crate) full: u64,
@@ -153,16 +153,16 @@ pub(crate) struct Counts {
 pub(crate) struct Port {
     fd: OwnedFd,
     way: Way,
-    /// Of the interface.
+    /// The interface's name.
     pub(crate) name: String,
-    /// Filled and not yet handed over.
+    /// Packets that are filled and not yet handed over.
     pub(crate) pending: usize,
     pub(crate) counts: Counts,
 }
 
 impl Port {
-    /// Opens an interface for frames of up to `longest` bytes. With `from` AF_XDP sends frames from where they are in this
-    /// memory, by [`Port::send_from`] only.
+    /// Opens an interface for frames of up to `longest` bytes. With `from`, AF_XDP sends frames directly from this memory, and
+    /// only [`Port::send_from`] may be used.
     pub(crate) fn open(
         interface: &Interface,
         method: Method,
@@ -185,7 +185,7 @@ impl Port {
         if longest > MAX_FRAME {
             return Err(format!("frames of {longest} bytes are longer than can be sent ({MAX_FRAME})"));
         }
-        // As much as the kernel lets us keep in flight; the privileged option first.
+        // Allow as many bytes in flight as possible. Try the privileged option first.
         let buffer = |fd: &OwnedFd| {
             let size: libc::c_int = 64 << 20;
             if option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &size).is_err() {
@@ -199,9 +199,9 @@ impl Port {
             let (way, name) = (Way::Xdp(Box::new(xdp)), name.clone());
             return Ok(Port { fd, way, name, pending: 0, counts: Counts::default() });
         }
-        // Protocol 0: nothing is received.
+        // Protocol 0 receives nothing.
         let fd = socket(libc::SOCK_RAW, libc::AF_PACKET, 0).map_err(denied)?;
-        // Where the kernel does not know this, packets go through the queueing discipline.
+        // If the kernel lacks this option, packets go through the queueing discipline.
         let _ = option(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32);
         buffer(&fd);
         let way = match method {
@@ -215,7 +215,7 @@ impl Port {
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_ifindex = interface.index;
-        // SAFETY: the address is a sockaddr_ll of the length told, read during the call.
+        // SAFETY: the address is a sockaddr_ll of the given length, read during the call.
         let bound = unsafe {
             libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as libc::socklen_t)
         };
@@ -223,7 +223,7 @@ impl Port {
         Ok(Port { fd, way, name: name.clone(), pending: 0, counts: Counts::default() })
     }
 
-    /// Where the next frame goes; none where there is no place before a [`Port::flush`].
+    /// Memory for the next frame; `None` if a [`Port::flush`] must free some first.
     pub(crate) fn place(&mut self) -> Option<&mut [u8]> {
         match &mut self.way {
             Way::Ring(ring) => ring.place(),
@@ -235,7 +235,7 @@ impl Port {
         }
     }
 
-    /// The frame of `len` bytes that was written to [`Port::place`] is to be sent.
+    /// Queues the frame of `len` bytes that was written to [`Port::place`].
     pub(crate) fn commit(&mut self, len: usize) {
         match &mut self.way {
             Way::Ring(ring) => ring.commit(len),
@@ -245,10 +245,10 @@ impl Port {
         self.pending += 1;
     }
 
-    /// Hands over what is pending. True: everything was taken; false: some of it is still to be taken (call again).
+    /// Hands over the pending frames. Returns whether the kernel took all of them; otherwise, call again.
     ///
     /// # Errors
-    /// The interface went away or down, or a frame is none.
+    /// The interface disappeared or went down, or a frame is invalid.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         if self.pending == 0 {
             return Ok(true);
@@ -273,7 +273,7 @@ impl Port {
                 xdp.reclaim();
                 self.pending = xdp.waiting();
                 match error.as_ref().and_then(io::Error::raw_os_error) {
-                    // EAGAIN says that a call has sent as many as it may.
+                    // EAGAIN means that the call has reached its limit of packets.
                     None | Some(libc::EAGAIN | libc::EINTR | libc::EBUSY) => {}
                     Some(libc::ENOBUFS) => self.counts.refused += 1,
                     Some(e) => return Err(io::Error::from_raw_os_error(e)),
@@ -317,7 +317,7 @@ impl Port {
         }
     }
 
-    /// Whether [`Port::send_from`] sends without a copy of our own.
+    /// Whether [`Port::send_from`] works. It sends without copying frames in this process.
     pub(crate) fn sends_from(&self) -> bool {
         match &self.way {
             Way::Mmsg(_) => true,
@@ -326,7 +326,7 @@ impl Port {
         }
     }
 
-    /// Sends frames from where they are, up to 256 of them; gives how many were taken.
+    /// Sends at most 256 frames from their place in memory. Returns how many the kernel took.
     ///
     /// # Errors
     /// As [`Port::flush`].
@@ -336,7 +336,7 @@ impl Port {
                 return Err(io::Error::other("a frame is not in the memory that was shared with the kernel"));
             }
             self.pending = frames.len();
-            // The frames are the kernel's until it has taken them all; the ring has room for more than a call's.
+            // Call until the kernel has taken all frames. The ring has room for more than one batch.
             let mut tries = 0u64;
             while !self.flush()? {
                 tries += 1;
@@ -381,7 +381,7 @@ impl Port {
         Ok(false)
     }
 
-    /// Waits up to a millisecond until there is room.
+    /// Waits for room, at most a millisecond.
     pub(crate) fn wait(&self) {
         let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
         // SAFETY: one pollfd that lives through the call.
@@ -391,14 +391,14 @@ impl Port {
     }
 }
 
-/// Asks the kernel for large pages for memory that was not used yet: fewer of them are looked up when it is read.
+/// Asks the kernel for large pages for unused memory, so that reading it later causes fewer TLB misses.
 pub(crate) fn large_pages(memory: &mut [std::mem::MaybeUninit<u8>]) {
     const PAGE: usize = 4096;
     let first = (memory.as_ptr() as usize).next_multiple_of(PAGE);
     let end = (memory.as_ptr() as usize + memory.len()) & !(PAGE - 1);
     if first < end {
-        // SAFETY: the range is within `memory`, which nobody else has; the advice changes how it is backed and not what is in it. That
-        // the kernel may not know it does not matter.
+        // SAFETY: the range is within `memory`, which is borrowed exclusively. The advice changes how the range is backed, not its
+        // contents. A kernel that does not know the advice ignores it.
         unsafe {
             libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE);
         }

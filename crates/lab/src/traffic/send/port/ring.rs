@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::map::Map;
 use super::{align, option};
 
-/// Bytes of a ring. It has several times the slots of a receiver's backlog, since a virtual interface may still read a
-/// slot that was given back; and not more, so that it stays in a processor's cache.
+/// Bytes of a ring. It has several times as many slots as a receiver's backlog, because a virtual interface may still read a
+/// slot that was given back. It has no more than that, so that it stays in a processor's cache.
 const RING: usize = 4 << 20;
-/// Where a slot's packet begins: where the kernel looks for it (`TPACKET2_HDRLEN` without the address).
+/// Offset in a slot at which the kernel expects the packet (`TPACKET2_HDRLEN` without the address).
 const DATA_AT: usize = align(size_of::<libc::tpacket2_hdr>());
 /// The kernel's transmit ring.
 pub(super) struct Ring {
@@ -29,7 +29,7 @@ impl Ring {
         let len = slot * slots;
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
-        // Blocks are contiguous memory: small ones can always be had.
+        // A block is contiguous memory, and small blocks are always available.
         let block = slot.max(65_536);
         let request = libc::tpacket_req {
             tp_block_size: block as u32,
@@ -47,7 +47,7 @@ impl Ring {
         self.map.word((slot % self.slots) * self.slot)
     }
 
-    /// The packet's place in the next slot; none where it still is the kernel's.
+    /// Memory for the packet in the next slot; `None` if the slot is still the kernel's.
     pub(super) fn place(&mut self) -> Option<&mut [u8]> {
         if self.status(self.head).load(Ordering::Acquire) != libc::TP_STATUS_AVAILABLE {
             return None;

@@ -1,9 +1,9 @@
-//! What a thread asks of the scheduler so that packets leave in time.
+//! Scheduler settings of a sending thread, so that packets leave on time.
 
 use std::io;
 use std::mem::size_of;
 
-/// Asks the kernel to wake this thread to the microsecond when it sleeps, instead of within 50.
+/// Asks the kernel to end this thread's sleeps without slack; the default slack is 50 µs.
 pub(crate) fn sleep_exactly() {
     // SAFETY: no memory is passed.
     unsafe {
@@ -17,7 +17,7 @@ pub(crate) fn sleep_exactly() {
     }
 }
 
-/// Puts this thread before others by its nice value, as far as the user may; gives whether that worked.
+/// Gives this thread the highest nice priority, if the user may. Returns whether that worked.
 pub(crate) fn first() -> bool {
     // SAFETY: no memory is passed; 0 is this thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) == 0 }
@@ -36,11 +36,11 @@ struct Attributes {
     period: u64,
 }
 
-/// Reserves most of a processor for this thread (`SCHED_DEADLINE`): 0.94 ms of every millisecond, so that it never waits
-/// longer than the rest of one. (`SCHED_FIFO` would be stopped for 50 ms of every second.)
+/// Reserves most of a processor for this thread (`SCHED_DEADLINE`): 0.94 ms of every millisecond, so that it never waits longer
+/// than the remaining 0.06 ms. (The kernel would throttle `SCHED_FIFO` for 50 ms of every second.)
 ///
 /// # Errors
-/// The user may not, or the processors' time is promised already.
+/// The user lacks the permission, or the processors' time is already reserved.
 pub(crate) fn realtime() -> io::Result<()> {
     let attributes = Attributes {
         size: size_of::<Attributes>() as u32,
@@ -52,7 +52,7 @@ pub(crate) fn realtime() -> io::Result<()> {
         deadline: 1_000_000,
         period: 1_000_000,
     };
-    // SAFETY: the attributes are of the size that they tell, and are read during the call; 0 is this thread.
+    // SAFETY: the attributes have the size that they state, and are read during the call; 0 is this thread.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

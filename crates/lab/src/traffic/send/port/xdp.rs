@@ -10,22 +10,22 @@ use super::{check, option};
 
 /// Chunks of memory for AF_XDP, and entries of its rings; a power of two.
 const CHUNKS: usize = 2048;
-/// `XDP_MAX_TX_SKB_BUDGET`: how many packets a call may send.
+/// `XDP_MAX_TX_SKB_BUDGET`: the option for the most packets that a call sends.
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
-/// AF_XDP.
+/// An AF_XDP socket's memory and rings.
 pub(super) struct Xdp {
-    /// Chunks to write frames to; none where they are sent from where they are, which `place` tells.
+    /// Chunks to write frames to; `None` if frames are sent directly from the memory in `place`.
     pub(super) memory: Option<Map>,
-    /// First address and length of the memory that frames are sent from, and where the kernel's view of it begins.
+    /// Address and length of the memory that frames are sent from, and the address of its first page, where the kernel's offsets start.
     place: (usize, usize, usize),
     tx: Map,
     completed: Map,
     offsets: libc::xdp_mmap_offsets,
     chunk: usize,
-    /// Chunks that are ours; the one used last is used first, it is in the cache.
+    /// Free chunks. The most recently used one is taken first, because it is in the cache.
     free: Vec<u32>,
-    /// Entries given to the kernel, and taken back.
+    /// Number of entries given to the kernel, and of those taken back.
     produced: u32,
     consumed: u32,
 }
@@ -41,7 +41,7 @@ impl Xdp {
         let (mut memory, mut place) = (None, (0, 0, 0));
         match from {
             Some(from) => {
-                // Whole pages: the kernel never writes to them, since it is given none to receive into.
+                // Register whole pages. The kernel never writes to them, because the fill ring stays empty.
                 let first = from.as_ptr() as usize;
                 let page = first & !4095;
                 region.addr = page as u64;
@@ -59,13 +59,13 @@ impl Xdp {
         }
         option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)?;
         let entries = CHUNKS as libc::c_int;
-        // Nothing is received, but the kernel wants the ring.
+        // The kernel requires the fill ring, although nothing is received.
         option(fd, libc::SOL_XDP, libc::XDP_UMEM_FILL_RING, &64i32)?;
         option(fd, libc::SOL_XDP, libc::XDP_UMEM_COMPLETION_RING, &entries)?;
         option(fd, libc::SOL_XDP, libc::XDP_TX_RING, &entries)?;
-        // Since Linux 6.17; before, a call sends 32.
+        // The option exists since Linux 6.17. Without it, a call sends at most 32 packets.
         let _ = option(fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &entries);
-        // SAFETY: offsets of zeros are valid: integers; the kernel writes at most the length told.
+        // SAFETY: offsets of zeros are valid: integers; the kernel writes at most the given length.
         let offsets = unsafe {
             let mut offsets: libc::xdp_mmap_offsets = std::mem::zeroed();
             let mut len = size_of::<libc::xdp_mmap_offsets>() as libc::socklen_t;
@@ -85,14 +85,14 @@ impl Xdp {
         address.sxdp_queue_id = queue;
         let began = std::time::Instant::now();
         loop {
-            // SAFETY: the address is a sockaddr_xdp of the length told, read during the call.
+            // SAFETY: the address is a sockaddr_xdp of the given length, read during the call.
             let bound = unsafe {
                 let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
                 check(libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len))
             };
             match bound {
                 Ok(_) => break,
-                // The kernel lets go of a socket that was closed only after a moment.
+                // The kernel frees the queue of a closed socket only after a moment.
                 Err(e) if e.raw_os_error() == Some(libc::EBUSY) && began.elapsed().as_millis() < 300 => {
                     std::thread::sleep(std::time::Duration::from_millis(10));
                 }
@@ -132,7 +132,7 @@ impl Xdp {
         self.produced = self.produced.wrapping_add(1);
     }
 
-    /// Puts a frame into the ring that lies in the memory to send from; false where it does not.
+    /// Puts a frame from the memory in `place` into the transmit ring; returns false if the frame is elsewhere.
     pub(super) fn describe_at(&mut self, frame: &[u8]) -> bool {
         let (first, len, page) = self.place;
         let at = frame.as_ptr() as usize;
@@ -143,18 +143,18 @@ impl Xdp {
         true
     }
 
-    /// Tells the kernel of what was written; it takes it with the next call.
+    /// Publishes the new entries. The kernel takes them at the next call.
     pub(super) fn publish(&self) {
         self.tx.word(self.offsets.tx.producer as usize).store(self.produced, Ordering::Release);
     }
 
-    /// Entries that the kernel has not taken.
+    /// Number of entries that the kernel has not taken.
     pub(super) fn waiting(&self) -> usize {
         let taken = self.tx.word(self.offsets.tx.consumer as usize).load(Ordering::Acquire);
         self.produced.wrapping_sub(taken) as usize
     }
 
-    /// Takes back the chunks that the kernel is done with.
+    /// Takes back the chunks that the kernel has finished sending.
     pub(super) fn reclaim(&mut self) {
         let producer = self.completed.word(self.offsets.cr.producer as usize).load(Ordering::Acquire);
         while self.consumed != producer {
