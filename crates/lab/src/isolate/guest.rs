@@ -158,6 +158,16 @@ fn libraries(program: &Path) -> BTreeSet<PathBuf> {
         .collect()
 }
 
+/// A program without its debugging information: the archive and its unpacked files both lie in the guest's memory, and 512 MiB
+/// have no room for it. `scratch` is a file that may be written. The program is unchanged if there is no `strip`.
+fn stripped(own: &Path, scratch: &Path) -> std::io::Result<Vec<u8>> {
+    let Some(strip) = program("strip") else { return std::fs::read(own) };
+    let done = Command::new(strip).arg("--strip-debug").arg("-o").arg(scratch).arg(own).status()?;
+    let content = std::fs::read(if done.success() { scratch } else { own });
+    let _ = std::fs::remove_file(scratch);
+    content
+}
+
 /// The script of the guest's first process.
 fn script(job: &Job<'_>, program: &Path, folders: &BTreeSet<String>) -> String {
     let mut lines = vec!["#!/bin/busybox sh".to_owned()];
@@ -208,7 +218,7 @@ pub(super) fn write(job: &Job<'_>, kernel: &Kernel, path: &Path) -> Outcome<()> 
     let folders =
         libraries.iter().filter_map(|path| path.parent()).map(|path| path.to_string_lossy().into_owned()).collect();
     files.extend(libraries);
-    files.insert(own.clone());
+    files.remove(&own);
     // Rules that a configuration names without a path.
     let rules = Path::new("/var/lib/suricata/rules");
     let listed = std::fs::read_dir(rules).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -223,6 +233,8 @@ pub(super) fn write(job: &Job<'_>, kernel: &Kernel, path: &Path) -> Outcome<()> 
         for path in &files {
             archive.copy(path)?;
         }
+        let mode = std::fs::metadata(&own)?.permissions().mode() & 0o777;
+        archive.file(&own, mode, &stripped(&own, &path.with_extension("stripped"))?)?;
         archive.file(Path::new("/bin/busybox"), 0o755, &std::fs::read(&busybox)?)?;
         for (at, driver) in kernel.drivers().iter().enumerate() {
             let name = driver.file_name().unwrap_or_default().to_string_lossy().into_owned();
