@@ -145,7 +145,7 @@ impl Bench {
     /// A host in a namespace of the calling thread, and an engine. `dir` is a folder that files may be written to.
     ///
     /// # Errors
-    /// What is missing, as a sentence.
+    /// Describes what is missing.
     pub fn new(mode: Mode, host: Host, dir: &Path) -> Result<Bench, String> {
         std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         let rules = dir.join("hosts.rules");

@@ -18,7 +18,7 @@ const FRAGMENTS: &[(&str, &str)] = &[
 /// If a segment is lost behind the sensor, it is unknown which of two versions arrived, and whether an urgent pointer
 /// did.
 const LOST: &str = "segment lost behind the sensor";
-/// The events for an urgent pointer whose byte matters, and for one that a later pointer passed over.
+/// The events for an urgent pointer whose byte matters, and for one that a later pointer skipped.
 const URGENT_DATA: &str = "reassembly_urgent_data";
 const PASSED_OVER: &str = "reassembly_urgent_passed_over";
 /// Whether a host accepts the urgent pointer of a retransmitted segment depends on whether it has acknowledged all of
@@ -33,7 +33,7 @@ const DOUBTFUL: &str = "both versions are doubtful";
 /// memory.
 const ACK: &str = "acknowledgment that is too old";
 const INVALID_ACK: &str = "pkt_invalid_ack";
-/// If a later urgent pointer passes over an urgent byte, the host takes that byte out only if its application has read
+/// If a later urgent pointer skips an urgent byte, the host takes that byte out only if its application has read
 /// up to it by then.
 const URGENT: &str = "urgent byte that was passed over";
 /// Of two versions of early data Linux keeps the one that it can merge with its neighbours, which depends on its memory.
