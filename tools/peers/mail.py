@@ -219,7 +219,7 @@ def read(policy):
     def careful(data):
         try:
             yield from function(data)
-        except Exception:  # The library fails on some messages; what was read until then was read.
+        except Exception:  # The library fails on some messages. Data read before counts.
             return
     return careful
 

@@ -136,7 +136,7 @@ class Server(Peer):
             self.child.stop()
 
     def ask(self, messages):
-        """For each message the turns of the conversation and what was read of it."""
+        """For each message: the turns of the conversation, and the tokens that the program read."""
         def one(numbered):
             n, message = numbered
             # Each conversation has its own client address, by which reports are assigned.
@@ -309,7 +309,7 @@ class Client(Peer):
         return [(0, self.requests.pop(number, b'GET / HTTP/1.1\r\n\r\n')), (1, self.messages[number])]
 
     def ask(self, messages):
-        """For each message the turns of the conversation and what was read of it."""
+        """For each message: the turns of the conversation, and the tokens that the program read."""
         numbers = self.number(messages)
         for number in numbers:
             self.child.tell(f'{number} http://127.0.0.1:{self.port}/{number}')

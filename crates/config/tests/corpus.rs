@@ -4,7 +4,7 @@
 use margay_config::{Cli, Command, Config};
 use std::path::{Path, PathBuf};
 
-/// Settings in the cases that are misspelt or made up; everything else there is known.
+/// Misspelt and invented settings in the cases. All other settings there must be known.
 const MISSPELT: &[&str] = &["app-layer.protocols.tls.encrypt-handling", "foobar"];
 
 fn find(dir: &Path, wanted: &dyn Fn(&str) -> bool, found: &mut Vec<PathBuf>) {
