@@ -12,25 +12,25 @@ LIBRARIES = {'libhs': 'pattern matcher (libhs)', 'libpcre2': 'regular expression
              'libmagic': 'libmagic', 'libstdc++': 'libstdc++', 'ld-linux': 'dynamic linker', 'kernel': 'kernel',
              'libm.': 'libm', 'libgcc': 'libgcc', 'vdso': 'vdso'}
 CONFIGURATIONS = {
-    # Reading, decoding, flows, streams and protocols; nothing is looked for and nothing written.
+    # Reading, decoding, flows, streams and protocols, without rules and output.
     'plain': 'outputs: []\n',
     'alerts': 'outputs:\n  - eve-log: {enabled: yes, filetype: regular, filename: eve.json, types: [alert]}\n',
-    # The same, and the counters at the end.
+    # Also the final counters.
     'counted': 'outputs:\n  - eve-log: {enabled: yes, filetype: regular, filename: eve.json, types: [alert, stats]}\n',
-    # All that the configuration writes.
+    # Everything that the configuration writes.
     'full': '',
 }
 
 
 def needs(program, package):
-    """Ends with a word where the program is not installed."""
+    """Exits with a message if the program is not installed."""
     if not shutil.which(program):
         sys.exit(f'{os.path.basename(sys.argv[0])}: {program} is not installed: apt-get install {package} '
                  f'(tools/setup {program} does it)')
 
 
 def command(engine, configuration, rules, capture, out):
-    """How the engine is run: one worker, a configuration of `CONFIGURATIONS`, its files in the folder `out`."""
+    """The engine's command line: one worker, a configuration of CONFIGURATIONS, files in the folder `out`, which is emptied."""
     os.makedirs(out, exist_ok=True)
     for name in os.listdir(out):
         if os.path.isfile(f'{out}/{name}'):
@@ -46,7 +46,7 @@ def command(engine, configuration, rules, capture, out):
 
 def count(argv, out):
     """Runs `argv` in callgrind, which writes `out`. Returns the instructions of each function: {(name, object): n}."""
-    # The same environment everywhere; the processor that valgrind shows has nothing above AVX2.
+    # The environment is the same everywhere. The CPU that valgrind simulates has nothing beyond AVX2.
     env = {'PATH': os.environ.get('PATH', '/usr/bin:/bin'), 'LC_ALL': 'C', 'TZ': 'UTC'}
     if os.path.exists(out):
         os.remove(out)
@@ -58,7 +58,7 @@ def count(argv, out):
 
 
 def functions(path):
-    """The instructions that each function of a file of callgrind's spent itself: {(name, object): n}."""
+    """The instructions of each function in callgrind's file, without those of the functions that it calls: {(name, object): n}."""
     names, total, key, callee = {}, collections.Counter(), [None, None], False
     pair = re.compile(r'\((\d+)\)(?: (.*))?$')
 
@@ -92,7 +92,7 @@ def functions(path):
 
 
 def room(symbol, library):
-    """The owner of a function: a crate of the project (its stage), another crate, or a system library."""
+    """The room of a function is its owner: a crate of the project (a stage of the engine), another crate, or a system library."""
     path = re.search(r'\b([a-z_][a-z0-9_]*)::', symbol)
     crate = path[1] if path else 'std' if symbol.startswith('<') else ''
     if crate.startswith('margay_'):
@@ -109,7 +109,7 @@ def room(symbol, library):
 
 
 def rooms(functions):
-    """{room: instructions}."""
+    """The instructions of each room."""
     by = collections.Counter()
     for (name, library), n in functions.items():
         by[room(name or '?', library)] += n
@@ -117,7 +117,7 @@ def rooms(functions):
 
 
 def machine(engine):
-    """The dependencies of the counts beside the code: counts with different ones cannot be compared."""
+    """What counts depend on besides the code. Counts can be compared only if all of these are equal."""
     def first(argv, pattern):
         try:
             text = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
@@ -133,7 +133,7 @@ def machine(engine):
 
 
 def table(head, rows, out=sys.stdout):
-    """Prints rows under a head; the first column stands left, the others right."""
+    """Prints rows below a heading, with the first column aligned to the left and the others to the right."""
     rows = [[str(c) for c in r] for r in [head, *rows]]
     widths = [max(len(r[i]) for r in rows) for i in range(len(head))]
     for r in rows:

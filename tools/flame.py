@@ -11,7 +11,7 @@ HASH = re.compile(r'::h[0-9a-f]{16}$')
 
 
 def stacks(lines):
-    """{((function, library), …) from the root: samples} from `perf script -F comm,ip,sym,dso`."""
+    """Samples by stack, {((function, library), …): samples}, root first. `lines` are those of `perf script -F comm,ip,sym,dso`."""
     out, stack = collections.Counter(), None
     for line in lines:
         if not line.strip():
@@ -22,7 +22,7 @@ def stacks(lines):
             stack = []
         elif stack is not None:
             m = FRAME.match(line)
-            # Where the copied piece of the stack ends there is a frame of nothing.
+            # perf copies only a part of the stack; the frame at its end is unknown.
             if m and m[1] != '[unknown]':
                 stack.append((HASH.sub('', m[1]), m[2]))
             elif m and not stack:
@@ -33,8 +33,8 @@ def stacks(lines):
 
 
 def tables(counts, most=40):
-    """Prints the samples by room and by function. A room's own are those at whose top it stands; those it is `in` are spent in it
-    and in the libraries that it called."""
+    """Prints the samples by room (`counting.room`) and by function. A room's own samples have it at the top of the stack. Those `in` it
+    include the libraries that it called."""
     total = sum(counts.values()) or 1
     share = lambda n: f'{100 * n / total:.1f} %'
     own, within, function, below = (collections.Counter() for _ in range(4))

@@ -32,7 +32,7 @@ QUERY = 1500
 
 
 def request(place, detail, value):
-    """A browser's request that has the value in that place."""
+    """A browser's request with the value in this place."""
     data = value.encode('utf-8', 'surrogateescape')
     n = zlib.crc32(data)
     name = NAMES[n // 7 % len(NAMES)]
@@ -70,7 +70,7 @@ def request(place, detail, value):
 
 
 def attacks(text):
-    """The class, place and value of each attack of a file."""
+    """The class, place, detail and value of each attack in a file's text."""
     kind, places, detail = None, VALUES, None
     for line in text.split('\n'):
         if m := re.fullmatch(r'\[([a-z]+)(?: ([a-z]+)(?: (\S+))?)?\]', line):
@@ -82,7 +82,7 @@ def attacks(text):
 
 
 def ordinary(text):
-    """The place and value of each ordinary value of a file, in every place."""
+    """The same for the ordinary values in a file's text; each value occurs in several places."""
     for value in re.sub(r'\A(?:#.*\n)+', '', text).split('\n%%\n'):
         value = value.strip('\n').translate(CONTROLS)
         for place in ('form', 'json', 'multipart', *(['query'] if len(value) <= QUERY else [])):
@@ -90,7 +90,7 @@ def ordinary(text):
 
 
 def requests(path):
-    """Class, value and request of all that is in a file: those of defence/held-out, or requests in JSON as ../shared/attacks has them."""
+    """The class, description and request of each entry of a file: one of defence/held-out, or JSON lines as in ../shared/attacks."""
     name = os.path.basename(path)
     if name.endswith(('.jsonl', '.jsonl.gz')):
         with (gzip.open if name.endswith('.gz') else open)(path, 'rt') as f:
@@ -105,7 +105,7 @@ def requests(path):
 
 
 def write(path, cases):
-    """Writes requests with their classes as `margay lab attacks` reads them."""
+    """Writes requests and their classes in the format that `margay lab attacks` reads."""
     with open(path, 'w') as f:
         for n, (kind, data) in enumerate(cases):
             label = 'benign' if kind == 'ordinary' else 'attack'
@@ -118,7 +118,7 @@ def frame(kind, flags, stream, body=b''):
 
 
 def string(text):
-    """A string of HPACK as it is (RFC 7541, section 5.2)."""
+    """An HPACK string without Huffman coding (RFC 7541, section 5.2)."""
     n = len(text)
     if n < 127:
         return bytes([n]) + text
@@ -130,7 +130,7 @@ def string(text):
 
 
 def as_http2(raw):
-    """The same request in HTTP/2, known in advance; None where it has no place there."""
+    """The same request in HTTP/2 with prior knowledge; None if HTTP/2 cannot express it."""
     head, _, body = raw.partition(b'\r\n\r\n')
     first, *lines = head.split(b'\r\n')
     method, _, rest = first.partition(b' ')

@@ -11,7 +11,7 @@ TOOLS = os.path.dirname(os.path.abspath(__file__))
 
 
 def pcap(path, frames):
-    """Writes frames of Ethernet, 10 microseconds apart."""
+    """Writes a capture of Ethernet frames, 10 microseconds apart."""
     with open(path + '.new', 'wb') as f:
         f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
         for n, frame in enumerate(frames):
@@ -20,7 +20,7 @@ def pcap(path, frames):
 
 
 def flood(packets):
-    """Frames of 64 bytes, each of a flow of its own: half of them UDP, half TCP's first."""
+    """Frames of 64 bytes, each a new flow: half of them UDP, half TCP SYNs."""
     draw = random.Random(1)
     ether = bytes(12) + b'\x08\0'
     for n in range(packets):
@@ -33,20 +33,20 @@ def flood(packets):
 
 
 def made(path, rounds):
-    """Traffic made up by make-capture, as many rounds of it."""
+    """Writes a capture of this many rounds of make-capture."""
     subprocess.run([sys.executable, f'{TOOLS}/make-capture', path + '.new', '--rounds', str(rounds)], check=True,
                    stdout=subprocess.DEVNULL)
     os.rename(path + '.new', path)
 
 
 def made_rules(path, count):
-    """Rules made up by generate-rules."""
+    """Writes this many rules of generate-rules."""
     with open(path, 'w') as out:
         subprocess.run([sys.executable, f'{TOOLS}/generate-rules', '--count', str(count)], check=True, stdout=out)
 
 
 def capture(name, shared, work):
-    """The path of the capture of that name in `work`, where it is made if need be; those of `shared` need that folder."""
+    """The path of the named capture in `work`; makes it if it is missing. All but `flood` and `made` need the folder `shared`."""
     mkload = [sys.executable, f'{shared}/bench/mkload.py']
     run = lambda *argv: subprocess.run([*mkload, *argv], check=True, stdout=subprocess.DEVNULL)
     path = f'{work}/{name}.pcap'
@@ -65,7 +65,7 @@ def capture(name, shared, work):
 
 
 def rules(name, shared, work):
-    """The path of the rules of that name in `work`: `all`, of `shared`; `any`, one for every packet; `made`, 10,000 made up."""
+    """The path of the named rules in `work`: `all` (those of `shared`), `any` (a rule for every packet) or `made` (10,000 generated)."""
     path = f'{work}/{name}.rules'
     if os.path.exists(path) and name != 'any':
         return path

@@ -19,7 +19,7 @@ CLASSES = ["trojan-activity", "attempted-admin", "web-application-attack", "poli
 
 
 class Draw(random.Random):
-    """Draws that are the same in every release of Python: of the standard generator only `random()` is promised to be."""
+    """A generator with the same results in every release of Python, which promises that only for `random()`."""
 
     def randrange(self, start, stop=None):
         low, high = (0, start) if stop is None else (start, stop)
@@ -33,7 +33,7 @@ class Draw(random.Random):
 
 
 class Maker:
-    """Makes rules up, as varied as those of real rule sets are."""
+    """Generates rules as varied as those of real rule sets."""
 
     def __init__(self, seed):
         self.r = Draw(seed)
@@ -160,7 +160,7 @@ class Maker:
         elif k < 0.93:
             proto, o = "udp", self.tcp()
         elif k < 0.955:
-            # Without a pattern: ports alone and flags decide.
+            # A rule without a pattern, which only flags and header fields decide.
             proto, o = "tcp", [f"flags:{self.r.choice(['S', 'SF', 'A', 'FPU'])}", f"window:{self.r.randrange(65536)}"]
         elif k < 0.965:
             proto, o, ends = "icmp", [f"itype:{self.r.randrange(20)}", f"icode:{self.r.randrange(16)}"], "any any -> any any"

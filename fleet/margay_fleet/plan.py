@@ -81,7 +81,7 @@ def group(rules, forced=None):
 
     for members in _components(rules):
         why = next(((i, r) for i in members if (r := needs(rules[i]))), None)
-        # Removing a threshold lets more matches through, which other rules must not see.
+        # If one rule needs all packets, so do all rules that share state with it.
         if why:
             whole.update(members)
             reasons.update((i, why[1]) for i in members)

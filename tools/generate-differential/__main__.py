@@ -32,7 +32,7 @@ import shrink
 HOME = os.path.dirname(os.path.dirname(HERE))
 SHARED = os.environ.get('SHARED') or os.path.join(HOME, '..', 'shared')
 LARGEST = 3_000_000
-# Settings of which one is changed in a run; both engines read them.
+# With --variants a run changes one of these settings, in both engines.
 VARIANTS = [['--set', 'stream.midstream=yes'], ['--set', 'stream.async-oneside=yes'], ['--set', 'stream.reassembly.depth=4096'], ['--simulate-ips'],
             ['--set', 'app-layer.protocols.tls.encryption-handling=full'], ['--set', 'app-layer.protocols.tls.encryption-handling=bypass'], ['--set', 'vars.address-groups.HOME_NET=10.0.0.0/8'],
             ['--set', 'stream.inline=yes'], ['--set', 'app-layer.protocols.http.libhtp.default-config.request-body-limit=100'], ['--set', 'stream.reassembly.toserver-chunk-size=500']]
@@ -43,7 +43,7 @@ def known_classes():
 
 
 def reason(known, case, kind):
-    """Why a difference is known; `None` where it is not."""
+    """The reason of a known difference; `None` if it is not known."""
     text = '\n'.join(case.texts)
     for k in known:
         if kind in k.get('kinds', [kind]) and re.search(k['rules'], text): return k['reason']
@@ -51,7 +51,7 @@ def reason(known, case, kind):
 
 
 class Comparison:
-    """Both engines on one capture in one configuration."""
+    """Runs both engines on a capture in one configuration, and returns the first difference of each case."""
 
     def __init__(self, here, there, capture, variant): self.here, self.there, self.capture, self.variant = here, there, capture, variant
 
@@ -74,12 +74,13 @@ def make(r, world, count, families):
 
 
 def unknown(case, words):
-    """Whether a case has one of the keywords that only one of the engines knows."""
+    """Whether a case uses one of these keywords, which one of the engines does not know."""
     return any(o.partition(':')[0] in words for _, options in case.parts() for o in options)
 
 
 def one(options, here, there, capture, seed, known):
-    """One capture with one seed: how many rules by family and how many differ, and what is left of those made small."""
+    """Compares the engines on a capture with one seed. Returns the numbers of rules and of differing rules by family, and the minimised
+    cases that are not known."""
     r = random.Random(hashlib.sha256(f'{seed} {os.path.basename(capture)}'.encode()).digest())
     world = captures.read(capture)
     if not world.packets: return collections.Counter(), []

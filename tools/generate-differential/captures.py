@@ -47,7 +47,7 @@ def frames(data):
 
 
 def blocks(data):
-    """The same of a pcapng file; sections of either byte order."""
+    """Link type and bytes of each frame of a pcapng file, whose sections may have different byte orders."""
     at, order, links = 0, '<', []
     while at + 12 <= len(data):
         kind = data[at:at + 4]
@@ -65,7 +65,7 @@ def blocks(data):
 
 
 def network(link, frame):
-    """What is behind the link header, where that is IP."""
+    """The IP packet in a frame; `None` if it has none."""
     if link in RAW: return frame
     if link in NULL: return frame[4:]
     if link == SLL: kind, frame = frame[14:16], frame[16:]
@@ -77,7 +77,7 @@ def network(link, frame):
 
 
 def packet(number, data):
-    """An IP packet that is no fragment, or `None`."""
+    """Parses an IP packet; `None` if it is a fragment or invalid."""
     if len(data) < 20: return None
     if data[0] >> 4 == 4:
         length, fragment = (data[0] & 15) * 4, struct.unpack('!H', data[6:8])[0]
@@ -102,7 +102,7 @@ def packet(number, data):
 
 @dataclasses.dataclass
 class World:
-    """What rules of a capture are made from."""
+    """The contents of a capture, from which rules are generated."""
     packets: list
     streams: list       # bytes in order, with the packet that began them
     events: list = dataclasses.field(default_factory=list)
@@ -129,7 +129,7 @@ def read(path):
 
 
 def values(events, kind, path):
-    """Values of a member of events of one type, the frequent ones once."""
+    """The values of a member in the events of one type, each value once."""
     found = collections.Counter()
     for e in events:
         if e.get('event_type') != kind: continue

@@ -8,18 +8,18 @@ import subprocess
 import tempfile
 
 LIMIT = 120
-# Many rules alert on one packet here; none may push another one out.
+# Many rules alert on one packet here, and the limit must not drop any alert.
 ALWAYS = ['-k', 'none', '--runmode', 'single', '--set', 'packet-alert-max=4000']
 
 
 class Engine:
     def __init__(self, command, config, extra=()):
         self.command, self.config, self.extra = command, config, list(extra)
-        # Keywords that it said it does not know.
+        # Keywords that the engine reported as unknown.
         self.unknown = set()
 
     def run(self, capture, rules, variant=(), keep=False):
-        """Of each rule, by its place, the packets it alerts on or 'refused'; with `keep` the events instead."""
+        """For each rule in order, the packets that it alerts on, or 'refused'. With `keep` returns the events instead."""
         out = tempfile.mkdtemp(prefix='generated-')
         try:
             path = os.path.join(out, 'the.rules')
@@ -45,7 +45,7 @@ class Engine:
 
 
 class Failed(Exception):
-    """An engine that did not end well: a finding of its own."""
+    """An engine failed or did not end, which is itself a finding."""
 
 
 def sid(rule):
@@ -54,7 +54,7 @@ def sid(rule):
 
 
 def peer_config(config, folder):
-    """The configuration as Suricata 7 reads it: it knows no KiB."""
+    """Writes the configuration with units that Suricata 7 knows (kb, not KiB); returns its path."""
     with open(config) as f: text = f.read()
     path = os.path.join(folder, 'peer.yaml')
     with open(path, 'w') as f: f.write(re.sub(r'(\d+) ([KMG])iB', lambda m: m[1] + m[2].lower() + 'b', text))

@@ -19,14 +19,14 @@ def text(data):
 
 
 def cut(r, data, least=1, most=16):
-    """A piece of `data`, and where it is."""
+    """A random piece of `data`, and its offset."""
     n = min(len(data), r.randint(least, most))
     at = r.randint(0, len(data) - n)
     return at, data[at:at + n]
 
 
 def compare(r, n, top=None):
-    """A comparison with about `n`."""
+    """A comparison with `n` or a number near it."""
     top = n * 2 + 2 if top is None else top
     m = max(0, min(top, n + r.choice([-1, 0, 0, 0, 1, r.randint(-9, 9)])))
     return r.choice([f'{m}', f'<{m + 1}', f'>{m}', f'!{m}', f'>={m}', f'<={m}', f'{max(0, m - 2)}<>{m + 2}'])
@@ -59,7 +59,7 @@ def flow(r):
 
 
 def content(r, data, at=None, relative=False):
-    """A content that is found in `data`, mostly, with modifiers."""
+    """A `content` with modifiers, which `data` mostly matches."""
     if not data: return ['content:"a"']
     at, found = cut(r, data) if at is None else (at, data[at:at + r.randint(1, 9)])
     out = []
@@ -81,7 +81,7 @@ def expression(r, data):
 
 
 def pieces(r, data):
-    """Some contents and expressions on a buffer."""
+    """One or more contents, and perhaps an expression, for a buffer."""
     out = content(r, data)
     if r.random() < .25: out += content(r, data, relative=r.random() < .6)
     if r.random() < .15 and data: out.append(expression(r, data))
@@ -111,7 +111,7 @@ def number_at(data, at, n, order): return int.from_bytes(data[at:at + n], order)
 
 
 def bytes_of(r, w):
-    """Byte keywords."""
+    """A rule with a byte keyword (`byte_test`, `byte_jump` and others)."""
     p = r.choice(w.loaded()); data = p.payload or b'\0'
     n, order = r.choice([1, 2, 2, 4]), r.choice(['big', 'big', 'little'])
     at = r.randint(0, max(0, min(len(data) - n, 64))); v = number_at(data, at, n, order)
@@ -150,7 +150,7 @@ def headers(r, w):
 
 
 def cause(r, w):
-    """Something that many packets have."""
+    """The header and options of a rule that many packets match."""
     p = r.choice(w.loaded())
     name = {6: 'tcp', 17: 'udp'}.get(p.proto, 'ip')
     check = r.choice([f'dsize:>{r.randint(0, 60)}', f'content:"{text(cut(r, p.payload, 1, 2)[1])}"' if p.payload else 'dsize:>0', f'ip_proto:{p.proto}'])
@@ -158,7 +158,7 @@ def cause(r, w):
 
 
 def state(r, w):
-    """Bits and integers: rules that set, and rules that ask."""
+    """Two rules on a bit or an integer: one sets it, the other checks it."""
     (h1, c1), (h2, c2) = cause(r, w), cause(r, w)
     kind = r.choice(['flowbits', 'xbits', 'hostbits', 'flowint'])
     if kind == 'flowbits': change, ask = f'flowbits:{r.choice(["set", "toggle", "unset"])},b@', f'flowbits:{r.choice(["isset", "isnotset"])},b@'
@@ -197,7 +197,7 @@ def protocol(r, w):
     return [rule(head, flow(r) + [f'app-layer-protocol:{r.choice(["", "", "!"])}{name}'])]
 
 
-# Type of event, member, and the buffer that has its value.
+# Event type, member, and the buffer with its value.
 BUFFERS = [('http', 'http.hostname', 'http.host'), ('http', 'http.url', 'http.uri'), ('http', 'http.url', 'http.uri.raw'), ('http', 'http.http_user_agent', 'http.user_agent'), ('http', 'http.http_method', 'http.method'), ('http', 'http.http_content_type', 'http.content_type'), ('http', 'http.http_refer', 'http.referer'), ('http', 'http.protocol', 'http.protocol'), ('http', 'http.status', 'http.stat_code'), ('http', 'http.hostname', 'http.header'), ('http', 'http.url', 'http.request_line'), ('http', 'http.protocol', 'http.response_line'), ('http', 'http.hostname', 'http.host.raw'), ('http', 'http.http_content_type', 'file.data'), ('http', 'http.server', 'http.server'),
            ('dns', 'dns.queries.rrname', 'dns.query'), ('dns', 'dns.query.rrname', 'dns.query'), ('tls', 'tls.sni', 'tls.sni'), ('tls', 'tls.subject', 'tls.cert_subject'), ('tls', 'tls.issuerdn', 'tls.cert_issuer'), ('tls', 'tls.serial', 'tls.cert_serial'), ('tls', 'tls.fingerprint', 'tls.cert_fingerprint'), ('tls', 'tls.ja3.hash', 'ja3.hash'), ('tls', 'tls.ja3.string', 'ja3.string'), ('tls', 'tls.ja3s.hash', 'ja3s.hash'), ('tls', 'tls.version', 'tls.certs'),
            ('ssh', 'ssh.client.software_version', 'ssh.software'), ('ssh', 'ssh.client.proto_version', 'ssh.proto'), ('ssh', 'ssh.client.hassh.hash', 'ssh.hassh'), ('ssh', 'ssh.server.hassh.string', 'ssh.hassh.server.string'), ('smb', 'smb.filename', 'smb.named_pipe'), ('smb', 'smb.share', 'smb.share'), ('smb', 'smb.ntlmssp.user', 'smb.ntlmssp_user'), ('krb5', 'krb5.cname', 'krb5_cname'), ('krb5', 'krb5.sname', 'krb5_sname'), ('snmp', 'snmp.community', 'snmp.community'),
@@ -236,7 +236,7 @@ def application(r, w):
     return [rule(f'alert {header_of(keyword)} any any -> any any', flow(r) + parts)]
 
 
-# Type of event, member, and a keyword with a number.
+# Event type, member, and a keyword with a number.
 NUMBERS = [('http', 'http.url', 'urilen', len), ('dns', 'dns.rcode', 'dns.rcode', None), ('tls', 'tls.version', 'tls.version', None), ('tls', 'tls.version', 'ssl_version', lambda v: 0), ('tls', 'tls.notbefore', 'tls_cert_notbefore', None), ('fileinfo', 'fileinfo.size', 'filesize', None), ('smb', 'smb.command', 'smb.version', lambda v: 1), ('ike', 'ike.version_major', 'ike.exchtype', None), ('snmp', 'snmp.version', 'snmp.version', None), ('rfb', 'rfb.authentication.security_type', 'rfb.sectype', None), ('mqtt', 'mqtt.publish.qos', 'mqtt.qos', None), ('krb5', 'krb5.error_code', 'krb5_err_code', None), ('dhcp', 'dhcp.lease_time', 'dhcp.leasetime', None), ('fileinfo', 'tx_id', 'stream_size', None)][:13]
 STATES = ['client_hello', 'server_hello', 'client_keyx', 'server_keyx', '!client_hello', 'client_hello|server_hello']
 
@@ -292,7 +292,7 @@ def base64(r, w):
 
 
 def broken(r, w):
-    """A rule that is spoilt in some place."""
+    """A rule with an error in a random place."""
     made = r.choice([payload, headers, bytes_of, application, threshold, state])(r, w)
     body = made[-1]
     head, _, rest = body.partition(' (')

@@ -3,7 +3,7 @@ import re
 
 
 class Case:
-    """Rules that belong together. Each text has `sid:@` for its number, and `@` in names that are the case's own."""
+    """Rules that belong together. In each text, `sid:@` stands for the rule's number, and `@` in a name for the case's number."""
 
     def __init__(self, texts): self.texts = texts
 
@@ -15,7 +15,7 @@ class Case:
 
 
 def split(text):
-    """Header and options of a rule's text; a `;` in quotes ends no option."""
+    """The header and the options of a rule's text. A `;` in quotes does not end an option."""
     head, _, rest = text.partition(' (')
     out, quoted, word = [], False, ''
     for n, c in enumerate(rest.removesuffix(')')):
@@ -31,7 +31,7 @@ def join(head, options): return f'{head} (' + ' '.join(f'{o};' for o in options)
 
 
 def kind(here, there):
-    """How two answers to the same rule differ; `None` where they do not."""
+    """The kind of difference between two results of a rule; `None` if they are equal."""
     if here == there: return None
     if here == 'refused': return 'refused here'
     if there == 'refused': return 'refused there'
@@ -42,12 +42,12 @@ def kind(here, there):
 
 
 def first(case, here, there):
-    """The first difference of a case's rules, by place."""
+    """The first rule of a case whose results differ, and the kind of difference."""
     return next(((n, k) for n, (a, b) in enumerate(zip(here, there)) if (k := kind(a, b))), None)
 
 
 def smaller(case):
-    """Each way to take something off a case."""
+    """All cases that are one step smaller than this one."""
     for n, text in enumerate(case.texts):
         if len(case.texts) > 1: yield Case(case.texts[:n] + case.texts[n + 1:])
         head, options = split(text)
@@ -69,7 +69,7 @@ def replaced(case, n, head, options): return Case(case.texts[:n] + [join(head, o
 
 
 def shrink(cases, run, rounds=30):
-    """`cases` with the kind of their difference; `run` takes cases and returns the first difference of each."""
+    """Minimises `cases`, each with its kind of difference. `run` takes cases and returns the first difference of each."""
     done, open_ = [], list(cases)
     for _ in range(rounds):
         if not open_: break
@@ -83,7 +83,7 @@ def shrink(cases, run, rounds=30):
 
 
 def shape(case):
-    """What a case is made of, without its values: the same for cases that differ for the same reason, mostly."""
+    """The case without its values. Cases that differ for the same reason mostly have the same shape."""
     out = []
     for head, options in case.parts():
         words = head.split(' ')

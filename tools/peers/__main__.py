@@ -26,12 +26,12 @@ from known import Known
 
 KINDS = [http_requests.KIND, http_responses.KIND, mail.KIND, hellos.KIND]
 SEED, COUNT, QUICK = 1, 20000, 100
-# New findings that are made as small as can be and printed, for each peer.
+# New findings of each peer for which the smallest message is searched and printed.
 SHOW = 5
 
 
 def not_run(what, why):
-    """Tells, and adds to the account of tests that did not run (tools/not-run): only `make peers` installs what is missing."""
+    """Reports that a peer does not run, also for tools/not-run. Only `make peers` installs missing programs."""
     print(f'peers: {what} does not run: {why}')
     account = os.environ.get('MARGAY_NOT_RUN')
     if account:
@@ -40,12 +40,12 @@ def not_run(what, why):
 
 
 def explained(alone, finding):
-    """Whether one of a mixture's changes shows the same by itself."""
+    """Whether one of the finding's changes alone causes the same difference."""
     return any((c, finding.place, finding.view) in alone for c in finding.changed())
 
 
 def search_peer(engine, kind, peer, known, options):
-    """All of one peer; the number of findings that are not known."""
+    """Tests one peer with all messages. Returns the number of new findings."""
     began = time.time()
     peer.start()
     try:
@@ -81,7 +81,7 @@ def search_peer(engine, kind, peer, known, options):
 
 
 def show(engine, kind, peer, changes, findings, small):
-    """Prints the findings of one set of changes; where `small`, the smallest message that shows the first of them."""
+    """Prints the findings of one set of changes. With `small`, also prints the smallest message that shows the first finding."""
     print(f'  new: {" + ".join(changes)}')
     places = collections.defaultdict(set)
     for f in findings:

@@ -52,7 +52,7 @@ class Engine:
             raise SystemExit(f'peers: {program} is not there: build it first (make build)')
 
     def see(self, kind, conversations):
-        """For each conversation (its turns, and the way it is cut) the set of (view, token) that the engine saw.
+        """For each conversation (its turns, and how they are cut into segments): the set of (view, token) that the engine saw.
 
         A view is the name of a buffer of `kind.buffers`, or `field NAME` for a logged header.
         """
@@ -88,7 +88,7 @@ def rules(kind):
 
 
 def note(kind, seen, event):
-    """Adds what one event tells to what was seen."""
+    """Adds the tokens that an event shows to those of its conversation."""
     ends = [e for e in (event.get('src_ip'), event.get('dest_ip')) if e and e.startswith('10.')]
     if not ends:
         return
@@ -114,7 +114,7 @@ def write(path, kind, conversations):
 
 
 def pieces(data, cut, draw):
-    """The segments of what one side says: `whole`, `bytes` (the first 2,000 one by one) or `random`."""
+    """Cuts one side's data into segments: `whole` (one), `bytes` (the first 2,000 bytes one by one) or `random`."""
     if cut == 'bytes':
         return [data[i:i + 1] for i in range(min(len(data), 2000))] + ([data[2000:]] if len(data) > 2000 else [])
     if cut == 'random':

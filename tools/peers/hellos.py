@@ -29,7 +29,7 @@ CIPHERS = [0x1301, 0x1302, 0x1303, 0xc02f, 0xc030, 0xcca8, 0xc013, 0xc014, 0x009
 
 
 def names(*some):
-    """The server name extension (RFC 6066 section 3) of pairs of type and name."""
+    """The server name extension (RFC 6066 section 3) with these pairs of type and name."""
     return u16(b''.join(bytes([t]) + u16(n) for t, n in some))
 
 
@@ -42,13 +42,13 @@ class Hello:
     methods: bytes = b'\0'
     extensions: list = dataclasses.field(default_factory=list)
     behind: bytes = b''
-    # Of records: their version, the lengths of their pieces (the last one is repeated), what comes before and between them.
+    # The records: their version, the sizes of their pieces (the last size repeats), and bytes before, between and after them.
     record: int = 0x301
     sizes: tuple = (16384,)
     before: bytes = b''
     between: bytes = b''
     after: bytes = b''
-    # Of the handshake message: its type, and what its length is too large by.
+    # The handshake message: its type, and the excess of its length field.
     kind: int = 1
     excess: int = 0
 
@@ -78,7 +78,7 @@ def bases():
 
 
 def sslv2(m, v):
-    """The format of SSL 2.0 (RFC 5246 appendix E.2), which has no name; kept to see that nothing is made of one."""
+    """Puts an SSL 2.0 ClientHello (RFC 5246 appendix E.2) first. It has no server name, so no view may show one from it."""
     ciphers = b''.join(b'\0' + number(c) for c in m.ciphers)
     body = b'\1' + number(v) + number(len(ciphers)) + number(0) + number(16) + ciphers + KEY[:16]
     m.before = number(0x8000 | len(body)) + body + m.before

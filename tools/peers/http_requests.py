@@ -18,7 +18,7 @@ class Chunk:
 
 @dataclasses.dataclass
 class Request:
-    """The parts of a request, as they go out one behind the other."""
+    """The parts of a request, in the order in which they are sent."""
     target: bytes
     fields: list
     lead: bytes = b''
@@ -139,7 +139,7 @@ def set_all_ends(requests, eol):
 
 
 def mutations():
-    """The changes that make a request odd, by what they change: name, variants, and a function of requests and variant."""
+    """The changes that make a request odd: what they change, the variants, and a function of the requests and a variant."""
     def first(change):
         return lambda requests, v: change(requests[0], v)
 
@@ -234,12 +234,12 @@ BUFFERS = {'http.method': 'flow:to_server; http.method', 'http.uri': 'flow:to_se
            'http.header': 'flow:to_server; http.header', 'http.header_names': 'flow:to_server; http.header_names', 'http.host': 'flow:to_server; http.host',
            'http.cookie': 'flow:to_server; http.cookie', 'http.user_agent': 'flow:to_server; http.user_agent', 'http.request_body': 'flow:to_server; http.request_body'}
 PLACES = {'trailer': 'http.header', 'method': 'http.method', 'target': 'http.uri.raw', 'path': 'http.uri', 'query': 'http.uri', 'name': 'http.header_names', 'body': 'http.request_body'}
-# Fields that have buffers of their own; cookies are in no other.
+# Fields with their own buffers. Cookies are in no other buffer.
 OWN = {'field host': ['http.host'], 'field user-agent': ['http.user_agent', 'http.header'], 'field cookie': ['http.cookie']}
 
 
 def views(place):
-    """The views in which a token that was read in that place has to be seen."""
+    """The views that must show a token which a program read in this place."""
     if place in PLACES:
         return [PLACES[place]]
     return OWN.get(place, ['http.header']) + ([] if place == 'field host' else [place])

@@ -14,14 +14,14 @@ def tk(n):
     return token(n).encode()
 
 
-# Bodies as they are before any coding, in two halves: where one comes in pieces, each has a token.
+# The body before any coding, in two halves with a token each, so that a body in pieces has a token in each.
 HALVES = [b'first ' + tk(8) + b' and more of it ' * 4, b'second ' + tk(9) + b' and the end']
 PLAIN = b''.join(HALVES)
 
 
 @dataclasses.dataclass
 class Response:
-    """The parts of a response, as they go out one behind the other. `body` is in its coding; `tail` comes behind it."""
+    """The parts of a response, in the order in which they are sent. `body` is encoded; `tail` follows it."""
     body: bytes
     coding: bytes | None = None
     line: bytes = b'HTTP/1.1 200 OK'
@@ -37,7 +37,7 @@ class Response:
     last: bytes = b'0\r\n\r\n'
     tail: bytes = b''
     lead: bytes = b''
-    # Name, colon and line end of the field that names the coding.
+    # Name, separator and line end of the field that names the coding.
     names: tuple = (b'Content-Encoding', b': ', b'\r\n')
 
     def bytes(self):
@@ -110,7 +110,7 @@ try:
     import brotli
     CODED.update({'brotli': brotli.compress(PLAIN), 'brotli and other bytes': brotli.compress(PLAIN) + b'x', 'brotli cut': brotli.compress(PLAIN, quality=0)[:-1], 'brotli in gzip': gz(brotli.compress(PLAIN))})
 except ImportError:
-    # One block of brotli that is not compressed (RFC 7932 section 9.2): window 16, its length, and the empty last block.
+    # An uncompressed Brotli block (RFC 7932 section 9.2): window bits 16, the length, the data, and an empty last block.
     def uncompressed(data):
         bits = 0 | 0 << 1 | 0 << 2 | (len(data) - 1) << 4 | 1 << 20
         return (bits.to_bytes(3, 'little') + data) + b'\3'
@@ -198,7 +198,7 @@ BUFFERS = {'http.response_body': 'flow:to_client; http.response_body', 'file.dat
 
 
 def views(place):
-    """The views in which a token that was read in that place has to be seen."""
+    """The views that must show a token which a program read in this place."""
     if place == 'body':
         return ['http.response_body', 'file.data']
     return {'name': ['http.header_names'], 'trailer': ['http.header'], 'field set-cookie': ['http.cookie'], 'reason': ['http.stat_msg']}.get(place, ['http.header', place])

@@ -41,7 +41,7 @@ class Known:
         self.entries = [Entry(row, file) for row in table.get('difference', [])]
 
     def entry(self, kind, finding):
-        """The first entry that a finding is of, which counts it; None where it is new."""
+        """The first entry that matches the finding, which it counts; None if the finding is new."""
         for e in self.entries:
             if e.matches(kind, finding):
                 e.hits[finding.peer] += 1
@@ -49,21 +49,21 @@ class Known:
         return None
 
     def unseen(self, kind, peers):
-        """Entries of these peers that nothing was of, each with the peer: a difference that is gone has to leave the list."""
+        """Entries that no finding of these peers matched, each with the peer. A difference that is gone must leave the list."""
         return [(e, peer) for e in self.entries if e.row['kind'] == kind.name for peer, hits in e.hits.items() if peer in peers and not hits]
 
     def same_version(self, peer):
-        """Whether a program is of the version that the list was made with."""
+        """Whether the peer's program has the version with which the list was made."""
         return self.versions.get(PROGRAM_OF[peer]) in version(PROGRAM_OF[peer])
 
 
-# What a peer's behaviour comes with, and the command that says its version.
+# The program whose version decides how a peer behaves.
 PROGRAM_OF = {'python': 'python', 'zlib': 'python', 'email': 'python', 'email-compat32': 'python', 'openssl': 'python', 'urllib3': 'urllib3',
               'nginx': 'nginx', 'go': 'go', 'node': 'node', 'curl': 'curl'}
 
 
 def version(program):
-    """What a program says of its version."""
+    """The program's own output about its version; empty if it is not installed."""
     if program == 'python':
         return sys.version
     if program == 'urllib3':

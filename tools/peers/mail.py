@@ -22,11 +22,11 @@ def field(name, value):
 
 @dataclasses.dataclass
 class Part:
-    """A part: its fields, the empty line, the body in its coding."""
+    """A part: its fields, the empty line, and the encoded body."""
     fields: list
     body: bytes
     end: bytes = b'\r\n'
-    # The line before it: what is around the boundary, and what ends it.
+    # The delimiter line before it: the bytes around the boundary, and the line end.
     before: bytes = b'--'
     behind: bytes = b''
     eol: bytes = b'\r\n'
@@ -40,7 +40,7 @@ class Part:
 
 @dataclasses.dataclass
 class Mail:
-    """A message: its fields, what names the boundary, and its parts; without a boundary the first part is all of it."""
+    """A message: its fields, the parameter that names the boundary, and its parts. Without a boundary only the first part is sent."""
     parts: list
     boundary: bytes | None = b'=_b0'
     kind: bytes = b'multipart/mixed'
@@ -130,7 +130,7 @@ def mutations():
         return change
 
     def the_part(m):
-        """The part with the attachment that is changed."""
+        """The part to change: the first one with a Content-Disposition."""
         return next(p for p in m.parts if any(f[0] == b'Content-Disposition' for f in p.fields))
 
     def part(name):
@@ -199,7 +199,7 @@ BUFFERS = {'file.data': 'file.data', 'file.name': 'file.name', **{b: b for b in 
 
 
 def views(place):
-    """The views in which a token that was read in that place has to be seen. Text without a name is no file, and in no buffer."""
+    """The views that must show a token which a program read in this place. Text without a name is not a file, and is in no buffer."""
     return {'data': ['file.data'], 'filename': ['file.name']}.get(place, [FIELDS[place[6:]]] if place[6:] in FIELDS else [])
 
 
@@ -219,13 +219,13 @@ def read(policy):
     def careful(data):
         try:
             yield from function(data)
-        except Exception:  # The library fails on some messages; what was read until then was read.
+        except Exception:  # The library fails on some messages. Data read before counts.
             return
     return careful
 
 
 def turns(data):
-    """The message over SMTP (RFC 5321 section 4.5.2: a dot at the beginning of a line is doubled)."""
+    """The SMTP conversation that sends the message. A dot at the beginning of a line is doubled (RFC 5321 section 4.5.2)."""
     text = re.sub(rb'(^|\r\n)\.', rb'\1..', data)
     text += b'.\r\n' if text.endswith(b'\r\n') else b'\r\n.\r\n'
     return [(1, b'220 b.test ESMTP\r\n'), (0, b'EHLO a.test\r\n'), (1, b'250 b.test\r\n'), (0, b'MAIL FROM:<a@a.test>\r\n'), (1, b'250 ok\r\n'), (0, b'RCPT TO:<b@b.test>\r\n'), (1, b'250 ok\r\n'),

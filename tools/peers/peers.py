@@ -16,7 +16,7 @@ from engine import TOP, tokens
 
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'programs')
 BUILT = os.path.join(TOP, 'target', 'peers')
-# Connections at a time, and seconds that one may be silent.
+# The number of connections at a time, and the seconds that a connection may be silent.
 AT_ONCE, PATIENCE = 16, 3
 
 
@@ -26,7 +26,7 @@ def program(name):
 
 @functools.cache
 def go_program():
-    """The path of the program in Go, which is built anew; None where there is no Go."""
+    """Builds the program in Go and returns its path; None if Go is not installed."""
     if not shutil.which('go'):
         return None
     os.makedirs(BUILT, exist_ok=True)
@@ -40,7 +40,7 @@ def go_program():
 
 @functools.cache
 def urllib3_python():
-    """A Python that has urllib3: that of the environment which `make peers` makes, or this one; None where neither has it."""
+    """A Python with urllib3: that of the environment from `make peers`, or this one; None if neither has it."""
     for python in (os.path.join(BUILT, 'venv', 'bin', 'python'), sys.executable):
         if os.path.exists(python) and not subprocess.run([python, '-c', 'import urllib3'], capture_output=True).returncode:
             return python
@@ -49,7 +49,7 @@ def urllib3_python():
 
 @functools.cache
 def certificate():
-    """A key and a certificate for it, in one file."""
+    """A file with a certificate and its key."""
     os.makedirs(BUILT, exist_ok=True)
     path, key = os.path.join(BUILT, 'certificate.pem'), os.path.join(BUILT, 'key.pem')
     if not os.path.exists(path):
@@ -63,14 +63,14 @@ def certificate():
 
 
 class Seen(collections.defaultdict):
-    """By connection, the set of (place, token) that a program read."""
+    """The set of (place, token) that a program read, by connection."""
 
     def __init__(self):
         super().__init__(set)
 
     def note(self, who, pairs):
         for place, text in pairs:
-            # Who asks for a field by its name finds it with or without white space around it.
+            # A program finds a field by its name with or without white space around it.
             place = f'field {place[6:].strip().lower()}' if place.startswith('field ') else place
             self[who].update((place, t) for t in tokens(text))
 
@@ -98,7 +98,7 @@ class Child:
         self.process.stdin.flush()
 
     def flush(self, seconds=20):
-        """Waits until everything that was reported by now is here."""
+        """Waits until all earlier reports of the program have arrived."""
         self.flushes += 1
         self.tell(f'flush {self.flushes}')
         try:
@@ -115,13 +115,13 @@ class Child:
 
 
 class Peer:
-    """A program that reads messages. `short_run`: it is asked with --quick too."""
+    """A program that reads messages. `short_run`: it also runs with --quick."""
 
     short_run = True
 
 
 class Server(Peer):
-    """A program that listens. `ask` gives it messages as they are, each on a connection of its own."""
+    """A program that listens. `ask` sends it each message unchanged, on a separate connection."""
 
     def __init__(self, name, line):
         self.name, self.line, self.child, self.asked = name, line, None, 0
@@ -136,10 +136,10 @@ class Server(Peer):
             self.child.stop()
 
     def ask(self, messages):
-        """For each message the turns of the conversation and what was read of it."""
+        """For each message: the turns of the conversation, and the tokens that the program read."""
         def one(numbered):
             n, message = numbered
-            # An address of its own for each conversation of a batch tells whose report is whose.
+            # Each conversation has its own client address, by which reports are assigned.
             who = f'127.{1 + (n >> 16)}.{n >> 8 & 255}.{n & 255}'
             return who, talk(who, self.port, message)
         first, self.asked = self.asked, self.asked + len(messages)
@@ -153,7 +153,7 @@ class Server(Peer):
 
 
 def talk(who, port, message):
-    """Says all of a message, ends that direction, and returns what is answered."""
+    """Sends the message, closes that direction, and returns the answer."""
     said = b''
     try:
         with socket.create_connection(('127.0.0.1', port), PATIENCE, (who, 0)) as s:
@@ -162,12 +162,12 @@ def talk(who, port, message):
             while got := s.recv(65536):
                 said += got
     except OSError:
-        pass  # A reset, or silence: what was answered by then counts.
+        pass  # A reset or silence ends the answer; the data received before counts.
     return said
 
 
 class Nginx(Server):
-    """nginx as a reverse proxy: what it passes on is what it read. The server behind it is in this process."""
+    """nginx as a reverse proxy: it has read the data that it forwards. The server behind it is in this process."""
     CONFIGURATION = '''daemon off; master_process off; pid {dir}/pid; error_log {dir}/error.log crit;
 events {{ worker_connections 512; }}
 http {{
@@ -217,7 +217,7 @@ http {{
             shutil.rmtree(self.dir, ignore_errors=True)
 
     def flush(self):
-        pass  # What it passes on is noted before it answers.
+        pass  # The server behind nginx records each request before nginx answers.
 
     def _accept(self):
         while True:
@@ -228,7 +228,7 @@ http {{
             threading.Thread(target=self._serve, args=(s,), daemon=True).start()
 
     def _serve(self, s):
-        """Reads a request as nginx writes them: lines that end with CRLF, and a length where there is a body."""
+        """Reads a request in nginx's form: lines that end with CRLF, and a length if there is a body."""
         with s, s.makefile('rb') as f:
             s.settimeout(PATIENCE)
             try:
@@ -252,7 +252,7 @@ http {{
 
 
 class Client(Peer):
-    """A program that fetches. `ask` answers its requests with messages as they are."""
+    """A program that fetches. `ask` answers its requests with unchanged messages."""
 
     def __init__(self, name, line):
         self.name, self.line, self.child, self.asked = name, line, None, 0
@@ -298,18 +298,18 @@ class Client(Peer):
                 pass
 
     def number(self, messages):
-        """Gives each message a number of its own, by which it is asked for."""
+        """Gives each message a number, by which the program requests it."""
         numbers = [str(n) for n in range(self.asked, self.asked + len(messages))]
         self.asked += len(messages)
         self.messages = dict(zip(numbers, messages))
         return numbers
 
     def turns(self, number):
-        """The conversation. Where nothing was asked for, nothing can have been read of the answer either."""
+        """The conversation. If the program requested nothing, a plain request stands in, since it cannot have read an answer."""
         return [(0, self.requests.pop(number, b'GET / HTTP/1.1\r\n\r\n')), (1, self.messages[number])]
 
     def ask(self, messages):
-        """For each message the turns of the conversation and what was read of it."""
+        """For each message: the turns of the conversation, and the tokens that the program read."""
         numbers = self.number(messages)
         for number in numbers:
             self.child.tell(f'{number} http://127.0.0.1:{self.port}/{number}')
@@ -318,7 +318,7 @@ class Client(Peer):
 
 
 class Curl(Client):
-    """curl, a process for each response, as the program that scripts use. That takes too long for the short run."""
+    """curl, which scripts use, in a separate process for each response. That takes too long for the short run."""
 
     short_run = False
 
@@ -347,7 +347,7 @@ class Curl(Client):
 
 
 class Function(Peer):
-    """A library of this Python: a function from a message to pairs of place and text, and one that makes the conversation."""
+    """A library of this Python: a function that reads a message into pairs of place and text, and one that makes the conversation."""
 
     def __init__(self, name, read, turns):
         self.name, self.read, self.turns = name, read, turns
@@ -384,7 +384,7 @@ def go(*arguments):
 
 
 def missing(name):
-    """Why a peer cannot run here, or None."""
+    """The reason that a peer cannot run here, or None."""
     if name == 'nginx' and not shutil.which('nginx'):
         return 'nginx is not installed'
     if name == 'curl' and not shutil.which('curl'):

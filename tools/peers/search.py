@@ -9,18 +9,18 @@ CUTS = ('whole', 'bytes', 'random')
 
 @dataclasses.dataclass
 class Kind:
-    """A kind of messages: how they are made, who reads them, and where the engine shows what was read."""
+    """A kind of messages: how they are made, which programs read them, and where the engine shows the same data."""
     name: str
-    # For rules and the capture: the protocol, the server's port, and the options of a rule for each buffer.
+    # For rules and the capture: the protocol, the server's port, and the rule options of each buffer.
     protocol: str
     port: int
     buffers: dict
-    # Member of logged events with the fields of a message, if there is one.
+    # The member of events that has a message's fields, if there is one.
     fields: str | None
-    # From a place in which a program read something to the views in which the engine has to show it.
+    # A function from a place in which a program read a token to the views in which the engine must show it.
     views: Callable
     peers: list
-    # Plain messages by name, what can be changed, how one is copied and becomes bytes.
+    # Plain messages by name; their possible changes; functions that copy a message, and that turn it into bytes.
     bases: dict
     mutations: list
     copy: Callable
@@ -29,7 +29,7 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True)
 class Mutation:
-    """A change of a message: what of it, and how."""
+    """A change of a message: the part that it changes, the variant, and the function."""
     what: str
     variant: str
     apply: Callable = dataclasses.field(compare=False)
@@ -39,7 +39,7 @@ class Mutation:
 
 
 def changes(table):
-    """The mutations of a table of name, variants and function."""
+    """Mutations from a table of name, variants and function."""
     return [Mutation(what, brief(v), lambda m, v=v, f=apply: f(m, v)) for what, variants, apply in table for v in variants]
 
 
@@ -55,7 +55,7 @@ class Case:
     cut: str = 'whole'
 
     def bytes(self, kind):
-        """The message; None where a change does not apply to it, or none is left."""
+        """The message's bytes; None if a change does not apply to it."""
         message = kind.copy(kind.bases[self.base])
         try:
             for m in self.mutations:
@@ -70,7 +70,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """A token that a program read in a place, and the engine did not show in a view of it."""
+    """A token that a program read in a place, and that the engine did not show in a view of this place."""
     peer: str
     place: str
     view: str
@@ -81,14 +81,14 @@ class Finding:
 
 
 def singles(kind):
-    """Every base, as it is and with each change that it can have."""
+    """Every base, unchanged and with each single change."""
     for base in kind.bases:
         for m in [()] + [(m,) for m in kind.mutations]:
             yield Case(base, m)
 
 
 def drawn(kind, seed, count):
-    """Random cases of two to four changes, cut into segments in some way."""
+    """Random cases with one to four changes, cut into segments in a random way."""
     draw = random.Random(f'{kind.name} {seed}')
     by_what = {}
     for m in kind.mutations:
@@ -101,7 +101,7 @@ def drawn(kind, seed, count):
 
 @dataclasses.dataclass
 class Held:
-    """What came of holding cases to a peer."""
+    """The result of a peer's cases: numbers of cases, of those it read, and of tokens; and the findings."""
     cases: int = 0
     accepted: int = 0
     tokens: int = 0
@@ -109,7 +109,7 @@ class Held:
 
 
 def hold(engine, kind, peer, cases):
-    """Gives the cases to the peer, its conversations to the engine, and compares."""
+    """Sends the cases to the peer and their conversations to the engine, and compares."""
     messages = [(c, b) for c in cases if (b := c.bytes(kind)) is not None]
     held = Held(len(messages))
     for case, missed, read in compare(engine, kind, peer, messages):
@@ -120,7 +120,7 @@ def hold(engine, kind, peer, cases):
 
 
 def compare(engine, kind, peer, messages):
-    """For each message what the engine missed, as pairs of place and view, and what the peer read."""
+    """For each message: the pairs of place and view that the engine missed, and the tokens that the peer read."""
     answers = peer.ask([b for _, b in messages])
     seen = engine.see(kind, [(turns, case.cut) for (case, _), (turns, _) in zip(messages, answers)])
     for (case, _), (_, read), views in zip(messages, answers, seen):
@@ -128,7 +128,7 @@ def compare(engine, kind, peer, messages):
 
 
 def smaller(case):
-    """Cases with fewer changes, from the fewest on, and the same in whole segments."""
+    """Cases with fewer changes, the fewest first, each uncut and cut as before."""
     for n in range(len(case.mutations) + 1):
         for some in itertools.combinations(case.mutations, n):
             for cut in dict.fromkeys(('whole', case.cut)):
@@ -137,13 +137,13 @@ def smaller(case):
 
 
 def shrink(engine, kind, peer, finding):
-    """The same finding with as few changes as show it."""
+    """The same finding with the fewest changes that show it."""
     held = hold(engine, kind, peer, smaller(finding.case))
     return next((f for f in held.findings if (f.place, f.view) == (finding.place, finding.view)), finding)
 
 
 def smallest(engine, kind, peer, finding, rounds=60):
-    """The fewest bytes that still show a finding: windows of the message are left out while it does."""
+    """The shortest message that still shows a finding. Removes parts of the message as long as it does."""
     message = finding.case.bytes(kind)
     size = len(message) // 2
     while size and rounds:

@@ -209,7 +209,7 @@ fn mails() {
     assert!(f.most <= 2 * MAX, "{}", f.most);
 }
 
-/// At the limit of commands without a reply, the parser gives up. Earlier ones are shown.
+/// At the limit of commands without a reply, the parser gives up. Rules still see the commands before that.
 #[test]
 fn commands_of_ftp() {
     const MAX: usize = 8;

@@ -274,7 +274,7 @@ fn gaps_in_bodies_are_skipped() {
     t.feed(ToClient, b"0123456789HTTP/1.1 404 No\r\nContent-Length: 1\r\n\r\nx", false);
     t.end();
     has(&t.seen(), &["file /a 70 Truncated None", "file /b 1 Closed None"]);
-    // The gap exceeds the body: the next response is found after a line of what is left.
+    // The gap exceeds the body: one line of remaining data is skipped, and the next response is found.
     let gone = |tail: &[u8]| {
         let mut t = Talk::with(AppConfig::default());
         t.feed(ToServer, b"GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n", false);
@@ -286,7 +286,7 @@ fn gaps_in_bodies_are_skipped() {
         t.seen()
     };
     has(&gone(b"tail of what is gone\r\n"), &["file /a 7 Truncated None", "file /b 1 Closed None"]);
-    // Like in Suricata, more than that is a body: that of the response whose beginning is gone.
+    // As in Suricata, more than one line is a body, that of the response whose beginning is gone.
     has(&gone(b"tail of what\nis gone\r\n"), &["file /a 7 Truncated None", "file /b 61 Closed None"]);
 }
 
@@ -310,7 +310,7 @@ fn limits_hold() {
     for _ in 0..1100 {
         t.feed(ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", false);
     }
-    // From 512 on, the longest waiting ones are ended. At twice that number, some must be freed first.
+    // Beyond 512 transactions the parser ends the oldest. At twice that number it pauses until some are freed.
     assert_eq!(
         (t.outcome, t.parser.txs(), t.shared.counters.tx_limit[AppProto::Http1 as usize]),
         (Outcome::Full, 0..1024, 512)
@@ -364,7 +364,7 @@ fn bodies_stream_by_in_windows() {
         }
         tx.inspected(ToClient);
     }
-    // From the minimum size on, each piece with the window before it.
+    // Once the minimum size is there, each inspection covers the new piece and the window before it.
     assert_eq!(looks.first(), Some(&(0, 41_000, false)));
     assert_eq!(looks.get(1), Some(&(41_000 - 16_384, 17_384, false)));
     assert_eq!(looks.last().map(|l| (l.0 + l.1 as u64, l.2)), Some((90_000, true)));
@@ -382,8 +382,8 @@ fn what_follows_a_body_is_of_it() {
     has(&seen, &["file.data ToClient abc\\r\\nde\\r\\n", "file /a 9 Closed None", "file /b 1 Closed None"]);
 }
 
-/// Conversations that are split in every way. None has more data after a body than announced, because that only counts as part
-/// of the body if it arrives at once.
+/// Conversations that are split in every way. In none does data follow a body beyond its announced length, because such data
+/// is part of the body only if it arrives with it.
 const CONVERSATIONS: &[&[(Direction, &[u8])]] = &[
     PLAIN,
     &[

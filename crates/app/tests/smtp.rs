@@ -343,7 +343,7 @@ fn a_refused_chunk_is_passed_over() {
     assert!(t.parser.txs().all(|id| t.buffer(id, "smtp.mail_from", 0).is_none()), "{:#?}", t.seen());
 }
 
-/// More data than is kept until a reply comes.
+/// After a refused mail, more data arrives than the parser keeps until a reply comes.
 #[test]
 fn a_flood_behind_a_refused_mail() {
     let flood = "> 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n".repeat(2000);

@@ -246,7 +246,7 @@ fn an_early_end_of_a_session() {
         (ToServer, record(20, &[1])),
     ];
     assert!(run(&acts, usize::MAX, Encryption::Full).log().contains("\"session_resumed\":true"));
-    // Like in Suricata 8, a flow that ends without a certificate also counts as resumed.
+    // As in Suricata 8, a flow that ends without a certificate also counts as resumed.
     assert!(run(&acts[..2], usize::MAX, Encryption::Full).log().contains("\"session_resumed\":true"));
     // TLS 1.3, where the change of ciphers has no meaning.
     let acts = [

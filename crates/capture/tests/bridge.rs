@@ -241,8 +241,8 @@ fn inner_down() {
     assert_eq!(arrive(&mut there, 1), [frame(7, 100)]);
 }
 
-/// Packets too large for their slot wait in the socket's own queue, before which the kernel reports once that the interface went down:
-/// that report is not a packet, and each packet still belongs to its slot.
+/// Packets that are too large for their slot wait in the socket's own queue. When the interface goes down, the kernel reports that
+/// once, ahead of the queue. The report is not a packet, and each packet still belongs to its slot.
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_large() {
@@ -259,7 +259,8 @@ fn inner_large() {
     for n in 0..6 {
         // Some frames fit into a slot, most do not.
         let part: Vec<Vec<u8>> = (0..20).map(|m| frame(n * 20 + m, usize::from(m % 5) * 1000 + 1000)).collect();
-        // When the interface goes down, it loses packets that the kernel has not yet passed to the sockets; more on a busy machine.
+        // An interface that goes down loses packets that the kernel has not yet passed to the sockets. So wait until another
+        // socket has all of them.
         let mut beside = listener("vb");
         part.iter().for_each(|f| sender.send(f));
         assert_eq!(arrive(&mut beside, part.len()).len(), part.len());

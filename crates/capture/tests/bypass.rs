@@ -31,7 +31,7 @@ in_namespace! {
 const A: ([u8; 4], u16) = ([10, 0, 0, 1], 1000);
 const B: ([u8; 4], u16) = ([10, 0, 1, 1], 53);
 
-/// `va`-`vb` and `vc`-`vd`, with the program at `vb` and `vc`; `None` where the kernel has no such place.
+/// Creates `va`-`vb` and `vc`-`vd`, with the bypass program at `vb` and `vc`; `None` if the kernel cannot attach it there.
 fn bypass() -> Option<Arc<Bypass>> {
     namespace::pair("va", "vb", "mtu 1500");
     namespace::pair("vc", "vd", "mtu 1500");
@@ -152,14 +152,14 @@ fn inner_unseen() {
         let (to, from) = (make(false), make(true));
         to.iter().for_each(|f| a.send(f));
         from.iter().for_each(|f| b.send(f));
-        // Unchanged, including tags. A listener also sees frames that its own interface sends.
+        // Frames arrive unchanged, including tags. A listener also sees frames that its own interface sends.
         let got = arrive(&mut there, to.len() + from.len());
         assert_eq!(got.iter().filter(|f| to.contains(f)).count(), to.len(), "{vlans:?}");
         assert_eq!(got.len(), to.len() + from.len());
         let got = arrive(&mut here, to.len() + from.len());
         assert_eq!(got.iter().filter(|f| from.contains(f)).count(), from.len(), "{vlans:?}");
         assert_eq!(workers.seen(), Vec::<Vec<u8>>::new());
-        // The flow in another network, a fragment of it, one to the interface itself: the engine's, and sent on by it.
+        // The engine receives and forwards these: the flow in another VLAN, a fragment, a frame to the interface itself.
         let mut others = [tagged(&numbered(1, false), &[[0x81, 0, 0, 50]]), to[1].clone(), to[2].clone()];
         others[1][tags.len() * 4 + 20] = 0x20;
         let own = std::fs::read_to_string("/sys/class/net/vb/address").expect("an address");
@@ -241,7 +241,7 @@ fn inner_back() {
     assert!(ip("link del vb"));
     namespace::pair("va", "vb", "mtu 1500");
     let (mut a, mut there) = (Sender::on("va"), listener("vd"));
-    // The workers find it; until the program is attached again, only they forward packets.
+    // The workers find the new interface. Until the program is attached to it, only they forward packets.
     let end = Instant::now() + PATIENCE;
     while workers.count.load(Ordering::Relaxed) == 0 {
         assert!(Instant::now() < end, "the interface is found again");
@@ -257,7 +257,7 @@ fn inner_back() {
         workers.seen().len()
     };
     assert_eq!(pass(&mut a, &mut there), sent.len());
-    // Both ends: one is new, and the other forwards to it.
+    // Both ends are repaired: one is new, and the other forwards to it.
     assert_eq!(bypass.repair().expect("it comes back"), ["vb", "vc"]);
     assert_eq!(bypass.repair().expect("it is there"), [""; 0]);
     assert_eq!(pass(&mut a, &mut there), 0);

@@ -1,4 +1,4 @@
-//! Distribution by a program of our own (`cluster_ebpf`), in a network namespace (`common/namespace.rs`).
+//! Distribution by the engine's own BPF program (`cluster_ebpf`), in a network namespace (`common/namespace.rs`).
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 #![cfg(target_os = "linux")]
 

@@ -1,10 +1,10 @@
-//! Every configuration and command line of the conformance cases, where they are at hand.
+//! Reads every configuration and command line of the conformance cases, if they are present.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 use margay_config::{Cli, Command, Config};
 use std::path::{Path, PathBuf};
 
-/// Settings in the cases that are misspelt or made up; everything else there is known.
+/// Misspelt and invented settings in the cases. All other settings there must be known.
 const MISSPELT: &[&str] = &["app-layer.protocols.tls.encrypt-handling", "foobar"];
 
 fn find(dir: &Path, wanted: &dyn Fn(&str) -> bool, found: &mut Vec<PathBuf>) {
@@ -46,7 +46,7 @@ fn every_command_line_is_understood() {
         } else {
             format!("%YAML 1.1\n---\n{}", text.trim_start_matches("---"))
         };
-        // The cases' own files are YAML of another kind (keys with empty parts); those are left out.
+        // Some case files have keys with empty parts, which the engine's reader refuses; skip those files.
         let Ok(case) = Config::from_str(&text, &file.display().to_string()) else { continue };
         let Some(args) = case.node("args") else { continue };
         let words: Vec<String> = args.values().flat_map(|v| v.split(char::is_whitespace)).map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! The configuration that is shipped.
+//! The shipped configuration, `etc/margay.yaml`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -16,7 +16,7 @@ fn the_default_configuration_is_read_without_remarks() {
 
 #[test]
 fn outputs_are_where_people_expect_them() {
-    // Others address them by number: --set outputs.1.eve-log.types.2.anomaly.types.stream=yes
+    // Scripts address outputs by number: --set outputs.1.eve-log.types.2.anomaly.types.stream=yes
     let config = shipped();
     assert_eq!(config.get("outputs.0"), Some("fast"));
     assert_eq!(config.get("outputs.1"), Some("eve-log"));
@@ -54,11 +54,11 @@ fn every_setting_of_suricata_has_a_row() {
     assert!(of_suricata().count() > 900);
 }
 
-/// The shipped configuration with the settings that are shown as comments: lines with a `#` right before a name, and after
-/// such a line those with a `#` and at least two blanks. One blank is for words.
+/// The shipped configuration with its commented settings on. A line with a `#` right before a name begins such a setting, and
+/// the lines below it with a `#` and at least two blanks belong to it. A `#` and one blank begin prose.
 fn with_comments() -> Config {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/margay.yaml")).unwrap();
-    // The files that are included as an example are not there.
+    // The example's included files do not exist.
     let text = text.replace("#include:", "# include:");
     let mut out = String::new();
     let mut block = None;
@@ -103,7 +103,7 @@ fn the_shipped_configuration_shows_nothing_without_effect() {
     let mut shown = Vec::new();
     paths(with_comments().root(), "", &mut |path| {
         let row = margay_config::keys::row(path);
-        // What says for which release the file is, and words in front of a tenant's settings.
+        // Exempt are notes for the reader, with any value: the file's release, and words before a tenant's settings.
         if let Some(row) = row.filter(|r| r.effect != margay_config::keys::Effect::Acts && r.default != "*") {
             shown.push(row.path);
         }
@@ -111,7 +111,7 @@ fn the_shipped_configuration_shows_nothing_without_effect() {
     assert_eq!(shown, [""; 0]);
 }
 
-/// Settings that act and are not shown: other names and places of settings that are.
+/// Settings that act but are not shown, because they are other names or places of shown settings.
 const ELSEWHERE: &[&str] = &[
     "include",
     "outputs.#.file-store.force-md5",
@@ -141,7 +141,7 @@ fn paths(node: margay_config::Node<'_>, above: &str, found: &mut dyn FnMut(&str)
     for child in node.children() {
         let path = if above.is_empty() { child.name().to_owned() } else { format!("{above}.{}", child.name()) };
         found(&path);
-        // A name in a list stands for a section without settings.
+        // A plain name in a list is a section without settings.
         if child.children().next().is_none() && child.name().bytes().all(|b| b.is_ascii_digit()) {
             found(&format!("{path}.{}.enabled", child.text()));
         }

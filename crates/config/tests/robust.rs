@@ -1,10 +1,10 @@
-//! Any text, any arguments: an answer, soon, and never a panic.
+//! Arbitrary text and arguments: a result or an error comes soon, and nothing panics.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use margay_config::{Cli, Config, typed};
 use proptest::prelude::*;
 
-/// Pieces that YAML and the tree give a meaning to.
+/// Pieces with a meaning in YAML or in the configuration tree.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec![

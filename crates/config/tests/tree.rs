@@ -1,4 +1,4 @@
-//! The tree against what Suricata's `--dump-config` prints for the same text.
+//! Compares the configuration tree with the output of Suricata's `--dump-config` for the same text.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -88,8 +88,8 @@ fn rules(n: usize) -> String {
         .collect()
 }
 
-/// A packet of 1,400 bytes in a connection, with its stream chunk, and a set of `rules` rules. Either few of them find
-/// their pattern, or all are evaluated (`found`).
+/// Inspects a packet of 1,400 bytes in a connection, with its stream chunk, by `count` rules. With `text` few rules find their
+/// pattern; with `every pattern` all rules do and are evaluated.
 #[divan::bench(args = [("text", 1), ("text", 1_000), ("text", 10_000), ("every pattern", 100)])]
 fn inspect(b: Bencher<'_, '_>, (what, count): (&str, usize)) {
     let rules = rules(count);

@@ -157,7 +157,7 @@ fn an_open_frame_is_looked_at_by_chunks_and_at_the_end_of_the_stream() {
     assert_eq!(t.text("n").look(false), []);
     // A match across two inspections is found.
     assert_eq!(t.text("e ").text(&chunk).look(false), [(1, 1)]);
-    // A later chunk in which the rule holds again is another match.
+    // The rule matches once more if a later chunk matches again.
     assert_eq!(t.text(&chunk).look(false), []);
     assert_eq!(t.text("one").text(&chunk).look(false), [(1, 1)]);
 }

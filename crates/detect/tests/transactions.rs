@@ -20,7 +20,7 @@ fn flow() -> FlowCore {
     }
 }
 
-/// The unparsed bytes of each direction, and the alerts of each packet as sid and transaction.
+/// A flow with its parsers and its detection state. `left` has the unparsed bytes of each direction.
 struct Talk {
     detect: Detect,
     state: DetectState,

@@ -198,7 +198,7 @@ fn time_that_jumps_back_within_a_capture_ends_no_flow() {
     b.expire(100_040);
     assert!(b.table.is_empty());
 
-    // After the start of another capture, no flow waits for that time.
+    // The next capture may have earlier times. The table's clock starts again, so old and new flows time out by them.
     b.made(&udp("10.0.0.1", "10.0.0.2", 1, 53, 200_000));
     b.table.begin_capture();
     b.made(&udp("10.0.0.1", "10.0.0.2", 2, 53, 10_000));
@@ -239,7 +239,7 @@ fn a_bypassed_flow_that_is_over_waits_no_longer_than_a_closed_one() {
         t.expire(1000 + last + 1);
         assert_eq!(t.ended.len(), 1, "{over} {closed}");
     }
-    // The flow lives on with the capture's counts.
+    // Packets that the kernel counts keep a bypassed flow alive.
     let mut t = Bench::new(FlowConfig::default());
     let at = t.made(&udp("10.0.0.1", "10.0.0.2", 1, 2, 1000));
     t.table.set_state(at, FlowState::CaptureBypassed);

@@ -14,7 +14,7 @@ use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
 
 mod events {
-    //! What may be wrong.
+    //! The parser's events.
 
     margay_app::events! {
         "greetings";

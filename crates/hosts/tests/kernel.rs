@@ -4,7 +4,7 @@
 use std::process::Command;
 
 fn hold(mode: &str) {
-    // Where it does not it is recorded as not run.
+    // Without root, `is_root` records that the test did not run.
     if !margay_testing::is_root() {
         return;
     }

@@ -28,14 +28,14 @@ fn ip(words: &[&str]) -> bool {
     Command::new("ip").args(words).output().is_ok_and(|output| output.status.success())
 }
 
-/// Sends small packets of many flows to a simulated engine, on a pair that is created.
+/// The arguments of a throughput run: small packets of many flows to a simulated engine, on interfaces that the run creates.
 fn throughput<'a>(out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut words = vec!["throughput", "-e", "simulated", "--preset", "udp64", "-n", "1", "-o", out];
     words.extend(more);
     words
 }
 
-/// The session of a run in this folder. Its things are named after it.
+/// The session of the run in this folder. The names of its namespaces, interfaces and folders begin with it.
 fn session(out: &Path) -> String {
     let command = std::fs::read_to_string(out.join("command")).unwrap();
     command.split(' ').find(|word| word.starts_with("mlab")).unwrap().to_owned()

@@ -92,7 +92,7 @@ fn work_without_instructions() {
         "return ('(')  :rep(100000):find('%b()')",
         "table.move({}, 1, 1 << 60, 2)",
         "table.move({}, 1, 1 << 60, 2, {})",
-        // A table whose length is a border far away.
+        // A sparse table, for which Lua finds a very large length.
         "local t = {} for i = 0, 61 do t[1 << i] = 1 end table.insert(t, 1, 2) while true do end",
         "local t = {1} for i = 0, 61 do t[1 << i] = 1 end table.remove(t, 1) while true do end",
     ] {

@@ -1,4 +1,4 @@
-//! `margay lab attacks`: a small set of attacks in other traffic, past this engine: as a capture, and inline between interfaces.
+//! `margay lab attacks` with this engine: a small set of attacks in other traffic, read from a capture and sent inline.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod process;
@@ -39,7 +39,7 @@ stops = [{ over = 'tcp', port = 6666, say = ['>unknown'] }]
 passes = [{ over = 'tcp', port = 6666, say = ['>also evil words'] }]
 ";
 
-/// The last one stops something that must pass.
+/// The last rule stops a conversation that must pass.
 const RULES: &str = "\
     drop tcp any any -> any 4444 (msg:\"words\"; flow:established,to_server; content:\"evil words\"; sid:7001;)\n\
     alert udp any any -> any 5555 (msg:\"datagram\"; content:\"strange\"; sid:7002;)\n\
@@ -60,7 +60,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path of letters")
 }
 
-/// Declarations, rules, and a capture of them with more options.
+/// Writes declarations and rules, and makes a capture with these further options. Returns the capture and the rules.
 fn made(name: &str, more: &[&str]) -> (PathBuf, PathBuf) {
     let dir = folder(name);
     let (declared, rules, capture) = (dir.join("d.toml"), dir.join("x.rules"), dir.join("a.pcap"));
@@ -76,7 +76,7 @@ fn lines(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// What became of each conversation: what it must, and its verdict, by name.
+/// The name, the wanted result and the verdict of each conversation, sorted.
 fn verdicts(results: &[Value]) -> Vec<(String, String, String)> {
     let word = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
     let mut all: Vec<_> =
@@ -98,7 +98,7 @@ fn expected() -> Vec<(String, String, String)> {
     .to_vec()
 }
 
-/// Runs the capture past this engine; returns the results.
+/// Runs this engine on the capture; returns the output folder and the results.
 fn run(capture: &Path, rules: &Path, more: &[&str]) -> (PathBuf, Vec<Value>) {
     let out = capture.with_file_name("out");
     let config = margay_testing::checkout().join("etc/margay.yaml");
@@ -119,7 +119,7 @@ fn the_same_seed_gives_the_same_capture_and_truth() {
     let truth = |path: &Path| path.with_extension("truth.jsonl");
     assert!(read(&truth(&one)) == read(&truth(&two)));
     let truths = lines(&truth(&one));
-    // Every conversation at least once, the numbers in the order of time.
+    // Every conversation occurs at least once, and the lines are numbered in order.
     assert!(truths.len() >= 6, "{}", truths.len());
     for (n, t) in truths.iter().enumerate() {
         assert_eq!(t["n"], n);
@@ -154,7 +154,8 @@ fn inline_what_the_rules_stop_never_arrives_and_all_else_does() {
     if !margay_testing::is_root() {
         return;
     }
-    // Datagrams, and answers that take their time: an engine on a busy machine reads nothing in the wrong order.
+    // The other traffic is datagrams and the round trip is long, so that an engine on a busy machine does not read an answer
+    // before its question.
     let more = ["--preset", "udp64", "--share", "1%", "--rate", "2000pps", "--rtt", "100ms"];
     let (capture, rules) = made("attacks-inline", &more);
     let (_, results) = run(&capture, &rules, &[]);
@@ -166,6 +167,6 @@ fn inline_what_the_rules_stop_never_arrives_and_all_else_does() {
         assert_eq!((&others["blocked"], &others["arrived"]), (&Value::from(0), &others["packets"]), "{which}: {head}");
     }
     let stopped = results.iter().find(|line| line["blocked_by"] == serde_json::json!([7001])).expect("a line");
-    // The request with data was sent and its answer was; neither arrived.
+    // The request and its answer, the two packets with data, were sent; neither arrived.
     assert_eq!(stopped["arrived"], serde_json::json!([2, 0]));
 }

@@ -372,7 +372,7 @@ fn answers(way: Way) {
             replaced += 1;
             let right = behind.until("it passes", |ip| {
                 let it = ip.payload.ends_with(there.as_bytes()) && ip.ports().0 == port;
-                // With extension headers the checksums are not checked here; the server's reading it is enough.
+                // With extension headers the checksums are not checked here; it is enough that the server reads the datagram.
                 (it || !extensions.is_empty()).then_some(ip.right || !extensions.is_empty())
             });
             assert!(right, "{name}");

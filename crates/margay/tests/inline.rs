@@ -384,7 +384,7 @@ fn figures(name: &str, sorted: &[f64]) -> String {
     format!("{name:<12} p50 {p50:8.1} us  p99 {p99:8.1} us  p99.9 {p999:8.1} us")
 }
 
-/// Runs both engines in turn, several times (`MARGAY_BENCH_ENGINE` names another build of ours). Measures how much each
+/// Runs both engines in turn, several times (`MARGAY_BENCH_ENGINE` names another build of Margay). Measures how much each
 /// adds to a round trip, and how fast a large file comes through.
 #[test]
 #[ignore = "runs in a namespace"]

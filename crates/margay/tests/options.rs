@@ -215,7 +215,7 @@ fn acts(option: &str) -> bool {
             assert!(child.wait().expect("a child").success());
         }
         "--pcap-preload" => {
-            // A file that is in memory may go while it is read; here it is enough that both find the same.
+            // A preloaded file may be removed during the run. Here it is enough that both runs find the same.
             assert_eq!(read("preload", &["--pcap-preload"]).events("alert").len(), plain().events("alert").len());
         }
         "--pcap-file-delete" => {

@@ -27,7 +27,7 @@ fn events(dir: &Path, kind: &str) -> Vec<Value> {
     all.filter(|e| e["event_type"] == kind).collect()
 }
 
-/// The type of events at a position in the shipped configuration's list.
+/// The settings of the event type `frame`, by its position in the shipped configuration.
 const FRAME: &str = "outputs.1.eve-log.types.1.frame";
 
 #[test]

@@ -639,7 +639,7 @@ fn options_are_each_outputs_own_and_types_too() {
     assert_eq!(outputs.counters().lost(), 0);
 }
 
-/// Two workers, each with a file of its own, have written one flow and two.
+/// Two workers, each with a file of its own. The first has written one flow event, the second two.
 fn two_with_own_files(dir: &std::path::Path) -> [Outputs; 2] {
     let mut eve = EveSettings::file(dir.join("eve.json"), EventTypes::NONE.with(EventType::Flow));
     eve.threaded = true;

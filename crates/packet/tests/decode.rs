@@ -128,7 +128,7 @@ fn tcp_options_are_read() {
     assert!(checked);
 }
 
-/// Of options that are there twice hosts take the last one, and a window scale that is too large they take for 14.
+/// Of an option that occurs twice, hosts use the last one. They use 14 for a window scale that is too large.
 #[test]
 fn the_last_of_two_tcp_options_counts() {
     let options = [
@@ -157,7 +157,7 @@ fn the_last_of_two_tcp_options_counts() {
 
 #[test]
 fn repeated_option_events_are_kept() {
-    // Two options with lengths that are wrong for their kinds, in 12 bytes, which are no multiple of 8.
+    // Two options with the wrong length for their kind. All options together have 12 bytes, which is not a multiple of 8.
     let (seen, counters) = decode(&eth(0x800, &ipv4(17, &[0x88, 3, 0, 0x94, 3, 0, 1, 1, 1, 1, 1, 0], &udp(1, 2, b""))));
     assert_eq!(seen[0].events, [E::Ipv4OptPadRequired, E::Ipv4OptInvalidLen, E::Ipv4OptInvalidLen]);
     assert!(seen[0].invalid);
@@ -324,7 +324,7 @@ proptest! {
         prop_assert_eq!(counters.pkts, 1);
     }
 
-    /// Sound frames of many kinds with some bytes changed, cut, or repeated.
+    /// Valid frames of many kinds, with some bytes changed and the end cut off.
     #[test]
     fn damaged_frames_do_no_harm(
         kind in 0usize..8,

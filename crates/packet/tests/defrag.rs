@@ -1,4 +1,5 @@
-//! Fragments: any way of cutting, reordering and overlapping against a model that decides byte by byte.
+//! Defragmentation. Datagrams cut, reordered and overlapped at random are compared with models of hosts: a simple one decides on
+//! each byte separately, another follows Linux.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 mod common;
@@ -40,10 +41,11 @@ fn model(policy: Policy, units: usize, pieces: &[Piece]) -> Option<Vec<u8>> {
     owner.into_iter().map(|o| o.map(|(_, _, b)| b)).collect::<Option<Vec<u8>>>()
 }
 
-/// Linux's result for the pieces in order: the datagram that the last one completes, or nothing.
+/// Linux's reassembly: takes one piece after the other, and returns the datagram that a piece completes.
 #[derive(Default)]
 struct LinuxModel {
-    /// Fragments kept, by their order; `usize` is the run that each is of.
+    /// The kept fragments in the order of arrival, each with the number of its run. A fragment that continues the furthest one
+    /// belongs to the same run.
     kept: Vec<(Piece, usize)>,
     runs: usize,
 }
@@ -118,7 +120,7 @@ fn decoder(policy: Policy) -> Decoder {
     Decoder::new(config)
 }
 
-/// Decodes a raw IP packet; returns the payloads of the datagrams that came out of it.
+/// Decodes a raw IP packet; returns the payloads of the datagrams that it completes.
 fn feed(decoder: &mut Decoder, bytes: &[u8], time: i64) -> Vec<Vec<u8>> {
     let frame =
         Frame { data: bytes, wire_len: bytes.len() as u32, time: Time::new(time, 0), link: LinkType::RAW, number: 1 };
@@ -135,7 +137,7 @@ fn feed(decoder: &mut Decoder, bytes: &[u8], time: i64) -> Vec<Vec<u8>> {
     out
 }
 
-/// Pieces that may overlap, and pieces that cover whatever is left, in any order.
+/// Arbitrary pieces, plus pieces that together cover the whole datagram, shuffled.
 fn pieces() -> impl Strategy<Value = (usize, Vec<Piece>)> {
     (2usize..20)
         .prop_flat_map(|units| {
@@ -172,7 +174,7 @@ proptest! {
         for (n, &piece) in pieces.iter().enumerate() {
             let bytes = if v6 { ipv6_fragment(7, units, piece, 253) } else { ipv4_fragment(7, units, piece, 253) };
             let whole = feed(&mut decoder, &bytes, 100);
-            // A piece that is the whole datagram is no fragment for IPv6, and none for IPv4.
+            // A piece with the whole datagram is not a fragment, so nothing is reassembled.
             if piece.1 - piece.0 == units {
                 prop_assert!(whole.is_empty());
                 return Ok(());
@@ -207,7 +209,7 @@ proptest! {
     }
 }
 
-/// Two fragments disagree about the end, or a fragment is empty: Linux discards all.
+/// Linux discards a datagram if two fragments disagree about its end, or if one is empty.
 #[test]
 fn linux_forgets_what_makes_no_sense() {
     for v6 in [false, true] {
@@ -226,7 +228,8 @@ fn linux_forgets_what_makes_no_sense() {
     }
 }
 
-/// 30 seconds from the first fragment on, 60 of IPv6, whenever the last one came; and where a fragment comes in that moment, an event.
+/// Linux forgets a datagram 30 seconds (IPv6: 60) after its first fragment, whenever the last one came. A fragment at about that
+/// time raises an event, because the host may or may not have forgotten the others.
 #[test]
 fn linux_counts_from_the_first_fragment() {
     for (v6, lives) in [(false, 30), (true, 60)] {
@@ -238,7 +241,7 @@ fn linux_counts_from_the_first_fragment() {
         let mut d = decoder(Policy::Linux);
         feed(&mut d, &fragment((0, 1, b'a')), 100);
         feed(&mut d, &fragment((1, 2, b'b')), 100 + lives - 2);
-        // The first one is forgotten, and that is one of another datagram.
+        // The first datagram is forgotten, and this fragment begins another.
         assert!(feed(&mut d, &fragment((2, 4, b'c')), 100 + lives + 1).is_empty());
         assert_eq!(d.counters.event(late), 0);
         assert!(feed(&mut d, &fragment((1, 2, b'y')), 100 + lives + 1).is_empty());
@@ -250,7 +253,8 @@ fn linux_counts_from_the_first_fragment() {
     }
 }
 
-/// More than 64 other fragments of the sender to the same host between two of a datagram: Linux starts over. IPv6 has no such limit.
+/// If a sender sends 64 or more other fragments to the same host between two of a datagram, Linux starts over. IPv6 has no such
+/// limit.
 #[test]
 fn linux_starts_over_after_many_other_fragments() {
     for (v6, others, whole) in [(false, 63, true), (false, 64, false), (true, 64, true)] {
@@ -273,20 +277,20 @@ fn what_comes_after_a_datagram_was_whole() {
         let again = if v6 { DecodeEvent::Ipv6FragAgain } else { DecodeEvent::Ipv4FragAgain };
         let [a, b, other] = [(0, 2, b'a'), (2, 4, b'b'), (2, 4, b'x')].map(|p| fragment(v6, 1, 4, p, 64));
         assert_eq!(feed(&mut d, &a, 1).len() + feed(&mut d, &b, 1).len(), 1);
-        // The same once more, as a link doubles it, is no news.
+        // Identical copies, as a link may make them, raise no event.
         assert_eq!(feed(&mut d, &a, 1).len() + feed(&mut d, &b, 1).len(), 1);
         feed(&mut d, &a, 1);
         assert_eq!(d.counters.event(again), 0);
         assert_eq!(feed(&mut d, &other, 2).len(), 1, "with the first one, come again");
         assert_eq!(d.counters.event(again), 1);
-        // Both are known now. Long after it is another datagram.
+        // Both versions are known now, so neither raises an event. A fragment long after belongs to another datagram.
         assert!(feed(&mut d, &b, 2).is_empty());
         feed(&mut d, &fragment(v6, 1, 5, (2, 4, b'y'), 64), 100);
         assert_eq!(d.counters.event(again), 1);
     }
 }
 
-/// As of [`what_comes_after_a_datagram_was_whole`], one fragment alone.
+/// As [`what_comes_after_a_datagram_was_whole`], with one fragment alone.
 #[test]
 fn one_fragment_after_a_datagram_was_whole() {
     for v6 in [false, true] {
@@ -296,15 +300,15 @@ fn one_fragment_after_a_datagram_was_whole() {
         assert_eq!(feed(&mut d, &a, 1).len() + feed(&mut d, &b, 1).len(), 1);
         assert!(feed(&mut d, &other, 2).is_empty());
         assert_eq!(d.counters.event(again), 1);
-        // It may as well be of another datagram of that number.
+        // The replacement may also belong to another datagram with that number, so it is reassembled.
         assert_eq!(feed(&mut d, &a, 2).len(), 1);
-        // Long after it is.
+        // A fragment long after does belong to another datagram.
         feed(&mut d, &b, 100);
         assert_eq!(d.counters.event(again), 1);
     }
 }
 
-/// The first fragment of IPv6 has all headers, or Linux does not take it; of IPv4 it may be as short as can be.
+/// Linux ignores a first IPv6 fragment without the whole transport header. A first IPv4 fragment may be of any length.
 #[test]
 fn linux_wants_all_headers_in_the_first_fragment() {
     let mut d = decoder(Policy::Linux);
@@ -317,7 +321,7 @@ fn linux_wants_all_headers_in_the_first_fragment() {
     assert_eq!(feed(&mut d, &ipv4_fragment(1, 4, (2, 4, b'c'), 6), 1).len(), 1);
 }
 
-/// Every host discards a wrong header checksum, unless checksums are not checked.
+/// Every host discards a fragment with a wrong header checksum. The engine does so unless it ignores checksums.
 #[test]
 fn a_wrong_checksum_is_looked_at_where_it_counts() {
     for checksums in [false, true] {
@@ -393,7 +397,7 @@ fn tables_stay_within_their_limits() {
     assert_eq!(feed(&mut d, &ipv4_fragment(3, 2, (1, 2, b'b'), 253), 100).len(), 0);
 }
 
-/// Passive, the oldest datagram is evicted, and the newest is reassembled however many there are.
+/// In passive mode the oldest datagram is evicted, so the newest is reassembled however many there are.
 #[test]
 fn fragments_stay_within_their_limit() {
     let mut config = DecodeConfig::default();
@@ -408,12 +412,12 @@ fn fragments_stay_within_their_limit() {
     for (n, whole) in [(9, 0), (19, 1), (12, 1)] {
         assert_eq!(feed(&mut d, &ipv4_fragment(n, 2, (1, 2, b'b'), 253), 100).len(), whole, "{n}");
     }
-    // Long after, those kept have timed out.
+    // Much later, the kept datagrams have timed out, so none is evicted.
     feed(&mut d, &ipv4_fragment(50, 2, (0, 1, b'a'), 253), 1000);
     assert!(d.counters.defrag_tracker_hard_reuse < 15);
 }
 
-/// From a sender of its own, `10.0.0.from`.
+/// The fragment with the source address 10.0.0.`from`.
 fn from(mut fragment: Vec<u8>, from: u8) -> Vec<u8> {
     fragment[15] = from;
     fragment[10..12].fill(0);
@@ -448,7 +452,7 @@ fn a_flood_of_one_sender_leaves_others_alone() {
             if which == 2 {
                 assert!(d.counters.defrag_memuse <= 1 << 20, "{}", d.counters.defrag_memuse);
             }
-            // Those that waited are still there, and new ones find room.
+            // Other senders' waiting fragments are still there, and new ones find room.
             for id in [0, 7] {
                 assert_eq!(feed(&mut d, &of(id, (2, units, b'b'), 7), 102).len(), 1, "{which} {inline} {id}");
             }
@@ -473,7 +477,7 @@ fn inline_a_flood_is_not_let_in() {
         d.decode(&frame, &mut |p: &Packet<'_>| refused += u32::from(p.defrag_memcap_hit));
     }
     assert_eq!(refused, 90);
-    // When the time of those is over there is room for others of it.
+    // When the kept datagrams have timed out, the sender has room again.
     assert_eq!(look(&mut d, &fragment(false, 200, 4, (0, 2, b'a'), 64), 62, false), (None, 0));
     assert_eq!(look(&mut d, &fragment(false, 200, 4, (2, 4, b'a'), 64), 62, false), (None, 1));
 }
@@ -497,7 +501,7 @@ fn memory_stays_within_its_cap() {
                 number: u64::from(id),
             };
             d.decode(&frame, &mut |p: &Packet<'_>| hit += u32::from(p.defrag_memcap_hit));
-            // Trackers themselves come on top, a few hundred bytes each.
+            // The trackers need a few hundred bytes each in addition.
             assert!(d.counters.defrag_memuse < (64 << 10) + 64 * 1024, "{}", d.counters.defrag_memuse);
         }
         if inline {
@@ -505,11 +509,11 @@ fn memory_stays_within_its_cap() {
             assert!(hit > 100, "{hit}");
             assert_eq!(u64::from(hit), d.counters.defrag_memcap);
         } else {
-            // The oldest give way.
+            // The oldest datagrams are evicted.
             assert_eq!(hit, 0);
             assert!(d.counters.defrag_tracker_hard_reuse > 100);
         }
-        // When those kept have timed out there is room again.
+        // When the kept datagrams have timed out, there is room again.
         let [a, b] = [(0, 100, b'a'), (100, 200, b'b')].map(|p| fragment(false, 1, 200, p, 64));
         assert_eq!(feed(&mut d, &a, 1000).len() + feed(&mut d, &b, 1000).len(), 1);
     }
@@ -553,7 +557,7 @@ fn overlaps_are_events() {
     assert_eq!(d.counters.event(DecodeEvent::Ipv6FragOverlap), 1);
 }
 
-/// As [`decoder`], inline.
+/// A decoder in inline mode, with room for four datagrams.
 fn inline() -> Decoder {
     let mut config = DecodeConfig::default();
     config.defrag.inline = true;
@@ -561,7 +565,7 @@ fn inline() -> Decoder {
     Decoder::new(config)
 }
 
-/// Fragments of IPv4 and IPv6, with right checksums.
+/// A fragment of IPv4 or IPv6, with a correct checksum.
 fn fragment(v6: bool, id: u16, units: usize, piece: Piece, ttl: u8) -> Vec<u8> {
     if v6 {
         let mut b = ipv6_fragment(id.into(), units, piece, 253);
@@ -575,7 +579,7 @@ fn fragment(v6: bool, id: u16, units: usize, piece: Piece, ttl: u8) -> Vec<u8> {
     b
 }
 
-/// The result of fragments: refusals, and reassembled datagrams; `dropped` selects the datagrams to drop.
+/// The verdict on the captured packet, the number of reassembled datagrams, and whether to drop these.
 struct Looks(Option<Option<Refused>>, usize, bool);
 
 impl PacketSink for Looks {
@@ -609,11 +613,11 @@ fn nothing_more_of_a_dropped_datagram() {
             assert_eq!(look(&mut d, &b, time, false), (Some(Refused::Datagram), 0));
             assert_eq!(look(&mut d, &a, time, false), (Some(Refused::Datagram), 0));
         }
-        // Another one, and the same number when it is forgotten.
+        // Another datagram passes, and so does the same number once the dropped one is forgotten.
         assert_eq!(look(&mut d, &fragment(v6, 2, 4, (0, 2, b'a'), 64), 69, false), (None, 0));
         assert_eq!(look(&mut d, &a, 71, false), (None, 0));
         assert_eq!(look(&mut d, &b, 71, false), (None, 1));
-        // Where it was let through it may come again.
+        // A fragment of a forwarded datagram may come again.
         assert_eq!(look(&mut d, &b, 71, false), (None, 0));
     }
 }
@@ -630,7 +634,7 @@ fn inline_what_came_first_counts() {
         assert_eq!(feed((4, 6, b'c'), 6, 64), (None, 0));
         assert_eq!(feed((2, 3, b'x'), 3, 64), (Some(Refused::Unsound), 0), "another end");
         assert_eq!(feed((6, 8, b'x'), 9, 64), (Some(Refused::Unsound), 0), "behind the end");
-        // It is complete and stays so: a host may miss a part of it.
+        // A complete datagram is remembered, because a host may lack a part of it: only identical fragments pass.
         assert_eq!(feed((2, 4, b'b'), 6, 64), (None, 1));
         assert_eq!(feed((2, 4, b'x'), 6, 64), (Some(Refused::Datagram), 0), "something else");
         assert_eq!(feed((0, 6, b'a'), 7, 64), (Some(Refused::Datagram), 0), "cut in another way");
@@ -641,13 +645,13 @@ fn inline_what_came_first_counts() {
     let mut odd = fragment(false, 1, 4, (0, 2, b'a'), 64);
     odd[11] ^= 1;
     assert_eq!(look(&mut d, &odd, 10, false), (Some(Refused::Unsound), 0), "a wrong checksum");
-    // Another protocol in the first.
+    // The first fragment comes again with another next header.
     let first = fragment(true, 9, 4, (0, 2, b'a'), 64);
     let mut other = first.clone();
     other[40] = 59;
     assert_eq!(look(&mut d, &first, 10, false), (None, 0));
     assert_eq!(look(&mut d, &other, 10, false), (Some(Refused::Unsound), 0));
-    // Without room new ones are refused; expired ones make room.
+    // Without room, new datagrams are refused, even after one was dropped: the oldest has not timed out.
     for id in 20..23 {
         assert_eq!(look(&mut d, &fragment(false, id, 4, (0, 2, b'a'), 64), 10, false), (None, 0));
     }
@@ -662,7 +666,7 @@ fn inline_what_came_first_counts() {
     assert!(hit, "the oldest of all is not over");
 }
 
-/// Some hosts take a packet without a length as everything received.
+/// Some hosts accept an IPv6 packet with length 0, and read all received bytes.
 #[test]
 fn inline_what_has_no_length_is_all_there_is() {
     let udp = [0, 1, 0, 2, 0, 0, 0x12, 0x34, b'h', b'i'];
@@ -675,7 +679,7 @@ fn inline_what_has_no_length_is_all_there_is() {
     let mut payload = Vec::new();
     inline().decode(&frame, &mut |p: &Packet<'_>| payload.extend_from_slice(p.payload()));
     assert_eq!(payload, b"hi");
-    // A fragment header behind one that stands for nothing.
+    // A second fragment header, after that of an atomic fragment (RFC 6946).
     let mut packet = vec![0x60, 0, 0, 0, 0, 24, 44, 64];
     packet.extend_from_slice(&[0xfd; 32]);
     packet.extend_from_slice(&[44, 0, 0, 0, 0, 0, 0, 1, 17, 0, 0, 1, 0, 0, 0, 2, 0, 1, 0, 2, 0, 8, 0, 0]);

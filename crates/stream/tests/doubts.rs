@@ -220,7 +220,7 @@ fn a_connection_in_the_place_of_one_that_was_given_up() {
     b.send(&pkt(ToServer, SYN, 1000, 0, b""));
     b.send(&pkt(ToClient, RST | ACK, 0, 1001, b""));
     b.send(&pkt(ToServer, SYN, 1000, 0, b""));
-    // Not every answer counts.
+    // An answer that does not acknowledge this SYN has no effect.
     let out = b.send(&pkt(ToClient, SYN | ACK, 9000, 2001, b""));
     assert_eq!(events(&out), ["3whs_synack_resend_with_different_ack"]);
     assert!(b.send(&pkt(ToClient, SYN | ACK, 9000, 1001, b"")).accepted);

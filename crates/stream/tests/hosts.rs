@@ -153,7 +153,7 @@ fn what_is_acknowledged_stays() {
         b.session().app_disable();
         b.send(&client(1001, b"xATTACK"));
         b.send(&acks(1008));
-        // It begins before and ends after.
+        // This segment overlaps the acknowledged data and continues after it.
         b.send(&client(1001, b"yBENIGNzz"));
         b.send(&acks(1010));
         b.session().raw_trigger(ToServer);
@@ -367,17 +367,17 @@ fn a_connection_that_goes_on_behind_a_reset() {
     }
 }
 
-/// A server answers a SYN on a connection that looks open: for the server it is over.
+/// A server answers a SYN on a connection that looks open: for the server, the old connection is over.
 #[test]
 fn a_new_connection_in_the_place_of_one() {
     let mut b = Bench::connected(StreamConfig::default());
     b.send(&client(1001, b"hello "));
     b.send(&acks(1007));
-    // Linux closes whatever is acknowledged; other systems do not.
+    // Linux closes at such a reset, whatever it acknowledges; other systems do not.
     b.send(&flags(RST | ACK, acking(900_000, client(1007, b""))));
     assert_eq!(b.state(), TcpState::Established);
     assert_eq!(events(&b.send(&pkt(ToServer, SYN, 90_000, 0, b""))), ["est_syn_resend_diff_seq"]);
-    // Not every answer counts.
+    // The answer must acknowledge the new SYN, and have another number than the old connection's.
     assert!(!b.send(&pkt(ToClient, SYN | ACK, 70_000, 1001, b"")).reuse);
     assert!(!b.send(&pkt(ToClient, SYN | ACK, 5000, 90_001, b"")).reuse, "it is the one of before");
     assert!(b.send(&pkt(ToClient, SYN | ACK, 70_000, 90_001, b"")).reuse);

@@ -81,7 +81,7 @@ fn served(token: Option<&str>, test: impl FnOnce(SocketAddr, &Hub)) {
     }
     std::thread::scope(|s| {
         s.spawn(|| serve(&listener, &hub, &access, &|_| false, &|| stop.load(Ordering::Relaxed)));
-        // Also where the test fails.
+        // The guard stops the server even if the test fails.
         let _stop = Stop(&stop);
         test(listen, &hub);
     });
@@ -250,7 +250,7 @@ fn a_browser_shows_the_page() {
         assert!(!refused.contains("id=\"login\" hidden") && !refused.contains("W#01-eth0"), "{refused}");
     });
     served(None, |to, _| {
-        // What traffic says is text.
+        // Text from traffic is escaped.
         let _ = shown(to, "#alerts", &["20 of the last 20 alerts", "alert &lt;b&gt;number&lt;/b&gt; 19"]);
         let _ = shown(to, "#health", &["eth0 queue: 57", "nfq.queue-length"]);
     });

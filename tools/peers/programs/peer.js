@@ -68,7 +68,7 @@ async function read(url, seen, stop) {
   if (body) seen.push(['body', body]);
 }
 
-// Some of what is read at a time; `flush` waits for what was asked before it.
+// Fetches several at a time; `flush` waits for all earlier fetches.
 const waiting = [], running = new Set();
 async function get(number, url) {
   const seen = [], stop = new AbortController();
@@ -96,4 +96,4 @@ process.on('uncaughtException', (e) => process.stderr.write(String(e.stack) + '\
 const lines = readline.createInterface({ input: process.stdin });
 lines.on('line', (line) => { waiting.push(line.trim()); next(); });
 lines.on('close', () => process.exit(0));
-setInterval(() => {}, 1000);  // There is always something to wait for.
+setInterval(() => {}, 1000);  // Keeps the process alive while nothing else is pending.

@@ -111,7 +111,7 @@ def tls(certificate):
 
 
 def by_zlib(url):
-    """The standard library: http.client reads the response, zlib undoes what the response names."""
+    """The standard library: http.client reads the response, and zlib decodes the coding that it names."""
     import http.client
     import urllib.parse
     import zlib
@@ -125,7 +125,7 @@ def by_zlib(url):
     except http.client.IncompleteRead as e:
         body = e.partial
     if (response.headers.get('Content-Encoding') or '').strip().lower() in ('gzip', 'x-gzip', 'deflate'):
-        # Both formats of zlib, told apart by their header, piece by piece as a program that reads a stream does.
+        # Accepts gzip and zlib by their headers. Decodes piece by piece, as a program that reads a stream does.
         undo = zlib.decompressobj(zlib.MAX_WBITS | 32)
         for at in range(0, len(body), 64):
             yield 'body', undo.decompress(body[at:at + 64])
@@ -154,7 +154,7 @@ def fetch(number, url, read):
     try:
         for place, text in read(url):
             seen[place] = seen.get(place, '') + latin(text)
-    except Exception as e:  # What was read until then was read.
+    except Exception as e:  # Data read before the error counts.
         print(f'{number}: {e!r}', file=sys.stderr)
     say({'from': number, 'seen': list(seen.items())})
 

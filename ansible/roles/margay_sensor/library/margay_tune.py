@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Tunes a sensor by `margay tune`, with check mode and diff."""
+"""Tunes a sensor with `margay tune`; supports check mode and diff."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ EXAMPLES = r"""
 
 
 def goal(params):
-    """The words of the command line."""
+    """The arguments that describe the goal to `margay tune`."""
     words = ["--for", params["mode"]]
     for name in ("rate", "leave", "memory"):
         if params[name]:
@@ -126,7 +126,7 @@ def goal(params):
 
 
 def run(module, words):
-    """Runs the command; what goes wrong is the module's failure."""
+    """Runs `margay tune`, and fails the module if that fails."""
     code, out, err = module.run_command([module.params["program"], "tune", *words])
     if code != 0:
         module.fail_json(msg=err.strip() or out.strip(), rc=code, stdout=out, stderr=err)
@@ -134,7 +134,7 @@ def run(module, words):
 
 
 def planned(module):
-    """The plan, and its settings as a difference."""
+    """The module's result for the plan, with the settings as a diff."""
     plan = json.loads(run(module, ["plan", "--json", *goal(module.params)]))
     settings = [s for step in plan["steps"] for s in step["settings"] if s["changes"]]
 
@@ -153,12 +153,12 @@ def planned(module):
 
 
 def sections(module):
-    """What the journal says."""
+    """The sections of the journal of applied settings."""
     return json.loads(run(module, ["status", "--json"]))["sections"]
 
 
 def main():
-    """The module."""
+    """Runs the module."""
     module = AnsibleModule(
         argument_spec={
             "state": {"choices": ["planned", "applied", "confirmed", "undone"], "default": "applied"},

@@ -10,7 +10,7 @@ macro_rules! in_namespace {
     ($($rest:tt)*) => { margay_testing::in_namespace! { $($rest)* } };
 }
 
-/// Whether a program of XDP is at the interface.
+/// Whether an XDP program is attached to the interface.
 pub(crate) fn has_program(name: &str) -> bool {
     let o = Command::new("ip").args(["link", "show", name]).output().expect("ip runs");
     String::from_utf8_lossy(&o.stdout).contains("xdp")

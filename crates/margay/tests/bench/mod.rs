@@ -108,7 +108,7 @@ impl Bench {
         Bench::with(|client| pair("ia", "c0", client))
     }
 
-    /// As above, with another link between the client's `c0` and `ia`.
+    /// As [`Bench::new`], with another link between the client's `c0` and `ia`.
     pub(crate) fn with(left: impl FnOnce(&Ns)) -> Bench {
         // Only the test sends packets.
         sysctl("ipv6/conf/default/disable_ipv6", "1");
@@ -414,7 +414,7 @@ impl BadLink {
         BadLink::slow(ns, a, b, seed, permille, Duration::ZERO)
     }
 
-    /// As above, with a delay for each packet.
+    /// As [`BadLink::start`], with a delay for each packet.
     pub(crate) fn slow(
         ns: &Ns,
         a: &'static str,

@@ -107,12 +107,12 @@ impl Engine {
     }
 }
 
-/// How often each alert of each conversation came, at either end.
+/// The number of alerts by sid, addresses and ports.
 pub(crate) fn alerts(dir: &Path) -> BTreeMap<String, usize> {
     let mut out = BTreeMap::new();
     for e in events(dir).iter().filter(|e| e["event_type"] == "alert") {
         let sid = &e["alert"]["signature_id"];
-        // A count by address may be completed by any packet, depending on the order of the workers.
+        // Depending on the order of the workers, any packet of the source may complete a count by address.
         let place = match sid.as_u64() {
             Some(1_000_002) => format!("{}", e["src_ip"]),
             _ => format!("{} {} {} {} {}", e["src_ip"], e["src_port"], e["dest_ip"], e["dest_port"], e["proto"]),
