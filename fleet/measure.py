@@ -212,7 +212,7 @@ def threads(pid):
 
 
 def cost(line, folder):
-    """Runs an engine. Returns the CPU seconds of its worker, and of all its threads."""
+    """Runs an engine. Returns the CPU seconds of its worker, of all its threads, and of each thread by name."""
     with open(folder / "said", "wb") as said:
         process = subprocess.Popen([str(word) for word in line], stdout=said, stderr=said)
         seen = {}
@@ -221,8 +221,11 @@ def cost(line, folder):
             time.sleep(0.02)
     if process.returncode != 0:
         sys.exit((folder / "said").read_text())
-    worker = sum(spent for name, spent in seen.values() if name.startswith("W#"))
-    return worker / 1e9, sum(spent for _, spent in seen.values()) / 1e9
+    by_name = Counter()
+    for name, spent in seen.values():
+        by_name[name] += spent / 1e9
+    # In the run mode `single`, the worker is the first thread.
+    return seen[str(process.pid)][1] / 1e9, by_name.total(), by_name
 
 
 def kafka(options, folder):
@@ -249,6 +252,9 @@ def kafka(options, folder):
         a, b = (statistics.median(f[at] for f in figures[what]) for what in ("file", "broker"))
         each = (b - a) / options.events
         print(f"{name}: {a:.2f} s to a file, {b:.2f} s to a broker: {each * 1e6:+.2f} us an event, {each * 50_000:+.1%} of a core at 50,000 events a second")
+    for what, runs in figures.items():
+        names = sorted({name for run in runs for name in run[2]})
+        print(f"{what}: " + ", ".join(f"{name} {statistics.median(run[2][name] for run in runs):.2f} s" for name in names))
 
 
 def main():
