@@ -23,6 +23,7 @@ mod builder;
 mod classification;
 mod context;
 mod descriptions;
+mod digests;
 mod error;
 mod event_names;
 mod firewall;

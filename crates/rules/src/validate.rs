@@ -4,6 +4,7 @@ use crate::ast::{Arrow, BufferCheck, Check, Compare, Content, FlowCheck, Protoco
 use crate::builder::{Builder, Group, PAYLOAD};
 use crate::error::{Fail, fail};
 use crate::keywords::Direction;
+use crate::{digests, protocol};
 
 const M: &str = "detect-parse";
 
@@ -21,12 +22,13 @@ pub(crate) fn finish(b: &mut Builder<'_>) -> Result<(), Fail> {
     }
     flow_and_direction(b)?;
     packet_or_stream(b)?;
+    headers_of_protocol(b)?;
     for g in &b.groups {
         group(g, sid)?;
     }
     sizes(b)?;
     negated_dsize(b);
-    upper_case_serials(b);
+    digests::fold(b)?;
     frames_of_any_flow(b);
     let groups = std::mem::take(&mut b.groups);
     b.rule.buffers =
@@ -132,7 +134,32 @@ fn packet_or_stream(b: &Builder<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-fn contents(checks: &[BufferCheck]) -> impl Iterator<Item = &Content> {
+/// Rejects header buffers of packets that the rule's protocol excludes.
+fn headers_of_protocol(b: &Builder<'_>) -> Result<(), Fail> {
+    for g in &b.groups {
+        let name = g.checks.buffer.as_str();
+        let fits = match (name, &b.rule.protocol) {
+            ("tcp.hdr" | "udp.hdr" | "icmpv4.hdr" | "icmpv6.hdr", Protocol::Ip | Protocol::Ipv4 | Protocol::Ipv6) => {
+                true
+            }
+            ("tcp.hdr" | "udp.hdr" | "icmpv4.hdr" | "icmpv6.hdr", Protocol::PacketHeader) => true,
+            ("tcp.hdr", Protocol::Tcp | Protocol::TcpPacket | Protocol::TcpStream) => true,
+            ("udp.hdr", Protocol::Udp) => true,
+            ("icmpv4.hdr", Protocol::Icmp | Protocol::Icmpv4) => true,
+            ("icmpv6.hdr", Protocol::Icmp | Protocol::Icmpv6) => true,
+            ("tcp.hdr", Protocol::App(app)) => protocol::transports(app)[0],
+            ("udp.hdr", Protocol::App(app)) => protocol::transports(app)[1],
+            ("tcp.hdr" | "udp.hdr" | "icmpv4.hdr" | "icmpv6.hdr", _) => false,
+            _ => true,
+        };
+        if !fits {
+            return fail(M, format!("rule {}: no packet of the rule's protocol has {name}", b.rule.sid));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn contents(checks: &[BufferCheck]) -> impl Iterator<Item = &Content> {
     checks.iter().filter_map(|c| if let BufferCheck::Content(c) = c { Some(c) } else { None })
 }
 
@@ -202,30 +229,6 @@ fn named(buffer: &str, c: &Content, sid: u32) -> Result<(), Fail> {
         "http.protocol" if c.bytes.contains(&b' ') => {
             return fail("detect-http-protocol", "Invalid http.protocol string containing a space");
         }
-        "tls.cert_fingerprint" if c.bytes.len() != 59 => {
-            return Err(Fail::warned(
-                "detect-tls-cert-fingerprint",
-                format!(
-                    "rule {sid}: Invalid length of the specified fingerprint. This rule will therefore never match."
-                ),
-            ));
-        }
-        "ja3.hash" | "ja3s.hash" if c.bytes.iter().any(|b| !b.is_ascii_hexdigit()) => {
-            return fail(
-                if buffer == "ja3.hash" { "detect-tls-ja3-hash" } else { "detect-tls-ja3s-hash" },
-                format!("rule {sid}: Invalid {buffer} string: there is a character that is not hexadecimal."),
-            );
-        }
-        "ja3.hash" | "ja3s.hash" if c.bytes.len() != 32 => {
-            return Err(Fail::warned(
-                if buffer == "ja3.hash" { "detect-tls-ja3-hash" } else { "detect-tls-ja3s-hash" },
-                format!(
-                    "rule {sid}: Invalid length of the specified JA3{} hash (should be 32 characters long). This rule \
-                     will therefore never match.",
-                    if buffer == "ja3.hash" { "" } else { "S" }
-                ),
-            ));
-        }
         _ => {}
     }
     Ok(())
@@ -253,7 +256,8 @@ fn required(checks: &[BufferCheck], limit: i64) -> Option<i64> {
         let length = c.bytes.len() as i64;
         let relative = c.distance.is_some() || c.within.is_some();
         if n == 0 {
-            total = length;
+            // A distance counts even if there is no match before (observed).
+            total = length.saturating_add(number(c.distance.as_ref()).unwrap_or(0));
         } else if relative {
             total = total.saturating_add(number(c.distance.as_ref()).unwrap_or(0));
             if c.negated {
@@ -299,17 +303,6 @@ fn negated_dsize(b: &mut Builder<'_>) {
         };
         if deeper && c.distance.is_none() && c.within.is_none() {
             c.depth = Some(Value::Number(most));
-        }
-    }
-}
-
-/// Certificate serial numbers are in upper case, so contents for them are converted to upper case.
-fn upper_case_serials(b: &mut Builder<'_>) {
-    let serials =
-        b.groups.iter_mut().filter(|g| g.checks.buffer == "tls.cert_serial" && g.checks.transforms.is_empty());
-    for c in serials.flat_map(|g| &mut g.checks.checks) {
-        if let BufferCheck::Content(c) = c {
-            c.bytes.make_ascii_uppercase();
         }
     }
 }

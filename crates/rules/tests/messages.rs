@@ -46,6 +46,7 @@ fn content_and_its_modifiers() {
             "detect-offset",
             "can't have a relative keyword set along with 'fast_pattern:only;'.",
         ),
+        ("content:\"a\"; offset:2; startswith;", "detect-depth", "can't mix offset with startswith."),
         ("content:\" \"; within:1048577;", "detect-within", "invalid value for within: 1048577"),
         ("content:\" \"; distance:-1048577;", "detect-distance", "invalid value for distance: -1048577"),
         ("content:\"Alice\"; depth:d;", "detect-depth", "unknown byte_ keyword var seen in depth - d."),
@@ -246,6 +247,25 @@ fn taken_and_refused() {
         (tcp, "- flow:no_frag; flow:no_frag;"),
         (tcp, "+ content:\"abc\"; fast_pattern:0,2; fast_pattern:0,2;"),
         (tcp, "- content:\"abc\"; fast_pattern; fast_pattern;"),
+        (tcp, "- content:!\"abc\"; depth:9; fast_pattern:0,2;"),
+        (tcp, "+ content:!\"abc\"; fast_pattern:0,2;"),
+        (tcp, "- content:\"abc\"; http_uri; rawbytes;"),
+        (tcp, "+ content:\"x\"; content:\"abc\"; http_uri; rawbytes;"),
+        // Sizes: the distance of the first content counts.
+        (http, "- http.uri; content:\"abc\"; distance:2; bsize:4;"),
+        (http, "+ http.uri; content:\"abc\"; distance:-2; bsize:2;"),
+        (tcp, "- content:\"abc\"; distance:2; dsize:4;"),
+        // Header buffers of another protocol.
+        ("alert udp any any -> any any", "- tcp.hdr; content:\"a\";"),
+        ("alert icmpv6 any any -> any any", "- icmpv4.hdr; content:\"a\";"),
+        ("alert icmp any any -> any any", "+ icmpv6.hdr; content:\"a\";"),
+        ("alert dns any any -> any any", "+ udp.hdr; content:\"a\";"),
+        (http, "- udp.hdr; content:\"a\";"),
+        (http, "+ tcp.hdr; content:\"a\";"),
+        // The case of hosts.
+        (http, "- pcre:\"/A/W\";"),
+        (http, "+ pcre:\"/A/Wi\";"),
+        (http, "+ pcre:\"/\\S/W\";"),
         // Relative keywords.
         (tcp, "- byte_extract:1,0,x; pcre:\"/a/R\";"),
         (tcp, "+ content:\"a\"; byte_extract:1,0,x; pcre:\"/a/R\";"),
@@ -253,6 +273,9 @@ fn taken_and_refused() {
         // Others.
         ("alert ip any any -> any any", "- ip_proto:6; prefilter;"),
         ("alert pkthdr any any -> any any", "+ ip_proto:6;"),
+        ("alert ip any any -> any any", "- ip_proto:>6; ip_proto:<6;"),
+        ("alert ip any any -> any any", "- ip_proto:<4; ip_proto:>6;"),
+        ("alert ip any any -> any any", "+ ip_proto:>6; ip_proto:<7;"),
         ("alert ip any any -> any any", "- ip_proto:6; http.uri; content:\"a\";"),
         ("alert ip any any -> any any", "- ip_proto:6; flow:only_stream; content:\"a\";"),
         ("alert ip any any -> any any", "+ ip_proto:6; content:\"a\";"),
@@ -260,12 +283,37 @@ fn taken_and_refused() {
         (tcp, "+ xbits:set,a;"),
         (tls, "- ja3.hash; content:\"077d20c3f8c5a1g091dc937c515b69c1\";"),
         (tls, "+ ja3.hash; content:\"077d20c3f8c5a1b091dc937c515b69c1\";"),
+        (tls, "- tls.cert_fingerprint; content:\"77d20c3f8c5a1b091dc937c515b69c177d20c3f8c5a1b091dc937c515b6\";"),
+        (tls, "- tls.cert_serial; content:\"ABC\";"),
+        (tls, "+ tls.cert_serial; content:\"AB\";"),
+        ("alert ssh any any -> any any", "- ssh.hassh; content:\"abc\";"),
+        ("alert ssh any any -> any any", "- ssh.hassh.server; content:\"077d20c3f8c5a1g091dc937c515b69c1\";"),
+        ("alert ssh any any -> any any", "+ ssh.hassh.server; content:\"077D20c3f8c5a1b091dc937c515b69c1\";"),
     ] {
         let (taken, options) = options.split_at(2);
         let rule = format!("{header} ({options} sid:1;)");
         let loaded = load(&rule);
         let said: Vec<_> = loaded.errors.iter().flat_map(|e| &e.messages).map(|m| &m.text).collect();
         assert_eq!(loaded.errors.is_empty(), taken == "+ ", "{rule}: {said:?}");
+    }
+}
+
+#[test]
+fn digests_are_in_one_case() {
+    let digest = "077D20C3F8C5A1B091DC937C515B69C1";
+    for (buffer, content, want) in [
+        ("ja3.hash", digest, digest.to_lowercase()),
+        ("ja3s.hash", digest, digest.to_lowercase()),
+        ("ssh.hassh", digest, digest.to_lowercase()),
+        ("ssh.hassh.server", digest, digest.to_lowercase()),
+        ("tls.cert_serial", "ab:cd", "AB:CD".to_owned()),
+    ] {
+        let l = load(&format!("alert tcp any any -> any any ({buffer}; content:\"{content}\"; nocase; sid:1;)"));
+        let rule = l.rules.iter().chain(&l.set_aside).next().unwrap_or_else(|| panic!("{buffer}: {:?}", l.errors));
+        let Some(BufferCheck::Content(c)) = rule.buffers[0].checks.first() else { panic!("{buffer}: no content") };
+        assert_eq!(String::from_utf8_lossy(&c.bytes), want, "{buffer}");
+        let warned = l.warnings.iter().any(|w| w.message.text.contains("should not be used together with nocase"));
+        assert!(warned, "{buffer}: {:?}", l.warnings);
     }
 }
 

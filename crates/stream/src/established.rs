@@ -298,6 +298,15 @@ impl StreamEngine {
             self.event(out, E::FinInvalidAck);
             return false;
         }
+        if !self.config.inline && is_client_alone(session, s) {
+            // No packet announced a window for it (observed).
+            self.event(out, E::FinOutOfWindow);
+            if s.len() > 0 {
+                self.take_data(session, s);
+                self.take_ack(session, s, out);
+            }
+            return s.len() > 0;
+        }
         // A FIN may come before unacknowledged data that was seen, but not before acknowledged data.
         if seq::lt(s.end(), session.peers[s.from].last_ack) && session.flags & flag::ASYNC == 0
             || beyond(session, s, out)
@@ -632,6 +641,12 @@ fn beyond(session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
     }
     out.doubt |= doubt::BEYOND;
     s.len() == 0 || !may_be_taken(session, s)
+}
+
+/// Whether a segment is of a client whose SYN the sensor saw, in a session without packets of the server.
+fn is_client_alone(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let [client, server] = &session.peers;
+    s.from == 0 && session.flags & flag::ASYNC != 0 && client.tcp_flags & tcp::SYN != 0 && server.tcp_flags == 0
 }
 
 /// Passive: whether a receiver may accept data of a segment beyond its window. If the segment begins in the window,

@@ -79,6 +79,11 @@ fn one_side_only() {
     assert!(b.send(&pkt(ToServer, ACK, 1001, 5001, b"request")).new_data[0]);
     assert_eq!(b.read(ToServer, false), "request");
     assert!(b.session().is_async());
+    // No packet announced a window for the FIN. Its data counts.
+    let out = b.send(&pkt(ToServer, FIN | PSH | ACK, 1008, 5001, b" more"));
+    assert_eq!((events(&out), b.state()), (vec!["fin_out_of_window"], TcpState::Established));
+    b.session().finish_streams();
+    assert_eq!(b.read(ToServer, true), " more");
 }
 
 #[test]

@@ -188,6 +188,11 @@ impl Scope {
             if let Some(s) = b.side {
                 side(s == Side::ToServer, s == Side::ToClient);
             }
+            if let Some((name, _)) = b.buffer.strip_prefix("frame:").and_then(|f| f.split_once('.'))
+                && margay_app::ALL.iter().any(|p| p.header_names().any(|h| h.0 == name))
+            {
+                named.get_or_insert_with(|| if name == "http1" { "http" } else { name }.to_owned());
+            }
             let Some(i) = info::buffer(&b.buffer) else { continue };
             side(i.to_server, i.to_client);
             if is_file(&b.buffer) {

@@ -162,7 +162,7 @@ impl Analysed {
         }
         let f = self.flow();
         let state = (f.established || f.not_established || f.stateless) && f.stream != Some(false);
-        let flow = self.scope.app_proto != "unknown"
+        let flow = self.is_app()
             || state
             || any(&|c| {
                 matches!(
@@ -206,6 +206,11 @@ impl Analysed {
         .collect()
     }
 
+    /// Whether it inspects an application protocol, one that it names or any that has files.
+    fn is_app(&self) -> bool {
+        self.scope.app_proto != "unknown" || self.rule.buffers.iter().any(|b| b.app)
+    }
+
     /// Whether it applies to single packets, apart from streams.
     fn needs_packet(&self) -> bool {
         let headers =
@@ -237,7 +242,7 @@ impl Analysed {
             (r.dport.any, "dp_any"),
             (r.noalert, "noalert"),
             (any(&|c| matches!(c, Check::Dsize(_))), "dsize"),
-            (self.scope.app_proto != "unknown", "applayer"),
+            (self.is_app(), "applayer"),
             (self.needs_packet(), "need_packet"),
             (stream, "need_stream"),
             (self.mpm.as_ref().is_some_and(|m| m.content.negated), "negated_mpm"),

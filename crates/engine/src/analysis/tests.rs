@@ -56,6 +56,11 @@ fn kinds_of_places() {
     // An old modifier implies HTTP/1.
     let l = line("content:\"/x\"; http_uri;", "tcp");
     assert!(l.contains("\"app_proto\":\"http\"") && !l.contains("http2"), "{l}");
+    // A frame names its protocol, and files belong to several.
+    let l = line("frame:http1.request; content:\"a\";", "tcp");
+    assert!(l.contains("\"app_proto\":\"http\"") && l.contains("\"requirements\":[\"flow\"]"), "{l}");
+    let l = line("fileext:\"pdf\";", "tcp");
+    assert!(l.contains("\"app_proto\":\"unknown\"") && l.contains("\"applayer\"") && l.contains("[\"flow\"]"), "{l}");
     let l = line("flow:established; dsize:0;", "tcp");
     assert!(l.contains("\"requirements\":[\"no_payload\",\"flow\"]") && l.contains("\"dsize\":{\"equal\":0}"), "{l}");
 }

@@ -2,7 +2,7 @@
 
 use super::{Buffer, Keyword};
 use crate::ast::{BufferCheck, Content, Effect, Value};
-use crate::builder::{Builder, Input, Spot};
+use crate::builder::{Builder, Input, PAYLOAD, Spot};
 use crate::error::{Fail, fail};
 use crate::keywords::http;
 
@@ -330,9 +330,12 @@ fn startswith(b: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
     if c.distance.is_some() || c.within.is_some() {
         return fail(M, MIXED);
     }
+    if c.negated && c.fast_pattern {
+        return fail(M, "can't have a relative negated keyword set along with a 'fast_pattern'.");
+    }
     position_allowed(c, M, true)?;
     if c.offset.is_some() {
-        return fail(M, "can't use offset with startswith.");
+        return fail(M, "can't mix offset with startswith.");
     }
     c.depth = Some(Value::Number(c.bytes.len() as i64));
     c.starts_with = true;
@@ -349,7 +352,12 @@ fn rawbytes(b: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
     if let Some(info) = b.current.and_then(|g| b.groups.get(g)).and_then(|g| g.info) {
         return fail(M, format!("\"rawbytes\" cannot be combined with the \"{}\" sticky buffer", info.internal));
     }
-    let (_, c) = last(b, M, "\"rawbytes\" needs a preceding content option")?;
+    // It belongs to the payload's last content, even if a modifier moved a later content to another buffer.
+    let payload = b.groups.iter_mut().find(|g| g.checks.buffer == PAYLOAD && g.checks.transforms.is_empty());
+    let c = payload.and_then(|g| {
+        g.checks.checks.iter_mut().rev().find_map(|c| if let BufferCheck::Content(c) = c { Some(c) } else { None })
+    });
+    let Some(c) = c else { return fail(M, "\"rawbytes\" needs a preceding content option") };
     if c.raw_bytes {
         return fail(M, "can't use multiple rawbytes modifiers for the same content. ");
     }
@@ -409,6 +417,9 @@ pub(super) fn fast_pattern(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fai
             let Ok(l) = l.parse::<u16>() else {
                 return fail(M, format!("Invalid value for fast pattern: \"{l}\""));
             };
+            if c.negated && relative {
+                return fail(M, "fast_pattern; cannot be used with negated content, along with relative modifiers");
+            }
             let end = usize::from(o) + usize::from(l);
             if end > length {
                 return fail(M, format!("Fast pattern (length + offset ({end})) exceeds pattern length ({length})"));

@@ -105,17 +105,17 @@ pub(super) fn test(i: &Input<'_>, kind: KeywordKind) -> Result<(NumberTest, Whic
         }
         KeywordKind::Flags { max, words } => flags(i, max, words).map(|c| (NumberTest::Compare(c), Which::Any)),
         KeywordKind::Own(read) => {
-            let condition = read(&i.text).or_else(|why| fail("detect", format!("{}: {why}", i.written)))?;
+            let condition = read(&i.text).or_else(|why| fail("detect-parse", format!("{}: {why}", i.written)))?;
             Ok((own(i, condition)?, Which::Any))
         }
-        KeywordKind::Buffer { .. } => fail("detect", format!("{} is a buffer and takes no value", i.written)),
+        KeywordKind::Buffer { .. } => fail("detect-parse", format!("{} is a buffer and takes no value", i.written)),
     }
 }
 
 fn own(i: &Input<'_>, condition: NumberCondition) -> Result<NumberTest, Fail> {
     let number = |text: &str, max| match compare(text, max) {
         Some(c) => Ok(c),
-        None => fail("detect", format!("invalid value for {}: \"{text}\"", i.written)),
+        None => fail("detect-parse", format!("invalid value for {}: \"{text}\"", i.written)),
     };
     Ok(match condition {
         NumberCondition::Compare { text, max } => NumberTest::Compare(number(&text, max)?),
@@ -141,7 +141,7 @@ fn flags(i: &Input<'_>, max: u64, words: &[(&str, u64)]) -> Result<Compare, Fail
         let (name, set) = word.strip_prefix('!').map_or((word, true), |n| (n.trim(), false));
         let Some((_, bit)) = words.iter().find(|w| name.eq_ignore_ascii_case(w.0)) else {
             let known = words.iter().map(|w| w.0).collect::<Vec<_>>().join(", ");
-            return fail("detect", format!("{}: \"{word}\" is none of {known}", i.written));
+            return fail("detect-parse", format!("{}: \"{word}\" is none of {known}", i.written));
         };
         mask |= bit;
         value |= if set { *bit } else { 0 };

@@ -110,7 +110,7 @@ fn settings(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     let plain: String = name.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase()).collect();
     let named = plain.strip_prefix("settings").and_then(|n| SETTINGS.iter().find(|s| s.0 == n)).map(|s| s.1);
     let Some(tag) = named.or_else(|| name.parse::<u16>().ok().map(u32::from)) else {
-        return fail("detect", format!("http2.settings: \"{name}\" is no setting"));
+        return fail("detect-parse", format!("http2.settings: \"{name}\" is no setting"));
     };
     let rest = rest.trim();
     let value = match rest {
@@ -119,7 +119,7 @@ fn settings(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     };
     match value {
         Some(value) => Ok((NumberTest::Tagged { tag, value }, Which::Any)),
-        None => fail("detect", format!("invalid value for http2.settings: \"{rest}\"")),
+        None => fail("detect-parse", format!("invalid value for http2.settings: \"{rest}\"")),
     }
 }
 

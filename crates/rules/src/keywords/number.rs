@@ -18,7 +18,7 @@ pub(crate) fn integer(
 ) -> Result<(NumberTest, Which), Fail> {
     let (value, which) = i.text.split_once(',').map_or((&*i.text, ""), |(v, w)| (v.trim(), w.trim()));
     let Some(which) = self::which(which) else {
-        return fail("detect", format!("{}: \"{which}\" is none of all, all1, any, nbN, or a place", i.written));
+        return fail("detect-parse", format!("{}: \"{which}\" is none of all, all1, any, nbN, or a place", i.written));
     };
     let (name, negated) = value.trim().strip_prefix('!').map_or((value.trim(), false), |n| (n.trim(), true));
     if let Some(n) = named(&name.to_ascii_lowercase()) {
@@ -26,7 +26,7 @@ pub(crate) fn integer(
     }
     match compare(value, max) {
         Some(c) => Ok((NumberTest::Compare(c), which)),
-        None => fail("detect", format!("invalid value for {}: \"{value}\"", i.written)),
+        None => fail("detect-parse", format!("invalid value for {}: \"{value}\"", i.written)),
     }
 }
 

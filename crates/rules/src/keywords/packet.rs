@@ -249,6 +249,12 @@ fn ip_proto(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             (Compare::Less(_), Compare::Less(_)) => {
                 return fail(M, "can't use a eq or lt ipproto along with a less than ipproto in the same sig ");
             }
+            (Compare::Greater(least), Compare::Less(most)) if most <= least => {
+                return fail(M, "can't use a have both gt and lt ipprotos, with the lt being lower than gt value");
+            }
+            (Compare::Less(most), Compare::Greater(least)) if most <= least => {
+                return fail(M, "can't have both gt and lt ipprotos, with the lt being lower than gt value");
+            }
             _ => {}
         }
     }

@@ -54,36 +54,7 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         override_limits: false,
         captures: Vec::new(),
     };
-    let mut buffer: Option<&'static Buffer> = None;
-    for c in letters.chars() {
-        match c {
-            'A' | 'E' | 'G' | 'i' | 'm' | 's' | 'x' => {
-                if !p.options.contains(c) {
-                    p.options.push(c);
-                }
-            }
-            'R' => p.relative = true,
-            'O' => p.override_limits = true,
-            'B' => {
-                if buffer.is_some() {
-                    return fail(M, "regex modifier 'B' inconsistent with an http buffer modifier");
-                }
-                p.raw = true;
-            }
-            _ => {
-                let Some(new) = http_buffer(c) else {
-                    return fail(M, format!("unknown regex modifier '{c}'"));
-                };
-                if p.raw {
-                    return fail(M, format!("regex modifier '{c}' inconsistent with 'B'"));
-                }
-                if buffer.is_some() {
-                    return fail(M, "only one pcre option to specify a buffer type is allowed");
-                }
-                buffer = Some(new);
-            }
-        }
-    }
+    let buffer = modifiers(&mut p, letters)?;
     let shape = shape(pattern, text)?;
     captures(&mut p, names, &shape, tail)?;
     let group = match buffer {
@@ -124,6 +95,58 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     b.add(group, BufferCheck::Pcre(p));
     Ok(())
+}
+
+/// Applies the letters after the expression. Returns the buffer that one of them names.
+fn modifiers(p: &mut Pcre, letters: &str) -> Result<Option<&'static Buffer>, Fail> {
+    let mut buffer: Option<&'static Buffer> = None;
+    for c in letters.chars() {
+        match c {
+            'A' | 'E' | 'G' | 'i' | 'm' | 's' | 'x' => {
+                if !p.options.contains(c) {
+                    p.options.push(c);
+                }
+            }
+            'R' => p.relative = true,
+            'O' => p.override_limits = true,
+            'B' => {
+                if buffer.is_some() {
+                    return fail(M, "regex modifier 'B' inconsistent with an http buffer modifier");
+                }
+                p.raw = true;
+            }
+            _ => {
+                let Some(new) = http_buffer(c) else {
+                    return fail(M, format!("unknown regex modifier '{c}'"));
+                };
+                if p.raw {
+                    return fail(M, format!("regex modifier '{c}' inconsistent with 'B'"));
+                }
+                if buffer.is_some() {
+                    return fail(M, "only one pcre option to specify a buffer type is allowed");
+                }
+                buffer = Some(new);
+            }
+        }
+    }
+    if buffer.is_some_and(|b| b.name == http::HOST.name) && !p.options.contains('i') && has_upper_case(&p.pattern) {
+        return fail(
+            M,
+            "pcre host(\"W\") specified has an uppercase char.  Since the hostname buffer we match against is actually \
+             lowercase, please specify an all lowercase based pcre.",
+        );
+    }
+    Ok(buffer)
+}
+
+/// Whether an expression has an upper-case letter that is not part of an escape sequence.
+fn has_upper_case(pattern: &str) -> bool {
+    let mut escaped = false;
+    pattern.bytes().any(|c| {
+        let found = !escaped && c.is_ascii_uppercase();
+        escaped = !escaped && c == b'\\';
+        found
+    })
 }
 
 /// Whether a buffer is the one for `Q`.
