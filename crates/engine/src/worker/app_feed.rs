@@ -435,8 +435,8 @@ impl Stages {
             }
         }
         for d in order {
-            // The rest of this direction is not parsed. Data below the depth that waits for an acknowledgment still is.
-            if tcp.depth_reached(d) && (all || !tcp.app_unacknowledged(d)) {
+            // The parser was offered all acknowledged data. The rest of this direction is not parsed.
+            if tcp.depth_reached(d) {
                 app.session.truncate(&mut feeder.cx(false), d);
             }
         }
