@@ -477,15 +477,3 @@ fn what_the_host_reads_is_seen() {
     }
     assert!(missed.is_empty(), "{missed:#?}");
 }
-
-/// Data that waits for an acknowledgment when the stream reaches its depth is parsed once it is acknowledged.
-#[test]
-fn data_in_flight_at_the_depth_is_parsed() {
-    let end = NEXT + ATTACK.len() as i64;
-    let beyond = [b'\n'; 200];
-    let segments = vec![client(NEXT, ATTACK), client(end, &beyond), server(end + beyond.len() as i64, ANSWER)];
-    let depth = format!("stream.reassembly.depth={}", end + 100);
-    let _ = run("segments-depth", &[&trick("in flight at the depth", segments)], &["--set", &depth]);
-    let events = std::fs::read_to_string(Path::new(env!("CARGO_TARGET_TMPDIR")).join("segments-depth/eve.json"));
-    assert!(events.expect("events").contains("\"signature_id\":1,"), "the request was not parsed");
-}

@@ -435,7 +435,8 @@ impl Stages {
             }
         }
         for d in order {
-            // The parser was offered all acknowledged data. The rest of this direction is not parsed.
+            // The parser was offered all acknowledged data. The rest of this direction is not parsed, even if it lies below the
+            // depth and only its acknowledgment is missing: Suricata ends files there too (case filestore-v2.7-stream-depth).
             if tcp.depth_reached(d) {
                 app.session.truncate(&mut feeder.cx(false), d);
             }
