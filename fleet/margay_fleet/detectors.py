@@ -333,8 +333,10 @@ class Health(Detector):
             share = (lost - before[2]) / came if came else 0.0
             if share >= self.settings.loss and share > 1.5 * state.get("loss", 0.0):
                 found.append({"what": "loss", "sensor": sensor_of(event), "loss": round(share, 6), "before": round(state.get("loss", 0.0), 6)})
-            # Only growth is reported: a constant loss once, and again when it has grown by half.
-            state["loss"] = max(share, state.get("loss", 0.0)) if share >= self.settings.loss else 0.0
+                # Only growth is reported: a constant loss once, and again when it has grown by half since that report.
+                state["loss"] = share
+            elif share < self.settings.loss:
+                state["loss"] = 0.0
         return found
 
     def deadline(self, state):

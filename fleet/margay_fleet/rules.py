@@ -84,7 +84,7 @@ class Rule:
         for name, value in self.options:
             if name in SHARED_STATE:
                 return name
-            if name == "dataset" and (value or "").split(",")[0].strip() not in ("isset", "isnotset", "isnotset "):
+            if name == "dataset" and (value or "").split(",")[0].strip() not in ("isset", "isnotset"):
                 return "dataset that grows"
             if name == "tag" and "host" in (value or ""):
                 return "tag of hosts"

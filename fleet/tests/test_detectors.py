@@ -104,6 +104,9 @@ def test_health():
     grows = [stats(n * 10, packets=n * 1000, lost=lost) for n, lost in enumerate((0, 5, 10, 60, 110, 300, 301, 302, 400))]
     told = [(t, f["what"], f["loss"]) for t, f in found(grows, "health", watermark=(START + 80) * SECOND)]
     assert told == [(30, "loss", 0.05), (50, "loss", 0.19), (80, "loss", 0.098)]
+    # In small steps, of which none is half of the step before.
+    slowly = [stats(n * 10, packets=n * 1000, lost=lost) for n, lost in enumerate((0, 50, 110, 180, 260, 350))]
+    assert [f["loss"] for _, f in found(slowly, "health", watermark=(START + 50) * SECOND)] == [0.05, 0.08]
     restarted = [stats(0, packets=5000), stats(10, packets=10, lost=9, up=1), stats(20, packets=1010, lost=9, up=11)]
     assert not found(restarted, "health", watermark=(START + 20) * SECOND)
 

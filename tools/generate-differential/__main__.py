@@ -42,11 +42,18 @@ def known_classes():
     with open(os.path.join(HERE, 'known.toml'), 'rb') as f: return tomllib.load(f)['class']
 
 
+<<<<<<< HEAD
 def reason(known, case, kind):
     """The reason of a known difference; `None` if it is not known."""
     text = '\n'.join(case.texts)
+=======
+def reason(known, case, kind, capture, variant):
+    """Why a difference is known; `None` where it is not."""
+    text, name, changed = '\n'.join(case.texts), os.path.basename(capture), ' '.join(variant)
+>>>>>>> 2376bf0011d444fb9de7e847fdddd02ae795324f
     for k in known:
-        if kind in k.get('kinds', [kind]) and re.search(k['rules'], text): return k['reason']
+        there = re.search(k.get('rules', ''), text) and re.search(k.get('captures', ''), name) and re.search(k.get('variants', ''), changed)
+        if there and kind in k.get('kinds', [kind]): return k['reason']
     return None
 
 
@@ -95,10 +102,10 @@ def one(options, here, there, capture, seed, known):
         if difference:
             counts[name, 'differ'] += 1
             differ.append((case, difference[1]))
-    fresh = [(c, k) for c, k in differ if options.all or not reason(known, c, k)]
+    fresh = [(c, k) for c, k in differ if options.all or not reason(known, c, k, capture, variant)]
     counts['', 'known'] += len(differ) - len(fresh)
     small = shrink.shrink(fresh, run)
-    left = [(c, k) for c, k in small if options.all or not reason(known, c, k)]
+    left = [(c, k) for c, k in small if options.all or not reason(known, c, k, capture, variant)]
     counts['', 'known'] += len(small) - len(left)
     return counts, [(c, k, capture, variant) for c, k in left]
 

@@ -40,7 +40,7 @@ impl<W: Watch> State<W> {
             let writes = rule.writes && decision.new_action != Some(NewAction::Pass);
             if W::ON {
                 let outcome = match (writes, decision.outcome) {
-                    (false, _) => MatchOutcome::Writes(false),
+                    (false, _) => MatchOutcome::Silent,
                     (_, Outcome::Silent | Outcome::Limited) => MatchOutcome::Threshold(false),
                     _ if self.alerts.len() >= max => MatchOutcome::Overflow,
                     _ => MatchOutcome::Alert,

@@ -176,7 +176,14 @@ impl Reporter {
         worker.decoder.counters.for_each(&mut |name, value| match name.strip_prefix("decoder.event.") {
             Some(_) if !events => {}
             Some(rest) => add(&format!("{prefix}.{rest}"), value),
-            None => add(name, value),
+            None => {
+                add(name, value);
+                if name == "decoder.max_pkt_size" {
+                    let [src, dst] = worker.pipeline.stages.counters.max_macs;
+                    add("decoder.max_mac_addrs_src", src);
+                    add("decoder.max_mac_addrs_dst", dst);
+                }
+            }
         });
         let stages = &worker.pipeline.stages;
         stages.stream.counters.for_each(&mut |name, value| {
@@ -250,7 +257,7 @@ pub(crate) fn of_engine(outputs: &OutputCounters) -> Vec<(String, u64)> {
 
 /// Whether a counter is not a sum over the workers.
 pub(crate) fn is_most(name: &str) -> bool {
-    matches!(name, "decoder.max_pkt_size" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
+    matches!(name, "decoder.max_pkt_size" | "decoder.max_mac_addrs_src" | "decoder.max_mac_addrs_dst" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
         // Values of all workers together, whichever worker reports them.
         || matches!(name, "detect.threshold_memcap" | "detect.threshold_entries" | "detect.threshold_memuse" | "file_store.open_files" | "file_store.open_files_max_hit" | "file_store.fs_errors" | "file_store.files_lost" | "file_store.over_quota" | "file_store.quota_used" | "detect.host_memcap")
 }

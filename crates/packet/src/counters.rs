@@ -76,6 +76,8 @@ counters! {
     erspan "decoder.erspan",
     nsh "decoder.nsh",
     too_many_layers "decoder.too_many_layers",
+    /// Events of packets that already had [`MAX_EVENTS`](crate::packet::MAX_EVENTS):
+    events_dropped "decoder.events_dropped",
     defrag_ipv4_fragments "defrag.ipv4.fragments",
     defrag_ipv4_reassembled "defrag.ipv4.reassembled",
     defrag_ipv6_fragments "defrag.ipv6.fragments",
@@ -98,7 +100,7 @@ counters! {
 
 impl DecodeCounters {
     /// Calls `f` with every counter's dotted name and value, zeros included, in the order of Suricata's `stats` where
-    /// it has one. `decoder.max_mac_addrs_src` and `_dst` are missing: MAC addresses are not counted.
+    /// it has one.
     pub fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
         self.plain(f);
         f("decoder.avg_pkt_size", self.bytes.checked_div(self.pkts).unwrap_or(0));

@@ -107,6 +107,7 @@ impl Decoder {
                 self.counters.too_many_layers += 1;
             }
         }
+        self.counters.events_dropped += u64::from(p.events.dropped());
         sink.packet(p);
     }
 

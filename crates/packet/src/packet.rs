@@ -284,7 +284,8 @@ pub enum L4 {
     },
 }
 
-/// Most events of one packet; further ones are dropped and not counted.
+/// Most events of one packet, as in Suricata; [`DecodeCounters::events_dropped`](crate::counters::DecodeCounters) counts
+/// further ones.
 pub const MAX_EVENTS: usize = 15;
 
 /// Decoder events of one packet in the order in which they occurred, repeats included.
@@ -292,11 +293,12 @@ pub const MAX_EVENTS: usize = 15;
 pub struct PacketEvents {
     list: [DecodeEvent; MAX_EVENTS],
     len: u8,
+    dropped: u8,
 }
 
 impl Default for PacketEvents {
     fn default() -> Self {
-        PacketEvents { list: [DecodeEvent::Ipv4PktTooSmall; MAX_EVENTS], len: 0 }
+        PacketEvents { list: [DecodeEvent::Ipv4PktTooSmall; MAX_EVENTS], len: 0, dropped: 0 }
     }
 }
 
@@ -306,7 +308,13 @@ impl PacketEvents {
         if let Some(slot) = self.list.get_mut(usize::from(self.len)) {
             *slot = e;
             self.len += 1;
+        } else {
+            self.dropped = self.dropped.saturating_add(1);
         }
+    }
+    /// How many events found no room.
+    pub const fn dropped(&self) -> u8 {
+        self.dropped
     }
     /// The events, oldest first.
     pub fn as_slice(&self) -> &[DecodeEvent] {

@@ -165,6 +165,13 @@ fn repeated_option_events_are_kept() {
 }
 
 #[test]
+fn events_without_room_are_counted() {
+    let (seen, counters) = decode(&eth(0x800, &ipv4(17, &[0x1e, 2].repeat(20), &udp(1, 2, b""))));
+    assert_eq!(seen[0].events, [E::Ipv4OptInvalid; 15]);
+    assert_eq!((counters.event(E::Ipv4OptInvalid), counters.events_dropped), (15, 5));
+}
+
+#[test]
 fn ipv4_options_are_noted() {
     let frame = eth(0x800, &ipv4(17, &[7, 3, 4, 1, 0x94, 4, 0, 0], &udp(1, 2, b"")));
     let mut d = Decoder::new(DecodeConfig::default());

@@ -519,6 +519,23 @@ fn memory_stays_within_its_cap() {
     }
 }
 
+/// A fragment that would split many others is not stored if their parts do not fit.
+#[test]
+fn a_fragment_over_many_stays_within_the_cap() {
+    for policy in [Policy::First, Policy::Last] {
+        let mut config = DecodeConfig::default();
+        config.defrag.default_policy = policy;
+        config.defrag.hash_size = 16;
+        config.defrag.memcap = 160 << 10;
+        let mut d = Decoder::new(config);
+        for n in 0..1500 {
+            feed(&mut d, &ipv4_fragment(1, 5000, (2 * n, 2 * n + 1, b'a'), 253), 100);
+        }
+        feed(&mut d, &ipv4_fragment(1, 5000, (0, 3001, b'b'), 253), 100);
+        assert!(d.counters.defrag_memuse <= 160 << 10, "{}", d.counters.defrag_memuse);
+    }
+}
+
 #[test]
 fn an_empty_first_fragment_is_no_datagram() {
     let mut d = decoder(Policy::Bsd);

@@ -56,8 +56,12 @@ impl StreamEngine {
         }
     }
 
-    /// Handles a retransmission: its urgent pointer counts if the receiver has not read beyond it.
+    /// Handles a retransmission: its urgent pointer counts if the receiver has not read beyond it. Passive, rules inspect the
+    /// payload as a packet's, as in Suricata, unless it is the last that was acknowledged.
     pub(crate) fn repeated(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        let own = &session.peers[s.from];
+        out.in_stream |=
+            !self.config.inline && s.end() == own.last_ack && own.data.is_some() && !own.has(peer_flag::DEPTH);
         if has_urgent(session, s, out) && !self.config.inline && seq::geq(s.end(), session.peers[s.from].last_ack) {
             self.urgent(session, s, out);
         }

@@ -12,6 +12,7 @@ use crate::handshake::restart;
 use crate::peer::{Assembly, peer_flag};
 use crate::resume::Remembered;
 use crate::session::{Queued, TcpSession, TcpState, flag};
+use crate::states::repeats_refused;
 
 /// A condition for which the configuration has a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -254,6 +255,11 @@ impl StreamEngine {
                     out.state = Some(session.state.flow_state());
                     out.flush |= session.state == TcpState::Closed;
                 }
+                if before == TcpState::Closed && session.state == before && !self.config.inline {
+                    // The other side's rest is due with its next packet, whatever that is.
+                    out.flush |= !session.may_go_on();
+                    session.peers[s.from].flags |= peer_flag::TRIGGER;
+                }
             }
             None => self.first(session, packet, &s, &mut out),
         }
@@ -386,6 +392,10 @@ fn is_reuse(session: &TcpSession, s: &Segment<'_>) -> bool {
         return true;
     }
     let own = &session.peers[s.from];
+    // A client that repeats its SYN after a refusal tries again to open the same connection: see `existing`.
+    if repeats_refused(session, s) {
+        return false;
+    }
     // After a reset, the same sequence number may be reused. The server accepts a new connection in place of the old one
     // once it has the client's FIN; before that, its answer shows the reuse.
     let client = &session.peers[0];

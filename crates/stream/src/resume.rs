@@ -278,9 +278,10 @@ impl Entry {
         } else {
             ack_back <= u64::from(self.max_window(1 - from).max(u32::from(u16::MAX)))
         };
-        // Linux accepts expected data without checking the age of its acknowledgment. The session reports an old
-        // acknowledgment once it exists.
-        let ack = ack || !inline && !s.payload.is_empty() && s.seq == own.next.wrapping_add(own.bytes());
+        // Linux accepts expected data without checking the age of its acknowledgment, unless that is of data that was
+        // not sent. The session reports an old acknowledgment once it exists.
+        let expected = !s.payload.is_empty() && s.seq == own.next.wrapping_add(own.bytes());
+        let ack = ack || !inline && expected && seq::leq(s.ack, other.next);
         // A receiver may have more room than it announced, and then accepts data beyond the announced window.
         let edge = if inline { own.edge } else { own.edge.wrapping_add(self.max_window(from)) };
         ack && seq::geq(s.end(), own.next) && seq::lt(s.seq, edge)

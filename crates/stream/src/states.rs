@@ -165,6 +165,10 @@ impl StreamEngine {
                 session.state = TcpState::SynSent;
             }
         }
+        if repeats_refused(session, s) {
+            session.peers[1].flags &= !(peer_flag::RESET | peer_flag::RST_SENT);
+            session.state = TcpState::SynSent;
+        }
         if s.from == 1
             && s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN | tcp::ACK
             && session.peers[0].has(peer_flag::RESET)
@@ -381,6 +385,20 @@ const fn is_opening(session: &TcpSession) -> bool {
 const fn refused(session: &TcpSession) -> bool {
     let server = &session.peers[1];
     matches!(session.state, TcpState::Closed) && server.isn == 0 && server.next_seq == 0 && server.last_ack == 0
+}
+
+/// Passive: whether a client sends the SYN again that the server refused. As in Suricata, that is the same connection.
+pub(crate) fn repeats_refused(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let [client, server] = &session.peers;
+    let flags = s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN);
+    s.from == 0
+        && flags == tcp::SYN
+        && s.seq == client.isn
+        && s.payload.is_empty()
+        && client.data.is_none()
+        && !session.inline()
+        && server.has(peer_flag::RESET)
+        && refused(session)
 }
 
 /// Stores a new session in its place, if there is one.

@@ -346,6 +346,19 @@ fn what_else_goes_on_after_silence() {
     }
 }
 
+/// Expected data with an old acknowledgment is accepted, but not with an acknowledgment of what was never sent.
+#[test]
+fn data_with_an_impossible_acknowledgment_resumes_nothing() {
+    for (back, resumes) in [(0, true), (60_000, true), (300_000, true), (-100, true), (-70_000, false)] {
+        let mut b = Bench::connected(linux());
+        b.send(&client(1001, b"hello "));
+        b.send(&acks(1007));
+        b.times_out();
+        b.send(&acking(5001u32.wrapping_sub(back as u32), client(1007, b"ATTACK")));
+        assert_eq!(b.session.is_some(), resumes, "{back}");
+    }
+}
+
 /// Inline, an unsolicited SYN/ACK does not stop a connection from being resumed.
 #[test]
 fn a_stray_answer_before_a_connection_goes_on() {

@@ -42,11 +42,69 @@ fn a_connection_that_was_refused_may_be_accepted_yet() {
     b.send(&pkt(ToServer, SYN, 1000, 0, b""));
     b.send(&pkt(ToClient, RST | ACK, 0, 1001, b""));
     assert_eq!(b.state(), TcpState::Closed);
-    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
-    assert_eq!(events(&b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""))), ["suspected_rst_inject"]);
+    // The client tries again with the same number: that is the same connection.
+    assert!(!b.send(&pkt(ToServer, SYN, 1000, 0, b"")).reuse);
+    assert_eq!(events(&b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""))), [""; 0]);
     b.send(&pkt(ToServer, ACK, 1001, 5001, b"hello"));
     b.send(&pkt(ToClient, ACK, 5001, 1006, b""));
     assert_eq!((b.state(), b.read(ToServer, false).as_str()), (TcpState::Established, "hello"));
+}
+
+/// With another number it is another connection, and inline it is one in either case.
+#[test]
+fn another_syn_after_a_refusal_opens_another_connection() {
+    for (inline, seq, reuse) in [(false, 1000, false), (false, 2000, true), (true, 2000, true)] {
+        let mut b = Bench::new(StreamConfig { inline, ..StreamConfig::default() });
+        b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+        b.send(&pkt(ToClient, RST | ACK, 0, 1001, b""));
+        assert_eq!(b.send(&pkt(ToServer, SYN, seq, 0, b"")).reuse, reuse, "{inline} {seq}");
+    }
+}
+
+/// A refusal without a second SYN may be an attacker's.
+#[test]
+fn an_answer_after_a_refusal_is_suspect() {
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, RST | ACK, 0, 1001, b""));
+    assert_eq!(events(&b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""))), ["suspected_rst_inject"]);
+}
+
+/// Rules look at a retransmission's payload as a packet's, unless the stream ends with it.
+#[test]
+fn retransmissions_of_the_last_data_are_of_the_stream() {
+    let mut b = Bench::connected(StreamConfig::default());
+    for (seq, text) in [(1001, "hello "), (1007, "world")] {
+        b.send(&pkt(ToServer, ACK, seq, 5001, text.as_bytes()));
+        b.send(&pkt(ToClient, ACK, 5001, seq + text.len() as u32, b""));
+    }
+    for (seq, text, of_stream) in
+        [(1007, "world", true), (1009, "rld", true), (1001, "hello ", false), (1002, "el", false)]
+    {
+        let out = b.send(&pkt(ToServer, ACK, seq, 5001, text.as_bytes()));
+        assert_eq!(events(&out)[0], "pkt_spurious_retransmission");
+        assert_eq!(out.in_stream, of_stream, "{text}");
+    }
+}
+
+/// The other side's rest is due with its next packet, whatever that is.
+#[test]
+fn packets_after_the_end_flush() {
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"hello"));
+    b.send(&pkt(ToClient, FIN | ACK, 5001, 1006, b""));
+    b.send(&pkt(ToServer, FIN | ACK, 1006, 5002, b""));
+    assert!(b.send(&pkt(ToClient, ACK, 5002, 1007, b"")).flush);
+    assert_eq!(b.state(), TcpState::Closed);
+    let again = b.send(&pkt(ToServer, FIN | ACK, 1006, 5002, b""));
+    assert!(again.flush && !again.accepted);
+    // After a reset, which not every host accepts, that is only what was acknowledged.
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"hello"));
+    b.send(&pkt(ToClient, RST | ACK, 5001, 1003, b""));
+    assert_eq!((b.state(), b.raw(ToServer, false).as_str()), (TcpState::Closed, ""));
+    b.send(&pkt(ToServer, ACK, 1006, 5001, b""));
+    assert_eq!(b.raw(ToServer, false), "()he|");
 }
 
 #[test]

@@ -298,6 +298,8 @@ pub(crate) fn own_checks(checks: &[BufferCheck]) -> Vec<BufferCheck> {
     for c in checks {
         match out.last_mut() {
             Some(BufferCheck::Content(last)) if is_end(c) => last.ends_with = true,
+            // Scripts compile to no operation.
+            _ if matches!(c, BufferCheck::Lua(_)) => {}
             _ => out.push(c.clone()),
         }
     }

@@ -582,3 +582,22 @@ fn nothing_panics_on_odd_values() {
         }
     }
 }
+
+/// A script compiles to no operation, so that the checks after it keep their places.
+#[test]
+fn scripts_have_no_place_among_the_operations() {
+    let checks =
+        [BufferCheck::Content(content("a")), BufferCheck::Lua(Box::default()), BufferCheck::Content(content("b"))];
+    let own = super::own_checks(&checks);
+    let buffer = BufferChecks {
+        buffer: "payload".into(),
+        app: false,
+        side: None,
+        transforms: Vec::new(),
+        checks: checks.to_vec(),
+        absent: None,
+    };
+    let compiled = CompiledBuffer::compile(&buffer, &InspectLimits::default()).expect("it compiles");
+    assert_eq!((own.len(), compiled.ops.len()), (2, 2));
+    assert_eq!(own[1], checks[2]);
+}

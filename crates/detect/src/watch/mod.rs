@@ -115,8 +115,8 @@ pub(crate) enum StepCame {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MatchOutcome {
     Alert,
-    /// The rule writes no alert (`noalert`, `pass`, `config`). Always `false`.
-    Writes(bool),
+    /// The rule writes no alert (`noalert`, `pass`, `config`).
+    Silent,
     /// A threshold suppressed the alert, and the action too if this is true.
     Threshold(bool),
     /// The packet had too many alerts.

@@ -565,7 +565,7 @@ impl Watch for Tracer {
         let by = |n: u32| self.detect.rules().get(n as usize).map_or(0, |r| r.sid);
         let (text, alert) = match fate {
             MatchOutcome::Alert => ("an alert was written".to_owned(), true),
-            MatchOutcome::Writes(_) => {
+            MatchOutcome::Silent => {
                 ("no alert: the rule writes none (noalert, pass, config, or flowbits:noalert)".into(), false)
             }
             MatchOutcome::Threshold(true) => ("no alert: its threshold has not been reached".into(), false),

@@ -4,7 +4,7 @@
 //! that has begun and for an answer that is not read. A client may stay silent between two messages.
 
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,9 +52,11 @@ pub(crate) fn wanted(config: &Config, options: &RunOptions) -> Result<Option<Pat
     Ok(on.then(|| path_of(configured)))
 }
 
-/// A listening socket. Dropping it deletes its file.
+/// A listening socket. Dropping it deletes its file, unless another engine has replaced that.
 pub(crate) struct Socket {
     path: PathBuf,
+    /// The device and inode of its file; `None` if unknown.
+    file: Option<(u64, u64)>,
     clients: Arc<AtomicUsize>,
 }
 
@@ -67,9 +69,16 @@ impl Drop for Socket {
         while self.clients.load(Ordering::Acquire) > 0 && Instant::now() < end {
             std::thread::sleep(STEP / 20);
         }
-        // The file may already be gone.
-        let _ = std::fs::remove_file(&self.path);
+        // The file may already be gone, or belong to another engine by now.
+        if self.file.is_some() && self.file == identity(&self.path) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+/// The device and inode of a file.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|m| (m.dev(), m.ino()))
 }
 
 /// Starts to listen at `path`, in a separate thread.
@@ -101,7 +110,7 @@ pub(crate) fn listen(control: &Arc<Control>, path: &Path) -> Result<Socket, Fail
         _ => failed(&e.to_string()),
     })?;
     let clients = Arc::new(AtomicUsize::new(0));
-    let socket = Socket { path: path.to_owned(), clients: Arc::clone(&clients) };
+    let socket = Socket { path: path.to_owned(), file: identity(path), clients: Arc::clone(&clients) };
     if let Err(e) = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)) {
         warning!("unix-manager", "{}: cannot set who may use it: {e}", path.display());
     }

@@ -567,6 +567,30 @@ fn clients_of_the_socket() {
     assert!(said.contains("Closing") && b.control.signals.stop());
     drop(listening);
     assert!(!path.exists());
+    // A file that another engine put there by now is not deleted.
+    let listening = socket::listen(&b.control, &path).expect("a socket");
+    std::fs::remove_file(&path).expect("the socket's file");
+    let other = std::os::unix::net::UnixListener::bind(&path).expect("another socket");
+    drop(listening);
+    assert!(path.exists());
+    drop(other);
+}
+
+#[test]
+fn ethernet_addresses_of_a_flow_are_counted() {
+    let mut b = Bench::new("macs", "", "");
+    let count = |b: &mut Bench| {
+        let (worker, reporter, _) = b.worker.as_mut().expect("a worker");
+        let counters = reporter.counters(worker);
+        ["src", "dst"].map(|s| counters.iter().find(|c| c.0 == format!("decoder.max_mac_addrs_{s}")).map(|c| c.1))
+    };
+    b.connect(1025, None);
+    assert_eq!(count(&mut b), [Some(0), Some(0)]);
+    let (worker, ..) = b.worker.as_mut().expect("a worker");
+    worker.pipeline.stages.ethernet = true;
+    // Both sides' frames have the same addresses.
+    b.connect(1026, None);
+    assert_eq!(count(&mut b), [Some(2), Some(2)]);
 }
 
 /// A worker that waits for packets takes the last rules, and none pile up.

@@ -75,12 +75,12 @@ impl Stages {
         }
     }
 
-    /// Inspects the rest of a closed connection's other direction. That direction may not get another packet, and its data
-    /// would wait uninspected, and fill memory, until the flow times out.
+    /// Inspects the transactions of a closed connection's other direction, which may not get another packet, with the rest of
+    /// its data. Data alone waits for that packet, as in Suricata, or for the end of the flow.
     pub(super) fn flush_closed(&mut self, flow: &mut Flow<FlowExt>, dir: Direction) {
         let Some(tcp) = flow.ext.tcp.as_deref().filter(|t| is_over(t)) else { return };
         let news = flow.ext.app.as_ref().is_some_and(|a| a.has_news(dir));
-        if news || tcp.needs_flush(dir) {
+        if news || self.ips && tcp.needs_flush(dir) {
             self.flush(flow, dir, AppResult::default(), false);
         }
     }

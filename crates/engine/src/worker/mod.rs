@@ -48,6 +48,7 @@ pub(crate) use captured::{Announce, Captured, End};
 use engines::{Engine, Engines};
 use firewall::BeforeFlow;
 pub(crate) use flow_ext::FlowExt;
+use flow_ext::MacList;
 pub(crate) use ips::IpsCounters;
 pub(crate) use log::RuleTexts;
 pub(crate) use packet_verdict::{DropReason, FrameVerdict, PacketVerdict};
@@ -146,6 +147,16 @@ pub(crate) struct Counters {
     pub(crate) alerts: u64,
     /// Datagrams that were not parsed because their checksum is wrong.
     pub(crate) udp_invalid_checksum: u64,
+    /// Most Ethernet addresses of a flow's client and server (`decoder.max_mac_addrs_src`, `_dst`).
+    pub(crate) max_macs: [u64; 2],
+}
+
+impl Counters {
+    fn note_macs(&mut self, macs: &[MacList; 2]) {
+        for (max, list) in self.max_macs.iter_mut().zip(macs) {
+            *max = (*max).max(list.src.len() as u64);
+        }
+    }
 }
 
 impl Worker {
@@ -352,6 +363,7 @@ impl Pipeline {
             let macs = flow.ext.macs.get_or_insert_default();
             macs[direction.index()].add(e.src);
             macs[direction.reverse().index()].add(e.dst);
+            stages.counters.note_macs(macs);
         }
         if bypassed {
             fate.bypassed = true;

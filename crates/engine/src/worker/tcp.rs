@@ -137,9 +137,11 @@ impl Pipeline {
         if out.drop && fate.drop.is_none() {
             fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });
         }
-        // Outside IPS mode, data of a SYN (TCP Fast Open) waits until the handshake is complete.
-        let early = !established && !stages.ips && flow.ext.tcp.as_ref().is_some_and(|s| s.is_fast_open());
-        let mut app_result = if early { AppResult::default() } else { stages.feed_tcp(flow, direction, false) };
+        // Outside IPS mode, data of a SYN (TCP Fast Open) waits until the handshake is complete, and what only a reset
+        // acknowledges until the flow ends or the connection goes on, as in Suricata.
+        let opens = !established && !stages.ips;
+        let waits = flow.ext.tcp.as_ref().is_some_and(|s| opens && s.is_fast_open() || s.may_go_on());
+        let mut app_result = if waits { AppResult::default() } else { stages.feed_tcp(flow, direction, false) };
         if app_result.turn {
             flow.ext.turn_round();
             flows.swap(at);

@@ -38,7 +38,8 @@ const MAX_LEN: usize = 65_535;
 const KEEP_CAPACITY: usize = 16 << 10;
 /// Linux: seconds from the first fragment on after which it forgets a datagram (`net.ipv4.ipfrag_time`, `net.ipv6.ip6frag_time`).
 const LINUX_TIME: [u32; 2] = [30, 60];
-/// Linux: fragments that a sender may send between two of a datagram (`net.ipv4.ipfrag_max_dist`).
+/// Linux: how much later a fragment of a datagram may come than the one before it, counted in fragments of its sender
+/// (`net.ipv4.ipfrag_max_dist`). So 63 others may lie between.
 const LINUX_DISTANCE: u32 = 64;
 /// Microseconds before and after a datagram's timeout in which it is unknown whether the host has forgotten it.
 const LATE: i64 = 500_000;
@@ -224,7 +225,7 @@ impl Defrag {
             }
         }
         let head = if f.offset == 0 { p.data.get(..if is_v6 { f.start - 8 } else { f.start })? } else { &[] };
-        if !self.room(slot, &key, payload.len() + head.len(), p.time, counters) {
+        if !self.room(slot, &key, f, head.len(), p.time, counters) {
             counters.defrag_memcap += 1;
             p.defrag_memcap_hit = true;
             p.events.push(ignored);
@@ -248,6 +249,8 @@ impl Defrag {
             // Linux discards the fragment, or all fragments of the datagram.
             if forgotten {
                 self.release(slot);
+            } else {
+                self.table.account(slot);
             }
             return None;
         }
@@ -456,9 +459,17 @@ impl Defrag {
         held.map_or(self.default_policy, |&(_, _, policy)| policy)
     }
 
-    /// Makes room for `len` more bytes in a tracker; `false` if the memory limit does not allow it.
-    fn room(&mut self, slot: Slot, key: &Key, len: usize, now: Time, counters: &mut DecodeCounters) -> bool {
-        if self.table.grow(slot, len, self.memcap) {
+    /// Makes room for a fragment, with `head` bytes of headers, in a tracker; `false` if the memory limit does not allow it.
+    fn room(
+        &mut self,
+        slot: Slot,
+        key: &Key,
+        f: &Fragment,
+        head: usize,
+        now: Time,
+        counters: &mut DecodeCounters,
+    ) -> bool {
+        if self.table.grow(slot, f, head, self.memcap) {
             return true;
         }
         self.table.drop_spare();
@@ -473,7 +484,7 @@ impl Defrag {
             }
             self.table.drop_memory(victim);
         }
-        self.table.grow(slot, len, self.memcap)
+        self.table.grow(slot, f, head, self.memcap)
     }
 
     /// Forgets a datagram.

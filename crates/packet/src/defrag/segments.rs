@@ -210,16 +210,23 @@ impl Segments {
             + (self.list.len() + self.runs.len()) * ENTRY
     }
 
-    /// Makes room for a fragment of `len` bytes; `false` if that takes more than `allowed` bytes of additional memory.
-    pub(super) fn reserve(&mut self, len: usize, allowed: usize) -> bool {
+    /// Makes room for a fragment of `len` bytes at `offset`; `false` if that takes more than `allowed` bytes of
+    /// additional memory.
+    pub(super) fn reserve(&mut self, policy: Policy, offset: usize, len: usize, allowed: usize) -> bool {
+        // A fragment that overlaps `n` segments adds up to `n` + 1, and one more entry for the runs.
+        let overlaps = match policy {
+            Policy::Linux => 0,
+            _ => self.overlapping(offset as u32, (offset + len) as u32).count(),
+        };
+        let scratch = overlaps.saturating_sub(self.scratch.capacity()) * size_of::<Segment>();
         let store = &mut self.store;
         let missing = (store.len() + len).saturating_sub(store.capacity());
         let more = if missing > 0 { missing.max(store.capacity()).max(256) } else { 0 };
-        // Two more entries are usual. A fragment that overlaps `n` segments can add up to `n` + 1; `memory` counts them
-        // afterwards.
-        if more + 2 * ENTRY > allowed {
+        if more + scratch + (overlaps + 2) * ENTRY > allowed {
             return false;
         }
+        self.scratch.clear();
+        self.scratch.reserve_exact(overlaps);
         if more > 0 {
             store.reserve_exact(store.capacity() - store.len() + more);
         }
@@ -244,6 +251,32 @@ pub(crate) fn later_wins(policy: Policy, old: (u32, u32), new: (u32, u32)) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A fragment takes no more memory than was reserved for it, also one that spans many others.
+    #[test]
+    fn a_fragment_takes_what_was_reserved() {
+        let policies = [Policy::First, Policy::Last, Policy::Bsd, Policy::BsdRight, Policy::OldLinux, Policy::Solaris];
+        for policy in policies.into_iter().chain([Policy::Windows, Policy::Linux]) {
+            let mut s = Segments::default();
+            let gaps = (0..100).map(|n| (16 * (99 - n), 8));
+            for (offset, len) in gaps.chain([(0, 1608), (8, 8), (804, 1600), (400, 16), (0, 65_528)]) {
+                let before = s.memory();
+                // The least allowance that is enough.
+                let (mut no, mut yes) = (0, 1 << 20);
+                while no + 1 < yes {
+                    let middle = usize::midpoint(no, yes);
+                    let mut copy = Segments { list: s.list.clone(), runs: s.runs.clone(), ..Segments::default() };
+                    copy.store.reserve_exact(s.store.capacity());
+                    copy.store.extend_from_slice(&s.store);
+                    copy.scratch.reserve_exact(s.scratch.capacity());
+                    if copy.reserve(policy, offset, len, middle) { yes = middle } else { no = middle }
+                }
+                assert!(s.reserve(policy, offset, len, yes));
+                s.insert(policy, offset, &vec![b'x'; len]);
+                assert!(s.memory() <= before + yes, "{policy:?} {offset} {len}: {} > {before} + {yes}", s.memory());
+            }
+        }
+    }
 
     /// A datagram of 65,528 bytes in the smallest possible fragments, from the middle outwards: each costs a few steps in a tree.
     /// With a sorted list, in which all later entries move, this took a minute.

@@ -568,11 +568,15 @@ impl Table {
         self.spare.push(at);
     }
 
-    /// Makes room for `len` bytes in a tracker; `false` if `memcap` does not allow it.
-    pub(super) fn grow(&mut self, slot: Slot, len: usize, memcap: usize) -> bool {
-        let allowed = memcap.saturating_sub(self.memuse);
+    /// Makes room for a fragment, with `head` bytes of headers, in a tracker; `false` if `memcap` does not allow it.
+    pub(super) fn grow(&mut self, slot: Slot, f: &Fragment, head: usize, memcap: usize) -> bool {
         let t = &mut self.trackers[slot.0 as usize];
-        let grown = t.segments.reserve(len, allowed);
+        let others = MARK + head.saturating_sub(t.head.capacity());
+        let allowed = memcap.saturating_sub(self.memuse + others);
+        let grown = t.segments.reserve(t.policy, f.offset, f.end - f.start, allowed);
+        if grown {
+            t.head.reserve_exact(head.saturating_sub(t.head.len()));
+        }
         self.account(slot);
         grown
     }
