@@ -1,5 +1,4 @@
-//! Defragmentation. Datagrams cut, reordered and overlapped at random are compared with models of hosts: a simple one decides on
-//! each byte separately, another follows Linux.
+//! Defragmentation: datagrams cut, reordered and overlapped at random, compared with a model that decides byte by byte, and with Linux.
 #![allow(clippy::expect_used, reason = "a test fails by it")]
 
 mod common;
@@ -44,8 +43,7 @@ fn model(policy: Policy, units: usize, pieces: &[Piece]) -> Option<Vec<u8>> {
 /// Linux's reassembly: takes one piece after the other, and returns the datagram that a piece completes.
 #[derive(Default)]
 struct LinuxModel {
-    /// The kept fragments in the order of arrival, each with the number of its run. A fragment that continues the furthest one
-    /// belongs to the same run.
+    /// The kept fragments in the order of arrival, each with the number of its run of adjoining fragments.
     kept: Vec<(Piece, usize)>,
     runs: usize,
 }
@@ -228,8 +226,7 @@ fn linux_forgets_what_makes_no_sense() {
     }
 }
 
-/// Linux forgets a datagram 30 seconds (IPv6: 60) after its first fragment, whenever the last one came. A fragment at about that
-/// time raises an event, because the host may or may not have forgotten the others.
+/// Linux forgets a datagram 30 seconds (IPv6: 60) after its first fragment. A fragment at about that time raises an event.
 #[test]
 fn linux_counts_from_the_first_fragment() {
     for (v6, lives) in [(false, 30), (true, 60)] {
@@ -253,8 +250,7 @@ fn linux_counts_from_the_first_fragment() {
     }
 }
 
-/// If a sender sends 64 or more other fragments to the same host between two of a datagram, Linux starts over. IPv6 has no such
-/// limit.
+/// After 64 other fragments of the sender to the same host, Linux starts a datagram over. IPv6 has no such limit.
 #[test]
 fn linux_starts_over_after_many_other_fragments() {
     for (v6, others, whole) in [(false, 63, true), (false, 64, false), (true, 64, true)] {
