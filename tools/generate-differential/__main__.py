@@ -42,15 +42,9 @@ def known_classes():
     with open(os.path.join(HERE, 'known.toml'), 'rb') as f: return tomllib.load(f)['class']
 
 
-<<<<<<< HEAD
-def reason(known, case, kind):
-    """The reason of a known difference; `None` if it is not known."""
-    text = '\n'.join(case.texts)
-=======
 def reason(known, case, kind, capture, variant):
-    """Why a difference is known; `None` where it is not."""
+    """The reason of a known difference; `None` if it is not known."""
     text, name, changed = '\n'.join(case.texts), os.path.basename(capture), ' '.join(variant)
->>>>>>> 2376bf0011d444fb9de7e847fdddd02ae795324f
     for k in known:
         there = re.search(k.get('rules', ''), text) and re.search(k.get('captures', ''), name) and re.search(k.get('variants', ''), changed)
         if there and kind in k.get('kinds', [kind]): return k['reason']
