@@ -84,7 +84,7 @@ impl MatcherCache {
     }
 
     /// Sets the total cost, in literals, at which the disk cache starts to be used.
-    #[cfg(test)]
+    #[cfg(all(test, have_hs))]
     pub(super) fn storing_from(mut self, cost: usize) -> MatcherCache {
         self.store_from = cost;
         self
