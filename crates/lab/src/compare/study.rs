@@ -89,22 +89,18 @@ impl Study {
     }
 }
 
-/// Why there is no verdict, if there is a reason.
-fn no_verdict(measured: bool, unreached: bool, busy: bool, emulated: bool) -> Option<&'static str> {
-    if unreached {
-        return Some("no verdict: the sender did not reach this rate");
-    }
-    if !measured {
-        return Some("not measured here");
-    }
-    if busy {
-        return Some("no verdict: the machine was busy");
-    }
-    emulated.then_some("no verdict: the processor is emulated here, the study had a virtual one")
-}
-
 /// The verdict of our interval on a study's figure, with a tolerance of a tenth on either side.
-fn verdict(theirs: (f64, f64), ours: Interval) -> &'static str {
+fn verdict(theirs: (f64, f64), ours: Option<Interval>, emulated: bool, busy: bool, unreached: bool) -> &'static str {
+    if unreached {
+        return "no verdict: the sender did not reach this rate";
+    }
+    let Some(ours) = ours else { return "not measured here" };
+    if busy {
+        return "no verdict: the machine was busy";
+    }
+    if emulated {
+        return "no verdict: the processor is emulated here, the study had a virtual one";
+    }
     let (least, most) = (theirs.0 * 0.9, theirs.1 * 1.1);
     if !ours.low.is_finite() || !ours.high.is_finite() {
         return "no verdict: too few repeats for an interval";
@@ -157,9 +153,7 @@ impl Comparison {
                     at: point.label.clone(),
                     theirs: theirs.clone(),
                     ours: shown,
-                    verdict: no_verdict(ours.is_some(), slow_sender, busy, tcg)
-                        .or_else(|| ours.map(|ours| verdict(figure.theirs, ours)))
-                        .unwrap_or_default(),
+                    verdict: verdict(figure.theirs, ours, tcg, busy, slow_sender),
                 });
             }
         }
@@ -173,20 +167,16 @@ mod tests {
 
     #[test]
     fn a_verdict_is_by_the_whole_interval() {
-        let ours = |low: f64, high: f64| Interval { value: (low + high) / 2.0, low, high, count: 5 };
-        assert_eq!(verdict((1.0, 1.0), ours(0.95, 1.05)), "repeated");
-        assert_eq!(verdict((1.0, 1.0), ours(1.2, 1.4)), "not repeated");
-        assert_eq!(verdict((8.0, 14.0), ours(2.0, 3.0)), "not repeated");
-        assert!(verdict((1.0, 1.0), ours(0.95, 1.4)).starts_with("open"));
-        assert!(verdict((1.0, 1.0), ours(f64::NAN, f64::NAN)).contains("too few repeats"));
-    }
-
-    #[test]
-    fn what_forbids_a_verdict_is_named() {
-        assert_eq!(no_verdict(true, false, false, false), None);
-        assert_eq!(no_verdict(false, false, false, false), Some("not measured here"));
-        assert!(no_verdict(false, true, true, false).unwrap().contains("did not reach this rate"));
-        assert!(no_verdict(true, false, true, false).unwrap().contains("busy"));
-        assert!(no_verdict(true, false, false, true).unwrap().contains("emulated"));
+        let ours = |low: f64, high: f64| Some(Interval { value: (low + high) / 2.0, low, high, count: 5 });
+        assert_eq!(verdict((1.0, 1.0), ours(0.95, 1.05), false, false, false), "repeated");
+        assert_eq!(verdict((1.0, 1.0), ours(1.2, 1.4), false, false, false), "not repeated");
+        assert_eq!(verdict((8.0, 14.0), ours(2.0, 3.0), false, false, false), "not repeated");
+        assert!(verdict((1.0, 1.0), ours(0.95, 1.4), false, false, false).starts_with("open"));
+        assert!(verdict((1.0, 1.0), ours(f64::NAN, f64::NAN), false, false, false).contains("too few repeats"));
+        assert!(verdict((8.0, 14.0), ours(8.0, 9.0), true, false, false).contains("emulated"));
+        assert_eq!(verdict((1.0, 1.0), None, false, false, false), "not measured here");
+        assert_eq!(verdict((1.0, 1.0), ours(0.95, 1.05), false, true, false), "no verdict: the machine was busy");
+        let slow_sender = verdict((1.0, 1.0), None, false, true, true);
+        assert_eq!(slow_sender, "no verdict: the sender did not reach this rate");
     }
 }
