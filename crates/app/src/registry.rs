@@ -188,6 +188,13 @@ impl Protocol {
     }
 }
 
+/// Whether the protocol of a name in a rule's header is detected over TCP, and over UDP. Other protocols that the name covers
+/// have the same transports.
+pub fn header_transports(name: &str) -> [bool; 2] {
+    let named = ALL.iter().find(|p| p.header_names().any(|h| h.0 == name));
+    named.map_or([true, false], |p| p.transports())
+}
+
 /// The states of a transaction that only starts and completes.
 const PLAIN_STATES: [&[&str]; 2] =
     [&["request_started", "request_complete"], &["response_started", "response_complete"]];
@@ -468,6 +475,15 @@ mod tests {
         }
         assert_eq!((AppProto::Http1.name(), AppProto::Http1.rule_name()), ("http", "http1"));
         assert_eq!((AppProto::Failed.name(), AppProto::default().rule_name()), ("failed", "unknown"));
+    }
+
+    #[test]
+    fn protocols_of_one_header_have_the_same_transports() {
+        for (name, covered) in ALL.iter().flat_map(|p| p.header_names()) {
+            let all = ALL.iter().filter(|p| covered.contains(&p.rule_name)).map(|p| p.transports());
+            let all = all.fold([false; 2], |all, t| [all[0] | t[0], all[1] | t[1]]);
+            assert_eq!(header_transports(name), all, "{name}");
+        }
     }
 
     #[test]

@@ -12,13 +12,6 @@ pub(crate) fn group(name: &str) -> Option<&'static [&'static str]> {
     names().find(|p| p.0 == name).map(|p| p.1)
 }
 
-/// Whether the protocols of a header's name run over TCP, and over UDP.
-pub(crate) fn transports(name: &str) -> [bool; 2] {
-    let covered = group(name).unwrap_or_default();
-    let of = margay_app::ALL.iter().filter(|p| covered.contains(&p.rule_name)).map(|p| p.transports());
-    of.fold([false; 2], |all, t| [all[0] | t[0], all[1] | t[1]])
-}
-
 /// Parses a header's protocol, ignoring case.
 pub(crate) fn parse(name: &str) -> Option<Protocol> {
     let name = name.to_ascii_lowercase();

@@ -2,9 +2,9 @@
 
 use crate::ast::{Arrow, BufferCheck, Check, Compare, Content, FlowCheck, Protocol, Side, Transform, Value};
 use crate::builder::{Builder, Group, PAYLOAD};
+use crate::digests;
 use crate::error::{Fail, fail};
 use crate::keywords::Direction;
-use crate::{digests, protocol};
 
 const M: &str = "detect-parse";
 
@@ -139,16 +139,13 @@ fn headers_of_protocol(b: &Builder<'_>) -> Result<(), Fail> {
     for g in &b.groups {
         let name = g.checks.buffer.as_str();
         let fits = match (name, &b.rule.protocol) {
-            ("tcp.hdr" | "udp.hdr" | "icmpv4.hdr" | "icmpv6.hdr", Protocol::Ip | Protocol::Ipv4 | Protocol::Ipv6) => {
-                true
-            }
-            ("tcp.hdr" | "udp.hdr" | "icmpv4.hdr" | "icmpv6.hdr", Protocol::PacketHeader) => true,
+            (_, Protocol::Ip | Protocol::Ipv4 | Protocol::Ipv6 | Protocol::PacketHeader) => true,
             ("tcp.hdr", Protocol::Tcp | Protocol::TcpPacket | Protocol::TcpStream) => true,
             ("udp.hdr", Protocol::Udp) => true,
             ("icmpv4.hdr", Protocol::Icmp | Protocol::Icmpv4) => true,
             ("icmpv6.hdr", Protocol::Icmp | Protocol::Icmpv6) => true,
-            ("tcp.hdr", Protocol::App(app)) => protocol::transports(app)[0],
-            ("udp.hdr", Protocol::App(app)) => protocol::transports(app)[1],
+            ("tcp.hdr", Protocol::App(app)) => margay_app::header_transports(app)[0],
+            ("udp.hdr", Protocol::App(app)) => margay_app::header_transports(app)[1],
             ("tcp.hdr" | "udp.hdr" | "icmpv4.hdr" | "icmpv6.hdr", _) => false,
             _ => true,
         };
@@ -159,7 +156,7 @@ fn headers_of_protocol(b: &Builder<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-pub(crate) fn contents(checks: &[BufferCheck]) -> impl Iterator<Item = &Content> {
+fn contents(checks: &[BufferCheck]) -> impl Iterator<Item = &Content> {
     checks.iter().filter_map(|c| if let BufferCheck::Content(c) = c { Some(c) } else { None })
 }
 

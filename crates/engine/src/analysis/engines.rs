@@ -191,7 +191,7 @@ impl Scope {
             if let Some((name, _)) = b.buffer.strip_prefix("frame:").and_then(|f| f.split_once('.'))
                 && margay_app::ALL.iter().any(|p| p.header_names().any(|h| h.0 == name))
             {
-                named.get_or_insert_with(|| if name == "http1" { "http" } else { name }.to_owned());
+                named.get_or_insert_with(|| event_name(name).unwrap_or(name).to_owned());
             }
             let Some(i) = info::buffer(&b.buffer) else { continue };
             side(i.to_server, i.to_client);
@@ -238,8 +238,7 @@ impl Scope {
             _ if legacy => "http".to_owned(),
             Some("http") if protocols.as_deref() == Some(&["http"]) => "http".to_owned(),
             Some("http") => "http_any".to_owned(),
-            Some("http1") => "http".to_owned(),
-            Some(n) => n.to_owned(),
+            Some(n) => event_name(n).unwrap_or(n).to_owned(),
             None => named.unwrap_or_else(|| if dce { "dcerpc".to_owned() } else { "unknown".to_owned() }),
         };
         if legacy {

@@ -3,7 +3,6 @@
 //! For each transport and direction, the ports are divided where the set of rules changes. The groups with the most rules or
 //! traffic come first. The configured number of groups is kept, and the remaining ones form one group.
 
-use margay_app::ALL;
 use std::collections::HashMap;
 
 use margay_config::{Config, ConfigError};
@@ -69,12 +68,6 @@ impl GroupSettings {
     }
 }
 
-/// The transports of an application protocol: TCP, UDP.
-pub(super) fn transports(app: &str) -> [bool; 2] {
-    let of = |p: &&'static margay_app::Protocol| p.header_names().any(|(name, _)| name == app);
-    ALL.iter().copied().find(of).map_or([true, false], |p| p.transports())
-}
-
 /// Whether a rule applies to TCP, UDP, ICMPv4 and ICMPv6.
 fn of(protocol: &Protocol) -> [bool; 4] {
     match protocol {
@@ -85,7 +78,7 @@ fn of(protocol: &Protocol) -> [bool; 4] {
         Protocol::Icmpv4 => [false, false, true, false],
         Protocol::Icmpv6 => [false, false, false, true],
         Protocol::App(n) => {
-            let [tcp, udp] = transports(n);
+            let [tcp, udp] = margay_app::header_transports(n);
             [tcp, udp, false, false]
         }
         Protocol::Sctp | Protocol::Ethernet | Protocol::Arp => [false; 4],

@@ -141,7 +141,7 @@ impl Analysed {
         match &self.rule.protocol {
             Protocol::Ip | Protocol::Ipv4 | Protocol::Ipv6 => true,
             Protocol::Tcp | Protocol::TcpPacket | Protocol::TcpStream => true,
-            Protocol::App(n) => super::groups::transports(n)[0],
+            Protocol::App(n) => margay_app::header_transports(n)[0],
             _ => false,
         }
     }
