@@ -1,4 +1,4 @@
-//! The sender's packets in order, and what a sensor can know of their fate.
+//! The sender's packets in order, and for each, whether a sensor can know that it reached the host.
 
 use crate::conversation::{Opt, Segment, flag};
 use crate::packet;

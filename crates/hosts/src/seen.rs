@@ -181,7 +181,7 @@ impl Seen {
                 }
                 What::AppOff => t.app_off = true,
                 What::AppRestart { first, offset } => {
-                    // What the previous parser received before this place was parsed.
+                    // The previous parser has parsed all data before this place.
                     let at = place(first, offset);
                     t.app.forget(at);
                     if std::mem::take(&mut t.app_off) {

@@ -85,7 +85,7 @@ pub const REASONS: &[&str] = &[
 pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     let has = |e: &str| out.events.contains(&e);
     let course = &out.course;
-    // What the application reads does not include urgent bytes, which the host took out.
+    // The host removes urgent bytes, so the application does not read them.
     let urgent = course.sent.iter().filter(|s| s.urgent.is_some()).count() as i64;
     let first = d.at as i64 + out.first;
     let places = || first..=first + urgent;

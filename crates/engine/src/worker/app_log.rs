@@ -290,8 +290,8 @@ impl Stages {
     }
 }
 
-/// Whether a transaction can rest until its parser changes it: rules have inspected its updates, if they inspect the flow at
-/// all, and none of its files waits for the log.
+/// Whether a transaction needs no work until its parser changes it: the rules that inspect the flow have inspected its
+/// updates, and all its files are logged.
 fn is_at_rest(base: &TxBase, detects: bool) -> bool {
     let looked = |d: Direction| !detects || !base.updated[d.index()] || base.detect[d.index()].done;
     DIRECTIONS.into_iter().all(looked) && base.files.due_for_log().next().is_none()

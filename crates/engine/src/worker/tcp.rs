@@ -137,8 +137,8 @@ impl Pipeline {
         if out.drop && fate.drop.is_none() {
             fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });
         }
-        // Outside IPS mode, data of a SYN (TCP Fast Open) waits until the handshake is complete, and what only a reset
-        // acknowledges until the flow ends or the connection goes on, as in Suricata.
+        // Outside IPS mode, the parser gets data of a SYN (TCP Fast Open) once the handshake is complete, and data that
+        // only a reset acknowledged once the connection goes on or the flow ends, as in Suricata.
         let opens = !established && !stages.ips;
         let waits = flow.ext.tcp.as_ref().is_some_and(|s| opens && s.is_fast_open() || s.may_go_on());
         let mut app_result = if waits { AppResult::default() } else { stages.feed_tcp(flow, direction, false) };

@@ -7,7 +7,7 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 use super::build::{Message, Over, Packets, Sample};
 use crate::problem::{Outcome, Problem};
 
-/// What the rule of a declaration does with attacks.
+/// The action of a declaration's rule on an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// The rule drops them.

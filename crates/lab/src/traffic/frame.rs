@@ -168,7 +168,7 @@ impl Layout {
     }
 
     /// Computes the IPv4 header's checksum, and the transport's if the whole packet is there. A UDP checksum of 0 over IPv4
-    /// means that there is none, and stays 0.
+    /// stays 0: the sender computed none (RFC 768).
     pub(crate) fn fix(&self, frame: &mut [u8]) {
         let l3 = usize::from(self.l3);
         if !self.v6 {
@@ -230,7 +230,8 @@ impl Delta {
         Delta(self.0 + other.0)
     }
 
-    /// Updates the checksum at `at`. A UDP checksum never becomes 0, which would mean that there is none.
+    /// Updates the checksum at `at`. A UDP checksum of 0 is written as `0xffff`, since 0 says that the sender computed none
+    /// (RFC 768).
     pub(crate) fn apply(self, frame: &mut [u8], at: usize, udp: bool) {
         let Some(old) = be16(frame, at) else { return };
         let mut sum = (i64::from(!old) + self.0).rem_euclid(0xffff);
