@@ -267,7 +267,7 @@ monitor-cost: ## time that the laboratory's monitor takes of a core
 lab-experiments: build ## every experiment of lab/experiments in quick form, into LAB_OUT (out/lab); root. LAB_FLAGS="-c my.yaml -S my.rules"
 	@for e in $(EXPERIMENTS); do $(RELEASE) lab compare $$e --quick -o $(LAB_OUT)/$$(basename $$e .yaml) $(LAB_FLAGS) || failed=1; done; test -z "$$failed"
 
-lab-results: build ## experiments for Margay whose figures are kept in lab/results; root, an idle machine, half an hour. LAB_FLAGS="--only clock --quick"
+lab-results: build ## experiments for Margay whose figures are kept in lab/results; root, an idle machine, three quarters of an hour. LAB_FLAGS="--only clock --quick"
 	@tools/lab-results $(RELEASE) $(LAB_FLAGS)
 
 lab-lossless: build ## the highest rate without loss beside Suricata's, passive and inline; root, an idle machine; LAB_FLAGS="--quick --only passive --full"

@@ -1,5 +1,6 @@
 //! CPUs for sender and engine. On the same CPU they would compete, and the measurement would show the scheduler.
 
+use std::path::Path;
 use std::process::{Child, Command};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -33,21 +34,37 @@ impl Cpus {
         if text == "all" {
             return Ok(usable);
         }
-        let mut all = Vec::new();
-        for part in text.split(',') {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let number = |word: &str| {
-                let number = word.trim().parse::<usize>().ok().filter(|cpu| *cpu < CpuSet::MAX_CPU);
-                number.ok_or_else(|| format!("'{text}' is not a list of CPUs, such as 0,2-5 or all"))
-            };
-            all.extend(number(first)?..=number(last)?);
-        }
-        all.sort_unstable();
-        all.dedup();
+        let all = listed(text)?;
         match all.iter().find(|cpu| !usable.0.contains(cpu)) {
             Some(cpu) => Err(format!("CPU {cpu} is not there, or this process may not use it; {usable} are")),
             None if all.is_empty() => Err(format!("'{text}' has no CPU")),
             None => Ok(Cpus(all)),
+        }
+    }
+
+    /// Those of them that are on memory node `node`.
+    ///
+    /// # Errors
+    /// A clause that says why there are none.
+    pub(crate) fn of_node(&self, node: u32) -> Result<Cpus, String> {
+        self.of_node_in(node, Path::new("/sys/devices/system/node"))
+    }
+
+    fn of_node_in(&self, node: u32, folder: &Path) -> Result<Cpus, String> {
+        let own = |node: u32| std::fs::read_to_string(folder.join(format!("node{node}/cpulist"))).ok();
+        let Some(text) = own(node) else {
+            // Nodes are numbered from 0. A kernel without support for them has one.
+            return match (node, (0..).take_while(|node| own(*node).is_some()).count()) {
+                (0, _) => Ok(self.clone()),
+                (_, 0 | 1) => Err("this machine has one memory node".to_owned()),
+                (_, count) => Err(format!("this machine has {count} memory nodes")),
+            };
+        };
+        let there = if text.trim().is_empty() { Vec::new() } else { listed(text.trim())? };
+        let usable = if self.0.is_empty() { Cpus::usable() } else { self.clone() };
+        match Cpus(usable.0.into_iter().filter(|cpu| there.contains(cpu)).collect()) {
+            Cpus(none) if none.is_empty() => Err("the engine has no CPU there".to_owned()),
+            some => Ok(some),
         }
     }
 
@@ -80,6 +97,22 @@ impl Cpus {
         sched_setaffinity(None, &own)?;
         child
     }
+}
+
+/// The CPUs in a list such as `0,2-5`.
+fn listed(text: &str) -> Result<Vec<usize>, String> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |word: &str| {
+            let number = word.trim().parse::<usize>().ok().filter(|cpu| *cpu < CpuSet::MAX_CPU);
+            number.ok_or_else(|| format!("'{text}' is not a list of CPUs, such as 0,2-5 or all"))
+        };
+        all.extend(number(first)?..=number(last)?);
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
 }
 
 impl Cpus {
@@ -169,6 +202,22 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_nodes_cpus_or_why_there_are_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Cpus(vec![0, 1, 2]);
+        let of = |node| engine.of_node_in(node, folder.path());
+        // A kernel without nodes.
+        assert_eq!((of(0), of(1)), (Ok(engine.clone()), Err("this machine has one memory node".to_owned())));
+        for (node, list) in [(0, "0-1,8\n"), (1, "2-3\n"), (2, "\n")] {
+            std::fs::create_dir(folder.path().join(format!("node{node}"))).unwrap();
+            std::fs::write(folder.path().join(format!("node{node}/cpulist")), list).unwrap();
+        }
+        assert_eq!((of(0), of(1)), (Ok(Cpus(vec![0, 1])), Ok(Cpus(vec![2]))));
+        assert_eq!(of(2), Err("the engine has no CPU there".to_owned()));
+        assert_eq!(of(3), Err("this machine has 3 memory nodes".to_owned()));
+    }
 
     #[test]
     fn lists_are_read_and_written() {

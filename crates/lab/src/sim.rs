@@ -5,6 +5,9 @@
 //! share of packets can also be lost on purpose, at the ring or in the engine. Only packet counts are kept. Packets that
 //! are read together count as having arrived evenly since the previous read, so that pauses of sender or engine on a
 //! busy machine do not change the losses. Packets that the kernel had no room for count as lost at the ring.
+//!
+//! On several interfaces, each has a ring and the capacity of its own, as if it had a worker. The counters have their sums,
+//! and the same for each interface.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -28,13 +31,13 @@ const SILENCE: Duration = Duration::from_millis(50);
 /// An engine of known capacity, to check the laboratory with
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The socket to create and read from, or interface:NAME
+    /// The socket to create and read from, or interface:NAME,…
     #[arg(long)]
     source: PathBuf,
     /// Where to write counters
     #[arg(long)]
     counters: PathBuf,
-    /// Packets a second
+    /// Packets a second, of each interface
     #[arg(long)]
     capacity: f64,
     /// Number of packets that wait before more are lost
@@ -100,19 +103,33 @@ impl Simulated {
         self.dropped += packets;
     }
 
-    fn write(&self, path: &Path) -> std::io::Result<()> {
-        // Rename the file into place, so that a reader never sees a partial one.
-        let beside = path.with_extension("new");
-        let text = format!(
-            "received {}\ndropped {}\ndecoded {}\nwaiting {}\n",
-            self.received.round(),
-            self.dropped.round(),
-            self.decoded.round(),
-            self.waiting.round()
-        );
-        std::fs::write(&beside, text)?;
-        std::fs::rename(&beside, path)
+    /// Its counts, rounded: received, dropped, decoded, waiting.
+    fn counts(&self) -> [f64; 4] {
+        [self.received.round(), self.dropped.round(), self.decoded.round(), self.waiting.round()]
     }
+}
+
+/// One source with its ring, and the counts of an interface by its name.
+struct Lane {
+    source: Source,
+    name: Option<String>,
+    state: Simulated,
+}
+
+/// Writes the counters: sums, and each interface's.
+fn write(lanes: &[Lane], path: &Path) -> std::io::Result<()> {
+    let mut text = String::new();
+    for (at, name) in ["received", "dropped", "decoded", "waiting"].into_iter().enumerate() {
+        let sum: f64 = lanes.iter().map(|lane| lane.state.counts()[at]).sum();
+        text += &format!("{name} {sum}\n");
+        for (lane, interface) in lanes.iter().filter_map(|lane| Some((lane, lane.name.as_ref()?))) {
+            text += &format!("{name}.{interface} {}\n", lane.state.counts()[at]);
+        }
+    }
+    // Rename the file into place, so that a reader never sees a partial one.
+    let beside = path.with_extension("new");
+    std::fs::write(&beside, text)?;
+    std::fs::rename(&beside, path)
 }
 
 /// Runs the engine until it is asked to stop.
@@ -121,40 +138,55 @@ impl Simulated {
 /// If the socket cannot be created or the counters cannot be written.
 pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     signals::listen();
-    let mut state = Simulated {
+    let state = Simulated {
         capacity: args.capacity,
         ring: args.ring,
         lose_ring: args.lose_ring / 100.0,
         lose_engine: args.lose_engine / 100.0,
         ..Simulated::default()
     };
-    let mut source = Source::open(&args.source)?;
+    let mut lanes = Vec::new();
+    for (source, name) in Source::all(&args.source)? {
+        lanes.push(Lane { source, name, state });
+    }
+    let wait = WAIT / lanes.len().max(1) as u32;
     let wrote = |error| Problem::file("write", &args.counters, error);
-    state.write(&args.counters).map_err(wrote)?;
+    write(&lanes, &args.counters).map_err(wrote)?;
     if !args.never_ready {
         println!("Engine started.");
     }
-    let (mut packets, mut last, mut written) = (0.0, Moment::now(), Moment::now());
+    let mut written = Moment::now();
+    let mut last = vec![written; lanes.len()];
     while !signals::stop_asked() {
-        packets += source.take()?;
-        let now = Moment::now();
-        if packets > 0.0 || now.since(last) > SILENCE {
-            state.arrive(packets, now.since(last));
-            (packets, last) = (0.0, now);
+        for (lane, last) in lanes.iter_mut().zip(&mut last) {
+            let packets = lane.source.take(wait)?;
+            let now = Moment::now();
+            if packets > 0.0 || now.since(*last) > SILENCE {
+                lane.state.arrive(packets, now.since(*last));
+                *last = now;
+            }
         }
-        if now.since(written) >= Duration::from_millis(100) {
-            state.lose(source.lost());
-            state.write(&args.counters).map_err(wrote)?;
-            written = now;
+        if Moment::now().since(written) >= Duration::from_millis(100) {
+            lose(&mut lanes);
+            write(&lanes, &args.counters).map_err(wrote)?;
+            written = Moment::now();
         }
-        if args.die_after.is_some_and(|limit| state.received > limit) {
+        let received: f64 = lanes.iter().map(|lane| lane.state.received).sum();
+        if args.die_after.is_some_and(|limit| received > limit) {
             eprintln!("sim-engine: out of order, as was asked");
             return Ok(ExitCode::from(3));
         }
     }
-    state.lose(source.lost());
-    state.write(&args.counters).map_err(wrote)?;
+    lose(&mut lanes);
+    write(&lanes, &args.counters).map_err(wrote)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Counts what the kernel lost.
+fn lose(lanes: &mut [Lane]) {
+    for lane in lanes {
+        lane.state.lose(lane.source.lost());
+    }
 }
 
 /// The source of packets.
@@ -179,24 +211,29 @@ const MOST: usize = 1_000_000;
 const WAIT: Duration = Duration::from_millis(20);
 
 impl Source {
-    fn open(name: &Path) -> Outcome<Source> {
-        if let Some(interface) = name.to_str().and_then(|name| name.strip_prefix("interface:")) {
+    /// The sources that `name` lists, with the names of interfaces.
+    fn all(name: &Path) -> Outcome<Vec<(Source, Option<String>)>> {
+        if let Some(interfaces) = name.to_str().and_then(|name| name.strip_prefix("interface:")) {
             let failed = |error| Problem::Failed(format!("cannot read from {error}"));
-            let mut ring = AfPacket::open(interface, Settings::default()).map_err(failed)?;
-            ring.start().map_err(failed)?;
-            return Ok(Source::Interface { ring: Box::new(ring), lost: 0 });
+            let mut all = Vec::new();
+            for interface in interfaces.split(',') {
+                let mut ring = AfPacket::open(interface, Settings::default()).map_err(failed)?;
+                ring.start().map_err(failed)?;
+                all.push((Source::Interface { ring: Box::new(ring), lost: 0 }, Some(interface.to_owned())));
+            }
+            return Ok(all);
         }
         let listener = UnixListener::bind(name).map_err(|error| Problem::file("make", name, error))?;
         listener.set_nonblocking(true).map_err(|error| Problem::file("use", name, error))?;
-        Ok(Source::Socket { listener, stream: None, buffer: vec![0; 1 << 20], bytes: 0 })
+        Ok(vec![(Source::Socket { listener, stream: None, buffer: vec![0; 1 << 20], bytes: 0 }, None)])
     }
 
-    /// Waits briefly for packets, and returns their number.
-    fn take(&mut self) -> Outcome<f64> {
+    /// Waits for packets, an interface's at most `most`, and returns their number.
+    fn take(&mut self, most: Duration) -> Outcome<f64> {
         match self {
             Source::Interface { ring, .. } => {
                 // All packets in the ring arrived since the previous call, however many the ring returns at once.
-                let (mut came, mut wait) = (0, WAIT);
+                let (mut came, mut wait) = (0, most);
                 while came < MOST && ring.receive(4096, wait) == Received::Frames {
                     came += ring.batch().iter().count();
                     ring.release(&Decisions::default());

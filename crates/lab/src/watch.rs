@@ -53,10 +53,14 @@ impl Drop for Watch {
     }
 }
 
-/// Column names of the engine's counters.
-fn counter_names() -> impl Iterator<Item = String> {
-    Counts::NAMES.iter().map(|name| format!("engine.{name}"))
+/// Column names of the engine's counters: sums, and those of each of several interfaces by its number from 1.
+fn counter_names(interfaces: usize) -> impl Iterator<Item = String> {
+    let of = |number: usize| EACH.iter().map(move |name| format!("engine.{number}.{name}"));
+    Counts::NAMES.iter().map(|name| format!("engine.{name}")).chain((1..=interfaces).flat_map(of))
 }
+
+/// The counters of an interface.
+const EACH: [&str; 3] = ["received", "dropped", "decoded"];
 
 fn sample(
     pid: u32,
@@ -71,7 +75,9 @@ fn sample(
     };
     let wrote = |error| Problem::file("write", path, error);
     let file = File::create(path).map_err(|error| Problem::file("make", path, error))?;
-    let names: Vec<String> = sampler.header().map(str::to_owned).chain(counter_names()).collect();
+    let own = |counters: &Option<CounterFile>| counters.as_ref().map_or_else(Vec::new, CounterFile::last_by_interface);
+    let interfaces = own(&counters).len();
+    let names: Vec<String> = sampler.header().map(str::to_owned).chain(counter_names(interfaces)).collect();
     let names = names.iter().map(String::as_str);
     let mut writer = Writer::new(BufWriter::with_capacity(1 << 16, file), Format::Csv, names).map_err(wrote)?;
     let mut values = Vec::new();
@@ -80,6 +86,7 @@ fn sample(
         values.extend_from_slice(row);
         let counts = counters.as_mut().map_or(Counts::UNKNOWN, CounterFile::read);
         values.extend(counts.values());
+        values.extend(own(&counters).iter().flat_map(|counts| [counts.received, counts.dropped, counts.decoded]));
         writer.write(&values).map_err(wrote)
     };
     sampler.run(period, || stop.load(Ordering::Relaxed), |row| write(row).map(|()| true))?;

@@ -130,6 +130,63 @@ fn engines_are_compared_over_the_wire() {
     assert_eq!(std::fs::read_dir(&state).unwrap().count(), 0);
 }
 
+const CARDS: &str = "%YAML 1.1
+---
+title: One interface and two
+about: Of which one loses what comes on it above the engine's capacity, and two share it.
+engines:
+  sim: {adapter: simulated, capacity: 3000, args: [--ring=200]}
+loads:
+  flows: {preset: udp64, rates: [4kpps], interfaces: [1, 2]}
+  each: {preset: udp64, rates: [1500pps], interfaces: [2], same: yes}
+study:
+  title: A study of two
+  figures:
+    packets taken, two: {load: flows, engine: sim, interfaces: 2, metric: taken_per_s, theirs: 1.33}
+repeats: 1
+warm-up: 300ms
+hold: 1s
+period: 100ms
+";
+
+#[test]
+fn each_of_two_interfaces_is_counted_and_reported() {
+    let Some(_alone) = alone() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (out, state) = (folder.path().join("out"), folder.path().join("state"));
+    let file = folder.path().join("cards.yaml");
+    std::fs::write(&file, CARDS).unwrap();
+    let run = lab(&state, &["compare", file.to_str().unwrap(), "-o", out.to_str().unwrap()]);
+    let said = text(&run);
+    assert!(run.status.success(), "{said}");
+    let runs = Table::read(&out.join("runs.csv"));
+    assert_eq!(runs.len(), 3, "{said}");
+    let get = |line: usize, name: &str| runs.number(line, name);
+    // On one interface there is nothing to tell apart, and a quarter is lost.
+    assert!(get(0, "sent_1").is_nan() && get(0, "loss") > 0.05, "{said}");
+    for line in [1, 2] {
+        for name in ["sent", "received", "dropped", "decoded"] {
+            let sum = get(line, &format!("{name}_1")) + get(line, &format!("{name}_2"));
+            // The sum is rounded after it is made.
+            assert!((sum - get(line, name)).abs() <= 2.0, "{name}: {sum}: {said}");
+            assert!(name == "dropped" || get(line, &format!("{name}_2")) > 100.0, "{name}: {said}");
+        }
+        // Either takes what it gets.
+        assert!(get(line, "loss_1") < 0.05 && get(line, "loss_2") < 0.05, "{said}");
+    }
+    // The same on each; the sender may end between the two.
+    assert!((get(2, "sent_1") - get(2, "sent_2")).abs() <= 1.0, "{said}");
+    let checkpoints = Table::read(&out.join("checkpoints.csv"));
+    let with = (0..checkpoints.len()).any(|line| checkpoints.number(line, "decoded_2") > 100.0);
+    assert!(with, "{:?}", std::fs::read_to_string(out.join("checkpoints.csv")));
+    let report = std::fs::read_to_string(out.join("report.html")).unwrap();
+    for what in ["By interface", "on 2 interfaces", "Loss of each interface", "A study of two"] {
+        assert!(report.contains(what) && !report.contains("NaN"), "{what}");
+    }
+    assert!(out.join("plots/flows-interfaces.svg").exists() && said.contains("study: packets taken, two"), "{said}");
+    assert_eq!(std::fs::read_dir(&state).unwrap().count(), 0);
+}
+
 /// A long run, once its engine receives packets.
 fn lasting(out: &Path, state: &Path) -> std::process::Child {
     let to = out.to_str().unwrap();

@@ -41,18 +41,15 @@ pub(super) fn run(
     // Each engine has its own session, so that its interfaces are removed before the next one starts.
     let mut session = Session::begin()?;
     let short = session.make_folder()?;
-    let wire = Wire::make(&mut session, MTU, true)?;
-    let far = wire.far.clone().ok_or_else(|| Problem::Failed("there is no second pair of interfaces".to_owned()))?;
-    let from = From::Interface {
-        name: wire.engine.clone(),
-        peer: Some(far.engine.clone()),
-        tap: None,
-        namespace: wire.namespace.clone(),
+    let wire = Wire::make(&mut session, MTU, 1, true)?;
+    let (Some(near), Some(far)) = (wire.pairs.first(), &wire.far) else {
+        return Err(Problem::Failed("there are no two pairs of interfaces".to_owned()));
     };
+    let from = From::wire(&wire);
     let mut running = Running::start(contract, &from, dir, &short, &mut session)?;
-    let recorder = Recorder::start(&[&wire.sender, &far.sender])?;
+    let recorder = Recorder::start(&[&near.sender, &far.sender])?;
     let report = dir.join("traffic.json");
-    let mut command = sender(capture, rate, &wire.sender, &far.sender, &report)?;
+    let mut command = sender(capture, rate, &near.sender, &far.sender, &report)?;
     session.mark(&mut command)?;
     let log = dir.join("traffic.log");
     let out = std::fs::File::create(&log).map_err(|error| Problem::file("make", &log, error))?;

@@ -100,7 +100,7 @@ impl Args {
         }
         set.extend(self.set.iter().cloned());
         let options = Options { config: self.config.clone(), rules: vec![self.one_file()?], set, args };
-        Ok(Contract::suricata("engine", &binary, &options).inline())
+        Ok(Contract::suricata("engine", &binary, &options).listed())
     }
 
     fn offline(&self, truths: &[Truth], run: &mut Run) -> Outcome<Vec<Line>> {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use margay_config::{Config, Node};
 
 use super::study::Study;
-use crate::cpus::Shared;
+use crate::cpus::{Cpus, Shared};
 use crate::engine::{Contract, Options, only, read_duration};
 use crate::isolate::{Apart, Kind as Isolation};
-use crate::load::What;
+use crate::load::{PAIRS_MOST, Pair, What};
 use crate::problem::{Outcome, Problem};
 use crate::run::live::Times;
 use crate::units::{self, Rate};
@@ -53,6 +53,8 @@ pub(super) struct Way {
     pub(super) renew: bool,
     /// The engine is between two wires, with clients on one and servers on the other.
     pub(super) inline: bool,
+    /// Of several interfaces each gets every packet; otherwise flows are divided among them.
+    pub(super) same: bool,
 }
 
 /// A load with its name.
@@ -60,6 +62,8 @@ pub(super) struct Way {
 pub(super) struct Load {
     pub(super) name: String,
     pub(super) way: Way,
+    /// The numbers of interfaces that it is sent on, each a point of its own.
+    pub(super) interfaces: Vec<u32>,
     pub(super) kind: Kind,
 }
 
@@ -75,8 +79,8 @@ pub(super) struct Experiment {
     pub(super) loads: Vec<Load>,
     pub(super) repeats: u32,
     pub(super) times: Times,
-    /// Two existing interfaces: the sender's and the engine's.
-    pub(super) wire: Option<(String, String)>,
+    /// Existing pairs of interfaces; without any, they are made.
+    pub(super) wire: Vec<Pair>,
     pub(super) mtu: u32,
     /// CPUs of sender and engines while packets are sent.
     pub(super) cpus: Shared,
@@ -161,8 +165,14 @@ impl Experiment {
         let mut loads = Vec::new();
         for node in root.child("loads").ok_or_else(|| missing("loads"))?.children() {
             let flag = |key: &str| node.bool(key).map(|flag| flag.unwrap_or(false));
-            let way = Way { renew: flag("renew")?, inline: flag("inline")? };
-            loads.push(Load { name: node.name().to_owned(), way, kind: read_load(node, folder)? });
+            let way = Way { renew: flag("renew")?, inline: flag("inline")?, same: flag("same")? };
+            let kind = read_load(node, folder)?;
+            loads.push(Load {
+                name: node.name().to_owned(),
+                way,
+                interfaces: read_interfaces(node, way, &engines)?,
+                kind,
+            });
         }
         if engines.is_empty() || loads.is_empty() {
             return Err(Problem::Usage(format!(
@@ -198,20 +208,7 @@ impl Experiment {
         if !(close > 0.0 && close <= 100.0) {
             return Err(Problem::Usage(format!("{}: close: a percentage above 0", path.display())));
         }
-        let wire = match root.child("wire") {
-            None => None,
-            Some(node) => {
-                only(node, &["sender", "engine"])?;
-                match (node.get("sender"), node.get("engine")) {
-                    (Some(sender), Some(engine)) => Some((sender.to_owned(), engine.to_owned())),
-                    _ => {
-                        return Err(node
-                            .error("wire: 'sender' and 'engine' are interfaces, and both are needed")
-                            .into());
-                    }
-                }
-            }
-        };
+        let wire = read_wire(root)?;
         let mtu = root.int("mtu")?.unwrap_or(1500);
         let mtu = u32::try_from(mtu).ok().filter(|mtu| (68..=65535).contains(mtu));
         let mtu = mtu.ok_or_else(|| Problem::Usage(format!("{}: mtu: 68 to 65535", path.display())))?;
@@ -239,6 +236,51 @@ impl Experiment {
     }
 }
 
+/// Existing interfaces: a name or a list of them for the sender, and as many for the engine.
+fn read_wire(root: Node<'_>) -> Outcome<Vec<Pair>> {
+    let Some(node) = root.child("wire") else { return Ok(Vec::new()) };
+    only(node, &["sender", "engine"])?;
+    let names = |key: &str| -> Vec<&str> { node.child(key).map(|child| child.values().collect()).unwrap_or_default() };
+    let (senders, engines) = (names("sender"), names("engine"));
+    if senders.is_empty() || senders.len() != engines.len() {
+        return Err(node
+            .error("wire: 'sender' and 'engine' are interfaces, and both are needed, as many of each")
+            .into());
+    }
+    let pair = |(sender, engine): (&str, &str)| Pair { sender: sender.to_owned(), engine: engine.to_owned() };
+    Ok(senders.into_iter().zip(engines).map(pair).collect())
+}
+
+/// A load's numbers of interfaces.
+fn read_interfaces(node: Node<'_>, way: Way, engines: &[Contract]) -> Outcome<Vec<u32>> {
+    let mut counts = Vec::new();
+    for text in node.child("interfaces").into_iter().flat_map(|child| child.values()) {
+        let number = text.parse::<u32>().ok().filter(|count| (1..=PAIRS_MOST).contains(count));
+        let wrong = || Problem::from(node.error(format!("interfaces: '{text}' is not from 1 to {PAIRS_MOST}")));
+        counts.push(number.ok_or_else(wrong)?);
+    }
+    let several = counts.iter().any(|count| *count > 1);
+    if way.same && !several {
+        return Err(node.error("same: is of several interfaces, which are missing (interfaces: 2)").into());
+    }
+    if several && way.inline {
+        return Err(node.error("interfaces: an inline engine has one on each side").into());
+    }
+    if let Some(engine) = engines.iter().find(|engine| several && !engine.takes_several()) {
+        return Err(node
+            .error(format!(
+                "interfaces: engine {} says nothing of several: a setting with {{n}} is repeated for each, {{interfaces}} lists \
+                 them",
+                engine.name
+            ))
+            .into());
+    }
+    if counts.is_empty() {
+        counts.push(1);
+    }
+    Ok(counts)
+}
+
 /// CPUs of sender and engines: `shared` (any), `{sender: 3, engine: 0-2}`, or by default the sender on the last CPU.
 fn read_cpus(root: Node<'_>, otherwise: &Shared) -> Outcome<Shared> {
     let Some(node) = root.child("cpus") else { return Ok(otherwise.clone()) };
@@ -250,7 +292,7 @@ fn read_cpus(root: Node<'_>, otherwise: &Shared) -> Outcome<Shared> {
         .map_err(|problem| node.error(format!("cpus: {problem}; 'shared' lets both run anywhere")).into())
 }
 
-/// An engine, repeated for each number of workers if it has `workers`.
+/// An engine, repeated for each memory node, isolation, memory limit and number of workers that it has.
 fn read_engines(
     node: Node<'_>,
     folder: &Path,
@@ -258,8 +300,6 @@ fn read_engines(
     notes: &mut Vec<String>,
 ) -> Outcome<Vec<Contract>> {
     let mut contract = Contract::read(node, instead)?;
-    contract.on(&cpus.engine);
-    let cores = cpus.engine.count();
     for words in [&mut contract.live, &mut contract.offline] {
         for at in 1..words.len() {
             // A relative path after an option that takes a file starts at the experiment's folder. A word that names no
@@ -272,11 +312,39 @@ fn read_engines(
             }
         }
     }
-    let variants = isolated(node, &contract, notes)?;
-    let Some(workers) = node.child("workers") else { return Ok(variants) };
     let mut engines = Vec::new();
-    for contract in variants {
-        engines.extend(by_workers(workers, &contract, cores, notes)?);
+    for contract in by_nodes(node, &contract, &cpus.engine, notes)? {
+        let cores = contract.cpus.count();
+        for contract in isolated(node, &contract, notes)? {
+            match node.child("workers") {
+                Some(workers) => engines.extend(by_workers(workers, &contract, cores, notes)?),
+                None => engines.push(contract),
+            }
+        }
+    }
+    Ok(engines)
+}
+
+/// An engine on its CPUs, or repeated for each memory node that has some of them.
+fn by_nodes(node: Node<'_>, contract: &Contract, cpus: &Cpus, notes: &mut Vec<String>) -> Outcome<Vec<Contract>> {
+    let on = |cpus: &Cpus| {
+        let mut engine = contract.clone();
+        engine.on(cpus);
+        engine
+    };
+    let Some(nodes) = node.child("nodes") else { return Ok(vec![on(cpus)]) };
+    let mut engines = Vec::new();
+    for text in nodes.values() {
+        let wrong = || Problem::from(nodes.error(format!("nodes: '{text}' is no number of a memory node")));
+        let number = text.parse::<u32>().map_err(|_| wrong())?;
+        match cpus.of_node(number) {
+            Ok(cpus) => {
+                let mut engine = on(&cpus);
+                engine.name = format!("{} on node {number}", contract.name);
+                engines.push(engine);
+            }
+            Err(why) => notes.push(format!("{} on node {number} is left out: {why}", contract.name)),
+        }
     }
     Ok(engines)
 }
@@ -384,6 +452,8 @@ fn read_load(node: Node<'_>, folder: &Path) -> Outcome<Kind> {
             "loss",
             "renew",
             "inline",
+            "interfaces",
+            "same",
         ],
     )?;
     let file = |key: &str| -> Outcome<Option<PathBuf>> {
@@ -456,6 +526,9 @@ fn read_load(node: Node<'_>, folder: &Path) -> Outcome<Kind> {
     }
     Ok(match what {
         Some(what) => Kind::Rates { what, speeds, base, copies },
+        None if node.child("interfaces").is_some() => {
+            return Err(node.error("interfaces: packets that are `simulated` are on none").into());
+        }
         None => Kind::Numbers { speeds },
     })
 }
@@ -492,7 +565,41 @@ mod tests {
         assert_eq!((speeds.len(), *base, copies.as_slice()), (3, Some(Base::Auto), &[1, 4][..]));
         assert!(matches!(experiment.loads[1].kind, Kind::Search { allowed: 0.0, .. }));
         assert_eq!(experiment.loads[0].way, Way::default());
-        assert_eq!((experiment.loads[1].way, experiment.close), (Way { renew: true, inline: true }, 0.05));
+        assert_eq!((experiment.loads[1].way, experiment.close), (Way { renew: true, inline: true, same: false }, 0.05));
+        assert_eq!((experiment.loads[0].interfaces.as_slice(), experiment.wire.len()), (&[1][..], 0));
+    }
+
+    #[test]
+    fn reads_several_interfaces() {
+        let engine = "engines:\n  a: {adapter: margay, set: ['af-packet.{n}.interface={interface}']}\n";
+        let load = "loads:\n  l: {preset: office, rates: [1kpps], interfaces: [1, 2], same: yes}\n";
+        let wire = "wire: {sender: [eth2, eth3], engine: [eth0, eth1]}\n";
+        let experiment = read(&format!("{engine}{load}{wire}")).unwrap();
+        let load = &experiment.loads[0];
+        assert_eq!((load.interfaces.as_slice(), load.way.same), (&[1, 2][..], true));
+        let ends: Vec<(&str, &str)> =
+            experiment.wire.iter().map(|pair| (pair.sender.as_str(), pair.engine.as_str())).collect();
+        assert_eq!(ends, [("eth2", "eth0"), ("eth3", "eth1")]);
+        let one =
+            read(&format!("{ENGINES}loads:\n  l: {{preset: a, rates: [1mpps]}}\nwire: {{sender: a, engine: b}}\n"));
+        assert_eq!(one.unwrap().wire.len(), 1);
+    }
+
+    #[test]
+    fn a_node_that_is_not_here_is_named() {
+        let experiment = read(
+            "engines:\n  a: {adapter: suricata, nodes: [0, 4000], set: ['x={cores}']}\nloads:\n  l: {preset: a, rates: [1mpps]}\n\
+             study:\n  figures:\n    x: {load: l, engine: a on node 4000, metric: loss, theirs: 1}\n",
+        )
+        .unwrap();
+        let names: Vec<&str> = experiment.engines.iter().map(|engine| engine.name.as_str()).collect();
+        assert_eq!(names, ["a on node 0"]);
+        assert!(
+            experiment.notes[0].starts_with("a on node 4000 is left out: this machine has "),
+            "{:?}",
+            experiment.notes
+        );
+        assert!(!experiment.engines[0].live.contains(&"x={cores}".to_owned()));
     }
 
     #[test]
@@ -541,6 +648,32 @@ mod tests {
                 "'c' is no engine here; a, b × 1",
             ),
             (format!("{ENGINES}loads:\n  l: {{preset: a, rates: [1mpps]}}\nrepeat: 3\n"), "'repeat' is not known here"),
+            (
+                format!("{ENGINES}loads:\n  l: {{preset: a, rates: [1mpps], interfaces: [9]}}\n"),
+                "'9' is not from 1 to 8",
+            ),
+            (
+                format!("{ENGINES}loads:\n  l: {{preset: a, rates: [1mpps], interfaces: 2}}\n"),
+                "engine a says nothing of several: a setting with {n} is repeated",
+            ),
+            (
+                format!("{ENGINES}loads:\n  l: {{preset: a, rates: [1mpps], same: yes}}\n"),
+                "same: is of several interfaces",
+            ),
+            (
+                "engines:\n  a: {adapter: simulated, capacity: 1}\nloads:\n  l: {simulated: yes, rates: [1mpps], interfaces: 2}\n"
+                    .to_owned(),
+                "packets that are `simulated` are on none",
+            ),
+            (
+                "engines:\n  a: {adapter: simulated, capacity: 1}\nloads:\n  l: {preset: a, rates: [1mpps], interfaces: 2, inline: yes}\n"
+                    .to_owned(),
+                "an inline engine has one on each side",
+            ),
+            (
+                format!("{ENGINES}loads:\n  l: {{preset: a, rates: [1mpps]}}\nwire: {{sender: [a, b], engine: c}}\n"),
+                "as many of each",
+            ),
             (
                 format!("{ENGINES}loads:\n  l: {{preset: a, copies: [17], rates: [1mpps]}}\n"),
                 "'17' is not from 1 to 16",

@@ -25,6 +25,7 @@ use crate::cpus::Shared;
 use crate::engine::{Contract, Options};
 use crate::load::{self, Sender, What, Wire};
 use crate::made::Session;
+use crate::monitor::{self, Sampler};
 use crate::problem::{Outcome, Problem};
 use crate::run::live::{Rig, Trial};
 use crate::run::{Capture, offline};
@@ -79,7 +80,33 @@ struct Point {
     label: String,
     /// Packets a second; not a number for loads without a rate.
     rate: f64,
+    /// The number of interfaces that it is sent on.
+    interfaces: u32,
+    /// The index of the point with the load's first number of interfaces, and all else equal.
+    first: usize,
     kind: PointKind,
+}
+
+impl Point {
+    /// What tells it from other points of a search, to append to an engine's name.
+    fn short(&self) -> String {
+        let copies = match self.kind {
+            PointKind::Search { copies, .. } => at_once(copies),
+            _ => String::new(),
+        };
+        match self.interfaces {
+            1 => copies,
+            count => format!(" on {count} interfaces{copies}"),
+        }
+    }
+}
+
+/// What is sent, and on how many interfaces.
+#[derive(Clone, Copy)]
+struct Sending<'a> {
+    what: &'a What,
+    copies: u32,
+    interfaces: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -137,6 +164,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     let mut comparison = Comparison { experiment, points: Vec::new(), dir, keep_logs: args.keep_logs };
     comparison.points = comparison.all_points(&mut state, args.plan || args.report)?;
     let keys = plan::order(comparison.experiment.repeats, comparison.points.len(), comparison.experiment.engines.len());
+    comparison.experiment.notes.extend(unsampled()?);
     for note in &comparison.experiment.notes {
         println!("note: {note}");
     }
@@ -164,6 +192,12 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
             "{failed} runs failed and are named in the report; the same command makes them again"
         ))),
     }
+}
+
+/// What this machine cannot sample during a run, a sentence each: the samples have no columns for it.
+fn unsampled() -> Outcome<Vec<String>> {
+    let sampler = Sampler::open(&monitor::What { process: Some(std::process::id()), ..monitor::What::default() })?;
+    Ok(sampler.notes)
 }
 
 /// FNV-1a of the experiment's text, to detect a state that belongs to another one.
@@ -202,18 +236,26 @@ impl Comparison {
     fn all_points(&self, state: &mut State, dry: bool) -> Outcome<Vec<Point>> {
         let mut points = Vec::new();
         for (load, described) in self.experiment.loads.iter().enumerate() {
-            let mut add = |label: String, rate: f64, kind: PointKind| points.push(Point { load, label, rate, kind });
+            // A point for each number of interfaces. If each gets all packets, the rates of all of them add up.
+            let mut add = |label: &dyn Fn(f64) -> String, rate: f64, kind: PointKind| {
+                let first = points.len();
+                for interfaces in described.interfaces.iter().copied() {
+                    let rate = if described.way.same { rate * f64::from(interfaces) } else { rate };
+                    let label = label(rate) + &over(interfaces, described.way);
+                    points.push(Point { load, label, rate, interfaces, first, kind: kind.clone() });
+                }
+            };
             match &described.kind {
                 Kind::Offline { capture: path } => {
                     let capture = Capture::read(path)?;
                     let name = path.file_name().unwrap_or_default().to_string_lossy();
                     let label = format!("{name}: {} packets, {}B", short(capture.packets), short(capture.bytes));
-                    add(label, f64::NAN, PointKind::Offline { path: path.clone(), capture });
+                    add(&|_| label.clone(), f64::NAN, PointKind::Offline { path: path.clone(), capture });
                 }
                 Kind::Numbers { speeds } => {
                     for speed in speeds {
                         let rate = self.rate(*speed, None, f64::NAN, &described.name)?;
-                        add(format!("{} packets/s", short(rate)), rate, PointKind::Numbers);
+                        add(&|rate| format!("{} packets/s", short(rate)), rate, PointKind::Numbers);
                     }
                 }
                 Kind::Search { what, from, to, allowed, copies } => {
@@ -223,7 +265,7 @@ impl Comparison {
                         let range = Range { from: rate(*from)?, to: rate(*to)?, close: self.experiment.close };
                         let label = format!("highest rate with at most {} % lost{}", allowed * 100.0, at_once(*copies));
                         let (what, copies, allowed) = (what.clone(), *copies, *allowed);
-                        add(label, f64::NAN, PointKind::Search { what, copies, range, allowed });
+                        add(&|_| label.clone(), f64::NAN, PointKind::Search { what, copies, range, allowed });
                     }
                 }
                 Kind::Rates { what, speeds, base, copies } => {
@@ -233,13 +275,13 @@ impl Comparison {
                         Some(Base::Rate(rate)) => {
                             self.rate(Speed::Rate(*rate), capture.as_ref(), f64::NAN, &described.name)?
                         }
-                        Some(Base::Auto) => self.base(described, what, speeds, copies, state, dry)?,
+                        Some(Base::Auto) => self.base(described, what, (speeds, copies), state, dry)?,
                     };
                     for speed in speeds {
                         for copies in copies {
                             let rate = self.rate(*speed, capture.as_ref(), base, &described.name)? * f64::from(*copies);
                             add(
-                                label(*speed, rate, *copies),
+                                &|rate| label(*speed, rate, *copies),
                                 rate,
                                 PointKind::Rate { what: what.clone(), copies: *copies },
                             );
@@ -270,8 +312,7 @@ impl Comparison {
         &self,
         described: &Load,
         what: &What,
-        speeds: &[Speed],
-        copies: &[u32],
+        (speeds, copies): (&[Speed], &[u32]),
         state: &mut State,
         dry: bool,
     ) -> Outcome<f64> {
@@ -286,7 +327,8 @@ impl Comparison {
         let engine = &self.experiment.engines[self.experiment.baseline];
         println!("{load}: looking for the bound of {}, which its rates are chosen by", engine.name);
         let dir = self.dir.join("runs").join(format!("{}-base", folder_name(load)));
-        let mut rig = self.rig(engine, Some((what, 1)), described.way, &dir)?;
+        let interfaces = described.interfaces.first().copied().unwrap_or(1);
+        let mut rig = self.rig(engine, Some(Sending { what, copies: 1, interfaces }), described.way, &dir)?;
         let range = Range { from: 10_000.0, to: 20e6, close: 0.1 };
         let searches = Searches { range, repeats: 1, allowed: 0.01 };
         let bound = searches.run(&mut |_, rate, _| {
@@ -307,45 +349,61 @@ impl Comparison {
             Speed::Base(times) => *times,
             Speed::Rate(_) => 0.0,
         };
-        let most = speeds.iter().map(times).fold(0.0, f64::max) * f64::from(copies.iter().copied().max().unwrap_or(1));
+        let most = |of: &[u32]| f64::from(of.iter().copied().max().unwrap_or(1));
+        let each = if described.way.same { most(&described.interfaces) } else { 1.0 };
+        let most = speeds.iter().map(times).fold(0.0, f64::max) * most(copies) * each;
         let base = 2.0 * bound / most;
         state.fact(&fact, base)?;
         Ok(base)
     }
 
     /// An engine with its sender. An engine that takes packet counts has none.
-    fn rig(&self, engine: &Contract, what: Option<(&What, u32)>, way: Way, dir: &Path) -> Outcome<Rig> {
+    fn rig(&self, engine: &Contract, sending: Option<Sending<'_>>, way: Way, dir: &Path) -> Outcome<Rig> {
         let mut session = Session::begin()?;
         let folder = session.make_folder()?;
-        let (wire, sender): (Option<Wire>, Box<dyn Sender>) = match what {
+        let several = sending.is_some_and(|sending| sending.interfaces > 1);
+        let (wire, sender): (Option<Wire>, Box<dyn Sender>) = match sending {
             None => (None, Box::new(load::Stream { socket: folder.join("sim"), lose: 0.0, most: None })),
-            Some((what, copies)) => {
-                let mut wire = match &self.experiment.wire {
-                    Some(_) if way.inline => {
-                        return Err(Problem::Usage(
-                            "inline: needs two pairs of interfaces, which are made; leave `wire` out".to_owned(),
-                        ));
-                    }
-                    Some((sender, engine)) => Wire::given(sender, engine)?,
-                    None => Wire::make(&mut session, self.experiment.mtu, way.inline)?,
-                };
+            Some(Sending { what, copies, interfaces }) => {
+                let mut wire = self.wire(&mut session, interfaces, way)?;
                 engine.apart.kind.connect(&mut wire, &mut session)?;
                 let sender = load::Traffic {
                     what: what.clone(),
                     copies,
                     renew: way.renew.then_some(0),
                     peer: wire.far.as_ref().map(|far| far.sender.clone()),
-                    interface: wire.sender.clone(),
+                    interfaces: wire.pairs.iter().map(|pair| pair.sender.clone()).collect(),
+                    same: way.same,
                     folder: folder.clone(),
                     cpus: self.experiment.cpus.sender.clone(),
                 };
                 (Some(wire), Box::new(sender))
             }
         };
-        let engine = if way.inline { engine.clone().inline() } else { engine.clone() };
+        let engine = match (way.inline, several) {
+            (true, _) => engine.clone().listed(),
+            (_, true) => engine.clone().several(),
+            _ => engine.clone(),
+        };
         let mut rig = Rig::new(engine, wire, sender, self.experiment.times, dir, folder, session);
         rig.probe_cpus = self.experiment.cpus.sender.clone();
         Ok(rig)
+    }
+
+    /// The interfaces: the given ones, or new ones.
+    fn wire(&self, session: &mut Session, interfaces: u32, way: Way) -> Outcome<Wire> {
+        let given = &self.experiment.wire;
+        if given.is_empty() {
+            return Wire::make(session, self.experiment.mtu, interfaces, way.inline);
+        }
+        if way.inline {
+            let why = "inline: needs two pairs of interfaces, which are made; leave `wire` out";
+            return Err(Problem::Usage(why.to_owned()));
+        }
+        let some = given.get(..interfaces as usize).ok_or_else(|| {
+            Problem::Usage(format!("interfaces: {interfaces} are needed, and `wire` names {}", given.len()))
+        })?;
+        Wire::given(some)
     }
 
     /// Executes the remaining runs. A run that fails is recorded, and the others continue.
@@ -395,6 +453,7 @@ impl Comparison {
     fn make_run(&self, key: Key, dir: &Path) -> Outcome<Metrics> {
         let (point, engine) = (&self.points[key.point], &self.experiment.engines[key.engine]);
         let way = self.experiment.loads[point.load].way;
+        let sending = |what, copies| Sending { what, copies, interfaces: point.interfaces };
         let _ = std::fs::remove_dir_all(dir);
         match &point.kind {
             PointKind::Offline { path, capture } => {
@@ -404,16 +463,19 @@ impl Comparison {
                 let run = offline::run(engine, path, capture, period, within, dir, &mut session)?;
                 Ok(result::of_offline(&run, capture))
             }
-            PointKind::Rate { what, copies } => self.at_rate(engine, Some((what, *copies)), way, point.rate, dir),
+            PointKind::Rate { what, copies } => {
+                self.at_rate(engine, Some(sending(what, *copies)), way, point.rate, dir)
+            }
             PointKind::Numbers => self.at_rate(engine, None, way, point.rate, dir),
             PointKind::Search { what, copies, range, allowed } => {
-                let mut rig = self.rig(engine, Some((what, *copies)), way, dir)?;
+                let mut rig = self.rig(engine, Some(sending(what, *copies)), way, dir)?;
                 let searches = Searches { range: *range, repeats: 1, allowed: *allowed };
                 let mut trials: Vec<Trial> = Vec::new();
                 let bound = searches.run(&mut |_, rate, _| {
                     let trial = rig.trial(rate)?;
+                    let losses = trial.losses;
                     trials.push(trial);
-                    Ok(trial.losses)
+                    Ok(losses)
                 });
                 let ended = rig.end();
                 result::write_trials(&trials, &dir.join("trials.csv"))?;
@@ -427,7 +489,7 @@ impl Comparison {
     fn at_rate(
         &self,
         engine: &Contract,
-        what: Option<(&What, u32)>,
+        what: Option<Sending<'_>>,
         way: Way,
         rate: f64,
         dir: &Path,
@@ -469,6 +531,15 @@ fn at_once(copies: u32) -> String {
     if copies > 1 { format!(", {copies} copies at once") } else { String::new() }
 }
 
+/// How a load is on several interfaces, to append to its label.
+fn over(interfaces: u32, way: Way) -> String {
+    match (interfaces, way.same) {
+        (0 | 1, _) => String::new(),
+        (count, false) => format!(" on {count} interfaces"),
+        (count, true) => format!(" on each of {count} interfaces"),
+    }
+}
+
 /// Removes engine output that is not worth keeping for every run.
 fn tidy(dir: &Path) {
     let keep = ["samples.csv", "console.log", "command", "trials.csv", "counters", "lab-counters.log"];
@@ -483,6 +554,9 @@ fn tidy(dir: &Path) {
         }
     }
 }
+
+/// The numbers that each of several interfaces has, as columns with its number: `sent_1`.
+const EACH: [&str; 5] = ["sent", "received", "dropped", "decoded", "loss"];
 
 /// Stage names for columns.
 fn stage_columns() -> impl Iterator<Item = (Stage, String)> {

@@ -85,7 +85,7 @@ impl Comparison {
                     "seconds",
                     self.by_engine(
                         state,
-                        *first,
+                        &points[..1],
                         "processing_s",
                         "seconds to process the capture",
                         "Time to process the capture",
@@ -96,7 +96,7 @@ impl Comparison {
                     "bound",
                     self.by_engine(
                         state,
-                        *first,
+                        &points,
                         "bound_pps",
                         "packets a second",
                         "Highest rate within the allowed loss",
@@ -119,6 +119,11 @@ impl Comparison {
                         "loss",
                         self.by_rate(state, &points, "Loss, by rate", "% of packets sent", &[("loss", "", 100.0)]),
                         "Medians; bars from the least to the most of the repeats.",
+                    );
+                    add(
+                        "interfaces",
+                        self.by_interface(state, &points),
+                        "Medians; bars from the least to the most of the repeats. An interface has its flows, or all packets.",
                     );
                     add(
                         "cpu",
@@ -174,17 +179,32 @@ impl Comparison {
                 self.over_time(state, last, &format!("Packets since the start{when}"), "packets", counters),
                 &format!("{typical} As the engine's own counters say, which it writes about once a second."),
             );
+            let own: Vec<[String; 2]> = (1..=self.points[last].interfaces)
+                .filter(|_| self.points[last].interfaces > 1)
+                .map(|number| [format!("engine.{number}.decoded"), format!("interface {number}")])
+                .collect();
+            let columns: Vec<[&str; 1]> = own.iter().map(|[column, _]| [column.as_str()]).collect();
+            let each: Vec<(&[&str], &str, f64)> =
+                columns.iter().zip(&own).map(|(column, [_, name])| (&column[..], name.as_str(), 1.0)).collect();
+            add(
+                "interfaces-over-time",
+                self.over_time(state, last, &format!("Packets decoded of each interface{when}"), "packets", &each),
+                &format!("{typical} As the engine's own counters say."),
+            );
         }
         plots
     }
 
-    fn by_engine(&self, state: &State, point: usize, metric: &str, y: &str, title: &str) -> Chart {
-        let mut series = Vec::new();
-        for engine in 0..self.experiment.engines.len() {
+    fn by_engine(&self, state: &State, points: &[usize], metric: &str, y: &str, title: &str) -> Chart {
+        let (mut series, mut places) = (Vec::new(), Vec::new());
+        let of = |engine: usize| points.iter().map(move |point| (engine, *point));
+        for (engine, point) in (0..self.experiment.engines.len()).flat_map(of) {
             let values = self.all(state, point, engine, metric);
-            let middle = (values.len().max(1) - 1) as f64 / 2.0;
+            let (middle, place) = ((values.len().max(1) - 1) as f64 / 2.0, places.len() as f64);
+            let name = &self.experiment.engines[engine].name;
+            places.push(if points.len() > 1 { format!("{name}{}", self.points[point].short()) } else { name.clone() });
             // Spread equal values horizontally, so that all are visible.
-            let beside = |(at, value): (usize, &f64)| (engine as f64 + (at as f64 - middle) * 0.04, *value);
+            let beside = |(at, value): (usize, &f64)| (place + (at as f64 - middle) * 0.04, *value);
             series.push(Series {
                 name: String::new(),
                 colour: engine,
@@ -195,25 +215,54 @@ impl Comparison {
             });
             if let Some(Summary { median, .. }) = Summary::of(&values) {
                 series.push(Series {
-                    name: format!("{}: runs and their median", self.experiment.engines[engine].name),
+                    name: format!("{}: runs and their median", places[places.len() - 1]),
                     colour: engine,
                     dashed: false,
                     dots: false,
-                    points: vec![(engine as f64 - 0.25, median), (engine as f64 + 0.25, median)],
+                    points: vec![(place - 0.25, median), (place + 0.25, median)],
                     range: Vec::new(),
                 });
             }
         }
-        let places = self.experiment.engines.iter().map(|engine| engine.name.clone()).collect();
         Chart { title: title.to_owned(), x: String::new(), y: y.to_owned(), series, places, foot: Vec::new() }
     }
 
+    /// The loss of each interface by rate; empty if the points have one.
+    fn by_interface(&self, state: &State, points: &[usize]) -> Chart {
+        let most = points.iter().map(|point| self.points[*point].interfaces).max().unwrap_or(1);
+        let names: Vec<(String, String)> = (1..=most)
+            .filter(|_| most > 1)
+            .map(|number| (format!("loss_{number}"), format!("interface {number}")))
+            .collect();
+        let metrics: Vec<(&str, &str, f64)> =
+            names.iter().map(|(metric, name)| (metric.as_str(), name.as_str(), 100.0)).collect();
+        self.by_rate(state, points, "Loss of each interface, by rate", "% of packets sent on it", &metrics)
+    }
+
+    /// The numbers of interfaces at these points, and how a number is called in a series' name.
+    fn numbers(&self, points: &[usize]) -> Vec<(u32, String)> {
+        let mut numbers: Vec<u32> = points.iter().map(|point| self.points[*point].interfaces).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let several = numbers.len() > 1;
+        let called = |number: u32| match (several, number) {
+            (false, _) => String::new(),
+            (true, 1) => " on 1 interface".to_owned(),
+            (true, number) => format!(" on {number} interfaces"),
+        };
+        numbers.into_iter().map(|number| (number, called(number))).collect()
+    }
+
     fn by_rate(&self, state: &State, points: &[usize], title: &str, y: &str, metrics: &[(&str, &str, f64)]) -> Chart {
-        let mut series = Vec::new();
-        for (engine, contract) in self.experiment.engines.iter().enumerate() {
+        let (mut series, mut colours) = (Vec::new(), 0);
+        let numbers = self.numbers(points);
+        let of = |engine: usize| numbers.iter().map(move |number| (engine, number));
+        for (engine, (number, called)) in (0..self.experiment.engines.len()).flat_map(of) {
+            let name = format!("{}{called}", self.experiment.engines[engine].name);
             for (nth, (metric, what, scale)) in metrics.iter().enumerate() {
                 let mut found: Vec<(f64, Summary)> = points
                     .iter()
+                    .filter(|point| self.points[**point].interfaces == *number)
                     .filter_map(|point| {
                         // If the sender was slower than asked, plot the rate that it reached.
                         let sent = self.summary(state, *point, engine, "sent_per_s").map(|summary| summary.median);
@@ -221,17 +270,21 @@ impl Comparison {
                         Some((rate, self.summary(state, *point, engine, metric)?))
                     })
                     .collect();
+                if found.is_empty() {
+                    continue;
+                }
                 found.sort_by(|a, b| a.0.total_cmp(&b.0));
-                let name = if what.is_empty() { contract.name.clone() } else { format!("{}: {what}", contract.name) };
+                let colour = if numbers.len() > 1 { colours } else { engine };
                 series.push(Series {
-                    name,
-                    colour: engine,
+                    name: if what.is_empty() { name.clone() } else { format!("{name}: {what}") },
+                    colour,
                     dashed: nth > 0,
                     dots: false,
                     points: found.iter().map(|(rate, summary)| (*rate, summary.median * scale)).collect(),
                     range: found.iter().map(|(_, summary)| (summary.least * scale, summary.most * scale)).collect(),
                 });
             }
+            colours += 1;
         }
         Chart {
             title: title.to_owned(),
@@ -268,7 +321,9 @@ impl Comparison {
                 series.push(Series {
                     name,
                     colour: engine,
-                    dashed: *what == "dropped" || *what == "captured",
+                    dashed: *what == "dropped"
+                        || *what == "captured"
+                        || columns.iter().any(|name| name.starts_with("engine.2")),
                     dots: false,
                     points,
                     range: Vec::new(),

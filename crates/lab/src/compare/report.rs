@@ -11,7 +11,7 @@ use super::result::main_metric;
 use super::{Comparison, PointKind, stage_columns};
 use crate::chart::{escaped, png};
 use crate::engine::quoted;
-use crate::load::What;
+use crate::load::{Pair, What};
 use crate::monitor::{self, field};
 use crate::problem::{Outcome, Problem};
 use crate::stats::{Interval, Summary};
@@ -262,7 +262,7 @@ fn beside_study(comparison: &Comparison, state: &State, out: &mut String) {
     if !study.not_shown.is_empty() {
         let _ = writeln!(out, "<p>Not shown here: {}</p>", escaped(&study.not_shown));
     }
-    out.push_str("<div class=\"wide\"><table><tr><th>figure, as a ratio to the baseline</th><th>at</th><th>the study's</th><th>ours (95 %)</th><th>verdict</th></tr>\n");
+    out.push_str("<div class=\"wide\"><table><tr><th>figure, as a ratio to the baseline or to fewer interfaces</th><th>at</th><th>the study's</th><th>ours (95 %)</th><th>verdict</th></tr>\n");
     for row in comparison.beside_study(state) {
         let cells =
             [&row.what, &row.at, &row.theirs, &row.ours].map(|cell| format!("<td>{}</td>", escaped(cell))).concat();
@@ -560,6 +560,7 @@ fn results(comparison: &Comparison, state: &State, load: usize, out: &mut String
         out,
         "</table></div>\n<p class=\"small\">Medians; in parentheses the least and the most of the runs, or the interval of a ratio.</p>"
     );
+    by_interface(comparison, state, &points, out);
     let late: Vec<String> = points.iter().flat_map(|point| comparison.latencies(state, *point)).collect();
     if !late.is_empty() {
         let _ = writeln!(
@@ -567,6 +568,39 @@ fn results(comparison: &Comparison, state: &State, load: usize, out: &mut String
             "<p>How long the packets of a flow of their own took from one side of the engine to the other, one a millisecond beside \
              the load:</p>\n<pre>{}</pre>",
             escaped(&late.join("\n"))
+        );
+    }
+}
+
+/// The table of what each of several interfaces got and lost; nothing if no point has several.
+fn by_interface(comparison: &Comparison, state: &State, points: &[usize], out: &mut String) {
+    let mut rows = String::new();
+    for at in points {
+        let Some(point) = comparison.points.get(*at) else { continue };
+        for (engine, contract) in comparison.experiment.engines.iter().enumerate() {
+            let numbers = if point.interfaces > 1 { 1..=point.interfaces } else { 1..=0 };
+            for number in numbers {
+                let get = |name: &str| comparison.summary(state, *at, engine, &format!("{name}_{number}"));
+                let names = if number == 1 { (point.label.as_str(), contract.name.as_str()) } else { ("", "") };
+                let group = if number == 1 { " class=\"g\"" } else { "" };
+                let _ =
+                    write!(rows, "<tr{group}><td class=\"l\">{}</td><td>{}</td>", escaped(names.0), escaped(names.1));
+                let loss = spread_cell(get("loss"), 100.0, 2);
+                let counts = ["sent", "received", "dropped", "decoded"].map(|name| plain(get(name), 1.0, 0));
+                for cell in [number.to_string()].into_iter().chain(counts).chain([loss]) {
+                    let _ = write!(rows, "<td class=\"n\">{cell}</td>");
+                }
+                rows.push_str("</tr>\n");
+            }
+        }
+    }
+    if !rows.is_empty() {
+        let _ = writeln!(
+            out,
+            "<p>By interface, in packets; of a search, at its bound. What the kernel's queues dropped is counted for the machine, and \
+             is here among the losses of the interface that missed it.</p>\n<div class=\"wide\"><table><tr><th>asked for</th>\
+             <th>engine</th><th class=\"n\">interface</th><th class=\"n\">sent</th><th class=\"n\">reached the ring</th>\
+             <th class=\"n\">found it full</th><th class=\"n\">taken</th><th class=\"n\">lost, %</th></tr>\n{rows}</table></div>"
         );
     }
 }
@@ -607,9 +641,14 @@ fn how(comparison: &Comparison, made: usize, out: &mut String) {
              ring + in the engine + decoded.</p>",
             stages.join(", ")
         );
-        let wire = match &comparison.experiment.wire {
-            Some((sender, engine)) => format!("Packets were sent on {} and read from {}", escaped(sender), escaped(engine)),
-            None => "Packets went over a pair of virtual interfaces of this machine, whose kernel receives on the sender's CPU".to_owned(),
+        let given = &comparison.experiment.wire;
+        let list = |of: fn(&Pair) -> &String| {
+            escaped(&given.iter().map(|pair| of(pair).as_str()).collect::<Vec<_>>().join(", "))
+        };
+        let wire = if given.is_empty() {
+            "Packets went over virtual interfaces of this machine, whose kernel receives on the sender's CPU".to_owned()
+        } else {
+            format!("Packets were sent on {} and read from {}", list(|pair| &pair.sender), list(|pair| &pair.engine))
         };
         let cpus = comparison.experiment.cpus.describe();
         let _ = writeln!(out, "<p>{wire}; {cpus}. Other work on the same machine takes from both.</p>");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::plan::{Key, Metrics, State};
-use super::{Comparison, Point, PointKind, stage_columns};
+use super::{Comparison, EACH, Point, PointKind, stage_columns};
 use crate::problem::{Outcome, Problem};
 use crate::quiet::Company;
 use crate::run::Capture;
@@ -70,6 +70,7 @@ pub(super) fn of_trial(trial: &Trial) -> Metrics {
         ("peak_bytes", trial.peak),
     ]);
     all.extend(stage_columns().map(|(stage, name)| (name, trial.losses.at(stage))));
+    all.extend(of_each(trial));
     all = with_company(all, &trial.company);
     if let Some(latency) = trial.latency {
         all.extend(LATENCIES.into_iter().map(str::to_owned).zip([
@@ -78,6 +79,19 @@ pub(super) fn of_trial(trial: &Trial) -> Metrics {
             latency.p999,
             latency.lost,
         ]));
+    }
+    all
+}
+
+/// The results of each of several interfaces. What an engine does not count by interface is left out.
+fn of_each(trial: &Trial) -> Metrics {
+    let mut all = Metrics::new();
+    for (number, (counted, losses)) in (1..).zip(&trial.each) {
+        let engine = counted.engine;
+        let loss = if engine.decoded.is_finite() { losses.total() } else { f64::NAN };
+        let values = [counted.sent.packets, engine.received, engine.dropped, engine.decoded, loss];
+        let known = EACH.iter().zip(values).filter(|(_, value)| value.is_finite());
+        all.extend(known.map(|(name, value)| (format!("{name}_{number}"), value)));
     }
     all
 }
@@ -126,6 +140,7 @@ pub(super) fn of_search(bound: &Bound, trials: &[Trial]) -> Metrics {
         all.insert("cpu_cores".to_owned(), at.busy);
         all.insert("sent_bits_per_s".to_owned(), at.counted.sent.bytes * 8.0 / at.counted.sent.seconds);
         all.insert("late_p99_s".to_owned(), at.counted.sent.late);
+        all.extend(of_each(at));
     }
     // Losses above the bound.
     let above = trials.iter().filter(|trial| trial.rate > bound.rate.value);
@@ -158,7 +173,11 @@ pub(super) fn brief(point: &Point, metrics: &Metrics) -> String {
                 true => format!(", late by {}", late([0, 1, 2].map(|n| get(LATENCIES[n])))),
                 false => String::new(),
             };
-            format!("lost {:.2} %, {:.2} cores{latency}", get("loss") * 100.0, get("cpu_cores"))
+            let each: Vec<String> = (1..=point.interfaces)
+                .filter_map(|number| Some(format!("{:.2} %", metrics.get(&format!("loss_{number}"))? * 100.0)))
+                .collect();
+            let each = if each.is_empty() { String::new() } else { format!(" (by interface {})", each.join(", ")) };
+            format!("lost {:.2} %{each}, {:.2} cores{latency}", get("loss") * 100.0, get("cpu_cores"))
         }
     };
     said + &company(metrics).mark()
@@ -205,6 +224,11 @@ impl Comparison {
         (runs.iter().filter(|(_, metrics)| company(metrics).disturbs()).count(), runs.len())
     }
 
+    /// Whether the sender, or the requested range, ended a search for an engine's bound.
+    pub(super) fn limited(&self, state: &State, point: usize, engine: usize) -> bool {
+        self.all(state, point, engine, "bound_is_engines").iter().any(|engines| *engines != 1.0)
+    }
+
     /// The note for a comparison that is too disturbed for publication; `None` for others.
     pub(super) fn busy_note(&self, state: &State, point: usize, engine: usize) -> Option<String> {
         match self.disturbed(state, point, &[engine, self.experiment.baseline]) {
@@ -222,9 +246,20 @@ impl Comparison {
 
     /// The ratio of an engine to the baseline at a point, paired by repeat.
     pub(super) fn ratio(&self, state: &State, point: usize, engine: usize, name: &str) -> Option<Interval> {
-        let base = self.values(state, point, self.experiment.baseline, name);
+        self.ratio_of(state, (point, engine), (point, self.experiment.baseline), name)
+    }
+
+    /// The ratio of an engine at a point to another, or to itself at another point, paired by repeat.
+    pub(super) fn ratio_of(
+        &self,
+        state: &State,
+        one: (usize, usize),
+        other: (usize, usize),
+        name: &str,
+    ) -> Option<Interval> {
+        let base = self.values(state, other.0, other.1, name);
         let pairs: Vec<(f64, f64)> = self
-            .values(state, point, engine, name)
+            .values(state, one.0, one.1, name)
             .into_iter()
             .filter_map(|(repeat, value)| {
                 let (_, other) = base.iter().find(|(other, _)| *other == repeat)?;

@@ -1,5 +1,5 @@
-//! Compares the figures of a published study with this machine's: ratios of an engine to the baseline, with a verdict
-//! from the confidence interval.
+//! Compares the figures of a published study with this machine's, with a verdict from the confidence interval. A figure is
+//! the ratio of an engine to the baseline, or of an engine on several interfaces to itself on fewer.
 
 use margay_config::Node;
 
@@ -20,13 +20,15 @@ pub(super) struct Study {
     figures: Vec<Figure>,
 }
 
-/// One figure of the study: a ratio to the baseline of this experiment.
+/// One figure of the study: a ratio to the baseline of this experiment, or to fewer interfaces.
 #[derive(Clone, Debug, PartialEq)]
 struct Figure {
     what: String,
     load: String,
     /// The engine, by name or by isolation.
     of: Of,
+    /// The number of interfaces whose points are compared with those of the load's first number.
+    interfaces: Option<u32>,
     /// A column of `runs.csv`.
     metric: String,
     /// The smallest and largest value in the study.
@@ -49,7 +51,7 @@ impl Study {
         only(node, &["title", "not-shown", "figures"])?;
         let mut figures = Vec::new();
         for figure in node.child("figures").into_iter().flat_map(|figures| figures.children()) {
-            only(figure, &["load", "engine", "isolation", "metric", "theirs"])?;
+            only(figure, &["load", "engine", "isolation", "interfaces", "metric", "theirs"])?;
             let text = |key: &str| {
                 let missing = || Problem::from(figure.error(format!("'{key}' is missing")));
                 figure.get(key).map(str::to_owned).ok_or_else(missing)
@@ -68,8 +70,14 @@ impl Study {
             let (Some(least), Some(most)) = (number(least), number(most)) else {
                 return Err(figure.error(format!("theirs: '{theirs}' is no ratio: 0.9, or 0.9 to 1.1")).into());
             };
-            let what = figure.name().to_owned();
-            figures.push(Figure { what, load: text("load")?, of, metric: text("metric")?, theirs: (least, most) });
+            let interfaces = figure.int("interfaces")?;
+            let interfaces = interfaces
+                .map(|count| {
+                    u32::try_from(count).map_err(|_| Problem::from(figure.error("interfaces: a number of them")))
+                })
+                .transpose()?;
+            let (what, load, metric) = (figure.name().to_owned(), text("load")?, text("metric")?);
+            figures.push(Figure { what, load, of, interfaces, metric, theirs: (least, most) });
         }
         let get = |key: &str| node.get(key).unwrap_or_default().trim().to_owned();
         Ok(Some(Study { title: get("title"), not_shown: get("not-shown"), figures }))
@@ -81,8 +89,14 @@ impl Study {
     /// If a load is missing.
     pub(super) fn check(&self, experiment: &Experiment) -> Outcome<()> {
         for figure in &self.figures {
-            if !experiment.loads.iter().any(|load| load.name == figure.load) {
+            let Some(load) = experiment.loads.iter().find(|load| load.name == figure.load) else {
                 return Err(Problem::Usage(format!("study: {}: there is no load '{}'", figure.what, figure.load)));
+            };
+            if figure.interfaces.is_some_and(|count| !load.interfaces[1..].contains(&count)) {
+                return Err(Problem::Usage(format!(
+                    "study: {}: load '{}' is not on so many interfaces after its first number of them",
+                    figure.what, figure.load
+                )));
             }
         }
         Ok(())
@@ -90,9 +104,15 @@ impl Study {
 }
 
 /// The verdict of our interval on a study's figure, with a tolerance of a tenth on either side.
-fn verdict(theirs: (f64, f64), ours: Option<Interval>, emulated: bool, busy: bool, unreached: bool) -> &'static str {
-    if unreached {
-        return "no verdict: the sender did not reach this rate";
+fn verdict(
+    theirs: (f64, f64),
+    ours: Option<Interval>,
+    emulated: bool,
+    busy: bool,
+    unreached: Option<&'static str>,
+) -> &'static str {
+    if let Some(why) = unreached {
+        return why;
     }
     let Some(ours) = ours else { return "not measured here" };
     if busy {
@@ -133,14 +153,25 @@ impl Comparison {
             let (least, most) = figure.theirs;
             let theirs = if least == most { format!("{least}") } else { format!("{least} to {most}") };
             let points = self.points.iter().enumerate();
-            for (at, point) in points.filter(|(_, point)| self.experiment.loads[point.load].name == figure.load) {
-                let unreached =
-                    |engine| matches!(point.kind, PointKind::Rate { .. }) && self.unreached(state, at, engine);
-                let slow_sender = engine.is_some_and(unreached) || unreached(self.experiment.baseline);
-                let ours =
-                    engine.filter(|_| !slow_sender).and_then(|engine| self.ratio(state, at, engine, &figure.metric));
+            let points = points.filter(|(_, point)| self.experiment.loads[point.load].name == figure.load);
+            for (at, point) in
+                points.filter(|(_, point)| figure.interfaces.is_none_or(|count| point.interfaces == count))
+            {
+                let other = |engine| match figure.interfaces {
+                    Some(_) => (point.first, engine),
+                    None => (at, self.experiment.baseline),
+                };
+                let slow = engine.and_then(|engine| {
+                    [(at, engine), other(engine)]
+                        .into_iter()
+                        .find_map(|(at, engine)| self.sender_fell_short(state, at, engine))
+                });
+                let ours = engine
+                    .filter(|_| slow.is_none())
+                    .and_then(|engine| self.ratio_of(state, (at, engine), other(engine), &figure.metric));
                 let tcg = figure.of == Of::Isolation(Kind::Machine) && ours.is_some() && emulated();
-                let busy = engine.is_some_and(|engine| self.busy_note(state, at, engine).is_some());
+                let disturbed = |(at, engine): (usize, usize)| self.disturbed(state, at, &[engine]).0 > 0;
+                let busy = engine.is_some_and(|engine| disturbed((at, engine)) || disturbed(other(engine)));
                 let shown = ours.map_or_else(
                     || "—".to_owned(),
                     |ours| match ours.low.is_finite() {
@@ -153,11 +184,24 @@ impl Comparison {
                     at: point.label.clone(),
                     theirs: theirs.clone(),
                     ours: shown,
-                    verdict: verdict(figure.theirs, ours, tcg, busy, slow_sender),
+                    verdict: verdict(figure.theirs, ours, tcg, busy, slow),
                 });
             }
         }
         rows
+    }
+
+    /// The verdict if an engine at a point got less than its figure is of.
+    fn sender_fell_short(&self, state: &State, at: usize, engine: usize) -> Option<&'static str> {
+        match self.points.get(at)?.kind {
+            PointKind::Rate { .. } if self.unreached(state, at, engine) => {
+                Some("no verdict: the sender did not reach this rate")
+            }
+            PointKind::Search { .. } if self.limited(state, at, engine) => {
+                Some("no verdict: the sender, not the engine, ended a search")
+            }
+            _ => None,
+        }
     }
 }
 
@@ -168,15 +212,16 @@ mod tests {
     #[test]
     fn a_verdict_is_by_the_whole_interval() {
         let ours = |low: f64, high: f64| Some(Interval { value: (low + high) / 2.0, low, high, count: 5 });
-        assert_eq!(verdict((1.0, 1.0), ours(0.95, 1.05), false, false, false), "repeated");
-        assert_eq!(verdict((1.0, 1.0), ours(1.2, 1.4), false, false, false), "not repeated");
-        assert_eq!(verdict((8.0, 14.0), ours(2.0, 3.0), false, false, false), "not repeated");
-        assert!(verdict((1.0, 1.0), ours(0.95, 1.4), false, false, false).starts_with("open"));
-        assert!(verdict((1.0, 1.0), ours(f64::NAN, f64::NAN), false, false, false).contains("too few repeats"));
-        assert!(verdict((8.0, 14.0), ours(8.0, 9.0), true, false, false).contains("emulated"));
-        assert_eq!(verdict((1.0, 1.0), None, false, false, false), "not measured here");
-        assert_eq!(verdict((1.0, 1.0), ours(0.95, 1.05), false, true, false), "no verdict: the machine was busy");
-        let slow_sender = verdict((1.0, 1.0), None, false, true, true);
+        assert_eq!(verdict((1.0, 1.0), ours(0.95, 1.05), false, false, None), "repeated");
+        assert_eq!(verdict((1.0, 1.0), ours(1.2, 1.4), false, false, None), "not repeated");
+        assert_eq!(verdict((8.0, 14.0), ours(2.0, 3.0), false, false, None), "not repeated");
+        assert!(verdict((1.0, 1.0), ours(0.95, 1.4), false, false, None).starts_with("open"));
+        assert!(verdict((1.0, 1.0), ours(f64::NAN, f64::NAN), false, false, None).contains("too few repeats"));
+        assert!(verdict((8.0, 14.0), ours(8.0, 9.0), true, false, None).contains("emulated"));
+        assert_eq!(verdict((1.0, 1.0), None, false, false, None), "not measured here");
+        assert_eq!(verdict((1.0, 1.0), ours(0.95, 1.05), false, true, None), "no verdict: the machine was busy");
+        let slow_sender =
+            verdict((1.0, 1.0), None, false, true, Some("no verdict: the sender did not reach this rate"));
         assert_eq!(slow_sender, "no verdict: the sender did not reach this rate");
     }
 }

@@ -29,13 +29,16 @@ pub(crate) struct CountersAt {
     pub(crate) file: String,
     pub(crate) format: Format,
     pub(crate) names: Names,
+    /// Names for one of several interfaces, with `{interface}`. Suricata's `stats.log` needs none: it has threads.
+    pub(crate) by_interface: Names,
     /// Counters that did not change for this long are final. It is longer than the engine's write interval.
     pub(crate) rest: Duration,
 }
 
 /// An engine's contract, see the module. Commands and files have placeholders: `{interface}`, `{peer}` (an inline
 /// engine's other interface), `{capture}`, `{dir}` (this run's folder), `{tmp}` (a folder with a short name, for
-/// sockets) and `{cores}` (its number of CPUs).
+/// sockets) and `{cores}` (its number of CPUs). With several interfaces, `{interfaces}` is a list of them, and a word with
+/// `{n}` is repeated for each.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Contract {
     /// The engine's name in reports.
@@ -66,14 +69,31 @@ pub(crate) struct Contract {
 }
 
 impl Contract {
-    /// The same engine between two interfaces. Margay and Suricata take both from their configuration.
-    pub(crate) fn inline(mut self) -> Contract {
+    /// The same engine on the interfaces that its configuration lists, if its command would name one: Margay and Suricata
+    /// inline, or on several interfaces.
+    pub(crate) fn listed(mut self) -> Contract {
         for word in &mut self.live {
             if word == "--af-packet={interface}" {
                 *word = "--af-packet".to_owned();
             }
         }
         self
+    }
+
+    /// The same engine on several interfaces, whose counts it tells apart by thread.
+    pub(crate) fn several(self) -> Contract {
+        let mut contract = self.listed();
+        for word in &mut contract.live {
+            if word == "outputs.99.stats.threads=no" {
+                *word = "outputs.99.stats.threads=yes".to_owned();
+            }
+        }
+        contract
+    }
+
+    /// Whether its command says what to do with several interfaces.
+    pub(crate) fn takes_several(&self) -> bool {
+        self.live.iter().any(|word| ["{n}", "{interfaces}", "{source}"].iter().any(|name| word.contains(name)))
     }
 
     /// An engine with nothing but its commands.
@@ -156,6 +176,7 @@ impl Contract {
                     alerts: list("detect.alert"),
                     blocked: list("ips.blocked"),
                 },
+                by_interface: Names::default(),
                 // It writes every second, but its threads hand over their counts every three seconds.
                 rest: Duration::from_millis(4500),
             }),
@@ -184,6 +205,12 @@ impl Contract {
                     received: list("received"),
                     dropped: list("dropped"),
                     decoded: list("decoded"),
+                    ..Names::default()
+                },
+                by_interface: Names {
+                    received: list("received.{interface}"),
+                    dropped: list("dropped.{interface}"),
+                    decoded: list("decoded.{interface}"),
                     ..Names::default()
                 },
                 rest: Duration::from_millis(400),
@@ -219,6 +246,7 @@ impl Contract {
             "stop-within",
             "restart",
             "workers",
+            "nodes",
             "version",
             "isolation",
             "memory",
@@ -290,7 +318,8 @@ impl Contract {
             contract.stop = stop.to_owned();
         }
         if let Some(counters) = node.child("counters") {
-            only(counters, &["file", "format", "rest", "received", "dropped", "decoded", "gaps", "alerts", "blocked"])?;
+            let known = [&["file", "format", "rest", "by-interface"][..], &Names::KEYS].concat();
+            only(counters, &known)?;
             let file = counters.get("file").ok_or_else(|| Problem::from(counters.error("'file' is missing")))?;
             let format = counters.get("format").unwrap_or("json-lines");
             let format = Format::named(format).ok_or_else(|| {
@@ -299,16 +328,13 @@ impl Contract {
                         .error(format!("format: '{format}' is not known; json-lines, json, lines and stats-log are")),
                 )
             })?;
-            let list = |key: &str| -> Vec<String> {
-                counters.child(key).map(|node| node.values().map(str::to_owned).collect()).unwrap_or_default()
-            };
-            let names = Names {
-                received: list("received"),
-                dropped: list("dropped"),
-                decoded: list("decoded"),
-                gaps: list("gaps"),
-                alerts: list("alerts"),
-                blocked: list("blocked"),
+            let names = Names::of(counters);
+            let by_interface = match counters.child("by-interface") {
+                Some(node) => {
+                    only(node, &Names::KEYS)?;
+                    Names::of(node)
+                }
+                None => Names::default(),
             };
             if names.decoded.is_empty() {
                 return Err(counters
@@ -316,7 +342,7 @@ impl Contract {
                     .into());
             }
             let rest = read_duration(counters, "rest")?.unwrap_or(Duration::from_secs(3));
-            contract.counters = Some(CountersAt { file: file.to_owned(), format, names, rest });
+            contract.counters = Some(CountersAt { file: file.to_owned(), format, names, by_interface, rest });
         }
         Ok(contract)
     }
@@ -409,10 +435,17 @@ mod tests {
     }
 
     #[test]
-    fn inline_both_interfaces_are_the_configurations() {
+    fn several_interfaces_are_the_configurations() {
         let contract = Contract::suricata("x", "suricata", &Options::default());
         assert_eq!(contract.live.last().unwrap(), "--af-packet={interface}");
-        assert_eq!(contract.inline().live.last().unwrap(), "--af-packet");
+        assert!(!contract.takes_several());
+        assert_eq!(contract.clone().listed().live.last().unwrap(), "--af-packet");
+        let several = contract.several().live;
+        assert_eq!(several.last().unwrap(), "--af-packet");
+        assert!(several.contains(&"outputs.99.stats.threads=yes".to_owned()));
+        let set = vec!["af-packet.{n}.interface={interface}".to_owned()];
+        assert!(Contract::suricata("x", "suricata", &Options { set, ..Options::default() }).takes_several());
+        assert!(Contract::simulated("x", 1.0, &[]).unwrap().takes_several());
     }
 
     #[test]
@@ -423,6 +456,10 @@ mod tests {
             ("engines:\n  x:\n    stop: INT\n", "a command is missing"),
             ("engines:\n  x:\n    live: [a]\n    stop: NOW\n", "'NOW' is no signal"),
             ("engines:\n  x:\n    live: [a]\n    counters: {file: f, format: xml}\n", "'xml' is not known"),
+            (
+                "engines:\n  x:\n    live: [a]\n    counters: {file: f, decoded: [d], by-interface: {seen: [s]}}\n",
+                "'seen' is not known here",
+            ),
             ("engines:\n  x:\n    live: [a]\n    ready-within: soon\n", "'soon' is no duration"),
         ] {
             let problem = read(text).unwrap_err();

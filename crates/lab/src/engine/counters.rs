@@ -5,6 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use margay_config::Node;
 use serde_json::Value;
 
 /// Format of a counter file.
@@ -77,6 +78,19 @@ impl Counts {
         [self.received, self.dropped, self.decoded, self.gaps, self.alerts, self.blocked]
     }
 
+    /// The increases since `before`. A counter that did not exist then starts at zero.
+    pub(crate) fn since(&self, before: &Counts) -> Counts {
+        let grown = |after: f64, before: f64| after - if before.is_finite() { before } else { 0.0 };
+        Counts {
+            received: grown(self.received, before.received),
+            dropped: grown(self.dropped, before.dropped),
+            decoded: grown(self.decoded, before.decoded),
+            gaps: grown(self.gaps, before.gaps),
+            alerts: grown(self.alerts, before.alerts),
+            blocked: grown(self.blocked, before.blocked),
+        }
+    }
+
     /// Names of the values in tables.
     pub(crate) const NAMES: [&str; 6] = ["received", "dropped", "decoded", "gaps", "alerts", "blocked"];
 
@@ -84,6 +98,15 @@ impl Counts {
     pub(crate) fn same(&self, other: &Counts) -> bool {
         self.values().iter().zip(other.values()).all(|(a, b)| a.to_bits() == b.to_bits())
     }
+}
+
+/// The counts of one interface.
+#[derive(Clone, Debug, PartialEq)]
+struct Own {
+    interface: String,
+    /// Its counters' names. None in a table by thread, where an interface has the threads that end with its name.
+    names: Names,
+    last: Counts,
 }
 
 /// Reads a counter file repeatedly; of a growing file, only the new part.
@@ -97,6 +120,8 @@ pub(crate) struct CounterFile {
     /// Time and size of the file at the last reading, for files that are rewritten.
     stamp: Option<(std::time::SystemTime, u64)>,
     last: Counts,
+    /// The same by interface, if there are several.
+    own: Vec<Own>,
     /// How often new counters were found.
     pub(crate) updates: u64,
 }
@@ -118,8 +143,28 @@ impl CounterFile {
             partial: Vec::new(),
             stamp: None,
             last: Counts::UNKNOWN,
+            own: Vec::new(),
             updates: 0,
         }
+    }
+
+    /// Also reads the counts of each of these interfaces, by `names` with `{interface}`; in Suricata's `stats.log`, by the
+    /// interface's threads.
+    pub(crate) fn by_interface(mut self, interfaces: &[String], names: &Names) -> CounterFile {
+        let own = |interface: &String| {
+            let names = match self.format {
+                Format::StatsLog => self.names.clone(),
+                _ => names.filled(interface),
+            };
+            Own { interface: interface.clone(), names, last: Counts::UNKNOWN }
+        };
+        self.own = interfaces.iter().map(own).collect();
+        self
+    }
+
+    /// The counts of each interface at the last reading.
+    pub(crate) fn last_by_interface(&self) -> Vec<Counts> {
+        self.own.iter().map(|own| own.last).collect()
     }
 
     /// The counters as last written. If the file cannot be read now, returns the previous ones.
@@ -162,7 +207,7 @@ impl CounterFile {
     }
 
     fn take(&mut self, text: &str) {
-        let (format, mut last) = (self.format, self.last);
+        let format = self.format;
         let mut lookup: Box<Lookup<'_>> = match format {
             Format::JsonLines => {
                 let Some(value) = text.lines().rev().find_map(|line| {
@@ -193,26 +238,87 @@ impl CounterFile {
                 })
             }),
         };
+        self.names.read(&mut self.last, &mut lookup);
+        for own in &mut self.own {
+            match format {
+                Format::StatsLog => {
+                    let ending = format!("-{}", own.interface);
+                    own.names.read(&mut own.last, &mut |name| threads(text, name, &ending));
+                }
+                _ => own.names.read(&mut own.last, &mut lookup),
+            }
+        }
+        drop(lookup);
+        self.updates += 1;
+    }
+}
+
+/// The sum of a counter over the threads whose names end with `ending`, each as last written.
+fn threads(text: &str, counter: &str, ending: &str) -> Option<f64> {
+    let mut found: Vec<(&str, f64)> = Vec::new();
+    for line in text.lines().rev() {
+        let mut parts = line.split('|').map(str::trim);
+        let (Some(name), Some(thread), Some(value)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        if name != counter || !thread.ends_with(ending) {
+            continue;
+        }
+        if found.iter().any(|(known, _)| *known == thread) {
+            break;
+        }
+        found.push((thread, value.parse().ok()?));
+    }
+    (!found.is_empty()).then(|| found.iter().map(|(_, value)| value).sum())
+}
+
+impl Names {
+    /// Keys of a contract, in the order of [`Counts::NAMES`].
+    pub(crate) const KEYS: [&str; 6] = Counts::NAMES;
+
+    /// Reads the lists below `node`.
+    pub(crate) fn of(node: Node<'_>) -> Names {
+        let list = |key: &str| -> Vec<String> {
+            node.child(key).map(|node| node.values().map(str::to_owned).collect()).unwrap_or_default()
+        };
+        Names {
+            received: list("received"),
+            dropped: list("dropped"),
+            decoded: list("decoded"),
+            gaps: list("gaps"),
+            alerts: list("alerts"),
+            blocked: list("blocked"),
+        }
+    }
+
+    /// Sets the counts whose counters are found.
+    fn read(&self, counts: &mut Counts, lookup: &mut Lookup<'_>) {
         for (of, value) in [
-            (&self.names.received, &mut last.received),
-            (&self.names.dropped, &mut last.dropped),
-            (&self.names.decoded, &mut last.decoded),
-            (&self.names.gaps, &mut last.gaps),
-            (&self.names.alerts, &mut last.alerts),
-            (&self.names.blocked, &mut last.blocked),
+            (&self.received, &mut counts.received),
+            (&self.dropped, &mut counts.dropped),
+            (&self.decoded, &mut counts.decoded),
+            (&self.gaps, &mut counts.gaps),
+            (&self.alerts, &mut counts.alerts),
+            (&self.blocked, &mut counts.blocked),
         ] {
             let found: Vec<f64> = of.iter().filter_map(|name| lookup(name)).collect();
             if !found.is_empty() {
                 *value = found.iter().sum();
             }
         }
-        drop(lookup);
-        self.last = last;
-        self.updates += 1;
     }
-}
 
-impl Names {
+    /// The names for one interface.
+    fn filled(&self, interface: &str) -> Names {
+        let of = |names: &[String]| names.iter().map(|name| name.replace("{interface}", interface)).collect();
+        Names {
+            received: of(&self.received),
+            dropped: of(&self.dropped),
+            decoded: of(&self.decoded),
+            gaps: of(&self.gaps),
+            alerts: of(&self.alerts),
+            blocked: of(&self.blocked),
+        }
+    }
+
     fn all(&self) -> impl Iterator<Item = &str> {
         let lists = [&self.received, &self.dropped, &self.decoded, &self.gaps, &self.alerts, &self.blocked];
         lists.into_iter().flatten().map(String::as_str)
@@ -275,6 +381,34 @@ mod tests {
         };
         let mut counters = CounterFile::new(path, Format::Lines, names);
         assert_eq!(counters.read().values(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    }
+
+    #[test]
+    fn counts_are_read_by_interface() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("counters");
+        let interfaces = ["eth1".to_owned(), "eth11".to_owned()];
+        // Two threads of one interface, one of the other, twice; then an incomplete table.
+        let table = |n: u32| {
+            format!(
+                "d | Total | {}\nd | W#01-eth1 | {n}\nd | W#02-eth1 | 1\nd | W#01-eth11 | 7\nd | FM#01 | 9\n---\n",
+                n + 8
+            )
+        };
+        std::fs::write(&path, table(2) + &table(5) + "d | To").unwrap();
+        let mut file = CounterFile::new(path.clone(), Format::StatsLog, names("r", "d"))
+            .by_interface(&interfaces, &Names::default());
+        assert!(file.last_by_interface()[0].decoded.is_nan());
+        assert_eq!(file.read().decoded, 13.0);
+        let decoded: Vec<f64> = file.last_by_interface().iter().map(|counts| counts.decoded).collect();
+        assert_eq!(decoded, [6.0, 7.0]);
+        assert!(file.last_by_interface()[0].received.is_nan());
+        // Another format has names of its own for them.
+        std::fs::write(&path, "d 13\nd.eth1 6\nd.eth11 7\n").unwrap();
+        let mut file = CounterFile::new(path, Format::Lines, names("r", "d"))
+            .by_interface(&interfaces, &names("r.{interface}", "d.{interface}"));
+        assert_eq!(file.read().decoded, 13.0);
+        assert_eq!(file.last_by_interface().iter().map(|counts| counts.decoded).sum::<f64>(), 13.0);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::counters::{CounterFile, Counts};
 use crate::clock::Moment;
 use crate::cpus::Cpus;
 use crate::isolate::Job;
+use crate::load::Wire;
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 use crate::signals;
@@ -22,13 +23,30 @@ use crate::signals;
 /// The engine's source of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum From {
-    /// An interface, in a network namespace if one is named, and an inline engine's other interface. A virtual machine
+    /// Interfaces, in a network namespace if one is named, and an inline engine's other interface. A virtual machine
     /// reads from a TAP device.
-    Interface { name: String, peer: Option<String>, tap: Option<String>, namespace: Option<String> },
+    Interfaces { names: Vec<String>, peer: Option<String>, tap: Option<String>, namespace: Option<String> },
     /// A capture. The engine ends after it.
     Capture(PathBuf),
     /// The simulated engine's socket.
     Socket,
+}
+
+impl From {
+    /// The engine's ends of a wire.
+    pub(crate) fn wire(wire: &Wire) -> From {
+        From::Interfaces {
+            names: wire.pairs.iter().map(|pair| pair.engine.clone()).collect(),
+            peer: wire.far.as_ref().map(|far| far.engine.clone()),
+            tap: wire.tap.clone(),
+            namespace: wire.namespace.clone(),
+        }
+    }
+
+    /// The names of the interfaces that the engine reads from; none without interfaces.
+    fn names(&self) -> &[String] {
+        if let From::Interfaces { names, .. } = self { names } else { &[] }
+    }
 }
 
 /// A running engine, see the module. It is killed when dropped.
@@ -108,10 +126,10 @@ impl Running {
         };
         let fill = |word: &str| fill(word, from, dir, short);
         let mut words: Vec<String> = Vec::new();
-        if let From::Interface { namespace: Some(namespace), .. } = from {
+        if let From::Interfaces { namespace: Some(namespace), .. } = from {
             words.extend(["ip", "netns", "exec", namespace].map(str::to_owned));
         }
-        let own: Vec<String> = template.iter().map(|word| fill(word)).collect();
+        let own: Vec<String> = repeated(template, from.names()).iter().map(|word| fill(word)).collect();
         let environment: Vec<(String, String)> =
             contract.environment.iter().map(|(key, value)| (key.clone(), fill(value))).collect();
         let how = contract.apart.kind.how();
@@ -124,7 +142,7 @@ impl Running {
             short,
             capture: if let From::Capture(path) = from { Some(path) } else { None },
             interface: match from {
-                From::Interface { name, tap, .. } => Some((name.as_str(), tap.as_deref())),
+                From::Interfaces { names, tap, .. } => names.first().map(|name| (name.as_str(), tap.as_deref())),
                 _ => None,
             },
             counters: counters_at.as_deref(),
@@ -150,7 +168,7 @@ impl Running {
             .map_err(|error| Problem::file("write", &command_file, error))?;
         let started = Moment::now();
         // An engine that reads a capture gets all CPUs, because there is no sender.
-        let cpus = if matches!(from, From::Interface { .. }) { &contract.cpus } else { &Cpus::default() };
+        let cpus = if matches!(from, From::Interfaces { .. }) { &contract.cpus } else { &Cpus::default() };
         let child = cpus
             .spawn(&mut command)
             .map_err(|error| Problem::Failed(format!("engine {name}: cannot start {}: {error}", fill(program))))?;
@@ -159,6 +177,13 @@ impl Running {
         let counters = contract.counters.as_ref();
         let rest = counters.map_or(Duration::ZERO, |at| at.rest);
         let counters = counters.map(|at| CounterFile::new(PathBuf::from(fill(&at.file)), at.format, at.names.clone()));
+        // With one interface, the sums are its counts.
+        let several = if from.names().len() > 1 { from.names() } else { &[] };
+        let own = contract.counters.as_ref().map(|at| &at.by_interface);
+        let counters = counters.map(|file| match own {
+            Some(own) => file.by_interface(several, own),
+            None => file,
+        });
         Ok(Running {
             name,
             child,
@@ -306,6 +331,11 @@ impl Running {
         self.counters.as_mut().map_or(Counts::UNKNOWN, CounterFile::read)
     }
 
+    /// Those of each interface, if there are several, as last read.
+    pub(crate) fn counts_by_interface(&self) -> Vec<Counts> {
+        self.counters.as_ref().map_or_else(Vec::new, CounterFile::last_by_interface)
+    }
+
     /// A counter reader for another thread.
     pub(crate) fn counters(&self) -> Option<CounterFile> {
         self.counters.clone()
@@ -441,14 +471,36 @@ impl Drop for Running {
     }
 }
 
+/// A command's words, with those for each interface repeated: a word with `{n}` (and the option before it, if the word is
+/// its value) once for each, with its number from 0 and its name.
+fn repeated(template: &[String], interfaces: &[String]) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in template {
+        if !word.contains("{n}") {
+            words.push(word.clone());
+            continue;
+        }
+        let option = words.pop_if(|before| before.starts_with('-') && !before.contains('=') && !word.starts_with('-'));
+        for (n, name) in interfaces.iter().enumerate() {
+            words.extend(option.clone());
+            words.push(word.replace("{n}", &n.to_string()).replace("{interface}", name));
+        }
+    }
+    words
+}
+
 fn fill(word: &str, from: &From, dir: &Path, short: &Path) -> String {
     let mut word = word.replace("{dir}", &dir.to_string_lossy()).replace("{tmp}", &short.to_string_lossy());
     match from {
-        From::Interface { name, peer, .. } => {
+        From::Interfaces { names, peer, .. } => {
             if let Some(peer) = peer {
                 word = word.replace("{peer}", peer);
             }
-            word = word.replace("{interface}", name).replace("{source}", &format!("interface:{name}"));
+            if let Some(first) = names.first() {
+                word = word.replace("{interface}", first);
+            }
+            let all = names.join(",");
+            word = word.replace("{source}", &format!("interface:{all}")).replace("{interfaces}", &all);
         }
         From::Capture(path) => word = word.replace("{capture}", &path.to_string_lossy()),
         From::Socket => word = word.replace("{source}", &format!("{}/sim", short.to_string_lossy())),
@@ -472,5 +524,30 @@ pub(crate) fn quoted(word: &str) -> String {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_word_for_each_interface_is_repeated_with_its_option() {
+        let template =
+            words("ids --set af.{n}.interface={interface} --set a=b --on={n} -i {interface} --all {interfaces}");
+        let names = words("eth0 eth1");
+        let said = repeated(&template, &names);
+        let expected = "ids --set af.0.interface=eth0 --set af.1.interface=eth1 --set a=b --on=0 --on=1 -i {interface} --all {interfaces}";
+        assert_eq!(said, words(expected));
+        let from = From::Interfaces { names, peer: None, tap: None, namespace: None };
+        let fill = |word: &str| fill(word, &from, Path::new("/d"), Path::new("/t"));
+        assert_eq!((fill("{interface}"), fill("{interfaces}")), ("eth0".to_owned(), "eth0,eth1".to_owned()));
+        assert_eq!(fill("{source}"), "interface:eth0,eth1");
+        // A capture has no interfaces, so settings for each of them are left out.
+        assert_eq!(repeated(&words("ids --set x.{n}=1 -r y"), &[]), words("ids -r y"));
     }
 }

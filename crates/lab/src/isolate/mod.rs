@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use clock::{Args as ClockArgs, LoopArgs, run as run_clock, run_loop};
 pub(crate) use container::{Args as InsideArgs, run as run_inside};
 
-use crate::load::Wire;
+use crate::load::{Wire, numbered};
 use crate::made::{Session, Thing, ip};
 use crate::problem::{Outcome, Problem};
 
@@ -140,19 +140,27 @@ impl Kind {
         }
         let (Some(space), None) = (wire.namespace.clone(), &wire.far) else {
             return Err(Problem::Usage(format!(
-                "isolation {}: needs one pair of interfaces that the laboratory makes; leave out `wire` and `inline`",
+                "isolation {}: needs interfaces that the laboratory makes; leave out `wire` and `inline`",
                 self.name()
             )));
         };
+        let machine = self == Kind::Machine;
+        if machine && wire.pairs.len() > 1 {
+            return Err(Problem::Usage(
+                "isolation machine: a guest has one interface; leave out `interfaces`".to_owned(),
+            ));
+        }
         let failed = |why: String| Problem::Failed(format!("isolation {}: {why}", self.name()));
         let at = |words: &[&str]| ip(&[&["-n", &space], words].concat()).map_err(failed);
         // Everything is in the namespace and is removed with it.
         session.will_make(Thing::Namespace(space.clone()))?;
-        if self == Kind::Macvtap {
-            let own = format!("{}m", session.id);
-            at(&["link", "add", "link", &wire.engine, "name", &own, "type", "macvtap", "mode", "passthru"])?;
-            at(&["link", "set", &own, "addrgenmode", "none", "up"])?;
-            wire.engine = own;
+        if !machine {
+            for (number, pair) in (1..).zip(&mut wire.pairs) {
+                let own = numbered(&session.id, 'm', number);
+                at(&["link", "add", "link", &pair.engine, "name", &own, "type", "macvtap", "mode", "passthru"])?;
+                at(&["link", "set", &own, "addrgenmode", "none", "up"])?;
+                pair.engine = own;
+            }
             return Ok(());
         }
         let (tap, bridge) = (format!("{}g", session.id), format!("{}b", session.id));
@@ -161,7 +169,7 @@ impl Kind {
         let mut words = vec!["link", "add", bridge.as_str(), "type", "bridge"];
         words.extend(["ageing_time", "0", "mcast_snooping", "0"]);
         at(&words)?;
-        for name in [&tap, &wire.engine] {
+        for name in wire.pairs.iter().map(|pair| &pair.engine).chain([&tap]) {
             at(&["link", "set", name, "addrgenmode", "none", "master", &bridge, "up"])?;
         }
         at(&["link", "set", &bridge, "addrgenmode", "none", "up"])?;

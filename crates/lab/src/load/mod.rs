@@ -13,7 +13,7 @@ pub(crate) use probe::{Latency, Probe};
 pub(crate) use stream::Stream;
 pub(crate) use tcpreplay::TcpReplay;
 pub(crate) use traffic::Traffic;
-pub(crate) use wire::{Far, Interfaces, Wire, softnet_drops};
+pub(crate) use wire::{Interfaces, PAIRS_MOST, Pair, Wire, numbered, softnet_drops};
 
 use crate::made::Session;
 use crate::problem::Outcome;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::Far;
+use super::Pair;
 use crate::cpus::Cpus;
 use crate::problem::{Outcome, Problem};
 use crate::traffic::quick::{self, Interface};
@@ -59,7 +59,7 @@ impl Probe {
     ///
     /// # Errors
     /// If its sockets cannot be opened.
-    pub(crate) fn start(near: &str, far: &Far, cpus: &Cpus) -> Outcome<Probe> {
+    pub(crate) fn start(near: &str, far: &Pair, cpus: &Cpus) -> Outcome<Probe> {
         let failed = |what: &str, name: &str| {
             let text = format!("{what} '{name}' for the flow whose latency is measured");
             move |error: io::Error| Problem::Failed(format!("{text}: {error}"))

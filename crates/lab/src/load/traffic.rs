@@ -18,7 +18,10 @@ pub(crate) struct Traffic {
     pub(crate) copies: u32,
     /// A capture gets new addresses in each round and for each order.
     pub(crate) renew: Option<u32>,
-    pub(crate) interface: String,
+    /// The interfaces to send on.
+    pub(crate) interfaces: Vec<String>,
+    /// Every packet is sent on each interface; otherwise flows are divided among them.
+    pub(crate) same: bool,
     /// The servers' interface, if it is not the clients'.
     pub(crate) peer: Option<String>,
     /// Its CPUs.
@@ -44,7 +47,12 @@ impl Sender for Traffic {
     fn describe(&self) -> String {
         let copies = if self.copies > 1 { format!(", {} copies at once", self.copies) } else { String::new() };
         let renew = if self.renew.is_some() { ", each time round with other addresses" } else { "" };
-        format!("{}{copies}{renew}, sent by margay lab traffic send", self.what.describe())
+        let over = match (self.interfaces.len(), self.same) {
+            (1, _) => String::new(),
+            (count, false) => format!(", its flows divided among {count} interfaces"),
+            (count, true) => format!(", the same on each of {count} interfaces"),
+        };
+        format!("{}{copies}{renew}{over}, sent by margay lab traffic send", self.what.describe())
     }
 
     fn start(&mut self, order: Order, session: &mut Session) -> Outcome<Box<dyn Sending>> {
@@ -54,7 +62,13 @@ impl Sender for Traffic {
         let out_too = out.try_clone().map_err(|error| Problem::file("use", &log, error))?;
         let own = crate::engine::own_command()?;
         let mut command = Command::new(&own[0]);
-        command.args(&own[1..]).args(["traffic", "send", "--quiet"]).arg("--interface").arg(&self.interface);
+        command.args(&own[1..]).args(["traffic", "send", "--quiet"]);
+        for interface in &self.interfaces {
+            command.arg("--interface").arg(interface);
+        }
+        if self.same {
+            command.arg("--same");
+        }
         match &self.what {
             What::Capture(path) => command.arg(path),
             What::Profile(path) => command.arg("--profile").arg(path),
@@ -72,7 +86,7 @@ impl Sender for Traffic {
         command.arg("--copies").arg(self.copies.to_string()).arg("--report").arg(&report);
         command.stdin(Stdio::null()).stdout(out).stderr(out_too);
         session.mark(&mut command)?;
-        let interfaces: Vec<String> = [Some(self.interface.clone()), self.peer.clone()].into_iter().flatten().collect();
+        let interfaces: Vec<String> = self.interfaces.iter().chain(&self.peer).cloned().collect();
         let before = sent(&interfaces);
         let child = self
             .cpus

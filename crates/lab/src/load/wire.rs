@@ -9,34 +9,36 @@ use crate::problem::{Outcome, Problem};
 /// The connection, see the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wire {
-    /// The sender's interface, in the command's own network namespace.
-    pub(crate) sender: String,
-    /// The interface that the engine reads from.
-    pub(crate) engine: String,
-    /// The second pair of interfaces, for an inline engine.
-    pub(crate) far: Option<Far>,
+    /// The pairs of interfaces that packets are sent and read on; at least one.
+    pub(crate) pairs: Vec<Pair>,
+    /// The pair on the other side of an inline engine. Its sender's end sends the servers' packets and receives the
+    /// clients'.
+    pub(crate) far: Option<Pair>,
     /// The TAP device in the engine's namespace that leads into a virtual machine.
     pub(crate) tap: Option<String>,
     /// The engine's network namespace, if it is not the command's own.
     pub(crate) namespace: Option<String>,
 }
 
-/// The pair of interfaces on the other side of an inline engine.
+/// Two connected interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Far {
-    /// Sends the servers' packets and receives the clients'.
+pub(crate) struct Pair {
+    /// The sender's, in the command's own network namespace.
     pub(crate) sender: String,
-    /// The interface that the engine forwards the clients' packets to.
+    /// The one that the engine reads from, and if it is inline, forwards to.
     pub(crate) engine: String,
 }
 
+/// Most pairs of interfaces of a passive engine.
+pub(crate) const PAIRS_MOST: u32 = 8;
+
 impl Wire {
-    /// Uses two existing interfaces.
+    /// Uses existing interfaces.
     ///
     /// # Errors
     /// If one does not exist.
-    pub(crate) fn given(sender: &str, engine: &str) -> Outcome<Wire> {
-        for name in [sender, engine] {
+    pub(crate) fn given(pairs: &[Pair]) -> Outcome<Wire> {
+        for name in pairs.iter().flat_map(|pair| [&pair.sender, &pair.engine]) {
             if name.contains('/') || !Path::new("/sys/class/net").join(name).exists() {
                 let there: Vec<String> = std::fs::read_dir("/sys/class/net")
                     .into_iter()
@@ -47,19 +49,22 @@ impl Wire {
                 return Err(Problem::Usage(format!("there is no interface {name}; there are {}", there.join(", "))));
             }
         }
-        Ok(Wire { sender: sender.to_owned(), engine: engine.to_owned(), far: None, tap: None, namespace: None })
+        Ok(Wire { pairs: pairs.to_vec(), far: None, tap: None, namespace: None })
     }
 
-    /// Creates a pair of virtual interfaces, or two for an `inline` engine. The engine's end is in a new network
-    /// namespace. The session removes them.
+    /// Creates `count` pairs of virtual interfaces, and one more for an `inline` engine. The engine's ends are in a new
+    /// network namespace. The session removes them.
     ///
     /// # Errors
     /// If they cannot be created: without root, or without iproute2.
-    pub(crate) fn make(session: &mut Session, mtu: u32, inline: bool) -> Outcome<Wire> {
+    pub(crate) fn make(session: &mut Session, mtu: u32, count: u32, inline: bool) -> Outcome<Wire> {
         let space = session.id.clone();
-        let named = |letter: char| format!("{}{letter}", session.id);
-        let (sender, engine) = (named('s'), named('e'));
-        let far = inline.then(|| Far { sender: named('t'), engine: named('f') });
+        let pair = |sender: char, engine: char, number: u32| Pair {
+            sender: numbered(&session.id, sender, number),
+            engine: numbered(&session.id, engine, number),
+        };
+        let pairs: Vec<Pair> = (1..=count).map(|number| pair('s', 'e', number)).collect();
+        let far = inline.then(|| pair('t', 'f', 1));
         let failed = |why: String| {
             let hint = if rustix::process::geteuid().is_root() {
                 ""
@@ -71,8 +76,7 @@ impl Wire {
         session.will_make(Thing::Namespace(space.clone()))?;
         ip(&["netns", "add", &space]).map_err(failed)?;
         let mtu = mtu.to_string();
-        let pairs = [Some((&sender, &engine)), far.as_ref().map(|far| (&far.sender, &far.engine))];
-        for (sender, engine) in pairs.into_iter().flatten() {
+        for Pair { sender, engine } in pairs.iter().chain(&far) {
             session.will_make(Thing::Interface(sender.clone()))?;
             ip(&[
                 "link", "add", sender, "mtu", &mtu, "type", "veth", "peer", "name", engine, "mtu", &mtu, "netns",
@@ -84,8 +88,23 @@ impl Wire {
             ip(&["-n", &space, "link", "set", engine, "addrgenmode", "none", "up"]).map_err(failed)?;
         }
         ip(&["-n", &space, "link", "set", "lo", "up"]).map_err(failed)?;
-        Ok(Wire { sender, engine, far, tap: None, namespace: Some(space) })
+        Ok(Wire { pairs, far, tap: None, namespace: Some(space) })
     }
+
+    /// The sender's interfaces, an inline engine's other side included.
+    pub(crate) fn senders(&self) -> Vec<String> {
+        self.pairs.iter().chain(&self.far).map(|pair| pair.sender.clone()).collect()
+    }
+
+    /// The engine's interfaces, likewise.
+    pub(crate) fn engines(&self) -> Vec<String> {
+        self.pairs.iter().chain(&self.far).map(|pair| pair.engine.clone()).collect()
+    }
+}
+
+/// The name of a session's interface: the first of a kind has no number.
+pub(crate) fn numbered(session: &str, letter: char, number: u32) -> String {
+    if number == 1 { format!("{session}{letter}") } else { format!("{session}{letter}{number}") }
 }
 
 /// A reading of `/proc/net/dev`.
@@ -99,7 +118,8 @@ impl Interfaces {
         Interfaces::of(&std::fs::read_to_string(path).unwrap_or_default())
     }
 
-    fn of(text: &str) -> Interfaces {
+    /// Parses its text.
+    pub(crate) fn of(text: &str) -> Interfaces {
         let line = |line: &str| {
             let (name, rest) = line.split_once(':')?;
             let mut values = [f64::NAN; 16];
@@ -153,8 +173,22 @@ mod tests {
     }
 
     #[test]
+    fn both_ends_of_all_pairs_are_listed_and_their_names_fit() {
+        let pair = |number| Pair {
+            sender: numbered("mlab0011aa00", 's', number),
+            engine: numbered("mlab0011aa00", 'e', number),
+        };
+        let wire = Wire { pairs: vec![pair(1), pair(PAIRS_MOST)], far: None, tap: None, namespace: None };
+        assert_eq!(wire.senders(), ["mlab0011aa00s", "mlab0011aa00s8"]);
+        assert_eq!(wire.engines(), ["mlab0011aa00e", "mlab0011aa00e8"]);
+        // The kernel takes names of 15 letters.
+        assert!(wire.engines().iter().all(|name| name.len() <= 15));
+    }
+
+    #[test]
     fn an_interface_that_is_not_there_is_named() {
-        let problem = Wire::given("lo", "nosuch0").unwrap_err().to_string();
+        let pair = Pair { sender: "lo".to_owned(), engine: "nosuch0".to_owned() };
+        let problem = Wire::given(&[pair]).unwrap_err().to_string();
         assert!(
             problem.starts_with("there is no interface nosuch0; there are ") && problem.contains("lo"),
             "{problem}"

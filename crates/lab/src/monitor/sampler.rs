@@ -143,7 +143,9 @@ impl Sampler {
         if wanted(Family::Perf) {
             match Counters::open(cores) {
                 Ok(source) => sources.push(Box::new(source)),
-                Err(why) => notes.push(format!("no counters of the processors (cycles, cache misses): {why}")),
+                Err(why) => notes.push(format!(
+                    "no counters of the processors (cycles, references to and misses of the last cache): {why}"
+                )),
             }
         }
         let columns: Vec<Column> = sources.iter().flat_map(|source| source.columns()).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::cpus::Cpus;
 use crate::engine::{Contract, Counts, From, Running};
-use crate::load::{Interfaces, Latency, Order, Probe, Sender, Wire, softnet_drops};
+use crate::load::{Interfaces, Latency, Order, Pair, Probe, Sender, Sent, Wire, softnet_drops};
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 use crate::quiet::{Company, Witness};
@@ -25,12 +25,14 @@ pub(crate) struct Times {
 }
 
 /// The result of a trial.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Trial {
     /// The requested rate in packets a second.
     pub(crate) rate: f64,
     pub(crate) counted: Counted,
     pub(crate) losses: Losses,
+    /// The same of each interface, if there are several.
+    pub(crate) each: Vec<(Counted, Losses)>,
     /// Cores that the engine kept busy after the warm-up.
     pub(crate) busy: f64,
     /// Cores of the whole machine that were busy after the warm-up, kernel and sender included.
@@ -56,6 +58,50 @@ fn busy_of(line: &str) -> f64 {
         [user, nice, system, _, _, irq, softirq, ..] => user + nice + system + irq + softirq,
         _ => f64::NAN,
     }
+}
+
+/// What has passed each interface at one time.
+struct Glance {
+    /// The engine's counts, as last read.
+    counts: Vec<Counts>,
+    /// The engine's interfaces.
+    there: Interfaces,
+    /// The sender's.
+    here: Interfaces,
+}
+
+impl Glance {
+    fn at(running: Option<&Running>, pid: Option<u32>) -> Glance {
+        let counts = running.map_or_else(Vec::new, Running::counts_by_interface);
+        Glance { counts, there: Interfaces::read(pid), here: Interfaces::read(None) }
+    }
+
+    fn counts(&self, interface: usize) -> Counts {
+        self.counts.get(interface).copied().unwrap_or(Counts::UNKNOWN)
+    }
+}
+
+/// The counts and losses of each interface, from glances before the load, after the warm-up and at the end. The kernel's
+/// queues belong to no interface, so what they dropped is in the loss on the link.
+fn by_interface(pairs: &[Pair], [first, warm, last]: [&Glance; 3], seconds: f64) -> Vec<(Counted, Losses)> {
+    let of = |(at, pair): (usize, &Pair)| {
+        let sent = |from: &Glance| last.here.sent(&pair.sender) - from.here.sent(&pair.sender);
+        let since = last.counts(at).since(&warm.counts(at));
+        let (there, name) = (&last.there, &pair.engine);
+        let counted = Counted {
+            sent: Sent { offered: sent(first), packets: sent(first), bytes: f64::NAN, seconds, late: f64::NAN },
+            card: there.lost(name) - first.there.lost(name),
+            softnet: f64::NAN,
+            interface: there.received(name) - first.there.received(name),
+            engine: last.counts(at).since(&first.counts(at)),
+            held_sent: sent(warm),
+            held_received: since.received,
+            held_dropped: since.dropped,
+            forwarded: f64::NAN,
+        };
+        (counted, Losses::of(&counted))
+    };
+    pairs.iter().enumerate().map(of).collect()
 }
 
 /// An engine, a sender and the connection between them.
@@ -107,12 +153,7 @@ impl Rig {
         }
         if self.running.is_none() {
             let from = match &self.wire {
-                Some(wire) => From::Interface {
-                    name: wire.engine.clone(),
-                    peer: wire.far.as_ref().map(|far| far.engine.clone()),
-                    tap: wire.tap.clone(),
-                    namespace: wire.namespace.clone(),
-                },
+                Some(wire) => From::wire(wire),
                 None => From::Socket,
             };
             // Each start of the engine gets a new folder, also when a measurement is resumed. Files of an earlier engine
@@ -149,19 +190,12 @@ impl Rig {
     pub(crate) fn trial(&mut self, rate: f64) -> Outcome<Trial> {
         let times = self.times;
         let doing = format!("at {rate:.0} packets a second");
-        // Receivers on the engine's side, senders on the sender's; two of each for an inline engine.
-        let (receivers, sending_on) = self.wire.as_ref().map_or_else(
-            || (vec![String::new()], Vec::new()),
-            |wire| {
-                let mut names = (vec![wire.engine.clone()], vec![wire.sender.clone()]);
-                if let Some(far) = &wire.far {
-                    names.0.push(far.engine.clone());
-                    names.1.push(far.sender.clone());
-                }
-                names
-            },
-        );
-        let inline = sending_on.len() > 1;
+        // Receivers on the engine's side, senders on the sender's.
+        let (receivers, sending_on) = self
+            .wire
+            .as_ref()
+            .map_or_else(|| (vec![String::new()], Vec::new()), |wire| (wire.engines(), wire.senders()));
+        let inline = self.wire.as_ref().is_some_and(|wire| wire.far.is_some());
         let sum = |names: &[String], of: &dyn Fn(&str) -> f64| names.iter().map(|name| of(name)).sum::<f64>();
         let arrived = || {
             let read = Interfaces::read(None);
@@ -174,17 +208,19 @@ impl Rig {
         };
         let pid = self.engine_pid();
         let (wire_before, softnet_before, arrived_before) = (Interfaces::read(pid), softnet_drops(), arrived());
+        let first = Glance::at(self.running.as_ref().map(|(running, _)| running), pid);
         let order = Order { rate, time: times.warm_up + times.hold };
         let mut sending = self.sender.start(order, &mut self.session)?;
         let running = self.running.as_mut().map(|(running, _)| running);
         let running = running.ok_or_else(|| Problem::Failed("the engine does not run".to_owned()))?;
         running.keep(times.warm_up, &format!("while warming up {doing}"))?;
         let (middle, sent_middle) = (running.counts(), sending.so_far().unwrap_or(0.0));
+        let warm = Glance::at(Some(running), pid);
         let witness = Witness::begin();
         let (busy_middle, host_middle, at_middle) = (running.busy(), host_busy(), Moment::now());
         let wire = self.wire.as_ref();
-        let probe = match wire.and_then(|wire| Some((wire, wire.far.as_ref()?))) {
-            Some((wire, far)) => Some(Probe::start(&wire.sender, far, &self.probe_cpus)?),
+        let probe = match wire.and_then(|wire| Some((wire.pairs.first()?, wire.far.as_ref()?))) {
+            Some((near, far)) => Some(Probe::start(&near.sender, far, &self.probe_cpus)?),
             None => None,
         };
         let mut over = Duration::ZERO;
@@ -210,10 +246,10 @@ impl Rig {
         let after = running.settle(Some((before, sent.packets + own)), Duration::from_secs(30))?;
         self.rested = Some(after);
         let wire_after = Interfaces::read(pid);
-        let grown = |after: f64, before: f64| {
-            // A counter that did not exist before the first packet starts at zero.
-            after - if before.is_finite() { before } else { 0.0 }
-        };
+        let last = Glance::at(Some(running), pid);
+        let pairs = self.wire.as_ref().map_or(&[][..], |wire| &wire.pairs);
+        let each = if pairs.len() > 1 { by_interface(pairs, [&first, &warm, &last], sent.seconds) } else { Vec::new() };
+        let since = after.since(&middle);
         let counted = Counted {
             sent,
             card: sum(&receivers, &|name| wire_after.lost(name) - wire_before.lost(name))
@@ -224,17 +260,10 @@ impl Rig {
                     .map_or(0.0, |tap| wire_after.refused(tap) - wire_before.refused(tap)),
             softnet: softnet_drops() - softnet_before,
             interface: sum(&receivers, &|name| wire_after.received(name) - wire_before.received(name)),
-            engine: Counts {
-                received: grown(after.received, before.received),
-                dropped: grown(after.dropped, before.dropped),
-                decoded: grown(after.decoded, before.decoded),
-                gaps: grown(after.gaps, before.gaps),
-                alerts: grown(after.alerts, before.alerts),
-                blocked: grown(after.blocked, before.blocked),
-            },
+            engine: after.since(&before),
             held_sent: sent.packets - sent_middle,
-            held_received: grown(after.received, middle.received),
-            held_dropped: grown(after.dropped, middle.dropped),
+            held_received: since.received,
+            held_dropped: since.dropped,
             forwarded: arrived() - arrived_before,
         };
         if !counted.engine.decoded.is_finite() {
@@ -245,7 +274,7 @@ impl Rig {
             )));
         }
         let peak = self.running.as_ref().map_or(f64::NAN, |(running, _)| running.peak());
-        Ok(Trial { rate, counted, losses: Losses::of(&counted), busy, host, peak, latency, company })
+        Ok(Trial { rate, counted, losses: Losses::of(&counted), each, busy, host, peak, latency, company })
     }
 
     fn engine_pid(&self) -> Option<u32> {
@@ -264,6 +293,32 @@ impl Rig {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::throughput::Stage;
+
+    #[test]
+    fn each_interface_has_its_own_losses() {
+        let dev =
+            |name: &str, received: u32, sent: u32| format!("{name}: 0 {received} 0 0 0 0 0 0 0 {sent} 0 0 0 0 0 0\n");
+        let counts =
+            |received: f64, dropped: f64| Counts { received, dropped, decoded: received - dropped, ..Counts::UNKNOWN };
+        let glance = |n: u32, counts: Vec<Counts>| Glance {
+            counts,
+            there: Interfaces::of(&format!("\n\n{}{}", dev("e", n, 0), dev("e2", n, 0))),
+            here: Interfaces::of(&format!("\n\n{}{}", dev("s", 0, n), dev("s2", 0, n + n / 4))),
+        };
+        let pair = |sender: &str, engine: &str| Pair { sender: sender.to_owned(), engine: engine.to_owned() };
+        let first = glance(0, Vec::new());
+        let warm = glance(200, vec![counts(200.0, 0.0), counts(200.0, 50.0)]);
+        let last = glance(1000, vec![counts(1000.0, 0.0), counts(1000.0, 450.0)]);
+        let each = by_interface(&[pair("s", "e"), pair("s2", "e2")], [&first, &warm, &last], 1.0);
+        assert_eq!(each.iter().map(|(counted, _)| counted.sent.packets).collect::<Vec<_>>(), [1000.0, 1250.0]);
+        assert_eq!((each[0].1.total(), each[1].0.engine.decoded), (0.0, 550.0));
+        // A fifth was lost on the way; half of the others after the warm-up.
+        let lost = |stage| each[1].1.at(stage);
+        assert!((lost(Stage::Link) - 0.2).abs() < 1e-9 && (lost(Stage::Ring) - 0.4).abs() < 1e-9, "{each:?}");
+    }
+
     #[test]
     fn idle_and_waiting_is_not_busy() {
         assert_eq!(super::busy_of("cpu  10 1 20 5000 300 2 3 0 0 0"), 36.0);

@@ -185,7 +185,8 @@ mod tests {
             forwarded: f64::NAN,
         };
         let losses = Losses { share: [0.0, 0.0, 0.0, 0.0, ring, 0.0, 0.0], gaps: 3.0 };
-        Trial { rate, counted, losses, busy: 1.0, host: 1.0, peak: 1.0, latency: None, company: Company::UNKNOWN }
+        let (each, latency, company) = (Vec::new(), None, Company::UNKNOWN);
+        Trial { rate, counted, losses, each, busy: 1.0, host: 1.0, peak: 1.0, latency, company }
     }
 
     #[test]

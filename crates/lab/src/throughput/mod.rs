@@ -14,7 +14,7 @@ pub(crate) use stages::{Counted, Losses, Stage};
 
 use crate::cpus::Shared;
 use crate::engine::{Contract, Options};
-use crate::load::{self, Sender, What, Wire};
+use crate::load::{self, Pair, Sender, What, Wire};
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 use crate::quiet::Company;
@@ -173,12 +173,13 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
             _ => None,
         };
         let wire = match (&args.interface, &args.send_on) {
-            (Some(engine), Some(sender)) => Wire::given(sender, engine)?,
-            _ => Wire::make(&mut session, args.mtu, false)?,
+            (Some(engine), Some(sender)) => Wire::given(&[Pair { sender: sender.clone(), engine: engine.clone() }])?,
+            _ => Wire::make(&mut session, args.mtu, 1, false)?,
         };
-        let (interface, folder) = (wire.sender.clone(), folder.clone());
+        let (interfaces, folder) = (wire.senders(), folder.clone());
         let sender: Box<dyn Sender> = match (args.sender.as_str(), what) {
             ("tcpreplay", What::Capture(capture)) if args.copies == 1 && !args.renew => {
+                let interface = interfaces.concat();
                 Box::new(load::TcpReplay { capture, interface, folder, cpus: cpus.sender.clone() })
             }
             ("tcpreplay", _) => {
@@ -191,7 +192,8 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
                     copies: args.copies,
                     renew: args.renew.then_some(0),
                     peer: None,
-                    interface,
+                    interfaces,
+                    same: false,
                     folder,
                     cpus,
                 })

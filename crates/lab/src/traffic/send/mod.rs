@@ -25,7 +25,7 @@ pub(crate) use port::{Interface, first, sleep_exactly};
 use port::{Method, Port};
 use report::{Report, counters, settled};
 use store::{Feed, Files, Fitted, Store};
-use work::{Copies, Limits, Shared, Stats, send};
+use work::{Among, Copies, Limits, PORTS_MOST, Shared, Stats, send};
 
 /// `send`'s arguments.
 #[derive(clap::Args)]
@@ -33,9 +33,13 @@ pub(crate) struct Args {
     /// Captures (pcap, pcapng), sent one after the other
     #[arg(value_name = "CAPTURE", required_unless_present_any = ["profile", "preset"])]
     captures: Vec<PathBuf>,
-    /// Interface to send on
-    #[arg(short, long, value_name = "NAME")]
-    interface: String,
+    /// Interface to send on. Given several times, flows are divided among the interfaces by their two addresses, so that both
+    /// directions and all fragments of a flow are on the same one
+    #[arg(short, long, value_name = "NAME", required = true)]
+    interface: Vec<String>,
+    /// Send every packet on each interface, instead of dividing flows among them
+    #[arg(long, conflicts_with = "peer")]
+    same: bool,
     /// Send the servers' packets on this interface, and only the clients' packets on --interface
     #[arg(long, value_name = "NAME")]
     peer: Option<String>,
@@ -113,15 +117,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
         (_, _, Some(m)) => return Err(format!("--multiplier {m}: it must be more than 0")),
         _ => Pace::Times(1.0),
     };
-    let mut interfaces = vec![Interface::find(&args.interface)?];
-    if let Some(peer) = &args.peer {
-        if *peer == args.interface {
-            return Err(format!(
-                "--peer is '{peer}' as well as --interface; the second direction needs an interface of its own"
-            ));
-        }
-        interfaces.push(Interface::find(peer)?);
-    }
+    let (interfaces, among) = interfaces(&args)?;
     let mtu = interfaces.iter().map(|i| i.mtu).min().unwrap_or(1500);
     let stop = super::stop_flag()?;
     let mut notes = Vec::new();
@@ -244,7 +240,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
                     if let Err(e) = before {
                         return Stats { error: Some(e), ..Stats::default() };
                     }
-                    send(feed, ports, pace, copies, limits, shared)
+                    send(feed, ports, among, pace, copies, limits, shared)
                 })
             })
             .collect();
@@ -316,6 +312,31 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
         return Err(missed);
     }
     Ok(if r.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// The interfaces, and which packets are sent on which.
+fn interfaces(args: &Args) -> Result<(Vec<Interface>, Among), String> {
+    let names: Vec<&String> = args.interface.iter().chain(&args.peer).collect();
+    for (at, name) in names.iter().enumerate() {
+        if names[..at].contains(name) {
+            return Err(match args.peer {
+                Some(_) => format!(
+                    "--peer is '{name}' as well as --interface; the second direction needs an interface of its own"
+                ),
+                None => format!("--interface names '{name}' twice"),
+            });
+        }
+    }
+    let among = match (&args.peer, args.same) {
+        (Some(_), _) if names.len() > 2 => return Err("--peer goes with one --interface".into()),
+        (Some(_), _) => Among::Directions,
+        (None, true) => Among::Same,
+        (None, false) => Among::Flows,
+    };
+    if names.len() > PORTS_MOST {
+        return Err(format!("--interface: at most {PORTS_MOST}"));
+    }
+    Ok((names.into_iter().map(|name| Interface::find(name)).collect::<Result<_, _>>()?, among))
 }
 
 /// The reason that there is nothing to send.

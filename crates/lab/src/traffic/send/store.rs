@@ -11,6 +11,7 @@ use margay_capture::Reader;
 use super::super::frame::{self, Delta, ICMP, ICMPV6, Layout, UDP, be16};
 use super::super::mix::{Mix, Plan};
 use super::super::profile::Profile;
+use super::super::rng;
 use super::super::template::Dir;
 
 /// A packet to send.
@@ -20,6 +21,24 @@ pub(crate) struct Item<'a> {
     pub(crate) at: u64,
     pub(crate) dir: Dir,
     pub(crate) layout: Option<&'a Layout>,
+}
+
+impl Item<'_> {
+    /// A hash of its two addresses, the same in both directions and for all fragments; 0 without addresses.
+    pub(crate) fn pair(&self) -> u32 {
+        let Some((a, b)) = self.layout.and_then(|layout| layout.ends(self.frame)) else { return 0 };
+        let hash = [a.min(b), a.max(b)].into_iter().fold(0, |hash, ip| rng::mix(hash ^ number(ip)));
+        // The remainder is taken of it, so it must not use the low bits alone.
+        (hash >> 32) as u32
+    }
+}
+
+/// An address as a number of 64 bits.
+fn number(ip: IpAddr) -> u64 {
+    match ip {
+        IpAddr::V4(a) => u64::from(u32::from(a)),
+        IpAddr::V6(a) => u128::from(a) as u64 ^ (u128::from(a) >> 64) as u64,
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,11 +84,7 @@ impl Directions {
         let hash = {
             let mut h = 0u64;
             for (ip, port) in key {
-                let ip = match ip {
-                    IpAddr::V4(a) => u64::from(u32::from(a)),
-                    IpAddr::V6(a) => u128::from(a) as u64 ^ (u128::from(a) >> 64) as u64,
-                };
-                h = super::super::rng::mix(h ^ ip ^ (u64::from(port) << 40));
+                h = rng::mix(h ^ number(ip) ^ (u64::from(port) << 40));
             }
             h as u32
         };

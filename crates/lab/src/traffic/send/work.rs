@@ -1,12 +1,40 @@
 //! A sending thread.
 
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::pace::{Clock, Histogram, Pace};
 use super::port::{Counts, Port};
 use super::store::{Feed, Fitted, Item, copy};
 use crate::traffic::template::Dir;
+
+/// Most interfaces to send on.
+pub(super) const PORTS_MOST: usize = 8;
+
+/// Which packets are sent on which of several interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Among {
+    /// Clients' on the first, servers' on the second.
+    Directions,
+    /// Each flow on one of them.
+    Flows,
+    /// Every packet on each.
+    Same,
+}
+
+impl Among {
+    /// The ports, of `count`, for copy `n` of a packet.
+    fn ports(self, item: &Item<'_>, n: u32, count: usize) -> Range<usize> {
+        let which = match self {
+            _ if count < 2 => 0,
+            Among::Directions => usize::from(item.dir == Dir::Server),
+            Among::Flows => item.pair().wrapping_add(n) as usize % count,
+            Among::Same => return 0..count,
+        };
+        which..which + 1
+    }
+}
 
 /// Limits that end a run.
 #[derive(Clone, Copy)]
@@ -32,7 +60,7 @@ pub(super) struct Stats {
     pub(super) packets: u64,
     pub(super) bytes: u64,
     /// Packets by interface.
-    pub(super) by_port: [u64; 2],
+    pub(super) by_port: [u64; PORTS_MOST],
     pub(super) nanoseconds: u64,
     pub(super) late: Histogram,
     pub(super) counts: Counts,
@@ -74,6 +102,7 @@ const BATCH: usize = 128;
 pub(super) fn send(
     feed: &mut Feed<'_>,
     ports: &mut [Port],
+    among: Among,
     pace: Pace,
     copies: Copies,
     limits: Limits,
@@ -90,7 +119,7 @@ pub(super) fn send(
     };
     let clock = Clock::new(pace);
     let (s, due) = (Stats::default(), Vec::with_capacity(2 * BATCH));
-    let mut run = Run { clock, copies, limits, shared, s, told: (0, 0), due };
+    let mut run = Run { clock, among, copies, limits, shared, s, told: (0, 0), due };
     let result = match (frames, &mut *ports) {
         (Some(frames), [port]) => run.memory(&frames, port),
         (_, ports) => run.all(feed, ports),
@@ -113,6 +142,7 @@ pub(super) fn send(
 /// The state of a sending thread.
 struct Run<'a> {
     clock: Clock,
+    among: Among,
     copies: Copies,
     limits: Limits,
     shared: &'a Shared,
@@ -137,11 +167,12 @@ impl Run<'_> {
         let before = self.s.packets;
         let first = self.copies.first(self.s.loops);
         while let Some(item) = feed.next()? {
-            for n in first..first + self.copies.n {
+            let (among, count) = (self.among, ports.len());
+            let copies = (first..first + self.copies.n).flat_map(|n| among.ports(&item, n, count).map(move |w| (n, w)));
+            for (n, which) in copies {
                 if !self.wait(item.at, ports)? {
                     return Ok(false);
                 }
-                let which = if ports.len() > 1 && item.dir == Dir::Server { 1 } else { 0 };
                 let Some(port) = ports.get_mut(which) else { return Ok(false) };
                 if !self.put(&item, n, port)? {
                     return Ok(false);
@@ -294,7 +325,35 @@ fn gone(name: &str, e: &std::io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
+    use crate::traffic::frame;
+    use crate::traffic::mix::{Mix, Plan};
+    use crate::traffic::preset;
+
+    #[test]
+    fn both_directions_of_a_flow_are_on_one_interface() {
+        let profile = preset::load("office", None).unwrap();
+        let mut mix = Mix::new(&profile, 3).unwrap();
+        mix.start(&Plan { seed: 3, multiplier: 1.0, until: 300_000_000 });
+        let (mut frame, mut of, mut packets) = (Vec::new(), HashMap::new(), [0; 3]);
+        while let Some(made) = mix.next(&mut frame) {
+            let layout = frame::parse(&frame);
+            let item = Item { frame: &frame, at: made.at, dir: made.dir, layout: layout.as_ref() };
+            let ports = Among::Flows.ports(&item, 0, 3);
+            assert_eq!(ports.len(), 1);
+            packets[ports.start] += 1;
+            assert_eq!(Among::Same.ports(&item, 0, 3), 0..3);
+            assert_eq!(Among::Flows.ports(&item, 7, 1), 0..1);
+            // Another copy has other addresses, and may be elsewhere.
+            assert_eq!(Among::Flows.ports(&item, 1, 3).start, (ports.start + 1) % 3);
+            let Some((a, b)) = layout.and_then(|layout| layout.ends(&frame)) else { continue };
+            assert_eq!(*of.entry((a.min(b), a.max(b))).or_insert(ports.start), ports.start);
+        }
+        let all: usize = packets.iter().sum();
+        assert!(all > 300 && packets.iter().all(|of_one| *of_one * 10 > all), "{packets:?}");
+    }
 
     #[test]
     fn each_time_round_has_other_addresses() {
