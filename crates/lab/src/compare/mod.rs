@@ -1,10 +1,11 @@
 //! `margay lab compare`: runs engines, or configurations of them, alternately and repeatedly under several loads. The
 //! report has medians, spreads, and paired ratios with confidence intervals.
 //!
-//! [`experiment`] reads the file. [`plan`] orders the runs and records the finished ones. [`result`] has the results of
-//! runs. [`report`] and [`plots`] present them.
+//! [`experiment`] reads the file, [`engines`] its engines. [`plan`] orders the runs and records the finished ones.
+//! [`result`] has the results of runs. [`report`] and [`plots`] present them.
 
 mod checkpoints;
+mod engines;
 mod experiment;
 mod plan;
 mod plots;
@@ -101,7 +102,7 @@ impl Point {
     }
 }
 
-/// What is sent, and on how many interfaces.
+/// A point's traffic and number of interfaces.
 #[derive(Clone, Copy)]
 struct Sending<'a> {
     what: &'a What,

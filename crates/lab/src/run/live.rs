@@ -60,7 +60,7 @@ fn busy_of(line: &str) -> f64 {
     }
 }
 
-/// What has passed each interface at one time.
+/// The packets that had passed each interface at one time.
 struct Glance {
     /// The engine's counts, as last read.
     counts: Vec<Counts>,
