@@ -578,8 +578,7 @@ fn by_interface(comparison: &Comparison, state: &State, points: &[usize], out: &
     for at in points {
         let Some(point) = comparison.points.get(*at) else { continue };
         for (engine, contract) in comparison.experiment.engines.iter().enumerate() {
-            let numbers = if point.interfaces > 1 { 1..=point.interfaces } else { 1..=0 };
-            for number in numbers {
+            for number in (1..=point.interfaces).filter(|_| point.interfaces > 1) {
                 let get = |name: &str| comparison.summary(state, *at, engine, &format!("{name}_{number}"));
                 let names = if number == 1 { (point.label.as_str(), contract.name.as_str()) } else { ("", "") };
                 let group = if number == 1 { " class=\"g\"" } else { "" };
