@@ -165,7 +165,9 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     let mut comparison = Comparison { experiment, points: Vec::new(), dir, keep_logs: args.keep_logs };
     comparison.points = comparison.all_points(&mut state, args.plan || args.report)?;
     let keys = plan::order(comparison.experiment.repeats, comparison.points.len(), comparison.experiment.engines.len());
-    comparison.experiment.notes.extend(unsampled()?);
+    if !args.plan {
+        comparison.experiment.notes.extend(unsampled()?);
+    }
     for note in &comparison.experiment.notes {
         println!("note: {note}");
     }
