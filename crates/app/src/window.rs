@@ -129,6 +129,14 @@ impl Window {
         self.looked = self.head;
     }
 
+    /// Frees the memory of inspected data, for a stream of which rules see no more: the rest of a long body may take hours.
+    #[inline]
+    pub fn settle(&mut self) {
+        if !self.has_new() && self.memory() > 2 * self.bytes().len() {
+            self.shrink();
+        }
+    }
+
     /// Records a gap. Data on both sides of it is not joined.
     pub fn gap(&mut self, bytes: u64) {
         self.start = self.total().saturating_add(bytes);
@@ -171,6 +179,19 @@ mod tests {
         assert_eq!((w.held(), w.shown()), ((&b""[..], 7), &b"efg"[..]));
         w.append(b"h");
         assert_eq!((w.held(), w.shown()), ((&b"h"[..], 7), &b"h"[..]));
+    }
+
+    #[test]
+    fn the_rest_of_a_long_body_needs_no_memory() {
+        let mut w = Window::default();
+        w.announce(100_000);
+        w.append(&[1; 100_000]);
+        w.settle();
+        assert!(w.memory() >= 100_000, "nothing was inspected");
+        w.looked_at(L, false);
+        w.settle();
+        assert_eq!((w.total(), w.held(), w.has_new()), (100_000, (&[1, 1][..], 99_998), false));
+        assert!(w.memory() < 100, "{}", w.memory());
     }
 
     #[test]

@@ -219,7 +219,9 @@ impl Body {
                 files.close(&mut cx.shared.files, cx.files, dir, true);
             }
         }
-        if !self.limited {
+        if self.limited {
+            self.window.settle();
+        } else {
             let room = if limit == 0 { u64::MAX } else { limit.saturating_sub(self.decoded) };
             let keep = piece.get(..room.min(piece.len() as u64) as usize).unwrap_or(piece);
             let held = cx.shared.counters.http_memory.saturating_add(keep.len() as u64);
