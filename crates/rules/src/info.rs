@@ -71,6 +71,8 @@ pub struct KeywordInfo {
     pub takes_value: Option<bool>,
     /// Whether the value may be negated with `!`.
     pub negatable: bool,
+    /// What it does, as written beside the keyword; empty if that follows from its name.
+    pub about: &'static str,
     /// Page of Suricata's manual, relative to the manual's root.
     pub page: &'static str,
 }
@@ -99,6 +101,7 @@ impl KeywordInfo {
                 Takes::Maybe => None,
             },
             negatable: k.negatable,
+            about: k.about,
             page,
         }
     }

@@ -56,19 +56,43 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["quic.cyu.hash"], &QUIC_CYU_HASH),
     Keyword::sticky(&["quic.cyu.string"], &QUIC_CYU_STRING),
     Keyword::sticky(&["template2"], &TEMPLATE2),
-    Keyword::maybe(&["file.data", "file_data"], file_data).needs("file"),
+    Keyword::maybe(&["file.data", "file_data"], file_data)
+        .needs("file")
+        .about("sticky buffer of the contents of files, and of bodies of HTTP responses"),
     Keyword::sticky(&["file.name"], &FILE_NAME),
     Keyword::sticky(&["file.magic"], &FILE_MAGIC),
-    Keyword::value(&["filesize"], filesize).or_unquoted().needs("file"),
-    Keyword::value(&["fileext"], file_text).or_unquoted().negatable().needs("file"),
-    Keyword::value(&["filename"], file_text).or_unquoted().negatable().needs("file"),
-    Keyword::value(&["filemagic"], file_text).or_unquoted().negatable().needs("file"),
-    Keyword::value(&["filemd5"], file_hash).or_unquoted().negatable().needs("file"),
-    Keyword::value(&["filesha1"], file_hash).or_unquoted().negatable().needs("file"),
-    Keyword::value(&["filesha256"], file_hash).or_unquoted().negatable().needs("file"),
-    Keyword::maybe(&["filestore"], filestore).needs("file"),
-    Keyword::value(&["frame"], frame).needs("frame"),
-    Keyword::value(&["app-layer-state"], app_layer_state).needs("app-layer"),
+    Keyword::value(&["filesize"], filesize).or_unquoted().needs("file").about("the size of a file"),
+    Keyword::value(&["fileext"], file_text)
+        .or_unquoted()
+        .negatable()
+        .needs("file")
+        .about("the extension of a file's name"),
+    Keyword::value(&["filename"], file_text).or_unquoted().negatable().needs("file").about("the name of a file"),
+    Keyword::value(&["filemagic"], file_text)
+        .or_unquoted()
+        .negatable()
+        .needs("file")
+        .about("what a file is recognised as"),
+    Keyword::value(&["filemd5"], file_hash)
+        .or_unquoted()
+        .negatable()
+        .needs("file")
+        .about("a file's MD5 digest is in a list"),
+    Keyword::value(&["filesha1"], file_hash)
+        .or_unquoted()
+        .negatable()
+        .needs("file")
+        .about("a file's SHA-1 digest is in a list"),
+    Keyword::value(&["filesha256"], file_hash)
+        .or_unquoted()
+        .negatable()
+        .needs("file")
+        .about("a file's SHA-256 digest is in a list"),
+    Keyword::maybe(&["filestore"], filestore).needs("file").about("store the file that matched"),
+    Keyword::value(&["frame"], frame)
+        .needs("frame")
+        .about("sticky buffer of a frame that a parser marked in the stream"),
+    Keyword::value(&["app-layer-state"], app_layer_state).needs("app-layer").about("how far the transaction has come"),
 ];
 
 /// `file.data`, with a direction in transaction rules and in old rules.

@@ -92,6 +92,7 @@ fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Ke
             negatable: false,
             feature: "",
             direction,
+            about: "",
             does: Does::Declared(protocols, kind),
         },
     }

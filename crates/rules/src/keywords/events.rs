@@ -9,11 +9,12 @@ use crate::event_names::{APP_LAYER, DECODER, DECODER_GONE, STREAM};
 use crate::protocol;
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::value(&["decode-event", "engine-event"], decode_event),
-    Keyword::value(&["stream-event"], stream_event),
-    Keyword::value(&["app-layer-event"], app_layer_event),
-    Keyword::value(&["iprep"], iprep).needs("iprep"),
-    Keyword::value(&["geoip"], geoip).negatable().needs("geoip"),
+    Keyword::value(&["decode-event", "engine-event"], decode_event).about("an event of the packet decoder happened"),
+    Keyword::value(&["stream-event"], stream_event).about("an event of stream reassembly happened"),
+    Keyword::value(&["app-layer-event"], app_layer_event)
+        .about("an event of an application parser or of protocol detection happened"),
+    Keyword::value(&["iprep"], iprep).needs("iprep").about("the reputation of an address"),
+    Keyword::value(&["geoip"], geoip).negatable().needs("geoip").about("the country of an address"),
 ];
 
 fn decode_event(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {

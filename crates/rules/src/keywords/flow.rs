@@ -8,17 +8,19 @@ use crate::number::compare;
 use crate::protocol;
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::value(&["flow"], flow),
-    Keyword::value(&["stream_size"], stream_size),
-    Keyword::value(&["flow.age"], flow_age),
-    Keyword::value(&["flow.pkts"], flow_pkts),
-    Keyword::value(&["flow.pkts_toserver"], flow_pkts_to_server),
-    Keyword::value(&["flow.pkts_toclient"], flow_pkts_to_client),
-    Keyword::value(&["flow.bytes"], flow_bytes),
-    Keyword::value(&["flow.bytes_toserver"], flow_bytes_to_server),
-    Keyword::value(&["flow.bytes_toclient"], flow_bytes_to_client),
-    Keyword::value(&["flow.elephant"], flow_elephant),
-    Keyword::value(&["app-layer-protocol"], app_layer_protocol).negatable(),
+    Keyword::value(&["flow"], flow).about("direction and state of the flow"),
+    Keyword::value(&["stream_size"], stream_size).about("how many bytes of the stream there were"),
+    Keyword::value(&["flow.age"], flow_age).about("the age of the flow in seconds"),
+    Keyword::value(&["flow.pkts"], flow_pkts).about("how many packets the flow had, in one direction or both"),
+    Keyword::value(&["flow.pkts_toserver"], flow_pkts_to_server).about("how many packets the flow had to the server"),
+    Keyword::value(&["flow.pkts_toclient"], flow_pkts_to_client).about("how many packets the flow had to the client"),
+    Keyword::value(&["flow.bytes"], flow_bytes).about("how many bytes the flow had, in one direction or both"),
+    Keyword::value(&["flow.bytes_toserver"], flow_bytes_to_server).about("how many bytes the flow had to the server"),
+    Keyword::value(&["flow.bytes_toclient"], flow_bytes_to_client).about("how many bytes the flow had to the client"),
+    Keyword::value(&["flow.elephant"], flow_elephant).about("the flow is marked as an elephant"),
+    Keyword::value(&["app-layer-protocol"], app_layer_protocol)
+        .negatable()
+        .about("the application protocol that was detected"),
 ];
 
 fn flow(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {

@@ -95,7 +95,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::modifier(&["http_stat_msg"], &STAT_MSG),
     Keyword::modifier(&["http_client_body"], &REQUEST_BODY),
     Keyword::modifier(&["http_server_body"], &super::app::FILE_DATA),
-    Keyword::value(&["urilen"], urilen).only(Direction::ToServer),
+    Keyword::value(&["urilen"], urilen).only(Direction::ToServer).about("the length of the URI"),
     Keyword::sticky(&["http2.header_name"], &HTTP2_HEADER_NAME),
 ];
 

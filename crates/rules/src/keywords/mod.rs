@@ -120,6 +120,8 @@ pub(crate) struct Keyword {
     pub(crate) feature: &'static str,
     /// The directions in which the inspected data exists. A buffer keyword uses its buffer's.
     pub(crate) direction: Direction,
+    /// What it does, for keyword lists; empty if that follows from its name.
+    pub(crate) about: &'static str,
     pub(crate) does: Does,
 }
 
@@ -133,6 +135,7 @@ impl Keyword {
             negatable: false,
             feature: "",
             direction: Direction::Both,
+            about: "",
             does: Does::Parse(parse),
         }
     }
@@ -151,6 +154,7 @@ impl Keyword {
             negatable: false,
             feature: "",
             direction: Direction::Both,
+            about: "",
             does: Does::Number(protocols, parse),
         }
     }
@@ -182,6 +186,10 @@ impl Keyword {
         Keyword { direction, ..self }
     }
 
+    pub(crate) const fn about(self, about: &'static str) -> Keyword {
+        Keyword { about, ..self }
+    }
+
     pub(crate) const fn needs(self, feature: &'static str) -> Keyword {
         Keyword { feature, ..self }
     }
@@ -195,6 +203,7 @@ impl Keyword {
             negatable: false,
             feature: buffer.feature,
             direction: Direction::Both,
+            about: "",
             does: Does::Select(buffer),
         }
     }

@@ -8,7 +8,8 @@ use crate::error::{Fail, fail};
 
 pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::number(&["smb.version"], Takes::Value, SMB, version),
-    Keyword::value(&["dcerpc.iface", "dce_iface"], iface),
+    Keyword::value(&["dcerpc.iface", "dce_iface"], iface)
+        .about("the interface of DCE/RPC that a call or a binding is for"),
     Keyword::number(&["dcerpc.opnum", "dce_opnum"], Takes::Value, DCE, opnum),
 ];
 

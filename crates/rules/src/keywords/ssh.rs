@@ -7,8 +7,10 @@ use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::value(&["ssh.protoversion"], protoversion).or_unquoted(),
-    Keyword::value(&["ssh.softwareversion"], softwareversion).or_unquoted(),
+    Keyword::value(&["ssh.protoversion"], protoversion).or_unquoted().about("the version of SSH, as ssh.proto"),
+    Keyword::value(&["ssh.softwareversion"], softwareversion)
+        .or_unquoted()
+        .about("the software of an SSH banner, as ssh.software"),
 ];
 
 /// `2_compat`, for version 2 and compatible ones; or a version as in the banner.

@@ -16,10 +16,16 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::number(&["tls_cert_notafter"], Takes::Value, TLS, date).only(Direction::ToClient),
     Keyword::number(&["tls_cert_expired"], Takes::Nothing, TLS, is_so).only(Direction::ToClient),
     Keyword::number(&["tls_cert_valid"], Takes::Nothing, TLS, is_so).only(Direction::ToClient),
-    Keyword::quoted(&["tls.subject", "tls_subject"], literal).negatable(),
-    Keyword::quoted(&["tls.issuerdn", "tls_issuerdn"], literal).negatable(),
-    Keyword::quoted(&["tls.fingerprint", "tls_fingerprint"], literal).negatable(),
-    Keyword::bare(&["tls.store", "tls_store"], store),
+    Keyword::quoted(&["tls.subject", "tls_subject"], literal)
+        .negatable()
+        .about("the subject of the certificate, as tls.cert_subject"),
+    Keyword::quoted(&["tls.issuerdn", "tls_issuerdn"], literal)
+        .negatable()
+        .about("the issuer of the certificate, as tls.cert_issuer"),
+    Keyword::quoted(&["tls.fingerprint", "tls_fingerprint"], literal)
+        .negatable()
+        .about("the SHA-1 fingerprint of the certificate, as tls.cert_fingerprint"),
+    Keyword::bare(&["tls.store", "tls_store"], store).about("store the certificates"),
 ];
 
 /// Names and numbers of versions.
