@@ -141,6 +141,16 @@ pub fn keyword(name: &str) -> Option<KeywordInfo> {
     keywords::all().find(|(k, _)| std::ptr::eq(*k, found)).map(|(k, page)| KeywordInfo::of(k, page))
 }
 
+/// The canonical name of the keyword that a check comes from. `xbits` for two hosts is called `hostbits`.
+pub fn keyword_of_check(c: &crate::ast::Check) -> &str {
+    keywords::of_check(c)
+}
+
+/// The keyword of a bit that has this owner.
+pub const fn keyword_of_bit(track: crate::ast::XBitTrack) -> &'static str {
+    keywords::of_bit(track)
+}
+
 /// Names of application protocols that a rule's header may use.
 pub fn header_protocols() -> impl Iterator<Item = &'static str> {
     crate::protocol::app_names()

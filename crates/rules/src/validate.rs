@@ -4,7 +4,7 @@ use crate::ast::{Arrow, BufferCheck, Check, Compare, Content, FlowCheck, Protoco
 use crate::builder::{Builder, Group, PAYLOAD};
 use crate::digests;
 use crate::error::{Fail, fail};
-use crate::keywords::Direction;
+use crate::keywords::{Direction, PacketBuffer};
 
 const M: &str = "detect-parse";
 
@@ -110,10 +110,8 @@ fn both_directions(b: &Builder<'_>) -> Result<(), Fail> {
 fn packet_or_stream(b: &Builder<'_>) -> Result<(), Fail> {
     let f = flow(b);
     // Header buffers; addresses belong to the flow as well.
-    let headers = b.groups.iter().any(|g| {
-        let name = g.checks.buffer.as_str();
-        !g.checks.app && !matches!(name, PAYLOAD | "ip.src" | "ip.dst") && !g.checks.checks.is_empty()
-    });
+    let is_header = |g: &Group| PacketBuffer::from_name(&g.checks.buffer).is_some_and(PacketBuffer::is_header);
+    let headers = b.groups.iter().any(|g| is_header(g) && !g.checks.checks.is_empty());
     let packets = b.packet || headers || b.rule.protocol == Protocol::TcpPacket || f.stream == Some(false);
     let stream = b.rule.protocol == Protocol::TcpStream || f.stream == Some(true);
     if packets && stream {
@@ -138,17 +136,7 @@ fn packet_or_stream(b: &Builder<'_>) -> Result<(), Fail> {
 fn headers_of_protocol(b: &Builder<'_>) -> Result<(), Fail> {
     for g in &b.groups {
         let name = g.checks.buffer.as_str();
-        let fits = match (name, &b.rule.protocol) {
-            (_, Protocol::Ip | Protocol::Ipv4 | Protocol::Ipv6 | Protocol::PacketHeader) => true,
-            ("tcp.hdr", Protocol::Tcp | Protocol::TcpPacket | Protocol::TcpStream) => true,
-            ("udp.hdr", Protocol::Udp) => true,
-            ("icmpv4.hdr", Protocol::Icmp | Protocol::Icmpv4) => true,
-            ("icmpv6.hdr", Protocol::Icmp | Protocol::Icmpv6) => true,
-            ("tcp.hdr", Protocol::App(app)) => margay_app::header_transports(app)[0],
-            ("udp.hdr", Protocol::App(app)) => margay_app::header_transports(app)[1],
-            ("tcp.hdr" | "udp.hdr" | "icmpv4.hdr" | "icmpv6.hdr", _) => false,
-            _ => true,
-        };
+        let fits = PacketBuffer::from_name(name).is_none_or(|buffer| buffer.fits(&b.rule.protocol));
         if !fits {
             return fail(M, format!("rule {}: no packet of the rule's protocol has {name}", b.rule.sid));
         }

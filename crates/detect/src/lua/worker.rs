@@ -243,7 +243,7 @@ impl<W: Watch> State<W> {
 
     fn header_script(&mut self, call: &mut ScriptCall<'_>, rule: &CompiledRule, header: u16) -> bool {
         let Some((buffer, inspection)) = rule.headers.get(usize::from(header)) else { return false };
-        let Some(data) = buffer.get(call.input.packet) else { return false };
+        let Some(data) = crate::buffer::bytes(*buffer, call.input.packet) else { return false };
         let State { scripts, transforms, context, .. } = self;
         let data = match inspection.transforms.is_empty() {
             true => data,

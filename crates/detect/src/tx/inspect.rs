@@ -409,7 +409,7 @@ impl<W: Watch> State<W> {
         self.context.clear_results();
         // These checks held when the rule became a candidate; they run again only to get the contexts that alerts show.
         for (buffer, i) in rule.headers.iter().filter(|(_, i)| i.checks.has_context()) {
-            if let Some(data) = buffer.get(input.packet) {
+            if let Some(data) = crate::buffer::bytes(*buffer, input.packet) {
                 self.matches(i, data);
             }
         }

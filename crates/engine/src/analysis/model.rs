@@ -1,6 +1,7 @@
 //! Analyses one rule for the reports.
 
 use margay_detect::{RuleKind, fast_pattern, is_of_packet, is_of_transaction, is_payload};
+use margay_rules::PacketBuffer;
 use margay_rules::ast::{
     BufferCheck, BufferChecks, CaptureKind, Check, Compare, Content, Effect, FileCheck, FlowCheck, Protocol, Rule,
     Target, Value,
@@ -213,8 +214,7 @@ impl Analysed {
 
     /// Whether it applies to single packets, apart from streams.
     fn needs_packet(&self) -> bool {
-        let headers =
-            |b: &BufferChecks| !b.app && !is_payload(&b.buffer) && !matches!(b.buffer.as_str(), "ip.src" | "ip.dst");
+        let headers = |b: &BufferChecks| PacketBuffer::from_name(&b.buffer).is_some_and(PacketBuffer::is_header);
         self.rule.protocol == Protocol::TcpPacket
             || self.rule.buffers.iter().any(headers)
             || self.rule.checks.iter().any(|c| is_of_packet(c) || matches!(c, Check::IpProto(_) | Check::L3Proto(_)))

@@ -95,6 +95,21 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["app-layer-state"], app_layer_state).needs("app-layer").about("how far the transaction has come"),
 ];
 
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::File(FileCheck::Name { .. }) => "filename",
+        Check::File(FileCheck::Extension { .. }) => "fileext",
+        Check::File(FileCheck::Magic { .. }) => "filemagic",
+        Check::File(FileCheck::Hash { kind: FileHash::Md5, .. }) => "filemd5",
+        Check::File(FileCheck::Hash { kind: FileHash::Sha1, .. }) => "filesha1",
+        Check::File(FileCheck::Hash { kind: FileHash::Sha256, .. }) => "filesha256",
+        Check::File(FileCheck::Size(_)) => "filesize",
+        Check::AppState { .. } => "app-layer-state",
+        _ => return None,
+    })
+}
+
 /// `file.data`, with a direction in transaction rules and in old rules.
 fn file_data(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     need_protocol(b, FILE, i.written);

@@ -26,6 +26,14 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["lua", "luajit"], lua).negatable().needs("lua").about("a Lua script decides"),
 ];
 
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::Lua(_) => "lua",
+        _ => return None,
+    })
+}
+
 /// Largest byte count and offset of base64 keywords.
 const U16: i64 = 65535;
 

@@ -17,6 +17,18 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["geoip"], geoip).negatable().needs("geoip").about("the country of an address"),
 ];
 
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::DecodeEvent(_) => "decode-event",
+        Check::StreamEvent(_) => "stream-event",
+        Check::AppEvent(_) => "app-layer-event",
+        Check::IpRep { .. } => "iprep",
+        Check::GeoIp(_) => "geoip",
+        _ => return None,
+    })
+}
+
 fn decode_event(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let t = i.text.trim();
     if i.written == "engine-event"

@@ -23,6 +23,24 @@ pub(super) const KEYWORDS: &[Keyword] = &[
         .about("the application protocol that was detected"),
 ];
 
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::Flow(_) => "flow",
+        Check::StreamSize { .. } => "stream_size",
+        Check::FlowAge(_) => "flow.age",
+        Check::FlowPkts { side: FlowSide::ToServer, .. } => "flow.pkts_toserver",
+        Check::FlowPkts { side: FlowSide::ToClient, .. } => "flow.pkts_toclient",
+        Check::FlowPkts { .. } => "flow.pkts",
+        Check::FlowBytes { side: FlowSide::ToServer, .. } => "flow.bytes_toserver",
+        Check::FlowBytes { side: FlowSide::ToClient, .. } => "flow.bytes_toclient",
+        Check::FlowBytes { .. } => "flow.bytes",
+        Check::FlowElephant(_) => "flow.elephant",
+        Check::AppProto { .. } => "app-layer-protocol",
+        _ => return None,
+    })
+}
+
 fn flow(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-flow";
     // A second `flow` may extend one that sets neither state nor fragments.

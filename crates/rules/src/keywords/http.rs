@@ -99,6 +99,14 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["http2.header_name"], &HTTP2_HEADER_NAME),
 ];
 
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::UriLen { .. } => "urilen",
+        _ => return None,
+    })
+}
+
 static HTTP2_HEADER_NAME: Buffer = Buffer {
     name: "http2.header_name",
     internal: "http2_header_name",

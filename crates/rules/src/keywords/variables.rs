@@ -16,6 +16,27 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["pktvar"], pktvar).negatable().about("the value of a variable of the packet"),
 ];
 
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::FlowBit { .. } => "flowbits",
+        Check::FlowInt { .. } => "flowint",
+        Check::Score { .. } => "score",
+        Check::XBit { track, .. } => bit_keyword(*track),
+        Check::Variable { kind: CaptureKind::Packet, .. } => "pktvar",
+        Check::Variable { .. } => "flowvar",
+        _ => return None,
+    })
+}
+
+/// The keyword of a bit with this owner, as reports name it.
+pub(crate) const fn bit_keyword(track: XBitTrack) -> &'static str {
+    match track {
+        XBitTrack::Both => "hostbits",
+        _ => "xbits",
+    }
+}
+
 /// Default lifetime of an xbit in seconds.
 const EXPIRE: u32 = 30;
 /// Largest number in `score`.
