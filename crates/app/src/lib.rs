@@ -90,4 +90,6 @@ pub use margay_meaning::args::ArgLimits;
 pub use parser::{AppCounters, FlowRequests, Outcome, Parse, Parsed, Parser, Shared, Upgrade};
 pub use registry::{ALL, AppProto, List, Opening, PROTOCOLS, Protocol, add, header_transports, protocol};
 pub use session::AppSession;
-pub use tx::{ABSENT, BufferDef, BufferKind, Found, LogFor, NumberDef, Transaction, TxBase, TxDetect, TxFirewall};
+pub use tx::{
+    ABSENT, BufferDef, BufferKind, Extra, Form, Found, LogFor, NumberDef, Transaction, TxBase, TxDetect, TxFirewall,
+};

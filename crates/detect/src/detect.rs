@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use margay_app::file::FileWants;
-use margay_app::{AppProto, PROTOCOLS, Protocol};
+use margay_app::{AppProto, Extra, PROTOCOLS, Protocol};
 use margay_flow::Direction;
+use margay_rules::FileBuffer;
 use margay_rules::ast::{
     Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Protocol as RuleProtocol, Rule, Threshold,
 };
@@ -189,8 +190,11 @@ fn grouped(rule: &Rule, c: &CompiledRule, number: u32, trigger: Trigger) -> Grou
 fn file_wants(rule: &Rule) -> FileWants {
     let mut w = FileWants::NONE;
     for b in rule.buffers.iter().filter(|b| b.app) {
-        w.data |= b.buffer == "file.data";
-        w.magic |= b.buffer == "file.magic";
+        match FileBuffer::from_name(&b.buffer) {
+            Some(FileBuffer::Data) => w.data = true,
+            Some(FileBuffer::Magic) => w.magic = true,
+            Some(FileBuffer::Name) | None => {}
+        }
     }
     for c in &rule.checks {
         match c {
@@ -436,11 +440,15 @@ impl Detect {
         !self.frames.is_empty()
     }
 
-    /// Whether any rule inspects one of these buffers.
-    pub fn uses(&self, buffers: &[&str]) -> bool {
-        buffers.iter().any(|b| self.buffers.contains(*b))
-            || (self.scripts.ja3 && buffers.iter().any(|b| b.starts_with("ja3")))
-            || (self.scripts.hassh && buffers.iter().any(|b| b.starts_with("ssh.hassh")))
+    /// Whether any rule needs what parsers compute only on demand.
+    pub fn uses(&self, extra: Extra) -> bool {
+        let asked = match extra {
+            Extra::Ja3 => self.scripts.ja3,
+            Extra::Hassh => self.scripts.hassh,
+            Extra::Ja4 | Extra::Arguments => false,
+        };
+        let mut buffers = self.protocols.iter().flat_map(|p| p.buffers);
+        asked || buffers.any(|b| b.extra == Some(extra) && self.buffers.contains(b.name))
     }
 
     /// The progress value of a complete transaction, by direction.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use margay_app::Extra;
 use margay_app::file::FileEngine;
 use margay_app::tls::store::CertificateStore;
 use margay_config::{Capture, Checksums, Cli, Command, Config, Level, Own, RuleFiles, RunOptions};
@@ -448,11 +449,10 @@ pub(crate) fn app_wants(
     set: &EngineSet,
     shown: settings::JaWants,
 ) -> Result<AppWants, Failed> {
-    let hassh = ["ssh.hassh", "ssh.hassh.server", "ssh.hassh.string", "ssh.hassh.server.string"];
     let ja = settings::JaWants {
-        ja3: set.uses(&["ja3.hash", "ja3.string", "ja3s.hash", "ja3s.string"]) || shown.ja3,
-        ja4: set.uses(&["ja4.hash"]) || shown.ja4,
-        hassh: set.uses(&hassh) || shown.hassh,
+        ja3: set.uses(Extra::Ja3) || shown.ja3,
+        ja4: set.uses(Extra::Ja4) || shown.ja4,
+        hassh: set.uses(Extra::Hassh) || shown.hassh,
     };
     Ok(AppWants {
         files: match options.disable_hashing {
@@ -460,7 +460,7 @@ pub(crate) fn app_wants(
             false => set.file_wants(),
         },
         frames: set.wants_frames(),
-        arguments: set.uses(&["http.arg"]),
+        arguments: set.uses(Extra::Arguments),
         ssh: settings::ssh(config, ja.hassh)?,
         tls: settings::tls(config, ja)?,
     })

@@ -25,6 +25,8 @@ pub struct BufferInfo {
     pub to_client: bool,
     /// Whether one transaction may have several values.
     pub multi: bool,
+    /// Whether it looks alike in nearly every transaction, so that a literal in it selects little.
+    pub is_common: bool,
 }
 
 impl BufferInfo {
@@ -37,6 +39,7 @@ impl BufferInfo {
             to_server: !matches!(b.direction, Direction::ToClient),
             to_client: !matches!(b.direction, Direction::ToServer),
             multi: b.multi,
+            is_common: b.is_common,
         }
     }
 }
@@ -149,6 +152,11 @@ pub fn keyword_of_check(c: &crate::ast::Check) -> &str {
 /// The keyword of a bit that has this owner.
 pub const fn keyword_of_bit(track: crate::ast::XBitTrack) -> &'static str {
     keywords::of_bit(track)
+}
+
+/// The buffer that `urilen` measures.
+pub const fn uri_buffer(raw: bool) -> &'static str {
+    keywords::uri_buffer(raw)
 }
 
 /// Names of application protocols that a rule's header may use.

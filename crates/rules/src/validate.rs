@@ -4,7 +4,7 @@ use crate::ast::{Arrow, BufferCheck, Check, Compare, Content, FlowCheck, Protoco
 use crate::builder::{Builder, Group, PAYLOAD};
 use crate::digests;
 use crate::error::{Fail, fail};
-use crate::keywords::{Direction, PacketBuffer};
+use crate::keywords::{Direction, PacketBuffer, uri_buffer};
 
 const M: &str = "detect-parse";
 
@@ -173,48 +173,9 @@ fn group(g: &Group, sid: u32) -> Result<(), Fail> {
         if !g.checks.transforms.is_empty() {
             continue;
         }
-        named(g.checks.buffer.as_str(), c, sid)?;
-    }
-    Ok(())
-}
-
-/// Rejects contents that certain buffers can never have.
-fn named(buffer: &str, c: &Content, sid: u32) -> Result<(), Fail> {
-    match buffer {
-        "http.host" => {
-            const H: &str = "detect-http-host";
-            if c.nocase {
-                return Err(Fail::warned(
-                    H,
-                    format!(
-                        "rule {sid}: http.host keyword specified along with \"nocase\". The hostname buffer is normalized \
-                         to lowercase, specifying nocase is redundant."
-                    ),
-                ));
-            }
-            if c.bytes.iter().any(u8::is_ascii_uppercase) {
-                return Err(Fail::warned(
-                    H,
-                    format!(
-                        "rule {sid}: A pattern with uppercase characters detected for http.host. The hostname buffer is \
-                         normalized to lowercase, please specify a lowercase pattern."
-                    ),
-                ));
-            }
+        if let Some(info) = g.info {
+            (info.check)(c, sid)?;
         }
-        "http.method" => {
-            const H: &str = "detect-http-method";
-            if matches!(c.bytes.first(), Some(b' ' | b'\t')) {
-                return fail(H, "http_method pattern with leading space");
-            }
-            if matches!(c.bytes.last(), Some(b' ' | b'\t')) {
-                return fail(H, "http_method pattern with trailing space");
-            }
-        }
-        "http.protocol" if c.bytes.contains(&b' ') => {
-            return fail("detect-http-protocol", "Invalid http.protocol string containing a space");
-        }
-        _ => {}
     }
     Ok(())
 }
@@ -340,7 +301,7 @@ fn sizes(b: &Builder<'_>) -> Result<(), Fail> {
         _ => None,
     });
     if let Some((limit, raw)) = urilen {
-        let name = if raw { "http.uri.raw" } else { "http.uri" };
+        let name = uri_buffer(raw);
         for g in b.groups.iter().filter(|g| g.checks.buffer == name && g.checks.transforms.is_empty()) {
             for c in contents(&g.checks.checks).filter(|c| !c.negated) {
                 if c.bytes.len() as u64 > limit {

@@ -58,7 +58,7 @@ static ALL_BUFFERS: [BufferDef; BUFFERS_OF_IMAP.len() + EMAIL.len()] = {
             BUFFERS_OF_IMAP[i]
         } else {
             let (name, kind) = EMAIL[i - BUFFERS_OF_IMAP.len()];
-            BufferDef { name, also: &[], id: i as u8, progress: [Some(1); 2], kind }
+            BufferDef { name, id: i as u8, progress: [Some(1); 2], kind, ..BufferDef::PLAIN }
         };
         i += 1;
     }

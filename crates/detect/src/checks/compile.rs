@@ -1,8 +1,8 @@
 //! Compiles the checks of the syntax tree, with numbers for names.
 
 use margay_packet::DecodeEvent;
-use margay_rules::APP_LAYER_EVENTS;
 use margay_rules::ast::{CaptureKind, Check, FlowIntCheck, FlowIntValue, XBitTrack};
+use margay_rules::{APP_LAYER_EVENTS, info};
 
 use super::{CheckEnv, CompiledCheck, IntOp, IntValue, Kind, Names, ProtoSet};
 use crate::geoip::GeoCheck;
@@ -133,7 +133,7 @@ impl CompiledCheck {
             Check::Number { keyword, .. } => return missing(keyword),
             // Scripts run separately, when everything else holds.
             Check::Lua(_) => return missing("lua"),
-            Check::Interface(_) => return missing("dcerpc.iface"),
+            Check::Interface(_) => return missing(info::keyword_of_check(check)),
             Check::Other { keyword, .. } => return missing(keyword),
         }))
     }

@@ -9,9 +9,9 @@ use margay_app::file::{HashKind, HashList};
 use margay_app::{BufferDef, BufferKind, NumberDef, Protocol};
 use margay_flow::Direction;
 use margay_rules::ast::{
-    Arrow, BufferCheck, BufferChecks, Check, Content, Effect, FileCheck, FileHash, FileScope, FileSide, Rule, Side,
-    XBitTrack,
+    Arrow, BufferCheck, BufferChecks, Check, Effect, FileCheck, FileHash, FileScope, FileSide, Rule, Side, XBitTrack,
 };
+use margay_rules::{FileBuffer, info};
 
 use super::group::GroupsBuilder;
 use super::{FileTest, Gate, Plan, SlotSource, Step, TxGroups, TxRule, TxTrigger, What};
@@ -243,17 +243,14 @@ impl TxBuilder {
                         }
                     }
                 },
-                Check::UriLen { value, raw } => {
-                    let name = if *raw { "http.uri.raw" } else { "http.uri" };
-                    match find(protocol, name, dir) {
-                        Some((def, progress)) => {
-                            let slot = group.slot(SlotSource::Buffer(def.id), progress, def.kind, &[], limits.pcre)?;
-                            (progress, What::Length { slot, value: *value })
-                        }
-                        None if both => continue,
-                        None => return Ok(None),
+                Check::UriLen { value, raw } => match find(protocol, info::uri_buffer(*raw), dir) {
+                    Some((def, progress)) => {
+                        let slot = group.slot(SlotSource::Buffer(def.id), progress, def.kind, &[], limits.pcre)?;
+                        (progress, What::Length { slot, value: *value })
                     }
-                }
+                    None if both => continue,
+                    None => return Ok(None),
+                },
                 Check::Number { keyword, test, which } => {
                     let def = protocol.numbers.iter().find(|n| n.name == *keyword);
                     match def.and_then(|d| Some((d, d.progress[dir.index()]?))) {
@@ -267,9 +264,9 @@ impl TxBuilder {
                     }
                 }
                 Check::Interface(test) => {
-                    let def = protocol.buffers.iter().find(|b| b.name == "dcerpc.iface");
-                    match def.and_then(|d| Some((d.id, d.progress[dir.index()]?))) {
-                        Some((id, progress)) => (progress, What::Interface { id, test: test.clone() }),
+                    // The buffer with the values has the keyword's name.
+                    match find(protocol, info::keyword_of_check(c), dir) {
+                        Some((def, progress)) => (progress, What::Interface { id: def.id, test: test.clone() }),
                         None => return Ok(None),
                     }
                 }
@@ -433,27 +430,17 @@ fn push(checks: &mut Vec<CompiledBuffer>, b: &BufferChecks, limits: &InspectLimi
     u16::try_from(checks.len() - 1).map_err(|_| Refused::Error("more than 65,535 checks in one rule".into()))
 }
 
-/// The checks of one literal, in the form of a buffer's checks.
-fn literal(text: &[u8], negated: bool, ends: bool) -> BufferChecks {
-    BufferChecks {
-        buffer: String::new(),
-        app: true,
-        side: None,
-        transforms: Vec::new(),
-        checks: vec![BufferCheck::Content(Content {
-            bytes: text.to_vec(),
-            negated,
-            nocase: true,
-            ends_with: ends,
-            ..Content::default()
-        })],
-        absent: None,
+/// The test of a file's name or type.
+fn file_test(buffer: &str, check: u16) -> FileTest {
+    match FileBuffer::from_name(buffer) {
+        Some(FileBuffer::Name) => FileTest::Name(check),
+        _ => FileTest::Magic(check),
     }
 }
 
 /// Whether a buffer's checks must all hold for the same file.
 fn tests_files(b: &BufferChecks) -> bool {
-    matches!(b.buffer.as_str(), "file.name" | "file.magic")
+    matches!(FileBuffer::from_name(&b.buffer), Some(FileBuffer::Name | FileBuffer::Magic))
         && b.transforms.is_empty()
         && b.absent.is_none()
         && !b.checks.iter().any(|c| matches!(c, BufferCheck::Lua(_)))
@@ -470,20 +457,17 @@ fn file_tests(
     let mut tests = Vec::new();
     for (b, number) in rule.buffers.iter().zip(numbers) {
         if let Some(check) = number.filter(|_| tests_files(b)) {
-            tests.push(if b.buffer == "file.name" { FileTest::Name(check) } else { FileTest::Magic(check) });
+            tests.push(file_test(&b.buffer, check));
         }
     }
     for c in &rule.checks {
         let Check::File(f) = c else { continue };
+        if let Some(b) = f.as_buffer() {
+            tests.push(file_test(&b.buffer, push(checks, &b, limits)?));
+            continue;
+        }
         tests.push(match f {
-            FileCheck::Name { text, negated } => FileTest::Name(push(checks, &literal(text, *negated, false), limits)?),
-            FileCheck::Extension { text, negated } => {
-                let text = [b".", text.as_slice()].concat();
-                FileTest::Name(push(checks, &literal(&text, *negated, true), limits)?)
-            }
-            FileCheck::Magic { text, negated } => {
-                FileTest::Magic(push(checks, &literal(text, *negated, false), limits)?)
-            }
+            FileCheck::Name { .. } | FileCheck::Extension { .. } | FileCheck::Magic { .. } => continue,
             FileCheck::Hash { kind, list, negated } => {
                 FileTest::Hash { list: lists.get(*kind, list, rule)?, negated: *negated }
             }
@@ -533,12 +517,15 @@ fn place(b: &BufferChecks, protocol: &'static Protocol, dir: Direction, both: bo
     }
     // If both directions of a `=>` rule have a buffer and the rule names none, files are the response's, other buffers
     // the request's.
-    let found = match b.buffer.as_str() {
-        "file.data" | "file.name" | "file.magic" if both && b.side.is_none() && dir == Direction::ToServer => None,
-        "file.data" => Some(find(protocol, "file.data", dir).map_or(Place::FileData, |(def, p)| Place::Buffer(def, p))),
-        "file.name" => Some(Place::FileName),
-        "file.magic" => Some(Place::FileMagic),
-        name => match find(protocol, name, dir) {
+    let name = b.buffer.as_str();
+    let found = match FileBuffer::from_name(name) {
+        Some(_) if both && b.side.is_none() && dir == Direction::ToServer => None,
+        Some(FileBuffer::Data) => {
+            Some(find(protocol, name, dir).map_or(Place::FileData, |(def, p)| Place::Buffer(def, p)))
+        }
+        Some(FileBuffer::Name) => Some(Place::FileName),
+        Some(FileBuffer::Magic) => Some(Place::FileMagic),
+        None => match find(protocol, name, dir) {
             Some((def, _)) if both && b.side.is_none() && dir == Direction::ToClient && def.progress[0].is_some() => {
                 None
             }

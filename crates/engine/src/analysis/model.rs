@@ -521,31 +521,11 @@ fn choose(rule: &Rule) -> Option<Mpm> {
 fn files_as_buffers(rule: &mut Rule) {
     let checks = std::mem::take(&mut rule.checks);
     for c in checks {
-        let (buffer, bytes, negated, ends_with) = match &c {
-            Check::File(FileCheck::Name { text, negated }) => ("file.name", text.clone(), *negated, false),
-            Check::File(FileCheck::Extension { text, negated }) => {
-                ("file.name", [b".", text.as_slice()].concat(), *negated, true)
-            }
-            Check::File(FileCheck::Magic { text, negated }) => ("file.magic", text.clone(), *negated, false),
-            _ => {
-                rule.checks.push(c);
-                continue;
-            }
-        };
-        rule.buffers.push(BufferChecks {
-            buffer: buffer.to_owned(),
-            app: true,
-            side: None,
-            transforms: Vec::new(),
-            checks: vec![BufferCheck::Content(Content {
-                bytes,
-                negated,
-                nocase: true,
-                ends_with,
-                ..Content::default()
-            })],
-            absent: None,
-        });
+        let literal = if let Check::File(f) = &c { f.as_buffer() } else { None };
+        match literal {
+            Some(b) => rule.buffers.push(b),
+            None => rule.checks.push(c),
+        }
     }
 }
 

@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use margay_app::Form;
 use margay_app::declare::KeywordKind;
 
-use crate::ast::{Check, NumberTest, Side, Which};
+use crate::ast::{Check, Content, NumberTest, Side, Which};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::lexer::RawOption;
@@ -36,7 +37,9 @@ mod tls;
 mod transform;
 mod variables;
 
+pub use app::FileBuffer;
 pub use content::render as render_content;
+pub(crate) use http::uri_buffer;
 pub(crate) use meta::requires_unmet;
 pub use packet::PacketBuffer;
 pub(crate) use threshold::Fields;
@@ -67,9 +70,29 @@ pub(crate) struct Buffer {
     pub(crate) multi: bool,
     /// Feature that the buffer needs besides a protocol.
     pub(crate) feature: &'static str,
+    /// The form of its text.
+    pub(crate) form: Form,
+    /// It looks alike in nearly every transaction, so a literal in it selects little.
+    pub(crate) is_common: bool,
+    /// Rejects a content that the buffer can never have; with the rule's number.
+    pub(crate) check: fn(&Content, u32) -> Result<(), Fail>,
 }
 
 impl Buffer {
+    /// A buffer of any bytes, for tables to say what differs.
+    pub(crate) const PLAIN: Buffer = Buffer {
+        name: "",
+        internal: "",
+        description: "",
+        protocols: &[],
+        direction: Direction::Both,
+        multi: false,
+        feature: "",
+        form: Form::Any,
+        is_common: false,
+        check: |_, _| Ok(()),
+    };
+
     pub(crate) const fn is_app(&self) -> bool {
         !self.protocols.is_empty() || !self.feature.is_empty()
     }
@@ -280,6 +303,17 @@ pub(crate) fn all() -> impl Iterator<Item = (&'static Keyword, &'static str)> {
 /// The keyword with a name, ignoring case.
 pub(crate) fn find(name: &str) -> Option<&'static Keyword> {
     REGISTRY.get(name).or_else(|| REGISTRY.get(name.to_ascii_lowercase().as_str())).copied()
+}
+
+/// The buffer that a keyword selects.
+///
+/// # Errors
+/// If no protocol declares it.
+pub(crate) fn buffer(name: &str) -> Result<&'static Buffer, Fail> {
+    match REGISTRY.get(name).map(|k| k.does) {
+        Some(Does::Select(buffer)) => Ok(buffer),
+        _ => fail(MODULE, format!("this build has no buffer {name}")),
+    }
 }
 
 /// Whether a keyword transforms a buffer.

@@ -1,6 +1,6 @@
 //! Keywords on a packet's headers, and header buffers.
 
-use super::{Buffer, Direction, Keyword};
+use super::{Buffer, Keyword};
 use crate::ast::{Check, ChecksumLayer, Compare, FlagMode, IpOption, Protocol, VlanLayer};
 use crate::builder::{Builder, Input, PAYLOAD};
 use crate::error::{Fail, fail};
@@ -41,8 +41,7 @@ macro_rules! headers {
         }
 
         $(static $id: Buffer = Buffer {
-            name: $name, internal: $name, description: $description, protocols: &[], direction: Direction::Both,
-            multi: false, feature: "",
+            name: $name, internal: $name, description: $description, ..Buffer::PLAIN
         };)*
 
         /// The sticky buffers of headers.
