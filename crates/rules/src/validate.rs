@@ -57,16 +57,21 @@ fn flow_and_direction(b: &mut Builder<'_>) -> Result<(), Fail> {
     }
     let f = flow(b);
     // A transform makes it a different buffer (observed).
-    let raw_header = b.groups.iter().any(|g| g.checks.buffer == "http.header.raw" && g.checks.transforms.is_empty());
-    if raw_header && f.side.is_none() {
+    let plain = b.groups.iter().filter(|g| g.checks.transforms.is_empty()).filter_map(|g| g.info);
+    if f.side.is_none()
+        && let Some((module, name)) = plain.filter_map(|i| i.needs_flow.map(|module| (module, i.internal))).next()
+    {
         return fail(
-            "detect-http-raw-header",
-            "http_raw_header signature without a flow direction, e.g. flow:to_server for inspecting requests or flow:to_client for inspecting responses.",
+            module,
+            format!(
+                "{name} signature without a flow direction, e.g. flow:to_server for inspecting requests or flow:to_client \
+                 for inspecting responses."
+            ),
         );
     }
     // Response bodies are inspected in their direction, whatever `flow` says (observed).
     let answers = |g: &Group| g.info.is_some_and(|i| i.is_app() && i.direction == Direction::ToClient);
-    let body = |g: &Group| g.checks.buffer == "http.response_body";
+    let body = |g: &Group| g.info.is_some_and(|i| i.ignores_flow);
     let bodies = b.groups.iter().any(body) && b.groups.iter().filter(|g| answers(g)).all(body);
     if bodies && !b.to_server && f.side == Some(Side::ToServer) {
         for check in &mut b.rule.checks {

@@ -52,6 +52,7 @@ pub const ACTIVE: u64 = 1;
 /// FTP.
 pub static PROTOCOL: Protocol = Protocol {
     usual_port: Some(21),
+    memory_counter: Some(|c| &mut c.ftp_memory),
     opening: Opening::Command,
     inner_states: &["request_line", "response_line"],
     recognition: recognition::RECOGNITION,

@@ -26,7 +26,7 @@ buffers! {
     URI_RAW "http.uri.raw" "http_raw_uri" "raw http uri" ToServer false;
     METHOD "http.method" "http_method" "http request method" ToServer false, is_common: true, check: method;
     HEADER "http.header" "http_header" "http headers" Both false;
-    HEADER_RAW "http.header.raw" "http_raw_header" "raw http headers" Both false;
+    HEADER_RAW "http.header.raw" "http_raw_header" "raw http headers" Both false, needs_flow: Some("detect-http-raw-header");
     HEADER_NAMES "http.header_names" "http_header_names" "http header names" Both false, is_common: true;
     REQUEST_HEADER "http.request_header" "http_request_header" "HTTP header name and value" ToServer true;
     RESPONSE_HEADER "http.response_header" "http_response_header" "HTTP header name and value" ToClient true;
@@ -38,7 +38,7 @@ buffers! {
     STAT_CODE "http.stat_code" "http_stat_code" "http response status code" ToClient false, is_common: true;
     STAT_MSG "http.stat_msg" "http_stat_msg" "http response status message" ToClient false, is_common: true;
     REQUEST_BODY "http.request_body" "http_client_body" "http request body" ToServer false;
-    RESPONSE_BODY "http.response_body" "http_response_body" "http response body" ToClient false;
+    RESPONSE_BODY "http.response_body" "http_response_body" "http response body" ToClient false, ignores_flow: true;
     REQUEST_LINE "http.request_line" "http_request_line" "http request line" ToServer false;
     RESPONSE_LINE "http.response_line" "http_response_line" "http response line" ToClient false;
     PROTOCOL "http.protocol" "http_protocol" "http protocol" Both false, is_common: true, check: version;

@@ -74,6 +74,10 @@ pub(crate) struct Buffer {
     pub(crate) form: Form,
     /// It looks alike in nearly every transaction, so a literal in it selects little.
     pub(crate) is_common: bool,
+    /// A rule must name its direction with `flow`; the module of the message if not.
+    pub(crate) needs_flow: Option<&'static str>,
+    /// It is inspected in its own direction, whatever `flow` says.
+    pub(crate) ignores_flow: bool,
     /// Rejects a content that the buffer can never have; with the rule's number.
     pub(crate) check: fn(&Content, u32) -> Result<(), Fail>,
 }
@@ -90,6 +94,8 @@ impl Buffer {
         feature: "",
         form: Form::Any,
         is_common: false,
+        needs_flow: None,
+        ignores_flow: false,
         check: |_, _| Ok(()),
     };
 
