@@ -13,6 +13,7 @@ use crate::protocol;
 pub(super) const SSH: &[&str] = &["ssh"];
 pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
+const TEMPLATE: &[&str] = &["template"];
 const FILE: &[&str] = &["http", "http1", "http2", "doh2", "smtp", "ftp", "ftp-data", "smb", "nfs", "pop3", "imap"];
 
 macro_rules! buffers {
@@ -26,6 +27,7 @@ macro_rules! buffers {
 
 buffers! {
     DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";
+    TEMPLATE2 "template2" "template2" "template2" TEMPLATE Both false "";
     FILE_DATA "file.data" "file_data" "data from tracked files" FILE Both false "file";
     FILE_NAME "file.name" "file_name" "file name" FILE Both true "file";
     FILE_MAGIC "file.magic" "file_magic" "file magic" FILE Both true "file";
@@ -33,6 +35,7 @@ buffers! {
 
 pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["dcerpc.stub_data", "dce_stub_data"], &DCERPC_STUB_DATA),
+    Keyword::sticky(&["template2"], &TEMPLATE2),
     Keyword::maybe(&["file.data", "file_data"], file_data)
         .needs("file")
         .about("sticky buffer of the contents of files, and of bodies of HTTP responses"),
