@@ -238,31 +238,9 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
         }
     }
     let mut set = loader.finish();
-    for e in &set.errors {
-        for m in &e.messages {
-            say(m);
-        }
-    }
-    for w in &set.warnings {
-        say(&w.message);
-    }
+    say_problems(&set);
     let failed = set.failed();
-    let firewall = |r: &margay_rules::ast::Rule| r.firewall;
-    let firewall_failed =
-        set.errors.iter().filter(|e| e.firewall).count() + set.set_aside.iter().filter(|r| firewall(r)).count();
-    if firewall_failed > 0 {
-        for r in set.set_aside.iter().filter(|r| firewall(r)) {
-            let what = r.missing.join(", ");
-            error!("detect", "{}: line {}: this build does not have {what}", r.place.file, r.place.line);
-        }
-        return Err(Failed::new(
-            "firewall",
-            format!("{firewall_failed} firewall rules cannot be loaded: {FAIL_CLOSED}"),
-        ));
-    }
-    if policies.is_some() {
-        info!("firewall", "{} firewall rules loaded", set.rules.iter().filter(|r| firewall(r)).count());
-    }
+    check_firewall(&set, policies.is_some())?;
     let aside = set.set_aside.len();
     if fatal && (failed > 0 || unread > 0 || !missing.is_empty()) {
         processed(named, set.rules.len(), failed, set.skipped.len(), aside);
@@ -275,15 +253,7 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     if had && named > 0 && set.accepted() == 0 {
         return Err(Failed::new("detect", format!("{named} rule files are named, and no rule of them loads")));
     }
-    for r in &set.set_aside {
-        info!(
-            "rules",
-            "{}: line {}: set aside: this build does not have {}",
-            r.place.file,
-            r.place.line,
-            r.missing.join(", ")
-        );
-    }
+    say_set_aside(&set);
     let global = thresholds(named_in, &ctx, fatal)?;
     let reputation = reputation(config)?;
     let countries = countries(config, fatal)?;
@@ -333,12 +303,8 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
         notice!("rules", "{aside} rules need protocols or features that are not in this release and are set aside");
     }
     let texts = RuleTexts::new(detect.rules().len(), std::mem::take(&mut ctx.references));
-    let refused = set.errors.iter().filter(|e| !e.silent);
-    let mut refused: Vec<FailedRule> = refused.take(FAILED_MAX).map(FailedRule::of).collect();
-    let uncompiled = report.errors.iter().zip(&report.error_texts).take(FAILED_MAX.saturating_sub(refused.len()));
-    refused.extend(uncompiled.map(|((place, reason), text)| FailedRule::new(text, reason.clone(), place)));
     Ok(Loaded {
-        failed: refused,
+        failed: failed_rules(&set, &report),
         at: settings::now(),
         counts: Counts {
             loaded: report.loaded as u64,
@@ -348,6 +314,55 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
         detect: Some(Arc::new(detect)),
         texts: Arc::new(texts),
     })
+}
+
+/// Logs the errors and warnings of rules.
+fn say_problems(set: &margay_rules::Loaded) {
+    for e in &set.errors {
+        for m in &e.messages {
+            say(m);
+        }
+    }
+    for w in &set.warnings {
+        say(&w.message);
+    }
+}
+
+/// Logs the rules that this build cannot evaluate.
+fn say_set_aside(set: &margay_rules::Loaded) {
+    for r in &set.set_aside {
+        let what = r.missing.join(", ");
+        info!("rules", "{}: line {}: set aside: this build does not have {what}", r.place.file, r.place.line);
+    }
+}
+
+/// Checks that all firewall rules were read. `is_firewall` says that the run is a firewall.
+///
+/// # Errors
+/// If one has an error, or needs what this build does not have.
+fn check_firewall(set: &margay_rules::Loaded, is_firewall: bool) -> Result<(), Failed> {
+    let aside = || set.set_aside.iter().filter(|r| r.firewall);
+    let failed = set.errors.iter().filter(|e| e.firewall).count() + aside().count();
+    if failed > 0 {
+        for r in aside() {
+            let what = r.missing.join(", ");
+            error!("detect", "{}: line {}: this build does not have {what}", r.place.file, r.place.line);
+        }
+        return Err(Failed::new("firewall", format!("{failed} firewall rules cannot be loaded: {FAIL_CLOSED}")));
+    }
+    if is_firewall {
+        info!("firewall", "{} firewall rules loaded", set.rules.iter().filter(|r| r.firewall).count());
+    }
+    Ok(())
+}
+
+/// The rules that do not parse, then those that do not compile, up to the limit that the socket shows.
+fn failed_rules(set: &margay_rules::Loaded, report: &CompileReport) -> Vec<FailedRule> {
+    let refused = set.errors.iter().filter(|e| !e.silent);
+    let mut failed: Vec<FailedRule> = refused.take(FAILED_MAX).map(FailedRule::of).collect();
+    let uncompiled = report.errors.iter().zip(&report.error_texts).take(FAILED_MAX.saturating_sub(failed.len()));
+    failed.extend(uncompiled.map(|((place, reason), text)| FailedRule::new(text, reason.clone(), place)));
+    failed
 }
 
 /// Why one invalid firewall rule is fatal.

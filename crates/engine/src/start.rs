@@ -139,14 +139,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     threads::tell_of_panics();
     let config = configuration(options)?;
     if options.dump_config {
-        let mut out = std::io::stdout().lock();
-        return match config.dump(&mut out) {
-            // A reader that closed the pipe is not an error.
-            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(Failed::new("suricata", format!("cannot print the settings: {e}")))
-            }
-            _ => Ok(()),
-        };
+        return dump(&config);
     }
     refuse(options)?;
     let service = Service::begin(&config, options)?;
@@ -164,55 +157,18 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     tell_built_in(&config, options, &dir);
     notices::say(&config, options);
     service.tell();
-    let queues = matches!(options.capture, Some(Capture::Nfqueue(_)));
-    let interfaces = queues
-        || matches!(
-            options.capture,
-            Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::AfXdp(_) | Capture::Pcap(_))
-        );
-    if !interfaces && options.runmode.as_deref().or(config.get("runmode")) == Some("workers") {
-        info!(
-            "runmodes",
-            "the run mode \"workers\" is for interfaces: a capture file has one worker, and several with \"autofp\""
-        );
-    }
-    if interfaces && options.simulate_ips && !queues {
-        return Err(Failed::new(
-            "suricata",
-            "--simulate-ips is for capture files; interfaces are inline with copy-mode: ips, and passive without",
-        ));
-    }
+    let live = is_live(options);
     let inline = live::is_inline(&config, options);
     let ips = options.simulate_ips || inline;
-    if settings::is_firewall(&config, options)? {
-        if !ips {
-            return Err(Failed::new(
-                "firewall",
-                "firewall mode drops packets: it needs an inline mode, or --simulate-ips",
-            ));
-        }
-        if options.disable_detection {
-            return Err(Failed::new(
-                "firewall",
-                "firewall mode needs detection: it cannot go with --disable-detection",
-            ));
-        }
-    }
-    let midstream = settings::flag(&config, "stream.midstream", false)?;
-    let mut policies =
-        Policies::from_config(&config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
-    if inline {
-        policies.spare_midstream(&config);
-        notice!("suricata", "running inline: packets are dropped where rules or policies say so");
-    }
-
+    check_modes(&config, options, live, ips)?;
+    let policies = policies(&config, ips, inline)?;
     info!("exception-policy", "master exception-policy set to: {}", config.get("exception-policy").unwrap_or("auto"));
 
     let source = match &options.capture {
         Some(Capture::File(path)) if !options.engine_analysis => Some(files::open(&config, options, path, false)?),
         _ => None,
     };
-    let devices = match interfaces && !options.engine_analysis && !options.test {
+    let devices = match live && !options.engine_analysis && !options.test {
         true => Some(live::Plan::new(&config, options)?),
         false => None,
     };
@@ -246,17 +202,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let signals = Arc::new(Signals::install().map_err(signal)?);
     let profiling = Profiling::of(&config, &dir)?;
     let autofp = parallel::autofp(&config, options)?;
-    let costs = parallel::PacketCosts::is_wanted(&config);
-    if costs && (autofp.is_some() || profiling.is_some() || source.is_none()) {
-        let why =
-            "margay.packet-costs measures one worker on a capture file (-r, runmode single), and no rules beside it";
-        return Err(Failed::new("profiling", why));
-    }
-    let watching = match &profiling {
-        Some(p) => Watching::Profile(p.every),
-        None if costs => Watching::Packets,
-        None => Watching::Nobody,
-    };
+    let watching = watching(&config, profiling.as_ref(), autofp.is_none() && source.is_some())?;
     let run = Run { options, policies, autofp };
     let control = Control::new(config, options.clone(), ips, dir, Arc::new(engines), Arc::clone(&signals), watching)?;
     let _ = control.service.set(Arc::clone(&service));
@@ -273,18 +219,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     if listening.is_some() || web.is_some() {
         watched::start(&control, web)?;
     }
-    if let Some(input) = source {
-        notice!("threads", "Threads created -> W: {}   Engine started.", run.autofp.map_or(1, |a| a.workers));
-        let alerts = run.read(&control, input, &control.dir, 0)?;
-        info!("counters", "Alerts: {alerts}");
-    } else if let Some(plan) = devices {
-        plan.run(&control, options, &policies, late)?;
-    } else {
-        control.ready()?;
-        notice!("threads", "Threads created ->   Engine started.");
-        run.serve_queue(&control);
-        notice!("suricata", "Signal Received.  Stopping engine.");
-    }
+    run.capture(&control, source, devices, late)?;
     // Ends the clients of the socket.
     signals.ask_to_stop();
     service.stopping();
@@ -295,6 +230,109 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     match control.failed.get() {
         Some(f) => Err(Failed::new(f.module, f.message.clone())),
         None => Ok(()),
+    }
+}
+
+/// Prints the settings (`--dump-config`).
+fn dump(config: &Config) -> Result<(), Failed> {
+    match config.dump(&mut std::io::stdout().lock()) {
+        // A reader that closed the pipe is not an error.
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failed::new("suricata", format!("cannot print the settings: {e}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether packets come from a queue of Netfilter.
+const fn is_queue(options: &RunOptions) -> bool {
+    matches!(options.capture, Some(Capture::Nfqueue(_)))
+}
+
+/// Whether packets come from interfaces or queues, not from a file.
+const fn is_live(options: &RunOptions) -> bool {
+    is_queue(options)
+        || matches!(
+            options.capture,
+            Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::AfXdp(_) | Capture::Pcap(_))
+        )
+}
+
+/// Rejects modes that do not fit the source of packets.
+fn check_modes(config: &Config, options: &RunOptions, live: bool, ips: bool) -> Result<(), Failed> {
+    if !live && options.runmode.as_deref().or(config.get("runmode")) == Some("workers") {
+        info!(
+            "runmodes",
+            "the run mode \"workers\" is for interfaces: a capture file has one worker, and several with \"autofp\""
+        );
+    }
+    if live && options.simulate_ips && !is_queue(options) {
+        return Err(Failed::new(
+            "suricata",
+            "--simulate-ips is for capture files; interfaces are inline with copy-mode: ips, and passive without",
+        ));
+    }
+    if !settings::is_firewall(config, options)? {
+        return Ok(());
+    }
+    if !ips {
+        return Err(Failed::new("firewall", "firewall mode drops packets: it needs an inline mode, or --simulate-ips"));
+    }
+    if options.disable_detection {
+        return Err(Failed::new("firewall", "firewall mode needs detection: it cannot go with --disable-detection"));
+    }
+    Ok(())
+}
+
+/// The exception policies.
+fn policies(config: &Config, ips: bool, inline: bool) -> Result<Policies, Failed> {
+    let midstream = settings::flag(config, "stream.midstream", false)?;
+    let mut policies =
+        Policies::from_config(config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
+    if inline {
+        policies.spare_midstream(config);
+        notice!("suricata", "running inline: packets are dropped where rules or policies say so");
+    }
+    Ok(policies)
+}
+
+/// What is measured. `alone` says that one worker reads a capture file.
+fn watching(config: &Config, profiling: Option<&Profiling>, alone: bool) -> Result<Watching, Failed> {
+    let costs = parallel::PacketCosts::is_wanted(config);
+    if costs && (!alone || profiling.is_some()) {
+        let why =
+            "margay.packet-costs measures one worker on a capture file (-r, runmode single), and no rules beside it";
+        return Err(Failed::new("profiling", why));
+    }
+    Ok(match profiling {
+        Some(p) => Watching::Profile(p.every),
+        None if costs => Watching::Packets,
+        None => Watching::Nobody,
+    })
+}
+
+impl Run<'_> {
+    /// Inspects packets until their source ends or the engine stops: a file, interfaces, or files that the socket names.
+    fn capture(
+        &self,
+        control: &Arc<Control>,
+        source: Option<files::Input>,
+        devices: Option<live::Plan>,
+        late: bool,
+    ) -> Result<(), Failed> {
+        if let Some(input) = source {
+            notice!("threads", "Threads created -> W: {}   Engine started.", self.autofp.map_or(1, |a| a.workers));
+            let alerts = self.read(control, input, &control.dir, 0)?;
+            info!("counters", "Alerts: {alerts}");
+        } else if let Some(plan) = devices {
+            plan.run(control, self.options, &self.policies, late)?;
+        } else {
+            control.ready()?;
+            notice!("threads", "Threads created ->   Engine started.");
+            self.serve_queue(control);
+            notice!("suricata", "Signal Received.  Stopping engine.");
+        }
+        Ok(())
     }
 }
 
