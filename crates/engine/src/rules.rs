@@ -180,15 +180,12 @@ pub(crate) fn classes_and_references(classes: &Config, references: &Config, ctx:
     bad
 }
 
-/// Loads the rules of a run or of a tenant, with everything that belongs to them. `previous` rules make it a reload.
+/// The context of rules: variables, classes and references.
 ///
 /// # Errors
-/// With `--init-errors-fatal` and `-T`, anything that could not be loaded. Always, a pattern matcher that is not available.
-/// In a reload, also a file that cannot be read, or a result without rules: that is a mistake, or a file that is still being
-/// written, and the active rules are better.
-pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
-    let Source { config, rules: named_in, options, ips, settings, dir, tenant, previous, sets, explain } = *source;
-    let fatal = options.init_errors_fatal || options.test;
+/// With `fatal`, anything invalid in them. Always, an invalid limit of rules.
+fn rule_context(source: &Source<'_>, fatal: bool) -> Result<Context, Failed> {
+    let Source { config, rules: named_in, options, ips, .. } = *source;
     let mut ctx = context(named_in, options, ips);
     ctx.max_rules = max_rules(config, ctx.max_rules)?;
     // A tenant without classes or references uses the engine's.
@@ -205,15 +202,21 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     if (broken || !wrong.is_empty()) && fatal {
         return Err(Failed::new("suricata", "initializing detection engine failed."));
     }
+    Ok(ctx)
+}
 
+/// Loads the rules of a run or of a tenant, with everything that belongs to them. `previous` rules make it a reload.
+///
+/// # Errors
+/// With `--init-errors-fatal` and `-T`, anything that could not be loaded. Always, a pattern matcher that is not available.
+/// In a reload, also a file that cannot be read, or a result without rules: that is a mistake, or a file that is still being
+/// written, and the active rules are better.
+pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
+    let Source { config, rules: named_in, options, settings, dir, tenant, previous, sets, explain, .. } = *source;
+    let fatal = options.init_errors_fatal || options.test;
+    let mut ctx = rule_context(source, fatal)?;
     let (paths, missing) = if tenant { tenant_files(named_in) } else { files(config, options) };
-    for m in &missing {
-        if fatal {
-            error!("detect", "No rule files match the pattern {m}");
-        } else {
-            warning!("detect", "No rule files match the pattern {m}");
-        }
-    }
+    say_missing(&missing, fatal);
     let named = paths.len() + missing.len();
     let mut datasets = datasets(config, options, fatal, sets)?;
     let mut loader = Loader::new(&ctx).with_check(|rule| match datasets.rule(rule) {
@@ -289,15 +292,9 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     if fatal && !report.errors.is_empty() {
         return Err(Failed::new("suricata", "Loading signatures failed."));
     }
-    if options.engine_analysis && !tenant {
+    if !tenant {
         reported.retain(|r| !report.errors.iter().any(|(place, _)| *place == r.place));
-        analysis::write(config, dir, &reported)?;
-    }
-    if groups.dump && !tenant {
-        match options.engine_analysis {
-            true => analysis::write_groups(&groups, dir, reported.iter())?,
-            false => analysis::write_groups(&groups, dir, detect.rules().iter().filter_map(|r| r.tree()))?,
-        }
+        write_reports(source, &groups, &detect, &reported)?;
     }
     if aside > 0 {
         notice!("rules", "{aside} rules need protocols or features that are not in this release and are set aside");
@@ -314,6 +311,38 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
         detect: Some(Arc::new(detect)),
         texts: Arc::new(texts),
     })
+}
+
+/// Writes the engine analysis of `reported` rules, and the rule groups, if asked.
+///
+/// # Errors
+/// A file cannot be written.
+fn write_reports(
+    source: &Source<'_>,
+    groups: &GroupSettings,
+    detect: &Detect,
+    reported: &[margay_rules::ast::Rule],
+) -> Result<(), Failed> {
+    let analyses = source.options.engine_analysis;
+    if analyses {
+        analysis::write(source.config, source.dir, reported)?;
+    }
+    match groups.dump {
+        true if analyses => analysis::write_groups(groups, source.dir, reported.iter()),
+        true => analysis::write_groups(groups, source.dir, detect.rules().iter().filter_map(|r| r.tree())),
+        false => Ok(()),
+    }
+}
+
+/// Logs the patterns that match no rule file.
+fn say_missing(patterns: &[String], fatal: bool) {
+    for m in patterns {
+        if fatal {
+            error!("detect", "No rule files match the pattern {m}");
+        } else {
+            warning!("detect", "No rule files match the pattern {m}");
+        }
+    }
 }
 
 /// Logs the errors and warnings of rules.

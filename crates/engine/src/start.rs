@@ -15,7 +15,7 @@ use margay_flow::FlowTable;
 use margay_output::event::EventType;
 use margay_output::{error, info, notice, warning};
 use margay_packet::Decoder;
-use margay_stream::{StreamEngine, UrgentPolicy};
+use margay_stream::{StreamConfig, StreamEngine, UrgentPolicy};
 
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
@@ -147,15 +147,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let options = &service.options;
     let dir = log_dir(&config, options)?;
     logging::open(&config, options, &dir)?;
-    notice!("suricata", "{} running in USER mode", about::version());
-    for note in config.notes() {
-        match note.level {
-            Level::Warning => warning!("conf-yaml-loader", "{note}"),
-            Level::Info => info!("conf-yaml-loader", "{note}"),
-        }
-    }
-    tell_built_in(&config, options, &dir);
-    notices::say(&config, options);
+    introduce(&config, options, &dir);
     service.tell();
     let live = is_live(options);
     let inline = live::is_inline(&config, options);
@@ -208,13 +200,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let _ = control.service.set(Arc::clone(&service));
     control.serve_signals(wakes)?;
     // A capture file can be read without the socket.
-    let listening = match socket.map(|path| socket::listen(&control, &path)) {
-        Some(Err(f)) if !socket_mode && !options.init_errors_fatal => {
-            warning!(f.module, "{}", f.message);
-            None
-        }
-        other => other.transpose()?,
-    };
+    let must_listen = socket_mode || options.init_errors_fatal;
+    let listening = socket.map(|path| listen(&control, &path, must_listen)).transpose()?.flatten();
     let web = service.take_web();
     if listening.is_some() || web.is_some() {
         watched::start(&control, web)?;
@@ -230,6 +217,30 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     match control.failed.get() {
         Some(f) => Err(Failed::new(f.module, f.message.clone())),
         None => Ok(()),
+    }
+}
+
+/// Logs the version, and what is to be said about the configuration.
+fn introduce(config: &Config, options: &RunOptions, dir: &Path) {
+    notice!("suricata", "{} running in USER mode", about::version());
+    for note in config.notes() {
+        match note.level {
+            Level::Warning => warning!("conf-yaml-loader", "{note}"),
+            Level::Info => info!("conf-yaml-loader", "{note}"),
+        }
+    }
+    tell_built_in(config, options, dir);
+    notices::say(config, options);
+}
+
+/// Listens on the socket. A failure is an error only if the socket `must` work.
+fn listen(control: &Arc<Control>, path: &Path, must: bool) -> Result<Option<socket::Socket>, Failed> {
+    match socket::listen(control, path) {
+        Err(f) if !must => {
+            warning!(f.module, "{}", f.message);
+            Ok(None)
+        }
+        other => other.map(Some),
     }
 }
 
@@ -546,21 +557,17 @@ impl Part {
     }
 }
 
-/// Creates one of several workers.
-///
-/// # Errors
-/// As [`worker`].
-#[allow(clippy::too_many_arguments)]
-pub(crate) fn worker_of(
-    config: &Config,
-    options: &RunOptions,
-    ips: bool,
-    policies: &Policies,
-    engines: Arc<EngineSet>,
-    dir: &Path,
-    watching: &Watching,
-    part: Part,
-) -> Result<Worker, Failed> {
+/// The store of certificates; with `quiet`, one that stores nothing.
+fn certificates(config: &Config, dir: &Path, quiet: bool) -> Result<CertificateStore, Failed> {
+    match settings::certificate_folder(config, dir)? {
+        Some(folder) if !quiet => CertificateStore::new(folder.clone())
+            .map_err(|e| Failed::new("log-tlsstore", format!("cannot make the folder {}: {e}", folder.display()))),
+        _ => Ok(CertificateStore::default()),
+    }
+}
+
+/// The settings of a worker's streams.
+fn stream_of(config: &Config, options: &RunOptions, ips: bool, part: &Part) -> Result<StreamConfig, Failed> {
     let mut stream = settings::stream(config, ips)?;
     if ips && !options.simulate_ips {
         // On a live network, harmless irregularities are let pass: hosts retransmit, and half of a connection may take
@@ -577,6 +584,25 @@ pub(crate) fn worker_of(
     stream.remembered = usize::try_from(part.of(stream.remembered as u64)).unwrap_or(usize::MAX);
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation)?;
     (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
+    Ok(stream)
+}
+
+/// Creates one of several workers.
+///
+/// # Errors
+/// As [`worker`].
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn worker_of(
+    config: &Config,
+    options: &RunOptions,
+    ips: bool,
+    policies: &Policies,
+    engines: Arc<EngineSet>,
+    dir: &Path,
+    watching: &Watching,
+    part: Part,
+) -> Result<Worker, Failed> {
+    let stream = stream_of(config, options, ips, &part)?;
     let mut flow = settings::flow(config)?;
     let keys = HashKeys::of(options);
     (flow.hash_key, flow.id_key) = (keys.table, keys.ids);
@@ -611,11 +637,7 @@ pub(crate) fn worker_of(
     let wants =
         app_wants(config, options, &engines, settings::JaWants { ja3: scripts.ja3, ja4, hassh: scripts.hassh })?;
     settings::check_store(&files, wants.files.store);
-    let certificates = match settings::certificate_folder(config, dir)? {
-        Some(folder) if !quiet => CertificateStore::new(folder.clone())
-            .map_err(|e| Failed::new("log-tlsstore", format!("cannot make the folder {}: {e}", folder.display())))?,
-        _ => CertificateStore::default(),
-    };
+    let certificates = certificates(config, dir, quiet)?;
     let shared = margay_app::Shared {
         certificates,
         files: FileEngine::new(&files, wants.files).map_err(|e| Failed::new("files", e.to_string()))?,

@@ -44,6 +44,7 @@ buffers! {
 }
 
 /// See [`crate::Transaction::buffer`].
+// It stays whole: a flat match over the buffers.
 pub(super) fn buffer<'a>(
     tx: &'a Http1Tx,
     id: u8,

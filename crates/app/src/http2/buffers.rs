@@ -120,6 +120,7 @@ const fn cookie(dir: Direction) -> &'static [u8] {
 }
 
 /// See [`Transaction::buffer`].
+// It stays whole: a flat match over the buffers.
 pub(super) fn buffer<'a>(
     tx: &'a Http2Tx,
     id: u8,

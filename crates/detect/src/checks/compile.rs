@@ -31,6 +31,7 @@ impl CompiledCheck {
     ///
     /// # Errors
     /// If an event or category is unknown, or this build does not support the check.
+    // It stays whole: a flat match over the checks.
     pub fn compile(check: &Check, env: &mut CheckEnv<'_>) -> Result<CompiledCheck, CompileError> {
         let missing = |keyword: &str| Err(CompileError::unsupported(keyword, "this build cannot check it"));
         Ok(CompiledCheck(match check {

@@ -78,8 +78,8 @@ fn protocol(p: AppProto) -> &'static str {
 }
 
 impl CompiledCheck {
-    /// The condition as the rule writes it, and the actual value. `rule` is the check's rule. It stays whole: a flat match with
-    /// an arm for each check.
+    /// The condition as the rule writes it, and the actual value. `rule` is the check's rule.
+    // It stays whole: a flat match over the checks.
     pub(crate) fn told(&self, input: &CheckInput<'_>, rule: &Rule, names: &Names) -> (String, String) {
         let p = input.packet;
         let words = Words { input, rule, names };

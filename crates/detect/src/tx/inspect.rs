@@ -85,6 +85,7 @@ impl<W: Watch> State<W> {
         input.txs = Some(parsers);
     }
 
+    // It stays whole: one merge of two sorted lists, for each transaction that changed.
     #[allow(clippy::too_many_arguments)]
     fn inspect_tx(
         &mut self,
@@ -376,6 +377,7 @@ impl<W: Watch> State<W> {
     }
 
     /// Evaluates those steps of a rule that have not held yet.
+    // It stays whole: one loop over the steps, for each packet with a candidate.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn evaluate(
         &mut self,

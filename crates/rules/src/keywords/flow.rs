@@ -41,6 +41,7 @@ pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
     })
 }
 
+// It stays whole: a flat match over the words, most of which exclude others.
 fn flow(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-flow";
     // A second `flow` may extend one that sets neither state nor fragments.
