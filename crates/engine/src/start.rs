@@ -9,7 +9,7 @@ use std::time::Instant;
 use margay_app::Extra;
 use margay_app::file::FileEngine;
 use margay_app::tls::store::CertificateStore;
-use margay_config::{Capture, Checksums, Cli, Command, Config, Level, Own, RuleFiles, RunOptions};
+use margay_config::{Capture, Checksums, Cli, Command, Config, Own, RunOptions};
 use margay_detect::{Detect, DetectState};
 use margay_flow::FlowTable;
 use margay_output::event::EventType;
@@ -29,9 +29,13 @@ use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
 use crate::worker::{AppStage, FrameVerdict, Pipeline, Stages, Worker};
 use crate::{
-    Failed, ctl, dry, engines, explain, files, info as about, listing, live, logging, notices, rule_check, settings,
-    threads, watched,
+    Failed, ctl, dry, engines, explain, files, info as about, listing, live, logging, rule_check, settings, threads,
+    watched,
 };
+
+mod modes;
+
+use modes::{check_modes, dump, introduce, is_live, policies, watching};
 
 /// Runs a command line (without the program's name). The exit status is Suricata's: 0, or 1 after an error message.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -113,25 +117,6 @@ pub(crate) fn configuration(options: &RunOptions) -> Result<Config, Failed> {
     };
     config.check_reads();
     Ok(config)
-}
-
-/// Logs the settings of a run without a configuration.
-fn tell_built_in(config: &Config, options: &RunOptions, dir: &Path) {
-    const OTHER: &str = "/etc/suricata/suricata.yaml";
-    if !config.is_built_in() {
-        return;
-    }
-    let other = if Path::new(OTHER).exists() { format!("; -c {OTHER} takes Suricata's") } else { String::new() };
-    info!(
-        "conf-yaml-loader",
-        "no configuration (-c, {CONFIGURATION}): the built-in one holds, logs go to \"{}\"{other}",
-        dir.display()
-    );
-    let rules = config.node("rule-files").is_some_and(|n| n.values().next().is_some());
-    let wanted = !options.disable_detection && options.rules == RuleFiles::Configured && !rules;
-    if wanted && !options.firewall && options.firewall_rules.is_none() {
-        notice!("rules", "no rules are named: events are logged and nothing alerts; -S FILE loads rules");
-    }
 }
 
 fn start(options: &RunOptions) -> Result<(), Failed> {
@@ -220,19 +205,6 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     }
 }
 
-/// Logs the version, and what is to be said about the configuration.
-fn introduce(config: &Config, options: &RunOptions, dir: &Path) {
-    notice!("suricata", "{} running in USER mode", about::version());
-    for note in config.notes() {
-        match note.level {
-            Level::Warning => warning!("conf-yaml-loader", "{note}"),
-            Level::Info => info!("conf-yaml-loader", "{note}"),
-        }
-    }
-    tell_built_in(config, options, dir);
-    notices::say(config, options);
-}
-
 /// Listens on the socket. A failure is an error only if the socket `must` work.
 fn listen(control: &Arc<Control>, path: &Path, must: bool) -> Result<Option<socket::Socket>, Failed> {
     match socket::listen(control, path) {
@@ -242,84 +214,6 @@ fn listen(control: &Arc<Control>, path: &Path, must: bool) -> Result<Option<sock
         }
         other => other.map(Some),
     }
-}
-
-/// Prints the settings (`--dump-config`).
-fn dump(config: &Config) -> Result<(), Failed> {
-    match config.dump(&mut std::io::stdout().lock()) {
-        // A reader that closed the pipe is not an error.
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failed::new("suricata", format!("cannot print the settings: {e}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Whether packets come from a queue of Netfilter.
-const fn is_queue(options: &RunOptions) -> bool {
-    matches!(options.capture, Some(Capture::Nfqueue(_)))
-}
-
-/// Whether packets come from interfaces or queues, not from a file.
-const fn is_live(options: &RunOptions) -> bool {
-    is_queue(options)
-        || matches!(
-            options.capture,
-            Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::AfXdp(_) | Capture::Pcap(_))
-        )
-}
-
-/// Rejects modes that do not fit the source of packets.
-fn check_modes(config: &Config, options: &RunOptions, live: bool, ips: bool) -> Result<(), Failed> {
-    if !live && options.runmode.as_deref().or(config.get("runmode")) == Some("workers") {
-        info!(
-            "runmodes",
-            "the run mode \"workers\" is for interfaces: a capture file has one worker, and several with \"autofp\""
-        );
-    }
-    if live && options.simulate_ips && !is_queue(options) {
-        return Err(Failed::new(
-            "suricata",
-            "--simulate-ips is for capture files; interfaces are inline with copy-mode: ips, and passive without",
-        ));
-    }
-    if !settings::is_firewall(config, options)? {
-        return Ok(());
-    }
-    if !ips {
-        return Err(Failed::new("firewall", "firewall mode drops packets: it needs an inline mode, or --simulate-ips"));
-    }
-    if options.disable_detection {
-        return Err(Failed::new("firewall", "firewall mode needs detection: it cannot go with --disable-detection"));
-    }
-    Ok(())
-}
-
-/// The exception policies.
-fn policies(config: &Config, ips: bool, inline: bool) -> Result<Policies, Failed> {
-    let midstream = settings::flag(config, "stream.midstream", false)?;
-    let mut policies =
-        Policies::from_config(config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
-    if inline {
-        policies.spare_midstream(config);
-        notice!("suricata", "running inline: packets are dropped where rules or policies say so");
-    }
-    Ok(policies)
-}
-
-/// What is measured. `alone` says that one worker reads a capture file.
-fn watching(config: &Config, profiling: Option<&Profiling>, alone: bool) -> Result<Watching, Failed> {
-    let costs = parallel::PacketCosts::is_wanted(config);
-    if costs && (!alone || profiling.is_some()) {
-        let why =
-            "margay.packet-costs measures one worker on a capture file (-r, runmode single), and no rules beside it";
-        return Err(Failed::new("profiling", why));
-    }
-    Ok(match profiling {
-        Some(p) => Watching::Profile(p.every),
-        None if costs => Watching::Packets,
-        None => Watching::Nobody,
-    })
 }
 
 impl Run<'_> {
