@@ -81,8 +81,6 @@ pub struct AppLogOptions {
     pub smtp: crate::smtp::LogOptions,
     /// TLS.
     pub tls: crate::tls::LogOptions,
-    /// QUIC.
-    pub quic: crate::quic::LogOptions,
     /// Files.
     pub files: crate::file::FileLogOptions,
     /// Alerts: bodies in base64 (`http-body`), as `http_request_body` and `http_response_body`.
@@ -104,7 +102,6 @@ impl Default for AppLogOptions {
             smb: Default::default(),
             smtp: Default::default(),
             tls: Default::default(),
-            quic: Default::default(),
             files: Default::default(),
             http_body: false,
             http_body_printable: false,

@@ -200,13 +200,14 @@ pub const fn count(keywords: &[Keyword], buffers: bool) -> usize {
 
 /// The buffers among the keywords. A buffer's id is its index in `keywords`.
 pub const fn buffers<const N: usize>(keywords: &[Keyword]) -> [BufferDef; N] {
-    let mut all = [BufferDef { name: "", also: &[], id: 0, progress: [None; 2], kind: BufferKind::Single }; N];
+    let mut all = [BufferDef::PLAIN; N];
     let (mut n, mut i) = (0, 0);
     while i < keywords.len() {
         let k = &keywords[i];
         if let KeywordKind::Buffer { multi } = k.kind {
             let kind = if multi { BufferKind::Multi } else { BufferKind::Single };
-            all[n] = BufferDef { name: k.name(), also: &[], id: i as u8, progress: k.progress(), kind };
+            let (name, progress) = (k.name(), k.progress());
+            all[n] = BufferDef { name, id: i as u8, progress, kind, ..BufferDef::PLAIN };
             n += 1;
         }
         i += 1;

@@ -53,6 +53,7 @@ pub mod nfs;
 pub mod ntp;
 pub mod opcua;
 pub mod openvpn;
+pub mod param;
 pub mod parser;
 pub mod pgsql;
 pub mod pop3;
@@ -88,6 +89,8 @@ pub use config::{AppConfig, AppLogOptions};
 pub use event::AppEvents;
 pub use margay_meaning::args::ArgLimits;
 pub use parser::{AppCounters, FlowRequests, Outcome, Parse, Parsed, Parser, Shared, Upgrade};
-pub use registry::{ALL, AppProto, List, Opening, PROTOCOLS, Protocol, add, header_transports, protocol};
+pub use registry::{ALL, AppProto, Handover, List, Opening, PROTOCOLS, Protocol, add, header_transports, protocol};
 pub use session::AppSession;
-pub use tx::{ABSENT, BufferDef, BufferKind, Found, LogFor, NumberDef, Transaction, TxBase, TxDetect, TxFirewall};
+pub use tx::{
+    ABSENT, BufferDef, BufferKind, Extra, Form, Found, LogFor, NumberDef, Transaction, TxBase, TxDetect, TxFirewall,
+};

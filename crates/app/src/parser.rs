@@ -10,7 +10,7 @@ use crate::config::AppConfig;
 use crate::expect::Expect;
 use crate::file::FileEngine;
 use crate::frame::FrameMarks;
-use crate::registry::AppProto;
+use crate::registry::{AppProto, protocol};
 use crate::session::ParserError;
 use crate::tls::store::CertificateStore;
 use crate::tx::Transaction;
@@ -94,11 +94,8 @@ impl AppCounters {
     /// Moves the memory of a parser's transactions from one worker's counters to another's: subtracts it if the flow leaves
     /// (`leave`), or adds it.
     pub fn moved(&mut self, parser: &dyn Parser, leave: bool) {
-        let total = match parser.proto() {
-            AppProto::Http1 | AppProto::Http2 | AppProto::Doh2 => &mut self.http_memory,
-            AppProto::Ftp => &mut self.ftp_memory,
-            _ => return,
-        };
+        let Some(counter) = protocol(parser.proto()).and_then(|p| p.memory_counter) else { return };
+        let total = counter(self);
         let mut held = 0u64;
         let mut from = 0;
         while let Some(id) = parser.next_tx(from) {

@@ -12,7 +12,7 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
 use crate::declare::{EveOption, Keyword, Setting};
-use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
+use crate::parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared};
 use crate::recognise::{Mode, Recognition, TCP, UDP, named};
 use crate::tx::{BufferDef, NumberDef, Transaction};
 
@@ -30,6 +30,15 @@ pub enum Opening {
     ClientTells,
 }
 
+/// How a conversation of another protocol becomes one of this protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handover {
+    /// After a command that secures the connection, such as STARTTLS.
+    Secured,
+    /// By an HTTP/1 upgrade to this name (RFC 9110, section 7.8). Names ignore case.
+    Upgrade(&'static str),
+}
+
 /// A protocol's declaration.
 #[derive(Debug)]
 pub struct Protocol {
@@ -45,6 +54,8 @@ pub struct Protocol {
     pub meant_by: &'static [&'static str],
     /// The key below `app-layer.protocols` in the configuration; empty if there is none.
     pub config: &'static str,
+    /// How a conversation of another protocol becomes one of this protocol.
+    pub follows: &'static [Handover],
     /// When this protocol changes into another, the data before the change is inspected and logged with pseudo packets.
     /// Otherwise the packet with the answer carries it.
     pub changes_apart: bool,
@@ -85,6 +96,12 @@ pub struct Protocol {
     pub event_type: &'static str,
     /// The protocol whose event type the transactions use; `None` if they write no events.
     pub log: Option<AppProto>,
+    /// The protocol whose event type in the configuration includes this one's events.
+    pub logged_with: Option<AppProto>,
+    /// Whether events may show the client that a proxy names (`xff`).
+    pub shows_forwarded: bool,
+    /// The worker's counter for the memory of the protocol's transactions.
+    pub memory_counter: Option<fn(&mut AppCounters) -> &mut u64>,
     /// Whether events have the transaction number (`tx_id`) at the top level instead of inside the protocol's member.
     pub shows_tx: bool,
     /// Whether events show the addresses of the current packet instead of those of the transaction
@@ -110,6 +127,7 @@ impl Protocol {
             config: name,
             mode: Mode::On,
             is_own: false,
+            follows: &[],
             changes_apart: true,
             usual_port: None,
             recognition: Recognition { patterns: &[], probes: &[] },
@@ -127,6 +145,9 @@ impl Protocol {
             event_aliases: &[],
             event_type: "",
             log: None,
+            logged_with: None,
+            shows_forwarded: false,
+            memory_counter: None,
             shows_tx: false,
             packet_addresses: false,
             settings: &[],
@@ -379,6 +400,21 @@ pub fn add(protocol: &'static Protocol) -> Result<(), String> {
 pub fn protocol(proto: AppProto) -> Option<&'static Protocol> {
     let at = (proto as usize).checked_sub(2)?;
     lists().all.get(at).copied().filter(|_| at < PARSED || at >= BUILT_IN.len())
+}
+
+/// The protocol that follows when `handover` happens.
+fn follower(handover: impl Fn(&Handover) -> bool) -> Option<AppProto> {
+    ALL.iter().find(|p| p.follows.iter().any(&handover)).map(|p| p.proto)
+}
+
+/// The protocol of a connection that a command such as STARTTLS secured.
+pub(crate) fn secured() -> Option<AppProto> {
+    follower(|h| *h == Handover::Secured)
+}
+
+/// The protocol that HTTP/1's `Upgrade` names.
+pub(crate) fn upgraded(to: &[u8]) -> Option<AppProto> {
+    follower(|h| matches!(h, Handover::Upgrade(name) if to.eq_ignore_ascii_case(name.as_bytes())))
 }
 
 /// The declaration of a protocol, with or without a parser.

@@ -63,9 +63,12 @@ macro_rules! mail_events {
 
 /// A protocol's buffers, each with its kind and the progress, to the server and to the client, from which it is available.
 /// Makes an enum `Buffer`, its list `ALL`, and `BUFFERS` for the protocol's declaration. Another name of
-/// the keyword is in brackets.
+/// the keyword is in brackets. Properties that differ from [`crate::tx::BufferDef::PLAIN`] are at the end.
 macro_rules! buffers {
-    ($($id:ident $name:literal $(($also:literal))? $kind:ident $to_server:expr, $to_client:expr;)*) => {
+    (
+        $($id:ident $name:literal $(($also:literal))? $kind:ident $to_server:expr, $to_client:expr
+            $(, $property:ident: $value:expr)*;)*
+    ) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         enum Buffer { $($id),* }
@@ -79,6 +82,8 @@ macro_rules! buffers {
             id: Buffer::$id as u8,
             kind: $crate::tx::BufferKind::$kind,
             progress: [$to_server, $to_client],
+            $($property: $value,)*
+            ..$crate::tx::BufferDef::PLAIN
         }),*];
     };
 }

@@ -53,6 +53,62 @@ pub struct BufferDef {
     pub progress: [Option<u8>; 2],
     /// How many values it has, and when.
     pub kind: BufferKind,
+    /// The form of its text.
+    pub form: Form,
+    /// What the parser computes for it only if somebody asks.
+    pub extra: Option<Extra>,
+}
+
+impl BufferDef {
+    /// A buffer of any bytes that costs nothing extra, for declarations to say what differs.
+    pub const PLAIN: BufferDef = BufferDef {
+        name: "",
+        also: &[],
+        id: 0,
+        progress: [None; 2],
+        kind: BufferKind::Single,
+        form: Form::Any,
+        extra: None,
+    };
+}
+
+/// The form that a buffer's text always has. Rules bring their contents into it, and refuse those that can never match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Any bytes.
+    Any,
+    /// An MD5 digest: 32 hexadecimal digits in lower case.
+    Md5 {
+        /// Suricata's module for messages.
+        module: &'static str,
+        /// What messages call it.
+        called: &'static str,
+        /// A content with other characters is an error, not only a warning.
+        strict: bool,
+    },
+    /// A SHA-1 digest: 20 pairs of hexadecimal digits in lower case, with colons between them.
+    Fingerprint {
+        /// Suricata's module for messages.
+        module: &'static str,
+    },
+    /// A serial number: pairs of hexadecimal digits in upper case, with colons between them.
+    Serial {
+        /// Suricata's module for messages.
+        module: &'static str,
+    },
+}
+
+/// What a parser computes only if a rule or an output asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extra {
+    /// JA3 and JA3S fingerprints.
+    Ja3,
+    /// JA4 fingerprints.
+    Ja4,
+    /// HASSH fingerprints.
+    Hassh,
+    /// The arguments of HTTP requests.
+    Arguments,
 }
 
 /// A number that rules can match: a code, a version, a bit set, or 1 for a property that holds.

@@ -314,6 +314,7 @@ impl State {
         Ok(())
     }
 
+    // It stays whole: a flat match over the options.
     fn apply(&mut self, option: &'static Opt, shown: &str, value: Option<String>) -> Result<(), CliError> {
         let run = &mut self.run;
         if value.as_deref() == Some("") {

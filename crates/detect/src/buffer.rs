@@ -1,123 +1,27 @@
 //! Buffers within the packet itself.
 
 use margay_packet::{L3, L4, LinkType, Packet};
+pub use margay_rules::PacketBuffer;
 
-/// A packet buffer, by its name in rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum PacketBuffer {
-    /// `payload`, `pkt_data`: the bytes after the innermost header.
-    Payload,
-    /// `tcp.hdr`: the TCP header with its options.
-    TcpHeader,
-    /// `udp.hdr`: the 8 bytes of the UDP header.
-    UdpHeader,
-    /// `ipv4.hdr`: the IPv4 header with its options.
-    Ipv4Header,
-    /// `ipv6.hdr`: the IPv6 header with its extension headers.
-    Ipv6Header,
-    /// `icmpv4.hdr`: 8 bytes; 20 for a timestamp message; a router advertisement includes its addresses.
-    Icmpv4Header,
-    /// `icmpv6.hdr`: 8 bytes.
-    Icmpv6Header,
-    /// `ip.src`: the source address, 4 or 16 bytes.
-    IpSource,
-    /// `ip.dst`: the destination address.
-    IpDestination,
-    /// `igmp.hdr`: the first 8 bytes of an IGMP message (RFC 2236 section 2).
-    IgmpHeader,
-    /// `ether.hdr`: the 14 bytes of the Ethernet header, of captured frames and reassembled datagrams.
-    EthernetHeader,
-    /// `arp.hdr`: the whole ARP message.
-    ArpHeader,
-}
-
-impl PacketBuffer {
-    /// All buffers, in the order of their numbers.
-    pub const ALL: [PacketBuffer; 12] = [
-        PacketBuffer::Payload,
-        PacketBuffer::TcpHeader,
-        PacketBuffer::UdpHeader,
-        PacketBuffer::Ipv4Header,
-        PacketBuffer::Ipv6Header,
-        PacketBuffer::Icmpv4Header,
-        PacketBuffer::Icmpv6Header,
-        PacketBuffer::IpSource,
-        PacketBuffer::IpDestination,
-        PacketBuffer::IgmpHeader,
-        PacketBuffer::EthernetHeader,
-        PacketBuffer::ArpHeader,
-    ];
-
-    /// The buffer's number, below the length of [`Self::ALL`]: an index for tables.
-    pub const fn index(self) -> u8 {
-        self as u8
-    }
-
-    /// The buffer of that number.
-    pub fn from_index(index: u8) -> Option<PacketBuffer> {
-        Self::ALL.get(usize::from(index)).copied()
-    }
-
-    /// The buffer with that name; `None` if it is not a packet buffer.
-    pub fn from_name(name: &str) -> Option<PacketBuffer> {
-        Some(match name {
-            "payload" | "pkt_data" => PacketBuffer::Payload,
-            "tcp.hdr" => PacketBuffer::TcpHeader,
-            "udp.hdr" => PacketBuffer::UdpHeader,
-            "ipv4.hdr" => PacketBuffer::Ipv4Header,
-            "ipv6.hdr" => PacketBuffer::Ipv6Header,
-            "icmpv4.hdr" => PacketBuffer::Icmpv4Header,
-            "icmpv6.hdr" => PacketBuffer::Icmpv6Header,
-            "ip.src" => PacketBuffer::IpSource,
-            "ip.dst" => PacketBuffer::IpDestination,
-            "igmp.hdr" => PacketBuffer::IgmpHeader,
-            "ether.hdr" => PacketBuffer::EthernetHeader,
-            "arp.hdr" => PacketBuffer::ArpHeader,
-            _ => return None,
-        })
-    }
-
-    /// The buffer's name in rules.
-    pub const fn name(self) -> &'static str {
-        match self {
-            PacketBuffer::Payload => "payload",
-            PacketBuffer::TcpHeader => "tcp.hdr",
-            PacketBuffer::UdpHeader => "udp.hdr",
-            PacketBuffer::Ipv4Header => "ipv4.hdr",
-            PacketBuffer::Ipv6Header => "ipv6.hdr",
-            PacketBuffer::Icmpv4Header => "icmpv4.hdr",
-            PacketBuffer::Icmpv6Header => "icmpv6.hdr",
-            PacketBuffer::IpSource => "ip.src",
-            PacketBuffer::IpDestination => "ip.dst",
-            PacketBuffer::IgmpHeader => "igmp.hdr",
-            PacketBuffer::EthernetHeader => "ether.hdr",
-            PacketBuffer::ArpHeader => "arp.hdr",
-        }
-    }
-
-    /// The buffer's bytes; `None` if the packet has no such header. Every packet has a payload, which may be empty.
-    pub fn get<'a>(self, p: &Packet<'a>) -> Option<&'a [u8]> {
-        match (self, p.l3, p.l4) {
-            (PacketBuffer::Payload, ..) => Some(p.payload()),
-            (PacketBuffer::TcpHeader, _, L4::Tcp { header_len, .. }) => p.l4_bytes().get(..usize::from(header_len)),
-            (PacketBuffer::UdpHeader, _, L4::Udp { .. }) => p.l4_bytes().get(..8),
-            (PacketBuffer::Ipv4Header, L3::Ipv4 { header_len, .. }, _) => p.l3_bytes().get(..usize::from(header_len)),
-            (PacketBuffer::Ipv6Header, L3::Ipv6 { header_len, .. }, _) => p.l3_bytes().get(..header_len as usize),
-            (PacketBuffer::Icmpv4Header, _, L4::Icmpv4 { .. }) => icmpv4(p.l4_bytes()),
-            (PacketBuffer::Icmpv6Header, _, L4::Icmpv6 { .. }) => p.l4_bytes().get(..8),
-            (PacketBuffer::IpSource, L3::Ipv4 { .. }, _) => p.l3_bytes().get(12..16),
-            (PacketBuffer::IpSource, L3::Ipv6 { .. }, _) => p.l3_bytes().get(8..24),
-            (PacketBuffer::IpDestination, L3::Ipv4 { .. }, _) => p.l3_bytes().get(16..20),
-            (PacketBuffer::IpDestination, L3::Ipv6 { .. }, _) => p.l3_bytes().get(24..40),
-            (PacketBuffer::IgmpHeader, _, L4::Igmp { .. }) => p.l4_bytes().get(..8),
-            (PacketBuffer::EthernetHeader, ..) if p.link == LinkType::ETHERNET && p.ethernet.is_some() => {
-                p.data.get(..14)
-            }
-            // Ethernet and IPv4: 8 bytes, and two pairs of addresses (RFC 826).
-            (PacketBuffer::ArpHeader, L3::Arp { .. }, _) => p.l3_bytes().get(..28),
-            _ => None,
-        }
+/// The buffer's bytes; `None` if the packet has no such header. Every packet has a payload, which may be empty.
+pub fn bytes<'a>(buffer: PacketBuffer, p: &Packet<'a>) -> Option<&'a [u8]> {
+    match (buffer, p.l3, p.l4) {
+        (PacketBuffer::Payload, ..) => Some(p.payload()),
+        (PacketBuffer::TcpHeader, _, L4::Tcp { header_len, .. }) => p.l4_bytes().get(..usize::from(header_len)),
+        (PacketBuffer::UdpHeader, _, L4::Udp { .. }) => p.l4_bytes().get(..8),
+        (PacketBuffer::Ipv4Header, L3::Ipv4 { header_len, .. }, _) => p.l3_bytes().get(..usize::from(header_len)),
+        (PacketBuffer::Ipv6Header, L3::Ipv6 { header_len, .. }, _) => p.l3_bytes().get(..header_len as usize),
+        (PacketBuffer::Icmpv4Header, _, L4::Icmpv4 { .. }) => icmpv4(p.l4_bytes()),
+        (PacketBuffer::Icmpv6Header, _, L4::Icmpv6 { .. }) => p.l4_bytes().get(..8),
+        (PacketBuffer::IpSource, L3::Ipv4 { .. }, _) => p.l3_bytes().get(12..16),
+        (PacketBuffer::IpSource, L3::Ipv6 { .. }, _) => p.l3_bytes().get(8..24),
+        (PacketBuffer::IpDestination, L3::Ipv4 { .. }, _) => p.l3_bytes().get(16..20),
+        (PacketBuffer::IpDestination, L3::Ipv6 { .. }, _) => p.l3_bytes().get(24..40),
+        (PacketBuffer::IgmpHeader, _, L4::Igmp { .. }) => p.l4_bytes().get(..8),
+        (PacketBuffer::EthernetHeader, ..) if p.link == LinkType::ETHERNET && p.ethernet.is_some() => p.data.get(..14),
+        // Ethernet and IPv4: 8 bytes, and two pairs of addresses (RFC 826).
+        (PacketBuffer::ArpHeader, L3::Arp { .. }, _) => p.l3_bytes().get(..28),
+        _ => None,
     }
 }
 
@@ -139,13 +43,13 @@ mod tests {
     use super::*;
     use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Time};
 
-    fn get(name: &str, bytes: &[u8]) -> Option<Vec<u8>> {
+    fn get(name: &str, frame: &[u8]) -> Option<Vec<u8>> {
         let frame =
-            Frame { data: bytes, wire_len: bytes.len() as u32, time: Time::default(), link: LinkType::RAW, number: 1 };
+            Frame { data: frame, wire_len: frame.len() as u32, time: Time::default(), link: LinkType::RAW, number: 1 };
         let mut out = None;
         let buffer = PacketBuffer::from_name(name).expect("known");
         Decoder::new(DecodeConfig::default())
-            .decode(&frame, &mut |p: &Packet<'_>| out = buffer.get(p).map(<[u8]>::to_vec));
+            .decode(&frame, &mut |p: &Packet<'_>| out = bytes(buffer, p).map(<[u8]>::to_vec));
         out
     }
 
@@ -206,8 +110,8 @@ mod tests {
 
     #[test]
     fn numbers() {
-        for (i, b) in PacketBuffer::ALL.into_iter().enumerate() {
-            assert_eq!((usize::from(b.index()), PacketBuffer::from_index(i as u8)), (i, Some(b)));
+        for (i, b) in PacketBuffer::ALL.iter().enumerate() {
+            assert_eq!((usize::from(b.index()), PacketBuffer::from_index(i as u8)), (i, Some(*b)));
         }
         assert_eq!(PacketBuffer::from_index(12), None);
     }

@@ -13,6 +13,7 @@ use crate::watch::{MatchOutcome, Watch};
 impl<W: Watch> State<W> {
     /// Sorts the matches and decides: alerts up to the queue's size, the packet's verdict, the flow's action. A `pass`
     /// ends it: rules after it neither alert nor act.
+    // It stays whole: one loop over the matches, in which each step depends on the verdict so far.
     pub(crate) fn decide(&mut self, detect: &Detect, input: &mut Input<'_>, mut verdict: Verdict) -> Verdict {
         if self.matches.is_empty() {
             return verdict;

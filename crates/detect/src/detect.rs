@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use margay_app::file::FileWants;
-use margay_app::{AppProto, PROTOCOLS, Protocol};
+use margay_app::{AppProto, Extra, PROTOCOLS, Protocol};
 use margay_flow::Direction;
+use margay_rules::FileBuffer;
 use margay_rules::ast::{
     Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Protocol as RuleProtocol, Rule, Threshold,
 };
@@ -185,12 +186,52 @@ fn grouped(rule: &Rule, c: &CompiledRule, number: u32, trigger: Trigger) -> Grou
     }
 }
 
+/// The names to start with: the numbers of the previous rules' names stay the same, unless there are too many. Also whether
+/// they do.
+fn names_after(previous: Option<&Detect>) -> (Names, bool) {
+    let mut names = Names::default();
+    let old = previous.map(|d| &d.names).filter(|n| n.len() <= NAMES_MAX);
+    for name in (0..).map_while(|n| old.and_then(|o| o.name(n))) {
+        names.intern(name);
+    }
+    (names, old.is_some())
+}
+
+impl CompileReport {
+    /// Records a rule that does not compile.
+    fn refused(&mut self, text: &Arc<str>, place: &Place, firewall: bool, why: String) {
+        self.firewall_errors += usize::from(firewall);
+        self.error_texts.push(Arc::clone(text));
+        self.errors.push((place.clone(), why));
+    }
+
+    /// Counts the rules by what they need.
+    fn rules(&mut self, compiled: &[CompiledRule], grouped: &[GroupRule]) {
+        self.loaded = compiled.len();
+        self.transactions = compiled.iter().filter(|c| c.tx.is_some()).count();
+        let of_packets = grouped.iter().filter(|g| g.rule < OF_TRANSACTION && g.trigger.is_pattern()).count();
+        let of_txs = compiled.iter().filter_map(|c| c.tx.as_ref()).filter(|t| t.is_prefiltered()).count();
+        let of_frames = compiled.iter().filter_map(|c| c.frame.as_ref()).filter(|f| f.is_prefiltered()).count();
+        self.prefiltered = of_packets + of_txs + of_frames;
+    }
+
+    /// Counts the matchers and what they take.
+    fn matchers(&mut self, matchers: &[Matcher]) {
+        self.matchers = matchers.len();
+        self.patterns = matchers.iter().map(Matcher::patterns).sum();
+        self.matcher_memory = matchers.iter().map(Matcher::memory).sum();
+    }
+}
+
 /// The file features that a rule needs.
 fn file_wants(rule: &Rule) -> FileWants {
     let mut w = FileWants::NONE;
     for b in rule.buffers.iter().filter(|b| b.app) {
-        w.data |= b.buffer == "file.data";
-        w.magic |= b.buffer == "file.magic";
+        match FileBuffer::from_name(&b.buffer) {
+            Some(FileBuffer::Data) => w.data = true,
+            Some(FileBuffer::Magic) => w.magic = true,
+            Some(FileBuffer::Name) | None => {}
+        }
     }
     for c in &rule.checks {
         match c {
@@ -301,21 +342,14 @@ impl Detect {
         rules.retain_mut(|rule| match scripts.load(rule, environment.rule_folder) {
             Ok(()) => true,
             Err(e) => {
-                report.firewall_errors += usize::from(rule.firewall);
-                report.error_texts.push(Arc::clone(&rule.text));
-                report.errors.push((rule.place.clone(), e));
+                report.refused(&rule.text, &rule.place, rule.firewall, e);
                 false
             }
         });
         order::sort(&mut rules, &config.action_order);
         let mut sets = SetsBuilder::new();
-        let mut names = Names::default();
-        let old = environment.previous.map(|d| &d.names).filter(|n| n.len() <= NAMES_MAX);
-        for name in (0..).map_while(|n| old.and_then(|o| o.name(n))) {
-            names.intern(name);
-        }
+        let (mut names, names_kept) = names_after(environment.previous);
         scripts.intern(&mut names);
-        let names_kept = old.is_some();
         let reputation = environment.reputation.clone();
         let stream_events = Cell::new(0);
         let stream_event = |name: &str| {
@@ -345,23 +379,16 @@ impl Detect {
                     compiled.push(c);
                     facts.push(RuleFacts::of(rule, environment.keep_trees));
                 }
-                Err(Refused::Error(e) | Refused::Unsupported(e)) if rule.firewall => {
-                    report.firewall_errors += 1;
-                    report.error_texts.push(rule.text);
-                    report.errors.push((rule.place, e));
+                Err(Refused::Unsupported(e)) if !rule.firewall => report.set_aside.push((rule.place, e)),
+                Err(Refused::Error(e) | Refused::Unsupported(e)) => {
+                    report.refused(&rule.text, &rule.place, rule.firewall, e);
                 }
-                Err(Refused::Error(e)) => {
-                    report.error_texts.push(rule.text);
-                    report.errors.push((rule.place, e));
-                }
-                Err(Refused::Unsupported(e)) => report.set_aside.push((rule.place, e)),
             }
         }
         facts.shrink_to_fit();
         let Gathered { grouped, ip_only, of_firewall, before_flow, thresholds, files, buffers } = of;
-        report.loaded = facts.len();
         report.ip_only = ip_only.len();
-        report.prefiltered = grouped.iter().filter(|g| g.rule < OF_TRANSACTION && g.trigger.is_pattern()).count();
+        report.rules(&compiled, &grouped);
         let mut cache = MatcherCache::new(config.mpm_algo);
         if let Some(settings) = &config.cache {
             cache = cache.with_store(settings);
@@ -370,14 +397,9 @@ impl Detect {
         report.groups = counts;
         let txs = txs.finish(&mut cache);
         let frames = frames.finish(&mut cache);
-        report.transactions = compiled.iter().filter(|c| c.tx.is_some()).count();
-        report.prefiltered += compiled.iter().filter_map(|c| c.tx.as_ref()).filter(|t| t.is_prefiltered()).count();
-        report.prefiltered += compiled.iter().filter_map(|c| c.frame.as_ref()).filter(|f| f.is_prefiltered()).count();
         let (matchers, used) = cache.finish()?;
         report.cache = used;
-        report.matchers = matchers.len();
-        report.patterns = matchers.iter().map(Matcher::patterns).sum();
-        report.matcher_memory = matchers.iter().map(Matcher::memory).sum();
+        report.matchers(&matchers);
         let lineage = Lineage::new(&facts, environment.previous, names_kept);
         let before = environment.previous.map(|d| (&d.thresholds, lineage.of_previous()));
         let (thresholds, unused) = Thresholds::new(&facts, &thresholds, environment.thresholds, before);
@@ -436,11 +458,15 @@ impl Detect {
         !self.frames.is_empty()
     }
 
-    /// Whether any rule inspects one of these buffers.
-    pub fn uses(&self, buffers: &[&str]) -> bool {
-        buffers.iter().any(|b| self.buffers.contains(*b))
-            || (self.scripts.ja3 && buffers.iter().any(|b| b.starts_with("ja3")))
-            || (self.scripts.hassh && buffers.iter().any(|b| b.starts_with("ssh.hassh")))
+    /// Whether any rule needs what parsers compute only on demand.
+    pub fn uses(&self, extra: Extra) -> bool {
+        let asked = match extra {
+            Extra::Ja3 => self.scripts.ja3,
+            Extra::Hassh => self.scripts.hassh,
+            Extra::Ja4 | Extra::Arguments => false,
+        };
+        let mut buffers = self.protocols.iter().flat_map(|p| p.buffers);
+        asked || buffers.any(|b| b.extra == Some(extra) && self.buffers.contains(b.name))
     }
 
     /// The progress value of a complete transaction, by direction.

@@ -159,6 +159,7 @@ impl CompiledEffect {
     }
 
     /// Applies the effect. Without a flow or a host table, effects on them do nothing.
+    // It stays whole: a flat match over the effects.
     pub fn apply(&self, target: &mut EffectTarget<'_>) {
         match self {
             CompiledEffect::FlowBit { names, op } => {

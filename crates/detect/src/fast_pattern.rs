@@ -141,11 +141,7 @@ pub fn literal_strength(bytes: &[u8], nocase: bool) -> u32 {
 
 /// How selective literals of a buffer are in general: buffers that look alike in nearly every transaction rank low.
 pub(crate) fn priority(buffer: &str) -> u8 {
-    match buffer {
-        "http.method" | "http.stat_code" | "http.stat_msg" | "http.protocol" | "http.connection"
-        | "http.content_len" | "http.accept_enc" | "http.header_names" => 0,
-        _ => 1,
-    }
+    u8::from(info::buffer(buffer).is_none_or(|b| !b.is_common))
 }
 
 /// The rank of a literal: longer first, then more varied.

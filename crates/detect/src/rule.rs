@@ -159,6 +159,99 @@ impl From<CompileError> for Refused {
     }
 }
 
+/// The checks on packets and flows, cheapest first.
+fn checks_of(rule: &Rule, of_tx: bool, env: &mut CheckEnv<'_>) -> Result<Vec<CompiledCheck>, Refused> {
+    let mut checks = Vec::with_capacity(rule.checks.len() + 1);
+    match &rule.protocol {
+        // The parser that owns the transaction implies the protocol.
+        Protocol::App(_) if of_tx => {}
+        Protocol::App(name) => {
+            let check = Check::AppProto { name: name.clone(), negated: false, mode: AppProtoMode::Final };
+            checks.push(CompiledCheck::compile(&check, env)?);
+        }
+        _ => match rule.hook.as_deref() {
+            None | Some("all") => {}
+            Some("flow_start") => checks.push(CompiledCheck::FLOW_START),
+            Some("pre_flow" | "pre_stream") if rule.firewall => {}
+            Some("pre_flow") if firewall::is_before_flow(rule) => firewall::asks_of_flow(rule)?,
+            Some(h) => return Err(Refused::Unsupported(format!("this build does not have the hook {h}"))),
+        },
+    }
+    let elsewhere = |c: &Check| matches!(c, Check::Lua(_)) || (of_tx && kind::is_of_transaction(c));
+    for c in rule.checks.iter().filter(|c| !elsewhere(c)) {
+        checks.push(CompiledCheck::compile(c, env)?);
+    }
+    checks.sort_by_key(CompiledCheck::cost);
+    Ok(checks)
+}
+
+/// The inspected buffers of packets.
+#[derive(Default)]
+struct Buffers {
+    payload: Vec<Inspection>,
+    headers: Vec<(PacketBuffer, Inspection)>,
+}
+
+impl Buffers {
+    fn of(rule: &Rule, env: &mut CheckEnv<'_>, limits: &InspectLimits) -> Result<Buffers, Refused> {
+        let mut all = Buffers::default();
+        for b in rule.buffers.iter().filter(|b| !b.app) {
+            if b.absent.is_some() {
+                return Err(Refused::Unsupported(format!("absent is not possible for {}", b.buffer)));
+            }
+            let mut compiled = Inspection {
+                transforms: CompiledTransforms::compile(&b.transforms, limits.pcre)?,
+                checks: CompiledBuffer::compile(b, limits)?,
+            };
+            compiled.checks.resolve(&b.buffer, env.names, env.sets)?;
+            if kind::is_payload(&b.buffer) {
+                all.payload.push(compiled);
+            } else if let Some(p) = PacketBuffer::from_name(&b.buffer) {
+                all.headers.push((p, compiled));
+            } else {
+                return Err(Refused::Unsupported(format!("this build does not have the buffer {}", b.buffer)));
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// What a match does besides the rule's action.
+#[derive(Default)]
+struct Acts {
+    effects: Vec<CompiledEffect>,
+    tags: Vec<Tag>,
+    scope: Option<ActionScope>,
+    also_alert: bool,
+}
+
+impl Acts {
+    fn of(rule: &Rule, of_tx: bool, env: &mut CheckEnv<'_>) -> Result<Acts, Refused> {
+        let mut acts = Acts::default();
+        for e in &rule.effects {
+            match e {
+                Effect::Tag(t) => acts.tags.push(*t),
+                Effect::Action { action: Action::Alert, .. } if rule.action != Action::Alert => acts.also_alert = true,
+                // Firewall actions are in the firewall's own tables.
+                Effect::Action { .. } if rule.firewall => {}
+                // Handled before the flow is known.
+                e if (rule.firewall || firewall::is_before_flow(rule)) && firewall::untracks(e) => {}
+                Effect::Action { action, scope: s } if *action == rule.action => match s {
+                    Some(ActionScope::Hook | ActionScope::Transaction) if !of_tx => {
+                        return Err(Refused::Unsupported("an action for a hook or transaction".into()));
+                    }
+                    s => acts.scope = *s,
+                },
+                Effect::Action { .. } => {
+                    return Err(Refused::Unsupported("two actions besides alert in one rule".into()));
+                }
+                e => acts.effects.extend(CompiledEffect::compile(e, env.names)?),
+            }
+        }
+        Ok(acts)
+    }
+}
+
 impl CompiledRule {
     /// Compiles `rule`.
     pub(crate) fn compile(
@@ -180,69 +273,10 @@ impl CompiledRule {
         };
         let header = Header::compile(rule, sets)
             .ok_or_else(|| Refused::Error("too many distinct address or port lists in all rules".into()))?;
-        let mut checks = Vec::with_capacity(rule.checks.len() + 1);
         let of_tx = kind == RuleKind::AppTransaction;
-        match &rule.protocol {
-            // The parser that owns the transaction implies the protocol.
-            Protocol::App(_) if of_tx => {}
-            Protocol::App(name) => {
-                let check = Check::AppProto { name: name.clone(), negated: false, mode: AppProtoMode::Final };
-                checks.push(CompiledCheck::compile(&check, env)?);
-            }
-            _ => match rule.hook.as_deref() {
-                None | Some("all") => {}
-                Some("flow_start") => checks.push(CompiledCheck::FLOW_START),
-                Some("pre_flow" | "pre_stream") if rule.firewall => {}
-                Some("pre_flow") if firewall::is_before_flow(rule) => firewall::asks_of_flow(rule)?,
-                Some(h) => return Err(Refused::Unsupported(format!("this build does not have the hook {h}"))),
-            },
-        }
-        let elsewhere = |c: &Check| matches!(c, Check::Lua(_)) || (of_tx && kind::is_of_transaction(c));
-        for c in rule.checks.iter().filter(|c| !elsewhere(c)) {
-            checks.push(CompiledCheck::compile(c, env)?);
-        }
-        checks.sort_by_key(CompiledCheck::cost);
-        let (mut payload, mut headers) = (Vec::new(), Vec::new());
-        for b in rule.buffers.iter().filter(|b| !b.app) {
-            if b.absent.is_some() {
-                return Err(Refused::Unsupported(format!("absent is not possible for {}", b.buffer)));
-            }
-            let mut compiled = Inspection {
-                transforms: CompiledTransforms::compile(&b.transforms, limits.pcre)?,
-                checks: CompiledBuffer::compile(b, limits)?,
-            };
-            compiled.checks.resolve(&b.buffer, env.names, env.sets)?;
-            if kind::is_payload(&b.buffer) {
-                payload.push(compiled);
-            } else if let Some(p) = PacketBuffer::from_name(&b.buffer) {
-                headers.push((p, compiled));
-            } else {
-                return Err(Refused::Unsupported(format!("this build does not have the buffer {}", b.buffer)));
-            }
-        }
-        let mut effects = Vec::new();
-        let mut tags = Vec::new();
-        let (mut scope, mut also_alert) = (None, false);
-        for e in &rule.effects {
-            match e {
-                Effect::Tag(t) => tags.push(*t),
-                Effect::Action { action: Action::Alert, .. } if rule.action != Action::Alert => also_alert = true,
-                // Firewall actions are in the firewall's own tables.
-                Effect::Action { .. } if rule.firewall => {}
-                // Handled before the flow is known.
-                e if (rule.firewall || firewall::is_before_flow(rule)) && firewall::untracks(e) => {}
-                Effect::Action { action, scope: s } if *action == rule.action => match s {
-                    Some(ActionScope::Hook | ActionScope::Transaction) if !of_tx => {
-                        return Err(Refused::Unsupported("an action for a hook or transaction".into()));
-                    }
-                    s => scope = *s,
-                },
-                Effect::Action { .. } => {
-                    return Err(Refused::Unsupported("two actions besides alert in one rule".into()));
-                }
-                e => effects.extend(CompiledEffect::compile(e, env.names)?),
-            }
-        }
+        let checks = checks_of(rule, of_tx, env)?;
+        let Buffers { payload, headers } = Buffers::of(rule, env, limits)?;
+        let Acts { effects, tags, scope, also_alert } = Acts::of(rule, of_tx, env)?;
         let number = u32::try_from(number).map_err(|_| Refused::Error("too many rules".into()))?;
         let (mut tx, mut frame) = (None, None);
         if rule.buffers.iter().any(frame::is_frame) {

@@ -10,7 +10,7 @@ use margay_flow::{CapturedVars, Direction, FlowAction};
 use margay_packet::{L3, Packet, PacketSource};
 
 use crate::ahead::{AHEAD_MIN, SearchPlan};
-use crate::buffer::PacketBuffer;
+use crate::buffer::{PacketBuffer, bytes};
 use crate::checks::header;
 use crate::counters::DetectCounters;
 use crate::dataset::SetHit;
@@ -377,7 +377,7 @@ impl<W: Watch> State<W> {
 
     fn scan_headers(&mut self, group: &Group, packet: &Packet<'_>) {
         for h in group.headers() {
-            if let Some(data) = PacketBuffer::from_index(h).and_then(|b| b.get(packet)) {
+            if let Some(data) = PacketBuffer::from_index(h).and_then(|b| bytes(b, packet)) {
                 self.scan(group, Source::Header(h), data);
             }
         }

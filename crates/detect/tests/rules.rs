@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use margay_detect::buffer::PacketBuffer;
+use margay_detect::buffer::{PacketBuffer, bytes};
 use margay_detect::checks::{CheckEnv, CheckInput, CompiledCheck, Names};
 use margay_detect::fast_pattern;
 use margay_detect::inspect::{CompileError, CompiledBuffer, InspectContext, InspectLimits};
@@ -72,7 +72,7 @@ fn matches(rule: &Compiled, p: &Packet<'_>, s: &mut Scratch) -> bool {
     right
         && rule.checks.iter().all(|c| c.holds(&input))
         && rule.buffers.iter().all(|(buffer, transforms, checks)| {
-            let Some(data) = buffer.get(p).filter(|d| !d.is_empty()) else { return false };
+            let Some(data) = bytes(*buffer, p).filter(|d| !d.is_empty()) else { return false };
             let data = transforms.apply(data, &mut s.transform, s.inspect.pcre_scratch());
             checks.matches(data, &mut s.inspect)
         })

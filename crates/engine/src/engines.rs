@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use margay_app::Extra;
 use margay_app::file::FileWants;
 use margay_config::{Capture, Config, ConfigError, RunOptions};
 use margay_detect::DetectConfig;
@@ -86,9 +87,9 @@ impl EngineSet {
         self.all().any(|(_, l)| l.detect.as_ref().is_some_and(|d| d.wants_frames()))
     }
 
-    /// Whether rules use one of these buffers.
-    pub(crate) fn uses(&self, buffers: &[&str]) -> bool {
-        self.all().any(|(_, l)| l.detect.as_ref().is_some_and(|d| d.uses(buffers)))
+    /// Whether rules need what parsers compute only on demand.
+    pub(crate) fn uses(&self, extra: Extra) -> bool {
+        self.all().any(|(_, l)| l.detect.as_ref().is_some_and(|d| d.uses(extra)))
     }
 }
 

@@ -17,9 +17,13 @@ use margay_rules::ast::{GlobalThreshold, Place};
 use margay_rules::{ConfigProblem, Context, Loader, Message, RuleError, Severity, StrictKeywords};
 use margay_stream::StreamEvent;
 
-use crate::analysis::{self, GroupSettings};
+use crate::analysis::GroupSettings;
 use crate::worker::RuleTexts;
 use crate::{Failed, settings};
+
+mod report;
+
+use report::{check_firewall, failed_rules, say_missing, say_problems, say_set_aside, write_reports};
 
 /// Numbers of rules by result.
 #[derive(Debug, Clone, Copy, Default)]
@@ -180,15 +184,12 @@ pub(crate) fn classes_and_references(classes: &Config, references: &Config, ctx:
     bad
 }
 
-/// Loads the rules of a run or of a tenant, with everything that belongs to them. `previous` rules make it a reload.
+/// The context of rules: variables, classes and references.
 ///
 /// # Errors
-/// With `--init-errors-fatal` and `-T`, anything that could not be loaded. Always, a pattern matcher that is not available.
-/// In a reload, also a file that cannot be read, or a result without rules: that is a mistake, or a file that is still being
-/// written, and the active rules are better.
-pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
-    let Source { config, rules: named_in, options, ips, settings, dir, tenant, previous, sets, explain } = *source;
-    let fatal = options.init_errors_fatal || options.test;
+/// With `fatal`, anything invalid in them. Always, an invalid limit of rules.
+fn rule_context(source: &Source<'_>, fatal: bool) -> Result<Context, Failed> {
+    let Source { config, rules: named_in, options, ips, .. } = *source;
     let mut ctx = context(named_in, options, ips);
     ctx.max_rules = max_rules(config, ctx.max_rules)?;
     // A tenant without classes or references uses the engine's.
@@ -205,15 +206,21 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     if (broken || !wrong.is_empty()) && fatal {
         return Err(Failed::new("suricata", "initializing detection engine failed."));
     }
+    Ok(ctx)
+}
 
+/// Loads the rules of a run or of a tenant, with everything that belongs to them. `previous` rules make it a reload.
+///
+/// # Errors
+/// With `--init-errors-fatal` and `-T`, anything that could not be loaded. Always, a pattern matcher that is not available.
+/// In a reload, also a file that cannot be read, or a result without rules: that is a mistake, or a file that is still being
+/// written, and the active rules are better.
+pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
+    let Source { config, rules: named_in, options, settings, dir, tenant, previous, sets, explain, .. } = *source;
+    let fatal = options.init_errors_fatal || options.test;
+    let mut ctx = rule_context(source, fatal)?;
     let (paths, missing) = if tenant { tenant_files(named_in) } else { files(config, options) };
-    for m in &missing {
-        if fatal {
-            error!("detect", "No rule files match the pattern {m}");
-        } else {
-            warning!("detect", "No rule files match the pattern {m}");
-        }
-    }
+    say_missing(&missing, fatal);
     let named = paths.len() + missing.len();
     let mut datasets = datasets(config, options, fatal, sets)?;
     let mut loader = Loader::new(&ctx).with_check(|rule| match datasets.rule(rule) {
@@ -238,31 +245,9 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
         }
     }
     let mut set = loader.finish();
-    for e in &set.errors {
-        for m in &e.messages {
-            say(m);
-        }
-    }
-    for w in &set.warnings {
-        say(&w.message);
-    }
+    say_problems(&set);
     let failed = set.failed();
-    let firewall = |r: &margay_rules::ast::Rule| r.firewall;
-    let firewall_failed =
-        set.errors.iter().filter(|e| e.firewall).count() + set.set_aside.iter().filter(|r| firewall(r)).count();
-    if firewall_failed > 0 {
-        for r in set.set_aside.iter().filter(|r| firewall(r)) {
-            let what = r.missing.join(", ");
-            error!("detect", "{}: line {}: this build does not have {what}", r.place.file, r.place.line);
-        }
-        return Err(Failed::new(
-            "firewall",
-            format!("{firewall_failed} firewall rules cannot be loaded: {FAIL_CLOSED}"),
-        ));
-    }
-    if policies.is_some() {
-        info!("firewall", "{} firewall rules loaded", set.rules.iter().filter(|r| firewall(r)).count());
-    }
+    check_firewall(&set, policies.is_some())?;
     let aside = set.set_aside.len();
     if fatal && (failed > 0 || unread > 0 || !missing.is_empty()) {
         processed(named, set.rules.len(), failed, set.skipped.len(), aside);
@@ -275,15 +260,7 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     if had && named > 0 && set.accepted() == 0 {
         return Err(Failed::new("detect", format!("{named} rule files are named, and no rule of them loads")));
     }
-    for r in &set.set_aside {
-        info!(
-            "rules",
-            "{}: line {}: set aside: this build does not have {}",
-            r.place.file,
-            r.place.line,
-            r.missing.join(", ")
-        );
-    }
+    say_set_aside(&set);
     let global = thresholds(named_in, &ctx, fatal)?;
     let reputation = reputation(config)?;
     let countries = countries(config, fatal)?;
@@ -319,26 +296,16 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     if fatal && !report.errors.is_empty() {
         return Err(Failed::new("suricata", "Loading signatures failed."));
     }
-    if options.engine_analysis && !tenant {
+    if !tenant {
         reported.retain(|r| !report.errors.iter().any(|(place, _)| *place == r.place));
-        analysis::write(config, dir, &reported)?;
-    }
-    if groups.dump && !tenant {
-        match options.engine_analysis {
-            true => analysis::write_groups(&groups, dir, reported.iter())?,
-            false => analysis::write_groups(&groups, dir, detect.rules().iter().filter_map(|r| r.tree()))?,
-        }
+        write_reports(source, &groups, &detect, &reported)?;
     }
     if aside > 0 {
         notice!("rules", "{aside} rules need protocols or features that are not in this release and are set aside");
     }
     let texts = RuleTexts::new(detect.rules().len(), std::mem::take(&mut ctx.references));
-    let refused = set.errors.iter().filter(|e| !e.silent);
-    let mut refused: Vec<FailedRule> = refused.take(FAILED_MAX).map(FailedRule::of).collect();
-    let uncompiled = report.errors.iter().zip(&report.error_texts).take(FAILED_MAX.saturating_sub(refused.len()));
-    refused.extend(uncompiled.map(|((place, reason), text)| FailedRule::new(text, reason.clone(), place)));
     Ok(Loaded {
-        failed: refused,
+        failed: failed_rules(&set, &report),
         at: settings::now(),
         counts: Counts {
             loaded: report.loaded as u64,

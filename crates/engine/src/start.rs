@@ -6,15 +6,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use margay_app::Extra;
 use margay_app::file::FileEngine;
 use margay_app::tls::store::CertificateStore;
-use margay_config::{Capture, Checksums, Cli, Command, Config, Level, Own, RuleFiles, RunOptions};
+use margay_config::{Capture, Checksums, Cli, Command, Config, Own, RunOptions};
 use margay_detect::{Detect, DetectState};
 use margay_flow::FlowTable;
 use margay_output::event::EventType;
 use margay_output::{error, info, notice, warning};
 use margay_packet::Decoder;
-use margay_stream::{StreamEngine, UrgentPolicy};
+use margay_stream::{StreamConfig, StreamEngine, UrgentPolicy};
 
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
@@ -28,9 +29,13 @@ use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
 use crate::worker::{AppStage, FrameVerdict, Pipeline, Stages, Worker};
 use crate::{
-    Failed, ctl, dry, engines, explain, files, info as about, listing, live, logging, notices, rule_check, settings,
-    threads, watched,
+    Failed, ctl, dry, engines, explain, files, info as about, listing, live, logging, rule_check, settings, threads,
+    watched,
 };
+
+mod modes;
+
+use modes::{check_modes, dump, introduce, is_live, policies, watching};
 
 /// Runs a command line (without the program's name). The exit status is Suricata's: 0, or 1 after an error message.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -114,38 +119,12 @@ pub(crate) fn configuration(options: &RunOptions) -> Result<Config, Failed> {
     Ok(config)
 }
 
-/// Logs the settings of a run without a configuration.
-fn tell_built_in(config: &Config, options: &RunOptions, dir: &Path) {
-    const OTHER: &str = "/etc/suricata/suricata.yaml";
-    if !config.is_built_in() {
-        return;
-    }
-    let other = if Path::new(OTHER).exists() { format!("; -c {OTHER} takes Suricata's") } else { String::new() };
-    info!(
-        "conf-yaml-loader",
-        "no configuration (-c, {CONFIGURATION}): the built-in one holds, logs go to \"{}\"{other}",
-        dir.display()
-    );
-    let rules = config.node("rule-files").is_some_and(|n| n.values().next().is_some());
-    let wanted = !options.disable_detection && options.rules == RuleFiles::Configured && !rules;
-    if wanted && !options.firewall && options.firewall_rules.is_none() {
-        notice!("rules", "no rules are named: events are logged and nothing alerts; -S FILE loads rules");
-    }
-}
-
 fn start(options: &RunOptions) -> Result<(), Failed> {
     let began = Instant::now();
     threads::tell_of_panics();
     let config = configuration(options)?;
     if options.dump_config {
-        let mut out = std::io::stdout().lock();
-        return match config.dump(&mut out) {
-            // A reader that closed the pipe is not an error.
-            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(Failed::new("suricata", format!("cannot print the settings: {e}")))
-            }
-            _ => Ok(()),
-        };
+        return dump(&config);
     }
     refuse(options)?;
     let service = Service::begin(&config, options)?;
@@ -153,65 +132,20 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let options = &service.options;
     let dir = log_dir(&config, options)?;
     logging::open(&config, options, &dir)?;
-    notice!("suricata", "{} running in USER mode", about::version());
-    for note in config.notes() {
-        match note.level {
-            Level::Warning => warning!("conf-yaml-loader", "{note}"),
-            Level::Info => info!("conf-yaml-loader", "{note}"),
-        }
-    }
-    tell_built_in(&config, options, &dir);
-    notices::say(&config, options);
+    introduce(&config, options, &dir);
     service.tell();
-    let queues = matches!(options.capture, Some(Capture::Nfqueue(_)));
-    let interfaces = queues
-        || matches!(
-            options.capture,
-            Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::AfXdp(_) | Capture::Pcap(_))
-        );
-    if !interfaces && options.runmode.as_deref().or(config.get("runmode")) == Some("workers") {
-        info!(
-            "runmodes",
-            "the run mode \"workers\" is for interfaces: a capture file has one worker, and several with \"autofp\""
-        );
-    }
-    if interfaces && options.simulate_ips && !queues {
-        return Err(Failed::new(
-            "suricata",
-            "--simulate-ips is for capture files; interfaces are inline with copy-mode: ips, and passive without",
-        ));
-    }
+    let live = is_live(options);
     let inline = live::is_inline(&config, options);
     let ips = options.simulate_ips || inline;
-    if settings::is_firewall(&config, options)? {
-        if !ips {
-            return Err(Failed::new(
-                "firewall",
-                "firewall mode drops packets: it needs an inline mode, or --simulate-ips",
-            ));
-        }
-        if options.disable_detection {
-            return Err(Failed::new(
-                "firewall",
-                "firewall mode needs detection: it cannot go with --disable-detection",
-            ));
-        }
-    }
-    let midstream = settings::flag(&config, "stream.midstream", false)?;
-    let mut policies =
-        Policies::from_config(&config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
-    if inline {
-        policies.spare_midstream(&config);
-        notice!("suricata", "running inline: packets are dropped where rules or policies say so");
-    }
-
+    check_modes(&config, options, live, ips)?;
+    let policies = policies(&config, ips, inline)?;
     info!("exception-policy", "master exception-policy set to: {}", config.get("exception-policy").unwrap_or("auto"));
 
     let source = match &options.capture {
         Some(Capture::File(path)) if !options.engine_analysis => Some(files::open(&config, options, path, false)?),
         _ => None,
     };
-    let devices = match interfaces && !options.engine_analysis && !options.test {
+    let devices = match live && !options.engine_analysis && !options.test {
         true => Some(live::Plan::new(&config, options)?),
         false => None,
     };
@@ -245,45 +179,19 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let signals = Arc::new(Signals::install().map_err(signal)?);
     let profiling = Profiling::of(&config, &dir)?;
     let autofp = parallel::autofp(&config, options)?;
-    let costs = parallel::PacketCosts::is_wanted(&config);
-    if costs && (autofp.is_some() || profiling.is_some() || source.is_none()) {
-        let why =
-            "margay.packet-costs measures one worker on a capture file (-r, runmode single), and no rules beside it";
-        return Err(Failed::new("profiling", why));
-    }
-    let watching = match &profiling {
-        Some(p) => Watching::Profile(p.every),
-        None if costs => Watching::Packets,
-        None => Watching::Nobody,
-    };
+    let watching = watching(&config, profiling.as_ref(), autofp.is_none() && source.is_some())?;
     let run = Run { options, policies, autofp };
     let control = Control::new(config, options.clone(), ips, dir, Arc::new(engines), Arc::clone(&signals), watching)?;
     let _ = control.service.set(Arc::clone(&service));
     control.serve_signals(wakes)?;
     // A capture file can be read without the socket.
-    let listening = match socket.map(|path| socket::listen(&control, &path)) {
-        Some(Err(f)) if !socket_mode && !options.init_errors_fatal => {
-            warning!(f.module, "{}", f.message);
-            None
-        }
-        other => other.transpose()?,
-    };
+    let must_listen = socket_mode || options.init_errors_fatal;
+    let listening = socket.map(|path| listen(&control, &path, must_listen)).transpose()?.flatten();
     let web = service.take_web();
     if listening.is_some() || web.is_some() {
         watched::start(&control, web)?;
     }
-    if let Some(input) = source {
-        notice!("threads", "Threads created -> W: {}   Engine started.", run.autofp.map_or(1, |a| a.workers));
-        let alerts = run.read(&control, input, &control.dir, 0)?;
-        info!("counters", "Alerts: {alerts}");
-    } else if let Some(plan) = devices {
-        plan.run(&control, options, &policies, late)?;
-    } else {
-        control.ready()?;
-        notice!("threads", "Threads created ->   Engine started.");
-        run.serve_queue(&control);
-        notice!("suricata", "Signal Received.  Stopping engine.");
-    }
+    run.capture(&control, source, devices, late)?;
     // Ends the clients of the socket.
     signals.ask_to_stop();
     service.stopping();
@@ -294,6 +202,42 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     match control.failed.get() {
         Some(f) => Err(Failed::new(f.module, f.message.clone())),
         None => Ok(()),
+    }
+}
+
+/// Listens on the socket. A failure is an error only if the socket `must` work.
+fn listen(control: &Arc<Control>, path: &Path, must: bool) -> Result<Option<socket::Socket>, Failed> {
+    match socket::listen(control, path) {
+        Err(f) if !must => {
+            warning!(f.module, "{}", f.message);
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
+}
+
+impl Run<'_> {
+    /// Inspects packets until their source ends or the engine stops: a file, interfaces, or files that the socket names.
+    fn capture(
+        &self,
+        control: &Arc<Control>,
+        source: Option<files::Input>,
+        devices: Option<live::Plan>,
+        late: bool,
+    ) -> Result<(), Failed> {
+        if let Some(input) = source {
+            notice!("threads", "Threads created -> W: {}   Engine started.", self.autofp.map_or(1, |a| a.workers));
+            let alerts = self.read(control, input, &control.dir, 0)?;
+            info!("counters", "Alerts: {alerts}");
+        } else if let Some(plan) = devices {
+            plan.run(control, self.options, &self.policies, late)?;
+        } else {
+            control.ready()?;
+            notice!("threads", "Threads created ->   Engine started.");
+            self.serve_queue(control);
+            notice!("suricata", "Signal Received.  Stopping engine.");
+        }
+        Ok(())
     }
 }
 
@@ -448,11 +392,10 @@ pub(crate) fn app_wants(
     set: &EngineSet,
     shown: settings::JaWants,
 ) -> Result<AppWants, Failed> {
-    let hassh = ["ssh.hassh", "ssh.hassh.server", "ssh.hassh.string", "ssh.hassh.server.string"];
     let ja = settings::JaWants {
-        ja3: set.uses(&["ja3.hash", "ja3.string", "ja3s.hash", "ja3s.string"]) || shown.ja3,
-        ja4: set.uses(&["ja4.hash"]) || shown.ja4,
-        hassh: set.uses(&hassh) || shown.hassh,
+        ja3: set.uses(Extra::Ja3) || shown.ja3,
+        ja4: set.uses(Extra::Ja4) || shown.ja4,
+        hassh: set.uses(Extra::Hassh) || shown.hassh,
     };
     Ok(AppWants {
         files: match options.disable_hashing {
@@ -460,7 +403,7 @@ pub(crate) fn app_wants(
             false => set.file_wants(),
         },
         frames: set.wants_frames(),
-        arguments: set.uses(&["http.arg"]),
+        arguments: set.uses(Extra::Arguments),
         ssh: settings::ssh(config, ja.hassh)?,
         tls: settings::tls(config, ja)?,
     })
@@ -508,21 +451,17 @@ impl Part {
     }
 }
 
-/// Creates one of several workers.
-///
-/// # Errors
-/// As [`worker`].
-#[allow(clippy::too_many_arguments)]
-pub(crate) fn worker_of(
-    config: &Config,
-    options: &RunOptions,
-    ips: bool,
-    policies: &Policies,
-    engines: Arc<EngineSet>,
-    dir: &Path,
-    watching: &Watching,
-    part: Part,
-) -> Result<Worker, Failed> {
+/// The store of certificates; with `quiet`, one that stores nothing.
+fn certificates(config: &Config, dir: &Path, quiet: bool) -> Result<CertificateStore, Failed> {
+    match settings::certificate_folder(config, dir)? {
+        Some(folder) if !quiet => CertificateStore::new(folder.clone())
+            .map_err(|e| Failed::new("log-tlsstore", format!("cannot make the folder {}: {e}", folder.display()))),
+        _ => Ok(CertificateStore::default()),
+    }
+}
+
+/// The settings of a worker's streams.
+fn stream_of(config: &Config, options: &RunOptions, ips: bool, part: &Part) -> Result<StreamConfig, Failed> {
     let mut stream = settings::stream(config, ips)?;
     if ips && !options.simulate_ips {
         // On a live network, harmless irregularities are let pass: hosts retransmit, and half of a connection may take
@@ -539,6 +478,25 @@ pub(crate) fn worker_of(
     stream.remembered = usize::try_from(part.of(stream.remembered as u64)).unwrap_or(usize::MAX);
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation)?;
     (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
+    Ok(stream)
+}
+
+/// Creates one of several workers.
+///
+/// # Errors
+/// As [`worker`].
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn worker_of(
+    config: &Config,
+    options: &RunOptions,
+    ips: bool,
+    policies: &Policies,
+    engines: Arc<EngineSet>,
+    dir: &Path,
+    watching: &Watching,
+    part: Part,
+) -> Result<Worker, Failed> {
+    let stream = stream_of(config, options, ips, &part)?;
     let mut flow = settings::flow(config)?;
     let keys = HashKeys::of(options);
     (flow.hash_key, flow.id_key) = (keys.table, keys.ids);
@@ -573,11 +531,7 @@ pub(crate) fn worker_of(
     let wants =
         app_wants(config, options, &engines, settings::JaWants { ja3: scripts.ja3, ja4, hassh: scripts.hassh })?;
     settings::check_store(&files, wants.files.store);
-    let certificates = match settings::certificate_folder(config, dir)? {
-        Some(folder) if !quiet => CertificateStore::new(folder.clone())
-            .map_err(|e| Failed::new("log-tlsstore", format!("cannot make the folder {}: {e}", folder.display())))?,
-        _ => CertificateStore::default(),
-    };
+    let certificates = certificates(config, dir, quiet)?;
     let shared = margay_app::Shared {
         certificates,
         files: FileEngine::new(&files, wants.files).map_err(|e| Failed::new("files", e.to_string()))?,

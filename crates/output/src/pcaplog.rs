@@ -21,6 +21,7 @@ use margay_capture::{FILE_HEADER_LEN, FilterSet, PcapWriter, RECORD_HEADER_LEN, 
 use margay_packet::{LinkType, Packet, PacketSource, Time};
 
 use crate::log::{Level, log};
+use crate::sinks::identity;
 
 /// Smallest `limit`, in bytes.
 pub const MIN_LIMIT: u64 = 4 * 1024 * 1024;
@@ -401,11 +402,6 @@ impl PcapLog {
             log(Level::Error, "log-pcap", format_args!("{}: cannot be written: {e}", o.path.display()));
         }
     }
-}
-
-fn identity(meta: &std::fs::Metadata) -> (u64, u64) {
-    use std::os::unix::fs::MetadataExt;
-    (meta.dev(), meta.ino())
 }
 
 impl PcapLog {

@@ -1,25 +1,13 @@
-//! Contents for buffers of digests and serial numbers. Those buffers are in one case and have one form.
+//! Contents for buffers whose text has a form that its protocol declares ([`Form`]): digests and serial numbers.
+
+use margay_app::Form;
 
 use crate::ast::{BufferCheck, Content};
 use crate::builder::Builder;
 use crate::error::Fail;
 
-/// A buffer whose text is in one case.
-struct Digest {
-    buffer: &'static str,
-    module: &'static str,
-    upper: bool,
-}
-
-const DIGESTS: &[Digest] = &[
-    Digest { buffer: "ja3.hash", module: "detect-tls-ja3-hash", upper: false },
-    Digest { buffer: "ja3s.hash", module: "detect-tls-ja3s-hash", upper: false },
-    Digest { buffer: "ssh.hassh", module: "detect-ssh-hassh", upper: false },
-    Digest { buffer: "ssh.hassh.server", module: "detect-ssh-hassh-server", upper: false },
-    Digest { buffer: "tls.cert_fingerprint", module: "detect-tls-cert-fingerprint", upper: false },
-    Digest { buffer: "tls.cert_serial", module: "detect-tls-cert-serial", upper: true },
-];
-
+/// Digits of an MD5 digest.
+const MD5: usize = 32;
 /// Digits of a SHA-1 fingerprint with colons between them.
 const FINGERPRINT: usize = 59;
 
@@ -28,71 +16,80 @@ pub(crate) fn fold(b: &mut Builder<'_>) -> Result<(), Fail> {
     let sid = b.rule.sid;
     let mut redundant = Vec::new();
     for g in b.groups.iter_mut().filter(|g| g.checks.transforms.is_empty()) {
-        let Some(d) = DIGESTS.iter().find(|d| d.buffer == g.checks.buffer) else { continue };
+        let Some(info) = g.info else { continue };
+        let Some((module, upper)) = case(info.form) else { continue };
         for c in &mut g.checks.checks {
             let BufferCheck::Content(c) = c else { continue };
             if c.nocase {
-                redundant.push(d);
+                redundant.push((info.name, module, upper));
             }
-            d.check(c, sid)?;
-            if d.upper {
+            check(info.name, info.form, c, sid)?;
+            if upper {
                 c.bytes.make_ascii_uppercase();
             } else {
                 c.bytes.make_ascii_lowercase();
             }
         }
     }
-    for d in redundant {
-        let case = if d.upper { "uppercased" } else { "lowercased" };
+    for (name, module, upper) in redundant {
+        let case = if upper { "uppercased" } else { "lowercased" };
         b.warn(
-            d.module,
+            module,
             format!(
-                "rule {sid}: {} should not be used together with nocase, since the rule is automatically {case} anyway \
-                 which makes nocase redundant.",
-                d.buffer
+                "rule {sid}: {name} should not be used together with nocase, since the rule is automatically {case} \
+                 anyway which makes nocase redundant."
             ),
         );
     }
     Ok(())
 }
 
-impl Digest {
-    fn check(&self, c: &Content, sid: u32) -> Result<(), Fail> {
-        let never = |what: String| Err(Fail::warned(self.module, format!("rule {sid}: {what}")));
-        let length = c.bytes.len();
-        let hex = c.bytes.iter().all(u8::is_ascii_hexdigit);
-        let colons = c.bytes.contains(&b':');
-        let no_colons = || {
+/// The module for messages, and whether letters are in upper case; `None` if they may be in either.
+const fn case(form: Form) -> Option<(&'static str, bool)> {
+    match form {
+        Form::Any => None,
+        Form::Md5 { module, .. } | Form::Fingerprint { module } => Some((module, false)),
+        Form::Serial { module } => Some((module, true)),
+    }
+}
+
+/// Rejects a content that a buffer of this form can never have.
+fn check(buffer: &str, form: Form, c: &Content, sid: u32) -> Result<(), Fail> {
+    let never = |module, what: String| Err(Fail::warned(module, format!("rule {sid}: {what}")));
+    let no_colons = |module| {
+        let what = format!(
+            "No colon delimiters ':' detected in content after {buffer}. This rule will therefore never match."
+        );
+        never(module, what)
+    };
+    let length = c.bytes.len();
+    let colons = c.bytes.contains(&b':');
+    let hex = c.bytes.iter().all(u8::is_ascii_hexdigit);
+    match form {
+        Form::Fingerprint { module } if length != FINGERPRINT => never(
+            module,
+            "Invalid length of the specified fingerprint. This rule will therefore never match.".to_owned(),
+        ),
+        Form::Fingerprint { module } if !colons => no_colons(module),
+        // One byte has no colon.
+        Form::Serial { module } if !colons && length > 2 => no_colons(module),
+        Form::Md5 { module, called, .. } if length != MD5 => never(
+            module,
             format!(
-                "No colon delimiters ':' detected in content after {}. This rule will therefore never match.",
-                self.buffer
-            )
-        };
-        match self.buffer {
-            "tls.cert_fingerprint" if length != FINGERPRINT => {
-                never("Invalid length of the specified fingerprint. This rule will therefore never match.".to_owned())
-            }
-            "tls.cert_fingerprint" if !colons => never(no_colons()),
-            // One byte has no colon.
-            "tls.cert_serial" if !colons && length > 2 => never(no_colons()),
-            "tls.cert_fingerprint" | "tls.cert_serial" => Ok(()),
-            "ja3.hash" | "ja3s.hash" if length != 32 => never(format!(
-                "Invalid length of the specified JA3{} hash (should be 32 characters long). This rule will therefore \
-                 never match.",
-                if self.buffer == "ja3.hash" { "" } else { "S" }
-            )),
-            "ja3.hash" | "ja3s.hash" if !hex => Err(Fail::new(
-                self.module,
-                format!("rule {sid}: Invalid {} string: there is a character that is not hexadecimal.", self.buffer),
-            )),
-            name if length != 32 => never(format!(
-                "Invalid length of the specified {name} (should be 32 characters long). This rule will therefore never \
+                "Invalid length of the specified {called} (should be 32 characters long). This rule will therefore never \
                  match."
-            )),
-            name if !hex => never(format!(
-                "Invalid {name} string (should be string of hexadecimal characters).This rule will therefore never match."
-            )),
-            _ => Ok(()),
-        }
+            ),
+        ),
+        Form::Md5 { module, strict: true, .. } if !hex => Err(Fail::new(
+            module,
+            format!("rule {sid}: Invalid {buffer} string: there is a character that is not hexadecimal."),
+        )),
+        Form::Md5 { module, .. } if !hex => never(
+            module,
+            format!(
+                "Invalid {buffer} string (should be string of hexadecimal characters).This rule will therefore never match."
+            ),
+        ),
+        _ => Ok(()),
     }
 }

@@ -25,6 +25,8 @@ pub struct BufferInfo {
     pub to_client: bool,
     /// Whether one transaction may have several values.
     pub multi: bool,
+    /// Whether it looks alike in nearly every transaction, so that a literal in it selects little.
+    pub is_common: bool,
 }
 
 impl BufferInfo {
@@ -37,6 +39,7 @@ impl BufferInfo {
             to_server: !matches!(b.direction, Direction::ToClient),
             to_client: !matches!(b.direction, Direction::ToServer),
             multi: b.multi,
+            is_common: b.is_common,
         }
     }
 }
@@ -71,6 +74,8 @@ pub struct KeywordInfo {
     pub takes_value: Option<bool>,
     /// Whether the value may be negated with `!`.
     pub negatable: bool,
+    /// What it does, as written beside the keyword; empty if that follows from its name.
+    pub about: &'static str,
     /// Page of Suricata's manual, relative to the manual's root.
     pub page: &'static str,
 }
@@ -99,6 +104,7 @@ impl KeywordInfo {
                 Takes::Maybe => None,
             },
             negatable: k.negatable,
+            about: k.about,
             page,
         }
     }
@@ -136,6 +142,21 @@ pub fn all_keywords() -> Vec<KeywordInfo> {
 pub fn keyword(name: &str) -> Option<KeywordInfo> {
     let found = keywords::find(name)?;
     keywords::all().find(|(k, _)| std::ptr::eq(*k, found)).map(|(k, page)| KeywordInfo::of(k, page))
+}
+
+/// The canonical name of the keyword that a check comes from. `xbits` for two hosts is called `hostbits`.
+pub fn keyword_of_check(c: &crate::ast::Check) -> &str {
+    keywords::of_check(c)
+}
+
+/// The keyword of a bit that has this owner.
+pub const fn keyword_of_bit(track: crate::ast::XBitTrack) -> &'static str {
+    keywords::of_bit(track)
+}
+
+/// The buffer that `urilen` measures.
+pub const fn uri_buffer(raw: bool) -> &'static str {
+    keywords::uri_buffer(raw)
 }
 
 /// Names of application protocols that a rule's header may use.

@@ -44,6 +44,6 @@ pub use classification::{Reference, parse_classification, parse_references};
 pub use context::{Context, FEATURES, StrictKeywords, Version};
 pub use error::{ConfigProblem, Message, RuleError, RuleWarning, Severity};
 pub use event_names::{APP_LAYER as APP_LAYER_EVENTS, DECODER as DECODER_EVENTS, STREAM as STREAM_EVENTS};
-pub use keywords::{is_known, metadata, names as keyword_names, references, render_content};
+pub use keywords::{FileBuffer, PacketBuffer, is_known, metadata, names as keyword_names, references, render_content};
 pub use loader::{Loaded, Loader, RULE_BYTES_MAX, Skipped, load_bytes, load_str};
 pub use thresholds::parse_thresholds;

@@ -72,8 +72,56 @@ pub fn parse_thresholds(
 
 type Entry = (u32, u32, GlobalThresholdKind);
 
+/// The error for an entry that has not the form of one.
+fn malformed(entry: &str) -> String {
+    format!("pcre2_match parse error, ret -1, string {entry}")
+}
+
+fn rate_filter(
+    fields: &Fields,
+    action: Option<NewAction>,
+    timeout: Option<u32>,
+    entry: &str,
+) -> Result<GlobalThresholdKind, String> {
+    let (Some(track), Some(count), Some(seconds), None, Some(new_action), Some(timeout)) =
+        (fields.track, fields.count, fields.seconds, fields.kind, action, timeout)
+    else {
+        return Err(malformed(entry));
+    };
+    if count == 0 || seconds == 0 || timeout == 0 {
+        return Err(format!("rate_filter count, seconds and timeout must be above 0: {entry}"));
+    }
+    if track == Track::Either {
+        return Err(malformed(entry));
+    }
+    Ok(GlobalThresholdKind::RateFilter { track, count, seconds, new_action, timeout })
+}
+
+fn suppress(
+    fields: &Fields,
+    ip: Option<&str>,
+    variables: &HashMap<String, String>,
+    addresses: &mut Addresses,
+    entry: &str,
+) -> Result<GlobalThresholdKind, String> {
+    if fields.kind.is_some() || fields.count.is_some() || fields.seconds.is_some() {
+        return Err(malformed(entry));
+    }
+    match (fields.track, ip) {
+        (None, None) => Ok(GlobalThresholdKind::Suppress { track: None, addresses: crate::address::any() }),
+        (Some(track @ (Track::Source | Track::Destination | Track::Either)), Some(ip)) => {
+            let set = addresses.parse(ip, variables).map_err(|f| {
+                let why = f.messages.first().map_or("", |m| &m.text);
+                format!("failed to parse {ip}: {why}")
+            })?;
+            Ok(GlobalThresholdKind::Suppress { track: Some(track), addresses: set })
+        }
+        _ => Err(malformed(entry)),
+    }
+}
+
 fn parse(entry: &str, variables: &HashMap<String, String>, addresses: &mut Addresses) -> Result<Entry, String> {
-    let bad = || format!("pcre2_match parse error, ret -1, string {entry}");
+    let bad = || malformed(entry);
     let (command, rest) = entry.split_once(|c: char| c.is_ascii_whitespace()).ok_or_else(bad)?;
     let (mut gid, mut sid) = (None, None);
     let mut fields = Fields::default();
@@ -120,37 +168,8 @@ fn parse(entry: &str, variables: &HashMap<String, String>, addresses: &mut Addre
             let t = fields.threshold().filter(|_| action.is_none() && timeout.is_none()).ok_or_else(bad)?;
             GlobalThresholdKind::Limit(t)
         }
-        "rate_filter" => {
-            let (Some(track), Some(count), Some(seconds), None, Some(new_action), Some(timeout)) =
-                (fields.track, fields.count, fields.seconds, fields.kind, action, timeout)
-            else {
-                return Err(bad());
-            };
-            if count == 0 || seconds == 0 || timeout == 0 {
-                return Err(format!("rate_filter count, seconds and timeout must be above 0: {entry}"));
-            }
-            if track == Track::Either {
-                return Err(bad());
-            }
-            GlobalThresholdKind::RateFilter { track, count, seconds, new_action, timeout }
-        }
-        "suppress" => {
-            let rest = fields.kind.is_some() || fields.count.is_some() || fields.seconds.is_some();
-            if rest || action.is_some() || timeout.is_some() {
-                return Err(bad());
-            }
-            match (fields.track, ip) {
-                (None, None) => GlobalThresholdKind::Suppress { track: None, addresses: crate::address::any() },
-                (Some(track @ (Track::Source | Track::Destination | Track::Either)), Some(ip)) => {
-                    let set = addresses.parse(ip, variables).map_err(|f| {
-                        let why = f.messages.first().map_or("", |m| &m.text);
-                        format!("failed to parse {ip}: {why}")
-                    })?;
-                    GlobalThresholdKind::Suppress { track: Some(track), addresses: set }
-                }
-                _ => return Err(bad()),
-            }
-        }
+        "rate_filter" => rate_filter(&fields, action, timeout, entry)?,
+        "suppress" if action.is_none() && timeout.is_none() => suppress(&fields, ip, variables, addresses, entry)?,
         _ => return Err(bad()),
     };
     Ok((gid, sid, kind))

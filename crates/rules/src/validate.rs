@@ -4,7 +4,7 @@ use crate::ast::{Arrow, BufferCheck, Check, Compare, Content, FlowCheck, Protoco
 use crate::builder::{Builder, Group, PAYLOAD};
 use crate::digests;
 use crate::error::{Fail, fail};
-use crate::keywords::Direction;
+use crate::keywords::{Direction, PacketBuffer, uri_buffer};
 
 const M: &str = "detect-parse";
 
@@ -57,16 +57,21 @@ fn flow_and_direction(b: &mut Builder<'_>) -> Result<(), Fail> {
     }
     let f = flow(b);
     // A transform makes it a different buffer (observed).
-    let raw_header = b.groups.iter().any(|g| g.checks.buffer == "http.header.raw" && g.checks.transforms.is_empty());
-    if raw_header && f.side.is_none() {
+    let plain = b.groups.iter().filter(|g| g.checks.transforms.is_empty()).filter_map(|g| g.info);
+    if f.side.is_none()
+        && let Some((module, name)) = plain.filter_map(|i| i.needs_flow.map(|module| (module, i.internal))).next()
+    {
         return fail(
-            "detect-http-raw-header",
-            "http_raw_header signature without a flow direction, e.g. flow:to_server for inspecting requests or flow:to_client for inspecting responses.",
+            module,
+            format!(
+                "{name} signature without a flow direction, e.g. flow:to_server for inspecting requests or flow:to_client \
+                 for inspecting responses."
+            ),
         );
     }
     // Response bodies are inspected in their direction, whatever `flow` says (observed).
     let answers = |g: &Group| g.info.is_some_and(|i| i.is_app() && i.direction == Direction::ToClient);
-    let body = |g: &Group| g.checks.buffer == "http.response_body";
+    let body = |g: &Group| g.info.is_some_and(|i| i.ignores_flow);
     let bodies = b.groups.iter().any(body) && b.groups.iter().filter(|g| answers(g)).all(body);
     if bodies && !b.to_server && f.side == Some(Side::ToServer) {
         for check in &mut b.rule.checks {
@@ -110,10 +115,8 @@ fn both_directions(b: &Builder<'_>) -> Result<(), Fail> {
 fn packet_or_stream(b: &Builder<'_>) -> Result<(), Fail> {
     let f = flow(b);
     // Header buffers; addresses belong to the flow as well.
-    let headers = b.groups.iter().any(|g| {
-        let name = g.checks.buffer.as_str();
-        !g.checks.app && !matches!(name, PAYLOAD | "ip.src" | "ip.dst") && !g.checks.checks.is_empty()
-    });
+    let is_header = |g: &Group| PacketBuffer::from_name(&g.checks.buffer).is_some_and(PacketBuffer::is_header);
+    let headers = b.groups.iter().any(|g| is_header(g) && !g.checks.checks.is_empty());
     let packets = b.packet || headers || b.rule.protocol == Protocol::TcpPacket || f.stream == Some(false);
     let stream = b.rule.protocol == Protocol::TcpStream || f.stream == Some(true);
     if packets && stream {
@@ -138,17 +141,7 @@ fn packet_or_stream(b: &Builder<'_>) -> Result<(), Fail> {
 fn headers_of_protocol(b: &Builder<'_>) -> Result<(), Fail> {
     for g in &b.groups {
         let name = g.checks.buffer.as_str();
-        let fits = match (name, &b.rule.protocol) {
-            (_, Protocol::Ip | Protocol::Ipv4 | Protocol::Ipv6 | Protocol::PacketHeader) => true,
-            ("tcp.hdr", Protocol::Tcp | Protocol::TcpPacket | Protocol::TcpStream) => true,
-            ("udp.hdr", Protocol::Udp) => true,
-            ("icmpv4.hdr", Protocol::Icmp | Protocol::Icmpv4) => true,
-            ("icmpv6.hdr", Protocol::Icmp | Protocol::Icmpv6) => true,
-            ("tcp.hdr", Protocol::App(app)) => margay_app::header_transports(app)[0],
-            ("udp.hdr", Protocol::App(app)) => margay_app::header_transports(app)[1],
-            ("tcp.hdr" | "udp.hdr" | "icmpv4.hdr" | "icmpv6.hdr", _) => false,
-            _ => true,
-        };
+        let fits = PacketBuffer::from_name(name).is_none_or(|buffer| buffer.fits(&b.rule.protocol));
         if !fits {
             return fail(M, format!("rule {}: no packet of the rule's protocol has {name}", b.rule.sid));
         }
@@ -185,48 +178,9 @@ fn group(g: &Group, sid: u32) -> Result<(), Fail> {
         if !g.checks.transforms.is_empty() {
             continue;
         }
-        named(g.checks.buffer.as_str(), c, sid)?;
-    }
-    Ok(())
-}
-
-/// Rejects contents that certain buffers can never have.
-fn named(buffer: &str, c: &Content, sid: u32) -> Result<(), Fail> {
-    match buffer {
-        "http.host" => {
-            const H: &str = "detect-http-host";
-            if c.nocase {
-                return Err(Fail::warned(
-                    H,
-                    format!(
-                        "rule {sid}: http.host keyword specified along with \"nocase\". The hostname buffer is normalized \
-                         to lowercase, specifying nocase is redundant."
-                    ),
-                ));
-            }
-            if c.bytes.iter().any(u8::is_ascii_uppercase) {
-                return Err(Fail::warned(
-                    H,
-                    format!(
-                        "rule {sid}: A pattern with uppercase characters detected for http.host. The hostname buffer is \
-                         normalized to lowercase, please specify a lowercase pattern."
-                    ),
-                ));
-            }
+        if let Some(info) = g.info {
+            (info.check)(c, sid)?;
         }
-        "http.method" => {
-            const H: &str = "detect-http-method";
-            if matches!(c.bytes.first(), Some(b' ' | b'\t')) {
-                return fail(H, "http_method pattern with leading space");
-            }
-            if matches!(c.bytes.last(), Some(b' ' | b'\t')) {
-                return fail(H, "http_method pattern with trailing space");
-            }
-        }
-        "http.protocol" if c.bytes.contains(&b' ') => {
-            return fail("detect-http-protocol", "Invalid http.protocol string containing a space");
-        }
-        _ => {}
     }
     Ok(())
 }
@@ -352,7 +306,7 @@ fn sizes(b: &Builder<'_>) -> Result<(), Fail> {
         _ => None,
     });
     if let Some((limit, raw)) = urilen {
-        let name = if raw { "http.uri.raw" } else { "http.uri" };
+        let name = uri_buffer(raw);
         for g in b.groups.iter().filter(|g| g.checks.buffer == name && g.checks.transforms.is_empty()) {
             for c in contents(&g.checks.checks).filter(|c| !c.negated) {
                 if c.bytes.len() as u64 > limit {

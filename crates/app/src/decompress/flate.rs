@@ -183,6 +183,7 @@ impl Flate {
     }
 
     /// One step: consumes from `input`, and may return output in `scratch`.
+    // It stays whole: a flat match over the decoder's states.
     pub(super) fn step(&mut self, input: &mut &[u8], scratch: &mut [u8; SCRATCH]) -> Step {
         match self.stage {
             Stage::Sniff => {

@@ -56,41 +56,49 @@ impl Lzma {
         }
     }
 
+    /// Collects the header and makes the decoder. The error is the step's result until that is done.
+    fn open(&mut self, input: &mut &[u8]) -> Result<(), Step> {
+        let (head, tail) = input.split_at((LZMA_HEADER - self.count).min(input.len()));
+        if let Some(to) = self.header.get_mut(self.count..self.count + head.len()) {
+            to.copy_from_slice(head);
+        }
+        self.count += head.len();
+        *input = tail;
+        if self.count < LZMA_HEADER {
+            return Err(Step::NeedInput);
+        }
+        // Encoders declare dictionaries far larger than their data. One of the permitted size is enough until data refers
+        // further back than it reaches.
+        let [_, a, b, c, d, size @ ..] = self.header;
+        let limit = u32::try_from(self.memory).unwrap_or(u32::MAX);
+        if u32::from_le_bytes([a, b, c, d]) > limit {
+            self.cut = true;
+            if let Some(to) = self.header.get_mut(1..5) {
+                to.copy_from_slice(&limit.to_le_bytes());
+            }
+        }
+        // The library must not know the length, or the handling of data after it would depend on how the input is split.
+        self.left = u64::from_le_bytes(size);
+        if let Some(to) = self.header.get_mut(5..) {
+            to.fill(0xff);
+        }
+        // The dictionary dominates; the rest of the decoder's memory has a small bound.
+        match Stream::new_lzma_decoder(u64::MAX) {
+            Ok(s) => self.stream = Some(Box::new(s)),
+            Err(_) => return Err(Step::Memory),
+        }
+        Ok(())
+    }
+
     /// One step, like [`super::flate::Flate::step`].
     pub(super) fn step(&mut self, input: &mut &[u8], scratch: &mut [u8; SCRATCH]) -> Step {
         if self.done {
             return Step::End { lied: false };
         }
-        if self.stream.is_none() {
-            let (head, tail) = input.split_at((LZMA_HEADER - self.count).min(input.len()));
-            if let Some(to) = self.header.get_mut(self.count..self.count + head.len()) {
-                to.copy_from_slice(head);
-            }
-            self.count += head.len();
-            *input = tail;
-            if self.count < LZMA_HEADER {
-                return Step::NeedInput;
-            }
-            // Encoders declare dictionaries far larger than their data. One of the permitted size is enough until data refers
-            // further back than it reaches.
-            let [_, a, b, c, d, size @ ..] = self.header;
-            let limit = u32::try_from(self.memory).unwrap_or(u32::MAX);
-            if u32::from_le_bytes([a, b, c, d]) > limit {
-                self.cut = true;
-                if let Some(to) = self.header.get_mut(1..5) {
-                    to.copy_from_slice(&limit.to_le_bytes());
-                }
-            }
-            // The library must not know the length, or the handling of data after it would depend on how the input is split.
-            self.left = u64::from_le_bytes(size);
-            if let Some(to) = self.header.get_mut(5..) {
-                to.fill(0xff);
-            }
-            // The dictionary dominates; the rest of the decoder's memory has a small bound.
-            match Stream::new_lzma_decoder(u64::MAX) {
-                Ok(s) => self.stream = Some(Box::new(s)),
-                Err(_) => return Step::Memory,
-            }
+        if self.stream.is_none()
+            && let Err(step) = self.open(input)
+        {
+            return step;
         }
         let Some(stream) = self.stream.as_mut() else { return Step::Failed };
         if self.fed < LZMA_HEADER {

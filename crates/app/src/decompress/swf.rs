@@ -8,7 +8,19 @@ use flate2::{Decompress, FlushDecompress};
 use liblzma::stream::{Action, Error, Status, Stream};
 
 use super::Limits;
-use crate::http1::SwfConfig;
+
+/// `swf-decompression`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SwfConfig {
+    /// `type`: decompress deflate.
+    pub deflate: bool,
+    /// `type`: decompress LZMA.
+    pub lzma: bool,
+    /// `compress-depth`, 0 for all.
+    pub compress_depth: u64,
+    /// `decompress-depth`, 0 for all.
+    pub decompress_depth: u64,
+}
 
 const HEADER: usize = 8;
 const ZWS_HEADER: usize = 17;

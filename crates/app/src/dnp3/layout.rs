@@ -30,6 +30,7 @@ pub(super) const REST: usize = usize::MAX;
 pub(super) const LENGTHS: usize = 3;
 
 /// The fields of a point of a group and variation; `None` if unknown.
+// It stays whole: a flat table.
 pub(super) fn layout(group: u8, variation: u8) -> Option<&'static [Field]> {
     Some(match (group, variation) {
         (1, 1) | (10, 1) | (80, 1) => &[B("state", 1)],

@@ -287,6 +287,7 @@ impl<'m> Reader<'m> {
     }
 
     /// Reads a name (RFC 1035 section 4.1.4) whose own bytes end by `end`. `None` if it is invalid.
+    // It stays whole: one loop over the labels, whose limits all of it shares.
     pub(super) fn name(&mut self, end: usize) -> Option<Text> {
         let from = self.at;
         let target = self.pointer(from, end);

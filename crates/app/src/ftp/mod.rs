@@ -52,32 +52,27 @@ pub const ACTIVE: u64 = 1;
 /// FTP.
 pub static PROTOCOL: Protocol = Protocol {
     usual_port: Some(21),
+    memory_counter: Some(|c| &mut c.ftp_memory),
     opening: Opening::Command,
     inner_states: &["request_line", "response_line"],
     recognition: recognition::RECOGNITION,
     parser,
     buffers: &[
+        BufferDef { name: "ftp.command", id: COMMAND, progress: [Some(BEGUN), None], ..BufferDef::PLAIN },
+        BufferDef { name: "ftp.command_data", id: COMMAND_DATA, progress: [Some(BEGUN), None], ..BufferDef::PLAIN },
         BufferDef {
-            name: "ftp.command",
-            also: &[],
-            id: COMMAND,
-            kind: BufferKind::Single,
-            progress: [Some(BEGUN), None],
+            name: "ftp.reply",
+            id: REPLY,
+            kind: BufferKind::Multi,
+            progress: [None, Some(BEGUN)],
+            ..BufferDef::PLAIN
         },
-        BufferDef {
-            name: "ftp.command_data",
-            also: &[],
-            id: COMMAND_DATA,
-            kind: BufferKind::Single,
-            progress: [Some(BEGUN), None],
-        },
-        BufferDef { name: "ftp.reply", also: &[], id: REPLY, kind: BufferKind::Multi, progress: [None, Some(BEGUN)] },
         BufferDef {
             name: "ftp.completion_code",
-            also: &[],
             id: COMPLETION_CODE,
             kind: BufferKind::Multi,
             progress: [None, Some(BEGUN)],
+            ..BufferDef::PLAIN
         },
     ],
     numbers: &[

@@ -91,6 +91,7 @@ pub static PROTOCOL: Protocol = Protocol {
     inner_states: &["request_idle", "response_idle"],
     recognition: recognition::RECOGNITION,
     parser: unknown,
+    logged_with: Some(AppProto::Ftp),
     numbers: &[NumberDef { name: "ftpdata_command", id: COMMAND, progress: [Some(0), Some(0)] }],
     states: [
         &["request_idle", "request_started", "request_complete"],

@@ -69,9 +69,9 @@ fn digest_user(mut params: &[u8]) -> Option<Vec<u8>> {
         let (name, value) = params.split_at(name_end);
         let wanted = name.trim_ascii().eq_ignore_ascii_case(b"username");
         let value = value.get(1..)?.trim_ascii_start();
-        let (text, rest) = super::param::value(value, b",")?;
+        let (text, rest) = crate::param::value(value, b",")?;
         if wanted {
-            return Some(super::param::unescape(text));
+            return Some(crate::param::unescape(text));
         }
         params = rest;
     }

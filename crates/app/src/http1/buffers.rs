@@ -3,7 +3,7 @@
 use margay_flow::Direction;
 
 use crate::decompress::swf;
-use crate::tx::Found;
+use crate::tx::{Extra, Found};
 
 use super::request::part;
 use super::tx::Http1Tx;
@@ -40,10 +40,11 @@ buffers! {
     RequestBody "http.request_body" Stream Some(BODY), None;
     ResponseBody "http.response_body" Stream None, Some(BODY);
     FileData "file.data" Stream None, Some(BODY);
-    Arg "http.arg" Growing Some(HEADERS), None;
+    Arg "http.arg" Growing Some(HEADERS), None, extra: Some(Extra::Arguments);
 }
 
 /// See [`crate::Transaction::buffer`].
+// It stays whole: a flat match over the buffers.
 pub(super) fn buffer<'a>(
     tx: &'a Http1Tx,
     id: u8,

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::decompress::Limits;
+use crate::decompress::swf::SwfConfig;
 use crate::window::WindowLimits;
 
 /// The server software to imitate (`personality`).
@@ -132,19 +133,6 @@ pub struct ServerConfig {
     pub max_tx: u32,
     /// `headers-limit`: the limit of headers in a message.
     pub headers_limit: u32,
-}
-
-/// `swf-decompression`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SwfConfig {
-    /// `type`: decompress deflate.
-    pub deflate: bool,
-    /// `type`: decompress LZMA.
-    pub lzma: bool,
-    /// `compress-depth`, 0 for all.
-    pub compress_depth: u64,
-    /// `decompress-depth`, 0 for all.
-    pub decompress_depth: u64,
 }
 
 impl Default for ServerConfig {

@@ -66,7 +66,7 @@ fn content_range(tx: &Http1Tx, json: &mut Json) {
     let Some(raw) = tx.response.headers.first(b"content-range") else { return };
     json.object("content_range");
     json.bytes("raw", raw);
-    if let Some(r) = super::param::content_range(raw) {
+    if let Some(r) = crate::param::content_range(raw) {
         json.uint("start", r.start);
         json.uint("end", r.end);
         if let Some(total) = r.total {

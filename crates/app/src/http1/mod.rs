@@ -13,7 +13,6 @@ pub mod host;
 mod line;
 mod log;
 pub mod multipart;
-pub mod param;
 mod parser;
 mod recognition;
 mod request;
@@ -31,7 +30,8 @@ use crate::registry::{AppProto, Protocol};
 
 pub(crate) use log::forwarded_address;
 
-pub use config::{Config, InvalidEncoding, LogOptions, PathConfig, Personality, ServerConfig, SwfConfig};
+pub use crate::decompress::swf::SwfConfig;
+pub use config::{Config, InvalidEncoding, LogOptions, PathConfig, Personality, ServerConfig};
 pub use tx::Http1Tx;
 
 /// Progress of a transaction: indexes in the states of [`PROTOCOL`].
@@ -56,6 +56,8 @@ pub static PROTOCOL: Protocol = Protocol {
     headers: &[("http", &["http", "http1", "http2"]), ("http1", &["http1", "http"])],
     meant_by: &["http"],
     shows_tx: true,
+    shows_forwarded: true,
+    memory_counter: Some(|c| &mut c.http_memory),
     usual_port: Some(80),
     capital_events: true,
     recognition: recognition::RECOGNITION,

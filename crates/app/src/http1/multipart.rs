@@ -9,7 +9,7 @@
 
 use memchr::{memchr, memmem};
 
-use super::param;
+use crate::param;
 
 /// The longest boundary, in bytes. RFC 2046 allows 70; servers accept more.
 const MAX_BOUNDARY: usize = 199;

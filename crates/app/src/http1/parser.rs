@@ -257,6 +257,7 @@ impl Http1Parser {
     }
 
     /// Parses a header line.
+    // It stays whole: a line's end is decided by tests that build on one another, in this order.
     fn headers(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8]) -> Step {
         let lenient = dir == Direction::ToClient;
         let end = cx.end;

@@ -3,7 +3,7 @@
 use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Upgrade};
-use crate::registry::AppProto;
+use crate::registry;
 
 use super::body::{FileWish, Framing};
 use super::chunked::Chunk;
@@ -11,12 +11,12 @@ use super::config::ServerConfig;
 use super::events::Event;
 use super::headers::{Headers, trim};
 use super::line::{Ending, is_blank, next_line};
-use super::param::{ContentRange, content_range, disposition_filename};
 use super::parser::{Http1Parser, State, Step};
 use super::request::{self, Version, says};
 use super::response;
 use super::tx::Http1Tx;
 use super::{COMPLETE, HEADERS, LINE, RESPONSE_FRAME};
+use crate::param::{ContentRange, content_range, disposition_filename};
 
 const DIR: Direction = Direction::ToClient;
 /// A longer first line that is not a status line counts as data.
@@ -197,11 +197,9 @@ impl Http1Parser {
         }
         if number == Some(101) && !has_body {
             let upgrade = headers.first(b"upgrade").map(trim);
-            let outcome = if upgrade.is_some_and(|u| u.eq_ignore_ascii_case(b"h2c")) {
+            let outcome = if let Some(to) = upgrade.and_then(registry::upgraded) {
                 cx.shared.upgrade = Some(upgrade_of(tx));
-                Outcome::Change(Some(AppProto::Http2))
-            } else if upgrade.is_some_and(|u| u.eq_ignore_ascii_case(b"websocket")) {
-                Outcome::Change(Some(AppProto::Websocket))
+                Outcome::Change(Some(to))
             } else if tx.request.headers.first(b"upgrade").is_none() {
                 // The client did not ask for another protocol. Node.js and curl still expect the response; others take this
                 // one.

@@ -5,14 +5,14 @@ use margay_json::Json;
 
 use crate::config::AppLogOptions;
 use crate::decompress::Limits;
-use crate::decompress::swf::{MAX_OUTPUT, is_compressed};
+use crate::decompress::swf::{MAX_OUTPUT, SwfConfig, is_compressed};
 use crate::parser::Parse;
 use crate::script;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::window::WindowLimits;
 
 use super::body::{Body, BodyCx};
-use super::config::{ServerConfig, SwfConfig};
+use super::config::ServerConfig;
 use super::events::Event;
 use super::headers::{Headers, trim};
 use super::request::{RequestLine, part};

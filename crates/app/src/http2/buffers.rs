@@ -3,7 +3,7 @@
 use margay_flow::Direction;
 
 use crate::dns;
-use crate::tx::{BufferDef, Found, NumberDef, Transaction};
+use crate::tx::{BufferDef, Extra, Found, NumberDef, Transaction};
 
 use super::tx::Http2Tx;
 use super::{BODY, COMPLETE, HEADERS};
@@ -41,7 +41,7 @@ buffers! {
     RequestBody "http.request_body" Stream Some(BODY), None;
     ResponseBody "http.response_body" Stream None, Some(BODY);
     FileData "file.data" Stream None, Some(BODY);
-    Arg "http.arg" Growing H, None;
+    Arg "http.arg" Growing H, None, extra: Some(Extra::Arguments);
     GrpcService "grpc.service" Single H, None;
     GrpcMethod "grpc.method" Single H, None;
 }
@@ -120,6 +120,7 @@ const fn cookie(dir: Direction) -> &'static [u8] {
 }
 
 /// See [`Transaction::buffer`].
+// It stays whole: a flat match over the buffers.
 pub(super) fn buffer<'a>(
     tx: &'a Http2Tx,
     id: u8,

@@ -27,7 +27,7 @@ use margay_flow::FlowCore;
 use crate::config::AppConfig;
 use crate::declare::{Setting, Unit};
 use crate::parser::Parser;
-use crate::registry::{AppProto, Opening, Protocol};
+use crate::registry::{AppProto, Handover, Opening, Protocol};
 
 pub use config::Config;
 pub use grpc::STATUS as GRPC_STATUS;
@@ -49,6 +49,8 @@ const PDU_FRAME: u8 = 2;
 
 /// HTTP/2.
 pub static PROTOCOL: Protocol = Protocol {
+    follows: &[Handover::Upgrade("h2c")],
+    memory_counter: Some(|c| &mut c.http_memory),
     headers: &[("http2", &["http2", "http"])],
     meant_by: &["http"],
     recognition: recognition::RECOGNITION,
@@ -67,6 +69,7 @@ pub static PROTOCOL: Protocol = Protocol {
 
 /// DNS over HTTP/2. A flow changes to it at the first DNS message.
 pub static DOH2: Protocol = Protocol {
+    memory_counter: Some(|c| &mut c.http_memory),
     meant_by: &["http", "http2", "dns"],
     buffers: buffers::DOH_BUFFERS,
     numbers: buffers::DOH_NUMBERS,

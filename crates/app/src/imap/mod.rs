@@ -15,7 +15,7 @@ use crate::conversation::{Conversation, Framing, Resume, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, Setting};
 use crate::parser::Outcome;
 use crate::recognise::{Mode, Pattern, Recognition};
-use crate::registry::{AppProto, Opening, Protocol};
+use crate::registry::{self, AppProto, Opening, Protocol};
 use crate::smtp::EMAIL;
 use crate::smtp::mail::{Mail, MailCx};
 use crate::tx::BufferDef;
@@ -58,7 +58,7 @@ static ALL_BUFFERS: [BufferDef; BUFFERS_OF_IMAP.len() + EMAIL.len()] = {
             BUFFERS_OF_IMAP[i]
         } else {
             let (name, kind) = EMAIL[i - BUFFERS_OF_IMAP.len()];
-            BufferDef { name, also: &[], id: i as u8, progress: [Some(1); 2], kind }
+            BufferDef { name, id: i as u8, progress: [Some(1); 2], kind, ..BufferDef::PLAIN }
         };
         i += 1;
     }
@@ -559,7 +559,7 @@ impl Imap {
         tx.finish(TC);
         match (holds, status == "OK" && whole) {
             (false, _) => Outcome::More,
-            (true, true) if is_tls => Outcome::Change(Some(AppProto::Tls)),
+            (true, true) if is_tls => Outcome::Change(registry::secured()),
             // The stream is compressed from here on (RFC 4978).
             (true, true) if is_compressed => Outcome::Done,
             (true, _) => Outcome::Resume,

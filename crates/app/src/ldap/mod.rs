@@ -14,7 +14,7 @@ use crate::conversation::{Content, Conversation, Framing, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, Setting, Unit};
 use crate::parser::Outcome;
 use crate::recognise::{Probe, Probed, Recognition, TCP, UDP};
-use crate::registry::{AppProto, Protocol};
+use crate::registry::{self, AppProto, Protocol};
 use crate::tx::{ABSENT, Found, LogFor, TxBase};
 use operation::Operation;
 
@@ -238,7 +238,7 @@ impl Ldap {
             return Outcome::More;
         }
         self.start_tls = None;
-        if success { Outcome::Change(Some(AppProto::Tls)) } else { Outcome::Resume }
+        if success { Outcome::Change(registry::secured()) } else { Outcome::Resume }
     }
 }
 

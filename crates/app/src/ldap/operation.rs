@@ -242,6 +242,7 @@ impl Operation {
     }
 
     /// Appends `"operation":"…"` and its content.
+    // It stays whole: a flat match over the operations.
     pub(super) fn log(&self, json: &mut Json) {
         let operation = names::operation(self.number());
         json.str("operation", operation);

@@ -2,7 +2,7 @@
 
 use md5::{Digest, Md5};
 
-use crate::http1::param::unescape;
+use crate::param::unescape;
 
 use super::codec::{Base64, QuotedPrintable};
 use super::name::{parameter, without_words};

@@ -15,7 +15,7 @@ use crate::conversation::{Conversation, Framing, Turn, Tx, parser};
 use crate::declare::{EveOption, Keyword, KeywordDirection, Setting, Unit};
 use crate::parser::Outcome;
 use crate::recognise::{Mode, Probe, Probed, Recognition, TCP};
-use crate::registry::{AppProto, Protocol};
+use crate::registry::{self, AppProto, Protocol};
 
 use tx::{Copied, Exchange, Request, Response};
 
@@ -227,7 +227,7 @@ impl Pgsql {
             None => false,
         };
         match data {
-            b"S" if !gss => Outcome::Change(Some(AppProto::Tls)),
+            b"S" if !gss => Outcome::Change(registry::secured()),
             b"G" if gss => Outcome::Done,
             b"N" => Outcome::Resume,
             // The server does not know the request and closes the connection with an error.

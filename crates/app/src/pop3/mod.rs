@@ -12,7 +12,7 @@ use crate::conversation::{Conversation, Framing, Turn, parser};
 use crate::declare::Setting;
 use crate::parser::Outcome;
 use crate::recognise::{Pattern, Recognition};
-use crate::registry::{AppProto, Opening, Protocol};
+use crate::registry::{self, AppProto, Opening, Protocol};
 
 use tx::{Exchange, Request, Response};
 
@@ -251,7 +251,7 @@ impl Pop3 {
             return Outcome::More;
         }
         self.stls = false;
-        if success { Outcome::Change(Some(AppProto::Tls)) } else { Outcome::Resume }
+        if success { Outcome::Change(registry::secured()) } else { Outcome::Resume }
     }
 
     fn body(&mut self, turn: &mut Turn<'_, '_, Exchange>, lines: &[u8]) -> Outcome {

@@ -3,7 +3,7 @@
 use margay_flow::Direction;
 
 use crate::tls::ja;
-use crate::tx::Found;
+use crate::tx::{Extra, Found};
 
 use super::COMPLETE;
 use super::packet::gquic;
@@ -11,15 +11,15 @@ use super::tx::QuicTx;
 
 buffers! {
     Version "quic.version" Single Some(COMPLETE), Some(COMPLETE);
-    Sni "quic.sni" Single Some(COMPLETE), Some(COMPLETE);
-    Ua "quic.ua" Single Some(COMPLETE), Some(COMPLETE);
-    CyuHash "quic.cyu.hash" Multi Some(COMPLETE), Some(COMPLETE);
-    CyuString "quic.cyu.string" Multi Some(COMPLETE), Some(COMPLETE);
-    Ja3Hash "ja3.hash" Single Some(COMPLETE), None;
-    Ja3String "ja3.string" Single Some(COMPLETE), None;
-    Ja3sHash "ja3s.hash" Single None, Some(COMPLETE);
-    Ja3sString "ja3s.string" Single None, Some(COMPLETE);
-    Ja4Hash "ja4.hash" Single Some(COMPLETE), None;
+    Sni "quic.sni" Single Some(COMPLETE), None;
+    Ua "quic.ua" Single Some(COMPLETE), None;
+    CyuHash "quic.cyu.hash" Multi Some(COMPLETE), None;
+    CyuString "quic.cyu.string" Multi Some(COMPLETE), None;
+    Ja3Hash "ja3.hash" Single Some(COMPLETE), None, form: ja::JA3, extra: Some(Extra::Ja3);
+    Ja3String "ja3.string" Single Some(COMPLETE), None, extra: Some(Extra::Ja3);
+    Ja3sHash "ja3s.hash" Single None, Some(COMPLETE), form: ja::JA3S, extra: Some(Extra::Ja3);
+    Ja3sString "ja3s.string" Single None, Some(COMPLETE), extra: Some(Extra::Ja3);
+    Ja4Hash "ja4.hash" Single Some(COMPLETE), None, extra: Some(Extra::Ja4);
 }
 
 /// The name of a version of gQUIC (`Q046`).

@@ -8,19 +8,6 @@ use crate::tls::ja;
 use super::buffers::name;
 use super::tx::QuicTx;
 
-/// Settings of an output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogOptions {
-    /// The JA4 fingerprint of clients.
-    pub ja4: bool,
-}
-
-impl Default for LogOptions {
-    fn default() -> Self {
-        LogOptions { ja4: true }
-    }
-}
-
 /// Names of extensions of TLS (IANA, TLS ExtensionType values).
 const EXTENSIONS: &[(u16, &str)] = &[
     (0, "server_name"),
@@ -87,7 +74,7 @@ const EXTENSIONS: &[(u16, &str)] = &[
 ];
 
 /// Appends the member of the event.
-pub(super) fn log(tx: &QuicTx, json: &mut Json, options: LogOptions) {
+pub(super) fn log(tx: &QuicTx, json: &mut Json, with_ja4: bool) {
     json.object("quic");
     match name(tx.version) {
         Some(name) => json.str("version", &name),
@@ -112,7 +99,7 @@ pub(super) fn log(tx: &QuicTx, json: &mut Json, options: LogOptions) {
         json.bytes("hash", hash);
         json.bytes("string", string);
         json.end_object();
-        if options.ja4 && tx.dir == Direction::ToServer {
+        if with_ja4 && tx.dir == Direction::ToServer {
             let mut ja4 = Vec::new();
             ja::ja4(hello, b'q', &mut ja4);
             json.bytes("ja4", &ja4);

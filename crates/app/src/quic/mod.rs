@@ -20,14 +20,17 @@ mod tx;
 use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
+use crate::declare::{EveOption, Unit};
 use crate::parser::Parser;
 use crate::registry::{AppProto, Protocol};
 
-pub use log::LogOptions;
 pub use tx::QuicTx;
 
 /// Progress of a complete transaction: index in the states of [`PROTOCOL`].
 const COMPLETE: u8 = 1;
+
+/// Index in the options of the event type.
+const JA4: usize = 0;
 
 /// QUIC.
 pub static PROTOCOL: Protocol = Protocol {
@@ -35,6 +38,7 @@ pub static PROTOCOL: Protocol = Protocol {
     parser,
     buffers: buffers::BUFFERS,
     events: events::NAMES,
+    eve_options: &[EveOption { key: "ja4", unit: Unit::Flag, default: 1, about: "Whether to write JA4." }],
     ..Protocol::new(AppProto::Quic, "quic").logged()
 };
 

@@ -6,6 +6,7 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
+use crate::registry::AppProto;
 use crate::tls::hello::Hello;
 use crate::tls::ja;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
@@ -107,6 +108,6 @@ impl Transaction for QuicTx {
     fn inspected(&mut self, _dir: Direction) {}
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, _what: LogFor) {
-        super::log::log(self, json, options.quic);
+        super::log::log(self, json, options.options.get(AppProto::Quic, super::JA4) != 0);
     }
 }

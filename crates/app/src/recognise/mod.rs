@@ -280,6 +280,7 @@ impl Recogniser {
     /// Examines the first data of a direction. `data` is all data from its start (but see [`RecogniseState::consumed`]), or one
     /// datagram of UDP. `end` says that no more data follows: a command without a line end is complete then, and data too short
     /// to decide stays unknown.
+    // It stays whole: the search, and one match over what it found.
     pub fn recognise(
         &self,
         state: &mut RecogniseState,

@@ -3,7 +3,7 @@
 use margay_flow::{Direction, FlowState};
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
-use crate::registry::AppProto;
+use crate::registry::{self, AppProto};
 use crate::tx::Transaction;
 use crate::tx_list::{TxList, transactions_in_list};
 
@@ -517,7 +517,7 @@ impl SmtpParser {
                 }
                 if code == 220 {
                     self.close();
-                    return Some(Outcome::Change(Some(AppProto::Tls)));
+                    return Some(Outcome::Change(registry::secured()));
                 }
                 if let Some(tx) = self.get(id) {
                     tx.event(Event::TlsRejected, TC);

@@ -5,7 +5,7 @@ use margay_json::Json;
 
 use crate::config::AppLogOptions;
 use crate::script::Answer;
-use crate::tx::{BufferDef, BufferKind, Found, LogFor, Transaction, TxBase};
+use crate::tx::{BufferDef, Extra, Form, Found, LogFor, Transaction, TxBase};
 
 use super::banner::{Banner, is_compatible_with_2};
 use super::kex::Hassh;
@@ -14,11 +14,21 @@ use super::{BANNER_DONE, Event, FINISHED};
 /// The limit of a banner part in logs; `[truncated]` follows a longer one.
 const SHOWN: usize = 256;
 
-const fn buffer(name: &'static str, also: &'static [&'static str], id: u8, dirs: [bool; 2]) -> BufferDef {
+const fn buffer(name: &'static str, id: u8, dirs: [bool; 2]) -> BufferDef {
     let [client, server] = dirs;
     // Fingerprints arrive while the state is still that of the banner.
     let progress = [if client { Some(BANNER_DONE) } else { None }, if server { Some(BANNER_DONE) } else { None }];
-    BufferDef { name, also, id, progress, kind: BufferKind::Single }
+    BufferDef { name, id, progress, ..BufferDef::PLAIN }
+}
+
+/// A buffer of a HASSH fingerprint, which is computed only if somebody asks for it.
+const fn hassh(name: &'static str, id: u8, dirs: [bool; 2], form: Form) -> BufferDef {
+    BufferDef { form, extra: Some(Extra::Hassh), ..buffer(name, id, dirs) }
+}
+
+/// The form of the digest `called`.
+const fn digest(module: &'static str, called: &'static str) -> Form {
+    Form::Md5 { module, called, strict: false }
 }
 
 const PROTO: u8 = 0;
@@ -30,12 +40,12 @@ const HASSH_SERVER_STRING: u8 = 5;
 
 /// Buffers for rules.
 pub(super) static BUFFERS: &[BufferDef] = &[
-    buffer("ssh.proto", &["ssh_proto"], PROTO, [true, true]),
-    buffer("ssh.software", &["ssh_software"], SOFTWARE, [true, true]),
-    buffer("ssh.hassh", &[], HASSH, [true, false]),
-    buffer("ssh.hassh.server", &[], HASSH_SERVER, [false, true]),
-    buffer("ssh.hassh.string", &[], HASSH_STRING, [true, false]),
-    buffer("ssh.hassh.server.string", &[], HASSH_SERVER_STRING, [false, true]),
+    BufferDef { also: &["ssh_proto"], ..buffer("ssh.proto", PROTO, [true, true]) },
+    BufferDef { also: &["ssh_software"], ..buffer("ssh.software", SOFTWARE, [true, true]) },
+    hassh("ssh.hassh", HASSH, [true, false], digest("detect-ssh-hassh", "ssh.hassh")),
+    hassh("ssh.hassh.server", HASSH_SERVER, [false, true], digest("detect-ssh-hassh-server", "ssh.hassh.server")),
+    hassh("ssh.hassh.string", HASSH_STRING, [true, false], Form::Any),
+    hassh("ssh.hassh.server.string", HASSH_SERVER_STRING, [false, true], Form::Any),
 ];
 
 /// The data of one side.

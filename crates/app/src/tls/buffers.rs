@@ -2,7 +2,7 @@
 
 use margay_flow::Direction;
 
-use crate::tx::{Found, NumberDef};
+use crate::tx::{Extra, Form, Found, NumberDef};
 
 use super::ja;
 use super::tx::TlsTx;
@@ -13,18 +13,20 @@ buffers! {
     Certs "tls.certs" ("tls_certs") Multi Some(CLIENT_CERT), Some(SERVER_CERT);
     Issuer "tls.cert_issuer" ("tls_cert_issuer") Single Some(CLIENT_CERT), Some(SERVER_CERT);
     Subject "tls.cert_subject" ("tls_cert_subject") Single Some(CLIENT_CERT), Some(SERVER_CERT);
-    Serial "tls.cert_serial" ("tls_cert_serial") Single Some(CLIENT_CERT), Some(SERVER_CERT);
-    Fingerprint "tls.cert_fingerprint" ("tls_cert_fingerprint") Single Some(CLIENT_CERT), Some(SERVER_CERT);
+    Serial "tls.cert_serial" ("tls_cert_serial") Single Some(CLIENT_CERT), Some(SERVER_CERT),
+        form: Form::Serial { module: "detect-tls-cert-serial" };
+    Fingerprint "tls.cert_fingerprint" ("tls_cert_fingerprint") Single Some(CLIENT_CERT), Some(SERVER_CERT),
+        form: Form::Fingerprint { module: "detect-tls-cert-fingerprint" };
     Random "tls.random" Single Some(CLIENT_HELLO), Some(SERVER_HELLO);
     RandomTime "tls.random_time" Single Some(CLIENT_HELLO), Some(SERVER_HELLO);
     RandomBytes "tls.random_bytes" Single Some(CLIENT_HELLO), Some(SERVER_HELLO);
     SubjectAltName "tls.subjectaltname" Multi None, Some(SERVER_CERT);
     Alpn "tls.alpn" Multi Some(CLIENT_HELLO), Some(SERVER_HELLO);
-    Ja3Hash "ja3.hash" ("ja3_hash") Single Some(CLIENT_HELLO), None;
-    Ja3String "ja3.string" ("ja3_string") Single Some(CLIENT_HELLO), None;
-    Ja3sHash "ja3s.hash" Single None, Some(SERVER_HELLO);
-    Ja3sString "ja3s.string" Single None, Some(SERVER_HELLO);
-    Ja4Hash "ja4.hash" Single Some(CLIENT_HELLO), None;
+    Ja3Hash "ja3.hash" ("ja3_hash") Single Some(CLIENT_HELLO), None, form: ja::JA3, extra: Some(Extra::Ja3);
+    Ja3String "ja3.string" ("ja3_string") Single Some(CLIENT_HELLO), None, extra: Some(Extra::Ja3);
+    Ja3sHash "ja3s.hash" Single None, Some(SERVER_HELLO), form: ja::JA3S, extra: Some(Extra::Ja3);
+    Ja3sString "ja3s.string" Single None, Some(SERVER_HELLO), extra: Some(Extra::Ja3);
+    Ja4Hash "ja4.hash" Single Some(CLIENT_HELLO), None, extra: Some(Extra::Ja4);
 }
 
 /// See [`crate::Transaction::buffer`].

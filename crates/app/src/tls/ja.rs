@@ -4,6 +4,8 @@
 use md5::Md5;
 use sha2::{Digest, Sha256};
 
+use crate::tx::Form;
+
 use super::hello::Hello;
 use super::version::Version;
 
@@ -17,6 +19,11 @@ fn list(out: &mut Vec<u8>, numbers: impl Iterator<Item = u16>) {
         margay_json::digits(out, u64::from(n));
     }
 }
+
+/// The form of `ja3.hash`.
+pub(crate) const JA3: Form = Form::Md5 { module: "detect-tls-ja3-hash", called: "JA3 hash", strict: true };
+/// The form of `ja3s.hash`.
+pub(crate) const JA3S: Form = Form::Md5 { module: "detect-tls-ja3s-hash", called: "JA3S hash", strict: true };
 
 /// Appends the JA3 string of a ClientHello: `version,ciphers,extensions,groups,point formats`, without GREASE.
 pub fn ja3(hello: &Hello, out: &mut Vec<u8>) {

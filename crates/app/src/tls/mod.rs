@@ -28,7 +28,7 @@ use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
-use crate::registry::{AppProto, Opening, Protocol};
+use crate::registry::{AppProto, Handover, Opening, Protocol};
 
 pub use config::{Config, Encryption, Field, Fields, LogOptions};
 pub use tx::{Side, TlsTx};
@@ -69,6 +69,7 @@ const SSLV2_PDU_FRAME: u8 = 6;
 pub static PROTOCOL: Protocol = Protocol {
     headers: &[("tls", &["tls"]), ("ssl", &["tls"])],
     usual_port: Some(443),
+    follows: &[Handover::Secured],
     capital_events: true,
     opening: Opening::ClientFirst,
     recognition: recognition::RECOGNITION,

@@ -18,7 +18,7 @@ use crate::conversation::{Conversation, Framing, Turn, parser};
 use crate::declare::{EveOption, Keyword, KeywordDirection, Setting, Unit};
 use crate::parser::Outcome;
 use crate::recognise::Recognition;
-use crate::registry::{AppProto, Protocol};
+use crate::registry::{AppProto, Handover, Protocol};
 
 use inflate::Inflater;
 use tx::Pdu;
@@ -69,6 +69,7 @@ const FRAME_DATA: u8 = 2;
 
 /// WebSocket.
 pub static PROTOCOL: Protocol = Protocol {
+    follows: &[Handover::Upgrade("websocket")],
     settings: &[Setting {
         key: "max-payload-size",
         unit: Unit::Bytes,

@@ -63,6 +63,7 @@ const LAYERS: usize = 3;
 /// Selects a socket of a fan-out group: the same one for all packets of an address pair, in both directions. For IP-in-IP and
 /// GRE it uses the inner addresses, so that a tunnel's traffic is spread. Fragments stay with their flow. Packets without
 /// addresses go to the first socket.
+// It stays whole: a program, instruction by instruction.
 pub(crate) fn spread() -> Result<Vec<Insn>, LiveError> {
     /// Offset in `struct __sk_buff`.
     const PROTOCOL: i16 = 16;

@@ -106,7 +106,6 @@ pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.eve-log.types.#.smtp.extended", "no", "Whether to write the extended members."),
     list("outputs.#.eve-log.types.#.smtp.custom", "fields of mail", "", "More members to write, by name.").like("[received]"),
     list("outputs.#.eve-log.types.#.smtp.md5", "body, subject", "", "What to write the MD5 of.").like("[body]"),
-    flag("outputs.#.eve-log.types.#.quic.ja4", "yes", "Whether to write JA4."),
     list("outputs.#.eve-log.types.#.smb.types", "kinds of records", "", "Kinds of records to write; default: all.").like("[file]"),
     flag("outputs.#.eve-log.types.#.flow.exception-policy", "yes", "Exception policies that took effect.").ignored(ALWAYS),
     flag("outputs.#.eve-log.types.#.stats.totals", "yes", "Whether to write the sums over all threads."),

@@ -1,8 +1,8 @@
 //! Compiles the checks of the syntax tree, with numbers for names.
 
 use margay_packet::DecodeEvent;
-use margay_rules::APP_LAYER_EVENTS;
 use margay_rules::ast::{CaptureKind, Check, FlowIntCheck, FlowIntValue, XBitTrack};
+use margay_rules::{APP_LAYER_EVENTS, info};
 
 use super::{CheckEnv, CompiledCheck, IntOp, IntValue, Kind, Names, ProtoSet};
 use crate::geoip::GeoCheck;
@@ -31,6 +31,7 @@ impl CompiledCheck {
     ///
     /// # Errors
     /// If an event or category is unknown, or this build does not support the check.
+    // It stays whole: a flat match over the checks.
     pub fn compile(check: &Check, env: &mut CheckEnv<'_>) -> Result<CompiledCheck, CompileError> {
         let missing = |keyword: &str| Err(CompileError::unsupported(keyword, "this build cannot check it"));
         Ok(CompiledCheck(match check {
@@ -133,7 +134,7 @@ impl CompiledCheck {
             Check::Number { keyword, .. } => return missing(keyword),
             // Scripts run separately, when everything else holds.
             Check::Lua(_) => return missing("lua"),
-            Check::Interface(_) => return missing("dcerpc.iface"),
+            Check::Interface(_) => return missing(info::keyword_of_check(check)),
             Check::Other { keyword, .. } => return missing(keyword),
         }))
     }

@@ -233,6 +233,7 @@ impl<W: Watch> State<W> {
     }
 
     /// Runs the tables of the states that a transaction has reached.
+    // It stays whole: two nested loops over tables and rules, which end each other.
     #[allow(clippy::too_many_arguments)]
     fn app_table(
         &mut self,

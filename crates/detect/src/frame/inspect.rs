@@ -54,6 +54,7 @@ struct Part<'a> {
 
 impl<W: Watch> State<W> {
     /// Inspects the frames that are due.
+    // It stays whole: one loop over the frames.
     pub(crate) fn inspect_frames(
         &mut self,
         detect: &Detect,

@@ -122,6 +122,7 @@ impl CompiledBuffer {
         Ok(ops.into_boxed_slice())
     }
 
+    // It stays whole: a flat match over the checks of buffers.
     fn compile_op(&mut self, check: &BufferCheck, limits: &InspectLimits, nested: u8) -> Result<Op, CompileError> {
         Ok(match check {
             BufferCheck::Content(c) => {

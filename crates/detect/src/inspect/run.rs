@@ -156,6 +156,7 @@ impl ContentOp {
 
 impl CompiledBuffer {
     /// Runs `ops` over `data` from `cursor`.
+    // It stays whole: the interpreter's loop, with one match over the operations.
     pub(super) fn run<W: Watch>(
         &self,
         ops: &[Op],

@@ -60,10 +60,18 @@ struct Need {
     /// Name of the buffer in rules; empty if the script queries the transaction itself.
     buffer: &'static str,
     dir: Option<Direction>,
+    /// The question to the transaction that gives the value, instead of the buffer: the part of a body that rules have
+    /// inspected may be gone from the buffer.
+    asks: &'static str,
+}
+
+/// A body as far as it arrived.
+const fn body(name: &'static str, buffer: &'static str, asks: &'static str, dir: Option<Direction>) -> Need {
+    Need { asks, ..need(name, "http", buffer, dir) }
 }
 
 const fn need(name: &'static str, protocol: &'static str, buffer: &'static str, dir: Option<Direction>) -> Need {
-    Need { name, protocol, buffer, dir }
+    Need { name, protocol, buffer, dir, asks: "" }
 }
 
 const REQUEST: Option<Direction> = Some(Direction::ToServer);
@@ -78,12 +86,12 @@ const NEEDS: &[Need] = &[
     need("http.request_headers.raw", "http", "http.header.raw", REQUEST),
     need("http.request_cookie", "http", "http.cookie", REQUEST),
     need("http.request_user_agent", "http", "http.user_agent", REQUEST),
-    need("http.request_body", "http", "http.request_body", REQUEST),
+    body("http.request_body", "http.request_body", "request_body", REQUEST),
     need("http.response_line", "http", "http.response_line", RESPONSE),
     need("http.response_headers", "http", "http.header", RESPONSE),
     need("http.response_headers.raw", "http", "http.header.raw", RESPONSE),
     need("http.response_cookie", "http", "http.cookie", RESPONSE),
-    need("http.response_body", "http", "http.response_body", RESPONSE),
+    body("http.response_body", "http.response_body", "response_body", RESPONSE),
     need("dns.rrname", "dns", "dns.queries.rrname", None),
     need("dns.request", "dns", "", REQUEST),
     need("dns.response", "dns", "", RESPONSE),

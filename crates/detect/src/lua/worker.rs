@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use margay_app::script::Answer;
 use margay_app::{AppProto, Transaction, protocol};
 use margay_flow::{Direction, FlowCore};
 use margay_json::time::Clock;
@@ -112,29 +113,25 @@ pub(crate) struct ScriptCall<'a> {
 
 /// The bytes of a transaction buffer that a script asked for by name.
 fn needed(need: &Need, tx: &dyn Transaction, proto: AppProto, dir: Direction) -> Value<'static> {
-    let dir = need.dir.unwrap_or(dir);
+    if !need.asks.is_empty() {
+        return first_bytes(tx.ask(need.protocol, need.asks, None)).unwrap_or(Value::Nil);
+    }
+    if need.buffer.is_empty() {
+        return Value::Bool(true);
+    }
+    let def = protocol(proto).and_then(|p| p.buffers.iter().find(|b| b.name == need.buffer));
     let mut scratch = Vec::new();
-    match need.name {
-        // The body as far as it arrived, whatever part rules have inspected.
-        "http.request_body" | "http.response_body" => {
-            let what = need.name.trim_start_matches("http.");
-            match tx.ask("http", what, None) {
-                Some(margay_app::script::Answer::Several(mut list)) if !list.is_empty() => match list.swap_remove(0) {
-                    margay_app::script::Answer::List(mut chunks) if !chunks.is_empty() => match chunks.swap_remove(0) {
-                        margay_app::script::Answer::Bytes(b) => Value::Bytes(b.into()),
-                        _ => Value::Nil,
-                    },
-                    _ => Value::Nil,
-                },
-                _ => Value::Nil,
-            }
-        }
-        _ if need.buffer.is_empty() => Value::Bool(true),
-        _ => {
-            let def = protocol(proto).and_then(|p| p.buffers.iter().find(|b| b.name == need.buffer));
-            let found = def.and_then(|d| tx.buffer(d.id, dir, 0, &mut scratch));
-            found.map_or(Value::Nil, |f| Value::Bytes(f.data.to_vec().into()))
-        }
+    let found = def.and_then(|d| tx.buffer(d.id, need.dir.unwrap_or(dir), 0, &mut scratch));
+    found.map_or(Value::Nil, |f| Value::Bytes(f.data.to_vec().into()))
+}
+
+/// The first chunk of the first list in an answer.
+fn first_bytes(answer: Option<Answer>) -> Option<Value<'static>> {
+    let Some(Answer::Several(several)) = answer else { return None };
+    let Some(Answer::List(chunks)) = several.into_iter().next() else { return None };
+    match chunks.into_iter().next() {
+        Some(Answer::Bytes(b)) => Some(Value::Bytes(b.into())),
+        _ => None,
     }
 }
 
@@ -243,7 +240,7 @@ impl<W: Watch> State<W> {
 
     fn header_script(&mut self, call: &mut ScriptCall<'_>, rule: &CompiledRule, header: u16) -> bool {
         let Some((buffer, inspection)) = rule.headers.get(usize::from(header)) else { return false };
-        let Some(data) = buffer.get(call.input.packet) else { return false };
+        let Some(data) = crate::buffer::bytes(*buffer, call.input.packet) else { return false };
         let State { scripts, transforms, context, .. } = self;
         let data = match inspection.transforms.is_empty() {
             true => data,

@@ -65,7 +65,7 @@ impl<W: Watch> State<W> {
 
     /// Whether a rule's header checks hold.
     pub(crate) fn headers_hold(&mut self, rule: &CompiledRule, input: &Input<'_>) -> bool {
-        rule.headers.iter().all(|(buffer, inspection)| match buffer.get(input.packet) {
+        rule.headers.iter().all(|(buffer, inspection)| match crate::buffer::bytes(*buffer, input.packet) {
             Some(data) => {
                 self.context.watch.at(At::Header(*buffer));
                 self.matches(inspection, data)

@@ -85,6 +85,7 @@ impl<W: Watch> State<W> {
         input.txs = Some(parsers);
     }
 
+    // It stays whole: one merge of two sorted lists, for each transaction that changed.
     #[allow(clippy::too_many_arguments)]
     fn inspect_tx(
         &mut self,
@@ -376,6 +377,7 @@ impl<W: Watch> State<W> {
     }
 
     /// Evaluates those steps of a rule that have not held yet.
+    // It stays whole: one loop over the steps, for each packet with a candidate.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn evaluate(
         &mut self,
@@ -409,7 +411,7 @@ impl<W: Watch> State<W> {
         self.context.clear_results();
         // These checks held when the rule became a candidate; they run again only to get the contexts that alerts show.
         for (buffer, i) in rule.headers.iter().filter(|(_, i)| i.checks.has_context()) {
-            if let Some(data) = buffer.get(input.packet) {
+            if let Some(data) = crate::buffer::bytes(*buffer, input.packet) {
                 self.matches(i, data);
             }
         }

@@ -21,6 +21,7 @@ mod compile;
 mod file;
 mod group;
 mod inspect;
+mod plan;
 mod step;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -21,6 +21,7 @@ pub(super) enum Outcome {
 }
 
 impl<W: Watch> State<W> {
+    // It stays whole: a flat match over the steps.
     pub(super) fn step(&mut self, txr: &TxRule, step: &Step, view: View<'_>) -> Outcome {
         // A failed step may still hold while the transaction is in the state that fills the buffer.
         let grows = matches!(step.what, What::Buffer { kind: BufferKind::Growing, .. });

@@ -27,7 +27,7 @@ const FILE_DATA: u8 = 6;
 const RESPONSE_HEADER: u8 = 7;
 
 const fn def(name: &'static str, id: u8, progress: [Option<u8>; 2], kind: BufferKind) -> BufferDef {
-    BufferDef { name, also: &[], id, progress, kind }
+    BufferDef { name, id, progress, kind, ..BufferDef::PLAIN }
 }
 
 static FAKE: Protocol = Protocol {

@@ -203,6 +203,7 @@ pub(crate) fn script(l: &LuaCheck) -> String {
 }
 
 /// A check of bytes.
+// It stays whole: a flat match over the checks.
 pub(crate) fn buffer_check(c: &BufferCheck) -> String {
     match c {
         BufferCheck::Content(c) => content(c),

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use margay_app::{AppProto, protocol};
-use margay_rules::ast::{BufferCheck, BufferChecks, Check, FileCheck};
+use margay_rules::FileBuffer;
+use margay_rules::ast::{BufferCheck, BufferChecks, Check};
 
 use super::Look;
 use super::describe::{literal, transformed};
@@ -147,7 +148,7 @@ impl Own {
         }
         if let Some(tx) = &compiled.tx {
             let with_checks = rule.buffers.iter().filter(|b| b.app && !b.checks.is_empty());
-            let literals = rule.checks.iter().filter_map(file_literal);
+            let literals = rule.checks.iter().filter_map(|c| if let Check::File(f) = c { f.as_buffer() } else { None });
             let all = with_checks.cloned().chain(literals);
             tx.checks.iter().zip(all).for_each(|(c, b)| add(c, &b));
         }
@@ -163,27 +164,6 @@ impl Own {
         };
         Some(Own { buffers, trigger })
     }
-}
-
-/// The checks on a file's name or magic that keywords other than buffers make, as [`crate::tx`] compiles them.
-pub(super) fn file_literal(c: &Check) -> Option<BufferChecks> {
-    let (buffer, text, negated) = match c {
-        Check::File(FileCheck::Name { text, negated }) => ("file.name", text.clone(), *negated),
-        Check::File(FileCheck::Extension { text, negated }) => {
-            ("file.name", [b".", text.as_slice()].concat(), *negated)
-        }
-        Check::File(FileCheck::Magic { text, negated }) => ("file.magic", text.clone(), *negated),
-        _ => return None,
-    };
-    let content = margay_rules::ast::Content { bytes: text, negated, nocase: true, ..Default::default() };
-    Some(BufferChecks {
-        buffer: buffer.into(),
-        app: true,
-        side: None,
-        transforms: Vec::new(),
-        checks: vec![BufferCheck::Content(content)],
-        absent: None,
-    })
 }
 
 pub(super) fn pattern_text(p: &Pattern) -> String {
@@ -277,9 +257,9 @@ pub(super) fn slot_name(proto: AppProto, source: SlotSource) -> String {
             let def = protocol(proto).and_then(|p| p.buffers.iter().find(|b| b.id == id));
             def.map_or("a buffer", |b| b.name).to_owned()
         }
-        SlotSource::FileData => "file.data".into(),
-        SlotSource::FileName => "file.name".into(),
-        SlotSource::FileMagic => "file.magic".into(),
+        SlotSource::FileData => FileBuffer::Data.name().into(),
+        SlotSource::FileName => FileBuffer::Name.name().into(),
+        SlotSource::FileMagic => FileBuffer::Magic.name().into(),
     }
 }
 

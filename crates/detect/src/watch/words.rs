@@ -127,6 +127,7 @@ pub(super) fn held_lines(own: &Buffer, path: &[Seen]) -> Vec<Line> {
 }
 
 /// Describes a step without lines of its own: the condition, its subject, and the actual value.
+// It stays whole: a flat match over the steps.
 pub(super) fn step_text(
     detect: &Detect,
     own: &Own,

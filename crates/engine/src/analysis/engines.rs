@@ -2,6 +2,7 @@
 
 use margay_app::PROTOCOLS;
 use margay_flow::Direction;
+use margay_rules::FileBuffer;
 use margay_rules::ast::{Arrow, BufferChecks, Check, FileCheck, Protocol, Rule, Side};
 use margay_rules::info::{self, BufferInfo};
 
@@ -58,7 +59,7 @@ fn of_keyword(name: &str, protocols: &[&'static str]) -> Vec<&'static str> {
 }
 
 pub(super) fn is_file(buffer: &str) -> bool {
-    matches!(buffer, "file.data" | "file.name" | "file.magic")
+    FileBuffer::from_name(buffer).is_some()
 }
 
 /// Whether a buffer or keyword belongs to DCERPC.
@@ -108,7 +109,7 @@ pub(super) fn engine_name(b: &BufferChecks) -> String {
     }
 }
 
-/// Protocols of `dcerpc.iface`.
+/// Protocols with calls of DCE/RPC.
 const DCERPC: &[&str] = &["dcerpc", "smb"];
 
 /// The name of the engine of a transaction check.
@@ -150,7 +151,7 @@ fn of_check(c: &Check) -> (Vec<&'static str>, [bool; 2]) {
             let sides = known.map_or([true, true], |n| n.progress.map(|p| p.is_some()));
             (of_keyword(keyword, protocols), sides)
         }
-        Check::Interface(_) => (of_keyword("dcerpc.iface", DCERPC), [true, true]),
+        Check::Interface(_) => (of_keyword(info::keyword_of_check(c), DCERPC), [true, true]),
         Check::Other { keyword, .. } => {
             let protocols = info::keyword(keyword).map_or(&[][..], |k| k.protocols);
             (of_keyword(keyword, protocols), [true, true])
@@ -274,6 +275,7 @@ impl Scope {
             to_server: true,
             to_client: true,
             multi: false,
+            is_common: false,
         };
         let i = info::buffer(&b.buffer).unwrap_or(fallback);
         let sides = [i.to_server && b.side != Some(Side::ToClient), i.to_client && b.side != Some(Side::ToServer)];
@@ -295,16 +297,10 @@ impl Scope {
         }
         let (protocols, sides) = of_check(c);
         let name = match c {
-            Check::UriLen { raw, .. } => {
-                if *raw {
-                    "http.uri.raw"
-                } else {
-                    "http.uri"
-                }
-            }
-            Check::File(_) => "file.data",
+            Check::UriLen { raw, .. } => info::uri_buffer(*raw),
+            Check::File(_) => FileBuffer::Data.name(),
             Check::Number { keyword, .. } => keyword,
-            Check::Interface(_) => "dcerpc.iface",
+            Check::Interface(_) => info::keyword_of_check(c),
             Check::Other { keyword, .. } => keyword,
             _ => "",
         };

@@ -2,9 +2,10 @@
 
 use margay_json::Json;
 use margay_rules::ast::{
-    BitOp, BufferCheck, BufferChecks, ByteJump, ByteTest, Check, Compare, Content, Effect, Endian, FileCheck, FileHash,
-    FlowSide, IpOption, NumberFormat, ThresholdKind, Transform, Value, XBitTrack,
+    BitOp, BufferCheck, BufferChecks, ByteJump, ByteTest, Check, Compare, Content, Effect, Endian, FileCheck, IpOption,
+    NumberFormat, ThresholdKind, Transform, Value,
 };
+use margay_rules::info;
 
 /// A check: the keyword, and the JSON member with its details, if there are any.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,124 +86,61 @@ fn bits(cmd: &str, names: &[String]) -> Item {
     })
 }
 
-const fn by_side(side: FlowSide, names: [&'static str; 3]) -> &'static str {
-    match side {
-        FlowSide::ToServer => names[1],
-        FlowSide::ToClient => names[2],
-        FlowSide::Both | FlowSide::Either => names[0],
-    }
-}
-
 /// A check without a buffer.
 pub(super) fn check(c: &Check) -> Item {
+    let name = info::keyword_of_check(c);
+    let compare = |key, v| Item::compare(name, key, v);
+    let number = |key, n: u16| Item::with(name, key, |j| j.uint("number", u64::from(n)));
     match c {
-        Check::Flow(_) => Item::plain("flow"),
         Check::FlowBit { names, set } => bits(if *set { "isset" } else { "isnotset" }, names),
-        Check::FlowInt { .. } => Item::plain("flowint"),
-        Check::Score { name, least } => Item::with("score", "score", |j| {
-            j.str("name", name);
+        Check::Score { name: score, least } => Item::with(name, "score", |j| {
+            j.str("name", score);
             j.uint("least", u64::from(*least));
         }),
-        Check::XBit { track, .. } => Item::plain(xbits(*track)),
-        Check::Ttl(v) => Item::compare("ttl", "ttl", v),
-        Check::Tos { value, negated } => Item::with("tos", "tos", |j| {
+        Check::Ttl(v) => compare("ttl", v),
+        Check::Tos { value, negated } => Item::with(name, "tos", |j| {
             j.uint("value", u64::from(*value));
             j.bool("negated", *negated);
         }),
-        Check::IpId(n) => Item::with("id", "id", |j| j.uint("number", u64::from(*n))),
-        Check::IpProto(v) => Item::compare("ip_proto", "ip_proto", v),
-        Check::SameIp => Item::plain("sameip"),
-        Check::L3Proto(_) => Item::plain("l3_proto"),
-        Check::IpOption(o) => Item::with("ipopts", "ipopts", |j| j.str("option", ip_option(*o))),
-        Check::FragBits { .. } => Item::plain("fragbits"),
-        Check::FragOffset(v) => Item::compare("fragoffset", "fragoffset", v),
-        Check::TcpFlags { .. } => Item::plain("tcp.flags"),
-        Check::TcpSeq(v) => number("tcp.seq", "seq", v),
-        Check::TcpAck(v) => number("tcp.ack", "ack", v),
-        Check::TcpWindow { value } => match value {
-            Compare::Equal(n) | Compare::NotEqual(n) => Item::with("tcp.window", "window", |j| {
+        Check::IpId(n) => number("id", *n),
+        Check::IpProto(v) => compare("ip_proto", v),
+        Check::IpOption(o) => Item::with(name, "ipopts", |j| j.str("option", ip_option(*o))),
+        Check::FragOffset(v) => compare("fragoffset", v),
+        Check::TcpSeq(v) => sequence(name, "seq", v),
+        Check::TcpAck(v) => sequence(name, "ack", v),
+        Check::TcpWindow { value: value @ (Compare::Equal(n) | Compare::NotEqual(n)) } => {
+            Item::with(name, "window", |j| {
                 j.uint("size", *n);
                 j.bool("negated", matches!(value, Compare::NotEqual(_)));
-            }),
-            v => Item::compare("tcp.window", "window", v),
-        },
-        Check::TcpMss(v) => Item::compare("tcp.mss", "tcp_mss", v),
-        Check::TcpWscale(v) => Item::compare("tcp.wscale", "tcp_wscale", v),
-        Check::IcmpType(v) => Item::compare("itype", "itype", v),
-        Check::IcmpCode(v) => Item::compare("icode", "icode", v),
-        Check::IcmpId(n) => Item::with("icmp_id", "id", |j| j.uint("number", u64::from(*n))),
-        Check::IcmpSeq(n) => Item::with("icmp_seq", "seq", |j| j.uint("number", u64::from(*n))),
-        Check::Icmpv6Mtu(v) => Item::compare("icmpv6.mtu", "icmpv6_mtu", v),
-        Check::IgmpType(v) => Item::compare("igmp.type", "igmp_type", v),
-        Check::Dsize(v) => Item::compare("dsize", "dsize", v),
-        Check::Checksum { layer, .. } => {
-            use margay_rules::ast::ChecksumLayer as L;
-            Item::plain(match layer {
-                L::Ipv4 => "ipv4-csum",
-                L::TcpV4 => "tcpv4-csum",
-                L::TcpV6 => "tcpv6-csum",
-                L::UdpV4 => "udpv4-csum",
-                L::UdpV6 => "udpv6-csum",
-                L::Icmpv4 => "icmpv4-csum",
-                L::Icmpv6 => "icmpv6-csum",
             })
         }
-        Check::StreamSize { value, .. } => Item::compare("stream_size", "stream_size", value),
-        Check::AppProto { .. } => Item::plain("app-layer-protocol"),
-        Check::DecodeEvent(_) => Item::plain("decode-event"),
-        Check::StreamEvent(_) => Item::plain("stream-event"),
-        Check::AppEvent(_) => Item::plain("app-layer-event"),
-        Check::FlowAge(v) => Item::compare("flow.age", "flow_age", v),
-        Check::FlowPkts { side, value } => {
-            Item::compare(by_side(*side, ["flow.pkts", "flow.pkts_toserver", "flow.pkts_toclient"]), "flow_pkts", value)
-        }
-        Check::FlowBytes { side, value } => Item::compare(
-            by_side(*side, ["flow.bytes", "flow.bytes_toserver", "flow.bytes_toclient"]),
-            "flow_bytes",
-            value,
-        ),
-        Check::FlowElephant(_) => Item::plain("flow.elephant"),
-        Check::VlanId { value, .. } => Item::compare("vlan.id", "vlan_id", value),
-        Check::VlanLayers(v) => Item::compare("vlan.layers", "vlan_layers", v),
-        Check::IpRep { .. } => Item::plain("iprep"),
-        Check::GeoIp { .. } => Item::plain("geoip"),
-        Check::Rpc { .. } => Item::plain("rpc"),
-        Check::UriLen { value, .. } => Item::compare("urilen", "urilen", value),
-        Check::Variable { kind, .. } => Item::plain(match kind {
-            margay_rules::ast::CaptureKind::Packet => "pktvar",
-            _ => "flowvar",
-        }),
-        Check::File(f) => match f {
-            FileCheck::Name { .. } => Item::plain("filename"),
-            FileCheck::Extension { .. } => Item::plain("fileext"),
-            FileCheck::Magic { .. } => Item::plain("filemagic"),
-            FileCheck::Hash { kind, .. } => Item::plain(match kind {
-                FileHash::Md5 => "filemd5",
-                FileHash::Sha1 => "filesha1",
-                FileHash::Sha256 => "filesha256",
-            }),
-            FileCheck::Size(v) => Item::compare("filesize", "filesize", v),
-        },
-        Check::AppState { .. } => Item::plain("app-layer-state"),
-        Check::Number { keyword, .. } => Item::plain(keyword),
-        Check::Lua(_) => Item::plain("lua"),
-        Check::Interface(_) => Item::plain("dcerpc.iface"),
-        Check::Other { keyword, .. } => Item::plain(keyword),
+        Check::TcpWindow { value } => compare("window", value),
+        Check::TcpMss(v) => compare("tcp_mss", v),
+        Check::TcpWscale(v) => compare("tcp_wscale", v),
+        Check::IcmpType(v) => compare("itype", v),
+        Check::IcmpCode(v) => compare("icode", v),
+        Check::IcmpId(n) => number("id", *n),
+        Check::IcmpSeq(n) => number("seq", *n),
+        Check::Icmpv6Mtu(v) => compare("icmpv6_mtu", v),
+        Check::IgmpType(v) => compare("igmp_type", v),
+        Check::Dsize(v) => compare("dsize", v),
+        Check::StreamSize { value, .. } => compare("stream_size", value),
+        Check::FlowAge(v) => compare("flow_age", v),
+        Check::FlowPkts { value, .. } => compare("flow_pkts", value),
+        Check::FlowBytes { value, .. } => compare("flow_bytes", value),
+        Check::VlanId { value, .. } => compare("vlan_id", value),
+        Check::VlanLayers(v) => compare("vlan_layers", v),
+        Check::UriLen { value, .. } => compare("urilen", value),
+        Check::File(FileCheck::Size(v)) => compare("filesize", v),
+        _ => Item::plain(name),
     }
 }
 
 /// A check of a sequence number. A comparison for equality is written as `number`.
-fn number(name: &str, key: &'static str, v: &Compare) -> Item {
+fn sequence(name: &str, key: &'static str, v: &Compare) -> Item {
     match v {
         Compare::Equal(n) => Item::with(name, key, |j| j.uint("number", *n)),
         v => Item::compare(name, key, v),
-    }
-}
-
-const fn xbits(track: XBitTrack) -> &'static str {
-    match track {
-        XBitTrack::Both => "hostbits",
-        _ => "xbits",
     }
 }
 
@@ -245,7 +183,7 @@ pub(super) fn effect(e: &Effect) -> Option<Item> {
             j.str("name", name);
             j.uint("add", u64::from(*add));
         }),
-        Effect::XBit { track, .. } => Item::plain(xbits(*track)),
+        Effect::XBit { track, .. } => Item::plain(info::keyword_of_bit(*track)),
         Effect::Tag(_) | Effect::Action { .. } => return None,
         Effect::Bypass => Item::plain("bypass"),
         Effect::Replace => Item::plain("replace"),

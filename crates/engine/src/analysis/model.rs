@@ -1,6 +1,7 @@
 //! Analyses one rule for the reports.
 
 use margay_detect::{RuleKind, fast_pattern, is_of_packet, is_of_transaction, is_payload};
+use margay_rules::PacketBuffer;
 use margay_rules::ast::{
     BufferCheck, BufferChecks, CaptureKind, Check, Compare, Content, Effect, FileCheck, FlowCheck, Protocol, Rule,
     Target, Value,
@@ -213,8 +214,7 @@ impl Analysed {
 
     /// Whether it applies to single packets, apart from streams.
     fn needs_packet(&self) -> bool {
-        let headers =
-            |b: &BufferChecks| !b.app && !is_payload(&b.buffer) && !matches!(b.buffer.as_str(), "ip.src" | "ip.dst");
+        let headers = |b: &BufferChecks| PacketBuffer::from_name(&b.buffer).is_some_and(PacketBuffer::is_header);
         self.rule.protocol == Protocol::TcpPacket
             || self.rule.buffers.iter().any(headers)
             || self.rule.checks.iter().any(|c| is_of_packet(c) || matches!(c, Check::IpProto(_) | Check::L3Proto(_)))
@@ -521,31 +521,11 @@ fn choose(rule: &Rule) -> Option<Mpm> {
 fn files_as_buffers(rule: &mut Rule) {
     let checks = std::mem::take(&mut rule.checks);
     for c in checks {
-        let (buffer, bytes, negated, ends_with) = match &c {
-            Check::File(FileCheck::Name { text, negated }) => ("file.name", text.clone(), *negated, false),
-            Check::File(FileCheck::Extension { text, negated }) => {
-                ("file.name", [b".", text.as_slice()].concat(), *negated, true)
-            }
-            Check::File(FileCheck::Magic { text, negated }) => ("file.magic", text.clone(), *negated, false),
-            _ => {
-                rule.checks.push(c);
-                continue;
-            }
-        };
-        rule.buffers.push(BufferChecks {
-            buffer: buffer.to_owned(),
-            app: true,
-            side: None,
-            transforms: Vec::new(),
-            checks: vec![BufferCheck::Content(Content {
-                bytes,
-                negated,
-                nocase: true,
-                ends_with,
-                ..Content::default()
-            })],
-            absent: None,
-        });
+        let literal = if let Check::File(f) = &c { f.as_buffer() } else { None };
+        match literal {
+            Some(b) => rule.buffers.push(b),
+            None => rule.checks.push(c),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! that has begun and for an answer that is not read. A client may stay silent between two messages.
 
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,9 +76,9 @@ impl Drop for Socket {
     }
 }
 
-/// The device and inode of a file.
+/// What tells the socket's file from others.
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    std::fs::symlink_metadata(path).ok().map(|m| (m.dev(), m.ino()))
+    std::fs::symlink_metadata(path).ok().as_ref().map(margay_output::sinks::identity)
 }
 
 /// Starts to listen at `path`, in a separate thread.

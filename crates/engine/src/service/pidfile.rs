@@ -5,9 +5,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use margay_output::sinks::identity;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::Failed;
@@ -56,7 +57,7 @@ impl PidFile {
                 )));
             }
             let same = std::fs::metadata(path).ok().zip(file.metadata().ok());
-            if same.is_none_or(|(a, b)| (a.dev(), a.ino()) != (b.dev(), b.ino())) {
+            if same.is_none_or(|(a, b)| identity(&a) != identity(&b)) {
                 // Its owner deleted it in between.
                 continue;
             }

@@ -1,7 +1,7 @@
 //! Options of an `eve-log` for the application layer: `http`, bodies of alerts, `xff`.
 
 use margay_app::http1::LogOptions;
-use margay_app::{AppLogOptions, AppProto};
+use margay_app::{AppLogOptions, AppProto, protocol};
 use margay_config::{ConfigError, Node};
 use margay_output::event::EventType;
 use margay_output::settings::{Xff, XffMode, XffSettings};
@@ -86,7 +86,7 @@ impl AppLog {
     ) -> Result<(), ConfigError> {
         let xff = match kind {
             EventType::Alert => Some(&mut self.xff.alert),
-            EventType::App(AppProto::Http1) => Some(&mut self.xff.http),
+            EventType::App(p) if protocol(p).is_some_and(|p| p.shows_forwarded) => Some(&mut self.xff.http),
             EventType::Fileinfo => Some(&mut self.xff.files),
             _ => None,
         };
@@ -117,7 +117,6 @@ impl AppLog {
                 }
             }
             EventType::App(AppProto::Tls) => self.options.tls = super::tls::log(node, warnings)?,
-            EventType::App(AppProto::Quic) => self.options.quic.ja4 = node.bool("ja4")?.unwrap_or(true),
             EventType::App(AppProto::Smb) => self.options.smb = super::smb::log(node, warnings),
             EventType::App(AppProto::Smtp) => self.options.smtp = super::smtp::log(node, warnings)?,
             // File analysis is the same for all outputs: see `files`.

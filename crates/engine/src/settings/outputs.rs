@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use margay_app::{AppLogOptions, AppProto};
+use margay_app::AppLogOptions;
 use margay_config::{Config, ConfigError, Node};
 use margay_output::event::{EventType, EventTypes};
 use margay_output::fast::FastSettings;
@@ -421,9 +421,11 @@ fn eve(
             ));
         }
         eve.types = eve.types.with(kind);
-        if kind == EventType::App(AppProto::Ftp) {
-            // The type includes the data connections.
-            eve.types = eve.types.with(EventType::App(AppProto::FtpData));
+        // The type may include events of other protocols, such as data connections.
+        for p in margay_app::PROTOCOLS {
+            if p.logged_with.is_some_and(|with| kind == EventType::App(with)) {
+                eve.types = eve.types.with(EventType::App(p.proto));
+            }
         }
         app.read(kind, node, options, warnings)?;
         match kind {
@@ -528,6 +530,8 @@ fn stats(node: Option<Node<'_>>, d: StatsOptions) -> Result<StatsOptions, Config
 
 #[cfg(test)]
 mod tests {
+    use margay_app::AppProto;
+
     use super::*;
     use margay_output::settings::XffMode;
 

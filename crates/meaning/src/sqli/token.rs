@@ -37,6 +37,7 @@ impl Token<'_> {
 }
 
 /// The tokens of an SQL fragment.
+// It stays whole: a flat match over a token's first byte.
 pub(super) fn tokens(data: &[u8]) -> Vec<Token<'_>> {
     let mut list = Vec::new();
     let mut at = 0;

@@ -1,7 +1,8 @@
 //! `xff`: the client's address, taken from a proxy's header.
 
-use margay_app::AppProto;
 use std::net::IpAddr;
+
+use margay_app::protocol;
 
 use crate::event::{Direction, EventType, Forwarded, Header};
 use crate::json::Json;
@@ -20,7 +21,7 @@ impl Out<'_> {
         let settings = &self.settings.xff;
         let wanted = match kind {
             EventType::Alert => &settings.alert,
-            EventType::App(AppProto::Http1) => &settings.http,
+            EventType::App(p) if protocol(p).is_some_and(|p| p.shows_forwarded) => &settings.http,
             EventType::Fileinfo => &settings.files,
             _ => &None,
         };

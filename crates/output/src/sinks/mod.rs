@@ -61,6 +61,11 @@ fn whose(path: &Path, error: &io::Error) -> String {
     format!(" ({at} belongs to uid {}, mode {:04o}; this runs as uid {uid})", m.uid(), m.mode() & 0o7777)
 }
 
+/// The device and inode of a file: two names with the same ones are of one file.
+pub fn identity(meta: &std::fs::Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
+}
+
 /// One worker's end of an output.
 #[derive(Debug)]
 pub struct Sink {

@@ -4,17 +4,15 @@
 use std::cmp::Ordering;
 
 use super::{Buffer, Direction, Keyword, need_protocol, side};
-use crate::ast::{Arrow, Check, Effect, FileCheck, FileHash, FileScope, FileSide};
+use crate::ast::{Arrow, BufferCheck, BufferChecks, Check, Content, Effect, FileCheck, FileHash, FileScope, FileSide};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::number::compare;
 use crate::protocol;
 
-const TLS: &[&str] = &["tls"];
 pub(super) const SSH: &[&str] = &["ssh"];
 pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
-const QUIC: &[&str] = &["quic"];
 const TEMPLATE: &[&str] = &["template"];
 const FILE: &[&str] = &["http", "http1", "http2", "doh2", "smtp", "ftp", "ftp-data", "smb", "nfs", "pop3", "imap"];
 
@@ -22,22 +20,13 @@ macro_rules! buffers {
     ($($id:ident $name:literal $internal:literal $description:literal $protocols:ident $direction:ident $multi:literal $feature:literal;)*) => {
         $(pub(super) static $id: Buffer = Buffer {
             name: $name, internal: $internal, description: $description, protocols: $protocols,
-            direction: Direction::$direction, multi: $multi, feature: $feature,
+            direction: Direction::$direction, multi: $multi, feature: $feature, ..Buffer::PLAIN
         };)*
     };
 }
 
 buffers! {
-    TLS_CERT_ISSUER "tls.cert_issuer" "tls_cert_issuer" "tls cert issuer" TLS Both false "";
-    TLS_CERT_SUBJECT "tls.cert_subject" "tls_cert_subject" "tls cert subject" TLS Both false "";
-    TLS_CERT_FINGERPRINT "tls.cert_fingerprint" "tls_cert_fingerprint" "tls cert fingerprint" TLS Both false "";
-    SSH_PROTO "ssh.proto" "ssh_proto" "ssh proto" SSH Both false "";
-    SSH_SOFTWARE "ssh.software" "ssh_software" "ssh software" SSH Both false "";
     DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";
-    QUIC_SNI "quic.sni" "quic_sni" "quic sni" QUIC ToServer false "";
-    QUIC_UA "quic.ua" "quic_ua" "quic ua" QUIC ToServer false "";
-    QUIC_CYU_HASH "quic.cyu.hash" "quic_cyu_hash" "quic cyu hash" QUIC ToServer true "";
-    QUIC_CYU_STRING "quic.cyu.string" "quic_cyu_string" "quic cyu string" QUIC ToServer true "";
     TEMPLATE2 "template2" "template2" "template2" TEMPLATE Both false "";
     FILE_DATA "file.data" "file_data" "data from tracked files" FILE Both false "file";
     FILE_NAME "file.name" "file_name" "file name" FILE Both true "file";
@@ -45,31 +34,113 @@ buffers! {
 }
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::sticky(&["tls.cert_issuer", "tls_cert_issuer"], &TLS_CERT_ISSUER),
-    Keyword::sticky(&["tls.cert_subject", "tls_cert_subject"], &TLS_CERT_SUBJECT),
-    Keyword::sticky(&["tls.cert_fingerprint", "tls_cert_fingerprint"], &TLS_CERT_FINGERPRINT),
-    Keyword::sticky(&["ssh.proto", "ssh_proto"], &SSH_PROTO),
-    Keyword::sticky(&["ssh.software", "ssh_software"], &SSH_SOFTWARE),
     Keyword::sticky(&["dcerpc.stub_data", "dce_stub_data"], &DCERPC_STUB_DATA),
-    Keyword::sticky(&["quic.sni"], &QUIC_SNI),
-    Keyword::sticky(&["quic.ua"], &QUIC_UA),
-    Keyword::sticky(&["quic.cyu.hash"], &QUIC_CYU_HASH),
-    Keyword::sticky(&["quic.cyu.string"], &QUIC_CYU_STRING),
     Keyword::sticky(&["template2"], &TEMPLATE2),
-    Keyword::maybe(&["file.data", "file_data"], file_data).needs("file"),
+    Keyword::maybe(&["file.data", "file_data"], file_data)
+        .needs("file")
+        .about("sticky buffer of the contents of files, and of bodies of HTTP responses"),
     Keyword::sticky(&["file.name"], &FILE_NAME),
     Keyword::sticky(&["file.magic"], &FILE_MAGIC),
-    Keyword::value(&["filesize"], filesize).or_unquoted().needs("file"),
-    Keyword::value(&["fileext"], file_text).or_unquoted().negatable().needs("file"),
-    Keyword::value(&["filename"], file_text).or_unquoted().negatable().needs("file"),
-    Keyword::value(&["filemagic"], file_text).or_unquoted().negatable().needs("file"),
-    Keyword::value(&["filemd5"], file_hash).or_unquoted().negatable().needs("file"),
-    Keyword::value(&["filesha1"], file_hash).or_unquoted().negatable().needs("file"),
-    Keyword::value(&["filesha256"], file_hash).or_unquoted().negatable().needs("file"),
-    Keyword::maybe(&["filestore"], filestore).needs("file"),
-    Keyword::value(&["frame"], frame).needs("frame"),
-    Keyword::value(&["app-layer-state"], app_layer_state).needs("app-layer"),
+    Keyword::value(&["filesize"], filesize).or_unquoted().needs("file").about("the size of a file"),
+    Keyword::value(&["fileext"], file_text)
+        .or_unquoted()
+        .negatable()
+        .needs("file")
+        .about("the extension of a file's name"),
+    Keyword::value(&["filename"], file_text).or_unquoted().negatable().needs("file").about("the name of a file"),
+    Keyword::value(&["filemagic"], file_text)
+        .or_unquoted()
+        .negatable()
+        .needs("file")
+        .about("what a file is recognised as"),
+    Keyword::value(&["filemd5"], file_hash)
+        .or_unquoted()
+        .negatable()
+        .needs("file")
+        .about("a file's MD5 digest is in a list"),
+    Keyword::value(&["filesha1"], file_hash)
+        .or_unquoted()
+        .negatable()
+        .needs("file")
+        .about("a file's SHA-1 digest is in a list"),
+    Keyword::value(&["filesha256"], file_hash)
+        .or_unquoted()
+        .negatable()
+        .needs("file")
+        .about("a file's SHA-256 digest is in a list"),
+    Keyword::maybe(&["filestore"], filestore).needs("file").about("store the file that matched"),
+    Keyword::value(&["frame"], frame)
+        .needs("frame")
+        .about("sticky buffer of a frame that a parser marked in the stream"),
+    Keyword::value(&["app-layer-state"], app_layer_state).needs("app-layer").about("how far the transaction has come"),
 ];
+
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::File(FileCheck::Name { .. }) => "filename",
+        Check::File(FileCheck::Extension { .. }) => "fileext",
+        Check::File(FileCheck::Magic { .. }) => "filemagic",
+        Check::File(FileCheck::Hash { kind: FileHash::Md5, .. }) => "filemd5",
+        Check::File(FileCheck::Hash { kind: FileHash::Sha1, .. }) => "filesha1",
+        Check::File(FileCheck::Hash { kind: FileHash::Sha256, .. }) => "filesha256",
+        Check::File(FileCheck::Size(_)) => "filesize",
+        Check::AppState { .. } => "app-layer-state",
+        _ => return None,
+    })
+}
+
+/// A buffer of files, which all protocols with files have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileBuffer {
+    /// `file.data`: the content.
+    Data,
+    /// `file.name`: the name.
+    Name,
+    /// `file.magic`: the type.
+    Magic,
+}
+
+impl FileBuffer {
+    const ALL: [FileBuffer; 3] = [FileBuffer::Data, FileBuffer::Name, FileBuffer::Magic];
+
+    /// Its name in rules.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FileBuffer::Data => FILE_DATA.name,
+            FileBuffer::Name => FILE_NAME.name,
+            FileBuffer::Magic => FILE_MAGIC.name,
+        }
+    }
+
+    /// The buffer with that name; `None` if it is not one of files.
+    pub fn from_name(name: &str) -> Option<FileBuffer> {
+        Self::ALL.into_iter().find(|b| b.name() == name)
+    }
+}
+
+impl FileCheck {
+    /// The check as a literal in a buffer of files: `filename`, `fileext` and `filemagic` ignore case. `None` for other checks.
+    pub fn as_buffer(&self) -> Option<BufferChecks> {
+        let (buffer, bytes, negated, ends_with) = match self {
+            FileCheck::Name { text, negated } => (FileBuffer::Name, text.clone(), *negated, false),
+            FileCheck::Extension { text, negated } => {
+                (FileBuffer::Name, [b".", text.as_slice()].concat(), *negated, true)
+            }
+            FileCheck::Magic { text, negated } => (FileBuffer::Magic, text.clone(), *negated, false),
+            FileCheck::Hash { .. } | FileCheck::Size(_) => return None,
+        };
+        let content = Content { bytes, negated, nocase: true, ends_with, ..Content::default() };
+        Some(BufferChecks {
+            buffer: buffer.name().to_owned(),
+            app: true,
+            side: None,
+            transforms: Vec::new(),
+            checks: vec![BufferCheck::Content(content)],
+            absent: None,
+        })
+    }
+}
 
 /// `file.data`, with a direction in transaction rules and in old rules.
 fn file_data(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
@@ -167,15 +238,8 @@ fn frame(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     b.select(&FRAME, &format!("frame:{t}"), None)
 }
 
-static FRAME: Buffer = Buffer {
-    name: "frame",
-    internal: "frame",
-    description: "frame",
-    protocols: &[],
-    direction: Direction::Both,
-    multi: true,
-    feature: "frame",
-};
+static FRAME: Buffer =
+    Buffer { name: "frame", internal: "frame", description: "frame", multi: true, feature: "frame", ..Buffer::PLAIN };
 
 fn app_layer_state(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let text = i.text.trim();

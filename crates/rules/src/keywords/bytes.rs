@@ -7,10 +7,10 @@ use crate::error::{Fail, fail};
 use crate::number::{signed, unsigned};
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::value(&["byte_test"], byte_test),
-    Keyword::value(&["byte_jump"], byte_jump),
-    Keyword::value(&["byte_extract"], byte_extract),
-    Keyword::value(&["byte_math"], byte_math),
+    Keyword::value(&["byte_test"], byte_test).about("compare a number in the buffer"),
+    Keyword::value(&["byte_jump"], byte_jump).about("read a number from the buffer and move on by that many bytes"),
+    Keyword::value(&["byte_extract"], byte_extract).about("read a number from the buffer into a variable"),
+    Keyword::value(&["byte_math"], byte_math).about("calculate with a number from the buffer, into a variable"),
 ];
 
 const OFFSET: (i64, i64) = (-65535, 65535);

@@ -7,18 +7,21 @@ use crate::error::{Fail, fail};
 use crate::keywords::http;
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::quoted(&["content"], content).negatable(),
-    Keyword::quoted(&["uricontent"], uricontent).negatable(),
-    Keyword::bare(&["nocase"], nocase),
-    Keyword::value(&["depth"], depth),
-    Keyword::value(&["offset"], offset),
-    Keyword::value(&["distance"], distance),
-    Keyword::value(&["within"], within),
-    Keyword::bare(&["startswith"], startswith),
-    Keyword::bare(&["endswith"], endswith),
-    Keyword::bare(&["rawbytes"], rawbytes),
-    Keyword::maybe(&["fast_pattern"], fast_pattern),
-    Keyword::quoted(&["replace"], replace),
+    Keyword::quoted(&["content"], content).negatable().about("bytes that the buffer holds"),
+    Keyword::quoted(&["uricontent"], uricontent)
+        .negatable()
+        .about("bytes that the URI holds, as content with http.uri"),
+    Keyword::bare(&["nocase"], nocase).about("the content before it matches letters in either case"),
+    Keyword::value(&["depth"], depth).about("how far into the buffer the content before it may end"),
+    Keyword::value(&["offset"], offset).about("how far into the buffer the content before it begins at least"),
+    Keyword::value(&["distance"], distance)
+        .about("how far behind the last match the content before it begins at least"),
+    Keyword::value(&["within"], within).about("how far behind the last match the content before it ends at most"),
+    Keyword::bare(&["startswith"], startswith).about("the content before it begins the buffer"),
+    Keyword::bare(&["endswith"], endswith).about("the content before it ends the buffer"),
+    Keyword::bare(&["rawbytes"], rawbytes).about("accepted, without effect"),
+    Keyword::maybe(&["fast_pattern"], fast_pattern).about("the prefilter looks for the content before it"),
+    Keyword::quoted(&["replace"], replace).about("put these bytes in the place of the content before it, inline"),
 ];
 
 /// Longest content.

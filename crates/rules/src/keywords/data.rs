@@ -10,20 +10,29 @@ use crate::error::{Fail, fail};
 use crate::number::{compare, compare_float, signed};
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::value(&["isdataat"], isdataat).negatable(),
-    Keyword::value(&["bsize"], bsize),
-    Keyword::maybe(&["base64_decode"], base64_decode),
-    Keyword::bare(&["base64_data"], base64_data),
-    Keyword::value(&["entropy"], entropy),
-    Keyword::value(&["asn1"], asn1),
-    Keyword::bare(&["sqli"], judge),
-    Keyword::bare(&["xss"], judge),
-    Keyword::bare(&["shell_injection"], judge),
-    Keyword::maybe(&["absent"], absent),
-    Keyword::bare(&["pkt_data"], pkt_data),
-    Keyword::bare(&["prefilter"], prefilter),
-    Keyword::value(&["lua", "luajit"], lua).negatable().needs("lua"),
+    Keyword::value(&["isdataat"], isdataat).negatable().about("there is data at a place of the buffer"),
+    Keyword::value(&["bsize"], bsize).about("the length of the selected buffer"),
+    Keyword::maybe(&["base64_decode"], base64_decode).about("decode base64 in the buffer"),
+    Keyword::bare(&["base64_data"], base64_data).about("the keywords after it look at what base64_decode decoded"),
+    Keyword::value(&["entropy"], entropy).about("the entropy of the buffer, or of a part of it"),
+    Keyword::value(&["asn1"], asn1).about("malformed or oversized ASN.1 in the payload"),
+    Keyword::bare(&["sqli"], judge).about("the value is a piece of SQL that changes a statement"),
+    Keyword::bare(&["xss"], judge).about("the value is a piece of HTML or JavaScript that runs code"),
+    Keyword::bare(&["shell_injection"], judge).about("the value is a command for a shell"),
+    Keyword::maybe(&["absent"], absent)
+        .about("the selected buffer must not be there (or_else: or else its other checks must hold)"),
+    Keyword::bare(&["pkt_data"], pkt_data).about("the keywords after it look at the payload again"),
+    Keyword::bare(&["prefilter"], prefilter).about("the prefilter stands for the keyword before it"),
+    Keyword::value(&["lua", "luajit"], lua).negatable().needs("lua").about("a Lua script decides"),
 ];
+
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::Lua(_) => "lua",
+        _ => return None,
+    })
+}
 
 /// Largest byte count and offset of base64 keywords.
 const U16: i64 = 65535;

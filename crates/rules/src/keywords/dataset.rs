@@ -5,8 +5,10 @@ use crate::ast::{BufferCheck, DataRep, DataRepOp, Dataset, SetCommand, SetFormat
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 
-pub(super) const KEYWORDS: &[Keyword] =
-    &[Keyword::value(&["dataset"], dataset).needs("dataset"), Keyword::value(&["datarep"], datarep).needs("dataset")];
+pub(super) const KEYWORDS: &[Keyword] = &[
+    Keyword::value(&["dataset"], dataset).needs("dataset").about("the buffer is in a set, or is added to it"),
+    Keyword::value(&["datarep"], datarep).needs("dataset").about("the reputation of the buffer in a list"),
+];
 
 /// The sticky buffer. Datasets need one, since packet and stream data has no fixed start and end.
 fn sticky(b: &Builder<'_>, module: &'static str) -> Result<usize, Fail> {

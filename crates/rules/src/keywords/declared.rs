@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use margay_app::declare::{KeywordDirection, KeywordKind, NumberCondition};
-use margay_app::{BufferDef, BufferKind};
+use margay_app::{BufferDef, BufferKind, Form};
 
 use super::number;
 use super::{Buffer, Direction, Does, Keyword, Quotes, Takes};
@@ -51,7 +51,7 @@ fn sticky(b: &'static BufferDef, protocols: Vec<&'static str>) -> Keyword {
     };
     let names: Vec<&str> = std::iter::once(b.name).chain(b.also.iter().copied()).collect();
     let multi = b.kind == BufferKind::Multi;
-    Keyword::sticky(names.leak(), buffer(b.name, protocols.leak(), direction, multi))
+    Keyword::sticky(names.leak(), buffer(b.name, protocols.leak(), direction, multi, b.form))
 }
 
 /// Makes a buffer, whose other names follow from its name. It is never freed, like the constant buffers of the tables.
@@ -60,6 +60,7 @@ fn buffer(
     protocols: &'static [&'static str],
     direction: Direction,
     multi: bool,
+    form: Form,
 ) -> &'static Buffer {
     Box::leak(Box::new(Buffer {
         name,
@@ -68,7 +69,8 @@ fn buffer(
         protocols,
         direction,
         multi,
-        feature: "",
+        form,
+        ..Buffer::PLAIN
     }))
 }
 
@@ -83,7 +85,7 @@ fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Ke
     match k.kind {
         KeywordKind::Buffer { multi } => {
             let name = k.names.first().copied().unwrap_or_default();
-            Keyword::sticky(k.names, buffer(name, protocols, direction, multi))
+            Keyword::sticky(k.names, buffer(name, protocols, direction, multi, Form::Any))
         }
         kind => Keyword {
             names: k.names,
@@ -92,6 +94,7 @@ fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Ke
             negatable: false,
             feature: "",
             direction,
+            about: "",
             does: Does::Declared(protocols, kind),
         },
     }

@@ -9,12 +9,25 @@ use crate::event_names::{APP_LAYER, DECODER, DECODER_GONE, STREAM};
 use crate::protocol;
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::value(&["decode-event", "engine-event"], decode_event),
-    Keyword::value(&["stream-event"], stream_event),
-    Keyword::value(&["app-layer-event"], app_layer_event),
-    Keyword::value(&["iprep"], iprep).needs("iprep"),
-    Keyword::value(&["geoip"], geoip).negatable().needs("geoip"),
+    Keyword::value(&["decode-event", "engine-event"], decode_event).about("an event of the packet decoder happened"),
+    Keyword::value(&["stream-event"], stream_event).about("an event of stream reassembly happened"),
+    Keyword::value(&["app-layer-event"], app_layer_event)
+        .about("an event of an application parser or of protocol detection happened"),
+    Keyword::value(&["iprep"], iprep).needs("iprep").about("the reputation of an address"),
+    Keyword::value(&["geoip"], geoip).negatable().needs("geoip").about("the country of an address"),
 ];
+
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::DecodeEvent(_) => "decode-event",
+        Check::StreamEvent(_) => "stream-event",
+        Check::AppEvent(_) => "app-layer-event",
+        Check::IpRep { .. } => "iprep",
+        Check::GeoIp(_) => "geoip",
+        _ => return None,
+    })
+}
 
 fn decode_event(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let t = i.text.trim();

@@ -8,19 +8,40 @@ use crate::number::compare;
 use crate::protocol;
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::value(&["flow"], flow),
-    Keyword::value(&["stream_size"], stream_size),
-    Keyword::value(&["flow.age"], flow_age),
-    Keyword::value(&["flow.pkts"], flow_pkts),
-    Keyword::value(&["flow.pkts_toserver"], flow_pkts_to_server),
-    Keyword::value(&["flow.pkts_toclient"], flow_pkts_to_client),
-    Keyword::value(&["flow.bytes"], flow_bytes),
-    Keyword::value(&["flow.bytes_toserver"], flow_bytes_to_server),
-    Keyword::value(&["flow.bytes_toclient"], flow_bytes_to_client),
-    Keyword::value(&["flow.elephant"], flow_elephant),
-    Keyword::value(&["app-layer-protocol"], app_layer_protocol).negatable(),
+    Keyword::value(&["flow"], flow).about("direction and state of the flow"),
+    Keyword::value(&["stream_size"], stream_size).about("how many bytes of the stream there were"),
+    Keyword::value(&["flow.age"], flow_age).about("the age of the flow in seconds"),
+    Keyword::value(&["flow.pkts"], flow_pkts).about("how many packets the flow had, in one direction or both"),
+    Keyword::value(&["flow.pkts_toserver"], flow_pkts_to_server).about("how many packets the flow had to the server"),
+    Keyword::value(&["flow.pkts_toclient"], flow_pkts_to_client).about("how many packets the flow had to the client"),
+    Keyword::value(&["flow.bytes"], flow_bytes).about("how many bytes the flow had, in one direction or both"),
+    Keyword::value(&["flow.bytes_toserver"], flow_bytes_to_server).about("how many bytes the flow had to the server"),
+    Keyword::value(&["flow.bytes_toclient"], flow_bytes_to_client).about("how many bytes the flow had to the client"),
+    Keyword::value(&["flow.elephant"], flow_elephant).about("the flow is marked as an elephant"),
+    Keyword::value(&["app-layer-protocol"], app_layer_protocol)
+        .negatable()
+        .about("the application protocol that was detected"),
 ];
 
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::Flow(_) => "flow",
+        Check::StreamSize { .. } => "stream_size",
+        Check::FlowAge(_) => "flow.age",
+        Check::FlowPkts { side: FlowSide::ToServer, .. } => "flow.pkts_toserver",
+        Check::FlowPkts { side: FlowSide::ToClient, .. } => "flow.pkts_toclient",
+        Check::FlowPkts { .. } => "flow.pkts",
+        Check::FlowBytes { side: FlowSide::ToServer, .. } => "flow.bytes_toserver",
+        Check::FlowBytes { side: FlowSide::ToClient, .. } => "flow.bytes_toclient",
+        Check::FlowBytes { .. } => "flow.bytes",
+        Check::FlowElephant(_) => "flow.elephant",
+        Check::AppProto { .. } => "app-layer-protocol",
+        _ => return None,
+    })
+}
+
+// It stays whole: a flat match over the words, most of which exclude others.
 fn flow(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-flow";
     // A second `flow` may extend one that sets neither state nor fragments.

@@ -1,7 +1,7 @@
 //! HTTP: sticky buffers, their old modifiers, and `urilen`.
 
 use super::{Buffer, Direction, Keyword};
-use crate::ast::{Check, Compare};
+use crate::ast::{Check, Compare, Content};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::number::{compare, pair, unsigned};
@@ -10,10 +10,13 @@ use crate::number::{compare, pair, unsigned};
 pub(super) const HTTP: &[&str] = &["http", "http1", "http2", "doh2"];
 
 macro_rules! buffers {
-    ($($id:ident $name:literal $internal:literal $description:literal $direction:ident $multi:literal;)*) => {
+    ($(
+        $id:ident $name:literal $internal:literal $description:literal $direction:ident $multi:literal
+        $(, $property:ident: $value:expr)*;
+    )*) => {
         $(pub(super) static $id: Buffer = Buffer {
             name: $name, internal: $internal, description: $description, protocols: HTTP,
-            direction: Direction::$direction, multi: $multi, feature: "",
+            direction: Direction::$direction, multi: $multi, $($property: $value,)* ..Buffer::PLAIN
         };)*
     };
 }
@@ -21,31 +24,31 @@ macro_rules! buffers {
 buffers! {
     URI "http.uri" "http_uri" "http request uri" ToServer false;
     URI_RAW "http.uri.raw" "http_raw_uri" "raw http uri" ToServer false;
-    METHOD "http.method" "http_method" "http request method" ToServer false;
+    METHOD "http.method" "http_method" "http request method" ToServer false, is_common: true, check: method;
     HEADER "http.header" "http_header" "http headers" Both false;
-    HEADER_RAW "http.header.raw" "http_raw_header" "raw http headers" Both false;
-    HEADER_NAMES "http.header_names" "http_header_names" "http header names" Both false;
+    HEADER_RAW "http.header.raw" "http_raw_header" "raw http headers" Both false, needs_flow: Some("detect-http-raw-header");
+    HEADER_NAMES "http.header_names" "http_header_names" "http header names" Both false, is_common: true;
     REQUEST_HEADER "http.request_header" "http_request_header" "HTTP header name and value" ToServer true;
     RESPONSE_HEADER "http.response_header" "http_response_header" "HTTP header name and value" ToClient true;
     ARG "http.arg" "http_arg" "names and values of path, query, cookies and body" ToServer true;
     COOKIE "http.cookie" "http_cookie" "http cookie header" Both false;
     USER_AGENT "http.user_agent" "http_user_agent" "http user agent" ToServer false;
-    HOST "http.host" "http_host" "http host" ToServer false;
+    HOST "http.host" "http_host" "http host" ToServer false, check: host;
     HOST_RAW "http.host.raw" "http_raw_host" "http raw host header" ToServer false;
-    STAT_CODE "http.stat_code" "http_stat_code" "http response status code" ToClient false;
-    STAT_MSG "http.stat_msg" "http_stat_msg" "http response status message" ToClient false;
+    STAT_CODE "http.stat_code" "http_stat_code" "http response status code" ToClient false, is_common: true;
+    STAT_MSG "http.stat_msg" "http_stat_msg" "http response status message" ToClient false, is_common: true;
     REQUEST_BODY "http.request_body" "http_client_body" "http request body" ToServer false;
-    RESPONSE_BODY "http.response_body" "http_response_body" "http response body" ToClient false;
+    RESPONSE_BODY "http.response_body" "http_response_body" "http response body" ToClient false, ignores_flow: true;
     REQUEST_LINE "http.request_line" "http_request_line" "http request line" ToServer false;
     RESPONSE_LINE "http.response_line" "http_response_line" "http response line" ToClient false;
-    PROTOCOL "http.protocol" "http_protocol" "http protocol" Both false;
+    PROTOCOL "http.protocol" "http_protocol" "http protocol" Both false, is_common: true, check: version;
     START "http.start" "http_start" "http start: request and response line and headers" Both false;
     ACCEPT "http.accept" "http_accept" "http accept header" ToServer false;
     ACCEPT_LANG "http.accept_lang" "http_accept_lang" "http accept-language header" ToServer false;
-    ACCEPT_ENC "http.accept_enc" "http_accept_enc" "http accept-encoding header" ToServer false;
+    ACCEPT_ENC "http.accept_enc" "http_accept_enc" "http accept-encoding header" ToServer false, is_common: true;
     REFERER "http.referer" "http_referer" "http referer header" ToServer false;
-    CONNECTION "http.connection" "http_connection" "http connection header" Both false;
-    CONTENT_LEN "http.content_len" "http_content_len" "http content length header" Both false;
+    CONNECTION "http.connection" "http_connection" "http connection header" Both false, is_common: true;
+    CONTENT_LEN "http.content_len" "http_content_len" "http content length header" Both false, is_common: true;
     CONTENT_TYPE "http.content_type" "http_content_type" "http content type header" Both false;
     LOCATION "http.location" "http_location" "http location header" ToClient false;
     SERVER "http.server" "http_server" "http server header" ToClient false;
@@ -95,19 +98,75 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::modifier(&["http_stat_msg"], &STAT_MSG),
     Keyword::modifier(&["http_client_body"], &REQUEST_BODY),
     Keyword::modifier(&["http_server_body"], &super::app::FILE_DATA),
-    Keyword::value(&["urilen"], urilen).only(Direction::ToServer),
+    Keyword::value(&["urilen"], urilen).only(Direction::ToServer).about("the length of the URI"),
     Keyword::sticky(&["http2.header_name"], &HTTP2_HEADER_NAME),
 ];
+
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::UriLen { .. } => "urilen",
+        _ => return None,
+    })
+}
 
 static HTTP2_HEADER_NAME: Buffer = Buffer {
     name: "http2.header_name",
     internal: "http2_header_name",
     description: "HTTP2 header name",
     protocols: &["http2", "http", "doh2"],
-    direction: Direction::Both,
     multi: true,
-    feature: "",
+    ..Buffer::PLAIN
 };
+
+/// `http.host` is in lower case.
+fn host(c: &Content, sid: u32) -> Result<(), Fail> {
+    const M: &str = "detect-http-host";
+    if c.nocase {
+        return Err(Fail::warned(
+            M,
+            format!(
+                "rule {sid}: http.host keyword specified along with \"nocase\". The hostname buffer is normalized to \
+                 lowercase, specifying nocase is redundant."
+            ),
+        ));
+    }
+    if c.bytes.iter().any(u8::is_ascii_uppercase) {
+        return Err(Fail::warned(
+            M,
+            format!(
+                "rule {sid}: A pattern with uppercase characters detected for http.host. The hostname buffer is \
+                 normalized to lowercase, please specify a lowercase pattern."
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// A method has no space around it.
+fn method(c: &Content, _sid: u32) -> Result<(), Fail> {
+    const M: &str = "detect-http-method";
+    if matches!(c.bytes.first(), Some(b' ' | b'\t')) {
+        return fail(M, "http_method pattern with leading space");
+    }
+    if matches!(c.bytes.last(), Some(b' ' | b'\t')) {
+        return fail(M, "http_method pattern with trailing space");
+    }
+    Ok(())
+}
+
+/// A version has no space.
+fn version(c: &Content, _sid: u32) -> Result<(), Fail> {
+    match c.bytes.contains(&b' ') {
+        true => fail("detect-http-protocol", "Invalid http.protocol string containing a space"),
+        false => Ok(()),
+    }
+}
+
+/// The buffer that `urilen` measures.
+pub(crate) const fn uri_buffer(raw: bool) -> &'static str {
+    if raw { URI_RAW.name } else { URI.name }
+}
 
 fn urilen(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-urilen";

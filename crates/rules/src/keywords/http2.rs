@@ -26,7 +26,7 @@ static GRPC_METHOD: Buffer = of_call("grpc.method", "grpc_method", "grpc method"
 /// A buffer of a gRPC call.
 const fn of_call(name: &'static str, internal: &'static str, description: &'static str) -> Buffer {
     let direction = Direction::ToServer;
-    Buffer { name, internal, description, protocols: HTTP2, direction, multi: false, feature: "" }
+    Buffer { name, internal, description, protocols: HTTP2, direction, ..Buffer::PLAIN }
 }
 
 /// Frame types (RFC 9113, section 6), by number.

@@ -7,21 +7,21 @@ use crate::context::{Context, Version};
 use crate::error::{Fail, fail};
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::value(&["sid"], sid),
-    Keyword::value(&["gid"], gid),
-    Keyword::value(&["rev"], rev),
-    Keyword::quoted(&["msg"], msg),
-    Keyword::value(&["priority"], priority),
-    Keyword::value(&["classtype"], classtype),
-    Keyword::value(&["reference"], reference),
-    Keyword::value(&["metadata"], metadata),
-    Keyword::value(&["target"], target),
-    Keyword::bare(&["noalert"], noalert),
-    Keyword::bare(&["alert"], alert),
-    Keyword::value(&["requires"], requires),
-    Keyword::bare(&["bypass"], bypass),
-    Keyword::value(&["config"], config),
-    Keyword::value(&["nfq_set_mark"], nfq_set_mark).needs("nfq"),
+    Keyword::value(&["sid"], sid).about("the number of the signature"),
+    Keyword::value(&["gid"], gid).about("the group that the signature's number belongs to"),
+    Keyword::value(&["rev"], rev).about("the revision of the rule"),
+    Keyword::quoted(&["msg"], msg).about("what alerts say"),
+    Keyword::value(&["priority"], priority).about("the priority, in place of that of the class"),
+    Keyword::value(&["classtype"], classtype).about("the class of the rule, which gives its priority"),
+    Keyword::value(&["reference"], reference).about("where more is to be read about what the rule finds"),
+    Keyword::value(&["metadata"], metadata).about("keys and values that alerts show"),
+    Keyword::value(&["target"], target).about("which end is the target of the attack"),
+    Keyword::bare(&["noalert"], noalert).about("match and act, but write no alert"),
+    Keyword::bare(&["alert"], alert).about("write an alert, also where the action writes none"),
+    Keyword::value(&["requires"], requires).about("load the rule only in this version or with this feature"),
+    Keyword::bare(&["bypass"], bypass).about("let the rest of the flow bypass inspection once the rule matched"),
+    Keyword::value(&["config"], config).about("turn off logging or tracking of the transaction or flow"),
+    Keyword::value(&["nfq_set_mark"], nfq_set_mark).needs("nfq").about("mark the packet in its netfilter queue"),
 ];
 
 /// Limit of the metadata entries of one rule, and of its references.

@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use margay_app::Form;
 use margay_app::declare::KeywordKind;
 
-use crate::ast::{Check, NumberTest, Side, Which};
+use crate::ast::{Check, Content, NumberTest, Side, Which};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::lexer::RawOption;
@@ -36,8 +37,11 @@ mod tls;
 mod transform;
 mod variables;
 
+pub use app::FileBuffer;
 pub use content::render as render_content;
+pub(crate) use http::uri_buffer;
 pub(crate) use meta::requires_unmet;
+pub use packet::PacketBuffer;
 pub(crate) use threshold::Fields;
 
 const MODULE: &str = "detect-parse";
@@ -66,9 +70,35 @@ pub(crate) struct Buffer {
     pub(crate) multi: bool,
     /// Feature that the buffer needs besides a protocol.
     pub(crate) feature: &'static str,
+    /// The form of its text.
+    pub(crate) form: Form,
+    /// It looks alike in nearly every transaction, so a literal in it selects little.
+    pub(crate) is_common: bool,
+    /// A rule must name its direction with `flow`; the module of the message if not.
+    pub(crate) needs_flow: Option<&'static str>,
+    /// It is inspected in its own direction, whatever `flow` says.
+    pub(crate) ignores_flow: bool,
+    /// Rejects a content that the buffer can never have; with the rule's number.
+    pub(crate) check: fn(&Content, u32) -> Result<(), Fail>,
 }
 
 impl Buffer {
+    /// A buffer of any bytes, for tables to say what differs.
+    pub(crate) const PLAIN: Buffer = Buffer {
+        name: "",
+        internal: "",
+        description: "",
+        protocols: &[],
+        direction: Direction::Both,
+        multi: false,
+        feature: "",
+        form: Form::Any,
+        is_common: false,
+        needs_flow: None,
+        ignores_flow: false,
+        check: |_, _| Ok(()),
+    };
+
     pub(crate) const fn is_app(&self) -> bool {
         !self.protocols.is_empty() || !self.feature.is_empty()
     }
@@ -120,6 +150,8 @@ pub(crate) struct Keyword {
     pub(crate) feature: &'static str,
     /// The directions in which the inspected data exists. A buffer keyword uses its buffer's.
     pub(crate) direction: Direction,
+    /// What it does, for keyword lists; empty if that follows from its name.
+    pub(crate) about: &'static str,
     pub(crate) does: Does,
 }
 
@@ -133,6 +165,7 @@ impl Keyword {
             negatable: false,
             feature: "",
             direction: Direction::Both,
+            about: "",
             does: Does::Parse(parse),
         }
     }
@@ -151,6 +184,7 @@ impl Keyword {
             negatable: false,
             feature: "",
             direction: Direction::Both,
+            about: "",
             does: Does::Number(protocols, parse),
         }
     }
@@ -182,6 +216,10 @@ impl Keyword {
         Keyword { direction, ..self }
     }
 
+    pub(crate) const fn about(self, about: &'static str) -> Keyword {
+        Keyword { about, ..self }
+    }
+
     pub(crate) const fn needs(self, feature: &'static str) -> Keyword {
         Keyword { feature, ..self }
     }
@@ -195,6 +233,7 @@ impl Keyword {
             negatable: false,
             feature: buffer.feature,
             direction: Direction::Both,
+            about: "",
             does: Does::Select(buffer),
         }
     }
@@ -214,6 +253,7 @@ static FAMILIES: &[(&[Keyword], &str)] = &[
     (data::KEYWORDS, "rules/payload-keywords.html"),
     (dataset::KEYWORDS, "rules/datasets.html"),
     (packet::KEYWORDS, "rules/header-keywords.html"),
+    (packet::HEADERS, "rules/header-keywords.html"),
     (flow::KEYWORDS, "rules/flow-keywords.html"),
     (variables::KEYWORDS, "rules/flow-keywords.html"),
     (threshold::KEYWORDS, "rules/thresholding.html"),
@@ -271,9 +311,41 @@ pub(crate) fn find(name: &str) -> Option<&'static Keyword> {
     REGISTRY.get(name).or_else(|| REGISTRY.get(name.to_ascii_lowercase().as_str())).copied()
 }
 
+/// The buffer that a keyword selects.
+///
+/// # Errors
+/// If no protocol declares it.
+pub(crate) fn buffer(name: &str) -> Result<&'static Buffer, Fail> {
+    match REGISTRY.get(name).map(|k| k.does) {
+        Some(Does::Select(buffer)) => Ok(buffer),
+        _ => fail(MODULE, format!("this build has no buffer {name}")),
+    }
+}
+
 /// Whether a keyword transforms a buffer.
 pub(crate) fn is_transform(k: &Keyword) -> bool {
     transform::KEYWORDS.iter().any(|t| std::ptr::eq(t, k) || t.names == k.names)
+}
+
+/// The keyword of a check. Each file names those of its own.
+pub(crate) fn of_check(c: &Check) -> &str {
+    match c {
+        Check::Number { keyword, .. } => keyword,
+        Check::Other { keyword, .. } => keyword,
+        c => {
+            let families = [
+                packet::of_check,
+                flow::of_check,
+                variables::of_check,
+                events::of_check,
+                app::of_check,
+                http::of_check,
+                data::of_check,
+                smb::of_check,
+            ];
+            families.iter().find_map(|of| of(c)).unwrap_or_default()
+        }
+    }
 }
 
 /// Parses one option into the rule.
@@ -400,6 +472,7 @@ fn argument<'a>(k: &'static Keyword, written: &'a str, o: &RawOption<'a>) -> Res
 }
 
 pub use meta::{metadata_of as metadata, references};
+pub(crate) use variables::bit_keyword as of_bit;
 
 #[cfg(test)]
 mod tests {
@@ -414,5 +487,92 @@ mod tests {
             }
         }
         assert!(is_known("file_data") && is_known("http.uri") && !is_known("foobar"));
+    }
+
+    #[test]
+    fn every_check_has_the_name_of_its_keyword() {
+        let available = ["app-layer", "lua", "iprep", "geoip", "file", "http", "smb", "dcerpc"].map(str::to_owned);
+        let context = crate::context::Context { available: available.into(), ..Default::default() };
+        let mut wrong = Vec::new();
+        for option in [
+            "flow:established",
+            "flowbits:isset,a",
+            "flowint:count,>,1",
+            "xbits:isset,a,track ip_src",
+            "hostbits:isset,a,both",
+            "score:a,>=,1",
+            "ttl:1",
+            "tos:1",
+            "id:1",
+            "ip_proto:6",
+            "sameip",
+            "l3_proto:ipv4",
+            "ipopts:rr",
+            "fragbits:M",
+            "fragoffset:1",
+            "tcp.flags:S",
+            "tcp.seq:1",
+            "tcp.ack:1",
+            "tcp.window:1",
+            "tcp.mss:1",
+            "tcp.wscale:1",
+            "itype:1",
+            "icode:1",
+            "icmp_id:1",
+            "icmp_seq:1",
+            "icmpv6.mtu:1",
+            "igmp.type:1",
+            "dsize:1",
+            "ipv4-csum:valid",
+            "tcpv4-csum:valid",
+            "tcpv6-csum:valid",
+            "udpv4-csum:valid",
+            "udpv6-csum:valid",
+            "icmpv4-csum:valid",
+            "icmpv6-csum:valid",
+            "stream_size:both,>,1",
+            "app-layer-protocol:http",
+            "decode-event:ipv4.pkt_too_small",
+            "stream-event:3whs_ack_in_wrong_dir",
+            "app-layer-event:applayer_mismatch_protocol_both_directions",
+            "flow.age:1",
+            "flow.pkts:either,1",
+            "flow.pkts_toserver:1",
+            "flow.pkts_toclient:1",
+            "flow.bytes:either,1",
+            "flow.bytes_toserver:1",
+            "flow.bytes_toclient:1",
+            "flow.elephant:both",
+            "vlan.id:1",
+            "vlan.layers:1",
+            "iprep:any,a,>,1",
+            "geoip:any,DE",
+            "rpc:1,*,*",
+            "urilen:1",
+            "flowvar:a,\"b\"",
+            "pktvar:a,\"b\"",
+            "filename:\"a\"",
+            "fileext:\"a\"",
+            "filemagic:\"a\"",
+            "filemd5:a",
+            "filesha1:a",
+            "filesha256:a",
+            "filesize:1",
+            "app-layer-state:request_complete",
+            "lua:a",
+            "dcerpc.iface:367abb81-9844-35f1-ad32-98f038001003",
+            "smb.version:2",
+        ] {
+            let text = format!("alert ip any any -> any any ({option}; sid:1;)\n");
+            let mut loader = crate::Loader::new(&context);
+            loader.load_str(&text, "t.rules");
+            let loaded = loader.finish();
+            let rule = loaded.rules.first().or_else(|| loaded.set_aside.first());
+            let name = option.split(':').next();
+            if !rule.is_some_and(|r| r.checks.iter().any(|c| Some(of_check(c)) == name)) {
+                wrong.push((option, loaded.errors.first().map(|e| e.messages.clone())));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 }

@@ -1,33 +1,110 @@
 //! Keywords on a packet's headers, and header buffers.
 
-use super::{Buffer, Direction, Keyword};
+use super::{Buffer, Keyword};
 use crate::ast::{Check, ChecksumLayer, Compare, FlagMode, IpOption, Protocol, VlanLayer};
-use crate::builder::{Builder, Input};
+use crate::builder::{Builder, Input, PAYLOAD};
 use crate::error::{Fail, fail};
 use crate::number::{compare, decimal, unsigned};
 
-/// A buffer of packets.
-macro_rules! header {
-    ($($id:ident $name:literal $description:literal;)*) => {
+/// The buffers of headers: the enum that detection uses, and each one's keyword.
+macro_rules! headers {
+    ($($(#[$about:meta])* $variant:ident $id:ident $name:literal $description:literal;)*) => {
+        /// A buffer within the packet itself.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum PacketBuffer {
+            /// `payload`, `pkt_data`: the bytes after the innermost header.
+            Payload,
+            $($(#[$about])* $variant,)*
+        }
+
+        impl PacketBuffer {
+            /// All buffers, in the order of their numbers.
+            pub const ALL: &[PacketBuffer] = &[PacketBuffer::Payload, $(PacketBuffer::$variant,)*];
+
+            /// The buffer with that name; `None` if it is not a packet buffer.
+            pub fn from_name(name: &str) -> Option<PacketBuffer> {
+                match name {
+                    PAYLOAD | "pkt_data" => Some(PacketBuffer::Payload),
+                    $($name => Some(PacketBuffer::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// The buffer's name in rules.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    PacketBuffer::Payload => PAYLOAD,
+                    $(PacketBuffer::$variant => $name,)*
+                }
+            }
+        }
+
         $(static $id: Buffer = Buffer {
-            name: $name, internal: $name, description: $description, protocols: &[], direction: Direction::Both,
-            multi: false, feature: "",
+            name: $name, internal: $name, description: $description, ..Buffer::PLAIN
         };)*
+
+        /// The sticky buffers of headers.
+        pub(super) const HEADERS: &[Keyword] = &[$(Keyword::sticky(&[$name], &$id)),*];
     };
 }
 
-header! {
-    IPV4_HDR "ipv4.hdr" "ipv4 header";
-    IPV6_HDR "ipv6.hdr" "ipv6 header";
-    TCP_HDR "tcp.hdr" "tcp header";
-    UDP_HDR "udp.hdr" "udp header";
-    ICMPV4_HDR "icmpv4.hdr" "icmpv4 header";
-    ICMPV6_HDR "icmpv6.hdr" "icmpv6 header";
-    IGMP_HDR "igmp.hdr" "igmp header";
-    ETHER_HDR "ether.hdr" "ethernet header";
-    ARP_HDR "arp.hdr" "arp header";
-    IP_SRC "ip.src" "source address";
-    IP_DST "ip.dst" "destination address";
+headers! {
+    /// `tcp.hdr`: the TCP header with its options.
+    TcpHeader TCP_HDR "tcp.hdr" "tcp header";
+    /// `udp.hdr`: the 8 bytes of the UDP header.
+    UdpHeader UDP_HDR "udp.hdr" "udp header";
+    /// `ipv4.hdr`: the IPv4 header with its options.
+    Ipv4Header IPV4_HDR "ipv4.hdr" "ipv4 header";
+    /// `ipv6.hdr`: the IPv6 header with its extension headers.
+    Ipv6Header IPV6_HDR "ipv6.hdr" "ipv6 header";
+    /// `icmpv4.hdr`: 8 bytes; 20 for a timestamp message; a router advertisement includes its addresses.
+    Icmpv4Header ICMPV4_HDR "icmpv4.hdr" "icmpv4 header";
+    /// `icmpv6.hdr`: 8 bytes.
+    Icmpv6Header ICMPV6_HDR "icmpv6.hdr" "icmpv6 header";
+    /// `ip.src`: the source address, 4 or 16 bytes.
+    IpSource IP_SRC "ip.src" "source address";
+    /// `ip.dst`: the destination address.
+    IpDestination IP_DST "ip.dst" "destination address";
+    /// `igmp.hdr`: the first 8 bytes of an IGMP message (RFC 2236 section 2).
+    IgmpHeader IGMP_HDR "igmp.hdr" "igmp header";
+    /// `ether.hdr`: the 14 bytes of the Ethernet header, of captured frames and reassembled datagrams.
+    EthernetHeader ETHER_HDR "ether.hdr" "ethernet header";
+    /// `arp.hdr`: the whole ARP message.
+    ArpHeader ARP_HDR "arp.hdr" "arp header";
+}
+
+impl PacketBuffer {
+    /// The buffer's number, below the length of [`Self::ALL`]: an index for tables.
+    #[inline]
+    pub const fn index(self) -> u8 {
+        self as u8
+    }
+
+    /// The buffer of that number.
+    #[inline]
+    pub fn from_index(index: u8) -> Option<PacketBuffer> {
+        Self::ALL.get(usize::from(index)).copied()
+    }
+
+    /// Whether only a packet has it: a stream has a payload, and a flow has addresses.
+    pub const fn is_header(self) -> bool {
+        !matches!(self, PacketBuffer::Payload | PacketBuffer::IpSource | PacketBuffer::IpDestination)
+    }
+
+    /// Whether packets of a rule's protocol may have it.
+    pub(crate) fn fits(self, protocol: &Protocol) -> bool {
+        match (self, protocol) {
+            (_, Protocol::Ip | Protocol::Ipv4 | Protocol::Ipv6 | Protocol::PacketHeader) => true,
+            (PacketBuffer::TcpHeader, Protocol::App(app)) => margay_app::header_transports(app)[0],
+            (PacketBuffer::UdpHeader, Protocol::App(app)) => margay_app::header_transports(app)[1],
+            (PacketBuffer::TcpHeader, p) => matches!(p, Protocol::Tcp | Protocol::TcpPacket | Protocol::TcpStream),
+            (PacketBuffer::UdpHeader, p) => *p == Protocol::Udp,
+            (PacketBuffer::Icmpv4Header, p) => matches!(p, Protocol::Icmp | Protocol::Icmpv4),
+            (PacketBuffer::Icmpv6Header, p) => matches!(p, Protocol::Icmp | Protocol::Icmpv6),
+            _ => true,
+        }
+    }
 }
 
 macro_rules! integers {
@@ -60,50 +137,72 @@ integers! {
 }
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::value(&["ttl"], ttl),
-    Keyword::value(&["tos"], tos).negatable(),
-    Keyword::value(&["id"], id),
-    Keyword::value(&["ip_proto"], ip_proto),
-    Keyword::bare(&["sameip"], sameip),
-    Keyword::value(&["l3_proto"], l3_proto),
-    Keyword::value(&["ipopts"], ipopts),
-    Keyword::value(&["fragbits"], fragbits),
-    Keyword::value(&["fragoffset"], fragoffset),
-    Keyword::value(&["tcp.flags", "flags"], tcp_flags),
-    Keyword::value(&["tcp.seq", "seq"], tcp_seq),
-    Keyword::value(&["tcp.ack", "ack"], tcp_ack),
-    Keyword::value(&["tcp.window", "window"], tcp_window),
-    Keyword::value(&["tcp.mss"], tcp_mss),
-    Keyword::value(&["tcp.wscale"], tcp_wscale),
-    Keyword::value(&["itype"], itype),
-    Keyword::value(&["icode"], icode),
-    Keyword::value(&["icmp_id"], icmp_id),
-    Keyword::value(&["icmp_seq"], icmp_seq),
-    Keyword::value(&["icmpv6.mtu"], icmpv6_mtu),
-    Keyword::value(&["igmp.type"], igmp_type),
-    Keyword::value(&["dsize"], dsize),
-    Keyword::value(&["ipv4-csum"], checksum),
-    Keyword::value(&["tcpv4-csum"], checksum),
-    Keyword::value(&["tcpv6-csum"], checksum),
-    Keyword::value(&["udpv4-csum"], checksum),
-    Keyword::value(&["udpv6-csum"], checksum),
-    Keyword::value(&["icmpv4-csum"], checksum),
-    Keyword::value(&["icmpv6-csum"], checksum),
-    Keyword::value(&["vlan.id"], vlan_id),
-    Keyword::value(&["vlan.layers"], vlan_layers),
-    Keyword::value(&["rpc"], rpc),
-    Keyword::sticky(&["ipv4.hdr"], &IPV4_HDR),
-    Keyword::sticky(&["ipv6.hdr"], &IPV6_HDR),
-    Keyword::sticky(&["tcp.hdr"], &TCP_HDR),
-    Keyword::sticky(&["udp.hdr"], &UDP_HDR),
-    Keyword::sticky(&["icmpv4.hdr"], &ICMPV4_HDR),
-    Keyword::sticky(&["icmpv6.hdr"], &ICMPV6_HDR),
-    Keyword::sticky(&["igmp.hdr"], &IGMP_HDR),
-    Keyword::sticky(&["ether.hdr"], &ETHER_HDR),
-    Keyword::sticky(&["arp.hdr"], &ARP_HDR),
-    Keyword::sticky(&["ip.src"], &IP_SRC),
-    Keyword::sticky(&["ip.dst"], &IP_DST),
+    Keyword::value(&["ttl"], ttl).about("the time to live of the IP header"),
+    Keyword::value(&["tos"], tos).negatable().about("the type of service of the IPv4 header"),
+    Keyword::value(&["id"], id).about("the identification of the IPv4 header"),
+    Keyword::value(&["ip_proto"], ip_proto).about("the protocol of the IP header"),
+    Keyword::bare(&["sameip"], sameip).about("source and destination are the same address"),
+    Keyword::value(&["l3_proto"], l3_proto).about("the version of IP"),
+    Keyword::value(&["ipopts"], ipopts).about("an option of the IPv4 header is there"),
+    Keyword::value(&["fragbits"], fragbits).about("the bits of the IPv4 header about fragments"),
+    Keyword::value(&["fragoffset"], fragoffset).about("the offset of the fragment, in units of 8 bytes"),
+    Keyword::value(&["tcp.flags", "flags"], tcp_flags).about("the flags of the TCP header"),
+    Keyword::value(&["tcp.seq", "seq"], tcp_seq).about("the sequence number of the TCP header"),
+    Keyword::value(&["tcp.ack", "ack"], tcp_ack).about("the acknowledgement number of the TCP header"),
+    Keyword::value(&["tcp.window", "window"], tcp_window).about("the window of the TCP header"),
+    Keyword::value(&["tcp.mss"], tcp_mss).about("the maximum segment size option of the TCP header"),
+    Keyword::value(&["tcp.wscale"], tcp_wscale).about("the window scale option of the TCP header"),
+    Keyword::value(&["itype"], itype).about("the type of an ICMP message"),
+    Keyword::value(&["icode"], icode).about("the code of an ICMP message"),
+    Keyword::value(&["icmp_id"], icmp_id).about("the identifier of an ICMP message"),
+    Keyword::value(&["icmp_seq"], icmp_seq).about("the sequence number of an ICMP message"),
+    Keyword::value(&["icmpv6.mtu"], icmpv6_mtu).about("the MTU in an ICMPv6 message"),
+    Keyword::value(&["igmp.type"], igmp_type).about("the type of an IGMP message"),
+    Keyword::value(&["dsize"], dsize).about("the size of the packet's payload"),
+    Keyword::value(&["ipv4-csum"], checksum).about("whether the checksum of the IPv4 header is valid"),
+    Keyword::value(&["tcpv4-csum"], checksum).about("whether the checksum of TCP over IPv4 is valid"),
+    Keyword::value(&["tcpv6-csum"], checksum).about("whether the checksum of TCP over IPv6 is valid"),
+    Keyword::value(&["udpv4-csum"], checksum).about("whether the checksum of UDP over IPv4 is valid"),
+    Keyword::value(&["udpv6-csum"], checksum).about("whether the checksum of UDP over IPv6 is valid"),
+    Keyword::value(&["icmpv4-csum"], checksum).about("whether the checksum of an ICMPv4 message is valid"),
+    Keyword::value(&["icmpv6-csum"], checksum).about("whether the checksum of an ICMPv6 message is valid"),
+    Keyword::value(&["vlan.id"], vlan_id).about("the identifier of a VLAN tag"),
+    Keyword::value(&["vlan.layers"], vlan_layers).about("how many VLAN tags the packet has"),
+    Keyword::value(&["rpc"], rpc).about("program, version and procedure of a call of Sun RPC"),
 ];
+
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::Ttl(_) => "ttl",
+        Check::Tos { .. } => "tos",
+        Check::IpId(_) => "id",
+        Check::IpProto(_) => "ip_proto",
+        Check::SameIp => "sameip",
+        Check::L3Proto(_) => "l3_proto",
+        Check::IpOption(_) => "ipopts",
+        Check::FragBits { .. } => "fragbits",
+        Check::FragOffset(_) => "fragoffset",
+        Check::TcpFlags { .. } => "tcp.flags",
+        Check::TcpSeq(_) => "tcp.seq",
+        Check::TcpAck(_) => "tcp.ack",
+        Check::TcpWindow { .. } => "tcp.window",
+        Check::TcpMss(_) => "tcp.mss",
+        Check::TcpWscale(_) => "tcp.wscale",
+        Check::IcmpType(_) => "itype",
+        Check::IcmpCode(_) => "icode",
+        Check::IcmpId(_) => "icmp_id",
+        Check::IcmpSeq(_) => "icmp_seq",
+        Check::Icmpv6Mtu(_) => "icmpv6.mtu",
+        Check::IgmpType(_) => "igmp.type",
+        Check::Dsize(_) => "dsize",
+        Check::Checksum { layer, .. } => checksum_name(*layer),
+        Check::VlanId { .. } => "vlan.id",
+        Check::VlanLayers(_) => "vlan.layers",
+        Check::Rpc { .. } => "rpc",
+        _ => return None,
+    })
+}
 
 fn tos(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-tos";
@@ -426,6 +525,18 @@ fn dsize(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     b.seen.dsize = true;
     b.packet_check(Check::Dsize(c));
     Ok(())
+}
+
+const fn checksum_name(layer: ChecksumLayer) -> &'static str {
+    match layer {
+        ChecksumLayer::Ipv4 => "ipv4-csum",
+        ChecksumLayer::TcpV4 => "tcpv4-csum",
+        ChecksumLayer::TcpV6 => "tcpv6-csum",
+        ChecksumLayer::UdpV4 => "udpv4-csum",
+        ChecksumLayer::UdpV6 => "udpv6-csum",
+        ChecksumLayer::Icmpv4 => "icmpv4-csum",
+        ChecksumLayer::Icmpv6 => "icmpv6-csum",
+    }
 }
 
 fn checksum(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {

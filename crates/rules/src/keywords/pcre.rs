@@ -6,7 +6,8 @@ use crate::ast::{BufferCheck, CaptureKind, Pcre};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 
-pub(super) const KEYWORDS: &[Keyword] = &[Keyword::quoted(&["pcre"], pcre).or_unquoted().negatable()];
+pub(super) const KEYWORDS: &[Keyword] =
+    &[Keyword::quoted(&["pcre"], pcre).or_unquoted().negatable().about("a regular expression")];
 
 const M: &str = "detect-pcre";
 

@@ -8,9 +8,18 @@ use crate::error::{Fail, fail};
 
 pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::number(&["smb.version"], Takes::Value, SMB, version),
-    Keyword::value(&["dcerpc.iface", "dce_iface"], iface),
+    Keyword::value(&["dcerpc.iface", "dce_iface"], iface)
+        .about("the interface of DCE/RPC that a call or a binding is for"),
     Keyword::number(&["dcerpc.opnum", "dce_opnum"], Takes::Value, DCE, opnum),
 ];
+
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::Interface(_) => "dcerpc.iface",
+        _ => return None,
+    })
+}
 
 fn version(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     number::integer(i, u64::from(u8::MAX), &|_| None)

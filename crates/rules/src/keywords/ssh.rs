@@ -1,14 +1,16 @@
 //! Old SSH keywords, which are checks on `ssh.proto` and `ssh.software`.
 
-use super::app::{SSH, SSH_PROTO, SSH_SOFTWARE};
-use super::{Buffer, Keyword, need_protocol};
+use super::app::SSH;
+use super::{Keyword, buffer, need_protocol};
 use crate::ast::{BufferCheck, Check, Compare, Content, NumberTest, Which};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::value(&["ssh.protoversion"], protoversion).or_unquoted(),
-    Keyword::value(&["ssh.softwareversion"], softwareversion).or_unquoted(),
+    Keyword::value(&["ssh.protoversion"], protoversion).or_unquoted().about("the version of SSH, as ssh.proto"),
+    Keyword::value(&["ssh.softwareversion"], softwareversion)
+        .or_unquoted()
+        .about("the software of an SSH banner, as ssh.software"),
 ];
 
 /// `2_compat`, for version 2 and compatible ones; or a version as in the banner.
@@ -27,7 +29,7 @@ fn protoversion(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             format!("ssh.protoversion: \"{}\" is neither a version such as 2.0 nor 2_compat", i.text),
         );
     }
-    is(b, &SSH_PROTO, i.text.as_bytes())
+    is(b, "ssh.proto", i.text.as_bytes())
 }
 
 /// The software as in the banner: the whole text, case-sensitive.
@@ -36,7 +38,7 @@ fn softwareversion(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     if i.text.starts_with('!') {
         return fail("detect-ssh-software-version", "ssh.softwareversion cannot be negated");
     }
-    is(b, &SSH_SOFTWARE, i.text.as_bytes())
+    is(b, "ssh.software", i.text.as_bytes())
 }
 
 fn deprecated(b: &mut Builder<'_>, old: &str, new: &str) {
@@ -44,7 +46,8 @@ fn deprecated(b: &mut Builder<'_>, old: &str, new: &str) {
 }
 
 /// Adds the check that the buffer equals `text`. The current sticky buffer stays selected.
-fn is(b: &mut Builder<'_>, buffer: &'static Buffer, text: &[u8]) -> Result<(), Fail> {
+fn is(b: &mut Builder<'_>, buffer: &str, text: &[u8]) -> Result<(), Fail> {
+    let buffer = self::buffer(buffer)?;
     need_protocol(b, buffer.protocols, buffer.name);
     b.note(buffer)?;
     let group = b.group_of(buffer.name, Some(buffer));

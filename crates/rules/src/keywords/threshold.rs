@@ -6,9 +6,9 @@ use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::value(&["threshold"], threshold),
-    Keyword::value(&["detection_filter"], detection_filter),
-    Keyword::value(&["tag"], tag),
+    Keyword::value(&["threshold"], threshold).about("how many alerts are written within a time"),
+    Keyword::value(&["detection_filter"], detection_filter).about("match only after a number of matches within a time"),
+    Keyword::value(&["tag"], tag).about("log further packets of the flow or host once the rule matched"),
 ];
 
 /// The parts of a threshold, in the keyword and in `threshold.config`.

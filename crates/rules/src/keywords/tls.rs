@@ -1,6 +1,6 @@
 //! TLS keywords besides the buffers.
 
-use super::{Buffer, Direction, Keyword, Takes, app, need_protocol, number};
+use super::{Direction, Keyword, Takes, buffer, need_protocol, number};
 use crate::ast::{BufferCheck, Compare, Content, Effect, NumberTest, Which};
 use crate::builder::{Builder, Input, Last};
 use crate::error::{Fail, fail};
@@ -16,10 +16,16 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::number(&["tls_cert_notafter"], Takes::Value, TLS, date).only(Direction::ToClient),
     Keyword::number(&["tls_cert_expired"], Takes::Nothing, TLS, is_so).only(Direction::ToClient),
     Keyword::number(&["tls_cert_valid"], Takes::Nothing, TLS, is_so).only(Direction::ToClient),
-    Keyword::quoted(&["tls.subject", "tls_subject"], literal).negatable(),
-    Keyword::quoted(&["tls.issuerdn", "tls_issuerdn"], literal).negatable(),
-    Keyword::quoted(&["tls.fingerprint", "tls_fingerprint"], literal).negatable(),
-    Keyword::bare(&["tls.store", "tls_store"], store),
+    Keyword::quoted(&["tls.subject", "tls_subject"], literal)
+        .negatable()
+        .about("the subject of the certificate, as tls.cert_subject"),
+    Keyword::quoted(&["tls.issuerdn", "tls_issuerdn"], literal)
+        .negatable()
+        .about("the issuer of the certificate, as tls.cert_issuer"),
+    Keyword::quoted(&["tls.fingerprint", "tls_fingerprint"], literal)
+        .negatable()
+        .about("the SHA-1 fingerprint of the certificate, as tls.cert_fingerprint"),
+    Keyword::bare(&["tls.store", "tls_store"], store).about("store the certificates"),
 ];
 
 /// Names and numbers of versions.
@@ -171,11 +177,11 @@ fn is_so(_: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
 
 /// An old keyword that is a literal in a buffer, matched as written.
 fn literal(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    let buffer: &'static Buffer = match i.name {
-        "tls.subject" => &app::TLS_CERT_SUBJECT,
-        "tls.issuerdn" => &app::TLS_CERT_ISSUER,
-        _ => &app::TLS_CERT_FINGERPRINT,
-    };
+    let buffer = buffer(match i.name {
+        "tls.subject" => "tls.cert_subject",
+        "tls.issuerdn" => "tls.cert_issuer",
+        _ => "tls.cert_fingerprint",
+    })?;
     need_protocol(b, TLS, i.written);
     b.note(buffer)?;
     let mut bytes = i.raw.to_vec();

@@ -7,14 +7,35 @@ use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 
 pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::value(&["flowbits"], flowbits),
-    Keyword::value(&["flowint"], flowint),
-    Keyword::value(&["score"], score),
-    Keyword::value(&["xbits"], xbits),
-    Keyword::value(&["hostbits"], hostbits),
-    Keyword::value(&["flowvar"], flowvar).negatable(),
-    Keyword::value(&["pktvar"], pktvar).negatable(),
+    Keyword::value(&["flowbits"], flowbits).about("set, unset, toggle or ask for a bit of the flow"),
+    Keyword::value(&["flowint"], flowint).about("change or compare an integer of the flow"),
+    Keyword::value(&["score"], score).about("add to a score of the transaction, or ask whether it reaches a number"),
+    Keyword::value(&["xbits"], xbits).about("set, unset, toggle or ask for a bit of a host or of a pair of hosts"),
+    Keyword::value(&["hostbits"], hostbits).about("set, unset, toggle or ask for a bit of a host"),
+    Keyword::value(&["flowvar"], flowvar).negatable().about("the value of a variable of the flow"),
+    Keyword::value(&["pktvar"], pktvar).negatable().about("the value of a variable of the packet"),
 ];
+
+/// The keyword of a check that this file makes.
+pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
+    Some(match c {
+        Check::FlowBit { .. } => "flowbits",
+        Check::FlowInt { .. } => "flowint",
+        Check::Score { .. } => "score",
+        Check::XBit { track, .. } => bit_keyword(*track),
+        Check::Variable { kind: CaptureKind::Packet, .. } => "pktvar",
+        Check::Variable { .. } => "flowvar",
+        _ => return None,
+    })
+}
+
+/// The keyword of a bit with this owner, as reports name it.
+pub(crate) const fn bit_keyword(track: XBitTrack) -> &'static str {
+    match track {
+        XBitTrack::Both => "hostbits",
+        _ => "xbits",
+    }
+}
 
 /// Default lifetime of an xbit in seconds.
 const EXPIRE: u32 = 30;

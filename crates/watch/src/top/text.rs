@@ -42,6 +42,15 @@ fn write_all(o: &mut String, s: &Snapshot) -> std::fmt::Result {
         a.rules_loaded,
         a.rules_failed
     )?;
+    findings(o, s)?;
+    stages(o, s)?;
+    workers(o, s)?;
+    lists(o, s)?;
+    protocols(o, s)?;
+    rules(o, s)
+}
+
+fn findings(o: &mut String, s: &Snapshot) -> std::fmt::Result {
     for f in &s.findings {
         let grade = match f.grade {
             Grade::Now => "NOW",
@@ -50,6 +59,10 @@ fn write_all(o: &mut String, s: &Snapshot) -> std::fmt::Result {
         };
         writeln!(o, "{grade}: {} {}: {}\n      {}", f.counter, f.count, f.what, f.advice)?;
     }
+    Ok(())
+}
+
+fn stages(o: &mut String, s: &Snapshot) -> std::fmt::Result {
     if !s.stages.is_empty() {
         writeln!(o, "\n{:<15} {:<8} {:>18} {:>15} {:>9}", "INTERFACE", "STAGE", "RECEIVED", "LOST", "LOST/s")?;
         for g in &s.stages {
@@ -64,6 +77,10 @@ fn write_all(o: &mut String, s: &Snapshot) -> std::fmt::Result {
             )?;
         }
     }
+    Ok(())
+}
+
+fn workers(o: &mut String, s: &Snapshot) -> std::fmt::Result {
     if !s.workers.is_empty() {
         writeln!(
             o,
@@ -83,6 +100,11 @@ fn write_all(o: &mut String, s: &Snapshot) -> std::fmt::Result {
             )?;
         }
     }
+    Ok(())
+}
+
+/// Memory, alerts and addresses.
+fn lists(o: &mut String, s: &Snapshot) -> std::fmt::Result {
     if !s.memory.is_empty() {
         writeln!(o, "\n{:<36} {:>12} {:>12}", "MEMORY", "USED", "LIMIT")?;
         for m in &s.memory {
@@ -102,6 +124,10 @@ fn write_all(o: &mut String, s: &Snapshot) -> std::fmt::Result {
             writeln!(o, "{:<40} {:>12} {:>9}", t.address, bytes(t.bytes as f64), t.alerts)?;
         }
     }
+    Ok(())
+}
+
+fn protocols(o: &mut String, s: &Snapshot) -> std::fmt::Result {
     if !s.protocols.is_empty() {
         writeln!(o, "\n{:<20} {:>12} {:>9} {:>13} {:>9}", "PROTOCOL", "FLOWS", "FLOWS/s", "TRANSACTIONS", "ERRORS")?;
         for p in &s.protocols {
@@ -116,6 +142,10 @@ fn write_all(o: &mut String, s: &Snapshot) -> std::fmt::Result {
             )?;
         }
     }
+    Ok(())
+}
+
+fn rules(o: &mut String, s: &Snapshot) -> std::fmt::Result {
     if !s.rules.is_empty() {
         writeln!(o, "\n{:>6} {:>10} {:>12} {:>10} {:>11}  RULE", "COST%", "SID", "CHECKS", "MATCHES", "TICKS")?;
         for r in &s.rules {

@@ -3,7 +3,7 @@
 /// Reads a parameter's value at the front of `data`: quoted (a `\` escapes a quote), or up to a blank or a byte in `ends`.
 /// Returns it and the rest. `None` if a quote is not closed. Escapes stay as written, as in Suricata's file names; [`unescape`]
 /// removes them.
-pub(super) fn value<'a>(data: &'a [u8], ends: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+pub(crate) fn value<'a>(data: &'a [u8], ends: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let Some(quoted) = data.strip_prefix(b"\"") else {
         let end = data.iter().position(|b| ends.contains(b) || b.is_ascii_whitespace()).unwrap_or(data.len());
         return Some(data.split_at(end));
