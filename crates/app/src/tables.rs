@@ -76,6 +76,7 @@ macro_rules! buffers {
         const ALL: &[Buffer] = &[$(Buffer::$id),*];
 
         /// Buffers for rules; numbers are those of [`ALL`].
+        #[allow(clippy::needless_update, reason = "a row may set every property")]
         pub(super) static BUFFERS: &[$crate::tx::BufferDef] = &[$($crate::tx::BufferDef {
             name: $name,
             also: &[$($also)?],
