@@ -34,6 +34,7 @@
 //! rule reload.
 
 mod ahead;
+mod any_of;
 mod bounded;
 pub mod buffer;
 pub mod checks;

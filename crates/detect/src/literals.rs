@@ -78,7 +78,7 @@ pub(crate) fn of_pattern(pattern: &str, options: &str) -> (Vec<Vec<u8>>, bool) {
 
 /// Whether the pattern has something that PCRE reads differently: word boundaries, kinds of white space, nested sets,
 /// ignored blanks.
-fn is_ambiguous(pattern: &str) -> bool {
+pub(crate) fn is_ambiguous(pattern: &str) -> bool {
     if !pattern.is_ascii() {
         return true;
     }

@@ -478,6 +478,7 @@ fn stream_of(config: &Config, options: &RunOptions, ips: bool, part: &Part) -> R
     stream.remembered = usize::try_from(part.of(stream.remembered as u64)).unwrap_or(usize::MAX);
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation)?;
     (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
+    stream.reset_memory = part.of(stream.reset_memory);
     Ok(stream)
 }
 

@@ -316,9 +316,16 @@ impl<X> FlowTable<X> {
 
     /// Swaps a flow's ends: its client becomes the server. For TCP connections whose first packet came from the server.
     pub fn swap(&mut self, at: FlowRef) {
-        if let (Some(slot), Some(Some(flow))) = (self.slots.get_mut(at.0), self.flows.get_mut(at.0)) {
-            slot.client_is_high = !slot.client_is_high;
+        if let Some(Some(flow)) = self.flows.get_mut(at.0) {
             flow.core.turn_round();
+            self.swapped(at);
+        }
+    }
+
+    /// Notes that the ends of a flow were swapped in its [`FlowCore`].
+    pub fn swapped(&mut self, at: FlowRef) {
+        if let Some(slot) = self.slots.get_mut(at.0) {
+            slot.client_is_high = !slot.client_is_high;
         }
     }
 

@@ -7,7 +7,7 @@ mod process;
 
 use std::io::Write;
 
-use conversation::{Capture, Client, Datagram, Lost, Ran, Say, Server, Turn, run};
+use conversation::{Capture, Client, Datagram, Lost, Ran, Reset, Say, Server, Turn, run};
 
 /// An invalid chunk length, then an attack on the same connection.
 const BROKEN_CHUNK: &[Turn<'static>] = &[
@@ -337,6 +337,33 @@ fn memory_of_the_application_layer_has_a_limit() {
         assert_eq!(ran.counter("ips.drop_reason.applayer_error"), if inline { lost } else { 0 });
         assert_eq!(ran.counter("app_layer.memuse"), 0, "{inline}");
     }
+}
+
+/// Connections that a reset closed keep what they need to go on, up to a limit. Beyond it the oldest is settled: the rest of its
+/// streams is inspected, and what it sends later is recognised anew.
+#[test]
+fn memory_of_connections_after_a_reset_has_a_limit() {
+    const FLOWS: u16 = 20;
+    let rules = "alert http any any -> any any (http.request_body; content:\"the-tail\"; sid:1;)\n\
+                 alert http any any -> any any (http.uri; content:\"/later\"; sid:2;)\n";
+    let body = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n{}the-tail", "a".repeat(15_000));
+    let mut capture = Capture::new();
+    for n in 0..FLOWS {
+        capture.open_connection(41_000 + n, 80, &[Say(Client, body.as_bytes()), Reset(Client)], false);
+    }
+    for (memory, settled) in [("100kb", 10..20), ("10mb", 0..1), ("0", 0..1)] {
+        let set = format!("margay.reset-memory={memory}");
+        let ran = run(&format!("reset-{memory}"), &capture, rules, &["--set", &set]);
+        assert_eq!(ran.sids(), [1].repeat(FLOWS.into()), "{memory}");
+        assert!(settled.contains(&ran.counter("tcp.reset_settled")), "{memory}: {}", ran.counter("tcp.reset_settled"));
+        assert_eq!(ran.events("http").len(), usize::from(FLOWS), "{memory}");
+    }
+    // A connection that goes on after it was settled.
+    let later = Say(Client, b"GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut capture = Capture::new();
+    capture.open_connection(41_000, 80, &[Say(Client, body.as_bytes()), Reset(Client), later], false);
+    let ran = run("reset-goes-on", &capture, rules, &["--set", "margay.reset-memory=1kb"]);
+    assert_eq!((ran.counter("tcp.reset_settled"), ran.sids()), (1, vec![1, 2]));
 }
 
 /// A flow that loses its parser returns its memory, including the parser, while the flow continues.

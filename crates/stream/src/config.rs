@@ -85,6 +85,9 @@ pub struct StreamConfig {
     pub urgent_oob_limit_policy: UrgentPolicy,
     /// Most timed out connections that are remembered and may be resumed (`margay.resumable-connections`); 0 for none.
     pub remembered: usize,
+    /// Most memory of connections that a reset closed and that may go on, in bytes (`margay.reset-memory`); 0 means no
+    /// limit. The engine enforces it with [`crate::TcpSession::settle`].
+    pub reset_memory: u64,
     /// How hosts reassemble, by network (`host-os-policy`).
     pub os_policies: HostOsPolicies,
 }
@@ -115,6 +118,7 @@ impl Default for StreamConfig {
             urgent_oob_limit: 64,
             urgent_oob_limit_policy: UrgentPolicy::Drop,
             remembered: 65_536,
+            reset_memory: 16 << 20,
             os_policies: HostOsPolicies::default(),
         }
     }

@@ -36,6 +36,8 @@ pub struct StreamCounters {
     /// Connections that may be resumed, and those evicted or not stored because their set was full.
     pub resumable: u64,
     pub resumable_forgotten: u64,
+    /// Connections that the engine settled ([`crate::TcpSession::settle`]). The engine counts them.
+    pub reset_settled: u64,
     pub memuse: u64,
     pub reassembly_memuse: u64,
     /// Counts of each event, by [`StreamEvent`] number.
@@ -71,6 +73,7 @@ impl Default for StreamCounters {
             resumed: 0,
             resumable: 0,
             resumable_forgotten: 0,
+            reset_settled: 0,
             memuse: 0,
             reassembly_memuse: 0,
             events: [0; StreamEvent::ALL.len()],
@@ -117,6 +120,7 @@ impl StreamCounters {
         f("tcp.resumed", self.resumed);
         f("tcp.resumable", self.resumable);
         f("tcp.resumable_forgotten", self.resumable_forgotten);
+        f("tcp.reset_settled", self.reset_settled);
         f("tcp.memuse", self.memuse);
         f("tcp.reassembly_memuse", self.reassembly_memuse);
         for &e in StreamEvent::ALL {

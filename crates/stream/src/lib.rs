@@ -48,6 +48,7 @@
 //! | bytes per direction | `stream.reassembly.depth` | the rest is not tracked: `tcp.stream_depth_reached`, `reassembly_depth_reached` |
 //! | SYNs, SYN/ACKs stored | `max-syn-queued`, `max-synack-queued` | `3whs_syn_flood`, `3whs_synack_flood` |
 //! | urgent bytes per direction | `urgent.oob-limit` | `reassembly_urgent_oob_limit_reached`; inline, `oob-limit-policy` |
+//! | connections after a reset that may go on | `margay.reset-memory` | the engine settles the oldest: `tcp.reset_settled` |
 //! | resumable connections | `margay.resumable-connections` | the oldest entry of the set is evicted: `tcp.resumable_forgotten` |
 
 mod buffer;

@@ -11,6 +11,7 @@
 //! acknowledgment than the flow lives. Such entries never evict established connections, so a SYN flood cannot make the
 //! engine forget those.
 
+use margay_flow::Direction;
 use margay_packet::Packet;
 use margay_packet::tcp::flag as tcp;
 
@@ -326,10 +327,29 @@ fn ends_early(p: &Peer) -> bool {
 
 impl TcpSession {
     /// Whether the session was closed by a reset that its receiver may have ignored or not received. Later data is then
-    /// tracked as if there had been no reset; whether the connection ended is decided when the flow ends. Always
-    /// `false` inline.
+    /// tracked as if there had been no reset; whether the connection ended is decided when the flow ends, or earlier
+    /// by [`TcpSession::settle`]. Always `false` inline.
     pub fn may_go_on(&self) -> bool {
-        self.state == TcpState::Closed && !self.inline() && self.peers.iter().any(|p| p.has(peer_flag::RESET))
+        self.state == TcpState::Closed
+            && !self.settled
+            && !self.inline()
+            && self.peers.iter().any(|p| p.has(peer_flag::RESET))
+    }
+
+    /// Takes a reset as effective whose effect was uncertain ([`TcpSession::may_go_on`]), and frees what was kept for the
+    /// connection's continuation. All data must have been read. If the connection goes on nevertheless, it is parsed
+    /// from its new data on.
+    pub fn settle(&mut self) {
+        self.settled = true;
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            self.release(direction);
+        }
+        self.shrink_closed();
+    }
+
+    /// Bytes of stream data that the session holds, as last accounted.
+    pub fn held(&self) -> u64 {
+        self.peers.iter().filter_map(|p| p.data.as_ref()).map(|d| d.accounted).sum()
     }
 
     /// Whether the connection may be resumed after a silence: it was established, both sides were tracked, and it is not
@@ -469,6 +489,7 @@ impl StreamEngine {
         let read_ahead = |p: &Peer| p.data.as_ref().is_some_and(|d| d.app > d.acked);
         let restart = !session.may_go_on() || session.peers.iter().any(read_ahead);
         session.state = TcpState::Established;
+        session.settled = false;
         if restart {
             session.flags |= flag::RESUMED;
         }

@@ -142,6 +142,8 @@ pub struct TcpSession {
     pub(crate) flags: u16,
     /// Whether data was freed since its memory was last counted.
     pub(crate) freed: bool,
+    /// Whether the reset that closed the session is taken as effective ([`TcpSession::settle`]).
+    pub(crate) settled: bool,
     /// Bytes of each direction that are reassembled, if different from the settings; 0 means all.
     pub(crate) depth: Option<u64>,
     pub(crate) queue: Vec<Queued>,
@@ -604,7 +606,7 @@ impl TcpSession {
         let inline = self.inline();
         let closed = self.state == TcpState::Closed;
         // Unacknowledged data may have to be read again, because not every host accepts a reset.
-        let reset = closed && self.peers.iter().any(|p| p.has(peer_flag::RESET));
+        let reset = closed && !self.settled && self.peers.iter().any(|p| p.has(peer_flag::RESET));
         let may_go_on = reset && !inline;
         let held_back = self.holds_back(&self.peers[direction.index()]);
         let Some(d) = &mut self.peers[direction.index()].data else { return };

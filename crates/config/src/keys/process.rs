@@ -110,6 +110,7 @@ pub(super) const KEYS: &[Key] = &[
     flag_or("margay.workers", &["auto"], "auto", "Workers of a capture file with `autofp`, 1 to 256; `auto`: one per CPU, times `threading.detect-thread-ratio`.").like("5"),
     number("margay.move-difference", "256", (0, i64::MAX), "packets", "`conservative`, `optimistic`: a flow moves only to a queue shorter by this many packets."),
     number("margay.move-waiting", "100", (0, U32), "packets", "`optimistic`: packets of a flow that must wait before it moves."),
+    size("margay.reset-memory", "16mb", "Memory of connections that a reset closed, which a host may have ignored. Beyond it the oldest is taken as over: `tcp.reset_settled`; 0 is no limit."),
     number("margay.resumable-connections", "65536", (0, U32), "connections", "Timed-out connections to remember, 64 bytes each, so that they can be followed again; 0: none."),
     text("margay.web.listen", "an address", "", "Address and port of the web page and metrics; `--web` overrides it. Any address but loopback needs a token.").like("127.0.0.1:9300"),
     text("margay.web.token", "a word", "", "Token that clients must send (`Authorization: Bearer`), at least 16 characters. Without one, every local user may look.").like("0123456789abcdef").shown_by("engine/src/settings/web.rs::only_with_a_token_beyond_this_host"),

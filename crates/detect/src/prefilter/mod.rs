@@ -11,6 +11,7 @@
 //! An occurrence of a pattern that is not common is compared with the whole pattern, and its offset with the rule's
 //! limits, before it makes candidates.
 
+mod bytes;
 mod digits;
 mod finder;
 mod grams;
@@ -24,6 +25,8 @@ use std::collections::BTreeMap;
 use crate::fast_pattern::FastPattern;
 use crate::mpm::{Matcher, MatcherCache, Pattern, Regex, Scratch};
 
+pub(crate) use bytes::AnyOf;
+use bytes::Bytes;
 use finder::Finder;
 pub(crate) use memo::Memo;
 use place::Place;
@@ -131,6 +134,7 @@ pub(crate) fn longest_row(data: &[u8]) -> usize {
 pub(crate) struct Prefilter {
     placed: Box<[Place]>,
     anywhere: Option<Finder>,
+    bytes: Option<Bytes>,
     regexes: Vec<Regexes>,
 }
 
@@ -148,6 +152,7 @@ struct Regexes {
 #[derive(Debug, Default)]
 pub(crate) struct PrefilterBuilder<'a> {
     literals: Vec<(&'a Literal, u32)>,
+    bytes: Vec<(&'a AnyOf, u32)>,
     regexes: BTreeMap<&'a Regex, Vec<u32>>,
 }
 
@@ -157,6 +162,12 @@ impl<'a> PrefilterBuilder<'a> {
         self.literals.push((literal, rule));
     }
 
+    /// Adds literals of which `rule` needs one.
+    pub(crate) fn add_any_of(&mut self, any: &'a AnyOf, rule: u32) {
+        self.literals.extend(any.literals.iter().map(|l| (l, rule)));
+        self.bytes.push((any, rule));
+    }
+
     /// Adds `regex`, which the matcher must support, as the pattern of `rule`.
     pub(crate) fn add_regex(&mut self, regex: &'a Regex, rule: u32) {
         self.regexes.entry(regex).or_default().push(rule);
@@ -164,6 +175,7 @@ impl<'a> PrefilterBuilder<'a> {
 
     pub(crate) fn finish(self, cache: &mut MatcherCache) -> Prefilter {
         let mut out = Prefilter::new(self.literals, cache);
+        out.bytes = Bytes::new(&self.bytes);
         // Expressions that need a row of digits are only searched if there is one.
         let (numbers, others): (Vec<_>, Vec<_>) =
             self.regexes.into_iter().map(|(r, rules)| (digits_of(r), r, rules)).partition(|r| r.0 > 0);
@@ -199,6 +211,7 @@ impl Prefilter {
         }
         Prefilter {
             regexes: Vec::new(),
+            bytes: None,
             anywhere: (!anywhere.is_empty()).then(|| Finder::new(anywhere, cache)),
             placed: places.into_iter().map(|(offset, list)| Place::new(offset, list)).collect(),
         }
@@ -222,6 +235,9 @@ impl Prefilter {
         }
         if let Some(f) = &self.anywhere {
             f.scan(data, seen, scratch, out);
+        }
+        if let Some(b) = &self.bytes {
+            b.scan(data, out);
         }
         for r in &self.regexes {
             if r.digits > 0 && !scratch.once(data, r.digits, || digits::are_in(data, r.digits)) {

@@ -12,7 +12,7 @@ use crate::inspect::CompileError;
 use crate::literals;
 use crate::mpm::MatcherCache;
 use crate::pcre::PcreLimits;
-use crate::prefilter::{Literal, Prefilter};
+use crate::prefilter::{AnyOf, Literal, Prefilter, PrefilterBuilder};
 use crate::transform::CompiledTransforms;
 
 /// The source of a slot's bytes.
@@ -143,6 +143,9 @@ pub(crate) struct TxGroup {
     pub(crate) searched: Box<[u16]>,
     /// Rules without a pattern, by the progress from which on they are evaluated.
     pub(crate) always: Box<[Always]>,
+    /// Rules whose expression needs one of several literals. An explanation of a rule evaluates them like [`TxGroup::always`], to show
+    /// where they fail.
+    pub(crate) expressions: Box<[Always]>,
     /// Rules that become candidates with a file.
     pub(crate) files: Box<[u32]>,
     /// Rules that become candidates with an event, sorted by event.
@@ -172,6 +175,8 @@ impl TxGroups {
 pub(super) struct GroupBuilder {
     slots: Vec<Slot>,
     patterns: Vec<Vec<(Literal, u32)>>,
+    /// The literals of expressions, with their slot.
+    expressions: Vec<(u16, AnyOf, Always)>,
     numbers: HashMap<(SlotSource, String), u16>,
     always: Vec<Always>,
     files: Vec<u32>,
@@ -204,16 +209,17 @@ impl GroupBuilder {
 
     /// Adds a rule with its plan for this group.
     pub(super) fn add(&mut self, rule: u32, plan: &Plan, sought: bool) {
+        let always = |progress| Always { progress, rule, sought: sought && plan.looks, gates: plan.gates.clone() };
         match &plan.trigger {
             TxTrigger::Pattern(slot, pattern) => {
                 if let Some(list) = self.patterns.get_mut(usize::from(*slot)) {
                     list.push((pattern.clone(), rule));
                 }
             }
-            TxTrigger::Progress(progress) => {
-                let gates = plan.gates.clone();
-                self.always.push(Always { progress: *progress, rule, sought: sought && plan.looks, gates });
+            TxTrigger::AnyOf(slot, literals, progress) => {
+                self.expressions.push((*slot, literals.clone(), always(*progress)));
             }
+            TxTrigger::Progress(progress) => self.always.push(always(*progress)),
             TxTrigger::File => self.files.push(rule),
             TxTrigger::Event(e) => self.events.push((*e, rule)),
             TxTrigger::Never => {}
@@ -223,11 +229,17 @@ impl GroupBuilder {
     fn finish(mut self, cache: &mut MatcherCache) -> TxGroup {
         let mut searched = Vec::new();
         for (n, (slot, patterns)) in (0u16..).zip(self.slots.iter_mut().zip(&self.patterns)) {
-            if !patterns.is_empty() {
-                slot.prefilter = Some(Prefilter::new(patterns.iter().map(|(p, r)| (p, *r)).collect(), cache));
+            let mut prefilter = PrefilterBuilder::default();
+            patterns.iter().for_each(|(p, rule)| prefilter.add(p, *rule));
+            let here = || self.expressions.iter().filter(|e| e.0 == n);
+            here().for_each(|(_, literals, always)| prefilter.add_any_of(literals, always.rule));
+            if !patterns.is_empty() || here().next().is_some() {
+                slot.prefilter = Some(prefilter.finish(cache));
                 searched.push(n);
             }
         }
+        let mut expressions: Vec<Always> = self.expressions.into_iter().map(|e| e.2).collect();
+        expressions.sort_unstable();
         let progress = |n: &u16| self.slots.get(usize::from(*n)).map_or(0, |s| s.progress);
         searched.sort_by_key(progress);
         self.always.sort_unstable();
@@ -236,6 +248,7 @@ impl GroupBuilder {
             slots: self.slots.into_boxed_slice(),
             searched: searched.into_boxed_slice(),
             always: self.always.into_boxed_slice(),
+            expressions: expressions.into_boxed_slice(),
             files: self.files.into_boxed_slice(),
             events: self.events.into_boxed_slice(),
         }

@@ -11,6 +11,7 @@ use margay_rules::{FileBuffer, info};
 use super::compile::{state_of, tests_files};
 use super::group::{GroupBuilder, GroupsBuilder};
 use super::{FileTest, Gate, Plan, SlotSource, Step, TxTrigger, What};
+use crate::any_of;
 use crate::checks::CheckEnv;
 use crate::dataset::Datasets;
 use crate::fast_pattern;
@@ -18,7 +19,7 @@ use crate::head::{long, range};
 use crate::inspect::{InspectLimits, order_counts};
 use crate::kind;
 use crate::lua;
-use crate::prefilter::Literal;
+use crate::prefilter::{AnyOf, Literal};
 use crate::rule::Refused;
 
 /// The limit of steps in a plan, whose results are bits of one number.
@@ -299,24 +300,49 @@ impl Inspected<'_> {
             .filter(|(_, literal)| literal.is_useful());
         if let Some((buffer, literal)) = pattern {
             let slot = draft.slots.get(buffer).copied().flatten().unwrap_or_default();
-            let streamed = draft.places.get(buffer).is_some_and(|p| match p {
-                Place::Buffer(def, _) => def.kind.grows(),
-                _ => true,
-            });
-            return (TxTrigger::Pattern(slot, literal), streamed);
+            return (TxTrigger::Pattern(slot, literal), draft.is_streamed(buffer));
         }
         if draft.steps.is_empty() && self.is_for_both() {
             return (TxTrigger::Never, false);
         }
         let complete = self.protocol.complete()[self.dir.index()];
         let latest = draft.steps.iter().map(|s| s.progress).max().unwrap_or(0).min(complete);
-        let trigger = match (self.asks_file(), draft.event, draft.grows_from) {
-            (true, ..) => TxTrigger::File,
-            (_, Some(e), _) => TxTrigger::Event(e),
-            (_, _, Some(p)) => TxTrigger::Progress(p),
-            _ => TxTrigger::Progress(latest),
-        };
-        (trigger, false)
+        match (self.asks_file(), draft.event, draft.grows_from) {
+            (true, ..) => return (TxTrigger::File, false),
+            (_, Some(e), _) => return (TxTrigger::Event(e), false),
+            _ => {}
+        }
+        let progress = draft.grows_from.unwrap_or(latest);
+        match self.expression(draft) {
+            Some((buffer, slot, literals)) => (TxTrigger::AnyOf(slot, literals, progress), draft.is_streamed(buffer)),
+            None => (TxTrigger::Progress(progress), false),
+        }
+    }
+
+    /// The literals of the most selective expression, with its buffer and slot: without one of them the rule cannot match.
+    fn expression(&self, draft: &Draft) -> Option<(usize, u16, AnyOf)> {
+        if self.is_for_both() || self.rule.firewall {
+            return None;
+        }
+        let here = self.rule.buffers.iter().zip(&draft.slots).enumerate();
+        let needed = here.filter_map(|(i, (b, slot))| Some((i, (*slot)?, b))).filter(|(.., b)| b.absent.is_none());
+        let checks = needed.flat_map(|(i, slot, b)| b.checks.iter().map(move |c| (i, slot, c)));
+        let expressions = checks.filter_map(|(i, slot, c)| match c {
+            BufferCheck::Pcre(p) if !p.negated => Some((i, slot, any_of::of_pattern(&p.pattern, &p.options)?)),
+            _ => None,
+        });
+        let (i, slot, best) = expressions.min_by(|a, b| a.2.rate.total_cmp(&b.2.rate))?;
+        Some((i, slot, AnyOf::new(best.literals, best.nocase)))
+    }
+}
+
+impl Draft {
+    /// Whether a buffer grows, so that its rule becomes a candidate repeatedly.
+    fn is_streamed(&self, buffer: usize) -> bool {
+        self.places.get(buffer).is_some_and(|p| match p {
+            Place::Buffer(def, _) => def.kind.grows(),
+            _ => true,
+        })
     }
 }
 

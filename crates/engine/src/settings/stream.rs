@@ -57,6 +57,7 @@ pub(crate) fn stream(config: &Config, ips: bool) -> Result<StreamConfig, ConfigE
         urgent_oob_limit: number(config, "stream.reassembly.urgent.oob-limit", d.urgent_oob_limit)?,
         urgent_oob_limit_policy: urgent("stream.reassembly.urgent.oob-limit-policy", d.urgent_oob_limit_policy)?,
         remembered: number::<u32>(config, "margay.resumable-connections", d.remembered as u32)? as usize,
+        reset_memory: size(config, "margay.reset-memory", d.reset_memory)?,
         os_policies,
         ..d
     })

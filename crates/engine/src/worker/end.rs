@@ -24,40 +24,7 @@ impl Stages {
     pub(super) fn end_flow(&mut self, mut flow: Flow<FlowExt>, reason: EndReason) {
         self.at_flow(&mut flow);
         self.end_in_kernel(&mut flow.core);
-        // Dropped data never arrived, so it is not inspected.
-        let dropped = self.ips && flow.core.action == FlowAction::Drop;
-        let mut inspected = false;
-        if carries(&flow) && !flow.core.action.is_unwatched(self.ips) && !dropped {
-            // Earlier data is inspected before the data that the end makes available.
-            if flow.ext.app.as_ref().is_some_and(|a| a.has_news(Direction::ToServer)) {
-                inspected |= self.flush(&mut flow, Direction::ToServer, AppResult::default(), false);
-            }
-            let mut app_result = self.feed_tcp(&mut flow, Direction::ToClient, true);
-            if app_result.turn {
-                flow.ext.turn_round();
-                flow.core.turn_round();
-                app_result = self.feed_tcp(&mut flow, Direction::ToClient, true);
-            }
-            if app_result.full {
-                let looked;
-                (app_result, looked) = self.work_off_at_end(&mut flow, app_result);
-                inspected |= looked;
-            }
-            if let Some(proto) = app_result.failed {
-                self.parser_failed_at_end(proto, &mut flow);
-            }
-            if let Some(s) = flow.ext.tcp.as_deref_mut() {
-                s.app_disable();
-            }
-            for dir in [Direction::ToServer, Direction::ToClient] {
-                inspected |= self.flush(&mut flow, dir, app_result, true);
-            }
-        }
-        if dropped {
-            self.discard_app(&mut flow);
-        } else {
-            self.end_app(&mut flow, inspected);
-        }
+        self.end_streams(&mut flow);
         if let Some(app) = flow.ext.app.as_deref() {
             self.app.counted_elsewhere(app, true);
         }
@@ -73,6 +40,47 @@ impl Stages {
         if let Some((_, state)) = &mut self.detect {
             state.flow_ended(flow.core.id);
         }
+    }
+
+    /// Inspects the rest of a flow's streams, and logs its transactions. Returns whether the ends of the flow were swapped,
+    /// because its protocol was recognised only now.
+    pub(super) fn end_streams(&mut self, flow: &mut Flow<FlowExt>) -> bool {
+        // Dropped data never arrived, so it is not inspected.
+        let dropped = self.ips && flow.core.action == FlowAction::Drop;
+        let (mut inspected, mut turned) = (false, false);
+        if carries(flow) && !flow.core.action.is_unwatched(self.ips) && !dropped {
+            // Earlier data is inspected before the data that the end makes available.
+            if flow.ext.app.as_ref().is_some_and(|a| a.has_news(Direction::ToServer)) {
+                inspected |= self.flush(flow, Direction::ToServer, AppResult::default(), false);
+            }
+            let mut app_result = self.feed_tcp(flow, Direction::ToClient, true);
+            if app_result.turn {
+                flow.ext.turn_round();
+                flow.core.turn_round();
+                turned = true;
+                app_result = self.feed_tcp(flow, Direction::ToClient, true);
+            }
+            if app_result.full {
+                let looked;
+                (app_result, looked) = self.work_off_at_end(flow, app_result);
+                inspected |= looked;
+            }
+            if let Some(proto) = app_result.failed {
+                self.parser_failed_at_end(proto, flow);
+            }
+            if let Some(s) = flow.ext.tcp.as_deref_mut() {
+                s.app_disable();
+            }
+            for dir in [Direction::ToServer, Direction::ToClient] {
+                inspected |= self.flush(flow, dir, app_result, true);
+            }
+        }
+        if dropped {
+            self.discard_app(flow);
+        } else {
+            self.end_app(flow, inspected);
+        }
+        turned
     }
 
     /// Inspects the transactions of a closed connection's other direction, which may not get another packet, with the rest of

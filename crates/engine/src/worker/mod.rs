@@ -24,6 +24,7 @@ mod log;
 pub(crate) mod moving;
 mod packet_verdict;
 mod policy;
+mod resets;
 mod scripts;
 mod stream_log;
 mod tcp;
@@ -133,6 +134,8 @@ pub(crate) struct Stages {
     pub(crate) announce: Option<Announce>,
     /// Search results of other workers for this worker's packets.
     pub(crate) helped: Option<Helped>,
+    /// Connections that a reset closed, which may go on.
+    pub(crate) resets: resets::Resets,
     /// Orders the workers' access to shared state.
     order: Option<Arc<dyn InOrder>>,
     /// Final states of the TCP sessions that ended since the last count.
@@ -474,6 +477,9 @@ impl Pipeline {
         if let Some(data) = rewritten {
             stages.scratch.rewritten = data;
         }
+        if seen.state == Some(FlowState::Closed) {
+            self.note_reset(at);
+        }
     }
 }
 
@@ -507,6 +513,7 @@ impl Stages {
             wire: None,
             announce: None,
             helped: None,
+            resets: resets::Resets::default(),
             order: None,
             ended_tcp: Vec::new(),
         }

@@ -44,9 +44,11 @@ pub(crate) enum Turn<'a> {
     Say(Side, &'a [u8]),
     /// A side sent this many bytes that were acknowledged but not captured.
     Lost(Side, u32),
+    /// A side resets the connection. Turns may follow: nothing says that the other side received the reset.
+    Reset(Side),
 }
 
-pub(crate) use Turn::{Lost, Say};
+pub(crate) use Turn::{Lost, Reset, Say};
 
 /// The one's complement sum of RFC 1071.
 fn checksum(parts: &[&[u8]]) -> u16 {
@@ -155,6 +157,10 @@ impl Capture {
         self.segment(Client, ports, next[0], next[1], 0x10, &[]);
         for turn in turns {
             let (side, pieces) = match *turn {
+                Reset(side) => {
+                    self.segment(side, ports, next[side.index()], next[side.other().index()], 0x14, &[]);
+                    continue;
+                }
                 Say(side, data) => (side, data.chunks(SEGMENT).collect::<Vec<_>>()),
                 Lost(side, bytes) => {
                     next[side.index()] = next[side.index()].wrapping_add(bytes);

@@ -1,0 +1,338 @@
+//! Finds literals of which every match of a regular expression contains at least one.
+//!
+//! A rule whose only conditions are expressions would be evaluated for each value of its buffers. Most expressions list
+//! alternatives, each of which has a literal: without one of these in a value, the rule is not evaluated. Assertions and
+//! possessive quantifiers only exclude matches, so they are removed before the expression is parsed.
+
+use std::collections::BTreeSet;
+
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
+
+use crate::literals::is_ambiguous;
+
+/// Most literals of an expression.
+const LITERALS_MAX: usize = 64;
+/// Longer literals are no more selective.
+const LONGEST: usize = 16;
+/// Most members of a class that count as literals.
+const CLASS_MAX: usize = 16;
+/// Expressions whose literals are more frequent than this are evaluated always.
+const RATE_MAX: f64 = 0.02;
+
+/// Literals of which a match contains one.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Needed {
+    /// Not empty; with `nocase` in lower case.
+    pub(crate) literals: Vec<Vec<u8>>,
+    pub(crate) nocase: bool,
+    /// How often one of them probably begins at a byte of a value.
+    pub(crate) rate: f64,
+}
+
+/// The literals that `pattern`, in PCRE syntax, needs with `options`. `None` if there are none or they are frequent, and if
+/// the pattern has something that the parser here may read differently.
+pub(crate) fn of_pattern(pattern: &str, options: &str) -> Option<Needed> {
+    let nocase = options.contains('i');
+    let plain = without_assertions(pattern).filter(|p| !options.contains('x') && !is_ambiguous(p))?;
+    let hir = ParserBuilder::new().unicode(false).utf8(false).build().parse(&plain).ok()?;
+    let part = Part::of(&hir, nocase);
+    let best = part.best()?;
+    (best.rate <= RATE_MAX).then(|| Needed { literals: best.literals.into_iter().collect(), nocase, rate: best.rate })
+}
+
+/// Literals of which one is needed, and their rate.
+#[derive(Debug, Clone)]
+struct Choice {
+    literals: BTreeSet<Vec<u8>>,
+    rate: f64,
+}
+
+impl Choice {
+    fn new(literals: BTreeSet<Vec<u8>>) -> Option<Choice> {
+        if literals.is_empty() || literals.len() > LITERALS_MAX || literals.iter().any(Vec::is_empty) {
+            return None;
+        }
+        // A literal that has another one in it says nothing more.
+        let within = |l: &Vec<u8>, other: &Vec<u8>| l != other && l.windows(other.len()).any(|w| w == other);
+        let literals: BTreeSet<_> =
+            literals.iter().filter(|l| !literals.iter().any(|o| within(l, o))).cloned().collect();
+        let rate = literals.iter().map(|l| l.iter().map(|&b| frequency(b)).product::<f64>()).sum();
+        Some(Choice { literals, rate })
+    }
+
+    fn better(a: Option<Choice>, b: Option<Choice>) -> Option<Choice> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(if b.rate < a.rate { b } else { a }),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// The share of a byte in the values of requests, roughly.
+fn frequency(b: u8) -> f64 {
+    match b {
+        b'a'..=b'z' | b'A'..=b'Z' => 1.0 / 14.0,
+        b' ' | b'/' | b'.' => 1.0 / 20.0,
+        b'0'..=b'9' => 1.0 / 25.0,
+        b'-' | b'=' | b'&' | b',' | b';' | b':' | b'_' | b'?' | b'%' | b'(' | b')' | b'+' => 1.0 / 40.0,
+        _ => 1.0 / 200.0,
+    }
+}
+
+/// What is known of a part of an expression.
+struct Part {
+    /// All the strings that it matches, if they are few.
+    exact: Option<BTreeSet<Vec<u8>>>,
+    /// The most selective literals within it.
+    inner: Option<Choice>,
+}
+
+impl Part {
+    const UNKNOWN: Part = Part { exact: None, inner: None };
+
+    fn exactly(strings: impl IntoIterator<Item = Vec<u8>>) -> Part {
+        Part { exact: Some(strings.into_iter().collect()), inner: None }
+    }
+
+    fn best(self) -> Option<Choice> {
+        Choice::better(self.inner, self.exact.and_then(Choice::new))
+    }
+
+    fn of(hir: &Hir, nocase: bool) -> Part {
+        let lower = |bytes: &[u8]| if nocase { bytes.to_ascii_lowercase() } else { bytes.to_vec() };
+        match hir.kind() {
+            // An assertion consumes no bytes.
+            HirKind::Empty | HirKind::Look(_) => Part::exactly([Vec::new()]),
+            HirKind::Literal(l) => Part::of_literal(lower(&l.0)),
+            HirKind::Class(Class::Bytes(class)) => {
+                let ranges = class.ranges();
+                let size: usize = ranges.iter().map(|r| usize::from(r.end() - r.start()) + 1).sum();
+                if size > CLASS_MAX {
+                    return Part::UNKNOWN;
+                }
+                Part::exactly(ranges.iter().flat_map(|r| r.start()..=r.end()).map(|b| lower(&[b])))
+            }
+            HirKind::Class(_) => Part::UNKNOWN,
+            HirKind::Capture(c) => Part::of(&c.sub, nocase),
+            HirKind::Repetition(r) => Part::repeated(r, nocase),
+            HirKind::Concat(parts) => Part::sequence(parts.iter().map(|p| Part::of(p, nocase))),
+            HirKind::Alternation(parts) => Part::alternatives(parts.iter().map(|p| Part::of(p, nocase)).collect()),
+        }
+    }
+
+    fn of_literal(bytes: Vec<u8>) -> Part {
+        match bytes.get(..LONGEST) {
+            // Any part of a long literal is needed; its beginning is as good as another.
+            Some(first) => Part { exact: None, inner: Choice::new(BTreeSet::from([first.to_vec()])) },
+            None => Part::exactly([bytes]),
+        }
+    }
+
+    fn repeated(r: &Repetition, nocase: bool) -> Part {
+        let one = Part::of(&r.sub, nocase);
+        if r.min == 0 {
+            let with_none = one.exact.filter(|_| r.max == Some(1)).map(|mut e| {
+                e.insert(Vec::new());
+                e
+            });
+            return Part { exact: with_none, inner: None };
+        }
+        let times = r.min.min(LONGEST as u32) as usize;
+        let copies = std::iter::repeat_with(|| Part { exact: one.exact.clone(), inner: one.inner.clone() });
+        let least = Part::sequence(copies.take(times));
+        if r.max == Some(r.min) && times == r.min as usize {
+            return least;
+        }
+        Part { exact: None, inner: least.best() }
+    }
+
+    fn sequence(parts: impl Iterator<Item = Part>) -> Part {
+        let none = || BTreeSet::from([Vec::new()]);
+        let (mut run, mut inner, mut whole) = (none(), None, true);
+        for part in parts {
+            inner = Choice::better(inner, part.inner);
+            let next = part.exact.unwrap_or_else(|| {
+                whole = false;
+                BTreeSet::new()
+            });
+            match joined(&run, &next) {
+                Some(longer) => run = longer,
+                None => {
+                    inner = Choice::better(inner, Choice::new(std::mem::take(&mut run)));
+                    whole = false;
+                    run = if next.is_empty() { none() } else { next };
+                }
+            }
+        }
+        if whole {
+            return Part { exact: Some(run), inner };
+        }
+        Part { exact: None, inner: Choice::better(inner, Choice::new(run)) }
+    }
+
+    fn alternatives(parts: Vec<Part>) -> Part {
+        let exact: Option<BTreeSet<Vec<u8>>> = parts
+            .iter()
+            .map(|p| p.exact.clone())
+            .collect::<Option<Vec<_>>>()
+            .map(|all| all.into_iter().flatten().collect());
+        let exact = exact.filter(|e| e.len() <= LITERALS_MAX);
+        let best: Option<Vec<Choice>> = parts.into_iter().map(Part::best).collect();
+        let inner = best.and_then(|all| Choice::new(all.into_iter().flat_map(|c| c.literals).collect()));
+        Part { exact, inner }
+    }
+}
+
+/// Each string of `a` followed by each of `b`; `None` if that is too much, or `b` is empty.
+fn joined(a: &BTreeSet<Vec<u8>>, b: &BTreeSet<Vec<u8>>) -> Option<BTreeSet<Vec<u8>>> {
+    let longest = |set: &BTreeSet<Vec<u8>>| set.iter().map(Vec::len).max().unwrap_or(0);
+    if b.is_empty() || a.len() * b.len() > LITERALS_MAX || longest(a) + longest(b) > LONGEST {
+        return None;
+    }
+    Some(a.iter().flat_map(|x| b.iter().map(move |y| [&x[..], y].concat())).collect())
+}
+
+/// `pattern` without lookarounds, with possessive quantifiers and atomic groups made ordinary: it matches at least as much.
+/// `None` if it has something else that other parsers do not know.
+fn without_assertions(pattern: &str) -> Option<String> {
+    let bytes = pattern.as_bytes();
+    let mut out = String::with_capacity(pattern.len());
+    let mut at = 0;
+    // Whether the last thing written is a quantifier that may become possessive.
+    let mut quantified = false;
+    while let Some(&b) = bytes.get(at) {
+        let rest = bytes.get(at..)?;
+        let end = match b {
+            b'\\' if rest.get(1).is_some_and(|b| b"QEKRXNCpPgk123456789".contains(b)) => return None,
+            b'\\' => at + 2,
+            b'[' => at + class_end(rest)?,
+            b'(' if rest.starts_with(b"(?>") => {
+                out.push_str("(?:");
+                at += 3;
+                quantified = false;
+                continue;
+            }
+            b'(' if [&b"(?!"[..], b"(?=", b"(?<!", b"(?<="].iter().any(|p| rest.starts_with(p)) => {
+                at += group_end(rest)?;
+                // A repeated assertion is rare, and without it there is nothing to repeat.
+                if bytes.get(at).is_some_and(|b| b"*+?{".contains(b)) {
+                    return None;
+                }
+                quantified = false;
+                continue;
+            }
+            b'(' if rest.starts_with(b"(?#") || rest.starts_with(b"(*") || rest.starts_with(b"(?|") => return None,
+            b'+' if quantified => {
+                quantified = false;
+                at += 1;
+                continue;
+            }
+            _ => at + 1,
+        };
+        quantified = !quantified && b"*+?}".contains(&b);
+        out.push_str(pattern.get(at..end)?);
+        at = end;
+    }
+    Some(out)
+}
+
+/// The length of the class at the start of `text`.
+fn class_end(text: &[u8]) -> Option<usize> {
+    let mut at = 1;
+    at += usize::from(text.get(at) == Some(&b'^'));
+    // A bracket at the start belongs to the class.
+    at += usize::from(text.get(at) == Some(&b']'));
+    loop {
+        match text.get(at)? {
+            b'\\' => at += 2,
+            b']' => return Some(at + 1),
+            _ => at += 1,
+        }
+    }
+}
+
+/// The length of the group at the start of `text`.
+fn group_end(text: &[u8]) -> Option<usize> {
+    let (mut at, mut depth) = (0, 0u32);
+    loop {
+        match text.get(at)? {
+            b'\\' => at += 2,
+            b'[' => at += class_end(text.get(at..)?)?,
+            b'(' => {
+                depth += 1;
+                at += 1;
+            }
+            b')' => {
+                depth -= 1;
+                at += 1;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            _ => at += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pcre::{Pcre, PcreResult, PcreScratch};
+    use proptest::prelude::*;
+
+    fn needed(pattern: &str, options: &str) -> Option<Vec<String>> {
+        let text = |l: Vec<u8>| l.escape_ascii().to_string();
+        of_pattern(pattern, options).map(|n| n.literals.into_iter().map(text).collect())
+    }
+
+    #[test]
+    fn what_is_needed() {
+        let some = |list: &[&str]| Some(list.iter().map(|s| s.to_string()).collect::<Vec<_>>());
+        for (pattern, options, want) in [
+            ("(?:evil|wicked)[a-z]+", "", some(&["evil", "wicked"])),
+            ("(?:Evil|WICKED)", "i", some(&["evil", "wicked"])),
+            ("a[bc]d(?:xyz)?", "", some(&["abd", "acd"])),
+            // Each alternative has its best part.
+            (r"^\s*alias[/.]|<<<\s*[a-z(]|^~[+-]x", "", some(&["~+x", "~-x", "<<<", "alias.", "alias/"])),
+            (r"(?<![a-z])(?!good)evil(?=x)", "", some(&["evil"])),
+            (r"(?>evil)++|wicked*+", "", some(&["evil", "wicke"])),
+            (r"\{\{[^}]{0,300}?(?:__|popen)", "", some(&["{{"])),
+            // Nothing is needed, or what is in every value.
+            ("evil|", "", None),
+            ("evil|[a-z]+", "", None),
+            ("[aeiou]", "", None),
+            (r"(evil)\1", "", None),
+            (r"(?!evil)*x", "", None),
+        ] {
+            let mut want = want;
+            if let Some(w) = &mut want {
+                w.sort();
+            }
+            let mut have = needed(pattern, options);
+            if let Some(h) = &mut have {
+                h.sort();
+            }
+            assert_eq!(have, want, "{pattern}");
+        }
+    }
+
+    proptest! {
+        /// Every match contains one of them.
+        #[test]
+        fn matches_have_one(
+            pattern in "([ab~<\\-c]|\\\\x61|[.^$]|\\(a|\\(\\?:|\\(\\?=|\\(\\?!|\\(\\?<!|\\(\\?>|\\)|\\||\\[|\\[\\^|\\]|\\{2\\}|\\{0,2\\}|[?*+]|\\\\[bdwsv<])
+                {1,14}".replace(['\n', ' '], "").as_str(),
+            text in "[aAbBcC~<\\-\\[\\]]{0,20}",
+            nocase: bool,
+        ) {
+            let options = if nocase { "i" } else { "" };
+            let Ok(code) = Pcre::new(&pattern, options, None) else { return Ok(()) };
+            let PcreResult::Match(..) = code.find_at(text.as_bytes(), 0, &mut PcreScratch::new()) else { return Ok(()) };
+            let Some(needed) = of_pattern(&pattern, options) else { return Ok(()) };
+            let all = if nocase { text.to_ascii_lowercase() } else { text.clone() };
+            let has = |l: &Vec<u8>| all.as_bytes().windows(l.len()).any(|w| w == l);
+            prop_assert!(needed.literals.iter().any(has), "{:?} has none of {:?} of {}", text, needed, pattern);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Connections that a reset closed, with a limit for their memory.
+//!
+//! A host may ignore a reset, or never receive it. Outside IPS mode the engine therefore keeps the unacknowledged data, the
+//! transactions and the context of a connection after a reset. If it goes on, nothing is missed; otherwise this is freed when
+//! its flow times out, after `flow-timeouts.tcp.closed` seconds. A third of a network's connections may end by a reset, so
+//! what they hold is limited: beyond `margay.reset-memory` the oldest of them is settled. The rest of its streams is inspected
+//! and logged as at the end of a flow, and its memory is freed, but the flow stays. If the connection goes on after that, its
+//! protocol is recognised anew.
+
+use std::collections::VecDeque;
+
+use margay_flow::{Flow, FlowRef};
+use margay_stream::TcpSession;
+
+use super::{FlowExt, Pipeline};
+
+/// A worker's connections that were closed by a reset and may go on, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Resets {
+    waiting: VecDeque<Waiting>,
+    /// Bytes that they held when they were closed.
+    held: u64,
+}
+
+/// A connection, and the bytes that it held when it was closed.
+#[derive(Debug)]
+struct Waiting {
+    at: FlowRef,
+    flow: u64,
+    bytes: u64,
+}
+
+impl Waiting {
+    /// Whether the connection still waits: its flow did not end, and the connection did not go on.
+    fn waits(&self, flow: Option<&Flow<FlowExt>>) -> bool {
+        let waits =
+            |f: &Flow<FlowExt>| f.core.id == self.flow && f.ext.tcp.as_deref().is_some_and(TcpSession::may_go_on);
+        flow.is_some_and(waits)
+    }
+}
+
+impl Resets {
+    fn pop(&mut self) {
+        if let Some(w) = self.waiting.pop_front() {
+            self.held -= w.bytes;
+        }
+    }
+}
+
+impl Pipeline {
+    /// After a packet that closed its connection: if a reset did, counts what the connection holds, and settles the oldest
+    /// connections beyond the limit.
+    pub(super) fn note_reset(&mut self, at: FlowRef) {
+        let Pipeline { flows, stages, .. } = self;
+        let limit = stages.stream.config().reset_memory;
+        let Some(flow) = flows.get(at).filter(|_| limit != 0) else { return };
+        let Some(tcp) = flow.ext.tcp.as_deref().filter(|t| t.may_go_on()) else { return };
+        let bytes = tcp.held() + flow.ext.app.as_ref().map_or(0, |a| a.counted);
+        if bytes > 0 {
+            stages.resets.held += bytes;
+            stages.resets.waiting.push_back(Waiting { at, flow: flow.core.id, bytes });
+        }
+        while let Some(oldest) = stages.resets.waiting.front() {
+            let at = oldest.at;
+            if !oldest.waits(flows.get(at)) {
+                stages.resets.pop();
+                continue;
+            }
+            if stages.resets.held <= limit {
+                break;
+            }
+            stages.resets.pop();
+            stages.stream.counters.reset_settled += 1;
+            let Some(flow) = flows.get_mut(at) else { continue };
+            stages.at_flow(flow);
+            let turned = stages.end_streams(flow);
+            if let Some(tcp) = flow.ext.tcp.as_deref_mut() {
+                tcp.settle();
+                stages.stream.account(tcp);
+            }
+            if let Some(app) = flow.ext.app.as_deref_mut() {
+                stages.app.account(app);
+            }
+            if turned {
+                flows.swapped(at);
+            }
+        }
+    }
+}
