@@ -136,6 +136,10 @@ pub(super) struct SmbParser {
     pub pipes: Cache<FileId, Pipe>,
     /// The negotiation's transaction, if the client began with SMB1.
     pub first_negotiation: Option<u64>,
+    /// Whether a direction sent anything.
+    spoke: [bool; 2],
+    /// Too many transactions wait for a side that is not seen.
+    stuck: bool,
     budgets: [Budget; 2],
 }
 
@@ -171,6 +175,11 @@ impl SmbParser {
             if let Some(tx) = self.get(oldest) {
                 tx.event(Event::TooManyTransactions);
                 self.finish(cx, oldest);
+            }
+            // Only one side is seen, so none of them will be answered. As in Suricata 8, the parser gives up.
+            if self.spoke != [true; 2] {
+                self.stuck = true;
+                return None;
             }
         }
         tx.dialect.clone_from(&self.dialect);
@@ -496,6 +505,7 @@ impl Parser for SmbParser {
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         cx.shared.wishes.stream_depth = Some(cx.config.smb.stream_depth);
         if !data.is_empty() {
+            self.spoke[dir.index()] = true;
             cx.shared.frames.begin_stream(dir);
         }
         let (mut at, mut outcome) = (0, Outcome::More);
@@ -518,6 +528,9 @@ impl Parser for SmbParser {
             match self.step(cx, dir, at, rest) {
                 Step::Used(n) => at += n,
                 Step::More => break,
+            }
+            if self.stuck {
+                return Parsed { consumed: at.min(data.len()), outcome: Outcome::Failed };
             }
         }
         let side = self.side(dir);

@@ -1,5 +1,6 @@
 //! Test conversations as bytes.
 
+use crate::AppProto;
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::FlowCore;
 use margay_json::Json;
@@ -388,10 +389,21 @@ fn what_is_odd() {
 fn too_many() {
     let mut t = Talk::new();
     t.config.smb.max_tx = 3;
-    for n in 0..100 {
+    for n in 0..4 {
         t.say(ToServer, &tree(n, "\\\\srv\\x"));
     }
-    assert!(t.has(0, Event::TooManyTransactions) && t.parser.txs().count() <= 6);
+    // The server was never seen: the parser gave up.
+    assert!(t.has(0, Event::TooManyTransactions) && t.parser.txs().count() == 3);
+    assert_eq!(t.shared.counters.tx_limit[AppProto::Smb as usize], 1);
+    // If it was seen, the oldest request makes room.
+    let mut t = Talk::new();
+    t.config.smb.max_tx = 3;
+    t.say(ToServer, &tree(0, "\\\\srv\\x"));
+    t.say(ToClient, &tree_response(0, 1, 1));
+    for n in 1..100 {
+        t.say(ToServer, &tree(n, "\\\\srv\\x"));
+    }
+    assert!(t.has(1, Event::TooManyTransactions) && t.parser.txs().count() <= 6);
 }
 
 #[test]

@@ -48,7 +48,8 @@ impl Memo {
     /// As [`Prefilter::scan`] of `prefilter`, which must not move while the cache is in use.
     pub(crate) fn scan(&mut self, prefilter: &Prefilter, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
         let of = std::ptr::from_ref(prefilter).addr();
-        let Some(kept) = self.values.get_mut(place(self.seed ^ of as u64, data)).filter(|_| data.len() <= LONGEST)
+        let Some(kept) =
+            self.values.get_mut(place_of(self.seed ^ of as u64, data, VALUES)).filter(|_| data.len() <= LONGEST)
         else {
             return prefilter.scan(data, scratch, out);
         };
@@ -67,9 +68,9 @@ impl Memo {
     }
 }
 
-/// The slot of a value. An attacker with colliding values could only make them evict each other, so that each is
+/// The slot of a value among `slots`. An attacker with colliding values could only make them evict each other, so that each is
 /// searched as without the cache. The random seed prevents choosing such values.
-fn place(seed: u64, data: &[u8]) -> usize {
+pub(crate) fn place_of(seed: u64, data: &[u8], slots: usize) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |h: u64, word: u64| (h ^ word).wrapping_mul(SPREAD).rotate_left(29);
     let (words, rest) = data.as_chunks::<8>();
@@ -79,7 +80,7 @@ fn place(seed: u64, data: &[u8]) -> usize {
         h = mix(h, u64::from_le_bytes(*word));
     }
     h = mix(h, rest.iter().fold(0, |w, &b| w << 8 | u64::from(b)));
-    (h >> 32) as usize % VALUES
+    (h >> 32) as usize % slots
 }
 
 #[cfg(test)]
