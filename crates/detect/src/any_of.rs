@@ -80,7 +80,7 @@ fn frequency(b: u8) -> f64 {
     }
 }
 
-/// What is known of a part of an expression.
+/// The literals of a part of an expression.
 struct Part {
     /// All the strings that it matches, if they are few.
     exact: Option<BTreeSet<Vec<u8>>>,

@@ -340,7 +340,7 @@ fn memory_of_the_application_layer_has_a_limit() {
 }
 
 /// Connections that a reset closed keep what they need to go on, up to a limit. Beyond it the oldest is settled: the rest of its
-/// streams is inspected, and what it sends later is recognised anew.
+/// streams is inspected, and what it sends later is recognised again.
 #[test]
 fn memory_of_connections_after_a_reset_has_a_limit() {
     const FLOWS: u16 = 20;

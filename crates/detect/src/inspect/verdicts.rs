@@ -1,6 +1,6 @@
 //! A cache of judgements of short values.
 //!
-//! A judgement reads a value as a program would, which takes microseconds, and most values repeat: agents, referers, names.
+//! A judgement reads a value as a program would, which takes microseconds, and most values repeat: agents, referrers, names.
 //! The result depends only on the value's bytes. A lookup compares the whole value, and a miss replaces another entry.
 
 use std::hash::{BuildHasher, RandomState};
@@ -18,7 +18,7 @@ const LONGEST: usize = 125;
 #[derive(Debug)]
 pub(super) struct Verdicts {
     /// Empty until the first judgement.
-    values: Vec<Kept>,
+    values: Vec<Verdict>,
     /// A random seed, so that nobody can choose values that always evict each other.
     seed: u64,
 }
@@ -26,16 +26,16 @@ pub(super) struct Verdicts {
 /// An entry takes two CPU cache lines.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-struct Kept {
+struct Verdict {
     judge: Option<Judge>,
     holds: bool,
     len: u8,
     bytes: [u8; LONGEST],
 }
 
-const _: () = assert!(size_of::<Kept>() == 128);
+const _: () = assert!(size_of::<Verdict>() == 128);
 
-const NOTHING: Kept = Kept { judge: None, holds: false, len: 0, bytes: [0; LONGEST] };
+const NOTHING: Verdict = Verdict { judge: None, holds: false, len: 0, bytes: [0; LONGEST] };
 
 impl Default for Verdicts {
     fn default() -> Verdicts {
@@ -53,14 +53,14 @@ impl Verdicts {
             self.values.resize(VALUES, NOTHING);
         }
         let at = place_of(self.seed ^ judge as u64, value, VALUES);
-        let Some(kept) = self.values.get_mut(at) else { return judge.holds(value) };
-        if kept.judge == Some(judge) && kept.bytes.get(..usize::from(kept.len)) == Some(value) {
-            return kept.holds;
+        let Some(known) = self.values.get_mut(at) else { return judge.holds(value) };
+        if known.judge == Some(judge) && known.bytes.get(..usize::from(known.len)) == Some(value) {
+            return known.holds;
         }
         let holds = judge.holds(value);
-        if let Some(bytes) = kept.bytes.get_mut(..value.len()) {
+        if let Some(bytes) = known.bytes.get_mut(..value.len()) {
             bytes.copy_from_slice(value);
-            (kept.judge, kept.holds, kept.len) = (Some(judge), holds, value.len() as u8);
+            (known.judge, known.holds, known.len) = (Some(judge), holds, value.len() as u8);
         }
         holds
     }

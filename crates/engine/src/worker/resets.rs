@@ -1,11 +1,11 @@
 //! Connections that a reset closed, with a limit for their memory.
 //!
 //! A host may ignore a reset, or never receive it. Outside IPS mode the engine therefore keeps the unacknowledged data, the
-//! transactions and the context of a connection after a reset. If it goes on, nothing is missed; otherwise this is freed when
-//! its flow times out, after `flow-timeouts.tcp.closed` seconds. A third of a network's connections may end by a reset, so
-//! what they hold is limited: beyond `margay.reset-memory` the oldest of them is settled. The rest of its streams is inspected
-//! and logged as at the end of a flow, and its memory is freed, but the flow stays. If the connection goes on after that, its
-//! protocol is recognised anew.
+//! transactions and the context of a connection after a reset. If it goes on, nothing is missed; otherwise they are freed when
+//! its flow times out, after `flow-timeouts.tcp.closed` seconds. Many connections end with a reset, so what they hold is
+//! limited: beyond `margay.reset-memory` the oldest of them is settled. The rest of its streams is inspected and logged as at
+//! the end of a flow, and its memory is freed, but the flow stays. If the connection goes on after that, its protocol is
+//! recognised again.
 
 use std::collections::VecDeque;
 
