@@ -156,6 +156,9 @@ defence: build ## every sample of defence/: attacks are stopped by their rule, t
 	@tools/defence test $(RELEASE)
 	@tools/defence held-out $(RELEASE)
 
+defence-cost: build ## CPU time that the rules of defence/ add to Emerging Threats on the mix of `make bench`
+	@tools/defence-cost $(RELEASE)
+
 defence-report: build ## a page of what of the defence's samples is stopped, missed and stopped by mistake (REPORT=FILE)
 	@$(RELEASE) lab attacks make --quiet -o target/defence.pcap
 	@$(RELEASE) lab attacks run target/defence.pcap --offline -c etc/margay.yaml --set classification-file=etc/classification.config \
