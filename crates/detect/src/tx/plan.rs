@@ -272,7 +272,7 @@ impl Inspected<'_> {
         if draft.steps.len() > STEPS_MAX {
             return Err(Refused::Unsupported(format!("more than {STEPS_MAX} checks of buffers in one rule")));
         }
-        let (trigger, streamed) = self.trigger(&draft);
+        let (trigger, streamed) = self.trigger(&draft, looks);
         let gates = match looks && !both && !rule.firewall {
             true => gates(rule, &draft.slots, &draft.steps),
             false => Box::default(),
@@ -291,8 +291,8 @@ impl Inspected<'_> {
         })
     }
 
-    /// What makes the rule a candidate, and whether that is a pattern in a buffer that grows.
-    fn trigger(&self, draft: &Draft) -> (TxTrigger, bool) {
+    /// What makes the rule a candidate, and whether that is a pattern in a buffer that grows. `looks` as in [`Plan::looks`].
+    fn trigger(&self, draft: &Draft, looks: bool) -> (TxTrigger, bool) {
         let prefilterable = |i: usize| draft.slots.get(i).is_some_and(Option::is_some);
         let priority = |i: usize| self.rule.buffers.get(i).map_or(0, |b| fast_pattern::priority(&b.buffer));
         let pattern = fast_pattern::to_look_for(self.rule, &prefilterable, &priority)
@@ -307,25 +307,30 @@ impl Inspected<'_> {
         }
         let complete = self.protocol.complete()[self.dir.index()];
         let latest = draft.steps.iter().map(|s| s.progress).max().unwrap_or(0).min(complete);
-        match (self.asks_file(), draft.event, draft.grows_from) {
-            (true, ..) => return (TxTrigger::File, false),
-            (_, Some(e), _) => return (TxTrigger::Event(e), false),
-            _ => {}
+        if self.asks_file() {
+            return (TxTrigger::File, false);
+        }
+        if let Some(e) = draft.event {
+            return (TxTrigger::Event(e), false);
         }
         let progress = draft.grows_from.unwrap_or(latest);
-        match self.expression(draft) {
+        match looks.then(|| self.expression(draft)).flatten() {
             Some((buffer, slot, literals)) => (TxTrigger::AnyOf(slot, literals, progress), draft.is_streamed(buffer)),
             None => (TxTrigger::Progress(progress), false),
         }
     }
 
-    /// The literals of the most selective expression, with its buffer and slot: without one of them the rule cannot match.
+    /// The literals of the most selective expression, with its buffer and slot. The rule cannot match without one of
+    /// them.
     fn expression(&self, draft: &Draft) -> Option<(usize, u16, AnyOf)> {
-        if self.is_for_both() || self.rule.firewall {
+        if !self.is_timeless(draft) {
             return None;
         }
+        let grows = draft.growing();
         let here = self.rule.buffers.iter().zip(&draft.slots).enumerate();
-        let needed = here.filter_map(|(i, (b, slot))| Some((i, (*slot)?, b))).filter(|(.., b)| b.absent.is_none());
+        let needed = here.filter_map(|(i, (b, slot))| Some((i, (*slot)?, b)));
+        // Data of a growing buffer that came before the rule was a candidate is gone.
+        let needed = needed.filter(|(_, slot, _)| grows.clone().all(|other| other == *slot));
         let checks = needed.flat_map(|(i, slot, b)| b.checks.iter().map(move |c| (i, slot, c)));
         let expressions = checks.filter_map(|(i, slot, c)| match c {
             BufferCheck::Pcre(p) if !p.negated => Some((i, slot, any_of::of_pattern(&p.pattern, &p.options)?)),
@@ -334,9 +339,38 @@ impl Inspected<'_> {
         let (i, slot, best) = expressions.min_by(|a, b| a.2.rate.total_cmp(&b.2.rate))?;
         Some((i, slot, AnyOf::new(best.literals, best.nocase)))
     }
+
+    /// Whether the rule matches the same whenever it becomes a candidate: it asks only for values of the transaction, which
+    /// stay, and for the direction and the establishment of its flow. A payload or a bit may hold with one packet and not
+    /// with another.
+    fn is_timeless(&self, draft: &Draft) -> bool {
+        let rule = self.rule;
+        let lasts = |c: &Check| match c {
+            Check::Flow(f) => !f.not_established && f.stream.is_none() && f.frag.is_none(),
+            Check::UriLen { .. } | Check::Number { .. } => true,
+            _ => false,
+        };
+        let of_values = |s: &Step| {
+            matches!(s.what, What::Buffer { .. } | What::Length { .. } | What::Number { changes: false, .. })
+        };
+        !self.is_for_both()
+            && !rule.firewall
+            && rule.checks.iter().all(lasts)
+            && draft.steps.iter().all(of_values)
+            && draft.growing().count() <= 1
+            && !draft.places.iter().any(|p| matches!(p, Place::Packet))
+    }
 }
 
 impl Draft {
+    /// The slots of the steps whose buffer grows.
+    fn growing(&self) -> impl Iterator<Item = u16> + Clone {
+        self.steps.iter().filter_map(|s| match s.what {
+            What::Buffer { slot, kind, .. } if kind.grows() => Some(slot),
+            _ => None,
+        })
+    }
+
     /// Whether a buffer grows, so that its rule becomes a candidate repeatedly.
     fn is_streamed(&self, buffer: usize) -> bool {
         self.places.get(buffer).is_some_and(|p| match p {
