@@ -1,15 +1,14 @@
 //! Finds literals of which every match of a regular expression contains at least one.
 //!
-//! A rule whose only conditions are expressions would be evaluated for each value of its buffers. Most expressions list
-//! alternatives, each of which has a literal: without one of these in a value, the rule is not evaluated. Assertions and
-//! possessive quantifiers only exclude matches, so they are removed before the expression is parsed.
+//! Without a literal, a rule with an expression is evaluated for each value of its buffers. Most expressions list
+//! alternatives, each of which has a literal, and a value that has none of these cannot match. Assertions and possessive
+//! quantifiers only exclude matches, so they are removed before the expression is parsed.
 
 use std::collections::BTreeSet;
 
-use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
 
-use crate::literals::is_ambiguous;
+use crate::literals::{is_ambiguous, parse};
 
 /// Most literals of an expression.
 const LITERALS_MAX: usize = 64;
@@ -30,15 +29,18 @@ pub(crate) struct Needed {
     pub(crate) rate: f64,
 }
 
-/// The literals that `pattern`, in PCRE syntax, needs with `options`. `None` if there are none or they are frequent, and if
-/// the pattern has something that the parser here may read differently.
+/// The literals that `pattern`, in PCRE syntax, needs with `options`. `None` if there are none, if they are frequent, or
+/// if the pattern has something that the parser here may read differently.
 pub(crate) fn of_pattern(pattern: &str, options: &str) -> Option<Needed> {
     let nocase = options.contains('i');
+    let best = best_of(pattern, options).filter(|best| best.rate <= RATE_MAX)?;
+    Some(Needed { literals: best.literals.into_iter().collect(), nocase, rate: best.rate })
+}
+
+/// As [`of_pattern`], however frequent they are.
+fn best_of(pattern: &str, options: &str) -> Option<Choice> {
     let plain = without_assertions(pattern).filter(|p| !options.contains('x') && !is_ambiguous(p))?;
-    let hir = ParserBuilder::new().unicode(false).utf8(false).build().parse(&plain).ok()?;
-    let part = Part::of(&hir, nocase);
-    let best = part.best()?;
-    (best.rate <= RATE_MAX).then(|| Needed { literals: best.literals.into_iter().collect(), nocase, rate: best.rate })
+    Part::of(&parse(&plain)?, options.contains('i')).best()
 }
 
 /// Literals of which one is needed, and their rate.
@@ -108,7 +110,7 @@ impl Part {
             HirKind::Class(Class::Bytes(class)) => {
                 let ranges = class.ranges();
                 let size: usize = ranges.iter().map(|r| usize::from(r.end() - r.start()) + 1).sum();
-                if size > CLASS_MAX {
+                if !(1..=CLASS_MAX).contains(&size) {
                     return Part::UNKNOWN;
                 }
                 Part::exactly(ranges.iter().flat_map(|r| r.start()..=r.end()).map(|b| lower(&[b])))
@@ -152,16 +154,11 @@ impl Part {
         let (mut run, mut inner, mut whole) = (none(), None, true);
         for part in parts {
             inner = Choice::better(inner, part.inner);
-            let next = part.exact.unwrap_or_else(|| {
-                whole = false;
-                BTreeSet::new()
-            });
-            match joined(&run, &next) {
+            match part.exact.as_ref().and_then(|next| joined(&run, next)) {
                 Some(longer) => run = longer,
                 None => {
-                    inner = Choice::better(inner, Choice::new(std::mem::take(&mut run)));
-                    whole = false;
-                    run = if next.is_empty() { none() } else { next };
+                    inner = Choice::better(inner, Choice::new(run));
+                    (run, whole) = (part.exact.unwrap_or_else(none), false);
                 }
             }
         }
@@ -184,17 +181,17 @@ impl Part {
     }
 }
 
-/// Each string of `a` followed by each of `b`; `None` if that is too much, or `b` is empty.
+/// Each string of `a` followed by each of `b`; `None` if that is too much.
 fn joined(a: &BTreeSet<Vec<u8>>, b: &BTreeSet<Vec<u8>>) -> Option<BTreeSet<Vec<u8>>> {
     let longest = |set: &BTreeSet<Vec<u8>>| set.iter().map(Vec::len).max().unwrap_or(0);
-    if b.is_empty() || a.len() * b.len() > LITERALS_MAX || longest(a) + longest(b) > LONGEST {
+    if a.len() * b.len() > LITERALS_MAX || longest(a) + longest(b) > LONGEST {
         return None;
     }
     Some(a.iter().flat_map(|x| b.iter().map(move |y| [&x[..], y].concat())).collect())
 }
 
-/// `pattern` without lookarounds, with possessive quantifiers and atomic groups made ordinary: it matches at least as much.
-/// `None` if it has something else that other parsers do not know.
+/// `pattern` without lookarounds, with possessive quantifiers and atomic groups made ordinary: it matches at least as
+/// much. `None` if it has something else that other parsers do not know.
 fn without_assertions(pattern: &str) -> Option<String> {
     let bytes = pattern.as_bytes();
     let mut out = String::with_capacity(pattern.len());
@@ -280,6 +277,8 @@ mod tests {
     use super::*;
     use crate::pcre::{Pcre, PcreResult, PcreScratch};
     use proptest::prelude::*;
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
 
     fn needed(pattern: &str, options: &str) -> Option<Vec<String>> {
         let text = |l: Vec<u8>| l.escape_ascii().to_string();
@@ -317,22 +316,30 @@ mod tests {
         }
     }
 
-    proptest! {
-        /// Every match contains one of them.
-        #[test]
-        fn matches_have_one(
-            pattern in "([ab~<\\-c]|\\\\x61|[.^$]|\\(a|\\(\\?:|\\(\\?=|\\(\\?!|\\(\\?<!|\\(\\?>|\\)|\\||\\[|\\[\\^|\\]|\\{2\\}|\\{0,2\\}|[?*+]|\\\\[bdwsv<])
-                {1,14}".replace(['\n', ' '], "").as_str(),
-            text in "[aAbBcC~<\\-\\[\\]]{0,20}",
-            nocase: bool,
-        ) {
+    /// Every match of a pattern contains one of its literals. Most made patterns do not compile, or match none of their
+    /// texts, so the matches are counted.
+    #[test]
+    fn matches_have_one() {
+        const PATTERN: &str = "([ab~<\\-c]|\\\\x61|[.^$]|\\(a|\\(\\?:|\\(\\?=|\\(\\?!|\\(\\?<!|\\(\\?>|\\)|\\||\\[|\\[\\^|\\]\
+                               |\\{2\\}|\\{0,2\\}|[?*+]|\\\\[bdwsv<]){1,14}";
+        let texts = proptest::collection::vec("[aAbBcC~<\\-\\[\\]]{0,20}", 16);
+        let mut runner = TestRunner::deterministic();
+        let mut scratch = PcreScratch::new();
+        let mut matches = 0;
+        for _ in 0..20_000 {
+            let made = (PATTERN, &texts, any::<bool>()).new_tree(&mut runner).unwrap().current();
+            let (pattern, texts, nocase): (String, Vec<String>, bool) = made;
             let options = if nocase { "i" } else { "" };
-            let Ok(code) = Pcre::new(&pattern, options, None) else { return Ok(()) };
-            let PcreResult::Match(..) = code.find_at(text.as_bytes(), 0, &mut PcreScratch::new()) else { return Ok(()) };
-            let Some(needed) = of_pattern(&pattern, options) else { return Ok(()) };
-            let all = if nocase { text.to_ascii_lowercase() } else { text.clone() };
-            let has = |l: &Vec<u8>| all.as_bytes().windows(l.len()).any(|w| w == l);
-            prop_assert!(needed.literals.iter().any(has), "{:?} has none of {:?} of {}", text, needed, pattern);
+            let Ok(code) = Pcre::new(&pattern, options, None) else { continue };
+            let Some(best) = best_of(&pattern, options) else { continue };
+            for text in texts {
+                let PcreResult::Match(..) = code.find_at(text.as_bytes(), 0, &mut scratch) else { continue };
+                let all = if nocase { text.to_ascii_lowercase() } else { text.clone() };
+                let has = |l: &Vec<u8>| all.as_bytes().windows(l.len()).any(|w| w == l);
+                assert!(best.literals.iter().any(has), "{text:?} has none of {best:?} of {pattern}");
+                matches += 1;
+            }
         }
+        assert!(matches > 2_000, "{matches}");
     }
 }

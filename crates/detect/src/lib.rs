@@ -37,6 +37,7 @@ mod ahead;
 mod any_of;
 mod bounded;
 pub mod buffer;
+mod byte_set;
 pub mod checks;
 mod commonplace;
 mod config;

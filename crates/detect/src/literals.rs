@@ -67,13 +67,17 @@ pub(crate) fn of_pattern(pattern: &str, options: &str) -> (Vec<Vec<u8>>, bool) {
     if options.contains('x') || is_ambiguous(pattern) {
         return (Vec::new(), nocase);
     }
-    let parsed = ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern);
-    let Ok(hir) = parsed else { return (Vec::new(), nocase) };
+    let Some(hir) = parse(pattern) else { return (Vec::new(), nocase) };
     let Sure { first, last, mut more, .. } = Sure::of(&hir);
     more.extend([first, last]);
     more.retain(|l| !l.is_empty());
     more.iter_mut().for_each(|l| l.truncate(LONGEST));
     (more, nocase)
+}
+
+/// The structure of `pattern`; `None` if it has something that the parser here does not know.
+pub(crate) fn parse(pattern: &str) -> Option<Hir> {
+    ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern).ok()
 }
 
 /// Whether the pattern has something that PCRE reads differently: word boundaries, kinds of white space, nested sets,

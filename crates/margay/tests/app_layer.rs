@@ -339,8 +339,8 @@ fn memory_of_the_application_layer_has_a_limit() {
     }
 }
 
-/// Connections that a reset closed keep what they need to go on, up to a limit. Beyond it the oldest is settled: the rest of its
-/// streams is inspected, and what it sends later is recognised again.
+/// A connection that a reset closed keeps what it needs to go on. If such connections exceed the memory limit, the engine
+/// inspects the rest of the oldest one's streams and frees it. If that one then sends more, its protocol is detected again.
 #[test]
 fn memory_of_connections_after_a_reset_has_a_limit() {
     const FLOWS: u16 = 20;

@@ -1,6 +1,5 @@
 //! Test conversations as bytes.
 
-use crate::AppProto;
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::FlowCore;
 use margay_json::Json;
@@ -9,6 +8,7 @@ use margay_packet::Time;
 use super::events::Event;
 use super::parser::SmbParser;
 use super::{COMPLETE, PROTOCOL, kinds};
+use crate::AppProto;
 use crate::config::{AppConfig, AppLogOptions};
 use crate::dcerpc::tests as rpc;
 use crate::file::FileState;

@@ -1,7 +1,8 @@
 //! A cache of judgements of short values.
 //!
-//! A judgement reads a value as a program would, which takes microseconds, and most values repeat: agents, referrers, names.
-//! The result depends only on the value's bytes. A lookup compares the whole value, and a miss replaces another entry.
+//! A judgement reads a value as a program would, which takes microseconds, and most values repeat: agents, referrers,
+//! names. The result depends only on the value's bytes. A lookup compares the whole value, and a miss replaces another
+//! entry.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -1,7 +1,7 @@
 //! A prefilter for rules on numbers (card or account numbers): they need digits in a row, which most buffers do not
 //! have.
 
-use regex_syntax::ParserBuilder;
+use crate::literals::parse;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// Lengths of digit rows that every match of a part of an expression contains.
@@ -45,8 +45,7 @@ pub(super) fn of_pattern(pattern: &str) -> usize {
     if is_ambiguous(pattern) {
         return 0;
     }
-    let parsed = ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern);
-    parsed.map_or(0, |hir| digits(&hir).most)
+    parse(pattern).map_or(0, |hir| digits(&hir).most)
 }
 
 /// Whether the pattern has something that PCRE reads differently: word boundaries, nested sets.

@@ -7,6 +7,7 @@ use margay_flow::Direction;
 use margay_rules::ast::{BufferCheck, Transform};
 
 use super::{Plan, TxTrigger};
+use crate::byte_set::ByteSet;
 use crate::head::Head;
 use crate::inspect::CompileError;
 use crate::literals;
@@ -65,13 +66,6 @@ pub(crate) struct Summary {
     bytes: ByteSet,
 }
 
-/// A bit for each byte value.
-type ByteSet = [u64; 4];
-
-fn add(set: &mut ByteSet, b: u8) {
-    set[usize::from(b / 64)] |= 1 << (b % 64);
-}
-
 /// The byte set is not computed for longer buffers.
 const SUMMARY_MAX: usize = 128;
 
@@ -79,11 +73,7 @@ impl Summary {
     pub(crate) fn of(data: Option<&[u8]>) -> Summary {
         let there = data.is_some();
         let data = data.unwrap_or_default();
-        let mut bytes = [u64::MAX; 4];
-        if data.len() <= SUMMARY_MAX {
-            bytes = [0; 4];
-            data.iter().for_each(|&b| add(&mut bytes, b));
-        }
+        let bytes = if data.len() <= SUMMARY_MAX { ByteSet::of(data) } else { ByteSet::ALL };
         Summary { there, len: u32::try_from(data.len()).unwrap_or(u32::MAX), bytes }
     }
 }
@@ -103,14 +93,14 @@ pub(crate) struct Gate {
 impl Gate {
     /// A condition on the length of a buffer.
     pub(crate) const fn of_length(slot: u16, progress: u8, len: (u32, u32)) -> Gate {
-        Gate { slot, progress, len, bytes: [0; 4] }
+        Gate { slot, progress, len, bytes: ByteSet::EMPTY }
     }
 
     /// The condition that follows from checks on a buffer.
     pub(crate) fn of_checks(slot: u16, progress: u8, checks: &[BufferCheck]) -> Gate {
         let mut gate = Gate::of_length(slot, progress, Head::of(checks).lengths());
         let mut literal = |bytes: &[u8], nocase: bool| {
-            bytes.iter().filter(|b| !nocase || !b.is_ascii_alphabetic()).for_each(|&b| add(&mut gate.bytes, b));
+            bytes.iter().filter(|b| !nocase || !b.is_ascii_alphabetic()).for_each(|&b| gate.bytes.insert(b));
         };
         for c in checks {
             match c {
@@ -128,10 +118,7 @@ impl Gate {
     /// Whether the condition holds.
     #[inline]
     pub(crate) fn holds(&self, s: &Summary) -> bool {
-        s.there
-            && s.len >= self.len.0
-            && s.len <= self.len.1
-            && self.bytes.iter().zip(&s.bytes).all(|(want, have)| want & !have == 0)
+        s.there && s.len >= self.len.0 && s.len <= self.len.1 && self.bytes.is_within(&s.bytes)
     }
 }
 
@@ -143,9 +130,9 @@ pub(crate) struct TxGroup {
     pub(crate) searched: Box<[u16]>,
     /// Rules without a pattern, by the progress from which on they are evaluated.
     pub(crate) always: Box<[Always]>,
-    /// Rules whose expression needs one of several literals. An explanation of a rule evaluates them like [`TxGroup::always`], to show
-    /// where they fail.
-    pub(crate) expressions: Box<[Always]>,
+    /// Rules whose expression needs one of several literals, with the progress from which on an explanation evaluates
+    /// them without that literal, to show where they fail.
+    pub(crate) expressions: Box<[(u8, u32)]>,
     /// Rules that become candidates with a file.
     pub(crate) files: Box<[u32]>,
     /// Rules that become candidates with an event, sorted by event.
@@ -175,8 +162,9 @@ impl TxGroups {
 pub(super) struct GroupBuilder {
     slots: Vec<Slot>,
     patterns: Vec<Vec<(Literal, u32)>>,
-    /// The literals of expressions, with their slot.
-    expressions: Vec<(u16, AnyOf, Always)>,
+    /// The literals that expressions need, by slot as the patterns.
+    needed: Vec<Vec<(AnyOf, u32)>>,
+    expressions: Vec<(u8, u32)>,
     numbers: HashMap<(SlotSource, String), u16>,
     always: Vec<Always>,
     files: Vec<u32>,
@@ -203,13 +191,13 @@ impl GroupBuilder {
         let transforms = CompiledTransforms::compile(transforms, limits)?;
         self.slots.push(Slot { source, progress, kind, transforms, prefilter: None });
         self.patterns.push(Vec::new());
+        self.needed.push(Vec::new());
         self.numbers.insert(key, n);
         Ok(n)
     }
 
     /// Adds a rule with its plan for this group.
     pub(super) fn add(&mut self, rule: u32, plan: &Plan, sought: bool) {
-        let always = |progress| Always { progress, rule, sought: sought && plan.looks, gates: plan.gates.clone() };
         match &plan.trigger {
             TxTrigger::Pattern(slot, pattern) => {
                 if let Some(list) = self.patterns.get_mut(usize::from(*slot)) {
@@ -217,9 +205,15 @@ impl GroupBuilder {
                 }
             }
             TxTrigger::AnyOf(slot, literals, progress) => {
-                self.expressions.push((*slot, literals.clone(), always(*progress)));
+                if let Some(list) = self.needed.get_mut(usize::from(*slot)) {
+                    list.push((literals.clone(), rule));
+                    self.expressions.push((*progress, rule));
+                }
             }
-            TxTrigger::Progress(progress) => self.always.push(always(*progress)),
+            TxTrigger::Progress(progress) => {
+                let gates = plan.gates.clone();
+                self.always.push(Always { progress: *progress, rule, sought: sought && plan.looks, gates });
+            }
             TxTrigger::File => self.files.push(rule),
             TxTrigger::Event(e) => self.events.push((*e, rule)),
             TxTrigger::Never => {}
@@ -228,18 +222,17 @@ impl GroupBuilder {
 
     fn finish(mut self, cache: &mut MatcherCache) -> TxGroup {
         let mut searched = Vec::new();
-        for (n, (slot, patterns)) in (0u16..).zip(self.slots.iter_mut().zip(&self.patterns)) {
+        let lists = self.patterns.iter().zip(&self.needed);
+        for (n, (slot, (patterns, needed))) in (0u16..).zip(self.slots.iter_mut().zip(lists)) {
+            if patterns.is_empty() && needed.is_empty() {
+                continue;
+            }
             let mut prefilter = PrefilterBuilder::default();
             patterns.iter().for_each(|(p, rule)| prefilter.add(p, *rule));
-            let here = || self.expressions.iter().filter(|e| e.0 == n);
-            here().for_each(|(_, literals, always)| prefilter.add_any_of(literals, always.rule));
-            if !patterns.is_empty() || here().next().is_some() {
-                slot.prefilter = Some(prefilter.finish(cache));
-                searched.push(n);
-            }
+            needed.iter().for_each(|(any, rule)| prefilter.add_any_of(any, *rule));
+            slot.prefilter = Some(prefilter.finish(cache));
+            searched.push(n);
         }
-        let mut expressions: Vec<Always> = self.expressions.into_iter().map(|e| e.2).collect();
-        expressions.sort_unstable();
         let progress = |n: &u16| self.slots.get(usize::from(*n)).map_or(0, |s| s.progress);
         searched.sort_by_key(progress);
         self.always.sort_unstable();
@@ -248,7 +241,7 @@ impl GroupBuilder {
             slots: self.slots.into_boxed_slice(),
             searched: searched.into_boxed_slice(),
             always: self.always.into_boxed_slice(),
-            expressions: expressions.into_boxed_slice(),
+            expressions: self.expressions.into_boxed_slice(),
             files: self.files.into_boxed_slice(),
             events: self.events.into_boxed_slice(),
         }

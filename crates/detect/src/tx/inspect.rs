@@ -37,12 +37,6 @@ pub(crate) struct View<'a> {
     pub(crate) limits: WindowLimits,
 }
 
-/// The rules of `list` that are due up to `progress` and were not before it was `begun`.
-fn due(list: &[Always], begun: u8, progress: u8) -> impl Iterator<Item = &Always> {
-    let from = list.partition_point(|a| a.progress < begun);
-    list.get(from..).unwrap_or(&[]).iter().take_while(move |a| a.progress <= progress)
-}
-
 /// The result of evaluating a rule's steps.
 pub(crate) enum Eval {
     /// All steps hold. If the rule tests files: the index of the matching file among all files of the transaction.
@@ -243,13 +237,18 @@ impl<W: Watch> State<W> {
         let View { tx, group, dir, progress, complete, .. } = view;
         let base = tx.base();
         // `begun` is one more than the progress up to which rules were added before.
-        for always in due(&group.always, seen.begun, progress) {
+        let from = group.always.partition_point(|a| a.progress < seen.begun);
+        for always in group.always.get(from..).unwrap_or(&[]) {
+            if always.progress > progress {
+                break;
+            }
             if W::CHECKS || self.may_hold(always, proto, view) {
                 out.push(always.rule);
             }
         }
         if W::CHECKS {
-            out.extend(due(&group.expressions, seen.begun, progress).map(|a| a.rule));
+            let due = group.expressions.iter().filter(|e| (seen.begun..=progress).contains(&e.0));
+            out.extend(due.map(|e| e.1));
         }
         seen.begun = seen.begun.max(progress.saturating_add(1));
         let has_files = base.files.of(dir).next().is_some();

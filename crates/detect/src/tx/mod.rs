@@ -91,7 +91,8 @@ pub(crate) struct Plan {
 pub(crate) enum TxTrigger {
     /// By a pattern in a slot.
     Pattern(u16, crate::prefilter::Literal),
-    /// By one of the literals that an expression needs in a slot. An explanation evaluates the rule from this progress on.
+    /// By one of the literals that an expression needs in a slot. An explanation evaluates the rule without it from this
+    /// progress on.
     AnyOf(u16, crate::prefilter::AnyOf, u8),
     /// From this progress on.
     Progress(u8),

@@ -1,11 +1,11 @@
 //! Connections that a reset closed, with a limit for their memory.
 //!
-//! A host may ignore a reset, or never receive it. Outside IPS mode the engine therefore keeps the unacknowledged data, the
-//! transactions and the context of a connection after a reset. If it goes on, nothing is missed; otherwise they are freed when
-//! its flow times out, after `flow-timeouts.tcp.closed` seconds. Many connections end with a reset, so what they hold is
-//! limited: beyond `margay.reset-memory` the oldest of them is settled. The rest of its streams is inspected and logged as at
-//! the end of a flow, and its memory is freed, but the flow stays. If the connection goes on after that, its protocol is
-//! recognised again.
+//! A host may ignore a reset, or never receive it. Outside IPS mode the engine therefore keeps a connection's
+//! unacknowledged data, transactions and context after a reset. If the connection goes on, nothing is missed. Otherwise
+//! they are freed when the flow times out, after `flow-timeouts.tcp.closed` seconds. Many connections end with a reset, so
+//! `margay.reset-memory` limits what they hold. Beyond it the engine settles the oldest connection: it inspects and logs
+//! the rest of its streams as at the end of a flow, and frees its memory, but keeps the flow. If that connection goes on,
+//! its protocol is detected again.
 
 use std::collections::VecDeque;
 
@@ -48,8 +48,8 @@ impl Resets {
 }
 
 impl Pipeline {
-    /// After a packet that closed its connection: if a reset did, counts what the connection holds, and settles the oldest
-    /// connections beyond the limit.
+    /// After a packet that closed its connection: if a reset did, counts what the connection holds, and settles the
+    /// oldest connections beyond the limit.
     pub(super) fn note_reset(&mut self, at: FlowRef) {
         let Pipeline { flows, stages, .. } = self;
         let limit = stages.stream.config().reset_memory;
@@ -60,30 +60,34 @@ impl Pipeline {
             stages.resets.held += bytes;
             stages.resets.waiting.push_back(Waiting { at, flow: flow.core.id, bytes });
         }
-        while let Some(oldest) = stages.resets.waiting.front() {
-            let at = oldest.at;
-            if !oldest.waits(flows.get(at)) {
-                stages.resets.pop();
-                continue;
-            }
-            if stages.resets.held <= limit {
+        while let Some(oldest) = self.stages.resets.waiting.front() {
+            let (at, waits) = (oldest.at, oldest.waits(self.flows.get(oldest.at)));
+            if waits && self.stages.resets.held <= limit {
                 break;
             }
-            stages.resets.pop();
-            stages.stream.counters.reset_settled += 1;
-            let Some(flow) = flows.get_mut(at) else { continue };
-            stages.at_flow(flow);
-            let turned = stages.end_streams(flow);
-            if let Some(tcp) = flow.ext.tcp.as_deref_mut() {
-                tcp.settle();
-                stages.stream.account(tcp);
+            self.stages.resets.pop();
+            if waits {
+                self.settle(at);
             }
-            if let Some(app) = flow.ext.app.as_deref_mut() {
-                stages.app.account(app);
-            }
-            if turned {
-                flows.swapped(at);
-            }
+        }
+    }
+
+    /// Takes the reset of a connection as effective: inspects and logs the rest of its streams, and frees its memory.
+    fn settle(&mut self, at: FlowRef) {
+        let Pipeline { flows, stages, .. } = self;
+        let Some(flow) = flows.get_mut(at) else { return };
+        stages.stream.counters.reset_settled += 1;
+        stages.at_flow(flow);
+        let turned = stages.end_streams(flow);
+        if let Some(tcp) = flow.ext.tcp.as_deref_mut() {
+            tcp.settle();
+            stages.stream.account(tcp);
+        }
+        if let Some(app) = flow.ext.app.as_deref_mut() {
+            stages.app.account(app);
+        }
+        if turned {
+            flows.swapped(at);
         }
     }
 }
