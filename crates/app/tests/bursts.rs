@@ -312,26 +312,49 @@ fn calls_of_dcerpc() {
     assert!(f.most <= 2 * MAX && f.pauses > 0, "{}", f.most);
 }
 
+/// Requests are handled in rounds once the server was seen; before that the parser gives up at the limit.
 #[test]
 fn messages_of_smb() {
     const MAX: usize = 6;
-    let mut config = AppConfig::default();
-    config.smb.max_tx = MAX as u32;
-    let mut f = Flow::new(445, config);
-    let connect = |n: u64| {
-        let share: Vec<u8> = format!("\\\\srv\\share{n:04}").encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let mut m = b"\xfeSMB\x40\0\0\0\0\0\0\0\x03\0\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    let config = || {
+        let mut config = AppConfig::default();
+        config.smb.max_tx = MAX as u32;
+        config
+    };
+    let header = |flags: u8, n: u64| {
+        let mut m = b"\xfeSMB\x40\0\0\0\0\0\0\0\x03\0\x01\0".to_vec();
+        m.extend([flags, 0, 0, 0, 0, 0, 0, 0]);
         m.extend(n.to_le_bytes());
         m.extend([0; 32]);
+        m
+    };
+    let message = |m: &[u8]| [&[0, 0, 0, m.len() as u8][..], m].concat();
+    let connect = |n: u64| {
+        let share: Vec<u8> = format!("\\\\srv\\share{n:04}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let mut m = header(0, n);
         m.extend([9, 0, 0, 0, 72, 0, share.len() as u8, 0]);
         m.extend(&share);
-        [&[0, 0, 0, m.len() as u8][..], &m].concat()
+        message(&m)
     };
-    f.say(ToServer, &(0..400).flat_map(connect).collect::<Vec<u8>>());
+    let connected = |n: u64| {
+        let mut m = header(1, n);
+        m.extend([16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        message(&m)
+    };
+    let mut f = Flow::new(445, config());
+    f.say(ToServer, &connect(0));
+    f.say(ToClient, &connected(0));
+    f.say(ToServer, &(1..400).flat_map(connect).collect::<Vec<u8>>());
     f.look(true);
     let shares = f.all("smb.share", ToServer);
     assert_eq!((shares.len(), shares[399], f.error), (400, "\\\\srv\\share0399", None), "{shares:?}");
     assert!(f.most <= 2 * MAX + 2 && f.pauses > 0, "{}", f.most);
+    // The server was never seen. Rules still see the requests before the limit.
+    let mut f = Flow::new(445, config());
+    f.say(ToServer, &(0..400).flat_map(connect).collect::<Vec<u8>>());
+    f.look(true);
+    assert_eq!((f.error, f.all("smb.share", ToServer).len()), (Some(ParserError::Parser), MAX));
+    assert_eq!(f.events, ["too_many_transactions"]);
 }
 
 /// A flow's memory includes the parser itself, while it exists.
