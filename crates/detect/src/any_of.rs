@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
 
+use crate::byte_set::ByteSet;
 use crate::literals::{is_ambiguous, parse};
 
 /// Most literals of an expression.
@@ -41,6 +42,54 @@ pub(crate) fn of_pattern(pattern: &str, options: &str) -> Option<Needed> {
 fn best_of(pattern: &str, options: &str) -> Option<Choice> {
     let plain = without_assertions(pattern).filter(|p| !options.contains('x') && !is_ambiguous(p))?;
     Part::of(&parse(&plain)?, options.contains('i')).best()
+}
+
+/// The bytes of which every match of `pattern` with `options` contains at least one; `None` if ordinary words have them.
+/// They are weaker than literals, but exist for more expressions and take one pass over a value for all rules.
+pub(crate) fn bytes_of_pattern(pattern: &str, options: &str) -> Option<ByteSet> {
+    best_bytes_of(pattern, options).filter(|bytes| !bytes.has_alphanumeric())
+}
+
+/// As [`bytes_of_pattern`], whatever words have.
+fn best_bytes_of(pattern: &str, options: &str) -> Option<ByteSet> {
+    let plain = without_assertions(pattern).filter(|p| !options.contains('x') && !is_ambiguous(p))?;
+    bytes_of(&parse(&plain)?, options.contains('i')).map(|found| found.0)
+}
+
+/// The bytes of which every match of a part contains at least one, and their weight: fewer and rarer is better.
+fn bytes_of(hir: &Hir, nocase: bool) -> Option<(ByteSet, f64)> {
+    let of = |bytes: &mut dyn Iterator<Item = u8>| {
+        let mut found = (ByteSet::EMPTY, 0.0);
+        for b in bytes {
+            for b in [b.to_ascii_lowercase(), b.to_ascii_uppercase()].into_iter().filter(|x| nocase || *x == b) {
+                found.0.insert(b);
+            }
+            // Any word has letters, so other bytes are better even if they are frequent.
+            found.1 += if b.is_ascii_alphanumeric() { 1.0 } else { frequency(b) };
+        }
+        found
+    };
+    let rarest = |a: Option<(ByteSet, f64)>, b: Option<(ByteSet, f64)>| match (a, b) {
+        (Some(a), Some(b)) => Some(if b.1 < a.1 { b } else { a }),
+        (a, b) => a.or(b),
+    };
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => None,
+        HirKind::Literal(l) => l.0.iter().map(|&b| Some(of(&mut std::iter::once(b)))).fold(None, rarest),
+        HirKind::Class(Class::Bytes(class)) => {
+            Some(of(&mut class.ranges().iter().flat_map(|r| r.start()..=r.end()))).filter(|found| found.1 > 0.0)
+        }
+        HirKind::Class(_) => None,
+        HirKind::Capture(c) => bytes_of(&c.sub, nocase),
+        HirKind::Repetition(r) if r.min > 0 => bytes_of(&r.sub, nocase),
+        HirKind::Repetition(_) => None,
+        HirKind::Concat(parts) => parts.iter().map(|p| bytes_of(p, nocase)).fold(None, rarest),
+        HirKind::Alternation(parts) => parts.iter().try_fold((ByteSet::EMPTY, 0.0), |mut all, p| {
+            let (bytes, rate) = bytes_of(p, nocase)?;
+            all.0.insert_all(bytes);
+            Some((all.0, all.1 + rate))
+        }),
+    }
 }
 
 /// Literals of which one is needed, and their rate.
@@ -316,7 +365,30 @@ mod tests {
         }
     }
 
-    /// Every match of a pattern contains one of its literals. Most made patterns do not compile, or match none of their
+    #[test]
+    fn bytes_that_are_needed() {
+        let set = |list: &str| {
+            let mut all = ByteSet::EMPTY;
+            list.bytes().for_each(|b| all.insert(b));
+            Some(all)
+        };
+        for (pattern, options, want) in [
+            (r"^\s*alias[/.]|<<<\s*[a-z(]|^~[+-]x|cmd=\$", "i", set("./<~$")),
+            (r"[!-/:-@\x5b-`{-~]{6}", "", set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")),
+            (r"(?:a{2,3}'|b+\x22)?x*\(", "", set("(")),
+            (r"(?!evil)[^\w]", "", best_bytes_of(r"\W", "")),
+            // A word is enough, or nothing.
+            ("'|evil", "", None),
+            ("'?", "", None),
+            (r"(?=')(?<!x)", "", None),
+            ("a b", "x", None),
+        ] {
+            assert_eq!(bytes_of_pattern(pattern, options), want, "{pattern}");
+        }
+        assert_eq!(best_bytes_of("kk", "i"), set("kK"));
+    }
+
+    /// Every match of a pattern contains one of its literals, and one of its bytes. Most made patterns do not compile, or match none of their
     /// texts, so the matches are counted.
     #[test]
     fn matches_have_one() {
@@ -325,21 +397,30 @@ mod tests {
         let texts = proptest::collection::vec("[aAbBcC~<\\-\\[\\]]{0,20}", 16);
         let mut runner = TestRunner::deterministic();
         let mut scratch = PcreScratch::new();
-        let mut matches = 0;
+        let mut matches = [0; 2];
         for _ in 0..20_000 {
             let made = (PATTERN, &texts, any::<bool>()).new_tree(&mut runner).unwrap().current();
             let (pattern, texts, nocase): (String, Vec<String>, bool) = made;
             let options = if nocase { "i" } else { "" };
             let Ok(code) = Pcre::new(&pattern, options, None) else { continue };
-            let Some(best) = best_of(&pattern, options) else { continue };
+            let (best, bytes) = (best_of(&pattern, options), best_bytes_of(&pattern, options));
+            if best.is_none() && bytes.is_none() {
+                continue;
+            }
             for text in texts {
                 let PcreResult::Match(..) = code.find_at(text.as_bytes(), 0, &mut scratch) else { continue };
                 let all = if nocase { text.to_ascii_lowercase() } else { text.clone() };
                 let has = |l: &Vec<u8>| all.as_bytes().windows(l.len()).any(|w| w == l);
-                assert!(best.literals.iter().any(has), "{text:?} has none of {best:?} of {pattern}");
-                matches += 1;
+                if let Some(best) = &best {
+                    assert!(best.literals.iter().any(has), "{text:?} has none of {best:?} of {pattern}");
+                    matches[0] += 1;
+                }
+                if let Some(bytes) = &bytes {
+                    assert!(bytes.meets(&ByteSet::of(text.as_bytes())), "{text:?} has none of {bytes:?} of {pattern}");
+                    matches[1] += 1;
+                }
             }
         }
-        assert!(matches > 2_000, "{matches}");
+        assert!(matches.iter().all(|n| *n > 2_000), "{matches:?}");
     }
 }

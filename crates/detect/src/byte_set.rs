@@ -1,5 +1,8 @@
 //! Sets of byte values.
 
+/// So many bytes are cheaper to add one by one.
+const FEW: usize = 128;
+
 /// A bit for each byte value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ByteSet([u64; 4]);
@@ -11,7 +14,16 @@ impl ByteSet {
     /// The bytes that occur in `data`.
     pub(crate) fn of(data: &[u8]) -> ByteSet {
         let mut set = ByteSet::EMPTY;
-        data.iter().for_each(|&b| set.insert(b));
+        if data.len() <= FEW {
+            data.iter().for_each(|&b| set.insert(b));
+            return set;
+        }
+        // Single stores are faster than setting bits, whose result the next byte waits for.
+        let mut seen = [false; 256];
+        for &b in data {
+            seen[usize::from(b)] = true;
+        }
+        (0..=u8::MAX).zip(seen).filter(|s| s.1).for_each(|(b, _)| set.insert(b));
         set
     }
 
@@ -23,6 +35,16 @@ impl ByteSet {
         self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own |= other);
     }
 
+    /// The number of bytes.
+    pub(crate) fn len(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Whether it has a letter or a digit.
+    pub(crate) fn has_alphanumeric(&self) -> bool {
+        (0..=u8::MAX).any(|b| b.is_ascii_alphanumeric() && self.0[usize::from(b / 64)] >> (b % 64) & 1 == 1)
+    }
+
     /// Whether `other` has all of these bytes.
     pub(crate) fn is_within(&self, other: &ByteSet) -> bool {
         self.0.iter().zip(&other.0).all(|(own, other)| own & !other == 0)
@@ -31,5 +53,22 @@ impl ByteSet {
     /// Whether `other` has one of these bytes.
     pub(crate) fn meets(&self, other: &ByteSet) -> bool {
         self.0.iter().zip(&other.0).any(|(own, other)| own & other != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Few bytes and many give the same set.
+    #[test]
+    fn of_few_and_many() {
+        let data: Vec<u8> = (0..=255u8).rev().step_by(3).chain(*b"aZ09").collect();
+        for len in [0, 1, 70, data.len()] {
+            let part = data.get(..len).unwrap_or_default();
+            let (few, many) = (ByteSet::of(part), ByteSet::of(&part.repeat(FEW)));
+            assert_eq!(few, many);
+            assert!((0..=255u8).all(|b| part.contains(&b) == few.meets(&ByteSet::of(&[b]))));
+        }
     }
 }

@@ -99,6 +99,11 @@ impl CompiledTransforms {
         self.steps.is_empty()
     }
 
+    /// Whether a script runs, whose result need not depend on the bytes alone.
+    pub(crate) fn runs_scripts(&self) -> bool {
+        self.steps.iter().any(|s| matches!(s, Step::Lua(..)))
+    }
+
     /// Transforms `data`; the result is valid until the next use of `scratch`.
     pub fn apply<'s>(&self, data: &[u8], scratch: &'s mut TransformScratch, pcre: &mut PcreScratch) -> &'s [u8] {
         let TransformScratch { from, to, limit, limit_reached, lua } = scratch;

@@ -8,6 +8,8 @@ use margay_rules::ast::{BufferCheck, BufferChecks, Value};
 use super::{
     Before, CHECKS_MAX, CaptureRole, CompileError, CompiledBuffer, ContentOp, InspectLimits, Op, PcreOp, TRIED_MAX,
 };
+use crate::any_of;
+use crate::byte_set::ByteSet;
 use crate::dataset::{Datasets, SetCheck, SetTest};
 use crate::head::Head;
 use crate::pcre::Pcre;
@@ -325,6 +327,30 @@ pub(crate) fn order_counts(checks: &[BufferCheck]) -> bool {
             BufferCheck::Base64 { data, .. } => order_counts(data),
             _ => false,
         })
+}
+
+/// Whether the result depends only on the buffer's bytes, and an expression or a judgement, which take long, must hold.
+pub(crate) fn judges_bytes(checks: &[BufferCheck]) -> bool {
+    let alone = |c: &BufferCheck| match c {
+        BufferCheck::Content(c) => c.replace.is_none(),
+        BufferCheck::Pcre(p) => p.captures.is_empty(),
+        BufferCheck::IsDataAt { .. } | BufferCheck::Bsize(_) | BufferCheck::Judge(_) => true,
+        _ => false,
+    };
+    let takes_long = |c: &BufferCheck| match c {
+        BufferCheck::Pcre(p) => !p.negated,
+        c => matches!(c, BufferCheck::Judge(_)),
+    };
+    checks.iter().all(alone) && checks.iter().any(takes_long)
+}
+
+/// The bytes of which a buffer for which the checks hold contains at least one, if any are known.
+pub(crate) fn bytes_needed(checks: &[BufferCheck]) -> Option<ByteSet> {
+    let expressions = checks.iter().filter_map(|c| match c {
+        BufferCheck::Pcre(p) if !p.negated => any_of::bytes_of_pattern(&p.pattern, &p.options),
+        _ => None,
+    });
+    expressions.min_by_key(ByteSet::len)
 }
 
 /// Whether the check depends on the place of the previous literal, so that backtracking tries every place of that

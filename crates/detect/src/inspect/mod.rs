@@ -25,7 +25,7 @@ mod tests;
 mod verdicts;
 
 pub(crate) use base64::decode as decode_base64;
-pub(crate) use compile::{order_counts, own_checks};
+pub(crate) use compile::{bytes_needed, judges_bytes, order_counts, own_checks};
 
 use std::sync::Arc;
 

@@ -1,13 +1,10 @@
-//! A cache of search results for short values.
+//! A cache of the rules that short values make candidates.
 //!
-//! Most transaction values (methods, hosts, agents, types) repeat, and the result of a search depends only on the
-//! value's bytes. So the results for recent values are cached. A lookup compares the whole value. A miss costs that
-//! comparison and replaces another entry.
+//! Most transaction values (methods, hosts, agents, types) repeat, and the result of a search, of transforms and of
+//! judgements depends only on the value's bytes. So the results for recent values are cached. A lookup compares the whole
+//! value. A miss costs that comparison and replaces another entry.
 
 use std::hash::{BuildHasher, RandomState};
-
-use super::Prefilter;
-use crate::mpm::Scratch;
 
 /// Number of cache entries: all should fit in the CPU's L2 cache.
 const VALUES: usize = 512;
@@ -16,7 +13,7 @@ const LONGEST: usize = 134;
 /// Most rules of a cached result.
 const ROOM: usize = 12;
 
-/// Search results by value. One per worker and rule set.
+/// Candidates by value. One per worker and rule set.
 #[derive(Debug)]
 pub(crate) struct Memo {
     values: Box<[CacheEntry]>,
@@ -28,7 +25,7 @@ pub(crate) struct Memo {
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 struct CacheEntry {
-    /// The address of the prefilter that searched the value; 0 for a free entry.
+    /// The address of the slot with the value; 0 for a free entry.
     of: usize,
     len: u8,
     found: u8,
@@ -45,21 +42,21 @@ impl Default for Memo {
 }
 
 impl Memo {
-    /// As [`Prefilter::scan`] of `prefilter`, which must not move while the cache is in use.
-    pub(crate) fn scan(&mut self, prefilter: &Prefilter, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        let of = std::ptr::from_ref(prefilter).addr();
-        let Some(kept) =
-            self.values.get_mut(place_of(self.seed ^ of as u64, data, VALUES)).filter(|_| data.len() <= LONGEST)
-        else {
-            return prefilter.scan(data, scratch, out);
-        };
-        if kept.of == of && kept.bytes.get(..usize::from(kept.len)) == Some(data) {
-            out.extend_from_slice(kept.rules.get(..usize::from(kept.found)).unwrap_or_default());
-            return;
+    /// The rules that were kept for a value. `of` tells the searches of several places apart.
+    pub(crate) fn get(&self, of: usize, data: &[u8]) -> Option<&[u32]> {
+        if data.len() > LONGEST {
+            return None;
         }
-        let from = out.len();
-        prefilter.scan(data, scratch, out);
-        let found = out.get(from..).unwrap_or_default();
+        let kept = self.values.get(place_of(self.seed ^ of as u64, data, VALUES))?;
+        if kept.of != of || kept.bytes.get(..usize::from(kept.len)) != Some(data) {
+            return None;
+        }
+        kept.rules.get(..usize::from(kept.found))
+    }
+
+    /// Keeps the rules that a value makes candidates, unless the value is too long or they are too many.
+    pub(crate) fn keep(&mut self, of: usize, data: &[u8], found: &[u32]) {
+        let Some(kept) = self.values.get_mut(place_of(self.seed ^ of as u64, data, VALUES)) else { return };
         if let (Some(bytes), Some(rules)) = (kept.bytes.get_mut(..data.len()), kept.rules.get_mut(..found.len())) {
             bytes.copy_from_slice(data);
             rules.copy_from_slice(found);
@@ -86,46 +83,25 @@ pub(crate) fn place_of(seed: u64, data: &[u8], slots: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mpm::{MatcherCache, MpmAlgo, Pattern};
-    use crate::prefilter::Literal;
     use proptest::prelude::*;
 
-    fn prefilter(patterns: &[&str], cache: &mut MatcherCache) -> Prefilter {
-        let literal = |p: &&str| Literal {
-            pattern: Pattern { bytes: p.as_bytes().to_vec(), nocase: false },
-            offset: 0,
-            end: None,
-            longest: u32::MAX,
-        };
-        let list: Vec<Literal> = patterns.iter().map(literal).collect();
-        Prefilter::new(list.iter().zip(0..).collect(), cache)
-    }
-
     proptest! {
-        /// Repeated values give the same results as without the cache, even if they evict each other.
+        /// A value has the rules that were kept for it last, or none if another one took its entry, if it is long or if
+        /// there were many.
         #[test]
-        fn as_without(
-            values in proptest::collection::vec((any::<bool>(), 0usize..3, "[ab]{0,3}", 0usize..140), 1..60),
+        fn as_kept(
+            values in proptest::collection::vec((1usize..3, "[ab]{0,3}", 0usize..140, 0u32..20), 1..60),
         ) {
-            let mut cache = MatcherCache::new(MpmAlgo::AhoCorasick);
-            let many: Vec<String> = (0..ROOM + 2).map(|n| format!("aab{}", "a".repeat(n))).collect();
-            let many: Vec<&str> = many.iter().map(String::as_str).collect();
-            let both = [prefilter(&["aa", "ab", "bba"], &mut cache), prefilter(&many, &mut cache)];
-            let mut scratch = Scratch::default();
-            cache.finish().unwrap().0.iter().for_each(|m| scratch.prepare(m).unwrap());
             let mut memo = Memo::default();
-            for _ in 0..2 {
-                for (first, repeat, text, far) in &values {
-                    let p = &both[usize::from(*first)];
-                    let value = [text.repeat(*repeat).into_bytes(), vec![b'a'; *far]].concat();
-                    let (mut want, mut got) = (vec![7], vec![7]);
-                    p.scan(&value, &mut scratch, &mut want);
-                    memo.scan(p, &value, &mut scratch, &mut got);
-                    prop_assert_eq!(&want, &got);
-                    // The value is cached, unless it is long or has many results.
-                    let of = std::ptr::from_ref(p).addr();
-                    let is = |k: &CacheEntry| k.of == of && k.bytes.get(..usize::from(k.len)) == Some(value.as_slice());
-                    prop_assert_eq!(memo.values.iter().any(is), value.len() <= LONGEST && want.len() - 1 <= ROOM);
+            for (of, text, far, rules) in &values {
+                let value = [text.clone().into_bytes(), vec![b'a'; *far]].concat();
+                let rules: Vec<u32> = (0..*rules).collect();
+                memo.keep(*of, &value, &rules);
+                let fits = value.len() <= LONGEST && rules.len() <= ROOM;
+                if fits {
+                    prop_assert_eq!(memo.get(*of, &value), Some(&rules[..]));
+                } else {
+                    prop_assert_ne!(memo.get(*of, &value), Some(&rules[..]));
                 }
             }
         }

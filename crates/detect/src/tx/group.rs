@@ -6,7 +6,7 @@ use margay_app::{AppProto, BufferKind};
 use margay_flow::Direction;
 use margay_rules::ast::{BufferCheck, Transform};
 
-use super::{Plan, TxTrigger};
+use super::{Judged, Plan, TxTrigger};
 use crate::byte_set::ByteSet;
 use crate::head::Head;
 use crate::inspect::CompileError;
@@ -37,6 +37,10 @@ pub(crate) struct Slot {
     pub(crate) kind: BufferKind,
     pub(crate) transforms: CompiledTransforms,
     pub(crate) prefilter: Option<Prefilter>,
+    /// Rules that a value makes candidates only if these checks of [`super::TxRule::checks`] hold for it, sorted: those
+    /// that the prefilter finds, and those that every value is judged for.
+    pub(super) found: Box<[(u32, Judged)]>,
+    pub(super) every: Box<[(u32, Judged)]>,
 }
 
 impl Slot {
@@ -126,12 +130,12 @@ impl Gate {
 #[derive(Debug, Default)]
 pub(crate) struct TxGroup {
     pub(crate) slots: Box<[Slot]>,
-    /// Slots with a matcher, by progress.
+    /// Slots whose values make rules candidates, by progress.
     pub(crate) searched: Box<[u16]>,
     /// Rules without a pattern, by the progress from which on they are evaluated.
     pub(crate) always: Box<[Always]>,
-    /// Rules whose expression needs one of several literals, with the progress from which on an explanation evaluates
-    /// them without that literal, to show where they fail.
+    /// Rules that a value makes candidates by an expression or a judgement, with the progress from which on an explanation
+    /// evaluates them without that value, to show where they fail.
     pub(crate) expressions: Box<[(u8, u32)]>,
     /// Rules that become candidates with a file.
     pub(crate) files: Box<[u32]>,
@@ -164,6 +168,8 @@ pub(super) struct GroupBuilder {
     patterns: Vec<Vec<(Literal, u32)>>,
     /// The literals that expressions need, by slot as the patterns.
     needed: Vec<Vec<(AnyOf, u32)>>,
+    /// [`Slot::found`] and [`Slot::every`], by slot as the patterns.
+    judged: Vec<[Vec<(u32, Judged)>; 2]>,
     expressions: Vec<(u8, u32)>,
     numbers: HashMap<(SlotSource, String), u16>,
     always: Vec<Always>,
@@ -189,9 +195,11 @@ impl GroupBuilder {
         let n = u16::try_from(self.slots.len())
             .map_err(|_| CompileError::invalid("transform", "more than 65,535 transformed buffers in all rules"))?;
         let transforms = CompiledTransforms::compile(transforms, limits)?;
-        self.slots.push(Slot { source, progress, kind, transforms, prefilter: None });
+        let (found, every) = Default::default();
+        self.slots.push(Slot { source, progress, kind, transforms, prefilter: None, found, every });
         self.patterns.push(Vec::new());
         self.needed.push(Vec::new());
+        self.judged.push(Default::default());
         self.numbers.insert(key, n);
         Ok(n)
     }
@@ -204,10 +212,14 @@ impl GroupBuilder {
                     list.push((pattern.clone(), rule));
                 }
             }
-            TxTrigger::AnyOf(slot, literals, progress) => {
-                if let Some(list) = self.needed.get_mut(usize::from(*slot)) {
+            TxTrigger::Value { slot, needed, check, progress } => {
+                let slot = usize::from(*slot);
+                self.expressions.push((*progress, rule));
+                if let (Some(literals), Some(list)) = (needed, self.needed.get_mut(slot)) {
                     list.push((literals.clone(), rule));
-                    self.expressions.push((*progress, rule));
+                }
+                if let (Some(check), Some(lists)) = (check, self.judged.get_mut(slot)) {
+                    lists[usize::from(needed.is_none())].push((rule, *check));
                 }
             }
             TxTrigger::Progress(progress) => {
@@ -222,8 +234,14 @@ impl GroupBuilder {
 
     fn finish(mut self, cache: &mut MatcherCache) -> TxGroup {
         let mut searched = Vec::new();
-        let lists = self.patterns.iter().zip(&self.needed);
-        for (n, (slot, (patterns, needed))) in (0u16..).zip(self.slots.iter_mut().zip(lists)) {
+        let lists = self.patterns.iter().zip(&self.needed).zip(std::mem::take(&mut self.judged));
+        for (n, (slot, ((patterns, needed), [mut found, every]))) in (0u16..).zip(self.slots.iter_mut().zip(lists)) {
+            if patterns.is_empty() && needed.is_empty() && every.is_empty() {
+                continue;
+            }
+            found.sort_unstable_by_key(|f| f.0);
+            (slot.found, slot.every) = (found.into_boxed_slice(), every.into_boxed_slice());
+            searched.push(n);
             if patterns.is_empty() && needed.is_empty() {
                 continue;
             }
@@ -231,7 +249,6 @@ impl GroupBuilder {
             patterns.iter().for_each(|(p, rule)| prefilter.add(p, *rule));
             needed.iter().for_each(|(any, rule)| prefilter.add_any_of(any, *rule));
             slot.prefilter = Some(prefilter.finish(cache));
-            searched.push(n);
         }
         let progress = |n: &u16| self.slots.get(usize::from(*n)).map_or(0, |s| s.progress);
         searched.sort_by_key(progress);

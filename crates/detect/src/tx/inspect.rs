@@ -8,11 +8,14 @@ use margay_rules::ast::{Action, ActionScope};
 
 use super::file::FileOutcome;
 use super::step::Outcome;
-use super::values::{TxScratch, each, slot_of, whole};
-use super::{Always, Gate, Plan, SlotSource, Step, Summary, TxGroup, TxRule, TxTrigger, What};
+use super::values::{TxScratch, each, slot_of, value, whole};
+use super::{Always, Gate, Judged, Plan, Slot, SlotSource, Step, Summary, TxGroup, TxRule, TxTrigger, What};
+use crate::byte_set::ByteSet;
 use crate::detect::Detect;
 use crate::header::PacketKey;
 use crate::input::{Input, Verdict};
+use crate::inspect::InspectContext;
+use crate::mpm::Scratch;
 use crate::rule::CompiledRule;
 use crate::state::{Match, State};
 use crate::watch::{End, Look, Searched, StepCame, Watch};
@@ -44,6 +47,60 @@ pub(crate) enum Eval {
     /// No step failed for good; these hold.
     Wait(u64),
     Fail,
+}
+
+impl Slot {
+    /// Adds the rules that one value makes candidates.
+    fn candidates<W: Watch>(
+        &self,
+        value: &[u8],
+        rules: &[CompiledRule],
+        look: Look,
+        context: &mut InspectContext<W>,
+        mpm: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) {
+        let from = out.len();
+        if let Some(prefilter) = &self.prefilter {
+            prefilter.scan(value, mpm, out);
+        }
+        if self.every.is_empty() && (self.found.is_empty() || out.len() == from) {
+            return;
+        }
+        let bytes = ByteSet::of(value);
+        let mut holds = |rule: u32, judged: &Judged| {
+            if judged.bytes.is_some_and(|needed| !needed.meets(&bytes)) {
+                return false;
+            }
+            let compiled = rules.get(rule as usize).and_then(|r| r.tx.as_deref());
+            let Some(checks) = compiled.and_then(|t| t.checks.get(usize::from(judged.check))) else { return true };
+            context.watch.begin(rule, look);
+            let holds = checks.inspect(value, context);
+            if !holds {
+                context.watch.end(rule, End::Fail);
+            }
+            holds
+        };
+        if !self.found.is_empty() {
+            // A rule may be found by several of its literals.
+            if let Some(new) = out.get_mut(from..) {
+                new.sort_unstable();
+            }
+            let (mut kept, mut before) = (from, None);
+            for at in from..out.len() {
+                let Some(&rule) = out.get(at) else { break };
+                let judged = self.found.binary_search_by_key(&rule, |f| f.0).ok().and_then(|n| self.found.get(n));
+                let stays = before != Some(rule) && judged.is_none_or(|(rule, judged)| holds(*rule, judged));
+                before = Some(rule);
+                if let Some(place) = out.get_mut(kept).filter(|_| stays) {
+                    *place = rule;
+                    kept += 1;
+                }
+            }
+            out.truncate(kept);
+        }
+        out.extend(self.every.iter().filter(|(rule, judged)| holds(*rule, judged)).map(|e| e.0));
+    }
 }
 
 impl<W: Watch> State<W> {
@@ -108,7 +165,8 @@ impl<W: Watch> State<W> {
         candidates.clear();
         let view = View { tx: &*tx, group, dir, progress, complete, begun, engine: input.files.as_deref(), limits };
         self.context.watch.transaction(proto, &view);
-        self.tx_candidates(proto, view, &mut seen, &mut candidates);
+        let look = Look::Transaction { proto, dir, id, progress, complete };
+        self.tx_candidates(&detect.compiled, (proto, look), view, &mut seen, &mut candidates);
         candidates.sort_unstable();
         candidates.dedup();
         let mut kept = std::mem::take(&mut self.tx.waiting);
@@ -161,7 +219,6 @@ impl<W: Watch> State<W> {
                     continue;
                 }
             }
-            let look = Look::Transaction { proto, dir, id, progress, complete };
             self.context.watch.begin(number, look);
             if fresh && !self.tx_applies(detect, rule, input, key) {
                 self.context.watch.end(number, End::Fail);
@@ -233,7 +290,14 @@ impl<W: Watch> State<W> {
     }
 
     /// Adds the rules that become candidates through new data of a transaction.
-    fn tx_candidates(&mut self, proto: AppProto, view: View<'_>, seen: &mut TxDetect, out: &mut Vec<u32>) {
+    fn tx_candidates(
+        &mut self,
+        rules: &[CompiledRule],
+        (proto, look): (AppProto, Look),
+        view: View<'_>,
+        seen: &mut TxDetect,
+        out: &mut Vec<u32>,
+    ) {
         let View { tx, group, dir, progress, complete, .. } = view;
         let base = tx.base();
         // `begun` is one more than the progress up to which rules were added before.
@@ -269,7 +333,6 @@ impl<W: Watch> State<W> {
             if slot.progress > progress {
                 break;
             }
-            let Some(prefilter) = &slot.prefilter else { continue };
             if let SlotSource::Buffer(id) = slot.source {
                 let bit = 1u64.checked_shl(u32::from(id)).unwrap_or(0);
                 if seen.searched & bit != 0 && !(slot.kind == BufferKind::Growing && complete) {
@@ -283,33 +346,103 @@ impl<W: Watch> State<W> {
             } else if !has_files {
                 continue;
             }
-            let State { tx: scratch, context, transforms, scratch: mpm, .. } = self;
-            let TxScratch { slots, one, memo, .. } = scratch;
-            let place = Searched::Slot(proto, dir, n, slot);
-            if slot.is_one() {
-                let Some(cached) = slots.get_mut(usize::from(n)) else { continue };
-                match whole(cached, slot, view, context, transforms) {
-                    Some(f) => {
-                        context.watch.searched(place, Some(f.data));
-                        memo.scan(prefilter, f.data, mpm, out);
-                    }
-                    None => context.watch.searched(place, None),
-                }
+            if W::CHECKS {
+                self.search_all(proto, (n, slot), view, out);
             } else {
-                let mut any = false;
-                let kept = slots.get_mut(usize::from(n));
-                each((one, kept), slot, view, context, transforms, &mut |data, _, context| {
-                    any = true;
-                    context.watch.searched(place, Some(data));
-                    memo.scan(prefilter, data, mpm, out);
-                    false
-                });
-                if W::CHECKS && !any {
-                    context.watch.searched(place, None);
-                }
+                self.search_slot(rules, look, (n, slot), view, out);
             }
         }
         seen.searched |= searched;
+    }
+
+    /// Adds the rules that a slot's values make candidates. Most values were seen before: their result is known without a
+    /// transform or a search.
+    fn search_slot(
+        &mut self,
+        rules: &[CompiledRule],
+        look: Look,
+        (n, slot): (u16, &Slot),
+        view: View<'_>,
+        out: &mut Vec<u32>,
+    ) {
+        let of = std::ptr::from_ref(slot).addr();
+        let State { tx: scratch, context, transforms, scratch: mpm, .. } = self;
+        let TxScratch { slots, one, memo, missed, .. } = scratch;
+        let Some(cached) = slots.get_mut(usize::from(n)) else { return };
+        let source = match slot.source {
+            // A script may return something else for the same value.
+            SlotSource::Buffer(id) if !slot.transforms.is_empty() && !slot.transforms.runs_scripts() => Some(id),
+            _ => None,
+        };
+        let Some(id) = source else {
+            let mut take = |data: &[u8], context: &mut InspectContext<W>| match memo.get(of, data) {
+                Some(known) => out.extend_from_slice(known),
+                None => {
+                    let from = out.len();
+                    slot.candidates(data, rules, look, context, mpm, out);
+                    memo.keep(of, data, out.get(from..).unwrap_or_default());
+                }
+            };
+            if slot.is_one() {
+                if let Some(f) = whole(cached, slot, view, context, transforms) {
+                    take(f.data, context);
+                }
+            } else {
+                each((one, Some(cached)), slot, view, context, transforms, &mut |data, _, context| {
+                    take(data, context);
+                    false
+                });
+            }
+            return;
+        };
+        missed.clear();
+        for index in 0.. {
+            one.clear();
+            let Some(raw) = view.tx.buffer(id, view.dir, index, one) else { break };
+            match memo.get(of, raw.data) {
+                Some(known) => out.extend_from_slice(known),
+                None => missed.push(index),
+            }
+            if slot.is_one() {
+                break;
+            }
+        }
+        for &index in missed.iter() {
+            let from = out.len();
+            let Some(data) = value(cached, slot, view, context, transforms, one, index) else { continue };
+            slot.candidates(data, rules, look, context, mpm, out);
+            one.clear();
+            if let Some(raw) = view.tx.buffer(id, view.dir, index, one) {
+                memo.keep(of, raw.data, out.get(from..).unwrap_or_default());
+            }
+        }
+    }
+
+    /// As [`Self::search_slot`] for a watcher of single checks, which sees each search. It evaluates the other rules anyway.
+    fn search_all(&mut self, proto: AppProto, (n, slot): (u16, &Slot), view: View<'_>, out: &mut Vec<u32>) {
+        let State { tx: scratch, context, transforms, scratch: mpm, .. } = self;
+        let TxScratch { slots, one, .. } = scratch;
+        let (Some(prefilter), Some(cached)) = (&slot.prefilter, slots.get_mut(usize::from(n))) else { return };
+        let place = Searched::Slot(proto, view.dir, n, slot);
+        let mut any = false;
+        let mut take = |data: &[u8], context: &mut InspectContext<W>| {
+            any = true;
+            context.watch.searched(place, Some(data));
+            prefilter.scan(data, mpm, out);
+        };
+        if slot.is_one() {
+            if let Some(f) = whole(cached, slot, view, context, transforms) {
+                take(f.data, context);
+            }
+        } else {
+            each((one, Some(cached)), slot, view, context, transforms, &mut |data, _, context| {
+                take(data, context);
+                false
+            });
+        }
+        if !any {
+            context.watch.searched(place, None);
+        }
     }
 
     /// Whether no cheap condition rules out a rule without a pattern for good.

@@ -31,6 +31,7 @@ use margay_app::{AppProto, BufferKind};
 use margay_flow::Direction;
 use margay_rules::ast::{Compare, InterfaceTest, NumberTest, Which};
 
+use crate::byte_set::ByteSet;
 use crate::inspect::CompiledBuffer;
 
 pub(crate) use compile::{TxBuilder, payload_pattern, state_of};
@@ -86,14 +87,24 @@ pub(crate) struct Plan {
     pub(crate) looks: bool,
 }
 
+/// Checks whose result depends only on a value's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Judged {
+    /// Their number in [`TxRule::checks`].
+    pub(crate) check: u16,
+    /// A value that has none of these bytes fails.
+    pub(crate) bytes: Option<ByteSet>,
+}
+
 /// How a plan makes its rule a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TxTrigger {
     /// By a pattern in a slot.
     Pattern(u16, crate::prefilter::Literal),
-    /// By one of the literals that an expression needs in a slot. An explanation evaluates the rule without it from this
-    /// progress on.
-    AnyOf(u16, crate::prefilter::AnyOf, u8),
+    /// By a value of a slot: one that has one of the literals that an expression needs, if there are such literals, and
+    /// for which the checks hold, if their result depends only on its bytes. An explanation evaluates the rule without it
+    /// from this progress on.
+    Value { slot: u16, needed: Option<crate::prefilter::AnyOf>, check: Option<Judged>, progress: u8 },
     /// From this progress on.
     Progress(u8),
     /// With a file.

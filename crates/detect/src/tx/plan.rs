@@ -10,13 +10,13 @@ use margay_rules::{FileBuffer, info};
 
 use super::compile::{state_of, tests_files};
 use super::group::{GroupBuilder, GroupsBuilder};
-use super::{FileTest, Gate, Plan, SlotSource, Step, TxTrigger, What};
+use super::{FileTest, Gate, Judged, Plan, SlotSource, Step, TxTrigger, What};
 use crate::any_of;
 use crate::checks::CheckEnv;
 use crate::dataset::Datasets;
 use crate::fast_pattern;
 use crate::head::{long, range};
-use crate::inspect::{InspectLimits, order_counts};
+use crate::inspect::{InspectLimits, bytes_needed, judges_bytes, order_counts};
 use crate::kind;
 use crate::lua;
 use crate::prefilter::{AnyOf, Literal};
@@ -314,24 +314,48 @@ impl Inspected<'_> {
             return (TxTrigger::Event(e), false);
         }
         let progress = draft.grows_from.unwrap_or(latest);
-        match looks.then(|| self.expression(draft)).flatten() {
-            Some((buffer, slot, literals)) => (TxTrigger::AnyOf(slot, literals, progress), draft.is_streamed(buffer)),
+        match looks.then(|| self.value(draft, progress)).flatten() {
+            Some((buffer, trigger)) => (trigger, draft.is_streamed(buffer)),
             None => (TxTrigger::Progress(progress), false),
         }
+    }
+
+    /// The trigger by a value, with the number of its buffer, if the rule can have one.
+    fn value(&self, draft: &Draft, progress: u8) -> Option<(usize, TxTrigger)> {
+        if !self.is_timeless(draft) {
+            return None;
+        }
+        if let Some((buffer, slot, literals)) = self.expression(draft) {
+            let check = self.judged(draft, buffer);
+            return Some((buffer, TxTrigger::Value { slot, needed: Some(literals), check, progress }));
+        }
+        let (buffer, slot, check) =
+            self.offered(draft).find_map(|(i, slot, _)| Some((i, slot, self.judged(draft, i)?)))?;
+        Some((buffer, TxTrigger::Value { slot, needed: None, check: Some(check), progress }))
+    }
+
+    /// The buffers that can make the rule a candidate, with their slots. Data of a growing buffer that came before the rule
+    /// was a candidate is gone, so if there is such a buffer it must be that one.
+    fn offered(&self, draft: &Draft) -> impl Iterator<Item = (usize, u16, &BufferChecks)> {
+        let here = self.rule.buffers.iter().zip(&draft.slots).enumerate();
+        let grows = draft.growing();
+        here.filter_map(|(i, (b, slot))| Some((i, (*slot)?, b)))
+            .filter(move |(_, slot, _)| grows.clone().all(|other| other == *slot))
+    }
+
+    /// A buffer's checks, if their result depends only on a value that stays as it is.
+    fn judged(&self, draft: &Draft, buffer: usize) -> Option<Judged> {
+        let Some(Place::Buffer(def, _)) = draft.places.get(buffer) else { return None };
+        let checks = self.rule.buffers.get(buffer)?;
+        let alone = def.kind != BufferKind::Stream && checks.absent.is_none() && judges_bytes(&checks.checks);
+        let check = self.numbers.get(buffer).copied().flatten().filter(|_| alone)?;
+        Some(Judged { check, bytes: bytes_needed(&checks.checks) })
     }
 
     /// The literals of the most selective expression, with its buffer and slot. The rule cannot match without one of
     /// them.
     fn expression(&self, draft: &Draft) -> Option<(usize, u16, AnyOf)> {
-        if !self.is_timeless(draft) {
-            return None;
-        }
-        let grows = draft.growing();
-        let here = self.rule.buffers.iter().zip(&draft.slots).enumerate();
-        let needed = here.filter_map(|(i, (b, slot))| Some((i, (*slot)?, b)));
-        // Data of a growing buffer that came before the rule was a candidate is gone.
-        let needed = needed.filter(|(_, slot, _)| grows.clone().all(|other| other == *slot));
-        let checks = needed.flat_map(|(i, slot, b)| b.checks.iter().map(move |c| (i, slot, c)));
+        let checks = self.offered(draft).flat_map(|(i, slot, b)| b.checks.iter().map(move |c| (i, slot, c)));
         let expressions = checks.filter_map(|(i, slot, c)| match c {
             BufferCheck::Pcre(p) if !p.negated => Some((i, slot, any_of::of_pattern(&p.pattern, &p.options)?)),
             _ => None,

@@ -187,9 +187,13 @@ impl Lab {
         self.tx = tx;
     }
 
-    fn after(firewall: Option<&str>, rules: &str, previous: Option<&Detect>) -> Lab {
+    fn context() -> Context {
         let available = ["http", "http1", "file", "app-layer"].map(str::to_owned).into();
-        let context = Context { available, ..Context::default() };
+        Context { available, ..Context::default() }
+    }
+
+    fn after(firewall: Option<&str>, rules: &str, previous: Option<&Detect>) -> Lab {
+        let context = Lab::context();
         let mut loader = Loader::new(&context);
         if let Some(text) = firewall {
             loader.load_firewall_bytes(text.as_bytes(), "firewall.rules");
@@ -294,18 +298,48 @@ fn any_rule() -> impl Strategy<Value = String> {
             format!("content:{}\"{w}\";{m}", if a && b { "!" } else { "" })
         })
     };
-    let pcre = prop_oneof![Just("/e.il/"), Just("/evil$/i"), Just("/^.evil/"), Just("/(wx|ev)[yi]/")];
-    let check = || prop_oneof![3 => content(), 1 => pcre.clone().prop_map(|p| format!("pcre:\"{p}\";"))];
-    let buffer = prop_oneof![Just("http.method"), Just("http.uri"), Just("http.header"), Just("http.request_body")];
+    // Some have no literal that they need.
+    let pcre = prop_oneof![
+        Just("/e.il/"),
+        Just("/evil$/i"),
+        Just("/^.evil/"),
+        Just("/(wx|ev)[yi]/"),
+        Just("/^[ae]$/"),
+        Just("/[lz]$/"),
+        Just("/^(?!e)/"),
+    ];
+    let check = move || {
+        let pcre = (prop_oneof![4 => Just(""), 1 => Just("!")], pcre.clone());
+        prop_oneof![
+            3 => content(),
+            2 => pcre.prop_map(|(not, p)| format!("pcre:{not}\"{p}\";")),
+            1 => Just("sqli;".to_owned()),
+        ]
+    };
+    let buffer = prop_oneof![
+        Just("http.method"),
+        Just("http.uri"),
+        Just("http.header"),
+        Just("http.request_header"),
+        Just("http.request_body"),
+    ];
+    let transform = prop_oneof![3 => Just(""), 1 => Just(" to_lowercase;"), 1 => Just(" canonicalise;")];
     let part = prop_oneof![
-        4 => (buffer, proptest::collection::vec(check(), 1..3)).prop_map(|(b, c)| format!("{b}; {}", c.concat())),
+        4 => (buffer, transform, proptest::collection::vec(check(), 1..3))
+            .prop_map(|(b, t, c)| format!("{b};{t} {}", c.concat())),
         1 => (5..11).prop_map(|n| format!("urilen:{n};")),
         1 => (0..7).prop_map(|n| format!("urilen:>{n};")),
     ];
     let payload = proptest::collection::vec(content().prop_filter("of a payload", |c| !c.contains("bsize")), 0..2);
-    (payload, proptest::collection::vec(part, 1..4), any::<bool>()).prop_map(|(payload, parts, http)| {
+    let rule = (payload, proptest::collection::vec(part, 1..4), any::<bool>()).prop_map(|(payload, parts, http)| {
         let proto = if http { "http" } else { "tcp" };
         format!("alert {proto} {ANY} ({} {}", payload.concat(), parts.join(" "))
+    });
+    rule.prop_filter("no error", |rule| {
+        let context = Lab::context();
+        let mut loader = Loader::new(&context);
+        loader.load_str(&format!("{rule} sid:1;)"), "test.rules");
+        loader.finish().errors.is_empty()
     })
 }
 
@@ -316,6 +350,8 @@ proptest! {
         rules in proptest::collection::vec(any_rule(), 1..12),
         lines in (prop_oneof![Just("GET"), Just("POST"), Just("EVIL")], prop_oneof![Just("/"), Just("/evil"), Just("/EVIL/wxyz"), Just("")]),
         header in prop_oneof![Just(None), Just(Some("")), Just(Some("Host: evil GET / wxyz"))],
+        fields in proptest::collection::vec(
+            prop_oneof![Just("a"), Just("E"), Just("evil"), Just("EVIL wxyz"), Just("GET"), Just("1' or '1'='1")], 0..4),
         looks in proptest::collection::vec(
             (0u8..3, prop_oneof![Just(""), Just("GET /evil"), Just("wxyz"), Just("a")], any::<bool>()), 1..6),
         known: bool,
@@ -339,6 +375,11 @@ proptest! {
                 }
                 if let Some(h) = header.filter(|_| progress >= 2) {
                     l.set(HEADER, h);
+                }
+                if progress >= 2 && l.tx.multi[usize::from(REQUEST_HEADER)].is_empty() {
+                    fields.iter().for_each(|f| {
+                        l.add(REQUEST_HEADER, f);
+                    });
                 }
                 if body && progress >= 3 {
                     l.data(REQUEST_BODY, payload);

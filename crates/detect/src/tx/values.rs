@@ -41,8 +41,10 @@ pub(crate) struct TxScratch {
     pub(super) one: Vec<u8>,
     pub(super) candidates: Vec<u32>,
     pub(super) waiting: Vec<(u32, u64)>,
-    /// Cached search results for transaction values.
+    /// The rules that recent values made candidates.
     pub(super) memo: Memo,
+    /// Indices of the values of a slot that are not in `memo`.
+    pub(super) missed: Vec<usize>,
     /// Rules whose pattern is in the current packet's payload or stream, sorted. The search covered the rules for a flow
     /// of the protocol `payload_of`.
     in_payload: Vec<u32>,
@@ -137,6 +139,52 @@ pub(super) fn whole<'x, 'v: 'x, W>(
     }
 }
 
+/// Builds all transformed values of a slot with several, once for one inspection of a transaction.
+#[allow(clippy::too_many_arguments)]
+fn build<W>(
+    held: &mut Held,
+    out: &mut Vec<u8>,
+    ends: &mut Vec<usize>,
+    (slot, id): (&Slot, u8),
+    view: View<'_>,
+    context: &mut InspectContext<W>,
+    transforms: &mut TransformScratch,
+    one: &mut Vec<u8>,
+) {
+    if *held != Held::Unknown {
+        return;
+    }
+    *held = Held::Absent;
+    out.clear();
+    ends.clear();
+    for index in 0.. {
+        one.clear();
+        let Some(found) = view.tx.buffer(id, view.dir, index, one) else { break };
+        out.extend_from_slice(slot.transforms.apply(found.data, transforms, context.pcre_scratch()));
+        ends.push(out.len());
+    }
+}
+
+/// A transformed value of a slot, by its index.
+pub(super) fn value<'x, 'v: 'x, W>(
+    cached: &'x mut Cached,
+    slot: &Slot,
+    view: View<'v>,
+    context: &mut InspectContext<W>,
+    transforms: &mut TransformScratch,
+    one: &mut Vec<u8>,
+    index: usize,
+) -> Option<&'x [u8]> {
+    if slot.is_one() {
+        return whole(cached, slot, view, context, transforms).map(|f| f.data);
+    }
+    let SlotSource::Buffer(id) = slot.source else { return None };
+    let Cached { held, out, ends, .. } = cached;
+    build(held, out, ends, (slot, id), view, context, transforms, one);
+    let start = index.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied())?;
+    out.get(start..*ends.get(index)?)
+}
+
 /// Receives a value of a slot, and whether the buffer ends with it; returns true to stop.
 pub(super) type Take<'t, W> = dyn FnMut(&[u8], bool, &mut InspectContext<W>) -> bool + 't;
 
@@ -162,17 +210,7 @@ pub(super) fn each<W>(
     match slot.source {
         SlotSource::Buffer(id) => {
             if let Some(Cached { held, out, ends, .. }) = kept.filter(|_| !slot.transforms.is_empty()) {
-                if *held == Held::Unknown {
-                    *held = Held::Absent;
-                    out.clear();
-                    ends.clear();
-                    for index in 0.. {
-                        one.clear();
-                        let Some(found) = view.tx.buffer(id, view.dir, index, one) else { break };
-                        out.extend_from_slice(slot.transforms.apply(found.data, transforms, context.pcre_scratch()));
-                        ends.push(out.len());
-                    }
-                }
+                build(held, out, ends, (slot, id), view, context, transforms, one);
                 let mut start = 0;
                 for &end in ends.iter() {
                     if f(out.get(start..end).unwrap_or(&[]), true, context) {
