@@ -180,6 +180,7 @@ impl Thresholds {
             GlobalThresholdKind::Limit(t) => {
                 if !all || (entry.limit.is_none() && entry.filter.is_none()) {
                     entry.limit = Some(*t);
+                    entry.filter = None;
                 }
             }
             GlobalThresholdKind::RateFilter { track, count, seconds, new_action, timeout } => {
@@ -234,6 +235,26 @@ mod tests {
 
     fn one(entry: RuleThresholds) -> Thresholds {
         Thresholds { index: vec![1], rules: vec![entry], keys: 0 }
+    }
+
+    #[test]
+    fn an_entry_for_one_signature_replaces_its_detection_filter() {
+        let threshold = |kind| Threshold { kind, track: Track::Source, count: 1, seconds: 10, multiplier: 0 };
+        let own = RuleThresholds { filter: Some(threshold(ThresholdKind::DetectionFilter)), ..Default::default() };
+        let entry = |sid| GlobalThreshold {
+            gid: 1,
+            sid,
+            kind: GlobalThresholdKind::Limit(threshold(ThresholdKind::Limit)),
+            place: margay_rules::ast::Place { file: "t".into(), line: 1, column: 1 },
+        };
+        let after = |sid| {
+            let mut t = one(own.clone());
+            t.apply(0, &entry(sid));
+            (t.rules[0].filter.is_some(), t.rules[0].limit.is_some())
+        };
+        assert_eq!(after(7), (false, true));
+        // An entry for all signatures leaves those alone that have their own.
+        assert_eq!(after(0), (true, false));
     }
 
     fn limit(kind: ThresholdKind, count: u32, seconds: u32, multiplier: u32) -> Thresholds {
