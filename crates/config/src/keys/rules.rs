@@ -31,7 +31,7 @@ pub(super) const KEYS: &[Key] = &[
     list("firewall.policies.packet.pre-stream", "an action with its scope", "[accept:hook]", "Action before the TCP stream is updated.").like("[\"drop:packet\"]"),
     list("firewall.policies.packet.filter", "an action with its scope", "[drop:packet]", "Action on the packet itself.").like("[\"accept:packet\"]"),
     list("firewall.policies.app.default-policy", "an action with its scope", "[drop:flow]", "Action on application protocols.").like("[\"accept:hook\"]"),
-    list("firewall.policies.app.<protocol>.*", "an action with its scope", "", "Action in a state of a protocol, or its `default-policy`.").shown_by("engine/src/settings/firewall.rs::the_most_specific_policy_counts"),
+    list("firewall.policies.app.*.*", "an action with its scope", "", "Action in a state of a protocol (`http1.request-line`), or its `default-policy`.").shown_by("engine/src/settings/firewall.rs::the_most_specific_policy_counts"),
     // Datasets
     size("datasets.defaults.memcap", "512mb", "Default memory limit of a dataset."),
     number("datasets.defaults.hashsize", "4096", (0, U32), "buckets", "Default hash size of a dataset."),
