@@ -162,8 +162,10 @@ fn negated(set: &AddressSet, text: Option<&str>) -> bool {
     if set.any {
         return false;
     }
-    if text.is_some_and(|t| t.contains('!')) {
-        return true;
+    if let Some(t) = text
+        && (t.contains('!') || !t.contains('$'))
+    {
+        return t.contains('!');
     }
     let v4: u64 = set.v4.iter().map(|&(a, b)| u64::from(b.saturating_sub(a)) + 1).sum();
     let v6_wide = set.v6.iter().any(|&(a, b)| b.saturating_sub(a) >= 1 << 126 && b - a < u128::MAX);
@@ -283,4 +285,29 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
         c => matches!(needs(c), Needs::Nothing),
     });
     if steady { RuleKind::AppLayer } else { RuleKind::Packet }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_written_negations_count() {
+        let mut ctx = margay_rules::Context::default();
+        ctx.addresses.insert("OUTSIDE".into(), "!10.0.0.0/8".into());
+        ctx.addresses.insert("INSIDE".into(), "10.0.0.0/8".into());
+        for (addresses, negates) in [
+            ("10.0.0.0/8", false),
+            ("!10.0.0.0/8", true),
+            ("[10.0.0.0/8,!10.1.0.0/16]", true),
+            ("[::/1,0.0.0.0/1]", false),
+            ("$INSIDE", false),
+            ("$OUTSIDE", true),
+        ] {
+            let text = format!("alert ip {addresses} any -> any any (sid:1;)");
+            let rule = margay_rules::load_str(&text, "t", &ctx).rules.pop().expect("loads");
+            let is = if negates { RuleKind::LikeIpOnly } else { RuleKind::IpOnly };
+            assert_eq!(kind(&rule), is, "{addresses}");
+        }
+    }
 }
