@@ -115,6 +115,21 @@ fn two_transactions_of_http() {
 }
 
 #[test]
+fn a_hook_that_no_protocol_has_is_an_error() {
+    let context = Context { available: ["http1".into(), "http".into()].into(), ..Context::default() };
+    let mut loader = Loader::new(&context);
+    loader.load_str(
+        "alert http1:request_line any any -> any any (sid:1;)
+         alert http1:nothing any any -> any any (sid:2;)",
+        "test.rules",
+    );
+    let (_, report) =
+        Detect::compile(loader.finish().rules, &Environment::default(), &DetectConfig::default()).expect("compiles");
+    assert_eq!((report.loaded, report.set_aside.len()), (1, 0));
+    assert!(report.errors[0].1.contains("nothing"), "{:?}", report.errors);
+}
+
+#[test]
 fn digests_of_files() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     // The MD5 of the five bytes "hello".

@@ -151,12 +151,18 @@ impl<'c> Builder<'c> {
         self.groups.len() - 1
     }
 
+    /// Whether nothing in the rule tests a buffer. `urilen` tests that of its URI.
+    pub(crate) fn is_untested(&self, g: &Group) -> bool {
+        let length = |c: &Check| match c {
+            Check::UriLen { raw, .. } => g.checks.buffer == if *raw { "http.uri.raw" } else { "http.uri" },
+            _ => false,
+        };
+        g.checks.checks.is_empty() && g.checks.absent.is_none() && !self.rule.checks.iter().any(length)
+    }
+
     /// Selects a buffer for the keywords that follow; for one direction if `side` is given.
     pub(crate) fn select(&mut self, info: &'static Buffer, name: &str, side: Option<Side>) -> Result<(), Fail> {
-        if let Some(g) = self.current.and_then(|c| self.groups.get(c))
-            && g.checks.checks.is_empty()
-            && g.checks.absent.is_none()
-        {
+        if self.current.and_then(|c| self.groups.get(c)).is_some_and(|g| self.is_untested(g)) {
             return fail("detect", "previous sticky buffer has no matches");
         }
         self.base64 = None;

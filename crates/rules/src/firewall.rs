@@ -21,9 +21,6 @@ pub(crate) fn header(rule: &Rule) -> Result<(), Fail> {
     let Some(hook) = rule.hook.as_deref() else {
         return fail(M, "firewall rules need a hook: tcp:all, tls:client_hello_done");
     };
-    if !app && !matches!(hook, "all" | "flow_start" | "pre_flow" | "pre_stream") {
-        return fail(M, format!("there is no hook \"{hook}\" for packets: all, flow_start, pre_flow, pre_stream"));
-    }
     let before = hook.starts_with('<');
     if before && rule.action != Action::Accept {
         return fail(M, "only accept takes the hooks before its own along (\"<\")");

@@ -336,15 +336,11 @@ impl<'c> Loader<'c> {
         let parts = lexer::split(bytes)?;
         // Check `requires` first: the rest may be invalid for this version.
         let mut unmet = None;
-        let mut requires = 0;
         for o in parts.options.iter().filter(|o| o.name == b"requires") {
             *at = o.at;
-            requires += 1;
-            if requires > 1 {
-                return fail("detect-requires", "a rule may have only one requires");
-            }
             let value = String::from_utf8_lossy(o.value.unwrap_or_default());
-            unmet = requires_unmet(&value, self.ctx)?;
+            let problem = requires_unmet(&value, self.ctx)?;
+            unmet = unmet.or(problem);
         }
         if let Some(reason) = unmet {
             return Ok(Outcome::Skip(reason));
@@ -425,6 +421,13 @@ impl<'c> Loader<'c> {
         };
         if hook.as_ref().is_some_and(|h| !is_hook(h)) {
             return fail(M, format!("protocol \"{name}\" has an invalid hook \"{}\"", hook.unwrap_or_default()));
+        }
+        // The hooks of application protocols are known where rules are compiled.
+        if let Some(h) = &hook
+            && !matches!(protocol, Protocol::App(_))
+            && !matches!(h.as_str(), "all" | "flow_start" | "pre_flow" | "pre_stream")
+        {
+            return fail(M, format!("there is no hook \"{h}\" for packets: all, flow_start, pre_flow, pre_stream"));
         }
         let arrow = match p.arrow {
             b"->" => Arrow::Forward,

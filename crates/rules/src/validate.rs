@@ -15,7 +15,7 @@ pub(crate) fn finish(b: &mut Builder<'_>) -> Result<(), Fail> {
     }
     let sid = b.rule.sid;
     for g in &b.groups {
-        if g.sticky && g.checks.checks.is_empty() && g.checks.absent.is_none() {
+        if g.sticky && b.is_untested(g) {
             let name = g.info.map_or(g.checks.buffer.as_str(), |i| i.internal);
             return fail(M, format!("rule {sid} setup buffer {name} but didn't add matches to it"));
         }

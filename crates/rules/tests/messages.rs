@@ -262,6 +262,10 @@ fn taken_and_refused() {
         ("alert dns any any -> any any", "+ udp.hdr; content:\"a\";"),
         (http, "- udp.hdr; content:\"a\";"),
         (http, "+ tcp.hdr; content:\"a\";"),
+        (http, "- http.uri;"),
+        (http, "+ http.uri; urilen:10;"),
+        (http, "+ urilen:10,raw; http.uri.raw; http.method; content:\"GET\";"),
+        (http, "- http.uri; urilen:10,raw;"),
         // The case of hosts.
         (http, "- pcre:\"/A/W\";"),
         (http, "+ pcre:\"/A/Wi\";"),
@@ -273,6 +277,12 @@ fn taken_and_refused() {
         // Others.
         ("alert ip any any -> any any", "- ip_proto:6; prefilter;"),
         ("alert pkthdr any any -> any any", "+ ip_proto:6;"),
+        ("alert ip any any -> any any", "+ ip_proto:IPv6-ICMP;"),
+        ("alert ip any any -> any any", "- ip_proto:IPv6_ICMP;"),
+        ("alert tcp:flow_start any any -> any any", "+"),
+        ("alert tcp:nothing any any -> any any", "-"),
+        (tcp, "+ content:\"a\"; offset:0x10;"),
+        (tcp, "- content:\"a\"; offset:08;"),
         ("alert ip any any -> any any", "- ip_proto:>6; ip_proto:<6;"),
         ("alert ip any any -> any any", "- ip_proto:<4; ip_proto:>6;"),
         ("alert ip any any -> any any", "+ ip_proto:>6; ip_proto:<7;"),
@@ -290,11 +300,11 @@ fn taken_and_refused() {
         ("alert ssh any any -> any any", "- ssh.hassh.server; content:\"077d20c3f8c5a1g091dc937c515b69c1\";"),
         ("alert ssh any any -> any any", "+ ssh.hassh.server; content:\"077D20c3f8c5a1b091dc937c515b69c1\";"),
     ] {
-        let (taken, options) = options.split_at(2);
+        let (taken, options) = options.split_at(1);
         let rule = format!("{header} ({options} sid:1;)");
         let loaded = load(&rule);
         let said: Vec<_> = loaded.errors.iter().flat_map(|e| &e.messages).map(|m| &m.text).collect();
-        assert_eq!(loaded.errors.is_empty(), taken == "+ ", "{rule}: {said:?}");
+        assert_eq!(loaded.errors.is_empty(), taken == "+", "{rule}: {said:?}");
     }
 }
 

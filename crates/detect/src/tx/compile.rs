@@ -115,6 +115,13 @@ impl TxBuilder {
             }
         }
         if plans.is_empty() {
+            let mut possible = self.protocols.iter().filter(|p| named.is_none_or(|n| n.has(p.proto))).peekable();
+            if let Some(hook) = rule.hook.as_deref().map(|h| h.strip_prefix('<').unwrap_or(h))
+                && possible.peek().is_some()
+                && !possible.any(|p| crate::firewall::app_hook(p, hook).is_some())
+            {
+                return Err(Refused::Error(format!("the protocol has no hook \"{hook}\"; see --list-app-layer-hooks")));
+            }
             return Err(Refused::Unsupported(
                 "no protocol of this build has all that the rule asks for in one direction".into(),
             ));

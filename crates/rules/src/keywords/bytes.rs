@@ -23,22 +23,25 @@ struct Format {
     string: bool,
     base: Option<u8>,
     relative: bool,
+    /// An option of the same kind came twice.
+    repeated: bool,
 }
 
 impl Format {
     /// Parses a format option; returns whether it was one.
     fn take(&mut self, word: &str) -> bool {
-        match word {
-            "relative" => self.relative = true,
-            "string" => self.string = true,
-            "hex" => self.base = Some(16),
-            "dec" => self.base = Some(10),
-            "oct" => self.base = Some(8),
-            "big" => self.endian = Some(Endian::Big),
-            "little" => self.endian = Some(Endian::Little),
-            "dce" => self.dce = true,
+        let before = match word {
+            "relative" => std::mem::replace(&mut self.relative, true),
+            "string" => std::mem::replace(&mut self.string, true),
+            "hex" => self.base.replace(16).is_some(),
+            "dec" => self.base.replace(10).is_some(),
+            "oct" => self.base.replace(8).is_some(),
+            "big" => self.endian.replace(Endian::Big).is_some() || self.dce,
+            "little" => self.endian.replace(Endian::Little).is_some() || self.dce,
+            "dce" => std::mem::replace(&mut self.dce, true) || self.endian.is_some(),
             _ => return false,
-        }
+        };
+        self.repeated |= before;
         true
     }
 
@@ -111,6 +114,12 @@ fn dce(b: &mut Builder<'_>, f: &Format, keyword: &str) {
     }
 }
 
+/// As [`dce`], and refuses rules on another protocol, which has no byte order to take.
+fn only_dce(b: &mut Builder<'_>, f: &Format, keyword: &str) -> Result<(), Fail> {
+    dce(b, f, keyword);
+    if f.dce { b.restrict(&["dcerpc", "smb"]) } else { Ok(()) }
+}
+
 fn byte_test(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-bytetest";
     let text = i.text.as_ref();
@@ -158,7 +167,7 @@ fn byte_test(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             return fail(M, format!("Cannot test more than 8 bytes without \"string\": {text}"));
         }
     }
-    dce(b, &f, "byte_test");
+    only_dce(b, &f, "byte_test")?;
     let t =
         ByteTest { bytes, negated, op, value: value_, offset, relative: f.relative, format: f.number(), bitmask: mask };
     b.add(group, BufferCheck::ByteTest(t));
@@ -236,7 +245,7 @@ fn byte_jump(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             return fail(M, "Cannot test more than 8 bytes without \"string\"");
         }
     }
-    dce(b, &f, "byte_jump");
+    only_dce(b, &f, "byte_jump")?;
     j.relative = f.relative;
     j.format = f.number();
     b.add(group, BufferCheck::ByteJump(j));
@@ -262,24 +271,29 @@ fn byte_extract(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     let group = b.target(is_relative(options));
     let mut f = Format::default();
-    let (mut multiplier, mut align) = (1, 0);
+    let (mut multiplier, mut align) = (None, None);
     for &w in options {
         if f.take(w) {
         } else if let Some(r) = after(w, "align") {
+            f.repeated |= align.is_some();
             align = match r.trim() {
-                "2" => 2,
-                "4" => 4,
+                "2" => Some(2),
+                "4" => Some(4),
                 r => return fail(M, format!("Invalid align_value for byte_extract - \"{r}\"")),
             };
         } else if let Some(r) = after(w, "multiplier") {
+            f.repeated |= multiplier.is_some();
             match signed(r, 1, 65535) {
-                Some(n) => multiplier = n as u32,
+                Some(n) => multiplier = Some(n as u32),
                 None => return fail(M, format!("Invalid value for multiplier: \"{}\".", r.trim())),
             }
         } else {
             let w = w.split_ascii_whitespace().next().unwrap_or_default();
             return fail(M, format!("Invalid option - \"{w}\" specified in byte_extract"));
         }
+    }
+    if f.repeated {
+        return fail(M, format!("byte_extract has an option twice: \"{text}\""));
     }
     if f.string {
         if f.endian.is_some() {
@@ -296,16 +310,16 @@ fn byte_extract(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             return fail(M, "byte_extract can't process more than 8 bytes in \"non-string\" extraction");
         }
     }
-    dce(b, &f, "byte_extract");
+    only_dce(b, &f, "byte_extract")?;
     let variable = b.define(name, group, M)?;
     let e = ByteExtract {
         bytes: bytes as u8,
         offset: offset as i32,
         variable,
         relative: f.relative,
-        multiplier,
+        multiplier: multiplier.unwrap_or(1),
         format: f.number(),
-        align,
+        align: align.unwrap_or(0),
     };
     b.add(group, BufferCheck::ByteExtract(e));
     Ok(())
@@ -319,9 +333,14 @@ fn byte_math(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let group = b.target(relative);
     let mut f = Format { relative, ..Format::default() };
     let (mut bytes, mut offset, mut op, mut rvalue, mut result, mut mask) = (None, None, None, None, None, None);
+    let mut seen = Vec::new();
     for w in text.split(',').map(str::trim) {
         let (name, rest) = w.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((w, ""));
         let rest = rest.trim();
+        if seen.contains(&name) {
+            return fail(M, format!("byte_math has \"{name}\" twice: \"{text}\""));
+        }
+        seen.push(name);
         match name {
             "bytes" => bytes = Some(rest),
             "offset" => offset = signed(rest, -65535, 65535),
@@ -374,9 +393,6 @@ fn byte_math(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             return Err(invalid());
         }
     }
-    if matches!(op, MathOp::Divide) && rvalue == Value::Number(0) {
-        return Err(invalid());
-    }
     if f.relative && b.current.is_some() {
         let base64 = b.base64.map(|x| x.1);
         let follows = |l: &[BufferCheck]| l.iter().any(|c| matches!(c, BufferCheck::Content(_) | BufferCheck::Pcre(_)));
@@ -401,4 +417,46 @@ fn byte_math(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     };
     b.add(group, BufferCheck::ByteMath(m));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ast::Rule;
+    use crate::{Context, load_str};
+
+    fn load(header: &str, options: &str) -> Option<Rule> {
+        let available = ["app-layer", "dcerpc", "smb", "http"].map(str::to_owned).into();
+        let ctx = Context { available, ..Context::default() };
+        load_str(&format!("alert {header} any any -> any any ({options}; sid:1;)"), "t", &ctx).rules.pop()
+    }
+
+    #[test]
+    fn an_option_is_given_once() {
+        for (good, bad) in [
+            ("byte_extract:2,0,v,relative", "byte_extract:2,0,v,relative,relative"),
+            ("byte_extract:2,0,v,little", "byte_extract:2,0,v,little,big"),
+            ("byte_extract:2,0,v,dce", "byte_extract:2,0,v,dce,big"),
+            ("byte_extract:4,0,v,string,dec", "byte_extract:4,0,v,string,dec,hex"),
+            ("byte_extract:2,0,v,multiplier 2", "byte_extract:2,0,v,multiplier 2,multiplier 3"),
+            ("byte_extract:2,0,v,align 2", "byte_extract:2,0,v,align 2,align 4"),
+        ] {
+            assert!(load("tcp", good).is_some(), "{good}");
+            assert!(load("tcp", bad).is_none(), "{bad}");
+        }
+        let math = "byte_math:bytes 2, offset 0, oper +, rvalue 1, result r";
+        assert!(load("tcp", math).is_some());
+        for more in ["bytes 2", "endian big, endian little", "oper -", "relative, relative"] {
+            assert!(load("tcp", &format!("{math}, {more}")).is_none(), "{more}");
+        }
+        assert!(load("tcp", "byte_math:bytes 2, offset 0, oper /, rvalue 0, result r").is_some());
+    }
+
+    #[test]
+    fn the_byte_order_of_dcerpc_excludes_other_protocols() {
+        for option in ["byte_test:2,=,1,0,dce", "byte_jump:2,0,dce", "byte_extract:2,0,v,dce"] {
+            for (header, loads) in [("tcp", true), ("dcerpc", true), ("smb", true), ("http", false)] {
+                assert_eq!(load(header, option).is_some(), loads, "{header} {option}");
+            }
+        }
+    }
 }

@@ -178,6 +178,22 @@ fn nocase(b: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
+/// A number with an optional sign; `0x` makes it hexadecimal and a leading 0 octal, as in Suricata.
+fn place(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let n = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(hex) => radix(hex, 16)?,
+        None if digits.len() > 1 && digits.starts_with('0') => radix(digits, 8)?,
+        None => radix(digits, 10)?,
+    };
+    Some(if text.starts_with('-') { -n } else { n })
+}
+
+/// Digits alone: the standard library would take a second sign.
+fn radix(digits: &str, radix: u32) -> Option<i64> {
+    if digits.starts_with(['-', '+']) { None } else { i64::from_str_radix(digits, radix).ok() }
+}
+
 /// A number within bounds, or a variable.
 fn value(
     b: &Builder<'_>,
@@ -188,7 +204,7 @@ fn value(
 ) -> Result<Value, Fail> {
     let text = i.text.trim();
     if text.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+') {
-        return match crate::number::signed(text, low, high) {
+        return match place(text).filter(|n| (low..=high).contains(n)) {
             Some(n) => Ok(Value::Number(n)),
             None => fail(module, format!("invalid value for {}: {text}{end}", i.name)),
         };
@@ -481,6 +497,27 @@ mod tests {
         assert_eq!(d("a|6g|").unwrap_err(), "Invalid hex code in content - a|6g|, hex g. Invalidating signature.");
         assert_eq!(d("a\\x").unwrap_err(), "'\\' has to be escaped");
         assert!(d(&"a".repeat(65_536)).is_err());
+    }
+
+    #[test]
+    fn places() {
+        for (text, want) in [
+            ("12", Some(12)),
+            ("-12", Some(-12)),
+            ("+3", Some(3)),
+            ("0", Some(0)),
+            ("0x1F", Some(31)),
+            ("-0x10", Some(-16)),
+            ("010", Some(8)),
+            ("08", None),
+            ("0x", None),
+            ("--1", None),
+            ("0x-1", None),
+            ("1x", None),
+            ("", None),
+        ] {
+            assert_eq!(place(text), want, "{text}");
+        }
     }
 
     proptest! {

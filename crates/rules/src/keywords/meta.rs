@@ -364,7 +364,10 @@ pub(crate) fn requires_unmet(text: &str, ctx: &Context) -> Result<Option<String>
     let mut unmet = None;
     for part in text.split(',') {
         let part = part.trim();
-        let (what, value) = part.split_once(|c: char| c.is_ascii_whitespace()).ok_or_else(bad)?;
+        if part.is_empty() {
+            return Err(bad());
+        }
+        let (what, value) = part.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((part, ""));
         let value = value.trim();
         let problem = match what {
             "version" => {
@@ -418,8 +421,23 @@ mod tests {
         assert!(!met("version >= 8, keyword foobar"));
         assert!(!met("feature foo"));
         assert!(!met("foo bar"));
+        assert!(!met("foo"));
+        assert!(requires_unmet("", &ctx).is_err());
         assert!(requires_unmet("version >= x", &ctx).is_err());
         assert!(requires_unmet("version", &ctx).is_err());
         assert!(requires_unmet("version >= 7, version >= 8", &ctx).is_err());
+    }
+
+    #[test]
+    fn several_requires_must_all_be_met() {
+        for (options, loads) in [
+            ("requires:version >= 7; requires:keyword sid;", true),
+            ("requires:feature foo; requires:version >= 7;", false),
+            ("requires:version >= 7; requires:feature foo;", false),
+        ] {
+            let text = format!("alert tcp any any -> any any ({options} sid:1;)");
+            let l = crate::load_str(&text, "t", &Context::default());
+            assert_eq!((l.rules.len(), l.errors.len()), (usize::from(loads), 0), "{options}");
+        }
     }
 }

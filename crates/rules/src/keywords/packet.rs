@@ -297,12 +297,8 @@ const IP_PROTOCOLS: &[(&str, u8)] = &[
 ];
 
 fn ip_protocol(name: &str) -> Option<u8> {
-    // Lower case, or upper case like the registry's aliases.
-    let lower = name.to_ascii_lowercase();
-    if name != lower && name != name.to_ascii_uppercase() {
-        return None;
-    }
-    IP_PROTOCOLS.iter().find(|p| p.0 == lower).map(|p| p.1)
+    // The registry's aliases have letters of both cases: `ICMP`, `IPv6-ICMP`.
+    IP_PROTOCOLS.iter().find(|p| p.0.eq_ignore_ascii_case(name)).map(|p| p.1)
 }
 
 fn ip_proto(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {

@@ -41,7 +41,7 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         }
         None => ('/', text.strip_prefix('/').ok_or_else(bad)?),
     };
-    let (pattern, tail) = body.rsplit_once(open).ok_or_else(bad)?;
+    let (pattern, tail) = split_at_end(body, open).ok_or_else(bad)?;
     let (letters, names) = match tail.split_once(',') {
         Some((l, n)) => (l.trim(), Some(n)),
         None => (tail.trim(), None),
@@ -96,6 +96,20 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     b.add(group, BufferCheck::Pcre(p));
     Ok(())
+}
+
+/// The expression and what follows it. The names of captures may have the delimiter in them (`flow:ua/ubuntu/repo`), so
+/// the first one before a list of captures ends the expression; without a list it is the last of all.
+fn split_at_end(body: &str, delimiter: char) -> Option<(&str, &str)> {
+    let parts = |at: usize| Some((body.get(..at)?, body.get(at + delimiter.len_utf8()..)?));
+    let names_captures = |tail: &str| {
+        tail.split_once(',').is_some_and(|(letters, names)| {
+            letters.trim().bytes().all(|c| c.is_ascii_alphabetic())
+                && ["flow:", "pkt:", "alert:"].iter().any(|k| names.trim_start().starts_with(k))
+        })
+    };
+    let list = body.match_indices(delimiter).filter_map(|(at, _)| parts(at)).find(|(_, tail)| names_captures(tail));
+    list.or_else(|| parts(body.rfind(delimiter)?))
 }
 
 /// Applies the letters after the expression. Returns the buffer that one of them names.
@@ -322,6 +336,20 @@ pub(super) fn one_capture(pattern: &str) -> Result<(), Fail> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_captures_may_have_the_delimiter() {
+        for (body, pattern, tail) in [
+            ("(a)/U", "(a)", "U"),
+            (r"\/(a)\/(b)/UR, flow:ua/ubuntu/repo,flow:ua/pkg", r"\/(a)\/(b)", "UR, flow:ua/ubuntu/repo,flow:ua/pkg"),
+            ("(a)(b)/, alert:one/x, pkt:two/y", "(a)(b)", ", alert:one/x, pkt:two/y"),
+            ("a/b,c/i", "a/b,c", "i"),
+            ("a/, U/", "a/, U", ""),
+        ] {
+            assert_eq!(split_at_end(body, '/'), Some((pattern, tail)), "{body}");
+        }
+        assert_eq!(split_at_end("a", '/'), None);
+    }
 
     #[test]
     fn shapes() {
