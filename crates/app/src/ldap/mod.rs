@@ -46,10 +46,12 @@ use events::Event;
 keywords! {
     RequestName Keyword::buffers(&["ldap.request.dn"], KeywordDirection::ToServer);
     RequestAttribute Keyword::buffers(&["ldap.request.attribute_type"], KeywordDirection::ToServer);
+    RequestValue Keyword::buffers(&["ldap.request.attributes"], KeywordDirection::ToServer);
     RequestOperation Keyword::words(&["ldap.request.operation"], 255, names::OPERATIONS, KeywordDirection::ToServer);
     ResponsesName Keyword::buffers(&["ldap.responses.dn"], KeywordDirection::ToClient).from(0);
     ResponsesMessage Keyword::buffers(&["ldap.responses.message"], KeywordDirection::ToClient).from(0);
     ResponsesAttribute Keyword::buffers(&["ldap.responses.attribute_type"], KeywordDirection::ToClient).from(0);
+    ResponsesValue Keyword::buffers(&["ldap.responses.attributes"], KeywordDirection::ToClient).from(0);
     ResponsesOperation Keyword::words(&["ldap.responses.operation"], 255, names::OPERATIONS, KeywordDirection::ToClient).from(0);
     ResponsesCount Keyword::number(&["ldap.responses.count"], u32::MAX as u64, KeywordDirection::ToClient).from(0);
     ResponsesCode Keyword::words(&["ldap.responses.result_code"], u32::MAX as u64, names::RESULTS, KeywordDirection::ToClient).from(0);
@@ -278,6 +280,17 @@ impl Exchange {
         }
         None
     }
+
+    /// Writes an attribute value with its type, counted across all responses.
+    fn value(&self, mut index: usize, out: &mut Vec<u8>) -> Option<()> {
+        for response in &self.responses {
+            match index.checked_sub(response.values()) {
+                None => return response.value(index, out),
+                Some(left) => index = left,
+            }
+        }
+        None
+    }
 }
 
 impl Content for Exchange {
@@ -286,7 +299,7 @@ impl Content for Exchange {
         (responses + self.request.as_ref().map_or(0, Operation::held)) as u64
     }
 
-    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
         // A response without the value keeps its index.
         let response = || self.responses.get(index).filter(|_| dir == TC);
         let request = || self.request.as_ref().filter(|_| dir == TS);
@@ -296,6 +309,14 @@ impl Content for Exchange {
             Id::ResponsesName => response()?.name().unwrap_or_default(),
             Id::ResponsesMessage => response()?.message().unwrap_or_default(),
             Id::ResponsesAttribute if dir == TC => self.attribute(index)?,
+            Id::RequestValue => {
+                request()?.value(index, scratch)?;
+                scratch
+            }
+            Id::ResponsesValue if dir == TC => {
+                self.value(index, scratch)?;
+                scratch
+            }
             _ => return None,
         };
         Some(Found::whole(bytes))

@@ -1,5 +1,7 @@
 //! Operations (RFC 4511 section 4): stored raw, and parsed when a value is needed.
 
+use std::sync::OnceLock;
+
 use margay_json::Json;
 
 use super::names;
@@ -24,6 +26,17 @@ pub(super) struct Operation {
     body: Box<[u8]>,
     /// Offset and length of each attribute type in `body`.
     attributes: Vec<(u32, u32)>,
+    /// The places of each attribute value and its type. Filled when a rule asks for the first one.
+    pairs: OnceLock<Vec<(Place, Place)>>,
+}
+
+/// Offset and length in the body.
+type Place = (u32, u32);
+
+/// The place of a part of `body`.
+fn place(body: &[u8], of: &[u8]) -> Option<Place> {
+    let start = (of.as_ptr() as usize).checked_sub(body.as_ptr() as usize)?;
+    Some((u32::try_from(start).ok()?, u32::try_from(of.len()).ok()?))
 }
 
 /// The parsed content of an operation. Lists end at the first invalid element.
@@ -147,10 +160,7 @@ impl Operation {
     /// Reads an operation, if it is valid.
     pub(super) fn read(tag: u8, body: &[u8]) -> Option<Operation> {
         let view = view(tag, body)?;
-        let place = |of: &[u8]| {
-            let start = (of.as_ptr() as usize).checked_sub(body.as_ptr() as usize)?;
-            Some((u32::try_from(start).ok()?, u32::try_from(of.len()).ok()?))
-        };
+        let place = |of: &[u8]| place(body, of);
         let places: Vec<(u32, u32)> = match view {
             View::Search { attributes, .. } => list(attributes).take(ATTRIBUTES_MAX).filter_map(place).collect(),
             View::Entry { attributes: all, .. } => {
@@ -162,7 +172,7 @@ impl Operation {
             View::Compare { description, .. } => place(description).into_iter().collect(),
             _ => Vec::new(),
         };
-        Some(Operation { tag, body: body.into(), attributes: places })
+        Some(Operation { tag, body: body.into(), attributes: places, pairs: OnceLock::new() })
     }
 
     fn view(&self) -> Option<View<'_>> {
@@ -233,8 +243,48 @@ impl Operation {
 
     /// An attribute type.
     pub(super) fn attribute(&self, index: usize) -> Option<&[u8]> {
-        let (start, len) = *self.attributes.get(index)?;
+        self.at(*self.attributes.get(index)?)
+    }
+
+    fn at(&self, (start, len): Place) -> Option<&[u8]> {
         self.body.get(start as usize..)?.get(..len as usize)
+    }
+
+    /// The attribute values for rules, each with its type. A search names types only, so it has none.
+    fn pairs(&self) -> &[(Place, Place)] {
+        self.pairs.get_or_init(|| {
+            let values = |kind: &[u8], values: Reader<'_>| -> Vec<(Place, Place)> {
+                let pair = |value| Some((place(&self.body, kind)?, place(&self.body, value)?));
+                list(values).filter_map(pair).take(ATTRIBUTES_MAX).collect()
+            };
+            match self.view() {
+                Some(View::Entry { attributes: all, .. }) => {
+                    attributes(all).flat_map(|(kind, of)| values(kind, of)).take(ATTRIBUTES_MAX).collect()
+                }
+                Some(View::Modify { changes: all, .. }) => {
+                    changes(all).flat_map(|(_, kind, of)| values(kind, of)).take(ATTRIBUTES_MAX).collect()
+                }
+                Some(View::Compare { description, value, .. }) => {
+                    place(&self.body, description).zip(place(&self.body, value)).into_iter().collect()
+                }
+                _ => Vec::new(),
+            }
+        })
+    }
+
+    /// The number of its attribute values for rules.
+    pub(super) fn values(&self) -> usize {
+        self.pairs().len()
+    }
+
+    /// Writes an attribute value as `TYPE=VALUE` to `out`.
+    pub(super) fn value(&self, index: usize, out: &mut Vec<u8>) -> Option<()> {
+        let (kind, value) = *self.pairs().get(index)?;
+        out.clear();
+        out.extend_from_slice(self.at(kind)?);
+        out.push(b'=');
+        out.extend_from_slice(self.at(value)?);
+        Some(())
     }
 
     pub(super) fn held(&self) -> usize {

@@ -67,6 +67,8 @@ fn a_search() {
         (vec!["dc=example,dc=com".into(), String::new()], vec![String::new(); 2])
     );
     assert_eq!(talk.buffers("ldap.responses.attribute_type", TC), ["objectClass", "dc"]);
+    assert_eq!(talk.buffers("ldap.request.attributes", TS), [""; 0]);
+    assert_eq!(talk.buffers("ldap.responses.attributes", TC), ["objectClass=top", "objectClass=domain", "dc=example"]);
     assert_eq!(
         (talk.numbers("ldap.responses.operation", TC), talk.numbers("ldap.responses.count", TC)),
         (vec![4, 5], vec![2])
@@ -115,6 +117,20 @@ fn what_operations_look_like() {
         "{moved}"
     );
     assert!(moved.contains(r#""result_code":"99","matched_dn":"m","message":"d""#), "{moved}");
+    let client_side = log(SEARCH, &response(0x65, b"\x0a\x01\x61\x04\0\x04\0"));
+    assert!(client_side.contains(r#""result_code":"referral_limit_exceeded""#), "{client_side}");
+    let code = |name: &str| names::RESULTS.iter().find(|r| r.0 == name).map(|r| r.1);
+    let named = ["invalid_dn_syntax", "invalid_dns_syntax", "unknown_type", "e_sync_refresh_required", "no_operation"];
+    assert_eq!(named.map(code), [34, 34, 114, 4096, 16654].map(Some));
+    for (request, of, pairs) in [
+        (MODIFY, MODIFY_RESPONSE, "givenName=John"),
+        (ADD, ADD_RESPONSE, "objectClass=domain"),
+        (COMPARE, COMPARE_RESPONSE, "employeeType=salaried"),
+    ] {
+        let mut talk = ldap();
+        talk.client(request).server(of);
+        assert!(talk.buffers("ldap.request.attributes", TS).contains(&pairs.to_owned()), "{pairs}");
+    }
     let mut talk = ldap();
     talk.client(SEARCH)
         .server(&response(0x73, b"\x04\x06ldap:a\x04\x06ldap:b"))
