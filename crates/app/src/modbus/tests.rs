@@ -151,6 +151,13 @@ fn rules_of_the_manual() {
         matches(&coils, "access write coils, address 10, value 1")
             && !matches(&coils, "access write coils, address 9, value 1")
     );
+    // A single coil is on or off.
+    let on = talk(&[5, 0, 10, 0xff, 0], &[]);
+    assert!(
+        matches(&on, "access write coils, address 11, value 1")
+            && !matches(&on, "access write coils, address 11, value 65280")
+    );
+    assert!(matches(&talk(&[5, 0, 10, 0, 0], &[]), "access write coils, address 11, value 0"));
     // A function that reads and writes does both, each at its addresses.
     let both = talk(&[23, 0, 3, 0, 2, 0, 14, 0, 1, 2, 0, 9], &[]);
     assert!(

@@ -41,7 +41,11 @@ impl Message {
         };
         Some(match &self.body {
             Body::Read { address, quantity } => Fields { address: Some(at(*address, *quantity)?), ..fields },
-            Body::Write { address, value } => Fields { address: Some(at(*address, 1)?), value: Some(*value), ..fields },
+            Body::Write { address, value } => {
+                // A coil that is on is 1 for rules, not the 0xff00 on the wire (section 6.5).
+                let value = if access & message::COILS != 0 { u16::from(*value != 0) } else { *value };
+                Fields { address: Some(at(*address, 1)?), value: Some(value), ..fields }
+            }
             Body::WriteMany { address, quantity, values } => {
                 Fields { address: Some(at(*address, *quantity)?), value: value(values, index), ..fields }
             }
