@@ -222,6 +222,12 @@ fn faults_of_heads_and_chunks_are_events() {
 }
 
 #[test]
+fn several_hosts_are_one_value() {
+    let seen = talk(&[(ToServer, b"GET / HTTP/1.1\r\nHost: ABC.com\r\nAccept: */*\r\nHost: efg.net\r\n\r\n")]);
+    has(&seen, &["http.host ToServer abc.com, efg.net", "http.host.raw ToServer ABC.com, efg.net"]);
+}
+
+#[test]
 fn requests_without_a_protocol() {
     let seen = talk(&[(ToServer, b"GET /x\r\nNoColon\r\nUser-Agent: a\r\n\r\n")]);
     has(&seen, &["http.user_agent ToServer a", "[\"request_field_missing_colon\", \"request_line_missing_protocol\"]"]);

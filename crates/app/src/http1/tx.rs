@@ -192,7 +192,8 @@ impl Http1Tx {
         // A path has no host.
         let connect = self.method() == b"CONNECT" && !raw.starts_with(b"/");
         let target = if connect { host::connect(raw) } else { uri::split(raw) };
-        let header = self.request.headers.first(b"host").map(trim);
+        let mut several = Vec::new();
+        let header = self.request.headers.joined(b"host", &mut several).map(trim);
         let mut events = Vec::new();
         let (mut name, mut port) = (Vec::new(), None);
         let mut raw_name = Vec::new();
