@@ -10,7 +10,7 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, NumberCondition};
+use crate::declare::{EveOption, Keyword, KeywordDirection, NumberCondition, Unit};
 use crate::parser::Outcome;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
 use crate::registry::{AppProto, Protocol};
@@ -51,6 +51,9 @@ keywords! {
     NonceLength Keyword::number(&["ike.nonce_payload_length"], u32::MAX as u64, KeywordDirection::Both);
 }
 
+/// Index of `extended` in the options of the event type.
+const EXTENDED: usize = 0;
+
 /// IKE.
 pub static PROTOCOL: Protocol = Protocol {
     headers: &[("ike", &["ike"]), ("ikev2", &["ike"])],
@@ -61,6 +64,12 @@ pub static PROTOCOL: Protocol = Protocol {
     buffers: &BUFFERS,
     numbers: &NUMBERS,
     events: events::NAMES,
+    eve_options: &[EveOption {
+        key: "extended",
+        unit: Unit::Flag,
+        default: 0,
+        about: "Also the name of an IKEv1 exchange (`exchange_type_verbose`).",
+    }],
     ..Protocol::new(AppProto::Ike, "ike").logged()
 };
 

@@ -15,6 +15,22 @@ pub(super) fn v1(names: &[(u16, &'static str)], n: u64) -> &'static str {
     names.iter().find(|x| u64::from(x.0) == n).map_or("Unknown", |x| x.1)
 }
 
+/// The exchange of a version 1 message (RFC 2408 section 3.1, RFC 2409 appendix A); other numbers have no name.
+pub(super) const fn exchange(n: u8) -> Option<&'static str> {
+    Some(match n {
+        0 => "Unknown Exchange Type",
+        1 => "Base",
+        2 => "Identity Protection",
+        3 => "Authentication Only",
+        4 => "Aggressive",
+        5 => "Informational",
+        6 => "Transaction (Config Mode)",
+        32 => "Quick Mode",
+        33 => "New Group Mode",
+        _ => return None,
+    })
+}
+
 /// Encryption (version 1).
 pub(super) const V1_ENC: &[(u16, &str)] = &[
     (1, "EncDesCbc"),

@@ -42,6 +42,20 @@ fn association(next: u8, protocol: u8, transforms: &[(u8, u16)]) -> Vec<u8> {
 }
 
 #[test]
+fn extended_events_name_the_exchange_of_version_1() {
+    let mut talk = Talk::udp(AppProto::Ike, 500);
+    talk.options.options.set(AppProto::Ike, EXTENDED, 1);
+    talk.client(&bytes(REQUEST));
+    assert!(talk.logs()[0].contains(r#""exchange_type":2,"exchange_type_verbose":"Identity Protection","payload""#));
+    let mut unnamed = bytes(REQUEST);
+    unnamed[18] = 240;
+    let mut talk = Talk::udp(AppProto::Ike, 500);
+    talk.options.options.set(AppProto::Ike, EXTENDED, 1);
+    talk.client(&unnamed);
+    assert!(talk.logs()[0].contains(r#""exchange_type":240,"payload""#));
+}
+
+#[test]
 fn version_1() {
     let mut talk = Talk::udp(AppProto::Ike, 500);
     talk.client(&bytes(REQUEST)).server(&bytes(RESPONSE)).client(&bytes(ENCRYPTED));

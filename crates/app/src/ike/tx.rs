@@ -7,12 +7,13 @@ use margay_json::Json;
 
 use crate::config::AppLogOptions;
 use crate::conversation::Content;
+use crate::registry::AppProto;
 use crate::tx::{Found, LogFor, TxBase};
 
 use super::events::Event;
 use super::message::{Header, Proposal};
 use super::names::{self, name, v1};
-use super::{Id, hex};
+use super::{EXTENDED, Id, hex};
 use crate::bytes::be16;
 
 /// A key exchange and a nonce.
@@ -322,7 +323,7 @@ impl Content for Message {
         self.dir
     }
 
-    fn log(&self, _base: &TxBase, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
+    fn log(&self, _base: &TxBase, json: &mut Json, options: &AppLogOptions, _what: LogFor) {
         json.object("ike");
         json.uint("version_major", u64::from(self.header.major));
         json.uint("version_minor", u64::from(self.header.minor));
@@ -330,6 +331,12 @@ impl Content for Message {
         json.str("resp_spi", self.spi(1));
         json.uint("message_id", u64::from(self.header.message_id));
         json.uint("exchange_type", u64::from(self.header.exchange));
+        if options.options.get(AppProto::Ike, EXTENDED) != 0
+            && self.v1.is_some()
+            && let Some(name) = names::exchange(self.header.exchange)
+        {
+            json.str("exchange_type_verbose", name);
+        }
         if let Some(of) = &self.v1 {
             self.log_v1(of, json);
         }
