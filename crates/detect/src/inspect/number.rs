@@ -10,13 +10,17 @@ pub(crate) struct Number {
     pub(crate) len: usize,
 }
 
-/// Reads a number of `bytes` bytes at `at`; `None` if the buffer is too short or has no number there.
+/// Reads a number of `bytes` bytes at `at`; `None` if the buffer is too short or has no number there. Text of 0 bytes may use
+/// the rest of the buffer.
 ///
 /// `dce_little` is the byte order in the DCERPC header.
 pub(crate) fn read(data: &[u8], at: i64, bytes: u64, format: NumberFormat, dce_little: bool) -> Option<Number> {
     let at = usize::try_from(at).ok()?;
     let bytes = usize::try_from(bytes).ok()?;
-    let field = data.get(at..at.checked_add(bytes)?)?;
+    let field = match format {
+        NumberFormat::Text { .. } if bytes == 0 => data.get(at..)?,
+        _ => data.get(at..at.checked_add(bytes)?)?,
+    };
     match format {
         NumberFormat::Binary(endian) => {
             if bytes == 0 || bytes > 8 {
@@ -127,6 +131,11 @@ mod tests {
         assert_eq!(read("-zzz", 10), None);
         assert_eq!(read("0x1f", 0), Some((0x1f, 4)));
         assert_eq!(read("017z", 0), Some((15, 3)));
+        let whole = |s: &str| super::read(s.as_bytes(), 1, 0, NumberFormat::Text { base: 10 }, false).map(|n| n.value);
+        assert_eq!(
+            (whole("x8079"), whole("x12345678901z"), whole("xz"), whole("x")),
+            (Some(8079), Some(12_345_678_901), None, None)
+        );
         let long = "99999999999999999999999";
         assert_eq!(super::read(long.as_bytes(), 0, 23, NumberFormat::Text { base: 10 }, false), None);
     }

@@ -1,6 +1,8 @@
 //! Runs the checks on a buffer.
 
-use margay_rules::ast::{Base64Mode, ByteExtract, ByteJump, ByteMath, ByteOp, ByteTest, FloatCompare, MathOp, Value};
+use margay_rules::ast::{
+    Base64Mode, ByteExtract, ByteJump, ByteMath, ByteOp, ByteTest, FloatCompare, MathOp, NumberFormat, Value,
+};
 
 use super::number::{self, mask};
 use super::{
@@ -447,7 +449,7 @@ fn byte_test<W>(b: &ByteTest, data: &[u8], cursor: usize, ctx: &InspectContext<W
 fn byte_jump<W>(b: &ByteJump, data: &[u8], cursor: usize, ctx: &InspectContext<W>) -> Option<usize> {
     let at = place(b.relative, cursor, ctx.position(&b.offset));
     let bytes = ctx.unsigned(&b.bytes);
-    let (value, len) = if bytes == 0 {
+    let (value, len) = if bytes == 0 && matches!(b.format, NumberFormat::Binary(_)) {
         (0, 0)
     } else {
         let n = number::read(data, at, bytes, b.format, ctx.dce_little)?;
