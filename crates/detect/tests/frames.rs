@@ -40,6 +40,13 @@ struct Lab {
 }
 
 fn compiled(rules: &str) -> (Detect, Vec<String>) {
+    let (detect, errors, aside) = compiled_or_refused(rules);
+    assert!(errors.is_empty(), "{errors:?}");
+    (detect, aside)
+}
+
+/// The reasons for rules that are errors, and those for rules that are set aside.
+fn compiled_or_refused(rules: &str) -> (Detect, Vec<String>, Vec<String>) {
     let available = ["http", "http1", "frame", "app-layer"].map(str::to_owned).into();
     let context = Context { available, ..Context::default() };
     let mut loader = Loader::new(&context);
@@ -48,8 +55,8 @@ fn compiled(rules: &str) -> (Detect, Vec<String>) {
     assert!(loaded.errors.is_empty() && loaded.set_aside.is_empty(), "{:?}", loaded.errors);
     let (detect, report) =
         Detect::compile(loaded.rules, &Environment::default(), &DetectConfig::default()).expect("compiles");
-    assert!(report.errors.is_empty(), "{:?}", report.errors);
-    (detect, report.set_aside.into_iter().map(|(_, why)| why).collect())
+    let aside = report.set_aside.into_iter().map(|(_, why)| why).collect();
+    (detect, report.errors.into_iter().map(|(_, why)| why).collect(), aside)
 }
 
 impl Lab {
@@ -185,11 +192,23 @@ fn inline_every_packet_is_looked_at() {
 }
 
 #[test]
+fn frames_and_hooks_that_a_protocol_does_not_have_are_errors() {
+    let (_, errors, aside) = compiled_or_refused(
+        "alert http1 any any -> any any (frame:http1.odd; content:\"a\"; sid:1;)
+         alert tcp any any -> any any (frame:http1.odd; content:\"a\"; sid:2;)
+         alert http1:odd any any -> any any (sid:3;)
+         alert http1:response_line any any -> any any (sid:4;)",
+    );
+    let frame = "protocol \"http1\" has no frame \"http1.odd\"";
+    assert_eq!(errors, [frame, frame, "protocol \"http1\" has no hook \"odd\""]);
+    assert!(aside.is_empty(), "{aside:?}");
+}
+
+#[test]
 fn what_cannot_be_is_set_aside() {
     let (detect, aside) = compiled(
-        "alert http any any -> any any (frame:http1.odd; content:\"a\"; sid:1;)
-         alert http any any -> any any (frame:http1.request; content:\"a\"; frame:http1.response; content:\"b\"; sid:2;)",
+        "alert http any any -> any any (frame:http1.request; content:\"a\"; frame:http1.response; content:\"b\"; sid:2;)",
     );
-    assert_eq!(aside.len(), 2, "{aside:?}");
+    assert_eq!(aside.len(), 1, "{aside:?}");
     assert!(!detect.wants_frames());
 }

@@ -136,7 +136,11 @@ impl FrameBuilder {
         let name = name.unwrap_or_default();
         let kinds = self.kinds(rule, name);
         if kinds.is_empty() {
-            return Err(Refused::Unsupported(format!("no protocol of this build has the frame {name}")));
+            // The parser is there, so the name is wrong.
+            return Err(match self.parsed(rule, name) {
+                Some(p) => Refused::Error(format!("protocol \"{}\" has no frame \"{name}\"", p.rule_name)),
+                None => Refused::Unsupported(format!("no protocol of this build has the frame {name}")),
+            });
         }
         let pattern = pattern_of(rule);
         for (dir, side) in [(Direction::ToServer, TO_SERVER), (Direction::ToClient, TO_CLIENT)] {
@@ -181,6 +185,16 @@ impl FrameBuilder {
             }
         }
         kinds
+    }
+
+    /// The first parsed protocol that the rule or the prefix of the frame `name` names.
+    fn parsed(&self, rule: &Rule, name: &str) -> Option<&'static Protocol> {
+        let of = match (&rule.protocol, name.split_once('.')) {
+            (margay_rules::ast::Protocol::App(named), _) => named,
+            (_, Some((of, _))) => of,
+            _ => return None,
+        };
+        self.protocols.iter().copied().find(|p| p.proto.is_meant_by(of))
     }
 
     pub(crate) fn finish(self, cache: &mut MatcherCache) -> FrameGroups {

@@ -115,13 +115,7 @@ impl TxBuilder {
             }
         }
         if plans.is_empty() {
-            let mut possible = self.protocols.iter().filter(|p| named.is_none_or(|n| n.has(p.proto))).peekable();
-            if let Some(hook) = rule.hook.as_deref().map(|h| h.strip_prefix('<').unwrap_or(h))
-                && possible.peek().is_some()
-                && !possible.any(|p| crate::firewall::app_hook(p, hook).is_some())
-            {
-                return Err(Refused::Error(format!("the protocol has no hook \"{hook}\"; see --list-app-layer-hooks")));
-            }
+            self.check_hook(rule, named)?;
             return Err(Refused::Unsupported(
                 "no protocol of this build has all that the rule asks for in one direction".into(),
             ));
@@ -139,6 +133,18 @@ impl TxBuilder {
             self.groups.get(p.proto, p.dir).add(number, p, out.payload_sought);
         }
         Ok(out)
+    }
+
+    /// Refuses a hook that none of the rule's parsed protocols has.
+    fn check_hook(&self, rule: &Rule, named: Option<ProtoSet>) -> Result<(), Refused> {
+        let Some(hook) = rule.hook.as_deref() else { return Ok(()) };
+        let name = hook.trim_start_matches('<');
+        let mut parsed = self.protocols.iter().filter(|p| named.is_some_and(|n| n.has(p.proto))).peekable();
+        let Some(first) = parsed.peek().map(|p| p.rule_name) else { return Ok(()) };
+        if parsed.any(|p| DIRECTIONS.into_iter().any(|dir| state_of(p, dir, name).is_some())) {
+            return Ok(());
+        }
+        Err(Refused::Error(format!("protocol \"{first}\" has no hook \"{name}\"")))
     }
 
     pub(crate) fn finish(self, cache: &mut MatcherCache) -> TxGroups {
