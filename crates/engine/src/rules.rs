@@ -584,7 +584,13 @@ pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Conte
         Some(Strict::All) => StrictKeywords::All,
         Some(Strict::Keywords(k)) => StrictKeywords::List(k.iter().cloned().collect()),
     };
+    // An invalid value is an error of the protocol's settings.
+    let disabled = |family: &str| {
+        let path = format!("app-layer.protocols.tls.{family}-fingerprints");
+        !matches!(config.get(&path), None | Some("" | "auto")) && matches!(config.bool(&path), Ok(Some(false)))
+    };
     Context {
+        off: FEATURES.into_iter().filter(|f| disabled(f)).collect(),
         addresses: config.address_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
         ports: config.port_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
         strict,

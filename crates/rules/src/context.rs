@@ -66,6 +66,8 @@ pub struct Context {
     pub version: Version,
     /// Names for `requires: feature`.
     pub features: HashSet<String>,
+    /// Families of keywords that a setting turns off (`ja3`, `ja4`): rules that use one are errors.
+    pub off: HashSet<&'static str>,
     /// The capabilities of this build: protocols by name (`http`, `tls` …), protocols that are only detected
     /// (`app-layer:tls`), and features from [`FEATURES`]. A rule that needs anything else is set aside.
     pub available: HashSet<String>,
@@ -97,6 +99,7 @@ impl Default for Context {
             strict: StrictKeywords::None,
             version: Version(8, 0, 6),
             features: HashSet::new(),
+            off: HashSet::new(),
             available: HashSet::new(),
             inline: false,
             max_rules: 1 << 20,

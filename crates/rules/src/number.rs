@@ -89,15 +89,19 @@ enum Mask {
     NotEqual(u64, u64),
 }
 
+/// A mask with the value of its bits. A value with bits outside of the mask is an error: the comparison would have the same
+/// outcome for every number.
 fn mask(s: &str, max: u64) -> Option<Mask> {
     let value = |t: &str| unsigned(t).filter(|&v| v <= max);
-    Some(match s.split_once('=') {
-        None => Mask::Plain(value(s)?),
-        Some((m, v)) => match m.trim_end().strip_suffix('!') {
-            Some(m) => Mask::NotEqual(value(m)?, value(v)?),
-            None => Mask::Equal(value(m)?, value(v)?),
-        },
-    })
+    let Some((m, v)) = s.split_once('=') else {
+        return value(s).map(Mask::Plain);
+    };
+    let (m, equal) = m.trim_end().strip_suffix('!').map_or((m, true), |m| (m, false));
+    let (m, v) = (value(m)?, value(v)?);
+    if v & !m != 0 {
+        return None;
+    }
+    Some(if equal { Mask::Equal(m, v) } else { Mask::NotEqual(m, v) })
 }
 
 /// The two sides of `a-b` or `a<>b`.
@@ -170,9 +174,25 @@ mod tests {
         assert_eq!(c("&0xc0=0x80"), Some(Compare::BitsEqual(0xc0, 0x80)));
         assert_eq!(c("&0xc0 != 0"), Some(Compare::BitsNotEqual(0xc0, 0)));
         assert_eq!(c("!&0x0f"), Some(Compare::BitsClear(15)));
-        for bad in
-            ["", "256", "a", "5-1", "5-6", "<0", ">255", "-5", "5-", "1 2", "&", "0x", "=", "99999999999999999999"]
-        {
+        for bad in [
+            "",
+            "256",
+            "a",
+            "5-1",
+            "5-6",
+            "<0",
+            ">255",
+            "-5",
+            "5-",
+            "1 2",
+            "&",
+            "0x",
+            "=",
+            "99999999999999999999",
+            "&0xc0=2",
+            "&0xc0!=2",
+            "!&0xc0=2",
+        ] {
             assert_eq!(c(bad), None, "{bad}");
         }
         assert_eq!(compare(">10kb", u64::MAX), Some(Compare::Greater(10240)));

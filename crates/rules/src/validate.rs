@@ -127,6 +127,10 @@ fn packet_or_stream(b: &Builder<'_>) -> Result<(), Fail> {
     if b.groups.iter().any(frame) && b.groups.iter().any(|g| g.checks.app && !frame(g)) {
         return fail(M, "rule mixes frames and buffers of transactions");
     }
+    let payload = |g: &Group| g.checks.buffer == PAYLOAD && !g.checks.checks.is_empty();
+    if b.groups.iter().any(frame) && b.groups.iter().any(payload) {
+        return fail(M, "can't mix pure content and frame inspection");
+    }
     if packets && app {
         return fail(
             M,

@@ -21,6 +21,20 @@ fn said(options: &str) -> Vec<(&'static str, String)> {
 }
 
 #[test]
+fn keywords_that_a_setting_turns_off() {
+    let context = Context { off: ["ja3"].into(), ..Context::default() };
+    for (options, loads) in [
+        ("ja3.hash; content:\"a\";", false),
+        ("ja3s.string; content:\"a\";", false),
+        ("ja4.hash; content:\"a\";", true),
+    ] {
+        let l = load_str(&format!("alert tls any any -> any any ({options} sid:1;)"), "x.rules", &context);
+        assert_eq!(l.errors.is_empty(), loads, "{options}");
+        assert_eq!(loads, !l.errors.iter().any(|e| e.messages[0].text.ends_with("ja3 support is not enabled")));
+    }
+}
+
+#[test]
 fn content_and_its_modifiers() {
     for (options, module, text) in [
         ("content:\"|1\";", "detect-content", "Invalid hex code assembly in content - |1.  Invalidating signature."),
@@ -233,6 +247,7 @@ fn taken_and_refused() {
         (both, "- http.uri; content:\"a\"; http.stat_code; content:\"200\"; filesize:<100;"),
         ("alert tcp any any => any any", "- content:\"a\";"),
         (http, "- frame:http1.request; content:\"a\"; http.uri; content:\"a\";"),
+        (http, "- frame:http1.request; content:\"a\"; pkt_data; content:\"a\";"),
         // Numbers.
         (tcp, "- dsize:>=0;"),
         (tcp, "- dsize:<=65535;"),

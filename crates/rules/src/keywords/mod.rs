@@ -359,6 +359,11 @@ pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), F
     if !keyword.feature.is_empty() && !b.ctx.available.contains(keyword.feature) {
         b.missing(&written);
     }
+    if !b.ctx.off.is_empty()
+        && let Some(off) = b.ctx.off.iter().find(|f| keyword.names.first().is_some_and(|n| n.starts_with(*f)))
+    {
+        return fail(MODULE, format!("{written}: {off} support is not enabled"));
+    }
     b.exists(keyword.direction);
     match keyword.does {
         Does::Parse(p) => p(b, &input),
