@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use jiff::fmt::strtime::{BrokenDownTime, Config};
 use jiff::tz::TimeZone;
 use margay_packet::Time;
 
@@ -147,6 +148,34 @@ impl Clock {
         self.clock_time(out, c, time);
     }
 
+    /// Appends `time` in a format of strftime(3). A `%` that begins none of its conversions stays as it is.
+    pub fn strftime(&self, out: &mut Vec<u8>, time: Time, format: &str) {
+        let Ok(timestamp) = jiff::Timestamp::from_second(time.secs()) else { return };
+        let parts = BrokenDownTime::from(&timestamp.to_zoned(self.zone.clone()));
+        let lenient = Config::new().lenient(true);
+        let mut rest = format;
+        while let Some(at) = rest.find('%') {
+            let (text, conversion) = rest.split_at(at);
+            out.extend_from_slice(text.as_bytes());
+            // One conversion at a time, with the C locale for those that depend on one.
+            let end = conversion.char_indices().nth(2).map_or(conversion.len(), |(i, _)| i);
+            let (one, after) = conversion.split_at(end);
+            let one = match one {
+                "%c" => "%a %b %e %H:%M:%S %Y",
+                "%x" => "%m/%d/%y",
+                "%X" => "%H:%M:%S",
+                "%r" => "%I:%M:%S %p",
+                other => other,
+            };
+            match parts.to_string_with_config(&lenient, one) {
+                Ok(text) => out.extend_from_slice(text.as_bytes()),
+                Err(_) => out.extend_from_slice(one.as_bytes()),
+            }
+            rest = after;
+        }
+        out.extend_from_slice(rest.as_bytes());
+    }
+
     /// Appends `2016-07-13 22:42:07`, the format of `suricata.log`.
     pub fn log(&mut self, out: &mut Vec<u8>, time: Time) {
         let c = self.civil(time);
@@ -228,33 +257,12 @@ fn civil(minute: i64) -> Civil {
     }
 }
 
-/// Replaces `%Y %m %d %H %M %S %s` in a file name by the local time. Other characters after `%` stay unchanged.
+/// Replaces the conversions of strftime(3) in a file name by the local time.
 pub fn expand(path: &Path, clock: &mut Clock, now: Time) -> PathBuf {
     let Some(text) = path.to_str().filter(|t| t.contains('%')) else { return path.to_owned() };
-    let c = clock.civil(now);
-    let mut out = String::with_capacity(text.len() + 16);
-    let mut chars = text.chars();
-    while let Some(ch) = chars.next() {
-        if ch != '%' {
-            out.push(ch);
-            continue;
-        }
-        match chars.next() {
-            Some('Y') => out += &format!("{:04}", c.year),
-            Some('m') => out += &format!("{:02}", c.month),
-            Some('d') => out += &format!("{:02}", c.day),
-            Some('H') => out += &format!("{:02}", c.hour),
-            Some('M') => out += &format!("{:02}", c.minute),
-            Some('S') => out += &format!("{:02}", c.second),
-            Some('s') => out += &now.secs().to_string(),
-            Some(other) => {
-                out.push('%');
-                out.push(other);
-            }
-            None => out.push('%'),
-        }
-    }
-    PathBuf::from(out)
+    let mut out = Vec::with_capacity(text.len() + 16);
+    clock.strftime(&mut out, now, text);
+    String::from_utf8(out).map_or_else(|_| path.to_owned(), PathBuf::from)
 }
 
 #[cfg(test)]
@@ -311,8 +319,24 @@ mod tests {
 
     #[test]
     fn times_in_file_names() {
-        let name = expand(Path::new("a%Y%m%d-%H%M%S%x%"), &mut Clock::utc(), Time::new(1_468_449_727, 0));
-        assert_eq!(name, Path::new("a20160713-224207%x%"));
+        let of = |name: &str| expand(Path::new(name), &mut Clock::utc(), Time::new(1_468_449_727, 0));
+        assert_eq!(of("a%Y%m%d-%H%M%S%v%"), Path::new("a20160713-224207%v%"));
+        assert_eq!(of("%s"), Path::new("1468449727"));
+    }
+
+    #[test]
+    fn conversions_are_those_of_c() {
+        let text = |format: &str| {
+            let mut out = Vec::new();
+            Clock::utc().strftime(&mut out, Time::new(1_462_140_005, 7), format);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(text("%a %A %b %B %h|%C %y %Y %G %g"), "Sun Sunday May May May|20 16 2016 2016 16");
+        assert_eq!(text("%d %e %j %m %u %w %U %W %V"), "01  1 122 05 7 0 18 17 17");
+        assert_eq!(text("%H %I %k %l %M %S %p %P %s"), "22 10 22 10 00 05 PM pm 1462140005");
+        assert_eq!(text("%D %F %R %T %z%n%t%%"), "05/01/16 2016-05-01 22:00 22:00:05 +0000\n\t%");
+        assert_eq!(text("%c|%x|%X|%r"), "Sun May  1 22:00:05 2016|05/01/16|22:00:05|10:00:05 PM");
+        assert_eq!(text("plain, %ü, %"), "plain, %ü, %");
     }
 
     proptest! {
