@@ -80,6 +80,10 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Vec<LogOutput>, Fai
         (None, Some(n)) => level(n)?,
         (None, None) => Level::Notice,
     };
+    // The default form is the console's. Files and syslog have their own.
+    let asked = std::env::var("SC_LOG_FORMAT").ok();
+    let form = asked.as_deref().or(config.get("logging.default-log-format")).filter(|f| !f.is_empty());
+    let form = form.map(str::to_owned);
     let mut outputs = Vec::new();
     let mut console = None;
     for item in config.node("logging.outputs").iter().flat_map(Node::children) {
@@ -113,12 +117,17 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Vec<LogOutput>, Fai
             }
         };
         if enabled {
-            outputs.push(LogOutput { target, level, json });
+            let format = match (node.get("format").filter(|f| !f.is_empty()), &target) {
+                (Some(format), _) => Some(format.to_owned()),
+                (None, LogTarget::Console) => form.clone(),
+                (None, _) => None,
+            };
+            outputs.push(LogOutput { target, level, json, format });
         }
     }
     // Errors must be visible somewhere, unless the console was switched off explicitly.
     if console.is_none() {
-        outputs.insert(0, LogOutput { target: LogTarget::Console, level: default, json: false });
+        outputs.insert(0, LogOutput { target: LogTarget::Console, level: default, json: false, format: form });
     }
     Ok(outputs)
 }

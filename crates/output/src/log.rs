@@ -65,10 +65,23 @@ impl Level {
         }
     }
 
-    /// The level that `times` repetitions of `-v` select.
+    /// The level's short name in messages.
+    const fn letter(self) -> &'static str {
+        match self {
+            Level::Error => "E",
+            Level::Warning => "W",
+            Level::Notice | Level::Info => "i",
+            Level::Perf => "P",
+            Level::Config => "C",
+            Level::Debug => "D",
+        }
+    }
+
+    /// The level that `times` repetitions of `-v` ask for at least. Without `-v` it is the lowest, so that the
+    /// configuration decides.
     pub const fn verbose(times: u8) -> Level {
         match times {
-            0 => Level::Notice,
+            0 => Level::Error,
             1 => Level::Info,
             2 => Level::Perf,
             3 => Level::Config,
@@ -97,6 +110,8 @@ pub struct LogOutput {
     pub level: Level,
     /// `type: json`: events of type `engine`.
     pub json: bool,
+    /// `format`: the form of text lines, if it is not the default; see [`Said::formatted`].
+    pub format: Option<String>,
 }
 
 #[derive(Debug)]
@@ -115,6 +130,7 @@ struct Open {
     path: Option<PathBuf>,
     level: Level,
     json: bool,
+    format: Option<String>,
 }
 
 static LOGGER: RwLock<Logger> = RwLock::new(Logger { outputs: Vec::new(), filter: None });
@@ -147,7 +163,7 @@ pub fn init(outputs: &[LogOutput], verbosity: Level, filter: Option<LineFilter>)
             },
             LogTarget::Syslog(facility, identity) => (Writer::Syslog(syslog(), *facility, identity.clone()), None),
         };
-        open.push(Open { writer, path, level: o.level.max(verbosity), json: o.json });
+        open.push(Open { writer, path, level: o.level.max(verbosity), json: o.json, format: o.format.clone() });
     }
     *LOGGER.write().unwrap_or_else(PoisonError::into_inner) = Logger { outputs: open, filter };
     result
@@ -186,7 +202,7 @@ pub fn log(level: Level, module: &str, message: Arguments<'_>) {
     let logger = LOGGER.read().unwrap_or_else(PoisonError::into_inner);
     let fallback;
     let list: &[Open] = if logger.outputs.is_empty() {
-        fallback = [Open { writer: console(), path: None, level: Level::Notice, json: false }];
+        fallback = [Open { writer: console(), path: None, level: Level::Notice, json: false, format: None }];
         &fallback
     } else {
         &logger.outputs
@@ -224,29 +240,31 @@ struct Said<'a> {
 impl Open {
     /// The message as this output formats it, without colours.
     fn plain(&self, said: &Said<'_>) -> Vec<u8> {
-        let mut line = Vec::new();
-        match &self.writer {
+        self.line(said, false)
+    }
+
+    fn line(&self, said: &Said<'_>, colour: bool) -> Vec<u8> {
+        let mut line = Vec::with_capacity(said.text.len() + 100);
+        match (&self.format, &self.writer) {
             _ if self.json => said.json(&mut line),
-            Writer::Console { .. } => said.console(&mut line, self.level, false),
-            Writer::File(_) => said.file(&mut line),
-            Writer::Syslog(..) => said.syslog(&mut line),
+            (Some(format), Writer::Syslog(..)) => said.formatted(&mut line, format),
+            (Some(format), _) => {
+                said.formatted(&mut line, format);
+                line.push(b'\n');
+            }
+            (None, Writer::Console { .. }) => said.console(&mut line, self.level, colour),
+            (None, Writer::File(_)) => said.file(&mut line),
+            (None, Writer::Syslog(..)) => said.syslog(&mut line),
         }
         line
     }
 
     fn write(&self, said: &Said<'_>) {
-        let mut line = Vec::with_capacity(said.text.len() + 100);
-        if self.json {
-            said.json(&mut line);
-        } else {
-            match self.writer {
-                Writer::Console { colour } => {
-                    said.console(&mut line, self.level, colour[usize::from(said.level == Level::Error)]);
-                }
-                Writer::File(_) => said.file(&mut line),
-                Writer::Syslog(..) => {}
-            }
-        }
+        let colour = match self.writer {
+            Writer::Console { colour } => colour[usize::from(said.level == Level::Error)],
+            _ => false,
+        };
+        let line = self.line(said, colour);
         // If this fails, there is nowhere left to report it.
         let _ = match &self.writer {
             Writer::Console { .. } if said.level == Level::Error => std::io::stderr().lock().write_all(&line),
@@ -265,11 +283,7 @@ impl Open {
                         Level::Debug => 7,
                     };
                 let mut message = format!("<{priority}>{identity}[{}]: ", std::process::id()).into_bytes();
-                if self.json {
-                    message.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(&line));
-                } else {
-                    said.syslog(&mut message);
-                }
+                message.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(&line));
                 s.send(&message).map(|_| ())
             }
             Writer::Syslog(None, ..) => Ok(()),
@@ -288,9 +302,7 @@ impl Said<'_> {
         };
         let name = match self.level {
             level if shown > Level::Notice => level.name(),
-            Level::Error => "E",
-            Level::Warning => "W",
-            _ => "i",
+            level => level.letter(),
         };
         if shown >= Level::Perf {
             let _ = write!(out, "[{}] ", self.id);
@@ -310,6 +322,46 @@ impl Said<'_> {
 
     fn syslog(&self, out: &mut Vec<u8>) {
         let _ = write!(out, "[{}] <{}> -- {}", self.id, self.level.name(), self.text);
+    }
+
+    /// Appends the message in a configured form: text with `%` and a letter for each part. A form without `%M` comes
+    /// before the message. Places in the source are not kept; the module stands for them.
+    fn formatted(&self, out: &mut Vec<u8>, format: &str) {
+        let mut has_text = false;
+        let mut rest = format;
+        while let Some(at) = rest.find('%') {
+            let (before, part) = rest.split_at(at);
+            out.extend_from_slice(before.as_bytes());
+            let letter = part.chars().nth(1);
+            rest = part.get(1 + letter.map_or(0, char::len_utf8)..).unwrap_or_default();
+            let _ = match letter {
+                Some('z') => {
+                    Clock::system().log(out, self.time);
+                    Ok(())
+                }
+                Some('t') => {
+                    Clock::system().strftime(out, self.time, "%d/%m/%Y -- %H:%M:%S");
+                    Ok(())
+                }
+                Some('p') => write!(out, "{}", std::process::id()),
+                Some('i') => write!(out, "{}", self.id),
+                Some('m' | 'T') => write!(out, "{}", self.thread),
+                Some('d') => write!(out, "{}", self.level.name()),
+                Some('D') => write!(out, "{}", self.level.letter()),
+                Some('S' | 'f' | 'n') => write!(out, "{}", self.module),
+                Some('l') => write!(out, "0"),
+                Some('M') => {
+                    has_text = true;
+                    write!(out, "{}", self.text)
+                }
+                Some(other) => write!(out, "%{other}"),
+                None => write!(out, "%"),
+            };
+        }
+        out.extend_from_slice(rest.as_bytes());
+        if !has_text {
+            out.extend_from_slice(self.text.as_bytes());
+        }
     }
 
     fn json(&self, out: &mut Vec<u8>) {
@@ -385,6 +437,23 @@ mod tests {
     }
 
     #[test]
+    fn configured_forms() {
+        let formatted = |format: &str| {
+            let mut out = Vec::new();
+            said(Level::Warning).formatted(&mut out, format);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(formatted("[%i - %m] %d %D: %S: %M|"), "[42 - W#01] Warning W: detect: a \"b\"|");
+        assert_eq!(formatted("[%i] <%d> -- "), "[42] <Warning> -- a \"b\"");
+        assert_eq!(formatted("%q%% %ü%"), "%q%% %ü%a \"b\"");
+        assert_eq!(
+            formatted("%T (%f:%l) (%n) %p %M"),
+            format!("W#01 (detect:0) (detect) {} a \"b\"", std::process::id())
+        );
+        assert_eq!((formatted("%z%M").len(), formatted("%t%M").len()), (19 + 5, 22 + 5));
+    }
+
+    #[test]
     fn json_lines() {
         let mut out = Vec::new();
         said(Level::Error).json(&mut out);
@@ -403,6 +472,8 @@ mod tests {
         assert_eq!(Level::from_name("perf"), Some(Level::Perf));
         assert_eq!(Level::from_name("loud"), None);
         assert!(Level::verbose(1) > Level::verbose(0));
+        // Without -v, a configuration may ask for errors alone.
+        assert_eq!(Level::verbose(0), Level::Error);
         assert_eq!(Level::verbose(200), Level::Debug);
     }
 }

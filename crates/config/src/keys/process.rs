@@ -1,6 +1,6 @@
 //! The process: its log, threads, user and permissions.
 
-use super::reasons::{ALWAYS, LOG_FORM, NO_PROFILE};
+use super::reasons::{ALWAYS, NO_PROFILE};
 use super::{Key, Kind, U32, flag, flag_or, list, number, section, size, text, word};
 
 pub(super) const ABOUT: &str = "The engine's own log, CPUs, user, permissions and profiling.";
@@ -22,24 +22,24 @@ const NO_THREADS: &str = "there are workers and one thread that manages: no othe
 pub(super) const KEYS: &[Key] = &[
     word("logging.default-log-level", LEVELS, "notice", "Level of messages; `-v` raises it, SC_LOG_LEVEL overrides it."),
     text("logging.default-output-filter", "an expression", "", "Only messages that match this regular expression (PCRE2); SC_LOG_OP_FILTER overrides it.").like("rules"),
-    text("logging.default-log-format", "a form", "%D: %S: %M", "The form of messages.").ignored(LOG_FORM),
+    text("logging.default-log-format", "a form", "", "Form of the console's messages: text with `%D %d` level, `%S` module, `%M` message, `%z %t` time, `%i` thread, `%T %m` its name, `%p` process. The variable SC_LOG_FORMAT overrides it.").like("%D %M"),
     flag("logging.default-startup-message", "*", "Whether the start is logged.").ignored(ALWAYS),
     flag("logging.stacktrace-on-signal", "*", "Whether a crash is logged with its stack.").ignored("the system's core dump has it (coredump.max-dump)"),
     flag("logging.outputs.#.console.enabled", "yes", "Whether to log to the console."),
     word("logging.outputs.#.console.type", FORMS, "regular", "Text or JSON."),
     word("logging.outputs.#.console.level", LEVELS, "", "Level for the console; default: `default-log-level`."),
-    text("logging.outputs.#.console.format", "a form", "*", "Their form.").ignored(LOG_FORM),
+    text("logging.outputs.#.console.format", "a form", "", "Form of its messages; default: `default-log-format`.").like("%D %M"),
     flag("logging.outputs.#.file.enabled", "yes", "Whether to log to a file."),
     word("logging.outputs.#.file.type", FORMS, "regular", "Text or JSON."),
     word("logging.outputs.#.file.level", LEVELS, "", "Level for the file; default: `default-log-level`."),
     text("logging.outputs.#.file.filename", "a file", "suricata.log", "File name, in the log folder."),
-    text("logging.outputs.#.file.format", "a form", "*", "Their form.").ignored(LOG_FORM),
+    text("logging.outputs.#.file.format", "a form", "", "Form of its messages, as `default-log-format`; default: `[%i - %m] %z %d: %S: %M`.").like("%D %M"),
     flag("logging.outputs.#.file.append", "yes", "Whether a file that is there is kept.").ignored("the log is always appended to"),
     flag("logging.outputs.#.syslog.enabled", "yes", "Whether to log to syslog."),
     word("logging.outputs.#.syslog.type", FORMS, "regular", "Text or JSON."),
     word("logging.outputs.#.syslog.level", LEVELS, "", "Level for syslog; default: `default-log-level`."),
     word("logging.outputs.#.syslog.facility", FACILITIES, "local5", "Syslog facility."),
-    text("logging.outputs.#.syslog.format", "a form", "*", "Their form.").ignored(LOG_FORM),
+    text("logging.outputs.#.syslog.format", "a form", "", "Form of its messages, as `default-log-format`; default: `[%i] <%d> -- %M`.").like("%D %M"),
     text("logging.outputs.#.syslog.identity", "a name", "suricata", "Program name in syslog messages."),
     // Run modes and threads
     word("runmode", &["auto", "workers", "single", "autofp"], "auto", "How workers are arranged; `--runmode` comes first. A capture file is read by one worker, or with `autofp` by several."),

@@ -34,7 +34,8 @@ pub(super) const TPACKET_V3: &str = "packets always come through a memory-mapped
 pub(super) const OWN_PROGRAMS: &str = "programs of your own are not loaded; those of the engine need no file";
 /// Card features.
 pub(super) const NO_OFFLOAD: &str = "this release does not support it";
-/// Syslog's and the console's forms.
-pub(super) const LOG_FORM: &str = "the log has one form for text and one for JSON (type: json)";
+/// Flags of JSON.
+pub(super) const JSON_FORM: &str =
+    "events have one form, as most of Suricata's have: members in order, compact, in UTF-8";
 /// Settings for what Margay always does.
 pub(super) const ALWAYS: &str = "Margay always does this";

@@ -133,7 +133,9 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
 /// Limits the engine's messages: none while rules load (`rules check` shows problems of other rules), errors afterwards.
 fn quiet(loading: bool) {
     let target = if loading { LogTarget::File("/dev/null".into()) } else { LogTarget::Console };
-    if let Err(e) = log::init(&[LogOutput { target, level: log::Level::Error, json: false }], log::Level::Error, None) {
+    if let Err(e) =
+        log::init(&[LogOutput { target, level: log::Level::Error, json: false, format: None }], log::Level::Error, None)
+    {
         eprintln!("margay rules: {e}");
     }
 }
