@@ -88,6 +88,11 @@ impl Config {
         self.root().node(path)
     }
 
+    /// The node called `path`, which need not be a setting: what a user asks for.
+    pub fn written(&self, path: &str) -> Option<Node<'_>> {
+        path.split('.').try_fold(self.root(), |n, part| n.peek(part))
+    }
+
     /// The value of the node called `path`; `None` if the node does not exist or has no value.
     pub fn get(&self, path: &str) -> Option<&str> {
         self.root().get(path)

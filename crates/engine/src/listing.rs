@@ -67,6 +67,11 @@ pub(crate) fn keywords(what: &Keywords) -> String {
     }
 }
 
+/// Whether the keyword that `--list-keywords=NAME` asks for exists.
+pub(crate) fn is_known(what: &Keywords) -> bool {
+    !matches!(what, Keywords::One(name) if info::keyword(name).is_none())
+}
+
 /// `--list-rule-protos`: names that a rule's header may have.
 pub(crate) fn rule_protocols() -> String {
     const PACKETS: [&str; 17] = [

@@ -60,7 +60,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::BuildInfo => say(&about::build()),
         Command::DumpFeatures => say(&about::features()),
         Command::ListRunmodes => say(about::runmodes()),
-        Command::ListKeywords(what) => say(&listing::keywords(&what)),
+        Command::ListKeywords(what) => {
+            let said = say(&listing::keywords(&what));
+            if listing::is_known(&what) { said } else { ExitCode::FAILURE }
+        }
         Command::ListRuleProtos => say(&listing::rule_protocols()),
         Command::ListAppLayerProtos => say(&settings::list_app_protos(&Default::default())),
         Command::ListAppLayerHooks => say(&listing::hooks()),

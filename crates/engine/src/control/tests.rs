@@ -316,6 +316,7 @@ fn all_that_goes_with_rules_is_read_anew() {
     assert!(b.command("dataset-lookup", lookup).is_ok());
     get(&mut b, 1026);
     assert_eq!(b.command("conf-get", json!({"variable": "vars.address-groups.HOME_NET"})), Ok(json!("192.168.0.0/16")));
+    assert_eq!(b.command("conf-get", json!({"variable": "no.such"})), Err("Unable to get value".to_owned()));
     assert_eq!(sids(&b.finish()), [1, 3, 4, 2]);
 }
 

@@ -249,7 +249,7 @@ const OF_RULES: [&str; 11] = [
 fn conf_get(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     let name = args.must("variable");
     let section = name.split('.').next().unwrap_or_default();
-    let value = |config: &Config| match config.node(name).map(|n| n.value().map(str::to_owned)) {
+    let value = |config: &Config| match config.written(name).map(|n| n.value().map(str::to_owned)) {
         None => Err("Unable to get value".to_owned()),
         Some(None) => Err("No string value".to_owned()),
         Some(Some(v)) => Ok(json!(v)),
