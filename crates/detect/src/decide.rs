@@ -72,6 +72,7 @@ impl<W: Watch> State<W> {
             }
             for t in &rule.tags {
                 verdict.tagged |= self.tags.set(detect.name_of(m.rule), t, &who);
+                verdict.sets_tag = true;
             }
             let whole_flow = rule.acts_on_flow(m.stream && !opens);
             if drops {

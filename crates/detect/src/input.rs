@@ -219,6 +219,8 @@ pub struct Verdict {
     pub mark: Option<(u32, u32)>,
     /// Whether a tag from an earlier match asks to log this packet.
     pub tagged: bool,
+    /// Whether the packet sets a tag.
+    pub sets_tag: bool,
 }
 
 /// The final verdict if the flow's action already decides it.
@@ -232,6 +234,7 @@ pub(crate) const fn of_flow(action: FlowAction, ips: bool) -> Option<Verdict> {
         bypass: false,
         mark: None,
         tagged: false,
+        sets_tag: false,
     };
     match action {
         FlowAction::Drop if ips => {

@@ -68,6 +68,7 @@ fn alert(b: Bencher<'_, '_>, with_payload: bool) {
         flow: None,
         payload: with_payload.then_some(Payload { data: p.payload(), stream: false }),
         verdict: None,
+        capture_file: None,
     };
     b.bench_local(|| out.alert(&event));
 }

@@ -158,6 +158,11 @@ pub trait EventSink: Debug + Send {
         let _ = (packet, fate);
     }
 
+    /// The open file of an output that takes packets.
+    fn capture_file(&self) -> Option<String> {
+        None
+    }
+
     /// Counters of an output that takes packets.
     fn packet_counters(&self) -> Option<PcapLogCounters> {
         None

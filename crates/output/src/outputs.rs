@@ -89,8 +89,8 @@ impl Outputs {
         Ok(Outputs::of(all, None, OutputCounters::default(), None))
     }
 
-    /// The same outputs for worker `number`, counted from 1. Capture logs of mode `multi` get files of their own. Those
-    /// of mode `normal` stay with the first worker, whose [`Outputs::pcap_packet`] has to receive all packets.
+    /// The same outputs for worker `number`, counted from 1. Capture logs of mode `multi` get files of their own;
+    /// all workers write to the file of mode `normal`.
     ///
     /// # Errors
     /// A file of the worker's own that cannot be created.
@@ -239,6 +239,14 @@ impl Outputs {
     /// Hands a packet to the capture files.
     pub fn pcap_packet(&mut self, packet: &Packet<'_>, fate: PacketFate) {
         self.all.iter_mut().for_each(|o| o.sink.packet(packet, fate));
+    }
+
+    /// The capture file that packets are written to now, if there is one.
+    pub fn capture_file(&self) -> Option<String> {
+        if !self.wants_packets {
+            return None;
+        }
+        self.all.iter().find_map(|o| o.sink.capture_file())
     }
 
     /// Counters of this worker's capture files, summed up.

@@ -86,6 +86,8 @@ pub struct PcapLogSettings {
     pub path: PathBuf,
     /// `mode`.
     pub mode: PcapMode,
+    /// Several workers write to one file: mode `normal` with more than one of them.
+    pub shared: bool,
     /// `limit`: size of a file in bytes before compression, at least [`MIN_LIMIT`]; 0 is no limit.
     pub limit: u64,
     /// `max-files`; 0 for no limit.
@@ -110,6 +112,7 @@ impl PcapLogSettings {
         PcapLogSettings {
             path: path.into(),
             mode: PcapMode::Normal,
+            shared: false,
             limit: 100 * 1024 * 1024,
             max_files: 0,
             usec: false,
@@ -519,6 +522,7 @@ fn stamp_key(stamp: &str) -> Option<(u64, u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::{Opening, OutputSettings as _};
     use margay_packet::Frame;
 
     fn frame(data: &[u8], secs: i64) -> Packet<'_> {
@@ -616,6 +620,23 @@ mod tests {
         let filtered = with("g", &|s| s.filter = Some("udp port 53".into()), no);
         assert_eq!((filtered.written, filtered.filtered_bpf), (0, 1));
         assert_eq!(listing(dir.path()), ["a.1", "e.1"]);
+    }
+
+    #[test]
+    fn several_workers_share_the_file_of_mode_normal() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut s = PcapLogSettings::new(dir.path().join("a"));
+        assert!(s.for_workers(1).is_none() && s.for_workers(2).is_some());
+        let at = Opening { now: Time(0), thread: 1, worker: 1, before: 0, writer: None };
+        let mut first = s.open(&at).unwrap();
+        let mut second = first.share(&Opening { worker: 2, ..at }).unwrap().unwrap();
+        for sink in [&mut first, &mut second] {
+            sink.packet(&frame(&[0; 60], 5), PacketFate::default());
+            sink.finish();
+        }
+        assert_eq!(second.capture_file(), dir.path().join("a.5").to_str().map(str::to_owned));
+        assert_eq!((first.packet_counters().unwrap().written, second.packet_counters()), (2, None));
+        assert_eq!(listing(dir.path()), ["a.5"]);
     }
 
     #[test]

@@ -138,6 +138,7 @@ fn alerts_with_their_transaction() {
                 }),
                 payload: None,
                 verdict: None,
+                capture_file: None,
             });
         },
         &mut o,

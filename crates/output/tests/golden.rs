@@ -123,15 +123,14 @@ fn alert<'a>(p: &'a Packet<'a>, signature: Signature<'a>) -> AlertEvent<'a> {
         flow: None,
         payload: None,
         verdict: verdict(Verdict::Alert),
+        capture_file: None,
     }
 }
 
 fn drop_line(hex: &str, n: u64, flow: Option<u64>, reason: &str) -> String {
     let mut r = run(|_| ());
     decode(hex, n, Time::new(999 + n as i64, 123), |p| {
-        let mut header = Header::of(p);
-        header.flow_id = flow;
-        header.pcap_filename = Some("drops.pcap");
+        let header = Header { flow_id: flow, pcap_filename: Some("drops.pcap"), ..Header::of(p) };
         r.outputs.dropped(&DropEvent {
             header,
             packet: p,

@@ -225,6 +225,7 @@ impl Stages {
         let app = flow.and_then(|(f, _)| f.ext.app.as_deref());
         let names = app.map(FlowApp::names).unwrap_or_default();
         let options = &self.app.options;
+        let capture_file = self.outputs.capture_file();
         for a in alerts {
             self.counters.alerts += 1;
             self.file_alerts += 1;
@@ -290,6 +291,7 @@ impl Stages {
                     Some(Payload { data: payload_of(p), stream: false })
                 },
                 verdict: Some(verdict),
+                capture_file: capture_file.as_deref(),
             };
             self.outputs.alert(&event);
             if self.scripts.wants(Occasion::Alert) {

@@ -118,6 +118,9 @@ impl Out<'_> {
         {
             self.verdict(verdict);
         }
+        if let Some(file) = e.capture_file {
+            self.json.str("capture_file", file);
+        }
         self.finish(e.header.pcap_filename);
     }
 

@@ -385,6 +385,8 @@ pub struct AlertEvent<'a> {
     pub payload: Option<Payload<'a>>,
     /// Verdict.
     pub verdict: Option<VerdictInfo<'a>>,
+    /// The file of `pcap-log` that was open when the rule matched.
+    pub capture_file: Option<&'a str>,
 }
 
 /// A protocol violation or another irregularity.

@@ -1,6 +1,7 @@
 //! `pcap-log` as an output. It takes packets, but no events.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_packet::{Packet, Time};
 
@@ -16,7 +17,12 @@ impl OutputSettings for PcapLogSettings {
     }
 
     fn open(&self, at: &Opening<'_>) -> Result<Box<dyn EventSink>, OutputError> {
-        Ok(Box::new(PcapLog::new(self.clone(), at.worker, at.thread)?))
+        let log = PcapLog::new(self.clone(), at.worker, at.thread)?;
+        Ok(if self.shared {
+            Box::new(SharedLog { log: Arc::new(Mutex::new(log)), first: true })
+        } else {
+            Box::new(log)
+        })
     }
 
     fn path(&self) -> Option<&Path> {
@@ -27,8 +33,83 @@ impl OutputSettings for PcapLogSettings {
         if self.mode != PcapMode::Normal || workers < 2 {
             return None;
         }
-        self.mode = PcapMode::Multi;
-        Some("mode normal is for one worker: each worker writes files of its own (mode multi)")
+        self.shared = true;
+        Some("mode normal writes one file, for which workers wait; with mode multi each has its own")
+    }
+}
+
+/// A file that all workers write to: mode `normal` with several workers.
+#[derive(Debug)]
+struct SharedLog {
+    log: Arc<Mutex<PcapLog>>,
+    /// Whether this is the first worker's, which has the counters of all.
+    first: bool,
+}
+
+impl SharedLog {
+    fn locked(&self) -> MutexGuard<'_, PcapLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EventSink for SharedLog {
+    fn types(&self) -> EventTypes {
+        EventTypes::NONE
+    }
+
+    fn event(&mut self, _event: Event<'_>) {}
+
+    fn sink(&mut self) -> Option<&mut Sink> {
+        None
+    }
+
+    fn share(&mut self, _at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError> {
+        Ok(Some(Box::new(SharedLog { log: Arc::clone(&self.log), first: false })))
+    }
+
+    fn beside(&mut self) -> Option<Box<dyn EventSink>> {
+        None
+    }
+
+    fn wants_packets(&self) -> bool {
+        true
+    }
+
+    fn packet(&mut self, packet: &Packet<'_>, fate: PacketFate) {
+        self.locked().packet(packet, fate);
+    }
+
+    fn capture_file(&self) -> Option<String> {
+        self.locked().open_file()
+    }
+
+    fn packet_counters(&self) -> Option<PcapLogCounters> {
+        self.first.then(|| self.locked().counters())
+    }
+
+    fn tick(&mut self, _now: Time) {
+        self.locked().flush();
+    }
+
+    fn flush(&mut self) {
+        self.locked().flush();
+    }
+
+    /// The last worker closes the file.
+    fn finish(&mut self) {
+        self.locked().flush();
+    }
+
+    fn reopen(&mut self, _now: Time) {
+        self.locked().reopen();
+    }
+}
+
+impl PcapLog {
+    /// The full path of the open file.
+    fn open_file(&self) -> Option<String> {
+        let path = &self.open.as_ref()?.path;
+        Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string())
     }
 }
 
@@ -43,7 +124,7 @@ impl EventSink for PcapLog {
         None
     }
 
-    /// In mode `normal` the first worker has the only ring.
+    /// In mode `normal` a single worker has the only ring.
     fn share(&mut self, at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError> {
         if self.settings.mode == PcapMode::Multi { self.settings.open(at).map(Some) } else { Ok(None) }
     }
@@ -58,6 +139,10 @@ impl EventSink for PcapLog {
 
     fn packet(&mut self, packet: &Packet<'_>, fate: PacketFate) {
         PcapLog::packet(self, packet, fate);
+    }
+
+    fn capture_file(&self) -> Option<String> {
+        self.open_file()
     }
 
     fn packet_counters(&self) -> Option<PcapLogCounters> {
