@@ -14,7 +14,7 @@ pub const SYSLOG_SOCKET: &str = "/dev/log";
 pub struct SinkSettings {
     /// The kind of sink.
     pub kind: SinkKind,
-    /// Full path of the file or socket. It may contain `%Y %m %d %H %M %S %s` for the time it is opened.
+    /// Full path of the file or socket. It may contain conversions of strftime(3) for the time it is opened.
     pub path: PathBuf,
     /// `append`: keep the contents of a regular file. Otherwise the file is truncated.
     pub append: bool,
@@ -331,7 +331,7 @@ impl Default for AlertOptions {
             rule_raw: false,
             rule_reference: false,
             verdict: false,
-            tagged_packets: true,
+            tagged_packets: false,
         }
     }
 }

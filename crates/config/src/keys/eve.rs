@@ -1,6 +1,6 @@
 //! `outputs: - eve-log`.
 
-use super::reasons::{ALWAYS, NO_EVENTS, REMOVED};
+use super::reasons::{ALWAYS, JSON_FORM, NO_EVENTS, REMOVED};
 use super::{Key, flag, list, number, section, size, text, word};
 
 pub(super) const ABOUT: &str = "Events, one JSON object per line. Several EVE outputs are possible, each with its own types \
@@ -9,7 +9,7 @@ pub(super) const ABOUT: &str = "Events, one JSON object per line. Several EVE ou
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.eve-log.enabled", "no", "Whether to write this EVE log."),
-    text("outputs.#.eve-log.filename", "a file or socket", "eve.json", "File name, in the log folder; `%Y %m %d %H %M %S %s` stand for the time of opening."),
+    text("outputs.#.eve-log.filename", "a file or socket", "eve.json", "File name, in the log folder; the conversions of strftime (`%Y`, `%s` …) stand for the time of opening."),
     flag("outputs.#.eve-log.threaded", "no", "One file per worker instead of one for all."),
     text("outputs.#.eve-log.prefix", "a text", "", "Text before each record.").like("\"@cee: \""),
     flag("outputs.#.eve-log.ethernet", "no", "Whether records have Ethernet addresses."),
@@ -27,6 +27,7 @@ pub(super) const KEYS: &[Key] = &[
     word("outputs.#.eve-log.xff.deployment", &["reverse", "forward"], "reverse", "Which address of the header: the last (`reverse`) or the first (`forward`).").lenient(),
     text("outputs.#.eve-log.xff.header", "a header", "X-Forwarded-For", "Name of the proxy's header."),
     // Types.
+    section("outputs.#.eve-log.json", "How JSON is written: `preserve-order`, `compact`, `ensure-ascii`, `escape-slash`.").ignored(JSON_FORM),
     section("outputs.#.eve-log.types.#.<unwritten-type>", "A type of records of a protocol that is not parsed.").ignored(NO_EVENTS),
     section("outputs.#.eve-log.types.#.sdp", "Records of SDP.").ignored(NO_EVENTS),
     section("outputs.#.eve-log.types.#.vars", "The old name of `metadata`.").ignored(REMOVED),
@@ -53,7 +54,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.eve-log.types.#.alert.metadata.rule.reference", "no", "Whether alerts have the rule's references."),
     flag("outputs.#.eve-log.types.#.alert.reference", "*", "The old form of `metadata`.").ignored(REMOVED),
     flag("outputs.#.eve-log.types.#.alert.verdict", "no", "Whether alerts have the verdict on the packet."),
-    flag("outputs.#.eve-log.types.#.alert.tagged-packets", "yes", "Whether to write packets of flows and hosts that a rule tagged."),
+    flag("outputs.#.eve-log.types.#.alert.tagged-packets", "no", "Whether to write packets of flows and hosts that a rule tagged."),
     flag("outputs.#.eve-log.types.#.alert.http", "*", "The old form of `metadata`.").ignored(REMOVED),
     flag("outputs.#.eve-log.types.#.alert.tls", "*", "The old form of `metadata`.").ignored(REMOVED),
     flag("outputs.#.eve-log.types.#.alert.ssh", "*", "The old form of `metadata`.").ignored(REMOVED),

@@ -40,6 +40,8 @@ pub(crate) struct Specs {
     pub(crate) warnings: Vec<String>,
     /// An output writes anomalies.
     has_anomaly: bool,
+    /// An output writes dropped packets.
+    has_drop: bool,
 }
 
 /// Reads the section of an output.
@@ -73,6 +75,9 @@ fn read_eve(r: &Reading<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
     let (eve, app) = eve(r.config, r.node, r.dir, &mut specs.warnings)?;
     if eve.types.contains(EventType::Anomaly) && std::mem::replace(&mut specs.has_anomaly, true) {
         return Err(r.node.error("only one 'anomaly' logger can be enabled"));
+    }
+    if eve.types.contains(EventType::Drop) && std::mem::replace(&mut specs.has_drop, true) {
+        return Err(r.node.error("only one 'drop' logger can be enabled"));
     }
     specs.outputs.push(Box::new(eve));
     specs.app.push(app.options);
@@ -110,6 +115,7 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
         scripts: ScriptFiles::default(),
         warnings: Vec::new(),
         has_anomaly: false,
+        has_drop: false,
     };
     let Some(list) = config.node("outputs") else { return Ok(specs) };
     for item in list.children() {
@@ -642,9 +648,11 @@ mod tests {
     #[test]
     fn refuses_nonsense() {
         assert!(specs("outputs:\n  - feast:\n      enabled: yes\n").is_err());
-        let two = "  - eve-log:\n      enabled: yes\n      types: [anomaly]\n";
-        let e = specs(&format!("outputs:\n{two}{two}")).unwrap_err();
-        assert!(e.to_string().contains("only one 'anomaly' logger can be enabled"));
+        for kind in ["anomaly", "drop"] {
+            let one = format!("  - eve-log:\n      enabled: yes\n      types: [{kind}]\n");
+            let e = specs(&format!("outputs:\n{one}{one}")).unwrap_err();
+            assert!(e.to_string().contains(&format!("only one '{kind}' logger can be enabled")));
+        }
     }
 
     #[test]

@@ -202,7 +202,8 @@ impl Stages {
         // Anomalies show the addresses of the packet that revealed them.
         let vars = about.vars(self.detect.as_ref());
         let header = about.header(&vars, self.file.as_deref());
-        let header = Header { addresses: Header::of(about.packet).addresses, ..header };
+        let of_packet = Header::of(about.packet);
+        let header = Header { addresses: of_packet.addresses, ether: of_packet.ether, ..header };
         let base = tx.base_mut();
         let id = base.id;
         for n in base.events.take_new() {
@@ -262,14 +263,17 @@ impl Stages {
             if options.iter().all(|o| of.direction(o) != way) {
                 continue;
             }
-            let addresses = if protocol.is_some_and(|p| p.packet_addresses) {
-                Header::of(about.packet).addresses
+            let header = if protocol.is_some_and(|p| p.packet_addresses) {
+                let of_packet = Header::of(about.packet);
+                Header { addresses: of_packet.addresses, ether: of_packet.ether, ..header }
+            } else if way == Direction::ToClient {
+                header.reversed()
             } else {
-                header.addresses.map(|a| if way == Direction::ToClient { a.reversed() } else { a })
+                header
             };
             self.outputs.app(&AppEvent {
                 kind,
-                header: Header { addresses, ..header },
+                header,
                 tx_id: protocol.is_some_and(|p| p.shows_tx).then_some((tx.base().id, false)),
                 direction: None,
                 xff: Some(Forwarded {
@@ -330,13 +334,17 @@ impl About<'_> {
 
     /// The header of a transaction's event, with the addresses of the flow.
     fn header<'s>(&'s self, vars: &'s HeldVars<'_>, file: Option<&'s str>) -> Header<'s> {
+        let of_packet = Header::of(self.packet);
+        let to_server = self.packet.src == self.core.src && self.packet.sport == self.core.sport;
         let header = Header {
             flow_id: Some(self.core.id),
             parent_id: self.parent,
             pcap_filename: file,
             vars: vars.vars(),
             addresses: Some(addresses(self.core)),
-            ..Header::of(self.packet)
+            // They belong to the addresses, whichever side sent the packet.
+            ether: if to_server { of_packet.ether } else { of_packet.ether.reversed() },
+            ..of_packet
         };
         if self.flushed { header.flushed() } else { header }
     }

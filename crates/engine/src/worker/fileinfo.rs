@@ -5,7 +5,7 @@ use margay_app::{AppConfig, AppLogOptions, LogFor, Shared, Transaction};
 use margay_detect::Detect;
 use margay_flow::Direction;
 use margay_output::Outputs;
-use margay_output::event::{Addresses, AppEvent, EventType, Forwarded, Header, ONE_RECORD};
+use margay_output::event::{AppEvent, EventType, Forwarded, Header, ONE_RECORD};
 
 use super::app::AppStage;
 use super::log::direction;
@@ -91,11 +91,7 @@ impl AppStage {
 
 /// A flow's header, changed to that of a direction.
 fn towards<'a>(header: &Header<'a>, way: Direction) -> Header<'a> {
-    let mut h = *header;
-    if way == Direction::ToClient {
-        h.addresses = h.addresses.map(|a| Addresses { src: a.dst, sport: a.dport, dst: a.src, dport: a.sport, ..a });
-    }
-    h
+    if way == Direction::ToClient { header.reversed() } else { *header }
 }
 
 /// Appends the files of an alert on a packet in direction `way`: the matching file, or all files.

@@ -348,16 +348,24 @@ impl Stages {
         if !self.outputs.wants(EventType::Drop) {
             return;
         }
-        let mut first = true;
-        let mut header = Header { pcap_filename: self.file.as_deref(), ..Header::of(p) };
-        let mut way = None;
-        if let Some((f, d)) = flow {
-            header.flow_id = Some(f.core.id);
-            header.flow_ends = flow_ends(p, Some(&f.core));
-            header.parent_id = f.ext.parent;
+        let (mut first, mut way) = (true, None);
+        let flow = flow.map(|(f, d)| {
             first = !std::mem::replace(&mut f.ext.drop_logged[d.index()], true);
             way = Some(direction(d));
-        }
+            &*f
+        });
+        let held = match (&self.detect, flow) {
+            (Some((detect, _)), Some(f)) => HeldVars::of(detect, Some(&f.core), None),
+            _ => HeldVars::default(),
+        };
+        let header = Header {
+            flow_id: flow.map(|f| f.core.id),
+            flow_ends: flow_ends(p, flow.map(|f| &f.core)),
+            parent_id: flow.and_then(|f| f.ext.parent),
+            pcap_filename: self.file.as_deref(),
+            vars: held.vars(),
+            ..Header::of(p)
+        };
         let alert = match (&self.detect, reason, fate.dropped_by) {
             (Some((detect, _)), DropReason::Rules | DropReason::Threshold | DropReason::Firewall(_), Some(rule)) => {
                 Some((self.texts.signature(detect, rule), true))

@@ -29,7 +29,7 @@ impl Out<'_> {
         }
         j.end_object();
         if self.settings.anomaly.packethdr
-            && e.anomaly.kind() == AnomalyKind::Decode
+            && e.anomaly.kind() != AnomalyKind::AppLayer
             && let Some(packet) = e.packet
         {
             let bytes = packet.data.get(..HEADER_BYTES).unwrap_or(packet.data);

@@ -70,7 +70,8 @@ impl EventType {
         match name {
             "files" => return Some(EventType::Fileinfo),
             "stream" => return Some(EventType::Stream),
-            "stream_tcp" => return None,
+            // The names of these events select nothing: `stream` and `files` do, and `tagged-packets` of alerts.
+            "stream_tcp" | "fileinfo" | "packet" => return None,
             _ => {}
         }
         if let Some(own) = OWN.iter().find(|o| o.1 == name) {

@@ -2,6 +2,7 @@
 //!
 //! Each output's options decide which of the fields are written, and in which form.
 
+mod ether;
 mod kind;
 
 use std::net::IpAddr;
@@ -11,6 +12,7 @@ use margay_packet::{Packet, PacketSource, Time};
 use crate::json::Json;
 use crate::names;
 
+pub use ether::Ether;
 pub use kind::{EventType, EventTypes};
 
 /// Writes further members of an event, such as `"http":{...}`. The number is that of the `eve-log` output, in
@@ -46,28 +48,6 @@ impl Addresses {
     pub const fn reversed(self) -> Self {
         Addresses { src: self.dst, sport: self.dport, dst: self.src, dport: self.sport, proto: self.proto }
     }
-}
-
-/// Ethernet addresses, written if an output's `ethernet` is on.
-#[derive(Debug, Clone, Copy, Default)]
-pub enum Ether<'a> {
-    /// None known.
-    #[default]
-    None,
-    /// Addresses of one packet: `src_mac`, `dest_mac`.
-    Packet {
-        /// Source.
-        src: [u8; 6],
-        /// Destination.
-        dst: [u8; 6],
-    },
-    /// All addresses seen in a flow: `src_macs`, `dest_macs`.
-    Flow {
-        /// Source addresses.
-        src: &'a [[u8; 6]],
-        /// Destination addresses.
-        dst: &'a [[u8; 6]],
-    },
 }
 
 /// A flow or packet variable that a rule captured.
@@ -164,6 +144,11 @@ impl<'a> Header<'a> {
     /// a packet of its own.
     pub fn flushed(self) -> Self {
         Header { pcap_cnt: None, pkt_src: Some(PacketSource::StreamFlush), ..self }
+    }
+
+    /// The header with source and destination swapped.
+    pub fn reversed(self) -> Self {
+        Header { addresses: self.addresses.map(Addresses::reversed), ether: self.ether.reversed(), ..self }
     }
 
     /// The header of an event about `packet`. The caller adds flow, interface, file and variables.
