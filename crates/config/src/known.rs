@@ -209,10 +209,12 @@ mod tests {
     #[test]
     fn what_is_switched_off_is_not_told() {
         let text = |on| {
-            format!("outputs:\n  - http-log: {{enabled: {on}, filename: a}}\nprofiling:\n  locks: {{enabled: {on}}}\n")
+            format!(
+                "outputs:\n  - alert-debug: {{enabled: {on}, filename: a}}\nprofiling:\n  locks: {{enabled: {on}}}\n"
+            )
         };
         assert_eq!(ignored(&text("no")), [""; 0]);
-        assert_eq!(ignored(&text("yes")), ["outputs.0.http-log", "profiling.locks"]);
+        assert_eq!(ignored(&text("yes")), ["outputs.0.alert-debug", "profiling.locks"]);
         assert_eq!(unknown("outputs:\n  - fast: {enabled: no, filenam: a}\n").len(), 1);
     }
 

@@ -47,6 +47,7 @@ pub mod community_id;
 pub mod eve;
 pub mod event;
 pub mod fast;
+pub mod lines;
 pub mod log;
 pub mod names;
 pub mod output;

@@ -186,6 +186,7 @@ fn transactions_and_files() {
                 xff: client(Direction::ToServer),
                 records: ONE_RECORD,
                 fields: &|j, _, _| http(j),
+                ask: None,
             });
             // DNS has no proxies, so nothing asks for the address.
             o.app(&AppEvent {
@@ -196,6 +197,7 @@ fn transactions_and_files() {
                 xff: Some(Forwarded { direction: Direction::ToServer, find: &|_, _| panic!() }),
                 records: ONE_RECORD,
                 fields: &|j, _, _| j.json("dns", b"{}"),
+                ask: None,
             });
         },
         &mut o,
@@ -217,6 +219,7 @@ fn transactions_and_files() {
                     j.str("app_proto", "http");
                     j.json("fileinfo", br#"{"filename":"/"}"#);
                 },
+                ask: None,
             });
         },
         &mut o,
@@ -269,6 +272,7 @@ fn records_of_stored_files() {
                         assert_eq!(n, usize::MAX, "a record is of no eve-log");
                         j.json("fileinfo", br#"{"filename":"/"}"#);
                     },
+                    ask: None,
                 };
                 // Render twice, because the buffer is reused.
                 record.borrow_mut().render(&event);

@@ -583,6 +583,7 @@ fn tagged_packets_and_arp_and_protocols() {
             xff: None,
             records: ONE_RECORD,
             fields: &|j, _, _| j.json("dns", b"{}"),
+            ask: None,
         });
     });
     let lines = r.read("eve.json");

@@ -5,11 +5,42 @@ use std::net::IpAddr;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
+use crate::script::Answer;
 use crate::tx::LogFor;
 
 use super::headers::{Headers, trim};
 use super::request::part;
 use super::tx::Http1Tx;
+
+/// The host as the client wrote it, without port.
+fn host(tx: &Http1Tx) -> Option<&[u8]> {
+    if tx.host.is_empty() {
+        return None;
+    }
+    let written = tx.host_raw.get(..tx.host.len()).filter(|w| w.eq_ignore_ascii_case(&tx.host));
+    Some(written.unwrap_or(&tx.host))
+}
+
+/// A value for a line of `http-log`.
+pub(super) fn line_value(tx: &Http1Tx, what: &str, arg: Option<&[u8]>) -> Option<Answer> {
+    let text = |bytes: &[u8]| if bytes.is_empty() { Answer::Nothing } else { Answer::Bytes(bytes.to_vec()) };
+    let field = |headers: &Headers| {
+        let mut scratch = Vec::new();
+        Answer::bytes(arg.and_then(|name| headers.joined(name, &mut scratch)))
+    };
+    Some(match what {
+        "get" => Answer::Bool(true),
+        "host" => Answer::bytes(host(tx)),
+        "uri" => text(tx.uri_raw()),
+        "method" => text(tx.method()),
+        "protocol" => text(part(&tx.request.line, tx.request_line.protocol)),
+        "status" => text(part(&tx.response.line, tx.status_line.status)),
+        "length" => Answer::Int(i64::try_from(tx.response.body.transferred).unwrap_or(i64::MAX)),
+        "request_header" => field(&tx.request.headers),
+        "response_header" => field(&tx.response.headers),
+        _ => return None,
+    })
+}
 
 /// Appends `"http":{...}`. Alerts and files have the extended form whatever the `http` output's own setting.
 pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &AppLogOptions, what: LogFor) {
@@ -18,10 +49,8 @@ pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &AppLogOptions, what: 
     let request = &tx.request.headers;
     let response = &tx.response.headers;
     let mut scratch = Vec::new();
-    if !tx.host.is_empty() {
-        // As written by the client, without port.
-        let written = tx.host_raw.get(..tx.host.len()).filter(|w| w.eq_ignore_ascii_case(&tx.host));
-        json.bytes("hostname", written.unwrap_or(&tx.host));
+    if let Some(host) = host(tx) {
+        json.bytes("hostname", host);
     }
     if let Some(port) = tx.port {
         json.uint("http_port", u64::from(port));

@@ -306,7 +306,11 @@ impl Transaction for Http1Tx {
             let (data, offset) = self.message(dir).body.window().held();
             (data.to_vec(), offset)
         };
-        if protocol == "http" { script::http(self, super::buffers::BUFFERS, body, what, arg) } else { None }
+        match protocol {
+            "http" => script::http(self, super::buffers::BUFFERS, body, what, arg),
+            "http-log" => super::log::line_value(self, what, arg),
+            _ => None,
+        }
     }
 
     fn forwarded_for(&self, header: &str, forward: bool) -> Option<std::net::IpAddr> {

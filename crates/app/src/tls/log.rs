@@ -3,8 +3,10 @@
 use margay_flow::Direction;
 use margay_json::Json;
 
+use crate::script::Answer;
 use crate::tx::LogFor;
 
+use super::cert::Certificate;
 use super::config::{Field, Fields, LogOptions};
 use super::ja;
 use super::tx::{Side, TlsTx};
@@ -25,6 +27,26 @@ pub(super) fn is_logged(tx: &TlsTx, options: &LogOptions) -> bool {
 fn is_resumed(tx: &TlsTx) -> bool {
     let greeted = tx.server.hello.is_some() && !tx.server.said.is_13();
     tx.server.chain.is_none() && (tx.resumed || greeted)
+}
+
+/// A value for a line of `tls-log`.
+pub(super) fn line_value(tx: &TlsTx, what: &str) -> Option<Answer> {
+    let chain = tx.server.chain.as_ref();
+    let first = chain.and_then(|c| c.first.as_deref());
+    let of_first = |value: &dyn Fn(&Certificate) -> Answer| first.map_or(Answer::Nothing, value);
+    Some(match what {
+        "get" if !tx.version().is_unknown() => Answer::Bool(true),
+        "subject" => of_first(&|c| Answer::Bytes(c.subject.clone())),
+        "issuer" => of_first(&|c| Answer::Bytes(c.issuer.clone())),
+        "serial" => of_first(&|c| Answer::text(&c.serial)),
+        "not_before" => of_first(&|c| Answer::text(&date(c.not_before))),
+        "not_after" => of_first(&|c| Answer::text(&date(c.not_after))),
+        "fingerprint" => chain.and_then(|c| c.fingerprint()).map_or(Answer::Nothing, Answer::text),
+        "sni" => Answer::bytes(tx.client.hello.as_ref().and_then(|h| h.sni())),
+        "version" => Answer::text(&tx.version().to_string()),
+        "resumed" => Answer::Bool(tx.resumed && chain.is_none()),
+        _ => return None,
+    })
 }
 
 /// Appends `"tls":{...}`. Alerts have the extended form whatever the output's setting.

@@ -185,7 +185,10 @@ impl Transaction for TlsTx {
     }
 
     fn ask(&self, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
-        super::script::answer(self, protocol, what)
+        match protocol {
+            "tls-log" => log::line_value(self, what),
+            _ => super::script::answer(self, protocol, what),
+        }
     }
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {

@@ -18,6 +18,9 @@ const FACILITIES: &[&str] = &[
     "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 ];
 
+/// Levels of syslog.
+const LEVELS: &[&str] = &["Emergency", "Alert", "Critical", "Error", "Warning", "Notice", "Info", "Debug"];
+
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
     flag("stats.enabled", "yes", "Whether counters are collected for the outputs `stats` and `eve-log: stats`."),
@@ -33,11 +36,11 @@ pub(super) const KEYS: &[Key] = &[
     word("outputs.#.<written>.type", FILETYPES, "regular", "The old name of `filetype`."),
     flag("outputs.#.<written>.append", "yes", "Whether to append to an existing file."),
     text("outputs.#.<written>.filemode", "permissions", "", "Permissions of a new file, less the umask.").like("640"),
-    text("outputs.#.<written>.rotate-interval", "a time", "", "When to open a new file: `minute`, `hour`, `day`, or a number with s, m, h or d.").like("hour"),
+    text("outputs.#.<written>.rotate-interval", "a time", "", "When to open a new file: `minute`, `hour`, `day`, or a number with s, m, h, d or w.").like("hour"),
     size("outputs.#.<written>.buffer-size", "0", "Bytes to buffer before writing; 0 writes after each batch."),
     text("outputs.#.<written>.identity", "a name", "suricata", "Program name in syslog messages (`filetype: syslog`)."),
     word("outputs.#.<written>.facility", FACILITIES, "local0", "Syslog facility (`filetype: syslog`)."),
-    word("outputs.#.<written>.level", &["Emergency", "Alert", "Critical", "Error", "Warning", "Notice", "Info", "Debug"], "Info", "Syslog level (`filetype: syslog`)."),
+    word("outputs.#.<written>.level", LEVELS, "Info", "Syslog level (`filetype: syslog`)."),
     // On another machine, or with a server that acknowledges.
     size("outputs.#.<written>.queue-size", "64mb", "Memory for events waiting for another machine.").shown_by(REMOTE),
     word("outputs.#.<written>.when-full", &["auto", "drop", "wait"], "auto", "When queue and spool are full: lose new events and count them, or make packets wait. `auto` waits when reading a capture file.").shown_by(REMOTE),
@@ -68,6 +71,20 @@ pub(super) const KEYS: &[Key] = &[
     // Alerts as lines.
     flag("outputs.#.fast.enabled", "no", "Whether to write one line per alert."),
     text("outputs.#.fast.filename", "a file or socket", "fast.log", "File name of the alert log, in the log folder."),
+    flag("outputs.#.syslog.enabled", "no", "Whether to send one line per alert to syslog."),
+    text("outputs.#.syslog.identity", "a name", "suricata", "Program name in the messages."),
+    word("outputs.#.syslog.facility", FACILITIES, "local0", "Facility of the messages."),
+    word("outputs.#.syslog.level", LEVELS, "Info", "Level of the messages."),
+    text("outputs.#.syslog.format", "a form", "*", "Their form.").ignored("a line has one form"),
+    // Requests and sessions as lines.
+    flag("outputs.#.http-log.enabled", "no", "Whether to write one line per HTTP request."),
+    text("outputs.#.http-log.filename", "a file or socket", "http.log", "File name of the request log, in the log folder."),
+    flag("outputs.#.tls-log.enabled", "no", "Whether to write one line per TLS session."),
+    text("outputs.#.tls-log.filename", "a file or socket", "tls.log", "File name of the session log, in the log folder."),
+    flag("outputs.#.tls-log.session-resumption", "yes", "Whether resumed sessions are written."),
+    flag("outputs.#.<line-log>.extended", "no", "Whether lines have more values."),
+    flag("outputs.#.<line-log>.custom", "no", "Whether `customformat` says what is in a line."),
+    text("outputs.#.<line-log>.customformat", "a format", "", "Text with `%` and a letter for each value; see [Line logs](outputs.md#line-logs).").like("%a"),
     // Counters.
     flag("outputs.#.stats.enabled", "no", "Whether to write counters as a table."),
     text("outputs.#.stats.filename", "a file or socket", "stats.log", "File name of the table, in the log folder."),
@@ -125,13 +142,10 @@ pub(super) const KEYS: &[Key] = &[
     text("outputs.#.lua.path", "a pattern", "", "Search pattern for modules (`package.path`).").like("/tmp/?.lua"),
     text("outputs.#.lua.cpath", "a pattern", "", "Where they would look for modules in C.").ignored("scripts cannot load modules written in C"),
     // Outputs that Margay does not have.
-    section("outputs.#.http-log", "A line for each HTTP request.").ignored(NO_OUTPUT),
-    section("outputs.#.tls-log", "A line for each TLS handshake.").ignored(NO_OUTPUT),
     section("outputs.#.tcp-data", "The data of streams.").ignored(NO_OUTPUT),
     section("outputs.#.http-body-data", "The bodies of HTTP.").ignored(NO_OUTPUT),
     section("outputs.#.alert-debug", "All about each alert.").ignored(NO_OUTPUT),
-    section("outputs.#.syslog", "Alerts to syslog; `eve-log` with `filetype: syslog` does it.").ignored(NO_OUTPUT),
-    section("outputs.#.alert-syslog", "The same by another name.").ignored(NO_OUTPUT),
+    section("outputs.#.alert-syslog", "The old name of `syslog`.").ignored(NO_OUTPUT),
     section("outputs.#.unified2-alert", "Alerts for Barnyard.").ignored(REMOVED),
     section("outputs.#.alert-prelude", "Alerts for Prelude.").ignored(REMOVED),
     section("outputs.#.dns-log", "A line for each DNS message.").ignored(REMOVED),

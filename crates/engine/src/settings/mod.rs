@@ -13,6 +13,7 @@ mod firewall;
 mod flow;
 mod ftp;
 mod http2;
+mod lines;
 mod outputs;
 mod recognise;
 mod remote;

@@ -7,6 +7,7 @@ use margay_app::AppLogOptions;
 use margay_config::{Config, ConfigError, Node};
 use margay_output::event::{EventType, EventTypes};
 use margay_output::fast::FastSettings;
+use margay_output::lines::LineKind;
 use margay_output::pcaplog::{Compression, Conditional, MIN_LIMIT, PcapLogSettings, PcapMode};
 use margay_output::remote::WhenFull;
 use margay_output::settings::{
@@ -16,9 +17,9 @@ use margay_output::settings::{
 use margay_output::{OutputSettings, Outputs, info, warning};
 
 use super::app_log::{AppLog, xff};
-use super::now;
 use super::remote::remote;
 use super::tls::JaWants;
+use super::{lines, now};
 use crate::Failed;
 use crate::worker::{OutputScripts, ScriptFiles};
 
@@ -50,6 +51,9 @@ type Read = fn(&Reading<'_>, &mut Specs) -> Result<(), ConfigError>;
 /// The outputs that a configuration may name.
 static OUTPUTS: &[(&str, Read)] = &[
     ("fast", read_fast),
+    ("syslog", lines::read_syslog),
+    ("http-log", |r, specs| lines::read(r, specs, LineKind::Http)),
+    ("tls-log", |r, specs| lines::read(r, specs, LineKind::Tls)),
     ("eve-log", read_eve),
     ("stats", read_stats),
     ("pcap-log", read_pcap),
@@ -60,15 +64,34 @@ static OUTPUTS: &[(&str, Read)] = &[
 ];
 
 /// The section of an output.
-struct Reading<'a> {
+pub(super) struct Reading<'a> {
     config: &'a Config,
-    node: Node<'a>,
-    dir: &'a Path,
+    pub(super) node: Node<'a>,
+    pub(super) dir: &'a Path,
 }
 
 fn read_fast(r: &Reading<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
     specs.outputs.push(Box::new(FastSettings { sink: sink(r.node, r.dir, "fast.log")? }));
     Ok(())
+}
+
+/// Reads how messages to syslog are marked.
+pub(super) fn syslog(node: Node<'_>, s: &mut SinkSettings) -> Result<(), ConfigError> {
+    let bad = |key: &str, value: &str| unknown_here(node, key, value);
+    if let Some(identity) = node.get("identity") {
+        s.identity = identity.into();
+    }
+    if let Some(f) = node.get("facility") {
+        s.facility = Facility::from_name(f).ok_or_else(|| bad("facility", f))?;
+    }
+    if let Some(l) = node.get("level") {
+        s.level = SyslogLevel::from_name(l).ok_or_else(|| bad("level", l))?;
+    }
+    Ok(())
+}
+
+fn unknown_here(node: Node<'_>, key: &str, value: &str) -> ConfigError {
+    node.node(key).unwrap_or(node).error(format!("{key}: \"{value}\" is not known here; see etc/margay.yaml"))
 }
 
 fn read_eve(r: &Reading<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
@@ -327,9 +350,7 @@ fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
 
 pub(super) fn sink(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkSettings, ConfigError> {
     let mut s = SinkSettings::file(file(node, dir, default));
-    let bad = |key: &str, value: &str| {
-        node.node(key).unwrap_or(node).error(format!("{key}: \"{value}\" is not known here; see etc/margay.yaml"))
-    };
+    let bad = |key: &str, value: &str| unknown_here(node, key, value);
     if let Some(t) = node.get("filetype").or_else(|| node.get("type")) {
         s.kind = SinkKind::from_name(t).map_err(|e| node.node("filetype").unwrap_or(node).error(e))?;
     }
@@ -341,15 +362,7 @@ pub(super) fn sink(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkSett
         s.rotate_interval = Some(interval(text).ok_or_else(|| bad("rotate-interval", text))?);
     }
     s.buffer_size = usize::try_from(node.size("buffer-size")?.unwrap_or(0)).unwrap_or(usize::MAX);
-    if let Some(identity) = node.get("identity") {
-        s.identity = identity.into();
-    }
-    if let Some(f) = node.get("facility") {
-        s.facility = Facility::from_name(f).ok_or_else(|| bad("facility", f))?;
-    }
-    if let Some(l) = node.get("level") {
-        s.level = SyslogLevel::from_name(l).ok_or_else(|| bad("level", l))?;
-    }
+    syslog(node, &mut s)?;
     if s.kind == SinkKind::Syslog {
         s.path = SYSLOG_SOCKET.into();
     }
@@ -361,7 +374,7 @@ pub(super) fn sink(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkSett
     Ok(s)
 }
 
-/// Seconds of `minute`, `hour`, `day`, or a number with `s`, `m`, `h` or `d`.
+/// Seconds of `minute`, `hour`, `day`, or a number with `s`, `m`, `h`, `d` or `w`.
 fn interval(text: &str) -> Option<u64> {
     match text {
         "minute" => return Some(60),
@@ -375,6 +388,7 @@ fn interval(text: &str) -> Option<u64> {
         "m" => 60,
         "h" => 3600,
         "d" => 86400,
+        "w" => 7 * 86400,
         _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(factor).filter(|&s| s > 0)
@@ -659,6 +673,7 @@ mod tests {
     fn intervals() {
         assert_eq!(interval("hour"), Some(3600));
         assert_eq!(interval("90s"), Some(90));
+        assert_eq!(interval("30w"), Some(30 * 7 * 86400));
         assert_eq!(interval("0s"), None);
         assert_eq!(interval("fortnight"), None);
     }

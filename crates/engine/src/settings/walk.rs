@@ -28,6 +28,9 @@ vars:
     HTTP_PORTS: 80
 outputs:
   - fast: {enabled: yes}
+  - syslog: {enabled: yes}
+  - http-log: {enabled: yes, custom: yes, customformat: '%p'}
+  - tls-log: {enabled: yes, custom: yes, customformat: '%p'}
   - eve-log:
       enabled: yes
       xff: {enabled: yes, header: X-Forwarded-For}

@@ -260,7 +260,9 @@ impl Stages {
         let vars = about.vars(self.detect.as_ref());
         let header = about.header(&vars, self.file.as_deref());
         for way in [Direction::ToServer, Direction::ToClient] {
-            if options.iter().all(|o| of.direction(o) != way) {
+            // An output that is not JSON has no options there, and takes the event once.
+            let alone = options.is_empty() && way == Direction::ToServer;
+            if !alone && options.iter().all(|o| of.direction(o) != way) {
                 continue;
             }
             let header = if protocol.is_some_and(|p| p.packet_addresses) {
@@ -289,6 +291,7 @@ impl Stages {
                         of.log_record(record, json, o);
                     }
                 },
+                ask: Some(&|protocol, what, arg| of.ask(protocol, what, arg)),
             });
         }
     }

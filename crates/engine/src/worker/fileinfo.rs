@@ -75,6 +75,7 @@ impl AppStage {
                         }
                         log(file, id, json, &options.files);
                     },
+                    ask: None,
                 };
                 outputs.app(&event);
                 if records {

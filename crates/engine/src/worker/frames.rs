@@ -108,6 +108,7 @@ impl Stages {
                     xff: None,
                     records: ONE_RECORD,
                     fields: &fields,
+                    ask: None,
                 });
             }
         }

@@ -321,6 +321,7 @@ impl Stages {
             xff: None,
             records: ONE_RECORD,
             fields: &|_, _, _| {},
+            ask: None,
         });
     }
 

@@ -7,6 +7,7 @@ mod kind;
 
 use std::net::IpAddr;
 
+use margay_app::script::Answer;
 use margay_packet::{Packet, PacketSource, Time};
 
 use crate::json::Json;
@@ -21,6 +22,10 @@ pub type Fields<'a> = &'a dyn Fn(&mut Json, usize);
 
 /// As [`Fields`], for one of several events. The last number is that of the event.
 pub type RecordFields<'a> = &'a dyn Fn(&mut Json, usize, usize);
+
+/// Returns a value of the event's transaction: of a protocol's values, the one with that name, and with that argument, as
+/// [`margay_app::Transaction::ask`] does.
+pub type Ask<'a> = &'a dyn Fn(&str, &str, Option<&[u8]>) -> Option<Answer>;
 
 /// Number of events to write, by the number of the output.
 pub type Records<'a> = &'a dyn Fn(usize) -> usize;
@@ -623,6 +628,8 @@ pub struct AppEvent<'a> {
     pub records: Records<'a>,
     /// The type's own members, by the output's number and the event's.
     pub fields: RecordFields<'a>,
+    /// Values of the transaction, for outputs that are not JSON.
+    pub ask: Option<Ask<'a>>,
 }
 
 /// One counter.
