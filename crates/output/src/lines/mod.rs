@@ -124,11 +124,14 @@ impl EventSink for LineLog {
     }
 }
 
+/// Returns a value by its name, and by its argument, such as a header's name.
+type Get<'a> = &'a dyn Fn(&str, Option<&[u8]>) -> Option<Answer>;
+
 /// The values of a transaction.
 struct Values<'a> {
     event: &'a AppEvent<'a>,
     addresses: Addresses,
-    get: &'a dyn Fn(&str, Option<&[u8]>) -> Option<Answer>,
+    get: Get<'a>,
 }
 
 impl Values<'_> {
