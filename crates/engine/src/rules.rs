@@ -187,7 +187,7 @@ pub(crate) fn classes_and_references(classes: &Config, references: &Config, ctx:
 /// The context of rules: variables, classes and references.
 ///
 /// # Errors
-/// With `fatal`, anything invalid in them. Always, an invalid limit of rules.
+/// With `fatal`, anything invalid in them. Always, an invalid limit of rules, and an invalid variable of the engine.
 fn rule_context(source: &Source<'_>, fatal: bool) -> Result<Context, Failed> {
     let Source { config, rules: named_in, options, ips, .. } = *source;
     let mut ctx = context(named_in, options, ips);
@@ -203,6 +203,9 @@ fn rule_context(source: &Source<'_>, fatal: bool) -> Result<Context, Failed> {
     }
     let wrong = ctx.wrong_variables();
     wrong.iter().for_each(say);
+    if !wrong.is_empty() && !source.tenant {
+        return Err(Failed::new("suricata", "vars: an address or port variable is not valid"));
+    }
     if (broken || !wrong.is_empty()) && fatal {
         return Err(Failed::new("suricata", "initializing detection engine failed."));
     }

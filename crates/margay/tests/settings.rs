@@ -51,3 +51,17 @@ fn lines_of_the_log_are_chosen() {
     let said = String::from_utf8_lossy(&o.stdout).into_owned();
     assert!(said.lines().count() > 0 && said.lines().all(|l| l.starts_with("Info: pcap: ")), "{said}");
 }
+
+#[test]
+fn a_wrong_variable_ends_the_start() {
+    let starts = |name: &str, variable: &str| {
+        let dir = folder(name);
+        std::fs::write(dir.join("a.rules"), "").expect("rules");
+        let mut command = process::engine(process::MARGAY, &root().join("etc/margay.yaml"), &dir);
+        command.arg("-r").arg(root().join("demo/demo.pcap")).args(["--set", variable]);
+        command.output().expect("the engine starts").status.success()
+    };
+    assert!(!starts("variable-port", "vars.port-groups.NONE=99999"));
+    assert!(!starts("variable-address", "vars.address-groups.NONE=1.2.3"));
+    assert!(starts("variable-empty", "vars.port-groups.NONE="));
+}

@@ -107,12 +107,18 @@ impl Default for Context {
     }
 }
 
+/// What addresses and ports say of a list that negates all it names.
+const NOTHING_LEFT: &str = "left after merging";
+
 impl Context {
     /// Errors in the variables, whether or not a rule uses them: one for each variable without valid addresses or ports,
-    /// sorted by name.
+    /// sorted by name. An empty value, or a list that negates all it names, is an error only in a rule that uses it.
     pub fn wrong_variables(&self) -> Vec<Message> {
         let mut wrong = Vec::new();
         let mut say = |kind: &str, name: &str, value: &str, why: Vec<Message>| {
+            if value.is_empty() || why.iter().any(|m| m.text.contains(NOTHING_LEFT)) {
+                return;
+            }
             wrong.extend(why);
             let text = format!("failed to parse {kind} var \"{name}\" with value \"{value}\". Please check its syntax");
             wrong.push(Message { severity: Severity::Error, module: "detect", text });
@@ -190,5 +196,10 @@ mod tests {
         for words in ["address var \"HOME_NET\" with value \"10.0.0.0/33\"", "port var \"HTTP_PORTS\""] {
             assert!(said.iter().any(|s| s.contains(words)), "{said:?}");
         }
+        let mut context = Context::customary();
+        context.addresses.insert("EMPTY".into(), String::new());
+        context.addresses.insert("NONE".into(), "[10.0.0.1,!10.0.0.1]".into());
+        context.ports.insert("NONE".into(), "[80,!80]".into());
+        assert_eq!(context.wrong_variables(), []);
     }
 }
