@@ -45,7 +45,7 @@ fn best_of(pattern: &str, options: &str) -> Option<Choice> {
 }
 
 /// The bytes of which every match of `pattern` with `options` contains at least one; `None` if ordinary words have them.
-/// They are weaker than literals, but exist for more expressions and take one pass over a value for all rules.
+/// They are weaker than literals, but exist for more expressions, and the bytes of a value are found once for all rules.
 pub(crate) fn bytes_of_pattern(pattern: &str, options: &str) -> Option<ByteSet> {
     best_bytes_of(pattern, options).filter(|bytes| !bytes.has_alphanumeric())
 }
