@@ -49,6 +49,7 @@ outputs:
         - ftp: {}
         - http: {}
         - http2: {}
+        - ike: {}
         - mdns: {}
         - metadata: {}
         - mqtt: {}
