@@ -293,6 +293,7 @@ fn taken_and_refused() {
         ("alert ip any any -> any any", "- ip_proto:6; prefilter;"),
         ("alert pkthdr any any -> any any", "+ ip_proto:6;"),
         ("alert ip any any -> any any", "+ ip_proto:IPv6-ICMP;"),
+        ("alert ip any any -> any any", "- ip_proto:IPv6-icmp;"),
         ("alert ip any any -> any any", "- ip_proto:IPv6_ICMP;"),
         ("alert tcp:flow_start any any -> any any", "+"),
         ("alert tcp:nothing any any -> any any", "-"),

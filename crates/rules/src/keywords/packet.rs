@@ -296,9 +296,27 @@ const IP_PROTOCOLS: &[(&str, u8)] = &[
     ("ethernet", 143),
 ];
 
+/// Aliases of the registry that are in neither case.
+const MIXED_CASE: &[&str] = &[
+    "IPv6",
+    "IPv6-Route",
+    "IPv6-Frag",
+    "IPv6-ICMP",
+    "IPv6-NoNxt",
+    "IPv6-Opts",
+    "Mobility-Header",
+    "UDPLite",
+    "MPLS-in-IP",
+    "Shim6",
+];
+
 fn ip_protocol(name: &str) -> Option<u8> {
-    // The registry's aliases have letters of both cases: `ICMP`, `IPv6-ICMP`.
-    IP_PROTOCOLS.iter().find(|p| p.0.eq_ignore_ascii_case(name)).map(|p| p.1)
+    // Lower case, or an alias of the registry, most of which are in upper case.
+    let lower = name.to_ascii_lowercase();
+    if name != lower && name != name.to_ascii_uppercase() && !MIXED_CASE.contains(&name) {
+        return None;
+    }
+    IP_PROTOCOLS.iter().find(|p| p.0 == lower).map(|p| p.1)
 }
 
 fn ip_proto(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
