@@ -110,7 +110,7 @@ pub struct LogOutput {
     pub level: Level,
     /// `type: json`: events of type `engine`.
     pub json: bool,
-    /// `format`: the form of text lines, if it is not the default; see [`Said::formatted`].
+    /// `format`: the form of text lines, if it is not the default.
     pub format: Option<String>,
 }
 
