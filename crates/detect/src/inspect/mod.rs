@@ -22,7 +22,6 @@ mod search;
 mod spared;
 #[cfg(test)]
 mod tests;
-mod verdicts;
 
 pub(crate) use base64::decode as decode_base64;
 pub(crate) use compile::{bytes_needed, judges_bytes, order_counts, own_checks};
@@ -278,7 +277,6 @@ pub struct InspectContext<W = Off> {
     /// Keeps packet order for datasets that rules change, if several workers share one capture stream.
     pub(crate) order: Option<Arc<dyn InOrder>>,
     pcre: PcreScratch,
-    verdicts: verdicts::Verdicts,
     base64: Vec<u8>,
     steps: u32,
     /// For literals that are tried at each place: the range of the buffer in which all places failed. For one buffer of
@@ -311,7 +309,6 @@ impl<W> InspectContext<W> {
             order: None,
             hits: Vec::new(),
             pcre: PcreScratch::new(),
-            verdicts: verdicts::Verdicts::default(),
             base64: Vec::with_capacity(BASE64_MAX + 4),
             steps: 0,
             tried: [(0, 0); TRIED_MAX],

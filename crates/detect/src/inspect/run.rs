@@ -281,7 +281,7 @@ impl CompiledBuffer {
                         .and_then(|at| data.get(at..))
                         .is_some_and(|data| super::asn1::holds(a, data, self.asn1_frames))
                 }
-                Op::Judge(judge) => ctx.verdicts.holds(*judge, data),
+                Op::Judge(judge) => judge.holds(data),
                 Op::Set(s) => match s.run_in(data, ctx.order.as_deref()) {
                     SetOutcome::Holds(hit) => {
                         if let Some(hit) = hit.filter(|_| ctx.hits.len() < HITS_MAX) {

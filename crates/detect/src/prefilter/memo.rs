@@ -67,7 +67,7 @@ impl Memo {
 
 /// The slot of a value among `slots`. An attacker with colliding values could only make them evict each other, so that
 /// each is searched as without the cache. The random seed prevents choosing such values.
-pub(crate) fn place_of(seed: u64, data: &[u8], slots: usize) -> usize {
+fn place_of(seed: u64, data: &[u8], slots: usize) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |h: u64, word: u64| (h ^ word).wrapping_mul(SPREAD).rotate_left(29);
     let (words, rest) = data.as_chunks::<8>();

@@ -28,7 +28,7 @@ use crate::mpm::{Matcher, MatcherCache, Pattern, Regex, Scratch};
 pub(crate) use bytes::AnyOf;
 use bytes::Bytes;
 use finder::Finder;
-pub(crate) use memo::{Memo, place_of};
+pub(crate) use memo::Memo;
 use place::Place;
 
 /// A rule's fast pattern, and where in the buffer it may occur.
