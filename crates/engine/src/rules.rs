@@ -356,8 +356,10 @@ fn processed(files: usize, loaded: usize, failed: usize, skipped: usize, aside: 
 }
 
 fn compiled(report: &CompileReport, config: &DetectConfig) {
-    for (place, reason) in &report.errors {
-        error!("detect", "{}: line {}: {reason}", place.file, place.line);
+    for ((Place { file, line, .. }, reason), text) in report.errors.iter().zip(&report.error_texts) {
+        error!("detect", "{reason}");
+        // As the loader says it, so that tools count each refused rule.
+        error!("detect", "error parsing signature \"{text}\" from file {file} at line {line}");
     }
     for (place, reason) in &report.set_aside {
         info!("rules", "{}: line {}: set aside: {reason}", place.file, place.line);
