@@ -388,8 +388,8 @@ mod tests {
         assert_eq!(best_bytes_of("kk", "i"), set("kK"));
     }
 
-    /// Every match of a pattern contains one of its literals, and one of its bytes. Most made patterns do not compile, or match none of their
-    /// texts, so the matches are counted.
+    /// Every match of a pattern contains one of its literals, and one of its bytes. Most made patterns do not compile, or
+    /// match none of their texts, so the matches are counted.
     #[test]
     fn matches_have_one() {
         const PATTERN: &str = "([ab~<\\-c]|\\\\x61|[.^$]|\\(a|\\(\\?:|\\(\\?=|\\(\\?!|\\(\\?<!|\\(\\?>|\\)|\\||\\[|\\[\\^|\\]\

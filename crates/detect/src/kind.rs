@@ -162,10 +162,10 @@ fn negated(set: &AddressSet, text: Option<&str>) -> bool {
     if set.any {
         return false;
     }
-    if let Some(t) = text
-        && (t.contains('!') || !t.contains('$'))
-    {
-        return t.contains('!');
+    match text {
+        Some(t) if t.contains('!') => return true,
+        Some(t) if !t.contains('$') => return false,
+        _ => {}
     }
     let v4: u64 = set.v4.iter().map(|&(a, b)| u64::from(b.saturating_sub(a)) + 1).sum();
     let v6_wide = set.v6.iter().any(|&(a, b)| b.saturating_sub(a) >= 1 << 126 && b - a < u128::MAX);

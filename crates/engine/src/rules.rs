@@ -590,10 +590,8 @@ pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Conte
         Some(Strict::Keywords(k)) => StrictKeywords::List(k.iter().cloned().collect()),
     };
     // An invalid value is an error of the protocol's settings.
-    let disabled = |family: &str| {
-        let path = format!("app-layer.protocols.tls.{family}-fingerprints");
-        !matches!(config.get(&path), None | Some("" | "auto")) && matches!(config.bool(&path), Ok(Some(false)))
-    };
+    let disabled =
+        |family: &str| matches!(settings::fingerprints(config, &format!("{family}-fingerprints"), true), Ok(false));
     Context {
         off: FEATURES.into_iter().filter(|f| disabled(f)).collect(),
         addresses: config.address_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),

@@ -148,18 +148,15 @@ impl Clock {
         self.clock_time(out, c, time);
     }
 
-    /// Appends `time` in a format of strftime(3). A `%` that begins none of its conversions stays as it is.
+    /// Appends `time` in a format of strftime(3). A `%` stays as it is if strftime knows no conversion that begins there.
     pub fn strftime(&self, out: &mut Vec<u8>, time: Time, format: &str) {
         let Ok(timestamp) = jiff::Timestamp::from_second(time.secs()) else { return };
         let parts = BrokenDownTime::from(&timestamp.to_zoned(self.zone.clone()));
         let lenient = Config::new().lenient(true);
         let mut rest = format;
-        while let Some(at) = rest.find('%') {
-            let (text, conversion) = rest.split_at(at);
+        while let Some((text, one, after)) = split_at_conversion(rest) {
             out.extend_from_slice(text.as_bytes());
             // One conversion at a time, with the C locale for those that depend on one.
-            let end = conversion.char_indices().nth(2).map_or(conversion.len(), |(i, _)| i);
-            let (one, after) = conversion.split_at(end);
             let one = match one {
                 "%c" => "%a %b %e %H:%M:%S %Y",
                 "%x" => "%m/%d/%y",
@@ -257,8 +254,16 @@ fn civil(minute: i64) -> Civil {
     }
 }
 
+/// Splits a format at its first `%`: the text before it, the `%` with the character after it, and the rest.
+pub fn split_at_conversion(format: &str) -> Option<(&str, &str, &str)> {
+    let (text, from) = format.split_at(format.find('%')?);
+    let end = from.char_indices().nth(2).map_or(from.len(), |(at, _)| at);
+    let (conversion, rest) = from.split_at(end);
+    Some((text, conversion, rest))
+}
+
 /// Replaces the conversions of strftime(3) in a file name by the local time.
-pub fn expand(path: &Path, clock: &mut Clock, now: Time) -> PathBuf {
+pub fn expand(path: &Path, clock: &Clock, now: Time) -> PathBuf {
     let Some(text) = path.to_str().filter(|t| t.contains('%')) else { return path.to_owned() };
     let mut out = Vec::with_capacity(text.len() + 16);
     clock.strftime(&mut out, now, text);
@@ -319,7 +324,7 @@ mod tests {
 
     #[test]
     fn times_in_file_names() {
-        let of = |name: &str| expand(Path::new(name), &mut Clock::utc(), Time::new(1_468_449_727, 0));
+        let of = |name: &str| expand(Path::new(name), &Clock::utc(), Time::new(1_468_449_727, 0));
         assert_eq!(of("a%Y%m%d-%H%M%S%v%"), Path::new("a20160713-224207%v%"));
         assert_eq!(of("%s"), Path::new("1468449727"));
     }

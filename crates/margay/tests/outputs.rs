@@ -1,4 +1,4 @@
-//! What outputs and the engine's log write for one HTTP connection, by their settings.
+//! Runs the engine on one HTTP connection with various settings, and compares the lines of its outputs and of its own log.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by it")]
 
 mod made;

@@ -411,9 +411,6 @@ pub fn path_normalise(data: &[u8], out: &mut Vec<u8>) {
 /// Minimum length of Base64 text.
 const BASE64_MIN: usize = 12;
 
-/// Bytes that are tested or changed together.
-const PART: usize = 64;
-
 /// Decodes Base64 if it is plausible: at least twelve characters, all from its alphabet, and the result is text. Returns
 /// whether it was.
 pub fn base64_plausible(data: &[u8], out: &mut Vec<u8>) -> bool {
@@ -515,6 +512,9 @@ pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
     }
     debug_assert!(out.len() - start <= data.len() * 2 + 4, "grown");
 }
+
+/// Bytes that are tested or changed together.
+const PART: usize = 64;
 
 /// Whether one of the bytes is such. Parts are tested as a whole, which the compiler turns into a few vector instructions.
 fn has(data: &[u8], is: impl Fn(u8) -> bool) -> bool {

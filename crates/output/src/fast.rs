@@ -1,7 +1,7 @@
 //! `fast.log` and alerts in syslog: one line for each alert.
 
 use crate::event::{Addresses, AlertEvent, EventType, EventTypes};
-use crate::json::{digits, ip};
+use crate::json::digits;
 use crate::names::{has_ports, is_icmp, protocol_name};
 use crate::output::{Event, EventSink, Opening, OutputSettings};
 use crate::outputs::OutputError;
@@ -168,13 +168,7 @@ fn ends(out: &mut Vec<u8>, a: &Addresses, icmp: Option<(u8, u8)>) {
         }
     }
     put(out, "} ");
-    ip(out, a.src);
-    out.push(b':');
-    digits(out, u64::from(sport));
-    put(out, " -> ");
-    ip(out, a.dst);
-    out.push(b':');
-    digits(out, u64::from(dport));
+    Addresses { sport, dport, ..*a }.line(out);
 }
 
 /// Appends the first bytes of a packet without addresses.

@@ -16,7 +16,7 @@ use margay_packet::Time;
 
 use crate::json::Json;
 use crate::settings::Facility;
-use crate::time::Clock;
+use crate::time::{Clock, split_at_conversion};
 
 /// Importance of a message. The later levels are shown only at a higher verbosity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -329,12 +329,10 @@ impl Said<'_> {
     fn formatted(&self, out: &mut Vec<u8>, format: &str) {
         let mut has_text = false;
         let mut rest = format;
-        while let Some(at) = rest.find('%') {
-            let (before, part) = rest.split_at(at);
+        while let Some((before, conversion, after)) = split_at_conversion(rest) {
             out.extend_from_slice(before.as_bytes());
-            let letter = part.chars().nth(1);
-            rest = part.get(1 + letter.map_or(0, char::len_utf8)..).unwrap_or_default();
-            let _ = match letter {
+            rest = after;
+            let _ = match conversion.chars().nth(1) {
                 Some('z') => {
                     Clock::system().log(out, self.time);
                     Ok(())
@@ -354,8 +352,7 @@ impl Said<'_> {
                     has_text = true;
                     write!(out, "{}", self.text)
                 }
-                Some(other) => write!(out, "%{other}"),
-                None => write!(out, "%"),
+                _ => write!(out, "{conversion}"),
             };
         }
         out.extend_from_slice(rest.as_bytes());

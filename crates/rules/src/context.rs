@@ -107,7 +107,7 @@ impl Default for Context {
     }
 }
 
-/// What addresses and ports say of a list that negates all it names.
+/// In the error about a list of addresses or ports that excludes everything it includes.
 const NOTHING_LEFT: &str = "left after merging";
 
 impl Context {

@@ -42,9 +42,14 @@ impl Default for Memo {
 }
 
 impl Memo {
+    /// Whether a value is short enough.
+    pub(crate) const fn takes(data: &[u8]) -> bool {
+        data.len() <= LONGEST
+    }
+
     /// The rules that were kept for a value. `of` tells the searches of several places apart.
     pub(crate) fn get(&self, of: usize, data: &[u8]) -> Option<&[u32]> {
-        if data.len() > LONGEST {
+        if !Memo::takes(data) {
             return None;
         }
         let kept = self.values.get(place_of(self.seed ^ of as u64, data, VALUES))?;
@@ -56,6 +61,9 @@ impl Memo {
 
     /// Keeps the rules that a value makes candidates, unless the value is too long or they are too many.
     pub(crate) fn keep(&mut self, of: usize, data: &[u8], found: &[u32]) {
+        if !Memo::takes(data) || found.len() > ROOM {
+            return;
+        }
         let Some(kept) = self.values.get_mut(place_of(self.seed ^ of as u64, data, VALUES)) else { return };
         if let (Some(bytes), Some(rules)) = (kept.bytes.get_mut(..data.len()), kept.rules.get_mut(..found.len())) {
             bytes.copy_from_slice(data);
@@ -84,6 +92,7 @@ fn place_of(seed: u64, data: &[u8], slots: usize) -> usize {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::HashMap;
 
     proptest! {
         /// A value has the rules that were kept for it last, or none if another one took its entry, if it is long or if
@@ -93,6 +102,7 @@ mod tests {
             values in proptest::collection::vec((1usize..3, "[ab]{0,3}", 0usize..140, 0u32..20), 1..60),
         ) {
             let mut memo = Memo::default();
+            let mut known = HashMap::new();
             for (of, text, far, rules) in &values {
                 let value = [text.clone().into_bytes(), vec![b'a'; *far]].concat();
                 let rules: Vec<u32> = (0..*rules).collect();
@@ -102,6 +112,13 @@ mod tests {
                     prop_assert_eq!(memo.get(*of, &value), Some(&rules[..]));
                 } else {
                     prop_assert_ne!(memo.get(*of, &value), Some(&rules[..]));
+                }
+                if fits {
+                    known.insert((*of, value), rules);
+                }
+                // Others are as they were kept, unless they were evicted.
+                for ((of, value), rules) in &known {
+                    prop_assert!(memo.get(*of, value).is_none_or(|found| found == rules));
                 }
             }
         }

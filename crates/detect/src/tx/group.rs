@@ -37,9 +37,9 @@ pub(crate) struct Slot {
     pub(crate) kind: BufferKind,
     pub(crate) transforms: CompiledTransforms,
     pub(crate) prefilter: Option<Prefilter>,
-    /// Rules that a value makes candidates only if these checks of [`super::TxRule::checks`] hold for it, sorted: those
-    /// that the prefilter finds, and those that every value is judged for.
+    /// Rules that the prefilter finds, sorted, with checks that must also hold for the value.
     pub(super) found: Box<[(u32, Judged)]>,
+    /// Rules without a pattern, whose checks run for every value.
     pub(super) every: Box<[(u32, Judged)]>,
 }
 
@@ -161,15 +161,22 @@ impl TxGroups {
     }
 }
 
+/// The rules that the values of a slot make candidates.
+#[derive(Debug, Default)]
+struct SlotRules {
+    patterns: Vec<(Literal, u32)>,
+    /// The literals that expressions need.
+    needed: Vec<(AnyOf, u32)>,
+    found: Vec<(u32, Judged)>,
+    every: Vec<(u32, Judged)>,
+}
+
 /// Builds one group.
 #[derive(Debug, Default)]
 pub(super) struct GroupBuilder {
     slots: Vec<Slot>,
-    patterns: Vec<Vec<(Literal, u32)>>,
-    /// The literals that expressions need, by slot as the patterns.
-    needed: Vec<Vec<(AnyOf, u32)>>,
-    /// [`Slot::found`] and [`Slot::every`], by slot as the patterns.
-    judged: Vec<[Vec<(u32, Judged)>; 2]>,
+    /// The rules of each slot.
+    lists: Vec<SlotRules>,
     expressions: Vec<(u8, u32)>,
     numbers: HashMap<(SlotSource, String), u16>,
     always: Vec<Always>,
@@ -197,9 +204,7 @@ impl GroupBuilder {
         let transforms = CompiledTransforms::compile(transforms, limits)?;
         let (found, every) = Default::default();
         self.slots.push(Slot { source, progress, kind, transforms, prefilter: None, found, every });
-        self.patterns.push(Vec::new());
-        self.needed.push(Vec::new());
-        self.judged.push(Default::default());
+        self.lists.push(SlotRules::default());
         self.numbers.insert(key, n);
         Ok(n)
     }
@@ -208,18 +213,20 @@ impl GroupBuilder {
     pub(super) fn add(&mut self, rule: u32, plan: &Plan, sought: bool) {
         match &plan.trigger {
             TxTrigger::Pattern(slot, pattern) => {
-                if let Some(list) = self.patterns.get_mut(usize::from(*slot)) {
-                    list.push((pattern.clone(), rule));
+                if let Some(list) = self.lists.get_mut(usize::from(*slot)) {
+                    list.patterns.push((pattern.clone(), rule));
                 }
             }
             TxTrigger::Value { slot, needed, check, progress } => {
-                let slot = usize::from(*slot);
                 self.expressions.push((*progress, rule));
-                if let (Some(literals), Some(list)) = (needed, self.needed.get_mut(slot)) {
-                    list.push((literals.clone(), rule));
-                }
-                if let (Some(check), Some(lists)) = (check, self.judged.get_mut(slot)) {
-                    lists[usize::from(needed.is_none())].push((rule, *check));
+                let Some(list) = self.lists.get_mut(usize::from(*slot)) else { return };
+                let judged = check.map(|check| (rule, check));
+                match needed {
+                    Some(literals) => {
+                        list.needed.push((literals.clone(), rule));
+                        list.found.extend(judged);
+                    }
+                    None => list.every.extend(judged),
                 }
             }
             TxTrigger::Progress(progress) => {
@@ -234,8 +241,8 @@ impl GroupBuilder {
 
     fn finish(mut self, cache: &mut MatcherCache) -> TxGroup {
         let mut searched = Vec::new();
-        let lists = self.patterns.iter().zip(&self.needed).zip(std::mem::take(&mut self.judged));
-        for (n, (slot, ((patterns, needed), [mut found, every]))) in (0u16..).zip(self.slots.iter_mut().zip(lists)) {
+        for (n, (slot, list)) in (0u16..).zip(self.slots.iter_mut().zip(self.lists)) {
+            let SlotRules { patterns, needed, mut found, every } = list;
             if patterns.is_empty() && needed.is_empty() && every.is_empty() {
                 continue;
             }

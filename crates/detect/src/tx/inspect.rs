@@ -16,6 +16,7 @@ use crate::header::PacketKey;
 use crate::input::{Input, Verdict};
 use crate::inspect::InspectContext;
 use crate::mpm::Scratch;
+use crate::prefilter::Memo;
 use crate::rule::CompiledRule;
 use crate::state::{Match, State};
 use crate::watch::{End, Look, Searched, StepCame, Watch};
@@ -375,25 +376,18 @@ impl<W: Watch> State<W> {
             _ => None,
         };
         let Some(id) = source else {
-            let mut take = |data: &[u8], context: &mut InspectContext<W>| match memo.get(of, data) {
-                Some(known) => out.extend_from_slice(known),
-                None => {
-                    let from = out.len();
-                    slot.candidates(data, rules, look, context, mpm, out);
-                    memo.keep(of, data, out.get(from..).unwrap_or_default());
+            let mut take = |data: &[u8], _: bool, context: &mut InspectContext<W>| {
+                match memo.get(of, data) {
+                    Some(known) => out.extend_from_slice(known),
+                    None => {
+                        let from = out.len();
+                        slot.candidates(data, rules, look, context, mpm, out);
+                        memo.keep(of, data, out.get(from..).unwrap_or_default());
+                    }
                 }
+                false
             };
-            if slot.is_one() {
-                if let Some(f) = whole(cached, slot, view, context, transforms) {
-                    take(f.data, context);
-                }
-            } else {
-                each((one, Some(cached)), slot, view, context, transforms, &mut |data, _, context| {
-                    take(data, context);
-                    false
-                });
-            }
-            return;
+            return each((one, Some(cached)), slot, view, context, transforms, &mut take);
         };
         missed.clear();
         for index in 0.. {
@@ -401,18 +395,18 @@ impl<W: Watch> State<W> {
             let Some(raw) = view.tx.buffer(id, view.dir, index, one) else { break };
             match memo.get(of, raw.data) {
                 Some(known) => out.extend_from_slice(known),
-                None => missed.push(index),
+                None => missed.push((index, Memo::takes(raw.data))),
             }
             if slot.is_one() {
                 break;
             }
         }
-        for &index in missed.iter() {
+        for &(index, kept) in missed.iter() {
             let from = out.len();
             let Some(data) = value(cached, slot, view, context, transforms, one, index) else { continue };
             slot.candidates(data, rules, look, context, mpm, out);
             one.clear();
-            if let Some(raw) = view.tx.buffer(id, view.dir, index, one) {
+            if kept && let Some(raw) = view.tx.buffer(id, view.dir, index, one) {
                 memo.keep(of, raw.data, out.get(from..).unwrap_or_default());
             }
         }
@@ -425,21 +419,12 @@ impl<W: Watch> State<W> {
         let (Some(prefilter), Some(cached)) = (&slot.prefilter, slots.get_mut(usize::from(n))) else { return };
         let place = Searched::Slot(proto, view.dir, n, slot);
         let mut any = false;
-        let mut take = |data: &[u8], context: &mut InspectContext<W>| {
+        each((one, Some(cached)), slot, view, context, transforms, &mut |data, _, context| {
             any = true;
             context.watch.searched(place, Some(data));
             prefilter.scan(data, mpm, out);
-        };
-        if slot.is_one() {
-            if let Some(f) = whole(cached, slot, view, context, transforms) {
-                take(f.data, context);
-            }
-        } else {
-            each((one, Some(cached)), slot, view, context, transforms, &mut |data, _, context| {
-                take(data, context);
-                false
-            });
-        }
+            false
+        });
         if !any {
             context.watch.searched(place, None);
         }

@@ -291,7 +291,8 @@ impl Inspected<'_> {
         })
     }
 
-    /// What makes the rule a candidate, and whether that is a pattern in a buffer that grows. `looks` as in [`Plan::looks`].
+    /// The rule's trigger, and whether its buffer grows, so that the rule becomes a candidate repeatedly. `looks` as in
+    /// [`Plan::looks`].
     fn trigger(&self, draft: &Draft, looks: bool) -> (TxTrigger, bool) {
         let prefilterable = |i: usize| draft.slots.get(i).is_some_and(Option::is_some);
         let priority = |i: usize| self.rule.buffers.get(i).map_or(0, |b| fast_pattern::priority(&b.buffer));

@@ -159,16 +159,6 @@ impl<W: Watch> State<W> {
         let Some((slot, check, _)) = buffer else { return scripts.call(&mut call, None, &context.variables) };
         let Some(def) = view.group.slots.get(usize::from(slot)) else { return false };
         let check = check.and_then(|c| txr.checks.get(usize::from(c)));
-        if def.is_one() {
-            let Some((def, cached)) = slot_of(view, scratch, slot) else { return false };
-            return match whole(cached, def, view, context, transforms) {
-                Some(f) => {
-                    check.is_none_or(|c| c.inspect(f.data, context))
-                        && scripts.call(&mut call, Some(f.data), &context.variables)
-                }
-                None => false,
-            };
-        }
         let mut found = false;
         let TxScratch { one, slots, .. } = scratch;
         let kept = slots.get_mut(usize::from(slot));

@@ -34,6 +34,33 @@ pub(super) struct Cached {
     ends: Vec<usize>,
 }
 
+impl Cached {
+    /// Builds all transformed values of a slot with several, once for one inspection of a transaction.
+    fn build<W>(
+        &mut self,
+        slot: &Slot,
+        id: u8,
+        view: View<'_>,
+        context: &mut InspectContext<W>,
+        transforms: &mut TransformScratch,
+        one: &mut Vec<u8>,
+    ) {
+        let Cached { held, out, ends, .. } = self;
+        if *held != Held::Unknown {
+            return;
+        }
+        *held = Held::Absent;
+        out.clear();
+        ends.clear();
+        for index in 0.. {
+            one.clear();
+            let Some(found) = view.tx.buffer(id, view.dir, index, one) else { break };
+            out.extend_from_slice(slot.transforms.apply(found.data, transforms, context.pcre_scratch()));
+            ends.push(out.len());
+        }
+    }
+}
+
 /// Scratch buffers to inspect transactions; one per worker.
 #[derive(Debug, Default)]
 pub(crate) struct TxScratch {
@@ -43,8 +70,8 @@ pub(crate) struct TxScratch {
     pub(super) waiting: Vec<(u32, u64)>,
     /// The rules that recent values made candidates.
     pub(super) memo: Memo,
-    /// Indices of the values of a slot that are not in `memo`.
-    pub(super) missed: Vec<usize>,
+    /// Indices of the values of a slot that are not in `memo`, and whether it takes them.
+    pub(super) missed: Vec<(usize, bool)>,
     /// Rules whose pattern is in the current packet's payload or stream, sorted. The search covered the rules for a flow
     /// of the protocol `payload_of`.
     in_payload: Vec<u32>,
@@ -139,32 +166,6 @@ pub(super) fn whole<'x, 'v: 'x, W>(
     }
 }
 
-/// Builds all transformed values of a slot with several, once for one inspection of a transaction.
-#[allow(clippy::too_many_arguments)]
-fn build<W>(
-    held: &mut Held,
-    out: &mut Vec<u8>,
-    ends: &mut Vec<usize>,
-    (slot, id): (&Slot, u8),
-    view: View<'_>,
-    context: &mut InspectContext<W>,
-    transforms: &mut TransformScratch,
-    one: &mut Vec<u8>,
-) {
-    if *held != Held::Unknown {
-        return;
-    }
-    *held = Held::Absent;
-    out.clear();
-    ends.clear();
-    for index in 0.. {
-        one.clear();
-        let Some(found) = view.tx.buffer(id, view.dir, index, one) else { break };
-        out.extend_from_slice(slot.transforms.apply(found.data, transforms, context.pcre_scratch()));
-        ends.push(out.len());
-    }
-}
-
 /// A transformed value of a slot, by its index.
 pub(super) fn value<'x, 'v: 'x, W>(
     cached: &'x mut Cached,
@@ -179,8 +180,8 @@ pub(super) fn value<'x, 'v: 'x, W>(
         return whole(cached, slot, view, context, transforms).map(|f| f.data);
     }
     let SlotSource::Buffer(id) = slot.source else { return None };
-    let Cached { held, out, ends, .. } = cached;
-    build(held, out, ends, (slot, id), view, context, transforms, one);
+    cached.build(slot, id, view, context, transforms, one);
+    let Cached { out, ends, .. } = cached;
     let start = index.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied())?;
     out.get(start..*ends.get(index)?)
 }
@@ -188,8 +189,8 @@ pub(super) fn value<'x, 'v: 'x, W>(
 /// Receives a value of a slot, and whether the buffer ends with it; returns true to stop.
 pub(super) type Take<'t, W> = dyn FnMut(&[u8], bool, &mut InspectContext<W>) -> bool + 't;
 
-/// Calls `f` with each value of a multi-valued slot, and whether the buffer ends with it, until `f` returns true. `kept`
-/// caches transformed values for the next rule of the same inspection.
+/// Calls `f` with each value of a slot, and whether the buffer ends with it, until `f` returns true. `kept` caches values
+/// for the next rule of the same inspection.
 pub(super) fn each<W>(
     (one, kept): (&mut Vec<u8>, Option<&mut Cached>),
     slot: &Slot,
@@ -198,6 +199,12 @@ pub(super) fn each<W>(
     transforms: &mut TransformScratch,
     f: &mut Take<'_, W>,
 ) {
+    if slot.is_one() {
+        if let Some(found) = kept.and_then(|cached| whole(cached, slot, view, context, transforms)) {
+            f(found.data, found.end, context);
+        }
+        return;
+    }
     let mut give = |data: &[u8], end: bool, context: &mut InspectContext<W>| {
         if slot.transforms.is_empty() {
             f(data, end, context)
@@ -209,11 +216,11 @@ pub(super) fn each<W>(
     let files = view.tx.base().files.of(view.dir);
     match slot.source {
         SlotSource::Buffer(id) => {
-            if let Some(Cached { held, out, ends, .. }) = kept.filter(|_| !slot.transforms.is_empty()) {
-                build(held, out, ends, (slot, id), view, context, transforms, one);
+            if let Some(cached) = kept.filter(|_| !slot.transforms.is_empty()) {
+                cached.build(slot, id, view, context, transforms, one);
                 let mut start = 0;
-                for &end in ends.iter() {
-                    if f(out.get(start..end).unwrap_or(&[]), true, context) {
+                for &end in &cached.ends {
+                    if f(cached.out.get(start..end).unwrap_or(&[]), true, context) {
                         return;
                     }
                     start = end;

@@ -44,7 +44,7 @@ pub(crate) use remote::{Reach, reach};
 pub(crate) use ssh::ssh;
 pub(crate) use stream::stream;
 pub(crate) use tenants::{Mappings, Selector, TenantSettings, VLAN_MAX, tenant_config, tenants, vlan_id};
-pub(crate) use tls::{JaWants, certificate_folder, tls};
+pub(crate) use tls::{JaWants, certificate_folder, fingerprints, tls};
 pub(crate) use web::{WebSettings, web};
 
 use margay_config::{Config, ConfigError};

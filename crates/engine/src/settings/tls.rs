@@ -46,8 +46,11 @@ pub(crate) fn tls(config: &Config, wants: JaWants) -> Result<TlsConfig, ConfigEr
     })
 }
 
-/// yes, no, or auto: if rules, logs or scripts use them.
-fn fingerprints(config: &Config, key: &str, wanted: bool) -> Result<bool, ConfigError> {
+/// yes, no, or auto: if they are `wanted`, because rules, logs or scripts use them.
+///
+/// # Errors
+/// An invalid value.
+pub(crate) fn fingerprints(config: &Config, key: &str, wanted: bool) -> Result<bool, ConfigError> {
     let path = format!("{TLS}.{key}");
     match config.get(&path) {
         None | Some("" | "auto") => Ok(wanted),

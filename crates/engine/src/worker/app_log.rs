@@ -11,6 +11,7 @@ use margay_packet::Packet;
 use super::app::{DIRECTIONS, names};
 use super::app_feed::is_over;
 use super::engines::Engine;
+use super::fileinfo::towards;
 use super::log::{HeldVars, addresses};
 use super::scripts::{self, ScriptContext};
 use super::{FlowExt, Stages};
@@ -201,9 +202,7 @@ impl Stages {
         }
         // Anomalies show the addresses of the packet that revealed them.
         let vars = about.vars(self.detect.as_ref());
-        let header = about.header(&vars, self.file.as_deref());
-        let of_packet = Header::of(about.packet);
-        let header = Header { addresses: of_packet.addresses, ether: of_packet.ether, ..header };
+        let header = about.header(&vars, self.file.as_deref()).with_ends_of(about.packet);
         let base = tx.base_mut();
         let id = base.id;
         for n in base.events.take_new() {
@@ -265,13 +264,9 @@ impl Stages {
             if !alone && options.iter().all(|o| of.direction(o) != way) {
                 continue;
             }
-            let header = if protocol.is_some_and(|p| p.packet_addresses) {
-                let of_packet = Header::of(about.packet);
-                Header { addresses: of_packet.addresses, ether: of_packet.ether, ..header }
-            } else if way == Direction::ToClient {
-                header.reversed()
-            } else {
-                header
+            let header = match protocol {
+                Some(p) if p.packet_addresses => header.with_ends_of(about.packet),
+                _ => towards(&header, way),
             };
             self.outputs.app(&AppEvent {
                 kind,

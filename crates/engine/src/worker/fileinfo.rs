@@ -91,7 +91,7 @@ impl AppStage {
 }
 
 /// A flow's header, changed to that of a direction.
-fn towards<'a>(header: &Header<'a>, way: Direction) -> Header<'a> {
+pub(super) fn towards<'a>(header: &Header<'a>, way: Direction) -> Header<'a> {
     if way == Direction::ToClient { header.reversed() } else { *header }
 }
 

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use margay_app::script::Answer;
 use margay_packet::{Packet, PacketSource, Time};
 
-use crate::json::Json;
+use crate::json::{Json, digits, ip};
 use crate::names;
 
 pub use ether::Ether;
@@ -52,6 +52,17 @@ impl Addresses {
     /// Swaps source and destination.
     pub const fn reversed(self) -> Self {
         Addresses { src: self.dst, sport: self.dport, dst: self.src, dport: self.sport, proto: self.proto }
+    }
+
+    /// Appends `SOURCE:PORT -> DESTINATION:PORT`, as lines of text have it.
+    pub(crate) fn line(&self, out: &mut Vec<u8>) {
+        ip(out, self.src);
+        out.push(b':');
+        digits(out, u64::from(self.sport));
+        out.extend_from_slice(b" -> ");
+        ip(out, self.dst);
+        out.push(b':');
+        digits(out, u64::from(self.dport));
     }
 }
 
@@ -154,6 +165,12 @@ impl<'a> Header<'a> {
     /// The header with source and destination swapped.
     pub fn reversed(self) -> Self {
         Header { addresses: self.addresses.map(Addresses::reversed), ether: self.ether.reversed(), ..self }
+    }
+
+    /// The header with the addresses of a packet instead of its own.
+    pub fn with_ends_of(self, packet: &'a Packet<'a>) -> Self {
+        let Header { addresses, ether, .. } = Header::of(packet);
+        Header { addresses, ether, ..self }
     }
 
     /// The header of an event about `packet`. The caller adds flow, interface, file and variables.

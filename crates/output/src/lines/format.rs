@@ -1,5 +1,7 @@
 //! `customformat`: a line's text with places for values.
 
+use crate::time::split_at_conversion;
+
 /// A part of a line.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Part {
@@ -25,20 +27,18 @@ impl Format {
     pub fn parse(text: &str) -> Result<Format, String> {
         let mut parts = Vec::new();
         let mut rest = text;
-        while let Some(at) = rest.find('%') {
-            let (before, after) = rest.split_at(at);
+        while let Some((before, conversion, after)) = split_at_conversion(rest) {
             push(&mut parts, before);
-            rest = after.get(1..).unwrap_or_default();
-            let mut arg = None;
-            if let Some(inner) = rest.strip_prefix('{') {
-                let Some((name, after)) = inner.split_once('}').filter(|(name, _)| !name.is_empty()) else {
-                    return Err(format!("customformat: \"%{rest}\" needs a text in braces"));
+            rest = after;
+            let (mut letter, mut arg) = (conversion.chars().nth(1), None);
+            if letter == Some('{') {
+                let Some((name, after)) = rest.split_once('}').filter(|(name, _)| !name.is_empty()) else {
+                    return Err(format!("customformat: \"%{{{rest}\" needs a text in braces"));
                 };
                 arg = Some(name.to_owned());
-                rest = after;
+                letter = after.chars().next();
+                rest = after.get(letter.map_or(0, char::len_utf8)..).unwrap_or_default();
             }
-            let letter = rest.chars().next();
-            rest = rest.get(letter.map_or(0, char::len_utf8)..).unwrap_or_default();
             match letter {
                 Some('%') => push(&mut parts, "%"),
                 Some('t') => parts.push(Part::Time(arg.unwrap_or_else(|| "%D-%H:%M:%S".into()))),

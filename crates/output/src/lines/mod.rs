@@ -147,18 +147,6 @@ impl Values<'_> {
         (self.get)(what, None) == Some(Answer::Bool(true))
     }
 
-    /// Appends client, arrow and server.
-    fn ends(&self, out: &mut Vec<u8>) {
-        let a = &self.addresses;
-        ip(out, a.src);
-        out.push(b':');
-        digits(out, u64::from(a.sport));
-        out.extend_from_slice(b" -> ");
-        ip(out, a.dst);
-        out.push(b':');
-        digits(out, u64::from(a.dport));
-    }
-
     fn http(&self, out: &mut Vec<u8>, clock: &mut Clock, extended: bool) {
         const BETWEEN: &[u8] = b"[**]";
         let value = |out: &mut Vec<u8>, what: &str, arg: Option<&[u8]>, missing: &str| {
@@ -195,13 +183,13 @@ impl Values<'_> {
             out.extend_from_slice(b" bytes");
             out.extend_from_slice(BETWEEN);
         }
-        self.ends(out);
+        self.addresses.line(out);
     }
 
     fn tls(&self, out: &mut Vec<u8>, clock: &mut Clock, extended: bool) {
         clock.fast(out, self.event.header.time);
         out.push(b' ');
-        self.ends(out);
+        self.addresses.line(out);
         out.extend_from_slice(b"  TLS:");
         self.named(out, "Subject", "subject");
         self.named(out, "Issuerdn", "issuer");
@@ -246,9 +234,7 @@ impl Values<'_> {
                     out.extend_from_slice(format!("{:06}", self.event.header.time.subsec_micros()).as_bytes());
                 }
                 Part::Value(letter, arg) => {
-                    let from = out.len();
-                    self.value(out, kind, *letter, arg.as_deref().map(str::as_bytes));
-                    if out.len() == from && !self.is_empty_field(kind, *letter, arg.as_deref()) {
+                    if !self.value(out, kind, *letter, arg.as_deref().map(str::as_bytes)) {
                         out.push(b'-');
                     }
                 }
@@ -256,49 +242,50 @@ impl Values<'_> {
         }
     }
 
-    /// Whether the value is a header field without a value: nothing stands for it, and not a dash.
-    fn is_empty_field(&self, kind: LineKind, letter: char, arg: Option<&str>) -> bool {
-        let what = match letter {
-            'i' => "request_header",
-            'o' => "response_header",
-            _ => return false,
-        };
-        kind == LineKind::Http && self.text(what, arg.map(str::as_bytes)).is_some()
-    }
-
-    fn value(&self, out: &mut Vec<u8>, kind: LineKind, letter: char, arg: Option<&[u8]>) {
+    /// Appends a value by its letter. Returns whether there is one; only the field of a header may be empty.
+    fn value(&self, out: &mut Vec<u8>, kind: LineKind, letter: char, arg: Option<&[u8]>) -> bool {
         let a = &self.addresses;
+        let from = out.len();
         match letter {
-            'a' => return ip(out, a.src),
-            'A' => return ip(out, a.dst),
-            'p' => return digits(out, u64::from(a.sport)),
-            'P' => return digits(out, u64::from(a.dport)),
+            'a' => ip(out, a.src),
+            'A' => ip(out, a.dst),
+            'p' => digits(out, u64::from(a.sport)),
+            'P' => digits(out, u64::from(a.dport)),
+            _ if kind == LineKind::Http => return self.http_value(out, letter, arg),
+            'n' => self.plain(out, "sni"),
+            'f' => self.plain(out, "fingerprint"),
+            's' => self.plain(out, "subject"),
+            'i' => self.plain(out, "issuer"),
+            'v' => self.custom_named(out, "VERSION", "version"),
+            'd' => self.custom_named(out, "NOTBEFORE", "not_before"),
+            'D' => self.custom_named(out, "NOTAFTER", "not_after"),
+            'E' => self.tls_extended(out),
             _ => {}
         }
-        let what = match (kind, letter) {
-            (LineKind::Http, 'h') => "host",
-            (LineKind::Http, 'H') => "protocol",
-            (LineKind::Http, 'm') => "method",
-            (LineKind::Http, 'u') => "uri",
-            (LineKind::Http, 's') => "status",
-            (LineKind::Http, 'B') => "length",
-            (LineKind::Http, 'i') if arg.is_some() => "request_header",
-            (LineKind::Http, 'o') if arg.is_some() => "response_header",
-            (LineKind::Tls, 'n') => "sni",
-            (LineKind::Tls, 'f') => "fingerprint",
-            (LineKind::Tls, 's') => "subject",
-            (LineKind::Tls, 'i') => "issuer",
-            (LineKind::Tls, 'v') => return self.custom_named(out, "VERSION", "version"),
-            (LineKind::Tls, 'd') => return self.custom_named(out, "NOTBEFORE", "not_before"),
-            (LineKind::Tls, 'D') => return self.custom_named(out, "NOTAFTER", "not_after"),
-            (LineKind::Tls, 'E') => return self.tls_extended(out),
-            _ => return,
+        out.len() > from
+    }
+
+    /// As [`Self::value`], of an HTTP request.
+    fn http_value(&self, out: &mut Vec<u8>, letter: char, arg: Option<&[u8]>) -> bool {
+        let (what, field) = match letter {
+            'h' => ("host", false),
+            'H' => ("protocol", false),
+            'm' => ("method", false),
+            'u' => ("uri", false),
+            's' => ("status", false),
+            'B' => ("length", false),
+            'i' if arg.is_some() => ("request_header", true),
+            'o' if arg.is_some() => ("response_header", true),
+            _ => return false,
         };
-        match self.text(what, arg) {
-            Some(b) if kind == LineKind::Http => quoted(out, &b),
-            Some(b) => printable(out, &b),
-            None => {}
-        }
+        let value = self.text(what, arg);
+        quoted(out, value.as_deref().unwrap_or_default());
+        value.is_some_and(|v| field || !v.is_empty())
+    }
+
+    /// Appends a value alone.
+    fn plain(&self, out: &mut Vec<u8>, what: &str) {
+        printable(out, &self.text(what, None).unwrap_or_default());
     }
 
     /// Appends `NAME='value'`. A session without a certificate has the first second of 1970 as its dates.

@@ -85,7 +85,7 @@ impl Shared {
         match self.settings.kind {
             SinkKind::Syslog if self.settings.path.as_os_str().is_empty() => PathBuf::from(SYSLOG_SOCKET),
             SinkKind::Remote => self.settings.remote.as_ref().map_or_else(PathBuf::new, |r| r.name().into()),
-            SinkKind::Regular => expand(&self.settings.path, &mut self.clock, now),
+            SinkKind::Regular => expand(&self.settings.path, &self.clock, now),
             _ => self.settings.path.clone(),
         }
     }
