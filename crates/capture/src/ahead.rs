@@ -6,8 +6,9 @@ use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-use crate::buffer::READ_AHEAD;
-
+/// Bytes of one read from the source. Larger reads are not faster, and push packets out of the caches before they are
+/// inspected.
+pub(crate) const READ_AHEAD: usize = 1 << 20;
 /// Free bytes at the start of each buffer, for a partial record at the end of the previous one.
 pub(crate) const HEADROOM: usize = 64 << 10;
 /// Most full buffers that wait.

@@ -3,11 +3,7 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use crate::ahead::{HEADROOM, ReadAhead};
-
-/// Bytes of one read from the source. Larger reads are not faster, and push packets out of the caches before they are
-/// inspected.
-pub(crate) const READ_AHEAD: usize = 1 << 20;
+use crate::ahead::{HEADROOM, READ_AHEAD, ReadAhead};
 
 /// The largest buffer; a record that does not fit is broken.
 pub(crate) const MAX_BUFFER: usize = 32 << 20;

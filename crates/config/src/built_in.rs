@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::ConfigError;
-use crate::tree::Config;
+use crate::tree::{BUILT_IN, Config};
 
 /// The shipped configuration, as a file.
 pub const CONFIGURATION: &str = include_str!("../../../etc/margay.yaml");
@@ -13,9 +13,6 @@ pub const CONFIGURATION: &str = include_str!("../../../etc/margay.yaml");
 pub const CLASSIFICATION: &str = include_str!("../../../etc/classification.config");
 /// The shipped systems of references (`reference.config`).
 pub const REFERENCES: &str = include_str!("../../../etc/reference.config");
-
-/// The name of the built-in configuration in messages. No file has this name.
-pub(crate) const NAME: &str = "<built-in>";
 
 /// Settings that replace those of the shipped configuration if no configuration is named. The run then writes only to its log
 /// folder (the current folder, or that of `-l`), and reads only files that the command line names.
@@ -39,12 +36,12 @@ impl Config {
         for setting in sets {
             config.set(setting)?;
         }
-        config.read_str(CONFIGURATION, NAME)?;
-        config.read_str(INSTEAD, NAME)?;
+        config.read_str(CONFIGURATION, BUILT_IN)?;
+        config.read_str(INSTEAD, BUILT_IN)?;
         let folder = config.get("default-rule-path").map(PathBuf::from).unwrap_or_default();
         let there = config.node("rule-files").is_some_and(|n| n.values().any(|file| folder.join(file).exists()));
         if !there && !sets.iter().any(|s| s.starts_with("rule-files")) {
-            config.read_str("%YAML 1.1\n---\nrule-files: []\n", NAME)?;
+            config.read_str("%YAML 1.1\n---\nrule-files: []\n", BUILT_IN)?;
         }
         // Overriding its own defaults is not worth a note.
         config.notes.clear();
@@ -56,7 +53,7 @@ impl Config {
 
     /// Whether no file was named: [`Config::built_in`].
     pub fn is_built_in(&self) -> bool {
-        self.files.get(1).is_some_and(|f| &**f == NAME)
+        self.files.get(1).is_some_and(|f| &**f == BUILT_IN)
     }
 
     /// The folder of the main file; `None` if the configuration is built in or was read from text.

@@ -1,7 +1,7 @@
 //! The table of command line options, for the parser, the help and the start's notices.
 
-use crate::cli::{Capture, RunOptions};
 use crate::keys::Effect;
+use crate::run_options::{Capture, RunOptions};
 
 /// The value of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

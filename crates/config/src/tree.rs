@@ -2,11 +2,18 @@
 
 use crate::error::{ConfigError, Note, Place};
 use crate::typed;
-use crate::watch::Watch;
 use crate::yaml::MAX_DEPTH;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Arc;
+
+mod watch;
+
+pub use watch::Reads;
+use watch::Watch;
+
+/// The name of the built-in configuration in messages. No file has this name.
+pub(crate) const BUILT_IN: &str = "<built-in>";
 
 /// Limit of the nodes in a configuration: all files together, with aliases expanded.
 const MAX_NODES: usize = 1_000_000;
@@ -75,7 +82,7 @@ impl Config {
     /// listed.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         // The first stands for the command line.
-        self.files.iter().skip(1).map(|f| &**f).filter(|f| *f != crate::built_in::NAME)
+        self.files.iter().skip(1).map(|f| &**f).filter(|f| *f != BUILT_IN)
     }
 
     /// The top of the tree.

@@ -6,7 +6,7 @@ use std::path::Path;
 #[allow(clippy::unwrap_used, reason = "a test fails by it")]
 fn the_reference_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
-    let wanted = margay_config::keys::reference();
+    let wanted = margay_config::reference::reference();
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, &wanted).unwrap();
     }

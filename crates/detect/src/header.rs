@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn ranges_are_inclusive() {
-        let set = AddressSet { v4: vec![(10, 20), (30, 30)], v6: vec![(5, 6)], any: false };
+        let set = AddressSet { v4: vec![(10, 20), (30, 30)], v6: vec![(5, 6)], any: false, negated: false };
         for (v, want) in [(9, false), (10, true), (20, true), (21, false), (30, true), (31, false)] {
             assert_eq!(contains(&set, IpAddr::V4(v.into())), want, "{v}");
         }
@@ -495,7 +495,7 @@ mod tests {
     #[test]
     fn equal_sets_share_a_number() {
         let mut b = SetsBuilder::new();
-        let set = AddressSet { v4: vec![(1, 2)], v6: vec![], any: false };
+        let set = AddressSet { v4: vec![(1, 2)], v6: vec![], any: false, negated: false };
         assert_eq!(b.addresses(&AddressSet { any: true, ..Default::default() }), Some(ANY));
         assert_eq!(b.addresses(&set), Some(1));
         assert_eq!(b.addresses(&set.clone()), Some(1));
@@ -506,7 +506,7 @@ mod tests {
     #[test]
     fn misfits_are_what_does_not_fit() {
         let mut b = SetsBuilder::new();
-        let set = |a: u32| AddressSet { v4: vec![(a, a)], v6: vec![], any: false };
+        let set = |a: u32| AddressSet { v4: vec![(a, a)], v6: vec![], any: false, negated: false };
         let (src, dst) = (b.addresses(&set(1)).unwrap(), b.addresses(&set(2)).unwrap());
         let dport = b.ports(&PortSet { ranges: vec![(80, 80)], any: false }).unwrap();
         let sets = b.finish();
@@ -551,7 +551,7 @@ mod tests {
     #[test]
     fn the_cache_is_of_one_packet() {
         let mut b = SetsBuilder::new();
-        let id = b.addresses(&AddressSet { v4: vec![(1, 2)], v6: vec![], any: false }).unwrap();
+        let id = b.addresses(&AddressSet { v4: vec![(1, 2)], v6: vec![], any: false, negated: false }).unwrap();
         let sets = b.finish();
         let mut cache = SetCache::default();
         for (a, want) in [(1u32, true), (3, false), (2, true)] {

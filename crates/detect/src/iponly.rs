@@ -250,7 +250,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn set(v4: &[(u32, u32)]) -> AddressSet {
-        AddressSet { v4: v4.to_vec(), v6: vec![], any: false }
+        AddressSet { v4: v4.to_vec(), v6: vec![], any: false, negated: false }
     }
 
     fn any() -> AddressSet {
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn families_do_not_mix() {
-        let of_v6 = AddressSet { v4: vec![], v6: vec![(1, 5)], any: false };
+        let of_v6 = AddressSet { v4: vec![], v6: vec![(1, 5)], any: false, negated: false };
         let t = IpOnly::new(&[of(0, of_v6, any()), of(1, any(), set(&[(1, 5)])), of(2, any(), any())]);
         assert_eq!(found(&t, v4(3), v4(9)), [2]);
         assert_eq!(found(&t, v6(3), v6(3)), [2, 0]);

@@ -2,9 +2,7 @@
 //!
 //! The kinds follow the Suricata manual's "Rule Types and Categorization" and the output of `--engine-analysis`.
 
-use margay_rules::ast::{
-    AddressSet, Arrow, BitOp, BufferCheck, Check, Effect, FlowCheck, LuaAt, Protocol, Rule, Value, XBitTrack,
-};
+use margay_rules::ast::{Arrow, BitOp, BufferCheck, Check, Effect, FlowCheck, LuaAt, Protocol, Rule, Value, XBitTrack};
 
 /// The kind of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -156,58 +154,6 @@ fn anchored(rule: &Rule) -> bool {
     })
 }
 
-/// Whether a set is written with a negation. The tree has only ranges, so this reads the rule's text. For a negation
-/// inside a variable it falls back on size: a set with more than half of all addresses counts as negated.
-fn negated(set: &AddressSet, text: Option<&str>) -> bool {
-    if set.any {
-        return false;
-    }
-    match text {
-        Some(t) if t.contains('!') => return true,
-        Some(t) if !t.contains('$') => return false,
-        _ => {}
-    }
-    let v4: u64 = set.v4.iter().map(|&(a, b)| u64::from(b.saturating_sub(a)) + 1).sum();
-    let v6_wide = set.v6.iter().any(|&(a, b)| b.saturating_sub(a) >= 1 << 126 && b - a < u128::MAX);
-    (v4 > 1 << 31 && v4 < 1 << 32) || v6_wide
-}
-
-/// The source and destination fields of a rule's text.
-fn address_fields(text: &str) -> (Option<&str>, Option<&str>) {
-    // Lists contain spaces, so only spaces outside brackets separate fields, up to the options.
-    let mut fields = [None; 7];
-    let (mut n, mut depth, mut start) = (0, 0u32, None);
-    for (i, c) in text.char_indices() {
-        match c {
-            '[' => depth += 1,
-            ']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        let space = c.is_whitespace() && depth == 0;
-        match (space, start) {
-            (true, Some(s)) => {
-                if let Some(f) = fields.get_mut(n) {
-                    *f = text.get(s..i);
-                }
-                n += 1;
-                start = None;
-            }
-            (false, None) => start = Some(i),
-            _ => {}
-        }
-        if n == fields.len() {
-            break;
-        }
-    }
-    (fields[2], fields[5])
-}
-
-/// Whether an address of the rule's header is negated.
-fn has_negated_address(rule: &Rule) -> bool {
-    let (src, dst) = address_fields(&rule.text);
-    negated(&rule.src, src) || negated(&rule.dst, dst)
-}
-
 /// The kind of `rule`.
 pub(crate) fn kind(rule: &Rule) -> RuleKind {
     let app_protocol = matches!(rule.protocol, Protocol::App(_));
@@ -274,7 +220,7 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
         let addresses =
             rule.checks.iter().all(|c| matches!(needs(c), Needs::Nothing) || matches!(c, Check::XBit { .. }));
         return match addresses && !changing {
-            true if has_negated_address(rule) => RuleKind::LikeIpOnly,
+            true if rule.src.negated || rule.dst.negated => RuleKind::LikeIpOnly,
             true => RuleKind::IpOnly,
             false => RuleKind::Packet,
         };
@@ -296,6 +242,7 @@ mod tests {
         let mut ctx = margay_rules::Context::default();
         ctx.addresses.insert("OUTSIDE".into(), "!10.0.0.0/8".into());
         ctx.addresses.insert("INSIDE".into(), "10.0.0.0/8".into());
+        ctx.addresses.insert("PART".into(), "[10.0.0.0/8,!10.1.0.0/16]".into());
         for (addresses, negates) in [
             ("10.0.0.0/8", false),
             ("!10.0.0.0/8", true),
@@ -303,6 +250,10 @@ mod tests {
             ("[::/1,0.0.0.0/1]", false),
             ("$INSIDE", false),
             ("$OUTSIDE", true),
+            ("$PART", true),
+            ("[192.0.2.0/24,$OUTSIDE]", true),
+            ("!$OUTSIDE", true),
+            ("[!192.0.2.1,any]", true),
         ] {
             let text = format!("alert ip {addresses} any -> any any (sid:1;)");
             let rule = margay_rules::load_str(&text, "t", &ctx).rules.pop().expect("loads");

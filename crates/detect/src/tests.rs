@@ -211,8 +211,8 @@ fn workers_share_rules() {
 /// A packet that fits both directions of a `<>` rule matches twice. With equal ends there is only one direction.
 #[test]
 fn both_ways_are_two_rules() {
-    let net = AddressSet { v4: vec![(0x0a00_0001, 0x0a00_0002)], v6: vec![], any: false };
-    let one = AddressSet { v4: vec![(0x0a00_0001, 0x0a00_0001)], v6: vec![], any: false };
+    let net = AddressSet { v4: vec![(0x0a00_0001, 0x0a00_0002)], v6: vec![], any: false, negated: false };
+    let one = AddressSet { v4: vec![(0x0a00_0001, 0x0a00_0001)], v6: vec![], any: false, negated: false };
     let mut twice = rule(1, Action::Alert, Protocol::Ip);
     (twice.arrow, twice.dst) = (Arrow::Both, net);
     let mut once = rule(2, Action::Alert, Protocol::Ip);
@@ -509,9 +509,9 @@ fn any_addresses() -> impl Strategy<Value = AddressSet> {
     let host = |a: u8| u32::from(Ipv4Addr::new(10, 0, 0, a));
     prop_oneof![
         4 => Just(everywhere()),
-        1 => Just(AddressSet { v4: vec![(host(1), host(1))], v6: vec![], any: false }),
-        1 => Just(AddressSet { v4: vec![(host(0), host(255))], v6: vec![], any: false }),
-        1 => Just(AddressSet { v4: vec![(0, host(1) - 1), (host(2), u32::MAX)], v6: vec![], any: false }),
+        1 => Just(AddressSet { v4: vec![(host(1), host(1))], v6: vec![], any: false, negated: false }),
+        1 => Just(AddressSet { v4: vec![(host(0), host(255))], v6: vec![], any: false, negated: false }),
+        1 => Just(AddressSet { v4: vec![(0, host(1) - 1), (host(2), u32::MAX)], v6: vec![], any: false, negated: false }),
     ]
 }
 

@@ -442,7 +442,7 @@ mod tests {
         let t = one(RuleThresholds {
             suppress: vec![Suppress {
                 track: Track::Either,
-                addresses: AddressSet { v4: vec![(2, 2)], v6: vec![], any: false },
+                addresses: AddressSet { v4: vec![(2, 2)], v6: vec![], any: false, negated: false },
             }],
             ..Default::default()
         });

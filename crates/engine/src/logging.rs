@@ -7,7 +7,7 @@ use margay_detect::DetectConfig;
 use margay_detect::pcre::{Pcre, PcreLimits, PcreResult, PcreScratch};
 use margay_output::error;
 use margay_output::log::{Level, LineFilter, LogOutput, LogTarget, init};
-use margay_output::settings::Facility;
+use margay_output::priority::Facility;
 
 use crate::Failed;
 

@@ -25,9 +25,11 @@ mod error;
 mod host;
 mod native;
 pub mod pattern;
+mod registered;
 mod running;
 mod sandbox;
 mod script;
+mod settings;
 mod source;
 mod value;
 
@@ -37,8 +39,9 @@ pub const STACK: usize = 8 << 20;
 
 pub use error::{ErrorKind, LuaError};
 pub use host::{Host, HostError, NoHost, Subject};
+pub use registered::Registered;
 pub use running::{running, thread_mark};
-pub use sandbox::{Limits, Log, LogLevel, Mode, Settings};
-pub use script::{Needs, Registered, Script, TRANSFORM_ARGS_MAX};
+pub use script::{Needs, Script, TRANSFORM_ARGS_MAX};
+pub use settings::{Limits, Log, LogLevel, Mode, Settings};
 pub use source::{SOURCE_MAX, Source};
 pub use value::Value;

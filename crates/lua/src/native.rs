@@ -12,7 +12,7 @@ use sha2::Sha256;
 use crate::budget::{BYTES, Budget, STEPS};
 use crate::error::ErrorKind;
 use crate::pattern::{Capture, Matcher, PatternError, has_specials};
-use crate::sandbox::{Log, LogLevel, Settings};
+use crate::settings::{Log, LogLevel, Settings};
 
 /// State that the functions share.
 pub(crate) struct Shared {

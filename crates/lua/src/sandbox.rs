@@ -1,7 +1,6 @@
 //! Lua states: their content and their limits.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, VmState};
@@ -9,100 +8,8 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Vm
 use crate::budget::Budget;
 use crate::error::LuaError;
 use crate::native::{self, Shared};
-use crate::script::Registered;
-
-/// The level of a script's message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum LogLevel {
-    Error,
-    Warning,
-    Notice,
-    Info,
-    Perf,
-    Config,
-    Debug,
-}
-
-impl LogLevel {
-    pub(crate) const ALL: [LogLevel; 7] = [
-        LogLevel::Error,
-        LogLevel::Warning,
-        LogLevel::Notice,
-        LogLevel::Info,
-        LogLevel::Perf,
-        LogLevel::Config,
-        LogLevel::Debug,
-    ];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            LogLevel::Error => "error",
-            LogLevel::Warning => "warning",
-            LogLevel::Notice => "notice",
-            LogLevel::Info => "info",
-            LogLevel::Perf => "perf",
-            LogLevel::Config => "config",
-            LogLevel::Debug => "debug",
-        }
-    }
-}
-
-/// The log of scripts.
-pub type Log = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
-
-/// Limits of a script.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes in addition to an empty state (`security.lua.max-bytes`).
-    pub bytes: usize,
-    /// Instructions of one call (`security.lua.max-instructions`).
-    pub instructions: u64,
-    /// Time limit of one call, checked only after many instructions.
-    pub time: Duration,
-}
-
-impl Limits {
-    /// Default limits of rule scripts.
-    pub const RULES: Limits = Limits { bytes: 500_000, instructions: 500_000, time: Duration::from_secs(1) };
-    /// Limits of scripts that write logs.
-    pub const OUTPUT: Limits = Limits { bytes: 256 << 20, instructions: 100_000_000, time: Duration::from_secs(10) };
-}
-
-/// What a script can access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Only the sandbox's functions.
-    Sandbox,
-    /// All of Lua, including files and Lua modules (`security.lua.allow-restricted-functions`, scripts that write logs).
-    Open,
-}
-
-/// How scripts are run.
-#[derive(Clone)]
-pub struct Settings {
-    /// Their limits.
-    pub limits: Limits,
-    /// What they can access.
-    pub mode: Mode,
-    /// The log of their messages.
-    pub log: Log,
-    /// The log folder, for `suricata.config`.
-    pub log_path: Option<String>,
-}
-
-impl Default for Settings {
-    /// The sandbox with the limits of rules, and without a log.
-    fn default() -> Self {
-        Settings { limits: Limits::RULES, mode: Mode::Sandbox, log: Arc::new(|_, _| {}), log_path: None }
-    }
-}
-
-impl std::fmt::Debug for Settings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings").field("limits", &self.limits).field("mode", &self.mode).finish_non_exhaustive()
-    }
-}
+use crate::registered::Registered;
+use crate::settings::{Mode, Settings};
 
 /// Locks the script's registrations; the lock is never contended.
 pub(crate) fn locked(list: &Mutex<Registered>) -> std::sync::MutexGuard<'_, Registered> {

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use crate::help::print;
-use crate::pages::{Choice, Page, all};
+use crate::pages::{Choice, Page};
+use crate::print::print;
 
 pub(crate) const HELP: &str = "\
 Usage: margay completions SHELL
@@ -21,10 +21,10 @@ Examples:
   margay completions fish > /usr/share/fish/vendor_completions.d/margay.fish
 ";
 
-/// Serves `margay completions`.
-pub(crate) fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+/// Serves `margay completions`; `commands` has all of them.
+pub(crate) fn run(args: impl Iterator<Item = OsString>, commands: fn() -> Vec<Page>) -> ExitCode {
     let words: Vec<String> = args.map(|a| a.to_string_lossy().into_owned()).collect();
-    let pages = all();
+    let pages = commands();
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["bash"] => print(&bash(&pages)),
         ["zsh"] => print(&zsh(&pages)),
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn every_option_is_in_each() {
-        let pages = all();
+        let pages = crate::commands();
         let (bash, zsh, fish) = (bash(&pages), zsh(&pages), fish(&pages));
         for page in &pages {
             let (bash, fish): (Vec<&str>, Vec<&str>) = (

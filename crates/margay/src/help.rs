@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use margay_config::keys::{self, Effect};
 
 use crate::man;
-use crate::pages::{Page, all};
+use crate::pages::Page;
+use crate::print::print;
 
 pub(crate) const HELP: &str = "\
 Usage: margay help [TOPIC]
@@ -26,26 +26,19 @@ describes the options of a run, as --help does.
   -h, --help  this text
 ";
 
-/// Writes to standard output. A reader that closed the pipe is no error.
-pub(crate) fn print(text: &str) -> ExitCode {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    ExitCode::SUCCESS
-}
-
-/// Serves `margay help`.
-pub(crate) fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+/// Serves `margay help`; `commands` has all of them.
+pub(crate) fn run(args: impl Iterator<Item = OsString>, commands: fn() -> Vec<Page>) -> ExitCode {
     let words: Vec<String> = args.map(|a| a.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         [] => print(&margay_config::help()),
         ["-h" | "--help"] => print(HELP),
-        ["man", "--all", dir] => write_all(Path::new(dir)),
-        ["man", command @ ..] if command.len() < 2 => match man::page(command.first().unwrap_or(&""), &all()) {
+        ["man", "--all", dir] => write_all(Path::new(dir), &commands()),
+        ["man", command @ ..] if command.len() < 2 => match man::page(command.first().unwrap_or(&""), &commands()) {
             Some((_, text)) => print(&text),
             None => wrong(&format!("there is no command '{}'", command.join(" "))),
         },
-        topic => match explain(topic) {
+        topic => match explain(topic, &commands()) {
             Some(text) => print(&text),
             // The engine explains keywords, and reports unknown ones.
             None if topic.len() == 1 && !topic.concat().starts_with('-') => {
@@ -61,11 +54,10 @@ fn wrong(what: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn write_all(dir: &Path) -> ExitCode {
-    let pages = all();
+fn write_all(dir: &Path, pages: &[Page]) -> ExitCode {
     let mut commands: Vec<&str> = pages.iter().map(|p| p.words.first().map_or("", String::as_str)).collect();
     commands.dedup();
-    for (name, text) in commands.iter().filter_map(|c| man::page(c, &pages)) {
+    for (name, text) in commands.iter().filter_map(|c| man::page(c, pages)) {
         let file = dir.join(name);
         if let Err(e) = std::fs::write(&file, text) {
             eprintln!("margay help: cannot write {}: {e}", file.display());
@@ -76,9 +68,8 @@ fn write_all(dir: &Path) -> ExitCode {
 }
 
 /// The help text of a command or a setting.
-fn explain(topic: &[&str]) -> Option<String> {
-    let pages = all();
-    if let Some(page) = pages.iter().find(|p: &&Page| p.words == topic) {
+fn explain(topic: &[&str], pages: &[Page]) -> Option<String> {
+    if let Some(page) = pages.iter().find(|p| p.words == topic) {
         return Some(page.help.clone());
     }
     let [word] = topic else { return None };
@@ -115,10 +106,13 @@ mod tests {
 
     #[test]
     fn topics() {
-        assert!(explain(&["rules", "check"]).is_some_and(|t| t.contains("--strict")));
-        assert!(explain(&["stream.memcap"]).is_some_and(|t| t.contains("default: 64mb")));
-        assert!(explain(&["memcap"]).is_some_and(|t| t.contains("flow.memcap") && t.contains("stream.memcap")));
-        assert!(explain(&["no-such-thing"]).is_none());
-        assert!(explain(&["rules", "nothing"]).is_none());
+        let commands = crate::commands();
+        assert!(explain(&["rules", "check"], &commands).is_some_and(|t| t.contains("--strict")));
+        assert!(explain(&["stream.memcap"], &commands).is_some_and(|t| t.contains("default: 64mb")));
+        assert!(
+            explain(&["memcap"], &commands).is_some_and(|t| t.contains("flow.memcap") && t.contains("stream.memcap"))
+        );
+        assert!(explain(&["no-such-thing"], &commands).is_none());
+        assert!(explain(&["rules", "nothing"], &commands).is_none());
     }
 }

@@ -4,11 +4,14 @@ mod complete;
 mod help;
 mod man;
 mod pages;
+mod print;
 #[cfg(feature = "lab")]
 mod record;
 mod setup;
 
 use std::process::ExitCode;
+
+use pages::Page;
 
 /// The engine allocates and frees packets, streams and transactions by the million. The system's allocator takes an
 /// eighth of the run time, and holds on to more freed memory.
@@ -33,14 +36,33 @@ fn main() -> ExitCode {
         "top" => margay_watch::run_top(args.skip(1)),
         "split" => margay_archive::run(args.skip(1)),
         "setup" => setup::run(args.skip(1)),
-        "help" => help::run(args.skip(1)),
-        "completions" => complete::run(args.skip(1)),
+        "help" => help::run(args.skip(1), commands),
+        "completions" => complete::run(args.skip(1), commands),
         "bench" => {
             eprintln!("margay: there is no 'bench': it is 'margay lab parallel' and 'margay lab steering'");
             ExitCode::from(2)
         }
         _ => margay_engine::run(args),
     }
+}
+
+/// All commands that the help shows.
+fn commands() -> Vec<Page> {
+    let own = [
+        ("top", margay_watch::TOP_HELP),
+        ("setup", setup::HELP),
+        ("help", help::HELP),
+        ("completions", complete::HELP),
+    ];
+    let mut pages = vec![Page::read("", &margay_config::help())];
+    pages.extend(own.map(|(words, text)| Page::read(words, text)));
+    pages.push(Page::read("split", &margay_archive::help()));
+    pages.extend(margay_engine::helps().iter().map(|(words, text)| Page::read(words, text)));
+    // `margay lab` exists only with its feature; `margay tune` always does.
+    let lab = margay_lab::helps();
+    let there = lab.iter().filter(|(words, _)| cfg!(feature = "lab") || !words.starts_with("lab"));
+    pages.extend(there.map(|(words, text)| Page::read(words, text)));
+    pages
 }
 
 /// Runs `margay lab`. `steering`, which measures inside the engine, is the engine's own code.

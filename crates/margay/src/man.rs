@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn every_option_is_in_its_page() {
-        let pages = crate::pages::all();
+        let pages = crate::commands();
         for p in &pages {
             let command = p.words.first().map_or("", String::as_str);
             let (name, text) = page(command, &pages).expect("a page");

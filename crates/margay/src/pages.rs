@@ -139,25 +139,6 @@ fn choice(left: &str, right: &str) -> Option<Choice> {
     Some(Choice { flags, value, perhaps, text: right.to_owned() })
 }
 
-/// All commands that the help shows.
-pub(crate) fn all() -> Vec<Page> {
-    let own = [
-        ("top", margay_watch::TOP_HELP),
-        ("setup", crate::setup::HELP),
-        ("help", crate::help::HELP),
-        ("completions", crate::complete::HELP),
-    ];
-    let mut pages = vec![Page::read("", &margay_config::help())];
-    pages.extend(own.map(|(words, text)| Page::read(words, text)));
-    pages.push(Page::read("split", &margay_archive::help()));
-    pages.extend(margay_engine::helps().iter().map(|(words, text)| Page::read(words, text)));
-    // `margay lab` exists only with its feature; `margay tune` always does.
-    let lab = margay_lab::helps();
-    let there = lab.iter().filter(|(words, _)| cfg!(feature = "lab") || !words.starts_with("lab"));
-    pages.extend(there.map(|(words, text)| Page::read(words, text)));
-    pages
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,7 +175,7 @@ mod tests {
 
     #[test]
     fn every_command_has_a_page() {
-        let pages = all();
+        let pages = crate::commands();
         for (name, _) in margay_config::COMMANDS {
             let page = pages.iter().find(|p| p.words == [*name]);
             assert!(page.is_some_and(|p| !p.usage.is_empty()) || !cfg!(feature = "lab"), "{name}");

@@ -120,7 +120,7 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Option<SetupOptions>, E
 pub(crate) fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let done = parse(args).and_then(|wishes| match wishes {
         None => {
-            crate::help::print(HELP);
+            crate::print::print(HELP);
             Ok(())
         }
         Some(wishes) => set_up(&wishes),
@@ -186,7 +186,7 @@ fn set_up(wishes: &SetupOptions) -> Result<(), Ended> {
             output.display()
         ));
     }
-    crate::help::print(&words);
+    crate::print::print(&words);
     Ok(())
 }
 

@@ -3,8 +3,7 @@
 use crate::event::{Addresses, AlertEvent, EventType, EventTypes};
 use crate::json::digits;
 use crate::names::{has_ports, is_icmp, protocol_name};
-use crate::output::{Event, EventSink, Opening, OutputSettings};
-use crate::outputs::OutputError;
+use crate::output::{Event, EventSink, Opening, OutputError, OutputSettings};
 use crate::settings::SinkSettings;
 use crate::sinks::Sink;
 use crate::time::Clock;

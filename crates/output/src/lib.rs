@@ -44,6 +44,7 @@
 //! | `pcap-log` mode `sguil` | an error that names the mode |
 
 pub mod community_id;
+mod count;
 pub mod eve;
 pub mod event;
 pub mod fast;
@@ -53,6 +54,7 @@ pub mod names;
 pub mod output;
 pub mod outputs;
 pub mod pcaplog;
+pub mod priority;
 pub mod remote;
 pub mod settings;
 pub mod sinks;
@@ -60,6 +62,6 @@ pub mod stats_log;
 mod writer;
 
 pub use margay_json::{self as json, time};
-pub use output::{Event, EventSink, OutputSettings};
-pub use outputs::{OutputError, Outputs};
+pub use output::{Event, EventSink, OutputError, OutputSettings};
+pub use outputs::Outputs;
 pub use sinks::OutputCounters;

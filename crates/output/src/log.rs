@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use margay_packet::Time;
 
 use crate::json::Json;
-use crate::settings::Facility;
+use crate::priority::Facility;
 use crate::time::{Clock, split_at_conversion};
 
 /// Importance of a message. The later levels are shown only at a higher verbosity.

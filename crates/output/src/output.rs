@@ -15,11 +15,54 @@ use crate::event::{
     AlertEvent, AnomalyEvent, AppEvent, ArpEvent, DropEvent, EventType, EventTypes, FlowEvent, PacketEvent, StatsEvent,
     StreamEvent,
 };
-use crate::outputs::OutputError;
-use crate::pcaplog::{PacketFate, PcapLogCounters};
 use crate::settings::SinkSettings;
-use crate::sinks::Sink;
+use crate::sinks::{OpenError, Sink};
 use crate::writer::Writer;
+
+/// The reason that an output cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// A file that cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// An error of the output's own kind.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// The engine's knowledge of a packet beyond its headers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PacketFate {
+    /// The packet is beyond the stream's inspection depth.
+    pub past_stream_depth: bool,
+    /// A `pass` rule matched the packet's flow.
+    pub passed: bool,
+    /// A rule alerted on the packet, or earlier on its flow.
+    pub alerted: bool,
+    /// A `tag` keeps the packet.
+    pub tagged: bool,
+}
+
+impl PacketFate {
+    /// Adds what is known of another packet from the same frame.
+    pub const fn add(&mut self, other: PacketFate) {
+        self.past_stream_depth |= other.past_stream_depth;
+        self.passed |= other.passed;
+        self.alerted |= other.alerted;
+        self.tagged |= other.tagged;
+    }
+}
+
+/// Counters for `pcap_log.*`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PcapLogCounters {
+    /// `pcap_log.written`: packets written.
+    pub written: u64,
+    /// `pcap_log.filtered_bpf`: packets that the filter rejected.
+    pub filtered_bpf: u64,
+    /// Packets that could not be written.
+    pub lost: u64,
+}
 
 /// An event, as outputs receive it.
 #[derive(Clone, Copy)]

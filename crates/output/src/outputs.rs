@@ -10,21 +10,9 @@ use crate::event::{
     StreamEvent,
 };
 use crate::log::{Level, log};
-use crate::output::{Event, EventSink, Opening, OutputSettings};
-use crate::pcaplog::{PacketFate, PcapLogCounters, PcapLogError};
-use crate::sinks::{OpenError, OutputCounters, Sink};
+use crate::output::{Event, EventSink, Opening, OutputError, OutputSettings, PacketFate, PcapLogCounters};
+use crate::sinks::{OutputCounters, Sink};
 use crate::writer::Writer;
-
-/// The reason that an output cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum OutputError {
-    /// A file that cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// An error of `pcap-log`.
-    #[error(transparent)]
-    PcapLog(#[from] PcapLogError),
-}
 
 /// One output of a worker.
 #[derive(Debug)]

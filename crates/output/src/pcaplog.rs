@@ -21,6 +21,7 @@ use margay_capture::{FILE_HEADER_LEN, FilterSet, PcapWriter, RECORD_HEADER_LEN, 
 use margay_packet::{LinkType, Packet, PacketSource, Time};
 
 use crate::log::{Level, log};
+use crate::output::{PacketFate, PcapLogCounters};
 use crate::sinks::identity;
 
 /// Smallest `limit`, in bytes.
@@ -148,40 +149,6 @@ pub enum PcapLogError {
         /// The cause.
         source: io::Error,
     },
-}
-
-/// The engine's knowledge of a packet beyond its headers.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PacketFate {
-    /// The packet is beyond the stream's inspection depth.
-    pub past_stream_depth: bool,
-    /// A `pass` rule matched the packet's flow.
-    pub passed: bool,
-    /// A rule alerted on the packet, or earlier on its flow.
-    pub alerted: bool,
-    /// A `tag` keeps the packet.
-    pub tagged: bool,
-}
-
-impl PacketFate {
-    /// Adds what is known of another packet from the same frame.
-    pub const fn add(&mut self, other: PacketFate) {
-        self.past_stream_depth |= other.past_stream_depth;
-        self.passed |= other.passed;
-        self.alerted |= other.alerted;
-        self.tagged |= other.tagged;
-    }
-}
-
-/// Counters for `pcap_log.*`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PcapLogCounters {
-    /// `pcap_log.written`: packets written.
-    pub written: u64,
-    /// `pcap_log.filtered_bpf`: packets that the filter rejected.
-    pub filtered_bpf: u64,
-    /// Packets that could not be written.
-    pub lost: u64,
 }
 
 /// One ring of capture files.

@@ -3,8 +3,7 @@
 use std::io::Write;
 
 use crate::event::{Counter, EventType, EventTypes, StatsEvent};
-use crate::output::{Event, EventSink, Opening, OutputSettings};
-use crate::outputs::OutputError;
+use crate::output::{Event, EventSink, Opening, OutputError, OutputSettings};
 use crate::settings::{SinkSettings, StatsLogSettings, StatsOptions};
 use crate::sinks::Sink;
 use crate::time::Clock;

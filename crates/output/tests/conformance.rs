@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use margay_capture::Reader;
-use margay_output::pcaplog::{PacketFate, PcapLog, PcapLogCounters, PcapLogSettings};
+use margay_output::output::{PacketFate, PcapLogCounters};
+use margay_output::pcaplog::{PcapLog, PcapLogSettings};
 use margay_packet::Packet;
 
 fn case(name: &str) -> Option<PathBuf> {

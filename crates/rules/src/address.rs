@@ -57,6 +57,8 @@ pub(crate) struct Addresses {
 struct Parsed {
     wanted: Ranges,
     unwanted: Ranges,
+    /// Whether it has a `!`, in nested lists and variables too.
+    negated: bool,
 }
 
 impl Addresses {
@@ -77,12 +79,13 @@ impl Addresses {
     fn resolve(&mut self, text: &str, vars: &HashMap<String, String>) -> Result<AddressSet, Fail> {
         let mut p = Parsed::default();
         self.list(text, false, vars, 0, &mut p)?;
+        let negated = p.negated;
         let set = combine(p)?;
         if set.is_empty() {
             return fail(MODULE, "no addresses left after merging addresses and negated addresses");
         }
         let whole = set.v4 == [(0, u32::MAX)] && set.v6 == [(0, u128::MAX)];
-        Ok(if whole { any() } else { AddressSet { v4: set.v4, v6: set.v6, any: false } })
+        Ok(if whole { any() } else { AddressSet { v4: set.v4, v6: set.v6, any: false, negated } })
     }
 
     /// Adds the members of a list without its brackets.
@@ -110,6 +113,7 @@ impl Addresses {
                 Some(i) => (i.trim_start(), true),
                 None => (item, false),
             };
+            out.negated |= not;
             let not = not != negated;
             if let Some(inner) = item.strip_prefix('[') {
                 let Some(inner) = inner.strip_suffix(']') else {
@@ -148,6 +152,7 @@ impl Addresses {
     ) -> Result<(), Fail> {
         let mut inner = Parsed::default();
         self.list(text, false, vars, depth + 1, &mut inner)?;
+        out.negated |= inner.negated;
         let set = combine(inner)?;
         if negated { out.unwanted.add(set) } else { out.wanted.add(set) }
     }
@@ -172,7 +177,7 @@ fn combine(mut p: Parsed) -> Result<Ranges, Fail> {
 
 /// Every address.
 pub(crate) fn any() -> AddressSet {
-    AddressSet { v4: vec![(0, u32::MAX)], v6: vec![(0, u128::MAX)], any: true }
+    AddressSet { v4: vec![(0, u32::MAX)], v6: vec![(0, u128::MAX)], any: true, negated: false }
 }
 
 /// The top-level members of a list; a trailing comma is allowed.
@@ -287,7 +292,7 @@ pub fn negate(a: &AddressSet) -> AddressSet {
     }
     let (v4, v6) = (complement(&a.v4), complement(&a.v6));
     let any = v4 == [(u32::LOW, u32::HIGH)] && v6 == [(u128::LOW, u128::HIGH)];
-    AddressSet { v4, v6, any }
+    AddressSet { v4, v6, any, negated: true }
 }
 
 #[cfg(test)]

@@ -89,6 +89,8 @@ pub struct AddressSet {
     pub v6: Vec<(u128, u128)>,
     /// Whether the set has every address of both families.
     pub any: bool,
+    /// Whether its text has a `!`, in nested lists and variables too.
+    pub negated: bool,
 }
 
 /// A set of ports: sorted, disjoint, inclusive ranges, with negations already removed.

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use crate::ast::{BufferCheck, BufferChecks, Check, Content, Rule, Side, Transform, VARIABLES_MAX};
+use crate::buffer::{Buffer, Direction};
 use crate::context::Context;
 use crate::error::{Fail, Message, Severity, fail};
-use crate::keywords::{Buffer, Direction};
 
 /// The buffer for payload checks without a sticky buffer.
 pub(crate) const PAYLOAD: &str = "payload";

@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::keywords::{self, Buffer, Direction, Does, Keyword, Takes};
+use crate::buffer::{Buffer, Direction};
+use crate::keywords::{self, Does, Keyword, Takes};
 use crate::lexer;
 
 /// A buffer that rules can inspect.
@@ -125,9 +126,20 @@ pub fn buffer(name: &str) -> Option<BufferInfo> {
 }
 
 impl KeywordInfo {
-    /// A one-line description.
+    /// A one-line description. A keyword's own file has the text; for buffers and fields of protocols it follows from their
+    /// names.
     pub fn description(&self) -> String {
-        crate::descriptions::of(self)
+        match (self.kind, self.buffer, self.protocols.first()) {
+            (KeywordKind::Transform, ..) => format!("transform of the selected buffer: {}", self.about),
+            _ if !self.about.is_empty() => self.about.to_owned(),
+            (KeywordKind::StickyBuffer, Some(b), _) => format!("sticky buffer: {}", b.description),
+            (KeywordKind::Modifier, Some(b), _) => format!("the content before it is looked for in {}", b.name),
+            (_, _, Some(protocol)) => {
+                let field = self.name.split_once(['.', '_']).map_or(self.name, |n| n.1).replace(['.', '_'], " ");
+                format!("{}: {field}", protocol.to_ascii_uppercase())
+            }
+            _ => String::new(),
+        }
     }
 }
 
@@ -215,5 +227,14 @@ mod tests {
         assert_eq!(names, ["tcp.flags", "content", "http_uri", "sid"]);
         assert_eq!(o[1].value.as_deref(), Some("\"a\\;b\""));
         assert!(options("no rule").is_empty());
+    }
+
+    #[test]
+    fn every_keyword_says_what_it_does() {
+        for k in all_keywords() {
+            let text = k.description();
+            assert!(!text.is_empty(), "{} has no description", k.name);
+            assert!(!text.contains(';'), "{}: a semicolon divides the columns of lists", k.name);
+        }
     }
 }

@@ -19,10 +19,10 @@
 
 mod address;
 pub mod ast;
+mod buffer;
 mod builder;
 mod classification;
 mod context;
-mod descriptions;
 mod digests;
 mod error;
 mod event_names;
@@ -36,6 +36,7 @@ mod number;
 mod port;
 mod protocol;
 mod ranges;
+mod size;
 mod thresholds;
 mod validate;
 

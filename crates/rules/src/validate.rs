@@ -1,10 +1,11 @@
 //! Validates the whole rule: whether its parts fit together, and whether it can ever match.
 
 use crate::ast::{Arrow, BufferCheck, Check, Compare, Content, FlowCheck, Protocol, Side, Transform, Value};
+use crate::buffer::Direction;
 use crate::builder::{Builder, Group, PAYLOAD};
 use crate::digests;
 use crate::error::{Fail, fail};
-use crate::keywords::{Direction, PacketBuffer, uri_buffer};
+use crate::keywords::{PacketBuffer, uri_buffer};
 
 const M: &str = "detect-parse";
 

@@ -21,13 +21,11 @@ mod lookup;
 mod outputs;
 mod process;
 mod reasons;
-mod reference;
 mod rules;
 
 use std::sync::LazyLock;
 
 pub use lookup::{is_known, row};
-pub use reference::reference;
 
 pub(crate) use lookup::{Level, top};
 

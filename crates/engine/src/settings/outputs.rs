@@ -9,10 +9,11 @@ use margay_output::event::{EventType, EventTypes};
 use margay_output::fast::FastSettings;
 use margay_output::lines::LineKind;
 use margay_output::pcaplog::{Compression, Conditional, MIN_LIMIT, PcapLogSettings, PcapMode};
+use margay_output::priority::{Facility, SyslogLevel};
 use margay_output::remote::WhenFull;
 use margay_output::settings::{
-    AlertOptions, AnomalyOptions, DropOptions, EveSettings, Facility, FlowOptions, SYSLOG_SOCKET, SinkKind,
-    SinkSettings, StatsLogSettings, StatsOptions, StreamOptions, SyslogLevel, Xff,
+    AlertOptions, AnomalyOptions, DropOptions, EveSettings, FlowOptions, SYSLOG_SOCKET, SinkKind, SinkSettings,
+    StatsLogSettings, StatsOptions, StreamOptions, Xff,
 };
 use margay_output::{OutputSettings, Outputs, info, warning};
 

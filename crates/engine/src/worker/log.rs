@@ -16,7 +16,7 @@ use margay_output::event::{
     Vars, VerdictInfo,
 };
 use margay_output::json::Json;
-use margay_output::pcaplog::PacketFate;
+use margay_output::output::PacketFate;
 use margay_packet::{L3, Packet, PacketSource};
 use margay_rules::ast::Action;
 use margay_stream::StreamEvent;

@@ -1,6 +1,6 @@
 //! Verdicts on a packet and on the frame that carried it.
 
-use margay_output::pcaplog::PacketFate;
+use margay_output::output::PacketFate;
 use margay_packet::PacketSource;
 
 use super::firewall::FlowDropBy;

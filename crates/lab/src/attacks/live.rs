@@ -76,7 +76,7 @@ pub(super) fn run(
 }
 
 fn sender(capture: &Path, rate: Option<&str>, near: &str, far: &str, report: &Path) -> Outcome<Command> {
-    let own = crate::engine::own_command()?;
+    let own = crate::command::own_command()?;
     let mut command = Command::new(&own[0]);
     command.args(&own[1..]).args(["traffic", "send", "--quiet", "--interface", near, "--peer", far]);
     match rate {

@@ -31,7 +31,8 @@ use crate::problem::{Outcome, Problem};
 use crate::run::live::{Rig, Trial};
 use crate::run::{Capture, offline};
 use crate::signals;
-use crate::throughput::{Range, Searches, Stage};
+use crate::stages::Stage;
+use crate::throughput::{Range, Searches};
 use crate::units::{short, spoken};
 
 /// Compare engines or configurations by an experiment file

@@ -10,7 +10,7 @@ use super::plots::{Plot, has_rates};
 use super::result::main_metric;
 use super::{Comparison, PointKind, stage_columns};
 use crate::chart::{escaped, png};
-use crate::engine::quoted;
+use crate::command::quoted;
 use crate::load::{Pair, What};
 use crate::monitor::{self, field};
 use crate::problem::{Outcome, Problem};

@@ -9,8 +9,9 @@ use crate::quiet::Company;
 use crate::run::Capture;
 use crate::run::live::Trial;
 use crate::run::offline::Offline;
+use crate::stages::Stage;
 use crate::stats::{self, Interval, Summary};
-use crate::throughput::{Bound, Stage};
+use crate::throughput::Bound;
 use crate::units::short;
 
 fn metrics<const N: usize>(pairs: [(&str, f64); N]) -> Metrics {

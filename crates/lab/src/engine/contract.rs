@@ -188,7 +188,7 @@ impl Contract {
 
     /// The simulated engine (`crate::sim`) with this capacity, and further options.
     pub(crate) fn simulated(name: &str, capacity: f64, options: &[String]) -> Outcome<Contract> {
-        let mut live = super::own_command()?;
+        let mut live = crate::command::own_command()?;
         let words = ["sim-engine", "--source", "{source}", "--counters", "{dir}/counters", "--capacity"];
         live.extend(words.map(str::to_owned));
         live.push(capacity.to_string());
@@ -265,7 +265,7 @@ impl Contract {
                 };
                 let binary = match (node.get("binary"), adapter) {
                     (Some(binary), _) => binary.to_owned(),
-                    (None, "margay") => super::own_engine(),
+                    (None, "margay") => crate::command::own_engine(),
                     (None, _) => "suricata".to_owned(),
                 };
                 Contract::suricata(&name, &binary, &options)

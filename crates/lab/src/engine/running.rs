@@ -13,6 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open
 use super::contract::{Contract, Ready};
 use super::counters::{CounterFile, Counts};
 use crate::clock::Moment;
+use crate::command::quoted;
 use crate::cpus::Cpus;
 use crate::isolate::Job;
 use crate::load::Wire;
@@ -514,16 +515,6 @@ fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("ended with status {code}"),
         (_, Some(signal)) => format!("was ended by signal {signal}"),
         _ => "ended".to_owned(),
-    }
-}
-
-/// Quotes a word for a shell.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

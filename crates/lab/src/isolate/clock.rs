@@ -62,7 +62,7 @@ pub(crate) fn run_loop(args: &LoopArgs) -> Outcome<ExitCode> {
 fn measure(kind: Kind, calls: u64) -> Outcome<(f64, f64)> {
     let mut session = Session::begin()?;
     let short = session.make_folder()?;
-    let mut words = crate::engine::own_command()?;
+    let mut words = crate::command::own_command()?;
     words.extend(["clock-loop".to_owned(), "--calls".to_owned(), calls.to_string()]);
     let job = Job {
         words: &words,

@@ -47,7 +47,7 @@ impl Isolation for Container {
     fn wrap(&self, job: &Job<'_>) -> Outcome<Vec<String>> {
         let mut words: Vec<String> =
             ["unshare", "--mount", "--ipc", "--uts", "--pid", "--fork", "--kill-child"].map(str::to_owned).to_vec();
-        words.extend(crate::engine::own_command()?);
+        words.extend(crate::command::own_command()?);
         words.push("inside".to_owned());
         let mut add =
             |option: &str, path: &Path| words.extend([option.to_owned(), path.to_string_lossy().into_owned()]);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Job, named_files, program};
-use crate::engine::quoted;
+use crate::command::quoted;
 use crate::problem::{Outcome, Problem};
 
 /// Names a folder with `boot/vmlinuz-*` and `lib/modules/*`, as in a kernel package. Without it, the machine's own

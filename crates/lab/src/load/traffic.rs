@@ -60,7 +60,7 @@ impl Sender for Traffic {
         let _ = std::fs::remove_file(&report);
         let out = File::create(&log).map_err(|error| Problem::file("make", &log, error))?;
         let out_too = out.try_clone().map_err(|error| Problem::file("use", &log, error))?;
-        let own = crate::engine::own_command()?;
+        let own = crate::command::own_command()?;
         let mut command = Command::new(&own[0]);
         command.args(&own[1..]).args(["traffic", "send", "--quiet"]);
         for interface in &self.interfaces {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args as Arguments;
 
-use crate::engine::{own_command, own_engine};
+use crate::command::{own_command, own_engine};
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 use crate::quiet::{Company, Witness};

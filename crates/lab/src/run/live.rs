@@ -10,7 +10,7 @@ use crate::load::{Interfaces, Latency, Order, Pair, Probe, Sender, Sent, Wire, s
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 use crate::quiet::{Company, Witness};
-use crate::throughput::{Counted, Losses};
+use crate::stages::{Counted, Losses};
 use crate::watch::Watch;
 
 /// The timing of a trial.
@@ -294,7 +294,7 @@ impl Rig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::throughput::Stage;
+    use crate::stages::Stage;
 
     #[test]
     fn each_interface_has_its_own_losses() {

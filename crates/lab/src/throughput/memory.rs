@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::stages::{Losses, Stage};
 use crate::problem::{Outcome, Problem};
 use crate::quiet::Company;
 use crate::run::live::Trial;
+use crate::stages::{Losses, Stage};
 
 /// A trial that was made.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -167,7 +167,7 @@ impl Tried {
 mod tests {
     use super::*;
     use crate::load::Sent;
-    use crate::throughput::Counted;
+    use crate::stages::Counted;
 
     fn trial(rate: f64, ring: f64) -> Trial {
         let sent = Sent { offered: rate, packets: rate, bytes: f64::NAN, seconds: 1.0, late: f64::NAN };

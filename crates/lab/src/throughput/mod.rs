@@ -3,14 +3,12 @@
 
 mod memory;
 mod search;
-mod stages;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 pub(crate) use search::{Bound, Limit, Range, Verdict, search};
-pub(crate) use stages::{Counted, Losses, Stage};
 
 use crate::cpus::Shared;
 use crate::engine::{Contract, Options};
@@ -20,6 +18,7 @@ use crate::problem::{Outcome, Problem};
 use crate::quiet::Company;
 use crate::run::live::{Rig, Times};
 use crate::run::{Capture, offline};
+use crate::stages::{Losses, Stage};
 use crate::stats::Summary;
 use crate::units::{self, Rate, short, spoken};
 use crate::{monitor, signals};
@@ -273,7 +272,7 @@ fn contract(args: &Args) -> Outcome<Contract> {
     let binary = |otherwise: String| args.binary.clone().unwrap_or(otherwise);
     match args.engine.as_str() {
         "suricata" => Ok(Contract::suricata("suricata", &binary("suricata".to_owned()), &options)),
-        "margay" => Ok(Contract::suricata("margay", &binary(crate::engine::own_engine()), &options)),
+        "margay" => Ok(Contract::suricata("margay", &binary(crate::command::own_engine()), &options)),
         "simulated" => Contract::simulated("simulated", args.capacity, &args.args),
         path if Path::new(path).exists() => Contract::load(path),
         other => Err(Problem::Usage(format!(

@@ -20,8 +20,7 @@ pub use tee::{AlertSeen, Feed, FlowSeen, Seen};
 
 use crate::event::{AnomalyKind, AppEvent, EventType, EventTypes};
 use crate::json::Json;
-use crate::output::{Event, EventSink, Opening, OutputSettings};
-use crate::outputs::OutputError;
+use crate::output::{Event, EventSink, Opening, OutputError, OutputSettings};
 use crate::settings::{EveSettings, SinkKind, SinkSettings, Xff};
 use crate::sinks::Sink;
 use crate::time::Clock;

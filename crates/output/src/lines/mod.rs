@@ -8,8 +8,7 @@ use margay_app::script::Answer;
 
 use crate::event::{Addresses, AppEvent, EventType, EventTypes};
 use crate::json::{digits, ip};
-use crate::output::{Event, EventSink, Opening, OutputSettings};
-use crate::outputs::OutputError;
+use crate::output::{Event, EventSink, Opening, OutputError, OutputSettings};
 use crate::settings::SinkSettings;
 use crate::sinks::Sink;
 use crate::time::Clock;

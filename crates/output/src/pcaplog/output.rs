@@ -5,11 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_packet::{Packet, Time};
 
-use super::{PacketFate, PcapLog, PcapLogCounters, PcapLogSettings, PcapMode};
+use super::{PcapLog, PcapLogError, PcapLogSettings, PcapMode};
 use crate::event::EventTypes;
-use crate::output::{Event, EventSink, Opening, OutputSettings};
-use crate::outputs::OutputError;
+use crate::output::{Event, EventSink, Opening, OutputError, OutputSettings, PacketFate, PcapLogCounters};
 use crate::sinks::Sink;
+
+impl From<PcapLogError> for OutputError {
+    fn from(error: PcapLogError) -> OutputError {
+        OutputError::Other(Box::new(error))
+    }
+}
 
 impl OutputSettings for PcapLogSettings {
     fn name(&self) -> &'static str {

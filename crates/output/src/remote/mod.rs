@@ -14,7 +14,6 @@
 mod kafka;
 mod key;
 mod redis;
-mod settings;
 mod spool;
 mod stream;
 #[cfg(test)]
@@ -26,9 +25,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::count;
 use crate::log::{Level, log};
-use crate::sinks::count;
-pub use settings::{
+pub use crate::settings::remote::{
     KafkaSettings, PartitionKey, RedisMode, RedisSettings, RemoteKind, RemoteSettings, SpoolSettings, StreamFraming,
     StreamSettings, TlsSettings, WhenFull,
 };
@@ -244,7 +243,7 @@ impl Remote {
         }
         // A hand-over larger than the whole queue is accepted once the queue is empty.
         if q.gone || (q.bytes > 0 && q.bytes + lines.len() > limit) {
-            let lost = count(lines);
+            let lost = count::lines(lines);
             q.counters.lost += lost;
             return lost;
         }
@@ -310,7 +309,7 @@ impl Drop for Leaving<'_> {
         let mut q = self.0.lock();
         q.gone = true;
         let left = std::mem::take(&mut q.chunks);
-        q.counters.lost += left.iter().map(|c| count(c)).sum::<u64>();
+        q.counters.lost += left.iter().map(|c| count::lines(c)).sum::<u64>();
         q.bytes = 0;
         q.counters.queued = 0;
         drop(q);
@@ -349,7 +348,7 @@ impl Drop for Shipper<'_> {
     fn drop(&mut self) {
         // `end` leaves nothing behind, unless the thread panicked.
         if self.from == Origin::Memory {
-            self.inner.lock().counters.lost += count(&self.batch);
+            self.inner.lock().counters.lost += count::lines(&self.batch);
         }
     }
 }
@@ -403,7 +402,7 @@ impl<'a> Shipper<'a> {
                 Outcome::Failed { rest, why } => {
                     self.waiting = false;
                     self.connected = false;
-                    let sent = count(&self.batch).saturating_sub(count(&rest));
+                    let sent = count::lines(&self.batch).saturating_sub(count::lines(&rest));
                     self.inner.lock().counters.sent += sent;
                     self.acknowledge_but(&rest);
                     self.batch = rest;
@@ -450,7 +449,7 @@ impl<'a> Shipper<'a> {
     fn done(&mut self, refused: u64, why: Option<&str>) {
         self.waiting = false;
         self.pause = PAUSE;
-        let lines = count(&self.batch);
+        let lines = count::lines(&self.batch);
         {
             let mut q = self.inner.lock();
             q.counters.sent += lines.saturating_sub(refused);
@@ -597,7 +596,7 @@ impl<'a> Shipper<'a> {
         let mut q = self.inner.lock();
         q.counters.spooled = spool.held();
         if !fits {
-            q.counters.lost += count(chunk);
+            q.counters.lost += count::lines(chunk);
         }
     }
 
@@ -635,7 +634,7 @@ impl<'a> Shipper<'a> {
         for chunk in left {
             let kept = self.spool.as_mut().is_some_and(|s| s.push(&chunk).unwrap_or(false));
             if !kept {
-                lost += count(&chunk);
+                lost += count::lines(&chunk);
             }
         }
         let mut q = self.inner.lock();

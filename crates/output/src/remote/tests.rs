@@ -109,7 +109,7 @@ fn a_full_queue_loses_and_counts() {
     let c = remote.counters();
     assert_eq!((c.sent + c.lost, c.lost), (100, lost));
     let got = peer.got();
-    assert!(got.starts_with(&line(100)) && count(&got) == c.sent);
+    assert!(got.starts_with(&line(100)) && count::lines(&got) == c.sent);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn what_the_spool_has_is_sent_in_order_once_the_peer_is_back() {
         want.extend(line(n));
         remote.put(&line(n));
     }
-    while count(&peer.got()) < 1000 {
+    while count::lines(&peer.got()) < 1000 {
         std::thread::yield_now();
     }
     assert!(peer.got() == want);
@@ -180,7 +180,7 @@ fn a_run_that_ends_while_the_peer_is_away_leaves_the_rest_to_the_next() {
     peer.0.away.store(false, Ordering::SeqCst);
     let remote = start(&peer, &settings);
     remote.put(b"new\n");
-    while count(&peer.got()) < 51 {
+    while count::lines(&peer.got()) < 51 {
         std::thread::yield_now();
     }
     drop(remote);
@@ -246,7 +246,7 @@ proptest! {
         drop(remote);
         let remote = start(&peer, &settings);
         let until = Instant::now() + Duration::from_secs(60);
-        while count(&peer.got()) < n as u64 && Instant::now() < until {
+        while count::lines(&peer.got()) < n as u64 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
         drop(remote);

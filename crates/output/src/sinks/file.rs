@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
-use super::target::count;
+use crate::count;
 
 /// Opens a file for appending, and creates the folders above it. Unless `append` is set, the file is truncated first.
 /// The second value says whether the file ends in a partial line.
@@ -68,7 +68,7 @@ pub(super) fn write_lines(
     cut: impl FnOnce(u64) -> io::Result<()>,
 ) -> Result<(), Failed> {
     if repair && let Err(error) = file.write_all(b"\n") {
-        return Err(Failed { lost: count(lines), error, broken: true });
+        return Err(Failed { lost: count::lines(lines), error, broken: true });
     }
     let mut done = 0;
     let error = loop {
@@ -84,7 +84,7 @@ pub(super) fn write_lines(
     let whole = written.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
     let half = (done - whole) as u64;
     let broken = half > 0 && cut(half).is_err();
-    Err(Failed { lost: count(lines) - count(written), error, broken })
+    Err(Failed { lost: count::lines(lines) - count::lines(written), error, broken })
 }
 
 /// Removes the last `bytes` of a regular file.

@@ -33,7 +33,6 @@ use crate::settings::SinkSettings;
 use crate::writer::{self, Writer};
 pub use counters::OutputCounters;
 use target::Shared;
-pub(crate) use target::count;
 
 /// Bytes that a worker collects before it hands them over within a batch.
 const LOCAL_LIMIT: usize = 128 * 1024;

@@ -7,7 +7,8 @@ use std::path::Path;
 use margay_packet::Time;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::target::{Shared, Target, count};
+use super::target::{Shared, Target};
+use crate::count;
 use crate::settings::SinkKind;
 
 /// Connects to a stream socket.
@@ -37,17 +38,17 @@ impl Shared {
             match self.send(&pending) {
                 Ok(n) if n < pending.len() => {
                     self.pending = pending[n..].to_vec();
-                    return match count(lines) {
+                    return match count::lines(lines) {
                         0 => Ok(()),
                         lost => Err((lost, io::ErrorKind::WouldBlock.into())),
                     };
                 }
                 Ok(_) => {}
                 Err(e) => {
-                    self.lost += count(&pending);
+                    self.lost += count::lines(&pending);
                     self.target = Target::None;
                     if self.connect(Time(0), true).is_err() {
-                        return Err((count(lines), e));
+                        return Err((count::lines(lines), e));
                     }
                 }
             }
@@ -65,7 +66,7 @@ impl Shared {
                 }
                 Err(e) if attempt == 1 || self.connect(Time(0), true).is_err() => {
                     self.target = Target::None;
-                    return Err((count(lines), e));
+                    return Err((count::lines(lines), e));
                 }
                 Err(_) => {}
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use margay_packet::Time;
 
 use super::{OpenError, file, socket};
+use crate::count;
 use crate::log::{Level, log};
 use crate::remote::{Remote, RemoteCounters};
 use crate::settings::{SYSLOG_SOCKET, SinkKind, SinkSettings};
@@ -200,7 +201,7 @@ impl Shared {
             let _ = s.set_nonblocking(true);
         }
         if !self.pending.is_empty() {
-            self.lost += count(&self.pending);
+            self.lost += count::lines(&self.pending);
             self.pending.clear();
         }
         if self.lost > self.lost_before {
@@ -233,7 +234,7 @@ impl Shared {
                 r.put(lines);
                 return;
             }
-            Target::None => Err((count(lines), io::ErrorKind::NotConnected.into())),
+            Target::None => Err((count::lines(lines), io::ErrorKind::NotConnected.into())),
         };
         match result {
             Ok(()) if self.failing && !lines.is_empty() && self.pending.is_empty() => {
@@ -259,11 +260,6 @@ impl Shared {
     }
 }
 
-/// Number of lines.
-pub(crate) fn count(lines: &[u8]) -> u64 {
-    lines.iter().filter(|&&b| b == b'\n').count() as u64
-}
-
 fn all(out: &mut impl Write, lines: &[u8]) -> Result<(), (u64, io::Error)> {
-    out.write_all(lines).and_then(|()| out.flush()).map_err(|e| (count(lines), e))
+    out.write_all(lines).and_then(|()| out.flush()).map_err(|e| (count::lines(lines), e))
 }

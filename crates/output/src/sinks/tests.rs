@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 
 use super::file::{cut, write_lines};
-use super::target::count;
 use super::*;
+use crate::count;
 use crate::settings::SinkKind;
 
 fn sink(settings: SinkSettings) -> Sink {
@@ -175,7 +175,7 @@ fn a_disk_that_fills_up_within_a_line() {
         assert_eq!((failed.lost, failed.broken), (3 - whole, false));
         disk.0.truncate(disk.0.len() - taken);
         assert!(disk.0.is_empty() || disk.0.ends_with(b"\n"));
-        assert_eq!(count(&disk.0), whole);
+        assert_eq!(count::lines(&disk.0), whole);
     }
     // If nothing can be cut, the next write ends the partial line.
     let mut disk = Disk(Vec::new(), 8);

@@ -144,8 +144,7 @@ impl SetOptions {
     /// The reason, if the value is invalid.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let size = |of: &str| {
-            crate::number::unsigned(value)
-                .ok_or_else(|| format!("invalid value for {of}: {value}, resetting to default"))
+            crate::size::unsigned(value).ok_or_else(|| format!("invalid value for {of}: {value}, resetting to default"))
         };
         let text = || Some(value.to_owned()).filter(|v| !v.is_empty());
         match name {

@@ -4,7 +4,8 @@ use super::Keyword;
 use crate::ast::{BufferCheck, ByteExtract, ByteJump, ByteMath, ByteOp, ByteTest, Endian, MathOp, NumberFormat, Value};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
-use crate::number::{signed, unsigned};
+use crate::number::signed;
+use crate::size::unsigned;
 
 pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["byte_test"], byte_test).about("compare a number in the buffer"),

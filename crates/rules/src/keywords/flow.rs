@@ -140,7 +140,7 @@ fn stream_size(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         "either" => StreamSide::Either,
         _ => return Err(bad()),
     };
-    let n = crate::number::unsigned(number).filter(|&n| n <= u64::from(u32::MAX)).ok_or_else(bad)?;
+    let n = crate::size::unsigned(number).filter(|&n| n <= u64::from(u32::MAX)).ok_or_else(bad)?;
     let value = match op {
         "<" => Compare::Less(n),
         "<=" => Compare::LessEqual(n),

@@ -4,7 +4,8 @@ use super::{Buffer, Direction, Keyword};
 use crate::ast::{Check, Compare, Content};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
-use crate::number::{compare, pair, unsigned};
+use crate::number::{compare, pair};
+use crate::size::unsigned;
 
 /// Protocols with the HTTP buffers.
 pub(super) const HTTP: &[&str] = &["http", "http1", "http2", "doh2"];

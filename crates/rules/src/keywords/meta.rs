@@ -292,7 +292,7 @@ fn config(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 }
 
 fn nfq_set_mark(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    let number = |s: &str| crate::number::unsigned(s).and_then(|n| u32::try_from(n).ok());
+    let number = |s: &str| crate::size::unsigned(s).and_then(|n| u32::try_from(n).ok());
     let t = i.text.trim();
     let parsed = match t.split_once('/') {
         Some((m, k)) => number(m).zip(number(k)),

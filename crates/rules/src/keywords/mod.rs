@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use margay_app::Form;
 use margay_app::declare::KeywordKind;
 
-use crate::ast::{Check, Content, NumberTest, Side, Which};
+use crate::ast::{Check, NumberTest, Side, Which};
+use crate::buffer::{Buffer, Direction};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::lexer::RawOption;
@@ -45,64 +45,6 @@ pub use packet::PacketBuffer;
 pub(crate) use threshold::Fields;
 
 const MODULE: &str = "detect-parse";
-
-/// The directions of a flow in which a buffer exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    ToServer,
-    ToClient,
-    Both,
-}
-
-/// A sticky buffer.
-#[derive(Debug)]
-pub(crate) struct Buffer {
-    /// Canonical name.
-    pub(crate) name: &'static str,
-    /// The name in messages.
-    pub(crate) internal: &'static str,
-    /// The buffer's content, for messages.
-    pub(crate) description: &'static str,
-    /// Application protocols with this buffer; empty for packet buffers.
-    pub(crate) protocols: &'static [&'static str],
-    pub(crate) direction: Direction,
-    /// Whether each selection is separate (a transaction may have several values).
-    pub(crate) multi: bool,
-    /// Feature that the buffer needs besides a protocol.
-    pub(crate) feature: &'static str,
-    /// The form of its text.
-    pub(crate) form: Form,
-    /// It looks alike in nearly every transaction, so a literal in it selects little.
-    pub(crate) is_common: bool,
-    /// A rule must name its direction with `flow`; the module of the message if not.
-    pub(crate) needs_flow: Option<&'static str>,
-    /// It is inspected in its own direction, whatever `flow` says.
-    pub(crate) ignores_flow: bool,
-    /// Rejects a content that the buffer can never have; with the rule's number.
-    pub(crate) check: fn(&Content, u32) -> Result<(), Fail>,
-}
-
-impl Buffer {
-    /// A buffer of any bytes, for tables to say what differs.
-    pub(crate) const PLAIN: Buffer = Buffer {
-        name: "",
-        internal: "",
-        description: "",
-        protocols: &[],
-        direction: Direction::Both,
-        multi: false,
-        feature: "",
-        form: Form::Any,
-        is_common: false,
-        needs_flow: None,
-        ignores_flow: false,
-        check: |_, _| Ok(()),
-    };
-
-    pub(crate) const fn is_app(&self) -> bool {
-        !self.protocols.is_empty() || !self.feature.is_empty()
-    }
-}
 
 /// Whether a keyword takes a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use super::{Buffer, Keyword};
 use crate::ast::{Check, ChecksumLayer, Compare, FlagMode, IpOption, Protocol, VlanLayer};
 use crate::builder::{Builder, Input, PAYLOAD};
 use crate::error::{Fail, fail};
-use crate::number::{compare, decimal, unsigned};
+use crate::number::{compare, decimal};
+use crate::size::unsigned;
 
 /// The buffers of headers: the enum that detection uses, and each one's keyword.
 macro_rules! headers {

@@ -149,7 +149,7 @@ fn max_size(i: &Input<'_>) -> Result<u32, Fail> {
     if t.is_empty() {
         return Ok(DECOMPRESSED);
     }
-    let size = t.strip_prefix("max-size").and_then(crate::number::unsigned).and_then(|n| u32::try_from(n).ok());
+    let size = t.strip_prefix("max-size").and_then(crate::size::unsigned).and_then(|n| u32::try_from(n).ok());
     match size {
         Some(n) if n > 0 => Ok(n),
         _ => fail("detect-transform-decompress", format!("invalid value for {}: \"{t}\"", i.name)),

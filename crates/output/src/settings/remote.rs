@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::settings::{Facility, SyslogLevel};
+use crate::priority::{Facility, SyslogLevel};
 
 /// The settings of one remote output.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The reference of all settings, as Markdown: `docs/configuration.md`.
 
-use super::{Effect, Key, Kind, chapters, sets};
+use crate::keys::{Effect, Key, Kind, chapters, sets};
 use crate::options;
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! An observer of reads, for tests: every setting that the program reads must be in the table.
 
+use super::Config;
 use crate::keys;
-use crate::tree::Config;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
