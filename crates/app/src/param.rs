@@ -70,9 +70,17 @@ pub struct ContentRange {
     pub total: Option<u64>,
 }
 
-/// Reads a `Content-Range`: `bytes 0-99/200`, `bytes 0-99/*`. `None` if it is invalid (`range_invalid`), or has no range
-/// (`bytes */200`).
-pub fn content_range(header: &[u8]) -> Option<ContentRange> {
+/// The numbers of a `Content-Range`, which may contradict each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RangeNumbers {
+    /// First and last byte; `None` for `*`.
+    pub range: Option<(u64, u64)>,
+    /// Length of the whole; `None` for `*`.
+    pub total: Option<u64>,
+}
+
+/// Reads the numbers of a `Content-Range`: `bytes 0-99/200`, `bytes 0-99/*`, `bytes */200`. `None` if it has another form.
+pub fn range_numbers(header: &[u8]) -> Option<RangeNumbers> {
     let header = header.trim_ascii();
     let unit = header.get(..5).filter(|u| u.eq_ignore_ascii_case(b"bytes"))?;
     let rest = header.get(unit.len()..)?;
@@ -81,12 +89,24 @@ pub fn content_range(header: &[u8]) -> Option<ContentRange> {
     }
     let text = std::str::from_utf8(rest.trim_ascii()).ok()?;
     let (range, total) = text.split_once('/')?;
-    let (start, end) = range.split_once('-')?;
-    let (start, end) = (digits(start)?, digits(end)?);
+    let range = match range.trim() {
+        "*" => None,
+        r => {
+            let (start, end) = r.split_once('-')?;
+            Some((digits(start)?, digits(end)?))
+        }
+    };
     let total = match total.trim() {
         "*" => None,
         n => Some(digits(n)?),
     };
+    (range.is_some() || total.is_some()).then_some(RangeNumbers { range, total })
+}
+
+/// Reads the range of a `Content-Range`. `None` if it is invalid (`range_invalid`), or has no range (`bytes */200`).
+pub fn content_range(header: &[u8]) -> Option<ContentRange> {
+    let numbers = range_numbers(header)?;
+    let ((start, end), total) = (numbers.range?, numbers.total);
     (start <= end && total.is_none_or(|t| end < t)).then_some(ContentRange { start, end, total })
 }
 
@@ -137,6 +157,20 @@ mod tests {
             ("bytes 0-99999999999999999999/3", None),
         ] {
             assert_eq!(content_range(header.as_bytes()), want, "{header}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_ranges() {
+        let numbers = |range, total| Some(RangeNumbers { range, total });
+        for (header, want) in [
+            ("bytes */200", numbers(None, Some(200))),
+            ("bytes 9-5/20", numbers(Some((9, 5)), Some(20))),
+            ("bytes 0-20/*", numbers(Some((0, 20)), None)),
+            ("bytes */*", None),
+            ("bytes *-5/9", None),
+        ] {
+            assert_eq!(range_numbers(header.as_bytes()), want, "{header}");
         }
     }
 

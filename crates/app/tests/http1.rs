@@ -496,3 +496,70 @@ fn what_programs_read_is_there() {
     let seen = talk(&[get, (ToServer, b"\xef\xbb\xbfGET /second HTTP/1.1\r\nHost: h\r\n\r\n")]);
     has(&seen, &["http.uri ToServer /second"]);
 }
+
+/// A client leaves out the body if the server refuses it, or sends it nevertheless: what follows decides.
+#[test]
+fn a_refused_body_may_be_missing() {
+    let post =
+        |expect: &str| format!("POST /first HTTP/1.1\r\nHost: h\r\nExpect: {expect}\r\nContent-Length: 4\r\n\r\n");
+    let next = "GET /next HTTP/1.1\r\nHost: h\r\n\r\n";
+    let refused: (Direction, &[u8]) = (ToClient, b"HTTP/1.1 417 No\r\nContent-Length: 0\r\n\r\n");
+    for piece in [1, 1000] {
+        for body in ["", "abcd", "GETS", "GET\n"] {
+            let mut t = Talk::with(AppConfig::default());
+            t.feed(ToServer, post("100-Continue").as_bytes(), false);
+            t.feed(refused.0, refused.1, false);
+            for part in [body, next].concat().as_bytes().chunks(piece) {
+                t.feed(ToServer, part, false);
+            }
+            t.end();
+            let seen = t.seen();
+            has(&seen, &["http.uri ToServer /next"]);
+            let bodies = seen.iter().filter(|s| s.starts_with("http.request_body")).cloned().collect::<Vec<_>>();
+            let expected = if body.is_empty() {
+                vec![]
+            } else {
+                vec![format!("http.request_body ToServer {}", body.escape_default())]
+            };
+            assert_eq!(bodies, expected);
+        }
+    }
+    // Without that expectation, or if the server accepts the body, the length counts.
+    for (expect, response) in [("x", refused.1), ("100-continue", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")] {
+        let seen = talk(&[(ToServer, post(expect).as_bytes()), (ToClient, response), (ToServer, next.as_bytes())]);
+        assert!(!seen.contains(&"http.uri ToServer /next".into()), "{seen:#?}");
+    }
+}
+
+/// A request whose rest never came has a truncated file; a response that ends early is what the client got.
+#[test]
+fn an_unfinished_request_is_truncated() {
+    let head = "POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 500\r\n";
+    let part = "--X\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.exe\"\r\n\r\nabc\r\n";
+    for (rest, expected) in [
+        ("\r\nabc".to_owned(), "file /p 3 Truncated None"),
+        (format!("Content-Type: multipart/form-data; boundary=X\r\n\r\n{part}"), "file a.exe 3 Truncated None"),
+        (format!("Content-Type: multipart/form-data; boundary=X\r\n\r\n{part}--X--\r\n"), "file a.exe 3 Closed None"),
+        ("Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n".to_owned(), "file /p 3 Truncated None"),
+    ] {
+        has(&talk(&[(ToServer, format!("{head}{rest}").as_bytes())]), &[expected]);
+    }
+    let get: (Direction, &[u8]) = (ToServer, b"GET /g HTTP/1.1\r\nHost: h\r\n\r\n");
+    has(&talk(&[get, (ToClient, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")]), &["file /g 3 Closed None"]);
+}
+
+/// The log shows a range's numbers also if they contradict each other, and the length if there is no range.
+#[test]
+fn ranges_are_logged() {
+    for (range, expected, event) in [
+        ("bytes */1400", r#""content_range":{"raw":"bytes */1400","size":1400}"#, "[]"),
+        ("bytes 5-3/9", r#""content_range":{"raw":"bytes 5-3/9","start":5,"end":3,"size":9}"#, "[\"range_invalid\"]"),
+        ("bytes */*", r#""content_range":{"raw":"bytes */*"}"#, "[\"range_invalid\"]"),
+    ] {
+        let get: (Direction, &[u8]) = (ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        let response = format!("HTTP/1.1 416 No\r\nContent-Range: {range}\r\nContent-Length: 0\r\n\r\n");
+        let seen = talk(&[get, (ToClient, response.as_bytes())]);
+        has(&seen, &[event]);
+        assert!(seen.iter().any(|s| s.contains(expected)), "{expected} is not in {seen:#?}");
+    }
+}

@@ -137,7 +137,10 @@ impl Body {
             self.events.extend(event(status));
         }
         if let Some(mut multipart) = self.multipart.take() {
-            multipart.finish(&mut |part| self.part(cx, files, dir, part));
+            multipart.finish(&mut |part| match part {
+                Part::End => files.close(&mut cx.shared.files, cx.files, dir, truncated),
+                part => self.part(cx, files, dir, part),
+            });
         }
         if let Some(arguments) = &mut self.arguments {
             arguments.finish();

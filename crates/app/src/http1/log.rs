@@ -95,10 +95,12 @@ fn content_range(tx: &Http1Tx, json: &mut Json) {
     let Some(raw) = tx.response.headers.first(b"content-range") else { return };
     json.object("content_range");
     json.bytes("raw", raw);
-    if let Some(r) = crate::param::content_range(raw) {
-        json.uint("start", r.start);
-        json.uint("end", r.end);
-        if let Some(total) = r.total {
+    if let Some(numbers) = crate::param::range_numbers(raw) {
+        if let Some((start, end)) = numbers.range {
+            json.uint("start", start);
+            json.uint("end", end);
+        }
+        if let Some(total) = numbers.total {
             json.uint("size", total);
         }
     }

@@ -19,8 +19,9 @@ use super::body::Framing;
 use super::chunked::Chunk;
 use super::config::ServerConfig;
 use super::events::Event;
-use super::headers::{FieldFlags, is_token};
+use super::headers::{FieldFlags, is_token, trim};
 use super::line::{Ending, is_blank, next_line};
+use super::request;
 use super::response::is_status;
 use super::tx::Http1Tx;
 use super::{BODY, COMPLETE, TRAILER};
@@ -420,6 +421,16 @@ impl Http1Parser {
                 Step::Used(data.len())
             }
             Framing::Length(left) => {
+                if dir == Direction::ToServer && self.may_lack_body() {
+                    match request::is_request(data) {
+                        None if !cx.end && data.len() <= server.field_limit as usize => return Step::More,
+                        Some(true) => {
+                            self.complete(cx, dir);
+                            return Step::Used(0);
+                        }
+                        _ => {}
+                    }
+                }
                 let n = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
                 self.payload(cx, server, dir, data.get(..n).unwrap_or(data));
                 let left = left.saturating_sub(n as u64);
@@ -433,6 +444,15 @@ impl Http1Parser {
             }
             Framing::Chunked(chunk) => self.chunk(cx, server, dir, data, chunk),
         }
+    }
+
+    /// Whether the client may send its next request instead of the body: the server refused it, and none of it was sent (RFC 9110,
+    /// section 10.1.1). Some clients send the body nevertheless.
+    fn may_lack_body(&mut self) -> bool {
+        let Some(tx) = self.current(Direction::ToServer) else { return false };
+        tx.request.body.transferred == 0
+            && tx.status_line.number.is_some_and(|n| (400..500).contains(&n))
+            && tx.request.headers.values(b"expect").any(|v| trim(v).eq_ignore_ascii_case(b"100-continue"))
     }
 
     /// Handles data that a server sends after the end of a body and that is not another response: it becomes part of the body.
@@ -513,8 +533,9 @@ impl Http1Parser {
             State::Cut => self.finish(cx, dir, true),
             State::Protocol => self.complete(cx, dir),
             State::Body => {
-                // The rest was never sent, so the file is complete at its actual length.
-                self.complete(cx, dir);
+                // The rest of a response was never sent, so the file is complete at its actual length. The server waits for the
+                // rest of a request.
+                self.finish(cx, dir, dir == Direction::ToServer);
             }
             State::Headers | State::Trailer => {
                 if let Some(tx) = self.current(dir) {

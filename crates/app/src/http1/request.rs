@@ -123,38 +123,53 @@ pub(super) fn request_line(line: &[u8]) -> RequestLine {
 }
 
 /// Known methods: RFC 9110, WebDAV and its extensions.
+const METHODS: &[&[u8]] = &[
+    b"HEAD",
+    b"GET",
+    b"PUT",
+    b"POST",
+    b"DELETE",
+    b"CONNECT",
+    b"OPTIONS",
+    b"TRACE",
+    b"PATCH",
+    b"PROPFIND",
+    b"PROPPATCH",
+    b"MKCOL",
+    b"COPY",
+    b"MOVE",
+    b"LOCK",
+    b"UNLOCK",
+    b"VERSION-CONTROL",
+    b"CHECKOUT",
+    b"UNCHECKOUT",
+    b"CHECKIN",
+    b"UPDATE",
+    b"LABEL",
+    b"REPORT",
+    b"MKWORKSPACE",
+    b"MKACTIVITY",
+    b"BASELINE-CONTROL",
+    b"MERGE",
+    b"INVALID",
+];
+
 pub(super) fn known_method(method: &[u8]) -> bool {
-    const METHODS: &[&[u8]] = &[
-        b"HEAD",
-        b"GET",
-        b"PUT",
-        b"POST",
-        b"DELETE",
-        b"CONNECT",
-        b"OPTIONS",
-        b"TRACE",
-        b"PATCH",
-        b"PROPFIND",
-        b"PROPPATCH",
-        b"MKCOL",
-        b"COPY",
-        b"MOVE",
-        b"LOCK",
-        b"UNLOCK",
-        b"VERSION-CONTROL",
-        b"CHECKOUT",
-        b"UNCHECKOUT",
-        b"CHECKIN",
-        b"UPDATE",
-        b"LABEL",
-        b"REPORT",
-        b"MKWORKSPACE",
-        b"MKACTIVITY",
-        b"BASELINE-CONTROL",
-        b"MERGE",
-        b"INVALID",
-    ];
     METHODS.contains(&method)
+}
+
+/// Whether data begins with a request line of a known method and a version of HTTP; `None` if more data is needed.
+pub(super) fn is_request(data: &[u8]) -> Option<bool> {
+    let method = data.split(|b| *b == b' ').next().unwrap_or(data);
+    if method.len() == data.len() {
+        return if METHODS.iter().any(|m| m.starts_with(method)) { None } else { Some(false) };
+    }
+    if !known_method(method) {
+        return Some(false);
+    }
+    let end = data.iter().position(|b| *b == b'\n')?;
+    let line = data.get(..end).unwrap_or(data);
+    Some(matches!(request_line(line.strip_suffix(b"\r").unwrap_or(line)).version, Version::V10 | Version::V11))
 }
 
 /// Whether a line can be a request line: it has a known method, or ends with a protocol, including related ones (`RTSP/1.0`).
