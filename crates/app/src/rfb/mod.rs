@@ -14,6 +14,8 @@ use crate::tx::{Found, LogFor, TxBase};
 
 /// The limit of a screen's name.
 const NAME_MAX: usize = 4096;
+/// The limit of a stored reason.
+const REASON_MAX: usize = 4096;
 /// The limit of data that a side sends before its turn.
 const EARLY_MAX: usize = 4096;
 
@@ -84,6 +86,8 @@ enum State {
     Result,
     ClientInit,
     ServerInit,
+    /// Why the server refuses.
+    Reason,
     /// An unsupported authentication type: data after it is not parsed.
     Unknown,
 }
@@ -142,6 +146,8 @@ impl Conversation for Rfb {
             State::ServerInit if data.len() < 24 => 24,
             // The rest of a long name is not needed.
             State::ServerInit => 24 + (be32(data, 20) as usize).min(NAME_MAX),
+            State::Reason if data.len() < 4 => 4,
+            State::Reason => 4 + (be32(data, 0) as usize).min(REASON_MAX),
             State::Unknown => 1,
         };
         // A truncated message is not part of the handshake.
@@ -206,7 +212,7 @@ impl Rfb {
                 if self.minor == 3 { State::ServersChoice } else { State::SecurityTypes }
             }
             // No types: the reason follows.
-            State::SecurityTypes if first == 0 => return Ok(None),
+            State::SecurityTypes if first == 0 => State::Reason,
             State::SecurityTypes => State::Choice,
             State::Choice | State::ServersChoice => {
                 let kind = if self.state == State::Choice { u32::from(first) } else { be32(m, 0) };
@@ -215,8 +221,7 @@ impl Rfb {
                     (1, 8) => State::Result,
                     (1, _) => State::ClientInit,
                     (2, _) => State::Challenge,
-                    // The reason follows.
-                    (0, 3) => return Ok(None),
+                    (0, 3) => State::Reason,
                     _ => return Ok(Some((State::Unknown, Some(Event::UnimplementedSecurityType)))),
                 }
             }
@@ -233,6 +238,8 @@ impl Rfb {
                 h.result = Some(result);
                 match result {
                     0 => State::ClientInit,
+                    // Servers before 3.8 close the connection without a reason (section 7.1.3).
+                    1 | 2 if self.minor == 8 => State::Reason,
                     1 | 2 => return Ok(None),
                     _ => return Err(Event::UnknownSecurityResult),
                 }
@@ -243,6 +250,10 @@ impl Rfb {
             }
             State::ServerInit => {
                 h.screen = Some(m.into());
+                return Ok(None);
+            }
+            State::Reason => {
+                h.reason = m.get(4..).map(Into::into);
                 return Ok(None);
             }
             State::Unknown => return Err(Event::ConfusedState),
@@ -275,6 +286,8 @@ struct Handshake {
     shared: Option<bool>,
     /// The server's message (section 7.3.2), with the name cut at the limit.
     screen: Option<Box<[u8]>>,
+    /// Why the server refuses, cut at the limit.
+    reason: Option<Box<[u8]>>,
 }
 
 impl Handshake {
@@ -285,7 +298,7 @@ impl Handshake {
 
 impl Content for Handshake {
     fn held(&self) -> u64 {
-        self.screen.as_ref().map_or(0, |s| s.len() as u64)
+        [&self.screen, &self.reason].into_iter().flatten().map(|b| b.len() as u64).sum()
     }
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
@@ -332,6 +345,9 @@ impl Content for Handshake {
             None => {}
         }
         json.end_object();
+        if let Some(reason) = &self.reason {
+            json.bytes("server_security_failure_reason", reason);
+        }
         if let Some(shared) = self.shared {
             json.bool("screen_shared", shared);
         }

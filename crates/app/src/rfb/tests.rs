@@ -71,12 +71,29 @@ fn refusals() {
     };
     let mut talk = rfb();
     start(&mut talk);
-    talk.server(b"\0\0\0\0\x03why");
+    talk.server(b"\0\0\0").server(b"\0\x03wh").server(b"y");
     assert_eq!((talk.outcome, talk.complete()), (Outcome::Done, vec![[true, true]]));
+    assert!(talk.logs()[0].ends_with(r#""authentication":{},"server_security_failure_reason":"why"}}"#));
     let mut talk = rfb();
     start(&mut talk);
     talk.server(&[1, 2]).client(&[2]).server(&[1; 16]).client(&[2; 16]).server(&[0, 0, 0, 1]);
-    assert_eq!((talk.numbers("rfb.secresult", TC), talk.complete()), (vec![1], vec![[true, true]]));
+    assert_eq!((talk.numbers("rfb.secresult", TC), talk.complete()), (vec![1], vec![[false, false]]));
+    talk.server(b"\0\0\0\x05wrong");
+    assert_eq!((talk.outcome, talk.complete()), (Outcome::Done, vec![[true, true]]));
+    assert!(talk.logs()[0].ends_with(r#""security_result":"FAIL"},"server_security_failure_reason":"wrong"}}"#));
+    // The parser waits for the beginning of a long reason only.
+    let mut talk = rfb();
+    start(&mut talk);
+    talk.server(b"\0\xff\xff\xff\xff").server(&[b'x'; REASON_MAX]);
+    assert_eq!((talk.outcome, talk.logs()[0].matches('x').count()), (Outcome::Done, REASON_MAX));
+    // Older servers give a reason only if they offer no type.
+    let mut talk = rfb();
+    talk.server(b"RFB 003.003\n").client(b"RFB 003.003\n").server(b"\0\0\0\0\0\0\0\x03why");
+    assert!(talk.logs()[0].ends_with(r#"{"security_type":0},"server_security_failure_reason":"why"}}"#));
+    let mut talk = rfb();
+    talk.server(b"RFB 003.003\n").client(b"RFB 003.003\n").server(&[0, 0, 0, 2]).server(&[1; 16]).client(&[2; 16]);
+    talk.server(&[0, 0, 0, 1]);
+    assert_eq!((talk.outcome, talk.complete()), (Outcome::Done, vec![[true, true]]));
     let mut talk = rfb();
     start(&mut talk);
     talk.server(&[1, 1]).client(&[1]).server(&[9, 0, 0, 1]);
