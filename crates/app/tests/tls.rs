@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 /// A parser with its context, fed as a session does.
 struct Talk {
+    time: i64,
     config: AppConfig,
     flow: FlowCore,
     shared: Shared,
@@ -31,7 +32,15 @@ impl Talk {
         (config.tls.encryption, config.tls.ja3, config.tls.ja4) = (encryption, true, true);
         let parser = (protocol(AppProto::Tls).expect("TLS has a parser").parser)(&config, &flow);
         let shared = Shared::default();
-        Talk { config, flow, shared, parser, waiting: [Vec::new(), Vec::new()], outcome: Outcome::More }
+        Talk {
+            time: 1_600_000_000,
+            config,
+            flow,
+            shared,
+            parser,
+            waiting: [Vec::new(), Vec::new()],
+            outcome: Outcome::More,
+        }
     }
 
     fn feed(&mut self, dir: Direction, data: &[u8], end: bool) {
@@ -40,7 +49,7 @@ impl Talk {
         }
         let waiting = &mut self.waiting[dir.index()];
         waiting.extend_from_slice(data);
-        let time = Time::new(1_600_000_000, 0);
+        let time = Time::new(self.time, 0);
         let mut cx =
             Parse { config: &self.config, shared: &mut self.shared, flow: &self.flow, time, end, inline: false };
         let parsed = self.parser.data(&mut cx, dir, waiting);
@@ -199,6 +208,20 @@ fn a_session() {
         ["\"notbefore\":\"1999-01-01T00:00:00\"", "\"notafter\":\"2055-01-01T00:00:00\"", "\"version\":\"TLS 1.2\""]
     {
         assert!(log.contains(part), "{part} in {log}");
+    }
+}
+
+/// `tls_cert_valid` is the opposite of `tls_cert_expired`, also before the certificate's time.
+#[test]
+fn a_certificate_is_expired_or_valid() {
+    for (time, expired) in [(900_000_000, 0), (1_600_000_000, 0), (2_700_000_000, 1)] {
+        let mut t = Talk::new(Encryption::TrackOnly);
+        t.time = time;
+        for (dir, bytes) in session() {
+            t.feed(dir, &bytes, false);
+        }
+        let numbers = ["tls_cert_expired", "tls_cert_valid"].map(|name| t.number(name, ToClient));
+        assert_eq!(numbers, [Some(expired), Some(1 - expired)], "{time}");
     }
 }
 

@@ -122,8 +122,8 @@ pub(super) fn number(tx: &TlsTx, id: u8, dir: Direction, index: usize) -> Option
         id::EXPIRED | id::VALID => {
             let c = certificate?;
             let expired = c.not_after < side.seen;
-            let valid = !expired && c.not_before <= side.seen;
-            Some(u64::from(if id == id::EXPIRED { expired } else { valid }))
+            // `tls_cert_valid` is the opposite: a certificate of the future is valid.
+            Some(u64::from(expired == (id == id::EXPIRED)))
         }
         _ => None,
     }
