@@ -187,13 +187,13 @@ impl AppSession {
         let Some(parser) = self.parsers.last_mut().filter(|_| self.parsing) else {
             // The protocol has no parser. Only its name is needed, for both directions.
             self.off = !self.side.contains(&AppProto::Unknown);
-            self.took(dir, data.len());
+            self.took(cx, dir, data.len());
             return FeedResult { consumed: data.len(), again: before != self.proto };
         };
         self.told.note();
         let parsed = parser.data(cx, dir, data);
         let consumed = parsed.consumed.min(data.len());
-        self.took(dir, consumed);
+        self.took(cx, dir, consumed);
         if parsed.outcome == Outcome::Full {
             // The parser sees the end once it has consumed the data before it.
             self.ended[dir.index()] = false;
@@ -204,8 +204,14 @@ impl AppSession {
         fed
     }
 
-    fn took(&mut self, dir: Direction, bytes: usize) {
-        if self.side[dir.index()] == AppProto::Unknown {
+    fn took(&mut self, cx: &Parse<'_>, dir: Direction, bytes: usize) {
+        if self.side[dir.index()] != AppProto::Unknown || bytes == 0 {
+            return;
+        }
+        // The parser accepted a beginning that is too short for detection, so it is the protocol's.
+        if cx.config.recogniser.may_be(&self.state, cx.flow, dir, self.proto) {
+            self.side[dir.index()] = self.proto;
+        } else {
             self.state.consumed(dir, bytes);
         }
     }

@@ -277,6 +277,13 @@ impl Recogniser {
         self.mode(proto) == Mode::On && PROTOCOLS.iter().any(|p| p.proto == proto)
     }
 
+    /// Whether a direction may still turn out to have a protocol: one of its probes is undecided.
+    pub fn may_be(&self, state: &RecogniseState, flow: &FlowCore, dir: Direction, proto: AppProto) -> bool {
+        let (Some(t), Some(side)) = (transport_index(flow.proto), state.sides.get(dir.index())) else { return false };
+        let left = side.probes | side.turned;
+        self.probes[t].iter().enumerate().any(|(i, p)| p.proto == proto && left & 1 << i != 0)
+    }
+
     /// Examines the first data of a direction. `data` is all data from its start (but see [`RecogniseState::consumed`]), or one
     /// datagram of UDP. `end` says that no more data follows: a command without a line end is complete then, and data too short
     /// to decide stays unknown.
