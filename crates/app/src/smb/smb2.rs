@@ -354,6 +354,27 @@ impl SmbParser {
         tx
     }
 
+    /// The transaction that a response belongs to. The server may answer an SMB1 client with SMB2.
+    fn request_of(&mut self, h: Smb2) -> Option<u64> {
+        let found = self.requests.get(&(2, h.message)).copied();
+        if found.is_none() && h.command == command::NEGOTIATE && h.message == 0 {
+            self.smb1_negotiation()
+        } else {
+            found
+        }
+    }
+
+    /// Handles a response whose request was lost, or is not seen: it still tells the dialect.
+    fn unrequested(&mut self, h: Smb2, status: Status, message: &[u8]) {
+        if h.command != command::NEGOTIATE || !status.is_success() {
+            return;
+        }
+        let body = Reader::little(message.get(Smb2::LEN..).unwrap_or(&[]));
+        if let Some((dialect, _, sizes)) = negotiate_response(body) {
+            (self.dialect, self.sizes) = (names::smb2_dialect(dialect), Some(sizes));
+        }
+    }
+
     /// Handles a complete response. Returns its transaction.
     fn response(&mut self, cx: &mut Parse<'_>, h: Smb2, message: &[u8]) -> Option<u64> {
         let dir = Direction::ToClient;
@@ -362,13 +383,9 @@ impl SmbParser {
         if matches!(h.command, command::READ | command::WRITE) {
             return self.access_response(cx, h, message, status);
         }
-        let found = self.requests.get(&key).copied();
-        // The server may answer an SMB1 client with SMB2.
-        let first = h.command == command::NEGOTIATE && h.message == 0;
-        let id = match found {
-            Some(id) => id,
-            None if first => self.smb1_negotiation()?,
-            None => return None,
+        let Some(id) = self.request_of(h) else {
+            self.unrequested(h, status, message);
+            return None;
         };
         if status == Status::PENDING {
             if let Some(tx) = self.get(id) {

@@ -8,13 +8,13 @@ use margay_packet::Time;
 use super::events::Event;
 use super::parser::SmbParser;
 use super::{COMPLETE, PROTOCOL, kinds};
-use crate::AppProto;
 use crate::config::{AppConfig, AppLogOptions};
 use crate::dcerpc::tests as rpc;
 use crate::file::FileState;
 use crate::parser::{Outcome, Parse, Parser, Shared};
 use crate::recognise::Probed;
 use crate::tx::LogFor;
+use crate::{AppProto, AppSession};
 
 const FILE: [u8; 16] = [0x4d, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0xfe, 0xfe, 0xfe, 0xfe];
 
@@ -209,6 +209,36 @@ fn shares_and_pipes() {
     };
     let tx = t.parser.tx(0).unwrap();
     assert_eq!((tx.records(&options(kinds::TREE_CONNECT)), tx.records(&options(kinds::FILE))), (1, 0));
+}
+
+/// Later events show the dialect also if the request of the negotiation was lost.
+#[test]
+fn a_negotiation_without_its_request() {
+    let mut t = Talk::new();
+    let body =
+        [&[0x41, 0, 1, 0, 0x10, 2, 0, 0][..], &[7; 16], &[0; 4], &[0, 0, 1, 0], &[0, 0, 1, 0], &[0, 0, 1, 0]].concat();
+    t.say(ToClient, &smb2(0, 1, true, 0, 0, &body));
+    t.say(ToServer, &tree(2, "\\\\srv\\data"));
+    t.say(ToClient, &tree_response(2, 1, 1));
+    assert_eq!(t.logs().len(), 1);
+    assert!(t.logs()[0].contains("\"dialect\":\"2.10\""), "{:?}", t.logs());
+}
+
+/// The parser takes the beginning of a response before detection is sure of it.
+#[test]
+fn a_response_in_two_pieces_is_detected() {
+    let request = tree(1, "\\\\srv\\data");
+    let response = tree_response(1, 1, 1);
+    for cut in 1..response.len() {
+        let t = Talk::new();
+        let (mut session, mut shared) = (AppSession::default(), Shared::default());
+        let mut cx =
+            Parse { config: &t.config, shared: &mut shared, flow: &t.flow, time: Time(0), end: false, inline: false };
+        session.data(&mut cx, ToServer, &request);
+        let used = session.data(&mut cx, ToClient, &response[..cut]).consumed;
+        session.data(&mut cx, ToClient, &response[used..]);
+        assert_eq!((session.sides_shown(), session.tx_count()), ([AppProto::Smb; 2], 1), "{cut}");
+    }
 }
 
 #[test]
