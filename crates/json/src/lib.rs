@@ -166,6 +166,14 @@ impl Json {
         self.buf.push(b'"');
     }
 
+    /// As [`Self::printable`], for an item or after [`Self::name`].
+    pub fn item_printable(&mut self, value: &[u8]) {
+        self.comma();
+        self.buf.push(b'"');
+        self.printable_rest(value);
+        self.buf.push(b'"');
+    }
+
     fn printable_rest(&mut self, value: &[u8]) {
         self.buf.reserve(value.len());
         let shown = |b: u8| if matches!(b, 0x20..=0x7e) { b } else { b'.' };

@@ -260,7 +260,7 @@ fn an_alert_with_everything() {
         e.header.vars = Vars {
             flowbits: &["abc", "traffic/id/curl", "traffic/label/cli"],
             flowints: &[("foo", 3)],
-            pktvars: &[Var::Named("uid", b"0")],
+            pktvars: &[Var::Named("uid", b"0"), Var::KeyValue(b"k\x01\"", b"\xc3v\n")],
             flowvars: &[Var::KeyValue(b"Mozilla", b"5.0")],
             entropy: &[("file_data", 4.150007324019584)],
         };
@@ -288,7 +288,7 @@ fn an_alert_with_everything() {
     });
     let want = concat!(
         r#"{"timestamp":"2016-05-24T23:27:01.960780+0000","flow_id":42,"in_iface":"eth0","pcap_cnt":7,"event_type":"alert","src_ip":"10.16.1.1","src_port":53,"dest_ip":"10.16.1.11","dest_port":5000,"proto":"UDP","ip_v":4,"pkt_src":"wire/pcap","#,
-        r#""traffic":{"id":["curl"],"label":["cli"]},"metadata":{"flowbits":["abc"],"pktvars":[{"uid":"0"}],"flowvars":[{"key":"Mozilla"},{"value":"5.0"}],"flowints":{"foo":3},"entropy":{"file_data":4.150007324019584}},"#,
+        r#""traffic":{"id":["curl"],"label":["cli"]},"metadata":{"flowbits":["abc"],"pktvars":[{"uid":"0"},{"k.\"":".v\n"}],"flowvars":[{"key":"Mozilla"},{"value":"5.0"}],"flowints":{"foo":3},"entropy":{"file_data":4.150007324019584}},"#,
         r#""ether":{"src_mac":"10:11:12:13:14:15","dest_mac":"00:01:02:03:04:05"},"community_id":"#,
     );
     let line = r.eve().remove(0);

@@ -166,10 +166,10 @@ impl Out<'_> {
             }
             j.end_array();
         }
-        for (key, list) in [("pktvars", v.pktvars), ("flowvars", v.flowvars)] {
+        for (key, list, of_packet) in [("pktvars", v.pktvars, true), ("flowvars", v.flowvars, false)] {
             if !list.is_empty() {
                 j.array(key);
-                list.iter().for_each(|v| var(j, v));
+                list.iter().for_each(|v| var(j, v, of_packet));
                 j.end_array();
             }
         }
@@ -259,22 +259,26 @@ impl Out<'_> {
     }
 }
 
-fn var(j: &mut Json, v: &Var<'_>) {
+/// Shows captured bytes as `payload_printable` does.
+fn var(j: &mut Json, v: &Var<'_>, of_packet: bool) {
+    j.item_object();
     match v {
         Var::Named(name, value) => {
-            j.item_object();
             j.name(name);
-            j.item_bytes(value);
-            j.end_object();
+            j.item_printable(value);
         }
-        // Suricata writes two objects here.
+        Var::KeyValue(key, value) if of_packet => {
+            let shown = |&b: &u8| if matches!(b, b' '..=b'~' | b'\r' | b'\n') { char::from(b) } else { '.' };
+            j.name(&key.iter().map(shown).collect::<String>());
+            j.item_printable(value);
+        }
+        // Suricata writes two objects for variables of a flow.
         Var::KeyValue(key, value) => {
-            j.item_object();
-            j.bytes("key", key);
+            j.printable("key", key);
             j.end_object();
             j.item_object();
-            j.bytes("value", value);
-            j.end_object();
+            j.printable("value", value);
         }
     }
+    j.end_object();
 }
