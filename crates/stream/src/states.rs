@@ -63,7 +63,7 @@ impl StreamEngine {
             new.state = TcpState::SynRecv;
             out.state = Some(new.state.flow_state());
             out.accepted = true;
-            if self.config.async_oneside && !self.config.midstream {
+            if self.config.async_oneside {
                 new.flags |= flag::ASYNC;
             }
         } else if s.has(tcp::SYN) {

@@ -144,6 +144,21 @@ fn one_side_only() {
     assert_eq!(b.read(ToServer, true), " more");
 }
 
+/// Without the client no window is known, so all of the server's data counts, also if sessions are picked up midstream.
+#[test]
+fn the_servers_side_only() {
+    for midstream in [false, true] {
+        let mut b = Bench::new(StreamConfig { async_oneside: true, midstream, ..StreamConfig::default() });
+        b.send(&pkt(ToServer, SYN | ACK, 5000, 1001, b""));
+        let data = [b'x'; 1000];
+        for i in 0..100 {
+            let out = b.send(&pkt(ToClient, ACK, 5001 + i * 1000, 1001, &data));
+            assert_eq!(events(&out), [""; 0]);
+        }
+        assert_eq!(b.read(ToClient, false).len(), 100_000);
+    }
+}
+
 #[test]
 fn fast_open_data_counts_where_the_server_takes_it() {
     let mut syn = pkt(ToServer, SYN, 1000, 0, b"early");
