@@ -453,3 +453,27 @@ fn addresses_of_the_packet() {
         [event("request", 40_000), event("response", 3389)]
     );
 }
+
+/// In the payload, a rule on a transaction sees what is new with it, not what came before.
+#[test]
+fn payload_contents_belong_to_their_transaction() {
+    const RULES: &str = "\
+        alert http any any -> any any (content:\"POST\"; depth:4; http.uri; content:\"/two\"; sid:1;)\n\
+        alert http any any -> any any (content:\"GET\"; depth:3; http.uri; content:\"/two\"; sid:2;)\n\
+        alert http any any -> any any (content:\"/one\"; http.uri; content:\"/two\"; sid:3;)\n\
+        alert http any any -> any any (content:!\"/one\"; http.uri; content:\"/two\"; sid:4;)\n\
+        alert http any any -> any any (content:!\"POST\"; depth:4; http.uri; content:\"/two\"; sid:5;)\n";
+    const TALK: &[Turn<'static>] = &[
+        Say(Client, b"GET /one HTTP/1.1\r\nHost: x\r\n\r\n"),
+        Say(Server, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
+        Say(Client, b"POST /two HTTP/1.1\r\nHost: x\r\n"),
+        Say(Client, b"Content-Length: 2\r\n\r\nab"),
+        Say(Server, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
+    ];
+    let mut capture = Capture::new();
+    capture.connection(40_000, 80, TALK);
+    let mut sids: Vec<u64> =
+        alerts(&run("payload-of-transactions", &capture, RULES, &[])).iter().map(|a| a.1).collect();
+    sids.sort_unstable();
+    assert_eq!(sids, [1, 4]);
+}

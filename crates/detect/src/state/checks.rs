@@ -112,11 +112,17 @@ impl<W: Watch> State<W> {
         if matches!(rule.kind, RuleKind::Stream | RuleKind::PacketStream | RuleKind::AppTransaction) {
             for chunk in input.chunks.iter().filter(|c| !c.data.is_empty()) {
                 self.context.watch.at(At::Stream(chunk.offset));
-                if self.in_chunk(rule, chunk) && self.scripts_hold(rule, input, Some(chunk.data)) {
+                if self.in_chunk(rule, chunk, input.ips) && self.scripts_hold(rule, input, Some(chunk.data)) {
                     return Some(true);
                 }
             }
-            if rule.stream_only || (input.in_stream && rule.kind == RuleKind::Stream) {
+            // Over TCP, a transaction's rule looks at the stream alone. In IPS mode a packet's data is inspected at once.
+            let only = match rule.kind {
+                RuleKind::Stream => input.in_stream,
+                RuleKind::AppTransaction => !input.ips && input.packet.is_tcp(),
+                _ => false,
+            };
+            if rule.stream_only || only {
                 if input.chunks.is_empty() {
                     self.context.watch.missing(At::Stream(0), "no stream data is due with this packet");
                 }
@@ -152,11 +158,13 @@ impl<W: Watch> State<W> {
     ///
     /// Offsets from the beginning count from the start of the new part, as in Suricata. At the beginning of the stream,
     /// a literal with an offset may also straddle the border; its offset then counts from the start of the stream.
-    pub(super) fn in_chunk(&mut self, rule: &CompiledRule, chunk: &StreamChunk<'_>) -> bool {
+    ///
+    /// In IPS mode, a transaction's rule sees the old part as well, since its other buffers may need more packets.
+    pub(super) fn in_chunk(&mut self, rule: &CompiledRule, chunk: &StreamChunk<'_>, ips: bool) -> bool {
         let (Some(seen), Some(new)) = (chunk.data.get(..chunk.seen), chunk.data.get(chunk.seen..)) else {
             return self.all(&rule.payload, chunk.data);
         };
-        if seen.is_empty() || rule.kind == RuleKind::AppTransaction {
+        if seen.is_empty() || (ips && rule.kind == RuleKind::AppTransaction) {
             return self.all(&rule.payload, chunk.data);
         }
         let before = rule.payload.iter().map(|i| i.checks.before()).max().unwrap_or(Before::Other);
