@@ -1,8 +1,8 @@
 //! A compiled rule: everything that is evaluated once the rule is a candidate.
 
 use margay_rules::ast::{
-    Action, ActionScope, AppProtoMode, BitOp, BufferCheck, BufferChecks, Check, Effect, Protocol, Rule, Side, Tag,
-    Threshold, ThresholdKind,
+    Action, ActionScope, AppProtoMode, BitOp, BufferCheck, BufferChecks, Check, Effect, Endian, NumberFormat, Protocol,
+    Rule, Side, Tag, Threshold, ThresholdKind,
 };
 
 use crate::buffer::PacketBuffer;
@@ -159,6 +159,21 @@ impl From<CompileError> for Refused {
     }
 }
 
+/// Whether a rule reads numbers of the payload in the byte order of DCERPC, which only its flows have.
+fn takes_dce_order(rule: &Rule) -> bool {
+    let payload = rule.buffers.iter().filter(|b| !b.app);
+    payload.flat_map(|b| &b.checks).any(|c| {
+        let format = match c {
+            BufferCheck::ByteTest(t) => t.format,
+            BufferCheck::ByteJump(j) => j.format,
+            BufferCheck::ByteExtract(x) => x.format,
+            BufferCheck::ByteMath(m) => m.format,
+            _ => return false,
+        };
+        format == NumberFormat::Binary(Endian::Dce)
+    })
+}
+
 /// The checks on packets and flows, cheapest first.
 fn checks_of(rule: &Rule, of_tx: bool, env: &mut CheckEnv<'_>) -> Result<Vec<CompiledCheck>, Refused> {
     let mut checks = Vec::with_capacity(rule.checks.len() + 1);
@@ -176,6 +191,10 @@ fn checks_of(rule: &Rule, of_tx: bool, env: &mut CheckEnv<'_>) -> Result<Vec<Com
             Some("pre_flow") if firewall::is_before_flow(rule) => firewall::asks_of_flow(rule)?,
             Some(h) => return Err(Refused::Unsupported(format!("this build does not have the hook {h}"))),
         },
+    }
+    if !of_tx && !matches!(rule.protocol, Protocol::App(_)) && takes_dce_order(rule) {
+        let check = Check::AppProto { name: "dcerpc".into(), negated: false, mode: AppProtoMode::Final };
+        checks.push(CompiledCheck::compile(&check, env)?);
     }
     let elsewhere = |c: &Check| matches!(c, Check::Lua(_)) || (of_tx && kind::is_of_transaction(c));
     for c in rule.checks.iter().filter(|c| !elsewhere(c)) {

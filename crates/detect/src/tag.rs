@@ -10,8 +10,6 @@ use margay_rules::ast::{Tag, TagScope, TagUnit};
 
 use crate::bounded::{Bounded, Inserted, Worth};
 
-/// Lifetime, in packets, of a tag without a count.
-const DEFAULT_PACKETS: u64 = 256;
 /// Most tags of one flow or host; further ones are not set.
 const TAGS_MAX: usize = 10;
 
@@ -131,8 +129,7 @@ impl Tags {
     /// Sets a tag of `rule`, or restarts it; returns whether it was set before this packet. Without a flow, a session
     /// tag applies to the destination host.
     pub(crate) fn set(&mut self, rule: (u32, u32), tag: &Tag, p: &Tagged) -> bool {
-        let limit = if tag.count == 0 { DEFAULT_PACKETS } else { u64::from(tag.count) };
-        let unit = if tag.count == 0 { TagUnit::Packets } else { tag.unit };
+        let (limit, unit) = (u64::from(tag.count), tag.unit);
         let count = match unit {
             TagUnit::Packets => 1,
             TagUnit::Bytes => u64::from(p.len),
@@ -223,10 +220,12 @@ mod tests {
     #[test]
     fn as_the_reference() {
         use {TagScope as S, TagUnit as U};
-        assert_eq!(tagged(&[tag(S::Session, 0, U::Packets)]), (255, 255));
+        assert_eq!(tagged(&[tag(S::Session, 256, U::Packets)]), (255, 255));
+        assert_eq!(tagged(&[tag(S::Session, 0, U::Packets)]), (0, 0));
+        assert_eq!(tagged(&[tag(S::HostSource, 0, U::Bytes)]), (0, 0));
         assert_eq!(tagged(&[tag(S::Session, 3, U::Packets)]), (2, 2));
         assert_eq!(tagged(&[tag(S::HostSource, 3, U::Packets)]), (2, 2));
-        assert_eq!(tagged(&[tag(S::HostDestination, 0, U::Packets)]), (255, 255));
+        assert_eq!(tagged(&[tag(S::HostDestination, 256, U::Packets)]), (255, 255));
         assert_eq!(tagged(&[tag(S::Session, 5, U::Seconds)]), (59, 59));
         assert_eq!(tagged(&[tag(S::HostSource, 300, U::Bytes)]), (9, 9));
         assert_eq!(tagged(&[tag(S::Session, 2, U::Packets), tag(S::HostSource, 4, U::Packets)]), (3, 3));
@@ -245,10 +244,10 @@ mod tests {
     #[test]
     fn the_tables_are_bounded() {
         let mut t = Tags::new(1);
-        t.set((1, 1), &tag(TagScope::Session, 0, TagUnit::Packets), &packet(0));
+        t.set((1, 1), &tag(TagScope::Session, 2, TagUnit::Packets), &packet(0));
         let mut other = packet(0);
         other.flow = Some(2);
-        t.set((1, 1), &tag(TagScope::Session, 0, TagUnit::Packets), &other);
+        t.set((1, 1), &tag(TagScope::Session, 2, TagUnit::Packets), &other);
         assert_eq!((t.flows.len(), t.memcap), (1, 1));
         t.flow_ended(1);
         assert!(t.is_empty());

@@ -91,7 +91,6 @@ pub(crate) struct Builder<'c> {
 #[allow(clippy::struct_excessive_bools)]
 pub(crate) struct Seen {
     pub(crate) sid: bool,
-    pub(crate) gid: bool,
     pub(crate) rev: bool,
     pub(crate) msg: bool,
     pub(crate) priority: bool,

@@ -117,7 +117,7 @@ pub enum FlowIntOp {
 pub struct Tag {
     /// The tagged object
     pub scope: TagScope,
-    /// The amount; 0 seconds or packets means the default
+    /// The amount; 0 of packets or bytes tags none
     pub count: u32,
     /// The unit of the amount
     pub unit: TagUnit,

@@ -204,18 +204,20 @@ fn filesize(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 fn filestore(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-filestore";
     file_keyword(b, i)?;
-    let (mut side, mut scope) = (None, FileScope::File);
+    let (mut side, mut scope) = (None, None);
     for w in i.text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
         match w {
             "request" | "to_server" => side = Some(FileSide::ToServer),
             "response" | "to_client" => side = Some(FileSide::ToClient),
             "both" => side = Some(FileSide::Both),
-            "file" => scope = FileScope::File,
-            "tx" => scope = FileScope::Transaction,
-            "ssn" | "flow" | "session" => scope = FileScope::Flow,
+            "file" => scope = Some(FileScope::File),
+            "tx" => scope = Some(FileScope::Transaction),
+            "ssn" | "flow" | "session" => scope = Some(FileScope::Flow),
             _ => return fail(M, format!("invalid filestore option \"{w}\"")),
         }
     }
+    // The file that matched has one side, so a side alone means the files of the transaction.
+    let scope = scope.unwrap_or(if side.is_some() { FileScope::Transaction } else { FileScope::File });
     b.rule.effects.push(Effect::FileStore { side, scope });
     Ok(())
 }
@@ -254,4 +256,31 @@ fn app_layer_state(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     b.check(Check::AppState { state: state.to_owned(), order });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ast::{Effect, FileScope};
+    use crate::{Context, load_str};
+
+    #[test]
+    fn a_side_of_filestore_means_the_files_of_the_transaction() {
+        let available = ["app-layer", "http", "http1", "file"].map(str::to_owned).into();
+        let ctx = Context { available, ..Context::default() };
+        for (option, want) in [
+            ("filestore", FileScope::File),
+            ("filestore:both", FileScope::Transaction),
+            ("filestore:request", FileScope::Transaction),
+            ("filestore:both,file", FileScope::File),
+            ("filestore:response,flow", FileScope::Flow),
+        ] {
+            let text = format!("alert http any any -> any any (http.uri; content:\"/a\"; {option}; sid:1;)");
+            let rule = load_str(&text, "t", &ctx).rules.pop().expect(option);
+            let scope = rule
+                .effects
+                .iter()
+                .find_map(|e| if let Effect::FileStore { scope, .. } = e { Some(*scope) } else { None });
+            assert_eq!(scope, Some(want), "{option}");
+        }
+    }
 }

@@ -77,10 +77,12 @@ fn value(
             None => fail(module, format!("Unknown byte_extract var seen in {keyword} - {s}")),
         };
     }
+    // Values are compared as 64 unsigned bits, so a keyword without bounds takes all of them.
+    let wide = |n: u64| if bounds.1 == i64::MAX { Some(n.cast_signed()) } else { i64::try_from(n).ok() };
     let n = if s.starts_with("0x") || s.starts_with("0X") {
-        unsigned(s).and_then(|n| i64::try_from(n).ok())
+        unsigned(s).and_then(wide)
     } else {
-        s.parse::<i64>().ok()
+        s.parse::<i64>().ok().or_else(|| s.parse().ok().and_then(wide))
     };
     match n.filter(|n| (bounds.0..=bounds.1).contains(n)) {
         Some(n) => Ok(Value::Number(n)),
@@ -423,12 +425,24 @@ fn byte_math(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 #[cfg(test)]
 mod tests {
     use crate::ast::Rule;
+    use crate::ast::{BufferCheck, Value};
     use crate::{Context, load_str};
 
     fn load(header: &str, options: &str) -> Option<Rule> {
         let available = ["app-layer", "dcerpc", "smb", "http"].map(str::to_owned).into();
         let ctx = Context { available, ..Context::default() };
         load_str(&format!("alert {header} any any -> any any ({options}; sid:1;)"), "t", &ctx).rules.pop()
+    }
+
+    #[test]
+    fn a_tested_value_has_up_to_64_bits() {
+        for value in ["0xffffffff00000001", "18446744069414584321"] {
+            let rule = load("tcp", &format!("byte_test:8,=,{value},0")).expect(value);
+            let BufferCheck::ByteTest(t) = &rule.buffers[0].checks[0] else { panic!("{value}") };
+            assert_eq!(t.value, Value::Number(0xffff_ffff_0000_0001_u64.cast_signed()), "{value}");
+        }
+        assert!(load("tcp", "byte_test:8,=,18446744073709551616,0").is_none());
+        assert!(load("tcp", "byte_jump:8,0xffffffff00000001").is_none());
     }
 
     #[test]

@@ -55,10 +55,7 @@ fn sid(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 
 fn gid(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let n = number(i, "detect-gid", "too")?;
-    if b.seen.gid {
-        return fail("detect-gid", "duplicated 'gid' keyword detected");
-    }
-    b.seen.gid = true;
+    // As in Suricata, the last one counts.
     b.rule.gid = n;
     Ok(())
 }
@@ -407,6 +404,13 @@ mod tests {
         }
         let many = format!("alert tcp any any -> any any ({} sid:1;)", "metadata:a b,c d;".repeat(2000));
         assert_eq!(metadata_of(&many).len(), LIST_MAX);
+    }
+
+    #[test]
+    fn the_last_generator_counts() {
+        let text = "alert tcp any any -> any any (gid:2; sid:1; gid:3;)";
+        let rule = crate::load_str(text, "t", &Context::default()).rules.pop().expect("a rule");
+        assert_eq!(rule.gid, 3);
     }
 
     #[test]

@@ -145,12 +145,15 @@ fn detection_filter(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
+/// Packets of a tag without a count.
+const TAG_DEFAULT: &str = "256";
+
 fn tag(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-tag";
     let bad = || Fail::new(M, format!("parse error, ret -1, string {}", i.text));
     let words: Vec<&str> = i.text.split(',').map(str::trim).collect();
     let (scope, count, unit, side) = match *words.as_slice() {
-        [s] => (s, "0", "packets", None),
+        [s] => (s, TAG_DEFAULT, "packets", None),
         [s, n, u] => (s, n, u, None),
         [s, n, u, d] => (s, n, u, Some(d)),
         _ => return Err(bad()),
@@ -172,6 +175,9 @@ fn tag(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         ("host", Some("dst")) => TagScope::HostDestination,
         _ => return Err(bad()),
     };
-    b.rule.effects.push(Effect::Tag(Tag { scope, count, unit }));
+    // No packets or bytes: as in Suricata, nothing is tagged. Seconds count as whole ones, so 0 is up to one.
+    if count != 0 || unit == TagUnit::Seconds {
+        b.rule.effects.push(Effect::Tag(Tag { scope, count, unit }));
+    }
     Ok(())
 }
