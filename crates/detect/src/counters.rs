@@ -9,7 +9,7 @@ pub struct DetectCounters {
     pub alert: u64,
     /// Alerts dropped because the packet had too many (`packet-alert-max`).
     pub alert_queue_overflow: u64,
-    /// Alerts that thresholds suppressed.
+    /// Matches without an alert because of a threshold or `noalert`.
     pub alerts_suppressed: u64,
     /// Threshold entries evicted while in use, because the table was full.
     pub threshold_memcap: u64,

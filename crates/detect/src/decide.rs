@@ -33,7 +33,7 @@ impl<W: Watch> State<W> {
             let decision = self.thresholds.decide(&detect.thresholds, m.rule, &subject);
             if decision.outcome == Outcome::Nothing {
                 self.context.watch.fate(m.rule, MatchOutcome::Threshold(true));
-                self.counters.alerts_suppressed += u64::from(rule.writes);
+                self.counters.alerts_suppressed += 1;
                 continue;
             }
             let action = decision.new_action.map_or(rule.action, new_action);
@@ -42,15 +42,17 @@ impl<W: Watch> State<W> {
             if W::ON {
                 let outcome = match (writes, decision.outcome) {
                     (false, _) => MatchOutcome::Silent,
-                    (_, Outcome::Silent | Outcome::Limited) => MatchOutcome::Threshold(false),
+                    (_, Outcome::Limited) => MatchOutcome::Threshold(false),
                     _ if self.alerts.len() >= max => MatchOutcome::Overflow,
                     _ => MatchOutcome::Alert,
                 };
                 self.context.watch.fate(m.rule, outcome);
             }
-            if !writes {
-            } else if matches!(decision.outcome, Outcome::Silent | Outcome::Limited) {
-                self.counters.alerts_suppressed += 1;
+            let limited = decision.outcome == Outcome::Limited;
+            if !writes || limited {
+                // A rule without alert counts, too, as in Suricata; a pass that applies does not.
+                let passes = matches!(action, Action::Pass | Action::Accept) && !limited;
+                self.counters.alerts_suppressed += u64::from(!passes);
             } else if self.alerts.len() >= max {
                 self.counters.alert_queue_overflow += 1;
             } else {
@@ -90,7 +92,7 @@ impl<W: Watch> State<W> {
                     flow_action = FlowAction::Drop;
                 }
             }
-            if action == Action::Pass && decision.outcome == Outcome::Limited {
+            if action == Action::Pass && limited {
                 continue;
             }
             if matches!(action, Action::Pass | Action::Accept) {

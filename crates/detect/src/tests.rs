@@ -412,6 +412,39 @@ fn a_packet_keeps_so_many_alerts() {
     assert_eq!(lab.payload(b"abc").0, (1..=15).collect::<Vec<_>>());
     assert_eq!(lab.state.counters().alert_queue_overflow, 5);
     assert_eq!(lab.state.counters().alert, 15);
+    // As in Suricata, a match with `noalert` counts as suppressed.
+    assert_eq!(lab.state.counters().alerts_suppressed, 20);
+}
+
+/// As in Suricata, the byte order of DCERPC restricts a rule to its flows.
+#[test]
+fn the_byte_order_of_dcerpc_needs_its_protocol() {
+    let number = |endian| {
+        let mut r = rule(1, Action::Alert, Protocol::TcpPacket);
+        r = with_content(r, vec![content(b"a")]);
+        r.buffers[0].checks.push(BufferCheck::ByteTest(ByteTest {
+            bytes: Value::Number(2),
+            negated: false,
+            op: ByteOp::Greater,
+            value: Value::Number(1),
+            offset: Value::Number(0),
+            relative: false,
+            format: NumberFormat::Binary(endian),
+            bitmask: None,
+        }));
+        Lab::new(vec![r])
+    };
+    for (endian, app, want) in [
+        (Endian::Big, AppProto::Unknown, true),
+        (Endian::Dce, AppProto::Unknown, false),
+        (Endian::Dce, AppProto::Http1, false),
+        (Endian::Dce, AppProto::Dcerpc, true),
+        (Endian::Dce, AppProto::Smb, true),
+    ] {
+        let mut lab = number(endian);
+        lab.app = app;
+        assert_eq!(lab.payload(b"abc").0.len(), usize::from(want), "{endian:?} {app:?}");
+    }
 }
 
 #[test]

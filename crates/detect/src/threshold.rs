@@ -21,8 +21,6 @@ pub(crate) enum Outcome {
     Alert,
     /// Act without an alert; a `pass` does not apply.
     Limited,
-    /// Act without an alert.
-    Silent,
     /// Neither alert nor act.
     Nothing,
 }
@@ -350,6 +348,7 @@ mod tests {
             (1, 60, 2, &[2, 3, 4, 6, 7, 8, 10]),
             (3, 4, 2, &[4, 5, 6]),
             (2, 5, 1, &[3, 4, 6, 7]),
+            (3, 60, 0, &[4, 6, 8, 10]),
         ] {
             let new_action = NewAction::Pass;
             let rate = RateFilter { track: Track::Rule, count, seconds, new_action, timeout };
@@ -447,7 +446,7 @@ mod tests {
             ..Default::default()
         });
         let mut state = ThresholdState::new(0, 0);
-        assert_eq!(state.decide(&t, 0, &subject(0.0)).outcome, Outcome::Silent);
+        assert_eq!(state.decide(&t, 0, &subject(0.0)).outcome, Outcome::Limited);
         let mut s = subject(0.0);
         s.dst = IpAddr::V4(3.into());
         assert_eq!(state.decide(&t, 0, &s).outcome, Outcome::Alert);

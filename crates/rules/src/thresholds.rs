@@ -88,8 +88,8 @@ fn rate_filter(
     else {
         return Err(malformed(entry));
     };
-    if count == 0 || seconds == 0 || timeout == 0 {
-        return Err(format!("rate_filter count, seconds and timeout must be above 0: {entry}"));
+    if count == 0 {
+        return Err(format!("rate_filter count must be above 0: {entry}"));
     }
     if track == Track::Either {
         return Err(malformed(entry));
@@ -210,6 +210,12 @@ mod tests {
             one("rate_filter gen_id 1, sig_id 2, track by_flow, count 3, seconds 4, new_action pass, timeout 5")
                 .unwrap(),
             GlobalThresholdKind::RateFilter { track: Track::Flow, new_action: NewAction::Pass, .. }
+        ));
+        // With a timeout of 0 the action holds for the match that exceeds the rate.
+        assert!(matches!(
+            one("rate_filter gen_id 1, sig_id 2, track by_rule, count 3, seconds 4, new_action drop, timeout 0")
+                .unwrap(),
+            GlobalThresholdKind::RateFilter { timeout: 0, .. }
         ));
         assert!(matches!(
             one("suppress gen_id 1, sig_id 2").unwrap(),

@@ -130,8 +130,7 @@ impl ThresholdState {
             Some(Who::Rule) => self.0.wait(About::All),
         });
         if t.suppressed || t.suppress.iter().any(|x| x.holds(s)) {
-            // The rule still acts on the packet; only the alert is suppressed.
-            decision.outcome = Outcome::Silent;
+            decision.outcome = Outcome::Limited;
             return decision;
         }
         if let Some(f) = &t.filter {

@@ -81,7 +81,7 @@ const HELP: &[(&str, &str)] = &[
     ("capture.softnet.time_squeezed", "How often the host's time for packets was over before all were handled."),
     ("detect.alert", "Alerts."),
     ("detect.alert_queue_overflow", "Alerts left out because a packet had too many."),
-    ("detect.alerts_suppressed", "Alerts left out because of thresholds and suppressions."),
+    ("detect.alerts_suppressed", "Matches without an alert because of thresholds, suppressions or noalert."),
     ("flow.total", "Flows."),
     ("flow.active", "Flows that are open."),
     ("flow.tcp", "TCP flows."),
