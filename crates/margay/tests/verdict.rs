@@ -173,3 +173,20 @@ fn a_drop_names_the_transaction() {
     let drops: Vec<_> = of_type(&dir, "drop").iter().map(|d| d["tx_id"].clone()).collect();
     assert_eq!(drops, [serde_json::json!(1)]);
 }
+
+/// The packet that begins a session midstream is not established, as in Suricata. In IPS mode it is, since its data is not
+/// inspected again.
+#[test]
+fn the_first_packet_midstream() {
+    const PORTS: (u16, u16) = (40_000, 7777);
+    const RULES: &str = "alert tcp any any -> any any (flow:established; sid:1;)\n\
+        alert tcp any any -> any any (flow:not_established; sid:2;)\n";
+    for (name, more, want) in [("passive", None, [2, 1]), ("inline", Some("--simulate-ips"), [1, 1])] {
+        let mut c = Capture::new();
+        c.tcp(0, Client, PORTS, (1001, 5001), ACK | PUSH, b"hello");
+        c.tcp(10, Server, PORTS, (5001, 1006), ACK, b"");
+        let options: Vec<&str> = ["--set", "stream.midstream=yes"].into_iter().chain(more).collect();
+        let dir = run_with(&options, &format!("midstream-{name}"), c, RULES, "");
+        assert_eq!(sids(&dir), want, "{name}");
+    }
+}

@@ -105,8 +105,10 @@ impl Pipeline {
                 new.heard_before(Direction::ToClient, reply_flags);
             }
         }
-        // An ACK that completes the handshake and has data already belongs to the established connection.
-        established |= out.state == Some(FlowState::Established) && !packet.payload().is_empty();
+        // An ACK that completes the handshake and has data already belongs to the established connection. A packet that
+        // begins a session midstream does so only in IPS mode, where its data is not inspected again.
+        let completes = had_session || stages.ips;
+        established |= completes && out.state == Some(FlowState::Established) && !packet.payload().is_empty();
         if out.swap {
             flows.swap(at);
             direction = Direction::ToClient;
