@@ -190,3 +190,38 @@ fn the_first_packet_midstream() {
         assert_eq!(sids(&dir), want, "{name}");
     }
 }
+
+/// Rules see the headers and stream events of a packet that the stream engine refuses, but not its payload.
+#[test]
+fn refused_packets_are_inspected_without_payload() {
+    const PORTS: (u16, u16) = (40_000, 7777);
+    let rules = "alert tcp any any -> any any (msg:\"event\"; stream-event:est_invalid_ack; sid:1;)\n\
+                 alert tcp any any -> any any (msg:\"flags\"; flags:PA; sid:2;)\n\
+                 alert tcp any any -> any any (msg:\"payload\"; content:\"refused\"; sid:3;)\n\
+                 alert tcp any any -> any any (msg:\"size\"; dsize:>0; sid:4;)\n";
+    let mut c = Capture::new();
+    c.open(0, PORTS, (1000, 5000));
+    c.tcp(10, Client, PORTS, (1001, 900_000_000), ACK | PUSH, b"refused");
+    let dir = run_with(&["--simulate-ips"], "refused", c, rules, "");
+    let reasons: Vec<_> = of_type(&dir, "drop").iter().map(|d| d["drop"]["reason"].clone()).collect();
+    assert_eq!(reasons, ["stream error"]);
+    assert_eq!(sids(&dir), [1, 2]);
+    for a in of_type(&dir, "alert") {
+        assert_eq!((&a["alert"]["action"], &a["verdict"]["action"]), (&"allowed".into(), &"drop".into()), "{a}");
+    }
+}
+
+/// The packet that carries a dropped one is dropped for that reason.
+#[test]
+fn a_drop_inside_a_tunnel_is_logged_for_both_packets() {
+    let rules = "drop udp any any -> any 5000 (msg:\"inner\"; content:\"bad\"; sid:1;)\n";
+    let mut inner = Capture::new();
+    inner.udp(0, Client, (4000, 5000), b"bad");
+    let mut c = Capture::new();
+    let carried = [&[0, 0, 8, 0], inner.bytes().get(40..).expect("a packet")].concat();
+    c.between(0, ([192, 0, 2, 1], [192, 0, 2, 2]), Client, 47, &carried);
+    let dir = run_with(&["--simulate-ips"], "tunnel", c, rules, "");
+    let drops: Vec<_> =
+        of_type(&dir, "drop").iter().map(|d| (d["src_ip"].clone(), d["drop"]["reason"].clone())).collect();
+    assert_eq!(drops, [("10.0.0.1".into(), "rules".into()), ("192.0.2.1".into(), "tunnel packet drop".into())]);
+}

@@ -1,13 +1,14 @@
 //! Runs detection on a packet, and applies the verdict to the packet, its flow and the events.
 
 use margay_app::{AppProto, Transaction};
-use margay_detect::checks::AppProtos;
+use margay_detect::checks::{AppProtos, StreamSizes};
 use margay_detect::{FrameInput, Input, SearchedAhead, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowAction, FlowState};
 use margay_output::error;
 use margay_packet::{Packet, PacketSource};
+use margay_stream::TcpSession;
 
-use super::app::awake;
+use super::app::{FlowApp, awake};
 use super::firewall::FlowDropBy;
 use super::frames::FrameSource;
 use super::scripts::{Occasion, ScriptContext};
@@ -60,6 +61,21 @@ impl ProtocolRules {
     }
 }
 
+/// The protocols of a flow, for rules.
+fn app_protos(app: Option<&FlowApp>) -> AppProtos {
+    app.map_or_else(AppProtos::default, |a| AppProtos {
+        side: a.session.sides_for_rules(),
+        flow: a.session.for_rules(),
+        original: a.session.original,
+    })
+}
+
+/// The sizes of a session's streams.
+fn stream_sizes(session: Option<&TcpSession>) -> Option<StreamSizes> {
+    session
+        .map(|s| StreamSizes { client: s.stream_size(Direction::ToServer), server: s.stream_size(Direction::ToClient) })
+}
+
 impl Stages {
     /// Runs detection on a packet without a flow.
     pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut PacketVerdict) {
@@ -94,21 +110,17 @@ impl Stages {
             }
         }
         let stream_waits = session.is_some_and(|s| s.raw_waits(dir));
-        let sizes = session.map(|s| (s.stream_size(Direction::ToServer), s.stream_size(Direction::ToClient)));
+        let stream_sizes = stream_sizes(session);
         let established = match session {
             Some(_) => seen.established,
             None => flow.core.proto != 6 && flow.core.state == FlowState::Established,
         };
         let mut app = flow.ext.app.as_deref_mut();
-        let protos = app.as_ref().map(|a| AppProtos {
-            side: a.session.sides_for_rules(),
-            flow: a.session.for_rules(),
-            original: a.session.original,
-        });
+        let protos = app_protos(app.as_deref());
         if let Some(a) = &app {
             self.app.shared.files.flow = a.files;
         }
-        let events = seen.events.as_slice().iter().fold(0u128, |set, e| set | 1 << (*e as u8));
+        let events = seen.event_bits();
         let source = FrameSource { tcp: session, dir, payload: packet.payload() };
         let (mut txs, mut txs_changed, mut frames, mut no_payload) = (None, false, None, false);
         if let Some(a) = app.as_deref_mut() {
@@ -132,8 +144,7 @@ impl Stages {
             txs = Some(a.session.parsers_mut());
         }
         if self.scripts.any() {
-            let context =
-                ScriptContext { packet: Some(packet), flow: Some(&flow.core), app: protos.unwrap_or_default() };
+            let context = ScriptContext { packet: Some(packet), flow: Some(&flow.core), app: protos };
             if self.scripts.wants(Occasion::Stream)
                 && let Some(c) = chunk
             {
@@ -157,7 +168,7 @@ impl Stages {
         let (protocol_due, protocol_told) = match packet.source {
             // Rules on the protocol look at the packet that was captured.
             PacketSource::StreamFlush => (false, false),
-            _ => flow.ext.protocol_rules.are_due(dir, protos.unwrap_or_default(), carrier),
+            _ => flow.ext.protocol_rules.are_due(dir, protos, carrier),
         };
         let mut input = Input {
             flow: Some(&mut flow.core),
@@ -170,13 +181,13 @@ impl Stages {
             stream_events: events,
             protocol_due,
             protocol_told,
-            app: protos.unwrap_or_default(),
+            app: protos,
             app_events: seen.app_result.events,
             txs,
             txs_changed,
             frames,
             files: Some(&mut self.app.shared.files),
-            stream_sizes: sizes.map(|(client, server)| margay_detect::checks::StreamSizes { client, server }),
+            stream_sizes,
             ips: self.ips,
             td_passed: fate.pass,
             let_through: seen.for_txs,
@@ -214,6 +225,35 @@ impl Stages {
             }
             self.stream.account(s);
         }
+    }
+
+    /// Runs detection on a packet that the stream engine refused. As in Suricata, rules see its headers and its stream events, but not
+    /// its payload, which is no part of the stream.
+    pub(super) fn detect_refused(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut Flow<FlowExt>,
+        dir: Direction,
+        seen: &Seen,
+        fate: &mut PacketVerdict,
+    ) {
+        let Some((detect, state)) = &mut self.detect else { return };
+        let mut input = Input {
+            dir: Some(dir),
+            established: seen.established,
+            no_payload: true,
+            stream_events: seen.event_bits(),
+            app: app_protos(flow.ext.app.as_deref()),
+            stream_sizes: stream_sizes(flow.ext.tcp.as_deref()),
+            ips: self.ips,
+            flow: Some(&mut flow.core),
+            ..Input::new(packet)
+        };
+        let verdict = state.inspect(detect, &mut input);
+        let reason = fate.drop;
+        self.carry_out(packet, Some((flow, dir)), verdict, fate);
+        // The stream engine's reason came first.
+        fate.drop = reason;
     }
 
     /// Forwards the packet with the replacements of the matching rules, or drops it if that is impossible.

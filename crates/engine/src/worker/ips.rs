@@ -28,7 +28,7 @@ const FW_REASONS: [(&str, DropReason); 6] = [
     ("pre_stream_hook", DropReason::Firewall(Detect::PreStreamHook)),
 ];
 
-const REASONS: [(&str, DropReason); 15] = [
+const REASONS: [(&str, DropReason); 16] = [
     ("applayer_error", DropReason::Exception(Condition::AppLayerError)),
     ("defrag_memcap", DropReason::Exception(Condition::DefragMemcap)),
     ("flow_memcap", DropReason::Exception(Condition::FlowMemcap)),
@@ -44,6 +44,7 @@ const REASONS: [(&str, DropReason); 15] = [
     ("defrag_error", DropReason::DefragError),
     ("datagram_drop", DropReason::DatagramDrop),
     ("not_replaced", DropReason::NotReplaced),
+    ("tunnel_packet_drop", DropReason::TunnelPacketDrop),
 ];
 
 impl IpsCounters {
@@ -62,10 +63,8 @@ impl IpsCounters {
         match verdict.drop {
             None => self.accepted += 1,
             Some(reason) => {
-                if verdict.reject {
-                    self.rejected += 1;
-                }
-                self.blocked += 1;
+                // As in Suricata, each frame is in one of the three.
+                *if verdict.reject { &mut self.rejected } else { &mut self.blocked } += 1;
                 if let Some(i) = REASONS.iter().position(|r| r.1 == reason) {
                     self.reasons[i] += 1;
                 }

@@ -269,7 +269,9 @@ impl PacketSink for Pipeline {
         if let L3::Arp { .. } = packet.l3 {
             self.stages.log_arp(packet);
         }
-        let mut fate = PacketVerdict::default();
+        // Packets inside this one were processed before it. The firewall has its own reasons.
+        let inner_dropped = self.stages.ips && !self.stages.firewall && self.verdict.drop.is_some();
+        let mut fate = PacketVerdict { inner_dropped, ..PacketVerdict::default() };
         if packet.defrag_memcap_hit {
             let policy = self.policies.of(Condition::DefragMemcap);
             self.stages.apply(Condition::DefragMemcap, policy, &mut fate, None);
@@ -447,8 +449,12 @@ impl Pipeline {
                 stages.flush_closed(flow, dir.reverse());
             }
         } else {
+            if fate.drop.is_some_and(DropReason::is_of_stream) && !passes && !stages.firewall {
+                stages.detect_refused(packet, flow, dir, seen, fate);
+            }
             stages.frames_unwatched(flow);
         }
+        fate.drop_with_inner();
         // This comes after detection, so that events show the bits that the packet set.
         stages.log_anomalies(packet, Some(flow), seen.events.as_slice());
         stages.log_stream(packet, flow, dir, seen);
@@ -533,6 +539,7 @@ impl Stages {
         if fate.drop.is_none() && (self.firewall || !fate.pass) {
             self.detect_alone(packet, fate);
         }
+        fate.drop_with_inner();
         if fate.drop.is_some() {
             self.log_drop(packet, None, *fate);
         }

@@ -33,6 +33,8 @@ pub(crate) enum DropReason {
     DefragError,
     /// The packet could not carry a rule's replacement.
     NotReplaced,
+    /// A packet inside it is dropped, or the datagram that its fragment completed.
+    TunnelPacketDrop,
 }
 
 impl DropReason {
@@ -50,7 +52,13 @@ impl DropReason {
             DropReason::DatagramDrop => "datagram drop",
             DropReason::DefragError => "defrag error",
             DropReason::NotReplaced => "not replaced",
+            DropReason::TunnelPacketDrop => "tunnel packet drop",
         }
+    }
+
+    /// Whether the stream engine refused the packet.
+    pub(super) const fn is_of_stream(self) -> bool {
+        matches!(self, DropReason::StreamError | DropReason::StreamUrgent)
     }
 
     /// The reason for a packet whose flow is dropped.
@@ -89,9 +97,18 @@ pub(crate) struct PacketVerdict {
     pub(crate) inspected: bool,
     /// Decides whether the capture log keeps the packet.
     pub(crate) pcap: PacketFate,
+    /// Inline: a packet that this one carries is dropped.
+    pub(crate) inner_dropped: bool,
 }
 
 impl PacketVerdict {
+    /// Drops the packet if a packet that it carries is dropped.
+    pub(super) fn drop_with_inner(&mut self) {
+        if self.inner_dropped {
+            self.drop = self.drop.or(Some(DropReason::TunnelPacketDrop));
+        }
+    }
+
     /// Adds the verdict of rules on another part of the packet's data.
     pub(super) fn add(&mut self, more: PacketVerdict) {
         self.drop = self.drop.or(more.drop);
@@ -111,7 +128,7 @@ impl PacketVerdict {
 /// The verdict on a captured frame, combined from its packets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FrameVerdict {
-    /// Dropped, with the first reason of any of its packets.
+    /// Dropped, with the first reason of any of its packets, or [`DropReason::TunnelPacketDrop`] if that packet was inside another.
     pub(crate) drop: Option<DropReason>,
     /// Rejected as well.
     pub(crate) reject: bool,
@@ -132,7 +149,10 @@ impl FrameVerdict {
     /// Adds the verdict on one of the frame's packets.
     #[inline]
     pub(super) fn add(&mut self, of_packet: &PacketVerdict, source: PacketSource) {
-        self.drop = self.drop.or(of_packet.drop);
+        self.drop = match of_packet.drop {
+            Some(DropReason::TunnelPacketDrop) => of_packet.drop,
+            reason => self.drop.or(reason),
+        };
         self.reject |= of_packet.reject;
         self.mark = of_packet.mark.or(self.mark);
         self.bypassed |= of_packet.bypassed && source == PacketSource::Wire;

@@ -40,6 +40,13 @@ pub(crate) struct Seen {
     pub(crate) app_result: AppResult,
 }
 
+impl Seen {
+    /// The stream events, one bit each.
+    pub(super) fn event_bits(&self) -> u128 {
+        self.events.as_slice().iter().fold(0, |set, e| set | 1 << (*e as u8))
+    }
+}
+
 impl Pipeline {
     /// Processes a TCP packet in its session, and records the results. If it opens a new connection on a flow whose
     /// connection is over, that flow ends and another begins. Returns the flow's reference and the packet's direction.

@@ -174,7 +174,7 @@ impl Contract {
                     decoded: list("decoder.pkts"),
                     gaps: list("tcp.reassembly_gap"),
                     alerts: list("detect.alert"),
-                    blocked: list("ips.blocked"),
+                    blocked: vec!["ips.blocked".to_owned(), "ips.rejected".to_owned()],
                 },
                 by_interface: Names::default(),
                 // It writes every second, but its threads hand over their counts every three seconds.
