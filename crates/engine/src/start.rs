@@ -9,7 +9,7 @@ use std::time::Instant;
 use margay_app::Extra;
 use margay_app::file::FileEngine;
 use margay_app::tls::store::CertificateStore;
-use margay_config::{Capture, Checksums, Cli, Command, Config, Own, RunOptions};
+use margay_config::{Capture, Checksums, Cli, Command, Config, Own, RuleFiles, RunOptions};
 use margay_detect::{Detect, DetectState};
 use margay_flow::FlowTable;
 use margay_output::event::EventType;
@@ -101,6 +101,12 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
             "runmodes",
             format!("there is no run mode \"{mode}\"; there are workers, autofp and single"),
         ));
+    }
+    if options.disable_detection && options.rules != RuleFiles::Configured {
+        return Err(Failed::new("suricata", "-s and -S load rules: they cannot go with --disable-detection"));
+    }
+    if let Some(dir) = options.data_dir.as_deref().filter(|d| !d.is_dir()) {
+        return Err(Failed::new("suricata", format!("--data-dir: {}: there is no such folder", dir.display())));
     }
     Ok(())
 }

@@ -194,6 +194,10 @@ fn the_logging_folder_is_made() {
     // A test of the configuration writes nothing.
     let o = run(&["-T", "-l", "never"]);
     assert!(o.status.success() && !dir.join("never").exists(), "{}", stderr(&o));
+    let o = run(&["-T", "-S", "a.rules"]);
+    assert!(!o.status.success() && stderr(&o).contains("--disable-detection"), "{}", stderr(&o));
+    let o = run(&["-T", "--data-dir", "nowhere"]);
+    assert!(!o.status.success() && stderr(&o).contains("nowhere"), "{}", stderr(&o));
     let o = run(&["-r", &demo, "-l", "new/logs"]);
     assert!(o.status.success() && dir.join("new/logs/eve.json").exists(), "{}", stderr(&o));
     // Without a folder in options or configuration, logs go to the current one.

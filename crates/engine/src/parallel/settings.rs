@@ -86,7 +86,16 @@ pub(crate) struct Autofp {
 /// # Errors
 /// An invalid run mode, scheduler or number.
 pub(crate) fn autofp(config: &Config, options: &RunOptions) -> Result<Option<Autofp>, Failed> {
-    if options.runmode.as_deref().or(config.get("runmode")) != Some("autofp") {
+    let named = config.get("runmode").filter(|m| !m.is_empty());
+    if let Some(mode) = named.filter(|m| !["auto", "workers", "single", "autofp"].contains(m)) {
+        return Err(wrong(
+            config,
+            "runmode",
+            &format!("there is no run mode \"{mode}\"; there are workers, autofp and single"),
+        )
+        .into());
+    }
+    if options.runmode.as_deref().or(named) != Some("autofp") {
         return Ok(None);
     }
     let scheduler = Scheduler::from_config(config)?;
@@ -126,6 +135,7 @@ mod tests {
     #[test]
     fn what_can_be_set() {
         assert_eq!(of("runmode: single").unwrap(), None);
+        assert!(of("runmode: fast").is_err());
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         assert_eq!(of("runmode: autofp").unwrap(), Some((Scheduler::Adaptive, cpus)));
         for name in ["shortest-queue", "active-packets"] {
