@@ -98,7 +98,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.pcap-log.enabled", "no", "Whether to write a copy of the traffic."),
     text("outputs.#.pcap-log.filename", "a file", "log.pcap", "File name; a timestamp is appended."),
     text("outputs.#.pcap-log.dir", "a folder", "", "Folder for capture logs; default: the log folder.").like("copies"),
-    size("outputs.#.pcap-log.limit", "100mb", "Size at which the next file starts; 0 is no limit.").within(4 << 20, u64::MAX),
+    size("outputs.#.pcap-log.limit", "100mb", "Size at which the next file starts. A number below 4096 counts megabytes; 0 is no limit.").within(4 << 20, u64::MAX),
     number("outputs.#.pcap-log.max-files", "0", (0, U32), "files", "Number of files to keep; the oldest is removed. 0 is no limit."),
     word("outputs.#.pcap-log.mode", &["normal", "multi"], "normal", "One file, or one per worker."),
     word("outputs.#.pcap-log.compression", &["none", "lz4"], "none", "Compression of the files."),

@@ -307,6 +307,9 @@ pub(crate) fn wants_ethernet(config: &Config) -> Result<bool, ConfigError> {
     Ok(false)
 }
 
+/// Below this number, the `limit` of `pcap-log` counts megabytes, as in old configurations.
+const MEGABYTES_BELOW: u64 = 4096;
+
 fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
     let dir = node.get("dir").map_or_else(|| dir.to_owned(), |d| dir.join(d));
     let mut s = PcapLogSettings::new(file(node, &dir, "log.pcap"));
@@ -315,8 +318,8 @@ fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
         s.mode = PcapMode::from_name(mode).map_err(|e| node.node("mode").unwrap_or(node).error(e))?;
     }
     if let Some(limit) = node.size("limit")? {
-        s.limit = limit;
-        if (1..MIN_LIMIT).contains(&limit) {
+        s.limit = if limit < MEGABYTES_BELOW { limit << 20 } else { limit };
+        if (MEGABYTES_BELOW..MIN_LIMIT).contains(&limit) {
             return Err(bad("limit", &format!("{limit}, less than {MIN_LIMIT} bytes,")));
         }
     }
@@ -572,6 +575,18 @@ mod tests {
         let eve = eve_of(&s, 0);
         assert!(eve.alert.payload && eve.types.contains(EventType::Flow) && !eve.types.contains(EventType::Stats));
         assert_eq!(eve.sink.path, Path::new("logs/eve.json"));
+    }
+
+    #[test]
+    fn low_limits_of_capture_logs_are_megabytes() {
+        let limit = |limit: &str| {
+            let text = format!("%YAML 1.1\n---\noutputs:\n  - pcap-log:\n      limit: {limit}\n");
+            let config = Config::from_str(&text, "t").unwrap();
+            let item = config.node("outputs").unwrap().children().next().unwrap();
+            pcap(item.entry().1.unwrap(), Path::new("logs")).map(|s| s.limit).ok()
+        };
+        assert_eq!(["0", "1", "4095", "4mb"].map(limit), [0, 1 << 20, 4095 << 20, 4 << 20].map(Some));
+        assert_eq!(["4096", "3mb"].map(limit), [None, None]);
     }
 
     fn read(text: &str) -> Specs {
