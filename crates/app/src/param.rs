@@ -30,6 +30,22 @@ pub(crate) fn unescape(value: &[u8]) -> Vec<u8> {
 /// The parameters of a header value, `form-data; name="a"; filename=b`: names and values as written. Parameters without a value
 /// are skipped, and so is everything after an unclosed quote.
 pub fn params(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    params_by(header, |data| value(data, b";"))
+}
+
+/// As [`params`], but a value without quotes may contain blanks (`filename=annual report.exe`), as mail programs accept.
+pub(crate) fn params_with_blanks(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    params_by(header, |data| {
+        if data.first() == Some(&b'"') {
+            return value(data, b";");
+        }
+        let end = memchr::memchr(b';', data).unwrap_or(data.len());
+        data.split_at_checked(end).map(|(text, after)| (text.trim_ascii_end(), after))
+    })
+}
+
+/// The parameters of a header value; `read` splits a value and the rest.
+fn params_by(header: &[u8], read: impl Fn(&[u8]) -> Option<(&[u8], &[u8])>) -> impl Iterator<Item = (&[u8], &[u8])> {
     // The first part is the value itself.
     let mut rest = header.iter().position(|&b| b == b';').and_then(|n| header.get(n..));
     std::iter::from_fn(move || {
@@ -42,7 +58,7 @@ pub fn params(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
                 rest = Some(after);
                 continue;
             };
-            let (text, after) = value(after.trim_ascii_start(), b";")?;
+            let (text, after) = read(after.trim_ascii_start())?;
             rest = Some(after);
             return Some((key.trim_ascii(), text));
         }

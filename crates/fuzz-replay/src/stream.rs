@@ -204,7 +204,7 @@ fn end(engine: &mut StreamEngine, hasher: FlowHasher, mut flow: Flow<FlowState>)
     session.finish_streams();
     let mut out = Vec::new();
     for d in DIRECTIONS {
-        session.payload_with_gaps(d, 0, 3000, &mut out);
+        session.payload_with_gaps(d, 0, u64::MAX, 3000, &mut out);
         assert!(out.len() <= 3000);
     }
     read(&mut session, (&flow.ext.sent, &mut flow.ext.read), true, 0);

@@ -1,6 +1,6 @@
-//! The verdict at a flow's end stays with that flow. The packet that detects the end belongs to another flow and gets
-//! its own verdict. In each test, rules see a flow's last data only at its end, which a packet of the next flow
-//! triggers.
+//! Verdicts and alerts of made captures. Most tests are about a flow's end: its verdict stays with that flow. The packet that
+//! detects the end belongs to another flow and gets its own verdict. There, rules see a flow's last data only at its end, which
+//! a packet of the next flow triggers.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by it")]
 
 mod made;
@@ -172,6 +172,30 @@ fn a_drop_names_the_transaction() {
     let dir = run_with(&["--simulate-ips"], "drop-tx", c, rules, "");
     let drops: Vec<_> = of_type(&dir, "drop").iter().map(|d| d["tx_id"].clone()).collect();
     assert_eq!(drops, [serde_json::json!(1)]);
+}
+
+/// An alert on a stream shows acknowledged data that was not both parsed and inspected before, as in Suricata. No protocol is
+/// detected here, so nothing was parsed.
+#[test]
+fn payloads_of_streams_end_with_acknowledged_data() {
+    const PORTS: (u16, u16) = (40_000, 7777);
+    let rules = "alert tcp any any -> any any (flow:established,only_stream; content:\"message\"; sid:1;)\n";
+    let shown = "  - eve-log:\n      enabled: yes\n      filename: shown.json\n      types: [alert: {payload-printable: yes}]\n";
+    let mut c = Capture::new();
+    c.open(0, PORTS, (1000, 5000));
+    let all = "1st message;2nd message;3rd message;";
+    for (n, bytes) in [(0, 0..15), (1, 15..27), (2, 27..36)] {
+        let seq = 1001 + bytes.start as u32;
+        c.tcp(100 * n + 10, Client, PORTS, (seq, 5001), ACK | PUSH, &all.as_bytes()[bytes]);
+        c.tcp(100 * n + 20, Server, PORTS, (5001, 1013 + 12 * n), ACK, b"");
+    }
+    let dir = run_with(&["--set", "stream.reassembly.toserver-chunk-size=10"], "shown", c, rules, shown);
+    let text = std::fs::read_to_string(dir.join("shown.json")).expect("events");
+    let payloads = text.lines().filter_map(|l| {
+        let event: serde_json::Value = serde_json::from_str(l).expect("JSON");
+        event["payload_printable"].as_str().map(str::to_owned)
+    });
+    assert_eq!(payloads.collect::<Vec<_>>(), ["1st message;", "1st message;2nd message;", all]);
 }
 
 /// The packet that begins a session midstream is not established, as in Suricata. In IPS mode it is, since its data is not

@@ -239,6 +239,8 @@ pub(crate) struct Assembly {
     /// Inline: the bytes to inspect for early data, and their stream offset.
     pub(crate) around: Vec<u8>,
     pub(crate) around_at: u64,
+    /// Where the data begins that was not both parsed and inspected when raw inspection last ended.
+    pub(crate) handled: u64,
     /// Where the first gap began.
     pub(crate) first_gap: Option<u64>,
     /// The sequence offset of the first byte that was not in order when the stream was finished.

@@ -308,6 +308,16 @@ impl TcpSession {
         self.peers[direction.index()].data.as_ref().map_or(0, |d| d.app)
     }
 
+    /// Stream offset up to which a direction was both parsed and inspected when raw inspection last ended.
+    pub fn handled_offset(&self, direction: Direction) -> u64 {
+        self.peers[direction.index()].data.as_ref().map_or(0, |d| d.handled)
+    }
+
+    /// Stream offset up to which the receiver acknowledged a direction.
+    pub fn acknowledged_offset(&self, direction: Direction) -> u64 {
+        self.peers[direction.index()].data.as_ref().map_or(0, |d| d.acked)
+    }
+
     pub(crate) const fn inline(&self) -> bool {
         self.flags & flag::INLINE != 0
     }
@@ -536,9 +546,11 @@ impl TcpSession {
 
     /// Records that the chunk from [`TcpSession::raw_chunk`] was inspected; `end` is the stream offset of its end.
     pub fn raw_done(&mut self, direction: Direction, end: u64) {
+        let app_off = self.flags & flag::APP_OFF != 0;
         let peer = &mut self.peers[direction.index()];
         if let Some(d) = &mut peer.data {
             d.raw = d.raw.max(end);
+            d.handled = d.raw.min(if app_off { u64::MAX } else { d.app });
             d.pending = false;
             d.around.clear();
         }
@@ -567,16 +579,9 @@ impl TcpSession {
             && self.data(direction).is_some_and(|d| d.buffer.next_at(d.raw).is_some())
     }
 
-    /// Appends the stored data of a direction from `from` on to `out`, up to `max` bytes. Holes appear as `[n bytes
-    /// missing]`.
-    pub fn payload_with_gaps(&self, direction: Direction, from: u64, max: usize, out: &mut Vec<u8>) {
-        if let Some(d) = self.data(direction) {
-            d.buffer.with_gaps(from, u64::MAX, max, out);
-        }
-    }
-
-    /// As [`TcpSession::payload_with_gaps`], up to the stream offset `to`.
-    pub fn stretch_with_gaps(&self, direction: Direction, from: u64, to: u64, max: usize, out: &mut Vec<u8>) {
+    /// Appends the stored data of a direction between two stream offsets to `out`, up to `max` bytes. Holes appear as
+    /// `[n bytes missing]`.
+    pub fn payload_with_gaps(&self, direction: Direction, from: u64, to: u64, max: usize, out: &mut Vec<u8>) {
         if let Some(d) = self.data(direction) {
             d.buffer.with_gaps(from, to, max, out);
         }

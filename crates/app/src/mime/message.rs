@@ -5,7 +5,7 @@ use md5::{Digest, Md5};
 use crate::param::unescape;
 
 use super::codec::{Base64, QuotedPrintable};
-use super::name::{parameter, without_words};
+use super::name::{file_name, parameter, without_words};
 use super::nested::{self, Nested};
 use super::urls::Urls;
 use super::{Part, Problem};
@@ -378,10 +378,10 @@ impl Message {
             f.message = matches!(kind.as_slice(), b"message/rfc822" | b"message/global");
             f.text = Some(matches!(kind.as_slice(), b"text/plain" | b"text/html" | b"text/calendar" | b"text"));
             f.boundary = parameter(value, b"boundary").map(|b| unescape(b.trim_ascii_end())).filter(|b| !b.is_empty());
-            f.names[0] = parameter(value, b"name").filter(|n| !n.is_empty());
+            f.names[0] = file_name(value, b"name").filter(|n| !n.is_empty());
         } else if name.eq_ignore_ascii_case(b"content-disposition") {
             // Like Python, use the first of several fields that has a name.
-            f.names[1] = f.names[1].take().or(parameter(value, b"filename").filter(|n| !n.is_empty()));
+            f.names[1] = f.names[1].take().or(file_name(value, b"filename").filter(|n| !n.is_empty()));
         } else if name.eq_ignore_ascii_case(b"content-transfer-encoding") {
             let word = value.split(|b| b.is_ascii_whitespace() || *b == b';').next().unwrap_or(value);
             let encoding = if word.eq_ignore_ascii_case(b"base64") {

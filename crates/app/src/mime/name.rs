@@ -20,11 +20,20 @@ const MAX_PARTS: u16 = 256;
 
 /// The decoded value of parameter `name`, which is in lower case; its parts are joined. `None` if there is no such parameter.
 pub(super) fn parameter(field: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    decoded(param::params(&closed(field)), name)
+}
+
+/// As [`parameter`], for names of files: without quotes they may contain blanks.
+pub(super) fn file_name(field: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    decoded(param::params_with_blanks(&closed(field)), name)
+}
+
+/// The value of parameter `name` among `params`.
+fn decoded<'a>(params: impl Iterator<Item = (&'a [u8], &'a [u8])>, name: &[u8]) -> Option<Vec<u8>> {
     // (index, whether it is encoded, value) of each part.
     let mut parts: Vec<(u16, bool, &[u8])> = Vec::new();
     let mut plain = None;
-    let field = &closed(field);
-    for (key, value) in param::params(field) {
+    for (key, value) in params {
         let Some((own, more)) =
             bare(key).split_at_checked(name.len()).filter(|(own, _)| own.eq_ignore_ascii_case(name))
         else {
@@ -213,6 +222,20 @@ mod tests {
     }
 
     #[test]
+    fn names_with_blanks() {
+        for (field, want) in [
+            ("attachment; filename=a b.exe", "a b.exe"),
+            ("attachment; filename=a b.exe ; size=3", "a b.exe"),
+            ("attachment; filename=\"a;b.exe\" ; size=3", "a;b.exe"),
+            ("attachment; filename*=utf-8''a b%21", "a b!"),
+            ("attachment; filename*0=a ; filename*1=\"b c\"", "ab c"),
+        ] {
+            let got = file_name(field.as_bytes(), b"filename").unwrap_or_default();
+            assert_eq!(String::from_utf8_lossy(&got), want, "{field}");
+        }
+    }
+
+    #[test]
     fn words() {
         for (name, want) in [
             ("=?utf-8?B?aGVsbG8udHh0?=", "hello.txt"),
@@ -231,7 +254,7 @@ mod tests {
         fn never_panics(field in proptest::collection::vec(prop_oneof![Just(b'='), Just(b'?'), Just(b'*'), Just(b';'), Just(b'%'),
             Just(b'\''), Just(b'n'), Just(b'0'), Just(b'B'), any::<u8>()], 0..80))
         {
-            let _ = parameter(&field, b"n");
+            let _ = (parameter(&field, b"n"), file_name(&field, b"n"));
             prop_assert!(without_words(field.clone()).len() <= field.len());
         }
     }

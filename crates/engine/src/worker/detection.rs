@@ -207,7 +207,11 @@ impl Stages {
         {
             self.scratch.payload.clear();
             if let Some(s) = session {
-                s.payload_with_gaps(dir, 0, self.shown, &mut self.scratch.payload);
+                // Passive events show data that is parsed or inspected now, as in Suricata; inline, the match may include earlier data.
+                let from = if self.ips { 0 } else { s.handled_offset(dir) };
+                let acknowledged = s.acknowledged_offset(dir);
+                let to = if self.ips || acknowledged <= from { u64::MAX } else { acknowledged };
+                s.payload_with_gaps(dir, from, to, self.shown, &mut self.scratch.payload);
             }
         }
         let end = chunk.map(|c| c.offset + c.data.len() as u64);

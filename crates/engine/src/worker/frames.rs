@@ -43,7 +43,7 @@ impl FrameSource<'_> {
         let end = frame.end.unwrap_or_else(so_far);
         bytes.clear();
         match self.tcp {
-            Some(s) => s.stretch_with_gaps(self.dir, frame.offset, end, most, bytes),
+            Some(s) => s.payload_with_gaps(self.dir, frame.offset, end, most, bytes),
             None => {
                 let len = (end - frame.offset).min(most as u64) as usize;
                 bytes.extend(self.payload.iter().skip(frame.offset as usize).take(len));
