@@ -236,6 +236,18 @@ def application(r, w):
     return [rule(f'alert {header_of(keyword)} any any -> any any', flow(r) + parts)]
 
 
+def mixed(r, w):
+    """Contents of the payload beside a buffer of a transaction."""
+    seen = buffers_seen(w)
+    if not seen: return payload(r, w)
+    keyword, found = r.choice(seen)
+    sent = [p for p in w.loaded() if p.proto == (17 if header_of(keyword) in ('dns', 'quic', 'dhcp', 'snmp') else 6)] or w.loaded()
+    data = r.choice(sent).payload[:400]
+    buffer = one_buffer(r, keyword, found)
+    parts = pieces(r, data) + buffer if r.random() < .7 else buffer + ['pkt_data'] + pieces(r, data)
+    return [rule(f'alert {header_of(keyword)} any any -> any any', flow(r) + parts)]
+
+
 # Event type, member, and a keyword with a number.
 NUMBERS = [('http', 'http.url', 'urilen', len), ('dns', 'dns.rcode', 'dns.rcode', None), ('tls', 'tls.version', 'tls.version', None), ('tls', 'tls.version', 'ssl_version', lambda v: 0), ('tls', 'tls.notbefore', 'tls_cert_notbefore', None), ('fileinfo', 'fileinfo.size', 'filesize', None), ('smb', 'smb.command', 'smb.version', lambda v: 1), ('ike', 'ike.version_major', 'ike.exchtype', None), ('snmp', 'snmp.version', 'snmp.version', None), ('rfb', 'rfb.authentication.security_type', 'rfb.sectype', None), ('mqtt', 'mqtt.publish.qos', 'mqtt.qos', None), ('krb5', 'krb5.error_code', 'krb5_err_code', None), ('dhcp', 'dhcp.lease_time', 'dhcp.leasetime', None), ('fileinfo', 'tx_id', 'stream_size', None)][:13]
 STATES = ['client_hello', 'server_hello', 'client_keyx', 'server_keyx', '!client_hello', 'client_hello|server_hello']
@@ -311,5 +323,5 @@ def broken(r, w):
     return [*made[:-1], f'{head} ({"; ".join(parts)};)']
 
 
-FAMILIES = {f.__name__: f for f in [payload, stream, bytes_of, headers, state, threshold, options, protocol, application, numbers, frames, events, base64, broken]}
-WEIGHTS = dict(payload=12, stream=6, bytes_of=10, headers=14, state=10, threshold=6, options=4, protocol=4, application=16, numbers=6, frames=6, events=4, base64=1, broken=8)
+FAMILIES = {f.__name__: f for f in [payload, stream, bytes_of, headers, state, threshold, options, protocol, application, mixed, numbers, frames, events, base64, broken]}
+WEIGHTS = dict(payload=12, stream=6, bytes_of=10, headers=14, state=10, threshold=6, options=4, protocol=4, application=16, mixed=8, numbers=6, frames=6, events=4, base64=1, broken=8)

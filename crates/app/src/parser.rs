@@ -219,6 +219,11 @@ pub trait Parser: Debug + Send {
         true
     }
 
+    /// Whether the payload of alerts begins with the stream, not with the current message.
+    fn shows_start(&self) -> bool {
+        false
+    }
+
     /// The flow changed to this protocol from another one.
     fn comes_after(&mut self, _original: AppProto) {}
 

@@ -313,6 +313,16 @@ impl TcpSession {
         self.peers[direction.index()].data.as_ref().map_or(0, |d| d.handled)
     }
 
+    /// Whether all data of a direction is stored, from its first byte on.
+    pub fn has_start(&self, direction: Direction) -> bool {
+        self.peers[direction.index()].data.as_ref().is_none_or(|d| d.buffer.freed() == 0)
+    }
+
+    /// Whether a direction has data between two stream offsets, without a hole.
+    pub fn is_contiguous(&self, direction: Direction, from: u64, to: u64) -> bool {
+        self.data(direction).is_some_and(|d| from < to && d.buffer.contiguous(from, to).len() as u64 == to - from)
+    }
+
     /// Stream offset up to which the receiver acknowledged a direction.
     pub fn acknowledged_offset(&self, direction: Direction) -> u64 {
         self.peers[direction.index()].data.as_ref().map_or(0, |d| d.acked)
@@ -550,7 +560,10 @@ impl TcpSession {
         let peer = &mut self.peers[direction.index()];
         if let Some(d) = &mut peer.data {
             d.raw = d.raw.max(end);
-            d.handled = d.raw.min(if app_off { u64::MAX } else { d.app });
+            // All chunks at the end of a stream are inspected together.
+            if d.finished.is_none() {
+                d.handled = d.raw.min(if app_off { u64::MAX } else { d.app });
+            }
             d.pending = false;
             d.around.clear();
         }

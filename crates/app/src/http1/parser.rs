@@ -601,6 +601,10 @@ impl Parser for Http1Parser {
         AppProto::Http1
     }
 
+    fn shows_start(&self) -> bool {
+        true
+    }
+
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         let config = cx.config;
         let server = config.http1.server(cx.flow.dst);

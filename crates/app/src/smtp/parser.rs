@@ -588,6 +588,10 @@ impl Parser for SmtpParser {
         AppProto::Smtp
     }
 
+    fn shows_start(&self) -> bool {
+        true
+    }
+
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         if !data.is_empty() {
             cx.shared.frames.begin_stream(dir);

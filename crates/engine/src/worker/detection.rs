@@ -123,6 +123,7 @@ impl Stages {
         let events = seen.event_bits();
         let source = FrameSource { tcp: session, dir, payload: packet.payload() };
         let (mut txs, mut txs_changed, mut frames, mut no_payload) = (None, false, None, false);
+        let mut show_start = false;
         if let Some(a) = app.as_deref_mut() {
             // The firewall may leave a change for a later packet.
             txs_changed = a.session.take_changed(dir) || detect.is_firewall();
@@ -141,6 +142,7 @@ impl Stages {
                     end: ended || session.is_none(),
                 });
             }
+            show_start = self.shown > 0 && a.session.parsers().last().is_some_and(|p| p.shows_start());
             txs = Some(a.session.parsers_mut());
         }
         if self.scripts.any() {
@@ -207,10 +209,13 @@ impl Stages {
         {
             self.scratch.payload.clear();
             if let Some(s) = session {
-                // Passive events show data that is parsed or inspected now, as in Suricata; inline, the match may include earlier data.
-                let from = if self.ips { 0 } else { s.handled_offset(dir) };
+                // Passive events show acknowledged data that is parsed or inspected now, and across a hole all data, as in Suricata.
+                // Inline, the match may include earlier data.
+                let whole = self.ips || show_start && s.has_start(dir);
+                let from = if whole { 0 } else { s.handled_offset(dir) };
                 let acknowledged = s.acknowledged_offset(dir);
-                let to = if self.ips || acknowledged <= from { u64::MAX } else { acknowledged };
+                let cut = !self.ips && s.is_contiguous(dir, from, acknowledged);
+                let to = if cut { acknowledged } else { u64::MAX };
                 s.payload_with_gaps(dir, from, to, self.shown, &mut self.scratch.payload);
             }
         }
@@ -220,12 +225,15 @@ impl Stages {
             self.frames_unwatched(flow);
         }
         if let Some(s) = flow.ext.tcp.as_deref_mut() {
+            let app = flow.ext.app.as_deref();
+            let frames = self.app.shared.frames.watched && !app.is_some_and(|a| a.wishes.no_payload);
+            if frames || show_start {
+                let needed = app.filter(|_| frames).and_then(|a| a.frames.needed(dir));
+                let start = show_start && s.acknowledged_offset(dir) < self.shown as u64;
+                s.keep(dir, if start { Some(0) } else { needed });
+            }
             if let Some(end) = end {
                 s.raw_done(dir, end);
-            }
-            let app = flow.ext.app.as_deref();
-            if self.app.shared.frames.watched && !app.is_some_and(|a| a.wishes.no_payload) {
-                s.keep(dir, app.and_then(|a| a.frames.needed(dir)));
             }
             self.stream.account(s);
         }

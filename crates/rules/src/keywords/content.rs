@@ -446,9 +446,14 @@ pub(super) fn fast_pattern(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fai
             chop = Some((o, l));
         }
     }
-    let is_one =
-        |(i, c): (usize, &BufferCheck)| i != spot.index && matches!(c, BufferCheck::Content(c) if c.fast_pattern);
-    let other = b.list(spot.group, None).is_some_and(|l| l.iter().enumerate().any(is_one));
+    // As in Suricata, one in the payload excludes one in a buffer after it, but buffers may have one each.
+    let other = b.groups.iter().enumerate().any(|(n, group)| {
+        let own = n == spot.group;
+        (own || group.info.is_none())
+            && group.checks.checks.iter().enumerate().any(|(i, check)| {
+                !(own && i == spot.index) && matches!(check, BufferCheck::Content(c) if c.fast_pattern)
+            })
+    });
     // A transaction rule has one for each direction.
     if other && !transaction {
         return fail(M, "fast_pattern can be used on only one content in a rule");
