@@ -269,8 +269,10 @@ impl PacketSink for Pipeline {
         if let L3::Arp { .. } = packet.l3 {
             self.stages.log_arp(packet);
         }
-        // Packets inside this one were processed before it. The firewall has its own reasons.
-        let inner_dropped = self.stages.ips && !self.stages.firewall && self.verdict.drop.is_some();
+        // Packets inside this one were processed before it. The firewall has its own reasons, and a fragment that cannot carry a
+        // replacement is dropped for that.
+        let dropped = self.verdict.drop.is_some_and(|reason| reason != DropReason::NotReplaced);
+        let inner_dropped = self.stages.ips && !self.stages.firewall && dropped;
         let mut fate = PacketVerdict { inner_dropped, ..PacketVerdict::default() };
         if packet.defrag_memcap_hit {
             let policy = self.policies.of(Condition::DefragMemcap);
