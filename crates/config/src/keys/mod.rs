@@ -6,8 +6,8 @@
 //!
 //! At the start, the engine checks the configuration with [`crate::Config::unknown_keys`] and
 //! [`crate::Config::ignored_keys`]. A setting without a row causes a warning, and a setting whose row says that it has no
-//! effect causes a notice. `docs/configuration.md` is [`reference()`]. The engine's tests change the value of every row with
-//! [`Effect::Acts`], and compare the typed settings. The getters of [`crate::Config`] record each path that is read, so a
+//! effect causes a notice. `docs/configuration.md` is [`crate::reference::reference`]. The engine's tests change the value of
+//! every row with [`Effect::Acts`], and compare the typed settings. The getters of [`crate::Config`] record each path that is read, so a
 //! setting that is read but has no row fails a test.
 
 mod app_layer;
